@@ -1,0 +1,99 @@
+package domain
+
+import "strings"
+
+// Form is the form that a field's value must have (log.md, "Forms used below").
+type Form int
+
+// The forms of the log contract and of the service's answers.
+const (
+	FormID Form = iota + 1
+	FormText
+	FormEnum // text out of Field.Values
+	FormMoney
+	FormSignedMoney
+	FormCurrency
+	FormDate
+	FormDateTime
+	FormPeriod
+	FormHours
+	FormNumber
+	FormInteger
+	FormBool
+	FormObject
+	FormArray
+)
+
+// words says what is wanted, for error messages and documentation.
+func (f Form) words() string {
+	switch f {
+	case FormID:
+		return "an id: 1 to 64 of A-Z a-z 0-9 _ -"
+	case FormText:
+		return "a text of 1 to 4096 characters without control characters other than newline and tab"
+	case FormMoney:
+		return `money: a string of 1 to 12 digits, a point and 2 digits, such as "420.00"`
+	case FormSignedMoney:
+		return `money: a string of 1 to 12 digits, a point and 2 digits, such as "420.00" or "-3.50"`
+	case FormCurrency:
+		return `a currency: a string of three capital letters, such as "EUR"`
+	case FormDate:
+		return "a date: YYYY-MM-DD, a real day"
+	case FormDateTime:
+		return "a date-time: RFC 3339 with an offset, such as 2026-10-02T09:15:00.120Z"
+	case FormPeriod:
+		return PeriodForm
+	case FormHours:
+		return "hours: a number from 0, at most 12 digits before the point and 4 decimals"
+	case FormNumber:
+		return "a number of at most 12 digits before the point and 4 decimals"
+	case FormInteger:
+		return "a whole number from 0, at most 12 digits"
+	case FormBool:
+		return "true or false"
+	case FormObject:
+		return "an object"
+	case FormArray:
+		return "an array"
+	}
+	return "a value"
+}
+
+// A FormError says which field of an entry is wrong, and which form is wanted.
+type FormError struct {
+	Field string // path inside the entry: "data.contacts[2].email"
+	Fault string // "is missing", "is given twice", "is not known", "has the wrong form"
+	Want  string // the form wanted; empty where Fault says it all
+}
+
+// Error names the field, the fault and the form wanted.
+func (e FormError) Error() string {
+	if e.Want == "" {
+		return e.Field + " " + e.Fault
+	}
+	return e.Field + " " + e.Fault + ": want " + e.Want
+}
+
+// FormErrors are all the faults of one entry.
+type FormErrors []FormError
+
+// Error joins the faults.
+func (e FormErrors) Error() string {
+	parts := make([]string, len(e))
+	for i, f := range e {
+		parts[i] = f.Error()
+	}
+	return strings.Join(parts, "; ")
+}
+
+// The faults a field can have.
+const (
+	faultMissing = "is missing"
+	faultTwice   = "is given twice"
+	faultUnknown = "is not known"
+	faultForm    = "has the wrong form"
+)
+
+func (e *FormErrors) add(field, fault, want string) {
+	*e = append(*e, FormError{Field: field, Fault: fault, Want: want})
+}

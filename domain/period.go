@@ -1,0 +1,111 @@
+package domain
+
+import (
+	"strconv"
+	"time"
+)
+
+// PeriodInfo is what a period key stands for (log.md, "Periods").
+type PeriodInfo struct {
+	Label string // "October 2026", "Week 42, 2026", "Weeks 41-42, 2026"
+	Start string // first day, YYYY-MM-DD
+	End   string // last day, YYYY-MM-DD
+}
+
+// PeriodForm tells in words which keys are taken.
+const PeriodForm = "a period: YYYY-MM, YYYY-Www (an ISO week of that year) or YYYY-BWnn (01 to 26, 27 in a year of 53 weeks)"
+
+// Period resolves a period key. It reports false for a key of another form,
+// or of a week that its year does not have.
+func Period(key string) (PeriodInfo, bool) {
+	if len(key) < 7 || key[4] != '-' {
+		return PeriodInfo{}, false
+	}
+	year, ok := digits(key[:4])
+	if !ok || year < minYear {
+		return PeriodInfo{}, false
+	}
+	rest := key[5:]
+	switch {
+	case len(rest) == 2:
+		return monthPeriod(year, rest)
+	case len(rest) == 3 && rest[0] == 'W':
+		week, ok := digits(rest[1:])
+		if !ok || week < 1 || week > weeksIn(year) {
+			return PeriodInfo{}, false
+		}
+		return weeksPeriod(year, week, week)
+	case len(rest) == 4 && rest[:2] == "BW":
+		pair, ok := digits(rest[2:])
+		last := 2 * pair
+		if pair == 27 && weeksIn(year) == 53 {
+			last = 53
+		}
+		if !ok || pair < 1 || last > weeksIn(year) {
+			return PeriodInfo{}, false
+		}
+		return weeksPeriod(year, 2*pair-1, last)
+	}
+	return PeriodInfo{}, false
+}
+
+func monthPeriod(year int, mm string) (PeriodInfo, bool) {
+	month, ok := digits(mm)
+	if !ok || month < 1 || month > 12 {
+		return PeriodInfo{}, false
+	}
+	first := time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC)
+	return PeriodInfo{
+		Label: time.Month(month).String() + " " + padYear(year),
+		Start: first.Format(time.DateOnly),
+		End:   first.AddDate(0, 1, -1).Format(time.DateOnly),
+	}, true
+}
+
+func weeksPeriod(year, first, last int) (PeriodInfo, bool) {
+	label := "Week " + strconv.Itoa(first)
+	if last > first {
+		label = "Weeks " + strconv.Itoa(first) + "-" + strconv.Itoa(last)
+	}
+	monday := weekOne(year)
+	end := monday.AddDate(0, 0, 7*last-1)
+	return PeriodInfo{
+		Label: label + ", " + padYear(year),
+		Start: monday.AddDate(0, 0, 7*(first-1)).Format(time.DateOnly),
+		End:   end.Format(time.DateOnly),
+	}, end.Year() <= maxYear // a day past 9999 has no YYYY-MM-DD
+}
+
+// weekOne returns the Monday of ISO week 1: the week that holds 4 January.
+func weekOne(year int) time.Time {
+	fourth := time.Date(year, time.January, 4, 0, 0, 0, 0, time.UTC)
+	return fourth.AddDate(0, 0, -((int(fourth.Weekday()) + 6) % 7))
+}
+
+// weeksIn returns how many ISO weeks a year has: the week of 28 December is
+// always its last.
+func weeksIn(year int) int {
+	_, week := time.Date(year, time.December, 28, 0, 0, 0, 0, time.UTC).ISOWeek()
+	return week
+}
+
+// padYear writes a year as the key does, with four digits.
+func padYear(year int) string {
+	s := strconv.Itoa(year)
+	for len(s) < 4 {
+		s = "0" + s
+	}
+	return s
+}
+
+// digits reads a string of ASCII digits only.
+func digits(s string) (int, bool) {
+	v := 0
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		v = v*10 + int(s[i]-'0')
+	}
+	return v, len(s) > 0
+}

@@ -1,0 +1,194 @@
+package domain
+
+// Row is what every read row has beside its fields.
+type Row struct {
+	ID        string
+	Position  int64  // its place in lists: the last entry that changed it
+	UpdatedAt string // publish time of that entry
+
+	stored  bool // was loaded, so a store has it
+	touched bool // changed since the last Reset
+	gone    bool // deleted
+}
+
+func (r *Row) row() *Row { return r }
+
+// Stored reports whether the row was loaded from a store rather than made here.
+func (r *Row) Stored() bool { return r.stored }
+
+// rowOf is a pointer to a record that embeds Row.
+type rowOf[R any] interface {
+	*R
+	row() *Row
+}
+
+// relation numbers the ways in which an entry can reach rows it does not name.
+type relation int
+
+const (
+	byClient relation = iota
+	byContractor
+	byInvoice
+	byPeriod
+	relations // how many there are
+)
+
+// Table holds the rows of one resource in a State: all of a workspace, or
+// those that a segment concerns.
+type Table[R any, P rowOf[R]] struct {
+	rows    map[string]P
+	keys    [relations]func(P) string // nil where the resource lacks the relation
+	related [relations]map[string][]P // by key; may hold rows that have left, which each drops
+	touched []P
+	gone    []P // deleted rows that a store still has
+}
+
+// Get returns a row, or nil.
+func (t *Table[R, P]) Get(id string) P { return t.rows[id] }
+
+// All calls each with every row, in no order.
+func (t *Table[R, P]) All(each func(P)) {
+	for _, r := range t.rows {
+		each(r)
+	}
+}
+
+// Len returns the number of rows.
+func (t *Table[R, P]) Len() int { return len(t.rows) }
+
+// Load adds a row that a store has. A row that is here already stays as it is.
+func (t *Table[R, P]) Load(r P) {
+	if t.rows[r.row().ID] != nil {
+		return
+	}
+	r.row().stored = true
+	t.add(r)
+}
+
+func (t *Table[R, P]) add(r P) {
+	if t.rows == nil {
+		t.rows = map[string]P{}
+	}
+	t.rows[r.row().ID] = r
+	for rel := range t.keys {
+		if t.keys[rel] != nil {
+			t.link(relation(rel), r)
+		}
+	}
+}
+
+func (t *Table[R, P]) link(rel relation, r P) {
+	key := t.keys[rel](r)
+	if key == "" {
+		return
+	}
+	if t.related[rel] == nil {
+		t.related[rel] = map[string][]P{}
+	}
+	t.related[rel][key] = append(t.related[rel][key], r)
+}
+
+// write makes or changes the row with this id and marks it changed.
+func (t *Table[R, P]) write(f *fold, id string, set func(P)) {
+	r := t.rows[id]
+	if r == nil {
+		r = new(R)
+		r.row().ID = id
+		set(r)
+		t.add(r)
+		t.touch(f, r)
+		return
+	}
+	var before [relations]string
+	for rel, key := range t.keys {
+		if key != nil {
+			before[rel] = key(r)
+		}
+	}
+	set(r)
+	for rel, key := range t.keys {
+		if key != nil && key(r) != before[rel] {
+			t.link(relation(rel), r)
+		}
+	}
+	t.touch(f, r)
+}
+
+// touch marks a row changed by the entry being folded.
+func (t *Table[R, P]) touch(f *fold, r P) {
+	row := r.row()
+	row.Position, row.UpdatedAt = f.position, f.at
+	if !row.touched {
+		row.touched = true
+		t.touched = append(t.touched, r)
+	}
+}
+
+// remove deletes a row.
+func (t *Table[R, P]) remove(r P) {
+	row := r.row()
+	row.gone = true
+	delete(t.rows, row.ID)
+	if row.stored {
+		t.gone = append(t.gone, r)
+	}
+}
+
+// each calls do with the rows that stand in the relation to key. Rows that
+// have left it are dropped on the way, and a row that left and came back is
+// met once.
+func (t *Table[R, P]) each(rel relation, key string, do func(P)) {
+	list := t.related[rel][key]
+	kept := list[:0]
+	met := make(map[P]struct{}, len(list))
+	for _, r := range list {
+		if _, twice := met[r]; twice || r.row().gone || t.keys[rel](r) != key {
+			continue
+		}
+		met[r] = struct{}{}
+		kept = append(kept, r)
+	}
+	if len(list) > 0 {
+		clear(list[len(kept):])
+		t.related[rel][key] = kept
+	}
+	for _, r := range kept {
+		do(r)
+	}
+}
+
+// Changed returns the rows that were made or changed since the last Reset and
+// are still there.
+func (t *Table[R, P]) Changed() []P {
+	live := t.touched[:0]
+	for _, r := range t.touched {
+		if !r.row().gone {
+			live = append(live, r)
+		}
+	}
+	t.touched = live
+	return live
+}
+
+// Gone returns the ids of stored rows that were deleted since the last Reset
+// and not made again. (A row made again under the same id counts as stored.)
+func (t *Table[R, P]) Gone() []string {
+	var ids []string
+	for _, r := range t.gone {
+		if again := t.rows[r.row().ID]; again != nil {
+			again.row().stored = true
+			continue
+		}
+		ids = append(ids, r.row().ID)
+	}
+	return ids
+}
+
+// Reset forgets what has changed: a store now has it.
+func (t *Table[R, P]) Reset() {
+	for _, r := range t.touched {
+		r.row().touched = false
+		r.row().stored = true
+	}
+	t.touched, t.gone = nil, nil
+}

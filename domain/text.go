@@ -1,0 +1,53 @@
+package domain
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxIDLength bounds identifiers: `^[A-Za-z0-9_-]{1,64}$` (log.md, "Forms").
+const MaxIDLength = 64
+
+// maxTextLength bounds a text, in characters.
+const maxTextLength = 4096
+
+// IsID reports whether s has the form of an identifier.
+func IsID(s string) bool {
+	if len(s) == 0 || len(s) > MaxIDLength {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// isText reports whether s is 1 to 4,096 characters without control
+// characters other than newline and tab.
+func isText(s string) bool {
+	if s == "" || !utf8.ValidString(s) {
+		return false
+	}
+	n := 0
+	for _, r := range s {
+		if n++; n > maxTextLength || (unicode.IsControl(r) && r != '\n' && r != '\t') {
+			return false
+		}
+	}
+	return true
+}
+
+func isCurrency(s string) bool {
+	if len(s) != 3 {
+		return false
+	}
+	for i := 0; i < 3; i++ {
+		if s[i] < 'A' || s[i] > 'Z' {
+			return false
+		}
+	}
+	return true
+}

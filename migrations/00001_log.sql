@@ -1,0 +1,119 @@
+-- The log: the source of truth. Everything else in this database can be made
+-- again from it.
+--
+-- Every key begins with workspace_id, nothing draws from a sequence, and one
+-- transaction touches one workspace wherever it can: the schema can be sharded
+-- by workspace as it is. Identifiers compare bytewise (COLLATE "C"), because
+-- lists promise bytewise order whatever the database's own collation.
+
+-- +goose Up
+CREATE TABLE workspace (
+    workspace_id text COLLATE "C" PRIMARY KEY CHECK (workspace_id ~ '^[A-Za-z0-9_-]{1,64}$'),
+    name         text        NOT NULL,
+    notify_email text,
+    created_at   timestamptz NOT NULL
+);
+COMMENT ON TABLE workspace IS 'One customer of the billing product. Made by its first entry, or by hand.';
+COMMENT ON COLUMN workspace.name IS 'Shown on /v1/me and in the console; the id until set.';
+COMMENT ON COLUMN workspace.notify_email IS 'The finance team: told when a webhook fails or is turned off. Null: nobody.';
+
+CREATE TABLE log_head (
+    workspace_id text COLLATE "C" PRIMARY KEY REFERENCES workspace (workspace_id),
+    position     bigint      NOT NULL CHECK (position >= 0),
+    created_at   timestamptz NOT NULL,
+    chain        bytea       NOT NULL CHECK (octet_length(chain) = 32)
+) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 200);
+COMMENT ON TABLE log_head IS 'The newest entry of each workspace. Its row lock is what makes positions gapless and in commit order.';
+COMMENT ON COLUMN log_head.position IS 'Position of the newest entry; 0 before the first.';
+COMMENT ON COLUMN log_head.created_at IS 'Publish time of the newest entry; -infinity before the first. The next one is never before it.';
+COMMENT ON COLUMN log_head.chain IS 'Chain value of the newest entry; SHA-256 of the workspace id before the first.';
+
+CREATE TABLE event_log (
+    workspace_id text COLLATE "C" NOT NULL,
+    position     bigint      NOT NULL CHECK (position > 0),
+    id           text COLLATE "C" NOT NULL,
+    type         text COLLATE "C" NOT NULL,
+    created_at   timestamptz NOT NULL,
+    data         json        NOT NULL,
+    public_event text,
+    chain        bytea       NOT NULL,
+    PRIMARY KEY (workspace_id, position),
+    UNIQUE (workspace_id, id)
+);
+COMMENT ON TABLE event_log IS 'The append-only log. Refuses UPDATE, DELETE and TRUNCATE.';
+COMMENT ON COLUMN event_log.position IS '1, 2, 3, … in its workspace, without a gap, in commit order.';
+COMMENT ON COLUMN event_log.created_at IS 'Publish time, whole milliseconds, never before that of the position below.';
+COMMENT ON COLUMN event_log.data IS 'The fields in canonical form; json, not jsonb, because the chain covers the exact bytes.';
+COMMENT ON COLUMN event_log.public_event IS 'What the feed and webhooks show: ids only, byte for byte. Null for internal types. Stored so that neither ever has to read data.';
+COMMENT ON COLUMN event_log.chain IS 'SHA-256 over the chain before it and this entry.';
+
+-- The feed reads public entries only; without these a long import of internal
+-- entries would have to be stepped over by every poll.
+CREATE INDEX event_log_feed ON event_log (workspace_id, position) WHERE public_event IS NOT NULL;
+CREATE INDEX event_log_feed_type ON event_log (workspace_id, type, position) WHERE public_event IS NOT NULL;
+
+-- +goose StatementBegin
+CREATE FUNCTION event_log_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the log is append-only: % on event_log is refused', TG_OP
+        USING ERRCODE = 'insufficient_privilege',
+              HINT = 'Entries are never changed or removed; append a new entry instead.';
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER event_log_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON event_log
+    FOR EACH STATEMENT EXECUTE FUNCTION event_log_refuse();
+
+-- The publish times of a workspace rise with the positions, so the first
+-- position at or after a time is found by halving, without an index that
+-- every append would pay for.
+-- +goose StatementBegin
+CREATE FUNCTION log_position_since(w text, since timestamptz) RETURNS bigint
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    lo  bigint := 1;
+    hi  bigint;
+    mid bigint;
+    hit boolean;
+BEGIN
+    SELECT h.position + 1 INTO hi FROM log_head h WHERE h.workspace_id = w;
+    IF hi IS NULL THEN
+        RETURN 1;
+    END IF;
+    WHILE lo < hi LOOP
+        mid := (lo + hi) / 2;
+        SELECT e.created_at >= since INTO hit FROM event_log e WHERE e.workspace_id = w AND e.position = mid;
+        IF hit THEN hi := mid; ELSE lo := mid + 1; END IF;
+    END LOOP;
+    RETURN lo;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION log_position_since(text, timestamptz) IS 'The first position whose entry was published at or after the time; one past the newest when there is none.';
+
+CREATE TABLE log_checkpoint (
+    workspace_id text COLLATE "C" NOT NULL REFERENCES workspace (workspace_id),
+    consumer     text COLLATE "C" NOT NULL,
+    position     bigint      NOT NULL DEFAULT 0,
+    moved_at     timestamptz,
+    failures     integer     NOT NULL DEFAULT 0,
+    segment_max  integer,
+    error        text,
+    retry_at     timestamptz,
+    quarantined  boolean     NOT NULL DEFAULT false,
+    PRIMARY KEY (workspace_id, consumer)
+) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 200);
+COMMENT ON TABLE log_checkpoint IS 'How far each consumer has come in each workspace. The position of consumer ''read_models'' is the workspace''s visible position.';
+COMMENT ON COLUMN log_checkpoint.position IS 'The last entry whose effect is committed; never moves back.';
+COMMENT ON COLUMN log_checkpoint.failures IS 'Failed attempts at the segment after position; 0 after a success.';
+COMMENT ON COLUMN log_checkpoint.segment_max IS 'While halving towards the entry that fails: the most entries the next attempt takes. Null: the usual size.';
+COMMENT ON COLUMN log_checkpoint.error IS 'The last failure in words; null after a success.';
+COMMENT ON COLUMN log_checkpoint.retry_at IS 'Not before this moment is the next attempt made.';
+COMMENT ON COLUMN log_checkpoint.quarantined IS 'The entry after position has failed alone, and again: this workspace waits for a newer program.';
+CREATE INDEX log_checkpoint_troubled ON log_checkpoint (workspace_id, consumer) WHERE failures > 0;
+
+-- +goose Down
+DROP TABLE log_checkpoint, event_log, log_head, workspace;
+DROP FUNCTION log_position_since(text, timestamptz);
+DROP FUNCTION event_log_refuse();
