@@ -20,9 +20,7 @@ type Draft struct {
 	CreatedAt   time.Time // zero: the log gives the moment of appending
 	Data        string    // canonical form
 
-	public   bool
-	objectID string
-	refs     string // the reference ids given, as members after object_id
+	publicData string
 }
 
 // A DraftError says why a draft was refused for its form.
@@ -145,10 +143,8 @@ func (d *Draft) check(data string, errs *FormErrors) error {
 		return nil
 	}
 	d.Data = string(appendGiven(make([]byte, 0, len(data)), t.Fields, &values))
-	d.public = t.Public
 	if t.Public {
-		d.objectID = t.object(&values)
-		d.refs = string(appendReferences(nil, &values))
+		d.publicData = t.publicData(&values)
 	}
 	return nil
 }
@@ -168,9 +164,6 @@ func (t *Type) decode(data string) (*Data, error) {
 	}
 	return &d, nil
 }
-
-// IsPublic reports whether the feed shows the draft.
-func (d *Draft) IsPublic() bool { return d.public }
 
 // Genesis is the chain before position 1: SHA-256 of the workspace id.
 func Genesis(workspaceID string) [sha256.Size]byte { return sha256.Sum256([]byte(workspaceID)) }
@@ -199,37 +192,44 @@ func (e *Entry) ChainAfter(before [sha256.Size]byte) [sha256.Size]byte {
 // PublicEvent is the public form of a draft whose ID and CreatedAt are given:
 // what the feed and webhooks show, ids only. Empty for internal types.
 func (d *Draft) PublicEvent() string {
-	if !d.public {
+	if d.publicData == "" {
 		return ""
 	}
-	return publicEvent(d.ID, d.Type, d.CreatedAt, d.objectID, d.refs)
+	return publicEvent(d.ID, d.Type, d.CreatedAt, d.publicData)
 }
+
+// PublicData is the data object of the public form: ids only, whatever else
+// the draft says. Empty for internal types.
+func (d *Draft) PublicData() string { return d.publicData }
 
 // PublicEvent is the public form of an entry; empty for internal types and
 // for entries that this version cannot read.
 func (e *Entry) PublicEvent() string {
-	t := TypeNamed(e.Type)
-	if t == nil || !t.Public {
+	t, d, ok := e.read()
+	if !ok || !t.Public {
 		return ""
 	}
-	d, err := t.decode(e.Data)
-	if err != nil {
-		return ""
-	}
-	return publicEvent(e.ID, e.Type, e.CreatedAt, t.object(d), string(appendReferences(nil, d)))
+	return publicEvent(e.ID, e.Type, e.CreatedAt, t.publicData(d))
 }
 
 // publicEvent writes `{"id","type","created_at","data"}` (log.md, "What the
-// feed and webhooks show"). Only ids are ever passed in.
-func publicEvent(id, typ string, createdAt time.Time, objectID, refs string) string {
-	b := make([]byte, 0, 256)
+// feed and webhooks show").
+func publicEvent(id, typ string, createdAt time.Time, data string) string {
+	b := make([]byte, 0, 128+len(data))
 	b = appendString(append(b, `{"id":`...), id)
 	b = appendString(append(b, `,"type":`...), typ)
 	b = AppendTime(append(b, `,"created_at":"`...), createdAt)
-	b = appendString(append(b, `","data":{"object_type":`...), TypeNamed(typ).Object)
-	b = appendString(append(b, `,"object_id":`...), objectID)
-	b = append(b, refs...)
-	return string(append(b, '}', '}'))
+	b = append(append(b, `","data":`...), data...)
+	return string(append(b, '}'))
+}
+
+// publicData writes the data of the public form: what the entry is about and
+// the reference ids it gives. Nothing else of an entry is ever looked at here.
+func (t *Type) publicData(d *Data) string {
+	b := make([]byte, 0, 192)
+	b = appendString(append(b, `{"object_type":`...), t.Object)
+	b = appendString(append(b, `,"object_id":`...), t.object(d))
+	return string(append(appendReferences(b, d), '}'))
 }
 
 // appendReferences appends those of the five reference ids that are given, as

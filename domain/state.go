@@ -14,6 +14,22 @@ type Entry struct {
 	CreatedAt   time.Time         // publish time, whole milliseconds, UTC
 	Data        string            // canonical form
 	Chain       [sha256.Size]byte // over everything up to and including this entry
+
+	typ  *Type // what Data was last read as; nil before, and for an unknown type
+	data *Data // Data as values; nil before, and where it cannot be read
+}
+
+// read gives an entry's type and values, read once; ok is false where this
+// version cannot read them.
+func (e *Entry) read() (typ *Type, data *Data, ok bool) {
+	if e.typ == nil {
+		e.typ = TypeNamed(e.Type)
+		if e.typ == nil {
+			return nil, nil, false
+		}
+		e.data, _ = e.typ.decode(e.Data)
+	}
+	return e.typ, e.data, e.data != nil
 }
 
 // State is the fold of a workspace's log up to Position: all its read rows,
@@ -106,13 +122,8 @@ type fold struct {
 func (s *State) Apply(e *Entry) {
 	f := fold{s: s, entry: e, position: e.Position, at: FormatTime(e.CreatedAt)}
 	s.Position = e.Position
-	t := TypeNamed(e.Type)
-	if t == nil {
-		f.anomaly(Unreadable)
-		return
-	}
-	d, err := t.decode(e.Data)
-	if err != nil {
+	t, d, ok := e.read()
+	if !ok {
 		f.anomaly(Unreadable)
 		return
 	}
