@@ -98,6 +98,7 @@ CREATE TABLE log_checkpoint (
     position     bigint      NOT NULL DEFAULT 0,
     moved_at     timestamptz,
     failures     integer     NOT NULL DEFAULT 0,
+    failed_to    bigint,
     segment_max  integer,
     error        text,
     retry_at     timestamptz,
@@ -106,14 +107,144 @@ CREATE TABLE log_checkpoint (
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 200);
 COMMENT ON TABLE log_checkpoint IS 'How far each consumer has come in each workspace. The position of consumer ''read_models'' is the workspace''s visible position.';
 COMMENT ON COLUMN log_checkpoint.position IS 'The last entry whose effect is committed; never moves back.';
-COMMENT ON COLUMN log_checkpoint.failures IS 'Failed attempts at the segment after position; 0 after a success.';
+COMMENT ON COLUMN log_checkpoint.failures IS 'Failed attempts since position last moved without trouble.';
+COMMENT ON COLUMN log_checkpoint.failed_to IS 'The last position of the segment that failed first; the trouble is over when position has reached it.';
 COMMENT ON COLUMN log_checkpoint.segment_max IS 'While halving towards the entry that fails: the most entries the next attempt takes. Null: the usual size.';
 COMMENT ON COLUMN log_checkpoint.error IS 'The last failure in words; null after a success.';
 COMMENT ON COLUMN log_checkpoint.retry_at IS 'Not before this moment is the next attempt made.';
 COMMENT ON COLUMN log_checkpoint.quarantined IS 'The entry after position has failed alone, and again: this workspace waits for a newer program.';
 CREATE INDEX log_checkpoint_troubled ON log_checkpoint (workspace_id, consumer) WHERE failures > 0;
 
+-- Every append, from whichever program, is this one statement: the chain and
+-- the positions are made where the lock is, in one round trip.
+--
+-- Arrays hold one element per entry, in order. created gives the publish time
+-- of imported history, null for now. public is the data object of the public
+-- form, null for internal types. The caller has checked forms (domain) and
+-- that no id occurs twice among the entries.
+--
+-- outcomes: appended, skipped (the workspace holds the same entry already),
+-- other_content (it holds the id with other type or data), before_newest,
+-- ahead (more than 5 minutes after now). With whole, nothing is appended
+-- unless every entry can be; without, each entry stands for itself. When
+-- expected is given and is not the newest position, nothing is appended and
+-- outcomes is null.
+-- +goose StatementBegin
+CREATE FUNCTION log_append(
+    w text, now timestamptz, expected bigint, whole boolean,
+    ids text[], types text[], created timestamptz[], data text[], public text[],
+    OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamptz[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    h      log_head%ROWTYPE;
+    known  boolean;
+    old    record;
+    stamp  text;
+    at     timestamptz;
+    n      integer := coalesce(array_length(ids, 1), 0);
+    last   timestamptz;
+    refuse boolean := false;
+    a_pos  bigint[] := '{}';
+    a_id   text[] := '{}';
+    a_type text[] := '{}';
+    a_at   timestamptz[] := '{}';
+    a_data text[] := '{}';
+    a_pub  text[] := '{}';
+    a_ch   bytea[] := '{}';
+    k      integer := 0;
+BEGIN
+    SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM workspace_create(w, w, now);
+        SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+    END IF;
+    head := h.position;
+    IF expected IS NOT NULL AND expected <> h.position THEN
+        RETURN;
+    END IF;
+    outcomes := '{}';
+    positions := '{}';
+    times := '{}';
+    now := date_trunc('milliseconds', now);
+    last := h.created_at;
+    known := EXISTS (SELECT FROM event_log e WHERE e.workspace_id = w AND e.id = ANY (ids));
+    FOR i IN 1..n LOOP
+        IF known THEN
+            SELECT e.type, e.data::text AS data, e.position, e.created_at INTO old
+              FROM event_log e WHERE e.workspace_id = w AND e.id = ids[i];
+            IF FOUND THEN
+                positions[i] := old.position;
+                times[i] := old.created_at;
+                IF old.type = types[i] AND old.data = data[i] THEN
+                    outcomes[i] := 'skipped';
+                ELSE
+                    outcomes[i] := 'other_content';
+                    refuse := true;
+                END IF;
+                CONTINUE;
+            END IF;
+        END IF;
+        at := date_trunc('milliseconds', created[i]);
+        IF at < last THEN
+            outcomes[i] := 'before_newest';
+            times[i] := last;
+            refuse := true;
+            CONTINUE;
+        ELSIF at > now + interval '5 minutes' THEN
+            outcomes[i] := 'ahead';
+            times[i] := now;
+            refuse := true;
+            CONTINUE;
+        END IF;
+        last := coalesce(at, greatest(now, last));
+        stamp := to_char(last AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+        h.position := h.position + 1;
+        h.chain := sha256(h.chain || convert_to(
+            h.position::text || E'\n' || ids[i] || E'\n' || types[i] || E'\n' || stamp || E'\n' || data[i], 'UTF8'));
+        outcomes[i] := 'appended';
+        positions[i] := h.position;
+        times[i] := last;
+        k := k + 1;
+        a_pos[k] := h.position;
+        a_id[k] := ids[i];
+        a_type[k] := types[i];
+        a_at[k] := last;
+        a_data[k] := data[i];
+        a_pub[k] := '{"id":"' || ids[i] || '","type":"' || types[i] || '","created_at":"' || stamp || '","data":' || public[i] || '}';
+        a_ch[k] := h.chain;
+    END LOOP;
+    IF k = 0 OR (whole AND refuse) THEN
+        RETURN;
+    END IF;
+    INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+    SELECT w, t.position, t.id, t.type, t.at, t.data::json, t.pub, t.chain
+      FROM unnest(a_pos, a_id, a_type, a_at, a_data, a_pub, a_ch) AS t (position, id, type, at, data, pub, chain);
+    UPDATE log_head SET position = h.position, created_at = last, chain = h.chain WHERE workspace_id = w;
+    head := h.position;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[]) IS 'The one way into the log.';
+
+-- +goose StatementBegin
+CREATE FUNCTION workspace_create(w text, n text, now timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO workspace (workspace_id, name, created_at) VALUES (w, n, now) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO log_head (workspace_id, position, created_at, chain)
+    VALUES (w, 0, '-infinity', sha256(convert_to(w, 'UTF8')));
+    INSERT INTO log_checkpoint (workspace_id, consumer) VALUES (w, 'read_models');
+    RETURN true;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION workspace_create(text, text, timestamptz) IS 'Makes a workspace with an empty log; false when it is there already.';
+
 -- +goose Down
+DROP FUNCTION log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[]);
+DROP FUNCTION workspace_create(text, text, timestamptz);
 DROP TABLE log_checkpoint, event_log, log_head, workspace;
 DROP FUNCTION log_position_since(text, timestamptz);
 DROP FUNCTION event_log_refuse();
