@@ -1,0 +1,141 @@
+package scenario
+
+import "strconv"
+
+// object builds one canonical JSON object. Its methods append a field each, in
+// the order they are called; the order of the catalogue is thus the order of
+// the calls in the function that writes a type. encoding/json would do, but
+// takes most of the time that a benchmark's input may cost.
+type object struct {
+	b []byte
+}
+
+// reset starts a new object in the same memory.
+func (o *object) reset() *object {
+	o.b = append(o.b[:0], '{')
+	return o
+}
+
+// finish closes the object and gives its bytes, valid until the next reset.
+func (o *object) finish() []byte {
+	o.b = append(o.b, '}')
+	return o.b
+}
+
+func (o *object) name(name string) {
+	if c := o.b[len(o.b)-1]; c != '{' && c != '[' {
+		o.b = append(o.b, ',')
+	}
+	o.b = append(o.b, '"')
+	o.b = append(o.b, name...)
+	o.b = append(o.b, '"', ':')
+}
+
+// text writes a string field, or nothing when the value is empty: the contract
+// knows no empty text, so "" means "not given" throughout this package.
+func (o *object) text(name, value string) {
+	if value == "" {
+		return
+	}
+	o.name(name)
+	o.b = appendText(o.b, value)
+}
+
+// money writes cents as a decimal string.
+func (o *object) money(name string, cents int64) {
+	o.name(name)
+	o.b = append(o.b, '"')
+	if cents < 0 {
+		o.b = append(o.b, '-')
+		cents = -cents
+	}
+	o.b = strconv.AppendInt(o.b, cents/100, 10)
+	o.b = append(o.b, '.', byte('0'+cents/10%10), byte('0'+cents%10), '"')
+}
+
+// hours writes quarters of an hour as a number in shortest form.
+func (o *object) hours(name string, quarters int64) {
+	o.name(name)
+	o.b = appendHundredths(o.b, quarters*25)
+}
+
+// hundredths writes a number given in hundredths in shortest form.
+func (o *object) hundredths(name string, v int64) {
+	o.name(name)
+	o.b = appendHundredths(o.b, v)
+}
+
+func (o *object) integer(name string, v int64) {
+	o.name(name)
+	o.b = strconv.AppendInt(o.b, v, 10)
+}
+
+func (o *object) flag(name string, v bool) {
+	o.name(name)
+	o.b = strconv.AppendBool(o.b, v)
+}
+
+func (o *object) date(name string, d day) {
+	o.name(name)
+	o.b = append(o.b, '"')
+	o.b = d.append(o.b)
+	o.b = append(o.b, '"')
+}
+
+func (o *object) instant(name string, ms int64) {
+	o.name(name)
+	o.b = append(o.b, '"')
+	o.b = appendInstant(o.b, ms)
+	o.b = append(o.b, '"')
+}
+
+// open starts a nested object; closing is for the caller, with close.
+func (o *object) open(name string) {
+	o.name(name)
+	o.b = append(o.b, '{')
+}
+
+func (o *object) close() { o.b = append(o.b, '}') }
+
+// appendHundredths appends v/100 without trailing zeros.
+func appendHundredths(b []byte, v int64) []byte {
+	if v < 0 {
+		b = append(b, '-')
+		v = -v
+	}
+	b = strconv.AppendInt(b, v/100, 10)
+	switch c := v % 100; {
+	case c == 0:
+	case c%10 == 0:
+		b = append(b, '.', byte('0'+c/10))
+	default:
+		b = append(b, '.', byte('0'+c/10), byte('0'+c%10))
+	}
+	return b
+}
+
+// appendText appends s as a JSON string with the escapes that JSON requires and
+// no others. Control characters other than newline and tab are no text in the
+// log contract and do not occur here.
+func appendText(b []byte, s string) []byte {
+	b = append(b, '"')
+	from := 0
+	for i := range len(s) {
+		var esc byte
+		switch s[i] {
+		case '"', '\\':
+			esc = s[i]
+		case '\n':
+			esc = 'n'
+		case '\t':
+			esc = 't'
+		default:
+			continue
+		}
+		b = append(b, s[from:i]...)
+		b = append(b, '\\', esc)
+		from = i + 1
+	}
+	b = append(b, s[from:]...)
+	return append(b, '"')
+}

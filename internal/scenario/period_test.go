@@ -1,0 +1,100 @@
+package scenario
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// The calendar is checked against package time, day by day.
+func TestCalendarAgreesWithTime(t *testing.T) {
+	t.Parallel()
+	first := dayFrom(1969, 12, 1)
+	for d := first; d < dayFrom(2130, 1, 1); d++ {
+		want := time.Unix(int64(d)*86400, 0).UTC()
+		y, m, dd := d.civil()
+		if y != want.Year() || m != int(want.Month()) || dd != want.Day() {
+			t.Fatalf("day %d: %04d-%02d-%02d, want %s", d, y, m, dd, want.Format(time.DateOnly))
+		}
+		if back := dayFrom(y, m, dd); back != d {
+			t.Fatalf("%s: day %d, want %d", want.Format(time.DateOnly), back, d)
+		}
+		if got, want := d.weekday(), (int(want.Weekday())+6)%7; got != want {
+			t.Fatalf("day %d: weekday %d, want %d", d, got, want)
+		}
+		if got := string(d.append(nil)); got != want.Format(time.DateOnly) {
+			t.Fatalf("day %d is written %s", d, got)
+		}
+		year, week := isoWeek(d)
+		if wy, ww := want.ISOWeek(); year != wy || week != ww {
+			t.Fatalf("%s: ISO week %d-%d, want %d-%d", want.Format(time.DateOnly), year, week, wy, ww)
+		}
+	}
+}
+
+func TestPeriodsTileTheCalendar(t *testing.T) {
+	t.Parallel()
+	for r := monthly; r < rhythms; r++ {
+		d := dayFrom(2000, 1, 1)
+		p := r.period(d)
+		seen := map[string]bool{}
+		for ; d < dayFrom(2060, 1, 1); d++ {
+			got := r.period(d)
+			if d > p.end {
+				if got.start != p.end+1 {
+					t.Fatalf("after %s comes %s, which begins at %s", p.key, got.key, got.start.append(nil))
+				}
+				if seen[got.key] {
+					t.Fatalf("%s twice", got.key)
+				}
+				seen[got.key] = true
+				p = got
+			}
+			if got != p {
+				t.Fatalf("%s: %v, want %v", d.append(nil), got, p)
+			}
+		}
+	}
+}
+
+func TestPeriodKeys(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		rhythm           rhythm
+		date             string
+		key, first, last string
+	}{
+		{monthly, "2026-10-15", "2026-10", "2026-10-01", "2026-10-31"},
+		{monthly, "2024-02-29", "2024-02", "2024-02-01", "2024-02-29"},
+		{monthly, "2025-12-31", "2025-12", "2025-12-01", "2025-12-31"},
+		{weekly, "2026-10-14", "2026-W42", "2026-10-12", "2026-10-18"},
+		{weekly, "2024-12-30", "2025-W01", "2024-12-30", "2025-01-05"},
+		{weekly, "2027-01-03", "2026-W53", "2026-12-28", "2027-01-03"},
+		{fortnightly, "2026-10-05", "2026-BW21", "2026-10-05", "2026-10-18"},
+		{fortnightly, "2026-10-18", "2026-BW21", "2026-10-05", "2026-10-18"},
+		{fortnightly, "2026-12-27", "2026-BW26", "2026-12-14", "2026-12-27"},
+		{fortnightly, "2027-01-01", "2026-BW27", "2026-12-28", "2027-01-03"},
+		{fortnightly, "2027-01-04", "2027-BW01", "2027-01-04", "2027-01-17"},
+		{fortnightly, "2025-12-29", "2026-BW01", "2025-12-29", "2026-01-11"},
+	} {
+		at, err := time.Parse(time.DateOnly, tc.date)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := tc.rhythm.period(dayOf(at.UnixMilli()))
+		got := fmt.Sprintf("%s %s %s", p.key, p.start.append(nil), p.end.append(nil))
+		if want := tc.key + " " + tc.first + " " + tc.last; got != want {
+			t.Errorf("%s: %s, want %s", tc.date, got, want)
+		}
+	}
+}
+
+func TestInstants(t *testing.T) {
+	t.Parallel()
+	for _, ms := range []int64{-1, 0, 1, 999, 86_399_999, 86_400_000, 1_790_932_500_120, 4_102_444_799_999} {
+		want := time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
+		if got := string(appendInstant(nil, ms)); got != want {
+			t.Errorf("%d: %s, want %s", ms, got, want)
+		}
+	}
+}

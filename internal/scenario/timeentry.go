@@ -1,0 +1,175 @@
+package scenario
+
+type reviewState uint8
+
+const (
+	inReview reviewState = iota
+	approved
+	declined
+	deleted
+)
+
+// timeEntry is a piece of work on its way to an invoice.
+type timeEntry struct {
+	id          string
+	bill        *bill
+	workDate    day
+	service     string
+	description string
+	quarters    int64 // of an hour
+	sessions    int64
+	flatFee     int64 // cents; 0 when billed by the hour
+	state       reviewState
+}
+
+func (t *timeEntry) billAmount() int64 {
+	if t.flatFee > 0 {
+		return t.flatFee
+	}
+	return t.quarters * t.bill.client.rate / 4
+}
+
+func (t *timeEntry) payAmount() int64 { return t.quarters * t.bill.contractor.rate / 4 }
+
+// recordEntry writes the entry as it stands; it is then in review.
+func (s *sim) recordEntry(t *timeEntry) {
+	b := t.bill
+	t.state = inReview
+	s.work++
+	s.reviews++
+	o := s.obj.reset()
+	o.text("time_entry_id", t.id)
+	o.date("work_date", t.workDate)
+	o.text("client_id", b.client.id)
+	o.text("contractor_id", b.contractor.id)
+	o.text("service", t.service)
+	o.text("description", t.description)
+	o.hours("hours", t.quarters)
+	if t.sessions > 0 {
+		o.integer("session_count", t.sessions)
+	}
+	if t.flatFee > 0 {
+		o.flag("is_flat_fee", true)
+	}
+	o.text("invoice_id", b.knownID())
+	o.text("period", b.period.key)
+	o.text("currency", b.client.currency)
+	if t.flatFee == 0 {
+		o.money("bill_rate", b.client.rate)
+	}
+	o.money("bill_amount", t.billAmount())
+	o.money("pay_rate", b.contractor.rate)
+	o.money("pay_amount", t.payAmount())
+	if s.chance(100) {
+		o.text("pay_status", "to_review")
+	}
+	s.emit("time_entry.recorded")
+}
+
+// approveEntry approves what is still in review: both the plan of the entry and
+// the settling of its bill may come to it, the first wins.
+func (s *sim) approveEntry(t *timeEntry) {
+	if t.state != inReview {
+		return
+	}
+	t.state = approved
+	s.work++
+	s.reviews--
+	o := s.obj.reset()
+	o.text("time_entry_id", t.id)
+	o.text("invoice_id", t.bill.knownID())
+	s.refs(t.bill)
+	s.emit("time_entry.approved")
+}
+
+func (s *sim) declineEntry(t *timeEntry, outcome string) {
+	t.state = declined
+	s.work++
+	s.reviews--
+	o := s.obj.reset()
+	o.text("time_entry_id", t.id)
+	o.text("decline_outcome", outcome)
+	o.text("invoice_id", t.bill.knownID())
+	s.refs(t.bill)
+	s.emit("time_entry.declined")
+}
+
+func (s *sim) deleteEntry(t *timeEntry) {
+	if t.state == inReview {
+		s.reviews--
+	}
+	t.state = deleted
+	s.work++
+	o := s.obj.reset()
+	o.text("time_entry_id", t.id)
+	o.text("invoice_id", t.bill.knownID())
+	s.refs(t.bill)
+	s.emit("time_entry.deleted")
+}
+
+// doWork records a piece of work for the bill and plans its review.
+func (s *sim) doWork(b *bill, service string, on day) {
+	t := &timeEntry{
+		id:       s.id("te_", &s.ids.entry),
+		bill:     b,
+		workDate: on,
+		service:  service,
+		quarters: s.between(1, 5) + s.between(0, 8)*s.between(0, 3),
+	}
+	r := s.rng.Uint32()
+	if r%5 < 2 {
+		t.description = s.pick(descriptions)
+	}
+	if r>>4%4 == 0 {
+		t.sessions = int64(r>>8%3) + 1
+	}
+	if r>>12%64 == 0 {
+		// Never below what the work costs.
+		t.flatFee = (t.quarters*b.client.rate/4/2500 + 1) * 2500
+	}
+	b.entries = append(b.entries, t)
+	s.recordEntry(t)
+	s.planReview(t)
+}
+
+// planReview decides how the review of a recorded entry goes. Where the bill is
+// not known yet, the approvals wait until it is settled, as the invoice is then
+// recorded first and the approvals can name it.
+func (s *sim) planReview(t *timeEntry) {
+	open := func(run func()) func() {
+		return func() {
+			if !t.bill.settled && t.state != deleted {
+				run()
+			}
+		}
+	}
+	approve := func() { s.approveEntry(t) }
+	switch r := s.rng.Uint32N(1000); {
+	case r < 35: // declined, most of them corrected
+		s.afterInOffice(4*hour, 40*hour, open(func() {
+			outcome := "needs_correction"
+			if r < 6 {
+				outcome = "rejected"
+			}
+			s.declineEntry(t, outcome)
+			if r < 6 {
+				s.after(hour, 2*fullDay, open(func() { s.deleteEntry(t) }))
+				return
+			}
+			s.after(2*hour, 30*hour, open(func() {
+				t.quarters = max(1, t.quarters-s.between(1, 3))
+				s.recordEntry(t)
+				if t.bill.reviewed() {
+					s.afterInOffice(2*hour, 30*hour, approve)
+				}
+			}))
+		}))
+	case r < 47: // a mistake, deleted before it is approved
+		s.after(10*minute, 20*hour, open(func() { s.deleteEntry(t) }))
+	case t.bill.reviewed():
+		s.afterInOffice(hour, 50*hour, approve)
+		if r < 52 { // found out after the approval
+			s.after(3*fullDay, 6*fullDay, open(func() { s.deleteEntry(t) }))
+		}
+	}
+}
