@@ -1,0 +1,96 @@
+package access
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
+)
+
+func TestMain(m *testing.M) {
+	testdb.Main(m, func(ctx context.Context, url string) error {
+		_, err := migrations.Up(ctx, url)
+		return err
+	})
+}
+
+// start is a time in the middle of a minute, whole microseconds.
+var start = time.Date(2026, 10, 2, 9, 15, 30, 123456000, time.UTC)
+
+// clock is a time that moves when told to.
+type clock struct{ nanos atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Unix(0, c.nanos.Load()).UTC() }
+func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
+
+// bundle is what a test against the database works with.
+type bundle struct {
+	pool   *pgxpool.Pool
+	clock  *clock
+	format Format
+	store  *Store
+}
+
+// setup gives a database of its own with the workspaces acme and globex.
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	b := &bundle{pool: testdb.Pool(t), clock: &clock{}, format: format(t, "SERVICE")}
+	b.clock.nanos.Store(start.UnixNano())
+	b.exec(t, `INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme Inc.', $1), ('globex', 'Globex', $1)`, start)
+	store, err := NewStore(StoreConfig{Pool: b.pool, Format: b.format, Clock: b.clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.store = store
+	return b
+}
+
+func (b *bundle) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	if _, err := b.pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// create makes a key of acme that may read invoices; change may alter it first.
+func (b *bundle) create(t *testing.T, change ...func(*NewKey)) (*Record, Secret) {
+	t.Helper()
+	n := NewKey{WorkspaceID: "acme", Name: "Reporting", Permissions: PermissionsOf(InvoicesRead)}
+	for _, f := range change {
+		f(&n)
+	}
+	record, secret, err := b.store.Create(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record, secret
+}
+
+func (b *bundle) revoke(t *testing.T, keyID string) {
+	t.Helper()
+	if _, err := b.store.Revoke(t.Context(), "acme", keyID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bundle) rotate(t *testing.T, keyID string, overlap time.Duration) Secret {
+	t.Helper()
+	_, secret, err := b.store.Rotate(t.Context(), "acme", keyID, overlap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+func format(t *testing.T, brand string) Format {
+	t.Helper()
+	f, err := NewFormat(brand)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

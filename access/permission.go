@@ -1,0 +1,158 @@
+package access
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Permission is what a key may do, also called a scope (service.md,
+// "Authentication", 6).
+type Permission string
+
+// The permissions, in the order of service.md's table.
+const (
+	InvoicesRead    Permission = "invoices:read"
+	TimeEntriesRead Permission = "time_entries:read"
+	ClientsRead     Permission = "clients:read"
+	CreditsRead     Permission = "credits:read"
+	ContractorsRead Permission = "contractors:read"
+	PaymentsRead    Permission = "payments:read"
+	EventsRead      Permission = "events:read"
+	PayRead         Permission = "pay:read"
+	MarginRead      Permission = "margin:read"
+)
+
+// AllPermissions lists every permission in the order of service.md's table. The
+// caller may keep and change the slice.
+func AllPermissions() []Permission {
+	return []Permission{
+		InvoicesRead, TimeEntriesRead, ClientsRead, CreditsRead, ContractorsRead,
+		PaymentsRead, EventsRead, PayRead, MarginRead,
+	}
+}
+
+// bit gives the permission's place in a Permissions, 0 for an unknown one.
+func (p Permission) bit() Permissions {
+	switch p {
+	case InvoicesRead:
+		return 1 << 0
+	case TimeEntriesRead:
+		return 1 << 1
+	case ClientsRead:
+		return 1 << 2
+	case CreditsRead:
+		return 1 << 3
+	case ContractorsRead:
+		return 1 << 4
+	case PaymentsRead:
+		return 1 << 5
+	case EventsRead:
+		return 1 << 6
+	case PayRead:
+		return 1 << 7
+	case MarginRead:
+		return 1 << 8
+	}
+	return 0
+}
+
+// Permissions is a set of permissions; the zero value is the empty set. The
+// numbers behind it are not stored anywhere and may change between versions.
+type Permissions uint16
+
+// PermissionsOf makes a set. Permissions that do not exist are left out.
+func PermissionsOf(ps ...Permission) Permissions {
+	var set Permissions
+	for _, p := range ps {
+		set |= p.bit()
+	}
+	return set
+}
+
+// ParseScopes reads a comma-separated list such as "invoices:read,pay:read", as
+// the command line takes it. Spaces around names and repeated names do no harm.
+// The error is an *InvalidError for "scopes"; it names every unknown permission
+// and the allowed ones, or says what the set lacks (Validate).
+func ParseScopes(text string) (Permissions, error) {
+	if strings.TrimSpace(text) == "" {
+		return 0, Permissions(0).Validate()
+	}
+	return ParsePermissions(strings.Split(text, ","))
+}
+
+// ParsePermissions is ParseScopes for names that come one by one, as from the
+// boxes of a form.
+func ParsePermissions(names []string) (Permissions, error) {
+	var set Permissions
+	var unknown []string
+	for _, name := range names {
+		name = strings.TrimSpace(name)
+		bit := Permission(name).bit()
+		if bit == 0 {
+			unknown = append(unknown, fmt.Sprintf("%q", name))
+		}
+		set |= bit
+	}
+	if len(unknown) > 0 {
+		what := "unknown permission "
+		if len(unknown) > 1 {
+			what = "unknown permissions "
+		}
+		return 0, &InvalidError{Field: "scopes", Problem: what + strings.Join(unknown, ", ") + "; allowed are " + allowedList()}
+	}
+	if err := set.Validate(); err != nil {
+		return 0, err
+	}
+	return set, nil
+}
+
+// Validate says whether a key may be made with this set: it must not be empty,
+// and margin:read needs pay:read (service.md, "Field visibility", 4). The error
+// is an *InvalidError for "scopes".
+func (s Permissions) Validate() error {
+	switch {
+	case s == 0:
+		return &InvalidError{Field: "scopes", Problem: "name at least one permission; allowed are " + allowedList()}
+	case s.Has(MarginRead) && !s.Has(PayRead):
+		return &InvalidError{Field: "scopes", Problem: "margin:read needs pay:read on the same key"}
+	}
+	return nil
+}
+
+// Has reports whether the set holds p; a permission that does not exist is in
+// no set.
+func (s Permissions) Has(p Permission) bool {
+	return s&p.bit() != 0
+}
+
+// Strings gives the names in the order of service.md's table, never nil.
+func (s Permissions) Strings() []string {
+	names := make([]string, 0, len(AllPermissions()))
+	for _, p := range AllPermissions() {
+		if s.Has(p) {
+			names = append(names, string(p))
+		}
+	}
+	return names
+}
+
+// String is the form that ParseScopes reads.
+func (s Permissions) String() string {
+	return strings.Join(s.Strings(), ",")
+}
+
+// storedPermissions reads what the database holds. Unlike ParsePermissions it
+// passes over what it does not know: a newer program beside this one may know
+// more permissions.
+func storedPermissions(names []string) Permissions {
+	var set Permissions
+	for _, name := range names {
+		set |= Permission(name).bit()
+	}
+	return set
+}
+
+// allowedList is what error messages name.
+func allowedList() string {
+	return strings.Join(PermissionsOf(AllPermissions()...).Strings(), ", ")
+}

@@ -1,0 +1,133 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// pollTimeout leaves time for another poll before trustFor is over.
+	pollTimeout = 300 * time.Millisecond
+	// maxForgotten is how many secrets one poll forgets by name. After more
+	// changes than that, as by a script that revokes a million keys, all are
+	// forgotten.
+	maxForgotten = 10_000
+)
+
+var errPollTimeout = errors.New("the poll for changed API keys took too long")
+
+// poller is what Run knows; only Run's goroutine touches it.
+type poller struct {
+	conn *pgxpool.Conn // nil: to be acquired
+	seen int64         // revision up to which changes are known; -1: none yet
+}
+
+// Run keeps the Directory fresh until ctx is done, and then returns nil. It keeps
+// one connection of the pool for itself, so that requests that wait for
+// connections cannot delay it, and gives it back when it returns. The error is
+// for a second Run beside the first.
+func (d *Directory) Run(ctx context.Context) error {
+	if !d.running.CompareAndSwap(false, true) {
+		return errors.New("access directory: Run is running already")
+	}
+	defer d.running.Store(false)
+	p := &poller{seen: -1}
+	defer func() { p.release() }()
+	ticker := time.NewTicker(d.cfg.PollEvery)
+	defer ticker.Stop()
+	failing := false
+	for {
+		err := d.poll(ctx, p)
+		if ctx.Err() != nil {
+			return nil
+		}
+		switch {
+		case err != nil && !failing:
+			d.cfg.Log.Warn("changes of API keys are not seen; every request asks the database until they are", "error", err)
+		case err == nil && failing:
+			d.cfg.Log.Info("changes of API keys are seen again")
+		}
+		failing = err != nil
+		d.cfg.OnPoll(err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// poll asks what changed and has the cache forget it.
+func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.pollTimeout, errPollTimeout)
+	defer cancel()
+	defer func() {
+		if err != nil {
+			p.release() // the next poll tries another connection
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			}
+		}
+	}()
+	began := d.cfg.Clock()
+	if p.conn == nil {
+		if p.conn, err = d.cfg.Pool.Acquire(ctx); err != nil {
+			return fmt.Errorf("get a connection to poll for changed keys: %w", err)
+		}
+	}
+	const current = `SELECT revision FROM access_revision WHERE workspace_id = '*'`
+	var revision int64
+	if err := p.conn.QueryRow(ctx, current).Scan(&revision); err != nil {
+		return fmt.Errorf("read the access revision: %w", err)
+	}
+	// A revision that went back means that the database was put back to an earlier
+	// state, by a failover or a restore.
+	all := p.seen < 0 || revision < p.seen
+	var changed []hash
+	if !all && revision > p.seen {
+		if changed, err = readChanged(ctx, p.conn, p.seen); err != nil {
+			return err
+		}
+		all = len(changed) > maxForgotten
+	}
+	d.cache.confirm(began, changed, all)
+	// Not the highest revision that readChanged saw: those above revision are read
+	// again next time, which does no harm.
+	p.seen = revision
+	return nil
+}
+
+// readChanged gives the secrets of the keys that changed after a revision, at
+// most one more than maxForgotten.
+func readChanged(ctx context.Context, conn *pgxpool.Conn, after int64) ([]hash, error) {
+	const changed = `SELECT s.hash FROM api_key k
+		JOIN api_key_secret s ON s.workspace_id = k.workspace_id AND s.key_id = k.key_id
+		WHERE k.revision > $1 LIMIT $2`
+	rows, err := conn.Query(ctx, changed, after, maxForgotten+1)
+	if err != nil {
+		return nil, fmt.Errorf("read changed keys: %w", err)
+	}
+	hashes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (hash, error) {
+		var stored []byte
+		if err := row.Scan(&stored); err != nil {
+			return hash{}, err
+		}
+		return hash(stored), nil // 32 bytes by a constraint of the table
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read changed keys: %w", err)
+	}
+	return hashes, nil
+}
+
+func (p *poller) release() {
+	if p.conn != nil {
+		p.conn.Release()
+		p.conn = nil
+	}
+}

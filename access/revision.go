@@ -1,0 +1,46 @@
+package access
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// BumpRevision makes every instance read the keys of a workspace again within a
+// second of tx's commit. Whoever changes what a Key shows of its workspace, its
+// name, calls it as the last thing in the transaction that does so: the revision
+// row is shared by all workspaces and stays locked until that transaction ends.
+func BumpRevision(ctx context.Context, tx pgx.Tx, workspaceID string) error {
+	// Locking the keys first, in order, keeps the order of locks that Store has:
+	// keys, then revision.
+	const lock = `SELECT 1 FROM api_key
+		WHERE workspace_id = $1 AND revoked_at IS NULL ORDER BY key_id FOR NO KEY UPDATE`
+	if _, err := tx.Exec(ctx, lock, workspaceID); err != nil {
+		return fmt.Errorf("lock the keys of the workspace %s: %w", workspaceID, err)
+	}
+	revision, err := nextRevision(ctx, tx)
+	if err != nil {
+		return err
+	}
+	const stamp = `UPDATE api_key SET revision = $2 WHERE workspace_id = $1 AND revoked_at IS NULL`
+	if _, err := tx.Exec(ctx, stamp, workspaceID, revision); err != nil {
+		return fmt.Errorf("stamp the keys of the workspace %s: %w", workspaceID, err)
+	}
+	return nil
+}
+
+// nextRevision takes the next revision and holds the row until tx ends, which is
+// what makes revisions visible in order.
+func nextRevision(ctx context.Context, tx pgx.Tx) (int64, error) {
+	// A process that dies without closing its connection must not keep all others
+	// from changing keys: the server ends a transaction that then stays silent.
+	const next = `UPDATE access_revision SET revision = revision + 1 WHERE workspace_id = '*'
+		RETURNING revision, set_config('idle_in_transaction_session_timeout', '5s', true)`
+	var revision int64
+	var timeout string
+	if err := tx.QueryRow(ctx, next).Scan(&revision, &timeout); err != nil {
+		return 0, fmt.Errorf("take the next access revision: %w", err)
+	}
+	return revision, nil
+}

@@ -1,0 +1,199 @@
+package access
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// ErrMalformed means that a text is not a key: it has another form, or its
+// checksum is wrong, as after a mistyped character. Which of the two is not told.
+var ErrMalformed = errors.New("the text is not an API key")
+
+const (
+	digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+	prefixLength   = 8
+	secretLength   = 32 // 190 bits, made; longer ones are read
+	checksumLength = 6  // 62^6 > 2^32, so a CRC-32 fits
+	maxKeyLength   = 256
+	hidden         = "[redacted]"
+)
+
+// Format is how the keys of one brand are written (decisions.md, "Keys"):
+//
+//	<brand lower-case>_<8 characters prefix>_<32 or more characters secret><6 characters checksum>
+//
+// all but the brand in base62 (0-9, A-Z, a-z). The checksum is the CRC-32 (IEEE)
+// of everything before it, in base62, highest digit first. It finds every
+// mistyped character; it is no proof of anything, since anybody can compute it. A Format comes from NewFormat and may be used by
+// any number of goroutines.
+type Format struct {
+	brand  string
+	anyKey *regexp.Regexp
+}
+
+// NewFormat gives the format for a brand (LEDGERFEED_BRAND): a letter, then up to
+// 31 letters, digits and hyphens, all ASCII, so that it can stand in header names
+// and be told from the rest of a key. The case does not matter.
+func NewFormat(brand string) (Format, error) {
+	if !validBrand(brand) {
+		return Format{}, fmt.Errorf("brand %q: want a letter, then at most 31 letters, digits or hyphens", brand)
+	}
+	brand = strings.ToLower(brand)
+	// Redaction is more lenient than Parse: the brand in any case, and the
+	// underscores as a URL may hold them.
+	const underscore = `(?:_|%5[Ff])`
+	// What follows without a gap goes too: it may be the next key.
+	pattern := fmt.Sprintf(`((?i:%s)%s[0-9A-Za-z]{%d}%s)[0-9A-Za-z]{%d}(?:[0-9A-Za-z_-]|%%5[Ff])*`,
+		regexp.QuoteMeta(brand), underscore, prefixLength, underscore, secretLength+checksumLength)
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return Format{}, fmt.Errorf("brand %q: %w", brand, err)
+	}
+	return Format{brand: brand, anyKey: re}, nil
+}
+
+func validBrand(brand string) bool {
+	if brand == "" || len(brand) > 32 {
+		return false
+	}
+	for i := range len(brand) {
+		c := brand[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (i == 0 || c != '-' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return true
+}
+
+// Generate makes a new secret from random, which must be a cryptographic source
+// such as crypto/rand.Reader. The error is random's.
+func (f Format) Generate(random io.Reader) (Secret, error) {
+	characters := make([]byte, prefixLength+secretLength)
+	if err := fillBase62(characters, random); err != nil {
+		return Secret{}, fmt.Errorf("make a key: %w", err)
+	}
+	body := f.brand + "_" + string(characters[:prefixLength]) + "_" + string(characters[prefixLength:])
+	return f.secretOf(body + checksum(body)), nil
+}
+
+// Parse reads the text of a key. The error is ErrMalformed, for every reason.
+func (f Format) Parse(text string) (Secret, error) {
+	body, ok := f.cut(text)
+	if !ok || text[len(body):] != checksum(body) {
+		return Secret{}, ErrMalformed
+	}
+	return f.secretOf(text), nil
+}
+
+// cut gives what the checksum is over, if text has the form of a key.
+func (f Format) cut(text string) (body string, ok bool) {
+	if len(text) > maxKeyLength {
+		return "", false
+	}
+	rest, ok := strings.CutPrefix(text, f.brand+"_")
+	if !ok || len(rest) < prefixLength+1+secretLength+checksumLength || rest[prefixLength] != '_' {
+		return "", false
+	}
+	if !isBase62(rest[:prefixLength]) || !isBase62(rest[prefixLength+1:]) {
+		return "", false
+	}
+	return text[:len(text)-checksumLength], true
+}
+
+// LooksLikeKey reports whether something in text has the form of a key, with a
+// right checksum or not. It serves to refuse keys in URLs (decisions.md,
+// "Requests", 2): give it decoded query values and path segments.
+func (f Format) LooksLikeKey(text string) bool {
+	return f.mayHoldKey(text) && f.anyKey.MatchString(text)
+}
+
+// Redact puts "[redacted]" in the place of the secret of whatever in text has the
+// form of a key. Brand and public prefix stay, so that a log still tells which
+// key it was.
+func (f Format) Redact(text string) string {
+	if !f.mayHoldKey(text) {
+		return text
+	}
+	return f.anyKey.ReplaceAllString(text, "${1}"+hidden)
+}
+
+// mayHoldKey spares nearly every text the regular expression: it is shorter than
+// a key. The zero Format finds nothing.
+func (f Format) mayHoldKey(text string) bool {
+	return f.anyKey != nil && len(text) >= len(f.brand)+1+prefixLength+1+secretLength+checksumLength
+}
+
+// Secret is the full text of a key. Printed or logged it shows only its public
+// part; Reveal gives the text.
+type Secret struct {
+	text         string
+	prefixLength int
+}
+
+func (f Format) secretOf(text string) Secret {
+	return Secret{text: text, prefixLength: len(f.brand) + 1 + prefixLength}
+}
+
+// Reveal gives the full text, for the one time that it is shown to the user.
+func (s Secret) Reveal() string { return s.text }
+
+// Prefix is the public beginning: brand, underscore and 8 characters.
+func (s Secret) Prefix() string { return s.text[:s.prefixLength] }
+
+// Hash is the SHA-256 of the full text, the only form that is stored.
+func (s Secret) Hash() [sha256.Size]byte { return sha256.Sum256([]byte(s.text)) }
+
+// String shows the prefix alone.
+func (s Secret) String() string { return s.Prefix() + "_" + hidden }
+
+// GoString keeps %#v from showing the text.
+func (s Secret) GoString() string { return "access.Secret(" + s.String() + ")" }
+
+// MarshalText keeps JSON and structured logs from showing the text.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// checksum is the CRC-32 of body in base62.
+func checksum(body string) string {
+	sum := crc32.ChecksumIEEE([]byte(body))
+	var out [checksumLength]byte
+	for i := len(out) - 1; i >= 0; i-- {
+		out[i] = digits[sum%62]
+		sum /= 62
+	}
+	return string(out[:])
+}
+
+// fillBase62 draws evenly: bytes of 248 and more are thrown away, because 248 is
+// the highest multiple of 62 in a byte.
+func fillBase62(dst []byte, random io.Reader) error {
+	buf := make([]byte, len(dst)+len(dst)/4)
+	for filled := 0; filled < len(dst); {
+		if _, err := io.ReadFull(random, buf); err != nil {
+			return fmt.Errorf("read random bytes: %w", err)
+		}
+		for _, b := range buf {
+			if b < 248 && filled < len(dst) {
+				dst[filled] = digits[b%62]
+				filled++
+			}
+		}
+	}
+	return nil
+}
+
+func isBase62(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return true
+}
