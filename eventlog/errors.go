@@ -1,0 +1,97 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// Reasons for which the log refuses an entry whose form is right.
+var (
+	// ErrOtherContent: the workspace holds an entry of this id with another
+	// type or other data.
+	ErrOtherContent = errors.New("the workspace holds this id with other content")
+
+	// ErrBeforeNewest: the publish time is before that of the newest entry.
+	ErrBeforeNewest = errors.New("created_at is before the workspace's newest entry")
+
+	// ErrAhead: the publish time is more than 5 minutes in the future.
+	ErrAhead = errors.New("created_at is more than 5 minutes ahead of now")
+)
+
+// RefusedError says which entry of an append was refused, and why. Nothing of
+// that append was done.
+type RefusedError struct {
+	Index  int // of the entry among those of the call
+	ID     string
+	Reason error  // one of the reasons above
+	Detail string // the time it was measured against, if any
+}
+
+// Error names the entry and the reason.
+func (e *RefusedError) Error() string {
+	s := fmt.Sprintf("entry %s refused: %v", e.ID, e.Reason)
+	if e.Detail != "" {
+		s += " (" + e.Detail + ")"
+	}
+	return s
+}
+
+// Unwrap returns the reason.
+func (e *RefusedError) Unwrap() error { return e.Reason }
+
+// ConflictError says that the log had moved past the position a caller
+// expected. Nothing was appended.
+type ConflictError struct {
+	WorkspaceID      string
+	Expected, Actual int64
+}
+
+// Error names both positions.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("workspace %s is at position %d, not at %d as expected", e.WorkspaceID, e.Actual, e.Expected)
+}
+
+// UnknownWorkspaceError names a workspace that does not exist.
+type UnknownWorkspaceError struct{ WorkspaceID string }
+
+// Error names the workspace.
+func (e *UnknownWorkspaceError) Error() string {
+	return fmt.Sprintf("there is no workspace %q", e.WorkspaceID)
+}
+
+// outcome turns a word of log_append into an error; nil for what was done.
+func outcome(word string, index int, id, when string) error {
+	refused := func(reason error, detail string) error {
+		return &RefusedError{Index: index, ID: id, Reason: reason, Detail: detail}
+	}
+	switch word {
+	case "appended", "skipped":
+		return nil
+	case "other_content":
+		return refused(ErrOtherContent, "")
+	case "before_newest":
+		return refused(ErrBeforeNewest, "the newest is of "+when)
+	case "ahead":
+		return refused(ErrAhead, "now is "+when)
+	}
+	return fmt.Errorf("log_append answered %q, which this program does not know", word)
+}
+
+func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+
+// validate catches drafts that were not made by the domain's own functions.
+func validate(drafts []domain.Draft) error {
+	for i := range drafts {
+		if drafts[i].Data == "" || !domain.IsID(drafts[i].WorkspaceID) {
+			return fmt.Errorf("entry %d is not a checked draft: make it with domain.DecodeDraft or domain.NewDraft", i)
+		}
+		if drafts[i].ID != "" && !domain.IsID(drafts[i].ID) {
+			return fmt.Errorf("entry %d: id %q has the wrong form", i, drafts[i].ID)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// A lane coalesces single appends: while one transaction is under way, those
+// that come wait together and make the next one. A lone append pays nothing
+// for it; a hot workspace pays one commit for many entries.
+//
+// There is no goroutine of its own: the caller who finds the lane free becomes
+// its driver, takes whatever waits, and hands the lane on.
+type lane struct {
+	log *Log
+	max int
+
+	mu      sync.Mutex
+	driven  bool
+	waiting []*single
+}
+
+// single is one append on its way.
+type single struct {
+	draft   domain.Draft
+	receipt Receipt
+	err     error
+	done    chan struct{} // closed when receipt and err are set
+	lead    chan struct{} // closed to make the waiting caller the driver
+}
+
+// flushPatience bounds one coalesced transaction. It is not tied to the
+// context of the caller who happens to drive: others depend on it.
+const flushPatience = 30 * time.Second
+
+//nolint:gochecknoglobals // a seed, so that the lanes differ between processes
+var laneSeed = maphash.MakeSeed()
+
+func (l *Log) lane(workspaceID string) *lane {
+	return l.lanes[maphash.String(laneSeed, workspaceID)%uint64(len(l.lanes))]
+}
+
+func (n *lane) append(ctx context.Context, d domain.Draft) ([]Receipt, error) {
+	s := &single{draft: d, done: make(chan struct{}), lead: make(chan struct{})}
+	n.mu.Lock()
+	n.waiting = append(n.waiting, s)
+	drive := !n.driven
+	n.driven = true
+	n.mu.Unlock()
+	if !drive {
+		select {
+		case <-s.done:
+			return s.result()
+		case <-s.lead:
+		case <-ctx.Done():
+			return n.abandon(ctx, s)
+		}
+	}
+	n.drive(ctx)
+	<-s.done // the driver's own entry is always in what it took
+	return s.result()
+}
+
+func (s *single) result() ([]Receipt, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	return []Receipt{s.receipt}, nil
+}
+
+// abandon leaves a lane whose turn did not come in time. If the entry was
+// already taken, its fate is the driver's, and the caller hears that it is
+// unknown.
+func (n *lane) abandon(ctx context.Context, s *single) ([]Receipt, error) {
+	n.mu.Lock()
+	i := slices.Index(n.waiting, s)
+	if i >= 0 {
+		n.waiting = slices.Delete(n.waiting, i, i+1)
+	}
+	led := false
+	select {
+	case <-s.lead:
+		led = true
+	default:
+	}
+	n.mu.Unlock()
+	if led {
+		n.handOn()
+	}
+	if i >= 0 {
+		return nil, fmt.Errorf("append to %s: not begun: %w", s.draft.WorkspaceID, context.Cause(ctx))
+	}
+	select {
+	case <-s.done:
+		return s.result()
+	default:
+		return nil, fmt.Errorf("append to %s: outcome unknown: %w", s.draft.WorkspaceID, context.Cause(ctx))
+	}
+}
+
+// drive appends what waits, then hands the lane on.
+func (n *lane) drive(ctx context.Context) {
+	n.mu.Lock()
+	taken := n.waiting
+	if len(taken) > n.max {
+		taken = taken[:n.max:n.max]
+	}
+	n.waiting = slices.Clone(n.waiting[len(taken):])
+	n.mu.Unlock()
+
+	flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushPatience)
+	defer cancel()
+	n.log.flush(flushCtx, taken)
+	for _, s := range taken {
+		close(s.done)
+	}
+	n.handOn()
+}
+
+// handOn makes the first who waits the driver, or leaves the lane free.
+func (n *lane) handOn() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.waiting) == 0 {
+		n.driven = false
+		return
+	}
+	close(n.waiting[0].lead)
+}
+
+// flush appends entries that have nothing to do with each other: one refused
+// entry leaves the others alone.
+func (l *Log) flush(ctx context.Context, taken []*single) {
+	calls := byWorkspace(taken)
+	if len(calls) == 1 {
+		l.flushCall(ctx, calls[0])
+		return
+	}
+	if err := l.flushTogether(ctx, calls); err != nil {
+		// Something failed that is not one entry's fault, or may be: each
+		// workspace for itself, so that one cannot hold back the others. What
+		// was committed after all is recognized by its id.
+		for _, c := range calls {
+			l.flushCall(ctx, c)
+		}
+	}
+}
+
+// call is one statement: the singles of one workspace.
+type call struct {
+	batch   draftBatch
+	singles []*single
+}
+
+// byWorkspace makes one call a workspace, in the order of their ids. A second
+// entry of the same id in the same round goes into a further call, so that
+// the database judges it as if it came later.
+func byWorkspace(taken []*single) []*call {
+	var calls []*call
+	find := func(s *single) *call {
+		for _, c := range calls {
+			if c.batch.workspaceID == s.draft.WorkspaceID && !slices.Contains(c.batch.ids, s.draft.ID) {
+				return c
+			}
+		}
+		return nil
+	}
+	for _, s := range taken {
+		c := find(s)
+		if c == nil {
+			c = &call{batch: draftBatch{workspaceID: s.draft.WorkspaceID}}
+			calls = append(calls, c)
+		}
+		c.batch.add(&s.draft)
+		c.singles = append(c.singles, s)
+	}
+	slices.SortStableFunc(calls, func(a, b *call) int {
+		switch {
+		case a.batch.workspaceID < b.batch.workspaceID:
+			return -1
+		case a.batch.workspaceID > b.batch.workspaceID:
+			return 1
+		}
+		return 0
+	})
+	return calls
+}
+
+func (l *Log) flushCall(ctx context.Context, c *call) {
+	ans, err := scanAnswer(l.pool.QueryRow(ctx, appendSQL, c.batch.args(l.clock(), nil, false)...))
+	c.settle(ans, err)
+	l.wake.Announce(TopicAppended, c.batch.workspaceID)
+}
+
+// flushTogether appends several workspaces in one transaction and one round
+// trip. On an error none is appended, or the commit's outcome is unknown.
+func (l *Log) flushTogether(ctx context.Context, calls []*call) error {
+	var send pgx.Batch
+	now := l.clock()
+	send.Queue("begin")
+	for _, c := range calls {
+		send.Queue(appendSQL, c.batch.args(now, nil, false)...)
+	}
+	send.Queue("commit")
+	answers, err := l.sendTogether(ctx, &send, len(calls))
+	if err != nil {
+		return err
+	}
+	for i, c := range calls {
+		c.settle(answers[i], nil)
+		l.wake.Announce(TopicAppended, c.batch.workspaceID)
+	}
+	return nil
+}
+
+func (l *Log) sendTogether(ctx context.Context, send *pgx.Batch, calls int) (answers []answer, err error) {
+	conn, err := l.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("a connection to append: %w", err)
+	}
+	defer conn.Release() // a connection left inside a transaction is closed by the pool
+	results := conn.SendBatch(ctx, send)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	if _, err := results.Exec(); err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	answers = make([]answer, calls)
+	for i := range answers {
+		if answers[i], err = scanAnswer(results.QueryRow()); err != nil {
+			return nil, fmt.Errorf("append: %w", err)
+		}
+	}
+	if _, err := results.Exec(); err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	return answers, nil
+}
+
+// settle gives every single of the call its receipt or error.
+func (c *call) settle(a answer, err error) {
+	for i, s := range c.singles {
+		if err != nil {
+			s.err = fmt.Errorf("append to %s: %w", c.batch.workspaceID, err)
+			continue
+		}
+		s.receipt, s.err = a.receipt(&c.batch, i)
+		if r, refused := s.err.(*RefusedError); refused { //nolint:errorlint // receipt returns it bare
+			r.Index = 0
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// ReadModels is the consumer whose checkpoint is a workspace's visible
+// position.
+const ReadModels = "read_models"
+
+// Announcer is told, after the commit, which workspaces have new entries.
+// It must not block and may lose what it is told: a sweep finds it later.
+type Announcer interface {
+	Announce(topic Topic, workspaceIDs ...string)
+}
+
+// Config of a Log.
+type Config struct {
+	Pool *pgxpool.Pool
+
+	// Clock gives the publish time of entries that bring none.
+	Clock func() time.Time
+
+	// Wake is told of appended entries; nil when nobody waits.
+	Wake Announcer
+
+	// Lanes is how many transactions of coalesced appends may be under way at
+	// once. Default 4: beyond that, on a small machine, callers only contend.
+	Lanes int
+
+	// CoalesceMax is the most entries one coalesced transaction takes.
+	// Default 512.
+	CoalesceMax int
+}
+
+// Log appends to and reads from the log. It is safe for concurrent use.
+type Log struct {
+	pool  *pgxpool.Pool
+	clock func() time.Time
+	wake  Announcer
+	lanes []*lane
+}
+
+// New makes a Log; it starts nothing and needs no closing.
+func New(cfg Config) (*Log, error) {
+	if cfg.Pool == nil || cfg.Clock == nil {
+		return nil, errors.New("eventlog: Config needs a Pool and a Clock")
+	}
+	if cfg.Lanes < 0 || cfg.CoalesceMax < 0 {
+		return nil, errors.New("eventlog: Config.Lanes and Config.CoalesceMax are not below 0")
+	}
+	if cfg.Wake == nil {
+		cfg.Wake = silence{}
+	}
+	l := &Log{pool: cfg.Pool, clock: cfg.Clock, wake: cfg.Wake}
+	for range orDefault(cfg.Lanes, 4) {
+		l.lanes = append(l.lanes, &lane{log: l, max: orDefault(cfg.CoalesceMax, 512)})
+	}
+	return l, nil
+}
+
+type silence struct{}
+
+func (silence) Announce(Topic, ...string) {}
+
+func orDefault(v, def int) int {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+// newID makes the id of an entry that brings none: evt_ and a UUIDv7, so that
+// ids made one after the other lie together in the index.
+func newID() (string, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make an event id: %w", err)
+	}
+	return "evt_" + id.String(), nil
+}
+
+// Receipt says what became of one entry of an append.
+type Receipt struct {
+	ID        string
+	Position  int64
+	CreatedAt time.Time
+	Skipped   bool // the log held the same entry already (log.md, "An entry")
+}
+
+// Head is a workspace's newest entry.
+type Head struct {
+	Position  int64
+	CreatedAt time.Time // zero before the first entry
+	Chain     [32]byte
+}
+
+// Head returns the newest position of a workspace; ErrUnknownWorkspace when
+// there is no such workspace.
+func (l *Log) Head(ctx context.Context, workspaceID string) (Head, error) {
+	var (
+		h     Head
+		at    *time.Time
+		chain []byte
+	)
+	err := l.pool.QueryRow(ctx, `
+		SELECT position, nullif(created_at, '-infinity'), chain FROM log_head WHERE workspace_id = $1`,
+		workspaceID).Scan(&h.Position, &at, &chain)
+	if isNoRows(err) {
+		return Head{}, &UnknownWorkspaceError{workspaceID}
+	}
+	if err != nil {
+		return Head{}, fmt.Errorf("read the head of %s: %w", workspaceID, err)
+	}
+	if at != nil {
+		h.CreatedAt = at.UTC()
+	}
+	copy(h.Chain[:], chain)
+	return h, nil
+}
+
+// draftBatch is the arguments of log_append for one workspace.
+type draftBatch struct {
+	workspaceID       string
+	ids, types, datas []string
+	created           []*time.Time
+	publics           []*string
+}
+
+func (b *draftBatch) add(d *domain.Draft) {
+	b.ids = append(b.ids, d.ID)
+	b.types = append(b.types, d.Type)
+	b.datas = append(b.datas, d.Data)
+	var at *time.Time
+	if !d.CreatedAt.IsZero() {
+		t := d.CreatedAt
+		at = &t
+	}
+	b.created = append(b.created, at)
+	var public *string
+	if data := d.PublicData(); data != "" {
+		public = &data
+	}
+	b.publics = append(b.publics, public)
+}
