@@ -1,5 +1,7 @@
 package domain
 
+import "strings"
+
 // Credit is a client's credit: /v1/clients/{id}/credit without its history.
 // Its Row.ID is the client's id.
 type Credit struct {
@@ -30,6 +32,12 @@ type CreditMove struct {
 // CreditMoveKey is the id of a history row in a State: credit ids are unique
 // in one client.
 func CreditMoveKey(clientID, creditID string) string { return clientID + "/" + creditID }
+
+// SplitCreditMoveKey is the reverse of CreditMoveKey.
+func SplitCreditMoveKey(key string) (clientID, creditID string) {
+	clientID, creditID, _ = strings.Cut(key, "/") // an id holds no slash
+	return clientID, creditID
+}
 
 // The states of a package and the kinds of history rows that entries do not
 // name themselves.

@@ -101,6 +101,11 @@ const (
 	Unreadable      Reason = "unreadable"
 )
 
+// Reasons returns all reasons, in the order in which log.md lists them.
+func Reasons() []Reason {
+	return []Reason{UnknownObject, Repeat, Overdrawn, UnknownDocument, WrongKind, Unreadable}
+}
+
 // Anomaly is an entry that could not have its effect, or not all of it. It is
 // kept and counted, and never stops the fold.
 type Anomaly struct {

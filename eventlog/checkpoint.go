@@ -1,0 +1,71 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// VisiblePosition returns how far the read models of a workspace have come:
+// the last position that the feed and webhooks may show. It never moves back.
+func (l *Log) VisiblePosition(ctx context.Context, workspaceID string) (int64, error) {
+	var position int64
+	err := l.pool.QueryRow(ctx, `SELECT position FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2`,
+		workspaceID, ReadModels).Scan(&position)
+	if isNoRows(err) {
+		return 0, &UnknownWorkspaceError{workspaceID}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the visible position of %s: %w", workspaceID, err)
+	}
+	return position, nil
+}
+
+// Progress is how far a consumer has come in one workspace.
+type Progress struct {
+	WorkspaceID string
+	Position    int64     // checkpoint
+	Head        int64     // newest position of the log
+	Oldest      time.Time // publish time of the oldest entry not yet handled; zero when there is none
+	Failures    int
+	Error       string // the last failure; empty without trouble
+	RetryAt     time.Time
+	Quarantined bool
+}
+
+// ProgressOf returns how far a consumer has come, for every workspace or, with
+// an id, for one.
+func (l *Log) ProgressOf(ctx context.Context, consumer, workspaceID string) ([]Progress, error) {
+	rows, err := l.pool.Query(ctx, `
+		SELECT c.workspace_id, c.position, h.position, e.created_at,
+		       c.failures, coalesce(c.error, ''), c.retry_at, c.quarantined
+		  FROM log_checkpoint c
+		  JOIN log_head h USING (workspace_id)
+		  LEFT JOIN event_log e ON h.position > c.position
+		       AND e.workspace_id = c.workspace_id AND e.position = c.position + 1
+		 WHERE c.consumer = $1 AND ($2 = '' OR c.workspace_id = $2)
+		 ORDER BY c.workspace_id`, consumer, workspaceID)
+	if err != nil {
+		return nil, fmt.Errorf("read the checkpoints of %s: %w", consumer, err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Progress, error) {
+		var (
+			p             Progress
+			oldest, retry *time.Time
+		)
+		err := row.Scan(&p.WorkspaceID, &p.Position, &p.Head, &oldest, &p.Failures, &p.Error, &retry, &p.Quarantined)
+		if oldest != nil {
+			p.Oldest = oldest.UTC()
+		}
+		if retry != nil {
+			p.RetryAt = retry.UTC()
+		}
+		return p, err //nolint:wrapcheck // said below
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the checkpoints of %s: %w", consumer, err)
+	}
+	return list, nil
+}

@@ -1,0 +1,235 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// Segment is the next entries of one workspace for a consumer.
+type Segment struct {
+	WorkspaceID string
+	After       int64 // the checkpoint: position of the last entry handled before
+	Entries     []domain.Entry
+
+	failures int
+	failedTo int64
+	full     bool // there may be more entries after these
+}
+
+// End is the position of the segment's last entry.
+func (s *Segment) End() int64 { return s.After + int64(len(s.Entries)) }
+
+// Claim is segments of some workspaces, whose checkpoints Tx holds locked. A
+// handler does its work in Tx and neither commits nor rolls back: that is the
+// subscriber's, on Ack and Nack, together with the checkpoints.
+type Claim struct {
+	Tx       pgx.Tx
+	Segments []Segment
+
+	consumer string
+	err      error // what the handler said; see KeepError
+}
+
+type claimKey struct{}
+
+// ClaimOf returns the claim that a message of a Subscriber stands for.
+func ClaimOf(msg *message.Message) (*Claim, error) {
+	c, ok := msg.Context().Value(claimKey{}).(*Claim)
+	if !ok {
+		return nil, errors.New("the message comes from another subscriber: it carries no claim")
+	}
+	return c, nil
+}
+
+// KeepError is a middleware that keeps a handler's error with the claim, so
+// that the record of a failure can say what happened; Watermill's Nack cannot.
+// It goes outside of the middleware that recovers panics.
+func KeepError(next message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		produced, err := next(msg)
+		if c, cerr := ClaimOf(msg); err != nil && cerr == nil {
+			c.err = err
+		}
+		return produced, err
+	}
+}
+
+// segmentName is how a message's payload shows a segment to people and logs;
+// handlers take the claim from the context.
+type segmentName struct {
+	WorkspaceID string `json:"workspace_id"`
+	After       int64  `json:"after"`
+	Through     int64  `json:"through"`
+}
+
+func (c *Claim) message(ctx context.Context) (*message.Message, error) {
+	names := make([]segmentName, len(c.Segments))
+	for i := range c.Segments {
+		s := &c.Segments[i]
+		names[i] = segmentName{s.WorkspaceID, s.After, s.End()}
+	}
+	payload, err := json.Marshal(names)
+	if err != nil {
+		return nil, fmt.Errorf("name the segments of a claim: %w", err)
+	}
+	msg := message.NewMessage(watermill.NewUUID(), payload)
+	msg.SetContext(context.WithValue(ctx, claimKey{}, c))
+	return msg, nil
+}
+
+// claimer takes claims for one consumer.
+type claimer struct {
+	pool     pg.Beginner
+	clock    func() time.Time
+	consumer string
+	entries  int // the most entries of a claim
+}
+
+// claim locks the checkpoints of those of the workspaces that nobody else
+// has, and reads their next entries. Alone takes one that has failed before.
+// It returns nil when there is nothing to do.
+func (k *claimer) claim(ctx context.Context, workspaces []string, alone bool) (*Claim, error) {
+	tx, err := k.pool.BeginTx(ctx, pgx.TxOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("begin a claim: %w", err)
+	}
+	c := &Claim{Tx: tx, consumer: k.consumer}
+	if err := k.fill(ctx, c, workspaces, alone); err != nil {
+		pg.Rollback(ctx, tx)
+		return nil, err
+	}
+	if len(c.Segments) == 0 {
+		pg.Rollback(ctx, tx)
+		return nil, nil
+	}
+	return c, nil
+}
+
+func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, alone bool) error {
+	each := max(1, k.entries/len(workspaces))
+	rows, err := c.Tx.Query(ctx, `
+		SELECT workspace_id, position, least(coalesce(segment_max, $4), $4), failures, coalesce(failed_to, 0)
+		  FROM log_checkpoint
+		 WHERE consumer = $1 AND workspace_id = ANY ($2)
+		   AND (retry_at IS NULL OR retry_at <= $3) AND (failures = 0 OR $5)
+		   FOR UPDATE SKIP LOCKED`,
+		k.consumer, workspaces, k.clock(), each, alone)
+	if err != nil {
+		return fmt.Errorf("lock checkpoints: %w", err)
+	}
+	var (
+		ids    []string
+		afters []int64
+		limits []int32
+		locked = map[string]*Segment{}
+	)
+	for rows.Next() {
+		var (
+			s     Segment
+			limit int32
+		)
+		if err := rows.Scan(&s.WorkspaceID, &s.After, &limit, &s.failures, &s.failedTo); err != nil {
+			rows.Close()
+			return fmt.Errorf("lock checkpoints: %w", err)
+		}
+		ids, afters, limits = append(ids, s.WorkspaceID), append(afters, s.After), append(limits, limit)
+		locked[s.WorkspaceID] = &s
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("lock checkpoints: %w", err)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := readSegments(ctx, c.Tx, ids, afters, limits, locked); err != nil {
+		return err
+	}
+	for i, id := range ids {
+		s := locked[id]
+		s.full = len(s.Entries) == int(limits[i])
+		if len(s.Entries) > 0 {
+			c.Segments = append(c.Segments, *s)
+		}
+	}
+	return nil
+}
+
+// readSegments is a statement of its own, after the locks: its snapshot holds
+// whatever was committed before they were had.
+func readSegments(ctx context.Context, tx pgx.Tx, ids []string, afters []int64, limits []int32, into map[string]*Segment) error {
+	rows, err := tx.Query(ctx, `
+		SELECT `+entryColumns+`, k.workspace_id
+		  FROM unnest($1::text[], $2::bigint[], $3::integer[]) AS k (workspace_id, after, most)
+		 CROSS JOIN LATERAL (
+		       SELECT * FROM event_log l
+		        WHERE l.workspace_id = k.workspace_id AND l.position > k.after
+		        ORDER BY l.position LIMIT k.most) AS e`,
+		ids, afters, limits)
+	if err != nil {
+		return fmt.Errorf("read segments: %w", err)
+	}
+	defer rows.Close()
+	var e domain.Entry
+	for rows.Next() {
+		e = domain.Entry{}
+		if err := scanEntry(rows, &e, &e.WorkspaceID); err != nil {
+			return fmt.Errorf("read segments: %w", err)
+		}
+		s := into[e.WorkspaceID]
+		e.WorkspaceID = s.WorkspaceID // one string for all
+		s.Entries = append(s.Entries, e)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read segments: %w", err)
+	}
+	for _, s := range into {
+		// A statement with a lateral limit promises no order over all.
+		slices.SortFunc(s.Entries, func(a, b domain.Entry) int { return int(a.Position - b.Position) })
+		for i := range s.Entries {
+			if want := s.After + int64(i) + 1; s.Entries[i].Position != want {
+				return fmt.Errorf("the log of %s has position %d where %d is due: an entry is missing", s.WorkspaceID, s.Entries[i].Position, want)
+			}
+		}
+	}
+	return nil
+}
+
+// commit moves the checkpoints and commits the handler's work with them.
+func (c *Claim) commit(ctx context.Context, now time.Time) error {
+	ids := make([]string, len(c.Segments))
+	ends := make([]int64, len(c.Segments))
+	for i := range c.Segments {
+		ids[i], ends[i] = c.Segments[i].WorkspaceID, c.Segments[i].End()
+	}
+	// The trouble is over when the whole segment that failed first is behind.
+	const sql = `
+		UPDATE log_checkpoint c SET
+		       position    = k.position,
+		       moved_at    = $4,
+		       failures    = CASE WHEN k.position >= coalesce(c.failed_to, 0) THEN 0 ELSE c.failures END,
+		       segment_max = CASE WHEN k.position >= coalesce(c.failed_to, 0) THEN NULL ELSE c.segment_max END,
+		       error       = CASE WHEN k.position >= coalesce(c.failed_to, 0) THEN NULL ELSE c.error END,
+		       failed_to   = CASE WHEN k.position >= coalesce(c.failed_to, 0) THEN NULL ELSE c.failed_to END,
+		       retry_at    = NULL,
+		       quarantined = false
+		  FROM unnest($2::text[], $3::bigint[]) AS k (workspace_id, position)
+		 WHERE c.workspace_id = k.workspace_id AND c.consumer = $1`
+	if _, err := c.Tx.Exec(ctx, sql, c.consumer, ids, ends, now); err != nil {
+		return fmt.Errorf("move the checkpoints: %w", err)
+	}
+	if err := c.Tx.Commit(ctx); err != nil {
+		return fmt.Errorf("commit a claim: %w", err)
+	}
+	return nil
+}

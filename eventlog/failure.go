@@ -1,0 +1,88 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// What happens to a workspace whose segment fails: it is tried again with
+// growing waits; after so many failures the segment is halved, until the entry
+// that fails is alone; then the workspace is quarantined there. Others go on.
+const (
+	failuresBeforeHalving = 5
+	firstWait             = time.Second
+	longestWait           = time.Minute
+
+	// quarantineWait is how often a quarantined workspace is tried again; a
+	// program that starts tries at once, since it may be a newer one.
+	quarantineWait = 5 * time.Minute
+)
+
+// retry is what is recorded of a failure.
+type retry struct {
+	failures    int
+	segmentMax  *int // nil: the usual size
+	wait        time.Duration
+	quarantined bool
+}
+
+// afterFailure decides how a segment of so many entries is tried again, which
+// has failed so many times before.
+func afterFailure(failuresBefore, entries int) retry {
+	r := retry{failures: failuresBefore + 1}
+	switch {
+	case r.failures < failuresBeforeHalving:
+		r.wait = min(firstWait<<failuresBefore, longestWait)
+	case entries > 1:
+		half := entries / 2
+		r.segmentMax = &half
+	default:
+		r.quarantined = true
+		r.wait = quarantineWait
+		one := 1
+		r.segmentMax = &one
+	}
+	return r
+}
+
+// recordFailure keeps why the segment of a claim of one workspace failed, in a
+// transaction of its own. Another instance may have come further meanwhile;
+// then there is nothing to record.
+func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (retry, error) {
+	r := afterFailure(s.failures, len(s.Entries))
+	now := k.clock()
+	err := pg.InTx(ctx, k.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			UPDATE log_checkpoint SET
+			       failures    = $3,
+			       failed_to   = greatest(coalesce(failed_to, 0), $4),
+			       segment_max = $5,
+			       error       = $6,
+			       retry_at    = $7,
+			       quarantined = $8
+			 WHERE workspace_id = $1 AND consumer = $2 AND position = $9`,
+			s.WorkspaceID, k.consumer, r.failures, s.End(), r.segmentMax, reason.Error(), now.Add(r.wait), r.quarantined, s.After)
+		return err //nolint:wrapcheck // said below
+	})
+	if err != nil {
+		return r, fmt.Errorf("record that %s failed at position %d: %w", s.WorkspaceID, s.After+1, err)
+	}
+	return r, nil
+}
+
+// releaseQuarantine lets every quarantined workspace be tried at once.
+func (k *claimer) releaseQuarantine(ctx context.Context) error {
+	err := pg.InTx(ctx, k.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE log_checkpoint SET retry_at = NULL WHERE consumer = $1 AND failures > 0 AND quarantined`, k.consumer)
+		return err //nolint:wrapcheck // said below
+	})
+	if err != nil {
+		return fmt.Errorf("let quarantined workspaces be tried again: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package projections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/components/metrics"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// PoolSettings are the run-time parameters for connections that project. They
+// only ever look rows up by key, with plans that do not depend on how many:
+// planning each time costs a third, and a plan made while a table was empty
+// must not be one that reads it whole.
+func PoolSettings() map[string]string {
+	return map[string]string{
+		"plan_cache_mode":  "force_generic_plan",
+		"enable_seqscan":   "off",
+		"enable_hashjoin":  "off",
+		"enable_mergejoin": "off",
+		"jit":              "off",
+	}
+}
+
+// DefaultWorkers is how many claims a Runner has under way at once.
+const DefaultWorkers = 3
+
+// RunnerConfig of a Runner.
+type RunnerConfig struct {
+	Pool    *pgxpool.Pool // opened with PoolSettings; at least Workers+1 connections
+	Wake    *eventlog.Wake
+	Clock   func() time.Time
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer // nil: none
+
+	Workers int           // claims under way at once; default DefaultWorkers
+	Entries int           // the most entries of a claim; default 1000
+	Sweep   time.Duration // the least time between two sweeps; default 2 s
+}
+
+// Runner projects as long as it runs: the Watermill Router with the projector
+// as its handler. Any number of programs may run one against a database.
+type Runner struct {
+	router *message.Router
+}
+
+// segmentTimeout bounds the handling of one claim, so that a database that
+// hangs does not hold its locks for ever.
+const segmentTimeout = 2 * time.Minute
+
+// NewRunner makes a Runner.
+func NewRunner(cfg RunnerConfig) (*Runner, error) {
+	if cfg.Workers == 0 {
+		cfg.Workers = DefaultWorkers
+	}
+	projector, err := NewProjector(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
+		Pool: cfg.Pool, Wake: cfg.Wake, Clock: cfg.Clock, Logger: cfg.Logger,
+		Workers: cfg.Workers, Entries: cfg.Entries, Sweep: cfg.Sweep,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("projector: %w", err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: segmentTimeout}, quietly(cfg.Logger))
+	if err != nil {
+		return nil, fmt.Errorf("projector: %w", err)
+	}
+	if cfg.Metrics != nil {
+		metrics.NewPrometheusMetricsBuilder(cfg.Metrics, "ledgerfeed", "projector").AddPrometheusRouterMetrics(router)
+	}
+	// KeepError is outside of Recoverer, so that it hears of panics too.
+	router.AddMiddleware(eventlog.KeepError, middleware.Recoverer, middleware.Timeout(segmentTimeout), middleware.CorrelationID)
+	router.AddConsumerHandler(eventlog.ReadModels, eventlog.ReadModels, subscriber, projector.Handle)
+	return &Runner{router: router}, nil
+}
+
+// Run projects until ctx ends, finishes what is under way, and returns.
+func (r *Runner) Run(ctx context.Context) error {
+	err := r.router.Run(ctx)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("projector: %w", err)
+	}
+	return nil
+}
+
+// quietly is Watermill's voice: what it reports of a failing handler, the
+// subscriber says better, with workspace and position.
+func quietly(logger *slog.Logger) watermill.LoggerAdapter {
+	return watermill.NewSlogLoggerWithLevelMapping(logger, map[slog.Level]slog.Level{
+		slog.LevelInfo:  slog.LevelDebug,
+		slog.LevelError: slog.LevelDebug,
+	})
+}

@@ -1,0 +1,118 @@
+package projections
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// Status is how the read models stand, over all workspaces.
+type Status struct {
+	Name        string            `json:"name"`
+	Position    int64             `json:"position"`    // entries handled, over all workspaces
+	Head        int64             `json:"head"`        // entries in the log, over all workspaces
+	LagEntries  int64             `json:"lag_entries"` // entries not yet handled
+	LagSeconds  float64           `json:"lag_seconds"` // age of the oldest of them; 0 when there is none
+	Anomalies   int64             `json:"anomalies"`
+	Quarantined int64             `json:"quarantined"` // workspaces that wait at an entry
+	Workspaces  []WorkspaceStatus `json:"workspaces"`
+}
+
+// WorkspaceStatus is how the read models of one workspace stand.
+type WorkspaceStatus struct {
+	WorkspaceID string          `json:"workspace_id"`
+	Position    int64           `json:"position"` // the visible position
+	Head        int64           `json:"head"`
+	LagEntries  int64           `json:"lag_entries"`
+	LagSeconds  float64         `json:"lag_seconds"`
+	Anomalies   []AnomalyStatus `json:"anomalies"`
+	Quarantined bool            `json:"quarantined"`
+	Failures    int             `json:"failures"`
+	Error       *string         `json:"error"`
+	RetryAt     *time.Time      `json:"retry_at"`
+}
+
+// AnomalyStatus is one entry that could not have its effect, or not all of it.
+type AnomalyStatus struct {
+	Position int64  `json:"position"`
+	EventID  string `json:"event_id"`
+	Reason   string `json:"reason"`
+}
+
+// ReadStatus reads how the read models stand, in every workspace or, with an
+// id, in one.
+func ReadStatus(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, now time.Time, workspaceID string) (*Status, error) {
+	progress, err := log.ProgressOf(ctx, eventlog.ReadModels, workspaceID)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says it all
+	}
+	if workspaceID != "" && len(progress) == 0 {
+		return nil, &eventlog.UnknownWorkspaceError{WorkspaceID: workspaceID}
+	}
+	anomalies, err := readAnomalies(ctx, pool, workspaceID)
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{Name: eventlog.ReadModels, Workspaces: make([]WorkspaceStatus, 0, len(progress))}
+	for i := range progress {
+		p := &progress[i]
+		w := WorkspaceStatus{
+			WorkspaceID: p.WorkspaceID, Position: p.Position, Head: p.Head, LagEntries: p.Head - p.Position,
+			Anomalies: anomalies[p.WorkspaceID], Quarantined: p.Quarantined, Failures: p.Failures,
+		}
+		if w.Anomalies == nil {
+			w.Anomalies = []AnomalyStatus{}
+		}
+		if !p.Oldest.IsZero() {
+			w.LagSeconds = max(0, now.Sub(p.Oldest).Seconds())
+		}
+		if p.Error != "" {
+			w.Error, w.RetryAt = &p.Error, &p.RetryAt
+		}
+		s.add(&w)
+	}
+	return s, nil
+}
+
+func (s *Status) add(w *WorkspaceStatus) {
+	s.Position += w.Position
+	s.Head += w.Head
+	s.LagEntries += w.LagEntries
+	s.LagSeconds = max(s.LagSeconds, w.LagSeconds)
+	s.Anomalies += int64(len(w.Anomalies))
+	if w.Quarantined {
+		s.Quarantined++
+	}
+	s.Workspaces = append(s.Workspaces, *w)
+}
+
+// readAnomalies lists anomalies by workspace, in the order of the log and, at
+// one position, of the reasons.
+func readAnomalies(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (map[string][]AnomalyStatus, error) {
+	rows, err := pool.Query(ctx, `
+		SELECT workspace_id, position, event_id, reason FROM anomaly
+		 WHERE $1 = '' OR workspace_id = $1
+		 ORDER BY workspace_id, position,
+		       array_position('{unknown_object,repeat,overdrawn,unknown_document,wrong_kind,unreadable}', reason::text)`,
+		workspaceID)
+	if err != nil {
+		return nil, fmt.Errorf("read anomalies: %w", err)
+	}
+	var (
+		list = map[string][]AnomalyStatus{}
+		w    string
+		a    AnomalyStatus
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&w, &a.Position, &a.EventID, &a.Reason}, func() error {
+		list[w] = append(list[w], a)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read anomalies: %w", err)
+	}
+	return list, nil
+}
