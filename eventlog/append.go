@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -57,7 +58,7 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) ([]Receipt, er
 		})
 	}
 	if err != nil {
-		return nil, err
+		return nil, err //nolint:wrapcheck // our own, or a begin or commit that says so itself
 	}
 	l.announce(batches)
 	return receipts, nil
@@ -95,9 +96,15 @@ func (l *Log) AppendExpecting(ctx context.Context, workspaceID string, expected 
 // AppendTx is Append inside the caller's transaction: the entries exist if and
 // only if it commits. Their workspaces stay locked for other appends until
 // then, so keep the transaction short. Those who wait are woken by the commit.
+//
+// After a *RefusedError the transaction can go on; nothing of this call is in
+// it. After any other error it has to be rolled back.
 func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) ([]Receipt, error) {
 	if len(drafts) == 0 {
 		return nil, nil
+	}
+	if len(drafts) > maxAppend {
+		return nil, fmt.Errorf("at most %d entries in one append, not %d", maxAppend, len(drafts))
 	}
 	if err := validate(drafts); err != nil {
 		return nil, err
@@ -111,13 +118,18 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 		return nil, err
 	}
 	receipts := make([]Receipt, len(drafts))
-	if err := l.appendEach(ctx, tx, batches, places, receipts); err != nil {
-		return nil, err
+	// A savepoint: what a refused call did to its other workspaces must not be
+	// committed by a caller who goes on.
+	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		return l.appendEach(ctx, tx, batches, places, receipts)
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // our own, unless the savepoint failed, which says so itself
 	}
 	// Only the database knows when the caller commits, so it does the waking;
 	// that costs a lock in the commit, which a transaction of one's own avoids.
-	for _, b := range batches {
-		if err := notifyInTx(ctx, tx, TopicAppended, b.workspaceID); err != nil {
+	for i := range batches {
+		if err := notifyInTx(ctx, tx, TopicAppended, batches[i].workspaceID); err != nil {
 			return nil, err
 		}
 	}
@@ -248,9 +260,21 @@ type answer struct {
 }
 
 func scanAnswer(row pgx.Row) (answer, error) {
-	var a answer
-	err := row.Scan(&a.head, &a.outcomes, &a.positions, &a.times)
-	return a, err //nolint:wrapcheck // callers say what they were doing
+	var (
+		a         answer
+		positions pgtype.Array[*int64]
+	)
+	if err := row.Scan(&a.head, &a.outcomes, &positions, &a.times); err != nil {
+		return answer{}, err //nolint:wrapcheck // callers say what they were doing
+	}
+	// Refused entries have no position. An array whose first elements were
+	// never assigned begins at a higher index, and one whose last were not is
+	// shorter.
+	a.positions = make([]*int64, len(a.outcomes))
+	if len(positions.Dims) == 1 {
+		copy(a.positions[positions.Dims[0].LowerBound-1:], positions.Elements)
+	}
+	return a, nil
 }
 
 // receipt is the outcome of one element.

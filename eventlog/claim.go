@@ -38,6 +38,7 @@ type Claim struct {
 	Segments []Segment
 
 	consumer string
+	rules    int
 	err      error // what the handler said; see KeepError
 }
 
@@ -93,6 +94,7 @@ type claimer struct {
 	pool     pg.Beginner
 	clock    func() time.Time
 	consumer string
+	rules    int // see SubscriberConfig
 	entries  int // the most entries of a claim
 }
 
@@ -104,7 +106,7 @@ func (k *claimer) claim(ctx context.Context, workspaces []string, alone bool) (*
 	if err != nil {
 		return nil, fmt.Errorf("begin a claim: %w", err)
 	}
-	c := &Claim{Tx: tx, consumer: k.consumer}
+	c := &Claim{Tx: tx, consumer: k.consumer, rules: k.rules}
 	if err := k.fill(ctx, c, workspaces, alone); err != nil {
 		pg.Rollback(ctx, tx)
 		return nil, err
@@ -213,10 +215,13 @@ func (c *Claim) commit(ctx context.Context, now time.Time) error {
 		ids[i], ends[i] = c.Segments[i].WorkspaceID, c.Segments[i].End()
 	}
 	// The trouble is over when the whole segment that failed first is behind.
+	// Rows that were all made in order from position 1 stand on this handler's
+	// rules; to others it adds some that do.
 	const sql = `
 		UPDATE log_checkpoint c SET
 		       position    = k.position,
 		       moved_at    = $4,
+		       rules       = CASE WHEN c.position = 0 THEN $5 ELSE least(c.rules, $5) END,
 		       failures    = CASE WHEN k.position >= coalesce(c.failed_to, 0) THEN 0 ELSE c.failures END,
 		       segment_max = CASE WHEN k.position >= coalesce(c.failed_to, 0) THEN NULL ELSE c.segment_max END,
 		       error       = CASE WHEN k.position >= coalesce(c.failed_to, 0) THEN NULL ELSE c.error END,
@@ -225,7 +230,7 @@ func (c *Claim) commit(ctx context.Context, now time.Time) error {
 		       quarantined = false
 		  FROM unnest($2::text[], $3::bigint[]) AS k (workspace_id, position)
 		 WHERE c.workspace_id = k.workspace_id AND c.consumer = $1`
-	if _, err := c.Tx.Exec(ctx, sql, c.consumer, ids, ends, now); err != nil {
+	if _, err := c.Tx.Exec(ctx, sql, c.consumer, ids, ends, now, c.rules); err != nil {
 		return fmt.Errorf("move the checkpoints: %w", err)
 	}
 	if err := c.Tx.Commit(ctx); err != nil {

@@ -92,6 +92,10 @@ func validate(drafts []domain.Draft) error {
 		if drafts[i].ID != "" && !domain.IsID(drafts[i].ID) {
 			return fmt.Errorf("entry %d: id %q has the wrong form", i, drafts[i].ID)
 		}
+		// Such a year has no public form, so the chain could not be checked.
+		if year := drafts[i].CreatedAt.UTC().Year(); year < 1 || year > 9999 {
+			return fmt.Errorf("entry %d: created_at is in the year %d, which has no YYYY-MM-DD", i, year)
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -56,8 +57,9 @@ func afterFailure(failuresBefore, entries int) retry {
 func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (retry, error) {
 	r := afterFailure(s.failures, len(s.Entries))
 	now := k.clock()
+	text := strings.ToValidUTF8(strings.ReplaceAll(reason.Error(), "\x00", ""), "\uFFFD") // what the database takes as text
 	err := pg.InTx(ctx, k.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
+		tag, err := tx.Exec(ctx, `
 			UPDATE log_checkpoint SET
 			       failures    = $3,
 			       failed_to   = greatest(coalesce(failed_to, 0), $4),
@@ -66,8 +68,11 @@ func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (
 			       retry_at    = $7,
 			       quarantined = $8
 			 WHERE workspace_id = $1 AND consumer = $2 AND position = $9`,
-			s.WorkspaceID, k.consumer, r.failures, s.End(), r.segmentMax, reason.Error(), now.Add(r.wait), r.quarantined, s.After)
-		return err //nolint:wrapcheck // said below
+			s.WorkspaceID, k.consumer, r.failures, s.End(), r.segmentMax, text, now.Add(r.wait), r.quarantined, s.After)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err //nolint:wrapcheck // said below
+		}
+		return keepFailure(ctx, tx, k.consumer, s, text, now)
 	})
 	if err != nil {
 		return r, fmt.Errorf("record that %s failed at position %d: %w", s.WorkspaceID, s.After+1, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ type lane struct {
 	mu      sync.Mutex
 	driven  bool
 	waiting []*single
+	last    int // how many the last transaction took
 }
 
 // single is one append on its way.
@@ -34,6 +36,7 @@ type single struct {
 	draft   domain.Draft
 	receipt Receipt
 	err     error
+	settled bool          // receipt or err is set; the driver's until done
 	done    chan struct{} // closed when receipt and err are set
 	lead    chan struct{} // closed to make the waiting caller the driver
 }
@@ -41,6 +44,8 @@ type single struct {
 // flushPatience bounds one coalesced transaction. It is not tied to the
 // context of the caller who happens to drive: others depend on it.
 const flushPatience = 30 * time.Second
+
+var errPanicked = errors.New("the transaction it was part of ended in a panic")
 
 //nolint:gochecknoglobals // a seed, so that the lanes differ between processes
 var laneSeed = maphash.MakeSeed()
@@ -50,6 +55,9 @@ func (l *Log) lane(workspaceID string) *lane {
 }
 
 func (n *lane) append(ctx context.Context, d domain.Draft) ([]Receipt, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("append to %s: not begun: %w", d.WorkspaceID, context.Cause(ctx))
+	}
 	s := &single{draft: d, done: make(chan struct{}), lead: make(chan struct{})}
 	n.mu.Lock()
 	n.waiting = append(n.waiting, s)
@@ -109,21 +117,53 @@ func (n *lane) abandon(ctx context.Context, s *single) ([]Receipt, error) {
 
 // drive appends what waits, then hands the lane on.
 func (n *lane) drive(ctx context.Context) {
+	n.gather()
 	n.mu.Lock()
 	taken := n.waiting
 	if len(taken) > n.max {
 		taken = taken[:n.max:n.max]
 	}
 	n.waiting = slices.Clone(n.waiting[len(taken):])
+	n.last = len(taken)
 	n.mu.Unlock()
 
 	flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushPatience)
 	defer cancel()
+	// Also when the clock or the announcer panics: that is the driver's to
+	// hear of, and must not leave the others waiting for ever.
+	defer n.handOn()
+	defer finish(taken)
 	n.log.flush(flushCtx, taken)
+}
+
+// gatherYields bounds how long a driver lets others come; each is some
+// microseconds at most.
+const gatherYields = 16
+
+// gather lets the callers of a busy lane come. When a transaction ends, all
+// whom it held return at once, and most come with their next entry; without
+// this the first of them would go alone, and the others wait for its commit.
+func (n *lane) gather() {
+	for range gatherYields {
+		n.mu.Lock()
+		enough := len(n.waiting) > n.last/2
+		n.mu.Unlock()
+		if enough {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// finish lets the callers go; those that a panic kept from an answer hear
+// that their outcome is unknown.
+func finish(taken []*single) {
 	for _, s := range taken {
+		if !s.settled {
+			s.err = fmt.Errorf("append to %s: outcome unknown: %w", s.draft.WorkspaceID, errPanicked)
+		}
 		close(s.done)
 	}
-	n.handOn()
 }
 
 // handOn makes the first who waits the driver, or leaves the lane free.
@@ -248,6 +288,7 @@ func (l *Log) sendTogether(ctx context.Context, send *pgx.Batch, calls int) (ans
 // settle gives every single of the call its receipt or error.
 func (c *call) settle(a answer, err error) {
 	for i, s := range c.singles {
+		s.settled = true
 		if err != nil {
 			s.err = fmt.Errorf("append to %s: %w", c.batch.workspaceID, err)
 			continue

@@ -103,8 +103,8 @@ type Head struct {
 	Chain     [32]byte
 }
 
-// Head returns the newest position of a workspace; ErrUnknownWorkspace when
-// there is no such workspace.
+// Head returns the newest position of a workspace; the error is an
+// *UnknownWorkspaceError when there is no such workspace.
 func (l *Log) Head(ctx context.Context, workspaceID string) (Head, error) {
 	var (
 		h     Head

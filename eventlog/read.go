@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -98,12 +99,25 @@ func (l *Log) Follow(ctx context.Context, wake *Wake, workspaceID string, after 
 		if err != nil {
 			return err
 		}
+		if !awake(ctx, waiter, sweep.C, workspaceID) {
+			return context.Cause(ctx) //nolint:wrapcheck // the caller's own reason
+		}
+	}
+}
+
+// awake waits until the workspace was announced or it is time to sweep; it
+// reports false when ctx ended first.
+func awake(ctx context.Context, waiter *Waiter, sweep <-chan time.Time, workspaceID string) bool {
+	for {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return false
+		case <-sweep:
+			return true
 		case <-waiter.C:
-			waiter.Take()
-		case <-sweep.C:
+			if ids, all := waiter.Take(); all || slices.Contains(ids, workspaceID) {
+				return true
+			}
 		}
 	}
 }

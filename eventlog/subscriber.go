@@ -21,6 +21,10 @@ type SubscriberConfig struct {
 	Clock  func() time.Time
 	Logger *slog.Logger
 
+	// Rules is the version of the rules by which the handler makes its rows; it
+	// is kept with the checkpoints. 0 for handlers that make none.
+	Rules int
+
 	Workers    int           // claims under way at once; default 4
 	Workspaces int           // the most workspaces of a claim; default 64
 	Entries    int           // the most entries of a claim; default 1000
@@ -65,7 +69,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, consumer string) (<-chan *me
 	}
 	sub := &subscription{
 		cfg:     &s.cfg,
-		claimer: claimer{pool: s.cfg.Pool, clock: s.cfg.Clock, consumer: consumer, entries: s.cfg.Entries},
+		claimer: claimer{pool: s.cfg.Pool, clock: s.cfg.Clock, consumer: consumer, rules: s.cfg.Rules, entries: s.cfg.Entries},
 		dirty:   newDirtySet(),
 		out:     make(chan *message.Message),
 	}

@@ -1,0 +1,177 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// FeedQuery asks for events of a workspace: the public entries of its log up
+// to the visible position, oldest first.
+type FeedQuery struct {
+	WorkspaceID string
+
+	// After is the place from which to go on: events at higher positions.
+	// Resumed says that it is a reader's place. Otherwise reading starts at the
+	// oldest event that is kept, or at After, whichever is later.
+	After   int64
+	Resumed bool
+
+	Since   time.Time // only events published then or later; zero: all
+	Oldest  time.Time // events published before are past their retention
+	Type    string    // only events of this type; empty: all
+	Payouts bool      // with payout.paid, which needs pay:read
+	Limit   int       // the most events of a page
+}
+
+// FeedEvent is one event in its public form, byte for byte.
+type FeedEvent struct {
+	Position int64
+	JSON     string
+}
+
+// FeedPage is a page of the feed, and where it stands. All of it is of one
+// snapshot.
+type FeedPage struct {
+	Visible int64     // position up to which events may show
+	MovedAt time.Time // when Visible last moved; zero: never
+	Kept    int64     // first position that is within its retention
+	Events  []FeedEvent
+	More    bool // events are waiting behind the last one
+
+	// Missed: the event that Resumed readers must get next is past its
+	// retention. Events is empty then.
+	Missed bool
+}
+
+// Start is the place before the page's first possible event, for a reader that
+// begins with an empty page.
+func (p *FeedPage) Start() int64 { return max(0, p.Kept-1) }
+
+// feedStatement makes the statement for a combination of filters. The first
+// row tells where the workspace stands, the others are the events; one
+// statement, so that both are of one snapshot.
+//
+// The inner LIMIT is a literal so that the plan, which is made once for all
+// values, is one for a few rows.
+func feedStatement(typed, payouts bool) string {
+	filter := ""
+	switch {
+	case typed && !payouts: // a type of payout.paid leaves nothing
+		filter = ` AND type = $7 AND type <> '` + domain.TypePayoutPaid + `'`
+	case typed:
+		filter = ` AND type = $7`
+	case !payouts:
+		filter = ` AND type <> '` + domain.TypePayoutPaid + `'`
+	}
+	return `
+		WITH place AS MATERIALIZED (
+			SELECT c.position AS visible, c.moved_at, log_position_since(c.workspace_id, $2) AS kept,
+			       coalesce(log_position_since(c.workspace_id, $3), 1) AS since
+			  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '` + ReadModels + `'
+		)
+		(SELECT visible AS position, kept, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text AS event FROM place)
+		UNION ALL
+		(SELECT position, 0, public_event FROM (
+			SELECT position, public_event FROM event_log
+			 WHERE workspace_id = $1
+			   AND position > (SELECT greatest($4, since - 1, CASE WHEN $5 THEN 0 ELSE kept - 1 END) FROM place)
+			   AND position <= (SELECT visible FROM place)
+			   AND public_event IS NOT NULL` + filter + `
+			 ORDER BY position LIMIT 101
+		) e LIMIT $6)`
+}
+
+// MaxFeedPage is the most events of a page.
+const MaxFeedPage = 100
+
+// Feed reads a page of events. The error is an *UnknownWorkspaceError when
+// there is no such workspace.
+func (l *Log) Feed(ctx context.Context, q FeedQuery) (*FeedPage, error) {
+	if q.Limit < 1 || q.Limit > MaxFeedPage {
+		return nil, fmt.Errorf("read the feed of %s: a page has 1 to %d events, not %d", q.WorkspaceID, MaxFeedPage, q.Limit)
+	}
+	var since *time.Time
+	if !q.Since.IsZero() {
+		since = &q.Since
+	}
+	args := []any{q.WorkspaceID, q.Oldest, since, q.After, q.Resumed, q.Limit + 1}
+	if q.Type != "" {
+		args = append(args, q.Type)
+	}
+	rows, err := l.pool.Query(ctx, feedStatement(q.Type != "", q.Payouts), args...)
+	if err != nil {
+		return nil, fmt.Errorf("read the feed of %s: %w", q.WorkspaceID, err)
+	}
+	page, err := scanFeed(rows)
+	if err != nil {
+		return nil, fmt.Errorf("read the feed of %s: %w", q.WorkspaceID, err)
+	}
+	if page == nil {
+		return nil, &UnknownWorkspaceError{q.WorkspaceID}
+	}
+	if len(page.Events) > q.Limit {
+		page.Events, page.More = page.Events[:q.Limit], true
+	}
+	if q.Resumed && len(page.Events) > 0 && page.Events[0].Position < page.Kept {
+		page.Events, page.More, page.Missed = nil, false, true
+	}
+	return page, nil
+}
+
+func scanFeed(rows pgx.Rows) (*FeedPage, error) {
+	defer rows.Close()
+	var page *FeedPage
+	for rows.Next() {
+		var (
+			position, kept int64
+			event          string
+		)
+		if err := rows.Scan(&position, &kept, &event); err != nil {
+			return nil, fmt.Errorf("scan: %w", err)
+		}
+		if page == nil {
+			page = &FeedPage{Visible: position, Kept: kept}
+			if micros, err := strconv.ParseInt(event, 10, 64); err == nil && micros > 0 {
+				page.MovedAt = time.UnixMicro(micros).UTC()
+			}
+			continue
+		}
+		page.Events = append(page.Events, FeedEvent{position, event})
+	}
+	return page, rows.Err() //nolint:wrapcheck // the caller says what was read
+}
+
+// KeptFrom returns the first position of a workspace that was published at
+// oldest or later; one past the newest when there is none.
+func (l *Log) KeptFrom(ctx context.Context, workspaceID string, oldest time.Time) (int64, error) {
+	var position int64
+	if err := l.pool.QueryRow(ctx, `SELECT log_position_since($1, $2)`, workspaceID, oldest).Scan(&position); err != nil {
+		return 0, fmt.Errorf("find the first kept event of %s: %w", workspaceID, err)
+	}
+	return position, nil
+}
+
+// FeedOne returns the public form of one event, or ok = false for what the feed
+// would not show: unknown ids, internal entries, events that are not visible
+// yet or were published before oldest, and payouts without payouts.
+func (l *Log) FeedOne(ctx context.Context, workspaceID, id string, oldest time.Time, payouts bool) (event string, ok bool, err error) {
+	err = l.pool.QueryRow(ctx, `
+		SELECT e.public_event FROM event_log e
+		  JOIN log_checkpoint c ON c.workspace_id = e.workspace_id AND c.consumer = '`+ReadModels+`' AND e.position <= c.position
+		 WHERE e.workspace_id = $1 AND e.id = $2 AND e.public_event IS NOT NULL
+		   AND e.created_at >= $3 AND ($4 OR e.type <> '`+domain.TypePayoutPaid+`')`,
+		workspaceID, id, oldest, payouts).Scan(&event)
+	if isNoRows(err) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("read event %s of %s: %w", id, workspaceID, err)
+	}
+	return event, true, nil
+}

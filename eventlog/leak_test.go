@@ -1,0 +1,60 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"go.uber.org/goleak"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// TestGoroutinesEnd starts and stops, again and again, everything here that
+// has goroutines. It is not parallel: the others' would be in the way.
+func TestGoroutinesEnd(t *testing.T) {
+	b := setup(t)
+	b.projecting(t)
+	b.append(t, many(t, "w", 3)...)
+	before := goleak.IgnoreCurrent()
+	for range 5 {
+		startAndStop(t, b)
+	}
+	b.pool.Reset() // its idle connections are not what is looked for
+	goleak.VerifyNone(t, before)
+}
+
+func startAndStop(t *testing.T, b *bundle) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	wake := newWake(b.pool)
+	log := newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.now, Wake: wake})
+	ended := make(chan error, 2)
+	go func() { ended <- wake.Run(ctx) }()
+	followed := make(chan struct{}, 100)
+	go func() {
+		ended <- log.Follow(ctx, wake, "w", 0, func(*domain.Entry) error { followed <- struct{}{}; return nil })
+	}()
+	<-followed
+	tap, err := eventlog.NewTap(wsql.BeginnerFromPgx(b.pool), eventlog.TapConfig{ConsumerGroup: "g", PollInterval: ms(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tap.Subscribe(ctx, "w"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.Append(ctx, client(t, "w", "", "n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := tap.Close(); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	for range 2 {
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}

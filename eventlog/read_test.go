@@ -1,0 +1,244 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+func agency(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile("../domain/testdata/agency.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func many(t *testing.T, workspaceID string, n int) []domain.Draft {
+	t.Helper()
+	drafts := make([]domain.Draft, n)
+	for i := range drafts {
+		drafts[i] = client(t, workspaceID, fmt.Sprintf("e%05d", i), "n")
+	}
+	return drafts
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.append(t, many(t, "w", 10)...)
+	b.append(t, client(t, "x", "a", "n"))
+	for _, c := range []struct {
+		after       int64
+		limit       int
+		first, last int64
+	}{{0, 3, 1, 3}, {3, 3, 4, 6}, {9, 3, 10, 10}, {0, 100, 1, 10}, {10, 3, 0, 0}, {99, 3, 0, 0}, {0, 0, 0, 0}} {
+		entries, err := b.log.Read(t.Context(), "w", c.after, c.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.first == 0 {
+			if len(entries) != 0 {
+				t.Errorf("%+v: %d entries", c, len(entries))
+			}
+			continue
+		}
+		if int64(len(entries)) != c.last-c.first+1 || entries[0].Position != c.first || entries[len(entries)-1].Position != c.last {
+			t.Errorf("%+v: %d entries from %d", c, len(entries), entries[0].Position)
+		}
+		if e := entries[0]; e.WorkspaceID != "w" || e.ID != fmt.Sprintf("e%05d", e.Position-1) || e.CreatedAt.Location() != time.UTC {
+			t.Errorf("%+v: %+v", c, e)
+		}
+	}
+	if entries, err := b.log.Read(t.Context(), "nobody", 0, 10); err != nil || len(entries) != 0 {
+		t.Errorf("unknown workspace: %v, %v", entries, err)
+	}
+}
+
+func TestHead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.log.Head(t.Context(), "w")
+	var unknown *eventlog.UnknownWorkspaceError
+	if !errors.As(err, &unknown) || unknown.WorkspaceID != "w" {
+		t.Errorf("unknown workspace: %v", err)
+	}
+	b.exec(t, `SELECT workspace_create('w', 'W', now())`)
+	head, err := b.log.Head(t.Context(), "w")
+	if err != nil || head != (eventlog.Head{Chain: domain.Genesis("w")}) {
+		t.Errorf("empty log: %+v, %v", head, err)
+	}
+	b.append(t, many(t, "w", 3)...)
+	b.soundLog(t, "w")
+}
+
+// TestWalk goes over page borders, and takes what is appended on its way.
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, n := range []int{0, 1, 999, 1000, 1001, 2000} {
+		w := fmt.Sprint("w", n)
+		if n > 0 {
+			b.append(t, many(t, w, n)...)
+		}
+		next := int64(1)
+		err := b.log.Walk(t.Context(), w, 0, func(e *domain.Entry) error {
+			if e.Position != next {
+				return fmt.Errorf("position %d, want %d", e.Position, next)
+			}
+			next++
+			return nil
+		})
+		if err != nil || next != int64(n)+1 {
+			t.Errorf("%d entries: stopped at %d, %v", n, next, err)
+		}
+	}
+	stop := errors.New("stop")
+	seen := 0
+	err := b.log.Walk(t.Context(), "w2000", 990, func(*domain.Entry) error {
+		if seen++; seen == 20 {
+			return stop
+		}
+		return nil
+	})
+	if !errors.Is(err, stop) || seen != 20 {
+		t.Errorf("stopped after %d with %v", seen, err)
+	}
+}
+
+func TestWorkspacesAreInOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.append(t, client(t, "b", "1", "n"), client(t, "_", "1", "n"), client(t, "B", "1", "n"), client(t, "a-1", "1", "n"))
+	got, err := b.log.Workspaces(t.Context())
+	if err != nil || !slices.Equal(got, []string{"B", "_", "a-1", "b"}) {
+		t.Errorf("workspaces %v, %v", got, err)
+	}
+}
+
+// TestPositionSince compares the search by halving with one entry by entry.
+func TestPositionSince(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	start := noon.Truncate(time.Millisecond).AddDate(-1, 0, 0)
+	offsets := []int{0, 0, 1, 5, 5, 5, 9, 20, 20}
+	var drafts []domain.Draft
+	for i, o := range offsets {
+		drafts = append(drafts, at(client(t, "w", fmt.Sprint(i), "n"), start.Add(ms(o))))
+	}
+	since := func(w string, when time.Time) (position int64) {
+		if err := b.pool.QueryRow(t.Context(), `SELECT log_position_since($1, $2)`, w, when).Scan(&position); err != nil {
+			t.Fatal(err)
+		}
+		return position
+	}
+	for n := range len(drafts) + 1 {
+		if n > 0 {
+			b.append(t, drafts[n-1])
+		}
+		for o := -1; o <= 22; o++ {
+			want := int64(1)
+			for _, each := range offsets[:n] {
+				if each < o {
+					want++
+				}
+			}
+			if got := since("w", start.Add(ms(o))); got != want {
+				t.Errorf("of %d entries, since +%d ms: %d, want %d", n, o, got, want)
+			}
+		}
+	}
+	if got := since("nobody", start); got != 1 {
+		t.Errorf("unknown workspace: %d", got)
+	}
+}
+
+// follower follows a workspace until the test ends.
+func follower(t *testing.T, log *eventlog.Log, wake *eventlog.Wake, workspaceID string, after int64) <-chan int64 {
+	t.Helper()
+	seen := make(chan int64)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- log.Follow(ctx, wake, workspaceID, after, func(e *domain.Entry) error {
+			select {
+			case seen <- e.Position:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the follower ended with %v", err)
+		}
+	})
+	return seen
+}
+
+func expect(t *testing.T, seen <-chan int64, positions ...int64) {
+	t.Helper()
+	for _, want := range positions {
+		select {
+		case got := <-seen:
+			if got != want {
+				t.Fatalf("position %d, want %d", got, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("position %d did not come", want)
+		}
+	}
+}
+
+// TestFollow takes what is there, then what comes, also of a workspace that
+// does not exist yet.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	wake := newWake(b.pool)
+	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.now, Wake: wake})
+	b.append(t, many(t, "w", 3)...)
+	old, late, fresh := follower(t, b.log, wake, "w", 0), follower(t, b.log, wake, "w", 2), follower(t, b.log, wake, "new", 0)
+	expect(t, old, 1, 2, 3)
+	expect(t, late, 3)
+	b.append(t, client(t, "x", "elsewhere", "n"))
+	b.append(t, client(t, "w", "4", "n"))
+	b.append(t, client(t, "new", "1", "n"), client(t, "w", "5", "n"))
+	expect(t, old, 4, 5)
+	expect(t, late, 4, 5)
+	expect(t, fresh, 1)
+}
+
+// TestFollowWithoutWakeUps: nothing depends on being woken.
+func TestFollowWithoutWakeUps(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	seen := follower(t, b.log, newWake(b.pool), "w", 0)
+	b.append(t, client(t, "w", "1", "n"))
+	expect(t, seen, 1)
+	b.append(t, client(t, "w", "2", "n"))
+	expect(t, seen, 2)
+}
+
+func TestFollowEndsWithItsHandler(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.append(t, many(t, "w", 3)...)
+	stop := errors.New("stop")
+	err := b.log.Follow(t.Context(), newWake(b.pool), "w", 1, func(e *domain.Entry) error {
+		return fmt.Errorf("at %d: %w", e.Position, stop)
+	})
+	if !errors.Is(err, stop) || err.Error() != "at 2: stop" {
+		t.Errorf("ended with %v", err)
+	}
+}

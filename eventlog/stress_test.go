@@ -1,0 +1,269 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+)
+
+// fate is what a writer knows of an entry when it is through with it.
+type fate int
+
+const (
+	unknown    fate = iota // an error that leaves it open
+	appended               // acknowledged
+	rolledBack             // its transaction was rolled back
+)
+
+// storm is many writers, readers and a killer of connections on one database.
+type storm struct {
+	logs       []*eventlog.Log // one a process
+	pools      []*pgxpool.Pool
+	workspaces []string
+
+	kills, broken, cancelled, acknowledged atomic.Int64
+
+	mu    sync.Mutex
+	fates map[string]fate // by workspace/id
+}
+
+const (
+	stormWriters = 8
+	stormCalls   = 120 // of each writer
+)
+
+// TestLogInAStorm: whatever writers, rollbacks, killed backends and impatient
+// callers do, positions are 1…n, no reader sees a position before the one
+// below it, nothing acknowledged is lost, nothing rolled back is there, and
+// nothing is there twice.
+func TestLogInAStorm(t *testing.T) {
+	t.Parallel()
+	url := testdb.New(t)
+	s := &storm{workspaces: []string{"a", "b", "c"}, fates: map[string]fate{}}
+	for range 2 {
+		pool := wide(t, url, 8)
+		s.pools = append(s.pools, pool)
+		s.logs = append(s.logs, newLog(t, eventlog.Config{Pool: pool, Clock: time.Now, Lanes: 2}))
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+
+	around, calm := context.WithCancel(t.Context())
+	var writers, others sync.WaitGroup
+	for i := range stormWriters {
+		writers.Go(func() { s.write(t, i, rand.New(rand.NewPCG(seed, uint64(i)))) })
+	}
+	others.Go(func() { s.kill(around, t, url, rand.New(rand.NewPCG(seed, 1000))) })
+	for _, w := range s.workspaces {
+		others.Go(func() { s.watch(around, t, url, w) })
+	}
+	writers.Wait()
+	calm()
+	others.Wait()
+	t.Logf("%d entries acknowledged, %d connections killed, %d calls broken, %d cancelled",
+		s.acknowledged.Load(), s.kills.Load(), s.broken.Load(), s.cancelled.Load())
+	if s.kills.Load() == 0 || s.broken.Load() == 0 || s.cancelled.Load() == 0 {
+		t.Error("this was no storm")
+	}
+	s.verify(t, url)
+}
+
+// write makes calls of all kinds; every entry gets an id of its own.
+func (s *storm) write(t *testing.T, writer int, rng *rand.Rand) {
+	for call := range stormCalls {
+		drafts := make([]domain.Draft, 1)
+		if rng.IntN(3) == 0 {
+			drafts = make([]domain.Draft, 1+rng.IntN(5))
+		}
+		for i := range drafts {
+			w := s.workspaces[rng.IntN(len(s.workspaces))]
+			drafts[i] = sent(t, w, fmt.Sprintf("e-%d-%d-%d", writer, call, i), "i")
+		}
+		n := rng.IntN(len(s.logs))
+		switch rng.IntN(8) {
+		case 0:
+			s.settle(drafts, rolledBack, s.inTx(t.Context(), n, drafts, false))
+		case 1:
+			s.settle(drafts, appended, s.inTx(t.Context(), n, drafts, true))
+		case 2:
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(3000))*time.Microsecond)
+			_, err := s.logs[n].Append(ctx, drafts...)
+			cancel()
+			if errors.Is(err, context.DeadlineExceeded) {
+				s.cancelled.Add(1)
+			}
+			s.settle(drafts, appended, err)
+		default:
+			s.settle(drafts, appended, s.insist(t, rng, drafts))
+		}
+	}
+}
+
+// insist appends, and after an error appends again, with the same ids, as
+// Append asks for; at another process, as often happens.
+func (s *storm) insist(t *testing.T, rng *rand.Rand, drafts []domain.Draft) error {
+	for {
+		_, err := s.logs[rng.IntN(len(s.logs))].Append(t.Context(), drafts...)
+		var refused *eventlog.RefusedError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &refused) || t.Context().Err() != nil:
+			t.Errorf("appending: %v", err)
+			return err
+		}
+		s.broken.Add(1)
+	}
+}
+
+// inTx appends the first half by AppendTx and the rest by the publisher.
+func (s *storm) inTx(ctx context.Context, n int, drafts []domain.Draft, commit bool) error {
+	rollback := errors.New("roll back")
+	err := pgx.BeginFunc(ctx, s.pools[n], func(tx pgx.Tx) error {
+		// One workspace, so that two such transactions never wait for each other.
+		for i := range drafts {
+			drafts[i].WorkspaceID = drafts[0].WorkspaceID
+		}
+		half := (len(drafts) + 1) / 2
+		if _, err := s.logs[n].AppendTx(ctx, tx, drafts[:half]...); err != nil {
+			return err
+		}
+		p, err := eventlog.NewPublisher(wsql.TxFromPgx(tx), time.Now, nil)
+		if err != nil {
+			return err
+		}
+		for _, d := range drafts[half:] {
+			if err := p.Publish(d.WorkspaceID, msg(d)); err != nil {
+				return err
+			}
+		}
+		if !commit {
+			return rollback
+		}
+		return nil
+	})
+	if errors.Is(err, rollback) {
+		return nil
+	}
+	if err != nil {
+		s.broken.Add(1)
+	}
+	return err
+}
+
+func (s *storm) settle(drafts []domain.Draft, as fate, err error) {
+	if err != nil && as == appended {
+		as = unknown
+	}
+	if as == appended {
+		s.acknowledged.Add(int64(len(drafts)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range drafts {
+		s.fates[drafts[i].WorkspaceID+"/"+drafts[i].ID] = as
+	}
+}
+
+// kill ends backends at random, those of the writers.
+func (s *storm) kill(ctx context.Context, t *testing.T, url string, rng *rand.Rand) {
+	conn, err := pgx.Connect(ctx, url+"&application_name=killer")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Duration(1+rng.IntN(15)) * time.Millisecond):
+		}
+		var killed int64
+		err := conn.QueryRow(ctx, `
+			SELECT count(*) FILTER (WHERE gone) FROM (
+			  SELECT pg_terminate_backend(pid) AS gone FROM (
+			    SELECT pid FROM pg_stat_activity
+			     WHERE datname = current_database() AND application_name NOT IN ('killer', 'watcher') AND state <> 'idle'
+			     ORDER BY random() LIMIT 1) AS one) AS k`).Scan(&killed)
+		if err != nil && ctx.Err() == nil {
+			t.Errorf("killing: %v", err)
+		}
+		s.kills.Add(killed)
+	}
+}
+
+// watch reads on, as a consumer would, and looks at the whole each time.
+func (s *storm) watch(ctx context.Context, t *testing.T, url, workspaceID string) {
+	conn, err := pgx.Connect(ctx, url+"&application_name=watcher")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var last int64
+	for ctx.Err() == nil {
+		rows, err := conn.Query(ctx, `SELECT position FROM event_log WHERE workspace_id = $1 AND position > $2 ORDER BY position`, workspaceID, last)
+		var fresh []int64
+		if err == nil {
+			fresh, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		}
+		var count, top int64
+		if err == nil {
+			err = conn.QueryRow(ctx, `SELECT count(*), coalesce(max(position), 0) FROM event_log WHERE workspace_id = $1`, workspaceID).Scan(&count, &top)
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				t.Errorf("watching: %v", err)
+			}
+			return
+		}
+		for _, p := range fresh {
+			if p != last+1 {
+				t.Errorf("%s: a reader saw position %d after %d", workspaceID, p, last)
+				return
+			}
+			last = p
+		}
+		if count != top || top < last {
+			t.Errorf("%s: a reader saw %d entries up to position %d, after %d", workspaceID, count, top, last)
+			return
+		}
+	}
+}
+
+func (s *storm) verify(t *testing.T, url string) {
+	b := &bundle{pool: wide(t, url, 2), clock: newClock()}
+	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: time.Now})
+	there := map[string]bool{}
+	for _, w := range s.workspaces {
+		for _, e := range b.soundLog(t, w) {
+			key := w + "/" + e.ID
+			if there[key] {
+				t.Errorf("%s is in the log twice", key)
+			}
+			there[key] = true
+			if f, known := s.fates[key]; !known || f == rolledBack {
+				t.Errorf("%s is in the log, though rolled back", key)
+			}
+		}
+	}
+	for key, f := range s.fates {
+		if f == appended && !there[key] {
+			t.Errorf("%s was acknowledged and is lost", key)
+		}
+	}
+}

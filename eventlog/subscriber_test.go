@@ -1,0 +1,447 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+)
+
+// consumer is a log with a running Subscriber, whose messages a test handles
+// by hand.
+type consumer struct {
+	*bundle
+	t        *testing.T
+	logged   *logLines
+	sub      *eventlog.Subscriber
+	messages <-chan *message.Message
+}
+
+func startConsumer(t *testing.T, entries int) *consumer {
+	t.Helper()
+	c := &consumer{bundle: setup(t), t: t, logged: &logLines{}}
+	c.exec(t, `CREATE TABLE handled (workspace_id text, position bigint, PRIMARY KEY (workspace_id, position))`)
+	c.start(entries)
+	return c
+}
+
+// start makes a Subscriber, as a program that starts does.
+func (c *consumer) start(entries int) {
+	c.t.Helper()
+	logger := slog.New(slog.NewTextHandler(c.logged, nil))
+	wake := eventlog.NewWake(c.pool, logger)
+	c.log = newLog(c.t, eventlog.Config{Pool: c.pool, Clock: c.clock.now, Wake: wake})
+	sub, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
+		Pool: c.pool, Wake: wake, Clock: c.clock.now, Logger: logger, Workers: 2, Entries: entries, Sweep: 5 * time.Millisecond,
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.sub = sub
+	ctx, cancel := context.WithCancel(context.Background())
+	c.messages, err = sub.Subscribe(ctx, eventlog.ReadModels)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		cancel()
+		for msg := range c.messages {
+			msg.Nack()
+		}
+		_ = sub.Close()
+	})
+}
+
+// next is the next message, with its claim.
+func (c *consumer) next() (*message.Message, *eventlog.Claim) {
+	c.t.Helper()
+	select {
+	case msg, open := <-c.messages:
+		if !open {
+			c.t.Fatal("the subscriber has ended")
+		}
+		claim, err := eventlog.ClaimOf(msg)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return msg, claim
+	case <-time.After(20 * time.Second):
+		c.t.Fatalf("no message within 20 s; logged:\n%s", c.logged)
+		return nil, nil
+	}
+}
+
+// handle does a handler's work: a row for each entry.
+func handle(t *testing.T, msg *message.Message, claim *eventlog.Claim) {
+	t.Helper()
+	for i := range claim.Segments {
+		for j := range claim.Segments[i].Entries {
+			e := &claim.Segments[i].Entries[j]
+			if _, err := claim.Tx.Exec(msg.Context(), `INSERT INTO handled VALUES ($1, $2)`, e.WorkspaceID, e.Position); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// drain handles messages until all workspaces stand at their heads.
+func (c *consumer) drain() {
+	c.t.Helper()
+	for c.behind() > 0 {
+		select {
+		case msg := <-c.messages:
+			claim, err := eventlog.ClaimOf(msg)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			handle(c.t, msg, claim)
+			msg.Ack()
+		case <-time.After(20 * time.Millisecond): // a commit may be under way
+		}
+	}
+}
+
+func (c *consumer) behind() (entries int64) {
+	c.t.Helper()
+	for _, p := range c.progress() {
+		entries += p.Head - p.Position
+	}
+	return entries
+}
+
+func (c *consumer) progress() []eventlog.Progress {
+	c.t.Helper()
+	list, err := c.log.ProgressOf(c.t.Context(), eventlog.ReadModels, "")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return list
+}
+
+// eventually waits for a condition of the database.
+func (c *consumer) eventually(what string, holds func() bool) {
+	c.t.Helper()
+	late := time.After(20 * time.Second)
+	for !holds() {
+		select {
+		case <-late:
+			c.t.Fatalf("not within 20 s: %s; logged:\n%s", what, c.logged)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// exactlyOnce checks that every entry was handled once, and none twice (the
+// primary key saw to that).
+func (c *consumer) exactlyOnce() {
+	c.t.Helper()
+	var missing int64
+	err := c.pool.QueryRow(c.t.Context(), `
+		SELECT count(*) FROM event_log e WHERE NOT EXISTS (
+		       SELECT FROM handled h WHERE h.workspace_id = e.workspace_id AND h.position = e.position)`).Scan(&missing)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if missing > 0 {
+		c.t.Fatalf("%d entries were acknowledged and never handled", missing)
+	}
+}
+
+func (c *consumer) handledRows() (n int64) {
+	c.t.Helper()
+	if err := c.pool.QueryRow(c.t.Context(), `SELECT count(*) FROM handled`).Scan(&n); err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+// logLines collects what is logged.
+type logLines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}
+
+func (c *consumer) fill(workspaceID string, entries int) {
+	c.t.Helper()
+	var drafts []domain.Draft
+	for i := range entries {
+		drafts = append(drafts, client(c.t, workspaceID, fmt.Sprintf("e%d", i), fmt.Sprint(i)))
+	}
+	c.append(c.t, drafts...)
+}
+
+func TestSubscriberGivesEveryEntryOnceInOrder(t *testing.T) {
+	t.Parallel()
+	c := startConsumer(t, 10)
+	for i := range 5 {
+		c.fill(fmt.Sprintf("w%d", i), 7*i+1)
+	}
+	next := map[string]int64{}
+	for c.behind() > 0 {
+		msg, claim := c.next()
+		for i := range claim.Segments {
+			s := &claim.Segments[i]
+			if s.After != next[s.WorkspaceID] {
+				t.Fatalf("%s: a segment after %d, want after %d", s.WorkspaceID, s.After, next[s.WorkspaceID])
+			}
+			next[s.WorkspaceID] = s.End()
+		}
+		handle(t, msg, claim)
+		msg.Ack()
+		c.eventually("the claim is committed", func() bool { return c.handledRows() >= sum(next) })
+	}
+	c.exactlyOnce()
+}
+
+func sum(m map[string]int64) (n int64) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// A nack takes back what the handler wrote, and the entries come again in a
+// transaction that works. (The stock subscriber gave them again in the same
+// one, and committed what had been written so far.)
+func TestNackRollsBack(t *testing.T) {
+	t.Parallel()
+	c := startConsumer(t, 10)
+	c.fill("w", 3)
+	msg, claim := c.next()
+	handle(t, msg, claim)
+	msg.Nack()
+	c.eventually("the failure is recorded", func() bool { return c.progress()[0].Failures == 1 })
+	if n := c.handledRows(); n != 0 {
+		t.Fatalf("%d rows of a refused segment were kept", n)
+	}
+	c.clock.advance(time.Minute)
+	c.drain()
+	c.exactlyOnce()
+}
+
+// An SQL error of one attempt leaves nothing behind for the next.
+func TestAnSQLErrorCostsOneAttempt(t *testing.T) {
+	t.Parallel()
+	c := startConsumer(t, 10)
+	c.fill("w", 3)
+	msg, claim := c.next()
+	if _, err := claim.Tx.Exec(msg.Context(), `SELECT 1/0`); err == nil {
+		t.Fatal("want an error")
+	}
+	msg.Nack()
+	c.eventually("the failure is recorded", func() bool { return c.progress()[0].Failures == 1 })
+	c.clock.advance(time.Minute)
+	msg, claim = c.next()
+	handle(t, msg, claim) // fails the test if the transaction is dead
+	msg.Ack()
+	c.eventually("projected", func() bool { return c.behind() == 0 })
+	if p := c.progress()[0]; p.Failures != 0 || p.Error != "" {
+		t.Fatalf("the trouble is over, but recorded: %+v", p)
+	}
+	c.exactlyOnce()
+}
+
+// Close waits for the handler that is under way, and commits all of its work
+// with the checkpoint. (The stock subscriber could commit half of it.)
+func TestCloseFinishesWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	c := startConsumer(t, 10)
+	c.fill("w", 3)
+	msg, claim := c.next()
+	half := claim.Segments[0].Entries[:2]
+	for i := range half {
+		if _, err := claim.Tx.Exec(msg.Context(), `INSERT INTO handled VALUES ('w', $1)`, half[i].Position); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = c.sub.Close()
+	}()
+	if n := c.handledRows(); n != 0 {
+		t.Fatalf("%d rows of half a handler are there", n)
+	}
+	if err := msg.Context().Err(); err != nil {
+		t.Fatalf("closing ended the handler's context: %v", err)
+	}
+	if _, err := claim.Tx.Exec(msg.Context(), `INSERT INTO handled VALUES ('w', 3)`); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-closed:
+		t.Fatal("Close returned while a handler was at work")
+	default:
+	}
+	msg.Ack()
+	<-closed
+	if c.behind() != 0 {
+		t.Fatal("Close returned before the work was committed")
+	}
+	c.exactlyOnce()
+	if _, open := <-c.messages; open {
+		t.Fatal("a message after Close")
+	}
+	if _, err := c.sub.Subscribe(t.Context(), eventlog.ReadModels); err == nil {
+		t.Fatal("a closed subscriber took a subscription")
+	}
+}
+
+// A log that cannot be read is a warning and a retry. (To the stock
+// subscriber it was a log without news.)
+func TestAFailingReadIsNotAnEmptyLog(t *testing.T) {
+	t.Parallel()
+	c := startConsumer(t, 10)
+	c.fill("w", 3)
+	msg, _ := c.next()
+	msg.Nack()
+	c.eventually("the failure is recorded", func() bool { return c.progress()[0].Failures == 1 })
+	c.exec(t, `ALTER TABLE event_log RENAME COLUMN data TO moved`)
+	c.clock.advance(time.Minute)
+	c.eventually("a warning", func() bool { return contains(c.logged.String(), "a claim failed") })
+	c.exec(t, `ALTER TABLE event_log RENAME COLUMN moved TO data`)
+	c.drain()
+	c.exactlyOnce()
+}
+
+func contains(s, part string) bool { return strings.Contains(s, part) }
+
+// A transaction that stays open, here or in another database of the server,
+// holds nothing up. (The stock subscriber waits for the oldest one.)
+func TestOpenTransactionsHoldNothingUp(t *testing.T) {
+	t.Parallel()
+	c := startConsumer(t, 10)
+	elsewhere := testdb.Pool(t)
+	for _, pool := range []interface {
+		Exec(ctx context.Context, sql string) error
+	}{openWriter{t, c.bundle}, openWriter{t, &bundle{pool: elsewhere}}} {
+		if err := pool.Exec(t.Context(), `CREATE TABLE busy (n int)`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.fill("w", 30)
+	c.drain()
+	c.exactlyOnce()
+}
+
+// openWriter runs a statement in a transaction that nobody ends before the
+// test does.
+type openWriter struct {
+	t *testing.T
+	b *bundle
+}
+
+func (o openWriter) Exec(ctx context.Context, sql string) error {
+	_, err := o.b.begin(o.t).Exec(ctx, sql)
+	return err
+}
+
+// One entry that cannot be handled stops its workspace, right before it, and
+// nothing else; nothing is acknowledged that was not handled. (The stock
+// queues lost 96 of 100 after one bad message.)
+func TestOneBadEntryStopsOnlyItsWorkspace(t *testing.T) {
+	t.Parallel()
+	c := startConsumer(t, 100)
+	c.fill("bad", 100)
+	for i := range 9 {
+		c.fill(fmt.Sprintf("good%d", i), 100)
+	}
+	const poison = 63
+	handled := func(skip func(*domain.Entry) bool) func() bool {
+		return func() bool {
+			select {
+			case msg := <-c.messages:
+				claim, err := eventlog.ClaimOf(msg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range claim.Segments {
+					for j := range claim.Segments[i].Entries {
+						if skip(&claim.Segments[i].Entries[j]) {
+							_, _ = eventlog.KeepError(func(*message.Message) ([]*message.Message, error) {
+								return nil, errors.New("this entry is poison")
+							})(msg)
+							msg.Nack()
+							return false
+						}
+					}
+				}
+				handle(t, msg, claim)
+				msg.Ack()
+			default:
+				c.clock.advance(time.Second) // waits pass
+			}
+			for _, p := range c.progress() {
+				if p.WorkspaceID == "bad" && !p.Quarantined || p.WorkspaceID != "bad" && p.Position != p.Head {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	c.eventually("the bad workspace is quarantined and the others are done",
+		handled(func(e *domain.Entry) bool { return e.WorkspaceID == "bad" && e.Position == poison }))
+	p := c.progress()[0]
+	if p.Position != poison-1 || p.Error != "this entry is poison" {
+		t.Fatalf("quarantined with %+v, want it right before position %d with the reason", p, poison)
+	}
+	// A newer program, which can handle it, takes it up at once.
+	_ = c.sub.Close()
+	for msg := range c.messages {
+		msg.Nack()
+	}
+	c.start(100)
+	c.drain()
+	c.exactlyOnce()
+	if p := c.progress()[0]; p.Quarantined || p.Failures != 0 || p.Error != "" {
+		t.Fatalf("the trouble is over, but recorded: %+v", p)
+	}
+}
+
+// Two instances share the work; none is done twice or left.
+func TestTwoSubscribersShareTheWork(t *testing.T) {
+	t.Parallel()
+	a := startConsumer(t, 20)
+	b := &consumer{bundle: a.bundle, t: t, logged: &logLines{}}
+	b.start(20)
+	for i := range 20 {
+		a.fill(fmt.Sprintf("w%d", i), 50)
+	}
+	for a.behind() > 0 {
+		select {
+		case msg := <-a.messages:
+			claim, _ := eventlog.ClaimOf(msg)
+			handle(t, msg, claim)
+			msg.Ack()
+		case msg := <-b.messages:
+			claim, _ := eventlog.ClaimOf(msg)
+			handle(t, msg, claim)
+			msg.Ack()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	a.exactlyOnce()
+}

@@ -1,0 +1,231 @@
+package eventlog_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+)
+
+func newWake(pool *pgxpool.Pool) *eventlog.Wake {
+	return eventlog.NewWake(pool, slog.New(slog.DiscardHandler))
+}
+
+// process stands for a process of its own: its pool, its wake-ups, its log.
+type process struct {
+	pool *pgxpool.Pool
+	wake *eventlog.Wake
+	log  *eventlog.Log
+}
+
+func newProcess(t *testing.T, url string) *process {
+	t.Helper()
+	p := &process{pool: wide(t, url, 4)}
+	p.wake = newWake(p.pool)
+	p.log = newLog(t, eventlog.Config{Pool: p.pool, Clock: newClock().now, Wake: p.wake})
+	return p
+}
+
+// run sends and receives wake-ups, and returns once it listens: it then says
+// that anything may have happened.
+func (p *process) run(t *testing.T) {
+	t.Helper()
+	waiter, done := p.wake.Wait(eventlog.TopicProjected)
+	defer done()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.wake.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run ended with %v", err)
+		}
+	})
+	if _, all := taken(t, waiter); !all {
+		t.Fatal("listening does not begin with a sweep")
+	}
+}
+
+// taken waits for an announcement.
+func taken(t *testing.T, w *eventlog.Waiter) (ids []string, all bool) {
+	t.Helper()
+	select {
+	case <-w.C:
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing was announced")
+	}
+	ids, all = w.Take()
+	slices.Sort(ids)
+	return ids, all
+}
+
+func TestWakeInsideTheProcess(t *testing.T) {
+	t.Parallel()
+	wake := newWake(nil) // without Run the database is not asked
+	a, doneA := wake.Wait(eventlog.TopicAppended)
+	b, doneB := wake.Wait(eventlog.TopicAppended)
+	other, doneOther := wake.Wait(eventlog.TopicProjected)
+	defer doneB()
+	defer doneOther()
+	wake.Announce(eventlog.TopicAppended, "w", "x")
+	wake.Announce(eventlog.TopicAppended, "w", "y")
+	for _, waiter := range []*eventlog.Waiter{a, b} {
+		if ids, all := taken(t, waiter); all || !slices.Equal(ids, []string{"w", "x", "y"}) {
+			t.Errorf("announced %v, all %v", ids, all)
+		}
+		if ids, all := waiter.Take(); len(ids) > 0 || all {
+			t.Errorf("announced again: %v, all %v", ids, all)
+		}
+	}
+	doneA()
+	wake.Announce(eventlog.TopicAppended, "z")
+	wake.Announce(eventlog.TopicAppended)
+	if ids, _ := taken(t, b); !slices.Equal(ids, []string{"z"}) {
+		t.Errorf("announced %v", ids)
+	}
+	for name, waiter := range map[string]*eventlog.Waiter{"one that is done": a, "another topic's": other} {
+		select {
+		case <-waiter.C:
+			t.Errorf("%s waiter was woken", name)
+		default:
+		}
+	}
+}
+
+// TestWakeAcrossProcesses: what one process appends wakes another, by lane,
+// batch and the caller's own transaction.
+func TestWakeAcrossProcesses(t *testing.T) {
+	t.Parallel()
+	url := testdb.New(t)
+	a, b := newProcess(t, url), newProcess(t, url)
+	a.run(t)
+	b.run(t)
+	waiter, done := b.wake.Wait(eventlog.TopicAppended)
+	defer done()
+	for _, how := range []string{"single", "batch", "transaction"} {
+		var err error
+		switch how {
+		case "single":
+			_, err = a.log.Append(t.Context(), client(t, how, "1", "n"))
+		case "batch":
+			_, err = a.log.Append(t.Context(), client(t, how, "1", "n"), client(t, how, "2", "n"))
+		case "transaction":
+			tx, txErr := a.pool.Begin(t.Context())
+			if txErr != nil {
+				t.Fatal(txErr)
+			}
+			if _, err = a.log.AppendTx(t.Context(), tx, client(t, how, "1", "n")); err != nil {
+				t.Fatal(err)
+			}
+			err = tx.Commit(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ids, _ := taken(t, waiter); !slices.Equal(ids, []string{how}) {
+			t.Errorf("%s announced %v", how, ids)
+		}
+	}
+}
+
+// TestFollowAcrossProcesses is woken long before its next sweep.
+func TestFollowAcrossProcesses(t *testing.T) {
+	t.Parallel()
+	url := testdb.New(t)
+	a, b := newProcess(t, url), newProcess(t, url)
+	a.run(t)
+	b.run(t)
+	seen := follower(t, b.log, b.wake, "w", 0)
+	began := time.Now()
+	const rounds = 20
+	for i := range int64(rounds) {
+		if _, err := a.log.Append(t.Context(), client(t, "w", fmt.Sprint(i), "n")); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, seen, i+1)
+	}
+	// By sweeps alone it would take a second each.
+	if took := time.Since(began); took > rounds*time.Second/2 {
+		t.Errorf("%d entries took %v: the follower sweeps, it is not woken", rounds, took)
+	}
+}
+
+// TestManyWorkspacesInOneAnnouncement: more ids than one NOTIFY can carry.
+func TestManyWorkspacesInOneAnnouncement(t *testing.T) {
+	t.Parallel()
+	url := testdb.New(t)
+	a, b := newProcess(t, url), newProcess(t, url)
+	b.run(t)
+	waiter, done := b.wake.Wait(eventlog.TopicProjected)
+	defer done()
+	var want []string
+	for i := range 500 {
+		want = append(want, fmt.Sprintf("%s%03d", strings.Repeat("w", 61), i))
+	}
+	a.wake.Announce(eventlog.TopicProjected, want...)
+	if err := a.wake.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for len(got) < len(want) {
+		ids, _ := taken(t, waiter)
+		for _, id := range ids {
+			got[id] = true
+		}
+	}
+	for _, id := range want {
+		if !got[id] {
+			t.Fatalf("%s was not announced", id)
+		}
+	}
+}
+
+// TestLostListenerListensAgain: after the connection for wake-ups was lost,
+// everyone sweeps once, and wake-ups come as before.
+func TestLostListenerListensAgain(t *testing.T) {
+	t.Parallel()
+	url := testdb.New(t)
+	a, b := newProcess(t, url), newProcess(t, url)
+	a.run(t)
+	b.run(t)
+	waiter, done := b.wake.Wait(eventlog.TopicAppended)
+	defer done()
+	var killed int
+	err := a.pool.QueryRow(t.Context(), `
+		SELECT count(*) FROM (SELECT pg_terminate_backend(pid, 5000) AS gone FROM pg_stat_activity
+		 WHERE datname = current_database() AND query LIKE 'LISTEN%') AS k WHERE gone`).Scan(&killed)
+	if err != nil || killed != 2 {
+		t.Fatalf("%d listeners killed, error %v", killed, err)
+	}
+	if _, all := taken(t, waiter); !all {
+		t.Error("the new connection does not begin with a sweep")
+	}
+	if _, err := a.log.Append(t.Context(), client(t, "w", "1", "n")); err != nil {
+		t.Fatal(err)
+	}
+	if ids, _ := taken(t, waiter); !slices.Equal(ids, []string{"w"}) {
+		t.Errorf("announced %v", ids)
+	}
+}
+
+// TestAnnounceWithoutDatabase: a wake-up that cannot be sent stops nothing.
+func TestAnnounceWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t, testdb.New(t))
+	p.pool.Close()
+	p.wake.Announce(eventlog.TopicAppended, "w")
+	if err := p.wake.Flush(t.Context()); err == nil {
+		t.Error("nothing was said of the lost wake-up")
+	}
+	if err := p.wake.Flush(t.Context()); err != nil {
+		t.Errorf("nothing to send: %v", err)
+	}
+}

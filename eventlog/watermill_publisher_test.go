@@ -1,0 +1,263 @@
+package eventlog_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+)
+
+// msg is a message that stands for the same entry as the draft.
+func msg(d domain.Draft) *message.Message {
+	m := message.NewMessage(d.ID, message.Payload(d.Data))
+	m.Metadata.Set(eventlog.MetadataType, d.Type)
+	if !d.CreatedAt.IsZero() {
+		m.Metadata.Set(eventlog.MetadataCreatedAt, d.CreatedAt.Format(time.RFC3339Nano))
+	}
+	return m
+}
+
+func (b *bundle) publisher(t *testing.T, db wsql.ContextExecutor) *eventlog.Publisher {
+	t.Helper()
+	p, err := eventlog.NewPublisher(db, b.clock.now, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// TestPublishIsAppend: what is published lies in the log byte for byte like
+// what is appended.
+func TestPublishIsAppend(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	old := noon.AddDate(-1, 0, 0)
+	drafts := []domain.Draft{
+		at(sent(t, "w", "a", "i"), old), client(t, "w", "b", `quotes " \ 'and' é 😀`), client(t, "w", "c", "n"), sent(t, "w", "d", "j"),
+	}
+	b.append(t, drafts...)
+	var messages []*message.Message
+	for _, d := range drafts {
+		messages = append(messages, msg(d))
+	}
+	loose := messages[1]
+	loose.Payload = message.Payload(" { \"name\" : " + strings.TrimPrefix(string(loose.Payload), `{"client_id":"c","name":`))
+	loose.Payload = append(loose.Payload[:len(loose.Payload)-1], []byte(`, "client_id":"\u0063" }`)...)
+	loose.Metadata.Set("correlation_id", "not stored")
+	p := b.publisher(t, wsql.BeginnerFromPgx(b.pool))
+	if err := p.Publish("v", messages...); err != nil {
+		t.Fatal(err)
+	}
+	want, got := b.soundLog(t, "w"), b.soundLog(t, "v")
+	for i := range want {
+		want[i].WorkspaceID = got[i].WorkspaceID
+		if p, a := got[i].AppendNDJSON(nil), want[i].AppendNDJSON(nil); !bytes.Equal(p, a) {
+			t.Errorf("published %s, appended %s", p, a)
+		}
+	}
+	if err := p.Publish("v", messages...); err != nil {
+		t.Errorf("publishing again: %v", err)
+	}
+	if n := len(b.soundLog(t, "v")); n != len(drafts) {
+		t.Errorf("%d entries after publishing twice", n)
+	}
+}
+
+func TestPublishWithoutUUIDGetsAnID(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.publisher(t, wsql.BeginnerFromPgx(b.pool))
+	if err := p.Publish("w", msg(client(t, "w", "", "n")), msg(client(t, "w", "", "n"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range b.ids(t, "w") {
+		if !strings.HasPrefix(id, "evt_") {
+			t.Errorf("id %s", id)
+		}
+	}
+	twice := msg(client(t, "w", "twice", "n"))
+	if err := p.Publish("w", twice, twice); err != nil {
+		t.Errorf("a message twice in one call: %v", err)
+	}
+	if n := len(b.soundLog(t, "w")); n != 3 {
+		t.Errorf("%d entries", n)
+	}
+	if err := p.Publish("nobody"); err != nil {
+		t.Errorf("publishing nothing: %v", err)
+	}
+	if workspaces, err := b.log.Workspaces(t.Context()); err != nil || !slices.Equal(workspaces, []string{"w"}) {
+		t.Errorf("workspaces %v, %v", workspaces, err)
+	}
+}
+
+// TestRefusedPublishFailsTheTransaction: a producer cannot commit its rows
+// without the entries.
+func TestRefusedPublishFailsTheTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(t, `CREATE TABLE job (id text PRIMARY KEY)`)
+	b.append(t, client(t, "w", "taken", "n"))
+	nowMS := noon.Truncate(time.Millisecond)
+	for name, c := range map[string]struct {
+		bad    domain.Draft
+		reason error
+		detail string
+	}{
+		"other content": {client(t, "w", "taken", "m"), eventlog.ErrOtherContent, ""},
+		"before newest": {at(client(t, "w", "bad", "n"), nowMS.Add(-ms(1))), eventlog.ErrBeforeNewest, domain.FormatTime(nowMS)},
+		"ahead":         {at(client(t, "w", "bad", "n"), nowMS.Add(time.Hour)), eventlog.ErrAhead, domain.FormatTime(nowMS)},
+	} {
+		tx := b.begin(t)
+		if _, err := tx.Exec(t.Context(), `INSERT INTO job VALUES ('j')`); err != nil {
+			t.Fatal(err)
+		}
+		good := msg(client(t, "w", "good", "n"))
+		err := b.publisher(t, wsql.TxFromPgx(tx)).Publish("w", good, good, msg(c.bad))
+		if detail := refusal(t, err, 2, c.bad.ID, c.reason); !strings.Contains(detail, c.detail) {
+			t.Errorf("%s: detail %q", name, detail)
+		}
+		if err := tx.Commit(t.Context()); err == nil {
+			t.Errorf("%s: the producer's transaction was committed", name)
+		}
+	}
+	var jobs int
+	if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM job`).Scan(&jobs); err != nil || jobs != 0 {
+		t.Errorf("%d jobs, error %v", jobs, err)
+	}
+	if ids := b.ids(t, "w"); !slices.Equal(ids, []string{"taken"}) {
+		t.Errorf("the log holds %v", ids)
+	}
+	// On a pool the statement is the whole transaction, a new workspace included.
+	err := b.publisher(t, wsql.BeginnerFromPgx(b.pool)).Publish("new", msg(at(client(t, "new", "bad", "n"), nowMS.Add(time.Hour))))
+	refusal(t, err, 0, "bad", eventlog.ErrAhead)
+	var unknown *eventlog.UnknownWorkspaceError
+	if _, err := b.log.Head(t.Context(), "new"); !errors.As(err, &unknown) {
+		t.Errorf("the refused workspace: %v", err)
+	}
+}
+
+// TestPublishRefusesWhatIsNoEntry before the database hears of it.
+func TestPublishRefusesWhatIsNoEntry(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.publisher(t, wsql.BeginnerFromPgx(b.pool))
+	good := client(t, "w", "a", "n")
+	for name, c := range map[string]struct {
+		change func(*message.Message)
+		want   string
+	}{
+		"no type":      {func(m *message.Message) { delete(m.Metadata, eventlog.MetadataType) }, "type"},
+		"unknown type": {func(m *message.Message) { m.Metadata.Set(eventlog.MetadataType, "invoice.lost") }, "type is not known"},
+		"no JSON":      {func(m *message.Message) { m.Payload = message.Payload("{") }, `message "a"`},
+		"no payload":   {func(m *message.Message) { m.Payload = nil }, "data has the wrong form"},
+		"wrong field":  {func(m *message.Message) { m.Payload = message.Payload(`{"client_id":"c"}`) }, "data.name is missing"},
+		"wrong UUID":   {func(m *message.Message) { m.UUID = "not an id" }, "UUID"},
+		"wrong time":   {func(m *message.Message) { m.Metadata.Set(eventlog.MetadataCreatedAt, "yesterday") }, "created_at has the wrong form"},
+		"empty time":   {func(m *message.Message) { m.Metadata.Set(eventlog.MetadataCreatedAt, "") }, "created_at has the wrong form"},
+	} {
+		m := msg(good)
+		c.change(m)
+		err := p.Publish("w", m)
+		var draftErr *domain.DraftError
+		if !errors.As(err, &draftErr) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want a DraftError with %q", name, err, c.want)
+		}
+	}
+	if err := p.Publish("a.b", msg(good)); err == nil || !strings.Contains(err.Error(), "workspace_id") {
+		t.Errorf("a topic that is no workspace: %v", err)
+	}
+	if len(b.ids(t, "w")) != 0 {
+		t.Error("something was appended")
+	}
+}
+
+// TestPublishThroughDatabaseSQL: producers on database/sql are served, too.
+func TestPublishThroughDatabaseSQL(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	db := stdlib.OpenDBFromPool(b.pool)
+	t.Cleanup(func() { _ = db.Close() })
+	for _, end := range []string{"rollback", "commit"} {
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := b.publisher(t, wsql.TxFromStdSQL(tx))
+		if err := p.Publish("w", msg(sent(t, "w", end, "i")), msg(at(client(t, "w", end+"2", "n"), noon))); err != nil {
+			t.Fatal(err)
+		}
+		if end == "rollback" {
+			err = tx.Rollback()
+		} else {
+			err = tx.Commit()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids := b.ids(t, "w"); !slices.Equal(ids, []string{"commit", "commit2"}) {
+		t.Errorf("the log holds %v", ids)
+	}
+	b.soundLog(t, "w")
+	err := b.publisher(t, wsql.BeginnerFromStdSQL(db)).Publish("w", msg(client(t, "w", "commit", "n")))
+	refusal(t, err, 0, "commit", eventlog.ErrOtherContent)
+}
+
+// TestPublishWakes those who wait, in every process, at the commit.
+func TestPublishWakes(t *testing.T) {
+	t.Parallel()
+	url := testdb.New(t)
+	b := &bundle{pool: wide(t, url, 4), clock: newClock()}
+	p := newProcess(t, url)
+	p.run(t)
+	waiter, done := p.wake.Wait(eventlog.TopicAppended)
+	defer done()
+	tx := b.begin(t)
+	if err := b.publisher(t, wsql.TxFromPgx(tx)).Publish("w", msg(client(t, "w", "a", "n"))); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-waiter.C:
+		t.Error("woken before the commit")
+	default:
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ids, _ := taken(t, waiter); !slices.Equal(ids, []string{"w"}) {
+		t.Errorf("announced %v", ids)
+	}
+}
+
+func TestPublisherNeedsItsParts(t *testing.T) {
+	t.Parallel()
+	if _, err := eventlog.NewPublisher(nil, newClock().now, nil); err == nil {
+		t.Error("a publisher without a database")
+	}
+	if _, err := eventlog.NewPublisher(wsql.TxFromPgx(nil), nil, nil); err == nil {
+		t.Error("a publisher without a clock")
+	}
+	if _, err := (eventlog.WatermillSchema{}).InsertQuery(wsql.InsertQueryParams{Topic: "w"}); err == nil {
+		t.Error("a schema without a clock publishes")
+	}
+	if refused := eventlog.RefusedBy(context.Canceled); refused != nil {
+		t.Errorf("found %v", refused)
+	}
+}

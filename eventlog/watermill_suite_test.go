@@ -1,0 +1,118 @@
+package eventlog_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+)
+
+// anyMessage carries Watermill's own test messages, whose payload and metadata
+// are anything, in entries of the catalogue.
+type anyMessage struct{ eventlog.WatermillSchema }
+
+func (a anyMessage) InsertQuery(params wsql.InsertQueryParams) (wsql.Query, error) {
+	entries := make(message.Messages, len(params.Msgs))
+	for i, m := range params.Msgs {
+		content, err := json.Marshal([]any{m.Payload, m.Metadata})
+		if err != nil {
+			return wsql.Query{}, err
+		}
+		data, err := json.Marshal(map[string]string{"client_id": "c", "name": string(content)})
+		if err != nil {
+			return wsql.Query{}, err
+		}
+		entries[i] = message.NewMessage(m.UUID, data)
+		entries[i].Metadata.Set(eventlog.MetadataType, "client.recorded")
+	}
+	params.Msgs = entries
+	return a.WatermillSchema.InsertQuery(params)
+}
+
+func (a anyMessage) UnmarshalMessage(params wsql.UnmarshalMessageParams) (wsql.Row, error) {
+	row, err := a.WatermillSchema.UnmarshalMessage(params)
+	if err != nil {
+		return row, err
+	}
+	var data struct{ Name string }
+	if err := json.Unmarshal(row.Msg.Payload, &data); err != nil {
+		return row, err
+	}
+	if err := json.Unmarshal([]byte(data.Name), &[]any{&row.Msg.Payload, &row.Msg.Metadata}); err != nil {
+		return row, fmt.Errorf("%s: %w", data.Name, err)
+	}
+	return row, nil
+}
+
+// TestWatermillSuite is Watermill's own conformance suite over the adapters.
+//
+// ExactlyOnceDelivery is not claimed: the tap gives every entry at least once,
+// because a nack or a lost connection gives a batch out again. ContextPreserved
+// is for brokers inside a process. TestReconnect wants to restart the broker,
+// which other tests share; TestTapSurvivesKilledConnections ends the
+// connections instead. The suite's sizes are its short ones (ForceShort), so
+// that the whole package stays quick; the property test works with many.
+func TestWatermillSuite(t *testing.T) {
+	t.Parallel()
+	s := newSuite(t)
+	features := tests.Features{
+		ConsumerGroups:        true,
+		GuaranteedOrder:       true,
+		Persistent:            true,
+		ForceShort:            true,
+		RequireSingleInstance: false,
+	}
+	tests.TestPubSub(t, features,
+		func(t *testing.T) (message.Publisher, message.Subscriber) { return s.pubSub(t, "test") },
+		s.pubSub,
+	)
+}
+
+// TestNewGroupReceivesOldMessages is the suite's test of that, for which every
+// subscriber is a group of its own.
+func TestNewGroupReceivesOldMessages(t *testing.T) {
+	t.Parallel()
+	s := newSuite(t)
+	tests.TestNewSubscriberReceivesOldMessages(t,
+		tests.TestContext{TestID: tests.NewTestID(), Features: tests.Features{NewSubscriberReceivesOldMessages: true, GuaranteedOrder: true, Persistent: true}},
+		func(t *testing.T) (message.Publisher, message.Subscriber) { return s.pubSub(t, watermill.NewUUID()) },
+	)
+}
+
+type suite struct {
+	db    wsql.Beginner
+	clock *clock
+}
+
+func newSuite(t *testing.T) *suite {
+	t.Helper()
+	b := &bundle{pool: wide(t, testdb.New(t), 40), clock: newClock()}
+	b.projecting(t)
+	return &suite{db: wsql.BeginnerFromPgx(b.pool), clock: b.clock}
+}
+
+// pubSub composes the adapters as NewPublisher and NewTap do, with the suite's
+// messages around them.
+func (s *suite) pubSub(t *testing.T, group string) (message.Publisher, message.Subscriber) {
+	t.Helper()
+	schema := anyMessage{eventlog.WatermillSchema{Clock: s.clock.now, BatchSize: 10}}
+	pub, err := wsql.NewPublisher(s.db, wsql.PublisherConfig{SchemaAdapter: schema}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := wsql.NewSubscriber(s.db, wsql.SubscriberConfig{
+		ConsumerGroup: group, PollInterval: ms(5), ResendInterval: ms(5),
+		SchemaAdapter: schema, OffsetsAdapter: eventlog.TapOffsets{},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pub, sub
+}

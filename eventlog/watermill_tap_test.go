@@ -1,0 +1,333 @@
+package eventlog_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// projecting makes the database itself move the visible position with every
+// append: a stand-in for the projector.
+func (b *bundle) projecting(t *testing.T) {
+	t.Helper()
+	b.exec(t, `
+		CREATE FUNCTION show() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+		    UPDATE log_checkpoint SET position = NEW.position WHERE workspace_id = NEW.workspace_id AND consumer = 'read_models';
+		    RETURN NULL;
+		END $$`)
+	b.exec(t, `CREATE TRIGGER show AFTER UPDATE ON log_head FOR EACH ROW EXECUTE FUNCTION show()`)
+}
+
+// show moves the visible position by hand.
+func (b *bundle) show(t *testing.T, workspaceID string, position int64) {
+	t.Helper()
+	b.exec(t, `UPDATE log_checkpoint SET position = $2 WHERE workspace_id = $1 AND consumer = 'read_models'`, workspaceID, position)
+}
+
+// tap subscribes a member of a group and closes it at the end of the test.
+func (b *bundle) tap(t *testing.T, group, workspaceID string, change ...func(*eventlog.TapConfig)) (<-chan *message.Message, *wsql.Subscriber) {
+	t.Helper()
+	cfg := eventlog.TapConfig{ConsumerGroup: group, PollInterval: ms(5), ResendInterval: ms(1)}
+	for _, f := range change {
+		f(&cfg)
+	}
+	sub, err := eventlog.NewTap(wsql.BeginnerFromPgx(b.pool), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sub.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	messages, err := sub.Subscribe(t.Context(), workspaceID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages, sub
+}
+
+func receive(t *testing.T, messages <-chan *message.Message) *message.Message {
+	t.Helper()
+	select {
+	case m, open := <-messages:
+		if !open {
+			t.Fatal("the subscription ended")
+		}
+		return m
+	case <-time.After(20 * time.Second):
+		t.Fatal("no message came")
+	}
+	return nil
+}
+
+func acked(t *testing.T, messages <-chan *message.Message, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		m := receive(t, messages)
+		if m.UUID != id {
+			t.Fatalf("message %s, want %s", m.UUID, id)
+		}
+		m.Ack()
+	}
+}
+
+func (b *bundle) checkpoint(t *testing.T, workspaceID, consumer string) (position int64) {
+	t.Helper()
+	err := b.pool.QueryRow(t.Context(), `SELECT position FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2`, workspaceID, consumer).Scan(&position)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return position
+}
+
+// TestTapGivesEntries: every entry as it lies in the log, internal ones
+// included, and a message that can be published elsewhere as it is.
+func TestTapGivesEntries(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.projecting(t)
+	b.append(t, at(sent(t, "w", "a", "i"), noon.AddDate(-1, 0, 0)), client(t, "w", "b", "é \" n"), client(t, "x", "other", "n"))
+	messages, _ := b.tap(t, "g", "w")
+	copies := b.publisher(t, wsql.BeginnerFromPgx(b.pool))
+	for _, e := range b.entries(t, "w") {
+		m := receive(t, messages)
+		want := message.Metadata{
+			"type": e.Type, "created_at": e.CreatedAt.Format("2006-01-02T15:04:05.000Z"),
+			"position": strconv.FormatInt(e.Position, 10), "workspace_id": "w",
+		}
+		if m.UUID != e.ID || string(m.Payload) != e.Data || fmt.Sprint(m.Metadata) != fmt.Sprint(want) {
+			t.Errorf("message %s %s %v, want %s %s %v", m.UUID, m.Payload, m.Metadata, e.ID, e.Data, want)
+		}
+		if err := copies.Publish("copy", m); err != nil {
+			t.Error(err)
+		}
+		m.Ack()
+	}
+	if !slices.Equal(b.ids(t, "copy"), []string{"a", "b"}) {
+		t.Errorf("the copy holds %v", b.ids(t, "copy"))
+	}
+	b.soundLog(t, "copy")
+}
+
+// TestTapStopsAtTheVisiblePosition: an entry never outruns its read models.
+func TestTapStopsAtTheVisiblePosition(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.append(t, many(t, "w", 6)...)
+	messages, _ := b.tap(t, "g", "w")
+	for _, visible := range []int64{2, 3, 6} {
+		before := b.checkpoint(t, "w", "read_models")
+		b.show(t, "w", visible)
+		for p := before + 1; p <= visible; p++ {
+			m := receive(t, messages)
+			if got := m.Metadata.Get(eventlog.MetadataPosition); got != strconv.FormatInt(p, 10) {
+				t.Fatalf("position %s, want %d", got, p)
+			}
+			m.Ack()
+		}
+		select {
+		case m := <-messages:
+			t.Fatalf("position %s came before it was visible", m.Metadata.Get(eventlog.MetadataPosition))
+		case <-time.After(ms(50)): // ten polls
+		}
+	}
+}
+
+// TestTapBeforeTheWorkspace: a workspace may be subscribed before it exists,
+// which does not make it.
+func TestTapBeforeTheWorkspace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.projecting(t)
+	messages, _ := b.tap(t, "g", "w")
+	if workspaces, err := b.log.Workspaces(t.Context()); err != nil || len(workspaces) != 0 {
+		t.Errorf("workspaces %v, %v", workspaces, err)
+	}
+	b.append(t, client(t, "w", "a", "n"))
+	acked(t, messages, "a")
+}
+
+// TestTapResumes behind what was acknowledged, in batches of any size.
+func TestTapResumes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.projecting(t)
+	b.append(t, many(t, "w", 7)...)
+	for _, batch := range []int{0, 1, 3} {
+		group := fmt.Sprint("g", batch)
+		size := func(c *eventlog.TapConfig) { c.BatchSize = batch }
+		messages, sub := b.tap(t, group, "w", size)
+		acked(t, messages, "e00000", "e00001", "e00002", "e00003")
+		receive(t, messages) // and left unacknowledged
+		if err := sub.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.checkpoint(t, "w", "tap:"+group); got != 4 {
+			t.Errorf("batches of %d: the group stands at %d, want 4", batch, got)
+		}
+		messages, _ = b.tap(t, group, "w", size)
+		acked(t, messages, "e00004", "e00005", "e00006")
+	}
+}
+
+// TestTapSurvivesKilledConnections: nothing is skipped when the database ends
+// the connection under a batch.
+func TestTapSurvivesKilledConnections(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.projecting(t)
+	const entries = 30
+	b.append(t, many(t, "w", entries)...)
+	messages, _ := b.tap(t, "g", "w", func(c *eventlog.TapConfig) { c.BatchSize = 4; c.RetryInterval = ms(5) })
+	first := map[string]bool{}
+	var order []string
+	for handled := 0; len(first) < entries; handled++ {
+		m := receive(t, messages)
+		if handled%7 == 3 {
+			b.exec(t, `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+				WHERE datname = current_database() AND state = 'idle in transaction'`)
+		}
+		if !first[m.UUID] {
+			first[m.UUID] = true
+			order = append(order, m.UUID)
+		}
+		m.Ack()
+	}
+	if !slices.IsSorted(order) {
+		t.Errorf("order %v", order)
+	}
+}
+
+// TestTapNeverMovesBack: a group's position is not lost to a late member.
+func TestTapNeverMovesBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.projecting(t)
+	b.append(t, many(t, "w", 3)...)
+	messages, _ := b.tap(t, "g", "w")
+	acked(t, messages, "e00000", "e00001", "e00002")
+	waitUntil(t, "the group stands at 3", func() bool { return b.checkpoint(t, "w", "tap:g") == 3 })
+	q, err := eventlog.TapOffsets{}.AckMessageQuery(wsql.AckMessageQueryParams{Topic: "w", ConsumerGroup: "g", LastRow: wsql.Row{Offset: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, q.Query, q.Args...)
+	if got := b.checkpoint(t, "w", "tap:g"); got != 3 {
+		t.Errorf("the group stands at %d", got)
+	}
+}
+
+// TestMembersShareAGroup: each entry goes to one member, in order, while
+// nobody fails.
+func TestMembersShareAGroup(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.projecting(t)
+	const entries = 60
+	b.append(t, many(t, "w", entries)...)
+	var (
+		mu    sync.Mutex
+		order []string
+		all   = make(chan struct{})
+		group sync.WaitGroup
+	)
+	for range 3 {
+		messages, sub := b.tap(t, "g", "w", func(c *eventlog.TapConfig) { c.BatchSize = 5; c.PollInterval = ms(1) })
+		group.Go(func() {
+			for m := range messages {
+				mu.Lock()
+				order = append(order, m.UUID)
+				if len(order) == entries {
+					close(all)
+				}
+				mu.Unlock()
+				m.Ack()
+			}
+		})
+		group.Go(func() {
+			<-all
+			if err := sub.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	select {
+	case <-all:
+	case <-time.After(20 * time.Second):
+		t.Fatal("not all entries came")
+	}
+	group.Wait()
+	if len(order) != entries || !slices.IsSorted(order) {
+		t.Errorf("%d entries: %v", len(order), order)
+	}
+}
+
+// TestTapInARouter: the tap works with Watermill's Router, whose handlers may
+// publish what they make in the same house.
+func TestTapInARouter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.projecting(t)
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := eventlog.NewTap(wsql.BeginnerFromPgx(b.pool), eventlog.TapConfig{ConsumerGroup: "g", PollInterval: ms(5), ResendInterval: ms(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := false
+	router.AddHandler("mirror", "w", sub, "mirror", b.publisher(t, wsql.BeginnerFromPgx(b.pool)),
+		func(m *message.Message) ([]*message.Message, error) {
+			if m.UUID == "e00001" && !failed {
+				failed = true
+				return nil, errors.New("once")
+			}
+			return []*message.Message{m.Copy()}, nil
+		})
+	ended := make(chan error, 1)
+	go func() { ended <- router.Run(t.Context()) }()
+	<-router.Running()
+	b.append(t, many(t, "w", 4)...)
+	waitUntil(t, "the mirror holds all", func() bool { return len(b.ids(t, "mirror")) == 4 })
+	if err := router.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if ids := b.ids(t, "mirror"); !slices.IsSorted(ids) || !failed {
+		t.Errorf("the mirror holds %v", ids)
+	}
+}
+
+func TestTapConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, cfg := range map[string]eventlog.TapConfig{
+		"no group":     {},
+		"wrong group":  {ConsumerGroup: "a b"},
+		"batch size":   {ConsumerGroup: "g", BatchSize: -1},
+		"poll":         {ConsumerGroup: "g", PollInterval: -1},
+		"ack deadline": {ConsumerGroup: "g", AckDeadline: -1},
+	} {
+		if _, err := eventlog.NewTap(wsql.BeginnerFromPgx(b.pool), cfg); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if _, err := eventlog.NewTap(nil, eventlog.TapConfig{ConsumerGroup: "g"}); err == nil {
+		t.Error("no database: taken")
+	}
+}
