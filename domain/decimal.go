@@ -1,6 +1,9 @@
 package domain
 
-import "strconv"
+import (
+	"math"
+	"strconv"
+)
 
 // Decimal is a number of at most four decimals, kept in ten-thousandths so
 // that it is exact (log.md, "Forms": hours and number).
@@ -37,7 +40,7 @@ const (
 	decimalOne       = 10_000
 	decimalPlaces    = 4
 	maxDecimalDigits = 12 // before the point; more than any count of hours or percent
-	maxSumDigits     = 14 // before the point, in a stored sum: what an int64 holds
+	maxSumDigits     = 15 // before the point, in a stored sum: what an int64 may hold
 	maxExponent      = 1_000_000
 )
 
@@ -82,8 +85,8 @@ func (d Decimal) plus(o Decimal) Decimal {
 }
 
 // parseDecimal reads a JSON number exactly, exponents included, with at most
-// `places` decimals and maxWhole digits before the point. It never goes
-// through a float. The result is in units of 10^-places.
+// `places` decimals and maxWhole digits before the point, and within an int64.
+// It never goes through a float. The result is in units of 10^-places.
 func parseDecimal(s string, places, maxWhole int) (int64, bool) {
 	i, negative := 0, false
 	if i < len(s) && s[i] == '-' {
@@ -128,11 +131,15 @@ func parseDecimal(s string, places, maxWhole int) (int64, bool) {
 		return 0, false
 	}
 	var v int64
-	for k := 0; k < point+places; k++ {
-		v *= 10
+	for k := range point + places {
+		var digit int64
 		if k < len(digits) {
-			v += int64(digits[k] - '0')
+			digit = int64(digits[k] - '0')
 		}
+		if v > (math.MaxInt64-digit)/10 {
+			return 0, false
+		}
+		v = v*10 + digit
 	}
 	if negative {
 		v = -v

@@ -144,8 +144,7 @@ func decodeFields[R any](s *scanner, fields []Field[R], r *R, path string, errs 
 	err := s.members(func(name string) error {
 		i := next
 		if i >= len(fields) || fields[i].Name != name {
-			for i = 0; i < len(fields) && fields[i].Name != name; i++ {
-			}
+			i = indexOf(fields, name)
 		}
 		if i == len(fields) {
 			errs.add(join(path, name), faultUnknown, "one of "+names(fields))
@@ -170,6 +169,16 @@ func decodeFields[R any](s *scanner, fields []Field[R], r *R, path string, errs 
 		}
 	}
 	return nil
+}
+
+// indexOf finds a field by its name; len(fields) when there is none.
+func indexOf[R any](fields []Field[R], name string) int {
+	for i := range fields {
+		if fields[i].Name == name {
+			return i
+		}
+	}
+	return len(fields)
 }
 
 func join(path, name string) string {

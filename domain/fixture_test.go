@@ -13,12 +13,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// agency is what the shared fixture expects of one workspace.
-type agency struct {
-	Base, Pay, Margin map[string]json.RawMessage
-	Anomalies         []anomaly
-}
-
 type anomaly struct {
 	Position int64  `json:"position"`
 	EventID  string `json:"event_id"`

@@ -29,7 +29,7 @@ func (f Form) words() string {
 	switch f {
 	case FormID:
 		return "an id: 1 to 64 of A-Z a-z 0-9 _ -"
-	case FormText:
+	case FormText, FormEnum: // Field.want lists the values of an enum
 		return "a text of 1 to 4096 characters without control characters other than newline and tab"
 	case FormMoney:
 		return `money: a string of 1 to 12 digits, a point and 2 digits, such as "420.00"`

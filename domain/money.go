@@ -30,7 +30,7 @@ const maxMoneyDigits = 12
 // where signed allows it. It reports false for any other form.
 func ParseMoney(s string, signed bool) (Money, bool) {
 	negative := false
-	if signed && len(s) > 0 && s[0] == '-' {
+	if signed && s != "" && s[0] == '-' {
 		negative, s = true, s[1:]
 	}
 	m, ok := parseHundredths(s)
@@ -51,7 +51,7 @@ func parseHundredths(s string) (Money, bool) {
 		return 0, false
 	}
 	var v int64
-	for i := 0; i < n; i++ {
+	for i := range n {
 		if i == n-3 {
 			continue
 		}

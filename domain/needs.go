@@ -108,6 +108,7 @@ func (n *Needs) parties(d *Data) {
 	n.Contractors.add(d.ContractorID)
 }
 
+//nolint:gocritic // ptrToRefParam: the map is made with the first name
 func noteName(names *map[string]string, id, name string) {
 	if *names == nil {
 		*names = map[string]string{}

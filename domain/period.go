@@ -101,11 +101,11 @@ func padYear(year int) string {
 // digits reads a string of ASCII digits only.
 func digits(s string) (int, bool) {
 	v := 0
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
 			return 0, false
 		}
 		v = v*10 + int(s[i]-'0')
 	}
-	return v, len(s) > 0
+	return v, s != ""
 }

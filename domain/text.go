@@ -13,10 +13,10 @@ const maxTextLength = 4096
 
 // IsID reports whether s has the form of an identifier.
 func IsID(s string) bool {
-	if len(s) == 0 || len(s) > MaxIDLength {
+	if s == "" || len(s) > MaxIDLength {
 		return false
 	}
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c := s[i]
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
 			return false
@@ -33,7 +33,8 @@ func isText(s string) bool {
 	}
 	n := 0
 	for _, r := range s {
-		if n++; n > maxTextLength || (unicode.IsControl(r) && r != '\n' && r != '\t') {
+		n++
+		if n > maxTextLength || (unicode.IsControl(r) && r != '\n' && r != '\t') {
 			return false
 		}
 	}
@@ -44,7 +45,7 @@ func isCurrency(s string) bool {
 	if len(s) != 3 {
 		return false
 	}
-	for i := 0; i < 3; i++ {
+	for i := range len(s) {
 		if s[i] < 'A' || s[i] > 'Z' {
 			return false
 		}

@@ -126,6 +126,7 @@ func decodeString[R any](s *scanner, f *Field[R], p *string) (bool, error) {
 		if ok = isTime; ok {
 			text = FormatTime(t)
 		}
+	default: // the other forms are not strings
 	}
 	if ok {
 		*p = text

@@ -1,0 +1,174 @@
+package domain_test
+
+import (
+	"encoding/json"
+	"math/big"
+)
+
+// oracleCredit is what a client has to its credit.
+type oracleCredit struct {
+	general  *big.Rat
+	currency any
+	packages []doc
+	history  []doc // oldest first
+}
+
+// credit gives a client's credit, which exists from then on.
+func (o *oracle) credit(client string) *oracleCredit {
+	c := o.credits[client]
+	if c == nil {
+		c = &oracleCredit{general: new(big.Rat)}
+		o.credits[client] = c
+	}
+	return c
+}
+
+func (c *oracleCredit) has(creditID any) bool {
+	if c == nil {
+		return false
+	}
+	for _, h := range c.history {
+		if h["id"] == creditID {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *oracleCredit) pkg(id any) doc {
+	if c == nil {
+		return nil
+	}
+	for _, p := range c.packages {
+		if p["id"] == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// note adds the history row that every credit entry with an effect adds.
+func (o *oracle) note(c *oracleCredit, d doc, kind, amount any) {
+	c.history = append(c.history, doc{
+		"id": d["credit_id"], "date": orElse(d["date"], o.at[:10]), "kind": kind, "amount": amount,
+		"invoice_id": d["invoice_id"], "invoice_number": d["invoice_number"], "note": d["note"],
+	})
+}
+
+func (o *oracle) creditToppedUp(d doc) {
+	client := d["client_id"].(string)
+	if o.credits[client].has(d["credit_id"]) {
+		o.refuse("repeat")
+		return
+	}
+	given, withPackage := d["package"].(doc)
+	if withPackage && o.credits[client].pkg(given["package_id"]) != nil {
+		o.refuse("repeat")
+		return
+	}
+	c := o.credit(client)
+	c.currency = d["currency"]
+	if withPackage {
+		c.packages = append(c.packages, doc{
+			"id": given["package_id"], "service": given["service"],
+			"amount_granted": money(d["amount"]), "amount_remaining": money(d["amount"]),
+			"hours_remaining": shortest(given["hours"]), "expires_at": given["expires_at"], "status": "active",
+		})
+	} else {
+		c.general = add(c.general, rat(d["amount"]))
+	}
+	o.note(c, d, orElse(d["kind"], "top_up"), money(d["amount"]))
+}
+
+func (o *oracle) creditMoved(d doc, kind string) {
+	client := d["client_id"].(string)
+	if o.credits[client].has(d["credit_id"]) {
+		o.refuse("repeat")
+		return
+	}
+	if d["package_id"] != nil && o.credits[client].pkg(d["package_id"]) == nil {
+		o.refuse("unknown_object")
+		return
+	}
+	inv := o.known("invoices", d["invoice_id"]) // credit moves all the same
+	c := o.credit(client)
+	move := func(from, by *big.Rat) *big.Rat {
+		if kind == "taken_back" {
+			return add(from, by)
+		}
+		rest, short := floor(sub(from, by))
+		if short {
+			o.refuse("overdrawn")
+		}
+		return rest
+	}
+	if p := c.pkg(d["package_id"]); p != nil {
+		p["amount_remaining"] = amount(move(rat(p["amount_remaining"]), rat(d["amount"])))
+		if p["hours_remaining"] != nil {
+			hours := move(rat(p["hours_remaining"]), rat(d["hours"]))
+			p["hours_remaining"] = shortest(hours.FloatString(4))
+		}
+		switch {
+		case p["status"] == "expired":
+		case kind == "taken_back" && p["status"] == "used_up":
+			p["status"] = "active"
+		case kind == "applied" && p["amount_remaining"] == "0.00":
+			p["status"] = "used_up"
+		}
+	} else {
+		c.general = move(c.general, rat(d["amount"]))
+	}
+	o.note(c, d, kind, money(d["amount"]))
+	if inv == nil {
+		return
+	}
+	applied := rat(inv.doc["credit_applied"])
+	if kind == "applied" {
+		applied = add(applied, rat(d["amount"]))
+	} else {
+		var short bool
+		if applied, short = floor(sub(applied, rat(d["amount"]))); short {
+			o.refuse("overdrawn")
+		}
+	}
+	inv.doc["credit_applied"] = amount(applied)
+	o.net(inv)
+	o.changed(inv)
+}
+
+func (o *oracle) creditExpired(d doc) {
+	c := o.credits[d["client_id"].(string)]
+	if c.has(d["credit_id"]) {
+		o.refuse("repeat")
+		return
+	}
+	p := c.pkg(d["package_id"])
+	if p == nil {
+		o.refuse("unknown_object")
+		return
+	}
+	o.note(c, d, "expired", p["amount_remaining"])
+	p["status"], p["amount_remaining"] = "expired", "0.00"
+	if p["hours_remaining"] != nil {
+		p["hours_remaining"] = json.Number("0")
+	}
+}
+
+// doc shows the credit as an answer does, the history newest first.
+func (c *oracleCredit) doc() doc {
+	balance := c.general
+	packages, history := []any{}, []any{}
+	for _, p := range c.packages {
+		packages = append(packages, p)
+		if p["status"] == "active" {
+			balance = add(balance, rat(p["amount_remaining"]))
+		}
+	}
+	for i := len(c.history) - 1; i >= 0; i-- {
+		history = append(history, c.history[i])
+	}
+	return doc{
+		"balance": amount(balance), "general_credit": amount(c.general), "currency": c.currency,
+		"packages": packages, "history": history,
+	}
+}
