@@ -137,6 +137,7 @@ CREATE FUNCTION log_append(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     h      log_head%ROWTYPE;
+    made   boolean := false;
     known  boolean;
     old    record;
     stamp  text;
@@ -155,19 +156,25 @@ DECLARE
 BEGIN
     SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
     IF NOT FOUND THEN
-        PERFORM workspace_create(w, w, now);
+        made := workspace_create(w, w, now);
         SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
     END IF;
     head := h.position;
     IF expected IS NOT NULL AND expected <> h.position THEN
+        IF made THEN
+            PERFORM workspace_unmake(w);
+        END IF;
         RETURN;
     END IF;
     outcomes := '{}';
-    positions := '{}';
+    positions := array_fill(NULL::bigint, ARRAY[n]);
     times := '{}';
     now := date_trunc('milliseconds', now);
     last := h.created_at;
-    known := EXISTS (SELECT FROM event_log e WHERE e.workspace_id = w AND e.id = ANY (ids));
+    -- One look-up by the unique index for each id: as id = ANY (ids) it could
+    -- become a walk through the whole workspace.
+    known := EXISTS (SELECT FROM unnest(ids) AS u (id) CROSS JOIN LATERAL (
+        SELECT FROM event_log e WHERE e.workspace_id = w AND e.id = u.id LIMIT 1) AS held);
     FOR i IN 1..n LOOP
         IF known THEN
             SELECT e.type, e.data::text AS data, e.position, e.created_at INTO old
@@ -214,6 +221,9 @@ BEGIN
         a_ch[k] := h.chain;
     END LOOP;
     IF k = 0 OR (whole AND refuse) THEN
+        IF made THEN
+            PERFORM workspace_unmake(w);
+        END IF;
         RETURN;
     END IF;
     INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
@@ -242,9 +252,19 @@ $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION workspace_create(text, text, timestamptz) IS 'Makes a workspace with an empty log; false when it is there already.';
 
+-- +goose StatementBegin
+CREATE FUNCTION workspace_unmake(w text) RETURNS void LANGUAGE sql AS $$
+    DELETE FROM log_checkpoint WHERE workspace_id = w;
+    DELETE FROM log_head WHERE workspace_id = w;
+    DELETE FROM workspace WHERE workspace_id = w;
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION workspace_unmake(text) IS 'Takes back the workspace that the same transaction made for entries which were then refused.';
+
 -- +goose Down
 DROP FUNCTION log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[]);
 DROP FUNCTION workspace_create(text, text, timestamptz);
+DROP FUNCTION workspace_unmake(text);
 DROP TABLE log_checkpoint, event_log, log_head, workspace;
 DROP FUNCTION log_position_since(text, timestamptz);
 DROP FUNCTION event_log_refuse();

@@ -1,0 +1,794 @@
+-- The schema as the migrations leave it, to be read: nothing runs this file.
+-- It is written by `go test ./migrations -update`, and a test keeps it true.
+
+CREATE TABLE access_revision (
+    workspace_id text COLLATE "C" NOT NULL,
+    revision bigint NOT NULL,
+    CONSTRAINT access_revision_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT access_revision_one_row CHECK ((workspace_id = '*'::text))
+);
+COMMENT ON TABLE access_revision IS 'Counter of changes of keys, one row; every instance polls it several times a second.';
+COMMENT ON COLUMN access_revision.workspace_id IS 'Always *, which stands for all workspaces.';
+COMMENT ON COLUMN access_revision.revision IS 'Changes so far.';
+
+CREATE TABLE anomaly (
+    workspace_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    reason text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    CONSTRAINT anomaly_pkey PRIMARY KEY (workspace_id, "position", reason)
+);
+COMMENT ON TABLE anomaly IS 'Entries that could not have their effect, or not all of it. Data, not a stop.';
+
+CREATE TABLE api_key (
+    workspace_id text COLLATE "C" NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    permissions text[] NOT NULL,
+    rate_limit_per_minute integer NOT NULL DEFAULT 120,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    revision bigint NOT NULL DEFAULT 0,
+    CONSTRAINT api_key_pkey PRIMARY KEY (workspace_id, key_id),
+    CONSTRAINT api_key_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT api_key_margin_needs_pay CHECK (((permissions @> '{pay:read}'::text[]) OR (NOT (permissions @> '{margin:read}'::text[])))),
+    CONSTRAINT api_key_name_given CHECK ((name <> ''::text)),
+    CONSTRAINT api_key_rate_limit_positive CHECK ((rate_limit_per_minute > 0))
+);
+COMMENT ON TABLE api_key IS 'API keys of the workspaces. Rows are never deleted: a revoked key stays listed.';
+COMMENT ON COLUMN api_key.workspace_id IS 'The one workspace that the key reads.';
+COMMENT ON COLUMN api_key.key_id IS 'key_ and a UUIDv7; stays the same through rotations, and the rate-limit counter goes by it.';
+COMMENT ON COLUMN api_key.name IS 'Name given by the user, 1 to 100 characters, not unique.';
+COMMENT ON COLUMN api_key.permissions IS 'Permissions (scopes) such as invoices:read, fixed for the life of the key. A program ignores those that it does not know.';
+COMMENT ON COLUMN api_key.rate_limit_per_minute IS 'Requests allowed in a clock minute.';
+COMMENT ON COLUMN api_key.created_at IS 'When the key was made.';
+COMMENT ON COLUMN api_key.expires_at IS 'From this time on the key is refused; null: it does not expire.';
+COMMENT ON COLUMN api_key.revoked_at IS 'When the key was revoked; null: it was not. A key with a value here is refused whatever the clock says.';
+COMMENT ON COLUMN api_key.revision IS 'Value of access_revision at the last change of the key, its secrets or its workspace''s name; 0: none since it was made.';
+CREATE INDEX api_key_by_id ON public.api_key USING btree (key_id);
+CREATE INDEX api_key_changed ON public.api_key USING btree (revision) WHERE (revision > 0);
+
+CREATE TABLE api_key_secret (
+    workspace_id text COLLATE "C" NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    prefix text COLLATE "C" NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone,
+    ended boolean NOT NULL DEFAULT false,
+    CONSTRAINT api_key_secret_pkey PRIMARY KEY (workspace_id, key_id, hash),
+    CONSTRAINT api_key_secret_workspace_id_key_id_fkey FOREIGN KEY (workspace_id, key_id) REFERENCES api_key(workspace_id, key_id),
+    CONSTRAINT api_key_secret_end_known CHECK (((ends_at IS NOT NULL) OR (NOT ended))),
+    CONSTRAINT api_key_secret_hash_length CHECK ((octet_length(hash) = 32))
+);
+COMMENT ON TABLE api_key_secret IS 'Secrets of the keys. Rows are never deleted: the instances find by them what to forget.';
+COMMENT ON COLUMN api_key_secret.workspace_id IS 'Workspace of the key.';
+COMMENT ON COLUMN api_key_secret.key_id IS 'Key that the secret opens.';
+COMMENT ON COLUMN api_key_secret.hash IS 'SHA-256 of the full text of the key, the only form in which the secret is kept.';
+COMMENT ON COLUMN api_key_secret.prefix IS 'Public beginning of the key: brand, underscore, 8 characters.';
+COMMENT ON COLUMN api_key_secret.created_at IS 'When the secret was made: with the key, or by a rotation.';
+COMMENT ON COLUMN api_key_secret.ends_at IS 'From this time on the secret is refused, because a rotation replaced it; null: it is the key''s newest.';
+COMMENT ON COLUMN api_key_secret.ended IS 'True: refused at once, whatever the clocks of the instances say, because a rotation replaced it without an overlap.';
+CREATE INDEX api_key_secret_by_hash ON public.api_key_secret USING btree (hash);
+
+CREATE TABLE charge (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    billed boolean NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C",
+    invoice_id text COLLATE "C",
+    period text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    pay text NOT NULL,
+    CONSTRAINT charge_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE charge IS 'Charges (/v1/charges).';
+COMMENT ON COLUMN charge.billed IS 'billed_to_client; the others are shown only with pay:read.';
+CREATE INDEX charge_billed ON public.charge USING btree (workspace_id, "position", id) WHERE billed;
+CREATE INDEX charge_client ON public.charge USING btree (workspace_id, client_id, "position", id);
+CREATE INDEX charge_contractor ON public.charge USING btree (workspace_id, contractor_id, "position", id);
+CREATE INDEX charge_invoice ON public.charge USING btree (workspace_id, invoice_id) WHERE (invoice_id IS NOT NULL);
+CREATE INDEX charge_list ON public.charge USING btree (workspace_id, "position", id);
+CREATE INDEX charge_period ON public.charge USING btree (workspace_id, period, "position", id);
+
+CREATE TABLE client (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT client_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE client IS 'Clients with their contacts (/v1/clients).';
+CREATE INDEX client_list ON public.client USING btree (workspace_id, "position", id);
+
+CREATE TABLE client_credit (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT client_credit_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE client_credit IS 'Credit of a client (/v1/clients/{id}/credit), without its history.';
+COMMENT ON COLUMN client_credit.id IS 'The client''s id. A credit can exist before its client is recorded.';
+
+CREATE TABLE closed_period (
+    workspace_id text COLLATE "C" NOT NULL,
+    period text COLLATE "C" NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    CONSTRAINT closed_period_pkey PRIMARY KEY (workspace_id, period, client_id)
+);
+COMMENT ON TABLE closed_period IS 'Periods that are closed, for the workspace (client_id '''') or for one client.';
+
+CREATE TABLE contractor (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT contractor_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE contractor IS 'Contractors (/v1/contractors).';
+CREATE INDEX contractor_list ON public.contractor USING btree (workspace_id, "position", id);
+
+CREATE TABLE credit_move (
+    workspace_id text COLLATE "C" NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT credit_move_pkey PRIMARY KEY (workspace_id, client_id, id)
+);
+COMMENT ON TABLE credit_move IS 'The history of a client''s credit; one row an entry, never changed.';
+CREATE INDEX credit_move_list ON public.credit_move USING btree (workspace_id, client_id, "position");
+
+CREATE TABLE event_log (
+    workspace_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    data json NOT NULL,
+    public_event text,
+    chain bytea NOT NULL,
+    CONSTRAINT event_log_pkey PRIMARY KEY (workspace_id, "position"),
+    CONSTRAINT event_log_workspace_id_id_key UNIQUE (workspace_id, id),
+    CONSTRAINT event_log_position_check CHECK (("position" > 0))
+);
+COMMENT ON TABLE event_log IS 'The append-only log. Refuses UPDATE, DELETE and TRUNCATE.';
+COMMENT ON COLUMN event_log.position IS '1, 2, 3, … in its workspace, without a gap, in commit order.';
+COMMENT ON COLUMN event_log.created_at IS 'Publish time, whole milliseconds, never before that of the position below.';
+COMMENT ON COLUMN event_log.data IS 'The fields in canonical form; json, not jsonb, because the chain covers the exact bytes.';
+COMMENT ON COLUMN event_log.public_event IS 'What the feed and webhooks show: ids only, byte for byte. Null for internal types. Stored so that neither ever has to read data.';
+COMMENT ON COLUMN event_log.chain IS 'SHA-256 over the chain before it and this entry.';
+CREATE INDEX event_log_feed ON public.event_log USING btree (workspace_id, "position") WHERE (public_event IS NOT NULL);
+CREATE INDEX event_log_feed_type ON public.event_log USING btree (workspace_id, type, "position") WHERE (public_event IS NOT NULL);
+CREATE TRIGGER event_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.event_log FOR EACH STATEMENT EXECUTE FUNCTION event_log_refuse();
+
+CREATE TABLE invoice (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    shown boolean NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C",
+    period text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    pay text NOT NULL,
+    margin text NOT NULL,
+    CONSTRAINT invoice_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE invoice IS 'Invoices, packages and credit notes (/v1/invoices).';
+COMMENT ON COLUMN invoice.shown IS 'False while it is a draft: kept for the fold, hidden from every reader.';
+COMMENT ON COLUMN invoice.status IS 'client_billing_status.';
+COMMENT ON COLUMN invoice.base IS 'Fields for invoices:read.';
+COMMENT ON COLUMN invoice.pay IS 'Fields that need pay:read.';
+COMMENT ON COLUMN invoice.margin IS 'Fields that need margin:read.';
+CREATE INDEX invoice_client ON public.invoice USING btree (workspace_id, client_id, "position", id);
+CREATE INDEX invoice_contractor ON public.invoice USING btree (workspace_id, contractor_id, "position", id);
+CREATE INDEX invoice_list ON public.invoice USING btree (workspace_id, "position", id);
+CREATE INDEX invoice_period ON public.invoice USING btree (workspace_id, period, "position", id);
+CREATE INDEX invoice_status ON public.invoice USING btree (workspace_id, status, "position", id);
+CREATE INDEX invoice_type ON public.invoice USING btree (workspace_id, type, "position", id);
+
+CREATE TABLE log_checkpoint (
+    workspace_id text COLLATE "C" NOT NULL,
+    consumer text COLLATE "C" NOT NULL,
+    position bigint NOT NULL DEFAULT 0,
+    moved_at timestamp with time zone,
+    failures integer NOT NULL DEFAULT 0,
+    failed_to bigint,
+    segment_max integer,
+    error text,
+    retry_at timestamp with time zone,
+    quarantined boolean NOT NULL DEFAULT false,
+    rules integer NOT NULL DEFAULT 0,
+    rewrites bigint NOT NULL DEFAULT 0,
+    CONSTRAINT log_checkpoint_pkey PRIMARY KEY (workspace_id, consumer),
+    CONSTRAINT log_checkpoint_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
+COMMENT ON TABLE log_checkpoint IS 'How far each consumer has come in each workspace. The position of consumer ''read_models'' is the workspace''s visible position.';
+COMMENT ON COLUMN log_checkpoint.position IS 'The last entry whose effect is committed; never moves back.';
+COMMENT ON COLUMN log_checkpoint.failures IS 'Failed attempts since position last moved without trouble.';
+COMMENT ON COLUMN log_checkpoint.failed_to IS 'The last position of the segment that failed first; the trouble is over when position has reached it.';
+COMMENT ON COLUMN log_checkpoint.segment_max IS 'While halving towards the entry that fails: the most entries the next attempt takes. Null: the usual size.';
+COMMENT ON COLUMN log_checkpoint.error IS 'The last failure in words; null after a success.';
+COMMENT ON COLUMN log_checkpoint.retry_at IS 'Not before this moment is the next attempt made.';
+COMMENT ON COLUMN log_checkpoint.quarantined IS 'The entry after position has failed alone, and again: this workspace waits for a newer program.';
+COMMENT ON COLUMN log_checkpoint.rules IS 'The oldest version of the rules by which any of the consumer''s rows in this workspace may have been made; 0 when that is not known. A rebuild brings it up to the program''s.';
+COMMENT ON COLUMN log_checkpoint.rewrites IS 'How often a rebuild has changed rows. Position and rewrites together are a version of everything that the workspace shows.';
+CREATE INDEX log_checkpoint_troubled ON public.log_checkpoint USING btree (workspace_id, consumer) WHERE (failures > 0);
+
+CREATE TABLE log_failure (
+    workspace_id text COLLATE "C" NOT NULL,
+    consumer text COLLATE "C" NOT NULL,
+    from_position bigint NOT NULL,
+    through_position bigint NOT NULL,
+    error_digest text NOT NULL,
+    error text NOT NULL,
+    times bigint NOT NULL,
+    first_at timestamp with time zone NOT NULL,
+    last_at timestamp with time zone NOT NULL,
+    CONSTRAINT log_failure_pkey PRIMARY KEY (workspace_id, consumer, from_position, through_position, error_digest),
+    CONSTRAINT log_failure_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
+);
+COMMENT ON TABLE log_failure IS 'The history of segments that a consumer could not handle: one row for each segment and error, however often it happened.';
+COMMENT ON COLUMN log_failure.error_digest IS 'MD5 of error, which may be longer than a key.';
+
+CREATE TABLE log_head (
+    workspace_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    chain bytea NOT NULL,
+    CONSTRAINT log_head_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT log_head_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT log_head_chain_check CHECK ((octet_length(chain) = 32)),
+    CONSTRAINT log_head_position_check CHECK (("position" >= 0))
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
+COMMENT ON TABLE log_head IS 'The newest entry of each workspace. Its row lock is what makes positions gapless and in commit order.';
+COMMENT ON COLUMN log_head.position IS 'Position of the newest entry; 0 before the first.';
+COMMENT ON COLUMN log_head.created_at IS 'Publish time of the newest entry; -infinity before the first. The next one is never before it.';
+COMMENT ON COLUMN log_head.chain IS 'Chain value of the newest entry; SHA-256 of the workspace id before the first.';
+
+CREATE TABLE log_skip (
+    workspace_id text COLLATE "C" NOT NULL,
+    consumer text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    error text NOT NULL,
+    reason text NOT NULL,
+    skipped_at timestamp with time zone NOT NULL,
+    CONSTRAINT log_skip_pkey PRIMARY KEY (workspace_id, consumer, "position"),
+    CONSTRAINT log_skip_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT log_skip_reason_given CHECK ((reason <> ''::text))
+);
+COMMENT ON TABLE log_skip IS 'Entries that an operator made a consumer pass over, without any effect, also in a rebuild.';
+COMMENT ON COLUMN log_skip.error IS 'Why the consumer could not handle the entry.';
+COMMENT ON COLUMN log_skip.reason IS 'What the operator gave as the reason for passing over it.';
+
+CREATE TABLE payment (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    direction text COLLATE "C" NOT NULL,
+    client_id text COLLATE "C",
+    contractor_id text COLLATE "C",
+    base text NOT NULL,
+    CONSTRAINT payment_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE payment IS 'Confirmed payments, both directions (/v1/payments).';
+COMMENT ON COLUMN payment.direction IS 'received_from_client, or paid_to_contractor: those are shown only with pay:read.';
+CREATE INDEX payment_client ON public.payment USING btree (workspace_id, client_id, "position", id) WHERE (client_id IS NOT NULL);
+CREATE INDEX payment_contractor ON public.payment USING btree (workspace_id, contractor_id) WHERE (contractor_id IS NOT NULL);
+CREATE INDEX payment_direction ON public.payment USING btree (workspace_id, direction, "position", id);
+CREATE INDEX payment_list ON public.payment USING btree (workspace_id, "position", id);
+
+CREATE TABLE replay_audit (
+    workspace_id text COLLATE "C" NOT NULL,
+    audited_at timestamp with time zone,
+    position bigint,
+    differences bigint,
+    error text,
+    claimed_until timestamp with time zone,
+    CONSTRAINT replay_audit_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT replay_audit_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
+);
+COMMENT ON TABLE replay_audit IS 'When each workspace''s rows were last compared with a fold of its log in the background, and what came out.';
+COMMENT ON COLUMN replay_audit.audited_at IS 'When the last audit ended; null before the first.';
+COMMENT ON COLUMN replay_audit.position IS 'The checkpoint that the rows were compared at.';
+COMMENT ON COLUMN replay_audit.differences IS 'How many differences the last audit found; null when it could not be finished.';
+COMMENT ON COLUMN replay_audit.error IS 'Why the last audit could not be finished.';
+COMMENT ON COLUMN replay_audit.claimed_until IS 'Until then an instance is at it; it prolongs the time as it goes.';
+
+CREATE TABLE time_entry (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C" NOT NULL,
+    invoice_id text COLLATE "C",
+    period text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    pay text NOT NULL,
+    CONSTRAINT time_entry_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE time_entry IS 'Time entries (/v1/time-entries).';
+CREATE INDEX time_entry_client ON public.time_entry USING btree (workspace_id, client_id, "position", id);
+CREATE INDEX time_entry_contractor ON public.time_entry USING btree (workspace_id, contractor_id, "position", id);
+CREATE INDEX time_entry_invoice ON public.time_entry USING btree (workspace_id, invoice_id) WHERE (invoice_id IS NOT NULL);
+CREATE INDEX time_entry_list ON public.time_entry USING btree (workspace_id, "position", id);
+CREATE INDEX time_entry_period ON public.time_entry USING btree (workspace_id, period, "position", id);
+CREATE INDEX time_entry_status ON public.time_entry USING btree (workspace_id, status, "position", id);
+
+CREATE TABLE webhook (
+    workspace_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    url text NOT NULL,
+    events text[],
+    state text NOT NULL DEFAULT 'on'::text,
+    created_at timestamp with time zone NOT NULL,
+    secret bytea NOT NULL,
+    old_secret bytea,
+    old_secret_until timestamp with time zone,
+    version integer NOT NULL DEFAULT 1,
+    epoch integer NOT NULL DEFAULT 1,
+    failing_since timestamp with time zone,
+    failure_marks bigint[] NOT NULL DEFAULT '{}'::bigint[],
+    warned integer NOT NULL DEFAULT 0,
+    turned_off_at timestamp with time zone,
+    turned_off_for text,
+    CONSTRAINT webhook_pkey PRIMARY KEY (workspace_id, webhook_id),
+    CONSTRAINT webhook_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT webhook_state_check CHECK ((state = ANY (ARRAY['on'::text, 'off'::text])))
+) WITH (fillfactor=60);
+COMMENT ON TABLE webhook IS 'Addresses that events are sent to, at most five a workspace.';
+COMMENT ON COLUMN webhook.webhook_id IS 'wh_ and a UUIDv7.';
+COMMENT ON COLUMN webhook.events IS 'The event types it chose; null: all, also those of later versions.';
+COMMENT ON COLUMN webhook.secret IS 'The signing secret, sealed with AES-256-GCM: key id (8 bytes), nonce (12), ciphertext and tag. Bound to workspace and webhook.';
+COMMENT ON COLUMN webhook.old_secret IS 'The secret before the last rotation, sealed alike; signs too until old_secret_until.';
+COMMENT ON COLUMN webhook.version IS 'Raised by every change a user makes, so that whoever delivers reads the row again.';
+COMMENT ON COLUMN webhook.epoch IS 'Raised whenever it goes off or on. What was decided or waits under an older epoch is void.';
+COMMENT ON COLUMN webhook.failing_since IS 'The first failed attempt after the last success, or after it was turned on; null: it does not fail.';
+COMMENT ON COLUMN webhook.failure_marks IS 'Unix milliseconds of failed attempts, thinned out: enough to know whether one fell into each third of the time after which it is turned off.';
+COMMENT ON COLUMN webhook.warned IS 'Warnings sent since failing_since: 0, 1 or 2.';
+COMMENT ON COLUMN webhook.turned_off_at IS 'When it was turned off because every attempt failed; null while on.';
+COMMENT ON COLUMN webhook.turned_off_for IS 'The last failure before it was turned off, in words.';
+CREATE INDEX webhook_by_id ON public.webhook USING btree (webhook_id);
+
+CREATE TABLE webhook_cursor (
+    workspace_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    replay_position bigint,
+    replay_until bigint,
+    holder text COLLATE "C",
+    CONSTRAINT webhook_cursor_pkey PRIMARY KEY (workspace_id, webhook_id),
+    CONSTRAINT webhook_cursor_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE,
+    CONSTRAINT webhook_cursor_check CHECK (((replay_position IS NULL) = (replay_until IS NULL))),
+    CONSTRAINT webhook_cursor_position_check CHECK (("position" >= 0))
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
+COMMENT ON TABLE webhook_cursor IS 'How far each webhook has come in its workspace''s log, and who delivers it.';
+COMMENT ON COLUMN webhook_cursor.position IS 'Every entry up to here was sent to the webhook once, or is not for it. Those after it that have a row in webhook_delivery were sent, too.';
+COMMENT ON COLUMN webhook_cursor.replay_position IS 'While missed events are sent: all up to here are done.';
+COMMENT ON COLUMN webhook_cursor.replay_until IS 'The last position of the missed events; null: none are being sent.';
+COMMENT ON COLUMN webhook_cursor.holder IS 'The webhook_instance that delivers it, as long as that one''s lease lasts; null: nobody does.';
+CREATE INDEX webhook_cursor_held ON public.webhook_cursor USING btree (holder) WHERE (holder IS NOT NULL);
+
+CREATE TABLE webhook_delivery (
+    workspace_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    event_type text COLLATE "C" NOT NULL,
+    state text NOT NULL,
+    next_attempt_at timestamp with time zone,
+    attempts jsonb NOT NULL,
+    CONSTRAINT webhook_delivery_pkey PRIMARY KEY (workspace_id, webhook_id, "position", created_at)
+) PARTITION BY RANGE (created_at);
+COMMENT ON TABLE webhook_delivery IS 'Every delivery of the last thirty days: one row each, partitioned by day, whole days dropped.';
+COMMENT ON COLUMN webhook_delivery.position IS 'The event''s position in the log, where its body is.';
+COMMENT ON COLUMN webhook_delivery.created_at IS 'When it was sent for the first time.';
+COMMENT ON COLUMN webhook_delivery.state IS 'pending, succeeded, failed or cancelled.';
+COMMENT ON COLUMN webhook_delivery.next_attempt_at IS 'When a pending one is tried again.';
+COMMENT ON COLUMN webhook_delivery.attempts IS 'Array of {at, status, error, duration_ms, answer}, oldest first.';
+CREATE INDEX webhook_delivery_newest ON ONLY public.webhook_delivery USING btree (workspace_id, webhook_id, created_at DESC, "position" DESC) INCLUDE (event_type);
+CREATE INDEX webhook_delivery_troubled ON ONLY public.webhook_delivery USING btree (workspace_id, webhook_id, state, created_at DESC, "position" DESC) WHERE (state <> 'succeeded'::text);
+
+CREATE TABLE webhook_delivery_other PARTITION OF webhook_delivery DEFAULT;
+
+CREATE TABLE webhook_hour (
+    workspace_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    hour timestamp with time zone NOT NULL,
+    outcome text NOT NULL,
+    attempts bigint NOT NULL,
+    CONSTRAINT webhook_hour_pkey PRIMARY KEY (workspace_id, webhook_id, hour, outcome),
+    CONSTRAINT webhook_hour_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE
+) WITH (fillfactor=50);
+COMMENT ON TABLE webhook_hour IS 'Attempts of each webhook by hour and outcome, for the count of the last 24 hours. Written every second at most.';
+
+CREATE TABLE webhook_instance (
+    workspace_id text COLLATE "C" NOT NULL DEFAULT '*'::text,
+    instance_id text COLLATE "C" NOT NULL,
+    lease_until timestamp with time zone NOT NULL,
+    CONSTRAINT webhook_instance_pkey PRIMARY KEY (workspace_id, instance_id),
+    CONSTRAINT webhook_instance_workspace_id_check CHECK ((workspace_id = '*'::text))
+) WITH (fillfactor=30);
+COMMENT ON TABLE webhook_instance IS 'The processes that deliver. One lease a process covers all webhooks it holds, so that renewing costs one row.';
+COMMENT ON COLUMN webhook_instance.workspace_id IS 'Always *, which stands for all workspaces.';
+COMMENT ON COLUMN webhook_instance.lease_until IS 'By the database''s clock. After it, others take its webhooks over.';
+
+CREATE TABLE webhook_mail (
+    workspace_id text COLLATE "C" NOT NULL,
+    mail_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    subject text NOT NULL,
+    body text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    next_attempt_at timestamp with time zone NOT NULL,
+    error text,
+    CONSTRAINT webhook_mail_pkey PRIMARY KEY (workspace_id, mail_id),
+    CONSTRAINT webhook_mail_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
+);
+COMMENT ON TABLE webhook_mail IS 'Mails to the finance team that are not sent yet. A sent one is deleted.';
+COMMENT ON COLUMN webhook_mail.next_attempt_at IS 'Not before this moment is it tried; moved ahead while somebody sends it.';
+COMMENT ON COLUMN webhook_mail.error IS 'Why the last attempt failed.';
+CREATE INDEX webhook_mail_next ON public.webhook_mail USING btree (next_attempt_at);
+
+CREATE TABLE webhook_waiting (
+    workspace_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    attempts integer NOT NULL,
+    before integer NOT NULL DEFAULT 0,
+    next_attempt_at timestamp with time zone NOT NULL,
+    once boolean NOT NULL DEFAULT false,
+    epoch integer NOT NULL,
+    CONSTRAINT webhook_waiting_pkey PRIMARY KEY (workspace_id, webhook_id, "position"),
+    CONSTRAINT webhook_waiting_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE
+) WITH (autovacuum_vacuum_scale_factor=0.05, fillfactor=70);
+COMMENT ON TABLE webhook_waiting IS 'Deliveries that wait for their next attempt; only failures and "Send again" get here.';
+COMMENT ON COLUMN webhook_waiting.created_at IS 'That of the row in webhook_delivery, which it finds it by.';
+COMMENT ON COLUMN webhook_waiting.attempts IS 'Attempts made so far.';
+COMMENT ON COLUMN webhook_waiting.before IS 'How many of them were made before the retry schedule was begun: those of a failed delivery that is sent again as missed.';
+COMMENT ON COLUMN webhook_waiting.once IS 'True for "Send again": whatever comes of the attempt, there is no further one.';
+COMMENT ON COLUMN webhook_waiting.epoch IS 'The webhook''s epoch when it failed. With an older one it is to be cancelled.';
+CREATE INDEX webhook_waiting_due ON public.webhook_waiting USING btree (workspace_id, webhook_id, next_attempt_at);
+CREATE INDEX webhook_waiting_next ON public.webhook_waiting USING btree (next_attempt_at);
+
+CREATE TABLE workspace (
+    workspace_id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    notify_email text,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT workspace_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT workspace_workspace_id_check CHECK ((workspace_id ~ '^[A-Za-z0-9_-]{1,64}$'::text))
+);
+COMMENT ON TABLE workspace IS 'One customer of the billing product. Made by its first entry, or by hand.';
+COMMENT ON COLUMN workspace.name IS 'Shown on /v1/me and in the console; the id until set.';
+COMMENT ON COLUMN workspace.notify_email IS 'The finance team: told when a webhook fails or is turned off. Null: nobody.';
+
+CREATE OR REPLACE FUNCTION public.event_log_refuse()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    RAISE EXCEPTION 'the log is append-only: % on event_log is refused', TG_OP
+        USING ERRCODE = 'insufficient_privilege',
+              HINT = 'Entries are never changed or removed; append a new entry instead.';
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zone, expected bigint, whole boolean, ids text[], types text[], created timestamp with time zone[], data text[], public text[], OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamp with time zone[])
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    h      log_head%ROWTYPE;
+    known  boolean;
+    old    record;
+    stamp  text;
+    at     timestamptz;
+    n      integer := coalesce(array_length(ids, 1), 0);
+    last   timestamptz;
+    refuse boolean := false;
+    a_pos  bigint[] := '{}';
+    a_id   text[] := '{}';
+    a_type text[] := '{}';
+    a_at   timestamptz[] := '{}';
+    a_data text[] := '{}';
+    a_pub  text[] := '{}';
+    a_ch   bytea[] := '{}';
+    k      integer := 0;
+BEGIN
+    SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM workspace_create(w, w, now);
+        SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+    END IF;
+    head := h.position;
+    IF expected IS NOT NULL AND expected <> h.position THEN
+        RETURN;
+    END IF;
+    outcomes := '{}';
+    positions := '{}';
+    times := '{}';
+    now := date_trunc('milliseconds', now);
+    last := h.created_at;
+    -- One look-up by the unique index for each id: as id = ANY (ids) it could
+    -- become a walk through the whole workspace.
+    known := EXISTS (SELECT FROM unnest(ids) AS u (id) CROSS JOIN LATERAL (
+        SELECT FROM event_log e WHERE e.workspace_id = w AND e.id = u.id LIMIT 1) AS held);
+    FOR i IN 1..n LOOP
+        IF known THEN
+            SELECT e.type, e.data::text AS data, e.position, e.created_at INTO old
+              FROM event_log e WHERE e.workspace_id = w AND e.id = ids[i];
+            IF FOUND THEN
+                positions[i] := old.position;
+                times[i] := old.created_at;
+                IF old.type = types[i] AND old.data = data[i] THEN
+                    outcomes[i] := 'skipped';
+                ELSE
+                    outcomes[i] := 'other_content';
+                    refuse := true;
+                END IF;
+                CONTINUE;
+            END IF;
+        END IF;
+        at := date_trunc('milliseconds', created[i]);
+        IF at < last THEN
+            outcomes[i] := 'before_newest';
+            times[i] := last;
+            refuse := true;
+            CONTINUE;
+        ELSIF at > now + interval '5 minutes' THEN
+            outcomes[i] := 'ahead';
+            times[i] := now;
+            refuse := true;
+            CONTINUE;
+        END IF;
+        last := coalesce(at, greatest(now, last));
+        stamp := to_char(last AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+        h.position := h.position + 1;
+        h.chain := sha256(h.chain || convert_to(
+            h.position::text || E'\n' || ids[i] || E'\n' || types[i] || E'\n' || stamp || E'\n' || data[i], 'UTF8'));
+        outcomes[i] := 'appended';
+        positions[i] := h.position;
+        times[i] := last;
+        k := k + 1;
+        a_pos[k] := h.position;
+        a_id[k] := ids[i];
+        a_type[k] := types[i];
+        a_at[k] := last;
+        a_data[k] := data[i];
+        a_pub[k] := '{"id":"' || ids[i] || '","type":"' || types[i] || '","created_at":"' || stamp || '","data":' || public[i] || '}';
+        a_ch[k] := h.chain;
+    END LOOP;
+    IF k = 0 OR (whole AND refuse) THEN
+        RETURN;
+    END IF;
+    INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+    SELECT w, t.position, t.id, t.type, t.at, t.data::json, t.pub, t.chain
+      FROM unnest(a_pos, a_id, a_type, a_at, a_data, a_pub, a_ch) AS t (position, id, type, at, data, pub, chain);
+    UPDATE log_head SET position = h.position, created_at = last, chain = h.chain WHERE workspace_id = w;
+    head := h.position;
+END
+$function$;
+COMMENT ON FUNCTION log_append(text,timestamp with time zone,bigint,boolean,text[],text[],timestamp with time zone[],text[],text[]) IS 'The one way into the log.';
+
+CREATE OR REPLACE FUNCTION public.log_position_since(w text, since timestamp with time zone)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ STABLE PARALLEL SAFE STRICT
+AS $function$
+DECLARE
+    lo  bigint := 1;
+    hi  bigint;
+    mid bigint;
+    hit boolean;
+BEGIN
+    SELECT h.position + 1 INTO hi FROM log_head h WHERE h.workspace_id = w;
+    IF hi IS NULL THEN
+        RETURN 1;
+    END IF;
+    WHILE lo < hi LOOP
+        mid := (lo + hi) / 2;
+        SELECT e.created_at >= since INTO hit FROM event_log e WHERE e.workspace_id = w AND e.position = mid;
+        IF hit THEN hi := mid; ELSE lo := mid + 1; END IF;
+    END LOOP;
+    RETURN lo;
+END
+$function$;
+COMMENT ON FUNCTION log_position_since(text,timestamp with time zone) IS 'The first position whose entry was published at or after the time; one past the newest when there is none.';
+
+CREATE OR REPLACE FUNCTION public.log_publish(w text, now timestamp with time zone, entries json)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    ids     text[];
+    types   text[];
+    created timestamptz[];
+    data    text[];
+    public  text[];
+    indexes integer[];
+    done    record;
+    reason  text;
+    against text;
+BEGIN
+    SELECT array_agg(t.e->>'id' ORDER BY t.n), array_agg(t.e->>'type' ORDER BY t.n),
+           array_agg((t.e->>'created_at')::timestamptz ORDER BY t.n), array_agg(t.e->>'data' ORDER BY t.n),
+           array_agg(t.e->>'public' ORDER BY t.n), array_agg((t.e->>'index')::integer ORDER BY t.n)
+      INTO ids, types, created, data, public, indexes
+      FROM json_array_elements(entries) WITH ORDINALITY AS t (e, n);
+    IF ids IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT * INTO done FROM log_append(w, now, NULL, true, ids, types, created, data, public);
+    FOR i IN 1..array_length(ids, 1) LOOP
+        IF done.outcomes[i] IN ('appended', 'skipped') THEN
+            CONTINUE;
+        END IF;
+        against := to_char(done.times[i] AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+        reason := CASE done.outcomes[i]
+            WHEN 'other_content' THEN 'the workspace holds this id with other content'
+            WHEN 'before_newest' THEN 'created_at is before the workspace''s newest entry, of ' || against
+            WHEN 'ahead' THEN 'created_at is more than 5 minutes ahead of now, ' || against
+            ELSE done.outcomes[i]
+        END;
+        RAISE EXCEPTION 'entry % refused: %', ids[i], reason
+            USING ERRCODE = 'LF001',
+                  DETAIL = json_build_object('index', indexes[i], 'id', ids[i],
+                                             'outcome', done.outcomes[i], 'against', against)::text,
+                  HINT = 'Nothing of this call was appended.';
+    END LOOP;
+    PERFORM pg_notify('ledgerfeed_appended', '- ' || w);
+END
+$function$;
+COMMENT ON FUNCTION log_publish(text,timestamp with time zone,json) IS 'log_append as one statement of a producer''s transaction: a refused entry is an exception of SQLSTATE LF001, whose detail is JSON.';
+
+CREATE OR REPLACE FUNCTION public.webhook_cancel(w text, h text, n integer)
+ RETURNS integer
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    done integer;
+BEGIN
+    WITH void AS (
+        SELECT q.position, q.created_at FROM webhook_waiting q
+          JOIN webhook k ON k.workspace_id = q.workspace_id AND k.webhook_id = q.webhook_id
+         WHERE q.workspace_id = w AND q.webhook_id = h AND q.epoch < k.epoch LIMIT n
+    ), gone AS (
+        DELETE FROM webhook_waiting q USING void v
+         WHERE q.workspace_id = w AND q.webhook_id = h AND q.position = v.position
+        RETURNING q.position, q.created_at
+    ), shown AS (
+        UPDATE webhook_delivery d SET state = 'cancelled', next_attempt_at = NULL FROM gone g
+         WHERE d.workspace_id = w AND d.webhook_id = h AND d.position = g.position AND d.created_at = g.created_at
+           AND d.state = 'pending'
+    )
+    SELECT count(*) INTO done FROM gone;
+    RETURN done;
+END
+$function$;
+COMMENT ON FUNCTION webhook_cancel(text,text,integer) IS 'Cancels deliveries that wait under an older epoch of the webhook; returns how many.';
+
+CREATE OR REPLACE FUNCTION public.webhook_delivery_days(today date, oldest date)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    day  date;
+    name text;
+    p    record;
+BEGIN
+    PERFORM set_config('lock_timeout', '200ms', true);
+    PERFORM pg_advisory_xact_lock(hashtext('webhook_delivery_days'));
+    FOR day IN SELECT generate_series(today - 1, today + 7, interval '1 day')::date LOOP
+        name := 'webhook_delivery_' || to_char(day, 'YYYYMMDD');
+        CONTINUE WHEN to_regclass(name) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I (LIKE webhook_delivery INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', name);
+        EXECUTE format('WITH moved AS (DELETE FROM webhook_delivery_other WHERE created_at >= %L AND created_at < %L RETURNING *)
+                        INSERT INTO %I SELECT * FROM moved', day || ' 00:00Z', (day + 1) || ' 00:00Z', name);
+        EXECUTE format('ALTER TABLE webhook_delivery ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+                       name, day || ' 00:00Z', (day + 1) || ' 00:00Z');
+    END LOOP;
+    DELETE FROM webhook_delivery_other WHERE created_at < oldest::timestamp AT TIME ZONE 'UTC';
+    FOR p IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+              WHERE i.inhparent = 'webhook_delivery'::regclass
+                AND c.relname ~ '^webhook_delivery_[0-9]{8}$' AND right(c.relname, 8) < to_char(oldest, 'YYYYMMDD') LOOP
+        EXECUTE format('DROP TABLE %I', p.relname);
+    END LOOP;
+END
+$function$;
+COMMENT ON FUNCTION webhook_delivery_days(date,date) IS 'Makes and drops the daily partitions of webhook_delivery. Fails with lock_not_available while a long transaction reads the history; call it again later.';
+
+CREATE OR REPLACE FUNCTION public.webhook_record(me text, a_w text[], a_h text[], a_pos bigint[], a_made timestamp with time zone[], a_event text[], a_type text[], a_n integer[], a_before integer[], a_state text[], a_next timestamp with time zone[], a_epoch integer[], a_attempt jsonb[], c_w text[], c_h text[], c_epoch integer[], c_version integer[], c_pos bigint[], c_replay bigint[], f_w text[], f_h text[], f_epoch integer[], f_since timestamp with time zone[], f_marks text[], f_warned integer[], n_w text[], n_h text[], n_hour timestamp with time zone[], n_outcome text[], n_count bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF NOT EXISTS (SELECT FROM webhook_instance i
+                    WHERE i.workspace_id = '*' AND i.instance_id = me AND i.lease_until > clock_timestamp()) THEN
+        RAISE EXCEPTION 'the lease of % is over', me USING ERRCODE = 'LF007';
+    END IF;
+    IF cardinality(a_w) > 0 THEN
+        INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts)
+        SELECT a.w, a.h, a.pos, a.made, a.event, a.type, a.state, a.next, jsonb_build_array(a.attempt)
+          FROM unnest(a_w, a_h, a_pos, a_made, a_event, a_type, a_n, a_state, a_next, a_attempt)
+               AS a (w, h, pos, made, event, type, n, state, next, attempt)
+         WHERE a.n = 1
+            ON CONFLICT DO NOTHING;
+        FOR i IN 1..cardinality(a_w) LOOP
+            CONTINUE WHEN a_n[i] = 1;
+            UPDATE webhook_delivery d
+               SET state = a_state[i], next_attempt_at = a_next[i], attempts = d.attempts || a_attempt[i]
+             WHERE d.workspace_id = a_w[i] AND d.webhook_id = a_h[i] AND d.position = a_pos[i] AND d.created_at = a_made[i]
+               AND jsonb_array_length(d.attempts) = a_n[i] - 1;
+            IF a_state[i] <> 'pending' THEN
+                DELETE FROM webhook_waiting q
+                 WHERE q.workspace_id = a_w[i] AND q.webhook_id = a_h[i] AND q.position = a_pos[i] AND q.attempts < a_n[i];
+            END IF;
+        END LOOP;
+    END IF;
+    IF 'pending' = ANY (a_state) THEN
+        INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, before, next_attempt_at, epoch)
+        SELECT a.w, a.h, a.pos, a.made, a.n, a.before, a.next, a.epoch
+          FROM unnest(a_w, a_h, a_pos, a_made, a_n, a_before, a_state, a_next, a_epoch) AS a (w, h, pos, made, n, before, state, next, epoch)
+          JOIN webhook w ON w.workspace_id = a.w AND w.webhook_id = a.h
+         WHERE a.state = 'pending'
+            ON CONFLICT (workspace_id, webhook_id, position) DO UPDATE
+               SET attempts = excluded.attempts, before = excluded.before, next_attempt_at = excluded.next_attempt_at, once = false, epoch = excluded.epoch
+             WHERE q.attempts < excluded.attempts;
+    END IF;
+    IF cardinality(c_w) > 0 THEN
+        UPDATE webhook_cursor c
+           SET position = greatest(c.position, m.pos),
+               replay_position = CASE WHEN m.replay IS NULL OR m.version <> w.version THEN c.replay_position
+                                      WHEN m.replay < c.replay_until THEN m.replay END,
+               replay_until = CASE WHEN m.version = w.version AND m.replay >= c.replay_until THEN NULL ELSE c.replay_until END
+          FROM unnest(c_w, c_h, c_epoch, c_version, c_pos, c_replay) AS m (w, h, epoch, version, pos, replay)
+          JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h AND w.epoch = m.epoch
+         WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = me;
+    END IF;
+    IF cardinality(f_w) > 0 THEN
+        UPDATE webhook w SET failing_since = f.since, failure_marks = f.marks::bigint[], warned = f.warned
+          FROM unnest(f_w, f_h, f_epoch, f_since, f_marks, f_warned) AS f (w, h, epoch, since, marks, warned)
+         WHERE w.workspace_id = f.w AND w.webhook_id = f.h AND w.epoch = f.epoch;
+    END IF;
+    IF cardinality(n_w) > 0 THEN
+        INSERT INTO webhook_hour AS t (workspace_id, webhook_id, hour, outcome, attempts)
+        SELECT n.w, n.h, n.hour, n.outcome, n.count
+          FROM unnest(n_w, n_h, n_hour, n_outcome, n_count) AS n (w, h, hour, outcome, count)
+          JOIN webhook w ON w.workspace_id = n.w AND w.webhook_id = n.h
+            ON CONFLICT (workspace_id, webhook_id, hour, outcome) DO UPDATE SET attempts = t.attempts + excluded.attempts;
+    END IF;
+END
+$function$;
+COMMENT ON FUNCTION webhook_record(text,text[],text[],bigint[],timestamp with time zone[],text[],text[],integer[],integer[],text[],timestamp with time zone[],integer[],jsonb[],text[],text[],integer[],integer[],bigint[],bigint[],text[],text[],integer[],timestamp with time zone[],text[],integer[],text[],text[],timestamp with time zone[],text[],bigint[]) IS 'Records what came of attempts. SQLSTATE LF007: the caller''s lease is over, and nothing was recorded.';
+
+CREATE OR REPLACE FUNCTION public.workspace_create(w text, n text, now timestamp with time zone)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO workspace (workspace_id, name, created_at) VALUES (w, n, now) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO log_head (workspace_id, position, created_at, chain)
+    VALUES (w, 0, '-infinity', sha256(convert_to(w, 'UTF8')));
+    INSERT INTO log_checkpoint (workspace_id, consumer) VALUES (w, 'read_models');
+    RETURN true;
+END
+$function$;
+COMMENT ON FUNCTION workspace_create(text,text,timestamp with time zone) IS 'Makes a workspace with an empty log; false when it is there already.';
