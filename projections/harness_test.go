@@ -3,21 +3,18 @@ package projections_test
 import (
 	"bufio"
 	"context"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/rowcheck"
 	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
@@ -48,7 +45,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func discard() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // append appends drafts in batches.
 func (b *bench) append(drafts []domain.Draft) {
@@ -125,91 +122,14 @@ func (b *bench) equalsFold() {
 		b.t.Fatal(err)
 	}
 	for _, w := range workspaces {
-		want := describe(b.fold(w))
-		got := b.stored(w)
-		diff(b.t, w, got, want)
-	}
-}
-
-func diff(t *testing.T, workspaceID string, got, want []string) {
-	t.Helper()
-	slices.Sort(got)
-	slices.Sort(want)
-	shown := 0
-	for i, j := 0, 0; (i < len(got) || j < len(want)) && shown < 10; {
-		switch {
-		case j == len(want) || i < len(got) && got[i] < want[j]:
-			t.Errorf("workspace %s: stored, but not folded:\n%s", workspaceID, got[i])
-			i, shown = i+1, shown+1
-		case i == len(got) || want[j] < got[i]:
-			t.Errorf("workspace %s: folded, but not stored:\n%s", workspaceID, want[j])
-			j, shown = j+1, shown+1
-		default:
-			i, j = i+1, j+1
-		}
-	}
-}
-
-// describe lists every row of a state, one a line, as stored does.
-func describe(s *domain.State) []string {
-	var list []string
-	add := func(table string, r *domain.Row, f domain.Fragments, columns ...any) {
-		line := []string{table, r.ID, fmt.Sprint(r.Position)}
-		for _, c := range columns {
-			line = append(line, fmt.Sprint(c))
-		}
-		list = append(list, strings.Join(append(line, f.Base, f.Pay, f.Margin), "|"))
-	}
-	s.Invoices.All(func(r *domain.Invoice) {
-		add("invoice", &r.Row, r.Fragments(), r.Shown, r.Client.ID, r.Contractor.ID, r.Period, r.ClientBillingStatus, r.Type)
-	})
-	s.Charges.All(func(r *domain.Charge) {
-		add("charge", &r.Row, r.Fragments(), r.BilledToClient, r.Client.ID, r.Contractor.ID, r.InvoiceID, r.Period)
-	})
-	s.TimeEntries.All(func(r *domain.TimeEntry) {
-		add("time_entry", &r.Row, r.Fragments(), r.Client.ID, r.Contractor.ID, r.InvoiceID, r.Period, r.Status)
-	})
-	s.Payments.All(func(r *domain.Payment) {
-		add("payment", &r.Row, r.Fragments(), r.Direction, r.Client.ID, r.Contractor.ID)
-	})
-	s.Clients.All(func(r *domain.Client) { add("client", &r.Row, r.Fragments()) })
-	s.Contractors.All(func(r *domain.Contractor) { add("contractor", &r.Row, r.Fragments()) })
-	s.Credits.All(func(r *domain.Credit) { add("client_credit", &r.Row, r.Fragments()) })
-	s.CreditMoves.All(func(r *domain.CreditMove) { add("credit_move", &r.Row, r.Fragments()) })
-	s.Closures.All(func(r *domain.ClosedPeriod) { add("closed_period", &r.Row, domain.Fragments{}) })
-	for _, a := range s.Anomalies {
-		list = append(list, fmt.Sprintf("anomaly|%d|%s|%s", a.Position, a.EventID, a.Reason))
-	}
-	return list
-}
-
-// stored lists every row of a workspace's read tables, one a line.
-func (b *bench) stored(workspaceID string) []string {
-	b.t.Helper()
-	var list []string
-	for _, sql := range []string{
-		`SELECT concat_ws('|', 'invoice', id, position, shown::text, client_id, coalesce(contractor_id, ''), period, status, type, base, pay, margin) FROM invoice`,
-		`SELECT concat_ws('|', 'charge', id, position, billed::text, client_id, coalesce(contractor_id, ''), coalesce(invoice_id, ''), period, base, pay, '') FROM charge`,
-		`SELECT concat_ws('|', 'time_entry', id, position, client_id, contractor_id, coalesce(invoice_id, ''), period, status, base, pay, '') FROM time_entry`,
-		`SELECT concat_ws('|', 'payment', id, position, direction, coalesce(client_id, ''), coalesce(contractor_id, ''), base, '', '') FROM payment`,
-		`SELECT concat_ws('|', 'client', id, position, base, '', '') FROM client`,
-		`SELECT concat_ws('|', 'contractor', id, position, base, '', '') FROM contractor`,
-		`SELECT concat_ws('|', 'client_credit', id, position, base, '', '') FROM client_credit`,
-		`SELECT concat_ws('|', 'credit_move', client_id || '/' || id, position, base, '', '') FROM credit_move`,
-		`SELECT concat_ws('|', 'closed_period', period || '/' || client_id, position, '', '', '') FROM closed_period`,
-		`SELECT concat_ws('|', 'anomaly', position, event_id, reason) FROM anomaly`,
-	} {
-		rows, err := b.pool.Query(b.t.Context(), sql+` WHERE workspace_id = $1`, workspaceID)
+		stored, err := rowcheck.Stored(b.t.Context(), b.pool, w)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			b.t.Fatal(err)
+		for _, line := range rowcheck.Diff(stored, rowcheck.Folded(b.fold(w)), 10) {
+			b.t.Errorf("workspace %s: %s", w, line)
 		}
-		list = append(list, lines...)
 	}
-	return list
 }
 
 // readDrafts reads NDJSON.

@@ -128,7 +128,7 @@ func (f *folding) queueLoadMoves(b *pgx.Batch) {
 			row.ID = domain.CreditMoveKey(row.ClientID, row.CreditID)
 			f.states[workspaceID].CreditMoves.Load(row)
 		}
-		return found.Err() //nolint:wrapcheck // the batch says which part failed
+		return found.Err()
 	})
 }
 
@@ -150,7 +150,7 @@ func (f *folding) queueLoadClosures(b *pgx.Batch) {
 			row.ID = domain.ClosedPeriodKey(row.Period, row.ClientID)
 			f.states[workspaceID].Closures.Load(row)
 		}
-		return found.Err() //nolint:wrapcheck // the batch says which part failed
+		return found.Err()
 	})
 }
 

@@ -14,15 +14,17 @@ import (
 // Projector folds segments of the log into the read tables.
 type Projector struct {
 	tables    *tables
+	rules     Rules
 	entries   prometheus.Counter
 	anomalies *prometheus.CounterVec
 }
 
-// NewProjector makes a Projector that counts its work with the registerer;
-// nil counts without showing it to anybody.
-func NewProjector(metrics prometheus.Registerer) (*Projector, error) {
+// NewProjector makes a Projector that folds by the rules and counts its work
+// with the registerer; nil counts without showing it to anybody.
+func NewProjector(rules Rules, metrics prometheus.Registerer) (*Projector, error) {
 	p := &Projector{
 		tables: newTables(),
+		rules:  rules,
 		entries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ledgerfeed_projected_entries_total",
 			Help: "Entries folded into the read tables.",
@@ -66,7 +68,7 @@ func (p *Projector) project(ctx context.Context, tx pgx.Tx, segments []eventlog.
 		s := &segments[i]
 		state := f.states[s.WorkspaceID]
 		for j := range s.Entries {
-			state.Apply(&s.Entries[j])
+			p.rules.Apply(state, &s.Entries[j])
 		}
 	}
 	if err := f.save(ctx, tx); err != nil {

@@ -42,6 +42,7 @@ type RunnerConfig struct {
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer // nil: none
 
+	Rules   Rules         // default LiveRules
 	Workers int           // claims under way at once; default DefaultWorkers
 	Entries int           // the most entries of a claim; default 1000
 	Sweep   time.Duration // the least time between two sweeps; default 2 s
@@ -62,13 +63,14 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if cfg.Workers == 0 {
 		cfg.Workers = DefaultWorkers
 	}
-	projector, err := NewProjector(cfg.Metrics)
+	cfg.Rules = cfg.Rules.orLive()
+	projector, err := NewProjector(cfg.Rules, cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}
 	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Wake: cfg.Wake, Clock: cfg.Clock, Logger: cfg.Logger,
-		Workers: cfg.Workers, Entries: cfg.Entries, Sweep: cfg.Sweep,
+		Rules: cfg.Rules.Version, Workers: cfg.Workers, Entries: cfg.Entries, Sweep: cfg.Sweep,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)

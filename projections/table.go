@@ -11,6 +11,7 @@ import (
 
 // record is a read row of the domain.
 type record interface {
+	comparable
 	Fragments() domain.Fragments
 	Read(f domain.Fragments) error
 }
@@ -18,6 +19,7 @@ type record interface {
 // rows is the table of one resource in a domain.State.
 type rows[P record] interface {
 	Get(id string) P
+	All(each func(P))
 	Load(row P)
 	Changed() []P
 	Gone() []string

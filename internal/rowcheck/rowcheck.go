@@ -1,0 +1,104 @@
+// Package rowcheck compares read tables with a fold of the log, line by line.
+// Tests use it as a judge that shares nothing with the code that projects,
+// verifies or rebuilds.
+package rowcheck
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// Querier is a pool, a connection or a transaction.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Diff tells how stored rows and folded ones differ, in at most so many lines;
+// none when they are the same.
+func Diff(stored, folded []string, most int) (lines []string) {
+	stored, folded = slices.Sorted(slices.Values(stored)), slices.Sorted(slices.Values(folded))
+	for i, j := 0, 0; (i < len(stored) || j < len(folded)) && len(lines) < most; {
+		switch {
+		case j == len(folded) || i < len(stored) && stored[i] < folded[j]:
+			lines = append(lines, "stored, not folded: "+stored[i])
+			i++
+		case i == len(stored) || folded[j] < stored[i]:
+			lines = append(lines, "folded, not stored: "+folded[j])
+			j++
+		default:
+			i, j = i+1, j+1
+		}
+	}
+	return lines
+}
+
+// Folded lists every row of a state, one a line, as Stored does. Anomalies are
+// those since the state's last Reset.
+func Folded(s *domain.State) []string {
+	var list []string
+	add := func(table string, r *domain.Row, f domain.Fragments, columns ...any) {
+		line := []string{table, r.ID, fmt.Sprint(r.Position)}
+		for _, c := range columns {
+			line = append(line, fmt.Sprint(c))
+		}
+		list = append(list, strings.Join(append(line, f.Base, f.Pay, f.Margin), "|"))
+	}
+	s.Invoices.All(func(r *domain.Invoice) {
+		add("invoice", &r.Row, r.Fragments(), r.Shown, r.Client.ID, r.Contractor.ID, r.Period, r.ClientBillingStatus, r.Type)
+	})
+	s.Charges.All(func(r *domain.Charge) {
+		add("charge", &r.Row, r.Fragments(), r.BilledToClient, r.Client.ID, r.Contractor.ID, r.InvoiceID, r.Period)
+	})
+	s.TimeEntries.All(func(r *domain.TimeEntry) {
+		add("time_entry", &r.Row, r.Fragments(), r.Client.ID, r.Contractor.ID, r.InvoiceID, r.Period, r.Status)
+	})
+	s.Payments.All(func(r *domain.Payment) {
+		add("payment", &r.Row, r.Fragments(), r.Direction, r.Client.ID, r.Contractor.ID)
+	})
+	s.Clients.All(func(r *domain.Client) { add("client", &r.Row, r.Fragments()) })
+	s.Contractors.All(func(r *domain.Contractor) { add("contractor", &r.Row, r.Fragments()) })
+	s.Credits.All(func(r *domain.Credit) { add("client_credit", &r.Row, r.Fragments()) })
+	s.CreditMoves.All(func(r *domain.CreditMove) { add("credit_move", &r.Row, r.Fragments()) })
+	s.Closures.All(func(r *domain.ClosedPeriod) { add("closed_period", &r.Row, domain.Fragments{}) })
+	for _, a := range s.Anomalies {
+		list = append(list, fmt.Sprintf("anomaly|%d|%s|%s", a.Position, a.EventID, a.Reason))
+	}
+	return list
+}
+
+// Stored lists every row of a workspace's read tables, one a line.
+func Stored(ctx context.Context, q Querier, workspaceID string) (list []string, err error) {
+	for _, sql := range selects() {
+		rows, err := q.Query(ctx, sql+` WHERE workspace_id = $1`, workspaceID)
+		if err != nil {
+			return nil, fmt.Errorf("read the stored rows: %w", err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return nil, fmt.Errorf("read the stored rows: %w", err)
+		}
+		list = append(list, lines...)
+	}
+	return list, nil
+}
+
+func selects() []string {
+	return []string{
+		`SELECT concat_ws('|', 'invoice', id, position, shown::text, client_id, coalesce(contractor_id, ''), period, status, type, base, pay, margin) FROM invoice`,
+		`SELECT concat_ws('|', 'charge', id, position, billed::text, client_id, coalesce(contractor_id, ''), coalesce(invoice_id, ''), period, base, pay, '') FROM charge`,
+		`SELECT concat_ws('|', 'time_entry', id, position, client_id, contractor_id, coalesce(invoice_id, ''), period, status, base, pay, '') FROM time_entry`,
+		`SELECT concat_ws('|', 'payment', id, position, direction, coalesce(client_id, ''), coalesce(contractor_id, ''), base, '', '') FROM payment`,
+		`SELECT concat_ws('|', 'client', id, position, base, '', '') FROM client`,
+		`SELECT concat_ws('|', 'contractor', id, position, base, '', '') FROM contractor`,
+		`SELECT concat_ws('|', 'client_credit', id, position, base, '', '') FROM client_credit`,
+		`SELECT concat_ws('|', 'credit_move', client_id || '/' || id, position, base, '', '') FROM credit_move`,
+		`SELECT concat_ws('|', 'closed_period', period || '/' || client_id, position, '', '', '') FROM closed_period`,
+		`SELECT concat_ws('|', 'anomaly', position, event_id, reason) FROM anomaly`,
+	}
+}
