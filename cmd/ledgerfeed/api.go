@@ -1,0 +1,5 @@
+package main
+
+import "context"
+
+func (s *service) prepareAPI(context.Context) error { return nil }

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/bench"
+)
+
+func (p *program) benchCommand() *cobra.Command {
+	return group("bench", "Measure the program against limits taken in the same run",
+		p.benchOf("log", "Appending and projecting", bench.Log))
+}
+
+func (p *program) benchOf(name, short string, measure func(context.Context, *bench.Options) error) *cobra.Command {
+	var (
+		scale   float64
+		profile string
+	)
+	c := &cobra.Command{
+		Use:   name,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: p.run(func(ctx context.Context, _ []string) (err error) {
+			if scale <= 0 || scale > 10 {
+				return usagef("--scale is %g: want a number above 0, such as 0.1", scale)
+			}
+			d, err := p.openServer(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, d.close(ctx)) }()
+			stopProfile, err := startProfile(profile)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, stopProfile()) }()
+			report := bench.NewReport(p.out, p.json)
+			o := &bench.Options{ServerURL: d.url, Report: report, Progress: p.errOut, Scale: scale}
+			return errors.Join(measure(ctx, o), report.Close())
+		}),
+	}
+	c.Flags().Float64Var(&scale, "scale", 1, "of the sizes that the targets are stated for")
+	c.Flags().StringVar(&profile, "cpu-profile", "", "write a profile of this process to a file, for go tool pprof")
+	return c
+}
+
+func startProfile(name string) (stop func() error, err error) {
+	if name == "" {
+		return func() error { return nil }, nil
+	}
+	file, err := os.Create(name) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, err //nolint:wrapcheck // names the file
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the profile: %w", err), file.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return file.Close()
+	}, nil
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/template"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+const demoWelcome = `
+Ledgerfeed is running. {{.Name}} (workspace {{.Workspace}}) has {{.Entries}} entries
+over two years, and a new one every few seconds.
+
+  key with every permission   {{.Keys.Everything.Key}}
+  key without pay:read        {{.Keys.WithoutPay.Key}}
+
+Paste into another terminal:
+
+  # whose key is this, and what may it see?
+  curl -s {{.URL}}/v1/me -H 'Authorization: Bearer {{.Keys.Everything.Key}}'
+
+  # invoices sent to one client and not paid, with pay and margin
+  curl -s '{{.URL}}/v1/invoices?status=sent&limit=3' -H 'Authorization: Bearer {{.Keys.Everything.Key}}'
+
+  # the same with the other key: what it may not see is not there
+  curl -s '{{.URL}}/v1/invoices?status=sent&limit=3' -H 'Authorization: Bearer {{.Keys.WithoutPay.Key}}'
+
+  # a client's credit, with its history
+  curl -s '{{.URL}}/v1/clients/{{.Client}}/credit?limit=5' -H 'Authorization: Bearer {{.Keys.Everything.Key}}'
+
+  # what happened since the start: keep next_cursor and ask again
+  curl -s '{{.URL}}/v1/events?created_since={{.Since}}' -H 'Authorization: Bearer {{.Keys.Everything.Key}}'
+
+Where to look next:
+
+  {{.URL}}/v1/openapi.json          the API's description (with a key)
+  {{.Admin}}/metrics               what it measures
+  ledgerfeed status                      how far the read models are, and anomalies
+  ledgerfeed export --workspace {{.Workspace}} --chain | tail -3
+  docs/design.md                         how it is built
+{{with .DataDir}}
+Its PostgreSQL keeps its data in {{.}}.
+{{end}}
+Ctrl-C stops everything; the next start goes on from here.
+
+`
+
+// welcome prints keys, lines to try, and where to look next.
+func (m *demonstration) welcome(ctx context.Context) error {
+	head, err := m.service.log.Head(ctx, demoWorkspace)
+	if err != nil {
+		return err //nolint:wrapcheck // says it all
+	}
+	var client string
+	err = m.workbench.pool.QueryRow(ctx, `
+		SELECT client_id FROM credit_move WHERE workspace_id = $1
+		 GROUP BY client_id ORDER BY count(*) DESC, client_id LIMIT 1`, demoWorkspace).Scan(&client)
+	if err != nil {
+		return fmt.Errorf("find a client with credit: %w", err)
+	}
+	data := map[string]any{
+		"Name": demoName, "Workspace": demoWorkspace, "Entries": head.Position, "Keys": m.keys, "Client": client,
+		"URL": m.service.url(roleAPI), "Admin": m.service.url("admin"),
+		"Since": domain.FormatTime(m.program.clock().Add(-time.Minute)), "DataDir": "",
+	}
+	if local := m.service.database.local; local != nil {
+		data["DataDir"] = local.DataDir()
+	}
+	t, err := template.New("welcome").Parse(demoWelcome)
+	if err != nil {
+		return fmt.Errorf("the demo's welcome: %w", err)
+	}
+	if err := t.Execute(m.program.out, data); err != nil {
+		return fmt.Errorf("print the demo's welcome: %w", err)
+	}
+	return nil
+}
+
+// url is where a listener can be reached.
+func (s *service) url(name string) string {
+	for _, l := range s.listening {
+		if l.name == name {
+			return l.url
+		}
+	}
+	return ""
+}

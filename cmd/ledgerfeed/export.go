@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+func (p *program) exportCommand() *cobra.Command {
+	var x exporting
+	c := &cobra.Command{
+		Use:   "export",
+		Short: "Write the log as NDJSON, in the form that append takes",
+		Args:  cobra.NoArgs,
+		RunE: p.run(func(ctx context.Context, _ []string) error {
+			if x.from < 1 {
+				return usagef("--from is %d: want a position, 1 or more", x.from)
+			}
+			return p.withLog(ctx, func(w *workbench) error {
+				x.log, x.wake, x.logger = w.log, w.wake, p.logger
+				x.out = bufio.NewWriterSize(p.out, 1<<16)
+				return x.run(ctx)
+			})
+		}),
+	}
+	c.Flags().StringVar(&x.workspace, "workspace", "", "only this workspace (default: all, one after the other)")
+	c.Flags().Int64Var(&x.from, "from", 1, "the first position to write, in each workspace")
+	c.Flags().BoolVar(&x.follow, "follow", false, "then wait for further entries, until interrupted")
+	c.Flags().BoolVar(&x.chain, "chain", false, "add position and chain (hex) to each line")
+	return c
+}
+
+// exporting writes entries.
+type exporting struct {
+	workspace     string
+	from          int64
+	follow, chain bool
+
+	log    *eventlog.Log
+	wake   *eventlog.Wake
+	logger *slog.Logger
+	out    *bufio.Writer
+	next   map[string]int64 // by workspace, the position after the last one written
+	line   []byte
+}
+
+func (x *exporting) run(ctx context.Context) error {
+	x.next = map[string]int64{}
+	if x.workspace != "" {
+		if _, err := x.log.Head(ctx, x.workspace); err != nil {
+			return err //nolint:wrapcheck // says it all
+		}
+	}
+	if !x.follow {
+		return x.pass(ctx)
+	}
+	err := x.followAll(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return x.out.Flush() //nolint:wrapcheck // interrupted, as --follow is meant to end
+	}
+	return err
+}
+
+// pass writes what there is, and is not written yet.
+func (x *exporting) pass(ctx context.Context) error {
+	workspaces := []string{x.workspace}
+	if x.workspace == "" {
+		var err error
+		if workspaces, err = x.log.Workspaces(ctx); err != nil {
+			return err //nolint:wrapcheck // says it all
+		}
+	}
+	for _, w := range workspaces {
+		if x.next[w] == 0 {
+			x.next[w] = x.from
+		}
+		if err := x.log.Walk(ctx, w, x.next[w]-1, x.write); err != nil {
+			return err //nolint:wrapcheck // says it all
+		}
+	}
+	if err := x.out.Flush(); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+func (x *exporting) write(e *domain.Entry) error {
+	if x.chain {
+		x.line = e.AppendChainedNDJSON(x.line[:0])
+	} else {
+		x.line = e.AppendNDJSON(x.line[:0])
+	}
+	if _, err := x.out.Write(x.line); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	x.next[e.WorkspaceID] = e.Position + 1
+	return nil
+}
+
+// followSweep is how long the export trusts in being woken.
+const followSweep = time.Second
+
+func (x *exporting) followAll(ctx context.Context) error {
+	waiter, done := x.wake.Wait(eventlog.TopicAppended)
+	defer done()
+	listening, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- x.wake.Run(listening) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			x.logger.WarnContext(ctx, "wake-ups ended with an error", "error", err)
+		}
+	}()
+	sweep := time.NewTicker(followSweep)
+	defer sweep.Stop()
+	for {
+		if err := x.pass(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx) //nolint:wrapcheck // interrupted
+		case <-waiter.C:
+			waiter.Take()
+		case <-sweep.C:
+		}
+	}
+}

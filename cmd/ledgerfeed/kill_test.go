@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/rowcheck"
+	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+)
+
+// kills is how often the process is killed; LEDGERFEED_TEST_KILLS changes it.
+func kills(t *testing.T, usual int) int {
+	t.Helper()
+	text := os.Getenv("LEDGERFEED_TEST_KILLS")
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("LEDGERFEED_TEST_KILLS: %v", err)
+	}
+	return n
+}
+
+// Killed at any moment while appending and projecting, the read models are
+// those of the log up to their checkpoint, and what an append acknowledged is
+// in the log.
+func TestKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	url := testdb.New(t)
+	rounds := kills(t, 200)
+	files := chunks(t, 3, rounds)
+	check := newFoldCheck(t, url)
+	rng := rand.New(rand.NewPCG(1, 2))
+	next := 0 // the file that is not yet known to be in the log
+	for round := range rounds {
+		serving := startProcess(t, command(t, url, "serve", "--roles", "project", "--no-migrate"))
+		appending := startProcess(t, command(t, url, "append", "--json", files[next]))
+		late := time.NewTimer(time.Duration(rng.IntN(220)) * time.Millisecond)
+		if rng.IntN(3) == 0 {
+			// Let the append end: what it acknowledged must be there.
+			<-appending.done
+			if code := appending.cmd.ProcessState.ExitCode(); code != exitDone {
+				t.Fatalf("round %d: append ended with %d:\n%s", round, code, appending.log)
+			}
+			check.holds(files[next])
+		}
+		<-late.C
+		appending.kill()
+		if appending.cmd.ProcessState.ExitCode() == exitDone {
+			next++
+		}
+		serving.kill()
+		check.readModels(round)
+	}
+	// Run again, the same files bring the log to its end, and nothing twice.
+	for _, f := range files[next:] {
+		succeed(t, url, "append", f)
+	}
+	serving := startProcess(t, command(t, url, "serve", "--roles", "project", "--no-migrate"))
+	succeed(t, url, "status", "--wait", "--timeout", "1m")
+	if code := serving.stop(); code != exitDone {
+		t.Fatalf("serve ended with %d:\n%s", code, serving.log)
+	}
+	check.readModels(rounds)
+	for _, f := range files {
+		check.holds(f)
+	}
+}
+
+// chunks writes the streams of some workspaces into files, in each the next
+// entries of every workspace.
+func chunks(t *testing.T, workspaces, files int) (names []string) {
+	t.Helper()
+	const each = 12 // entries of a workspace in a file
+	end := time.Now().UTC().Truncate(24 * time.Hour)
+	var streams []*scenario.Generator
+	for w := range workspaces {
+		g, err := scenario.New(scenario.Config{
+			WorkspaceID: fmt.Sprintf("agency-%d", w), Seed: uint64(w + 1),
+			Start: end.AddDate(0, -3, 0), End: end, Entries: each * files,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, g)
+	}
+	dir := t.TempDir()
+	for f := range files {
+		var text []byte
+		for range each {
+			for _, g := range streams {
+				if line, ok := g.Next(); ok {
+					text = line.AppendNDJSON(text)
+				}
+			}
+		}
+		name := filepath.Join(dir, fmt.Sprintf("%03d.ndjson", f))
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// foldCheck follows the log in memory and compares the read tables with it.
+type foldCheck struct {
+	t      *testing.T
+	conn   *pgx.Conn
+	states map[string]*domain.State
+}
+
+func newFoldCheck(t *testing.T, url string) *foldCheck {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	return &foldCheck{t: t, conn: conn, states: map[string]*domain.State{}}
+}
+
+// readModels compares, in one snapshot, every workspace's read tables with the
+// fold of its log up to its checkpoint.
+func (c *foldCheck) readModels(round int) {
+	c.t.Helper()
+	err := pg.InTxWith(c.t.Context(), c.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+		rows, err := tx.Query(c.t.Context(), `SELECT workspace_id, position FROM log_checkpoint`)
+		if err != nil {
+			return err
+		}
+		type checkpoint struct {
+			WorkspaceID string
+			Position    int64
+		}
+		list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[checkpoint])
+		if err != nil {
+			return err
+		}
+		for _, p := range list {
+			state, err := c.fold(tx, p.WorkspaceID, p.Position)
+			if err != nil {
+				return err
+			}
+			stored, err := rowcheck.Stored(c.t.Context(), tx, p.WorkspaceID)
+			if err != nil {
+				return err
+			}
+			for _, line := range rowcheck.Diff(stored, rowcheck.Folded(state), 10) {
+				c.t.Errorf("after kill %d, workspace %s at position %d: %s", round, p.WorkspaceID, p.Position, line)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if c.t.Failed() {
+		c.t.FailNow()
+	}
+}
+
+func (c *foldCheck) fold(tx pgx.Tx, workspaceID string, through int64) (*domain.State, error) {
+	state := c.states[workspaceID]
+	if state == nil {
+		state = domain.NewState()
+		c.states[workspaceID] = state
+	}
+	rows, err := tx.Query(c.t.Context(), `
+		SELECT position, id, type, created_at, data::text FROM event_log
+		 WHERE workspace_id = $1 AND position > $2 AND position <= $3 ORDER BY position`, workspaceID, state.Position, through)
+	if err != nil {
+		return nil, err
+	}
+	e := domain.Entry{WorkspaceID: workspaceID}
+	_, err = pgx.ForEachRow(rows, []any{&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data}, func() error {
+		if e.Position != state.Position+1 {
+			return fmt.Errorf("position %d follows %d", e.Position, state.Position)
+		}
+		next := domain.Entry{WorkspaceID: workspaceID, Position: e.Position, ID: e.ID, Type: e.Type, CreatedAt: e.CreatedAt, Data: e.Data}
+		state.Apply(&next)
+		return nil
+	})
+	return state, err
+}
+
+// holds checks that the log has every entry of a file.
+func (c *foldCheck) holds(file string) {
+	c.t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		d, err := domain.DecodeDraft(line)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		var data string
+		err = c.conn.QueryRow(c.t.Context(), `SELECT data::text FROM event_log WHERE workspace_id = $1 AND id = $2`, d.WorkspaceID, d.ID).Scan(&data)
+		if err != nil || data != d.Data {
+			c.t.Fatalf("the acknowledged entry %s of %s: %v, %s", d.ID, d.WorkspaceID, err, data)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// source is a file of NDJSON that can be read more than once.
+type source struct {
+	name string
+	file *os.File
+}
+
+var errLongLine = fmt.Errorf("the entry is longer than %d bytes", domain.MaxEntrySize)
+
+// each calls do with every line that is not blank, and its number from 1. A
+// line that is longer than an entry may be comes as an error in its place.
+func (s *source) each(ctx context.Context, do func(number int, line []byte, err error) error) error {
+	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read %s: %w (a pipe is given on standard input)", s.name, err)
+	}
+	reader := bufio.NewReaderSize(s.file, domain.MaxEntrySize+2) // and its end of line
+	for number := 1; ; number++ {
+		if err := context.Cause(ctx); err != nil {
+			return err //nolint:wrapcheck // interrupted
+		}
+		line, err := reader.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			if derr := do(number, nil, errLongLine); derr != nil {
+				return derr
+			}
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = reader.ReadSlice('\n')
+			}
+			line = nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read %s, line %d: %w", s.name, number, err)
+		}
+		if line = bytes.TrimRight(line, "\r\n"); len(bytes.TrimSpace(line)) > 0 {
+			if derr := do(number, line, nil); derr != nil {
+				return derr
+			}
+		}
+		if err != nil {
+			return nil //nolint:nilerr // the end of the file
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses (decisions.md, "Commands").
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is a command that was called wrongly, whatever the world holds.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// program is what the commands share.
+type program struct {
+	in          io.Reader
+	out, errOut io.Writer
+	clock       func() time.Time
+	logger      *slog.Logger
+	settings    settings
+
+	json    bool   // --json
+	dataDir string // --data-dir
+	began   bool   // a command's own work has begun; before, every error is one of usage
+}
+
+func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	p := &program{in: in, out: out, errOut: errOut, clock: time.Now}
+	root := p.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitDone
+	}
+	var usage *usageError
+	if !p.began || errors.As(err, &usage) {
+		fmt.Fprintf(errOut, "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
+		return exitUsage
+	}
+	fmt.Fprintf(errOut, "%s: %v\n", cmd.CommandPath(), err)
+	return exitFailed
+}
+
+func (p *program) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ledgerfeed",
+		Short: "Billing data for readers: an event log, read models, a read-only API, webhooks",
+		Long: `Ledgerfeed keeps an append-only event log in PostgreSQL, folds it into read
+models, serves them over a read-only HTTP API, and sends signed webhooks.
+
+Start with:  ledgerfeed demo
+
+Every command uses the database at DATABASE_URL. Without it, it uses a
+PostgreSQL that the program itself starts and stops, in --data-dir.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.began = true
+			return cmd.Help()
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.BoolVar(&p.json, "json", false, "machine-readable output on standard output")
+	flags.StringVar(&p.dataDir, "data-dir", "", "directory of the program's own PostgreSQL (LEDGERFEED_DATA_DIR, default .ledgerfeed)")
+	root.AddCommand(
+		p.demoCommand(),
+		p.serveCommand(),
+		p.migrateCommand(),
+		p.appendCommand(),
+		p.exportCommand(),
+		p.workspaceCommand(),
+		p.keyCommand(),
+		p.statusCommand(),
+		p.benchCommand(),
+	)
+	return root
+}
+
+// run wraps a command's work: settings are read first, and from here on an
+// error is a failure and not wrong usage, unless it says so itself.
+func (p *program) run(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := readSettings()
+		if err != nil {
+			return err
+		}
+		if p.dataDir != "" {
+			s.DataDir = p.dataDir
+		}
+		p.settings = s
+		p.logger = s.logger(p.errOut)
+		p.began = true
+		return work(cmd.Context(), args)
+	}
+}
+
+// group is a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usagef("name one of its commands: %s", commandNames(cmd))
+		},
+	}
+	c.AddCommand(commands...)
+	return c
+}
+
+func commandNames(cmd *cobra.Command) (names string) {
+	for _, c := range cmd.Commands() {
+		if names != "" {
+			names += ", "
+		}
+		names += c.Name()
+	}
+	return names
+}
+
+// print writes a command's result: v as one line of JSON with --json, and
+// otherwise whatever text writes.
+func (p *program) print(v any, text func(io.Writer) error) error {
+	if !p.json {
+		return text(p.out)
+	}
+	enc := json.NewEncoder(p.out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}

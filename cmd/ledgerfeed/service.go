@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+// service is a serving process: its parts, which run together and of which
+// none outlives another's failure.
+type service struct {
+	program  *program
+	database *database
+	logger   *slog.Logger
+	metrics  *prometheus.Registry
+	wake     *eventlog.Wake
+	log      *eventlog.Log
+	pool     *pgxpool.Pool // for everything but requests and projecting
+	pools    []*pgxpool.Pool
+	ready    atomic.Bool // readiness ends before the listeners do
+
+	parts     []part
+	listening []listening
+}
+
+// part is something that runs until its context ends.
+type part struct {
+	name string
+	run  func(context.Context) error
+}
+
+// listening is an address that a part has bound, for the line that says so.
+type listening struct{ name, url string }
+
+func (p *program) newService(ctx context.Context, d *database, roles []string) (_ *service, err error) {
+	s := &service{program: p, database: d, logger: p.logger, metrics: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if s.pool, err = s.openPool(ctx, pg.Options{MaxConns: 8}); err != nil {
+		return nil, err
+	}
+	s.wake = eventlog.NewWake(s.pool, p.logger)
+	if s.log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: p.clock, Wake: s.wake}); err != nil {
+		return nil, err //nolint:wrapcheck // says it all
+	}
+	s.add("wake-ups", s.wake.Run)
+	s.add("database", s.watchDatabase)
+	for _, r := range []struct {
+		role    string
+		prepare func(context.Context) error
+	}{
+		{roleAPI, s.prepareAPI},
+		{roleProject, s.prepareProjector},
+	} {
+		if !slices.Contains(roles, r.role) {
+			continue
+		}
+		if err := r.prepare(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.prepareAdmin(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *service) openPool(ctx context.Context, o pg.Options) (*pgxpool.Pool, error) {
+	pool, err := pg.Open(ctx, s.database.url, o)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says it all
+	}
+	s.pools = append(s.pools, pool)
+	return pool, nil
+}
+
+func (s *service) add(name string, run func(context.Context) error) {
+	s.parts = append(s.parts, part{name, run})
+}
+
+func (s *service) prepareProjector(ctx context.Context) error {
+	pool, err := s.openPool(ctx, pg.Options{MaxConns: projections.DefaultWorkers + 1, Settings: projections.PoolSettings()})
+	if err != nil {
+		return err
+	}
+	runner, err := projections.NewRunner(projections.RunnerConfig{
+		Pool: pool, Wake: s.wake, Clock: s.program.clock, Logger: s.logger, Metrics: s.metrics,
+	})
+	if err != nil {
+		return err //nolint:wrapcheck // says it all
+	}
+	s.add("projector", runner.Run)
+	return nil
+}
+
+// run runs all parts until ctx ends or one of them fails, and waits for all.
+func (s *service) run(ctx context.Context) error {
+	defer s.close()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	for _, l := range s.listening {
+		s.logger.InfoContext(ctx, "listening", "for", l.name, "url", l.url)
+	}
+	s.ready.Store(true)
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		first error
+	)
+	for _, p := range s.parts {
+		group.Go(func() {
+			err := p.run(ctx)
+			if err == nil && ctx.Err() == nil {
+				err = errors.New("ended by itself")
+			}
+			if err != nil {
+				mu.Lock()
+				if first == nil {
+					first = fmt.Errorf("%s: %w", p.name, err)
+				}
+				mu.Unlock()
+				stop(err)
+			}
+		})
+	}
+	<-ctx.Done()
+	s.ready.Store(false)
+	s.logger.InfoContext(ctx, "stopping")
+	group.Wait()
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := s.wake.Flush(flush); err != nil {
+		s.logger.WarnContext(ctx, "the last wake-ups were not sent; others find out by their sweeps", "error", err)
+	}
+	return first
+}
+
+func (s *service) close() {
+	for _, p := range s.pools {
+		p.Close()
+	}
+}
+
+// drainPatience is how long requests under way may take to end.
+const drainPatience = 15 * time.Second
+
+// listen binds an address now, so that a taken one is an error at once, and
+// serves it as a part. Requests under way are finished when the service stops.
+func (s *service) listen(ctx context.Context, name, setting, address string, server *http.Server) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen for the %s (%s chooses where): %w", name, setting, err)
+	}
+	s.listening = append(s.listening, listening{name, "http://" + listener.Addr().String()})
+	s.add(name, func(ctx context.Context) error {
+		failed := make(chan error, 1)
+		go func() { failed <- server.Serve(listener) }()
+		select {
+		case err := <-failed:
+			return fmt.Errorf("serve: %w", err)
+		case <-ctx.Done():
+		}
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainPatience)
+		defer cancel()
+		if err := server.Shutdown(drain); err != nil {
+			s.logger.WarnContext(ctx, "requests were cut off", "listener", name, "error", err)
+			_ = server.Close()
+		}
+		if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve: %w", err)
+		}
+		return nil
+	})
+	return nil
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// settings come from the environment. README lists them all.
+type settings struct {
+	DatabaseURL   string `env:"DATABASE_URL"`
+	DataDir       string `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"`
+	Listen        string `env:"LEDGERFEED_LISTEN" envDefault:"127.0.0.1:8080"`
+	ConsoleListen string `env:"LEDGERFEED_CONSOLE_LISTEN" envDefault:"127.0.0.1:8081"`
+	AdminListen   string `env:"LEDGERFEED_ADMIN_LISTEN" envDefault:"127.0.0.1:9090"`
+	Brand         string `env:"LEDGERFEED_BRAND" envDefault:"SERVICE"`
+	BaseURL       string `env:"LEDGERFEED_BASE_URL"`
+	DocsURL       string `env:"LEDGERFEED_DOCS_URL"`
+	LogFormat     string `env:"LEDGERFEED_LOG_FORMAT" envDefault:"text"`
+	LogLevel      string `env:"LEDGERFEED_LOG_LEVEL" envDefault:"info"`
+
+	TrustedProxies prefixes      `env:"LEDGERFEED_TRUSTED_PROXIES"`
+	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h"`
+}
+
+// prefixes is a list of CIDRs, separated by commas.
+type prefixes []netip.Prefix
+
+// UnmarshalText reads the list.
+func (p *prefixes) UnmarshalText(text []byte) error {
+	for part := range strings.SplitSeq(string(text), ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(part)
+		if err != nil {
+			return fmt.Errorf("want CIDRs such as 10.0.0.0/8, separated by commas: %w", err)
+		}
+		*p = append(*p, prefix.Masked())
+	}
+	return nil
+}
+
+func readSettings() (settings, error) {
+	s, err := env.ParseAs[settings]()
+	if err != nil {
+		return s, usagef("%w", err)
+	}
+	if s.BaseURL == "" {
+		s.BaseURL = "http://" + s.Listen
+	}
+	if s.DocsURL == "" {
+		s.DocsURL = s.BaseURL + "/docs"
+	}
+	for _, u := range []struct{ name, value string }{
+		{"LEDGERFEED_BASE_URL", s.BaseURL}, {"LEDGERFEED_DOCS_URL", s.DocsURL},
+	} {
+		parsed, err := url.Parse(u.value)
+		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
+			return s, usagef("%s is %q: want an address such as https://api.example.com", u.name, u.value)
+		}
+	}
+	s.BaseURL, s.DocsURL = strings.TrimSuffix(s.BaseURL, "/"), strings.TrimSuffix(s.DocsURL, "/")
+	if s.Retention <= 0 {
+		return s, usagef("LEDGERFEED_RETENTION is %s: want a time above 0, such as 720h", s.Retention)
+	}
+	if s.LogFormat != "text" && s.LogFormat != "json" {
+		return s, usagef("LEDGERFEED_LOG_FORMAT is %q: want text or json", s.LogFormat)
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
+		return s, usagef("LEDGERFEED_LOG_LEVEL is %q: want debug, info, warn or error", s.LogLevel)
+	}
+	return s, nil
+}
+
+func (s *settings) logger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(s.LogLevel)) // readSettings has checked it
+	options := &slog.HandlerOptions{Level: level}
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
