@@ -1,0 +1,31 @@
+package access
+
+import "time"
+
+// RefusedKeysPerMinute is how many refused keys one address may send in a clock
+// minute (service.md, "Limits").
+const RefusedKeysPerMinute = 20
+
+// Allowance is what a counter leaves its key or address in the clock minute that
+// runs.
+type Allowance struct {
+	Limit     int // allowed in a clock minute
+	Remaining int // left of it, from 0
+	Reset     int // whole seconds until the minute ends, 1 to 60
+	OK        bool
+}
+
+// minuteOf numbers clock minutes.
+func minuteOf(now time.Time) int64 { return now.Unix() / 60 }
+
+// allowance tells what is left of a limit after count, and whether what was
+// asked for was within it.
+func allowance(limit int, count int64, ok bool, now time.Time) Allowance {
+	return Allowance{Limit: limit, Remaining: int(max(0, int64(limit)-count)), Reset: secondsLeft(now), OK: ok}
+}
+
+// secondsLeft rounds up, so that who waits that long is in the next minute.
+func secondsLeft(now time.Time) int {
+	end := time.Unix((minuteOf(now)+1)*60, 0)
+	return max(1, int((end.Sub(now)+time.Second-1)/time.Second))
+}

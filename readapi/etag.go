@@ -1,0 +1,115 @@
+package readapi
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strings"
+)
+
+// tagger makes ETags. A tag names everything that an answer depends on: the
+// version of what it shows, the address, what the key may see, and how this
+// program writes answers. It is keyed, so that it tells nothing and none can be
+// made up.
+type tagger struct {
+	key     []byte
+	program [sha256.Size]byte // how answers are written
+}
+
+func newTagger(key, document []byte) *tagger {
+	return &tagger{key: derive(key, "etag"), program: sha256.Sum256(document)}
+}
+
+// tagSize in bytes: 120 bits, which is 20 characters.
+const tagSize = 15
+
+// tag names the answer to a call at a version, without its encoding.
+func (c *call) tag(version string) string {
+	h := hmac.New(sha256.New, c.api.tags.key)
+	h.Write(c.api.tags.program[:])
+	b := make([]byte, 0, 256)
+	b = appendSized(b, c.key.WorkspaceID)
+	b = appendSized(b, c.key.Permissions.String())
+	b = appendSized(b, c.r.URL.EscapedPath())
+	b = appendSized(b, c.r.URL.RawQuery)
+	b = appendSized(b, version)
+	h.Write(b)
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:tagSize])
+}
+
+// etag is the strong ETag of a representation: each encoding has its own.
+func etag(tag string, e encoding) string {
+	if e == identity {
+		return `"` + tag + `"`
+	}
+	return `"` + tag + "-" + e.name() + `"`
+}
+
+// answerUnchanged answers 304 where the caller has the answer already and that
+// can be known without making it.
+func (c *call) answerUnchanged() (bool, error) {
+	wanted := c.r.Header.Values("If-None-Match")
+	if len(wanted) == 0 || c.route.version == nil {
+		return false, nil
+	}
+	candidates := strings.Join(wanted, ",")
+	if !strings.Contains(candidates, `"`) { // "*" depends on whether there is an answer
+		return false, nil
+	}
+	version, err := c.route.version(c)
+	if err != nil {
+		return false, err
+	}
+	tag := c.tag(version)
+	if !strings.Contains(candidates, tag) {
+		return false, nil
+	}
+	if match := c.matching(tag, candidates); match != "" {
+		c.writeNotModified(match)
+		return true, nil
+	}
+	return false, nil
+}
+
+// matching returns the ETag among the caller's that names a representation that
+// it could get now: uncompressed, or in an encoding that it accepts.
+func (c *call) matching(tag, candidates string) string {
+	for _, e := range append(acceptedEncodings(c.r.Header.Values("Accept-Encoding")), identity) {
+		if current := etag(tag, e); matches(candidates, current) {
+			return current
+		}
+	}
+	return ""
+}
+
+// matches compares weakly, as If-None-Match wants it: a list of ETags, or *.
+func matches(list, current string) bool {
+	for list = strings.TrimLeft(list, " \t,"); list != ""; list = strings.TrimLeft(list, " \t,") {
+		if list[0] == '*' {
+			return true
+		}
+		list = strings.TrimPrefix(list, "W/")
+		if list == "" || list[0] != '"' {
+			return false // not a list of ETags
+		}
+		end := strings.IndexByte(list[1:], '"')
+		if end < 0 {
+			return false
+		}
+		if list[:end+2] == current {
+			return true
+		}
+		list = list[end+2:]
+	}
+	return false
+}
+
+func (c *call) writeNotModified(tag string) {
+	h := c.commonHeaders()
+	h[headerETag] = []string{tag}
+	h[headerCacheControl] = cachePrivate
+	h[headerVary] = varyEncoding
+	c.status = http.StatusNotModified
+	c.w.WriteHeader(http.StatusNotModified)
+}

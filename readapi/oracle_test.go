@@ -1,0 +1,180 @@
+package readapi_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// wanted is a row as the list must show it to some key.
+type wanted struct {
+	position int64
+	id       string
+	json     string
+}
+
+// view is what a key may see beside the endpoints themselves.
+type view struct{ pay, margin bool }
+
+func (v view) row(f domain.Fragments) string {
+	if !v.pay {
+		f.Pay = ""
+	}
+	if !v.margin {
+		f.Margin = ""
+	}
+	return f.Row()
+}
+
+// expected is the whole of a list, made from the fold alone: the oracle of the
+// conformance suite.
+func (s *stand) expected(workspaceID, path string, query url.Values, v view) []wanted {
+	s.t.Helper()
+	state := s.states[workspaceID]
+	since, hasSince := time.Time{}, query.Has("updated_since")
+	if hasSince {
+		since, _ = domain.ParseTime(query.Get("updated_since"))
+	}
+	var rows []wanted
+	add := func(r domain.Row, f domain.Fragments, facts map[string]string) {
+		at, _ := domain.ParseTime(r.UpdatedAt)
+		if hasSince && at.Before(since) {
+			return
+		}
+		for name, value := range facts {
+			if query.Has(name) && query.Get(name) != value {
+				return
+			}
+		}
+		rows = append(rows, wanted{r.Position, r.ID, v.row(f)})
+	}
+	switch path {
+	case "/v1/invoices":
+		state.Invoices.All(func(r *domain.Invoice) {
+			if r.Shown {
+				add(r.Row, r.Fragments(), map[string]string{
+					"period": r.Period, "client_id": r.Client.ID, "contractor_id": r.Contractor.ID, "status": r.ClientBillingStatus, "type": r.Type,
+				})
+			}
+		})
+	case "/v1/charges":
+		state.Charges.All(func(r *domain.Charge) {
+			if r.BilledToClient || v.pay {
+				add(r.Row, r.Fragments(), map[string]string{"period": r.Period, "client_id": r.Client.ID, "contractor_id": r.Contractor.ID})
+			}
+		})
+	case "/v1/payments":
+		state.Payments.All(func(r *domain.Payment) {
+			if r.Direction == domain.ReceivedFromClient || v.pay {
+				add(r.Row, r.Fragments(), map[string]string{"client_id": r.Client.ID, "direction": r.Direction})
+			}
+		})
+	case "/v1/time-entries":
+		state.TimeEntries.All(func(r *domain.TimeEntry) {
+			add(r.Row, r.Fragments(), map[string]string{
+				"period": r.Period, "client_id": r.Client.ID, "contractor_id": r.Contractor.ID, "status": r.Status,
+			})
+		})
+	case "/v1/contractors":
+		state.Contractors.All(func(r *domain.Contractor) { add(r.Row, r.Fragments(), nil) })
+	case "/v1/clients":
+		state.Clients.All(func(r *domain.Client) { add(r.Row, r.Fragments(), nil) })
+	case "/v1/events":
+		return s.expectedEvents(workspaceID, query, v)
+	default:
+		s.t.Fatalf("no oracle for %s", path)
+	}
+	slices.SortFunc(rows, func(a, b wanted) int { return cmp.Or(cmp.Compare(a.position, b.position), strings.Compare(a.id, b.id)) })
+	return rows
+}
+
+func (s *stand) expectedEvents(workspaceID string, query url.Values, v view) []wanted {
+	s.t.Helper()
+	entries, err := s.log.Read(s.t.Context(), workspaceID, 0, 1<<30)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	oldest := s.clock.now().Add(-720 * time.Hour)
+	since, _ := domain.ParseTime(query.Get("created_since"))
+	var rows []wanted
+	for i := range entries {
+		e := &entries[i]
+		event := e.PublicEvent()
+		switch {
+		case event == "", e.Position > s.states[workspaceID].Position, e.CreatedAt.Before(oldest), e.CreatedAt.Before(since):
+		case query.Has("type") && query.Get("type") != e.Type:
+		case e.Type == domain.TypePayoutPaid && !v.pay:
+		default:
+			rows = append(rows, wanted{e.Position, e.ID, event})
+		}
+	}
+	return rows
+}
+
+// page is the envelope of a list.
+type page struct {
+	Data       []json.RawMessage `json:"data"`
+	HasMore    *bool             `json:"has_more"`
+	NextCursor *string           `json:"next_cursor"`
+}
+
+// page reads a list's page, or fails the test.
+func (s *stand) page(path, key string) page {
+	s.t.Helper()
+	r := s.get(path, key)
+	if r.status != 200 {
+		s.t.Fatalf("GET %s: %d %s", path, r.status, r.body)
+	}
+	return parsePage(s.t, r.body)
+}
+
+func parsePage(t testing.TB, body []byte) page {
+	t.Helper()
+	var p page
+	if err := json.Unmarshal(body, &p); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	if p.Data == nil || p.HasMore == nil || p.NextCursor == nil || *p.NextCursor == "" {
+		t.Fatalf("not an envelope: %s", body)
+	}
+	return p
+}
+
+// walk follows a list from its start to its end and returns its rows.
+func (s *stand) walk(path, key string, query url.Values, each ...func()) (rows []string, last string) {
+	s.t.Helper()
+	q := url.Values{}
+	for name, values := range query {
+		q[name] = values
+	}
+	for {
+		p := s.page(path+"?"+q.Encode(), key)
+		for _, row := range p.Data {
+			rows = append(rows, string(row))
+		}
+		if !*p.HasMore {
+			return rows, *p.NextCursor
+		}
+		if len(p.Data) == 0 {
+			s.t.Fatalf("%s: an empty page says that more rows wait", path)
+		}
+		q.Set("cursor", *p.NextCursor)
+		for _, f := range each {
+			f()
+		}
+	}
+}
+
+func texts(rows []wanted) []string {
+	list := make([]string, len(rows))
+	for i, r := range rows {
+		list[i] = r.json
+	}
+	return list
+}

@@ -1,0 +1,111 @@
+package readapi
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/access"
+)
+
+// Refusal says why a request was refused before it was looked at more closely.
+// Refused requests are counted by the minute, not listed (service.md, "Limits",
+// 6).
+type Refusal string
+
+// The refusals. Those of keys are access's reasons.
+const (
+	RefusedMethod    Refusal = "method"
+	RefusedHeaders   Refusal = "headers"
+	RefusedKeyInURL  Refusal = "key_in_url"
+	RefusedSlowDown  Refusal = "slow_down"
+	RefusedRateLimit Refusal = "rate_limit"
+)
+
+// Refusals lists all of them.
+func Refusals() []Refusal {
+	return []Refusal{
+		RefusedMethod, RefusedHeaders, RefusedKeyInURL, RefusedSlowDown, RefusedRateLimit,
+		Refusal(access.ReasonMissing), Refusal(access.ReasonMalformed), Refusal(access.ReasonUnknown),
+		Refusal(access.ReasonRevoked), Refusal(access.ReasonRotated), Refusal(access.ReasonExpired),
+	}
+}
+
+// RequestRecord is what is kept of a request. Nothing in it comes from a query
+// or a path.
+type RequestRecord struct {
+	At          time.Time // when it came
+	WorkspaceID string    // empty until a key told it
+	KeyID       string
+	KeyPrefix   string
+	RequestID   string
+	Method      string
+	Route       string // pattern of the route, such as /v1/invoices/{id}; empty for unknown paths
+	Status      int
+	Duration    time.Duration
+	Bytes       int // of the body as it was sent
+	Rows        int
+	Refusal     Refusal // empty: the request was not refused
+}
+
+// statusGone stands in the log for requests whose caller did not wait.
+const statusGone = 499
+
+// finish tells the log of a request.
+func (c *call) finish() {
+	record := RequestRecord{
+		At: c.began, RequestID: c.requestID, Method: method(c.r.Method), Status: c.status,
+		Duration: c.api.cfg.Clock().Sub(c.began), Bytes: c.bytes, Rows: c.rows, Refusal: c.refusal,
+	}
+	if c.key != nil {
+		record.WorkspaceID, record.KeyID, record.KeyPrefix = c.key.WorkspaceID, c.key.ID, c.key.Prefix
+	} else if refused := refusedKey(c.cause); refused != nil {
+		record.WorkspaceID, record.KeyID = refused.WorkspaceID, refused.KeyID
+		if refused.KeyID != "" { // a prefix that belongs to nobody is the caller's own text
+			record.KeyPrefix = refused.Prefix
+		}
+	}
+	if c.route != nil {
+		record.Route = c.route.pattern
+	}
+	if c.status >= http.StatusInternalServerError && c.gone() {
+		record.Status = statusGone
+	}
+	c.api.measures.observe(&record)
+	c.api.cfg.Requests.Record(&record)
+	level := slog.LevelInfo
+	if record.Status >= http.StatusInternalServerError {
+		level = slog.LevelWarn
+	}
+	if !c.api.cfg.Logger.Enabled(c.ctx, level) {
+		return
+	}
+	attributes := append(make([]slog.Attr, 0, 12),
+		slog.String("method", record.Method),
+		slog.String("route", record.Route),
+		slog.Int("status", record.Status),
+		slog.Duration("duration", record.Duration),
+		slog.Int("bytes", record.Bytes),
+		slog.Int("rows", record.Rows),
+		slog.String("key", record.KeyPrefix),
+		slog.String("workspace", record.WorkspaceID),
+		slog.String("request_id", record.RequestID),
+	)
+	if record.Refusal != "" {
+		attributes = append(attributes, slog.String("refused", string(record.Refusal)))
+	}
+	if level == slog.LevelWarn && c.cause != nil {
+		attributes = append(attributes, slog.String("error", c.api.cfg.Format.Redact(c.cause.Error())))
+	}
+	c.api.cfg.Logger.LogAttrs(c.ctx, level, "request", attributes...)
+}
+
+// method keeps made-up methods out of the log.
+func method(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut,
+		http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodTrace:
+		return m
+	}
+	return "other"
+}

@@ -1,0 +1,272 @@
+package readapi_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+const (
+	docsURL = "https://docs.example.com"
+	// highLimit is a rate limit that no test reaches by accident.
+	highLimit = 1_000_000
+)
+
+// stand is a database with a log, read tables, keys and a served API.
+type stand struct {
+	t         testing.TB
+	url       string
+	pool      *pgxpool.Pool
+	log       *eventlog.Log
+	store     *access.Store
+	format    access.Format
+	limiter   *access.Limiter
+	directory *access.Directory
+	clock     *clock
+	config    readapi.Config
+	api       *readapi.API
+	server    *httptest.Server
+	output    *output
+	requests  *requestList
+	states    map[string]*domain.State
+}
+
+// clock is a time that moves when told to. It begins in the middle of a minute
+// so that no test crosses into the next by accident.
+type clock struct{ nanos atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Unix(0, c.nanos.Load()).UTC() }
+func (c *clock) set(t time.Time)         { c.nanos.Store(t.UnixNano()) }
+func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
+
+// output collects what is logged.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// requestList keeps what a RequestLog is told.
+type requestList struct {
+	mu   sync.Mutex
+	list []readapi.RequestRecord
+}
+
+func (l *requestList) Record(r *readapi.RequestRecord) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, *r)
+}
+
+func (l *requestList) last() readapi.RequestRecord {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.list[len(l.list)-1]
+}
+
+// newStand builds everything; change may alter the API's configuration first.
+func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
+	t.Helper()
+	s := &stand{t: t, url: testdb.New(t), clock: &clock{}, output: &output{}, requests: &requestList{}, states: map[string]*domain.State{}}
+	s.clock.set(time.Now().UTC().Truncate(time.Minute).Add(30 * time.Second))
+	pool, err := pg.Open(t.Context(), s.url, pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s.pool = pool
+	s.log = must(eventlog.New(eventlog.Config{Pool: pool, Clock: s.clock.now}))(t)
+	s.format = must(access.NewFormat("SERVICE"))(t)
+	s.store = must(access.NewStore(access.StoreConfig{Pool: pool, Format: s.format, Clock: s.clock.now}))(t)
+	s.directory = must(access.NewDirectory(access.DirectoryConfig{Pool: pool, Format: s.format, Clock: s.clock.now}))(t)
+	s.limiter = must(access.NewLimiter(access.LimiterConfig{Pool: pool, Clock: s.clock.now}))(t)
+	s.config = readapi.Config{
+		Pool: pool, Log: s.log, Keys: s.directory, Format: s.format, Limiter: s.limiter, Clock: s.clock.now,
+		Logger: slog.New(slog.NewJSONHandler(s.output, nil)), Brand: "SERVICE",
+		BaseURL: "https://api.example.com", DocsURL: docsURL, CursorKey: bytes.Repeat([]byte{7}, 32),
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Requests: s.requests,
+	}
+	for _, f := range change {
+		f(&s.config)
+	}
+	s.api = must(readapi.New(s.config))(t)
+	s.server = serve(t, s.api, s.config.Logger)
+	return s
+}
+
+// serve serves an API as the program does.
+func serve(t testing.TB, api *readapi.API, logger *slog.Logger) *httptest.Server {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &httptest.Server{Listener: listener, Config: readapi.NewServer(api, logger)}
+	server.Start()
+	t.Cleanup(server.Close)
+	return server
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// workspace makes a workspace without entries.
+func (s *stand) workspace(id string) {
+	s.t.Helper()
+	if _, err := s.pool.Exec(s.t.Context(), `SELECT workspace_create($1, $2, $3)`, id, "Agency "+id, s.clock.now()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// key makes a key of a workspace and returns its text.
+func (s *stand) key(workspaceID string, permissions ...access.Permission) string {
+	s.t.Helper()
+	return s.keyLimited(workspaceID, highLimit, permissions...)
+}
+
+func (s *stand) keyLimited(workspaceID string, limit int, permissions ...access.Permission) string {
+	s.t.Helper()
+	_, secret, err := s.store.Create(s.t.Context(), access.NewKey{
+		WorkspaceID: workspaceID, Name: "Reporting", Permissions: access.PermissionsOf(permissions...), RateLimit: limit,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return secret.Reveal()
+}
+
+// append appends lines of NDJSON.
+func (s *stand) append(lines ...string) {
+	s.t.Helper()
+	drafts := make([]domain.Draft, len(lines))
+	for i, line := range lines {
+		d, err := domain.DecodeDraft([]byte(line))
+		if err != nil {
+			s.t.Fatalf("%s: %v", line, err)
+		}
+		drafts[i] = d
+	}
+	if _, err := s.log.Append(s.t.Context(), drafts...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// history gives the first n lines of an agency's history that ends now.
+func history(t testing.TB, workspaceID string, seed uint64, end time.Time, span time.Duration, n int) []string {
+	t.Helper()
+	g, err := scenario.New(scenario.Config{
+		WorkspaceID: workspaceID, Seed: seed, Start: end.Add(-span), End: end, Entries: n, Clients: 4, Contractors: 3,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for {
+		line, ok := g.Next()
+		if !ok {
+			return lines
+		}
+		lines = append(lines, string(line.AppendNDJSON(nil)))
+	}
+}
+
+// reply is an answer with its body.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// do makes a request; key "" sends none. Headers are name and value by turns.
+func (s *stand) do(method, path, key string, headers ...string) reply {
+	s.t.Helper()
+	return send(s.t, s.server, method, path, key, headers...)
+}
+
+func (s *stand) get(path, key string, headers ...string) reply {
+	s.t.Helper()
+	return s.do(http.MethodGet, path, key, headers...)
+}
+
+func send(t testing.TB, server *httptest.Server, method, path, key string, headers ...string) reply {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.URL.Opaque = "//" + server.Listener.Addr().String() + path // sent as it is
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	r.Header.Set("Accept-Encoding", "identity")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+		if headers[i] == "Accept-Encoding" {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	response, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{response.StatusCode, response.Header, body}
+}
+
+// allPermissions are the scopes of a key that may see everything.
+func allPermissions() []access.Permission { return access.AllPermissions() }
+
+// without is allPermissions but for some.
+func without(missing ...access.Permission) []access.Permission {
+	var list []access.Permission
+	for _, p := range allPermissions() {
+		found := false
+		for _, m := range missing {
+			found = found || m == p
+		}
+		if !found {
+			list = append(list, p)
+		}
+	}
+	return list
+}
