@@ -62,6 +62,8 @@ END
 $$;
 -- +goose StatementEnd
 
+COMMENT ON FUNCTION event_log_refuse() IS 'Keeps the log append-only.';
+
 CREATE TRIGGER event_log_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON event_log
     FOR EACH STATEMENT EXECUTE FUNCTION event_log_refuse();
 
@@ -106,7 +108,9 @@ CREATE TABLE log_checkpoint (
     PRIMARY KEY (workspace_id, consumer)
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 200);
 COMMENT ON TABLE log_checkpoint IS 'How far each consumer has come in each workspace. The position of consumer ''read_models'' is the workspace''s visible position.';
+COMMENT ON COLUMN log_checkpoint.consumer IS 'Who handles the entries: read_models is the projector.';
 COMMENT ON COLUMN log_checkpoint.position IS 'The last entry whose effect is committed; never moves back.';
+COMMENT ON COLUMN log_checkpoint.moved_at IS 'When position last moved; null before it did.';
 COMMENT ON COLUMN log_checkpoint.failures IS 'Failed attempts since position last moved without trouble.';
 COMMENT ON COLUMN log_checkpoint.failed_to IS 'The last position of the segment that failed first; the trouble is over when position has reached it.';
 COMMENT ON COLUMN log_checkpoint.segment_max IS 'While halving towards the entry that fails: the most entries the next attempt takes. Null: the usual size.';

@@ -13,7 +13,7 @@ CREATE TABLE webhook (
     webhook_id       text COLLATE "C" NOT NULL,
     url              text        NOT NULL,
     events           text[],
-    state            text        NOT NULL DEFAULT 'on' CHECK (state IN ('on', 'off')),
+    state            text COLLATE "C" NOT NULL DEFAULT 'on' CHECK (state IN ('on', 'off')),
     created_at       timestamptz NOT NULL,
     secret           bytea       NOT NULL,
     old_secret       bytea,
@@ -28,6 +28,8 @@ CREATE TABLE webhook (
     PRIMARY KEY (workspace_id, webhook_id)
 ) WITH (fillfactor = 60);
 COMMENT ON TABLE webhook IS 'Addresses that events are sent to, at most five a workspace.';
+COMMENT ON COLUMN webhook.old_secret_until IS 'Until then messages are signed with the old secret too; null: there was no rotation.';
+COMMENT ON COLUMN webhook.state IS 'on or off.';
 COMMENT ON COLUMN webhook.webhook_id IS 'wh_ and a UUIDv7.';
 COMMENT ON COLUMN webhook.events IS 'The event types it chose; null: all, also those of later versions.';
 COMMENT ON COLUMN webhook.secret IS 'The signing secret, sealed with AES-256-GCM: key id (8 bytes), nonce (12), ciphertext and tag. Bound to workspace and webhook.';
@@ -68,6 +70,7 @@ CREATE TABLE webhook_instance (
     PRIMARY KEY (workspace_id, instance_id)
 ) WITH (fillfactor = 30);
 COMMENT ON TABLE webhook_instance IS 'The processes that deliver. One lease a process covers all webhooks it holds, so that renewing costs one row.';
+COMMENT ON COLUMN webhook_instance.instance_id IS 'Made by the process when it starts.';
 COMMENT ON COLUMN webhook_instance.workspace_id IS 'Always *, which stands for all workspaces.';
 COMMENT ON COLUMN webhook_instance.lease_until IS 'By the database''s clock. After it, others take its webhooks over.';
 
@@ -85,6 +88,7 @@ CREATE TABLE webhook_waiting (
     FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook (workspace_id, webhook_id) ON DELETE CASCADE
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 COMMENT ON TABLE webhook_waiting IS 'Deliveries that wait for their next attempt; only failures and "Send again" get here.';
+COMMENT ON COLUMN webhook_waiting.next_attempt_at IS 'Not before this moment is it tried again.';
 COMMENT ON COLUMN webhook_waiting.created_at IS 'That of the row in webhook_delivery, which it finds it by.';
 COMMENT ON COLUMN webhook_waiting.attempts IS 'Attempts made so far.';
 COMMENT ON COLUMN webhook_waiting.before IS 'How many of them were made before the retry schedule was begun: those of a failed delivery that is sent again as missed.';
@@ -100,7 +104,7 @@ CREATE TABLE webhook_delivery (
     created_at      timestamptz NOT NULL,
     event_id        text COLLATE "C" NOT NULL,
     event_type      text COLLATE "C" NOT NULL,
-    state           text        NOT NULL,
+    state           text COLLATE "C" NOT NULL,
     next_attempt_at timestamptz,
     attempts        jsonb       NOT NULL,
     PRIMARY KEY (workspace_id, webhook_id, position, created_at)
@@ -122,12 +126,15 @@ CREATE TABLE webhook_hour (
     workspace_id text COLLATE "C" NOT NULL,
     webhook_id   text COLLATE "C" NOT NULL,
     hour         timestamptz NOT NULL,
-    outcome      text        NOT NULL,
+    outcome      text COLLATE "C" NOT NULL,
     attempts     bigint      NOT NULL,
     PRIMARY KEY (workspace_id, webhook_id, hour, outcome),
     FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook (workspace_id, webhook_id) ON DELETE CASCADE
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE webhook_hour IS 'Attempts of each webhook by hour and outcome, for the count of the last 24 hours. Written every second at most.';
+COMMENT ON COLUMN webhook_hour.attempts IS 'How many did.';
+COMMENT ON COLUMN webhook_hour.outcome IS 'How the attempts ended.';
+COMMENT ON COLUMN webhook_hour.hour IS 'Begin of the hour, by the clock.';
 
 CREATE TABLE webhook_mail (
     workspace_id    text COLLATE "C" NOT NULL REFERENCES workspace (workspace_id),
@@ -142,6 +149,8 @@ CREATE TABLE webhook_mail (
     PRIMARY KEY (workspace_id, mail_id)
 );
 COMMENT ON TABLE webhook_mail IS 'Mails to the finance team that are not sent yet. A sent one is deleted.';
+COMMENT ON COLUMN webhook_mail.attempts IS 'How often sending it was tried.';
+COMMENT ON COLUMN webhook_mail.mail_id IS 'Made from what the mail is about, so that it is queued once.';
 COMMENT ON COLUMN webhook_mail.next_attempt_at IS 'Not before this moment is it tried; moved ahead while somebody sends it.';
 COMMENT ON COLUMN webhook_mail.error IS 'Why the last attempt failed.';
 CREATE INDEX webhook_mail_next ON webhook_mail (next_attempt_at);

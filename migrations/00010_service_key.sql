@@ -10,6 +10,7 @@ CREATE TABLE service_key (
 COMMENT ON TABLE service_key IS 'Random keys that all instances of the service share. None opens customers'' secrets: those have a key outside of the database.';
 COMMENT ON COLUMN service_key.workspace_id IS 'Always *, which stands for all workspaces.';
 COMMENT ON COLUMN service_key.name IS 'What it is for: cursor (seals cursors and ETags of the API).';
+COMMENT ON COLUMN service_key.value IS '32 random bytes.';
 
 -- +goose Down
 DROP TABLE service_key;

@@ -207,12 +207,13 @@ CREATE TABLE log_checkpoint (
     retry_at timestamp with time zone,
     quarantined boolean NOT NULL DEFAULT false,
     rules integer NOT NULL DEFAULT 0,
-    rewrites bigint NOT NULL DEFAULT 0,
     CONSTRAINT log_checkpoint_pkey PRIMARY KEY (workspace_id, consumer),
     CONSTRAINT log_checkpoint_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
 COMMENT ON TABLE log_checkpoint IS 'How far each consumer has come in each workspace. The position of consumer ''read_models'' is the workspace''s visible position.';
+COMMENT ON COLUMN log_checkpoint.consumer IS 'Who handles the entries: read_models is the projector.';
 COMMENT ON COLUMN log_checkpoint.position IS 'The last entry whose effect is committed; never moves back.';
+COMMENT ON COLUMN log_checkpoint.moved_at IS 'When rows last changed: the position moved, or a rebuild repaired rows. Position and moved_at together are a version of everything that the workspace shows.';
 COMMENT ON COLUMN log_checkpoint.failures IS 'Failed attempts since position last moved without trouble.';
 COMMENT ON COLUMN log_checkpoint.failed_to IS 'The last position of the segment that failed first; the trouble is over when position has reached it.';
 COMMENT ON COLUMN log_checkpoint.segment_max IS 'While halving towards the entry that fails: the most entries the next attempt takes. Null: the usual size.';
@@ -220,7 +221,6 @@ COMMENT ON COLUMN log_checkpoint.error IS 'The last failure in words; null after
 COMMENT ON COLUMN log_checkpoint.retry_at IS 'Not before this moment is the next attempt made.';
 COMMENT ON COLUMN log_checkpoint.quarantined IS 'The entry after position has failed alone, and again: this workspace waits for a newer program.';
 COMMENT ON COLUMN log_checkpoint.rules IS 'The oldest version of the rules by which any of the consumer''s rows in this workspace may have been made; 0 when that is not known. A rebuild brings it up to the program''s.';
-COMMENT ON COLUMN log_checkpoint.rewrites IS 'How often a rebuild has changed rows. Position and rewrites together are a version of everything that the workspace shows.';
 CREATE INDEX log_checkpoint_troubled ON public.log_checkpoint USING btree (workspace_id, consumer) WHERE (failures > 0);
 
 CREATE TABLE log_failure (
@@ -228,7 +228,7 @@ CREATE TABLE log_failure (
     consumer text COLLATE "C" NOT NULL,
     from_position bigint NOT NULL,
     through_position bigint NOT NULL,
-    error_digest text NOT NULL,
+    error_digest text COLLATE "C" NOT NULL,
     error text NOT NULL,
     times bigint NOT NULL,
     first_at timestamp with time zone NOT NULL,
@@ -237,7 +237,14 @@ CREATE TABLE log_failure (
     CONSTRAINT log_failure_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
 );
 COMMENT ON TABLE log_failure IS 'The history of segments that a consumer could not handle: one row for each segment and error, however often it happened.';
+COMMENT ON COLUMN log_failure.consumer IS 'As in log_checkpoint.';
+COMMENT ON COLUMN log_failure.from_position IS 'First position of the segment.';
+COMMENT ON COLUMN log_failure.through_position IS 'Last position of the segment.';
 COMMENT ON COLUMN log_failure.error_digest IS 'MD5 of error, which may be longer than a key.';
+COMMENT ON COLUMN log_failure.error IS 'What the consumer said.';
+COMMENT ON COLUMN log_failure.times IS 'How often it happened.';
+COMMENT ON COLUMN log_failure.first_at IS 'When it first happened.';
+COMMENT ON COLUMN log_failure.last_at IS 'When it last happened.';
 
 CREATE TABLE log_head (
     workspace_id text COLLATE "C" NOT NULL,
@@ -268,8 +275,10 @@ CREATE TABLE log_skip (
     CONSTRAINT log_skip_reason_given CHECK ((reason <> ''::text))
 );
 COMMENT ON TABLE log_skip IS 'Entries that an operator made a consumer pass over, without any effect, also in a rebuild.';
+COMMENT ON COLUMN log_skip.consumer IS 'As in log_checkpoint.';
 COMMENT ON COLUMN log_skip.error IS 'Why the consumer could not handle the entry.';
 COMMENT ON COLUMN log_skip.reason IS 'What the operator gave as the reason for passing over it.';
+COMMENT ON COLUMN log_skip.skipped_at IS 'When it was passed over.';
 
 CREATE TABLE payment (
     workspace_id text COLLATE "C" NOT NULL,
@@ -288,6 +297,21 @@ CREATE INDEX payment_contractor ON public.payment USING btree (workspace_id, con
 CREATE INDEX payment_direction ON public.payment USING btree (workspace_id, direction, "position", id);
 CREATE INDEX payment_list ON public.payment USING btree (workspace_id, "position", id);
 
+CREATE UNLOGGED TABLE rate_count (
+    workspace_id text COLLATE "C" NOT NULL,
+    subject text COLLATE "C" NOT NULL,
+    minute bigint NOT NULL,
+    taken bigint NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    CONSTRAINT rate_count_pkey PRIMARY KEY (workspace_id, subject)
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=50);
+COMMENT ON TABLE rate_count IS 'How many requests each key made, and how many refused keys each address sent, in the clock minute that runs. Every instance adds to it and reads it a few times a second.';
+COMMENT ON COLUMN rate_count.workspace_id IS 'Workspace of the key; * for addresses.';
+COMMENT ON COLUMN rate_count.subject IS 'Key id, or address (of IPv6 the network of 64 bits).';
+COMMENT ON COLUMN rate_count.minute IS 'The clock minute that is counted: minutes since 1970.';
+COMMENT ON COLUMN rate_count.taken IS 'The count of all instances together.';
+COMMENT ON COLUMN rate_count.changed_at IS 'By the database''s clock; instances read what changed since they last did.';
+
 CREATE TABLE replay_audit (
     workspace_id text COLLATE "C" NOT NULL,
     audited_at timestamp with time zone,
@@ -304,6 +328,127 @@ COMMENT ON COLUMN replay_audit.position IS 'The checkpoint that the rows were co
 COMMENT ON COLUMN replay_audit.differences IS 'How many differences the last audit found; null when it could not be finished.';
 COMMENT ON COLUMN replay_audit.error IS 'Why the last audit could not be finished.';
 COMMENT ON COLUMN replay_audit.claimed_until IS 'Until then an instance is at it; it prolongs the time as it goes.';
+
+CREATE TABLE request_log (
+    slot smallint NOT NULL,
+    workspace_id text COLLATE "C" NOT NULL,
+    at timestamp with time zone NOT NULL,
+    request_id text COLLATE "C" NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    key_prefix text COLLATE "C" NOT NULL,
+    method text COLLATE "C" NOT NULL,
+    route text COLLATE "C" NOT NULL,
+    status smallint NOT NULL,
+    duration_us bigint NOT NULL,
+    bytes bigint NOT NULL,
+    row_count integer NOT NULL,
+    record_id uuid NOT NULL,
+    CONSTRAINT request_log_pkey PRIMARY KEY (workspace_id, at, record_id, slot)
+) PARTITION BY LIST (slot);
+COMMENT ON TABLE request_log IS 'Requests that passed the key and its rate limit, written in batches some moments after they were answered.';
+COMMENT ON COLUMN request_log.slot IS 'Days since 1970 (UTC) modulo 32: the partition.';
+COMMENT ON COLUMN request_log.at IS 'When the request came.';
+COMMENT ON COLUMN request_log.request_id IS 'As in X-Request-Id: may be the caller''s own, and repeat.';
+COMMENT ON COLUMN request_log.key_id IS 'The key that was used.';
+COMMENT ON COLUMN request_log.key_prefix IS 'Public beginning of the key''s secret that was used.';
+COMMENT ON COLUMN request_log.method IS 'GET, HEAD or OPTIONS.';
+COMMENT ON COLUMN request_log.route IS 'Pattern of the path, such as /v1/invoices/{id}; empty for unknown paths. Never a query.';
+COMMENT ON COLUMN request_log.duration_us IS 'Microseconds from the first check to the end of the answer.';
+COMMENT ON COLUMN request_log.bytes IS 'Size of the body as it was sent.';
+COMMENT ON COLUMN request_log.row_count IS 'Rows in the answer.';
+COMMENT ON COLUMN request_log.record_id IS 'Made by the instance; tells records of one moment apart.';
+
+CREATE TABLE request_log_00 PARTITION OF request_log FOR VALUES IN ('0');
+
+CREATE TABLE request_log_01 PARTITION OF request_log FOR VALUES IN ('1');
+
+CREATE TABLE request_log_02 PARTITION OF request_log FOR VALUES IN ('2');
+
+CREATE TABLE request_log_03 PARTITION OF request_log FOR VALUES IN ('3');
+
+CREATE TABLE request_log_04 PARTITION OF request_log FOR VALUES IN ('4');
+
+CREATE TABLE request_log_05 PARTITION OF request_log FOR VALUES IN ('5');
+
+CREATE TABLE request_log_06 PARTITION OF request_log FOR VALUES IN ('6');
+
+CREATE TABLE request_log_07 PARTITION OF request_log FOR VALUES IN ('7');
+
+CREATE TABLE request_log_08 PARTITION OF request_log FOR VALUES IN ('8');
+
+CREATE TABLE request_log_09 PARTITION OF request_log FOR VALUES IN ('9');
+
+CREATE TABLE request_log_10 PARTITION OF request_log FOR VALUES IN ('10');
+
+CREATE TABLE request_log_11 PARTITION OF request_log FOR VALUES IN ('11');
+
+CREATE TABLE request_log_12 PARTITION OF request_log FOR VALUES IN ('12');
+
+CREATE TABLE request_log_13 PARTITION OF request_log FOR VALUES IN ('13');
+
+CREATE TABLE request_log_14 PARTITION OF request_log FOR VALUES IN ('14');
+
+CREATE TABLE request_log_15 PARTITION OF request_log FOR VALUES IN ('15');
+
+CREATE TABLE request_log_16 PARTITION OF request_log FOR VALUES IN ('16');
+
+CREATE TABLE request_log_17 PARTITION OF request_log FOR VALUES IN ('17');
+
+CREATE TABLE request_log_18 PARTITION OF request_log FOR VALUES IN ('18');
+
+CREATE TABLE request_log_19 PARTITION OF request_log FOR VALUES IN ('19');
+
+CREATE TABLE request_log_20 PARTITION OF request_log FOR VALUES IN ('20');
+
+CREATE TABLE request_log_21 PARTITION OF request_log FOR VALUES IN ('21');
+
+CREATE TABLE request_log_22 PARTITION OF request_log FOR VALUES IN ('22');
+
+CREATE TABLE request_log_23 PARTITION OF request_log FOR VALUES IN ('23');
+
+CREATE TABLE request_log_24 PARTITION OF request_log FOR VALUES IN ('24');
+
+CREATE TABLE request_log_25 PARTITION OF request_log FOR VALUES IN ('25');
+
+CREATE TABLE request_log_26 PARTITION OF request_log FOR VALUES IN ('26');
+
+CREATE TABLE request_log_27 PARTITION OF request_log FOR VALUES IN ('27');
+
+CREATE TABLE request_log_28 PARTITION OF request_log FOR VALUES IN ('28');
+
+CREATE TABLE request_log_29 PARTITION OF request_log FOR VALUES IN ('29');
+
+CREATE TABLE request_log_30 PARTITION OF request_log FOR VALUES IN ('30');
+
+CREATE TABLE request_log_31 PARTITION OF request_log FOR VALUES IN ('31');
+
+CREATE TABLE request_refused (
+    workspace_id text COLLATE "C" NOT NULL,
+    minute timestamp with time zone NOT NULL,
+    reason text COLLATE "C" NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    refused bigint NOT NULL,
+    CONSTRAINT request_refused_pkey PRIMARY KEY (workspace_id, minute, reason, key_id)
+);
+COMMENT ON TABLE request_refused IS 'How many requests were refused in each minute, by reason; kept as long as request_log.';
+COMMENT ON COLUMN request_refused.workspace_id IS 'Workspace of the key; * where no key of a workspace was sent.';
+COMMENT ON COLUMN request_refused.minute IS 'Begin of the clock minute.';
+COMMENT ON COLUMN request_refused.reason IS 'method, headers, key_in_url, slow_down, rate_limit, or why a key was refused: missing, malformed, unknown, revoked, rotated, expired.';
+COMMENT ON COLUMN request_refused.key_id IS 'The key that was sent, where there is one; else empty.';
+COMMENT ON COLUMN request_refused.refused IS 'Requests refused, all instances together.';
+
+CREATE TABLE service_key (
+    workspace_id text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    value bytea NOT NULL,
+    CONSTRAINT service_key_pkey PRIMARY KEY (workspace_id, name),
+    CONSTRAINT service_key_value_check CHECK ((octet_length(value) = 32)),
+    CONSTRAINT service_key_workspace_id_check CHECK ((workspace_id = '*'::text))
+);
+COMMENT ON TABLE service_key IS 'Random keys that all instances of the service share. None opens customers'' secrets: those have a key outside of the database.';
+COMMENT ON COLUMN service_key.workspace_id IS 'Always *, which stands for all workspaces.';
+COMMENT ON COLUMN service_key.name IS 'What it is for: cursor (seals cursors and ETags of the API).';
+COMMENT ON COLUMN service_key.value IS '32 random bytes.';
 
 CREATE TABLE time_entry (
     workspace_id text COLLATE "C" NOT NULL,
@@ -331,7 +476,7 @@ CREATE TABLE webhook (
     webhook_id text COLLATE "C" NOT NULL,
     url text NOT NULL,
     events text[],
-    state text NOT NULL DEFAULT 'on'::text,
+    state text COLLATE "C" NOT NULL DEFAULT 'on'::text,
     created_at timestamp with time zone NOT NULL,
     secret bytea NOT NULL,
     old_secret bytea,
@@ -350,8 +495,10 @@ CREATE TABLE webhook (
 COMMENT ON TABLE webhook IS 'Addresses that events are sent to, at most five a workspace.';
 COMMENT ON COLUMN webhook.webhook_id IS 'wh_ and a UUIDv7.';
 COMMENT ON COLUMN webhook.events IS 'The event types it chose; null: all, also those of later versions.';
+COMMENT ON COLUMN webhook.state IS 'on or off.';
 COMMENT ON COLUMN webhook.secret IS 'The signing secret, sealed with AES-256-GCM: key id (8 bytes), nonce (12), ciphertext and tag. Bound to workspace and webhook.';
 COMMENT ON COLUMN webhook.old_secret IS 'The secret before the last rotation, sealed alike; signs too until old_secret_until.';
+COMMENT ON COLUMN webhook.old_secret_until IS 'Until then messages are signed with the old secret too; null: there was no rotation.';
 COMMENT ON COLUMN webhook.version IS 'Raised by every change a user makes, so that whoever delivers reads the row again.';
 COMMENT ON COLUMN webhook.epoch IS 'Raised whenever it goes off or on. What was decided or waits under an older epoch is void.';
 COMMENT ON COLUMN webhook.failing_since IS 'The first failed attempt after the last success, or after it was turned on; null: it does not fail.';
@@ -387,7 +534,7 @@ CREATE TABLE webhook_delivery (
     created_at timestamp with time zone NOT NULL,
     event_id text COLLATE "C" NOT NULL,
     event_type text COLLATE "C" NOT NULL,
-    state text NOT NULL,
+    state text COLLATE "C" NOT NULL,
     next_attempt_at timestamp with time zone,
     attempts jsonb NOT NULL,
     CONSTRAINT webhook_delivery_pkey PRIMARY KEY (workspace_id, webhook_id, "position", created_at)
@@ -407,12 +554,15 @@ CREATE TABLE webhook_hour (
     workspace_id text COLLATE "C" NOT NULL,
     webhook_id text COLLATE "C" NOT NULL,
     hour timestamp with time zone NOT NULL,
-    outcome text NOT NULL,
+    outcome text COLLATE "C" NOT NULL,
     attempts bigint NOT NULL,
     CONSTRAINT webhook_hour_pkey PRIMARY KEY (workspace_id, webhook_id, hour, outcome),
     CONSTRAINT webhook_hour_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE
 ) WITH (fillfactor=50);
 COMMENT ON TABLE webhook_hour IS 'Attempts of each webhook by hour and outcome, for the count of the last 24 hours. Written every second at most.';
+COMMENT ON COLUMN webhook_hour.hour IS 'Begin of the hour, by the clock.';
+COMMENT ON COLUMN webhook_hour.outcome IS 'How the attempts ended.';
+COMMENT ON COLUMN webhook_hour.attempts IS 'How many did.';
 
 CREATE TABLE webhook_instance (
     workspace_id text COLLATE "C" NOT NULL DEFAULT '*'::text,
@@ -423,6 +573,7 @@ CREATE TABLE webhook_instance (
 ) WITH (fillfactor=30);
 COMMENT ON TABLE webhook_instance IS 'The processes that deliver. One lease a process covers all webhooks it holds, so that renewing costs one row.';
 COMMENT ON COLUMN webhook_instance.workspace_id IS 'Always *, which stands for all workspaces.';
+COMMENT ON COLUMN webhook_instance.instance_id IS 'Made by the process when it starts.';
 COMMENT ON COLUMN webhook_instance.lease_until IS 'By the database''s clock. After it, others take its webhooks over.';
 
 CREATE TABLE webhook_mail (
@@ -439,6 +590,8 @@ CREATE TABLE webhook_mail (
     CONSTRAINT webhook_mail_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
 );
 COMMENT ON TABLE webhook_mail IS 'Mails to the finance team that are not sent yet. A sent one is deleted.';
+COMMENT ON COLUMN webhook_mail.mail_id IS 'Made from what the mail is about, so that it is queued once.';
+COMMENT ON COLUMN webhook_mail.attempts IS 'How often sending it was tried.';
 COMMENT ON COLUMN webhook_mail.next_attempt_at IS 'Not before this moment is it tried; moved ahead while somebody sends it.';
 COMMENT ON COLUMN webhook_mail.error IS 'Why the last attempt failed.';
 CREATE INDEX webhook_mail_next ON public.webhook_mail USING btree (next_attempt_at);
@@ -460,6 +613,7 @@ COMMENT ON TABLE webhook_waiting IS 'Deliveries that wait for their next attempt
 COMMENT ON COLUMN webhook_waiting.created_at IS 'That of the row in webhook_delivery, which it finds it by.';
 COMMENT ON COLUMN webhook_waiting.attempts IS 'Attempts made so far.';
 COMMENT ON COLUMN webhook_waiting.before IS 'How many of them were made before the retry schedule was begun: those of a failed delivery that is sent again as missed.';
+COMMENT ON COLUMN webhook_waiting.next_attempt_at IS 'Not before this moment is it tried again.';
 COMMENT ON COLUMN webhook_waiting.once IS 'True for "Send again": whatever comes of the attempt, there is no further one.';
 COMMENT ON COLUMN webhook_waiting.epoch IS 'The webhook''s epoch when it failed. With an older one it is to be cancelled.';
 CREATE INDEX webhook_waiting_due ON public.webhook_waiting USING btree (workspace_id, webhook_id, next_attempt_at);
@@ -487,6 +641,7 @@ BEGIN
               HINT = 'Entries are never changed or removed; append a new entry instead.';
 END
 $function$;
+COMMENT ON FUNCTION event_log_refuse() IS 'Keeps the log append-only.';
 
 CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zone, expected bigint, whole boolean, ids text[], types text[], created timestamp with time zone[], data text[], public text[], OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamp with time zone[])
  RETURNS record
@@ -494,6 +649,7 @@ CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zon
 AS $function$
 DECLARE
     h      log_head%ROWTYPE;
+    made   boolean := false;
     known  boolean;
     old    record;
     stamp  text;
@@ -512,15 +668,18 @@ DECLARE
 BEGIN
     SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
     IF NOT FOUND THEN
-        PERFORM workspace_create(w, w, now);
+        made := workspace_create(w, w, now);
         SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
     END IF;
     head := h.position;
     IF expected IS NOT NULL AND expected <> h.position THEN
+        IF made THEN
+            PERFORM workspace_unmake(w);
+        END IF;
         RETURN;
     END IF;
     outcomes := '{}';
-    positions := '{}';
+    positions := array_fill(NULL::bigint, ARRAY[n]);
     times := '{}';
     now := date_trunc('milliseconds', now);
     last := h.created_at;
@@ -574,6 +733,9 @@ BEGIN
         a_ch[k] := h.chain;
     END LOOP;
     IF k = 0 OR (whole AND refuse) THEN
+        IF made THEN
+            PERFORM workspace_unmake(w);
+        END IF;
         RETURN;
     END IF;
     INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
@@ -792,3 +954,13 @@ BEGIN
 END
 $function$;
 COMMENT ON FUNCTION workspace_create(text,text,timestamp with time zone) IS 'Makes a workspace with an empty log; false when it is there already.';
+
+CREATE OR REPLACE FUNCTION public.workspace_unmake(w text)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+    DELETE FROM log_checkpoint WHERE workspace_id = w;
+    DELETE FROM log_head WHERE workspace_id = w;
+    DELETE FROM workspace WHERE workspace_id = w;
+$function$;
+COMMENT ON FUNCTION workspace_unmake(text) IS 'Takes back the workspace that the same transaction made for entries which were then refused.';

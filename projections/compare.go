@@ -25,6 +25,7 @@ type sheet struct {
 	each    func(r *refold, visit func(key))        // the rows that must be there
 	changed func(s *domain.State, visit func(key))  // those made, changed or deleted since the last Reset
 	image   func(r *refold, k key, v []string) bool // writes the columns of a row; false when it must not be there
+	place   func(r *refold, k key) int64            // position of the entry that last changed a row, 0 when it is not there; nil but for answers with an id
 
 	pageSQL, pickSQL, sinceSQL, deleteSQL, upsertSQL string
 }
@@ -130,7 +131,7 @@ func (s sheet) prepared() *sheet {
 		 WHERE c.workspace_id = $1 AND c.consumer = 'read_models'`
 	s.pickSQL = read + " JOIN unnest(" + strings.Join(keyUnnest, ", ") + ") AS k " + tuple(keyNames) +
 		" ON t.workspace_id = $1 AND " + strings.Join(keyMatches, " AND ")
-	s.sinceSQL = "SELECT " + strings.Join(keyReads, ", ") + " FROM " + s.table + " t WHERE t.workspace_id = $1 AND t.position > $2"
+	s.sinceSQL = "SELECT " + strings.Join(keyReads, ", ") + " FROM " + s.table + " t WHERE t.workspace_id = $1 AND t.position > $2::bigint"
 	s.deleteSQL = "DELETE FROM " + s.table + " t USING unnest(" + strings.Join(keyUnnest, ", ") + ") AS k " + tuple(keyNames) +
 		" WHERE t.workspace_id = $1 AND " + strings.Join(keyMatches, " AND ")
 

@@ -61,6 +61,13 @@ func sheetOf[P record](resource string, t *table[P]) *sheet {
 			visit(key{id})
 		}
 	}
+	s.place = func(r *refold, k key) int64 {
+		var none P
+		if row := t.rows(r.state).Get(k[0]); row != none {
+			return t.meta(row).Position
+		}
+		return 0
+	}
 	s.image = func(r *refold, k key, v []string) bool {
 		row := t.rows(r.state).Get(k[0])
 		var none P

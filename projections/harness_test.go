@@ -60,8 +60,14 @@ func (b *bench) append(drafts []domain.Draft) {
 // project runs a Runner until everything appended is projected.
 func (b *bench) project(entries int) {
 	b.t.Helper()
+	b.projectBy(entries, projections.LiveRules())
+}
+
+// projectBy is project by other rules.
+func (b *bench) projectBy(entries int, rules projections.Rules) {
+	b.t.Helper()
 	runner, err := projections.NewRunner(projections.RunnerConfig{
-		Pool: b.pool, Wake: b.wake, Clock: time.Now, Logger: discard(), Entries: entries,
+		Pool: b.pool, Wake: b.wake, Clock: time.Now, Logger: discard(), Entries: entries, Rules: rules,
 	})
 	if err != nil {
 		b.t.Fatal(err)

@@ -7,8 +7,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
 // ReplaySettings are the run-time parameters for connections that replay:
@@ -28,10 +31,11 @@ type ReplayConfig struct {
 	Pool  *pgxpool.Pool // opened with ReplaySettings; at least 2*Workers+1 connections
 	Clock func() time.Time
 
-	Rules   Rules  // default LiveRules
-	Workers int    // workspaces under way at once; default DefaultReplayWorkers
-	Memory  int64  // bytes that the workspaces under way may hold, by estimate; default 256 MiB. A larger one runs alone
-	Meter   *Meter // counts the work; nil: nobody looks
+	Wake    eventlog.Announcer // told of workspaces whose rows a rebuild has changed; nil: nobody waits
+	Rules   Rules              // default LiveRules
+	Workers int                // workspaces under way at once; default DefaultReplayWorkers
+	Memory  int64              // bytes that the workspaces under way may hold, by estimate; default 256 MiB. A larger one runs alone
+	Meter   *Meter             // counts the work; nil: nobody looks
 
 	// Pace is asked before n more entries or rows are taken, and waits as long
 	// as it wants them to come slowly; nil: at full speed.
@@ -144,3 +148,5 @@ func (r *Replay) sizes(ctx context.Context, workspaceID string) ([]workspaceSize
 	r.cfg.Meter.Workspaces.Add(int64(len(list)))
 	return list, nil
 }
+
+func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }

@@ -18,9 +18,8 @@ type refold struct {
 	state       *domain.State
 	anomalies   []domain.Anomaly
 	skipped     map[int64]struct{}
-	check       *logCheck                        // nil: entries are taken as they are
-	before      func(*domain.Entry)              // called before an entry is folded, if set
-	after       func(e *domain.Entry, fold bool) // and after it; fold is false for skipped ones
+	check       *logCheck           // nil: entries are taken as they are
+	folded      func(*domain.Entry) // called after an entry is folded, if set
 
 	// The rows are compared with the fold as it is, while the checkpoint stays
 	// here; nil: with the fold up to the checkpoint.
@@ -159,17 +158,13 @@ func (r *refold) fold(page []logRow) (err error) {
 	for i := range page {
 		e := &page[i].Entry
 		at = e.Position
-		if r.before != nil {
-			r.before(e)
-		}
-		_, skip := r.skipped[at]
-		if !skip {
+		if _, skip := r.skipped[at]; !skip {
 			r.cfg.Rules.Apply(r.state, e)
 		}
-		if r.after != nil {
-			r.after(e, !skip)
-		}
 		r.position = at
+		if r.folded != nil {
+			r.folded(e)
+		}
 	}
 	return nil
 }

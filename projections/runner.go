@@ -18,12 +18,13 @@ import (
 )
 
 // PoolSettings are the run-time parameters for connections that project. They
-// only ever look rows up by key, with plans that do not depend on how many:
-// planning each time costs a third, and a plan made while a table was empty
-// must not be one that reads it whole.
+// only ever look rows up by key, so plans that read tables whole are not to be
+// had, whatever the statistics say. The choice between plans made for all
+// values and for these is left to PostgreSQL: one made for all values at the
+// first use, while the tables were empty, would take any index of a workspace
+// for as good as the key, and keep it while they grow.
 func PoolSettings() map[string]string {
 	return map[string]string{
-		"plan_cache_mode":  "force_generic_plan",
 		"enable_seqscan":   "off",
 		"enable_hashjoin":  "off",
 		"enable_mergejoin": "off",

@@ -20,6 +20,9 @@ type Status struct {
 	LagSeconds  float64           `json:"lag_seconds"` // age of the oldest of them; 0 when there is none
 	Anomalies   int64             `json:"anomalies"`
 	Quarantined int64             `json:"quarantined"` // workspaces that wait at an entry
+	Skipped     int64             `json:"skipped"`     // entries that an operator made the projector pass over
+	Rules       int               `json:"rules"`       // version of this program's rules
+	OtherRules  int64             `json:"other_rules"` // workspaces with rows of other rules, which wait for a rebuild
 	Workspaces  []WorkspaceStatus `json:"workspaces"`
 }
 
@@ -32,6 +35,8 @@ type WorkspaceStatus struct {
 	LagSeconds  float64         `json:"lag_seconds"`
 	Anomalies   []AnomalyStatus `json:"anomalies"`
 	Quarantined bool            `json:"quarantined"`
+	Skipped     int64           `json:"skipped"`
+	Rules       int             `json:"rules"` // the oldest by which any of the rows may have been made; 0: not known, or no rows yet
 	Failures    int             `json:"failures"`
 	Error       *string         `json:"error"`
 	RetryAt     *time.Time      `json:"retry_at"`
@@ -58,12 +63,17 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, now 
 	if err != nil {
 		return nil, err
 	}
+	made, err := readMade(ctx, pool, workspaceID)
+	if err != nil {
+		return nil, err
+	}
 	s := &Status{Name: eventlog.ReadModels, Workspaces: make([]WorkspaceStatus, 0, len(progress))}
 	for i := range progress {
 		p := &progress[i]
 		w := WorkspaceStatus{
 			WorkspaceID: p.WorkspaceID, Position: p.Position, Head: p.Head, LagEntries: p.Head - p.Position,
 			Anomalies: anomalies[p.WorkspaceID], Quarantined: p.Quarantined, Failures: p.Failures,
+			Rules: made[p.WorkspaceID].rules, Skipped: made[p.WorkspaceID].skipped,
 		}
 		if w.Anomalies == nil {
 			w.Anomalies = []AnomalyStatus{}
@@ -76,7 +86,50 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, now 
 		}
 		s.add(&w)
 	}
+	s.CompareRules(RulesVersion)
 	return s, nil
+}
+
+// CompareRules counts the workspaces whose rows were made by other rules than
+// those of a version. A workspace without rows has none.
+func (s *Status) CompareRules(version int) {
+	s.Rules, s.OtherRules = version, 0
+	for i := range s.Workspaces {
+		if s.Workspaces[i].Waits(version) {
+			s.OtherRules++
+		}
+	}
+}
+
+// Waits tells whether the workspace has rows of other rules.
+func (w *WorkspaceStatus) Waits(version int) bool { return w.Position > 0 && w.Rules != version }
+
+// making is how a workspace's rows were made.
+type making struct {
+	rules   int
+	skipped int64
+}
+
+func readMade(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (map[string]making, error) {
+	rows, err := pool.Query(ctx, `
+		SELECT c.workspace_id, c.rules,
+		       (SELECT count(*) FROM log_skip s WHERE s.workspace_id = c.workspace_id AND s.consumer = c.consumer)
+		  FROM log_checkpoint c WHERE c.consumer = $1 AND ($2 = '' OR c.workspace_id = $2)`, eventlog.ReadModels, workspaceID)
+	if err != nil {
+		return nil, fmt.Errorf("read by which rules rows were made: %w", err)
+	}
+	var (
+		list = map[string]making{}
+		w    string
+		m    making
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&w, &m.rules, &m.skipped}, func() error {
+		list[w] = m
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read by which rules rows were made: %w", err)
+	}
+	return list, nil
 }
 
 func (s *Status) add(w *WorkspaceStatus) {
@@ -85,6 +138,7 @@ func (s *Status) add(w *WorkspaceStatus) {
 	s.LagEntries += w.LagEntries
 	s.LagSeconds = max(s.LagSeconds, w.LagSeconds)
 	s.Anomalies += int64(len(w.Anomalies))
+	s.Skipped += w.Skipped
 	if w.Quarantined {
 		s.Quarantined++
 	}

@@ -92,7 +92,10 @@ func projected(t *testing.T) *bench {
 func TestVerifyFindsNothingInWhatWasProjected(t *testing.T) {
 	t.Parallel()
 	b := projected(t)
-	if err := pg.InTx(t.Context(), b.pool, func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SELECT workspace_create('empty', 'empty', now())"); return err }); err != nil {
+	if err := pg.InTx(t.Context(), b.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), "SELECT workspace_create('empty', 'empty', now())")
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	lines, done := b.verify(b.replay(), projections.VerifyRequest{})

@@ -179,4 +179,4 @@ func (c *call) writeOptions() {
 }
 
 // gone reports whether the caller no longer waits for an answer.
-func (c *call) gone() bool { return c.r.Context().Err() == context.Canceled } //nolint:errorlint // the context's own
+func (c *call) gone() bool { return c.r.Context().Err() == context.Canceled }

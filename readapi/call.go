@@ -49,7 +49,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		address: addressOf(r, a.cfg.TrustedProxies),
 	}
 	c.requestID = c.chooseRequestID()
-	defer c.finish()
+	defer a.record(c)
 	defer func() {
 		fault := recover()
 		if fault == nil {

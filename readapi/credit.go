@@ -17,7 +17,7 @@ type historyPlace struct {
 
 func (p historyPlace) append(b []byte) []byte {
 	for _, n := range [...]int64{p.floor, p.top, p.below} {
-		b = binary.AppendUvarint(b, uint64(n)) //nolint:gosec // never below 0
+		b = binary.AppendUvarint(b, uint64(n))
 	}
 	return b
 }
@@ -27,7 +27,7 @@ func parseHistoryPlace(b []byte) historyPlace {
 	var p historyPlace
 	for _, n := range [...]*int64{&p.floor, &p.top, &p.below} {
 		v, size := binary.Uvarint(b)
-		*n, b = int64(v), b[max(size, 0):] //nolint:gosec // was an int64
+		*n, b = int64(v), b[max(size, 0):]
 	}
 	return p
 }

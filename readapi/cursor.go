@@ -117,12 +117,12 @@ type place struct {
 }
 
 func (p place) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(p.position)) //nolint:gosec // never below 0
+	b = binary.AppendUvarint(b, uint64(p.position))
 	return append(b, p.id...)
 }
 
 // parsePlace reads what append wrote; the seal has proved that it did.
 func parsePlace(b []byte) place {
 	position, n := binary.Uvarint(b)
-	return place{position: int64(position), id: string(b[n:])} //nolint:gosec // was an int64
+	return place{position: int64(position), id: string(b[n:])}
 }

@@ -52,7 +52,7 @@ func (r *rowReader) int(value []byte) (int64, error) {
 		if len(value) != 8 {
 			return 0, errRowForm
 		}
-		return int64(binary.BigEndian.Uint64(value)), nil //nolint:gosec // two's complement on both sides
+		return int64(binary.BigEndian.Uint64(value)), nil
 	}
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	if err != nil {

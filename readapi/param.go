@@ -102,7 +102,8 @@ func (g *given) get(i int) string {
 }
 
 // readParams reads a query by an endpoint's parameters. All that is wrong comes
-// back at once, one row for a parameter, in the order of the query
+// back at once, one row for a parameter, in the order of the query (but for the
+// cursor, which is judged when all others are known)
 // (decisions.md, "Requests", 8).
 func readParams(params []param, query string) (given, []paramError) {
 	var (

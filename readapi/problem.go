@@ -88,6 +88,13 @@ func keyInURL() *problem {
 	}
 }
 
+func notHTTP() *problem {
+	return &problem{
+		status: http.StatusBadRequest, refusal: RefusedNotHTTP,
+		detail: "This is no HTTP request that the service understands: its request line, a header or its coding is malformed.",
+	}
+}
+
 func headersTooLarge() *problem {
 	return &problem{
 		status: statusInvalidHeaders, refusal: RefusedHeaders,
@@ -172,7 +179,7 @@ func problemOf(err error) *problem {
 func isAway(err error) bool {
 	var (
 		refused  *pgconn.ConnectError
-		net      net.Error
+		network  net.Error
 		database *pgconn.PgError
 	)
 	switch {
@@ -191,7 +198,7 @@ func isAway(err error) bool {
 		}
 		return false
 	}
-	return errors.As(err, &refused) || errors.As(err, &net) || pgconn.SafeToRetry(err) || isBroken(err)
+	return errors.As(err, &refused) || errors.As(err, &network) || pgconn.SafeToRetry(err) || isBroken(err)
 }
 
 // appendProblem writes the document, its members in the order of service.md.

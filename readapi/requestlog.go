@@ -17,6 +17,7 @@ type Refusal string
 const (
 	RefusedMethod    Refusal = "method"
 	RefusedHeaders   Refusal = "headers"
+	RefusedNotHTTP   Refusal = "not_http"
 	RefusedKeyInURL  Refusal = "key_in_url"
 	RefusedSlowDown  Refusal = "slow_down"
 	RefusedRateLimit Refusal = "rate_limit"
@@ -25,7 +26,7 @@ const (
 // Refusals lists all of them.
 func Refusals() []Refusal {
 	return []Refusal{
-		RefusedMethod, RefusedHeaders, RefusedKeyInURL, RefusedSlowDown, RefusedRateLimit,
+		RefusedMethod, RefusedHeaders, RefusedNotHTTP, RefusedKeyInURL, RefusedSlowDown, RefusedRateLimit,
 		Refusal(access.ReasonMissing), Refusal(access.ReasonMalformed), Refusal(access.ReasonUnknown),
 		Refusal(access.ReasonRevoked), Refusal(access.ReasonRotated), Refusal(access.ReasonExpired),
 	}
@@ -51,11 +52,12 @@ type RequestRecord struct {
 // statusGone stands in the log for requests whose caller did not wait.
 const statusGone = 499
 
-// finish tells the log of a request.
-func (c *call) finish() {
+// record tells the log of a request.
+func (a *API) record(c *call) {
+	ctx := c.r.Context()
 	record := RequestRecord{
 		At: c.began, RequestID: c.requestID, Method: method(c.r.Method), Status: c.status,
-		Duration: c.api.cfg.Clock().Sub(c.began), Bytes: c.bytes, Rows: c.rows, Refusal: c.refusal,
+		Duration: a.cfg.Clock().Sub(c.began), Bytes: c.bytes, Rows: c.rows, Refusal: c.refusal,
 	}
 	if c.key != nil {
 		record.WorkspaceID, record.KeyID, record.KeyPrefix = c.key.WorkspaceID, c.key.ID, c.key.Prefix
@@ -71,13 +73,13 @@ func (c *call) finish() {
 	if c.status >= http.StatusInternalServerError && c.gone() {
 		record.Status = statusGone
 	}
-	c.api.measures.observe(&record)
-	c.api.cfg.Requests.Record(&record)
+	a.measures.observe(&record)
+	a.cfg.Requests.Record(&record)
 	level := slog.LevelInfo
 	if record.Status >= http.StatusInternalServerError {
 		level = slog.LevelWarn
 	}
-	if !c.api.cfg.Logger.Enabled(c.ctx, level) {
+	if !a.cfg.Logger.Enabled(ctx, level) {
 		return
 	}
 	attributes := append(make([]slog.Attr, 0, 12),
@@ -95,9 +97,9 @@ func (c *call) finish() {
 		attributes = append(attributes, slog.String("refused", string(record.Refusal)))
 	}
 	if level == slog.LevelWarn && c.cause != nil {
-		attributes = append(attributes, slog.String("error", c.api.cfg.Format.Redact(c.cause.Error())))
+		attributes = append(attributes, slog.String("error", a.cfg.Format.Redact(c.cause.Error())))
 	}
-	c.api.cfg.Logger.LogAttrs(c.ctx, level, "request", attributes...)
+	a.cfg.Logger.LogAttrs(ctx, level, "request", attributes...)
 }
 
 // method keeps made-up methods out of the log.

@@ -137,4 +137,3 @@ func (rs *routes) find(escaped string) (*route, string) {
 	r := rs.byPath[rs.mux.Find(found, http.MethodGet, path)]
 	return r, found.URLParam("id")
 }
-

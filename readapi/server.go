@@ -7,8 +7,7 @@ import (
 )
 
 // MaxHeaderBytes is how large the request line and headers of a request may be
-// together. The server itself gives up at four times as much: up to there the
-// answer is a problem document.
+// together. The server itself gives up reading at four times as much.
 const MaxHeaderBytes = 16 << 10
 
 // Times that bound what a slow caller can hold.
@@ -20,7 +19,7 @@ const (
 )
 
 // NewServer makes the server for an API: every time and size that a caller has
-// influence on is bounded.
+// influence on is bounded. Serve it on a listener that API.Guard wraps.
 func NewServer(api *API, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           api,

@@ -47,6 +47,7 @@ type stand struct {
 	output    *output
 	requests  *requestList
 	states    map[string]*domain.State
+	contract  *contract // judges every answer
 }
 
 // clock is a time that moves when told to. It begins in the middle of a minute
@@ -115,6 +116,7 @@ func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 		BaseURL: "https://api.example.com", DocsURL: docsURL, CursorKey: bytes.Repeat([]byte{7}, 32),
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Requests: s.requests,
 	}
+	s.contract = must(theContract())(t)
 	for _, f := range change {
 		f(&s.config)
 	}
@@ -130,7 +132,7 @@ func serve(t testing.TB, api *readapi.API, logger *slog.Logger) *httptest.Server
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &httptest.Server{Listener: listener, Config: readapi.NewServer(api, logger)}
+	server := &httptest.Server{Listener: api.Guard(listener), Config: readapi.NewServer(api, logger)}
 	server.Start()
 	t.Cleanup(server.Close)
 	return server
@@ -216,7 +218,11 @@ type reply struct {
 // do makes a request; key "" sends none. Headers are name and value by turns.
 func (s *stand) do(method, path, key string, headers ...string) reply {
 	s.t.Helper()
-	return send(s.t, s.server, method, path, key, headers...)
+	r := send(s.t, s.server, method, path, key, headers...)
+	if s.contract != nil && r.header.Get("Content-Encoding") == "" {
+		s.contract.judge(s.t, method, path, r)
+	}
+	return r
 }
 
 func (s *stand) get(path, key string, headers ...string) reply {

@@ -14,7 +14,9 @@ import (
 
 func (p *program) benchCommand() *cobra.Command {
 	return group("bench", "Measure the program against limits taken in the same run",
-		p.benchOf("log", "Appending and projecting", bench.Log))
+		p.benchOf("log", "Appending and projecting", bench.Log),
+		p.benchOf("read", "The read API", bench.Read),
+		p.benchOf("replay", "Folding the log again: verify and rebuild", bench.Replay))
 }
 
 func (p *program) benchOf(name, short string, measure func(context.Context, *bench.Options) error) *cobra.Command {

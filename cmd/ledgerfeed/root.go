@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
 // Exit statuses (decisions.md, "Commands").
@@ -34,6 +36,7 @@ type program struct {
 	clock       func() time.Time
 	logger      *slog.Logger
 	settings    settings
+	rules       projections.Rules // zero: this program's own
 
 	json    bool   // --json
 	dataDir string // --data-dir
@@ -91,6 +94,10 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		p.workspaceCommand(),
 		p.keyCommand(),
 		p.statusCommand(),
+		p.rebuildCommand(),
+		p.verifyCommand(),
+		p.explainCommand(),
+		p.quarantineCommand(),
 		p.benchCommand(),
 	)
 	return root

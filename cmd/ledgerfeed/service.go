@@ -103,12 +103,32 @@ func (s *service) prepareProjector(ctx context.Context) error {
 		return err
 	}
 	runner, err := projections.NewRunner(projections.RunnerConfig{
-		Pool: pool, Wake: s.wake, Clock: s.program.clock, Logger: s.logger, Metrics: s.metrics,
+		Pool: pool, Wake: s.wake, Clock: s.program.clock, Logger: s.logger, Metrics: s.metrics, Rules: s.program.rules,
 	})
 	if err != nil {
 		return err //nolint:wrapcheck // says it all
 	}
 	s.add("projector", runner.Run)
+	return s.prepareAudit(ctx)
+}
+
+// prepareAudit lets every workspace be verified in the background.
+func (s *service) prepareAudit(ctx context.Context) error {
+	if s.program.settings.AuditEvery == 0 {
+		return nil
+	}
+	pool, err := s.openPool(ctx, pg.Options{MaxConns: 3, Settings: projections.ReplaySettings()})
+	if err != nil {
+		return err
+	}
+	auditor, err := projections.NewAuditor(projections.AuditConfig{
+		Pool: pool, Clock: s.program.clock, Logger: s.logger, Metrics: s.metrics, Rules: s.program.rules,
+		Every: s.program.settings.AuditEvery, Rate: s.program.settings.AuditRate,
+	})
+	if err != nil {
+		return err //nolint:wrapcheck // says it all
+	}
+	s.add("audit", auditor.Run)
 	return nil
 }
 

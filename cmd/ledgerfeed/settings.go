@@ -27,6 +27,9 @@ type settings struct {
 
 	TrustedProxies prefixes      `env:"LEDGERFEED_TRUSTED_PROXIES"`
 	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h"`
+
+	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h"` // 0: no background audit
+	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000"` // entries and rows a second
 }
 
 // prefixes is a list of CIDRs, separated by commas.
@@ -70,6 +73,12 @@ func readSettings() (settings, error) {
 	s.BaseURL, s.DocsURL = strings.TrimSuffix(s.BaseURL, "/"), strings.TrimSuffix(s.DocsURL, "/")
 	if s.Retention <= 0 {
 		return s, usagef("LEDGERFEED_RETENTION is %s: want a time above 0, such as 720h", s.Retention)
+	}
+	if s.AuditEvery < 0 {
+		return s, usagef("LEDGERFEED_AUDIT_EVERY is %s: want a time such as 24h, or 0 for no background audit", s.AuditEvery)
+	}
+	if s.AuditRate < 1 {
+		return s, usagef("LEDGERFEED_AUDIT_RATE is %d: want entries and rows a second, 1 or more", s.AuditRate)
 	}
 	if s.LogFormat != "text" && s.LogFormat != "json" {
 		return s, usagef("LEDGERFEED_LOG_FORMAT is %q: want text or json", s.LogFormat)

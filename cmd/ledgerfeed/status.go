@@ -39,6 +39,9 @@ func (p *program) statusCommand() *cobra.Command {
 				if err != nil {
 					return err //nolint:wrapcheck // says it all
 				}
+				if p.rules.Version > 0 {
+					s.CompareRules(p.rules.Version)
+				}
 				return p.print(statusView{[]*projections.Status{s}}, func(out io.Writer) error { return writeStatus(out, s) })
 			})
 		}),
@@ -124,8 +127,17 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 	if err := t.Flush(); err != nil {
 		return err //nolint:wrapcheck // standard output
 	}
+	if s.OtherRules > 0 {
+		fmt.Fprintf(out, "%d workspaces have rows of other rules than this program's, version %d: ledgerfeed rebuild brings them over\n", s.OtherRules, s.Rules)
+	}
 	for i := range s.Workspaces {
 		w := &s.Workspaces[i]
+		if w.Waits(s.Rules) {
+			fmt.Fprintf(out, "%s has rows of rules %d\n", w.WorkspaceID, w.Rules)
+		}
+		if w.Skipped > 0 {
+			fmt.Fprintf(out, "%s: %d entries were passed over: ledgerfeed quarantine list\n", w.WorkspaceID, w.Skipped)
+		}
 		if w.Error != nil {
 			fmt.Fprintf(out, "%s at position %d, after %d failures: %s\n", w.WorkspaceID, w.Position+1, w.Failures, *w.Error)
 		}

@@ -14,7 +14,7 @@ import (
 
 // Log measures appending and projecting.
 func Log(ctx context.Context, o *Options) error {
-	if err := withSetting(ctx, o, func(s *setting) error {
+	if err := withSetting(ctx, o, func(ctx context.Context, s *setting) error {
 		drafts, err := samples(20_000)
 		if err != nil {
 			return err

@@ -26,7 +26,7 @@ func projecting(ctx context.Context, o *Options) error {
 		{100, o.size(10_000, 1_000), &large},
 		{o.size(20_000, 200), 10, &narrow},
 	} {
-		err := withSetting(ctx, o, func(s *setting) error {
+		err := withSetting(ctx, o, func(ctx context.Context, s *setting) error {
 			if err := s.fill(ctx, b.workspaces, b.each); err != nil {
 				return err
 			}

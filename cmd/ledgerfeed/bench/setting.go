@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"os"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -53,7 +52,8 @@ type setting struct {
 }
 
 // withSetting runs work in a fresh database.
-func withSetting(ctx context.Context, o *Options, work func(*setting) error) (err error) {
+// What work starts beside itself ends with the context that it is given.
+func withSetting(ctx context.Context, o *Options, work func(context.Context, *setting) error) (err error) {
 	name := "ledgerfeed_bench_" + strconv.Itoa(os.Getpid())
 	server, err := pgx.Connect(ctx, o.ServerURL)
 	if err != nil {
@@ -82,7 +82,9 @@ func withSetting(ctx context.Context, o *Options, work func(*setting) error) (er
 	if s.log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: time.Now, Wake: s.wake}); err != nil {
 		return err //nolint:wrapcheck // says it all
 	}
-	return work(s)
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	return work(working, s)
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+)
+
+// request is what a caller sends.
+type request struct {
+	host, path, key string
+
+	tagged bool // with If-None-Match
+	tag    string
+}
+
+// caller is a connection that sends one request again and again. It does as
+// little as it can: it shares the processors with what is measured.
+type caller struct {
+	conn   net.Conn
+	reader *bufio.Reader
+	text   []byte
+}
+
+func (q request) dial(ctx context.Context) (*caller, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", q.host)
+	if err != nil {
+		return nil, fmt.Errorf("reach the API: %w", err)
+	}
+	return &caller{conn: conn, reader: bufio.NewReaderSize(conn, 64<<10), text: q.text()}, nil
+}
+
+func (q request) text() []byte {
+	text := "GET " + q.path + " HTTP/1.1\r\nHost: " + q.host + "\r\nAuthorization: Bearer " + q.key + "\r\n"
+	if q.tagged {
+		text += "If-None-Match: " + q.tag + "\r\n"
+	}
+	return []byte(text + "\r\n")
+}
+
+func (c *caller) close() { _ = c.conn.Close() }
+
+var errAnswer = errors.New("the answer is not one of HTTP/1.1 with a length")
+
+// ask sends the request and reads the answer, and keeps the body if it is told
+// to.
+func (c *caller) ask(keep bool) (status int, body []byte, err error) {
+	if _, err := c.conn.Write(c.text); err != nil {
+		return 0, nil, fmt.Errorf("send a request: %w", err)
+	}
+	length := -1
+	for first := true; ; first = false {
+		line, err := c.reader.ReadSlice('\n')
+		if err != nil {
+			return 0, nil, fmt.Errorf("read an answer: %w", err)
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		switch {
+		case first:
+			if len(line) < 12 {
+				return 0, nil, errAnswer
+			}
+			if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+				return 0, nil, errAnswer
+			}
+		case len(line) == 0:
+			return c.readBody(status, length, keep)
+		case bytes.HasPrefix(line, []byte("Content-Length: ")):
+			if length, err = strconv.Atoi(string(line[16:])); err != nil {
+				return 0, nil, errAnswer
+			}
+		}
+	}
+}
+
+func (c *caller) readBody(status, length int, keep bool) (int, []byte, error) {
+	if status == 304 || status == 204 {
+		return status, nil, nil
+	}
+	if length < 0 {
+		return 0, nil, errAnswer
+	}
+	if !keep {
+		if _, err := c.reader.Discard(length); err != nil {
+			return 0, nil, fmt.Errorf("read an answer: %w", err)
+		}
+		return status, nil, nil
+	}
+	body := make([]byte, length)
+	if _, err := io.ReadFull(c.reader, body); err != nil {
+		return 0, nil, fmt.Errorf("read an answer: %w", err)
+	}
+	return status, body, nil
+}

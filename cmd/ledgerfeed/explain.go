@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+func (p *program) explainCommand() *cobra.Command {
+	var (
+		workspace, asOf string
+	)
+	c := &cobra.Command{
+		Use:   "explain RESOURCE ID",
+		Short: "Show a row as it stood at some moment, and which entry set each field",
+		Long: `Show a row as it stood at some moment, and for each of its fields the entry
+that made it what it was: why does this invoice say 420.00?
+
+RESOURCE is one of ` + strings.Join(projections.Resources(), ", ") + `; the ID of a
+credit is its client's.`,
+		Args: cobra.ExactArgs(2),
+		RunE: p.run(func(ctx context.Context, args []string) error {
+			q := projections.ExplainRequest{WorkspaceID: workspace, Resource: args[0], ID: args[1]}
+			if !isResource(q.Resource) {
+				return &usageError{&projections.UnknownResourceError{Resource: q.Resource}}
+			}
+			if err := readMoment(asOf, &q); err != nil {
+				return err
+			}
+			flags := replayFlags{workers: 1, memoryMiB: 256}
+			return p.withReplay(ctx, "explain", flags, func(r *projections.Replay, _ *projections.Meter) error {
+				x, err := r.Explain(ctx, q)
+				if err != nil {
+					return interrupted(ctx, err, "nothing was explained")
+				}
+				return p.print(x, func(out io.Writer) error { return writeExplanation(out, x) })
+			})
+		}),
+	}
+	c.Flags().StringVar(&workspace, "workspace", "", "the workspace of the row")
+	c.Flags().StringVar(&asOf, "as-of", "", "a position, or a time such as 2026-10-02T09:15:00Z (default: as readers see it now)")
+	_ = c.MarkFlagRequired("workspace") // it is defined above
+	return c
+}
+
+// readMoment reads a position or a time.
+func readMoment(text string, q *projections.ExplainRequest) error {
+	if text == "" {
+		return nil
+	}
+	if position, err := strconv.ParseInt(text, 10, 64); err == nil && position > 0 {
+		q.AsOf = position
+		return nil
+	}
+	at, ok := domain.ParseTime(text)
+	if !ok {
+		return usagef("--as-of is %q: want a position, 1 or more, or a time such as 2026-10-02T09:15:00Z", text)
+	}
+	q.At = at
+	return nil
+}
+
+// shownValue bounds a value in the table for people, in bytes.
+const shownValue = 60
+
+func writeExplanation(out io.Writer, x *projections.Explanation) error {
+	fmt.Fprintf(out, "%s %s of %s, as of position %d\n", x.Resource, x.ID, x.WorkspaceID, x.Position)
+	if x.Hidden != "" {
+		fmt.Fprintln(out, x.Hidden)
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if len(x.Fields) == 0 {
+		fmt.Fprintln(out, "It was not there: it had been deleted.")
+	} else {
+		fmt.Fprintln(t, "FIELD\tVALUE\tSET BY\tAT\tPOSITION\tENTRY")
+	}
+	for _, f := range x.Fields {
+		value := string(f.Value)
+		if len(value) > shownValue {
+			value = strings.ToValidUTF8(value[:shownValue], "") + "…"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", f.Name, value, f.SetBy.Type, f.SetBy.CreatedAt, f.SetBy.Position, f.SetBy.EventID)
+	}
+	if err := t.Flush(); err != nil {
+		return err //nolint:wrapcheck // standard output
+	}
+	fmt.Fprintln(out, "History:")
+	for i := range x.History {
+		h := &x.History[i]
+		what := "changed " + strings.Join(h.Fields, ", ")
+		switch {
+		case h.Deleted:
+			what = "deleted it"
+		case len(h.Fields) == 0:
+			what = "changed nothing"
+		}
+		if _, err := fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\n", h.Position, h.CreatedAt, h.Type, h.EventID, what); err != nil {
+			return err //nolint:wrapcheck // standard output
+		}
+	}
+	return t.Flush() //nolint:wrapcheck // standard output
+}

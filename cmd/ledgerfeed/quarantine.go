@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+func (p *program) quarantineCommand() *cobra.Command {
+	return group("quarantine", "Look after workspaces that wait at an entry that cannot be projected",
+		p.quarantineListCommand(), p.quarantineShowCommand(), p.quarantineRetryCommand(), p.quarantineSkipCommand())
+}
+
+// quarantineView is a workspace that waits.
+type quarantineView struct {
+	WorkspaceID string     `json:"workspace_id"`
+	Position    int64      `json:"position"` // of the entry it waits at
+	Error       string     `json:"error"`
+	Failures    int        `json:"failures"`
+	RetryAt     *time.Time `json:"retry_at"` // null: at the next sweep
+	Behind      int64      `json:"behind"`   // entries that wait, this one included
+}
+
+// quarantineListView is what list prints as JSON.
+type quarantineListView struct {
+	Quarantined []quarantineView `json:"quarantined"`
+	Skipped     []eventlog.Skip  `json:"skipped"`
+}
+
+func quarantined(ctx context.Context, log *eventlog.Log, workspaceID string) ([]quarantineView, error) {
+	progress, err := log.ProgressOf(ctx, eventlog.ReadModels, workspaceID)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says it all
+	}
+	if workspaceID != "" && len(progress) == 0 {
+		return nil, &eventlog.UnknownWorkspaceError{WorkspaceID: workspaceID}
+	}
+	list := []quarantineView{}
+	for i := range progress {
+		q := &progress[i]
+		if q.Quarantined {
+			var retry *time.Time
+			if !q.RetryAt.IsZero() {
+				retry = &q.RetryAt
+			}
+			list = append(list, quarantineView{q.WorkspaceID, q.Position + 1, q.Error, q.Failures, retry, q.Head - q.Position})
+		}
+	}
+	return list, nil
+}
+
+func (p *program) quarantineListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the workspaces that wait, and the entries that were passed over",
+		Args:  cobra.NoArgs,
+		RunE: p.run(func(ctx context.Context, _ []string) error {
+			return p.withLog(ctx, func(w *workbench) error {
+				list, err := quarantined(ctx, w.log, "")
+				if err != nil {
+					return err
+				}
+				skips, err := w.log.Skips(ctx, eventlog.ReadModels, "")
+				if err != nil {
+					return err //nolint:wrapcheck // says it all
+				}
+				if skips == nil {
+					skips = []eventlog.Skip{}
+				}
+				return p.print(quarantineListView{list, skips}, func(out io.Writer) error { return writeQuarantined(out, list, skips) })
+			})
+		}),
+	}
+}
+
+func writeQuarantined(out io.Writer, list []quarantineView, skips []eventlog.Skip) error {
+	if len(list) == 0 {
+		fmt.Fprintln(out, "No workspace is quarantined.")
+	} else {
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "WORKSPACE\tPOSITION\tWAITING\tFAILURES\tERROR")
+		for _, q := range list {
+			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\n", q.WorkspaceID, q.Position, q.Behind, q.Failures, q.Error)
+		}
+		if err := t.Flush(); err != nil {
+			return err //nolint:wrapcheck // standard output
+		}
+	}
+	return writeSkips(out, skips)
+}
+
+func writeSkips(out io.Writer, skips []eventlog.Skip) error {
+	for i := range skips {
+		s := &skips[i]
+		if _, err := fmt.Fprintf(out, "passed over in %s at position %d, %s (%s), on %s, because: %s\n",
+			s.WorkspaceID, s.Position, s.EventID, s.Type, domain.FormatTime(s.SkippedAt), s.Reason); err != nil {
+			return err //nolint:wrapcheck // standard output
+		}
+	}
+	return nil
+}
+
+// quarantineShowView is what show prints as JSON.
+type quarantineShowView struct {
+	*quarantineView                    // absent when the workspace does not wait
+	Entry           json.RawMessage    `json:"entry,omitempty"` // that it waits at, in the form of export
+	History         []eventlog.Failure `json:"history"`
+	Skipped         []eventlog.Skip    `json:"skipped"`
+}
+
+func (p *program) quarantineShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show WORKSPACE",
+		Short: "Show the entry that a workspace waits at, the error, and its history",
+		Args:  cobra.ExactArgs(1),
+		RunE: p.run(func(ctx context.Context, args []string) error {
+			return p.withLog(ctx, func(w *workbench) error {
+				v, err := showQuarantine(ctx, w.log, args[0])
+				if err != nil {
+					return err
+				}
+				return p.print(v, func(out io.Writer) error { return writeQuarantine(out, args[0], v) })
+			})
+		}),
+	}
+}
+
+func showQuarantine(ctx context.Context, log *eventlog.Log, workspaceID string) (*quarantineShowView, error) {
+	v := &quarantineShowView{History: []eventlog.Failure{}, Skipped: []eventlog.Skip{}}
+	list, err := quarantined(ctx, log, workspaceID)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) > 0 {
+		v.quarantineView = &list[0]
+		entry, err := log.EntryAt(ctx, workspaceID, list[0].Position)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // says it all
+		}
+		if entry != nil {
+			v.Entry = json.RawMessage(entry.AppendChainedNDJSON(nil))
+		}
+	}
+	failures, err := log.Failures(ctx, eventlog.ReadModels, workspaceID)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says it all
+	}
+	skips, err := log.Skips(ctx, eventlog.ReadModels, workspaceID)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says it all
+	}
+	v.History = append(v.History, failures...)
+	v.Skipped = append(v.Skipped, skips...)
+	return v, nil
+}
+
+func writeQuarantine(out io.Writer, workspaceID string, v *quarantineShowView) error {
+	if v.quarantineView == nil {
+		fmt.Fprintf(out, "%s is not quarantined.\n", workspaceID)
+	} else {
+		fmt.Fprintf(out, "%s waits at position %d, and %d entries with it.\nEntry: %sError: %s\nFailures: %d, next attempt: %s\n",
+			workspaceID, v.Position, v.Behind, v.Entry, v.Error, v.Failures, nextAttempt(v.RetryAt))
+	}
+	for i := range v.History {
+		f := &v.History[i]
+		fmt.Fprintf(out, "positions %d to %d failed %d times, from %s to %s: %s\n",
+			f.From, f.Through, f.Times, domain.FormatTime(f.FirstAt), domain.FormatTime(f.LastAt), f.Error)
+	}
+	return writeSkips(out, v.Skipped)
+}
+
+func nextAttempt(at *time.Time) string {
+	if at == nil {
+		return "at once"
+	}
+	return domain.FormatTime(*at)
+}
+
+func (p *program) quarantineRetryCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "retry WORKSPACE",
+		Short: "Let a running service try the entry again now",
+		Args:  cobra.ExactArgs(1),
+		RunE: p.run(func(ctx context.Context, args []string) error {
+			return p.withLog(ctx, func(w *workbench) error {
+				if err := w.log.RetryQuarantined(ctx, eventlog.ReadModels, args[0]); err != nil {
+					return err //nolint:wrapcheck // says it all
+				}
+				return p.print(map[string]string{"workspace_id": args[0]}, func(out io.Writer) error {
+					_, err := fmt.Fprintf(out, "%s is tried again within seconds, if ledgerfeed serve is running.\n", args[0])
+					return err //nolint:wrapcheck // standard output
+				})
+			})
+		}),
+	}
+}
+
+func (p *program) quarantineSkipCommand() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   "skip WORKSPACE --reason TEXT",
+		Short: "Pass over the entry that a workspace waits at",
+		Long: `Pass over the entry that a workspace waits at: it has no effect on the read
+models, now or in a rebuild, and the workspace goes on behind it. It stays in
+the log, shows in the feed if its type does, and that it was passed over is
+recorded with the reason.`,
+		Args: cobra.ExactArgs(1),
+		RunE: p.run(func(ctx context.Context, args []string) error {
+			if reason == "" {
+				return usagef("--reason is empty: say why the entry may be passed over")
+			}
+			return p.withLog(ctx, func(w *workbench) error {
+				s, err := w.log.SkipQuarantined(ctx, eventlog.ReadModels, args[0], reason)
+				var not *eventlog.NotQuarantinedError
+				if errors.As(err, &not) {
+					return fmt.Errorf("%w: only an entry that a workspace waits at can be passed over", err)
+				}
+				if err != nil {
+					return err //nolint:wrapcheck // says it all
+				}
+				return p.print(s, func(out io.Writer) error { return writeSkips(out, []eventlog.Skip{s}) })
+			})
+		}),
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, in words; kept with the record")
+	_ = c.MarkFlagRequired("reason") // it is defined above
+	return c
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+// rebuildView is what rebuild prints as JSON.
+type rebuildView struct {
+	Workspaces []projections.Rebuilt `json:"workspaces"`
+}
+
+func (p *program) rebuildCommand() *cobra.Command {
+	var flags replayFlags
+	c := &cobra.Command{
+		Use:   "rebuild [RESOURCE…]",
+		Short: "Rebuild the read models from the log while readers keep reading",
+		Long: `Rebuild the read models from the log while readers keep reading: fold the log
+of every workspace by this program's rules, compare, and write the rows that
+differ, all of a workspace at once. Rows that are right are not touched.
+
+RESOURCE limits it to some of ` + strings.Join(projections.Resources(), ", ") + `.
+
+It can be interrupted at any moment: each workspace is as it was before, or
+rebuilt, and a second run finishes the rest. A workspace whose log itself was
+tampered with is refused.`,
+		RunE: p.run(func(ctx context.Context, resources []string) error {
+			for _, name := range resources {
+				if !isResource(name) {
+					return &usageError{&projections.UnknownResourceError{Resource: name}}
+				}
+			}
+			return p.withReplay(ctx, "rebuild", flags, func(r *projections.Replay, m *projections.Meter) error {
+				return p.rebuild(ctx, r, m, projections.RebuildRequest{WorkspaceID: flags.workspace, Resources: resources})
+			})
+		}),
+		ValidArgs: projections.Resources(),
+	}
+	replayFlagsOf(c, &flags)
+	return c
+}
+
+func isResource(name string) bool {
+	for _, r := range projections.Resources() {
+		if r == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *program) rebuild(ctx context.Context, r *projections.Replay, m *projections.Meter, q projections.RebuildRequest) error {
+	v := rebuildView{Workspaces: []projections.Rebuilt{}}
+	refused := 0
+	err := r.Rebuild(ctx, q, func(b projections.Rebuilt) {
+		v.Workspaces = append(v.Workspaces, b)
+		if b.Refused != "" {
+			refused++
+		}
+	})
+	if err = interrupted(ctx, err, fmt.Sprintf("%d workspaces are rebuilt, the others are as they were: run it again to finish", len(v.Workspaces))); err != nil {
+		return err
+	}
+	if err := p.print(v, func(out io.Writer) error { return writeRebuilt(out, v.Workspaces, m) }); err != nil {
+		return err
+	}
+	if refused > 0 {
+		return errors.New("workspaces were refused, and are as they were: " + fmt.Sprint(refused))
+	}
+	return nil
+}
+
+func writeRebuilt(out io.Writer, list []projections.Rebuilt, m *projections.Meter) error {
+	for i := range list {
+		b := &list[i]
+		switch {
+		case b.Refused != "":
+			fmt.Fprintf(out, "%s: refused: %s\n", b.WorkspaceID, b.Refused)
+		case b.Written+b.Deleted > 0 || b.Rules != b.RulesBefore:
+			fmt.Fprintf(out, "%s: at position %d, of %s rows %s written, %s deleted; rules %d, before %d\n",
+				b.WorkspaceID, b.Position, thousands(b.Rows), thousands(b.Written), thousands(b.Deleted), b.Rules, b.RulesBefore)
+		}
+	}
+	_, err := fmt.Fprintf(out, "rebuilt %d workspaces: %s entries, %s rows compared, %s written or deleted\n",
+		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.RowsWritten.Load()))
+	return err //nolint:wrapcheck // standard output
+}

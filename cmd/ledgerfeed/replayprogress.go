@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/cwriter"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+// replayFlags are what verify and rebuild have in common.
+type replayFlags struct {
+	workspace string
+	workers   int
+	memoryMiB int64
+}
+
+// withReplay opens the database and works with a Replay, showing how it goes
+// on.
+func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, work func(*projections.Replay, *projections.Meter) error) error {
+	if f.workers < 1 || f.workers > 64 {
+		return usagef("--workers is %d: want 1 to 64", f.workers)
+	}
+	if f.memoryMiB < 1 {
+		return usagef("--memory is %d: want MiB, 1 or more", f.memoryMiB)
+	}
+	return p.withLog(ctx, func(w *workbench) error {
+		pool, err := pg.Open(ctx, w.url, pg.Options{
+			MaxConns: int32(2*f.workers + 1), ReadBuffer: 64 << 10, Settings: projections.ReplaySettings(), //nolint:gosec // at most 64
+		})
+		if err != nil {
+			return err //nolint:wrapcheck // says it all
+		}
+		defer pool.Close()
+		var meter projections.Meter
+		r, err := projections.NewReplay(projections.ReplayConfig{
+			Pool: pool, Clock: p.clock, Rules: p.rules, Wake: w.wake, Workers: f.workers, Memory: f.memoryMiB << 20, Meter: &meter,
+		})
+		if err != nil {
+			return err //nolint:wrapcheck // says it all
+		}
+		stop := watchReplay(p.errOut, verb, &meter)
+		defer stop()
+		return work(r, &meter)
+	})
+}
+
+const (
+	barEvery  = 250 * time.Millisecond
+	lineEvery = 5 * time.Second
+)
+
+// watchReplay shows how a Replay goes on until stop is called: a bar on a
+// terminal, and otherwise a line every few seconds.
+func watchReplay(out io.Writer, verb string, m *projections.Meter) (stop func()) {
+	began := time.Now()
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	finish := func() {
+		close(done)
+		<-ended
+	}
+	if file, ok := out.(*os.File); ok && cwriter.IsTerminal(int(file.Fd())) { //nolint:gosec // file descriptors are small
+		go func() {
+			defer close(ended)
+			showBar(out, verb, m, began, done)
+		}()
+		return finish
+	}
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(lineEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				fmt.Fprintf(out, "%s: %s\n", verb, replayLine(m, time.Since(began)))
+			}
+		}
+	}()
+	return finish
+}
+
+func showBar(out io.Writer, verb string, m *projections.Meter, began time.Time, done <-chan struct{}) {
+	progress := mpb.New(mpb.WithOutput(out), mpb.WithWidth(40))
+	bar := progress.New(0, mpb.BarStyle(),
+		mpb.PrependDecorators(decor.Name(verb+" ")),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + replayLine(m, time.Since(began)) })),
+		mpb.BarRemoveOnComplete())
+	tick := time.NewTicker(barEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			bar.Abort(true)
+			progress.Wait()
+			return
+		case <-tick.C:
+			bar.SetTotal(max(1, m.Entries.Load()), false)
+			bar.SetCurrent(min(m.EntriesDone.Load(), m.Entries.Load()))
+		}
+	}
+}
+
+// replayLine says how far, how fast, how long still, and with how much memory.
+func replayLine(m *projections.Meter, took time.Duration) string {
+	total, done := m.Entries.Load(), m.EntriesDone.Load()
+	rate := float64(done) / max(took.Seconds(), 0.001)
+	left := "?"
+	if done > 0 {
+		left = (time.Duration(float64(max(0, total-done))/rate) * time.Second).String()
+	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	line := fmt.Sprintf("%s of %s entries, %s/s, %s left, %d of %d workspaces, %d MiB",
+		thousands(done), thousands(total), thousands(int64(rate)), left, m.WorkspacesDone.Load(), m.Workspaces.Load(), memory.Sys>>20)
+	if d := m.Differences.Load(); d > 0 {
+		line += ", " + thousands(d) + " differences"
+	}
+	if n := m.RowsWritten.Load(); n > 0 {
+		line += ", " + thousands(n) + " rows written"
+	}
+	return line
+}
+
+// thousands writes a count with its thousands apart.
+func thousands(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+// verifyView is what verify prints as JSON.
+type verifyView struct {
+	Workspaces  []projections.Verification `json:"workspaces"`
+	Differences []projections.Difference   `json:"differences"`
+}
+
+func (p *program) verifyCommand() *cobra.Command {
+	var (
+		flags replayFlags
+		since int64
+		chain string
+	)
+	c := &cobra.Command{
+		Use:   "verify",
+		Short: "Prove the log untouched and the read models equal to a fold of it",
+		Long: `Prove the log untouched and the read models equal to a fold of it: walk the
+chain of every workspace, fold its log by this program's rules, and compare
+every read row, anomaly and checkpoint. Lists every difference; exit status 1
+if there is one. Changes nothing, and works while the service runs.
+
+Who keeps a position and its chain value, as verify prints them, proves later
+with --since-position and --chain that nothing up to there was touched.`,
+		Args: cobra.NoArgs,
+		RunE: p.run(func(ctx context.Context, _ []string) error {
+			seal, err := readSeal(flags.workspace, since, chain)
+			if err != nil {
+				return err
+			}
+			return p.withReplay(ctx, "verify", flags, func(r *projections.Replay, m *projections.Meter) error {
+				return p.verify(ctx, r, m, projections.VerifyRequest{WorkspaceID: flags.workspace, Since: seal})
+			})
+		}),
+	}
+	replayFlagsOf(c, &flags)
+	c.Flags().Int64Var(&since, "since-position", 0, "a position whose chain value was kept; needs --workspace and --chain")
+	c.Flags().StringVar(&chain, "chain", "", "the chain value kept of --since-position, in hex")
+	return c
+}
+
+func replayFlagsOf(c *cobra.Command, f *replayFlags) {
+	c.Flags().StringVar(&f.workspace, "workspace", "", "only this workspace")
+	c.Flags().IntVar(&f.workers, "workers", projections.DefaultReplayWorkers, "workspaces under way at once")
+	c.Flags().Int64Var(&f.memoryMiB, "memory", 256, "MiB that the workspaces under way may take, by estimate; one that is larger runs alone")
+}
+
+func readSeal(workspace string, since int64, chain string) (*projections.Seal, error) {
+	if since == 0 && chain == "" {
+		return nil, nil
+	}
+	if since < 1 || chain == "" || workspace == "" {
+		return nil, usagef("--since-position (1 or more), --chain and --workspace are given together")
+	}
+	s := &projections.Seal{Position: since}
+	value, err := hex.DecodeString(chain)
+	if err != nil || len(value) != len(s.Chain) {
+		return nil, usagef("--chain is %q: want %d hexadecimal digits", chain, 2*len(s.Chain))
+	}
+	copy(s.Chain[:], value)
+	return s, nil
+}
+
+func (p *program) verify(ctx context.Context, r *projections.Replay, m *projections.Meter, q projections.VerifyRequest) error {
+	v := verifyView{Workspaces: []projections.Verification{}, Differences: []projections.Difference{}}
+	var writing error
+	err := r.Verify(ctx, q, func(d projections.Difference) {
+		if p.json {
+			v.Differences = append(v.Differences, d)
+		} else if _, err := fmt.Fprintln(p.out, d.String()); err != nil {
+			writing = err
+		}
+	}, func(w projections.Verification) { v.Workspaces = append(v.Workspaces, w) })
+	if err = errors.Join(interrupted(ctx, err, "nothing was changed"), writing); err != nil {
+		return err
+	}
+	if err := p.print(v, func(out io.Writer) error { return writeVerified(out, v.Workspaces, m) }); err != nil {
+		return err
+	}
+	switch n := m.Differences.Load(); n {
+	case 0:
+		return nil
+	case 1:
+		return errors.New("there is one difference")
+	default:
+		return fmt.Errorf("there are %s differences", thousands(n))
+	}
+}
+
+func writeVerified(out io.Writer, list []projections.Verification, m *projections.Meter) error {
+	if len(list) == 1 {
+		w := &list[0]
+		fmt.Fprintf(out, "%s stands at position %d of %d, chain %s\n", w.WorkspaceID, w.Position, w.Head, w.Chain)
+	}
+	_, err := fmt.Fprintf(out, "verified %d workspaces: %s entries, %s rows, %s differences\n",
+		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()))
+	return err //nolint:wrapcheck // standard output
+}
+
+// interrupted says so where a command ended because it was asked to.
+func interrupted(ctx context.Context, err error, what string) error {
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted; %s", what)
+	}
+	return err
+}

@@ -1,0 +1,190 @@
+package eventlog_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+)
+
+// feed is a log of which the first entries are visible.
+type feed struct {
+	t    *testing.T
+	pool *pgxpool.Pool
+	log  *eventlog.Log
+	now  time.Time
+}
+
+func newFeed(t *testing.T) *feed {
+	t.Helper()
+	f := &feed{t: t, pool: testdb.Pool(t), now: time.Date(2026, 10, 31, 12, 0, 0, 0, time.UTC)}
+	log, err := eventlog.New(eventlog.Config{Pool: f.pool, Clock: func() time.Time { return f.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.log = log
+	return f
+}
+
+// publish appends an entry of a type, some days old.
+func (f *feed) publish(id, typ string, daysOld int) {
+	f.t.Helper()
+	data := `{"invoice_id":"in_1"}`
+	switch typ {
+	case domain.TypePayoutPaid:
+		data = `{"payment_id":"pm_1","contractor_id":"co_1","amount":"1.00","currency":"EUR","source":"x"}`
+	case "contractor.recorded":
+		data = `{"contractor_id":"co_1","name":"x"}`
+	}
+	d, err := domain.NewDraft("acme", typ, []byte(data))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	d.ID, d.CreatedAt = id, f.now.AddDate(0, 0, -daysOld)
+	if _, err := f.log.Append(f.t.Context(), d); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *feed) show(position int64) {
+	f.t.Helper()
+	_, err := f.pool.Exec(f.t.Context(), `UPDATE log_checkpoint SET position = $1, moved_at = $2 WHERE workspace_id = 'acme'`, position, f.now)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *feed) read(change func(*eventlog.FeedQuery)) *eventlog.FeedPage {
+	f.t.Helper()
+	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Payouts: true, Limit: 100}
+	change(&q)
+	page, err := f.log.Feed(f.t.Context(), q)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return page
+}
+
+func ids(p *eventlog.FeedPage) string {
+	var list []string
+	for _, e := range p.Events {
+		_, rest, _ := strings.Cut(e.JSON, `"id":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		list = append(list, id)
+	}
+	return strings.Join(list, " ")
+}
+
+func TestFeed(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	for i, e := range []struct {
+		id, typ string
+		daysOld int
+	}{
+		{"a", "invoice.reversed", 40}, {"b", domain.TypePayoutPaid, 31}, {"c", "invoice.paid", 30}, {"d", "contractor.recorded", 20},
+		{"e", domain.TypePayoutPaid, 10}, {"f", "invoice.reversed", 5}, {"g", "invoice.paid", 1}, {"h", "invoice.paid", 0},
+	} {
+		f.publish(e.id, e.typ, e.daysOld)
+		if i == 6 {
+			f.show(7)
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*eventlog.FeedQuery)
+		want   string
+		more   bool
+		missed bool
+	}{
+		"all that is kept and visible":    {func(*eventlog.FeedQuery) {}, "c e f g", false, false},
+		"without payouts":                 {func(q *eventlog.FeedQuery) { q.Payouts = false }, "c f g", false, false},
+		"of a type":                       {func(q *eventlog.FeedQuery) { q.Type = "invoice.paid" }, "c g", false, false},
+		"of the hidden type":              {func(q *eventlog.FeedQuery) { q.Type, q.Payouts = domain.TypePayoutPaid, false }, "", false, false},
+		"payouts":                         {func(q *eventlog.FeedQuery) { q.Type = domain.TypePayoutPaid }, "e", false, false},
+		"a page":                          {func(q *eventlog.FeedQuery) { q.Limit = 2 }, "c e", true, false},
+		"a page that is just full":        {func(q *eventlog.FeedQuery) { q.Limit = 4 }, "c e f g", false, false},
+		"since a time":                    {func(q *eventlog.FeedQuery) { q.Since = f.now.AddDate(0, 0, -5) }, "f g", false, false},
+		"since just after it":             {func(q *eventlog.FeedQuery) { q.Since = f.now.AddDate(0, 0, -5).Add(time.Millisecond) }, "g", false, false},
+		"since a time to come":            {func(q *eventlog.FeedQuery) { q.Since = f.now.Add(time.Hour) }, "", false, false},
+		"since before what is kept":       {func(q *eventlog.FeedQuery) { q.Since = f.now.AddDate(0, 0, -90) }, "c e f g", false, false},
+		"after a place":                   {func(q *eventlog.FeedQuery) { q.After, q.Resumed = 5, true }, "f g", false, false},
+		"after a place, since a time":     {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Since = 5, true, f.now.AddDate(0, 0, -1) }, "g", false, false},
+		"after a place above the last":    {func(q *eventlog.FeedQuery) { q.After, q.Resumed = 7, true }, "", false, false},
+		"the next one is missed":          {func(q *eventlog.FeedQuery) { q.After, q.Resumed = 1, true }, "", false, true},
+		"the next one is missed, paged":   {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Limit = 0, true, 1 }, "", false, true},
+		"what is missed is not asked for": {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Payouts = 1, true, false }, "c f g", false, false},
+		"nor since a time":                {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Since = 0, true, f.now.AddDate(0, 0, -10) }, "e f g", false, false},
+	} {
+		p := f.read(c.change)
+		if got := ids(p); got != c.want || p.More != c.more || p.Missed != c.missed {
+			t.Errorf("%s: %q, more %v, missed %v", name, got, p.More, p.Missed)
+		}
+		if p.Visible != 7 || p.Kept != 3 || p.Start() != 2 || !p.MovedAt.Equal(f.now) {
+			t.Errorf("%s: visible %d, kept from %d, moved at %v", name, p.Visible, p.Kept, p.MovedAt)
+		}
+	}
+	kept, err := f.log.KeptFrom(t.Context(), "acme", f.now.AddDate(0, 0, -30))
+	if err != nil || kept != 3 {
+		t.Errorf("kept from %d (%v)", kept, err)
+	}
+}
+
+func TestFeedOne(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	f.publish("old", "invoice.paid", 31)
+	f.publish("just", "invoice.paid", 30)
+	f.publish("inner", "contractor.recorded", 3)
+	f.publish("payout", domain.TypePayoutPaid, 2)
+	f.publish("unseen", "invoice.paid", 1)
+	f.show(4)
+	for id, want := range map[string][2]bool{ // without and with payouts
+		"old": {false, false}, "just": {true, true}, "inner": {false, false}, "payout": {false, true}, "unseen": {false, false}, "nothing": {false, false},
+	} {
+		for i, payouts := range []bool{false, true} {
+			event, ok, err := f.log.FeedOne(t.Context(), "acme", id, f.now.AddDate(0, 0, -30), payouts)
+			if err != nil || ok != want[i] || ok != strings.HasPrefix(event, fmt.Sprintf(`{"id":%q,`, id)) {
+				t.Errorf("%s with payouts %v: %v %q %v", id, payouts, ok, event, err)
+			}
+		}
+	}
+}
+
+func TestFeedRefuses(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	var unknown *eventlog.UnknownWorkspaceError
+	if _, err := f.log.Feed(t.Context(), eventlog.FeedQuery{WorkspaceID: "nobody", Limit: 1}); !errors.As(err, &unknown) {
+		t.Errorf("an unknown workspace: %v", err)
+	}
+	for _, limit := range []int{-1, 0, eventlog.MaxFeedPage + 1} {
+		if _, err := f.log.Feed(t.Context(), eventlog.FeedQuery{WorkspaceID: "acme", Limit: limit}); err == nil {
+			t.Errorf("a page of %d events", limit)
+		}
+	}
+}
+
+// TestFeedOfAnEmptyLog: a reader that begins there misses nothing later.
+func TestFeedOfAnEmptyLog(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	if _, err := f.pool.Exec(t.Context(), `SELECT workspace_create('acme', 'Acme', $1)`, f.now); err != nil {
+		t.Fatal(err)
+	}
+	p := f.read(func(*eventlog.FeedQuery) {})
+	if len(p.Events) != 0 || p.Visible != 0 || !p.MovedAt.IsZero() || p.Start() != 0 {
+		t.Errorf("%+v", p)
+	}
+	f.publish("a", "invoice.paid", 0)
+	f.show(1)
+	if got := ids(f.read(func(q *eventlog.FeedQuery) { q.After, q.Resumed = p.Start(), true })); got != "a" {
+		t.Errorf("later: %q", got)
+	}
+}

@@ -1,0 +1,124 @@
+package eventlog_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// refuse nacks every attempt at an entry until its workspace waits there, and
+// handles all others: a message that nobody takes would hold its checkpoint.
+func (c *consumer) refuse(workspaceID string, position int64) {
+	c.t.Helper()
+	c.eventually("the workspace waits and others do not", func() bool {
+		waits := true
+		for _, p := range c.progress() {
+			waits = waits && (p.Quarantined || p.WorkspaceID != workspaceID && p.Position == p.Head)
+		}
+		if waits {
+			return true
+		}
+		select {
+		case msg := <-c.messages:
+			claim, err := eventlog.ClaimOf(msg)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			for i := range claim.Segments {
+				if s := &claim.Segments[i]; s.WorkspaceID == workspaceID && s.After < position && position <= s.End() {
+					msg.Nack()
+					return false
+				}
+			}
+			handle(c.t, msg, claim)
+			msg.Ack()
+		case <-time.After(10 * time.Millisecond):
+			c.clock.advance(time.Minute) // its wait is over
+		}
+		return false
+	})
+}
+
+func TestSkippingWhatCannotBeHandled(t *testing.T) {
+	t.Parallel()
+	c := startConsumer(t, 8)
+	c.fill("a", 12)
+	c.fill("b", 12)
+	if err := c.log.RetryQuarantined(t.Context(), eventlog.ReadModels, "a"); !errors.As(err, new(*eventlog.NotQuarantinedError)) {
+		t.Errorf("retry of a healthy workspace: %v", err)
+	}
+	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "a", "no"); !errors.As(err, new(*eventlog.NotQuarantinedError)) {
+		t.Errorf("skip in a healthy workspace: %v", err)
+	}
+	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "nobody", "no"); !errors.As(err, new(*eventlog.UnknownWorkspaceError)) {
+		t.Errorf("skip in no workspace: %v", err)
+	}
+	c.refuse("a", 5)
+
+	history, err := c.log.Failures(t.Context(), eventlog.ReadModels, "a")
+	if err != nil || len(history) == 0 {
+		t.Fatalf("history %+v, %v", history, err)
+	}
+	last := history[len(history)-1]
+	if last.From != 5 || last.Through != 5 || last.Error == "" || last.Times < 1 || last.FirstAt.After(last.LastAt) {
+		t.Errorf("the last failure is %+v", last)
+	}
+	// Tried again, it fails again, and that is counted.
+	if err := c.log.RetryQuarantined(t.Context(), eventlog.ReadModels, "a"); err != nil {
+		t.Fatal(err)
+	}
+	msg, _ := c.next()
+	msg.Nack()
+	c.eventually("the failure is counted", func() bool {
+		now, err := c.log.Failures(t.Context(), eventlog.ReadModels, "a")
+		return err == nil && len(now) == len(history) && now[len(now)-1].Times == last.Times+1
+	})
+
+	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "a", ""); err == nil {
+		t.Error("skipped without a reason")
+	}
+	skip, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "a", "sent twice by the importer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := c.log.EntryAt(t.Context(), "a", 5)
+	if err != nil || entry == nil {
+		t.Fatal(entry, err)
+	}
+	if skip.Position != 5 || skip.EventID != entry.ID || skip.Type != entry.Type || skip.Error == "" {
+		t.Errorf("skipped %+v, the entry is %+v", skip, entry)
+	}
+	skips, err := c.log.Skips(t.Context(), eventlog.ReadModels, "")
+	if err != nil || len(skips) != 1 || skips[0] != skip {
+		t.Errorf("skips %+v, %v, want %+v", skips, err, skip)
+	}
+	c.drain()
+	for _, p := range c.progress() {
+		if p.Quarantined || p.Failures > 0 || p.Position != 12 {
+			t.Errorf("after the skip: %+v", p)
+		}
+	}
+	if n := c.handledRows(); n != 23 {
+		t.Errorf("%d entries were handled, want all but one of 24", n)
+	}
+	if none, err := c.log.EntryAt(t.Context(), "a", 13); none != nil || err != nil {
+		t.Errorf("an entry that is not there: %+v, %v", none, err)
+	}
+}
+
+// However different the errors, the history does not grow for ever.
+func TestFailuresAreBounded(t *testing.T) {
+	t.Parallel()
+	c := startConsumer(t, 1)
+	c.fill("a", 1)
+	c.exec(t, `INSERT INTO log_failure SELECT 'a', 'read_models', 1, 1, n::text, n::text, 1, to_timestamp(n), to_timestamp(n) FROM generate_series(1, 60) n`)
+	msg, _ := c.next()
+	msg.Nack()
+	c.eventually("old failures are forgotten", func() bool {
+		list, err := c.log.Failures(t.Context(), eventlog.ReadModels, "a")
+		return err == nil && len(list) == 50 && list[0].Error == "12" && !strings.Contains(list[49].Error, "60")
+	})
+}

@@ -1,0 +1,283 @@
+package projections_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+// rebuild rebuilds and returns what it did, by workspace.
+func (b *bench) rebuild(r *projections.Replay, q projections.RebuildRequest) map[string]projections.Rebuilt {
+	b.t.Helper()
+	done := map[string]projections.Rebuilt{}
+	if err := r.Rebuild(b.t.Context(), q, func(d projections.Rebuilt) { done[d.WorkspaceID] = d }); err != nil {
+		b.t.Fatal(err)
+	}
+	return done
+}
+
+// versions tells for every stored row which transaction wrote it.
+func (b *bench) versions() map[string]string {
+	b.t.Helper()
+	list := map[string]string{}
+	for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly"} {
+		rows, err := b.pool.Query(b.t.Context(), `SELECT t.workspace_id || ' ' || (to_json(t) ->> 'id') || t::text, xmin::text FROM `+table+` t`)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		var name, xmin *string
+		if _, err := pgx.ForEachRow(rows, []any{&name, &xmin}, func() error {
+			if name != nil {
+				list[table+" "+*name] = *xmin
+			}
+			return nil
+		}); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return list
+}
+
+// A rebuild repairs what is derived, refuses to touch a workspace whose log is
+// wrong, and leaves rows that are right alone.
+func TestRebuildRepairsDamage(t *testing.T) {
+	t.Parallel()
+	for _, d := range damages() {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			b := projected(t)
+			before := b.versions()
+			d.do(b)
+			damaged := b.versions()
+			r := b.replay()
+			done := b.rebuild(r, projections.RebuildRequest{})
+			after := b.versions()
+			if other := done["ws-2"]; other.Refused != "" {
+				t.Errorf("ws-2 was refused: %s", other.Refused)
+			}
+			if d.log {
+				if done["ws-1"].Refused == "" {
+					t.Errorf("ws-1 was rebuilt from a log that is wrong: %+v", done["ws-1"])
+				}
+				if !maps.Equal(damaged, after) {
+					t.Error("rows were touched although the log is wrong")
+				}
+				return
+			}
+			for row, xmin := range before {
+				if damaged[row] == xmin && after[row] != xmin && !strings.Contains(d.name, "checkpoint") {
+					t.Errorf("written although it was right: %s", row)
+				}
+			}
+			if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) != 0 {
+				t.Errorf("after the rebuild: %s", strings.Join(lines, "\n"))
+			}
+			b.project(1000) // a checkpoint that was moved back
+			b.equalsFold()
+			if again := b.rebuild(r, projections.RebuildRequest{}); again["ws-1"].Written+again["ws-1"].Deleted+again["ws-2"].Written+again["ws-2"].Deleted > 0 {
+				t.Errorf("a second rebuild still changed something: %+v", again)
+			}
+		})
+	}
+}
+
+// Rebuilt from nothing, the tables are those that were projected.
+func TestRebuildFromEmptyTables(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly"} {
+		if _, err := b.pool.Exec(t.Context(), "DELETE FROM "+table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := b.rebuild(b.replay(), projections.RebuildRequest{})
+	b.equalsFold()
+	for w, d := range done {
+		if d.Written != d.Rows || d.Rows == 0 {
+			t.Errorf("%s: wrote %d of %d rows", w, d.Written, d.Rows)
+		}
+	}
+}
+
+func TestRebuildOfSomeResources(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	for _, table := range []string{"invoice", "closed_period", "client", "client_credit", "credit_move", "payment"} {
+		if _, err := b.pool.Exec(t.Context(), "DELETE FROM "+table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.damage(`UPDATE log_checkpoint SET rules = 0`)
+	r := b.replay()
+	b.rebuild(r, projections.RebuildRequest{WorkspaceID: "ws-1", Resources: []string{"invoices", "credit"}})
+	lines, done := b.verify(r, projections.VerifyRequest{WorkspaceID: "ws-1"})
+	for _, l := range lines {
+		if !strings.HasPrefix(l, "ws-1: clients ") && !strings.HasPrefix(l, "ws-1: payments ") {
+			t.Errorf("not rebuilt: %s", l)
+		}
+	}
+	if len(lines) == 0 || done[0].Rules != 0 {
+		t.Errorf("more was rebuilt than was asked: %v, %+v", lines, done)
+	}
+	if n := b.text(`SELECT count(*)::text FROM invoice WHERE workspace_id = 'ws-2'`); n != "0" {
+		t.Errorf("another workspace was rebuilt: %s invoices", n)
+	}
+	var unknown *projections.UnknownResourceError
+	if err := r.Rebuild(t.Context(), projections.RebuildRequest{Resources: []string{"invoice"}}, nil); !errors.As(err, &unknown) {
+		t.Errorf("an unknown resource: %v", err)
+	}
+	var nobody *eventlog.UnknownWorkspaceError
+	if err := r.Rebuild(t.Context(), projections.RebuildRequest{WorkspaceID: "nobody"}, nil); !errors.As(err, &nobody) {
+		t.Errorf("an unknown workspace: %v", err)
+	}
+}
+
+// nextRules differ in one rule: an invoice shows the name of its plan in
+// capitals.
+func nextRules() projections.Rules {
+	return projections.Rules{Version: projections.RulesVersion + 1, Apply: func(s *domain.State, e *domain.Entry) {
+		s.Apply(e)
+		if e.Type != "invoice.recorded" {
+			return
+		}
+		var about struct {
+			ID string `json:"invoice_id"`
+		}
+		if json.Unmarshal([]byte(e.Data), &about) != nil {
+			return
+		}
+		if r := s.Invoices.Get(about.ID); r != nil && r.Position == e.Position {
+			r.PlanName = strings.ToUpper(r.PlanName)
+		}
+	}}
+}
+
+// A program with other rules: its rebuild brings the rows over, until then it
+// is known which workspaces wait for it.
+func TestRebuildToOtherRules(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	rules := func(workspaceID string) string {
+		return b.text(`SELECT rules::text FROM log_checkpoint WHERE workspace_id = $1`, workspaceID)
+	}
+	next := b.replay(func(c *projections.ReplayConfig) { c.Rules = nextRules() })
+	lines, _ := b.verify(next, projections.VerifyRequest{})
+	if len(lines) == 0 {
+		t.Fatal("the other rules make no difference")
+	}
+	for _, l := range lines {
+		if !strings.Contains(l, ", plan_name: stored ") {
+			t.Errorf("differs too: %s", l)
+		}
+	}
+	before := b.versions()
+	done := b.rebuild(next, projections.RebuildRequest{WorkspaceID: "ws-1"})
+	if d := done["ws-1"]; d.RulesBefore != projections.RulesVersion || d.Rules != nextRules().Version || d.Written == 0 {
+		t.Errorf("rebuilt %+v", d)
+	}
+	if rules("ws-1") != fmt.Sprint(nextRules().Version) || rules("ws-2") != fmt.Sprint(projections.RulesVersion) {
+		t.Errorf("rules are %s and %s", rules("ws-1"), rules("ws-2"))
+	}
+	written := 0
+	for row, xmin := range b.versions() {
+		if before[row] != xmin {
+			written++
+		}
+	}
+	if int64(written) != done["ws-1"].Written {
+		t.Errorf("%d rows were written, said %d", written, done["ws-1"].Written)
+	}
+	// A workspace begun by the new program stands on its rules; one that an old
+	// program has added to does not.
+	b.append(generate(t, "ws-3", 3, 300))
+	b.projectBy(1000, nextRules())
+	if rules("ws-3") != fmt.Sprint(nextRules().Version) {
+		t.Errorf("the new workspace stands on rules %s", rules("ws-3"))
+	}
+	b.append(generate(t, "ws-1", 1, 1000)[900:])
+	b.project(1000)
+	if rules("ws-1") != fmt.Sprint(projections.RulesVersion) {
+		t.Errorf("rows of both rules count as %s", rules("ws-1"))
+	}
+	b.rebuild(next, projections.RebuildRequest{})
+	for _, w := range []string{"ws-1", "ws-2", "ws-3"} {
+		if rules(w) != fmt.Sprint(nextRules().Version) {
+			t.Errorf("%s stands on rules %s after the rebuild", w, rules(w))
+		}
+	}
+	if lines, _ := b.verify(next, projections.VerifyRequest{}); len(lines) != 0 {
+		t.Errorf("after the rebuild: %s", strings.Join(lines, "\n"))
+	}
+}
+
+// The projector that goes on by wrong rows, while they are being compared, is
+// repaired with them.
+func TestRebuildRepairsWhatFollowedFromDamage(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	more := generate(t, "ws-1", 1, 1400)[900:]
+	b.damage(`UPDATE client SET base = regexp_replace(base, '"name":"[^"]*"', '"name":"Somebody else"') WHERE workspace_id = 'ws-1'`)
+	b.damage(`UPDATE invoice SET base = regexp_replace(base, '"credit_applied":"[^"]*"', '"credit_applied":"5.00"') WHERE workspace_id = 'ws-1'`)
+	steps := 0
+	r := b.replay(func(c *projections.ReplayConfig) {
+		c.Pace = func(context.Context, int) error { // called after every page of entries and of rows
+			if steps++; steps > 1 && len(more) > 0 {
+				n := min(50, len(more))
+				b.append(more[:n])
+				b.project(10)
+				more = more[n:]
+			}
+			return nil
+		}
+	})
+	b.rebuild(r, projections.RebuildRequest{WorkspaceID: "ws-1"})
+	if len(more) > 300 {
+		t.Fatalf("%d entries were not projected during the comparison", len(more))
+	}
+	b.project(1000)
+	b.equalsFold()
+}
+
+// In whatever order the ids come, a key that is a pair compares as one.
+func TestVerifyComparesPairsInOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var drafts []domain.Draft
+	for i, client := range []string{"a", "a-b", "a-b_", "A", "_", "-"} {
+		for j := range 400 {
+			line := fmt.Sprintf(`{"workspace_id":"w","type":"credit.topped_up","data":{"credit_id":"c%d-%d","client_id":%q,"amount":"1.00","currency":"EUR"}}`, j%7, j, client)
+			d, err := domain.DecodeDraft([]byte(line))
+			if err != nil {
+				t.Fatal(i, err)
+			}
+			drafts = append(drafts, d)
+		}
+	}
+	b.append(drafts)
+	b.project(1000)
+	r := b.replay()
+	if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) != 0 {
+		t.Fatalf("false differences: %s", strings.Join(lines[:min(5, len(lines))], "\n"))
+	}
+	b.damage(`DELETE FROM credit_move WHERE id LIKE 'c3-%'`)
+	lines, _ := b.verify(r, projections.VerifyRequest{})
+	if want := 6 * 57; len(lines) != want {
+		t.Errorf("%d differences, want %d", len(lines), want)
+	}
+	if !slices.IsSorted(lines) || len(slices.Compact(slices.Clone(lines))) != len(lines) {
+		t.Error("a difference was named twice")
+	}
+	b.rebuild(r, projections.RebuildRequest{Resources: []string{"credit"}})
+	b.equalsFold()
+}

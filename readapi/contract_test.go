@@ -1,0 +1,187 @@
+package readapi_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+// contract judges answers by the served description, with a validator that
+// knows nothing of this program.
+type contract struct{ document *openapi3.T }
+
+// theContract is read once for all tests: it is the same for every stand.
+var theContract = sync.OnceValues(func() (*contract, error) { //nolint:gochecknoglobals // computed once, never changed
+	raw, err := readapi.Describe(readapi.Description{Brand: "SERVICE", BaseURL: "https://api.example.com", DocsURL: docsURL})
+	if err != nil {
+		return nil, err
+	}
+	return parseContract(raw)
+})
+
+func parseContract(raw []byte) (*contract, error) {
+	document, err := openapi3.NewLoader().LoadFromData(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &contract{document}, nil
+}
+
+// routeOf finds the description of a request; nil where there is none.
+func (c *contract) routeOf(method string, target *url.URL) (*routers.Route, map[string]string) {
+	segments := strings.Split(target.EscapedPath(), "/")
+	for pattern, item := range c.document.Paths.Map() {
+		wanted := strings.Split(pattern, "/")
+		if len(wanted) != len(segments) {
+			continue
+		}
+		params, ok := map[string]string{}, true
+		for i, w := range wanted {
+			if strings.HasPrefix(w, "{") {
+				params[strings.Trim(w, "{}")], _ = url.PathUnescape(segments[i])
+				ok = ok && segments[i] != ""
+			} else if w != segments[i] {
+				ok = false
+			}
+		}
+		if operation := item.GetOperation(method); ok && operation != nil {
+			return &routers.Route{Spec: c.document, Path: pattern, PathItem: item, Method: method, Operation: operation}, params
+		}
+	}
+	return nil, nil
+}
+
+// judge fails the test when an answer is not as described.
+func (c *contract) judge(t testing.TB, method, target string, r reply) {
+	t.Helper()
+	u, err := url.Parse("https://api.example.com" + target)
+	if err != nil {
+		return // no address, so not described
+	}
+	route, params := c.routeOf(method, u)
+	if route == nil {
+		return
+	}
+	request, err := http.NewRequestWithContext(context.Background(), method, u.String(), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	input := &openapi3filter.RequestValidationInput{Request: request, PathParams: params, Route: route, Options: &openapi3filter.Options{
+		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, MultiError: true,
+		ExcludeResponseBody: method != http.MethodGet || r.status == http.StatusNotModified,
+	}}
+	if r.status < 300 {
+		if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil {
+			t.Errorf("%s %s was answered with %d, but is not a described request: %v", method, target, r.status, err)
+		}
+	}
+	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: r.status, Header: r.header,
+		Body: io.NopCloser(bytes.NewReader(r.body)), Options: input.Options,
+	})
+	if err != nil {
+		t.Errorf("%s %s: the answer %d is not as described: %.2000v", method, target, r.status, err)
+	}
+}
+
+// TestDescription: the document is a valid one, examples included.
+func TestDescription(t *testing.T) {
+	t.Parallel()
+	c, err := theContract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.document.Validate(t.Context(), openapi3.IsOpenAPI31OrLater(), openapi3.EnableExamplesValidation(),
+		openapi3.EnableSchemaPatternValidation(), openapi3.EnableMultiError())
+	if err != nil {
+		t.Error(err)
+	}
+	if n := c.document.Paths.Len(); n != 17 {
+		t.Errorf("%d paths", n)
+	}
+	s := newStand(t)
+	s.workspace("acme")
+	r := s.get("/v1/openapi.json", s.key("acme", allPermissions()...))
+	want, err := readapi.Describe(readapi.Description{Brand: "SERVICE", BaseURL: "https://api.example.com", DocsURL: docsURL})
+	if err != nil || !bytes.Equal(r.body, want) {
+		t.Errorf("the served document is not the described one (%v)", err)
+	}
+	served, err := parseContract(r.body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served.judge(t, http.MethodGet, "/v1/openapi.json", r)
+}
+
+// TestTheJudgeSeesFaults: what the contract must catch, it catches.
+func TestTheJudgeSeesFaults(t *testing.T) {
+	t.Parallel()
+	c, err := theContract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStand(t)
+	s.append(history(t, "acme", 3, s.clock.now(), 60*24*time.Hour, 600)...)
+	s.project("acme", 0)
+	good := s.get("/v1/payments?limit=1", s.key("acme", allPermissions()...))
+	if !bytes.Contains(good.body, []byte(`"amount"`)) {
+		t.Fatalf("no payment to try with: %s", good.body)
+	}
+	quiet := &faults{TB: t}
+	c.judge(quiet, http.MethodGet, "/v1/payments?limit=1", good)
+	if quiet.n > 0 {
+		t.Fatalf("a good answer is found fault with: %s", quiet.last)
+	}
+	for name, bad := range map[string]reply{
+		"a leaked field":    {200, good.header, bytes.Replace(good.body, []byte(`"direction"`), []byte(`"pay_rate":"1.00","direction"`), 1)},
+		"money as a number": {200, good.header, amountAsNumber(good.body)},
+		"a wrong status":    {201, good.header, good.body},
+		"no cursor":         {200, good.header, []byte(`{"data":[],"has_more":false}`)},
+		"a null cursor":     {200, good.header, []byte(`{"data":[],"has_more":false,"next_cursor":null}`)},
+		"no rate limit":     {200, http.Header{"Content-Type": good.header["Content-Type"]}, good.body},
+	} {
+		found := &faults{TB: t}
+		c.judge(found, http.MethodGet, "/v1/payments?limit=1", bad)
+		if found.n == 0 {
+			t.Errorf("%s is not noticed", name)
+		}
+	}
+}
+
+// faults counts what a judge finds instead of failing the test.
+type faults struct {
+	testing.TB
+
+	n    int
+	last string
+}
+
+func (f *faults) Helper() {}
+
+func (f *faults) Errorf(format string, args ...any) {
+	f.n++
+	f.last = strings.TrimSpace(format)
+	for _, a := range args {
+		if err, ok := a.(error); ok {
+			f.last = err.Error()
+		}
+	}
+}
+
+func amountAsNumber(body []byte) []byte {
+	at := bytes.Index(body, []byte(`"amount":"`)) + len(`"amount":`)
+	end := at + 1 + bytes.IndexByte(body[at+1:], '"')
+	return append(append(append([]byte{}, body[:at]...), body[at+1:end]...), body[end+1:]...)
+}

@@ -1,0 +1,135 @@
+package readapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+func event(id, typ string, at time.Time) string {
+	data := `{"invoice_id":"in_1","period":"2026-10"}`
+	if typ == domain.TypePayoutPaid {
+		data = fmt.Sprintf(`{"payment_id":"pm_%s","contractor_id":"co_1","amount":"1.00","currency":"EUR","source":"x"}`, id)
+	}
+	return fmt.Sprintf(`{"workspace_id":"acme","id":%q,"type":%q,"created_at":%q,"data":%s}`, id, typ, domain.FormatTime(at), data)
+}
+
+func eventIDs(t *testing.T, p page) string {
+	t.Helper()
+	var ids []string
+	for _, row := range p.Data {
+		ids = append(ids, idOf(t, row))
+	}
+	return strings.Join(ids, " ")
+}
+
+// TestEventsPassTheirRetention moves the clock past the 30 days of some events.
+func TestEventsPassTheirRetention(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	now := s.clock.now()
+	day := 24 * time.Hour
+	s.append(
+		event("e40", "invoice.reversed", now.Add(-40*day)),
+		event("e35", domain.TypePayoutPaid, now.Add(-35*day)),
+		event("e29", "invoice.reversed", now.Add(-29*day)),
+		event("e28", domain.TypePayoutPaid, now.Add(-28*day)),
+		event("e27", "period.closed", now.Add(-27*day)),
+	)
+	s.project("acme", 0)
+	everything := s.key("acme", allPermissions()...)
+	plain := s.key("acme", access.EventsRead)
+
+	first := s.page("/v1/events?limit=1", everything)
+	if got := eventIDs(t, first); got != "e29" || !*first.HasMore {
+		t.Errorf("a reader without a cursor begins at %q", got)
+	}
+	if got := eventIDs(t, s.page("/v1/events?created_since="+domain.FormatTime(now.Add(-60*day)), plain)); got != "e29 e27" {
+		t.Errorf("a created_since before the retention gives %q", got)
+	}
+	none := s.page("/v1/events?type=invoice.paid", plain)
+	future := s.page("/v1/events?created_since="+domain.FormatTime(now.Add(10*day)), plain)
+	if len(none.Data)+len(future.Data) != 0 {
+		t.Error("pages that should be empty are not")
+	}
+	byType := s.page("/v1/events?type=period.closed&limit=1", plain)
+
+	// Two days later e29 is past its retention, e28 is just not.
+	s.clock.advance(36 * time.Hour)
+	if r := s.get("/v1/events/e29", everything); r.status != 404 {
+		t.Errorf("an event past its retention: %d", r.status)
+	}
+	if r := s.get("/v1/events/e28", everything); r.status != 200 {
+		t.Errorf("an event within its retention: %d %s", r.status, r.body)
+	}
+	if r := s.get("/v1/events/e28", plain); r.status != 404 {
+		t.Errorf("a payout without pay:read: %d", r.status)
+	}
+	next := s.page("/v1/events?limit=1&cursor="+*first.NextCursor, everything)
+	if got := eventIDs(t, next); got != "e28" {
+		t.Errorf("a cursor whose next event is kept gives %q", got)
+	}
+
+	// Another day later the next event of first's cursor is past its retention
+	// with pay:read; without it the next one is e27, which is kept.
+	s.clock.advance(24 * time.Hour)
+	r := s.get("/v1/events?limit=1&cursor="+*first.NextCursor, everything)
+	if r.status != 400 || !strings.Contains(string(r.body), "created_since") || !strings.Contains(string(r.body), `"field":"cursor"`) {
+		t.Errorf("a cursor whose next event is past its retention: %d %s", r.status, r.body)
+	}
+	if got := eventIDs(t, s.page("/v1/events?limit=1&cursor="+*first.NextCursor, plain)); got != "e27" {
+		t.Errorf("the same cursor without pay:read gives %q", got)
+	}
+	// Cursors that have seen everything that they ask for do not expire.
+	s.clock.advance(90 * day)
+	for query, p := range map[string]page{
+		"type=invoice.paid": none, "type=period.closed&limit=1": byType,
+		"created_since=" + domain.FormatTime(now.Add(10*day)): future,
+	} {
+		again := s.page("/v1/events?"+query+"&cursor="+*p.NextCursor, plain)
+		if len(again.Data) != 0 || *again.HasMore {
+			t.Errorf("%s gives %q", query, eventIDs(t, again))
+		}
+	}
+	// What is published now is what the follower of a time to come gets, from
+	// that time on.
+	s.append(event("n1", "invoice.paid", s.clock.now().Add(-1)), event("n2", "invoice.reversed", s.clock.now()))
+	s.project("acme", 0)
+	if got := eventIDs(t, s.page("/v1/events?type=invoice.paid&cursor="+*none.NextCursor, plain)); got != "n1" {
+		t.Errorf("the follower of a type gets %q", got)
+	}
+	if got := eventIDs(t, s.page("/v1/events?created_since="+domain.FormatTime(now.Add(10*day))+"&cursor="+*future.NextCursor, plain)); got != "n1 n2" {
+		t.Errorf("the follower of a time to come gets %q", got)
+	}
+}
+
+// TestAnEventWaitsForItsData: nothing above the visible position shows.
+func TestAnEventWaitsForItsData(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	now := s.clock.now()
+	s.append(event("a", "invoice.reversed", now), event("b", "invoice.reversed", now), event("c", "invoice.reversed", now))
+	s.project("acme", 2)
+	key := s.key("acme", access.EventsRead)
+	p := s.page("/v1/events", key)
+	if got := eventIDs(t, p); got != "a b" || *p.HasMore {
+		t.Errorf("before c is projected: %q", got)
+	}
+	if r := s.get("/v1/events/c", key); r.status != 404 {
+		t.Errorf("c before it is projected: %d", r.status)
+	}
+	if q := s.page("/v1/events?cursor="+*p.NextCursor, key); len(q.Data) != 0 {
+		t.Errorf("the follower before c is projected: %q", eventIDs(t, q))
+	}
+	s.project("acme", 0)
+	if got := eventIDs(t, s.page("/v1/events?cursor="+*p.NextCursor, key)); got != "c" {
+		t.Errorf("the follower after c is projected: %q", got)
+	}
+	if r := s.get("/v1/events/c", key); r.status != 200 {
+		t.Errorf("c after it is projected: %d", r.status)
+	}
+}

@@ -1,0 +1,275 @@
+package readapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+// endpoints are all paths with their permission, and a resource that exists.
+func endpoints() map[string]access.Permission {
+	return map[string]access.Permission{
+		"/v1/invoices": access.InvoicesRead, "/v1/invoices/in_1": access.InvoicesRead,
+		"/v1/charges": access.InvoicesRead, "/v1/charges/ch_1": access.InvoicesRead,
+		"/v1/payments": access.PaymentsRead, "/v1/payments/pm_1": access.PaymentsRead,
+		"/v1/time-entries": access.TimeEntriesRead, "/v1/time-entries/te_1": access.TimeEntriesRead,
+		"/v1/contractors": access.ContractorsRead, "/v1/contractors/co_1": access.ContractorsRead,
+		"/v1/clients": access.ClientsRead, "/v1/clients/cl_1": access.ClientsRead, "/v1/clients/cl_1/credit": access.CreditsRead,
+		"/v1/events": access.EventsRead, "/v1/events/ev_1": access.EventsRead,
+		"/v1/me": "", "/v1/openapi.json": "",
+	}
+}
+
+// objects are entries that make everything that endpoints names.
+func objects(w string) []string {
+	lines := []string{
+		`"type":"client.recorded","data":{"client_id":"cl_1","name":"Client"}`,
+		`"type":"contractor.recorded","data":{"contractor_id":"co_1","name":"Contractor"}`,
+		`"type":"invoice.recorded","data":{"invoice_id":"in_1","number":"I-1","client_id":"cl_1","contractor_id":"co_1","period":"2026-10","gross_amount":"10.00","currency":"EUR"}`,
+		`"id":"ev_1","type":"invoice.issued","data":{"invoice_id":"in_1","invoice_number":"I-1","amount":"10.00"}`,
+		`"type":"charge.created","data":{"charge_id":"ch_1","client_id":"cl_1","date":"2026-10-01","category":"a","kind":"b","amount":"1.00","currency":"EUR","period":"2026-10"}`,
+		`"type":"time_entry.recorded","data":{"time_entry_id":"te_1","work_date":"2026-10-01","client_id":"cl_1","contractor_id":"co_1","service":"a","hours":1,"period":"2026-10","currency":"EUR"}`,
+		`"type":"payment.confirmed","data":{"payment_id":"pm_1","client_id":"cl_1","amount":"10.00","currency":"EUR","source":"a"}`,
+	}
+	for i := range lines {
+		lines[i] = fmt.Sprintf(`{"workspace_id":%q,%s}`, w, lines[i])
+	}
+	return lines
+}
+
+// attempt is a request on its way to being made.
+type attempt struct {
+	method, path, key string
+	permission        access.Permission
+	query             []string
+	headers           []string
+}
+
+// fault is something that is wrong with a request, and what it is answered
+// with unless an earlier check finds something.
+type fault struct {
+	name   string
+	status int
+	detail string // part of the problem's detail
+	make   func(*attempt)
+	lifted func(*attempt) bool // does not apply to this request; nil: always does
+}
+
+// faultsInOrder are the steps of decisions.md, "Requests".
+func faultsInOrder(good, exhausted string, poor map[access.Permission]string) []fault {
+	use := func(a *attempt, key string) { // the earlier fault of a key stands
+		if a.key == good {
+			a.key = key
+		}
+	}
+	return []fault{
+		{"another method", 405, "read only", func(a *attempt) { a.method = http.MethodPost }, nil},
+		{"a key in the URL", 400, "replace the key", func(a *attempt) { a.query = append(a.query, "api_key=1") }, nil},
+		{"no valid key from a blocked address", 429, "refused keys", func(a *attempt) {
+			a.key = "nonsense"
+			a.headers = append(a.headers, "X-Forwarded-For", "203.0.113.9")
+		}, nil},
+		{"no valid key", 401, "valid API key", func(a *attempt) { a.key = "nonsense" }, nil},
+		{"too many requests", 429, "requests a minute", func(a *attempt) { use(a, exhausted) }, nil},
+		{"an unknown path", 404, "nothing at this path", func(a *attempt) { a.path += "/" }, nil},
+		{
+			"no permission", 403, "This key lacks the permission ", func(a *attempt) {
+				if a.permission != "" {
+					use(a, poor[a.permission])
+				}
+			}, func(a *attempt) bool { return a.method == http.MethodOptions || a.permission == "" },
+		},
+		{
+			"a wrong parameter", 400, "wrong", func(a *attempt) { a.query = append(a.query, "nonsense=1") },
+			func(a *attempt) bool { return a.method == http.MethodOptions },
+		},
+		{
+			"an unknown id", 404, "with this id", func(a *attempt) { a.path = strings.Replace(a.path, "_1", "_2", 1) },
+			func(a *attempt) bool { return a.method == http.MethodOptions || !strings.Contains(a.path, "_2") },
+		},
+	}
+}
+
+// TestChecksRunInOrder makes requests with no, one and every two faults, on
+// every path and method, and sees which of them is answered.
+func TestChecksRunInOrder(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	good := s.key("acme", allPermissions()...)
+	exhausted := s.keyLimited("acme", 1, allPermissions()...)
+	s.get("/v1/me", exhausted)
+	for range access.RefusedKeysPerMinute + 1 {
+		s.get("/v1/me", "nonsense", "X-Forwarded-For", "203.0.113.9")
+	}
+	poor := map[access.Permission]string{}
+	for _, p := range endpoints() {
+		if p != "" && poor[p] == "" {
+			poor[p] = s.key("acme", without(p)...)
+		}
+	}
+	faults := faultsInOrder(good, exhausted, poor)
+	refusedSoFar := 0
+	for path, permission := range endpoints() {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions} {
+			for i := -1; i < len(faults); i++ {
+				for j := i; j < len(faults); j++ {
+					if j == i && i >= 0 || j < 0 && i >= 0 {
+						continue
+					}
+					a := &attempt{method: method, path: path, key: good, permission: permission}
+					var made []fault
+					for _, k := range []int{i, j} {
+						if k >= 0 {
+							faults[k].make(a)
+							made = append(made, faults[k])
+						}
+					}
+					want := fault{status: 200}
+					if a.method == http.MethodOptions {
+						want.status = 204
+					}
+					for _, f := range made {
+						if f.lifted == nil || !f.lifted(a) {
+							want = f
+							break
+						}
+					}
+					refusedSoFar++
+					a.headers = append(a.headers, "X-Forwarded-For", fmt.Sprintf("198.51.%d.%d", refusedSoFar/16/250, refusedSoFar/16%250))
+					checkAttempt(t, s, a, want, made)
+				}
+			}
+		}
+	}
+}
+
+func checkAttempt(t *testing.T, s *stand, a *attempt, want fault, made []fault) {
+	t.Helper()
+	target := a.path
+	if len(a.query) > 0 {
+		target += "?" + strings.Join(a.query, "&")
+	}
+	r := s.do(a.method, target, a.key, a.headers[:2]...)
+	names := make([]string, len(made))
+	for i := range made {
+		names[i] = made[i].name
+	}
+	if r.status != want.status {
+		t.Errorf("%s %s with %v: %d, want %d: %s", a.method, target, names, r.status, want.status, r.body)
+		return
+	}
+	checkHeaders(t, a.method+" "+target, r)
+	if want.status < 300 || a.method == http.MethodHead {
+		return
+	}
+	var p struct {
+		Type, Title, Detail string
+		Status              int
+		RequestID           string `json:"request_id"`
+	}
+	if err := json.Unmarshal(r.body, &p); err != nil {
+		t.Fatalf("%v in %s", err, r.body)
+	}
+	if want.status == 403 {
+		want.detail = "This key lacks the permission " + string(a.permission) + "."
+	}
+	if !strings.Contains(p.Detail, want.detail) || p.Status != want.status || p.Title == "" ||
+		p.Type != fmt.Sprintf("%s/errors/%d", docsURL, want.status) || p.RequestID != r.header.Get("X-Request-Id") {
+		t.Errorf("%s %s with %v: %s, want %q", a.method, target, names, r.body, want.detail)
+	}
+}
+
+// checkHeaders looks for what every answer has.
+func checkHeaders(t testing.TB, what string, r reply) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"X-Content-Type-Options": "nosniff", "X-Request-Id": "*", "Ratelimit-Limit": "*", "Ratelimit-Remaining": "*", "Ratelimit-Reset": "*",
+		"Ratelimit": "*", "Ratelimit-Policy": "*",
+	} {
+		got := r.header.Values(name)
+		if len(got) != 1 || got[0] == "" || want != "*" && got[0] != want {
+			t.Errorf("%s: header %s is %q", what, name, got)
+		}
+	}
+	cache := "private, no-store"
+	if r.header.Get("Etag") != "" {
+		cache = "private, no-cache"
+	}
+	if got := r.header.Get("Cache-Control"); got != cache {
+		t.Errorf("%s: Cache-Control is %q beside ETag %q", what, got, r.header.Get("Etag"))
+	}
+	wantType := "application/problem+json"
+	if r.status < 300 {
+		wantType = "application/json"
+	}
+	if r.status == 204 || r.status == 304 {
+		wantType = ""
+	}
+	if got := r.header.Get("Content-Type"); got != wantType {
+		t.Errorf("%s: Content-Type is %q", what, got)
+	}
+	if (r.status == 401) != (r.header.Get("Www-Authenticate") == "Bearer") {
+		t.Errorf("%s: %d with WWW-Authenticate %q", what, r.status, r.header.Get("Www-Authenticate"))
+	}
+	if (r.status == 429 || r.status == 503) != (r.header.Get("Retry-After") != "") {
+		t.Errorf("%s: %d with Retry-After %q", what, r.status, r.header.Get("Retry-After"))
+	}
+	if (r.status == 405 || r.status == 204) != (r.header.Get("Allow") == "GET, HEAD, OPTIONS") {
+		t.Errorf("%s: %d with Allow %q", what, r.status, r.header.Get("Allow"))
+	}
+}
+
+// TestAddressBehindProxies: who is trusted decides whose address counts.
+func TestAddressBehindProxies(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(c *readapi.Config) {
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.0.0.0/8")}
+	})
+	s.workspace("acme")
+	left := func(forwarded ...string) string {
+		var headers []string
+		for _, f := range forwarded {
+			headers = append(headers, "X-Forwarded-For", f)
+		}
+		return s.get("/v1/me", "", headers...).header.Get("Ratelimit-Remaining")
+	}
+	for _, step := range []struct {
+		forwarded []string
+		want      string
+	}{
+		{[]string{"203.0.113.1"}, "19"},
+		{[]string{"203.0.113.2"}, "19"},
+		{[]string{"203.0.113.1, 10.1.2.3"}, "18"},                 // through two proxies
+		{[]string{"198.51.100.7, 203.0.113.1"}, "17"},             // what is left of it is made up
+		{[]string{"198.51.100.8", "203.0.113.1 ,10.1.2.3"}, "16"}, // in two headers
+		{[]string{"203.0.113.1:4711"}, "15"},
+		{[]string{"::ffff:203.0.113.1"}, "14"},
+		{[]string{"2001:db8::1"}, "19"},
+		{[]string{"[2001:db8::ffff]:99"}, "18"}, // the same network of 64 bits
+		{[]string{"2001:db8:0:1::1"}, "19"},
+		{nil, "19"},
+		{[]string{"nonsense"}, "18"},                 // counts for the proxy
+		{[]string{"203.0.113.1, nonsense"}, "17"},    // so does this
+		{[]string{"203.0.113.1, x, 10.1.2.3"}, "19"}, // the last trusted one
+	} {
+		if got := left(step.forwarded...); got != step.want {
+			t.Errorf("%q: %s left, want %s", step.forwarded, got, step.want)
+		}
+	}
+	distrustful := newStand(t, func(c *readapi.Config) { c.TrustedProxies = nil })
+	distrustful.workspace("acme")
+	for i := range 3 {
+		got := distrustful.get("/v1/me", "", "X-Forwarded-For", fmt.Sprintf("203.0.113.%d", i)).header.Get("Ratelimit-Remaining")
+		if want := fmt.Sprint(19 - i); got != want {
+			t.Errorf("without trusted proxies: %s left, want %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package readapi_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestWrongParameters: all that is wrong, once each, in the order of the query.
+func TestWrongParameters(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.workspace("acme")
+	key := s.key("acme", allPermissions()...)
+	for target, want := range map[string]string{
+		"/v1/invoices?limit=0":                                       "limit",
+		"/v1/invoices?limit=101":                                     "limit",
+		"/v1/invoices?limit=-1":                                      "limit",
+		"/v1/invoices?limit=%2B1":                                    "limit",
+		"/v1/invoices?limit=1.0":                                     "limit",
+		"/v1/invoices?limit=1e1":                                     "limit",
+		"/v1/invoices?limit=x":                                       "limit",
+		"/v1/invoices?limit=99999999999999999999":                    "limit",
+		"/v1/invoices?limit=":                                        "limit",
+		"/v1/invoices?limit":                                         "limit",
+		"/v1/invoices?limit=1&limit=1":                               "limit",
+		"/v1/invoices?limit=1&limit=x&limit=":                        "limit",
+		"/v1/invoices?LIMIT=1":                                       "LIMIT",
+		"/v1/invoices?limit=%zz":                                     "limit",
+		"/v1/invoices?%zz=1":                                         "%zz",
+		"/v1/invoices?%6Cimit=%zz":                                   "%6Cimit",
+		"/v1/invoices?limit=%":                                       "limit",
+		"/v1/invoices?limit=%E4":                                     "limit",
+		"/v1/invoices?nope=1":                                        "nope",
+		"/v1/invoices?nope=1&nope=2":                                 "nope",
+		"/v1/invoices?=1":                                            "",
+		"/v1/invoices?a;b=1":                                         "a;b",
+		"/v1/invoices?<b>=1":                                         "<b>",
+		"/v1/invoices?%00=1":                                         "\x00",
+		"/v1/invoices?cursor=":                                       "cursor",
+		"/v1/invoices?cursor=a&limit=0":                              "limit cursor", // judged when all others are known
+		"/v1/invoices?limit=0&cursor=a":                              "limit cursor",
+		"/v1/invoices?period=2026-13":                                "period",
+		"/v1/invoices?period=2026-W54":                               "period",
+		"/v1/invoices?period=2025-W53":                               "period",
+		"/v1/invoices?period=2025-BW27":                              "period",
+		"/v1/invoices?period=2026":                                   "period",
+		"/v1/invoices?status=open":                                   "status",
+		"/v1/invoices?status=Sent":                                   "status",
+		"/v1/invoices?status=approved":                               "status",
+		"/v1/invoices?type=invoices":                                 "type",
+		"/v1/invoices?client_id=a%20b":                               "client_id",
+		"/v1/invoices?client_id=%00":                                 "client_id",
+		"/v1/invoices?direction=paid_to_contractor":                  "direction",
+		"/v1/invoices?created_since=2026-10-01T00:00:00Z":            "created_since",
+		"/v1/invoices?updated_since=2026-10-01":                      "updated_since",
+		"/v1/invoices?updated_since=2026-10-01T00:00:00":             "updated_since",
+		"/v1/invoices?updated_since=2026-10-01T24:00:00Z":            "updated_since",
+		"/v1/invoices?updated_since=2026-02-30T00:00:00Z":            "updated_since",
+		"/v1/invoices?updated_since=2026-10-01T00:00:60Z":            "updated_since",
+		"/v1/invoices?updated_since=2026-10-01T00:00:00+02:00":       "updated_since", // the + is a space
+		"/v1/invoices?updated_since=1790932500":                      "updated_since",
+		"/v1/payments?direction=both":                                "direction",
+		"/v1/payments?contractor_id=a":                               "contractor_id",
+		"/v1/payments?period=2026-10":                                "period",
+		"/v1/charges?status=sent":                                    "status",
+		"/v1/time-entries?status=not_ready":                          "status",
+		"/v1/time-entries?type=invoice":                              "type",
+		"/v1/contractors?client_id=a":                                "client_id",
+		"/v1/clients?status=active":                                  "status",
+		"/v1/clients/cl_1?limit=1":                                   "limit",
+		"/v1/clients/cl_1/credit?updated_since=2026-10-01T00:00:00Z": "updated_since",
+		"/v1/events?type=invoice.recorded":                           "type",
+		"/v1/events?type=nonsense":                                   "type",
+		"/v1/events?updated_since=2026-10-01T00:00:00Z":              "updated_since",
+		"/v1/events/ev_1?type=invoice.paid":                          "type",
+		"/v1/me?x=1":                                                 "x",
+		"/v1/openapi.json?download=1":                                "download",
+		"/v1/invoices?b=1&limit=0&a=2&status=x&b=3&period=":          "b limit a status period",
+	} {
+		r := s.get(target, key)
+		if got := strings.Join(wrong(t, r), " "); r.status != 400 || got != want {
+			t.Errorf("%s: %d, fields %q, want %q", target, r.status, got, want)
+		}
+	}
+	for _, target := range []string{
+		"/v1/invoices", "/v1/invoices?", "/v1/invoices?&", "/v1/invoices?limit=100", "/v1/invoices?&limit=1&&", "/v1/invoices?limit=%31",
+		"/v1/invoices?period=2026-W53", "/v1/invoices?period=2026-BW27", "/v1/invoices?period=2026-BW01", "/v1/invoices?client_id=nobody",
+		"/v1/invoices?updated_since=2026-10-01T00:00:00%2B02:00", "/v1/invoices?updated_since=2026-10-01T00:00:00.123456789-11:30",
+		"/v1/invoices?updated_since=0001-01-01T00:00:00Z", "/v1/invoices?updated_since=9999-12-31T23:59:59Z",
+		"/v1/events?created_since=9999-12-31T23:59:59Z", "/v1/events?created_since=0001-01-01T00:00:00Z",
+	} {
+		if r := s.get(target, key); r.status != 200 {
+			t.Errorf("%s: %d %s", target, r.status, r.body)
+		}
+	}
+}
+
+// TestUnknownPaths: what is not exactly a path of the table is not there, and
+// two spellings of one path are one.
+func TestUnknownPaths(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(objects("acme")...)
+	s.append(objects("other")...)
+	s.append(`{"workspace_id":"other","type":"client.recorded","data":{"client_id":"cl_other","name":"x"}}`)
+	s.project("acme", 0)
+	s.project("other", 0)
+	key := s.key("acme", allPermissions()...)
+	for _, path := range []string{
+		"/", "", "/v1", "/v1/", "/v2/invoices", "/v1/invoice", "/V1/invoices", "/v1/Invoices", "/v1/invoices/", "/v1/invoices/in_1/",
+		"/v1/invoices/in_1/x", "/v1//invoices", "//v1/invoices", "/v1/invoices//", "/v1/clients//credit", "/v1/clients/cl_1/credit/",
+		"/v1/invoices%2Fin_1", "/v1%2finvoices", "/v1/clients/cl_1%2Fcredit", "/v1/./invoices", "/v1/x/../invoices", "/v1/credit",
+		"/v1/me/", "/v1/openapi", "/v1/openapi.json/", "/v1/invoices/in_2", "/v1/invoices/%00", "/v1/invoices/%ff", "/v1/invoices/a%20b",
+		"/v1/invoices/*", "/v1/invoices/{id}", "/v1/*", "/v1/clients/cl_other", "/v1/clients/cl_other/credit", "/v1/clients/%ff/credit",
+		"/v1/invoices/" + strings.Repeat("a", 65), "/v1/events/" + strings.Repeat("a", 5000), "/favicon.ico", "/healthz",
+	} {
+		if r := s.get(path, key); r.status != 404 {
+			t.Errorf("%q: %d %s", path, r.status, r.body)
+		} else if r.header.Get("Ratelimit-Limit") == "20" {
+			t.Errorf("%q: the headers speak of the address", path)
+		}
+	}
+	for _, path := range []string{"/v1/%69nvoices", "/v1/invoices/%69n_1", "/v1/invoices/in%5F1", "/%761/clients/cl_1/cr%65dit"} {
+		if r := s.get(path, key); r.status != 200 {
+			t.Errorf("%q: %d %s", path, r.status, r.body)
+		}
+	}
+	// Another workspace's id and none look the same, but for the request's own id.
+	a, b := s.get("/v1/clients/cl_other", key, "X-Request-Id", "x"), s.get("/v1/clients/cl_none", key, "X-Request-Id", "x")
+	if !bytes.Equal(a.body, b.body) {
+		t.Errorf("%s and %s tell another workspace's id from none", a.body, b.body)
+	}
+}

@@ -1,0 +1,118 @@
+package readapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+// planNode is what the tests look at in a plan.
+type planNode struct {
+	Type    string     `json:"Node Type"`
+	Table   string     `json:"Relation Name"`
+	Index   string     `json:"Index Name"`
+	Rows    float64    `json:"Actual Rows"`
+	Removed float64    `json:"Rows Removed by Filter"`
+	Loops   float64    `json:"Actual Loops"`
+	Plans   []planNode `json:"Plans"`
+}
+
+func (n *planNode) walk(each func(*planNode)) {
+	each(n)
+	for i := range n.Plans {
+		n.Plans[i].walk(each)
+	}
+}
+
+// fillTables gives a workspace 20,000 rows of everything, beside small ones.
+func (s *stand) fillTables() {
+	s.t.Helper()
+	var b strings.Builder
+	for w, rows := range map[string]int{"big": 20_000, "small": 50} {
+		fmt.Fprintf(&b, `
+			SELECT workspace_create('%[1]s', '%[1]s', now());
+			INSERT INTO invoice SELECT '%[1]s', 'in_' || n, n, n %% 50 <> 0, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10,
+			       (array['not_ready','sent','paid'])[n %% 3 + 1], CASE WHEN n %% 40 = 0 THEN 'package' ELSE 'invoice' END, '{"id":1', ',"a":1', ',"b":1' FROM generate_series(1, %[2]d) n;
+			INSERT INTO charge SELECT '%[1]s', 'ch_' || n, n, n %% 3 <> 0, 'cl_' || n %% 200, 'co_' || n %% 100, NULL, '2026-' || n %% 10, '{"id":1', ',"a":1' FROM generate_series(1, %[2]d) n;
+			INSERT INTO time_entry SELECT '%[1]s', 'te_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, NULL, '2026-' || n %% 10, (array['approved','sent','paid'])[n %% 3 + 1], '{"id":1', ',"a":1' FROM generate_series(1, %[2]d) n;
+			INSERT INTO payment SELECT '%[1]s', 'pm_' || n, n, CASE WHEN n %% 2 = 0 THEN 'received_from_client' ELSE 'paid_to_contractor' END, 'cl_' || n %% 200, 'co_' || n %% 100, '{"id":1' FROM generate_series(1, %[2]d) n;
+			INSERT INTO client SELECT '%[1]s', 'cl_' || n, n, '{"id":1' FROM generate_series(1, %[2]d) n;
+			INSERT INTO contractor SELECT '%[1]s', 'co_' || n, n, '{"id":1' FROM generate_series(1, %[2]d) n;
+			INSERT INTO client_credit SELECT '%[1]s', 'cl_' || n, n, '{"balance":1' FROM generate_series(1, %[2]d) n;
+			INSERT INTO credit_move SELECT '%[1]s', 'cl_1', 'cr_' || n, n, '{"id":1' FROM generate_series(1, %[2]d) n;`, w, rows)
+	}
+	b.WriteString("ANALYZE;")
+	if _, err := s.pool.Exec(s.t.Context(), b.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// planOf runs a statement as the program prepares it and returns how.
+func (s *stand) planOf(tx pgx.Tx, sql, arguments string) planNode {
+	s.t.Helper()
+	ctx := s.t.Context()
+	if _, err := tx.Exec(ctx, "PREPARE the_statement AS "+sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+		s.t.Fatalf("%v in %s", err, sql)
+	}
+	var raw string
+	err := tx.QueryRow(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE the_statement ("+arguments+")", pgx.QueryExecModeSimpleProtocol).Scan(&raw)
+	if err != nil {
+		s.t.Fatalf("%v in %s", err, sql)
+	}
+	if _, err := tx.Exec(ctx, "DEALLOCATE the_statement"); err != nil {
+		s.t.Fatal(err)
+	}
+	var plans []struct{ Plan planNode }
+	if err := json.Unmarshal([]byte(raw), &plans); err != nil || len(plans) != 1 {
+		s.t.Fatalf("%v in %s", err, raw)
+	}
+	return plans[0].Plan
+}
+
+// TestPlans: no statement sorts or reads a table through, and one with at most
+// one filter reads no more rows than it gives, however large the workspace.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.fillTables()
+	values := map[string]string{"period": "'2026-7'", "client_id": "'cl_37'", "contractor_id": "'co_37'", "status": "'sent'", "type": "'invoice'", "direction": "'received_from_client'"}
+	tx := must(s.pool.Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	for _, statement := range readapi.Statements() {
+		for _, w := range []string{"big", "small"} {
+			arguments := fmt.Sprintf("'%s', 'in_10'", w)
+			if !statement.One {
+				arguments = fmt.Sprintf("'%s', 10, 'x', NULL, 51", w)
+				for _, column := range statement.Filters {
+					arguments += ", " + values[column]
+				}
+			}
+			s.checkPlan(tx, statement, arguments)
+		}
+	}
+	for _, below := range []string{"9223372036854775807", "10000"} {
+		s.checkPlan(tx, readapi.Statement{Path: "credit", Table: "credit_move", SQL: readapi.CreditStatement()}, "'big', 'cl_1', 0, "+below+", 15000, 51")
+	}
+}
+
+func (s *stand) checkPlan(tx pgx.Tx, statement readapi.Statement, arguments string) {
+	s.t.Helper()
+	root := s.planOf(tx, statement.SQL, arguments)
+	read := 0.0
+	root.walk(func(n *planNode) {
+		switch {
+		case strings.Contains(n.Type, "Sort"), n.Type == "Seq Scan", strings.HasPrefix(n.Type, "Bitmap"):
+			s.t.Errorf("%s by %v: %s of %s", statement.Path, statement.Filters, n.Type, n.Table)
+		case n.Table == statement.Table && n.Loops > 0:
+			read += n.Rows + n.Removed
+		}
+	})
+	if most := 51.0; len(statement.Filters) <= 1 && read > 3*most { // a third of the charges is hidden, half of the payments
+		s.t.Errorf("%s by %v reads %.0f rows for a page of 50", statement.Path, statement.Filters, read)
+	}
+}

@@ -1,0 +1,182 @@
+package readapi_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+func (s *stand) requestStore(waiting int) *readapi.RequestStore {
+	s.t.Helper()
+	return must(readapi.NewRequestStore(readapi.RequestStoreConfig{
+		Pool: s.pool, Clock: s.clock.now, Logger: slog.New(slog.DiscardHandler), Waiting: waiting,
+	}))(s.t)
+}
+
+// run lets the store write what waits, and end.
+func run(t *testing.T, store *readapi.RequestStore) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := store.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stand) count(query string, args ...any) (n int64) {
+	s.t.Helper()
+	if err := s.pool.QueryRow(s.t.Context(), query, args...).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// TestRequestsAreKept: accepted ones one by one, refused ones as counts.
+func TestRequestsAreKept(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	key := s.keyLimited("acme", 6, access.InvoicesRead)
+	store := s.requestStore(0)
+	for _, target := range []string{"/v1/invoices?client_id=cl_1", "/v1/invoices/in_1", "/v1/invoices/in_2", "/v1/nowhere", "/v1/clients", "/v1/me?x=1", "/v1/me", "/v1/me"} {
+		s.get(target, key)
+		record := s.requests.last()
+		store.Record(&record)
+	}
+	for range 3 {
+		s.get("/v1/me?key="+key, "")
+		record := s.requests.last()
+		store.Record(&record)
+		s.get("/v1/me", key+"x")
+		record = s.requests.last()
+		store.Record(&record)
+	}
+	run(t, store)
+	rows := must(s.pool.Query(t.Context(), `SELECT route || ' ' || status || ' ' || row_count FROM request_log WHERE workspace_id = 'acme' AND method = 'GET' AND key_prefix = $1 ORDER BY route, status`, key[:16]))(t)
+	var got []string
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, line)
+	}
+	want := []string{" 404 0", "/v1/clients 403 0", "/v1/invoices 200 1", "/v1/invoices/{id} 200 1", "/v1/invoices/{id} 404 0", "/v1/me 400 0"}
+	if len(got) != len(want) {
+		t.Fatalf("%q, want %q", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%q, want %q", got[i], want[i])
+		}
+	}
+	for query, want := range map[string]int64{
+		`SELECT refused FROM request_refused WHERE workspace_id = 'acme' AND reason = 'rate_limit' AND key_id LIKE 'key_%'`: 2,
+		`SELECT refused FROM request_refused WHERE workspace_id = '*' AND reason = 'key_in_url' AND key_id = ''`:            3,
+		`SELECT refused FROM request_refused WHERE workspace_id = '*' AND reason = 'malformed'`:                             3,
+		`SELECT count(*) FROM request_refused`: 3,
+	} {
+		if n := s.count(query); n != want {
+			t.Errorf("%s: %d, want %d", query, n, want)
+		}
+	}
+	run(t, store) // nothing waits
+	if n := s.count(`SELECT count(*) FROM request_log`); n != 6 || store.Dropped() != 0 {
+		t.Errorf("%d rows, %d dropped", n, store.Dropped())
+	}
+}
+
+// TestOldRequestsLeave goes through 100 days: 31 of them can be read.
+func TestOldRequestsLeave(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	for range 100 {
+		store := s.requestStore(0)
+		store.Record(&readapi.RequestRecord{At: s.clock.now(), WorkspaceID: "acme", Method: "GET", Status: 200})
+		store.Record(&readapi.RequestRecord{At: s.clock.now(), Refusal: readapi.RefusedMethod})
+		one, end := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- store.Run(one) }()
+		s.until(func() bool {
+			return s.count(`SELECT count(*) FROM request_log WHERE at = $1`, s.clock.now()) == 1 &&
+				s.count(`SELECT count(*) FROM request_log WHERE at < $1`, s.clock.now().Truncate(24*time.Hour).AddDate(0, 0, -30)) == 0 &&
+				s.count(`SELECT count(*) FROM request_refused WHERE minute < $1`, s.clock.now().Truncate(24*time.Hour).AddDate(0, 0, -30)) == 0
+		})
+		end()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		s.clock.advance(24 * time.Hour)
+	}
+	if n := s.count(`SELECT count(*) FROM request_log`); n != 31 {
+		t.Errorf("%d days are kept", n)
+	}
+	if n := s.count(`SELECT count(*) FROM request_refused`); n != 31 {
+		t.Errorf("%d days of counts are kept", n)
+	}
+}
+
+// until waits for what another process of the program does.
+func (s *stand) until(done func() bool) {
+	s.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !done() {
+		select {
+		case <-deadline:
+			s.t.Fatal("it does not happen")
+		default:
+		}
+	}
+}
+
+// TestRequestsNeverWait: a store that nobody empties drops and counts.
+func TestRequestsNeverWait(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	store := s.requestStore(10)
+	for range 25 {
+		store.Record(&readapi.RequestRecord{At: s.clock.now(), WorkspaceID: "acme"})
+	}
+	if store.Dropped() != 15 {
+		t.Errorf("%d dropped", store.Dropped())
+	}
+	s.pool.Close()
+	run(t, store)
+	if store.Dropped() != 25 {
+		t.Errorf("%d dropped after the database went away", store.Dropped())
+	}
+}
+
+// TestRunEnds: nothing of the package outlives what it was started for.
+func TestRunEnds(t *testing.T) {
+	s := newStand(t)
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	before := goleak.IgnoreCurrent() // the test's own server, pool and listener
+	store := s.requestStore(0)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 2)
+	go func() { done <- store.Run(ctx) }()
+	go func() { done <- s.limiter.Run(ctx) }()
+	key := s.key("acme", allPermissions()...)
+	tag := s.get("/v1/invoices", key).header.Get("Etag")
+	for range 20 {
+		s.get("/v1/invoices", key, "If-None-Match", tag)
+	}
+	cancel()
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.server.Client().CloseIdleConnections()
+	s.server.Close()
+	goleak.VerifyNone(t, before)
+}
