@@ -1,0 +1,338 @@
+package delivery
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// desk is the webhooks that this process holds, and decides which message is
+// started next: each webhook in turn, within its own bound and within its share
+// of the process.
+type desk struct {
+	clock  func() time.Time
+	policy Policy
+	bound  int // messages of a webhook under way: started and not recorded
+	limit  int // attempts under way in the process
+
+	startable chan struct{} // one token while queue may hold something
+	readable  chan struct{} // one token while wants or candidates may
+	recording chan struct{} // one token while there are results to record
+
+	mu         sync.Mutex
+	lanes      map[key]*lane
+	byWork     map[string][]*lane // by workspace
+	queue      []*lane            // may start something
+	starved    []*lane            // would, but for the process's limit
+	wants      []*lane            // to be read for
+	workspaces map[string]struct{}
+	keys       map[key]struct{} // webhooks that may have something to do, and are not held
+	results    []*job
+	alarms     []alarm
+	leavers    []*lane           // nothing of theirs is left: let go
+	saves      []*lane           // cursors to be saved
+	resting    map[key]time.Time // not to be claimed before, so that another process can
+	underWay   int
+	closed     bool
+}
+
+// alarm is a decision that concerns the whole webhook.
+type alarm struct {
+	lane   *lane
+	kind   Alarm
+	hook   *hook
+	since  time.Time // of failing
+	at     time.Time
+	reason string
+	answer string
+}
+
+func newDesk(clock func() time.Time, policy Policy, bound, limit int) *desk {
+	token := func() chan struct{} { return make(chan struct{}, 1) }
+	return &desk{
+		clock: clock, policy: policy, bound: bound, limit: limit,
+		startable: token(), readable: token(), recording: token(),
+		lanes: map[key]*lane{}, byWork: map[string][]*lane{},
+		workspaces: map[string]struct{}{}, keys: map[key]struct{}{}, resting: map[key]time.Time{},
+	}
+}
+
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// offer queues a lane that may be able to start something. Needs the lock.
+func (d *desk) offer(l *lane) {
+	if !l.queued && !d.closed && l.startable(d.bound, d.clock()) {
+		l.queued = true
+		d.queue = append(d.queue, l)
+		nudge(d.startable)
+	}
+}
+
+// want queues a lane to be read for. Needs the lock.
+func (d *desk) want(l *lane) {
+	switch {
+	case l.leaving:
+		l.announced = true
+	case l.reading:
+		l.again = true
+	case !l.wanted && !d.closed:
+		l.wanted = true
+		d.wants = append(d.wants, l)
+		nudge(d.readable)
+	}
+}
+
+// announce is told of workspaces whose visible position moved, or whose
+// webhooks were changed.
+func (d *desk) announce(workspaces []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range workspaces {
+		for _, l := range d.byWork[w] {
+			d.want(l)
+		}
+		d.workspaces[w] = struct{}{} // some of its webhooks may not be held
+	}
+	nudge(d.readable)
+}
+
+// announceAll is told that anything may have happened.
+func (d *desk) announceAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.lanes {
+		d.want(l)
+	}
+}
+
+// candidates is told of webhooks that have something to do and that nobody
+// holds.
+func (d *desk) candidates(keys []key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, k := range keys {
+		if d.lanes[k] == nil {
+			d.keys[k] = struct{}{}
+		}
+	}
+	nudge(d.readable)
+}
+
+// next waits for a message that may be started. It returns nil when ctx has
+// ended or the desk is closed.
+func (d *desk) next(ctx context.Context) *job {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.startable:
+		}
+		if j := d.take(); j != nil {
+			return j
+		}
+	}
+}
+
+func (d *desk) take() *job {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock()
+	for len(d.queue) > 0 && !d.closed {
+		l := d.queue[0]
+		d.queue[0] = nil
+		d.queue = d.queue[1:]
+		l.queued = false
+		if !l.startable(d.bound, now) {
+			continue
+		}
+		if !mayStart(l.underWay, d.bound, d.underWay, d.limit, len(d.lanes)) {
+			l.queued = true
+			d.starved = append(d.starved, l)
+			continue
+		}
+		j := l.start()
+		d.underWay++
+		l.lastUsed = now
+		d.offer(l)
+		d.refill(l)
+		if len(d.queue) > 0 {
+			nudge(d.startable)
+		}
+		return j
+	}
+	return nil
+}
+
+// refill has more read when little is left. Needs the lock.
+func (d *desk) refill(l *lane) {
+	if l.leaving || l.turningOff {
+		return
+	}
+	if len(l.queue[fresh]) < readAhead/4 && l.scanned < l.visible || len(l.queue[missed]) < readAhead/4 && l.replayUntil > 0 ||
+		len(l.queue[retry]) == 0 && l.moreDue {
+		d.want(l)
+	}
+}
+
+// feedStarved gives lanes that met the process's limit another chance, a few
+// for each message that ended. Needs the lock.
+func (d *desk) feedStarved() {
+	for range min(len(d.starved), 8) {
+		l := d.starved[0]
+		d.starved[0] = nil
+		d.starved = d.starved[1:]
+		l.queued = false
+		d.offer(l)
+	}
+}
+
+// finish is told that an attempt was made, decides what is next and has it
+// recorded.
+func (d *desk) finish(j *job) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := j.lane
+	l.underWay--
+	d.underWay--
+	l.troubles = 0
+	if l.lost {
+		l.unrecorded--
+		d.settle(l)
+		return
+	}
+	if j.made.IsZero() {
+		j.made = j.attempt.At
+	}
+	l.counts[count{j.attempt.At.Truncate(time.Hour), j.attempt.Outcome}]++
+	a := Attempted{N: j.number(), Before: j.before, Once: j.once, Success: j.attempt.Success(), Ended: j.attempt.Ended().Truncate(time.Millisecond)}
+	if l.turningOff || !l.hook.on || l.hook.epoch != j.hook.epoch {
+		j.state = DecideOff(a)
+	} else {
+		v := d.policy.Decide(l.health, a)
+		j.state, j.next = v.State, v.Next
+		d.judge(l, j, v)
+	}
+	d.results = append(d.results, j)
+	nudge(d.recording)
+	d.feedStarved()
+}
+
+// abandon forgets every lane: the lease under which they were held is over.
+// Attempts that are under way end, and are not recorded.
+func (d *desk) abandon() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.lanes {
+		l.lost, l.leaving = true, true
+		d.remove(l)
+	}
+	for _, j := range d.results {
+		j.lane.unrecorded--
+	}
+	d.queue, d.starved, d.wants, d.results, d.saves, d.leavers = nil, nil, nil, nil, nil, nil
+	clear(d.lanes)
+}
+
+// judge keeps the webhook's health and raises an alarm. Needs the lock.
+func (d *desk) judge(l *lane, j *job, v Verdict) {
+	if !l.health.FailingSince.IsZero() || !v.Health.FailingSince.IsZero() {
+		l.healthDirty = true
+	}
+	if v.Alarm != Quiet {
+		d.alarms = append(d.alarms, alarm{
+			lane: l, kind: v.Alarm, hook: l.hook, since: v.Health.FailingSince,
+			at: j.attempt.Ended(), reason: j.attempt.Error, answer: j.attempt.Answer,
+		})
+	}
+	l.turningOff = v.Alarm == TurnedOff
+	l.health = v.Health
+}
+
+// giveBack is told that an attempt could not be made, for a reason that is not
+// the receiver's. Its webhook pauses.
+func (d *desk) giveBack(j *job) (pause time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := j.lane
+	l.putBack(j)
+	d.underWay--
+	pause = min(time.Second<<min(l.troubles, 6), time.Minute)
+	l.troubles++
+	l.notBefore = d.clock().Add(pause)
+	if l.hook == j.hook {
+		stale := *l.hook
+		stale.version = -1 // read it again: its key may have come
+		l.hook = &stale
+	}
+	d.feedStarved()
+	d.settle(l)
+	time.AfterFunc(pause, func() { d.wake(l) })
+	return pause
+}
+
+// wake is called when a lane's pause is over, or a delivery is due.
+func (d *desk) wake(l *lane) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lanes[l.key] == l {
+		d.want(l)
+		d.offer(l)
+	}
+}
+
+// dueAt has the lane woken for its next retry. Needs the lock.
+func (d *desk) dueAt(l *lane, at time.Time) {
+	if at.IsZero() || !l.nextAttempt.IsZero() && !at.Before(l.nextAttempt) && l.nextAttempt.After(d.clock()) {
+		return
+	}
+	l.nextAttempt = at
+	if l.due != nil {
+		l.due.Stop()
+	}
+	l.due = time.AfterFunc(max(at.Sub(d.clock()), 0), func() { d.wake(l) })
+}
+
+// settle lets a lane go that is leaving and has nothing open. Needs the lock.
+func (d *desk) settle(l *lane) {
+	if l.leaving && l.unrecorded == 0 && !l.reading && d.lanes[l.key] == l {
+		d.remove(l)
+		d.leavers = append(d.leavers, l)
+		nudge(d.recording)
+	}
+}
+
+// leave starts letting a lane go. Needs the lock.
+func (d *desk) leave(l *lane) {
+	if l.leaving {
+		return
+	}
+	l.leaving = true
+	for from := range lots {
+		l.unread(from)
+	}
+	d.settle(l)
+}
+
+func (d *desk) remove(l *lane) {
+	delete(d.lanes, l.key)
+	list := d.byWork[l.key.workspaceID]
+	kept := make([]*lane, 0, len(list))
+	for _, other := range list {
+		if other != l {
+			kept = append(kept, other)
+		}
+	}
+	if len(kept) == 0 {
+		delete(d.byWork, l.key.workspaceID)
+	} else {
+		d.byWork[l.key.workspaceID] = kept
+	}
+	if l.due != nil {
+		l.due.Stop()
+	}
+}

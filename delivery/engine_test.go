@@ -1,0 +1,60 @@
+package delivery
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestDeliversSignedEventsOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{})
+	rc := newReceiver(t, nil)
+	w := must(b.store.Create(t.Context(), workspace, rc.URL+"/hook?x=1", []string{"all"}))(t)
+	b.engine()
+	ids := b.append("invoice.reversed", 300)
+	got := rc.wait(t, 300)
+	seen := map[string]bool{}
+	for _, r := range got {
+		if err := Verify(time.Now(), r.header.Get("Service-Signature"), []byte(r.body), w.Secret); err != nil {
+			t.Fatal(err)
+		}
+		seen[r.eventID()] = true
+		if want := r.eventID() + "_" + w.ID; r.header.Get("Service-Delivery-Id") != want {
+			t.Errorf("delivery id %q, want %q", r.header.Get("Service-Delivery-Id"), want)
+		}
+		if r.header.Get("User-Agent") != "SERVICE-Webhooks/1" || r.header.Get("Content-Type") != "application/json" {
+			t.Errorf("headers %v", r.header)
+		}
+	}
+	for _, id := range ids {
+		if !seen[id] {
+			t.Errorf("event %s did not arrive", id)
+		}
+	}
+	if len(got) != 300 {
+		t.Errorf("%d messages, want 300", len(got))
+	}
+	want := make([]State, 300)
+	for i := range want {
+		want[i] = Succeeded
+	}
+	b.states(w.ID, want...)
+}
+
+func TestRetriesByScheduleThenFails(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{Schedule: Schedule{50 * time.Millisecond, 100 * time.Millisecond}})
+	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	b.engine()
+	b.append("invoice.reversed", 1)
+	b.append("time_entry.approved", 1)
+	d := b.states(w.ID, Failed)
+	if len(d[0].Attempts) != 3 || *d[0].Attempts[0].Status != 500 || *d[0].Attempts[2].Error != "answered 500 (Internal Server Error)" {
+		t.Errorf("attempts %+v", d[0].Attempts)
+	}
+	if got := rc.all(); len(got) != 3 {
+		t.Errorf("%d requests, want 3", len(got))
+	}
+}

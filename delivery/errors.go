@@ -1,0 +1,55 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+)
+
+// MaxWebhooks is the most webhooks of a workspace.
+const MaxWebhooks = 5
+
+// ErrOff means that a webhook is off, and what was asked for needs it on.
+var ErrOff = errors.New("the webhook is off; turn it back on first")
+
+// ErrNotFinished means that a delivery is still tried by itself.
+var ErrNotFinished = errors.New("the delivery is pending; it is tried again by itself")
+
+// ErrTooManyWebhooks means that the workspace has its five.
+var ErrTooManyWebhooks = fmt.Errorf("a workspace has at most %d webhooks", MaxWebhooks)
+
+// UnknownWorkspaceError names a workspace that does not exist.
+type UnknownWorkspaceError struct{ WorkspaceID string }
+
+// Error names the workspace.
+func (e *UnknownWorkspaceError) Error() string {
+	return fmt.Sprintf("there is no workspace %q", e.WorkspaceID)
+}
+
+// UnknownWebhookError names a webhook that does not exist.
+type UnknownWebhookError struct{ WebhookID string }
+
+// Error names the webhook.
+func (e *UnknownWebhookError) Error() string {
+	return fmt.Sprintf("there is no webhook %q", e.WebhookID)
+}
+
+// UnknownDeliveryError names a delivery that does not exist, or not any more.
+type UnknownDeliveryError struct{ DeliveryID string }
+
+// Error names the delivery.
+func (e *UnknownDeliveryError) Error() string {
+	return fmt.Sprintf("there is no delivery %q", e.DeliveryID)
+}
+
+// EventsError says what is wrong with a choice of event types.
+type EventsError struct{ Reason string }
+
+// Error is a sentence for the user.
+func (e *EventsError) Error() string { return e.Reason }
+
+// SinceError says what is wrong with the time from which missed events are to
+// be sent.
+type SinceError struct{ Reason string }
+
+// Error is a sentence for the user.
+func (e *SinceError) Error() string { return e.Reason }

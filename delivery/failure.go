@@ -1,0 +1,167 @@
+package delivery
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Outcome is what came of an attempt, as metrics and counts know it.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeSuccess     Outcome = "success"
+	OutcomeAnswered    Outcome = "answered"    // with another status than 2xx
+	OutcomeTimeout     Outcome = "timeout"     // no answer in time
+	OutcomeUnreachable Outcome = "unreachable" // no address, or no connection
+	OutcomeTLS         Outcome = "tls"         // no agreement on TLS, or a certificate that is not right
+	OutcomeBlocked     Outcome = "blocked"     // the address is not public
+	OutcomeBroken      Outcome = "broken"      // an answer that is none, or cut off
+)
+
+// Outcomes lists them all.
+func Outcomes() []Outcome {
+	return []Outcome{
+		OutcomeSuccess, OutcomeAnswered, OutcomeTimeout, OutcomeUnreachable,
+		OutcomeTLS, OutcomeBlocked, OutcomeBroken,
+	}
+}
+
+// stage is how far an attempt had come.
+type stage int32
+
+const (
+	stageConnect stage = iota
+	stageTLS
+	stageAnswer
+)
+
+// stageError is a failure to make a connection, and where.
+type stageError struct {
+	at  stage
+	err error
+}
+
+func (e *stageError) Error() string { return e.err.Error() }
+func (e *stageError) Unwrap() error { return e.err }
+
+// explainStatus tells a success from another answer.
+func explainStatus(status int) (Outcome, string) {
+	switch {
+	case status >= 200 && status <= 299:
+		return OutcomeSuccess, ""
+	case status >= 300 && status <= 399:
+		return OutcomeAnswered, fmt.Sprintf("answered %d, a redirect, which is not followed", status)
+	}
+	if text := http.StatusText(status); text != "" {
+		return OutcomeAnswered, fmt.Sprintf("answered %d (%s)", status, text)
+	}
+	return OutcomeAnswered, fmt.Sprintf("answered %d", status)
+}
+
+// explain says why an attempt got no answer, in words for people who run a
+// finance department. Reached is how far it had come.
+func explain(err error, reached stage, timeout time.Duration) (Outcome, string) {
+	var failed *stageError
+	if errors.As(err, &failed) {
+		reached = failed.at
+	}
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, errNotPublic):
+		return OutcomeBlocked, "the address is not public"
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return OutcomeUnreachable, "the name did not resolve"
+	case errors.As(err, &dns):
+		return OutcomeUnreachable, "the name could not be looked up"
+	case isTimeout(err):
+		return OutcomeTimeout, timedOut(reached, timeout)
+	}
+	if outcome, words := explainTLS(err, reached); words != "" {
+		return outcome, words
+	}
+	return explainConnection(err, reached)
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		errors.As(err, &ne) && ne.Timeout()
+}
+
+func timedOut(reached stage, timeout time.Duration) string {
+	switch reached {
+	case stageConnect:
+		return fmt.Sprintf("no connection within %v", timeout)
+	case stageTLS:
+		return fmt.Sprintf("no agreement on encryption (TLS) within %v", timeout)
+	default:
+		return fmt.Sprintf("no answer within %v", timeout)
+	}
+}
+
+func explainTLS(err error, reached stage) (Outcome, string) {
+	var (
+		invalid   x509.CertificateInvalidError
+		otherName x509.HostnameError
+		unknown   x509.UnknownAuthorityError
+		record    tls.RecordHeaderError
+		alert     tls.AlertError
+		verify    *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		if strings.Contains(invalid.Detail, "before") {
+			return OutcomeTLS, "the certificate is not valid yet"
+		}
+		return OutcomeTLS, "the certificate has expired"
+	case errors.As(err, &otherName):
+		return OutcomeTLS, "the certificate is for another name"
+	case errors.As(err, &unknown):
+		return OutcomeTLS, "the certificate is not signed by a known authority"
+	case errors.As(err, &invalid), errors.As(err, &verify):
+		return OutcomeTLS, "the certificate is not valid"
+	case errors.As(err, &record):
+		return OutcomeTLS, "the receiver does not speak TLS (https)"
+	case errors.As(err, &alert), reached == stageTLS && strings.Contains(err.Error(), "tls: "):
+		if strings.Contains(err.Error(), "version") {
+			return OutcomeTLS, "the receiver does not offer TLS 1.2 or newer"
+		}
+		return OutcomeTLS, "the receiver refused the encrypted connection"
+	}
+	return "", ""
+}
+
+func explainConnection(err error, reached stage) (Outcome, string) {
+	text := err.Error()
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return OutcomeUnreachable, "the connection was refused"
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		return OutcomeUnreachable, "there is no way to the address"
+	case strings.Contains(text, "headers exceeded"), strings.Contains(text, "header list"), strings.Contains(text, "1xx"):
+		return OutcomeBroken, "the answer's headers are longer than 16 KiB"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), strings.Contains(text, "stream error"):
+		return OutcomeBroken, "the connection was reset"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "GOAWAY"),
+		strings.Contains(text, "connection closed"), strings.Contains(text, "server closed"):
+		return OutcomeBroken, "the connection was closed without an answer"
+	case os.Getenv("DBG") != "":
+		return OutcomeBroken, text
+	case reached == stageConnect:
+		return OutcomeUnreachable, "no connection could be made"
+	case reached == stageTLS:
+		return OutcomeTLS, "no agreement on encryption (TLS)"
+	}
+	return OutcomeBroken, "the answer is not HTTP"
+}

@@ -1,0 +1,281 @@
+package delivery
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+)
+
+const workspace = "acme"
+
+// bench is a database with a workspace, and what manages its webhooks.
+type bench struct {
+	t        testing.TB
+	pool     *pgxpool.Pool
+	wake     *eventlog.Wake
+	log      *eventlog.Log
+	store    *Store
+	keyring  *Keyring
+	settings Settings
+	logger   *slog.Logger
+}
+
+func loopback() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+}
+
+func setup(t testing.TB, s Settings) *bench {
+	t.Helper()
+	return setupOn(t, testdb.Pool(t), s)
+}
+
+func setupOn(t testing.TB, pool *pgxpool.Pool, s Settings) *bench {
+	t.Helper()
+	b := &bench{t: t, pool: pool, logger: slog.New(slog.DiscardHandler)}
+	if testing.Verbose() && os.Getenv("DELIVERY_TEST_LOG") != "" {
+		b.logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	b.wake = eventlog.NewWake(b.pool, b.logger)
+	b.log = must(eventlog.New(eventlog.Config{Pool: b.pool, Clock: time.Now, Wake: b.wake}))(t)
+	b.keyring = must(NewKeyring("0123456789abcdef"))(t)
+	s.Allow = append(s.Allow, loopback()...)
+	if s.CAFile == "" {
+		s.CAFile = caFile(t)
+	}
+	b.settings = s
+	b.store = must(NewStore(StoreConfig{Pool: b.pool, Keyring: b.keyring, Log: b.log, Wake: b.wake, Settings: s}))(t)
+	if _, err := b.pool.Exec(t.Context(), `SELECT workspace_create($1, $1, now())`, workspace); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// caFile holds the certificate that every httptest server has.
+func caFile(t testing.TB) string {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := os.WriteFile(path, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func writePEM(t testing.TB, w io.Writer, der []byte) {
+	t.Helper()
+	if err := pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: der}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func discardLog() *log.Logger { return slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo) }
+
+// engine runs an Engine until the test or stop ends it.
+func (b *bench) engine(change ...func(*Config)) (e *Engine, stop func()) {
+	b.t.Helper()
+	cfg := Config{
+		Pool: b.pool, Keyring: b.keyring, Wake: b.wake, Clock: time.Now, Logger: b.logger, Settings: b.settings,
+		Sweep: 200 * time.Millisecond,
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	e = must(New(cfg))(b.t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				b.t.Errorf("engine: %v", err)
+			}
+		})
+	}
+	b.t.Cleanup(stop)
+	return e, stop
+}
+
+// append appends n public events of a type and makes them visible.
+func (b *bench) append(typ string, n int) (ids []string) {
+	b.t.Helper()
+	return b.appendTo(workspace, typ, n)
+}
+
+func (b *bench) appendTo(ws, typ string, n int) (ids []string) {
+	b.t.Helper()
+	data := map[string]string{
+		"invoice.reversed":    `{"invoice_id":"inv_1"}`,
+		"time_entry.approved": `{"time_entry_id":"te_1"}`,
+		"charge.deleted":      `{"charge_id":"ch_1"}`,
+	}[typ]
+	for n > 0 {
+		var drafts []domain.Draft
+		for range min(n, 1000) {
+			d, err := domain.NewDraft(ws, typ, []byte(data))
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			drafts = append(drafts, d)
+		}
+		receipts, err := b.log.Append(b.t.Context(), drafts...)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, r := range receipts {
+			ids = append(ids, r.ID)
+		}
+		n -= len(drafts)
+	}
+	b.project(ws)
+	return ids
+}
+
+// project does what the projector does for the visible position.
+func (b *bench) project(ws string) {
+	b.t.Helper()
+	_, err := b.pool.Exec(b.t.Context(), `
+		UPDATE log_checkpoint c SET position = h.position FROM log_head h
+		 WHERE c.workspace_id = $1 AND h.workspace_id = $1 AND c.consumer = 'read_models'`, ws)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.wake.Announce(eventlog.TopicProjected, ws)
+}
+
+// received is a request as a receiver saw it.
+type received struct {
+	header http.Header
+	body   string
+	at     time.Time
+}
+
+func (r *received) eventID() string { return r.header.Get("Service-Event-Id") }
+
+// receiver is an HTTPS server that keeps what it gets.
+type receiver struct {
+	*httptest.Server
+	mu   sync.Mutex
+	got  []received
+	more chan struct{}
+}
+
+// newReceiver answers as handler says; nil: 200.
+func newReceiver(t testing.TB, handler func(n int, w http.ResponseWriter, r *http.Request)) *receiver {
+	t.Helper()
+	rc := &receiver{more: make(chan struct{}, 1)}
+	rc.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		rc.mu.Lock()
+		rc.got = append(rc.got, received{r.Header, string(body), time.Now()})
+		n := len(rc.got)
+		rc.mu.Unlock()
+		select {
+		case rc.more <- struct{}{}:
+		default:
+		}
+		if handler != nil {
+			handler(n, w, r)
+		}
+	}))
+	rc.Server.EnableHTTP2 = true
+	rc.Server.Config.ErrorLog = discardLog()
+	rc.StartTLS()
+	t.Cleanup(func() { rc.CloseClientConnections(); rc.Server.Close() })
+	return rc
+}
+
+func (r *receiver) all() []received {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]received(nil), r.got...)
+}
+
+// wait returns what was received when it is at least n.
+func (r *receiver) wait(t testing.TB, n int) []received {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		if got := r.all(); len(got) >= n {
+			return got
+		}
+		select {
+		case <-r.more:
+		case <-deadline:
+			t.Fatalf("received %d messages, want %d", len(r.all()), n)
+		}
+	}
+}
+
+// eventually polls until ok returns no complaint.
+func eventually(t testing.TB, ok func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if err = ok(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// states waits until a webhook's deliveries are in these states, newest first.
+func (b *bench) states(webhookID string, want ...State) []Delivery {
+	b.t.Helper()
+	var list []Delivery
+	eventually(b.t, func() error {
+		page, err := b.store.Deliveries(b.t.Context(), webhookID, Query{Limit: 500})
+		if err != nil {
+			return err
+		}
+		list = page.Deliveries
+		var got []string
+		for _, d := range list {
+			got = append(got, string(d.State))
+		}
+		if w := join(want); strings.Join(got, " ") != w {
+			return fmt.Errorf("deliveries are %q, want %q", strings.Join(got, " "), w)
+		}
+		return nil
+	})
+	return list
+}
+
+func join(states []State) string {
+	var list []string
+	for _, s := range states {
+		list = append(list, string(s))
+	}
+	return strings.Join(list, " ")
+}

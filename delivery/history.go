@@ -1,0 +1,247 @@
+package delivery
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// Query says which deliveries are wanted.
+type Query struct {
+	State     State  // empty: every
+	EventType string // empty: every
+	Limit     int    // default 50, at most 500
+	Cursor    string // Next of the page before; empty: the newest
+}
+
+// Page is some deliveries, the newest first.
+type Page struct {
+	Deliveries []Delivery
+	Next       string // cursor of the next page; empty: there is none
+}
+
+// ErrCursor means that a cursor is not one that Deliveries gave.
+var ErrCursor = errors.New("the cursor is not one of this list")
+
+const (
+	defaultPage = 50
+	maxPage     = 500
+)
+
+const deliveryColumns = `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position`
+
+// Deliveries lists a webhook's deliveries within the retention. Errors:
+// *UnknownWebhookError, ErrCursor.
+func (s *Store) Deliveries(ctx context.Context, webhookID string, q Query) (*Page, error) {
+	w, err := s.Get(ctx, webhookID)
+	if err != nil {
+		return nil, err
+	}
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	q.Limit = min(q.Limit, maxPage)
+	where, args := `true`, []any{w.WorkspaceID, webhookID, s.now().Add(-s.cfg.Settings.Retention), q.Limit + 1}
+	and := func(condition string, values ...any) {
+		for _, v := range values {
+			args = append(args, v)
+			condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(args)), 1)
+		}
+		where += " AND " + condition
+	}
+	switch q.State {
+	case "":
+	case Succeeded:
+		and(`d.state = 'succeeded'`)
+	default: // <> lets the planner see that the index of the troubled serves
+		and(`d.state = ? AND d.state <> 'succeeded'`, string(q.State))
+	}
+	if q.EventType != "" {
+		and(`d.event_type = ?`, q.EventType)
+	}
+	if q.Cursor != "" {
+		at, position, err := parsePlace(q.Cursor)
+		if err != nil {
+			return nil, err
+		}
+		and(`(d.created_at, d.position) < (?, ?)`, at, position)
+	}
+	rows, err := s.cfg.Pool.Query(ctx, `
+		SELECT `+deliveryColumns+` FROM webhook_delivery d
+		 WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.created_at > $3 AND `+where+`
+		 ORDER BY d.created_at DESC, d.position DESC LIMIT $4`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("list deliveries: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Delivery, error) { return scanDelivery(row, webhookID) })
+	if err != nil {
+		return nil, fmt.Errorf("list deliveries: %w", err)
+	}
+	page := &Page{Deliveries: list}
+	if len(list) > q.Limit {
+		page.Deliveries = list[:q.Limit]
+		page.Next = placeOf(&list[q.Limit-1])
+	}
+	if page.Deliveries == nil {
+		page.Deliveries = []Delivery{}
+	}
+	return page, nil
+}
+
+func scanDelivery(row pgx.CollectableRow, webhookID string, more ...any) (Delivery, error) {
+	var (
+		d        Delivery
+		next     *time.Time
+		attempts []byte
+	)
+	err := row.Scan(append([]any{&d.EventID, &d.EventType, &d.State, &d.CreatedAt.Time, &next, &attempts, &d.position}, more...)...)
+	if err != nil {
+		return d, err //nolint:wrapcheck // the caller says what it was reading
+	}
+	d.ID = d.EventID + "_" + webhookID
+	d.CreatedAt.Time = d.CreatedAt.UTC()
+	d.NextAttemptAt = timeOf(next)
+	if err := json.Unmarshal(attempts, &d.Attempts); err != nil {
+		return d, fmt.Errorf("attempts of delivery %s: %w", d.ID, err)
+	}
+	return d, nil
+}
+
+// place is where a page ended.
+type place struct {
+	At       time.Time `json:"a"`
+	Position int64     `json:"p"`
+}
+
+func placeOf(d *Delivery) string {
+	b, err := json.Marshal(place{d.CreatedAt.Time, d.position})
+	if err != nil {
+		return "" // not reached: both have a form
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parsePlace(cursor string) (time.Time, int64, error) {
+	var p place
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || json.Unmarshal(b, &p) != nil {
+		return time.Time{}, 0, ErrCursor
+	}
+	return p.At, p.Position, nil
+}
+
+// webhookIDLength is that of wh_ and a UUID.
+const webhookIDLength = 3 + 36
+
+// splitDeliveryID takes an id apart. Both parts may hold underscores; the
+// second has a known length.
+func splitDeliveryID(id string) (eventID, webhookID string, ok bool) {
+	cut := len(id) - webhookIDLength
+	if cut < 2 || id[cut-1] != '_' {
+		return "", "", false
+	}
+	return id[:cut-1], id[cut:], true
+}
+
+// Delivery returns one delivery in full. Errors: *UnknownDeliveryError.
+func (s *Store) Delivery(ctx context.Context, deliveryID string) (*FullDelivery, error) {
+	d, _, err := s.delivery(ctx, s.cfg.Pool, deliveryID)
+	return d, err
+}
+
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func (s *Store) delivery(ctx context.Context, db querier, deliveryID string) (*FullDelivery, *Webhook, error) {
+	eventID, webhookID, ok := splitDeliveryID(deliveryID)
+	if !ok {
+		return nil, nil, &UnknownDeliveryError{deliveryID}
+	}
+	w, err := s.Get(ctx, webhookID)
+	var unknown *UnknownWebhookError
+	if errors.As(err, &unknown) {
+		return nil, nil, &UnknownDeliveryError{deliveryID}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := db.Query(ctx, `
+		SELECT `+deliveryColumns+`, e.public_event
+		  FROM event_log e
+		  JOIN webhook_delivery d ON d.workspace_id = e.workspace_id AND d.webhook_id = $3 AND d.position = e.position AND d.created_at > $4
+		 WHERE e.workspace_id = $1 AND e.id = $2
+		 ORDER BY d.created_at DESC LIMIT 1`,
+		w.WorkspaceID, eventID, webhookID, s.now().Add(-s.cfg.Settings.Retention))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read delivery %s: %w", deliveryID, err)
+	}
+	full := &FullDelivery{WebhookID: webhookID, URL: w.URL}
+	full.Delivery, err = pgx.CollectOneRow(rows, func(row pgx.CollectableRow) (Delivery, error) {
+		return scanDelivery(row, webhookID, &full.Body)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil, &UnknownDeliveryError{deliveryID}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read delivery %s: %w", deliveryID, err)
+	}
+	return full, w, nil
+}
+
+// Resend has a finished delivery sent once more, at once, under its id. If it
+// fails, the delivery is failed again, without retries. Errors:
+// *UnknownDeliveryError, ErrNotFinished, ErrOff.
+func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error) {
+	var workspaceID string
+	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+		d, w, err := s.delivery(ctx, tx, deliveryID)
+		switch {
+		case err != nil:
+			return err
+		case !w.On():
+			return ErrOff
+		case d.State == Pending:
+			return ErrNotFinished
+		}
+		workspaceID = w.WorkspaceID
+		now := s.now()
+		tag, err := tx.Exec(ctx, `
+			UPDATE webhook_delivery SET state = 'pending', next_attempt_at = $5
+			 WHERE workspace_id = $1 AND webhook_id = $2 AND position = $3 AND created_at = $4 AND state <> 'pending'`,
+			workspaceID, w.ID, d.position, d.CreatedAt.Time, now)
+		if err != nil {
+			return fmt.Errorf("send delivery %s again: %w", deliveryID, err)
+		}
+		if tag.RowsAffected() == 0 {
+			return ErrNotFinished // somebody was faster
+		}
+		_, err = tx.Exec(ctx, `
+			INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, once, epoch)
+			SELECT $1, $2, $3, $4, $5, $6, true, epoch FROM webhook WHERE workspace_id = $1 AND webhook_id = $2
+			    ON CONFLICT (workspace_id, webhook_id, position) DO UPDATE
+			       SET attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, once = true, epoch = excluded.epoch`,
+			workspaceID, w.ID, d.position, d.CreatedAt.Time, len(d.Attempts), now)
+		if err != nil {
+			return fmt.Errorf("send delivery %s again: %w", deliveryID, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.announce(workspaceID)
+	d, err := s.Delivery(ctx, deliveryID)
+	if err != nil {
+		return nil, err
+	}
+	return &d.Delivery, nil
+}

@@ -1,0 +1,106 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// key names a webhook.
+type key struct{ workspaceID, webhookID string }
+
+// hook is a webhook's row as delivering needs it. It is replaced as a whole.
+type hook struct {
+	url       *url.URL
+	address   string
+	events    []string // nil: all
+	on        bool
+	version   int
+	epoch     int
+	secret    string
+	oldSecret string // empty: none
+	oldUntil  time.Time
+	broken    error // why nothing can be sent: a secret that cannot be opened
+}
+
+// secrets are those that sign a message sent at t, the newest first.
+func (h *hook) secrets(t time.Time) []string {
+	if h.oldSecret != "" && t.Before(h.oldUntil) {
+		return []string{h.secret, h.oldSecret}
+	}
+	return []string{h.secret}
+}
+
+// lot is where a message comes from.
+type lot int
+
+const (
+	fresh  lot = iota // the next entries of the log
+	retry             // a delivery that waited
+	missed            // "Send missed"
+	lots
+)
+
+// job is one attempt of one delivery: what a message of the Router stands for.
+type job struct {
+	lane      *lane
+	lot       lot
+	position  int64
+	eventID   string
+	eventType string
+	body      []byte
+	published time.Time
+
+	made     time.Time // created_at of the delivery; zero before its first attempt
+	attempts int       // made before this one
+	before   int       // of them before the retry schedule was begun
+	once     bool
+
+	hook    *hook   // as it was when the attempt began
+	attempt Attempt // set by the handler
+	err     error   // why the handler could not make it; set before Nack
+
+	// What was decided after the attempt; see desk.finish.
+	state State
+	next  time.Time
+}
+
+// number is the attempt's number in its delivery, from 1.
+func (j *job) number() int { return j.attempts + 1 }
+
+// deliveryID is the same for all attempts of a delivery.
+func (j *job) deliveryID() string { return j.eventID + "_" + j.lane.key.webhookID }
+
+type jobKey struct{}
+
+// message is the job as the Router hands it on.
+func (j *job) message(ctx context.Context) *message.Message {
+	msg := message.NewMessage(watermill.NewShortUUID(), j.body)
+	msg.SetContext(context.WithValue(ctx, jobKey{}, j))
+	return msg
+}
+
+func jobOf(msg *message.Message) (*job, error) {
+	j, ok := msg.Context().Value(jobKey{}).(*job)
+	if !ok {
+		return nil, errors.New("the message comes from another subscriber: it carries no delivery")
+	}
+	return j, nil
+}
+
+// keepError is a middleware that keeps a handler's error with the job;
+// Watermill's Nack carries none. It goes outside of the one that recovers
+// panics.
+func keepError(next message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		produced, err := next(msg)
+		if j, jerr := jobOf(msg); err != nil && jerr == nil {
+			j.err = err
+		}
+		return produced, err
+	}
+}

@@ -1,0 +1,110 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.events, w.state, w.created_at, w.failing_since,
+	w.turned_off_at, w.turned_off_for, w.old_secret_until, c.replay_until IS NOT NULL,
+	(SELECT json_object_agg(t.outcome, t.n) FROM (
+	        SELECT n.outcome, sum(n.attempts) AS n FROM webhook_hour n
+	         WHERE n.workspace_id = w.workspace_id AND n.webhook_id = w.webhook_id AND n.hour > $2
+	         GROUP BY n.outcome) t)`
+
+// List returns a workspace's webhooks, the oldest first. Errors:
+// *UnknownWorkspaceError.
+func (s *Store) List(ctx context.Context, workspaceID string) ([]Webhook, error) {
+	var there bool
+	if err := s.cfg.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM workspace WHERE workspace_id = $1)`, workspaceID).Scan(&there); err != nil {
+		return nil, fmt.Errorf("look for workspace %s: %w", workspaceID, err)
+	}
+	if !there {
+		return nil, &UnknownWorkspaceError{workspaceID}
+	}
+	return s.webhooks(ctx, `w.workspace_id = $1`, workspaceID)
+}
+
+// Get returns one webhook. Errors: *UnknownWebhookError.
+func (s *Store) Get(ctx context.Context, webhookID string) (*Webhook, error) {
+	list, err := s.webhooks(ctx, `w.webhook_id = $1`, webhookID)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, &UnknownWebhookError{webhookID}
+	}
+	return &list[0], nil
+}
+
+func (s *Store) webhooks(ctx context.Context, where, id string) ([]Webhook, error) {
+	now := s.now()
+	rows, err := s.cfg.Pool.Query(ctx, `
+		SELECT `+webhookColumns+`
+		  FROM webhook w JOIN webhook_cursor c ON c.workspace_id = w.workspace_id AND c.webhook_id = w.webhook_id
+		 WHERE `+where+` ORDER BY w.created_at, w.webhook_id`, id, now.Add(-24*time.Hour))
+	if err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Webhook, error) { return s.scanWebhook(row, now) })
+	if err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", err)
+	}
+	if list == nil {
+		list = []Webhook{}
+	}
+	return list, nil
+}
+
+func (s *Store) scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
+	var (
+		w               Webhook
+		since, off, old *time.Time
+		reason          *string
+	)
+	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Events, &w.State, &w.CreatedAt.Time, &since, &off, &reason, &old, &w.SendingMissed, &w.Last24Hours)
+	if err != nil {
+		return w, err //nolint:wrapcheck // the caller says what it was reading
+	}
+	w.CreatedAt.Time = w.CreatedAt.UTC()
+	w.FailingSince, w.TurnedOffAt = timeOf(since), timeOf(off)
+	if old != nil && old.After(now) {
+		w.OldSecretUntil = timeOf(old)
+	}
+	if w.Events == nil {
+		w.Events = []string{AllEvents}
+	}
+	counts := map[Outcome]int64{}
+	for _, o := range Outcomes() {
+		counts[o] = w.Last24Hours[o]
+	}
+	w.Last24Hours = counts
+	w.Notice = s.notice(&w, reason)
+	return w, nil
+}
+
+// notice is what the owner is told about a webhook that needs attention.
+func (s *Store) notice(w *Webhook, reason *string) *string {
+	var text string
+	switch {
+	case !w.On():
+		text = fmt.Sprintf("Turned off on %s, because every attempt had failed for %s. The last one: %s.",
+			readable(w.TurnedOffAt.Time), inWords(s.cfg.Settings.TurnOffAfter), orEmpty(reason))
+	case !w.FailingSince.IsZero():
+		text = fmt.Sprintf("Failing since %s. If every attempt fails for %s, the webhook is turned off.",
+			readable(w.FailingSince.Time), inWords(s.cfg.Settings.TurnOffAfter))
+	default:
+		return nil
+	}
+	return &text
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

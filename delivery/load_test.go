@@ -1,0 +1,111 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// tally counts statements.
+type tally struct{ n atomic.Int64 }
+
+func (t *tally) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	t.n.Add(1)
+	return ctx
+}
+func (t *tally) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// counting is a pool for an engine whose statements are counted.
+func (b *bench) counting() (*pgxpool.Pool, *tally) {
+	b.t.Helper()
+	cfg := b.pool.Config()
+	counted := &tally{}
+	cfg.ConnConfig.Tracer = counted
+	for k, v := range PoolSettings() {
+		cfg.ConnConfig.RuntimeParams[k] = v
+	}
+	pool := must(pgxpool.NewWithConfig(b.t.Context(), cfg))(b.t)
+	b.t.Cleanup(pool.Close)
+	return pool, counted
+}
+
+// sink is a receiver that only counts.
+func sink(t testing.TB) (*httptest.Server, *atomic.Int64) {
+	t.Helper()
+	var n atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		n.Add(1)
+	}))
+	s.Config.ErrorLog = discardLog()
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s, &n
+}
+
+// rowWrites is what the database wrote into the tables of deliveries.
+func (b *bench) rowWrites() (n int64) {
+	b.t.Helper()
+	err := b.pool.QueryRow(b.t.Context(), `
+		SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0) FROM pg_stat_user_tables WHERE relname LIKE 'webhook%'`).Scan(&n)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// TestCostsLittleAtFullLoad holds the engine to its promise: at most 0.1
+// statements and 1.2 row writes for each delivery.
+func TestCostsLittleAtFullLoad(t *testing.T) {
+	const webhooks, events = 4, 1500
+	b := setup(t, Settings{})
+	s, n := sink(t)
+	for i := range webhooks {
+		must(b.store.Create(t.Context(), workspace, fmt.Sprintf("%s/%d", s.URL, i), []string{"all"}))(t)
+	}
+	b.append("invoice.reversed", events)
+	pool, counted := b.counting()
+	before := b.rowWrites()
+	began := time.Now()
+	_, stop := b.engine(func(c *Config) { c.Pool = pool })
+	eventually(t, func() error {
+		if got := n.Load(); got < webhooks*events {
+			return fmt.Errorf("%d delivered, want %d", got, webhooks*events)
+		}
+		return nil
+	})
+	took := time.Since(began)
+	stop()
+	pool.Close() // its sessions report their statistics when they end
+	eventually(t, func() error {
+		var rows int64
+		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery WHERE state = 'succeeded'`).Scan(&rows)
+		if err == nil && rows != webhooks*events {
+			err = fmt.Errorf("%d rows, want %d", rows, webhooks*events)
+		}
+		return err
+	})
+	var writes int64
+	eventually(t, func() error {
+		if writes = b.rowWrites() - before; writes < webhooks*events {
+			return fmt.Errorf("%d rows written are less than there must be", writes)
+		}
+		return nil
+	})
+	each := func(n int64) float64 { return float64(n) / (webhooks * events) }
+	t.Logf("%.0f deliveries/s; for each %.3f statements, %.3f row writes", webhooks*events/took.Seconds(), each(counted.n.Load()), each(writes))
+	if each(counted.n.Load()) > 0.1 || each(writes) > 1.2 {
+		t.Errorf("for each delivery %.3f statements (at most 0.1) and %.3f row writes (at most 1.2)", each(counted.n.Load()), each(writes))
+	}
+	if got := n.Load(); got != webhooks*events {
+		t.Errorf("%d messages, want %d", got, webhooks*events)
+	}
+}

@@ -1,0 +1,207 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// recordBatch is the most attempts of one statement.
+const recordBatch = 500
+
+// gather is how long results are let gather while many attempts are under way.
+const gather = time.Millisecond
+
+// busy tells whether more results are about to come than there are.
+func (d *desk) busy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.closed && len(d.results) < 32 && d.underWay >= 8
+}
+
+// record writes down what came of attempts, until stop is closed and nothing
+// is left. While one statement is under way the results of the next gather.
+func (e *Engine) record(ctx context.Context, stop <-chan struct{}) {
+	for {
+		stopping := false
+		select {
+		case <-e.desk.recording:
+		case <-stop:
+			stopping = true
+		}
+		if e.desk.busy() {
+			pause(ctx, gather)
+		}
+		r, alarms, leavers := e.desk.takeResults(recordBatch)
+		if !r.empty() {
+			e.write(ctx, r)
+		}
+		for _, a := range alarms {
+			e.raise(ctx, a)
+		}
+		if len(leavers) > 0 {
+			e.release(ctx, leavers)
+		}
+		if stopping && r.empty() && len(leavers) == 0 {
+			return
+		}
+	}
+}
+
+// write repeats until it is written or no longer ours to write: what was sent
+// must not be forgotten because the database is away.
+func (e *Engine) write(ctx context.Context, r *record) {
+	for wait := retryPause; ; wait = min(2*wait, maxRetryPause) {
+		e.lease.RLock()
+		err := e.rows.record(ctx, r)
+		e.lease.RUnlock()
+		switch {
+		case err == nil:
+			e.desk.recorded(r)
+			return
+		case leaseOver(err):
+			e.logger.WarnContext(ctx, "the lease was over before attempts could be recorded; others send them again", "attempts", len(r.jobs))
+			e.desk.recorded(r)
+			e.loseLease()
+			return
+		case ctx.Err() != nil:
+			e.desk.recorded(r)
+			return
+		}
+		e.logger.WarnContext(ctx, "attempts could not be recorded; it is done again", "attempts", len(r.jobs), "error", err)
+		pause(ctx, wait)
+	}
+}
+
+// takeResults takes what is to be recorded now: attempts, and with them the
+// cursors and counts that are due to be saved.
+func (d *desk) takeResults(most int) (*record, []alarm, []*lane) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := &record{}
+	n := min(len(d.results), most)
+	for _, j := range d.results[:n] {
+		r.addAttempt(j)
+		if l := j.lane; l.healthDirty {
+			l.healthDirty = false
+			r.addHealth(l)
+		}
+	}
+	clear(d.results[:n])
+	if d.results = d.results[n:]; len(d.results) > 0 {
+		nudge(d.recording)
+	}
+	for _, l := range d.saves {
+		r.addSave(l)
+	}
+	alarms, leavers := d.alarms, d.leavers
+	d.saves, d.alarms, d.leavers = nil, nil, nil
+	for _, l := range leavers {
+		r.addCounts(l)
+	}
+	return r, alarms, leavers
+}
+
+// addSave has the lane's cursor moved to where it is, and its counts added.
+// What the same statement records is not counted as done: the cursor may lag.
+func (r *record) addSave(l *lane) {
+	if done, replay := l.done(), l.replayDone(); done > l.saved || replay > l.savedReplay {
+		r.addCursor(l, done, replay)
+		l.saved, l.savedReplay = done, replay
+		if l.replayUntil > 0 && replay >= l.replayUntil {
+			l.replayed, l.replayUntil, l.savedReplay = 0, 0, 0
+		}
+	}
+	l.dirty = false
+	r.addCounts(l)
+}
+
+func (r *record) addCounts(l *lane) {
+	for c, n := range l.counts {
+		r.addCount(l, c, n)
+	}
+	clear(l.counts)
+}
+
+// recorded frees the places of what was written down.
+func (d *desk) recorded(r *record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, j := range r.jobs {
+		l := j.lane
+		l.recorded(j)
+		if l.lost {
+			continue
+		}
+		if j.state == Pending && !l.leaving {
+			d.dueAt(l, j.next)
+		}
+		d.refill(l)
+		d.offer(l)
+		d.settle(l)
+	}
+}
+
+// release gives lanes back that are on their way out.
+func (e *Engine) release(ctx context.Context, lanes []*lane) {
+	list := make([]leaving, len(lanes))
+	var again []key
+	for i, l := range lanes {
+		list[i] = leaving{key: l.key, epoch: l.hook.epoch, version: l.hook.version, done: l.done(), replay: l.replayDone()}
+		if l.announced {
+			again = append(again, l.key)
+		}
+	}
+	e.lease.RLock()
+	err := e.rows.release(ctx, list)
+	e.lease.RUnlock()
+	if err != nil && ctx.Err() == nil {
+		e.logger.WarnContext(ctx, "webhooks could not be released; a new lease frees them", "webhooks", len(list), "error", err)
+		e.loseLease()
+		return
+	}
+	e.desk.candidates(again)
+	for _, l := range lanes {
+		if l.handedOver {
+			e.wake.Announce(eventlog.TopicProjected, l.key.workspaceID)
+		}
+	}
+}
+
+// raise sees to a decision about a whole webhook.
+func (e *Engine) raise(ctx context.Context, a alarm) {
+	e.group.Go(func() {
+		for {
+			err := e.alarm(ctx, a)
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			e.logger.WarnContext(ctx, "the finance team could not be told about a failing webhook; it is done again", "webhook", a.lane.key.webhookID, "error", err)
+			pause(ctx, 4*retryPause)
+		}
+		if a.kind == TurnedOff {
+			e.desk.turnedOff(a.lane)
+		}
+	})
+}
+
+// turnedOff lets a lane go whose webhook is off.
+func (d *desk) turnedOff(l *lane) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.hook = &hook{epoch: -1, version: -1}
+	d.leave(l)
+}
+
+// pause waits, and reports false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,298 @@
+package delivery
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// StoreConfig of a Store.
+type StoreConfig struct {
+	Pool     *pgxpool.Pool // required
+	Keyring  *Keyring      // required
+	Log      *eventlog.Log // required; "Send test" appends to it
+	Wake     eventlog.Announcer
+	Clock    func() time.Time // nil: time.Now
+	Random   io.Reader        // source of secrets; nil: crypto/rand.Reader
+	Settings Settings
+}
+
+// Store makes and changes webhooks, and shows what was delivered. Its methods
+// may be called by any number of goroutines and processes; each has taken
+// effect when it returns without an error. Errors that a method's comment does
+// not name come from the database.
+//
+// A method that names a webhook by its id alone finds it in whichever workspace
+// it is; who may see it is for the caller to check with Get.
+type Store struct {
+	cfg StoreConfig
+}
+
+// NewStore makes a Store. The error says what cfg lacks.
+func NewStore(cfg StoreConfig) (*Store, error) {
+	if cfg.Pool == nil || cfg.Keyring == nil || cfg.Log == nil {
+		return nil, errors.New("delivery: StoreConfig needs a Pool, a Keyring and a Log")
+	}
+	var err error
+	if cfg.Settings, err = cfg.Settings.withDefaults(); err != nil {
+		return nil, err
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Reader
+	}
+	return &Store{cfg: cfg}, nil
+}
+
+// now is the one time of a transaction, as precise as the database keeps it.
+func (s *Store) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Microsecond) }
+
+// announce has engines look at a workspace's webhooks.
+func (s *Store) announce(workspaceID string) {
+	if s.cfg.Wake != nil {
+		s.cfg.Wake.Announce(eventlog.TopicProjected, workspaceID)
+	}
+}
+
+// checkEvents brings a choice of types into the order of the catalogue; nil
+// means all.
+func checkEvents(events []string) ([]string, error) {
+	if len(events) == 0 {
+		return nil, &EventsError{"choose event types, or all"}
+	}
+	if slices.Contains(events, AllEvents) {
+		if len(events) > 1 {
+			return nil, &EventsError{"choose either all, or single event types"}
+		}
+		return nil, nil
+	}
+	known := domain.PublicTypes()
+	for _, e := range events {
+		if !slices.Contains(known, e) {
+			return nil, &EventsError{fmt.Sprintf("there is no event type %q; choose all, or some of %s", e, strings.Join(known, ", "))}
+		}
+	}
+	return slices.DeleteFunc(known, func(k string) bool { return !slices.Contains(events, k) }), nil
+}
+
+// Create adds a webhook, which gets the events appended from now on. Its
+// secret is returned here and never again. Events are types, or "all".
+// Errors: *AddressError, *EventsError, *UnknownWorkspaceError,
+// ErrTooManyWebhooks.
+func (s *Store) Create(ctx context.Context, workspaceID, url string, events []string) (*WithSecret, error) {
+	if err := CheckAddress(url, s.cfg.Settings.Allow); err != nil {
+		return nil, err
+	}
+	types, err := checkEvents(events)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := newSecret(s.cfg.Random)
+	if err != nil {
+		return nil, err
+	}
+	unique, err := uuid.NewV7FromReader(s.cfg.Random)
+	if err != nil {
+		return nil, fmt.Errorf("make a webhook id: %w", err)
+	}
+	id := "wh_" + unique.String()
+	err = pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+		return insertWebhook(ctx, tx, key{workspaceID, id}, url, types, s.cfg.Keyring.seal(workspaceID, id, secret), s.now())
+	})
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &WithSecret{Webhook: *w, Secret: secret}, nil
+}
+
+// insertWebhook locks the workspace, so that two who make its fifth webhook at
+// the same time count one after the other.
+func insertWebhook(ctx context.Context, tx pgx.Tx, k key, url string, events []string, sealed []byte, now time.Time) error {
+	var n int
+	err := tx.QueryRow(ctx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`, k.workspaceID).Scan(&n)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &UnknownWorkspaceError{k.workspaceID}
+	}
+	if err != nil {
+		return fmt.Errorf("lock workspace %s: %w", k.workspaceID, err)
+	}
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhook WHERE workspace_id = $1`, k.workspaceID).Scan(&n); err != nil {
+		return fmt.Errorf("count the webhooks of %s: %w", k.workspaceID, err)
+	}
+	if n >= MaxWebhooks {
+		return ErrTooManyWebhooks
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO webhook (workspace_id, webhook_id, url, events, created_at, secret) VALUES ($1, $2, $3, $4, $5, $6)`,
+		k.workspaceID, k.webhookID, url, events, now, sealed)
+	if err != nil {
+		return fmt.Errorf("insert a webhook: %w", err)
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO webhook_cursor (workspace_id, webhook_id, position)
+		SELECT $1, $2, position FROM log_head WHERE workspace_id = $1`, k.workspaceID, k.webhookID)
+	if err != nil {
+		return fmt.Errorf("insert a webhook's cursor: %w", err)
+	}
+	return nil
+}
+
+// Edit changes a webhook's address or its choice of types; nil leaves as it
+// is. What is sent from now on goes by it. Errors: *AddressError, *EventsError,
+// *UnknownWebhookError.
+func (s *Store) Edit(ctx context.Context, webhookID string, url *string, events []string) (*Webhook, error) {
+	if url != nil {
+		if err := CheckAddress(*url, s.cfg.Settings.Allow); err != nil {
+			return nil, err
+		}
+	}
+	var types []string
+	if events != nil {
+		var err error
+		if types, err = checkEvents(events); err != nil {
+			return nil, err
+		}
+	}
+	err := s.update(ctx, webhookID, `
+		url = coalesce($2, url), events = CASE WHEN $3 THEN $4 ELSE events END`, url, events != nil, types)
+	if err != nil {
+		return nil, err
+	}
+	return s.Get(ctx, webhookID)
+}
+
+// update changes a webhook's row and has engines read it again.
+func (s *Store) update(ctx context.Context, webhookID, set string, args ...any) error {
+	var workspaceID string
+	err := s.cfg.Pool.QueryRow(ctx, `UPDATE webhook SET version = version + 1, `+set+` WHERE webhook_id = $1 RETURNING workspace_id`,
+		append([]any{webhookID}, args...)...).Scan(&workspaceID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &UnknownWebhookError{webhookID}
+	}
+	if err != nil {
+		return fmt.Errorf("change webhook %s: %w", webhookID, err)
+	}
+	s.announce(workspaceID)
+	return nil
+}
+
+// Delete removes a webhook. What is under way to it may still arrive. Errors:
+// *UnknownWebhookError.
+func (s *Store) Delete(ctx context.Context, webhookID string) error {
+	var workspaceID string
+	err := s.cfg.Pool.QueryRow(ctx, `DELETE FROM webhook WHERE webhook_id = $1 RETURNING workspace_id`, webhookID).Scan(&workspaceID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &UnknownWebhookError{webhookID}
+	}
+	if err != nil {
+		return fmt.Errorf("delete webhook %s: %w", webhookID, err)
+	}
+	s.announce(workspaceID)
+	return nil
+}
+
+// RotateSecret gives a webhook a new secret, which is returned here and never
+// again. For the overlap the old one signs, too; one that was rotated before
+// and still overlaps ends now. Errors: *UnknownWebhookError.
+func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret, error) {
+	secret, err := newSecret(s.cfg.Random)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.Get(ctx, webhookID)
+	if err != nil {
+		return nil, err
+	}
+	err = s.update(ctx, webhookID, `old_secret = secret, old_secret_until = $3, secret = $2`,
+		s.cfg.Keyring.seal(w.WorkspaceID, webhookID, secret), s.now().Add(s.cfg.Settings.SecretOverlap))
+	if err != nil {
+		return nil, err
+	}
+	if w, err = s.Get(ctx, webhookID); err != nil {
+		return nil, err
+	}
+	return &WithSecret{Webhook: *w, Secret: secret}, nil
+}
+
+// Test appends a test.ping to the log, which is delivered to this webhook
+// alone, whichever types it chose. It returns the event's id. Errors:
+// *UnknownWebhookError, ErrOff.
+func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err error) {
+	w, err := s.Get(ctx, webhookID)
+	if err != nil {
+		return "", err
+	}
+	if !w.On() {
+		return "", ErrOff
+	}
+	data, err := json.Marshal(map[string]string{"webhook_id": webhookID})
+	if err != nil {
+		return "", fmt.Errorf("write a test.ping: %w", err)
+	}
+	draft, err := domain.NewDraft(w.WorkspaceID, domain.TypeTestPing, data)
+	if err != nil {
+		return "", fmt.Errorf("write a test.ping: %w", err)
+	}
+	receipts, err := s.cfg.Log.Append(ctx, draft)
+	if err != nil {
+		return "", fmt.Errorf("append a test.ping: %w", err)
+	}
+	return receipts[0].ID, nil
+}
+
+// TurnOn turns a webhook back on that was turned off, and clears the count of
+// its failures. It gets the events appended from now on; see SendMissed for
+// those before. A webhook that is on stays as it is. Errors:
+// *UnknownWebhookError.
+func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) {
+	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+		var workspaceID string
+		err := tx.QueryRow(ctx, `
+			UPDATE webhook SET state = 'on', version = version + 1, epoch = epoch + 1,
+			       failing_since = NULL, failure_marks = '{}', warned = 0, turned_off_at = NULL, turned_off_for = NULL
+			 WHERE webhook_id = $1 AND state = 'off' RETURNING workspace_id`, webhookID).Scan(&workspaceID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil // on already, or unknown: Get tells
+		}
+		if err != nil {
+			return fmt.Errorf("turn webhook %s on: %w", webhookID, err)
+		}
+		_, err = tx.Exec(ctx, `
+			UPDATE webhook_cursor c SET position = h.position, replay_position = NULL, replay_until = NULL
+			  FROM log_head h
+			 WHERE c.workspace_id = $1 AND c.webhook_id = $2 AND h.workspace_id = $1`, workspaceID, webhookID)
+		if err != nil {
+			return fmt.Errorf("move the cursor of webhook %s: %w", webhookID, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.Get(ctx, webhookID)
+	if err != nil {
+		return nil, err
+	}
+	s.announce(w.WorkspaceID)
+	return w, nil
+}

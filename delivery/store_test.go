@@ -1,0 +1,304 @@
+package delivery
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestCreateChecksAndLimits(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{})
+	ctx := t.Context()
+	var address *AddressError
+	if _, err := b.store.Create(ctx, workspace, "http://example.com", []string{"all"}); !errors.As(err, &address) {
+		t.Errorf("http: %v", err)
+	}
+	var events *EventsError
+	for _, choice := range [][]string{nil, {"invoice.recorded"}, {"all", "invoice.paid"}, {""}} {
+		if _, err := b.store.Create(ctx, workspace, "https://example.com", choice); !errors.As(err, &events) {
+			t.Errorf("events %q: %v", choice, err)
+		}
+	}
+	var unknown *UnknownWorkspaceError
+	if _, err := b.store.Create(ctx, "nobody", "https://example.com", []string{"all"}); !errors.As(err, &unknown) {
+		t.Errorf("unknown workspace: %v", err)
+	}
+	made := make(chan error, 12)
+	for range cap(made) {
+		go func() {
+			_, err := b.store.Create(ctx, workspace, "https://example.com/x", []string{"payout.paid", "invoice.paid"})
+			made <- err
+		}()
+	}
+	ok := 0
+	for range cap(made) {
+		switch err := <-made; {
+		case err == nil:
+			ok++
+		case !errors.Is(err, ErrTooManyWebhooks):
+			t.Error(err)
+		}
+	}
+	list := must(b.store.List(ctx, workspace))(t)
+	if ok != MaxWebhooks || len(list) != MaxWebhooks {
+		t.Errorf("%d made, %d listed, want 5", ok, len(list))
+	}
+	if !slices.Equal(list[0].Events, []string{"invoice.paid", "payout.paid"}) {
+		t.Errorf("events %q, want the order of the catalogue", list[0].Events)
+	}
+	if _, err := b.store.List(ctx, "nobody"); !errors.As(err, &unknown) {
+		t.Errorf("list of an unknown workspace: %v", err)
+	}
+}
+
+func TestUnknownIDs(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{})
+	ctx := t.Context()
+	const id = "wh_00000000-0000-7000-8000-000000000000"
+	var hook *UnknownWebhookError
+	var del *UnknownDeliveryError
+	for name, err := range map[string]error{
+		"get":          second(b.store.Get(ctx, id)),
+		"edit":         second(b.store.Edit(ctx, id, nil, []string{"all"})),
+		"delete":       b.store.Delete(ctx, id),
+		"rotate":       second(b.store.RotateSecret(ctx, id)),
+		"test":         second(b.store.Test(ctx, id)),
+		"turn on":      second(b.store.TurnOn(ctx, id)),
+		"deliveries":   second(b.store.Deliveries(ctx, id, Query{})),
+		"send missed":  second(b.store.SendMissed(ctx, id, time.Now())),
+		"count missed": second(b.store.CountMissed(ctx, id, time.Now())),
+	} {
+		if !errors.As(err, &hook) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, bad := range []string{"evt_1_" + id, "", "x", "_" + id, id} {
+		if _, err := b.store.Delivery(ctx, bad); !errors.As(err, &del) {
+			t.Errorf("delivery %q: %v", bad, err)
+		}
+		if _, err := b.store.Resend(ctx, bad); !errors.As(err, &del) {
+			t.Errorf("resend %q: %v", bad, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestSecretsAreSealed(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{})
+	w := must(b.store.Create(t.Context(), workspace, "https://example.com", []string{"all"}))(t)
+	if !strings.HasPrefix(w.Secret, "whsec_") || len(w.Secret) < 38 {
+		t.Errorf("secret %q", w.Secret)
+	}
+	var row string
+	if err := b.pool.QueryRow(t.Context(), `SELECT row_to_json(w)::text || encode(secret, 'escape') FROM webhook w`).Scan(&row); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(row, w.Secret[6:]) {
+		t.Error("the database holds the secret as it is")
+	}
+	shown := must(json.Marshal(must(b.store.List(t.Context(), workspace))(t)))(t)
+	if strings.Contains(string(shown), "whsec_") {
+		t.Error("the list shows the secret")
+	}
+}
+
+func TestRotationSignsWithBoth(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{SecretOverlap: 700 * time.Millisecond})
+	rc := newReceiver(t, nil)
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.engine()
+	b.append("invoice.reversed", 1)
+	rc.wait(t, 1)
+	rotated := must(b.store.RotateSecret(t.Context(), w.ID))(t)
+	b.append("invoice.reversed", 1)
+	got := rc.wait(t, 2)[1]
+	header := got.header.Get("Service-Signature")
+	if strings.Count(header, "v1=") != 2 {
+		t.Fatalf("during the overlap: %q", header)
+	}
+	for _, s := range []string{w.Secret, rotated.Secret} {
+		if err := Verify(time.Now(), header, []byte(got.body), s); err != nil {
+			t.Error(err)
+		}
+	}
+	time.Sleep(time.Until(rotated.OldSecretUntil.Time))
+	b.append("invoice.reversed", 1)
+	got = rc.wait(t, 3)[2]
+	header = got.header.Get("Service-Signature")
+	if strings.Count(header, "v1=") != 1 || Verify(time.Now(), header, []byte(got.body), rotated.Secret) != nil {
+		t.Errorf("after the overlap: %q", header)
+	}
+}
+
+func TestPingGoesToOneAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{})
+	rc, other := newReceiver(t, nil), newReceiver(t, nil)
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	must(b.store.Create(t.Context(), workspace, other.URL, []string{"all"}))(t)
+	b.engine()
+	id := must(b.store.Test(t.Context(), w.ID))(t)
+	b.project(workspace)
+	got := rc.wait(t, 1)
+	if got[0].eventID() != id || !strings.Contains(got[0].body, `"type":"test.ping"`) {
+		t.Errorf("got %+v", got[0])
+	}
+	b.append("invoice.reversed", 1)
+	if got := other.wait(t, 1); got[0].eventID() == id {
+		t.Error("the ping went to another webhook, too")
+	}
+}
+
+func TestChoiceAndAddressCanChange(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{})
+	rc, next := newReceiver(t, nil), newReceiver(t, nil)
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	b.engine()
+	b.append("time_entry.approved", 3)
+	b.append("invoice.reversed", 1)
+	rc.wait(t, 1)
+	must(b.store.Edit(t.Context(), w.ID, &next.URL, []string{"time_entry.approved"}))(t)
+	b.append("invoice.reversed", 3)
+	id := b.append("time_entry.approved", 1)[0]
+	if got := next.wait(t, 1); len(got) != 1 || got[0].eventID() != id {
+		t.Errorf("got %d messages, first %s", len(got), got[0].eventID())
+	}
+	if n := len(rc.all()); n != 1 {
+		t.Errorf("the old address got %d messages, want 1", n)
+	}
+	if err := b.store.Delete(t.Context(), w.ID); err != nil {
+		t.Fatal(err)
+	}
+	other := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.append("time_entry.approved", 1)
+	rc.wait(t, 2)
+	if n := len(next.all()); n != 1 {
+		t.Errorf("a deleted webhook got %d messages, want 1", n)
+	}
+	b.states(other.ID, Succeeded)
+}
+
+func TestSendAgainMakesOneAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{Schedule: Schedule{}})
+	var healthy atomic.Bool
+	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		if !healthy.Load() {
+			w.WriteHeader(503)
+		}
+		fmt.Fprint(w, "thanks")
+	})
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.engine()
+	b.append("invoice.reversed", 1)
+	d := b.states(w.ID, Failed)[0]
+	for n := 2; n <= 3; n++ {
+		if n == 3 {
+			healthy.Store(true)
+		}
+		if again := must(b.store.Resend(t.Context(), d.ID))(t); again.State == Failed && len(again.Attempts) == n-1 {
+			t.Errorf("after send again: %+v", again)
+		}
+		eventually(t, func() error {
+			full, err := b.store.Delivery(t.Context(), d.ID)
+			if err == nil && (len(full.Attempts) != n || full.State == Pending) {
+				err = fmt.Errorf("%d attempts, %s", len(full.Attempts), full.State)
+			}
+			return err
+		})
+	}
+	full := must(b.store.Delivery(t.Context(), d.ID))(t)
+	if full.State != Succeeded || *full.Attempts[2].Answer != "thanks" || full.Body != rc.all()[0].body || full.Attempts[2].Error != nil {
+		t.Errorf("delivery %+v", full)
+	}
+	for _, r := range rc.wait(t, 3) {
+		if r.header.Get("Service-Delivery-Id") != d.ID {
+			t.Errorf("delivery id %q, want %q", r.header.Get("Service-Delivery-Id"), d.ID)
+		}
+	}
+	var left int
+	if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_waiting`).Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d rows wait, %v", left, err)
+	}
+}
+
+func TestPendingIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{Schedule: Schedule{time.Hour}})
+	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.engine()
+	b.append("invoice.reversed", 1)
+	d := b.states(w.ID, Pending)[0]
+	if wait := time.Until(d.NextAttemptAt.Time); wait < 59*time.Minute || wait > time.Hour {
+		t.Errorf("next attempt in %v, want an hour", wait)
+	}
+	if _, err := b.store.Resend(t.Context(), d.ID); !errors.Is(err, ErrNotFinished) {
+		t.Errorf("send again: %v", err)
+	}
+}
+
+func TestDeliveriesPageAndFilter(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{Schedule: Schedule{}})
+	rc := newReceiver(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		if n%5 == 0 {
+			w.WriteHeader(404)
+		}
+	})
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.engine()
+	b.append("invoice.reversed", 30)
+	b.append("time_entry.approved", 20)
+	rc.wait(t, 50)
+	all := func(q Query) (list []Delivery) {
+		for {
+			p := must(b.store.Deliveries(t.Context(), w.ID, q))(t)
+			list = append(list, p.Deliveries...)
+			if q.Cursor = p.Next; q.Cursor == "" {
+				return list
+			}
+		}
+	}
+	eventually(t, func() error {
+		if n := len(all(Query{Limit: 7})); n != 50 {
+			return fmt.Errorf("%d deliveries", n)
+		}
+		return nil
+	})
+	list := all(Query{Limit: 7})
+	if !slices.IsSortedFunc(list, func(a, b Delivery) int { return b.CreatedAt.Compare(a.CreatedAt.Time) }) {
+		t.Error("not the newest first")
+	}
+	if n := len(all(Query{Limit: 3, State: Failed})); n != 10 {
+		t.Errorf("%d failed, want 10", n)
+	}
+	if n := len(all(Query{Limit: 3, State: Succeeded, EventType: "time_entry.approved"})); n < 10 || n > 20 {
+		t.Errorf("%d succeeded time entries", n)
+	}
+	if n := len(all(Query{Limit: 9, EventType: "time_entry.approved"})); n != 20 {
+		t.Errorf("%d of the type, want 20", n)
+	}
+	if _, err := b.store.Deliveries(t.Context(), w.ID, Query{Cursor: "x"}); !errors.Is(err, ErrCursor) {
+		t.Errorf("a wrong cursor: %v", err)
+	}
+	eventually(t, func() error {
+		got := must(b.store.Get(t.Context(), w.ID))(t)
+		if got.Last24Hours[OutcomeSuccess] != 40 || got.Last24Hours[OutcomeAnswered] != 10 {
+			return fmt.Errorf("counts %v", got.Last24Hours)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,226 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	netmail "net/mail"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+)
+
+// postOffice is an SMTP server that keeps what it takes. It refuses the first
+// mails, for the moment, as often as refuse says.
+type postOffice struct {
+	mu     sync.Mutex
+	refuse int
+	mails  []string
+	to     []string
+	url    string
+}
+
+func newPostOffice(t *testing.T, refuse int) *postOffice {
+	t.Helper()
+	p := &postOffice{refuse: refuse}
+	s := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &letterBox{office: p}, nil }))
+	s.Domain = "localhost"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close(); <-done })
+	p.url = "smtp://" + l.Addr().String()
+	return p
+}
+
+type letterBox struct {
+	office *postOffice
+	to     string
+}
+
+func (b *letterBox) Mail(string, *smtp.MailOptions) error { return nil }
+func (b *letterBox) Rcpt(to string, _ *smtp.RcptOptions) error {
+	b.to = to
+	return nil
+}
+func (b *letterBox) Reset()        {}
+func (b *letterBox) Logout() error { return nil }
+func (b *letterBox) Data(r io.Reader) error {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	b.office.mu.Lock()
+	defer b.office.mu.Unlock()
+	if b.office.refuse > 0 {
+		b.office.refuse--
+		return &smtp.SMTPError{Code: 451, Message: "come back later"}
+	}
+	b.office.mails = append(b.office.mails, string(text))
+	b.office.to = append(b.office.to, b.to)
+	return nil
+}
+
+// subjects are those of the mails taken so far.
+func (p *postOffice) subjects(t *testing.T) (list []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, text := range p.mails {
+		m, err := netmail.ReadMessage(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
+	t.Parallel()
+	office := newPostOffice(t, 1)
+	b := setup(t, Settings{TurnOffAfter: 1500 * time.Millisecond, Schedule: Schedule{100 * time.Millisecond, time.Minute}})
+	b.notify("finance@example.com")
+	var healthy atomic.Bool
+	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		if !healthy.Load() {
+			w.WriteHeader(500)
+			fmt.Fprint(w, "out of order")
+		}
+	})
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.engine(func(c *Config) { c.Mail = MailSettings{URL: office.url, From: "billing@example.com"} })
+	began := time.Now()
+	sent := 0
+	eventually(t, func() error {
+		got := must(b.store.Get(t.Context(), w.ID))(t)
+		if !got.On() {
+			return nil
+		}
+		b.append("invoice.reversed", 1)
+		sent++
+		time.Sleep(50 * time.Millisecond)
+		return errors.New("the webhook stays on")
+	})
+	got := must(b.store.Get(t.Context(), w.ID))(t)
+	if lasted := got.TurnedOffAt.Sub(got.FailingSince.Time); lasted < 1500*time.Millisecond || lasted > 3*time.Second {
+		t.Errorf("turned off after %v", lasted)
+	}
+	if got.Notice == nil || !strings.Contains(*got.Notice, "answered 500") {
+		t.Errorf("notice %v", got.Notice)
+	}
+	page := must(b.store.Deliveries(t.Context(), w.ID, Query{Limit: 500}))(t)
+	for _, d := range page.Deliveries {
+		if d.State != Cancelled {
+			t.Errorf("delivery %s is %s", d.ID, d.State)
+		}
+	}
+	eventually(t, func() error {
+		s := office.subjects(t)
+		failing, off := 0, 0
+		for _, subject := range s {
+			failing += strings.Count(subject, "failing")
+			off += strings.Count(subject, "turned off")
+		}
+		if failing != 2 || off != 1 {
+			return fmt.Errorf("mails %q", s)
+		}
+		return nil
+	})
+	office.mu.Lock()
+	var last string
+	for _, m := range office.mails {
+		if strings.Contains(m, "turned off") {
+			last = m
+		}
+	}
+	for _, want := range []string{rc.URL, "answered 500", "out of order"} {
+		if !strings.Contains(last, want) {
+			t.Errorf("the mail does not say %q:\n%s", want, last)
+		}
+	}
+	if office.to[0] != "finance@example.com" {
+		t.Errorf("mail to %q", office.to[0])
+	}
+	office.mu.Unlock()
+
+	// Off: nothing is sent, nothing can be.
+	b.append("invoice.reversed", 5)
+	sent += 5
+	if _, err := b.store.Test(t.Context(), w.ID); !errors.Is(err, ErrOff) {
+		t.Errorf("test: %v", err)
+	}
+	if _, err := b.store.SendMissed(t.Context(), w.ID, began); !errors.Is(err, ErrOff) {
+		t.Errorf("send missed: %v", err)
+	}
+	if m := must(b.store.CountMissed(t.Context(), w.ID, began))(t); int(m.Count) != sent {
+		t.Errorf("%d missed, want %d", m.Count, sent)
+	}
+	before := len(rc.all())
+	healthy.Store(true)
+	if on := must(b.store.TurnOn(t.Context(), w.ID))(t); !on.On() || !on.FailingSince.IsZero() || on.Notice != nil {
+		t.Errorf("turned on: %+v", on)
+	}
+	b.append("invoice.reversed", 1)
+	rc.wait(t, before+1)
+	m := must(b.store.SendMissed(t.Context(), w.ID, began))(t)
+	if int(m.Count) != sent {
+		t.Errorf("%d missed, want %d", m.Count, sent)
+	}
+	all := rc.wait(t, before+1+sent)[before:]
+	seen := map[string]int{}
+	for _, r := range all {
+		seen[r.eventID()]++
+	}
+	if len(seen) != sent+1 {
+		t.Errorf("%d events, want %d", len(seen), sent+1)
+	}
+	want := make([]State, sent+1)
+	for i := range want {
+		want[i] = Succeeded
+	}
+	b.states(w.ID, want...)
+	eventually(t, func() error {
+		if got := must(b.store.Get(t.Context(), w.ID))(t); got.SendingMissed {
+			return errors.New("still sending missed events")
+		}
+		return nil
+	})
+	if m := must(b.store.SendMissed(t.Context(), w.ID, began))(t); m.Count != 0 {
+		t.Errorf("%d missed after all were sent", m.Count)
+	}
+	if n := len(rc.all()); n != before+1+sent {
+		t.Errorf("%d messages, want %d", n, before+1+sent)
+	}
+}
+
+func (b *bench) notify(to string) {
+	b.t.Helper()
+	if _, err := b.pool.Exec(b.t.Context(), `UPDATE workspace SET notify_email = $1`, to); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestMailSettingsAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, s := range []MailSettings{
+		{URL: "http://x", From: "a@b.c"}, {URL: "smtp://", From: "a@b.c"}, {URL: "smtp://h:1"}, {URL: "smtp://h", From: "nobody"},
+	} {
+		if _, err := newMailer(s, nil, time.Now, nil); err == nil {
+			t.Errorf("%+v was taken", s)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package delivery
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// AllEvents is the choice of every event type, also of those to come.
+const AllEvents = "all"
+
+// Time is a point in time in its public form; the zero value is null.
+type Time struct{ time.Time }
+
+// MarshalJSON gives the public form.
+func (t Time) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	return append(domain.AppendTime([]byte{'"'}, t.Time), '"'), nil
+}
+
+func timeOf(t *time.Time) Time {
+	if t == nil {
+		return Time{}
+	}
+	return Time{t.UTC()}
+}
+
+// Webhook is what its owner sees of it (decisions.md, "Commands").
+type Webhook struct {
+	ID             string   `json:"id"`
+	WorkspaceID    string   `json:"workspace_id"`
+	URL            string   `json:"url"`
+	Events         []string `json:"events"` // ["all"], or types in the order of the catalogue
+	State          string   `json:"state"`  // on or off
+	CreatedAt      Time     `json:"created_at"`
+	FailingSince   Time     `json:"failing_since"`
+	TurnedOffAt    Time     `json:"turned_off_at"`
+	Notice         *string  `json:"notice"` // what needs attention, in a sentence; null: nothing
+	OldSecretUntil Time     `json:"old_secret_until"`
+
+	// Last24Hours counts attempts by outcome; see Outcome.
+	Last24Hours map[Outcome]int64 `json:"last_24_hours"`
+
+	// SendingMissed tells that "Send missed" is not done yet.
+	SendingMissed bool `json:"sending_missed"`
+}
+
+// On tells whether events are sent to it.
+func (w *Webhook) On() bool { return w.State == "on" }
+
+// WithSecret is a webhook together with its secret, which is shown once.
+type WithSecret struct {
+	Webhook
+	Secret string `json:"secret"`
+}
+
+// Delivery is one event to one webhook, with every attempt.
+type Delivery struct {
+	ID            string        `json:"id"` // <event id>_<webhook id>
+	EventID       string        `json:"event_id"`
+	EventType     string        `json:"event_type"`
+	State         State         `json:"state"`
+	CreatedAt     Time          `json:"created_at"`
+	NextAttemptAt Time          `json:"next_attempt_at"`
+	Attempts      []AttemptView `json:"attempts"` // oldest first
+
+	position int64
+}
+
+// AttemptView is one attempt as its owner sees it.
+type AttemptView struct {
+	At         json.RawMessage `json:"at"`
+	Status     *int            `json:"status"` // null: no answer
+	Error      *string         `json:"error"`  // in words; null: success
+	DurationMS int64           `json:"duration_ms"`
+	Answer     *string         `json:"answer"` // the first KiB; null: empty
+}
+
+// FullDelivery is a delivery with what was sent.
+type FullDelivery struct {
+	Delivery
+	WebhookID string `json:"webhook_id"`
+	URL       string `json:"url"`
+	Body      string `json:"body"` // byte for byte
+}
