@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 }
 
 // start is a time in the middle of a minute, whole microseconds.
-var start = time.Date(2026, 10, 2, 9, 15, 30, 123456000, time.UTC)
+var start = time.Date(2026, 10, 2, 9, 15, 30, 123456000, time.UTC) //nolint:gochecknoglobals // never changed
 
 // clock is a time that moves when told to.
 type clock struct{ nanos atomic.Int64 }

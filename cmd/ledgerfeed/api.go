@@ -36,16 +36,22 @@ func (s *service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err //nolint:wrapcheck // says it all
 	}
+	requests, err := readapi.NewRequestStore(readapi.RequestStoreConfig{Pool: s.pool, Clock: s.program.clock, Logger: s.logger})
+	if err != nil {
+		return err //nolint:wrapcheck // says it all
+	}
 	api, err := readapi.New(readapi.Config{
 		Pool: pool, Log: s.log, Keys: directory, Format: format, Limiter: limiter,
 		Clock: s.program.clock, Logger: s.logger, Metrics: s.metrics,
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
+		Requests: requests,
 	})
 	if err != nil {
 		return fmt.Errorf("prepare the API: %w", err)
 	}
 	s.add("keys", directory.Run)
 	s.add("limits", limiter.Run)
+	s.add("request log", requests.Run)
 	return s.listen(ctx, roleAPI, "LEDGERFEED_LISTEN", set.Listen, readapi.NewServer(api, s.logger))
 }

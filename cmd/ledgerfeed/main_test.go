@@ -21,7 +21,11 @@ import (
 const asProgram = "LEDGERFEED_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	switch os.Getenv(asProgram) {
+	case "":
+	case asNextProgram:
+		os.Exit(nextProgram())
+	default:
 		main()
 		return
 	}

@@ -45,21 +45,25 @@ type program struct {
 
 func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	p := &program{in: in, out: out, errOut: errOut, clock: time.Now}
+	return p.execute(ctx, args)
+}
+
+func (p *program) execute(ctx context.Context, args []string) int {
 	root := p.rootCommand()
 	root.SetArgs(args)
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
+	root.SetIn(p.in)
+	root.SetOut(p.out)
+	root.SetErr(p.errOut)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
 	}
 	var usage *usageError
 	if !p.began || errors.As(err, &usage) {
-		fmt.Fprintf(errOut, "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
+		fmt.Fprintf(p.errOut, "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
 		return exitUsage
 	}
-	fmt.Fprintf(errOut, "%s: %v\n", cmd.CommandPath(), err)
+	fmt.Fprintf(p.errOut, "%s: %v\n", cmd.CommandPath(), err)
 	return exitFailed
 }
 
@@ -93,11 +97,13 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		p.exportCommand(),
 		p.workspaceCommand(),
 		p.keyCommand(),
+		p.webhookCommand(),
 		p.statusCommand(),
 		p.rebuildCommand(),
 		p.verifyCommand(),
 		p.explainCommand(),
 		p.quarantineCommand(),
+		p.openapiCommand(),
 		p.benchCommand(),
 	)
 	return root

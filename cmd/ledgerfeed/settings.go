@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 )
 
 // settings come from the environment. README lists them all.
@@ -27,6 +29,10 @@ type settings struct {
 
 	TrustedProxies prefixes      `env:"LEDGERFEED_TRUSTED_PROXIES"`
 	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h"`
+
+	SecretKey string `env:"LEDGERFEED_SECRET_KEY"` // seals webhooks' secrets
+	Webhooks  delivery.Settings
+	Mail      delivery.MailSettings
 
 	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h"` // 0: no background audit
 	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000"` // entries and rows a second

@@ -66,7 +66,7 @@ func (p place) tryLock() (*os.File, error) {
 	named, err2 := os.Lstat(p.file(lockName))
 	if err1 != nil || err2 != nil || !os.SameFile(held, named) {
 		_ = lock.Close()
-		return nil, nil
+		return nil, nil //nolint:nilerr // gone is no failure: the caller tries again
 	}
 	return lock, nil
 }

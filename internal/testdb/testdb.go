@@ -14,7 +14,7 @@ import (
 // current holds the process's server. It is the one package variable here:
 // the testing package gives TestMain no other way to hand something to tests.
 // Main sets it once, before any test runs, and nobody changes it after.
-var current *server
+var current *server //nolint:gochecknoglobals // see above
 
 // stopPatience bounds what happens outside of any test's own time.
 const stopPatience = time.Minute

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"net/http"
 	"strconv"
 )
 
@@ -48,53 +48,45 @@ func (c *caller) close() { _ = c.conn.Close() }
 
 var errAnswer = errors.New("the answer is not one of HTTP/1.1 with a length")
 
-// ask sends the request and reads the answer, and keeps the body if it is told
-// to.
-func (c *caller) ask(keep bool) (status int, body []byte, err error) {
+// ask sends the request and reads the answer.
+func (c *caller) ask() (status int, err error) {
 	if _, err := c.conn.Write(c.text); err != nil {
-		return 0, nil, fmt.Errorf("send a request: %w", err)
+		return 0, fmt.Errorf("send a request: %w", err)
 	}
 	length := -1
 	for first := true; ; first = false {
 		line, err := c.reader.ReadSlice('\n')
 		if err != nil {
-			return 0, nil, fmt.Errorf("read an answer: %w", err)
+			return 0, fmt.Errorf("read an answer: %w", err)
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		switch {
 		case first:
 			if len(line) < 12 {
-				return 0, nil, errAnswer
+				return 0, errAnswer
 			}
 			if status, err = strconv.Atoi(string(line[9:12])); err != nil {
-				return 0, nil, errAnswer
+				return 0, errAnswer
 			}
 		case len(line) == 0:
-			return c.readBody(status, length, keep)
+			return c.readBody(status, length)
 		case bytes.HasPrefix(line, []byte("Content-Length: ")):
 			if length, err = strconv.Atoi(string(line[16:])); err != nil {
-				return 0, nil, errAnswer
+				return 0, errAnswer
 			}
 		}
 	}
 }
 
-func (c *caller) readBody(status, length int, keep bool) (int, []byte, error) {
-	if status == 304 || status == 204 {
-		return status, nil, nil
+func (c *caller) readBody(status, length int) (int, error) {
+	if status == http.StatusNotModified {
+		return status, nil
 	}
 	if length < 0 {
-		return 0, nil, errAnswer
+		return 0, errAnswer
 	}
-	if !keep {
-		if _, err := c.reader.Discard(length); err != nil {
-			return 0, nil, fmt.Errorf("read an answer: %w", err)
-		}
-		return status, nil, nil
+	if _, err := c.reader.Discard(length); err != nil {
+		return 0, fmt.Errorf("read an answer: %w", err)
 	}
-	body := make([]byte, length)
-	if _, err := io.ReadFull(c.reader, body); err != nil {
-		return 0, nil, fmt.Errorf("read an answer: %w", err)
-	}
-	return status, body, nil
+	return status, nil
 }

@@ -235,7 +235,7 @@ func (r *reading) hammerHTTP(ctx context.Context, target request) (count int, to
 		want = http.StatusNotModified
 	}
 	return hammer(ctx, readConnections, r.duration(readTime), func(_ context.Context, i, _ int) error {
-		status, _, err := callers[i].ask(false)
+		status, err := callers[i].ask()
 		if err == nil && status != want {
 			err = fmt.Errorf("%s answered %d", target.path, status)
 		}

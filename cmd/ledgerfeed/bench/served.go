@@ -108,7 +108,7 @@ func (s *served) tag(ctx context.Context, q request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return resp.Header.Get("ETag"), resp.Body.Close() //nolint:wrapcheck // nothing was read
+	return resp.Header.Get("ETag"), resp.Body.Close()
 }
 
 // cursorAt follows a list for so many pages and returns the cursor there.

@@ -138,7 +138,7 @@ func (r *reading) appendAndSee(ctx context.Context, f *follower, i int) (time.Du
 	}
 	committed := time.Now()
 	for {
-		status, _, err := f.conn.ask(false)
+		status, err := f.conn.ask()
 		if err != nil {
 			return 0, err
 		}
