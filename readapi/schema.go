@@ -190,7 +190,13 @@ func (s *schemas) ofRoute(r *route) (schema object, example string) {
 	case shapeDocument:
 	}
 	return s.add("Description", object{
-		{"type", "object"}, {"description", "An OpenAPI 3.1 document."}, {"required", []string{"openapi", "info", "paths"}}, {"additionalProperties", true},
+		{"type", "object"}, {"description", "An OpenAPI 3.1 document."}, {"required", []string{"openapi", "info", "paths"}},
+		{"properties", object{
+			{"openapi", object{{"type", "string"}}},
+			{"info", object{{"type", "object"}, {"additionalProperties", true}}},
+			{"paths", object{{"type", "object"}, {"additionalProperties", true}}},
+		}},
+		{"additionalProperties", true},
 	}), `{"openapi":"3.1.0","info":{"title":"Ledgerfeed","version":"1"},"paths":{}}`
 }
 
