@@ -156,8 +156,8 @@ func explainConnection(err error, reached stage) (Outcome, string) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "GOAWAY"),
 		strings.Contains(text, "connection closed"), strings.Contains(text, "server closed"):
 		return OutcomeBroken, "the connection was closed without an answer"
-	case os.Getenv("DBG") != "":
-		return OutcomeBroken, text
+	case strings.Contains(text, "PROTOCOL_ERROR"): // what the client says of HTTP/2 headers over the limit
+		return OutcomeBroken, "the answer is not HTTP, or its headers are longer than 16 KiB"
 	case reached == stageConnect:
 		return OutcomeUnreachable, "no connection could be made"
 	case reached == stageTLS:

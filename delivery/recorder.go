@@ -10,14 +10,20 @@ import (
 // recordBatch is the most attempts of one statement.
 const recordBatch = 500
 
-// gather is how long results are let gather while many attempts are under way.
-const gather = time.Millisecond
+// While many attempts are under way, results are let gather until there are
+// enough for a statement, a millisecond at a time and no longer than three.
+const (
+	gather     = time.Millisecond
+	gatherings = 1
+	gathered   = 16
+	gatherFrom = 8
+)
 
-// busy tells whether more results are about to come than there are.
+// busy tells whether more results are about to come, and worth waiting for.
 func (d *desk) busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !d.closed && len(d.results) < 32 && d.underWay >= 8
+	return !d.closed && len(d.results) < gathered && d.underWay >= gatherFrom
 }
 
 // record writes down what came of attempts, until stop is closed and nothing
@@ -30,8 +36,10 @@ func (e *Engine) record(ctx context.Context, stop <-chan struct{}) {
 		case <-stop:
 			stopping = true
 		}
-		if e.desk.busy() {
-			pause(ctx, gather)
+		for range gatherings {
+			if !e.desk.busy() || !pause(ctx, gather) {
+				break
+			}
 		}
 		r, alarms, leavers := e.desk.takeResults(recordBatch)
 		if !r.empty() {

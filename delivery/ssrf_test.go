@@ -173,6 +173,10 @@ func TestNothingButPublicAddresses(t *testing.T) {
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 
 	names := map[string]netip.Addr{}
+	for i, ip := range append(forbidden(), forbidden6()...) {
+		names[fmt.Sprintf("n%d.example.com", i)] = netip.MustParseAddr(ip)
+		names[fmt.Sprintf("m%d.example.com", i)] = netip.AddrFrom16(netip.MustParseAddr(ip).As16())
+	}
 	dns := newNameServer(t, func(name string) []netip.Addr {
 		if a, ok := names[name]; ok {
 			return []netip.Addr{a}
@@ -201,14 +205,8 @@ func TestNothingButPublicAddresses(t *testing.T) {
 	for _, v6 := range forbidden6() {
 		try("["+v6+"]", false)
 	}
-	for i, ip := range append(forbidden(), forbidden6()...) {
-		name := fmt.Sprintf("n%d.example.com", i)
-		names[name] = netip.MustParseAddr(ip)
+	for name := range names {
 		try(name, true)
-		if ip := names[name]; ip.Is4() {
-			names["m"+name] = netip.AddrFrom16(ip.As16())
-			try("m"+name, true)
-		}
 	}
 	try("localhost", true)
 	if len(*passed) != 0 {

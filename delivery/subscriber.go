@@ -34,6 +34,7 @@ func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.M
 		return nil, err
 	}
 	s.engine.keptLease()
+	s.engine.upkeepOnce(ctx) // before anything is recorded, so that there is a day for it
 	out := make(chan *message.Message)
 	s.done.Go(func() {
 		defer close(out)

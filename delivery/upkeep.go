@@ -20,14 +20,21 @@ const (
 // upkeep keeps the history's partitions, forgets old counts and seals secrets
 // anew that are under an older key.
 func (e *Engine) upkeep(ctx context.Context) {
-	for wait := time.Duration(0); pause(ctx, wait); {
-		wait = upkeepEvery
-		err := e.rows.upkeep(ctx, e.clock(), e.cfg.Settings.Retention)
-		if err != nil && ctx.Err() == nil {
-			wait = upkeepRetry
-			e.logger.WarnContext(ctx, "upkeep of the delivery history failed; it is done again", "error", err, "retry_in", wait)
-		}
+	for wait := upkeepRetry; pause(ctx, wait); {
+		wait = e.upkeepOnce(ctx)
 	}
+}
+
+// upkeepOnce returns in how long it is due again.
+func (e *Engine) upkeepOnce(ctx context.Context) time.Duration {
+	err := e.rows.upkeep(ctx, e.clock(), e.cfg.Settings.Retention)
+	if err == nil {
+		return upkeepEvery
+	}
+	if ctx.Err() == nil {
+		e.logger.WarnContext(ctx, "upkeep of the delivery history failed; it is done again", "error", err, "retry_in", upkeepRetry)
+	}
+	return upkeepRetry
 }
 
 func (r *rows) upkeep(ctx context.Context, now time.Time, retention time.Duration) error {

@@ -60,11 +60,20 @@ func (p *program) runDemo(ctx context.Context, d *database) error {
 		return err
 	}
 	defer w.pool.Close()
+	dir := p.settings.DataDir
+	if d.local != nil {
+		dir = d.local.DataDir()
+	}
+	receiver, err := p.newDemoReceiver(ctx, dir)
+	if err != nil {
+		return err
+	}
 	s, err := p.newService(ctx, d, allRoles())
 	if err != nil {
 		return err
 	}
-	demo := &demonstration{program: p, service: s, workbench: w}
+	demo := &demonstration{program: p, service: s, workbench: w, receiver: receiver, dir: dir}
+	s.add("webhook receiver", receiver.Serve)
 	s.add("demo", demo.run)
 	return s.run(ctx)
 }
@@ -74,6 +83,8 @@ type demonstration struct {
 	program   *program
 	service   *service
 	workbench *workbench
+	receiver  *demoReceiver
+	dir       string // the data directory really used
 	config    scenario.Config
 	keys      demoKeys
 }
@@ -106,6 +117,9 @@ func (m *demonstration) prepare(ctx context.Context) error {
 		return err
 	}
 	if m.keys, err = m.findKeys(ctx); err != nil {
+		return err
+	}
+	if err := m.connect(ctx); err != nil {
 		return err
 	}
 	return m.welcome(ctx)
@@ -226,10 +240,4 @@ func permissionsWithoutPay() access.Permissions {
 
 // demoKeysFile keeps the demo's own keys between starts, so that lines that
 // were pasted yesterday work today. No other key is ever kept in clear.
-func (m *demonstration) demoKeysFile() string {
-	dir := m.program.settings.DataDir
-	if m.service.database.local != nil {
-		dir = m.service.database.local.DataDir()
-	}
-	return filepath.Join(dir, "demo-keys.json")
-}
+func (m *demonstration) demoKeysFile() string { return filepath.Join(m.dir, "demo-keys.json") }

@@ -12,10 +12,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/access"
 )
 
-// demoKeys are the demo's two keys.
+// demoKeys are the demo's two keys and its webhook.
 type demoKeys struct {
-	Everything demoKey `json:"everything"`
-	WithoutPay demoKey `json:"without_pay"`
+	Everything demoKey     `json:"everything"`
+	WithoutPay demoKey     `json:"without_pay"`
+	Webhook    demoWebhook `json:"webhook"`
 }
 
 type demoKey struct {

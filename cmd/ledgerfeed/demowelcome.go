@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"text/template"
 	"time"
 
@@ -35,11 +37,12 @@ Paste into another terminal:
 
 Where to look next:
 
-  {{.URL}}/v1/openapi.json          the API's description (with a key)
-  {{.Admin}}/metrics               what it measures
-  ledgerfeed status                      how far the read models are, and anomalies
-  ledgerfeed export --workspace {{.Workspace}} --chain | tail -3
-  docs/design.md                         how it is built
+  the API's description   {{.URL}}/v1/openapi.json (with a key)
+  what it measures        {{.Admin}}/metrics
+  progress, anomalies     {{.Program}} status
+  webhooks sent           {{.Program}} webhook deliveries {{.Webhook}}
+  the log itself          {{.Program}} export --workspace {{.Workspace}} --chain | tail -3
+  how it is built         docs/design.md
 {{with .DataDir}}
 Its PostgreSQL keeps its data in {{.}}.
 {{end}}
@@ -63,7 +66,7 @@ func (m *demonstration) welcome(ctx context.Context) error {
 	data := map[string]any{
 		"Name": demoName, "Workspace": demoWorkspace, "Entries": head.Position, "Keys": m.keys, "Client": client,
 		"URL": m.service.url(roleAPI), "Admin": m.service.url("admin"),
-		"Since": domain.FormatTime(m.program.clock().Add(-time.Minute)), "DataDir": "",
+		"Since": domain.FormatTime(m.program.clock().Add(-time.Minute)), "DataDir": "", "Program": calledAs(), "Webhook": m.keys.Webhook.ID,
 	}
 	if local := m.service.database.local; local != nil {
 		data["DataDir"] = local.DataDir()
@@ -86,4 +89,13 @@ func (s *service) url(name string) string {
 		}
 	}
 	return ""
+}
+
+// calledAs is how the reader can call this program again.
+func calledAs() string {
+	self, err := os.Executable()
+	if err != nil || strings.Contains(self, "go-build") {
+		return "go run ./cmd/ledgerfeed"
+	}
+	return os.Args[0]
 }

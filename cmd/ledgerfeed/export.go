@@ -19,13 +19,30 @@ func (p *program) exportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export",
 		Short: "Write the log as NDJSON, in the form that append takes",
-		Args:  cobra.NoArgs,
+		Long: `Write the log as NDJSON, in the form that append takes: on an empty database,
+append makes of it the same log, byte by byte, with the same chain.
+
+With --out, the entries are added to a file, which also says where to go on:
+run again after any interruption, it holds every entry once. Into a pipe,
+--resume keeps in a file of its own where to go on; after an interruption some
+entries may come again, and append skips them.`,
+		Args: cobra.NoArgs,
 		RunE: p.run(func(ctx context.Context, _ []string) error {
 			if x.from < 1 {
 				return usagef("--from is %d: want a position, 1 or more", x.from)
 			}
+			if x.file != "" && x.resume != "" {
+				return usagef("--resume is for pipes: the file of --out itself says where to go on")
+			}
 			return p.withLog(ctx, func(w *workbench) error {
 				x.log, x.wake, x.logger = w.log, w.wake, p.logger
+				x.next = map[string]int64{}
+				if x.file != "" {
+					return x.intoFile(ctx)
+				}
+				if err := x.readResume(); err != nil {
+					return err
+				}
 				x.out = bufio.NewWriterSize(p.out, 1<<16)
 				return x.run(ctx)
 			})
@@ -34,6 +51,8 @@ func (p *program) exportCommand() *cobra.Command {
 	c.Flags().StringVar(&x.workspace, "workspace", "", "only this workspace (default: all, one after the other)")
 	c.Flags().Int64Var(&x.from, "from", 1, "the first position to write, in each workspace")
 	c.Flags().BoolVar(&x.follow, "follow", false, "then wait for further entries, until interrupted")
+	c.Flags().StringVar(&x.file, "out", "", "add to this file, after the entries that it holds")
+	c.Flags().StringVar(&x.resume, "resume", "", "keep in this file where to go on, and begin there")
 	c.Flags().BoolVar(&x.chain, "chain", false, "add position and chain (hex) to each line")
 	return c
 }
@@ -43,6 +62,7 @@ type exporting struct {
 	workspace     string
 	from          int64
 	follow, chain bool
+	file, resume  string // --out, --resume
 
 	log    *eventlog.Log
 	wake   *eventlog.Wake
@@ -53,7 +73,6 @@ type exporting struct {
 }
 
 func (x *exporting) run(ctx context.Context) error {
-	x.next = map[string]int64{}
 	if x.workspace != "" {
 		if _, err := x.log.Head(ctx, x.workspace); err != nil {
 			return err //nolint:wrapcheck // says it all
@@ -89,7 +108,7 @@ func (x *exporting) pass(ctx context.Context) error {
 	if err := x.out.Flush(); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	return nil
+	return x.keepResume()
 }
 
 func (x *exporting) write(e *domain.Entry) error {

@@ -65,7 +65,7 @@ func (p *program) rebuild(ctx context.Context, r *projections.Replay, m *project
 			refused++
 		}
 	})
-	if err = interrupted(ctx, err, fmt.Sprintf("%d workspaces are rebuilt, the others are as they were: run it again to finish", len(v.Workspaces))); err != nil {
+	if err := interrupted(ctx, err, fmt.Sprintf("%d workspaces are rebuilt, the others are as they were: run it again to finish", len(v.Workspaces))); err != nil {
 		return err
 	}
 	if err := p.print(v, func(out io.Writer) error { return writeRebuilt(out, v.Workspaces, m) }); err != nil {

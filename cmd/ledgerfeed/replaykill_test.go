@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 )
@@ -40,7 +41,7 @@ func TestRebuildKilledUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // the same moments in every run
+	rng := rand.New(rand.NewPCG(5, 6)) // the same moments in every run
 	for round := range rounds {
 		damageInvoices(t, conn)
 		rebuilding := startProcess(t, command(t, url, "rebuild", "--workers", "1"))
@@ -219,12 +220,21 @@ func (l *underLoad) follow(c *caller) {
 
 // write records time entries, deletes them again, and so gives the feed events.
 func (l *underLoad) write(url string, workspaces []string) {
-	b, err := openLog(l.t, url)
+	pool, err := pg.Open(l.t.Context(), url, pg.Options{MaxConns: 1})
 	if err != nil {
 		l.t.Error(err)
 		return
 	}
+	defer pool.Close()
+	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: time.Now})
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	every := time.NewTicker(20 * time.Millisecond)
+	defer every.Stop()
 	for i := 0; !l.ended(); i++ {
+		<-every.C
 		var drafts []domain.Draft
 		for _, w := range workspaces {
 			for _, line := range []string{
@@ -239,7 +249,7 @@ func (l *underLoad) write(url string, workspaces []string) {
 				drafts = append(drafts, d)
 			}
 		}
-		if _, err := b.Append(l.t.Context(), drafts...); err != nil && !strings.Contains(err.Error(), "context") {
+		if _, err := log.Append(l.t.Context(), drafts...); err != nil && !strings.Contains(err.Error(), "context") {
 			l.t.Error(err)
 			return
 		}

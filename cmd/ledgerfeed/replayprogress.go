@@ -22,7 +22,11 @@ type replayFlags struct {
 	workspace string
 	workers   int
 	memoryMiB int64
+	rate      int // entries and rows a second; 0: no limit, below: yieldingRate
 }
+
+// yieldingRate is the rate that gives way to a service at work.
+const yieldingRate = -1
 
 // withReplay opens the database and works with a Replay, showing how it goes
 // on.
@@ -33,6 +37,9 @@ func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, wo
 	if f.memoryMiB < 1 {
 		return usagef("--memory is %d: want MiB, 1 or more", f.memoryMiB)
 	}
+	if f.rate < yieldingRate {
+		return usagef("--rate is %d: want entries and rows a second, or 0 for no limit", f.rate)
+	}
 	return p.withLog(ctx, func(w *workbench) error {
 		pool, err := pg.Open(ctx, w.url, pg.Options{
 			MaxConns: int32(2*f.workers + 1), ReadBuffer: 64 << 10, Settings: projections.ReplaySettings(), //nolint:gosec // at most 64
@@ -41,9 +48,16 @@ func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, wo
 			return err //nolint:wrapcheck // says it all
 		}
 		defer pool.Close()
+		var pace func(context.Context, int) error
+		switch {
+		case f.rate == yieldingRate:
+			pace = projections.NewYieldingPace(pool)
+		case f.rate > 0:
+			pace = projections.NewPace(f.rate)
+		}
 		var meter projections.Meter
 		r, err := projections.NewReplay(projections.ReplayConfig{
-			Pool: pool, Clock: p.clock, Rules: p.rules, Wake: w.wake, Workers: f.workers, Memory: f.memoryMiB << 20, Meter: &meter,
+			Pool: pool, Clock: p.clock, Rules: p.rules, Wake: w.wake, Workers: f.workers, Memory: f.memoryMiB << 20, Meter: &meter, Pace: pace,
 		})
 		if err != nil {
 			return err //nolint:wrapcheck // says it all

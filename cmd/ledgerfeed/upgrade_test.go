@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -80,7 +80,7 @@ type answer struct {
 }
 
 func (r *caller) get(path, etag string) (answer, error) {
-	request, err := http.NewRequest(http.MethodGet, r.url+path, http.NoBody) //nolint:noctx // the test's own server
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, r.url+path, http.NoBody)
 	if err != nil {
 		return answer{}, err
 	}
@@ -121,8 +121,8 @@ func TestUpgradeToOtherRules(t *testing.T) {
 	}
 
 	var reads, wrong atomic.Int64
-	var current atomic.Pointer[caller]
-	current.Store(r)
+	var balancer sync.Mutex // what stands before the processes: which of them gets the next request
+	current := r
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -132,7 +132,9 @@ func TestUpgradeToOtherRules(t *testing.T) {
 				return
 			default:
 			}
-			a, err := current.Load().get("/v1/invoices?limit=100", "")
+			balancer.Lock()
+			a, err := current.get("/v1/invoices?limit=100", "")
+			balancer.Unlock()
 			if reads.Add(1); err != nil || a.status != http.StatusOK {
 				wrong.Add(1)
 				t.Errorf("a reader got %d, %v: %s", a.status, err, a.body)
@@ -144,10 +146,9 @@ func TestUpgradeToOtherRules(t *testing.T) {
 	renewed := startProcess(t, next(command(t, url, "serve", "--roles", "api,project")))
 	fresh := *r
 	fresh.url = apiOf(renewed)
-	current.Store(&fresh)
-	if a, err := r.get("/v1/me", ""); err != nil || a.status != http.StatusOK { // whatever was under way has ended
-		t.Fatalf("%+v, %v", a, err)
-	}
+	balancer.Lock()
+	current = &fresh
+	balancer.Unlock()
 	if code := old.stop(); code != exitDone {
 		t.Fatalf("the old version ended with %d:\n%s", code, old.log)
 	}
@@ -191,8 +192,5 @@ func TestUpgradeToOtherRules(t *testing.T) {
 	<-stopped
 	if reads.Load() < 10 || wrong.Load() > 0 {
 		t.Errorf("%d of %d reads went wrong", wrong.Load(), reads.Load())
-	}
-	if plan := fmt.Sprintf("%s", after.body); plan == strings.ToUpper(plan) {
-		t.Error("nothing was read")
 	}
 }

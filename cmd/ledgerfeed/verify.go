@@ -54,6 +54,7 @@ with --since-position and --chain that nothing up to there was touched.`,
 func replayFlagsOf(c *cobra.Command, f *replayFlags) {
 	c.Flags().StringVar(&f.workspace, "workspace", "", "only this workspace")
 	c.Flags().IntVar(&f.workers, "workers", projections.DefaultReplayWorkers, "workspaces under way at once")
+	c.Flags().IntVar(&f.rate, "rate", yieldingRate, "the most entries and rows a second; 0 sets no limit, -1 goes slowly while entries are being appended")
 	c.Flags().Int64Var(&f.memoryMiB, "memory", 256, "MiB that the workspaces under way may take, by estimate; one that is larger runs alone")
 }
 
@@ -83,7 +84,7 @@ func (p *program) verify(ctx context.Context, r *projections.Replay, m *projecti
 			writing = err
 		}
 	}, func(w projections.Verification) { v.Workspaces = append(v.Workspaces, w) })
-	if err = errors.Join(interrupted(ctx, err, "nothing was changed"), writing); err != nil {
+	if err := errors.Join(interrupted(ctx, err, "nothing was changed"), writing); err != nil {
 		return err
 	}
 	if err := p.print(v, func(out io.Writer) error { return writeVerified(out, v.Workspaces, m) }); err != nil {

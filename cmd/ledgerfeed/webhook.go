@@ -18,7 +18,7 @@ import (
 func (p *program) webhookCommand() *cobra.Command {
 	return group("webhook", "Create, change, test and look into webhooks",
 		p.webhookCreateCommand(), p.webhookListCommand(), p.webhookDeleteCommand(), p.webhookRotateCommand(),
-		p.webhookTestCommand(), p.webhookTurnOnCommand(), p.webhookDeliveriesCommand(), p.webhookResendCommand(), p.webhookMissedCommand())
+		p.webhookTestCommand(), p.webhookTurnOnCommand(), p.webhookDeliveriesCommand(), p.webhookResendCommand(), p.webhookMissedCommand(), p.webhookListenCommand())
 }
 
 // withWebhooks opens the store of webhooks for a command.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -18,6 +19,7 @@ type replayed struct {
 	peak            float64 // MiB
 	rows            int64   // of the largest workspace
 	rowBytes        float64
+	alone, beside   float64 // appends a second, without and with a rebuild
 }
 
 // Replay measures folding the log again: to fill empty tables, and to compare.
@@ -46,6 +48,10 @@ func Replay(ctx context.Context, o *Options) error {
 		Name:  fmt.Sprintf("    memory for each of the %s rows of the largest workspace", number(float64(large.rows))),
 		Value: large.rowBytes, Unit: "bytes",
 	})
+	o.Report.add(Figure{
+		Name: "append single entries, 4 callers, while workspaces are rebuilt", Value: large.beside, Unit: "/s",
+		Limit: large.alone, LimitIs: "the same with nothing beside it",
+	}.ratioAtLeast(0.85))
 	return nil
 }
 
@@ -95,6 +101,9 @@ func replayOf(ctx context.Context, o *Options, each int, whole bool) (m replayed
 		if m.rowBytes, err = s.rowBytes(ctx); err != nil {
 			return err
 		}
+		if m.alone, m.beside, err = s.appendBeside(ctx); err != nil {
+			return err
+		}
 		m.copied, err = s.copyRate(ctx, m.entries)
 		return err
 	})
@@ -113,7 +122,7 @@ func (s *setting) verify(ctx context.Context, r *projections.Replay, q projectio
 	if err == nil && first != nil {
 		err = fmt.Errorf("the rows are not those of the log: %s", first)
 	}
-	return err //nolint:wrapcheck // says it all
+	return err
 }
 
 func (s *setting) replay(ctx context.Context, meter *projections.Meter, pace func(context.Context, int) error, do func(*projections.Replay) error) (time.Duration, error) {
@@ -156,4 +165,46 @@ func (s *setting) rowBytes(ctx context.Context) (float64, error) {
 		return max(0, full-before) / float64(rows), err
 	}
 	return 0, err
+}
+
+// appendBeside is how many entries a second are appended, alone and while
+// workspaces are rebuilt one after the other as the command does it.
+func (s *setting) appendBeside(ctx context.Context) (alone, beside float64, err error) {
+	drafts, err := samples(10_000)
+	if err != nil {
+		return 0, 0, err
+	}
+	const callers = 4
+	measure := func() (float64, error) {
+		n, took, _, err := hammer(ctx, callers, s.duration(8*time.Second), func(ctx context.Context, caller, turn int) error {
+			d := drafts[(caller*7919+turn)%len(drafts)]
+			d.WorkspaceID = fmt.Sprintf("beside-%d", caller)
+			_, err := s.log.Append(ctx, d)
+			return err //nolint:wrapcheck // says it all
+		})
+		return perSecond(n, took), err
+	}
+	s.say("appending alone and beside a rebuild")
+	if alone, err = measure(); err != nil {
+		return 0, 0, err
+	}
+	rebuilding, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		var meter projections.Meter
+		_, err := s.replay(rebuilding, &meter, projections.NewYieldingPace(s.pool), func(r *projections.Replay) error {
+			for {
+				if err := r.Rebuild(rebuilding, projections.RebuildRequest{}, func(projections.Rebuilt) {}); err != nil {
+					return err //nolint:wrapcheck // says it all
+				}
+			}
+		})
+		ended <- err
+	}()
+	beside, err = measure()
+	stop()
+	if rerr := <-ended; err == nil && ctx.Err() == nil && !errors.Is(rerr, context.Canceled) {
+		err = rerr
+	}
+	return alone, beside, err
 }

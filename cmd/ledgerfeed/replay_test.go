@@ -1,0 +1,193 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+// served is a database with two projected workspaces, agency-0 and agency-1.
+func served(t *testing.T) (url string, conn *pgx.Conn) {
+	t.Helper()
+	url = testdb.New(t)
+	for _, f := range chunks(t, 2, 30) {
+		succeed(t, url, "append", f)
+	}
+	serving := startProcess(t, command(t, url, "serve", "--roles", "project", "--no-migrate"))
+	succeed(t, url, "status", "--wait", "--timeout", "1m")
+	if code := serving.stop(); code != exitDone {
+		t.Fatalf("serve ended with %d:\n%s", code, serving.log)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	return url, conn
+}
+
+func execute1(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	if tag, err := conn.Exec(t.Context(), sql, args...); err != nil || tag.RowsAffected() == 0 {
+		t.Fatalf("%s: %v, %s", sql, err, tag)
+	}
+}
+
+func TestVerifyAndRebuildCommands(t *testing.T) {
+	t.Parallel()
+	url, conn := served(t)
+	out := succeed(t, url, "verify", "--workspace", "agency-0")
+	_, chain, _ := strings.Cut(strings.SplitN(out, "\n", 2)[0], "chain ")
+	if !strings.HasPrefix(out, "agency-0 stands at position 360 of 360, chain ") || len(chain) != 64 {
+		t.Fatalf("verify says: %s", out)
+	}
+	succeed(t, url, "verify", "--workspace", "agency-0", "--since-position", "360", "--chain", chain)
+	if r := runCommand(t, command(t, url, "verify", "--workspace", "agency-0", "--since-position", "359", "--chain", chain)); r.code != exitFailed || !strings.Contains(r.errOut, "there is one difference") {
+		t.Errorf("with a chain value of another position: %+v", r)
+	}
+
+	var id string
+	if err := conn.QueryRow(t.Context(), `SELECT min(id) FROM time_entry WHERE workspace_id = 'agency-1'`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	execute1(t, conn, `UPDATE time_entry SET status = 'lost' WHERE workspace_id = 'agency-1' AND id = $1`, id)
+	execute1(t, conn, `UPDATE log_checkpoint SET rules = 0 WHERE workspace_id = 'agency-0'`)
+	r := runCommand(t, command(t, url, "verify", "--json"))
+	var v verifyView
+	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != exitFailed || len(v.Workspaces) != 2 || len(v.Differences) != 1 {
+		t.Fatalf("exit %d, %v: %s", r.code, err, r.out)
+	}
+	if d := v.Differences[0]; d.WorkspaceID != "agency-1" || d.Resource != "time-entries" || d.ID != id || d.Field != "status" || *d.Stored != "lost" || *d.Folded == "" {
+		t.Errorf("the difference is %+v", d)
+	}
+	if out := succeed(t, url, "status"); !strings.Contains(out, "1 workspaces have rows of other rules") {
+		t.Errorf("status says: %s", out)
+	}
+	succeed(t, url, "rebuild", "invoices", "payments")
+	if r := runCommand(t, command(t, url, "verify")); r.code != exitFailed {
+		t.Errorf("a rebuild of other resources repaired it: %+v", r)
+	}
+	var b rebuildView
+	if err := json.Unmarshal([]byte(succeed(t, url, "rebuild", "--json")), &b); err != nil || len(b.Workspaces) != 2 {
+		t.Fatalf("%v: %+v", err, b)
+	}
+	for _, w := range b.Workspaces {
+		if want := map[string]int64{"agency-1": 1}[w.WorkspaceID]; w.Written != want || w.Deleted != 0 || w.Rules != projections.RulesVersion {
+			t.Errorf("rebuilt %+v", w)
+		}
+	}
+	succeed(t, url, "verify")
+
+	execute1(t, conn, `ALTER TABLE event_log DISABLE TRIGGER event_log_append_only; UPDATE event_log SET created_at = created_at + interval '1 ms' WHERE workspace_id = 'agency-0' AND position = 5`)
+	if r := runCommand(t, command(t, url, "rebuild")); r.code != exitFailed || !strings.Contains(r.out, "agency-0: refused: its log is not what was appended") {
+		t.Errorf("rebuild from a log that is wrong: %+v", r)
+	}
+}
+
+func TestExplainCommand(t *testing.T) {
+	t.Parallel()
+	url, conn := served(t)
+	var id string
+	if err := conn.QueryRow(t.Context(), `SELECT min(id) FROM invoice WHERE workspace_id = 'agency-0'`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	out := succeed(t, url, "explain", "invoices", id, "--workspace", "agency-0")
+	for _, part := range []string{"gross_amount", "invoice.recorded", "History:", "client_billing_status"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("explain does not say %s:\n%s", part, out)
+		}
+	}
+	var x projections.Explanation
+	if err := json.Unmarshal([]byte(succeed(t, url, "explain", "invoices", id, "--workspace", "agency-0", "--json", "--as-of", fmt.Sprint(360))), &x); err != nil || x.Position != 360 || len(x.Fields) < 20 {
+		t.Errorf("%v: %+v", err, x)
+	}
+	if r := runCommand(t, command(t, url, "explain", "invoices", id, "--workspace", "agency-0", "--as-of", "2001-01-01T00:00:00Z")); r.code != exitFailed || !strings.Contains(r.errOut, "no entry up to position 0") {
+		t.Errorf("before its time: %+v", r)
+	}
+}
+
+func TestQuarantineCommands(t *testing.T) {
+	t.Parallel()
+	url, conn := served(t)
+	if out := succeed(t, url, "quarantine", "list"); !strings.Contains(out, "No workspace is quarantined") {
+		t.Errorf("list says: %s", out)
+	}
+	for _, args := range [][]string{{"show", "nobody"}, {"retry", "agency-0"}, {"skip", "agency-0", "--reason", "x"}, {"retry", "nobody"}} {
+		if r := runCommand(t, command(t, url, append([]string{"quarantine"}, args...)...)); r.code != exitFailed {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	c := command(t, url, "append")
+	c.Stdin = strings.NewReader(`{"workspace_id":"agency-0","id":"poison","type":"client.recorded","data":{"client_id":"c","name":"n"}}`)
+	if r := runCommand(t, c); r.code != exitDone {
+		t.Fatalf("%+v", r)
+	}
+	execute1(t, conn, `UPDATE log_checkpoint SET quarantined = true, failures = 7, failed_to = 361, segment_max = 1, error = 'cannot do that', retry_at = '2100-01-01T00:00:00Z' WHERE workspace_id = 'agency-0'`)
+	var list quarantineListView
+	if err := json.Unmarshal([]byte(succeed(t, url, "quarantine", "list", "--json")), &list); err != nil || len(list.Quarantined) != 1 || len(list.Skipped) != 0 {
+		t.Fatalf("%v: %+v", err, list)
+	}
+	if q := list.Quarantined[0]; q.WorkspaceID != "agency-0" || q.Position != 361 || q.Error != "cannot do that" || q.Behind != 1 {
+		t.Errorf("quarantined: %+v", q)
+	}
+	if out := succeed(t, url, "quarantine", "show", "agency-0"); !strings.Contains(out, `"id":"poison"`) || !strings.Contains(out, "cannot do that") {
+		t.Errorf("show says: %s", out)
+	}
+	succeed(t, url, "quarantine", "retry", "agency-0")
+	var retry *time.Time
+	if err := conn.QueryRow(t.Context(), `SELECT retry_at FROM log_checkpoint WHERE workspace_id = 'agency-0'`).Scan(&retry); err != nil || retry != nil {
+		t.Errorf("it is tried again at %v, %v", retry, err)
+	}
+	if r := runCommand(t, command(t, url, "quarantine", "skip", "agency-0")); r.code != exitUsage {
+		t.Errorf("skip without a reason: %+v", r)
+	}
+	var skip eventlog.Skip
+	if err := json.Unmarshal([]byte(succeed(t, url, "quarantine", "skip", "agency-0", "--reason", "sent by mistake", "--json")), &skip); err != nil || skip.EventID != "poison" || skip.Reason != "sent by mistake" {
+		t.Errorf("%v: %+v", err, skip)
+	}
+	if out := succeed(t, url, "quarantine", "show", "agency-0"); !strings.Contains(out, "is not quarantined") || !strings.Contains(out, "sent by mistake") {
+		t.Errorf("show says: %s", out)
+	}
+	if out := succeed(t, url, "status"); !strings.Contains(out, "agency-0: 1 entries were passed over") {
+		t.Errorf("status says: %s", out)
+	}
+	succeed(t, url, "verify")
+}
+
+func TestReplayUsage(t *testing.T) {
+	t.Parallel()
+	url := testdb.New(t)
+	for _, args := range [][]string{
+		{"rebuild", "invoice"},
+		{"rebuild", "--workers", "0"},
+		{"verify", "--memory", "0"},
+		{"verify", "extra"},
+		{"verify", "--since-position", "1"},
+		{"verify", "--workspace", "w", "--since-position", "1", "--chain", "abc"},
+		{"explain", "invoices", "x"},
+		{"explain", "credit_moves", "x", "--workspace", "w"},
+		{"explain", "invoices", "x", "--workspace", "w", "--as-of", "yesterday"},
+		{"quarantine"},
+		{"quarantine", "skip"},
+	} {
+		if r := runCommand(t, command(t, url, args...)); r.code != exitUsage {
+			t.Errorf("%v: exit %d\n%s", args, r.code, r.errOut)
+		}
+	}
+	for _, args := range [][]string{{"rebuild"}, {"verify"}, {"explain", "invoices", "x"}, {"quarantine", "show", "nobody"}} {
+		if args[0] != "quarantine" {
+			args = append(args, "--workspace", "nobody")
+		}
+		if r := runCommand(t, command(t, url, args...)); r.code != exitFailed || !strings.Contains(r.errOut, `there is no workspace "nobody"`) {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package delivery
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// program returns the path of a program that the tests need; a missing one
+// fails them.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("this test needs %s: %v", name, err)
+	}
+	return path
+}
+
+// TestStripeLibraryVerifies has the official library of a service that uses
+// the same header form check our deliveries, unchanged.
+func TestStripeLibraryVerifies(t *testing.T) {
+	t.Parallel()
+	node, npm := program(t, "node"), program(t, "npm")
+	dir := t.TempDir()
+	for _, name := range []string{"package.json", "package-lock.json", "verify.mjs"} {
+		text := must(os.ReadFile(filepath.Join("testdata", "stripe", name)))(t)
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install := exec.CommandContext(t.Context(), npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v\n%s", err, out)
+	}
+
+	b := setup(t, Settings{})
+	rc := newReceiver(t, nil)
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.engine()
+	b.append("invoice.reversed", 3)
+	rc.wait(t, 3)
+	rotated := must(b.store.RotateSecret(t.Context(), w.ID))(t)
+	b.append("time_entry.approved", 3)
+	got := rc.wait(t, 6)
+
+	type question struct {
+		Header string `json:"header"`
+		Body   []byte `json:"body"`
+		Secret string `json:"secret"`
+		Now    int64  `json:"now"`
+	}
+	var questions []question
+	var want []string
+	ask := func(expect, header, body, secret string, now time.Time) {
+		questions = append(questions, question{header, []byte(body), secret, now.UnixMilli()})
+		want = append(want, expect)
+	}
+	for i, r := range got {
+		header, id := r.header.Get("Service-Signature"), r.eventID()
+		ask(id, header, r.body, w.Secret, r.at)
+		if i < 3 {
+			ask("refused", header, r.body, rotated.Secret, r.at)
+		} else {
+			ask(id, header, r.body, rotated.Secret, r.at)
+		}
+		ask("refused", header, r.body+" ", w.Secret, r.at)
+		ask("refused", header, strings.Replace(r.body, "e", "f", 1), w.Secret, r.at)
+		ask("refused", header, r.body, w.Secret, r.at.Add(302*time.Second))
+		ask("refused", strings.Replace(header, "t=1", "t=2", 1), r.body, w.Secret, r.at)
+	}
+	check := exec.CommandContext(t.Context(), node, "verify.mjs")
+	check.Dir = dir
+	var input strings.Builder
+	for _, q := range questions {
+		input.Write(must(json.Marshal(q))(t))
+		input.WriteByte('\n')
+	}
+	check.Stdin = strings.NewReader(input.String())
+	out, err := check.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if answers := strings.Fields(string(out)); !slices.Equal(answers, want) {
+		t.Errorf("the library says\n%q, want\n%q", answers, want)
+	}
+}
+
+// TestExampleReceivers runs each of docs/receivers against real deliveries,
+// through a proxy that ends TLS as it would in life.
+func TestExampleReceivers(t *testing.T) {
+	t.Parallel()
+	docs := must(filepath.Abs("../docs/receivers"))(t)
+	for _, c := range []struct {
+		name    string
+		command func() []string
+	}{
+		{"go", func() []string {
+			binary := filepath.Join(t.TempDir(), "receiver")
+			if out, err := exec.CommandContext(t.Context(), program(t, "go"), "build", "-o", binary, filepath.Join(docs, "go")).CombinedOutput(); err != nil {
+				t.Fatalf("build: %v\n%s", err, out)
+			}
+			return []string{binary}
+		}},
+		{"node", func() []string { return []string{program(t, "node"), filepath.Join(docs, "node", "receiver.mjs")} }},
+		{"python", func() []string { return []string{program(t, "python3"), filepath.Join(docs, "python", "receiver.py")} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			exampleReceiver(t, c.command())
+		})
+	}
+}
+
+func exampleReceiver(t *testing.T, command []string) {
+	b := setup(t, Settings{Schedule: Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
+	// The receiver needs the secret, which comes with the address: the proxy
+	// has its address before there is something behind it.
+	var upstream string
+	proxy := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to := &url.URL{Scheme: "http", Host: upstream}
+		(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}).ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	w := must(b.store.Create(t.Context(), workspace, proxy.URL, []string{"all"}))(t)
+	port := freePort(t)
+	upstream = "127.0.0.1:" + port
+
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+w.Secret, "PORT="+port)
+	cmd.Stderr = os.Stderr
+	out := must(cmd.StdoutPipe())(t)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	t.Cleanup(func() { stop(); <-read; _ = cmd.Wait() })
+	eventually(t, func() error {
+		c, err := net.Dial("tcp", upstream)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
+
+	post := func(header, body string) int {
+		t.Helper()
+		req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+upstream, strings.NewReader(body)))(t)
+		req.Header.Set("SERVICE-Signature", header)
+		resp := must(http.DefaultTransport.RoundTrip(req))(t)
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	body := `{"id":"evt_x","type":"test.ping","created_at":"2026-10-02T09:15:00.120Z","data":{"object_type":"webhook","object_id":"wh_1"}}`
+	for name, header := range map[string]string{
+		"nothing": "", "nonsense": "t=x,v1=y", "no signature": fmt.Sprintf("t=%d", time.Now().Unix()),
+		"another secret": Sign(time.Now(), []byte(body), "whsec_other"),
+		"another body":   Sign(time.Now(), []byte(body+" "), w.Secret),
+		"too old":        Sign(time.Now().Add(-302*time.Second), []byte(body), w.Secret),
+		"too new":        Sign(time.Now().Add(310*time.Second), []byte(body), w.Secret),
+		"half of one":    Sign(time.Now(), []byte(body), w.Secret)[:40],
+	} {
+		if status := post(header, body); status != 400 {
+			t.Errorf("%s: answered %d, want 400", name, status)
+		}
+	}
+	for range 2 { // the second one is a repeat
+		if status := post(Sign(time.Now(), []byte(body), w.Secret, "whsec_old"), body); status != 204 {
+			t.Errorf("a right message: answered %d", status)
+		}
+	}
+	b.engine()
+	b.append("invoice.reversed", 20)
+	want := make([]State, 20)
+	for i := range want {
+		want[i] = Succeeded
+	}
+	list := b.states(w.ID, want...)
+	must(b.store.Resend(t.Context(), list[0].ID))(t)
+	b.states(w.ID, want...)
+	seen := map[string]int{}
+	for range 21 {
+		select {
+		case line := <-lines:
+			seen[strings.Fields(line)[1]]++
+		case <-time.After(10 * time.Second):
+			t.Fatalf("only %d events were printed", len(seen))
+		}
+	}
+	for _, d := range list {
+		if seen[d.EventID] != 1 {
+			t.Errorf("event %s was printed %d times", d.EventID, seen[d.EventID])
+		}
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
