@@ -52,8 +52,9 @@ const (
 // secret.
 type Record struct {
 	Key
-	RevokedAt time.Time // zero: it was not revoked
-	Replaced  []ReplacedSecret
+	RevokedAt  time.Time // zero: it was not revoked
+	LastUsedAt time.Time // when a request last passed with it, to the minute; zero: never
+	Replaced   []ReplacedSecret
 }
 
 // ReplacedSecret is an earlier secret of a rotated key, newest first in a Record.

@@ -2,8 +2,8 @@ package access
 
 import "time"
 
-// RefusedKeysPerMinute is how many refused keys one address may send in a clock
-// minute (service.md, "Limits").
+// RefusedKeysPerMinute is how many refused keys of one address a clock minute
+// bears; an address with more of them is slowed down (service.md, "Limits").
 const RefusedKeysPerMinute = 20
 
 // Allowance is what a counter leaves its key or address in the clock minute that

@@ -66,10 +66,12 @@ func (l *Limiter) Take(key *Key) Allowance {
 	return allowance(key.RateLimit, total, ok, now)
 }
 
-// Refuse counts one refused key of an address. It is not OK from the 21st on.
+// Refuse counts one refused key of an address. It is not OK where the address
+// has sent more than RefusedKeysPerMinute already, which the 22nd is the first to
+// find (decisions.md, "Requests", 3: the slow-down is looked at before the key).
 func (l *Limiter) Refuse(address netip.Addr) Allowance {
 	now := l.cfg.Clock()
-	total, ok := l.addresses.take(minuteOf(now), address, RefusedKeysPerMinute)
+	total, ok := l.addresses.take(minuteOf(now), address, RefusedKeysPerMinute+1)
 	return allowance(RefusedKeysPerMinute, total, ok, now)
 }
 
@@ -77,5 +79,5 @@ func (l *Limiter) Refuse(address netip.Addr) Allowance {
 func (l *Limiter) Refusals(address netip.Addr) Allowance {
 	now := l.cfg.Clock()
 	total := l.addresses.look(minuteOf(now), address)
-	return allowance(RefusedKeysPerMinute, total, total < RefusedKeysPerMinute, now)
+	return allowance(RefusedKeysPerMinute, total, total <= RefusedKeysPerMinute, now)
 }

@@ -68,10 +68,11 @@ func getRecord(ctx context.Context, db querier, workspaceID, keyID string) (*Rec
 // key together and the newest first.
 func queryRecords(ctx context.Context, db querier, where string, args ...any) ([]*Record, error) {
 	sql := `SELECT k.key_id, k.workspace_id, w.name, k.name, s.prefix, k.permissions, k.rate_limit_per_minute,
-			k.created_at, k.expires_at, k.revoked_at, s.created_at, s.ends_at
+			k.created_at, k.expires_at, k.revoked_at, s.created_at, s.ends_at, u.last_used_at
 		FROM api_key k
 		JOIN workspace w ON w.workspace_id = k.workspace_id
 		JOIN api_key_secret s ON s.workspace_id = k.workspace_id AND s.key_id = k.key_id
+		LEFT JOIN api_key_use u ON u.workspace_id = k.workspace_id AND u.key_id = k.key_id
 		WHERE ` + where + `
 		ORDER BY k.created_at, k.key_id, s.ends_at DESC NULLS FIRST, s.created_at DESC`
 	rows, err := db.Query(ctx, sql, args...)
@@ -84,11 +85,12 @@ func queryRecords(ctx context.Context, db querier, where string, args ...any) ([
 		prefix                       string
 		permissions                  []string
 		expires, revoked, secretEnds *time.Time
+		used                         *time.Time
 		secretMade                   time.Time
 	)
 	_, err = pgx.ForEachRow(rows, []any{
 		&r.ID, &r.WorkspaceID, &r.WorkspaceName, &r.Name, &prefix, &permissions, &r.RateLimit,
-		&r.CreatedAt, &expires, &revoked, &secretMade, &secretEnds,
+		&r.CreatedAt, &expires, &revoked, &secretMade, &secretEnds, &used,
 	}, func() error {
 		if n := len(records); n > 0 && records[n-1].ID == r.ID {
 			records[n-1].Replaced = append(records[n-1].Replaced,
@@ -101,6 +103,7 @@ func queryRecords(ctx context.Context, db querier, where string, args ...any) ([
 		record.CreatedAt = r.CreatedAt.UTC()
 		record.ExpiresAt = orZero(expires)
 		record.RevokedAt = orZero(revoked)
+		record.LastUsedAt = orZero(used)
 		records = append(records, &record)
 		return nil
 	})

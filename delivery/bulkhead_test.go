@@ -30,7 +30,7 @@ func TestBoundOfMessagesUnderWay(t *testing.T) {
 			first = append(first, r.Header.Get("Service-Event-Id"))
 		}
 		mu.Unlock()
-		time.Sleep(10 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 		mu.Lock()
 		now--
 		mu.Unlock()

@@ -29,9 +29,10 @@ type desk struct {
 	keys       map[key]struct{} // webhooks that may have something to do, and are not held
 	results    []*job
 	alarms     []alarm
-	leavers    []*lane           // nothing of theirs is left: let go
-	saves      []*lane           // cursors to be saved
-	resting    map[key]time.Time // not to be claimed before, so that another process can
+	leavers    []*lane              // nothing of theirs is left: let go
+	saves      []*lane              // cursors to be saved
+	quiet      map[string]time.Time // workspaces with nothing to claim, until when
+	resting    map[key]time.Time    // not to be claimed before, so that another process can
 	underWay   int
 	closed     bool
 }
@@ -53,7 +54,7 @@ func newDesk(clock func() time.Time, policy Policy, bound, limit int) *desk {
 		clock: clock, policy: policy, bound: bound, limit: limit,
 		startable: token(), readable: token(), recording: token(),
 		lanes: map[key]*lane{}, byWork: map[string][]*lane{},
-		workspaces: map[string]struct{}{}, keys: map[key]struct{}{}, resting: map[key]time.Time{},
+		workspaces: map[string]struct{}{}, keys: map[key]struct{}{}, quiet: map[string]time.Time{}, resting: map[key]time.Time{},
 	}
 }
 

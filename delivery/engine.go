@@ -21,7 +21,7 @@ import (
 
 // Config of an Engine.
 type Config struct {
-	Pool    *pgxpool.Pool // required; it uses up to 6 connections, best opened with PoolSettings
+	Pool    *pgxpool.Pool // required; it uses up to 8 connections, best opened with PoolSettings
 	Keyring *Keyring      // required
 	Wake    *eventlog.Wake
 	Clock   func() time.Time // required
@@ -76,7 +76,7 @@ type Engine struct {
 	lease     sync.RWMutex // guards rows.self: held for writing while a new lease is taken
 	renewed   atomic.Int64 // when the lease was last renewed, in nanoseconds since began
 	began     time.Time
-	lost      chan struct{}
+	lost      chan string    // names of leases that are over
 	group     sync.WaitGroup // goroutines that a decision started
 	behind    atomic.Int64   // cursors behind, by the last sweep
 	subscribe sync.Once
@@ -109,7 +109,7 @@ func New(cfg Config) (*Engine, error) {
 		// Others find out by a sweep; both together are within the lease.
 		rows: &rows{pool: cfg.Pool, keyring: cfg.Keyring, lease: cfg.Lease - cfg.Sweep},
 		desk: newDesk(cfg.Clock, cfg.Settings.policy(), cfg.Bound, cfg.Limit),
-		lost: make(chan struct{}, 1), began: time.Now(),
+		lost: make(chan string, 8), began: time.Now(),
 	}
 	if e.sender, err = NewSender(SenderConfig{Settings: cfg.Settings, Clock: cfg.Clock, Resolver: cfg.Resolver}); err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func TestDeliversSignedEventsOnce(t *testing.T) {
 func TestRetriesByScheduleThenFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{Schedule: Schedule{50 * time.Millisecond, 100 * time.Millisecond}})
-	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 1)

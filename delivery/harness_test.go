@@ -209,10 +209,10 @@ func newReceiver(t testing.TB, handler func(n int, w http.ResponseWriter, r *htt
 			handler(n, w, r)
 		}
 	}))
-	rc.Server.EnableHTTP2 = true
-	rc.Server.Config.ErrorLog = discardLog()
+	rc.EnableHTTP2 = true
+	rc.Config.ErrorLog = discardLog()
 	rc.StartTLS()
-	t.Cleanup(func() { rc.CloseClientConnections(); rc.Server.Close() })
+	t.Cleanup(func() { rc.CloseClientConnections(); rc.Close() })
 	return rc
 }
 
@@ -241,13 +241,17 @@ func (r *receiver) wait(t testing.TB, n int) []received {
 // eventually polls until ok returns no complaint.
 func eventually(t testing.TB, ok func() error) {
 	t.Helper()
-	var err error
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if err = ok(); err == nil {
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for deadline := time.Now().Add(20 * time.Second); ; <-poll.C {
+		err := ok()
+		if err == nil {
 			return
 		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
-	t.Fatal(err)
 }
 
 // states waits until a webhook's deliveries are in these states, newest first.

@@ -236,7 +236,7 @@ func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, err //nolint:wrapcheck // says what was being done
 	}
 	s.announce(workspaceID)
 	d, err := s.Delivery(ctx, deliveryID)

@@ -60,7 +60,7 @@ func hostiles() []hostile {
 	}()
 	drip := func(c net.Conn, text string) {
 		for i := 0; i < len(text) && write(c, text[i:i+1]); i++ {
-			time.Sleep(30 * time.Millisecond)
+			<-time.After(30 * time.Millisecond)
 		}
 	}
 	return []hostile{
@@ -81,19 +81,19 @@ func hostiles() []hostile {
 		{name: "endless headers", serve: func(c net.Conn) {
 			readRequest(c)
 			write(c, "HTTP/1.1 200 OK\r\n")
-			for write(c, "X-More: "+chunk+"\r\n") { //nolint:revive // until it hangs up
+			for write(c, "X-More: "+chunk+"\r\n") {
 			}
 		}, outcome: OutcomeBroken, words: "headers are longer"},
 		{name: "an endless header line", serve: func(c net.Conn) {
 			readRequest(c)
 			write(c, "HTTP/1.1 200 OK\r\nX: ")
-			for write(c, chunk) { //nolint:revive // until it hangs up
+			for write(c, chunk) {
 			}
 		}, outcome: OutcomeBroken, words: "headers are longer"},
 		{name: "an endless body", serve: func(c net.Conn) {
 			readRequest(c)
 			write(c, "HTTP/1.1 200 OK\r\n\r\n")
-			for write(c, chunk) { //nolint:revive // until it hangs up
+			for write(c, chunk) {
 			}
 		}, outcome: OutcomeSuccess},
 		{name: "an endless body in HTTP/2", h2: true, handler: func(w http.ResponseWriter, _ *http.Request) {
@@ -128,7 +128,7 @@ func hostiles() []hostile {
 			outcome: OutcomeBroken, words: "not HTTP"},
 		{name: "floods with 1xx", serve: func(c net.Conn) {
 			readRequest(c)
-			for write(c, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n") { //nolint:revive // until it hangs up
+			for write(c, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n") {
 			}
 		}, outcome: OutcomeBroken, words: "headers are longer"},
 		{name: "switches protocols", serve: func(c net.Conn) {
@@ -156,6 +156,8 @@ func hostiles() []hostile {
 }
 
 // testAuthority signs certificates for the hostile receivers.
+//
+//nolint:gochecknoglobals // made once
 var testAuthority = sync.OnceValue(func() (ca struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -205,7 +207,7 @@ func (h *hostile) start(t *testing.T) string {
 		s.EnableHTTP2 = h.h2
 		s.Config.ErrorLog = discardLog()
 		if h.tls != nil {
-			s.TLS = &tls.Config{} //nolint:gosec // old versions are the point
+			s.TLS = &tls.Config{}
 			h.tls(s.TLS)
 		}
 		s.StartTLS()
@@ -219,7 +221,7 @@ func (h *hostile) start(t *testing.T) string {
 	if !h.plain {
 		s := httptest.NewTLSServer(nil)
 		defer s.Close()
-		l = tls.NewListener(l, &tls.Config{Certificates: s.TLS.Certificates}) //nolint:gosec // a test
+		l = tls.NewListener(l, &tls.Config{Certificates: s.TLS.Certificates})
 	}
 	var conns sync.WaitGroup
 	done := make(chan struct{})
@@ -326,7 +328,7 @@ func TestGoAwayLosesNothing(t *testing.T) {
 		if n%20 == 0 {
 			w.Header().Set("Connection", "close") // in HTTP/2: GOAWAY
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	})
 	sender := must(NewSender(SenderConfig{Settings: Settings{Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
 	defer sender.Close()

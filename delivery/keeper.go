@@ -159,8 +159,10 @@ func (e *Engine) keepLease(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.lost:
-			e.newLease(ctx)
+		case self := <-e.lost:
+			if self == e.rows.self { // else it was replaced already
+				e.newLease(ctx)
+			}
 			continue
 		case <-every.C:
 		}
@@ -188,8 +190,13 @@ func (e *Engine) mayStart() bool {
 	return age < e.rows.lease-e.cfg.Settings.Timeout
 }
 
-// loseLease has a new lease taken, soon.
-func (e *Engine) loseLease() { nudge(e.lost) }
+// loseLease has a new lease taken in the place of the one named, soon.
+func (e *Engine) loseLease(self string) {
+	select {
+	case e.lost <- self:
+	default: // the keeper has enough to go by
+	}
+}
 
 // newLease gives up what was held and begins again under a new name.
 func (e *Engine) newLease(ctx context.Context) {

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -89,11 +90,11 @@ func (k *Keyring) seal(workspaceID, webhookID, secret string) []byte {
 func (k *Keyring) open(workspaceID, webhookID string, box []byte) (string, error) {
 	for i := range k.keys {
 		key := &k.keys[i]
-		rest, ok := strings.CutPrefix(string(box), string(key.id[:]))
+		rest, ok := bytes.CutPrefix(box, key.id[:])
 		if !ok || len(rest) < key.aead.NonceSize() {
 			continue
 		}
-		plain, err := key.aead.Open(nil, []byte(rest[:key.aead.NonceSize()]), []byte(rest[key.aead.NonceSize():]), sealedFor(workspaceID, webhookID))
+		plain, err := key.aead.Open(nil, rest[:key.aead.NonceSize()], rest[key.aead.NonceSize():], sealedFor(workspaceID, webhookID))
 		if err != nil {
 			return "", fmt.Errorf("the signing secret of %s was altered: %w", webhookID, err)
 		}
@@ -104,5 +105,5 @@ func (k *Keyring) open(workspaceID, webhookID string, box []byte) (string, error
 
 // current tells whether a sealed secret is under the key that seals.
 func (k *Keyring) current(box []byte) bool {
-	return strings.HasPrefix(string(box), string(k.keys[0].id[:]))
+	return bytes.HasPrefix(box, k.keys[0].id[:])
 }

@@ -65,8 +65,9 @@ func runChildIfAsked() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := childEngine(ctx, url, os.Getenv(childCA)); err != nil {
+	err := childEngine(ctx, url, os.Getenv(childCA))
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		os.Exit(1)
 	}
@@ -100,9 +101,9 @@ func TestKilledLosesNothing(t *testing.T) {
 	receivers := make([]*receiver, webhooks)
 	for i := range receivers {
 		receivers[i] = newReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 			if n%50 == 0 {
-				w.WriteHeader(500) // some have to be tried again
+				w.WriteHeader(http.StatusInternalServerError) // some have to be tried again
 			}
 		})
 		must(b.store.Create(t.Context(), workspace, receivers[i].URL, []string{"all"}))(t)
@@ -134,7 +135,7 @@ func TestKilledLosesNothing(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d deliveries are recorded, %d of them not finished (%v)", finished, sent*webhooks, unfinished, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 	}
 	duplicates := 0
 	for _, rc := range receivers {
@@ -180,7 +181,7 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // the server's account has to pass through
+	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	server := must(localpg.Open(t.Context(), localpg.Config{DataDir: dir, Throwaway: true}))(t)
@@ -191,7 +192,7 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 	}
 	b := setupOn(t, must(pgxpool.New(t.Context(), url))(t), Settings{Timeout: time.Second, Schedule: Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
 	t.Cleanup(b.pool.Close)
-	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, _ *http.Request) { time.Sleep(time.Millisecond) })
+	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, _ *http.Request) { <-time.After(time.Millisecond) })
 	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	const events = 3000
 	b.append("invoice.reversed", events)

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"slices"
 	"time"
 )
 
@@ -102,7 +103,14 @@ func (l *lane) putBack(j *job) {
 	delete(l.open[j.lot], j.position)
 	l.underWay--
 	l.unrecorded--
-	l.queue[j.lot] = append([]*job{j}, l.queue[j.lot]...)
+	q := l.queue[j.lot]
+	at := 0
+	if j.lot != retry { // the others are in the order of the log, which done relies on
+		for at < len(q) && q[at].position < j.position {
+			at++
+		}
+	}
+	l.queue[j.lot] = slices.Insert(q, at, j)
 	if l.leaving {
 		l.unread(j.lot)
 	}

@@ -41,7 +41,7 @@ func (b *bench) counting() (*pgxpool.Pool, *tally) {
 func sink(t testing.TB) (*httptest.Server, *atomic.Int64) {
 	t.Helper()
 	var n atomic.Int64
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		n.Add(1)
 	}))

@@ -167,7 +167,7 @@ func (m *mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
 func (m *mailer) sendOne(ctx context.Context, d *dueMail) error {
 	failure := m.send(ctx, d)
 	if ctx.Err() != nil {
-		return nil // stopping; it is tried again when its lease is over
+		return nil //nolint:nilerr // stopping; it is tried again when its lease is over
 	}
 	log := m.logger.With("workspace", d.workspaceID, "webhook", d.webhookID, "mail", d.id, "subject", d.letter.subject)
 	wait := min(mailRetry<<min(d.attempts-1, 20), mailRetryMax)

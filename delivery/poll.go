@@ -9,8 +9,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// readAhead is how many messages of a lot are read for a webhook at a time.
-const readAhead = 128
+const (
+	// readAhead is how many messages of a lot are read for a webhook at a time.
+	readAhead = 128
+
+	// A webhook that chose rare types steps over many entries. How many one
+	// statement looks at is bounded, so that it does not hold others up;
+	// missed events cost a look into the history each.
+	logWindow    = 50_000
+	missedWindow = 4_000
+)
 
 // question is what is to be read for a webhook.
 type question struct {
@@ -56,7 +64,7 @@ const pollSQL = `
 	SELECT k.n, 0, e.position, e.id, e.type, e.public_event, e.created_at, 0, 0, false, NULL
 	  FROM k CROSS JOIN LATERAL (
 	       SELECT e.position, e.id, e.type, e.public_event, e.created_at FROM event_log e
-	        WHERE e.workspace_id = k.w AND e.position > k.after AND e.position <= k.visible AND e.public_event IS NOT NULL
+	        WHERE e.workspace_id = k.w AND e.position > k.after AND e.position <= least(k.visible, k.after + $7) AND e.public_event IS NOT NULL
 	          AND CASE WHEN e.type = 'test.ping' THEN e.data->>'webhook_id' = k.h
 	                   ELSE k.events IS NULL OR e.type = ANY (k.events) END
 	        ORDER BY e.position LIMIT k.room) AS e
@@ -74,14 +82,14 @@ const pollSQL = `
 // visible position, and the deliveries that are due.
 func (r *rows) poll(ctx context.Context, questions []*question, now time.Time) ([]answer, error) {
 	var (
-		ws, hs       = make([]string, len(questions)), make([]string, len(questions))
-		after        = make([]int64, len(questions))
-		room, retry_ = make([]int, len(questions)), make([]int, len(questions))
+		ws, hs        = make([]string, len(questions)), make([]string, len(questions))
+		after         = make([]int64, len(questions))
+		room, retries = make([]int, len(questions)), make([]int, len(questions))
 	)
 	for i, q := range questions {
-		ws[i], hs[i], after[i], room[i], retry_[i] = q.key.workspaceID, q.key.webhookID, q.after, q.room, q.retryRoom
+		ws[i], hs[i], after[i], room[i], retries[i] = q.key.workspaceID, q.key.webhookID, q.after, q.room, q.retryRoom
 	}
-	list, err := r.pool.Query(ctx, pollSQL, ws, hs, after, room, retry_, now)
+	list, err := r.pool.Query(ctx, pollSQL, ws, hs, after, room, retries, now, int64(logWindow))
 	if err != nil {
 		return nil, fmt.Errorf("read what is due: %w", err)
 	}
@@ -92,7 +100,7 @@ func (r *rows) poll(ctx context.Context, questions []*question, now time.Time) (
 	for i := range answers {
 		a, q := &answers[i], questions[i]
 		slices.SortFunc(a.jobs[fresh], func(x, y *job) int { return int(x.position - y.position) })
-		a.scanned = max(a.visible, q.after)
+		a.scanned = max(min(a.visible, q.after+logWindow), q.after)
 		if q.room == 0 {
 			a.scanned = q.after
 		} else if n := len(a.jobs[fresh]); n >= q.room {
@@ -135,6 +143,7 @@ func scanPolled(list pgx.Rows, answers []answer) error {
 // were neither delivered nor wait to be. One that failed or was cancelled
 // before goes on under its old row.
 func (r *rows) missed(ctx context.Context, q *question) (jobs []*job, through int64, err error) {
+	through = min(q.replayUntil, q.replay+missedWindow)
 	list, err := r.pool.Query(ctx, missedSQL+`
 		SELECT e.position, e.id, e.type, e.public_event, e.created_at, coalesce(d.attempts, 0), d.created_at FROM e
 		  LEFT JOIN LATERAL (
@@ -142,7 +151,7 @@ func (r *rows) missed(ctx context.Context, q *question) (jobs []*job, through in
 		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = e.position
 		        ORDER BY d.created_at DESC LIMIT 1) AS d ON true
 		 ORDER BY e.position LIMIT $6`,
-		q.key.workspaceID, q.key.webhookID, q.events, q.replay, q.replayUntil, q.replayRoom)
+		q.key.workspaceID, q.key.webhookID, q.events, q.replay, through, q.replayRoom)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read missed events: %w", err)
 	}
@@ -164,7 +173,6 @@ func (r *rows) missed(ctx context.Context, q *question) (jobs []*job, through in
 	if err := list.Err(); err != nil {
 		return nil, 0, fmt.Errorf("read missed events: %w", err)
 	}
-	through = q.replayUntil
 	if len(jobs) == q.replayRoom {
 		through = jobs[len(jobs)-1].position
 	}

@@ -52,7 +52,12 @@ func (d *desk) takeWork() (workspaces []string, keys []key, lanes []*lane) {
 	if d.closed {
 		return nil, nil, nil
 	}
-	workspaces = slices.Collect(maps.Keys(d.workspaces))
+	now := time.Now()
+	for w := range d.workspaces {
+		if !now.Before(d.quiet[w]) {
+			workspaces = append(workspaces, w)
+		}
+	}
 	keys = slices.Collect(maps.Keys(d.keys))
 	clear(d.workspaces)
 	clear(d.keys)
@@ -91,8 +96,12 @@ func (e *Engine) claim(ctx context.Context, workspaces []string, keys []key) err
 	e.lease.RLock() // the name under which they are claimed must not change meanwhile
 	defer e.lease.RUnlock()
 	claimed, err := e.rows.claim(ctx, workspaces, keys, e.desk.rest(), e.clock())
-	if err != nil || len(claimed) == 0 {
+	if err != nil {
 		return err
+	}
+	e.desk.claimed(workspaces, claimed)
+	if len(claimed) == 0 {
+		return nil
 	}
 	all, err := e.rows.load(ctx, claimed)
 	if err != nil {
@@ -113,6 +122,29 @@ func (e *Engine) claim(ctx context.Context, workspaces []string, keys []key) err
 	return nil
 }
 
+// In a busy workspace whose webhooks are all held, not every new event is
+// worth a claim: after one in vain the next waits so long, or for the sweep.
+const (
+	quietTime = 200 * time.Millisecond
+	quietMost = 10_000
+)
+
+// claimed notes in which workspaces there was nothing to claim.
+func (d *desk) claimed(workspaces []string, claimed []key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.quiet) > quietMost {
+		clear(d.quiet)
+	}
+	until := time.Now().Add(quietTime)
+	for _, w := range workspaces {
+		d.quiet[w] = until
+	}
+	for _, k := range claimed {
+		delete(d.quiet, k.workspaceID)
+	}
+}
+
 // rest lists the webhooks that are left to other processes for a moment.
 func (d *desk) rest() []key {
 	d.mu.Lock()
@@ -130,7 +162,7 @@ func (e *Engine) unclaim(ctx context.Context, keys []key, cause error) error {
 	}
 	if err := e.rows.release(context.WithoutCancel(ctx), list); err != nil {
 		// Held in name only: a new lease frees them.
-		e.loseLease()
+		e.loseLease(e.rows.self)
 	}
 	return cause
 }
@@ -276,8 +308,8 @@ func (d *desk) fill(l *lane, a *answer, q *question) {
 	l.nextAttempt = time.Time{}
 	d.dueAt(l, a.nextAttempt)
 	l.moreDue = len(a.jobs[retry]) >= q.retryRoom // refill asks when there is room
-	if l.waiting() == 0 && l.scanned < l.visible {
-		l.again = true // only what was sent before, or a page that ended early
+	if len(l.queue[fresh]) == 0 && l.scanned < l.visible || len(l.queue[missed]) == 0 && l.replayed < l.replayUntil {
+		l.again = true // nothing but what was sent before, or is not for it
 	}
 }
 

@@ -14,7 +14,7 @@ const recordBatch = 500
 // enough for a statement, a millisecond at a time and no longer than three.
 const (
 	gather     = time.Millisecond
-	gatherings = 1
+	gatherings = 3
 	gathered   = 16
 	gatherFrom = 8
 )
@@ -62,7 +62,7 @@ func (e *Engine) record(ctx context.Context, stop <-chan struct{}) {
 func (e *Engine) write(ctx context.Context, r *record) {
 	for wait := retryPause; ; wait = min(2*wait, maxRetryPause) {
 		e.lease.RLock()
-		err := e.rows.record(ctx, r)
+		self, err := e.rows.self, e.rows.record(ctx, r)
 		e.lease.RUnlock()
 		switch {
 		case err == nil:
@@ -70,8 +70,7 @@ func (e *Engine) write(ctx context.Context, r *record) {
 			return
 		case leaseOver(err):
 			e.logger.WarnContext(ctx, "the lease was over before attempts could be recorded; others send them again", "attempts", len(r.jobs))
-			e.desk.recorded(r)
-			e.loseLease()
+			e.loseLease(self) // their places stay taken: no more is started for a webhook that may be another's
 			return
 		case ctx.Err() != nil:
 			e.desk.recorded(r)
@@ -162,11 +161,11 @@ func (e *Engine) release(ctx context.Context, lanes []*lane) {
 		}
 	}
 	e.lease.RLock()
-	err := e.rows.release(ctx, list)
+	self, err := e.rows.self, e.rows.release(ctx, list)
 	e.lease.RUnlock()
 	if err != nil && ctx.Err() == nil {
 		e.logger.WarnContext(ctx, "webhooks could not be released; a new lease frees them", "webhooks", len(list), "error", err)
-		e.loseLease()
+		e.loseLease(self)
 		return
 	}
 	e.desk.candidates(again)

@@ -11,6 +11,7 @@ import (
 
 const day = 24 * time.Hour
 
+//nolint:gochecknoglobals // a constant that Go has no word for
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func standard() Policy { return Policy{Schedule: DefaultSchedule(), TurnOffAfter: 72 * time.Hour} }
@@ -105,7 +106,7 @@ func TestSuccessAndTurnOnClear(t *testing.T) {
 	t.Parallel()
 	p := standard()
 	h := p.Decide(Health{}, Attempted{N: 1, Ended: epoch}).Health
-	if h.FailingSince != epoch {
+	if !h.FailingSince.Equal(epoch) {
 		t.Errorf("failing since %v", h.FailingSince)
 	}
 	v := p.Decide(h, Attempted{N: 2, Ended: epoch.Add(time.Minute), Success: true})
@@ -141,8 +142,9 @@ func (n *naive) failed(t time.Time, after time.Duration) bool {
 	if t.Sub(n.failures[0]) < after {
 		return false
 	}
-	for third := range time.Duration(3) {
-		from, to := t.Add(-after).Add(third*after/3), t.Add(-after).Add((third+1)*after/3)
+	for third := range int64(3) {
+		from := t.Add(-after).Add(time.Duration(third * int64(after) / 3))
+		to := t.Add(-after).Add(time.Duration((third + 1) * int64(after) / 3))
 		if !slices.ContainsFunc(n.failures, func(f time.Time) bool {
 			return f.After(from) && !f.After(to) || third == 0 && f.Equal(from)
 		}) {
@@ -271,13 +273,14 @@ func TestFairShare(t *testing.T) {
 		total := 0
 		for range rapid.IntRange(1, 2000).Draw(t, "steps") {
 			i := rapid.IntRange(0, len(own)-1).Draw(t, "webhook")
-			if rapid.Bool().Draw(t, "ends") && own[i] > 0 {
+			switch {
+			case rapid.Bool().Draw(t, "ends") && own[i] > 0:
 				own[i]--
 				total--
-			} else if mayStart(own[i], bound, total, limit, len(own)) {
+			case mayStart(own[i], bound, total, limit, len(own)):
 				own[i]++
 				total++
-			} else if own[i] == 0 && total < limit {
+			case own[i] == 0 && total < limit:
 				t.Fatal("a webhook with nothing under way has to wait although there is room")
 			}
 			if own[i] > bound || total > limit {

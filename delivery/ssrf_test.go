@@ -249,7 +249,6 @@ func TestPublicAddressesPass(t *testing.T) {
 func TestChangingAnswersGainNothing(t *testing.T) {
 	t.Parallel()
 	var hits [2]int
-	var servers [2]*httptest.Server
 	port := ""
 	for i, ip := range []string{"127.0.0.1", "127.0.0.2"} {
 		if port == "" {
@@ -266,7 +265,6 @@ func TestChangingAnswersGainNothing(t *testing.T) {
 		s.Config.SetKeepAlivesEnabled(false)
 		s.StartTLS()
 		t.Cleanup(s.Close)
-		servers[i] = s
 	}
 	private, public := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
 	turns := 0

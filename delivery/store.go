@@ -116,7 +116,7 @@ func (s *Store) Create(ctx context.Context, workspaceID, url string, events []st
 		return insertWebhook(ctx, tx, key{workspaceID, id}, url, types, s.cfg.Keyring.seal(workspaceID, id, secret), s.now())
 	})
 	if err != nil {
-		return nil, err
+		return nil, err //nolint:wrapcheck // says what was being done
 	}
 	w, err := s.Get(ctx, id)
 	if err != nil {
@@ -287,7 +287,7 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, err //nolint:wrapcheck // says what was being done
 	}
 	w, err := s.Get(ctx, webhookID)
 	if err != nil {

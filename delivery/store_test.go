@@ -132,7 +132,7 @@ func TestRotationSignsWithBoth(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	time.Sleep(time.Until(rotated.OldSecretUntil.Time))
+	<-time.After(time.Until(rotated.OldSecretUntil.Time))
 	b.append("invoice.reversed", 1)
 	got = rc.wait(t, 3)[2]
 	header = got.header.Get("Service-Signature")
@@ -196,7 +196,7 @@ func TestSendAgainMakesOneAttempt(t *testing.T) {
 	var healthy atomic.Bool
 	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		if !healthy.Load() {
-			w.WriteHeader(503)
+			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		fmt.Fprint(w, "thanks")
 	})
@@ -237,7 +237,7 @@ func TestSendAgainMakesOneAttempt(t *testing.T) {
 func TestPendingIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{Schedule: Schedule{time.Hour}})
-	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 1)
@@ -253,9 +253,9 @@ func TestPendingIsNotSentAgain(t *testing.T) {
 func TestDeliveriesPageAndFilter(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{Schedule: Schedule{}})
-	rc := newReceiver(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	rc := newReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n%5 == 0 {
-			w.WriteHeader(404)
+			w.WriteHeader(http.StatusNotFound)
 		}
 	})
 	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)

@@ -97,7 +97,7 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	var healthy atomic.Bool
 	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		if !healthy.Load() {
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 			fmt.Fprint(w, "out of order")
 		}
 	})
@@ -112,7 +112,7 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 		}
 		b.append("invoice.reversed", 1)
 		sent++
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 		return errors.New("the webhook stays on")
 	})
 	got := must(b.store.Get(t.Context(), w.ID))(t)

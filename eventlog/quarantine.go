@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 // keptFailures is how many different failures of a workspace are remembered.
@@ -51,7 +49,7 @@ func (l *Log) Failures(ctx context.Context, consumer, workspaceID string) ([]Fai
 	rows, err := l.pool.Query(ctx, `
 		SELECT from_position, through_position, error, times, first_at, last_at
 		  FROM log_failure WHERE workspace_id = $1 AND consumer = $2
-		 ORDER BY first_at, from_position, through_position`, workspaceID, consumer)
+		 ORDER BY first_at, from_position, through_position DESC`, workspaceID, consumer)
 	if err != nil {
 		return nil, fmt.Errorf("read the failures in %s: %w", workspaceID, err)
 	}
@@ -92,13 +90,4 @@ func (l *Log) RetryQuarantined(ctx context.Context, consumer, workspaceID string
 	}
 	l.wake.Announce(TopicAppended, workspaceID)
 	return nil
-}
-
-// EntryAt returns the entry at a position; nil when there is none.
-func (l *Log) EntryAt(ctx context.Context, workspaceID string, position int64) (*domain.Entry, error) {
-	entries, err := l.Read(ctx, workspaceID, position-1, 1)
-	if err != nil || len(entries) == 0 || entries[0].Position != position {
-		return nil, err
-	}
-	return &entries[0], nil
 }

@@ -47,15 +47,6 @@ func TestSkippingWhatCannotBeHandled(t *testing.T) {
 	c := startConsumer(t, 8)
 	c.fill("a", 12)
 	c.fill("b", 12)
-	if err := c.log.RetryQuarantined(t.Context(), eventlog.ReadModels, "a"); !errors.As(err, new(*eventlog.NotQuarantinedError)) {
-		t.Errorf("retry of a healthy workspace: %v", err)
-	}
-	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "a", "no"); !errors.As(err, new(*eventlog.NotQuarantinedError)) {
-		t.Errorf("skip in a healthy workspace: %v", err)
-	}
-	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "nobody", "no"); !errors.As(err, new(*eventlog.UnknownWorkspaceError)) {
-		t.Errorf("skip in no workspace: %v", err)
-	}
 	c.refuse("a", 5)
 
 	history, err := c.log.Failures(t.Context(), eventlog.ReadModels, "a")
@@ -103,6 +94,15 @@ func TestSkippingWhatCannotBeHandled(t *testing.T) {
 	}
 	if n := c.handledRows(); n != 23 {
 		t.Errorf("%d entries were handled, want all but one of 24", n)
+	}
+	if err := c.log.RetryQuarantined(t.Context(), eventlog.ReadModels, "a"); !errors.As(err, new(*eventlog.NotQuarantinedError)) {
+		t.Errorf("retry of a healthy workspace: %v", err)
+	}
+	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "a", "no"); !errors.As(err, new(*eventlog.NotQuarantinedError)) {
+		t.Errorf("skip in a healthy workspace: %v", err)
+	}
+	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "nobody", "no"); !errors.As(err, new(*eventlog.UnknownWorkspaceError)) {
+		t.Errorf("skip in no workspace: %v", err)
 	}
 	if none, err := c.log.EntryAt(t.Context(), "a", 13); none != nil || err != nil {
 		t.Errorf("an entry that is not there: %+v, %v", none, err)

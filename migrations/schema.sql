@@ -72,6 +72,17 @@ COMMENT ON COLUMN api_key_secret.ends_at IS 'From this time on the secret is ref
 COMMENT ON COLUMN api_key_secret.ended IS 'True: refused at once, whatever the clocks of the instances say, because a rotation replaced it without an overlap.';
 CREATE INDEX api_key_secret_by_hash ON public.api_key_secret USING btree (hash);
 
+CREATE TABLE api_key_use (
+    workspace_id text COLLATE "C" NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    last_used_at timestamp with time zone NOT NULL,
+    CONSTRAINT api_key_use_pkey PRIMARY KEY (workspace_id, key_id),
+    CONSTRAINT api_key_use_workspace_id_key_id_fkey FOREIGN KEY (workspace_id, key_id) REFERENCES api_key(workspace_id, key_id)
+) WITH (fillfactor=50);
+COMMENT ON TABLE api_key_use IS 'Uses of API keys.';
+COMMENT ON COLUMN api_key_use.key_id IS 'The key.';
+COMMENT ON COLUMN api_key_use.last_used_at IS 'When a request last passed with the key; written once a minute at most.';
+
 CREATE TABLE charge (
     workspace_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -122,6 +133,77 @@ CREATE TABLE closed_period (
     CONSTRAINT closed_period_pkey PRIMARY KEY (workspace_id, period, client_id)
 );
 COMMENT ON TABLE closed_period IS 'Periods that are closed, for the workspace (client_id '''') or for one client.';
+
+CREATE TABLE console_audit (
+    workspace_id text COLLATE "C" NOT NULL,
+    at timestamp with time zone NOT NULL,
+    audit_id uuid NOT NULL,
+    person text NOT NULL,
+    via text NOT NULL,
+    action text NOT NULL,
+    object_id text NOT NULL,
+    object_name text NOT NULL,
+    detail text NOT NULL,
+    CONSTRAINT console_audit_pkey PRIMARY KEY (workspace_id, at, audit_id),
+    CONSTRAINT console_audit_via_check CHECK ((via = ANY (ARRAY['console'::text, 'command'::text])))
+);
+COMMENT ON TABLE console_audit IS 'Every change of keys and webhooks, and every sign-in: who, when, what. Refuses UPDATE, DELETE and TRUNCATE.';
+COMMENT ON COLUMN console_audit.at IS 'When it was done.';
+COMMENT ON COLUMN console_audit.audit_id IS 'Tells changes of one moment apart.';
+COMMENT ON COLUMN console_audit.person IS 'Who did it, as in console_session.person; for commands the account and machine that ran them.';
+COMMENT ON COLUMN console_audit.via IS 'console or command.';
+COMMENT ON COLUMN console_audit.action IS 'What was done, such as key.create or webhook.rotate_secret.';
+COMMENT ON COLUMN console_audit.object_id IS 'Id of the key, webhook or delivery; empty for sign-ins.';
+COMMENT ON COLUMN console_audit.object_name IS 'The name or address it had then; it stays readable when the object is gone.';
+COMMENT ON COLUMN console_audit.detail IS 'What it was changed to, in words; never a secret.';
+CREATE TRIGGER console_audit_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.console_audit FOR EACH STATEMENT EXECUTE FUNCTION console_audit_refuse();
+
+CREATE TABLE console_link (
+    workspace_id text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    person text NOT NULL,
+    role text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT console_link_pkey PRIMARY KEY (workspace_id, hash),
+    CONSTRAINT console_link_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT console_link_hash_check CHECK ((octet_length(hash) = 32)),
+    CONSTRAINT console_link_person_check CHECK ((person <> ''::text)),
+    CONSTRAINT console_link_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'admin'::text])))
+);
+COMMENT ON TABLE console_link IS 'Sign-in links that were not used yet. Using one deletes it, so that it works once.';
+COMMENT ON COLUMN console_link.hash IS 'SHA-256 of the token in the link, the only form in which it is kept.';
+COMMENT ON COLUMN console_link.person IS 'The name that who signs in with it gets.';
+COMMENT ON COLUMN console_link.role IS 'viewer or admin.';
+COMMENT ON COLUMN console_link.expires_at IS 'It does not work from then on.';
+CREATE INDEX console_link_by_hash ON public.console_link USING btree (hash);
+CREATE INDEX console_link_expiry ON public.console_link USING btree (expires_at);
+
+CREATE TABLE console_session (
+    workspace_id text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    person text NOT NULL,
+    role text NOT NULL,
+    grants jsonb NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT console_session_pkey PRIMARY KEY (workspace_id, hash),
+    CONSTRAINT console_session_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT console_session_hash_check CHECK ((octet_length(hash) = 32)),
+    CONSTRAINT console_session_person_check CHECK ((person <> ''::text)),
+    CONSTRAINT console_session_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'admin'::text])))
+) WITH (fillfactor=70);
+COMMENT ON TABLE console_session IS 'Who is signed in to the console. A row is deleted when its person signs out, and some time after it ended.';
+COMMENT ON COLUMN console_session.workspace_id IS 'The workspace that the session looks at.';
+COMMENT ON COLUMN console_session.hash IS 'SHA-256 of the token in the browser''s cookie, the only form in which it is kept.';
+COMMENT ON COLUMN console_session.person IS 'Who it is, for people: a mail address or a name of the identity provider, or the name given to a sign-in link.';
+COMMENT ON COLUMN console_session.role IS 'viewer (looks) or admin (changes), in this workspace.';
+COMMENT ON COLUMN console_session.grants IS 'Array of {workspace, role}: the workspaces that the person may switch to.';
+COMMENT ON COLUMN console_session.seen_at IS 'When it was last used, at most a minute behind; the idle limit counts from here.';
+COMMENT ON COLUMN console_session.expires_at IS 'The absolute limit: it ends then, however much it is used.';
+CREATE INDEX console_session_by_hash ON public.console_session USING btree (hash);
+CREATE INDEX console_session_expiry ON public.console_session USING btree (expires_at);
 
 CREATE TABLE contractor (
     workspace_id text COLLATE "C" NOT NULL,
@@ -357,6 +439,7 @@ COMMENT ON COLUMN request_log.duration_us IS 'Microseconds from the first check 
 COMMENT ON COLUMN request_log.bytes IS 'Size of the body as it was sent.';
 COMMENT ON COLUMN request_log.row_count IS 'Rows in the answer.';
 COMMENT ON COLUMN request_log.record_id IS 'Made by the instance; tells records of one moment apart.';
+CREATE INDEX request_log_key ON ONLY public.request_log USING btree (workspace_id, key_id, at);
 
 CREATE TABLE request_log_00 PARTITION OF request_log FOR VALUES IN ('0');
 
@@ -433,7 +516,7 @@ CREATE TABLE request_refused (
 COMMENT ON TABLE request_refused IS 'How many requests were refused in each minute, by reason; kept as long as request_log.';
 COMMENT ON COLUMN request_refused.workspace_id IS 'Workspace of the key; * where no key of a workspace was sent.';
 COMMENT ON COLUMN request_refused.minute IS 'Begin of the clock minute.';
-COMMENT ON COLUMN request_refused.reason IS 'method, headers, key_in_url, slow_down, rate_limit, or why a key was refused: missing, malformed, unknown, revoked, rotated, expired.';
+COMMENT ON COLUMN request_refused.reason IS 'method, headers, not_http, key_in_url, slow_down, rate_limit, or why a key was refused: missing, malformed, unknown, revoked, rotated, expired.';
 COMMENT ON COLUMN request_refused.key_id IS 'The key that was sent, where there is one; else empty.';
 COMMENT ON COLUMN request_refused.refused IS 'Requests refused, all instances together.';
 
@@ -630,6 +713,17 @@ CREATE TABLE workspace (
 COMMENT ON TABLE workspace IS 'One customer of the billing product. Made by its first entry, or by hand.';
 COMMENT ON COLUMN workspace.name IS 'Shown on /v1/me and in the console; the id until set.';
 COMMENT ON COLUMN workspace.notify_email IS 'The finance team: told when a webhook fails or is turned off. Null: nobody.';
+
+CREATE OR REPLACE FUNCTION public.console_audit_refuse()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    RAISE EXCEPTION 'the audit is append-only: % on console_audit is refused', TG_OP
+        USING ERRCODE = 'insufficient_privilege';
+END
+$function$;
+COMMENT ON FUNCTION console_audit_refuse() IS 'Keeps the audit append-only.';
 
 CREATE OR REPLACE FUNCTION public.event_log_refuse()
  RETURNS trigger

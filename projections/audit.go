@@ -28,9 +28,9 @@ type AuditConfig struct {
 // Any number of programs may run one against a database: one workspace is under
 // way at a time.
 type Auditor struct {
-	cfg    AuditConfig
-	replay *Replay
-	pace   *pace
+	cfg     AuditConfig
+	replay  *Replay
+	prolong func(context.Context) error // the claim of the workspace under way
 
 	audited     *prometheus.CounterVec
 	differences prometheus.Counter
@@ -68,8 +68,7 @@ func NewAuditor(cfg AuditConfig) (*Auditor, error) {
 		cfg.Idle = time.Minute
 	}
 	a := &Auditor{
-		cfg:  cfg,
-		pace: &pace{rate: cfg.Rate},
+		cfg: cfg,
 		audited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerfeed_audits_total",
 			Help: "Workspaces verified in the background, by result.",
@@ -93,8 +92,17 @@ func NewAuditor(cfg AuditConfig) (*Auditor, error) {
 			}
 		}
 	}
+	wait := NewPace(cfg.Rate)
 	var err error
-	a.replay, err = NewReplay(ReplayConfig{Pool: cfg.Pool, Clock: cfg.Clock, Rules: cfg.Rules, Workers: 1, Pace: a.pace.take})
+	a.replay, err = NewReplay(ReplayConfig{
+		Pool: cfg.Pool, Clock: cfg.Clock, Rules: cfg.Rules, Workers: 1,
+		Pace: func(ctx context.Context, n int) error {
+			if err := wait(ctx, n); err != nil {
+				return err
+			}
+			return a.prolong(ctx)
+		},
+	})
 	return a, err
 }
 
@@ -104,7 +112,7 @@ func (a *Auditor) Run(ctx context.Context) error {
 		found, err := a.Next(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // stopped, which is how it is meant to end
 		case err != nil:
 			a.cfg.Logger.WarnContext(ctx, "the background audit is interrupted; it goes on later", "error", err)
 		case found:
@@ -124,7 +132,7 @@ func (a *Auditor) Next(ctx context.Context) (bool, error) {
 	if err != nil || id == "" {
 		return false, err
 	}
-	a.pace.begin(a.prolong(id))
+	a.prolong = a.prolonging(id)
 	var (
 		list    []Difference
 		derived int64
@@ -210,8 +218,8 @@ func (a *Auditor) claim(ctx context.Context) (id string, err error) {
 	return id, nil
 }
 
-// prolong keeps a claim from running out.
-func (a *Auditor) prolong(id string) func(context.Context) error {
+// prolonging keeps a claim from running out.
+func (a *Auditor) prolonging(id string) func(context.Context) error {
 	last := a.cfg.Clock()
 	return func(ctx context.Context) error {
 		now := a.cfg.Clock()
@@ -237,28 +245,4 @@ func (a *Auditor) gauge(ctx context.Context) error {
 	}
 	a.differing.Set(n)
 	return nil
-}
-
-// pace lets so much through in a second.
-type pace struct {
-	rate  int
-	next  time.Time
-	alive func(context.Context) error
-}
-
-func (p *pace) begin(alive func(context.Context) error) { p.alive = alive }
-
-func (p *pace) take(ctx context.Context, n int) error {
-	if now := time.Now(); p.next.Before(now) {
-		p.next = now // what was not used is not saved up
-	}
-	p.next = p.next.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
-	wait := time.NewTimer(time.Until(p.next))
-	defer wait.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx) //nolint:wrapcheck // interrupted
-	case <-wait.C:
-	}
-	return p.alive(ctx)
 }

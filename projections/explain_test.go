@@ -48,7 +48,7 @@ func TestExplainIsAFold(t *testing.T) {
 		return answers(s)
 	}
 	r := b.replay()
-	rng := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same positions in every run
+	rng := rand.New(rand.NewPCG(3, 4)) // the same positions in every run
 	for range 8 {
 		position := 1 + rng.Int64N(900)
 		for resource, rows := range foldTo(position) {
@@ -61,9 +61,8 @@ func TestExplainIsAFold(t *testing.T) {
 					t.Errorf("%s %s as of %d is %s, folded %s", resource, id, position, x.Row, want)
 				}
 				for _, f := range x.Fields {
-					var since, before map[string]json.RawMessage
-					decode(t, foldTo(f.SetBy.Position)[resource][id], &since)
-					decode(t, foldTo(f.SetBy.Position - 1)[resource][id], &before)
+					since := decode(t, foldTo(f.SetBy.Position)[resource][id])
+					before := decode(t, foldTo(f.SetBy.Position - 1)[resource][id])
 					if string(since[f.Name]) != string(f.Value) || string(before[f.Name]) == string(f.Value) {
 						t.Errorf("%s %s: %s was %s before position %d and %s there, explained as %s", resource, id, f.Name, before[f.Name], f.SetBy.Position, since[f.Name], f.Value)
 					}
@@ -74,14 +73,15 @@ func TestExplainIsAFold(t *testing.T) {
 	}
 }
 
-func decode(t *testing.T, row string, into *map[string]json.RawMessage) {
+func decode(t *testing.T, row string) (fields map[string]json.RawMessage) {
 	t.Helper()
 	if row == "" {
-		return // not there yet
+		return nil // not there yet
 	}
-	if err := json.Unmarshal([]byte(row), into); err != nil {
+	if err := json.Unmarshal([]byte(row), &fields); err != nil {
 		t.Fatal(err)
 	}
+	return fields
 }
 
 func TestExplainMoments(t *testing.T) {

@@ -179,7 +179,7 @@ func (r *refold) repair(ctx context.Context, asked func(*sheet) bool, all bool, 
 			return r.mark(ctx, tx, position, all, b)
 		})
 		if err != nil {
-			return err
+			return err //nolint:wrapcheck // says what failed
 		}
 		if !again {
 			break

@@ -117,7 +117,7 @@ func (r *refold) walk(ctx context.Context, after, through int64, each func([]log
 	if failed == nil && ctx.Err() != nil {
 		failed = context.Cause(ctx)
 	}
-	return failed
+	return failed //nolint:wrapcheck // its own, or why it was interrupted
 }
 
 func (r *refold) read(ctx context.Context, after, through int64) ([]logRow, error) {

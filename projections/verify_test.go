@@ -139,7 +139,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 				t.Errorf("named:\n%s\nwant:\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 			}
 			for _, v := range done {
-				if want := !(d.log && v.WorkspaceID == "ws-1"); v.LogIntact != want {
+				if want := !d.log || v.WorkspaceID != "ws-1"; v.LogIntact != want {
 					t.Errorf("%s: log intact is %v", v.WorkspaceID, v.LogIntact)
 				}
 			}

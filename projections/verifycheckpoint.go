@@ -45,7 +45,7 @@ func (r *refold) judge(ctx context.Context, differing bool) (judged, error) {
 	switch {
 	case stand > h.checkpoint:
 	case stand < r.newestEffect():
-		other = r.Replay.refold(r.workspaceID, nil)
+		other = r.refold(r.workspaceID, nil)
 	default:
 		return judged{}, nil
 	}

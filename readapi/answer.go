@@ -88,31 +88,38 @@ func putScratch(b *bytes.Buffer) {
 	}
 }
 
-// write answers 200 with a JSON body, or 304 where the caller has it. An empty
-// version means an answer without an ETag.
+// write answers 200 with a JSON body of a version, or 304 where the caller has
+// it.
 func (c *call) write(body []byte, version string) {
-	h := c.commonHeaders()
-	h[headerCacheControl] = cacheNever
-	tag := ""
-	if version != "" {
-		tag = c.tag(version)
-		if candidates := strings.Join(c.r.Header.Values("If-None-Match"), ","); candidates != "" {
-			if match := c.matching(tag, candidates); match != "" {
-				c.writeNotModified(match)
-				return
-			}
-		}
-		h[headerCacheControl] = cachePrivate
+	tag := c.tag(version)
+	if match := c.matching(tag, strings.Join(c.r.Header.Values("If-None-Match"), ",")); match != "" {
+		c.writeNotModified(match)
+		return
 	}
-	c.send(http.StatusOK, typeJSON, body, tag)
+	small := getScratch()
+	defer putScratch(small)
+	used, packed := c.pack(small, body)
+	if c.route.worthKeeping() {
+		c.api.pages.offer(c.pageKey(), keptPage{version: version, used: used, body: packed, rows: c.rows})
+	}
+	c.writeTagged(packed, used, tag)
+}
+
+// writeKept answers with what was kept.
+func (c *call) writeKept(p *keptPage, tag string) {
+	c.writeTagged(p.body, p.used, tag)
+}
+
+func (c *call) writeTagged(packed []byte, used encoding, tag string) {
+	h := c.commonHeaders()
+	h[headerCacheControl] = cachePrivate
+	h[headerETag] = []string{etag(tag, used)}
+	c.send(http.StatusOK, typeJSON, packed, used)
 }
 
 // refuse answers with a problem document.
 func (c *call) refuse(p *problem) {
 	c.refusal, c.cause = p.refusal, p.cause
-	if p.status == http.StatusInternalServerError {
-		c.api.cfg.Logger.ErrorContext(c.ctx, "a request failed", "request_id", c.requestID, "error", p.cause)
-	}
 	if c.policy == "" { // failed before anything was counted
 		c.countAddress()
 	}
@@ -131,38 +138,43 @@ func (c *call) refuse(p *problem) {
 	if p.retryAfter > 0 {
 		h[headerRetryAfter] = []string{strconv.Itoa(p.retryAfter)}
 	}
-	c.send(p.status, typeProblem, body, "")
+	small := getScratch()
+	defer putScratch(small)
+	used, packed := c.pack(small, body)
+	c.send(p.status, typeProblem, packed, used)
 }
 
-// send writes an answer with a body, compressed where that serves, without it
-// for HEAD.
-func (c *call) send(status int, contentType []string, body []byte, tag string) {
+// pack compresses a body where that serves, into small.
+func (c *call) pack(small *bytes.Buffer, body []byte) (encoding, []byte) {
+	if len(body) <= compressAbove {
+		return identity, body
+	}
+	accepted := acceptedEncodings(c.r.Header.Values("Accept-Encoding"))
+	if len(accepted) == 0 {
+		return identity, body
+	}
+	if err := c.api.codecs.compress(small, accepted[0], body); err != nil {
+		c.api.cfg.Logger.LogAttrs(c.ctx, slog.LevelError, "an answer could not be compressed", slog.Any("error", err))
+		return identity, body
+	}
+	return accepted[0], small.Bytes()
+}
+
+// send writes an answer, without the body for HEAD.
+func (c *call) send(status int, contentType []string, packed []byte, used encoding) {
 	h := c.w.Header()
 	h[headerContentType] = contentType
 	h[headerVary] = varyEncoding
-	used := identity
-	if len(body) > compressAbove {
-		if accepted := acceptedEncodings(c.r.Header.Values("Accept-Encoding")); len(accepted) > 0 {
-			small := getScratch()
-			defer putScratch(small)
-			if err := c.api.codecs.compress(small, accepted[0], body); err == nil {
-				used, body = accepted[0], small.Bytes()
-				h[headerContentEncoding] = []string{used.name()}
-			} else {
-				c.api.cfg.Logger.LogAttrs(c.ctx, slog.LevelError, "an answer could not be compressed", slog.Any("error", err))
-			}
-		}
+	if used != identity {
+		h[headerContentEncoding] = []string{used.name()}
 	}
-	if tag != "" {
-		h[headerETag] = []string{etag(tag, used)}
-	}
-	h[headerContentLength] = []string{strconv.Itoa(len(body))}
+	h[headerContentLength] = []string{strconv.Itoa(len(packed))}
 	c.status = status
 	c.w.WriteHeader(status)
 	if c.r.Method == http.MethodHead {
 		return
 	}
-	n, err := c.w.Write(body)
+	n, err := c.w.Write(packed)
 	c.bytes = n
 	if err != nil && c.cause == nil {
 		c.cause = err // the caller has gone

@@ -32,7 +32,7 @@ func (c *call) run() error {
 			return nil
 		}
 	}
-	if done, err := c.answerUnchanged(); done || err != nil {
+	if done, err := c.answerKnown(); done || err != nil {
 		return err
 	}
 	return c.route.answer(c) // 9

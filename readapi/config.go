@@ -78,6 +78,10 @@ type Config struct {
 	// answer is 503. Default: 10 seconds.
 	Timeout time.Duration
 
+	// CacheBytes is the memory for answers that are asked for again and again.
+	// Default: DefaultCacheBytes; below 0: none are kept.
+	CacheBytes int
+
 	// Requests is told of every request; nil: nobody.
 	Requests RequestLog
 
@@ -143,6 +147,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
 	}
+	if c.CacheBytes == 0 {
+		c.CacheBytes = DefaultCacheBytes
+	}
 	if c.Requests == nil {
 		c.Requests = noRequestLog{}
 	}
@@ -167,6 +174,7 @@ type API struct {
 	versions *versions
 	document []byte
 	codecs   *codecs
+	pages    *pageCache
 	keys     keyFinder
 	measures *measures
 }
@@ -203,6 +211,7 @@ func New(cfg Config) (*API, error) {
 		versions: &versions{pool: cfg.Pool},
 		document: document,
 		codecs:   codecs,
+		pages:    newPageCache(max(0, cfg.CacheBytes)),
 		keys:     keyFinder{format: cfg.Format, brand: strings.ToLower(cfg.Brand)},
 		measures: measures,
 	}, nil

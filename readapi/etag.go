@@ -46,15 +46,20 @@ func etag(tag string, e encoding) string {
 	return `"` + tag + "-" + e.name() + `"`
 }
 
-// answerUnchanged answers 304 where the caller has the answer already and that
-// can be known without making it.
-func (c *call) answerUnchanged() (bool, error) {
-	wanted := c.r.Header.Values("If-None-Match")
-	if len(wanted) == 0 || c.route.version == nil {
+// answerKnown answers from what is known already, without the rows: 304 where
+// the caller has the answer, or with an answer that was kept. Both ask the
+// workspace for its version first; who has nothing to gain does not ask.
+func (c *call) answerKnown() (bool, error) {
+	if c.route.version == nil {
 		return false, nil
 	}
-	candidates := strings.Join(wanted, ",")
-	if !strings.Contains(candidates, `"`) { // "*" depends on whether there is an answer
+	// "*" depends on whether there is an answer, so only ETags count here.
+	candidates := strings.Join(c.r.Header.Values("If-None-Match"), ",")
+	var kept *keptPage
+	if c.route.worthKeeping() {
+		kept = c.api.pages.get(c.pageKey())
+	}
+	if kept == nil && !strings.Contains(candidates, `"`) {
 		return false, nil
 	}
 	version, err := c.route.version(c)
@@ -62,14 +67,22 @@ func (c *call) answerUnchanged() (bool, error) {
 		return false, err
 	}
 	tag := c.tag(version)
-	if !strings.Contains(candidates, tag) {
+	if strings.Contains(candidates, tag) {
+		if match := c.matching(tag, candidates); match != "" {
+			c.writeNotModified(match)
+			return true, nil
+		}
+	}
+	if kept == nil || kept.version != version {
 		return false, nil
 	}
-	if match := c.matching(tag, candidates); match != "" {
+	if match := c.matching(tag, candidates); match != "" { // a star
 		c.writeNotModified(match)
 		return true, nil
 	}
-	return false, nil
+	c.rows = kept.rows
+	c.writeKept(kept, tag)
+	return true, nil
 }
 
 // matching returns the ETag among the caller's that names a representation that

@@ -3,6 +3,7 @@ package readapi
 import (
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -29,9 +30,8 @@ func (c *call) answerEvents() error {
 		return err //nolint:wrapcheck // says what could not be read
 	}
 	if page.Missed {
-		days := strconv.FormatFloat(c.api.cfg.Retention.Hours()/24, 'f', -1, 64)
-		return wrongParams([]paramError{{Field: "cursor", Message: "is too old: the event that follows it was published more than " + days +
-			" days ago and is no longer kept, so events have been missed; begin anew with created_since"}})
+		return wrongParams([]paramError{{Field: "cursor", Message: "is too old: the event that follows it was published more than " +
+			lengthOf(c.api.cfg.Retention) + " ago and is no longer kept, so events have been missed; begin anew with created_since"}})
 	}
 	body := getScratch()
 	defer putScratch(body)
@@ -54,6 +54,15 @@ func (c *call) answerEvents() error {
 	}
 	c.write(body.Bytes(), feedVersion(page.Visible, movedAt, page.Kept))
 	return nil
+}
+
+// lengthOf is a time span in words.
+func lengthOf(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d%day == 0 && d > day {
+		return strconv.Itoa(int(d/day)) + " days"
+	}
+	return d.String()
 }
 
 func (c *call) answerEvent() error {

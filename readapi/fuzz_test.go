@@ -18,7 +18,8 @@ func fuzzStand(f *testing.F) (*stand, string) {
 	s := newStand(f)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
-	return s, s.key("acme", allPermissions()...)
+	key := s.key("acme", allPermissions()...)
+	return s, key
 }
 
 // answer lets the handler answer and judges what it says: nothing a caller sends

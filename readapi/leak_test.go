@@ -148,9 +148,8 @@ func leakTargets(s *stand, key string) []string {
 	for path := range endpoints() {
 		targets = append(targets, path, path+"?x=1", path+"/")
 	}
-	for _, id := range []string{"/v1/invoices/in_draft", "/v1/charges/ch_hidden", "/v1/payments/pm_payout", "/v1/events/ev_payout", "/v1/events/canary", "/v1/events?type=payout.paid"} {
-		targets = append(targets, id)
-	}
+	targets = append(targets, "/v1/invoices/in_draft", "/v1/charges/ch_hidden", "/v1/payments/pm_payout",
+		"/v1/events/ev_payout", "/v1/events/canary-internal", "/v1/events?type=payout.paid")
 	for path := range endpoints() {
 		targets = append(targets, strings.Replace(path, "_1", "_foreign", 1))
 	}

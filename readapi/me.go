@@ -33,7 +33,8 @@ func (c *call) answerMe() error {
 		return fmt.Errorf("write the key information: %w", err)
 	}
 	c.rows = 1
-	c.write(bytes.TrimSuffix(b.Bytes(), []byte("\n")), "")
+	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	c.write(body, "me "+string(body)) // nothing else tells when it changes
 	return nil
 }
 

@@ -76,7 +76,10 @@ func (a *API) record(c *call) {
 	a.measures.observe(&record)
 	a.cfg.Requests.Record(&record)
 	level := slog.LevelInfo
-	if record.Status >= http.StatusInternalServerError {
+	switch {
+	case record.Status == http.StatusInternalServerError:
+		level = slog.LevelError
+	case record.Status > http.StatusInternalServerError:
 		level = slog.LevelWarn
 	}
 	if !a.cfg.Logger.Enabled(ctx, level) {
@@ -96,7 +99,7 @@ func (a *API) record(c *call) {
 	if record.Refusal != "" {
 		attributes = append(attributes, slog.String("refused", string(record.Refusal)))
 	}
-	if level == slog.LevelWarn && c.cause != nil {
+	if level > slog.LevelInfo && c.cause != nil {
 		attributes = append(attributes, slog.String("error", a.cfg.Format.Redact(c.cause.Error())))
 	}
 	a.cfg.Logger.LogAttrs(ctx, level, "request", attributes...)

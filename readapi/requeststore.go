@@ -33,6 +33,7 @@ type RequestStore struct {
 	cfg     RequestStoreConfig
 	waiting chan RequestRecord
 	dropped atomic.Int64
+	uses    keyUses
 }
 
 const (
@@ -64,7 +65,7 @@ func NewRequestStore(cfg RequestStoreConfig) (*RequestStore, error) {
 	if cfg.Waiting == 0 {
 		cfg.Waiting = defaultWaiting
 	}
-	return &RequestStore{cfg: cfg, waiting: make(chan RequestRecord, cfg.Waiting)}, nil
+	return &RequestStore{cfg: cfg, waiting: make(chan RequestRecord, cfg.Waiting), uses: keyUses{}}, nil
 }
 
 // Record takes a record without waiting.
@@ -176,6 +177,9 @@ func (s *RequestStore) write(ctx context.Context, batch []RequestRecord) error {
 		if _, err := s.cfg.Pool.CopyFrom(ctx, pgx.Identifier{"request_log"}, columns, pgx.CopyFromRows(accepted)); err != nil {
 			return fmt.Errorf("write requests: %w", err)
 		}
+	}
+	if err := s.writeKeyUses(ctx, batch); err != nil {
+		return err
 	}
 	return s.writeRefused(ctx, refused)
 }

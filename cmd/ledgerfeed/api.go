@@ -53,5 +53,5 @@ func (s *service) prepareAPI(ctx context.Context) error {
 	s.add("keys", directory.Run)
 	s.add("limits", limiter.Run)
 	s.add("request log", requests.Run)
-	return s.listen(ctx, roleAPI, "LEDGERFEED_LISTEN", set.Listen, readapi.NewServer(api, s.logger))
+	return s.listen(ctx, roleAPI, "LEDGERFEED_LISTEN", set.Listen, readapi.NewServer(api, s.logger), api.Guard)
 }

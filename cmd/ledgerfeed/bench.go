@@ -16,6 +16,7 @@ func (p *program) benchCommand() *cobra.Command {
 	return group("bench", "Measure the program against limits taken in the same run",
 		p.benchOf("log", "Appending and projecting", bench.Log),
 		p.benchOf("read", "The read API", bench.Read),
+		p.benchOf("deliver", "Webhooks", bench.Deliver),
 		p.benchOf("replay", "Folding the log again: verify and rebuild", bench.Replay))
 }
 

@@ -34,13 +34,14 @@ type keyView struct {
 	CreatedAt   string   `json:"created_at"`
 	ExpiresAt   *string  `json:"expires_at"`
 	RevokedAt   *string  `json:"revoked_at"`
+	LastUsedAt  *string  `json:"last_used_at"`
 }
 
 func viewKey(r *access.Record, secret string, now time.Time) keyView {
 	return keyView{
 		ID: r.ID, Key: secret, Prefix: r.Prefix, WorkspaceID: r.WorkspaceID, Name: r.Name,
 		Scopes: r.Permissions.Strings(), RateLimit: r.RateLimit, State: string(r.State(now)),
-		CreatedAt: domain.FormatTime(r.CreatedAt), ExpiresAt: optionalTime(r.ExpiresAt), RevokedAt: optionalTime(r.RevokedAt),
+		CreatedAt: domain.FormatTime(r.CreatedAt), ExpiresAt: optionalTime(r.ExpiresAt), RevokedAt: optionalTime(r.RevokedAt), LastUsedAt: optionalTime(r.LastUsedAt),
 	}
 }
 

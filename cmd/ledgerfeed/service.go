@@ -186,11 +186,14 @@ const drainPatience = 15 * time.Second
 
 // listen binds an address now, so that a taken one is an error at once, and
 // serves it as a part. Requests under way are finished when the service stops.
-func (s *service) listen(ctx context.Context, name, setting, address string, server *http.Server) error {
+func (s *service) listen(ctx context.Context, name, setting, address string, server *http.Server, guards ...func(net.Listener) net.Listener) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen for the %s (%s chooses where): %w", name, setting, err)
+	}
+	for _, guard := range guards {
+		listener = guard(listener)
 	}
 	s.listening = append(s.listening, listening{name, "http://" + listener.Addr().String()})
 	s.add(name, func(ctx context.Context) error {

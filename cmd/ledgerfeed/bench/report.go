@@ -119,3 +119,11 @@ func quantile(list []time.Duration, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(list))
 	return float64(sorted[int(q*float64(len(sorted)-1))]) / float64(time.Millisecond)
 }
+
+// ratioAtMost states a bound for value over limit.
+func (f Figure) ratioAtMost(bound float64) Figure {
+	f.Target = fmt.Sprintf("at most %.2f of the limit", bound)
+	reached := f.Limit > 0 && f.Value/f.Limit <= bound
+	f.Reached = &reached
+	return f
+}

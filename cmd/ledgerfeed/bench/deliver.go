@@ -1,0 +1,439 @@
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+const (
+	deliverWebhooks = 20 // of as many workspaces
+	deliverEach     = 3_000
+	deliverBound    = 10 // messages of a webhook under way
+)
+
+// Deliver measures webhooks to receivers on loopback, over TLS, receivers and
+// database on the same machine.
+func Deliver(ctx context.Context, o *Options) error {
+	if err := withSetting(ctx, o, func(ctx context.Context, s *setting) error {
+		return (&delivering{setting: s}).throughput(ctx)
+	}); err != nil {
+		return err
+	}
+	for _, rate := range []int{100, 500} {
+		if err := withSetting(ctx, o, func(ctx context.Context, s *setting) error {
+			_, err := (&delivering{setting: s}).latency(ctx, rate, 0)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return deliverBesideHanging(ctx, o)
+}
+
+// delivering measures an engine.
+type delivering struct {
+	*setting
+	settings delivery.Settings
+	store    *delivery.Store
+	keyring  *delivery.Keyring
+	counted  *statementCount
+}
+
+// receiver is a receiver on loopback that answers at once.
+type receiver struct {
+	*httptest.Server
+	taken   atomic.Int64
+	arrived func(eventID string, at time.Time) // nil: nobody is told
+	hang    <-chan struct{}                    // not nil: it never answers before this is closed
+}
+
+func newReceiver() *receiver {
+	r := &receiver{}
+	r.Server = httptest.NewUnstartedServer(r)
+	r.Config.ErrorLog = nil
+	r.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	r.StartTLS()
+	return r
+}
+
+func (r *receiver) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
+	if r.arrived != nil {
+		r.arrived(req.Header.Get("SERVICE-Event-Id"), time.Now())
+	}
+	_, _ = io.Copy(io.Discard, req.Body)
+	if r.hang != nil {
+		select {
+		case <-r.hang:
+		case <-req.Context().Done():
+		}
+		return
+	}
+	r.taken.Add(1)
+}
+
+// prepare makes what an engine needs to reach receivers on this machine.
+func (d *delivering) prepare(r *receiver) (cleanUp func(), err error) {
+	file, err := os.CreateTemp("", "ledgerfeed-bench-*.pem")
+	if err != nil {
+		return nil, fmt.Errorf("keep the receivers' certificate: %w", err)
+	}
+	err = pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw})
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("keep the receivers' certificate: %w", err)
+	}
+	cleanUp = func() { _ = os.Remove(file.Name()) }
+	d.settings = delivery.Settings{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFile: file.Name()}
+	if d.keyring, err = delivery.NewKeyring("a key for benchmarks only"); err != nil {
+		return cleanUp, err //nolint:wrapcheck // says it all
+	}
+	d.store, err = delivery.NewStore(delivery.StoreConfig{Pool: d.pool, Keyring: d.keyring, Log: d.log, Wake: d.wake, Settings: d.settings})
+	return cleanUp, err //nolint:wrapcheck // says it all
+}
+
+// url is a receiver's address under the name in its certificate.
+func (r *receiver) url() string { return r.URL + "/hook" }
+
+// webhook makes a workspace with a webhook.
+func (d *delivering) webhook(ctx context.Context, workspaceID, url string) (*delivery.WithSecret, error) {
+	if _, err := d.log.Append(ctx, reversed(workspaceID, "first")); err != nil {
+		return nil, err //nolint:wrapcheck // says it all
+	}
+	return d.store.Create(ctx, workspaceID, url, []string{delivery.AllEvents}) //nolint:wrapcheck // says it all
+}
+
+// engine runs an engine beside until the returned function is called.
+func (d *delivering) engine(ctx context.Context) (stop func() error, err error) {
+	cfg, err := pgxpool.ParseConfig(d.url)
+	if err != nil {
+		return nil, fmt.Errorf("connections to deliver: %w", err)
+	}
+	d.counted = &statementCount{}
+	cfg.MaxConns, cfg.ConnConfig.Tracer = 6, d.counted
+	for name, value := range delivery.PoolSettings() {
+		cfg.ConnConfig.RuntimeParams[name] = value
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connections to deliver: %w", err)
+	}
+	engine, err := delivery.New(delivery.Config{
+		Pool: pool, Keyring: d.keyring, Wake: d.wake, Clock: time.Now, Logger: quiet(), Settings: d.settings, Bound: deliverBound,
+	})
+	if err != nil {
+		pool.Close()
+		return nil, err //nolint:wrapcheck // says it all
+	}
+	running, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- engine.Run(running) }()
+	return func() error {
+		cancel()
+		err := <-ended
+		pool.Close()
+		return err
+	}, nil
+}
+
+// show makes all entries visible, as the projector does, which is not what is
+// measured here.
+func (d *delivering) show(ctx context.Context) error {
+	_, err := d.pool.Exec(ctx, `
+		UPDATE log_checkpoint c SET position = h.position FROM log_head h
+		 WHERE h.workspace_id = c.workspace_id AND c.consumer = 'read_models' AND c.position < h.position`)
+	if err != nil {
+		return fmt.Errorf("make entries visible: %w", err)
+	}
+	return nil
+}
+
+// statementCount counts statements.
+type statementCount struct{ n atomic.Int64 }
+
+func (t *statementCount) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	t.n.Add(1)
+	return ctx
+}
+
+func (*statementCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// throughput measures a backlog, and the same messages in a bare loop.
+func (d *delivering) throughput(ctx context.Context) error {
+	r := newReceiver()
+	defer r.Close()
+	cleanUp, err := d.prepare(r)
+	if err != nil {
+		return err
+	}
+	defer cleanUp()
+	each := d.size(deliverEach, 300)
+	total := deliverWebhooks * each
+	d.say("appending %d events for %d webhooks", total, deliverWebhooks)
+	var hook *delivery.WithSecret
+	for i := range deliverWebhooks {
+		if hook, err = d.webhook(ctx, workspaceName(i), r.url()); err != nil {
+			return err
+		}
+		if err := d.appendEvents(ctx, workspaceName(i), each); err != nil {
+			return err
+		}
+	}
+	if err := d.show(ctx); err != nil {
+		return err
+	}
+	if err := d.settle(ctx); err != nil {
+		return err
+	}
+	bare, err := d.bareLoop(ctx, r, hook)
+	if err != nil {
+		return err
+	}
+	writes, err := d.rowWrites(ctx)
+	if err != nil {
+		return err
+	}
+	r.taken.Store(0)
+	d.say("delivering %d messages", total)
+	began := time.Now()
+	stop, err := d.engine(ctx)
+	if err != nil {
+		return err
+	}
+	if err := awaitCount(ctx, &r.taken, int64(total)); err != nil {
+		return errors.Join(err, stop())
+	}
+	took := time.Since(began)
+	if err := stop(); err != nil {
+		return err
+	}
+	after, err := d.rowWrites(ctx)
+	if err != nil {
+		return err
+	}
+	d.Report.add(Figure{
+		Name: "deliver a backlog over TLS, 20 webhooks, all recorded", Value: perSecond(total, took), Unit: "/s",
+		Limit: bare, LimitIs: "the same client in a bare loop, as many connections",
+	}.ratioAtLeast(0.4))
+	d.Report.add(Figure{Name: "    SQL statements for one delivery", Value: float64(d.counted.n.Load()) / float64(total), Unit: ""}.below(0.1))
+	d.Report.add(Figure{Name: "    rows written for one delivery", Value: float64(after-writes) / float64(total), Unit: ""}.below(1.2))
+	return nil
+}
+
+func (d *delivering) appendEvents(ctx context.Context, workspaceID string, n int) error {
+	const together = 500
+	for from := 0; from < n; from += together {
+		var drafts []domain.Draft
+		for i := from; i < min(n, from+together); i++ {
+			drafts = append(drafts, reversed(workspaceID, fmt.Sprintf("evt_%07d", i)))
+		}
+		if _, err := d.log.Append(ctx, drafts...); err != nil {
+			return err //nolint:wrapcheck // says it all
+		}
+	}
+	return nil
+}
+
+// bareLoop sends signed messages with the same client and nothing around it.
+func (d *delivering) bareLoop(ctx context.Context, r *receiver, hook *delivery.WithSecret) (float64, error) {
+	sender, err := delivery.NewSender(delivery.SenderConfig{Settings: d.settings, Clock: time.Now})
+	if err != nil {
+		return 0, err //nolint:wrapcheck // says it all
+	}
+	defer sender.Close()
+	draft := reversed(hook.WorkspaceID, "evt_0000000")
+	draft.CreatedAt = time.Now()
+	body := []byte(draft.PublicEvent())
+	target, err := url.Parse(r.url())
+	if err != nil {
+		return 0, fmt.Errorf("the receiver's address: %w", err)
+	}
+	n, took, _, err := hammer(ctx, deliverWebhooks*deliverBound, d.duration(readTime), func(ctx context.Context, _, _ int) error {
+		a := sender.Send(ctx, &delivery.Message{
+			URL: target, WebhookID: hook.ID, EventID: draft.ID, Body: body, Secrets: []string{hook.Secret}, DeliveryID: draft.ID + "_" + hook.ID,
+		})
+		if !a.Success() {
+			return fmt.Errorf("a bare message failed: %+v", a)
+		}
+		return nil
+	})
+	return perSecond(n, took), err
+}
+
+func (d *delivering) rowWrites(ctx context.Context) (n int64, err error) {
+	err = d.pool.QueryRow(ctx, `
+		SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0) FROM pg_stat_user_tables WHERE relname LIKE 'webhook%'`).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count row writes: %w", err)
+	}
+	return n, nil
+}
+
+func awaitCount(ctx context.Context, count *atomic.Int64, want int64) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(5 * time.Minute)
+	for count.Load() < want {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx) //nolint:wrapcheck // interrupted
+		case <-late:
+			return fmt.Errorf("%d of %d messages arrived within 5 minutes", count.Load(), want)
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// latency measures the time from the commit of an append to the first byte at
+// the receiver, with the projector at work, beside so many receivers that
+// hang.
+func (d *delivering) latency(ctx context.Context, rate, hanging int) (p99 float64, err error) {
+	good, bad := newReceiver(), newReceiver()
+	release := make(chan struct{})
+	bad.hang = release
+	defer good.Close()
+	defer bad.Close()
+	defer close(release)
+	cleanUp, err := d.prepare(good)
+	if err != nil {
+		return 0, err
+	}
+	defer cleanUp()
+	var (
+		mu      sync.Mutex
+		commits = map[string]time.Time{}
+		firsts  = map[string]time.Time{}
+	)
+	good.arrived = func(id string, at time.Time) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, repeat := firsts[id]; !repeat {
+			firsts[id] = at
+		}
+	}
+	for i := range deliverWebhooks {
+		if _, err := d.webhook(ctx, workspaceName(i), good.url()); err != nil {
+			return 0, err
+		}
+	}
+	for i := range hanging {
+		if _, err := d.webhook(ctx, fmt.Sprintf("hanging-%03d", i), bad.url()); err != nil {
+			return 0, err
+		}
+	}
+	stop, err := d.engine(ctx)
+	if err != nil {
+		return 0, err
+	}
+	projecting, stopProjecting := context.WithCancel(ctx)
+	ended, err := (&reading{setting: d.setting}).projectBeside(projecting)
+	if err != nil {
+		stopProjecting()
+		return 0, errors.Join(err, stop())
+	}
+	d.say("appending %d events a second, with %d receivers hanging", rate, hanging)
+	err = d.paced(ctx, rate, func(i int) error {
+		id := fmt.Sprintf("evt_%07d", i)
+		if hanging > 0 && i%2 == 1 { // every other event is for somebody who hangs
+			_, err := d.log.Append(ctx, reversed(fmt.Sprintf("hanging-%03d", i%hanging), id))
+			return err //nolint:wrapcheck // says it all
+		}
+		if _, err := d.log.Append(ctx, reversed(workspaceName(i%deliverWebhooks), id)); err != nil {
+			return err //nolint:wrapcheck // says it all
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		commits[id] = time.Now()
+		return nil
+	})
+	if err == nil {
+		err = awaitCount(ctx, &good.taken, int64(len(commits)))
+	}
+	stopProjecting()
+	if err = errors.Join(err, <-ended, stop()); err != nil {
+		return 0, err
+	}
+	times := make([]time.Duration, 0, len(commits))
+	for id, at := range commits {
+		times = append(times, max(0, firsts[id].Sub(at)))
+	}
+	p99 = quantile(times, 0.99)
+	if hanging == 0 {
+		d.Report.add(Figure{Name: fmt.Sprintf("commit → first byte at the receiver, %d/s, p50", rate), Value: quantile(times, 0.5), Unit: "ms"}.below(15))
+		d.Report.add(Figure{Name: "    p99", Value: p99, Unit: "ms"}.below(60))
+	}
+	return p99, nil
+}
+
+// paced calls do so many times a second, each beside the others.
+func (d *delivering) paced(ctx context.Context, rate int, do func(i int) error) error {
+	var (
+		group  sync.WaitGroup
+		mu     sync.Mutex
+		failed error
+	)
+	tick := time.NewTicker(time.Second / time.Duration(rate))
+	defer tick.Stop()
+	for i := range int(d.duration(visibleTime).Seconds() * float64(rate)) {
+		select {
+		case <-ctx.Done():
+			group.Wait()
+			return context.Cause(ctx) //nolint:wrapcheck // interrupted
+		case <-tick.C:
+		}
+		group.Go(func() {
+			if err := do(i); err != nil {
+				mu.Lock()
+				failed = err
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return failed
+}
+
+// deliverBesideHanging compares the p99 of 20 webhooks alone with that beside
+// 180 whose receivers hang.
+func deliverBesideHanging(ctx context.Context, o *Options) error {
+	const rate = 200
+	var alone, beside float64
+	for _, m := range []struct {
+		hanging int
+		p99     *float64
+	}{{-1, &alone}, {180, &beside}} {
+		err := withSetting(ctx, o, func(ctx context.Context, s *setting) error {
+			d := &delivering{setting: s}
+			silent := *s.Options
+			silent.Report = NewReport(io.Discard, false)
+			s.Options = &silent
+			var err error
+			*m.p99, err = d.latency(ctx, rate, max(0, m.hanging))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	o.Report.add(Figure{
+		Name: "p99 of 20 webhooks beside 180 that hang", Value: beside, Unit: "ms", Limit: alone, LimitIs: "the 20 alone",
+	}.ratioAtMost(1.1))
+	return nil
+}

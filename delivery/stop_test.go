@@ -1,0 +1,201 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+)
+
+// TestStopFinishesWhatIsUnderWay stops engines in the middle, again and again:
+// nothing is sent twice, nothing is lost, no goroutine stays.
+func TestStopFinishesWhatIsUnderWay(t *testing.T) {
+	b := setup(t, Settings{})
+	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, _ *http.Request) { <-time.After(2 * time.Millisecond) })
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	const events = 400
+	ids := b.append("invoice.reversed", events)
+	for round := 1; round <= 4; round++ {
+		ignore := goleak.IgnoreCurrent()
+		_, stop := b.engine()
+		rc.wait(t, events*round/5)
+		stop()
+		rc.CloseClientConnections()
+		if err := goleak.Find(ignore, goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck"),
+			goleak.IgnoreAnyFunction("net/http.(*conn).serve"), goleak.IgnoreAnyFunction("net/http.(*http2serverConn).serve")); err != nil {
+			t.Error(err)
+		}
+		var held int
+		if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_instance`).Scan(&held); err != nil || held != 0 {
+			t.Errorf("%d leases are left, %v", held, err)
+		}
+	}
+	b.engine()
+	got := rc.wait(t, events)
+	want := make([]State, events)
+	for i := range want {
+		want[i] = Succeeded
+	}
+	b.states(w.ID, want...)
+	if n := len(rc.all()); n != events || len(got) != len(ids) {
+		t.Errorf("%d messages, want %d", n, events)
+	}
+}
+
+// TestLostLeaseIsTakenAnew takes the lease of a running engine away.
+func TestLostLeaseIsTakenAnew(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{Timeout: 300 * time.Millisecond})
+	rc := newReceiver(t, nil)
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.engine(func(c *Config) { c.Lease, c.Sweep = 900*time.Millisecond, 50*time.Millisecond })
+	sent := 0
+	for range 5 {
+		b.append("invoice.reversed", 20)
+		sent += 20
+		if _, err := b.pool.Exec(t.Context(), `DELETE FROM webhook_instance`); err != nil {
+			t.Fatal(err)
+		}
+		b.append("invoice.reversed", 20)
+		sent += 20
+		eventually(t, func() error {
+			var n int
+			err := b.pool.QueryRow(t.Context(), `SELECT count(DISTINCT position) FROM webhook_delivery WHERE webhook_id = $1 AND state = 'succeeded'`, w.ID).Scan(&n)
+			if err == nil && n != sent {
+				err = fmt.Errorf("%d delivered, want %d", n, sent)
+			}
+			return err
+		})
+	}
+	if extra := len(rc.all()) - sent; extra > 5*10 {
+		t.Errorf("%d duplicates after 5 lost leases, at most 50 were under way", extra)
+	}
+}
+
+// TestUnopenedSecretPauses has an engine without the key: nothing is sent, and
+// nothing counts as a failure of the receiver.
+func TestUnopenedSecretPauses(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{})
+	rc := newReceiver(t, nil)
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	other := must(NewKeyring("another key than the first"))(t)
+	_, stop := b.engine(func(c *Config) { c.Keyring = other })
+	b.append("invoice.reversed", 3)
+	<-time.After(300 * time.Millisecond)
+	stop()
+	if got := must(b.store.Get(t.Context(), w.ID))(t); len(rc.all()) != 0 || !got.FailingSince.IsZero() {
+		t.Errorf("%d messages, failing since %v", len(rc.all()), got.FailingSince)
+	}
+	b.engine()
+	rc.wait(t, 3)
+	b.states(w.ID, Succeeded, Succeeded, Succeeded)
+}
+
+// TestStatusAndMetrics looks at a backlog from outside.
+func TestStatusAndMetrics(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{})
+	var open atomic.Bool
+	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		if !open.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.append("invoice.reversed", 5)
+	lag := must(b.store.Status(t.Context(), workspace))(t)
+	if len(lag) != 1 || lag[0].Entries != 5 || lag[0].Held || lag[0].WebhookID != w.ID {
+		t.Errorf("status %+v", lag)
+	}
+	registry := prometheus.NewRegistry()
+	b.engine(func(c *Config) { c.Metrics = registry })
+	b.states(w.ID, Pending, Pending, Pending, Pending, Pending)
+	eventually(t, func() error {
+		lag := must(b.store.Status(t.Context(), ""))(t)
+		if lag[0].Entries != 0 || lag[0].Waiting != 5 || !lag[0].Held {
+			return fmt.Errorf("status %+v", lag)
+		}
+		return nil
+	})
+	families := must(registry.Gather())(t)
+	found := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetValue() == "answered" {
+					found[f.GetName()] = m.GetCounter().GetValue()
+				}
+			}
+			if m.GetGauge() != nil {
+				found[f.GetName()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	if found["ledgerfeed_webhook_attempts_total"] != 5 || found["ledgerfeed_webhooks_held"] != 1 || found["ledgerfeed_webhook_lag_seconds"] != 0 {
+		t.Errorf("metrics %v", found)
+	}
+	if _, ok := found["ledgerfeed_webhook_under_way"]; !ok {
+		t.Errorf("metrics %v", found)
+	}
+}
+
+// TestRareTypesAreFoundInALongLog steps over what is not for the webhook.
+func TestRareTypesAreFoundInALongLog(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{})
+	rc := newReceiver(t, nil)
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"charge.deleted"}))(t)
+	b.append("invoice.reversed", 3000)
+	id := b.append("charge.deleted", 1)[0]
+	b.append("time_entry.approved", 500)
+	_, stop := b.engine(func(c *Config) { c.Idle = 10 * time.Millisecond })
+	if got := rc.wait(t, 1); got[0].eventID() != id {
+		t.Errorf("got %s", got[0].eventID())
+	}
+	eventually(t, func() error { // let go, with its cursor at the end
+		var done bool
+		err := b.pool.QueryRow(t.Context(), `SELECT position = 3501 AND holder IS NULL FROM webhook_cursor WHERE webhook_id = $1`, w.ID).Scan(&done)
+		if err == nil && !done {
+			err = errors.New("the cursor is not at the end, or still held")
+		}
+		return err
+	})
+	b.append("charge.deleted", 1)
+	rc.wait(t, 2)
+	stop()
+}
+
+// TestConfigIsChecked refuses what cannot work.
+func TestConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	if _, err := New(Config{}); err == nil {
+		t.Error("an empty Config was taken")
+	}
+	b := setup(t, Settings{})
+	base := Config{Pool: b.pool, Keyring: b.keyring, Wake: b.wake, Clock: time.Now, Logger: b.logger}
+	for name, change := range map[string]func(*Config){
+		"a lease that is too short": func(c *Config) { c.Lease = 5 * time.Second },
+		"a brand with a space":      func(c *Config) { c.Settings.Brand = "A B" },
+		"a missing CA file":         func(c *Config) { c.Settings.CAFile = "/nowhere" },
+		"a negative timeout":        func(c *Config) { c.Settings.Timeout = -1 },
+	} {
+		cfg := base
+		change(&cfg)
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	e := must(New(base))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.Run(ctx); err != nil {
+		t.Errorf("run with an ended context: %v", err)
+	}
+}
