@@ -115,7 +115,7 @@ func readChanged(ctx context.Context, conn *pgxpool.Conn, after int64) ([]hash, 
 	hashes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (hash, error) {
 		var stored []byte
 		if err := row.Scan(&stored); err != nil {
-			return hash{}, err
+			return hash{}, fmt.Errorf("scan a hash: %w", err)
 		}
 		return hash(stored), nil // 32 bytes by a constraint of the table
 	})

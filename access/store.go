@@ -230,7 +230,7 @@ func (s *Store) change(ctx context.Context, workspaceID, keyID string, now time.
 // transact runs do in a transaction that sees what others committed before each
 // statement, which is what counting under a lock needs.
 func (s *Store) transact(ctx context.Context, do func(pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, do)
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, do) //nolint:wrapcheck // do says what it was doing
 }
 
 // orNull is t for the database, where the zero time is null.
