@@ -198,6 +198,7 @@ func (l *Log) flush(ctx context.Context, taken []*single) {
 // call is one statement: the singles of one workspace.
 type call struct {
 	batch   draftBatch
+	ids     map[string]struct{} // of the entries
 	singles []*single
 }
 
@@ -206,20 +207,21 @@ type call struct {
 // the database judges it as if it came later.
 func byWorkspace(taken []*single) []*call {
 	var calls []*call
+	of := make(map[string][]*call, len(taken))
 	find := func(s *single) *call {
-		for _, c := range calls {
-			if c.batch.workspaceID == s.draft.WorkspaceID && !slices.Contains(c.batch.ids, s.draft.ID) {
+		for _, c := range of[s.draft.WorkspaceID] {
+			if _, held := c.ids[s.draft.ID]; !held {
 				return c
 			}
 		}
-		return nil
+		c := &call{batch: draftBatch{workspaceID: s.draft.WorkspaceID}, ids: map[string]struct{}{}}
+		of[s.draft.WorkspaceID] = append(of[s.draft.WorkspaceID], c)
+		calls = append(calls, c)
+		return c
 	}
 	for _, s := range taken {
 		c := find(s)
-		if c == nil {
-			c = &call{batch: draftBatch{workspaceID: s.draft.WorkspaceID}}
-			calls = append(calls, c)
-		}
+		c.ids[s.draft.ID] = struct{}{}
 		c.batch.add(&s.draft)
 		c.singles = append(c.singles, s)
 	}
@@ -241,48 +243,47 @@ func (l *Log) flushCall(ctx context.Context, c *call) {
 	l.wake.Announce(TopicAppended, c.batch.workspaceID)
 }
 
-// flushTogether appends several workspaces in one transaction and one round
-// trip. On an error none is appended, or the commit's outcome is unknown.
+// appendTogetherSQL is log_append for several workspaces: one statement, and so
+// one transaction and one round trip. The entries of all stand in the same
+// arrays; each workspace has the elements from low to high.
+const appendTogetherSQL = `
+	SELECT a.head, a.outcomes, a.positions, a.times
+	  FROM unnest($2::text[], $3::integer[], $4::integer[]) WITH ORDINALITY AS c (workspace_id, low, high, n)
+	 CROSS JOIN LATERAL log_append(c.workspace_id, $1, NULL, false,
+	       ($5::text[])[c.low:c.high], ($6::text[])[c.low:c.high], ($7::timestamptz[])[c.low:c.high],
+	       ($8::text[])[c.low:c.high], ($9::text[])[c.low:c.high]) AS a
+	 ORDER BY c.n`
+
+// flushTogether appends to several workspaces in one transaction. On an error
+// none is appended, or the commit's outcome is unknown.
 func (l *Log) flushTogether(ctx context.Context, calls []*call) error {
-	var send pgx.Batch
-	now := l.clock()
-	send.Queue("begin")
+	var (
+		all        draftBatch
+		workspaces []string
+		low, high  []int32
+	)
 	for _, c := range calls {
-		send.Queue(appendSQL, c.batch.args(now, nil, false)...)
+		workspaces = append(workspaces, c.batch.workspaceID)
+		low = append(low, int32(len(all.ids)+1))
+		all.join(&c.batch)
+		high = append(high, int32(len(all.ids)))
 	}
-	send.Queue("commit")
-	answers, err := l.sendTogether(ctx, &send, len(calls))
+	rows, err := l.pool.Query(ctx, appendTogetherSQL, l.clock(), workspaces, low, high, all.ids, all.types, all.created, all.datas, all.publics)
 	if err != nil {
-		return err
+		return fmt.Errorf("append: %w", err)
+	}
+	answers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (answer, error) { return scanAnswer(row) })
+	if err == nil && len(answers) != len(calls) {
+		err = fmt.Errorf("%d answers to %d appends", len(answers), len(calls))
+	}
+	if err != nil {
+		return fmt.Errorf("append: %w", err)
 	}
 	for i, c := range calls {
 		c.settle(answers[i], nil)
-		l.wake.Announce(TopicAppended, c.batch.workspaceID)
 	}
+	l.wake.Announce(TopicAppended, workspaces...)
 	return nil
-}
-
-func (l *Log) sendTogether(ctx context.Context, send *pgx.Batch, calls int) (answers []answer, err error) {
-	conn, err := l.pool.Acquire(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("a connection to append: %w", err)
-	}
-	defer conn.Release() // a connection left inside a transaction is closed by the pool
-	results := conn.SendBatch(ctx, send)
-	defer func() { err = errors.Join(err, results.Close()) }()
-	if _, err := results.Exec(); err != nil {
-		return nil, fmt.Errorf("begin: %w", err)
-	}
-	answers = make([]answer, calls)
-	for i := range answers {
-		if answers[i], err = scanAnswer(results.QueryRow()); err != nil {
-			return nil, fmt.Errorf("append: %w", err)
-		}
-	}
-	if _, err := results.Exec(); err != nil {
-		return nil, fmt.Errorf("commit: %w", err)
-	}
-	return answers, nil
 }
 
 // settle gives every single of the call its receipt or error.

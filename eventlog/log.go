@@ -151,3 +151,12 @@ func (b *draftBatch) add(d *domain.Draft) {
 	}
 	b.publics = append(b.publics, public)
 }
+
+// join adds the entries of another batch.
+func (b *draftBatch) join(o *draftBatch) {
+	b.ids = append(b.ids, o.ids...)
+	b.types = append(b.types, o.types...)
+	b.datas = append(b.datas, o.datas...)
+	b.created = append(b.created, o.created...)
+	b.publics = append(b.publics, o.publics...)
+}
