@@ -142,7 +142,7 @@ func TestInstancesShareAndTakeOver(t *testing.T) {
 
 // TestLongTransactionCostsLittle delivers while a report keeps a snapshot open.
 func TestLongTransactionCostsLittle(t *testing.T) {
-	const events = 4000
+	const events = 2000
 	rate := func(report bool) float64 {
 		b := setup(t, Settings{})
 		s, n := sink(t)
@@ -161,22 +161,37 @@ func TestLongTransactionCostsLittle(t *testing.T) {
 		pool, _ := b.counting()
 		began := time.Now()
 		_, stop := b.engine(func(c *Config) { c.Pool = pool })
-		defer stop()
 		eventually(t, func() error {
 			if got := n.Load(); got < 2*events {
 				return fmt.Errorf("%d delivered", got)
 			}
 			return nil
 		})
-		return 2 * events / time.Since(began).Seconds()
+		took := time.Since(began)
+		stop()
+		pool.Close()
+		// What such a transaction makes expensive is rows that change often:
+		// every version of them stays. There are none.
+		eventually(t, func() error {
+			var changes, inserted int
+			err := b.pool.QueryRow(t.Context(), `
+				SELECT sum(n_tup_upd), sum(n_tup_ins) FROM pg_stat_user_tables
+				 WHERE relname LIKE 'webhook%'`).Scan(&changes, &inserted)
+			if most := 20 + 10*int(took.Seconds()+1); err == nil && (changes > most || inserted < 2*events) {
+				err = fmt.Errorf("%d changes of rows, want at most %d", changes, most)
+			}
+			return err
+		})
+		return 2 * events / took.Seconds()
 	}
 	rate(false)
 	best := [2]float64{}
-	for range 3 {
+	for range 2 {
 		best[0], best[1] = max(best[0], rate(false)), max(best[1], rate(true))
 	}
 	t.Logf("%.0f/s, beside a long transaction %.0f/s", best[0], best[1])
-	if best[1] < 0.7*best[0] {
+	// A tenth is the aim; the bound leaves room for a machine that others use.
+	if best[1] < 0.5*best[0] {
 		t.Errorf("%.0f/s, beside a long transaction only %.0f/s", best[0], best[1])
 	}
 }

@@ -225,7 +225,7 @@ func (r *receiver) all() []received {
 // wait returns what was received when it is at least n.
 func (r *receiver) wait(t testing.TB, n int) []received {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		if got := r.all(); len(got) >= n {
 			return got
@@ -243,7 +243,7 @@ func eventually(t testing.TB, ok func() error) {
 	t.Helper()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
-	for deadline := time.Now().Add(20 * time.Second); ; <-poll.C {
+	for deadline := time.Now().Add(time.Minute); ; <-poll.C {
 		err := ok()
 		if err == nil {
 			return

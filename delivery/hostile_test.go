@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-const hostileTimeout = 800 * time.Millisecond
+const hostileTimeout = 1200 * time.Millisecond
 
 // hostile is a receiver that behaves badly on a raw connection.
 type hostile struct {
@@ -65,7 +65,7 @@ func hostiles() []hostile {
 	}
 	return []hostile{
 		{name: "never answers", serve: func(c net.Conn) { readRequest(c); _, _ = io.Copy(io.Discard, c) },
-			outcome: OutcomeTimeout, words: "no answer within 800ms"},
+			outcome: OutcomeTimeout, words: "no answer within 1.2s"},
 		{name: "drips its headers", serve: func(c net.Conn) { readRequest(c); drip(c, "HTTP/1.1 200 OK\r\n"+strings.Repeat("a: b\r\n", 99)) },
 			outcome: OutcomeTimeout, words: "no answer within"},
 		{name: "drips its body", serve: func(c net.Conn) {
@@ -258,7 +258,7 @@ func authoritiesFile(t *testing.T) string {
 func TestHostileReceivers(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(20))
 	ca := authoritiesFile(t)
-	const together = 16
+	const together = 8
 	for _, h := range hostiles() {
 		t.Run(h.name, func(t *testing.T) {
 			sender := must(NewSender(SenderConfig{Settings: Settings{Timeout: hostileTimeout, Allow: loopback(), CAFile: ca}, Clock: time.Now}))(t)

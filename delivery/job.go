@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
@@ -79,7 +78,7 @@ type jobKey struct{}
 
 // message is the job as the Router hands it on.
 func (j *job) message(ctx context.Context) *message.Message {
-	msg := message.NewMessage(watermill.NewShortUUID(), j.body)
+	msg := message.NewMessage(j.deliveryID(), j.body)
 	msg.SetContext(context.WithValue(ctx, jobKey{}, j))
 	return msg
 }

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -174,12 +175,42 @@ func (e *Engine) keepLease(ctx context.Context) {
 		case err == nil:
 			e.renewed.Store(int64(began.Sub(e.began)))
 			e.desk.share(c, 2*e.rows.lease/renewals)
+			if c.mine > e.desk.load().lanes {
+				e.reconcile(ctx)
+			}
 		case leaseOver(err):
 			e.newLease(ctx)
 		case ctx.Err() == nil:
 			e.logger.WarnContext(ctx, "the lease could not be renewed; it is tried again", "error", err)
 		}
 	}
+}
+
+// reconcile frees webhooks that are held in name only, because the answer to a
+// claim was lost.
+func (e *Engine) reconcile(ctx context.Context) {
+	e.lease.Lock() // no claim is between the database and the desk
+	defer e.lease.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, statementPatience)
+	defer cancel()
+	held, err := e.rows.held(ctx)
+	if err == nil {
+		held = e.desk.notHere(held)
+		if len(held) == 0 {
+			return
+		}
+		err = e.rows.release(ctx, inName(held))
+	}
+	if err != nil && ctx.Err() == nil {
+		e.logger.WarnContext(ctx, "webhooks held in name only could not be freed; it is tried again", "error", err)
+	}
+}
+
+// notHere are those of the webhooks that are not on the desk.
+func (d *desk) notHere(held []key) []key {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(held, func(k key) bool { return d.lanes[k] != nil })
 }
 
 func (e *Engine) keptLease() { e.renewed.Store(int64(time.Since(e.began))) }

@@ -104,6 +104,8 @@ func (r *rows) claim(ctx context.Context, workspaces []string, keys, except []ke
 		      JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'on'
 		      JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
 		     WHERE `+free+` AND c.webhook_id <> ALL ($6)
+		       AND EXISTS (SELECT FROM webhook_instance me
+		                    WHERE me.workspace_id = '*' AND me.instance_id = $1 AND me.lease_until > clock_timestamp())
 		       AND (v.position > c.position OR c.replay_until IS NOT NULL OR EXISTS (
 		            SELECT FROM webhook_waiting q
 		             WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $5))
@@ -140,6 +142,28 @@ type leaving struct {
 	key            key
 	epoch, version int
 	done, replay   int64
+}
+
+// held are the webhooks that are claimed under this process's name.
+func (r *rows) held(ctx context.Context) ([]key, error) {
+	list, err := r.pool.Query(ctx, `SELECT workspace_id, webhook_id FROM webhook_cursor WHERE holder = $1`, r.self)
+	if err != nil {
+		return nil, fmt.Errorf("look for webhooks held: %w", err)
+	}
+	keys, err := pgx.CollectRows(list, scanKey)
+	if err != nil {
+		return nil, fmt.Errorf("look for webhooks held: %w", err)
+	}
+	return keys, nil
+}
+
+// inName releases webhooks without moving their cursors.
+func inName(keys []key) []leaving {
+	list := make([]leaving, len(keys))
+	for i, k := range keys {
+		list[i] = leaving{key: k, epoch: -1, version: -1} // matches none
+	}
+	return list
 }
 
 // release gives webhooks back, with their cursors where they belong.

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -52,14 +53,8 @@ func (d *desk) takeWork() (workspaces []string, keys []key, lanes []*lane) {
 	if d.closed {
 		return nil, nil, nil
 	}
-	now := time.Now()
-	for w := range d.workspaces {
-		if !now.Before(d.quiet[w]) {
-			workspaces = append(workspaces, w)
-		}
-	}
+	workspaces = d.loud()
 	keys = slices.Collect(maps.Keys(d.keys))
-	clear(d.workspaces)
 	clear(d.keys)
 	n := min(len(d.wants), readBatch)
 	lanes = slices.Clone(d.wants[:n])
@@ -93,6 +88,8 @@ func (d *desk) putWorkBack(workspaces []string, keys []key) {
 
 // claim takes webhooks that nobody holds and puts them on the desk.
 func (e *Engine) claim(ctx context.Context, workspaces []string, keys []key) error {
+	ctx, cancel := context.WithTimeout(ctx, statementPatience)
+	defer cancel()
 	e.lease.RLock() // the name under which they are claimed must not change meanwhile
 	defer e.lease.RUnlock()
 	claimed, err := e.rows.claim(ctx, workspaces, keys, e.desk.rest(), e.clock())
@@ -129,6 +126,28 @@ const (
 	quietMost = 10_000
 )
 
+// loud takes the workspaces that are worth a claim now, and has the others
+// looked at again. Needs the lock.
+func (d *desk) loud() (list []string) {
+	now := time.Now()
+	for w := range d.workspaces {
+		if !now.Before(d.quiet[w]) {
+			list = append(list, w)
+			delete(d.workspaces, w)
+		}
+	}
+	if len(d.workspaces) > 0 && !d.waking {
+		d.waking = true
+		time.AfterFunc(quietTime, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.waking = false
+			nudge(d.readable)
+		})
+	}
+	return list
+}
+
 // claimed notes in which workspaces there was nothing to claim.
 func (d *desk) claimed(workspaces []string, claimed []key) {
 	d.mu.Lock()
@@ -156,13 +175,8 @@ func (d *desk) rest() []key {
 
 // unclaim gives webhooks back that could not be loaded.
 func (e *Engine) unclaim(ctx context.Context, keys []key, cause error) error {
-	list := make([]leaving, len(keys))
-	for i, k := range keys {
-		list[i] = leaving{key: k, epoch: -1, version: -1} // matches none: the cursors stay
-	}
-	if err := e.rows.release(context.WithoutCancel(ctx), list); err != nil {
-		// Held in name only: a new lease frees them.
-		e.loseLease(e.rows.self)
+	if err := e.rows.release(ctx, inName(keys)); err != nil {
+		return errors.Join(cause, err) // held in name only, until reconcile
 	}
 	return cause
 }
@@ -172,6 +186,9 @@ func (d *desk) seat(all map[key]*loaded, sent map[key]map[int64]struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for k, w := range all {
+		if d.lanes[k] != nil {
+			continue // not reached: what is held is not free
+		}
 		l := newLane(k)
 		l.hook, l.health = w.hook, w.health
 		l.scanned, l.visible, l.saved = w.position, w.position, w.position
@@ -196,6 +213,8 @@ func (e *Engine) readFor(ctx context.Context, lanes []*lane, before error) error
 		e.desk.unread(questions)
 		return before
 	}
+	ctx, cancel := context.WithTimeout(ctx, statementPatience)
+	defer cancel()
 	answers, err := e.rows.poll(ctx, questions, e.clock())
 	if err != nil {
 		e.desk.unread(questions)
@@ -226,109 +245,4 @@ func (e *Engine) readFor(ctx context.Context, lanes []*lane, before error) error
 	}
 	e.desk.serve(questions, answers, anew)
 	return nil
-}
-
-// ask says what is to be read for lanes.
-func (d *desk) ask(lanes []*lane) []*question {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	list := make([]*question, len(lanes))
-	for i, l := range lanes {
-		list[i] = &question{
-			key: l.key, lane: l, version: l.hook.version, events: l.hook.events,
-			after: l.scanned, room: max(readAhead-len(l.queue[fresh]), 0),
-			retryRoom: max(readAhead-len(l.queue[retry]), 0),
-			replay:    l.replayed, replayUntil: l.replayUntil, replayRoom: max(readAhead-len(l.queue[missed]), 0),
-		}
-	}
-	return list
-}
-
-// unread is told that nothing could be read.
-func (d *desk) unread(questions []*question) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, q := range questions {
-		d.readDone(q.lane)
-		if !q.lane.leaving {
-			d.want(q.lane)
-		}
-	}
-}
-
-func (d *desk) readDone(l *lane) {
-	l.reading = false
-	clear(l.finished)
-	if l.again {
-		l.again = false
-		d.want(l)
-	}
-	d.settle(l)
-}
-
-// serve puts what was read into the lanes. Settings in anew replace the old
-// ones; what was read under the old ones is read again.
-func (d *desk) serve(questions []*question, answers []answer, anew map[key]*loaded) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i, q := range questions {
-		l, a := q.lane, &answers[i]
-		switch w := anew[q.key]; {
-		case !a.found:
-			d.leave(l) // deleted
-		case w != nil:
-			d.change(l, w)
-		case !l.leaving:
-			d.fill(l, a, q)
-		}
-		d.readDone(l)
-		d.offer(l)
-	}
-}
-
-func (d *desk) fill(l *lane, a *answer, q *question) {
-	for from := range lots {
-		for _, j := range a.jobs[from] {
-			if _, ok := l.ahead[j.position]; ok && from == fresh {
-				delete(l.ahead, j.position)
-				continue
-			}
-			if from != fresh && l.holds(j.position) {
-				continue
-			}
-			j.lane = l
-			l.queue[from] = append(l.queue[from], j)
-		}
-	}
-	l.scanned, l.visible = max(l.scanned, a.scanned), a.visible
-	if q.replayUntil > 0 && q.replayRoom > 0 {
-		l.replayed = max(l.replayed, a.replay)
-		l.dirty = true // have it written down how far it came
-	}
-	l.nextAttempt = time.Time{}
-	d.dueAt(l, a.nextAttempt)
-	l.moreDue = len(a.jobs[retry]) >= q.retryRoom // refill asks when there is room
-	if len(l.queue[fresh]) == 0 && l.scanned < l.visible || len(l.queue[missed]) == 0 && l.replayed < l.replayUntil {
-		l.again = true // nothing but what was sent before, or is not for it
-	}
-}
-
-// change gives a lane new settings. After it went off, or off and on, the lane
-// is let go: its cursor is no longer ours to move.
-func (d *desk) change(l *lane, w *loaded) {
-	if !w.hook.on || w.hook.epoch != l.hook.epoch {
-		l.hook = &hook{epoch: -1, version: -1}
-		d.leave(l)
-		l.announced = w.hook.on
-		return
-	}
-	if !slices.Equal(w.hook.events, l.hook.events) || (w.hook.events == nil) != (l.hook.events == nil) {
-		l.unread(fresh)
-	}
-	if w.replayUntil != l.replayUntil || w.replay < l.savedReplay {
-		l.queue[missed] = nil
-		l.replayed, l.replayUntil, l.savedReplay = w.replay, w.replayUntil, w.replay
-	}
-	l.hook = w.hook
-	l.again = true
 }

@@ -61,9 +61,7 @@ func (e *Engine) record(ctx context.Context, stop <-chan struct{}) {
 // must not be forgotten because the database is away.
 func (e *Engine) write(ctx context.Context, r *record) {
 	for wait := retryPause; ; wait = min(2*wait, maxRetryPause) {
-		e.lease.RLock()
-		self, err := e.rows.self, e.rows.record(ctx, r)
-		e.lease.RUnlock()
+		self, err := e.writeOnce(ctx, r)
 		switch {
 		case err == nil:
 			e.desk.recorded(r)
@@ -79,6 +77,19 @@ func (e *Engine) write(ctx context.Context, r *record) {
 		e.logger.WarnContext(ctx, "attempts could not be recorded; it is done again", "attempts", len(r.jobs), "error", err)
 		pause(ctx, wait)
 	}
+}
+
+// statementPatience bounds a statement whose connection may have died without
+// a word.
+const statementPatience = 30 * time.Second
+
+// writeOnce tells under which lease it was tried.
+func (e *Engine) writeOnce(ctx context.Context, r *record) (self string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementPatience)
+	defer cancel()
+	e.lease.RLock()
+	defer e.lease.RUnlock()
+	return e.rows.self, e.rows.record(ctx, r)
 }
 
 // takeResults takes what is to be recorded now: attempts, and with them the

@@ -26,7 +26,7 @@ const (
 	// idleConns keeps connections to receivers open between messages, process
 	// wide and for one receiver's host.
 	idleConns        = 2048
-	idleConnsPerHost = 128
+	idleConnsPerHost = 512
 	idleConnTime     = 60 * time.Second
 )
 

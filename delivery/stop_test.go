@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -197,5 +199,59 @@ func TestConfigIsChecked(t *testing.T) {
 	cancel()
 	if err := e.Run(ctx); err != nil {
 		t.Errorf("run with an ended context: %v", err)
+	}
+}
+
+// TestOrphansAreFreed has a webhook claimed in the engine's name that it does
+// not know of, as after a claim whose answer was lost.
+func TestOrphansAreFreed(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{Timeout: 300 * time.Millisecond})
+	rc := newReceiver(t, nil)
+	e, _ := b.engine(func(c *Config) { c.Lease, c.Sweep = 900*time.Millisecond, 50*time.Millisecond })
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	eventually(t, func() error {
+		var id string
+		err := b.pool.QueryRow(t.Context(), `SELECT instance_id FROM webhook_instance`).Scan(&id)
+		if err == nil {
+			_, err = b.pool.Exec(t.Context(), `UPDATE webhook_cursor SET holder = $1 WHERE webhook_id = $2`, id, w.ID)
+		}
+		return err
+	})
+	b.append("invoice.reversed", 1)
+	rc.wait(t, 1)
+	if n := e.desk.load().lanes; n != 1 {
+		t.Errorf("%d webhooks are held", n)
+	}
+}
+
+// TestHeaderNamesKeepTheBrandsCase looks at the bytes of a request.
+func TestHeaderNamesKeepTheBrandsCase(t *testing.T) {
+	t.Parallel()
+	head := make(chan string, 1)
+	h := hostile{serve: func(c net.Conn) {
+		buf := make([]byte, 4096)
+		n, _ := c.Read(buf)
+		head <- string(buf[:n])
+		write(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	}}
+	sender := must(NewSender(SenderConfig{Settings: Settings{Brand: "ACME-Pay", Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
+	defer sender.Close()
+	if a := sender.to(t, h.start(t)); !a.Success() {
+		t.Fatalf("%+v", a)
+	}
+	got := <-head
+	for _, want := range []string{
+		"\r\nACME-Pay-Signature: t=", "\r\nACME-Pay-Event-Id: evt_1\r\n", "\r\nACME-Pay-Delivery-Id: evt_1_wh\r\n",
+		"\r\nUser-Agent: ACME-Pay-Webhooks/1\r\n", "\r\nContent-Type: application/json\r\n", "\r\nContent-Length: 2\r\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the request has no %q:\n%s", want, got)
+		}
+	}
+	for _, not := range []string{"Idempotency-Key", "Accept-Encoding", "Transfer-Encoding"} {
+		if strings.Contains(got, not) {
+			t.Errorf("the request has %s:\n%s", not, got)
+		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // deliverConnections is what an engine can use.
-const deliverConnections = 6
+const deliverConnections = 8
 
 // prepareDeliveries makes the part that sends webhooks.
 func (s *service) prepareDeliveries(ctx context.Context) error {

@@ -1,0 +1,79 @@
+package delivery
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+)
+
+func TestSettingsFromEnvironment(t *testing.T) {
+	t.Parallel()
+	parse := func(vars map[string]string) (s Settings, err error) {
+		err = env.ParseWithOptions(&s, env.Options{Environment: vars})
+		return s, err
+	}
+	s, err := parse(map[string]string{
+		"LEDGERFEED_BRAND": "ACME", "LEDGERFEED_RETRY_SCHEDULE": "1s,2m", "LEDGERFEED_TURN_OFF_AFTER": "3s",
+		"LEDGERFEED_SECRET_OVERLAP": "1h", "LEDGERFEED_WEBHOOK_TIMEOUT": "2s", "LEDGERFEED_RETENTION": "48h",
+		"LEDGERFEED_WEBHOOK_ALLOW": "127.0.0.0/8,::1/128", "LEDGERFEED_WEBHOOK_CA_FILE": "/x.pem",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Brand != "ACME" || !slices.Equal(s.Schedule, Schedule{time.Second, 2 * time.Minute}) || s.TurnOffAfter != 3*time.Second ||
+		s.SecretOverlap != time.Hour || s.Timeout != 2*time.Second || s.Retention != 48*time.Hour || s.CAFile != "/x.pem" ||
+		!slices.Equal(s.Allow, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}) {
+		t.Errorf("%+v", s)
+	}
+	if s, err = parse(map[string]string{}); err != nil || s.Schedule != nil {
+		t.Errorf("nothing set: %+v, %v", s, err)
+	}
+	if s, err = s.withDefaults(); err != nil || s.Brand != "SERVICE" || len(s.Schedule) != 7 || s.Timeout != 10*time.Second {
+		t.Errorf("defaults: %+v, %v", s, err)
+	}
+	for _, vars := range []map[string]string{
+		{"LEDGERFEED_RETRY_SCHEDULE": "soon"}, {"LEDGERFEED_WEBHOOK_ALLOW": "127.0.0.1"}, {"LEDGERFEED_WEBHOOK_TIMEOUT": "10"},
+	} {
+		if _, err := parse(vars); err == nil {
+			t.Errorf("%v was taken", vars)
+		}
+	}
+}
+
+// TestLetGoAndClaimedAgain lets webhooks go whenever they are idle, between two
+// engines that never sweep: no wake-up may be lost.
+func TestLetGoAndClaimedAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{Timeout: 500 * time.Millisecond})
+	rc := newReceiver(t, nil)
+	must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	for range 2 {
+		b.engine(func(c *Config) { c.Lease, c.Sweep, c.Idle = 3*time.Minute, time.Minute, time.Nanosecond })
+	}
+	eventually(t, func() error { // both listen
+		var n int
+		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_instance`).Scan(&n)
+		if err == nil && n != 2 {
+			err = fmt.Errorf("%d engines", n)
+		}
+		return err
+	})
+	<-time.After(50 * time.Millisecond) // for the first sweeps to be over
+	sent := 0
+	for end := time.Now().Add(3500 * time.Millisecond); time.Now().Before(end); {
+		b.append("time_entry.approved", 1)
+		b.append("invoice.reversed", 1)
+		sent++
+		rc.wait(t, sent)
+		<-time.After(time.Duration(sent%17) * time.Millisecond)
+	}
+	<-time.After(1200 * time.Millisecond) // all let go
+	b.append("invoice.reversed", 1)
+	if got := rc.wait(t, sent+1); len(got) != sent+1 {
+		t.Errorf("%d messages, want %d", len(got), sent+1)
+	}
+}
