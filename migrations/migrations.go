@@ -87,8 +87,11 @@ func Fit(ctx context.Context, url string) (fit Fitness, err error) {
 // newest is the number of the last migration of this program.
 func newest() (int64, error) {
 	names, err := fs.Glob(files, "0*.sql")
-	if err != nil || len(names) == 0 {
+	if err != nil {
 		return 0, fmt.Errorf("read the migrations: %w", err)
+	}
+	if len(names) == 0 {
+		return 0, errors.New("the program holds no migrations")
 	}
 	number, _, _ := strings.Cut(names[len(names)-1], "_") // Glob sorts
 	n, err := strconv.ParseInt(number, 10, 64)

@@ -21,7 +21,7 @@ type AuditConfig struct {
 	Rules Rules         // default LiveRules
 	Every time.Duration // the time between two audits of a workspace; default a day
 	Rate  int           // the most entries and rows it takes in a second; default 5,000
-	Idle  time.Duration // how long it rests when no workspace is due; default a minute
+	Idle  time.Duration // how long it rests when no workspace is due, and at first; default a minute
 }
 
 // Auditor verifies every workspace again and again in the background, slowly.
@@ -106,23 +106,25 @@ func NewAuditor(cfg AuditConfig) (*Auditor, error) {
 	return a, err
 }
 
-// Run audits until ctx ends.
+// Run audits until ctx ends. It begins with a rest: a program that starts has
+// other things to do.
 func (a *Auditor) Run(ctx context.Context) error {
+	rest := time.NewTimer(a.cfg.Idle)
+	defer rest.Stop()
 	for {
-		found, err := a.Next(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // stopped, which is how it is meant to end
-		case err != nil:
-			a.cfg.Logger.WarnContext(ctx, "the background audit is interrupted; it goes on later", "error", err)
-		case found:
-			continue
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(a.cfg.Idle):
+		case <-rest.C:
 		}
+		for found := true; found && ctx.Err() == nil; {
+			var err error
+			if found, err = a.Next(ctx); err != nil && ctx.Err() == nil {
+				a.cfg.Logger.WarnContext(ctx, "the background audit is interrupted; it goes on later", "error", err)
+				break
+			}
+		}
+		rest.Reset(a.cfg.Idle)
 	}
 }
 

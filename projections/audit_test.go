@@ -33,7 +33,7 @@ func newAuditing(b *bench, rules projections.Rules) *auditing {
 	a := &auditing{b: b, now: time.Now(), metrics: prometheus.NewRegistry()}
 	a.Auditor, err = projections.NewAuditor(projections.AuditConfig{
 		Pool: pool, Clock: func() time.Time { return a.now }, Logger: slog.New(slog.NewTextHandler(&a.log, nil)),
-		Metrics: a.metrics, Rules: rules, Rate: 1_000_000,
+		Metrics: a.metrics, Rules: rules, Rate: 1_000_000, Idle: time.Millisecond,
 	})
 	if err != nil {
 		b.t.Fatal(err)

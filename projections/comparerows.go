@@ -129,7 +129,7 @@ func (s *sheet) compare(ctx context.Context, r *refold, number int, visit visito
 			missing(k)
 		}
 		r.cfg.Meter.RowsCompared.Add(int64(len(page.keys)))
-		if err := r.cfg.Pace(ctx, len(page.keys)); err != nil {
+		if err := r.pace(ctx, len(page.keys)); err != nil {
 			return err
 		}
 		after = through

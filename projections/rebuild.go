@@ -161,6 +161,8 @@ func (r *refold) repair(ctx context.Context, asked func(*sheet) bool, all bool, 
 			if err != nil {
 				return err
 			}
+			r.locked = true
+			defer func() { r.locked = false }()
 			position := min(checkpoint, end)
 			if again = position > r.position+mostUnderLock && attempt < 5; again {
 				return nil

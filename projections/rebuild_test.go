@@ -2,13 +2,13 @@ package projections_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -143,84 +143,6 @@ func TestRebuildOfSomeResources(t *testing.T) {
 	}
 }
 
-// nextRules differ in one rule: an invoice shows the name of its plan in
-// capitals.
-func nextRules() projections.Rules {
-	return projections.Rules{Version: projections.RulesVersion + 1, Apply: func(s *domain.State, e *domain.Entry) {
-		s.Apply(e)
-		if e.Type != "invoice.recorded" {
-			return
-		}
-		var about struct {
-			ID string `json:"invoice_id"`
-		}
-		if json.Unmarshal([]byte(e.Data), &about) != nil {
-			return
-		}
-		if r := s.Invoices.Get(about.ID); r != nil && r.Position == e.Position {
-			r.PlanName = strings.ToUpper(r.PlanName)
-		}
-	}}
-}
-
-// A program with other rules: its rebuild brings the rows over, until then it
-// is known which workspaces wait for it.
-func TestRebuildToOtherRules(t *testing.T) {
-	t.Parallel()
-	b := projected(t)
-	rules := func(workspaceID string) string {
-		return b.text(`SELECT rules::text FROM log_checkpoint WHERE workspace_id = $1`, workspaceID)
-	}
-	next := b.replay(func(c *projections.ReplayConfig) { c.Rules = nextRules() })
-	lines, _ := b.verify(next, projections.VerifyRequest{})
-	if len(lines) == 0 {
-		t.Fatal("the other rules make no difference")
-	}
-	for _, l := range lines {
-		if !strings.Contains(l, ", plan_name: stored ") {
-			t.Errorf("differs too: %s", l)
-		}
-	}
-	before := b.versions()
-	done := b.rebuild(next, projections.RebuildRequest{WorkspaceID: "ws-1"})
-	if d := done["ws-1"]; d.RulesBefore != projections.RulesVersion || d.Rules != nextRules().Version || d.Written == 0 {
-		t.Errorf("rebuilt %+v", d)
-	}
-	if rules("ws-1") != fmt.Sprint(nextRules().Version) || rules("ws-2") != fmt.Sprint(projections.RulesVersion) {
-		t.Errorf("rules are %s and %s", rules("ws-1"), rules("ws-2"))
-	}
-	written := 0
-	for row, xmin := range b.versions() {
-		if before[row] != xmin {
-			written++
-		}
-	}
-	if int64(written) != done["ws-1"].Written {
-		t.Errorf("%d rows were written, said %d", written, done["ws-1"].Written)
-	}
-	// A workspace begun by the new program stands on its rules; one that an old
-	// program has added to does not.
-	b.append(generate(t, "ws-3", 3, 300))
-	b.projectBy(1000, nextRules())
-	if rules("ws-3") != fmt.Sprint(nextRules().Version) {
-		t.Errorf("the new workspace stands on rules %s", rules("ws-3"))
-	}
-	b.append(generate(t, "ws-1", 1, 1000)[900:])
-	b.project(1000)
-	if rules("ws-1") != fmt.Sprint(projections.RulesVersion) {
-		t.Errorf("rows of both rules count as %s", rules("ws-1"))
-	}
-	b.rebuild(next, projections.RebuildRequest{})
-	for _, w := range []string{"ws-1", "ws-2", "ws-3"} {
-		if rules(w) != fmt.Sprint(nextRules().Version) {
-			t.Errorf("%s stands on rules %s after the rebuild", w, rules(w))
-		}
-	}
-	if lines, _ := b.verify(next, projections.VerifyRequest{}); len(lines) != 0 {
-		t.Errorf("after the rebuild: %s", strings.Join(lines, "\n"))
-	}
-}
-
 // The projector that goes on by wrong rows, while they are being compared, is
 // repaired with them.
 func TestRebuildRepairsWhatFollowedFromDamage(t *testing.T) {
@@ -279,5 +201,40 @@ func TestVerifyComparesPairsInOrder(t *testing.T) {
 		t.Error("a difference was named twice")
 	}
 	b.rebuild(r, projections.RebuildRequest{Resources: []string{"credit"}})
+	b.equalsFold()
+}
+
+// A projector that cannot read a row, because it is damaged or of a version with
+// another form of answers, waits; the rebuild lets it go on.
+func TestRebuildLetsAFailingWorkspaceGoOn(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	b.damage(`UPDATE client SET base = replace(base, '"billing_status"', '"billing_standing"')`)
+	runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.pool, Wake: b.wake, Clock: time.Now, Logger: discard(), Sweep: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- runner.Run(ctx) }()
+	b.append(generate(t, "ws-1", 1, 1100)[900:])
+	for late := time.Now().Add(20 * time.Second); ; {
+		status, err := projections.ReadStatus(t.Context(), b.pool, b.log, time.Now(), "ws-1")
+		if err != nil || time.Now().After(late) {
+			t.Fatalf("%+v, %v", status, err)
+		}
+		if w := &status.Workspaces[0]; w.Failures >= 3 {
+			if !strings.Contains(*w.Error, "ledgerfeed rebuild") {
+				t.Errorf("the error is %s", *w.Error)
+			}
+			break
+		}
+	}
+	b.rebuild(b.replay(), projections.RebuildRequest{})
+	b.awaitProjected()
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
 	b.equalsFold()
 }

@@ -18,6 +18,7 @@ type refold struct {
 	state       *domain.State
 	anomalies   []domain.Anomaly
 	skipped     map[int64]struct{}
+	locked      bool                // the checkpoint is: there is no time to lose
 	check       *logCheck           // nil: entries are taken as they are
 	folded      func(*domain.Entry) // called after an entry is folded, if set
 
@@ -111,13 +112,21 @@ func (r *refold) walk(ctx context.Context, after, through int64, each func([]log
 		}
 		if failed = each(p.page); failed == nil {
 			r.cfg.Meter.EntriesDone.Add(int64(len(p.page)))
-			failed = r.cfg.Pace(ctx, len(p.page))
+			failed = r.pace(ctx, len(p.page))
 		}
 	}
 	if failed == nil && ctx.Err() != nil {
 		failed = context.Cause(ctx)
 	}
 	return failed //nolint:wrapcheck // its own, or why it was interrupted
+}
+
+// pace waits as long as it is wanted, unless others wait meanwhile.
+func (r *refold) pace(ctx context.Context, n int) error {
+	if r.locked {
+		return nil
+	}
+	return r.cfg.Pace(ctx, n)
 }
 
 func (r *refold) read(ctx context.Context, after, through int64) ([]logRow, error) {

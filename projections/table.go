@@ -122,7 +122,8 @@ func (t *table[P]) scan(found pgx.Rows, states map[string]*domain.State) error {
 		}
 		id := meta.ID
 		if err := row.Read(f); err != nil {
-			return fmt.Errorf("the row %s of %s in workspace %s: %w", id, t.name, workspaceID, err)
+			return fmt.Errorf("the row %s of %s in workspace %s (ledgerfeed rebuild repairs it, or brings it over when another version made it): %w",
+				id, t.name, workspaceID, err)
 		}
 		t.meta(row).ID = id
 		if t.flag != "" {

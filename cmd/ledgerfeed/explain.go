@@ -35,9 +35,10 @@ credit is its client's.`,
 			if err := readMoment(asOf, &q); err != nil {
 				return err
 			}
-			flags := replayFlags{workers: 1, memoryMiB: 256}
-			return p.withReplay(ctx, "explain", flags, func(r *projections.Replay, _ *projections.Meter) error {
+			flags := replayFlags{workers: 1, memoryMiB: 256, rate: 0}
+			return p.withReplay(ctx, "explain", flags, func(r *replaying) error {
 				x, err := r.Explain(ctx, q)
+				r.quiet()
 				if err != nil {
 					return interrupted(ctx, err, "nothing was explained")
 				}

@@ -45,7 +45,7 @@ reach it, give the service the two settings that are printed at the start.`,
 			if len(secrets) == 0 {
 				fmt.Fprintln(p.errOut, "Without --secret, signatures are not checked.")
 			}
-			return l.Serve(ctx) //nolint:wrapcheck // says it all
+			return l.Serve(ctx)
 		}),
 	}
 	c.Flags().IntVar(&port, "port", 4443, "the port to listen on; 0 takes a free one")

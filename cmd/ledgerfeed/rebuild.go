@@ -37,8 +37,8 @@ tampered with is refused.`,
 					return &usageError{&projections.UnknownResourceError{Resource: name}}
 				}
 			}
-			return p.withReplay(ctx, "rebuild", flags, func(r *projections.Replay, m *projections.Meter) error {
-				return p.rebuild(ctx, r, m, projections.RebuildRequest{WorkspaceID: flags.workspace, Resources: resources})
+			return p.withReplay(ctx, "rebuild", flags, func(r *replaying) error {
+				return p.rebuild(ctx, r, projections.RebuildRequest{WorkspaceID: flags.workspace, Resources: resources})
 			})
 		}),
 		ValidArgs: projections.Resources(),
@@ -56,7 +56,7 @@ func isResource(name string) bool {
 	return false
 }
 
-func (p *program) rebuild(ctx context.Context, r *projections.Replay, m *projections.Meter, q projections.RebuildRequest) error {
+func (p *program) rebuild(ctx context.Context, r *replaying, q projections.RebuildRequest) error {
 	v := rebuildView{Workspaces: []projections.Rebuilt{}}
 	refused := 0
 	err := r.Rebuild(ctx, q, func(b projections.Rebuilt) {
@@ -65,10 +65,11 @@ func (p *program) rebuild(ctx context.Context, r *projections.Replay, m *project
 			refused++
 		}
 	})
+	r.quiet()
 	if err := interrupted(ctx, err, fmt.Sprintf("%d workspaces are rebuilt, the others are as they were: run it again to finish", len(v.Workspaces))); err != nil {
 		return err
 	}
-	if err := p.print(v, func(out io.Writer) error { return writeRebuilt(out, v.Workspaces, m) }); err != nil {
+	if err := p.print(v, func(out io.Writer) error { return writeRebuilt(out, v.Workspaces, r.meter) }); err != nil {
 		return err
 	}
 	if refused > 0 {

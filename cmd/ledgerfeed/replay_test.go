@@ -191,3 +191,24 @@ func TestReplayUsage(t *testing.T) {
 		}
 	}
 }
+
+// Asked to stop, verify and rebuild stop at once and say how things stand.
+func TestReplayIsInterrupted(t *testing.T) {
+	t.Parallel()
+	url, conn := served(t)
+	for _, verb := range []string{"verify", "rebuild"} {
+		p := startProcess(t, command(t, url, verb, "--rate", "20"))
+		connected := 0
+		for late := time.Now().Add(20 * time.Second); connected == 0 && time.Now().Before(late); {
+			if err := conn.QueryRow(t.Context(), `
+				SELECT count(*) FROM pg_stat_activity
+				 WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%event_log%'`).Scan(&connected); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if code := p.stop(); code != exitFailed || !strings.Contains(p.log.String(), "interrupted; ") {
+			t.Errorf("%s ended with %d:\n%s", verb, code, p.log)
+		}
+	}
+	succeed(t, url, "verify")
+}

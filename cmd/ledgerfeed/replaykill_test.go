@@ -25,7 +25,7 @@ const damagedPlan = "DAMAGED"
 // Rebuilt under load and killed at any moment, a workspace has its old rows or
 // its new ones: for twenty readers who page through all lists, for a follower
 // of the feed, and after the kill. Entries are appended and projected all the
-// while. LEDGERFEED_TEST_KILLS says how often; the issue is the same at 5 or 500.
+// while. LEDGERFEED_TEST_KILLS says how often.
 func TestRebuildKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	url := testdb.New(t)

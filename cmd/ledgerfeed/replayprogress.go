@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -28,9 +29,16 @@ type replayFlags struct {
 // yieldingRate is the rate that gives way to a service at work.
 const yieldingRate = -1
 
+// replaying is a Replay at work.
+type replaying struct {
+	*projections.Replay
+	meter *projections.Meter
+	quiet func() // ends the display of how it goes on; call it before printing
+}
+
 // withReplay opens the database and works with a Replay, showing how it goes
 // on.
-func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, work func(*projections.Replay, *projections.Meter) error) error {
+func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, work func(*replaying) error) error {
 	if f.workers < 1 || f.workers > 64 {
 		return usagef("--workers is %d: want 1 to 64", f.workers)
 	}
@@ -42,7 +50,7 @@ func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, wo
 	}
 	return p.withLog(ctx, func(w *workbench) error {
 		pool, err := pg.Open(ctx, w.url, pg.Options{
-			MaxConns: int32(2*f.workers + 1), ReadBuffer: 64 << 10, Settings: projections.ReplaySettings(), //nolint:gosec // at most 64
+			MaxConns: int32(2*f.workers + 1), ReadBuffer: 64 << 10, Settings: projections.ReplaySettings(),
 		})
 		if err != nil {
 			return err //nolint:wrapcheck // says it all
@@ -62,9 +70,9 @@ func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, wo
 		if err != nil {
 			return err //nolint:wrapcheck // says it all
 		}
-		stop := watchReplay(p.errOut, verb, &meter)
-		defer stop()
-		return work(r, &meter)
+		quiet := sync.OnceFunc(watchReplay(p.errOut, verb, &meter))
+		defer quiet()
+		return work(&replaying{r, &meter, quiet})
 	})
 }
 
@@ -83,7 +91,7 @@ func watchReplay(out io.Writer, verb string, m *projections.Meter) (stop func())
 		close(done)
 		<-ended
 	}
-	if file, ok := out.(*os.File); ok && cwriter.IsTerminal(int(file.Fd())) { //nolint:gosec // file descriptors are small
+	if file, ok := out.(*os.File); ok && cwriter.IsTerminal(int(file.Fd())) {
 		go func() {
 			defer close(ended)
 			showBar(out, verb, m, began, done)

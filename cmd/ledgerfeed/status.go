@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
@@ -16,6 +18,7 @@ import (
 // statusView is what status prints as JSON.
 type statusView struct {
 	Projections []*projections.Status `json:"projections"`
+	Delivery    []delivery.Lag        `json:"delivery"` // a row a webhook
 }
 
 func (p *program) statusCommand() *cobra.Command {
@@ -42,7 +45,16 @@ func (p *program) statusCommand() *cobra.Command {
 				if p.rules.Version > 0 {
 					s.CompareRules(p.rules.Version)
 				}
-				return p.print(statusView{[]*projections.Status{s}}, func(out io.Writer) error { return writeStatus(out, s) })
+				lags, err := delivery.ReadStatus(ctx, w.pool, p.clock(), workspace)
+				if err != nil {
+					return err //nolint:wrapcheck // says it all
+				}
+				if lags == nil {
+					lags = []delivery.Lag{}
+				}
+				return p.print(statusView{[]*projections.Status{s}, lags}, func(out io.Writer) error {
+					return errors.Join(writeStatus(out, s), writeLags(out, lags))
+				})
 			})
 		}),
 	}
@@ -150,6 +162,19 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 		}
 	}
 	return nil
+}
+
+func writeLags(out io.Writer, list []delivery.Lag) error {
+	if len(list) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nWEBHOOK\tWORKSPACE\tPOSITION\tVISIBLE\tLAG\tSECONDS\tWAITING\tSTATE")
+	for i := range list {
+		l := &list[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%d\t%s\n", l.WebhookID, l.WorkspaceID, l.Position, l.Visible, l.Entries, l.Seconds, l.Waiting, l.State)
+	}
+	return t.Flush() //nolint:wrapcheck // standard output
 }
 
 func workspaceState(w *projections.WorkspaceStatus) string {

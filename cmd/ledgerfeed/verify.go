@@ -40,8 +40,8 @@ with --since-position and --chain that nothing up to there was touched.`,
 			if err != nil {
 				return err
 			}
-			return p.withReplay(ctx, "verify", flags, func(r *projections.Replay, m *projections.Meter) error {
-				return p.verify(ctx, r, m, projections.VerifyRequest{WorkspaceID: flags.workspace, Since: seal})
+			return p.withReplay(ctx, "verify", flags, func(r *replaying) error {
+				return p.verify(ctx, r, projections.VerifyRequest{WorkspaceID: flags.workspace, Since: seal})
 			})
 		}),
 	}
@@ -74,23 +74,40 @@ func readSeal(workspace string, since int64, chain string) (*projections.Seal, e
 	return s, nil
 }
 
-func (p *program) verify(ctx context.Context, r *projections.Replay, m *projections.Meter, q projections.VerifyRequest) error {
+// heldDifferences is how many differences are held back while progress shows;
+// with more, they are printed as they come.
+const heldDifferences = 1000
+
+func (p *program) verify(ctx context.Context, r *replaying, q projections.VerifyRequest) error {
 	v := verifyView{Workspaces: []projections.Verification{}, Differences: []projections.Difference{}}
 	var writing error
+	tell := func() {
+		r.quiet()
+		for i := range v.Differences {
+			if _, err := fmt.Fprintln(p.out, v.Differences[i].String()); err != nil {
+				writing = err
+			}
+		}
+		v.Differences = nil
+	}
+	many := false
 	err := r.Verify(ctx, q, func(d projections.Difference) {
-		if p.json {
-			v.Differences = append(v.Differences, d)
-		} else if _, err := fmt.Fprintln(p.out, d.String()); err != nil {
-			writing = err
+		v.Differences = append(v.Differences, d)
+		if many = many || len(v.Differences) > heldDifferences; many && !p.json {
+			tell()
 		}
 	}, func(w projections.Verification) { v.Workspaces = append(v.Workspaces, w) })
+	r.quiet()
+	if !p.json {
+		tell()
+	}
 	if err := errors.Join(interrupted(ctx, err, "nothing was changed"), writing); err != nil {
 		return err
 	}
-	if err := p.print(v, func(out io.Writer) error { return writeVerified(out, v.Workspaces, m) }); err != nil {
+	if err := p.print(v, func(out io.Writer) error { return writeVerified(out, v.Workspaces, r.meter) }); err != nil {
 		return err
 	}
-	switch n := m.Differences.Load(); n {
+	switch n := r.meter.Differences.Load(); n {
 	case 0:
 		return nil
 	case 1:

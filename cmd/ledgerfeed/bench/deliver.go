@@ -112,11 +112,11 @@ func (d *delivering) prepare(r *receiver) (cleanUp func(), err error) {
 func (r *receiver) url() string { return r.URL + "/hook" }
 
 // webhook makes a workspace with a webhook.
-func (d *delivering) webhook(ctx context.Context, workspaceID, url string) (*delivery.WithSecret, error) {
+func (d *delivering) webhook(ctx context.Context, workspaceID, address string) (*delivery.WithSecret, error) {
 	if _, err := d.log.Append(ctx, reversed(workspaceID, "first")); err != nil {
 		return nil, err //nolint:wrapcheck // says it all
 	}
-	return d.store.Create(ctx, workspaceID, url, []string{delivery.AllEvents}) //nolint:wrapcheck // says it all
+	return d.store.Create(ctx, workspaceID, address, []string{delivery.AllEvents}) //nolint:wrapcheck // says it all
 }
 
 // engine runs an engine beside until the returned function is called.
@@ -126,7 +126,7 @@ func (d *delivering) engine(ctx context.Context) (stop func() error, err error) 
 		return nil, fmt.Errorf("connections to deliver: %w", err)
 	}
 	d.counted = &statementCount{}
-	cfg.MaxConns, cfg.ConnConfig.Tracer = 6, d.counted
+	cfg.MaxConns, cfg.ConnConfig.Tracer = 8, d.counted
 	for name, value := range delivery.PoolSettings() {
 		cfg.ConnConfig.RuntimeParams[name] = value
 	}
@@ -367,7 +367,7 @@ func (d *delivering) latency(ctx context.Context, rate, hanging int) (p99 float6
 		err = awaitCount(ctx, &good.taken, int64(len(commits)))
 	}
 	stopProjecting()
-	if err = errors.Join(err, <-ended, stop()); err != nil {
+	if err := errors.Join(err, <-ended, stop()); err != nil {
 		return 0, err
 	}
 	times := make([]time.Duration, 0, len(commits))
