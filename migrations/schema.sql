@@ -947,8 +947,10 @@ DECLARE
     name text;
     p    record;
 BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('webhook_delivery_days')) THEN
+        RETURN; -- another process is at it
+    END IF;
     PERFORM set_config('lock_timeout', '200ms', true);
-    PERFORM pg_advisory_xact_lock(hashtext('webhook_delivery_days'));
     FOR day IN SELECT generate_series(today - 1, today + 7, interval '1 day')::date LOOP
         name := 'webhook_delivery_' || to_char(day, 'YYYYMMDD');
         CONTINUE WHEN to_regclass(name) IS NOT NULL;
