@@ -1,3 +1,8 @@
+//go:build outside
+
+// These tests run programs that Go does not bring: node with npm, and python3.
+// They are apart so that the ordinary tests need nothing set up; CI runs both.
+
 package delivery
 
 import (

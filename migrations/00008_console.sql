@@ -84,8 +84,8 @@ COMMENT ON FUNCTION console_audit_refuse() IS 'Keeps the audit append-only.';
 CREATE TRIGGER console_audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON console_audit
     FOR EACH STATEMENT EXECUTE FUNCTION console_audit_refuse();
 
--- The page of keys asks when each was last used, and the request log can be
--- narrowed to one key.
+-- The request log can be narrowed to one key, also to one that made few of
+-- many requests.
 CREATE INDEX request_log_key ON request_log (workspace_id, key_id, at);
 
 -- +goose Down

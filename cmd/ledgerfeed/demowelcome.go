@@ -8,6 +8,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/console"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
@@ -37,6 +38,8 @@ Paste into another terminal:
 
 Where to look next:
 
+  the web interface       {{.Link}}
+                          (works once, within 10 minutes; another: {{.Program}} console link --workspace {{.Workspace}})
   the API's description   {{.URL}}/v1/openapi.json (with a key)
   what it measures        {{.Admin}}/metrics
   progress, anomalies     {{.Program}} status
@@ -63,7 +66,11 @@ func (m *demonstration) welcome(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find a client with credit: %w", err)
 	}
-	data := map[string]any{
+	link, _, err := m.program.consoleLink(ctx, m.workbench, m.service.url(roleConsole), console.NewLink{WorkspaceID: demoWorkspace, Person: "you"})
+	if err != nil {
+		return err
+	}
+	data := map[string]any{"Link": link,
 		"Name": demoName, "Workspace": demoWorkspace, "Entries": head.Position, "Keys": m.keys, "Client": client,
 		"URL": m.service.url(roleAPI), "Admin": m.service.url("admin"),
 		"Since": domain.FormatTime(m.program.clock().Add(-time.Minute)), "DataDir": "", "Program": calledAs(), "Webhook": m.keys.Webhook.ID,

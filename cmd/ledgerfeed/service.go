@@ -71,6 +71,7 @@ func (p *program) newService(ctx context.Context, d *database, roles []string) (
 		{roleAPI, s.prepareAPI},
 		{roleProject, s.prepareProjector},
 		{roleDeliver, s.prepareDeliveries},
+		{roleConsole, s.prepareConsole},
 	} {
 		if !slices.Contains(roles, r.role) {
 			continue

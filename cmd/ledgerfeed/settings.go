@@ -33,6 +33,7 @@ type settings struct {
 	SecretKey string `env:"LEDGERFEED_SECRET_KEY"` // seals webhooks' secrets
 	Webhooks  delivery.Settings
 	Mail      delivery.MailSettings
+	Console   consoleSettings
 
 	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h"` // 0: no background audit
 	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000"` // entries and rows a second

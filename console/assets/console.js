@@ -1,0 +1,112 @@
+// Comfort only: every page works without this file.
+"use strict";
+
+// Times in the reader's zone; the title keeps UTC.
+function localTimes(root) {
+  const forms = {
+    second: { month: "short", day: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit" },
+    minute: { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" },
+    day: { month: "short", day: "numeric" },
+  };
+  for (const element of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(element.dateTime);
+    const form = { ...(forms[element.dataset.form] || forms.minute) };
+    if (at.getFullYear() !== new Date().getFullYear()) form.year = "numeric";
+    element.textContent = new Intl.DateTimeFormat(undefined, form).format(at);
+  }
+  for (const element of root.querySelectorAll("[data-clock]")) {
+    const at = new Date(element.dataset.clock);
+    element.textContent = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" }).format(at);
+  }
+}
+
+function copyButtons(root) {
+  for (const button of root.querySelectorAll("[data-copy]")) {
+    if (!navigator.clipboard) continue;
+    button.hidden = false;
+    const label = button.textContent;
+    button.addEventListener("click", async () => {
+      const source = document.querySelector(button.dataset.copy);
+      try {
+        await navigator.clipboard.writeText(source.textContent.trim());
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(source);
+        button.textContent = "Press Ctrl+C";
+      }
+      setTimeout(() => { button.textContent = label; }, 2000);
+    });
+  }
+}
+
+// A permission that needs another switches it on, and goes off with it.
+function permissions(root) {
+  for (const box of root.querySelectorAll("[data-switches-on]")) {
+    const other = root.querySelector(`input[value="${CSS.escape(box.dataset.switchesOn)}"]`);
+    box.addEventListener("change", () => { if (box.checked) other.checked = true; });
+    other.addEventListener("change", () => { if (!other.checked) box.checked = false; });
+  }
+}
+
+// Choosing a type chooses "only these", and "all" puts the types away.
+function eventTypes(root) {
+  const some = root.querySelector("[data-reveals]");
+  if (!some) return;
+  const types = root.querySelector(some.dataset.reveals);
+  const show = () => { types.hidden = !some.checked; };
+  for (const radio of root.querySelectorAll(`input[name="${some.name}"]`)) radio.addEventListener("change", show);
+  show();
+}
+
+// A page that shows a secret gives way to one that can be loaded again.
+function leaveNoForm(root) {
+  const page = root.querySelector("[data-address]");
+  if (page) history.replaceState(null, "", page.dataset.address);
+}
+
+// Updates can be paused, and are while the page is not looked at.
+let paused = false;
+function pauseButtons(root) {
+  for (const button of root.querySelectorAll("[data-pause]")) {
+    button.hidden = false;
+    const show = () => {
+      button.textContent = paused ? "Resume updates" : "Pause updates";
+      button.setAttribute("aria-pressed", String(paused));
+    };
+    show();
+    button.addEventListener("click", () => { paused = !paused; show(); });
+  }
+}
+
+// A button that was pressed is not pressed twice.
+function onceOnly(root) {
+  for (const form of root.querySelectorAll('form[method="post"]')) {
+    form.addEventListener("submit", () => {
+      const button = form.querySelector("button:not([type=button])");
+      if (button) setTimeout(() => { button.disabled = true; button.setAttribute("aria-busy", "true"); });
+    });
+  }
+}
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  for (const button of document.querySelectorAll("button[aria-busy]")) {
+    button.disabled = false;
+    button.removeAttribute("aria-busy");
+  }
+});
+
+function prepare(root) {
+  for (const step of [localTimes, copyButtons, permissions, eventTypes, pauseButtons, onceOnly]) step(root);
+}
+
+document.body.addEventListener("htmx:beforeRequest", (event) => {
+  const renews = (event.detail.elt.getAttribute("hx-trigger") || "").startsWith("every");
+  if (renews && (paused || document.hidden)) event.preventDefault();
+});
+document.body.addEventListener("htmx:afterSwap", (event) => {
+  const swapped = document.getElementById(event.detail.target.id) || event.detail.target;
+  prepare(swapped);
+});
+
+prepare(document);
+leaveNoForm(document);
