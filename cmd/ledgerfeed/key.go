@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/console"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
@@ -54,14 +55,19 @@ func optionalTime(t time.Time) *string {
 }
 
 // withKeys opens the store of keys for a command.
-func (p *program) withKeys(ctx context.Context, work func(*access.Store) error) error {
+func (p *program) withKeys(ctx context.Context, work func(*workbench, *access.Store) error) error {
 	return p.withLog(ctx, func(w *workbench) error {
 		store, err := p.keyStore(w)
 		if err != nil {
 			return err
 		}
-		return asUsage(work(store))
+		return asUsage(work(w, store))
 	})
+}
+
+// auditKey keeps a change of a key for the console's audit.
+func (p *program) auditKey(ctx context.Context, w *workbench, action console.Action, r *access.Record, detail string) error {
+	return p.audit(ctx, w, console.Change{WorkspaceID: r.WorkspaceID, Action: action, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
 }
 
 func (p *program) keyStore(w *workbench) (*access.Store, error) {
@@ -110,12 +116,12 @@ func (p *program) keyCreateCommand() *cobra.Command {
 		if n.ExpiresAt, err = parseMoment(expires, p.clock()); err != nil {
 			return usagef("--expires: %w", err)
 		}
-		return p.withKeys(ctx, func(store *access.Store) error {
+		return p.withKeys(ctx, func(w *workbench, store *access.Store) error {
 			r, secret, err := store.Create(ctx, n)
 			if err != nil {
 				return err //nolint:wrapcheck // says it all
 			}
-			return p.printNewKey(r, secret)
+			return errors.Join(p.printNewKey(r, secret), p.auditKey(ctx, w, console.KeyCreate, r, r.Permissions.String()))
 		})
 	})
 	return c
@@ -162,7 +168,7 @@ func (p *program) keyListCommand() *cobra.Command {
 			if workspace == "" {
 				return usagef("want --workspace")
 			}
-			return p.withKeys(ctx, func(store *access.Store) error {
+			return p.withKeys(ctx, func(_ *workbench, store *access.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
 					return err //nolint:wrapcheck // says it all
@@ -194,14 +200,14 @@ func writeKeys(out io.Writer, list []keyView) error {
 }
 
 // ofKey runs a change of the key that the argument names.
-func (p *program) ofKey(change func(ctx context.Context, store *access.Store, workspaceID, keyID string) error) func(*cobra.Command, []string) error {
+func (p *program) ofKey(change func(ctx context.Context, w *workbench, store *access.Store, workspaceID, keyID string) error) func(*cobra.Command, []string) error {
 	return p.run(func(ctx context.Context, args []string) error {
-		return p.withKeys(ctx, func(store *access.Store) error {
+		return p.withKeys(ctx, func(w *workbench, store *access.Store) error {
 			workspaceID, err := store.WorkspaceOf(ctx, args[0])
 			if err != nil {
 				return err //nolint:wrapcheck // says it all
 			}
-			return change(ctx, store, workspaceID, args[0])
+			return change(ctx, w, store, workspaceID, args[0])
 		})
 	})
 }
@@ -212,12 +218,12 @@ func (p *program) keyRotateCommand() *cobra.Command {
 		Use:   "rotate KEY-ID",
 		Short: "Give a key a new secret; it is shown once",
 		Args:  cobra.ExactArgs(1),
-		RunE: p.ofKey(func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
+		RunE: p.ofKey(func(ctx context.Context, w *workbench, store *access.Store, workspaceID, keyID string) error {
 			r, secret, err := store.Rotate(ctx, workspaceID, keyID, overlap)
 			if err != nil {
 				return err //nolint:wrapcheck // says it all
 			}
-			return p.printNewKey(r, secret)
+			return errors.Join(p.printNewKey(r, secret), p.auditKey(ctx, w, console.KeyRotate, r, "the old secret works for "+overlap.String()))
 		}),
 	}
 	c.Flags().DurationVar(&overlap, "overlap", 0, "how long the old secret still works, up to 24h")
@@ -229,12 +235,12 @@ func (p *program) keyRevokeCommand() *cobra.Command {
 		Use:   "revoke KEY-ID",
 		Short: "End a key for good, within a second",
 		Args:  cobra.ExactArgs(1),
-		RunE: p.ofKey(func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
+		RunE: p.ofKey(func(ctx context.Context, w *workbench, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.Revoke(ctx, workspaceID, keyID)
 			if err != nil {
 				return err //nolint:wrapcheck // says it all
 			}
-			return p.printKey(r)
+			return errors.Join(p.printKey(r), p.auditKey(ctx, w, console.KeyRevoke, r, ""))
 		}),
 	}
 }
@@ -245,12 +251,12 @@ func (p *program) keySetLimitCommand() *cobra.Command {
 		Use:   "set-limit KEY-ID",
 		Short: "Change a key's requests a minute",
 		Args:  cobra.ExactArgs(1),
-		RunE: p.ofKey(func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
+		RunE: p.ofKey(func(ctx context.Context, w *workbench, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.SetRateLimit(ctx, workspaceID, keyID, limit)
 			if err != nil {
 				return err //nolint:wrapcheck // says it all
 			}
-			return p.printKey(r)
+			return errors.Join(p.printKey(r), p.auditKey(ctx, w, console.KeySetLimit, r, fmt.Sprintf("%d requests a minute", r.RateLimit)))
 		}),
 	}
 	c.Flags().IntVar(&limit, "rate-limit", access.DefaultRateLimit, "requests a minute")

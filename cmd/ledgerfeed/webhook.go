@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/console"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
@@ -22,13 +23,13 @@ func (p *program) webhookCommand() *cobra.Command {
 }
 
 // withWebhooks opens the store of webhooks for a command.
-func (p *program) withWebhooks(ctx context.Context, work func(*delivery.Store) error) error {
+func (p *program) withWebhooks(ctx context.Context, work func(*workbench, *delivery.Store) error) error {
 	return p.withLog(ctx, func(w *workbench) error {
 		store, err := p.webhooks(ctx, w)
 		if err != nil {
 			return err
 		}
-		err = work(store)
+		err = work(w, store)
 		var (
 			address *delivery.AddressError
 			events  *delivery.EventsError
@@ -42,13 +43,26 @@ func (p *program) withWebhooks(ctx context.Context, work func(*delivery.Store) e
 }
 
 // ofWebhook is a command about the one thing that its argument names.
-func (p *program) ofWebhook(use, short string, work func(ctx context.Context, store *delivery.Store, id string) error) *cobra.Command {
+func (p *program) ofWebhook(use, short string, work func(ctx context.Context, w *workbench, store *delivery.Store, id string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		RunE: p.run(func(ctx context.Context, args []string) error {
-			return p.withWebhooks(ctx, func(store *delivery.Store) error { return work(ctx, store, args[0]) })
+			return p.withWebhooks(ctx, func(w *workbench, store *delivery.Store) error { return work(ctx, w, store, args[0]) })
 		}),
 	}
+}
+
+// auditWebhook keeps a change of a webhook for the console's audit.
+func (p *program) auditWebhook(ctx context.Context, w *workbench, action console.Action, hook *delivery.Webhook, detail string) error {
+	return p.audit(ctx, w, console.Change{WorkspaceID: hook.WorkspaceID, Action: action, ObjectID: hook.ID, ObjectName: hook.URL, Detail: detail})
+}
+
+func (p *program) auditWebhookID(ctx context.Context, w *workbench, store *delivery.Store, action console.Action, id, detail string) error {
+	hook, err := store.Get(ctx, id)
+	if err != nil {
+		return err //nolint:wrapcheck // says it all
+	}
+	return p.auditWebhook(ctx, w, action, hook, detail)
 }
 
 func (p *program) webhookCreateCommand() *cobra.Command {
@@ -62,12 +76,12 @@ func (p *program) webhookCreateCommand() *cobra.Command {
 			if workspace == "" || url == "" {
 				return usagef("want --workspace and --url")
 			}
-			return p.withWebhooks(ctx, func(store *delivery.Store) error {
-				w, err := store.Create(ctx, workspace, url, events)
+			return p.withWebhooks(ctx, func(w *workbench, store *delivery.Store) error {
+				made, err := store.Create(ctx, workspace, url, events)
 				if err != nil {
 					return err //nolint:wrapcheck // says it all
 				}
-				return p.printSecret(w)
+				return errors.Join(p.printSecret(made), p.auditWebhook(ctx, w, console.WebhookCreate, &made.Webhook, strings.Join(made.Events, ", ")))
 			})
 		}),
 	}
@@ -95,7 +109,7 @@ func (p *program) webhookListCommand() *cobra.Command {
 			if workspace == "" {
 				return usagef("want --workspace")
 			}
-			return p.withWebhooks(ctx, func(store *delivery.Store) error {
+			return p.withWebhooks(ctx, func(_ *workbench, store *delivery.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
 					return err //nolint:wrapcheck // says it all
@@ -134,9 +148,16 @@ func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 }
 
 func (p *program) webhookDeleteCommand() *cobra.Command {
-	return p.ofWebhook("delete WEBHOOK", "Delete a webhook", func(ctx context.Context, store *delivery.Store, id string) error {
+	return p.ofWebhook("delete WEBHOOK", "Delete a webhook", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
+		hook, err := store.Get(ctx, id)
+		if err != nil {
+			return err //nolint:wrapcheck // says it all
+		}
 		if err := store.Delete(ctx, id); err != nil {
 			return err //nolint:wrapcheck // says it all
+		}
+		if err := p.auditWebhook(ctx, w, console.WebhookDelete, hook, ""); err != nil {
+			return err
 		}
 		return p.print(map[string]any{"id": id, "deleted": true}, func(out io.Writer) error {
 			_, err := fmt.Fprintln(out, "deleted", id)
@@ -146,20 +167,23 @@ func (p *program) webhookDeleteCommand() *cobra.Command {
 }
 
 func (p *program) webhookRotateCommand() *cobra.Command {
-	return p.ofWebhook("rotate-secret WEBHOOK", "Give a webhook a new secret; the old one signs beside it for a while", func(ctx context.Context, store *delivery.Store, id string) error {
-		w, err := store.RotateSecret(ctx, id)
+	return p.ofWebhook("rotate-secret WEBHOOK", "Give a webhook a new secret; the old one signs beside it for a while", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
+		hook, err := store.RotateSecret(ctx, id)
 		if err != nil {
 			return err //nolint:wrapcheck // says it all
 		}
-		return p.printSecret(w)
+		return errors.Join(p.printSecret(hook), p.auditWebhook(ctx, w, console.WebhookRotateSecret, &hook.Webhook, ""))
 	})
 }
 
 func (p *program) webhookTestCommand() *cobra.Command {
-	return p.ofWebhook("test WEBHOOK", "Send a test.ping to a webhook", func(ctx context.Context, store *delivery.Store, id string) error {
+	return p.ofWebhook("test WEBHOOK", "Send a test.ping to a webhook", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
 		event, err := store.Test(ctx, id)
 		if err != nil {
 			return err //nolint:wrapcheck // says it all
+		}
+		if err := p.auditWebhookID(ctx, w, store, console.WebhookTest, id, event); err != nil {
+			return err
 		}
 		return p.print(map[string]string{"event_id": event, "delivery_id": event + "_" + id}, func(out io.Writer) error {
 			_, err := fmt.Fprintln(out, event)
@@ -169,18 +193,21 @@ func (p *program) webhookTestCommand() *cobra.Command {
 }
 
 func (p *program) webhookTurnOnCommand() *cobra.Command {
-	return p.ofWebhook("turn-on WEBHOOK", "Turn a webhook back on", func(ctx context.Context, store *delivery.Store, id string) error {
-		w, err := store.TurnOn(ctx, id)
+	return p.ofWebhook("turn-on WEBHOOK", "Turn a webhook back on", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
+		hook, err := store.TurnOn(ctx, id)
 		if err != nil {
 			return err //nolint:wrapcheck // says it all
 		}
-		return p.print(w, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*w}) })
+		if err := p.auditWebhook(ctx, w, console.WebhookTurnOn, hook, ""); err != nil {
+			return err
+		}
+		return p.print(hook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*hook}) })
 	})
 }
 
 func (p *program) webhookDeliveriesCommand() *cobra.Command {
 	var q delivery.Query
-	c := p.ofWebhook("deliveries WEBHOOK", "List a webhook's recent deliveries, newest first", func(ctx context.Context, store *delivery.Store, id string) error {
+	c := p.ofWebhook("deliveries WEBHOOK", "List a webhook's recent deliveries, newest first", func(ctx context.Context, _ *workbench, store *delivery.Store, id string) error {
 		list := []delivery.Delivery{}
 		left := q.Limit
 		for page := q; left > 0; {
@@ -229,10 +256,15 @@ func lastAnswer(d *delivery.Delivery) string {
 }
 
 func (p *program) webhookResendCommand() *cobra.Command {
-	return p.ofWebhook("resend DELIVERY", "Send a finished delivery once more", func(ctx context.Context, store *delivery.Store, id string) error {
+	return p.ofWebhook("resend DELIVERY", "Send a finished delivery once more", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
 		d, err := store.Resend(ctx, id)
 		if err != nil {
 			return err //nolint:wrapcheck // says it all
+		}
+		if full, err := store.Delivery(ctx, id); err == nil {
+			if err := p.auditWebhookID(ctx, w, store, console.DeliveryResend, full.WebhookID, id); err != nil {
+				return err
+			}
 		}
 		return p.print(d, func(out io.Writer) error { return writeDeliveries(out, []delivery.Delivery{*d}) })
 	})
@@ -240,7 +272,7 @@ func (p *program) webhookResendCommand() *cobra.Command {
 
 func (p *program) webhookMissedCommand() *cobra.Command {
 	var since string
-	c := p.ofWebhook("send-missed WEBHOOK", "Send the events that a webhook missed since a time", func(ctx context.Context, store *delivery.Store, id string) error {
+	c := p.ofWebhook("send-missed WEBHOOK", "Send the events that a webhook missed since a time", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
 		from, err := parsePast(since, p.clock())
 		if err != nil {
 			return usagef("--since: %w", err)
@@ -248,6 +280,9 @@ func (p *program) webhookMissedCommand() *cobra.Command {
 		m, err := store.SendMissed(ctx, id, from)
 		if err != nil {
 			return err //nolint:wrapcheck // says it all
+		}
+		if err := p.auditWebhookID(ctx, w, store, console.WebhookSendMissed, id, fmt.Sprintf("%d events since %s", m.Count, domain.FormatTime(from))); err != nil {
+			return err
 		}
 		return p.print(m, func(out io.Writer) error {
 			_, err := fmt.Fprintf(out, "%d events are on their way\n", m.Count)
