@@ -5,11 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // MaxEntrySize bounds an entry as it comes in, in bytes (log.md, "Stored form").
 const MaxEntrySize = 64 << 10
+
+// MaxLineSize bounds a line of NDJSON. An entry that came in with as many bytes
+// as it may have grows by its id, its publish time and its canonical form; in
+// the form that the log exports, and in no other, it may come in again.
+const MaxLineSize = MaxEntrySize + 1<<10
 
 // Draft is an entry that a producer offers, its form already checked. The log
 // gives it its position, and its id and publish time where they are absent.
@@ -69,8 +75,8 @@ func (r *rawObject) decode(s *scanner, _ string, _ *FormErrors) (err error) {
 // entry"). The error is a *DraftError that names every faulty field and the
 // form wanted.
 func DecodeDraft(line []byte) (Draft, error) {
-	if len(line) > MaxEntrySize {
-		return Draft{}, &DraftError{fmt.Errorf("the entry is longer than %d bytes", MaxEntrySize)}
+	if len(line) > MaxLineSize {
+		return Draft{}, errTooLong()
 	}
 	s := &scanner{b: string(line)}
 	if s.peek() != '{' {
@@ -96,7 +102,23 @@ func DecodeDraft(line []byte) (Draft, error) {
 	if len(errs) > 0 {
 		return Draft{}, &DraftError{errs}
 	}
+	if len(line) > MaxEntrySize && !d.exported(line) {
+		return Draft{}, errTooLong()
+	}
 	return d, nil
+}
+
+func errTooLong() error {
+	return &DraftError{fmt.Errorf("the entry is longer than %d bytes", MaxEntrySize)}
+}
+
+// exported tells whether a line is the exported form of this very entry.
+func (d *Draft) exported(line []byte) bool {
+	if d.ID == "" || d.CreatedAt.IsZero() {
+		return false
+	}
+	e := Entry{WorkspaceID: d.WorkspaceID, ID: d.ID, Type: d.Type, CreatedAt: d.CreatedAt, Data: d.Data}
+	return string(e.AppendNDJSON(nil)) == strings.TrimRight(string(line), "\r\n")+"\n"
 }
 
 // NewDraft checks an entry that a Go program makes: data is the JSON object

@@ -89,14 +89,18 @@ func (c *call) checkKey() error {
 		c.countAddress()
 		return err //nolint:wrapcheck // says what could not be done
 	}
-	c.allowance, c.policy = c.api.cfg.Limiter.Refuse(c.address), policyAddress
-	if !c.allowance.OK {
-		return tooManyRefusedKeys(c.allowance.Reset)
-	}
 	reason := access.ReasonMalformed
 	var refused *access.RefusedError
 	if errors.As(err, &refused) {
 		reason = refused.Reason
+	}
+	if reason == access.ReasonMissing {
+		c.countAddress() // no key was sent, so none is refused
+	} else {
+		c.allowance, c.policy = c.api.cfg.Limiter.Refuse(c.address), policyAddress
+	}
+	if !c.allowance.OK {
+		return tooManyRefusedKeys(c.allowance.Reset)
 	}
 	p := unauthorized(reason)
 	p.cause = err

@@ -235,7 +235,7 @@ func TestAddressBehindProxies(t *testing.T) {
 	})
 	s.workspace("acme")
 	left := func(forwarded ...string) string {
-		var headers []string
+		headers := []string{"Authorization", "Bearer nothing"}
 		for _, f := range forwarded {
 			headers = append(headers, "X-Forwarded-For", f)
 		}
@@ -267,7 +267,7 @@ func TestAddressBehindProxies(t *testing.T) {
 	distrustful := newStand(t, func(c *readapi.Config) { c.TrustedProxies = nil })
 	distrustful.workspace("acme")
 	for i := range 3 {
-		got := distrustful.get("/v1/me", "", "X-Forwarded-For", fmt.Sprintf("203.0.113.%d", i)).header.Get("Ratelimit-Remaining")
+		got := distrustful.get("/v1/me", "", "Authorization", "Bearer nothing", "X-Forwarded-For", fmt.Sprintf("203.0.113.%d", i)).header.Get("Ratelimit-Remaining")
 		if want := fmt.Sprint(19 - i); got != want {
 			t.Errorf("without trusted proxies: %s left, want %s", got, want)
 		}

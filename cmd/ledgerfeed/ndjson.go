@@ -26,7 +26,7 @@ func (s *source) each(ctx context.Context, do func(number int, line []byte, err 
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("read %s: %w (a pipe is given on standard input)", s.name, err)
 	}
-	reader := bufio.NewReaderSize(s.file, domain.MaxEntrySize+2) // and its end of line
+	reader := bufio.NewReaderSize(s.file, domain.MaxLineSize+2) // and its end of line
 	for number := 1; ; number++ {
 		if err := context.Cause(ctx); err != nil {
 			return err //nolint:wrapcheck // interrupted
