@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // Config of an Engine.
@@ -96,11 +97,11 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Settings, err = cfg.Settings.withDefaults(); err != nil {
 		return nil, err
 	}
-	setDefault(&cfg.Bound, 10)
-	setDefault(&cfg.Limit, 2000)
-	setDefault(&cfg.Lease, cfg.Settings.Timeout+20*time.Second)
-	setDefault(&cfg.Sweep, time.Second)
-	setDefault(&cfg.Idle, 5*time.Second)
+	cfg.Bound = cmp.Or(cfg.Bound, 10)
+	cfg.Limit = cmp.Or(cfg.Limit, 2000)
+	cfg.Lease = cmp.Or(cfg.Lease, cfg.Settings.Timeout+20*time.Second)
+	cfg.Sweep = cmp.Or(cfg.Sweep, time.Second)
+	cfg.Idle = cmp.Or(cfg.Idle, 5*time.Second)
 	if cfg.Lease <= cfg.Settings.Timeout+2*cfg.Sweep {
 		return nil, errors.New("delivery: the lease has to be longer than the timeout of an attempt and two sweeps")
 	}
@@ -123,25 +124,18 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-func setDefault[T comparable](field *T, def T) {
-	var zero T
-	if *field == zero {
-		*field = def
-	}
-}
-
 // topic names the one stream of messages there is, for Watermill.
 const topic = "webhooks"
 
 // Run delivers until ctx ends, lets what is under way finish and be recorded,
 // and returns. It may be called once.
 func (e *Engine) Run(ctx context.Context) error {
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: e.cfg.Settings.Timeout + 2*closePatience}, quietly(e.logger))
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: e.cfg.Settings.Timeout + 2*closePatience}, flow.Quietly(e.logger))
 	if err != nil {
 		return fmt.Errorf("delivery: %w", err)
 	}
-	// keepError is outside of Recoverer, so that it hears of panics too.
-	router.AddMiddleware(keepError, middleware.Recoverer)
+	// KeepError is outside of Recoverer, so that it hears of panics too.
+	router.AddMiddleware(flow.KeepError[*job], middleware.Recoverer)
 	router.AddConsumerHandler(topic, topic, &subscriber{engine: e, stop: make(chan struct{})}, e.handle)
 	defer e.sender.Close()
 	if err := router.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
@@ -152,9 +146,9 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // handle is the handler of the Watermill Router: it makes the attempt.
 func (e *Engine) handle(msg *message.Message) error {
-	j, err := jobOf(msg)
+	j, err := flow.Work[*job](msg)
 	if err != nil {
-		return err
+		return fmt.Errorf("delivery: %w", err)
 	}
 	h := j.hook
 	if h.broken != nil {
@@ -165,13 +159,4 @@ func (e *Engine) handle(msg *message.Message) error {
 		Secrets: h.secrets(e.clock()), DeliveryID: j.deliveryID(),
 	})
 	return nil
-}
-
-// quietly is Watermill's voice: what it reports of a failing handler, the
-// subscriber says better.
-func quietly(logger *slog.Logger) watermill.LoggerAdapter {
-	return watermill.NewSlogLoggerWithLevelMapping(logger, map[slog.Level]slog.Level{
-		slog.LevelInfo:  slog.LevelDebug,
-		slog.LevelError: slog.LevelDebug,
-	})
 }

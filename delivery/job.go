@@ -2,11 +2,12 @@ package delivery
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // key names a webhook.
@@ -74,32 +75,10 @@ func (j *job) number() int { return j.attempts + 1 }
 // deliveryID is the same for all attempts of a delivery.
 func (j *job) deliveryID() string { return j.eventID + "_" + j.lane.key.webhookID }
 
-type jobKey struct{}
+// KeepError remembers why the handler could not make the attempt.
+func (j *job) KeepError(err error) { j.err = err }
 
 // message is the job as the Router hands it on.
 func (j *job) message(ctx context.Context) *message.Message {
-	msg := message.NewMessage(j.deliveryID(), j.body)
-	msg.SetContext(context.WithValue(ctx, jobKey{}, j))
-	return msg
-}
-
-func jobOf(msg *message.Message) (*job, error) {
-	j, ok := msg.Context().Value(jobKey{}).(*job)
-	if !ok {
-		return nil, errors.New("the message comes from another subscriber: it carries no delivery")
-	}
-	return j, nil
-}
-
-// keepError is a middleware that keeps a handler's error with the job;
-// Watermill's Nack carries none. It goes outside of the one that recovers
-// panics.
-func keepError(next message.HandlerFunc) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		produced, err := next(msg)
-		if j, jerr := jobOf(msg); err != nil && jerr == nil {
-			j.err = err
-		}
-		return produced, err
-	}
+	return flow.Message(ctx, j.deliveryID(), j.body, j)
 }

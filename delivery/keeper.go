@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // listen passes wake-ups on to the desk.
@@ -34,7 +35,7 @@ func (e *Engine) listen(ctx context.Context) {
 // sweep finds the webhooks that have something to do and that nobody holds,
 // because a wake-up was lost, a process died or a retry is due.
 func (e *Engine) sweep(ctx context.Context) {
-	for wait := time.Duration(0); pause(ctx, wait); {
+	for wait := time.Duration(0); flow.Pause(ctx, wait); {
 		began := time.Now()
 		next, err := e.sweepOnce(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -125,7 +126,7 @@ const (
 
 // tick has cursors saved and idle webhooks let go.
 func (e *Engine) tick(ctx context.Context) {
-	for n := 1; pause(ctx, saveEvery); n++ {
+	for n := 1; flow.Pause(ctx, saveEvery); n++ {
 		e.desk.tick(n%skipSaves == 0, e.cfg.Idle)
 	}
 }
@@ -238,7 +239,7 @@ func (e *Engine) newLease(ctx context.Context) {
 			return
 		}
 		e.logger.WarnContext(ctx, "no new lease could be taken; it is tried again", "error", err)
-		pause(ctx, 4*retryPause)
+		flow.Pause(ctx, 4*retryPause)
 	}
 }
 

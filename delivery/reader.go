@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 const (
@@ -40,7 +42,7 @@ func (e *Engine) read(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			e.logger.WarnContext(ctx, "reading for webhooks failed; it is done again", "error", err)
-			pause(ctx, retryPause)
+			flow.Pause(ctx, retryPause)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // recordBatch is the most attempts of one statement.
@@ -37,7 +38,7 @@ func (e *Engine) record(ctx context.Context, stop <-chan struct{}) {
 			stopping = true
 		}
 		for range gatherings {
-			if !e.desk.busy() || !pause(ctx, gather) {
+			if !e.desk.busy() || !flow.Pause(ctx, gather) {
 				break
 			}
 		}
@@ -75,7 +76,7 @@ func (e *Engine) write(ctx context.Context, r *record) {
 			return
 		}
 		e.logger.WarnContext(ctx, "attempts could not be recorded; it is done again", "attempts", len(r.jobs), "error", err)
-		pause(ctx, wait)
+		flow.Pause(ctx, wait)
 	}
 }
 
@@ -196,7 +197,7 @@ func (e *Engine) raise(ctx context.Context, a alarm) {
 				break
 			}
 			e.logger.WarnContext(ctx, "the finance team could not be told about a failing webhook; it is done again", "webhook", a.lane.key.webhookID, "error", err)
-			pause(ctx, 4*retryPause)
+			flow.Pause(ctx, 4*retryPause)
 		}
 		if a.kind == TurnedOff {
 			e.desk.turnedOff(a.lane)
@@ -210,16 +211,4 @@ func (d *desk) turnedOff(l *lane) {
 	defer d.mu.Unlock()
 	l.hook = &hook{epoch: -1, version: -1}
 	d.leave(l)
-}
-
-// pause waits, and reports false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // closePatience bounds what is done after the last attempt has ended.
 const closePatience = 15 * time.Second
 
 // subscriber gives the Watermill Router its messages: one is one attempt of one
-// delivery, see jobOf. Ack means that the attempt was made, whatever came of
+// delivery, see flow.Work. Ack means that the attempt was made, whatever came of
 // it: it is judged and recorded. Nack means that it could not be made, for a
 // reason that is not the receiver's: its webhook pauses, and it is made again.
 type subscriber struct {
@@ -114,7 +116,7 @@ func (e *Engine) start(ctx, lasting context.Context, out chan<- *message.Message
 			continue
 		}
 		for !e.mayStart() {
-			if !pause(ctx, retryPause) {
+			if !flow.Pause(ctx, retryPause) {
 				break
 			}
 		}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 // upkeep keeps the history's partitions, forgets old counts and seals secrets
 // anew that are under an older key.
 func (e *Engine) upkeep(ctx context.Context) {
-	for wait := upkeepRetry; pause(ctx, wait); {
+	for wait := upkeepRetry; flow.Pause(ctx, wait); {
 		wait = e.upkeepOnce(ctx)
 	}
 }

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +15,7 @@ func (l *Log) VisiblePosition(ctx context.Context, workspaceID string) (int64, e
 	var position int64
 	err := l.pool.QueryRow(ctx, `SELECT position FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2`,
 		workspaceID, ReadModels).Scan(&position)
-	if isNoRows(err) {
+	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, &UnknownWorkspaceError{workspaceID}
 	}
 	if err != nil {

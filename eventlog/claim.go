@@ -3,7 +3,6 @@ package eventlog
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -39,31 +39,25 @@ type Claim struct {
 
 	consumer string
 	rules    int
-	err      error // what the handler said; see KeepError
+	err      error // what the handler said
 }
 
-type claimKey struct{}
+// KeepError remembers what the handler said, for the record of the failure.
+func (c *Claim) KeepError(err error) { c.err = err }
 
 // ClaimOf returns the claim that a message of a Subscriber stands for.
 func ClaimOf(msg *message.Message) (*Claim, error) {
-	c, ok := msg.Context().Value(claimKey{}).(*Claim)
-	if !ok {
-		return nil, errors.New("the message comes from another subscriber: it carries no claim")
+	c, err := flow.Work[*Claim](msg)
+	if err != nil {
+		return nil, fmt.Errorf("a claim: %w", err)
 	}
 	return c, nil
 }
 
-// KeepError is a middleware that keeps a handler's error with the claim, so
-// that the record of a failure can say what happened; Watermill's Nack cannot.
-// It goes outside of the middleware that recovers panics.
+// KeepError is the middleware that keeps a handler's error with its claim; see
+// flow.KeepError for its place.
 func KeepError(next message.HandlerFunc) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		produced, err := next(msg)
-		if c, cerr := ClaimOf(msg); err != nil && cerr == nil {
-			c.err = err
-		}
-		return produced, err
-	}
+	return flow.KeepError[*Claim](next)
 }
 
 // segmentName is how a message's payload shows a segment to people and logs;
@@ -84,9 +78,7 @@ func (c *Claim) message(ctx context.Context) (*message.Message, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name the segments of a claim: %w", err)
 	}
-	msg := message.NewMessage(watermill.NewUUID(), payload)
-	msg.SetContext(context.WithValue(ctx, claimKey{}, c))
-	return msg, nil
+	return flow.Message(ctx, watermill.NewUUID(), payload, c), nil
 }
 
 // claimer takes claims for one consumer.

@@ -2,7 +2,10 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
@@ -20,7 +23,7 @@ func (l *Log) EntryAt(ctx context.Context, workspaceID string, position int64) (
 // workspace has none.
 func (l *Log) PositionOf(ctx context.Context, workspaceID, id string) (position int64, err error) {
 	err = l.pool.QueryRow(ctx, `SELECT position FROM event_log WHERE workspace_id = $1 AND id = $2`, workspaceID, id).Scan(&position)
-	if isNoRows(err) {
+	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
@@ -25,8 +23,8 @@ var (
 // RefusedError says which entry of an append was refused, and why. Nothing of
 // that append was done.
 type RefusedError struct {
-	Index  int // of the entry among those of the call
-	ID     string
+	Index  int    // of the entry among those of the call
+	ID     string // empty: the entry brought none
 	Reason error  // one of the reasons above
 	Detail string // the time it was measured against, if any
 }
@@ -34,6 +32,9 @@ type RefusedError struct {
 // Error names the entry and the reason.
 func (e *RefusedError) Error() string {
 	s := fmt.Sprintf("entry %s refused: %v", e.ID, e.Reason)
+	if e.ID == "" {
+		s = fmt.Sprintf("entry refused: %v", e.Reason)
+	}
 	if e.Detail != "" {
 		s += " (" + e.Detail + ")"
 	}
@@ -80,8 +81,6 @@ func outcome(word string, index int, id, when string) error {
 	}
 	return fmt.Errorf("log_append answered %q, which this program does not know", word)
 }
-
-func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
 
 // validate catches drafts that were not made by the domain's own functions.
 func validate(drafts []domain.Draft) error {

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -167,7 +168,7 @@ func (l *Log) FeedOne(ctx context.Context, workspaceID, id string, oldest time.T
 		 WHERE e.workspace_id = $1 AND e.id = $2 AND e.public_event IS NOT NULL
 		   AND e.created_at >= $3 AND ($4 OR e.type <> '`+domain.TypePayoutPaid+`')`,
 		workspaceID, id, oldest, payouts).Scan(&event)
-	if isNoRows(err) {
+	if errors.Is(err, pgx.ErrNoRows) {
 		return "", false, nil
 	}
 	if err != nil {

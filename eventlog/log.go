@@ -1,12 +1,14 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -61,8 +63,8 @@ func New(cfg Config) (*Log, error) {
 		cfg.Wake = silence{}
 	}
 	l := &Log{pool: cfg.Pool, clock: cfg.Clock, wake: cfg.Wake}
-	for range orDefault(cfg.Lanes, 4) {
-		l.lanes = append(l.lanes, &lane{log: l, max: orDefault(cfg.CoalesceMax, 512)})
+	for range cmp.Or(cfg.Lanes, 4) {
+		l.lanes = append(l.lanes, &lane{log: l, max: cmp.Or(cfg.CoalesceMax, 512)})
 	}
 	return l, nil
 }
@@ -70,13 +72,6 @@ func New(cfg Config) (*Log, error) {
 type silence struct{}
 
 func (silence) Announce(Topic, ...string) {}
-
-func orDefault(v, def int) int {
-	if v == 0 {
-		return def
-	}
-	return v
-}
 
 // newID makes the id of an entry that brings none: evt_ and a UUIDv7, so that
 // ids made one after the other lie together in the index.
@@ -114,7 +109,7 @@ func (l *Log) Head(ctx context.Context, workspaceID string) (Head, error) {
 	err := l.pool.QueryRow(ctx, `
 		SELECT position, nullif(created_at, '-infinity'), chain FROM log_head WHERE workspace_id = $1`,
 		workspaceID).Scan(&h.Position, &at, &chain)
-	if isNoRows(err) {
+	if errors.Is(err, pgx.ErrNoRows) {
 		return Head{}, &UnknownWorkspaceError{workspaceID}
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -81,7 +82,7 @@ func (l *Log) RetryQuarantined(ctx context.Context, consumer, workspaceID string
 		 WHERE workspace_id = $1 AND consumer = $2
 		RETURNING quarantined`, workspaceID, consumer).Scan(&quarantined)
 	switch {
-	case isNoRows(err):
+	case errors.Is(err, pgx.ErrNoRows):
 		return &UnknownWorkspaceError{workspaceID}
 	case err != nil:
 		return fmt.Errorf("let %s be tried again: %w", workspaceID, err)

@@ -49,7 +49,7 @@ func (s *Skip) make(ctx context.Context, tx pgx.Tx, consumer string) error {
 		SELECT position, quarantined, coalesce(error, '') FROM log_checkpoint
 		 WHERE workspace_id = $1 AND consumer = $2 FOR UPDATE`, s.WorkspaceID, consumer).Scan(&checkpoint, &quarantined, &s.Error)
 	switch {
-	case isNoRows(err):
+	case errors.Is(err, pgx.ErrNoRows):
 		return &UnknownWorkspaceError{s.WorkspaceID}
 	case err != nil:
 		return fmt.Errorf("lock the checkpoint of %s: %w", s.WorkspaceID, err)

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -50,9 +52,9 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if cfg.Pool == nil || cfg.Wake == nil || cfg.Clock == nil || cfg.Logger == nil {
 		return nil, errors.New("eventlog: SubscriberConfig needs a Pool, a Wake, a Clock and a Logger")
 	}
-	cfg.Workers = orDefault(cfg.Workers, 4)
-	cfg.Workspaces = orDefault(cfg.Workspaces, 64)
-	cfg.Entries = orDefault(cfg.Entries, 1000)
+	cfg.Workers = cmp.Or(cfg.Workers, 4)
+	cfg.Workspaces = cmp.Or(cfg.Workspaces, 64)
+	cfg.Entries = cmp.Or(cfg.Entries, 1000)
 	if cfg.Sweep == 0 {
 		cfg.Sweep = 2 * time.Second
 	}
@@ -217,7 +219,7 @@ func (s *subscription) work(ctx context.Context) {
 // giveBackLater returns workspaces that could not be claimed, after a pause:
 // the database may be away.
 func (s *subscription) giveBackLater(ctx context.Context, ids []string) {
-	pause(ctx, relisten)
+	flow.Pause(ctx, relisten)
 	s.dirty.done(ids, func(string) bool { return true })
 }
 
@@ -297,7 +299,7 @@ func (s *subscription) failed(ctx context.Context, c *Claim, ids []string, reaso
 	case err != nil:
 		s.cfg.Logger.ErrorContext(ctx, "a segment failed, and that could not be recorded; it is tried again",
 			"consumer", s.consumer, "workspace", seg.WorkspaceID, "from", seg.After+1, "through", seg.End(), "error", reason, "record_error", err)
-		pause(ctx, relisten)
+		flow.Pause(ctx, relisten)
 	case r.quarantined:
 		s.cfg.Logger.ErrorContext(ctx, "an entry cannot be handled; its workspace waits there, others go on",
 			"consumer", s.consumer, "workspace", seg.WorkspaceID, "position", seg.After+1, "error", reason, "retry_in", r.wait)

@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // Topic is something worth waking up for.
@@ -181,7 +183,7 @@ func (w *Wake) send(ctx context.Context) {
 			// Others find out by their sweeps.
 			w.logger.WarnContext(ctx, "a wake-up could not be sent", "error", err)
 		}
-		if !pause(ctx, notifyPause) {
+		if !flow.Pause(ctx, notifyPause) {
 			return
 		}
 	}
@@ -225,7 +227,7 @@ func (w *Wake) listen(ctx context.Context) {
 			return
 		}
 		w.logger.WarnContext(ctx, "the connection for wake-ups was lost; sweeping meanwhile", "error", err)
-		if !pause(ctx, relisten) {
+		if !flow.Pause(ctx, relisten) {
 			return
 		}
 	}
@@ -258,17 +260,5 @@ func (w *Wake) listenOnce(ctx context.Context) error {
 		if sender != w.self {
 			w.local(Topic(n.Channel), strings.Fields(rest), false)
 		}
-	}
-}
-
-// pause waits, and reports false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

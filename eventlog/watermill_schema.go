@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -145,7 +146,7 @@ func (s WatermillSchema) SelectQuery(params wsql.SelectQueryParams) (wsql.Query,
 			       AND e.position > tap.position AND e.position <= visible.position
 			 ORDER BY e.position
 			 LIMIT $3`,
-		Args: append(next.Args, orDefault(s.BatchSize, defaultTapBatch)),
+		Args: append(next.Args, cmp.Or(s.BatchSize, defaultTapBatch)),
 	}, nil
 }
 

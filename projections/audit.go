@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -211,7 +212,7 @@ func (a *Auditor) claim(ctx context.Context) (id string, err error) {
 		 WHERE a.claimed_until IS NULL OR a.claimed_until < $1
 		RETURNING workspace_id`,
 		now, now.Add(auditClaim), now.Add(-a.cfg.Every), now.Add(-a.cfg.Every/sooner)).Scan(&id)
-	if isNoRows(err) {
+	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
 	}
 	if err != nil {

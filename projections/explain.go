@@ -3,9 +3,12 @@ package projections
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -102,7 +105,7 @@ func (r *refold) moment(ctx context.Context, q ExplainRequest) (int64, error) {
 		  FROM log_head h JOIN log_checkpoint c ON c.workspace_id = h.workspace_id AND c.consumer = $2
 		 WHERE h.workspace_id = $1`, q.WorkspaceID, eventlog.ReadModels, after).Scan(&head, &checkpoint, &since)
 	switch {
-	case isNoRows(err):
+	case errors.Is(err, pgx.ErrNoRows):
 		return 0, &eventlog.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
 	case err != nil:
 		return 0, fmt.Errorf("find the moment in %s: %w", q.WorkspaceID, err)

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/semaphore"
 
@@ -148,5 +147,3 @@ func (r *Replay) sizes(ctx context.Context, workspaceID string) ([]workspaceSize
 	r.cfg.Meter.Workspaces.Add(int64(len(list)))
 	return list, nil
 }
-
-func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }

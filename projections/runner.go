@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/components/metrics"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // PoolSettings are the run-time parameters for connections that project. They
@@ -76,7 +76,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: segmentTimeout}, quietly(cfg.Logger))
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: segmentTimeout}, flow.Quietly(cfg.Logger))
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
@@ -96,13 +96,4 @@ func (r *Runner) Run(ctx context.Context) error {
 		return fmt.Errorf("projector: %w", err)
 	}
 	return nil
-}
-
-// quietly is Watermill's voice: what it reports of a failing handler, the
-// subscriber says better, with workspace and position.
-func quietly(logger *slog.Logger) watermill.LoggerAdapter {
-	return watermill.NewSlogLoggerWithLevelMapping(logger, map[slog.Level]slog.Level{
-		slog.LevelInfo:  slog.LevelDebug,
-		slog.LevelError: slog.LevelDebug,
-	})
 }
