@@ -32,14 +32,8 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) ([]Receipt, er
 	if len(drafts) == 0 {
 		return nil, nil
 	}
-	if len(drafts) > maxAppend {
-		return nil, fmt.Errorf("at most %d entries in one append, not %d", maxAppend, len(drafts))
-	}
-	if err := validate(drafts); err != nil {
-		return nil, err
-	}
-	drafts = slices.Clone(drafts)
-	if err := assignIDs(drafts); err != nil {
+	drafts, err := checked(drafts)
+	if err != nil {
 		return nil, err
 	}
 	if len(drafts) == 1 {
@@ -68,14 +62,11 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) ([]Receipt, er
 // position is the expected one (0 for a workspace without entries). Otherwise
 // the error is a *ConflictError and nothing is appended.
 func (l *Log) AppendExpecting(ctx context.Context, workspaceID string, expected int64, drafts ...domain.Draft) ([]Receipt, error) {
-	if len(drafts) == 0 || len(drafts) > maxAppend {
-		return nil, fmt.Errorf("between 1 and %d entries in one append, not %d", maxAppend, len(drafts))
+	if len(drafts) == 0 {
+		return nil, errors.New("an append with an expected position needs an entry")
 	}
-	if err := validate(drafts); err != nil {
-		return nil, err
-	}
-	drafts = slices.Clone(drafts)
-	if err := assignIDs(drafts); err != nil {
+	drafts, err := checked(drafts)
+	if err != nil {
 		return nil, err
 	}
 	batches, places, err := group(drafts)
@@ -103,14 +94,8 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 	if len(drafts) == 0 {
 		return nil, nil
 	}
-	if len(drafts) > maxAppend {
-		return nil, fmt.Errorf("at most %d entries in one append, not %d", maxAppend, len(drafts))
-	}
-	if err := validate(drafts); err != nil {
-		return nil, err
-	}
-	drafts = slices.Clone(drafts)
-	if err := assignIDs(drafts); err != nil {
+	drafts, err := checked(drafts)
+	if err != nil {
 		return nil, err
 	}
 	batches, places, err := group(drafts)
@@ -134,6 +119,22 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 		}
 	}
 	return receipts, nil
+}
+
+// checked gives the drafts of a call as they are appended: of the right form,
+// each with an id. The caller's own stay as they are.
+func checked(drafts []domain.Draft) ([]domain.Draft, error) {
+	if len(drafts) > maxAppend {
+		return nil, fmt.Errorf("at most %d entries in one append, not %d", maxAppend, len(drafts))
+	}
+	if err := validate(drafts); err != nil {
+		return nil, err
+	}
+	drafts = slices.Clone(drafts)
+	if err := assignIDs(drafts); err != nil {
+		return nil, err
+	}
+	return drafts, nil
 }
 
 func (l *Log) announce(batches []draftBatch) {
