@@ -39,8 +39,8 @@ func (o OptBool) Or(def bool) bool {
 const (
 	decimalOne       = 10_000
 	decimalPlaces    = 4
-	maxDecimalDigits = 12 // before the point; more than any count of hours or percent
-	maxSumDigits     = 15 // before the point, in a stored sum: what an int64 may hold
+	maxDecimalDigits = 14 // before the point of hours or percent, so that sums of them are exact too
+	maxInt64Digits   = 19 // before the point of whatever an int64 may hold
 	maxExponent      = 1_000_000
 )
 

@@ -1,6 +1,9 @@
 package domain
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Form is the form that a field's value must have (log.md, "Forms used below").
 type Form int
@@ -44,11 +47,11 @@ func (f Form) words() string {
 	case FormPeriod:
 		return PeriodForm
 	case FormHours:
-		return "hours: a number from 0, at most 12 digits before the point and 4 decimals"
+		return "hours: a number from 0, at most 14 digits before the point and 4 decimals"
 	case FormNumber:
-		return "a number of at most 12 digits before the point and 4 decimals"
+		return "a number of at most 14 digits before the point and 4 decimals"
 	case FormInteger:
-		return "a whole number from 0, at most 12 digits"
+		return "a whole number from 0 to 9223372036854775807"
 	case FormBool:
 		return "true or false"
 	case FormObject:
@@ -68,20 +71,35 @@ type FormError struct {
 
 // Error names the field, the fault and the form wanted.
 func (e FormError) Error() string {
-	if e.Want == "" {
-		return e.Field + " " + e.Fault
+	field := e.Field
+	if cut := []rune(field); len(cut) > maxFieldShown {
+		field = string(cut[:maxFieldShown]) + "…"
 	}
-	return e.Field + " " + e.Fault + ": want " + e.Want
+	if e.Want == "" {
+		return field + " " + e.Fault
+	}
+	return field + " " + e.Fault + ": want " + e.Want
 }
 
 // FormErrors are all the faults of one entry.
 type FormErrors []FormError
 
-// Error joins the faults.
+// An entry may hold thousands of faults and names as long as itself; a message
+// about it is for people.
+const (
+	maxFaultsShown = 20
+	maxFieldShown  = 200 // characters
+)
+
+// Error joins the faults, of very many the first.
 func (e FormErrors) Error() string {
-	parts := make([]string, len(e))
-	for i, f := range e {
+	shown := e[:min(len(e), maxFaultsShown)]
+	parts := make([]string, len(shown), len(shown)+1)
+	for i, f := range shown {
 		parts[i] = f.Error()
+	}
+	if more := len(e) - len(shown); more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more faults", more))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -125,7 +125,7 @@ func scanNumber(s *scanner, places int, n *int64) error {
 	if err != nil {
 		return err
 	}
-	v, ok := parseDecimal(text, places, maxSumDigits)
+	v, ok := parseDecimal(text, places, maxInt64Digits)
 	if !ok {
 		return s.fail("expected a number")
 	}

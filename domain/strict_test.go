@@ -2,6 +2,7 @@ package domain_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -185,7 +186,7 @@ func TestNumbers(t *testing.T) {
 	const applied = `"credit_id":"r","client_id":"c","invoice_id":"i","amount":"1.00","hours":`
 	for in, want := range map[string]string{
 		"0": "0", "-0": "0", "0.0000": "0", "7.5": "7.5", "7.50": "7.5", "8.0": "8", "0.0001": "0.0001", "1e2": "100", "1E+2": "100", "15e-1": "1.5",
-		"0.00001e1": "0.0001", "123456789012": "123456789012", "123456789012.3456": "123456789012.3456", "999999999999.9999": "999999999999.9999",
+		"0.00001e1": "0.0001", "123456789012": "123456789012", "123456789012.3456": "123456789012.3456", "99999999999999.9999": "99999999999999.9999",
 		"0e999999999999999999999": "0", "0.000000000000000000001e20": "0.1", "1" + strings.Repeat("0", 400) + "e-400": "1", "100000e-5": "1",
 	} {
 		d, err := domain.NewDraft("w", "credit.applied", []byte("{"+applied+in+"}"))
@@ -194,7 +195,7 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 	for _, in := range []string{
-		"-1", "-0.0001", "0.00001", "7.12345", "1e-5", "1234567890123", "1e13", "1e400", "1e-400", "1e99999999999999999999", "1e-99999999999999999999",
+		"-1", "-0.0001", "0.00001", "7.12345", "1e-5", "123456789012345", "1e14", "1e400", "1e-400", "1e99999999999999999999", "1e-99999999999999999999",
 		"01", "-01", "1.", ".5", "+1", "1e", "1e+", "0x1", "NaN", "Infinity", "-", "--1", "1_000", "1,5", "٣",
 	} {
 		if d, err := domain.NewDraft("w", "credit.applied", []byte("{"+applied+in+"}")); err == nil {
@@ -203,15 +204,33 @@ func TestNumbers(t *testing.T) {
 	}
 	const recorded = `"time_entry_id":"t","work_date":"2026-10-02","client_id":"c","contractor_id":"k","service":"s","hours":1,"session_count":`
 	rest := `,"period":"2026-10","currency":"EUR"}`
-	for in, want := range map[string]string{"0": "0", "3": "3", "1e2": "100", "3.0": "3", "999999999999": "999999999999"} {
+	for in, want := range map[string]string{"0": "0", "3": "3", "1e2": "100", "3.0": "3", "9223372036854775807": "9223372036854775807"} {
 		if d, err := domain.NewDraft("w", "time_entry.recorded", []byte("{"+recorded+in+rest)); err != nil || d.Data != "{"+recorded+want+rest {
 			t.Errorf("session_count %s: %s, %v; want %s", in, d.Data, err, want)
 		}
 	}
-	for _, in := range []string{"-1", "1.5", "0.1", "1e-1", "1e12", `"3"`, "null"} {
+	for _, in := range []string{"-1", "1.5", "0.1", "1e-1", "9223372036854775808", "1e19", `"3"`, "null"} {
 		if _, err := domain.NewDraft("w", "time_entry.recorded", []byte("{"+recorded+in+rest)); err == nil {
 			t.Errorf("session_count %s is taken", in)
 		}
+	}
+}
+
+func TestFaultsOfAHostileLineStayReadable(t *testing.T) {
+	t.Parallel()
+	var fields strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&fields, `,"x%d":1`, i)
+	}
+	long := strings.Repeat("é", 10_000)
+	_, err := domain.NewDraft("w", "test.ping", []byte(`{"`+long+`":1`+fields.String()+`}`))
+	var faults domain.FormErrors
+	if !errors.As(err, &faults) || len(faults) != 3002 { // and webhook_id, which is missing
+		t.Fatalf("%d faults, want 3002", len(faults))
+	}
+	text := err.Error()
+	if len(text) > 3000 || !strings.HasSuffix(text, "; and 2982 more faults") || strings.Contains(text, "\uFFFD") {
+		t.Errorf("%d bytes: %.300s … %s", len(text), text, text[max(0, len(text)-60):])
 	}
 }
 

@@ -159,7 +159,11 @@ func decodeNumber(s *scanner, places int, fromZero bool, set func(int64)) (bool,
 	if err != nil {
 		return false, err
 	}
-	n, ok := parseDecimal(text, places, maxDecimalDigits)
+	maxWhole := maxDecimalDigits
+	if places == 0 {
+		maxWhole = maxInt64Digits // never summed
+	}
+	n, ok := parseDecimal(text, places, maxWhole)
 	if !ok || (fromZero && n < 0) {
 		return false, nil
 	}
