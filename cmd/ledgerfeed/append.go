@@ -184,6 +184,7 @@ func (a *appending) flush(ctx context.Context) error {
 	receipts, err := a.log.Append(ctx, drafts...)
 	var refused *eventlog.RefusedError
 	if errors.As(err, &refused) {
+		refused.ID = drafts[refused.Index].ID // not one that was made for it and exists nowhere
 		reason := fmt.Errorf("%s, line %d: %w", a.source.name, numbers[refused.Index], err)
 		a.drafts, a.numbers = drafts[:refused.Index], numbers[:refused.Index]
 		return errors.Join(a.flush(ctx), reason)

@@ -82,6 +82,11 @@ func TestAppendStopsAtTheFirstRefusedLine(t *testing.T) {
 	if r.code != exitFailed || !strings.Contains(r.errOut, "line 1") || !strings.Contains(r.errOut, "before the workspace's newest entry") {
 		t.Fatalf("%+v", r)
 	}
+	write(t, file, `{"workspace_id":"w","type":"client.recorded","created_at":"2025-01-01T00:00:00Z","data":{"client_id":"c","name":"n"}}`+"\n")
+	r = runCommand(t, command(t, url, "append", file))
+	if r.code != exitFailed || !strings.Contains(r.errOut, "line 1: entry refused: created_at is before the workspace's newest entry") {
+		t.Fatalf("the refusal of an entry without an id names one: %+v", r)
+	}
 }
 
 func TestALineThatIsTooLong(t *testing.T) {

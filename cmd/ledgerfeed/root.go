@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
@@ -67,6 +68,22 @@ func (p *program) execute(ctx context.Context, args []string) int {
 	return exitFailed
 }
 
+// flagFault says what a flag wants; what pflag adds is how Go's parsers put it.
+func flagFault(_ *cobra.Command, err error) error {
+	var wrong *pflag.InvalidValueError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	want := map[string]string{
+		"int": "a whole number", "int64": "a whole number", "float64": "a number",
+		"duration": "a time such as 90s, 15m or 720h", "bool": "true or false",
+	}[wrong.GetFlag().Value.Type()]
+	if want == "" {
+		return err
+	}
+	return usagef("--%s is %q: want %s", wrong.GetFlag().Name, wrong.GetValue(), want)
+}
+
 func (p *program) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ledgerfeed",
@@ -86,6 +103,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 			return cmd.Help()
 		},
 	}
+	root.SetFlagErrorFunc(flagFault)
 	flags := root.PersistentFlags()
 	flags.BoolVar(&p.json, "json", false, "machine-readable output on standard output")
 	flags.StringVar(&p.dataDir, "data-dir", "", "directory of the program's own PostgreSQL (LEDGERFEED_DATA_DIR, default .ledgerfeed)")
