@@ -231,7 +231,7 @@ func TestManyWorkspacesAllOrNothing(t *testing.T) {
 	if n := len(b.ids(t, "w")) + len(b.ids(t, "y")); n != 0 || len(b.ids(t, "x")) != 1 {
 		t.Error("a part of a refused call was appended")
 	}
-	if workspaces, err := b.log.Workspaces(t.Context()); err != nil || !slices.Equal(workspaces, []string{"x"}) {
+	if workspaces, err := b.log.WorkspaceIDs(t.Context()); err != nil || !slices.Equal(workspaces, []string{"x"}) {
 		t.Errorf("workspaces %v, error %v", workspaces, err)
 	}
 

@@ -121,16 +121,3 @@ func awake(ctx context.Context, waiter *Waiter, sweep <-chan time.Time, workspac
 		}
 	}
 }
-
-// Workspaces returns the ids of all workspaces, in order.
-func (l *Log) Workspaces(ctx context.Context) ([]string, error) {
-	rows, err := l.pool.Query(ctx, `SELECT workspace_id FROM workspace ORDER BY workspace_id`)
-	if err != nil {
-		return nil, fmt.Errorf("list workspaces: %w", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, fmt.Errorf("list workspaces: %w", err)
-	}
-	return ids, nil
-}

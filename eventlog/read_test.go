@@ -118,7 +118,7 @@ func TestWorkspacesAreInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.append(t, client(t, "b", "1", "n"), client(t, "_", "1", "n"), client(t, "B", "1", "n"), client(t, "a-1", "1", "n"))
-	got, err := b.log.Workspaces(t.Context())
+	got, err := b.log.WorkspaceIDs(t.Context())
 	if err != nil || !slices.Equal(got, []string{"B", "_", "a-1", "b"}) {
 		t.Errorf("workspaces %v, %v", got, err)
 	}

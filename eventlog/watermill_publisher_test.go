@@ -102,7 +102,7 @@ func TestPublishWithoutUUIDGetsAnID(t *testing.T) {
 	if err := p.Publish("nobody"); err != nil {
 		t.Errorf("publishing nothing: %v", err)
 	}
-	if workspaces, err := b.log.Workspaces(t.Context()); err != nil || !slices.Equal(workspaces, []string{"w"}) {
+	if workspaces, err := b.log.WorkspaceIDs(t.Context()); err != nil || !slices.Equal(workspaces, []string{"w"}) {
 		t.Errorf("workspaces %v, %v", workspaces, err)
 	}
 }

@@ -152,7 +152,7 @@ func TestTapBeforeTheWorkspace(t *testing.T) {
 	b := setup(t)
 	b.projecting(t)
 	messages, _ := b.tap(t, "g", "w")
-	if workspaces, err := b.log.Workspaces(t.Context()); err != nil || len(workspaces) != 0 {
+	if workspaces, err := b.log.WorkspaceIDs(t.Context()); err != nil || len(workspaces) != 0 {
 		t.Errorf("workspaces %v, %v", workspaces, err)
 	}
 	b.append(t, client(t, "w", "a", "n"))

@@ -56,19 +56,50 @@ func (l *Log) SetWorkspace(ctx context.Context, tx pgx.Tx, id string, name, noti
 	return nil
 }
 
-// ListWorkspaces returns all workspaces in the order of their ids.
-func (l *Log) ListWorkspaces(ctx context.Context) ([]Workspace, error) {
-	rows, err := l.pool.Query(ctx, `
-		SELECT workspace_id, name, coalesce(notify_email, ''), created_at FROM workspace ORDER BY workspace_id`)
+// Workspaces returns all workspaces in the order of their ids.
+func (l *Log) Workspaces(ctx context.Context) ([]Workspace, error) {
+	list, err := l.workspaces(ctx, "")
 	if err != nil {
 		return nil, fmt.Errorf("list workspaces: %w", err)
+	}
+	return list, nil
+}
+
+// Workspace returns one workspace; the error is an *UnknownWorkspaceError when
+// there is none of this id.
+func (l *Log) Workspace(ctx context.Context, id string) (Workspace, error) {
+	list, err := l.workspaces(ctx, " WHERE workspace_id = $1", id)
+	if err != nil {
+		return Workspace{}, fmt.Errorf("read workspace %s: %w", id, err)
+	}
+	if len(list) == 0 {
+		return Workspace{}, &UnknownWorkspaceError{id}
+	}
+	return list[0], nil
+}
+
+func (l *Log) workspaces(ctx context.Context, where string, args ...any) ([]Workspace, error) {
+	rows, err := l.pool.Query(ctx, `
+		SELECT workspace_id, name, coalesce(notify_email, ''), created_at FROM workspace`+where+` ORDER BY workspace_id`, args...)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // callers say what they were doing
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Workspace])
-	if err != nil {
-		return nil, fmt.Errorf("list workspaces: %w", err)
-	}
 	for i := range list {
 		list[i].CreatedAt = list[i].CreatedAt.UTC()
 	}
-	return list, nil
+	return list, err //nolint:wrapcheck // as above
+}
+
+// WorkspaceIDs returns the ids of all workspaces, in order.
+func (l *Log) WorkspaceIDs(ctx context.Context) ([]string, error) {
+	rows, err := l.pool.Query(ctx, `SELECT workspace_id FROM workspace ORDER BY workspace_id`)
+	if err != nil {
+		return nil, fmt.Errorf("list workspaces: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("list workspaces: %w", err)
+	}
+	return ids, nil
 }

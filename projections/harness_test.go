@@ -123,7 +123,7 @@ func (b *bench) fold(workspaceID string) *domain.State {
 // fold of the log.
 func (b *bench) equalsFold() {
 	b.t.Helper()
-	workspaces, err := b.log.Workspaces(b.t.Context())
+	workspaces, err := b.log.WorkspaceIDs(b.t.Context())
 	if err != nil {
 		b.t.Fatal(err)
 	}

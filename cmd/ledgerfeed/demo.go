@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
 )
 
@@ -128,28 +130,16 @@ func (m *demonstration) prepare(ctx context.Context) error {
 // workspace makes the demo's workspace at the first start, and says when that
 // was: its two years end there, at every start.
 func (m *demonstration) workspace(ctx context.Context) (time.Time, error) {
-	list, err := m.service.log.ListWorkspaces(ctx)
-	if err != nil {
+	log := m.service.log
+	err := pg.InTx(ctx, m.workbench.pool, func(tx pgx.Tx) error {
+		return log.CreateWorkspace(ctx, tx, eventlog.Workspace{ID: demoWorkspace, Name: demoName, NotifyEmail: "finance@harbour-lane.example"})
+	})
+	var exists *eventlog.WorkspaceExistsError
+	if err != nil && !errors.As(err, &exists) {
 		return time.Time{}, err //nolint:wrapcheck // says it all
 	}
-	for i := range list {
-		if list[i].ID == demoWorkspace {
-			return list[i].CreatedAt.Truncate(time.Millisecond), nil
-		}
-	}
-	tx, err := m.workbench.pool.Begin(ctx)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("create the demo's workspace: %w", err)
-	}
-	defer func() { _ = tx.Rollback(ctx) }() // nothing is left to roll back after the commit
-	err = m.service.log.CreateWorkspace(ctx, tx, eventlog.Workspace{ID: demoWorkspace, Name: demoName, NotifyEmail: "finance@harbour-lane.example"})
-	if err != nil {
-		return time.Time{}, err //nolint:wrapcheck // says it all
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return time.Time{}, fmt.Errorf("create the demo's workspace: %w", err)
-	}
-	return m.workspace(ctx)
+	w, err := log.Workspace(ctx, demoWorkspace)
+	return w.CreatedAt.Truncate(time.Millisecond), err //nolint:wrapcheck // says it all
 }
 
 // appendHistory appends what of the two years is not in the log yet: all of

@@ -93,7 +93,7 @@ func (x *exporting) pass(ctx context.Context) error {
 	workspaces := []string{x.workspace}
 	if x.workspace == "" {
 		var err error
-		if workspaces, err = x.log.Workspaces(ctx); err != nil {
+		if workspaces, err = x.log.WorkspaceIDs(ctx); err != nil {
 			return err //nolint:wrapcheck // says it all
 		}
 	}

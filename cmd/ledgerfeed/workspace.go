@@ -131,17 +131,12 @@ func (p *program) changeWorkspace(ctx context.Context, id string, change func(*e
 		if err != nil {
 			return err //nolint:wrapcheck // says it all
 		}
-		list, err := w.log.ListWorkspaces(ctx)
+		found, err := w.log.Workspace(ctx, id)
 		if err != nil {
 			return err //nolint:wrapcheck // says it all
 		}
-		for i := range list {
-			if list[i].ID == id {
-				v := viewWorkspace(&list[i])
-				return p.print(v, func(out io.Writer) error { return writeWorkspaces(out, []workspaceView{v}) })
-			}
-		}
-		return &eventlog.UnknownWorkspaceError{WorkspaceID: id}
+		v := viewWorkspace(&found)
+		return p.print(v, func(out io.Writer) error { return writeWorkspaces(out, []workspaceView{v}) })
 	})
 }
 
@@ -152,7 +147,7 @@ func (p *program) workspaceListCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: p.run(func(ctx context.Context, _ []string) error {
 			return p.withLog(ctx, func(w *workbench) error {
-				list, err := w.log.ListWorkspaces(ctx)
+				list, err := w.log.Workspaces(ctx)
 				if err != nil {
 					return err //nolint:wrapcheck // says it all
 				}

@@ -152,18 +152,6 @@ func (d *delivering) engine(ctx context.Context) (stop func() error, err error) 
 	}, nil
 }
 
-// show makes all entries visible, as the projector does, which is not what is
-// measured here.
-func (d *delivering) show(ctx context.Context) error {
-	_, err := d.pool.Exec(ctx, `
-		UPDATE log_checkpoint c SET position = h.position FROM log_head h
-		 WHERE h.workspace_id = c.workspace_id AND c.consumer = 'read_models' AND c.position < h.position`)
-	if err != nil {
-		return fmt.Errorf("make entries visible: %w", err)
-	}
-	return nil
-}
-
 // statementCount counts statements.
 type statementCount struct{ n atomic.Int64 }
 
@@ -195,7 +183,7 @@ func (d *delivering) throughput(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := d.show(ctx); err != nil {
+	if err := d.passOver(ctx); err != nil {
 		return err
 	}
 	if err := d.settle(ctx); err != nil {

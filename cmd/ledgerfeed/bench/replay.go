@@ -65,8 +65,8 @@ func replayOf(ctx context.Context, o *Options, each int, whole bool) (m replayed
 		}
 		// As if the rows had been lost: the tables are empty, the checkpoints are
 		// where they were.
-		if _, err := s.pool.Exec(ctx, `UPDATE log_checkpoint c SET position = h.position FROM log_head h WHERE h.workspace_id = c.workspace_id`); err != nil {
-			return fmt.Errorf("move the checkpoints: %w", err)
+		if err := s.passOver(ctx); err != nil {
+			return err
 		}
 		if err := s.settle(ctx); err != nil {
 			return err
