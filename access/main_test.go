@@ -1,7 +1,6 @@
 package access
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,10 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testdb.Main(m, func(ctx context.Context, url string) error {
-		_, err := migrations.Up(ctx, url)
-		return err
-	})
+	testdb.Main(m, migrations.Up)
 }
 
 // start is a time in the middle of a minute, whole microseconds.
@@ -24,6 +20,12 @@ var start = time.Date(2026, 10, 2, 9, 15, 30, 123456000, time.UTC) //nolint:goch
 
 // clock is a time that moves when told to.
 type clock struct{ nanos atomic.Int64 }
+
+func newClock(at time.Time) *clock {
+	c := &clock{}
+	c.nanos.Store(at.UnixNano())
+	return c
+}
 
 func (c *clock) now() time.Time          { return time.Unix(0, c.nanos.Load()).UTC() }
 func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
@@ -39,8 +41,7 @@ type bundle struct {
 // setup gives a database of its own with the workspaces acme and globex.
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	b := &bundle{pool: testdb.Pool(t), clock: &clock{}, format: format(t, "SERVICE")}
-	b.clock.nanos.Store(start.UnixNano())
+	b := &bundle{pool: testdb.Pool(t), clock: newClock(start), format: format(t, "SERVICE")}
 	b.exec(t, `INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme Inc.', $1), ('globex', 'Globex', $1)`, start)
 	store, err := NewStore(StoreConfig{Pool: b.pool, Format: b.format, Clock: b.clock.now})
 	if err != nil {

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"context"
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
@@ -10,8 +9,5 @@ import (
 
 func TestMain(m *testing.M) {
 	runChildIfAsked()
-	testdb.Main(m, func(ctx context.Context, url string) error {
-		_, err := migrations.Up(ctx, url)
-		return err
-	})
+	testdb.Main(m, migrations.Up)
 }

@@ -18,10 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testdb.Main(m, func(ctx context.Context, url string) error {
-		_, err := migrations.Up(ctx, url)
-		return err
-	})
+	testdb.Main(m, migrations.Up)
 }
 
 // noon is where the tests' clocks start; finer than a millisecond on purpose.

@@ -1,7 +1,6 @@
 package readapi_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
@@ -9,8 +8,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testdb.Main(m, func(ctx context.Context, url string) error {
-		_, err := migrations.Up(ctx, url)
-		return err
-	})
+	testdb.Main(m, migrations.Up)
 }

@@ -139,7 +139,7 @@ func (m *demonstration) workspace(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err //nolint:wrapcheck // says it all
 	}
 	w, err := log.Workspace(ctx, demoWorkspace)
-	return w.CreatedAt.Truncate(time.Millisecond), err //nolint:wrapcheck // says it all
+	return w.CreatedAt.Truncate(time.Millisecond), err
 }
 
 // appendHistory appends what of the two years is not in the log yet: all of

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -29,10 +28,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	testdb.Main(m, func(ctx context.Context, url string) error {
-		_, err := migrations.Up(ctx, url)
-		return err
-	})
+	testdb.Main(m, migrations.Up)
 }
 
 // command prepares the program as a process on the database at url (empty: its

@@ -23,9 +23,13 @@ const templateName = "testdb_template"
 // run under a test's context: the result serves all tests of the process.
 const startPatience = 3 * time.Minute
 
+// migration brings the schema into the database at url and says what it
+// applied.
+type migration = func(ctx context.Context, url string) (applied []string, err error)
+
 // server is the throwaway server of one test process.
 type server struct {
-	migrate func(ctx context.Context, url string) error
+	migrate migration
 	serial  atomic.Int64 // makes names of databases unique
 
 	// Each is done once; the tests that come together wait for the first, and
@@ -38,7 +42,7 @@ type server struct {
 	base string          // the private directory; guarded by mu
 }
 
-func newServer(migrate func(ctx context.Context, url string) error) *server {
+func newServer(migrate migration) *server {
 	s := &server{migrate: migrate}
 	s.started = sync.OnceValues(s.start)
 	s.templated = sync.OnceValue(s.makeTemplate)
@@ -116,10 +120,8 @@ func (s *server) makeTemplate() error {
 	if err := s.admin(ctx, "CREATE DATABASE "+templateName+" TEMPLATE template0"); err != nil {
 		return fmt.Errorf("make the template database: %w", err)
 	}
-	if s.migrate != nil {
-		if err := s.migrate(ctx, s.url(templateName)); err != nil {
-			return fmt.Errorf("migrate the template database: %w", err)
-		}
+	if _, err := s.migrate(ctx, s.url(templateName)); err != nil {
+		return fmt.Errorf("migrate the template database: %w", err)
 	}
 	// A database with connections cannot be cloned: no new ones, and none of
 	// those that migrate may have left open.

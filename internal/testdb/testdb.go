@@ -20,9 +20,9 @@ var current *server //nolint:gochecknoglobals // see above
 const stopPatience = time.Minute
 
 // Main runs the tests of a package and exits. A TestMain calls it and nothing
-// else. The function migrate brings the schema into the database at url; with
-// nil, New gives empty databases.
-func Main(m *testing.M, migrate func(ctx context.Context, url string) error) {
+// else. The function migrate brings the schema into the database at url and
+// says what it applied: migrations.Up, which nothing in internal may import.
+func Main(m *testing.M, migrate migration) {
 	localpg.RunKeeperIfAsked()
 	current = newServer(migrate)
 	code := m.Run()
