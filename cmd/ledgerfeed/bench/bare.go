@@ -13,21 +13,27 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
-// bareSelect measures the statement of a page with nothing of ours around it:
-// pgbench, prepared, with as many connections.
-func (r *reading) bareSelect(ctx context.Context, workspaceID string, limit int) (rate float64, what string, err error) {
+// bareSelect measures the statement that answers a request with nothing of ours
+// around it: pgbench, prepared, with as many connections.
+func (r *reading) bareSelect(ctx context.Context, q request) (rate float64, what string, err error) {
 	program, err := findPgbench()
 	if err != nil {
 		return 0, "", err
+	}
+	captured, err := r.capture(ctx, q)
+	if err != nil {
+		return 0, "", err
+	}
+	text, variables, err := captured.script()
+	if err != nil {
+		return 0, "", fmt.Errorf("%s: %w", q.path, err)
 	}
 	script, err := os.CreateTemp("", "ledgerfeed-bench-*.sql")
 	if err != nil {
 		return 0, "", fmt.Errorf("write the bare statement: %w", err)
 	}
 	defer func() { _ = os.Remove(script.Name()) }()
-	values := map[string]string{"1": ":w", "2": "0", "3": "''", "4": "NULL::timestamptz", "5": strconv.Itoa(limit)}
-	statement := regexp.MustCompile(`\$(\d+)`).ReplaceAllStringFunc(r.statement, func(p string) string { return values[p[1:]] })
-	_, err = script.WriteString(statement + ";\n")
+	_, err = script.WriteString(text)
 	if err = errors.Join(err, script.Close()); err != nil {
 		return 0, "", fmt.Errorf("write the bare statement: %w", err)
 	}
@@ -36,9 +42,8 @@ func (r *reading) bareSelect(ctx context.Context, workspaceID string, limit int)
 		settings += " -c " + name + "=" + value
 	}
 	seconds := int(r.duration(readTime).Seconds())
-	cmd := exec.CommandContext(ctx, program, //nolint:gosec // found beside the server
-		"-n", "-M", "prepared", "-c", strconv.Itoa(readConnections), "-j", "2", "-T", strconv.Itoa(seconds),
-		"-D", "w="+workspaceID, "-f", script.Name(), r.url)
+	args := append([]string{"-n", "-M", "prepared", "-c", strconv.Itoa(readConnections), "-j", "2", "-T", strconv.Itoa(seconds)}, variables...)
+	cmd := exec.CommandContext(ctx, program, append(args, "-f", script.Name(), r.url)...) //nolint:gosec // found beside the server
 	cmd.Env = append(os.Environ(), "PGOPTIONS="+settings)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -17,6 +17,7 @@ type request struct {
 
 	tagged bool // with If-None-Match
 	tag    string
+	gzip   bool
 }
 
 // caller is a connection that sends one request again and again. It does as
@@ -40,6 +41,9 @@ func (q request) text() []byte {
 	text := "GET " + q.path + " HTTP/1.1\r\nHost: " + q.host + "\r\nAuthorization: Bearer " + q.key + "\r\n"
 	if q.tagged {
 		text += "If-None-Match: " + q.tag + "\r\n"
+	}
+	if q.gzip {
+		text += "Accept-Encoding: gzip\r\n"
 	}
 	return []byte(text + "\r\n")
 }
@@ -76,6 +80,16 @@ func (c *caller) ask() (status int, err error) {
 			}
 		}
 	}
+}
+
+// expect is ask where one status alone is right.
+func (c *caller) expect(want int) error {
+	status, err := c.ask()
+	if err == nil && status != want {
+		path, _, _ := bytes.Cut(c.text, []byte(" HTTP/"))
+		err = fmt.Errorf("%s answered %d", path, status)
+	}
+	return err
 }
 
 func (c *caller) readBody(status, length int) (int, error) {

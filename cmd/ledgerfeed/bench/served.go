@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -23,21 +23,26 @@ import (
 // served is the read API on a listener, as serve has it.
 type served struct {
 	address   string
+	api       *readapi.API
 	keys      *access.Store
 	directory *access.Directory
 }
 
-// serve serves the API until ctx ends.
-func (s *setting) serve(ctx context.Context, databaseURL string) (*served, error) {
-	pool, err := pg.Open(ctx, databaseURL, pg.Options{MaxConns: 12, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
+// noCache keeps no answers: every request is worked out anew.
+const noCache = -1
+
+// serve serves the API until ctx ends, with everything on that serve has on:
+// keys, limits, a log line for each request, its record and its measures.
+func (s *setting) serve(ctx context.Context, cacheBytes int) (*served, error) {
+	pool, err := pg.Open(ctx, s.url, pg.Options{MaxConns: 12, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it all
 	}
 	context.AfterFunc(ctx, pool.Close)
-	return s.serveFrom(ctx, pool)
+	return s.serveFrom(ctx, pool, cacheBytes)
 }
 
-func (s *setting) serveFrom(ctx context.Context, pool *pgxpool.Pool) (*served, error) {
+func (s *setting) serveFrom(ctx context.Context, pool *pgxpool.Pool, cacheBytes int) (*served, error) {
 	format, err := access.NewFormat("SERVICE")
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it all
@@ -58,18 +63,24 @@ func (s *setting) serveFrom(ctx context.Context, pool *pgxpool.Pool) (*served, e
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it all
 	}
+	requests, err := readapi.NewRequestStore(readapi.RequestStoreConfig{Pool: s.pool, Clock: time.Now, Logger: quiet()})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // says it all
+	}
 	api, err := readapi.New(readapi.Config{
-		Pool: pool, Log: s.log, Keys: directory, Format: format, Limiter: limiter, Clock: time.Now, Logger: quiet(),
+		Pool: pool, Log: s.log, Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
+		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), // the lines are written, not kept
+		Requests: requests, Metrics: prometheus.NewRegistry(), CacheBytes: cacheBytes,
 		Brand: "SERVICE", BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey,
 	})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it all
 	}
-	for _, run := range []func(context.Context) error{directory.Run, limiter.Run} {
+	for _, run := range []func(context.Context) error{directory.Run, limiter.Run, requests.Run} {
 		go func() { _ = run(ctx) }()
 	}
 	address, err := listen(ctx, readapi.NewServer(api, quiet()))
-	return &served{address: address, keys: keys, directory: directory}, err
+	return &served{address: address, api: api, keys: keys, directory: directory}, err
 }
 
 // listen serves on a port of the system's choice until ctx ends.
@@ -111,86 +122,28 @@ func (s *served) tag(ctx context.Context, q request) (string, error) {
 	return resp.Header.Get("ETag"), resp.Body.Close()
 }
 
-// cursorAt follows a list for so many pages and returns the cursor there.
-func (s *served) cursorAt(ctx context.Context, key string, limit, pages int) (string, error) {
-	cursor := ""
-	for range pages {
-		path := fmt.Sprintf("/v1/invoices?limit=%d", limit)
+// cursorAt follows a list (path has a query) for so many pages, or to its end,
+// and returns the cursor there.
+func (s *served) cursorAt(ctx context.Context, list request, pages int) (string, error) {
+	cursor, more := "", true
+	for n := 0; n < pages && more; n++ {
+		path := list.path
 		if cursor != "" {
 			path += "&cursor=" + cursor
 		}
-		resp, err := s.get(ctx, request{path: path, key: key})
+		resp, err := s.get(ctx, request{path: path, key: list.key})
 		if err != nil {
 			return "", err
 		}
 		var page struct {
 			NextCursor string `json:"next_cursor"`
+			HasMore    bool   `json:"has_more"`
 		}
 		err = errors.Join(json.NewDecoder(resp.Body).Decode(&page), resp.Body.Close())
 		if err != nil {
 			return "", fmt.Errorf("read a page: %w", err)
 		}
-		cursor = url.QueryEscape(page.NextCursor)
+		cursor, more = url.QueryEscape(page.NextCursor), page.HasMore
 	}
 	return cursor, nil
-}
-
-// captureStatement learns which statement the API sends for a page of
-// invoices, so that the limit is that very statement.
-func (r *reading) captureStatement(ctx context.Context) (string, error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	cfg, err := pgxpool.ParseConfig(r.url)
-	if err != nil {
-		return "", fmt.Errorf("capture a statement: %w", err)
-	}
-	tracer := &statementTracer{}
-	cfg.ConnConfig.Tracer = tracer
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return "", fmt.Errorf("capture a statement: %w", err)
-	}
-	defer pool.Close()
-	s, err := r.serveFrom(ctx, pool)
-	if err != nil {
-		return "", err
-	}
-	key, err := s.key(ctx, narrowWorkspace)
-	if err != nil {
-		return "", err
-	}
-	resp, err := s.get(ctx, request{path: "/v1/invoices", key: key})
-	if err != nil {
-		return "", err
-	}
-	if err := resp.Body.Close(); err != nil {
-		return "", fmt.Errorf("capture a statement: %w", err)
-	}
-	return tracer.found()
-}
-
-// statementTracer keeps the statement that reads invoices.
-type statementTracer struct {
-	mu  sync.Mutex
-	sql string
-}
-
-func (t *statementTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(data.SQL, "FROM invoice") {
-		t.mu.Lock()
-		t.sql = data.SQL
-		t.mu.Unlock()
-	}
-	return ctx
-}
-
-func (*statementTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (t *statementTracer) found() (string, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.sql == "" {
-		return "", errors.New("no statement that reads invoices was seen")
-	}
-	return t.sql, nil
 }

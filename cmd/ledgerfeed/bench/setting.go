@@ -79,12 +79,17 @@ func withSetting(ctx context.Context, o *Options, work func(context.Context, *se
 	}
 	defer s.pool.Close()
 	s.wake = eventlog.NewWake(s.pool, quiet())
-	if s.log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: time.Now, Wake: s.wake}); err != nil {
-		return err //nolint:wrapcheck // says it all
+	if s.log, err = s.logOn(s.pool); err != nil {
+		return err
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	return work(working, s)
+}
+
+// logOn is the log over connections of the caller's choice.
+func (s *setting) logOn(pool *pgxpool.Pool) (*eventlog.Log, error) {
+	return eventlog.New(eventlog.Config{Pool: pool, Clock: time.Now, Wake: s.wake}) //nolint:wrapcheck // says it all
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -130,7 +135,9 @@ func hammer(ctx context.Context, callers int, d time.Duration, do func(ctx conte
 				}
 			}
 			mu.Lock()
-			err = failed
+			if err == nil {
+				err = failed
+			}
 			mu.Unlock()
 		})
 	}
