@@ -123,11 +123,10 @@ const invoices = "/v1/invoices"
 // bare statement and with a handler as one would write it first.
 func (r *reading) pages(ctx context.Context) error {
 	target := r.on(r.plain, invoices)
-	ours, took, _, err := r.hammerHTTP(ctx, target)
-	if err != nil {
+	var err error
+	if r.page, err = r.hammerHTTP(ctx, target); err != nil {
 		return err
 	}
-	r.page = perSecond(ours, took)
 	bare, bareIs, err := r.bareSelect(ctx, target)
 	if err != nil {
 		return err
@@ -174,7 +173,7 @@ func (r *reading) evenly(ctx context.Context, target request, rate float64) ([]t
 			defer timer.Stop()
 			select {
 			case <-ctx.Done():
-				return context.Cause(ctx) //nolint:wrapcheck // interrupted
+				return context.Cause(ctx)
 			case <-timer.C:
 			}
 		}
@@ -208,17 +207,17 @@ func (r *reading) depths(ctx context.Context) error {
 		}
 		far := first
 		far.path += "&cursor=" + cursor
-		near, nearTook, _, err := r.hammerHTTP(ctx, first)
+		near, err := r.hammerHTTP(ctx, first)
 		if err != nil {
 			return err
 		}
-		n, took, _, err := r.hammerHTTP(ctx, far)
+		rate, err := r.hammerHTTP(ctx, far)
 		if err != nil {
 			return err
 		}
 		r.Report.add(Figure{
-			Name: fmt.Sprintf("page 1,000 of %d, of %s invoices", limit, number(float64(w.rows))), Value: perSecond(n, took), Unit: "/s",
-			Limit: perSecond(near, nearTook), LimitIs: "page 1",
+			Name: fmt.Sprintf("page 1,000 of %d, of %s invoices", limit, number(float64(w.rows))), Value: rate, Unit: "/s",
+			Limit: near, LimitIs: "page 1",
 		}.ratioWithin(0.2))
 	}
 	return nil
@@ -240,7 +239,7 @@ func (r *reading) small(ctx context.Context) error {
 		{"one invoice by its id", r.on(r.plain, invoices+"/in_00000777"), 0.30},
 		{"a poll of /v1/events that has caught up", poll, 0.22},
 	} {
-		n, took, _, err := r.hammerHTTP(ctx, m.req)
+		rate, err := r.hammerHTTP(ctx, m.req)
 		if err != nil {
 			return err
 		}
@@ -248,7 +247,7 @@ func (r *reading) small(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.Report.add(Figure{Name: m.name, Value: perSecond(n, took), Unit: "/s", Limit: bare, LimitIs: bareIs}.ratioAtLeast(m.target))
+		r.Report.add(Figure{Name: m.name, Value: rate, Unit: "/s", Limit: bare, LimitIs: bareIs}.ratioAtLeast(m.target))
 	}
 	return nil
 }
@@ -297,11 +296,10 @@ func (r *reading) unchanged(ctx context.Context) error {
 	tagged.tagged, tagged.tag = true, tag
 	zipped, zippedAnew := r.on(r.served, invoices), r.on(r.plain, invoices)
 	zipped.gzip, zippedAnew.gzip = true, true
-	n, took, _, err := r.hammerHTTP(ctx, zippedAnew)
+	anewZipped, err := r.hammerHTTP(ctx, zippedAnew)
 	if err != nil {
 		return err
 	}
-	anewZipped := perSecond(n, took)
 	for _, m := range []struct {
 		name    string
 		req     request
@@ -313,11 +311,11 @@ func (r *reading) unchanged(ctx context.Context) error {
 		{"a hot page of 50, kept", r.on(r.served, invoices), r.page, "the page worked out anew", 3},
 		{"    the same with gzip, as most clients ask for it", zipped, anewZipped, "the page worked out anew, with gzip", 3},
 	} {
-		n, took, _, err := r.hammerHTTP(ctx, m.req)
+		rate, err := r.hammerHTTP(ctx, m.req)
 		if err != nil {
 			return err
 		}
-		r.Report.add(Figure{Name: m.name, Value: perSecond(n, took), Unit: "/s", Limit: m.limit, LimitIs: m.limitIs}.ratioAtLeast(m.target))
+		r.Report.add(Figure{Name: m.name, Value: rate, Unit: "/s", Limit: m.limit, LimitIs: m.limitIs}.ratioAtLeast(m.target))
 	}
 	return nil
 }
@@ -332,17 +330,24 @@ func (r *reading) steady(ctx context.Context) error {
 	r.say("sending %d requests to see whether memory stays flat", total)
 	unknown := r.on(r.served, "/v1/me")
 	unknown.key = "not-a-key"
-	var sets [][]*caller
+	var (
+		sets   [][]*caller
+		hangUp []func()
+	)
+	defer func() {
+		for _, end := range hangUp {
+			end()
+		}
+	}()
 	for _, q := range []request{
 		r.on(r.served, "/v1/me"), r.on(r.served, invoices+"?limit=5"), r.on(r.plain, invoices+"/in_00000777"),
 		r.on(r.plain, invoices+"?limit=5"), r.on(r.served, invoices+"/nobody"), r.on(r.served, "/v1/nothing"), unknown,
 	} {
-		callers, hangUp, err := dialAll(ctx, q)
+		callers, end, err := dialAll(ctx, q)
 		if err != nil {
 			return err
 		}
-		defer hangUp()
-		sets = append(sets, callers)
+		sets, hangUp = append(sets, callers), append(hangUp, end)
 	}
 	send := func(count int) (float64, error) {
 		var sent atomic.Int64
@@ -355,7 +360,7 @@ func (r *reading) steady(ctx context.Context) error {
 			if _, err := sets[n%len(sets)][i].ask(); err != nil {
 				return err
 			}
-			return context.Cause(ctx) //nolint:wrapcheck // interrupted
+			return context.Cause(ctx)
 		})
 		if !errors.Is(err, enough) {
 			return 0, err
@@ -415,17 +420,18 @@ func dialAll(ctx context.Context, target request) (callers []*caller, hangUp fun
 }
 
 // hammerHTTP sends a request again and again over connections that stay open.
-func (r *reading) hammerHTTP(ctx context.Context, target request) (count int, took time.Duration, times []time.Duration, err error) {
+func (r *reading) hammerHTTP(ctx context.Context, target request) (rate float64, err error) {
 	callers, hangUp, err := dialAll(ctx, target)
 	if err != nil {
-		return 0, 0, nil, err
+		return 0, err
 	}
 	defer hangUp()
 	want := http.StatusOK
 	if target.tagged {
 		want = http.StatusNotModified
 	}
-	return hammer(ctx, readConnections, r.duration(readTime), func(_ context.Context, i, _ int) error {
+	n, took, _, err := hammer(ctx, readConnections, r.duration(readTime), func(_ context.Context, i, _ int) error {
 		return callers[i].expect(want)
 	})
+	return perSecond(n, took), err
 }

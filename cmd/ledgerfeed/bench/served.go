@@ -69,7 +69,7 @@ func (s *setting) serveFrom(ctx context.Context, pool *pgxpool.Pool, cacheBytes 
 	}
 	api, err := readapi.New(readapi.Config{
 		Pool: pool, Log: s.log, Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
-		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), // the lines are written, not kept
+		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // its lines are to be made, not kept
 		Requests: requests, Metrics: prometheus.NewRegistry(), CacheBytes: cacheBytes,
 		Brand: "SERVICE", BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey,
 	})

@@ -92,7 +92,7 @@ func (s statement) script() (script string, variables []string, err error) {
 	texts := make([]string, len(s.args))
 	for i, arg := range s.args {
 		name := "a" + strconv.Itoa(i+1)
-		value := ""
+		var value string
 		switch v := arg.(type) {
 		case string:
 			if value = v; value == "" { // pgbench has no empty variables

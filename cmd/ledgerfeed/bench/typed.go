@@ -122,8 +122,7 @@ func (r *reading) typedRate(ctx context.Context, key string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, took, _, err := r.hammerHTTP(ctx, request{host: address, path: "/v1/invoices", key: key})
-	return perSecond(n, took), err
+	return r.hammerHTTP(ctx, request{host: address, path: invoices, key: key})
 }
 
 type typedHandler struct {
