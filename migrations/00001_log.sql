@@ -119,6 +119,21 @@ COMMENT ON COLUMN log_checkpoint.retry_at IS 'Not before this moment is the next
 COMMENT ON COLUMN log_checkpoint.quarantined IS 'The entry after position has failed alone, and again: this workspace waits for a newer program.';
 CREATE INDEX log_checkpoint_troubled ON log_checkpoint (workspace_id, consumer) WHERE failures > 0;
 
+-- What an entry is in the chain, and in the feed: once, for both ways below.
+-- Stable, as what they call is: only so they become part of what uses them.
+CREATE FUNCTION log_stamp(at timestamptz) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+COMMENT ON FUNCTION log_stamp(timestamptz) IS 'A publish time in its public form.';
+
+CREATE FUNCTION log_chain(before bytea, pos bigint, id text, type text, stamp text, data text) RETURNS bytea
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN sha256(before || convert_to(pos::text || E'\n' || id || E'\n' || type || E'\n' || stamp || E'\n' || data, 'UTF8'));
+COMMENT ON FUNCTION log_chain(bytea, bigint, text, text, text, text) IS 'The chain value of an entry, from the one before it.';
+
+CREATE FUNCTION log_public(id text, type text, stamp text, data text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN '{"id":"' || id || '","type":"' || type || '","created_at":"' || stamp || '","data":' || data || '}';
+COMMENT ON FUNCTION log_public(text, text, text, text) IS 'The public form of an entry; null for internal types, whose data is null.';
+
 -- Every append, from whichever program, is this one statement: the chain and
 -- the positions are made where the lock is, in one round trip.
 --
@@ -170,11 +185,30 @@ BEGIN
         END IF;
         RETURN;
     END IF;
+    now := date_trunc('milliseconds', now);
+    last := h.created_at;
+    -- One new entry that nothing is wrong with is by far the most frequent
+    -- append: without the arrays it costs a fifth less.
+    IF n = 1 THEN
+        at := date_trunc('milliseconds', created[1]);
+        PERFORM FROM event_log e WHERE e.workspace_id = w AND e.id = ids[1];
+        IF NOT FOUND AND (at IS NULL OR (at >= last AND at <= now + interval '5 minutes')) THEN
+            last := coalesce(at, greatest(now, last));
+            stamp := log_stamp(last);
+            head := h.position + 1;
+            h.chain := log_chain(h.chain, head, ids[1], types[1], stamp, data[1]);
+            INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+            VALUES (w, head, ids[1], types[1], last, data[1]::json, log_public(ids[1], types[1], stamp, public[1]), h.chain);
+            UPDATE log_head SET position = head, created_at = last, chain = h.chain WHERE workspace_id = w;
+            outcomes := ARRAY['appended'];
+            positions := ARRAY[head];
+            times := ARRAY[last];
+            RETURN;
+        END IF;
+    END IF;
     outcomes := '{}';
     positions := array_fill(NULL::bigint, ARRAY[n]);
     times := '{}';
-    now := date_trunc('milliseconds', now);
-    last := h.created_at;
     -- One look-up by the unique index for each id: as id = ANY (ids) it could
     -- become a walk through the whole workspace.
     known := EXISTS (SELECT FROM unnest(ids) AS u (id) CROSS JOIN LATERAL (
@@ -208,10 +242,9 @@ BEGIN
             CONTINUE;
         END IF;
         last := coalesce(at, greatest(now, last));
-        stamp := to_char(last AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+        stamp := log_stamp(last);
         h.position := h.position + 1;
-        h.chain := sha256(h.chain || convert_to(
-            h.position::text || E'\n' || ids[i] || E'\n' || types[i] || E'\n' || stamp || E'\n' || data[i], 'UTF8'));
+        h.chain := log_chain(h.chain, h.position, ids[i], types[i], stamp, data[i]);
         outcomes[i] := 'appended';
         positions[i] := h.position;
         times[i] := last;
@@ -221,7 +254,7 @@ BEGIN
         a_type[k] := types[i];
         a_at[k] := last;
         a_data[k] := data[i];
-        a_pub[k] := '{"id":"' || ids[i] || '","type":"' || types[i] || '","created_at":"' || stamp || '","data":' || public[i] || '}';
+        a_pub[k] := log_public(ids[i], types[i], stamp, public[i]);
         a_ch[k] := h.chain;
     END LOOP;
     IF k = 0 OR (whole AND refuse) THEN
@@ -267,6 +300,9 @@ COMMENT ON FUNCTION workspace_unmake(text) IS 'Takes back the workspace that the
 
 -- +goose Down
 DROP FUNCTION log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[]);
+DROP FUNCTION log_stamp(timestamptz);
+DROP FUNCTION log_chain(bytea, bigint, text, text, text, text);
+DROP FUNCTION log_public(text, text, text, text);
 DROP FUNCTION workspace_create(text, text, timestamptz);
 DROP FUNCTION workspace_unmake(text);
 DROP TABLE log_checkpoint, event_log, log_head, workspace;

@@ -772,11 +772,30 @@ BEGIN
         END IF;
         RETURN;
     END IF;
+    now := date_trunc('milliseconds', now);
+    last := h.created_at;
+    -- One new entry that nothing is wrong with is by far the most frequent
+    -- append: without the arrays it costs a fifth less.
+    IF n = 1 THEN
+        at := date_trunc('milliseconds', created[1]);
+        PERFORM FROM event_log e WHERE e.workspace_id = w AND e.id = ids[1];
+        IF NOT FOUND AND (at IS NULL OR (at >= last AND at <= now + interval '5 minutes')) THEN
+            last := coalesce(at, greatest(now, last));
+            stamp := log_stamp(last);
+            head := h.position + 1;
+            h.chain := log_chain(h.chain, head, ids[1], types[1], stamp, data[1]);
+            INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+            VALUES (w, head, ids[1], types[1], last, data[1]::json, log_public(ids[1], types[1], stamp, public[1]), h.chain);
+            UPDATE log_head SET position = head, created_at = last, chain = h.chain WHERE workspace_id = w;
+            outcomes := ARRAY['appended'];
+            positions := ARRAY[head];
+            times := ARRAY[last];
+            RETURN;
+        END IF;
+    END IF;
     outcomes := '{}';
     positions := array_fill(NULL::bigint, ARRAY[n]);
     times := '{}';
-    now := date_trunc('milliseconds', now);
-    last := h.created_at;
     -- One look-up by the unique index for each id: as id = ANY (ids) it could
     -- become a walk through the whole workspace.
     known := EXISTS (SELECT FROM unnest(ids) AS u (id) CROSS JOIN LATERAL (
@@ -810,10 +829,9 @@ BEGIN
             CONTINUE;
         END IF;
         last := coalesce(at, greatest(now, last));
-        stamp := to_char(last AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+        stamp := log_stamp(last);
         h.position := h.position + 1;
-        h.chain := sha256(h.chain || convert_to(
-            h.position::text || E'\n' || ids[i] || E'\n' || types[i] || E'\n' || stamp || E'\n' || data[i], 'UTF8'));
+        h.chain := log_chain(h.chain, h.position, ids[i], types[i], stamp, data[i]);
         outcomes[i] := 'appended';
         positions[i] := h.position;
         times[i] := last;
@@ -823,7 +841,7 @@ BEGIN
         a_type[k] := types[i];
         a_at[k] := last;
         a_data[k] := data[i];
-        a_pub[k] := '{"id":"' || ids[i] || '","type":"' || types[i] || '","created_at":"' || stamp || '","data":' || public[i] || '}';
+        a_pub[k] := log_public(ids[i], types[i], stamp, public[i]);
         a_ch[k] := h.chain;
     END LOOP;
     IF k = 0 OR (whole AND refuse) THEN
@@ -840,6 +858,17 @@ BEGIN
 END
 $function$;
 COMMENT ON FUNCTION log_append(text,timestamp with time zone,bigint,boolean,text[],text[],timestamp with time zone[],text[],text[]) IS 'The one way into the log.';
+
+CREATE OR REPLACE FUNCTION public.log_chain(before bytea, pos bigint, id text, type text, stamp text, data text)
+ RETURNS bytea
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN sha256((before || convert_to((((((((((pos)::text || '
+'::text) || id) || '
+'::text) || type) || '
+'::text) || stamp) || '
+'::text) || data), 'UTF8'::name)));
+COMMENT ON FUNCTION log_chain(bytea,bigint,text,text,text,text) IS 'The chain value of an entry, from the one before it.';
 
 CREATE OR REPLACE FUNCTION public.log_position_since(w text, since timestamp with time zone)
  RETURNS bigint
@@ -865,6 +894,13 @@ BEGIN
 END
 $function$;
 COMMENT ON FUNCTION log_position_since(text,timestamp with time zone) IS 'The first position whose entry was published at or after the time; one past the newest when there is none.';
+
+CREATE OR REPLACE FUNCTION public.log_public(id text, type text, stamp text, data text)
+ RETURNS text
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN (((((((('{"id":"'::text || id) || '","type":"'::text) || type) || '","created_at":"'::text) || stamp) || '","data":'::text) || data) || '}'::text);
+COMMENT ON FUNCTION log_public(text,text,text,text) IS 'The public form of an entry; null for internal types, whose data is null.';
 
 CREATE OR REPLACE FUNCTION public.log_publish(w text, now timestamp with time zone, entries json)
  RETURNS void
@@ -911,6 +947,13 @@ BEGIN
 END
 $function$;
 COMMENT ON FUNCTION log_publish(text,timestamp with time zone,json) IS 'log_append as one statement of a producer''s transaction: a refused entry is an exception of SQLSTATE LF001, whose detail is JSON.';
+
+CREATE OR REPLACE FUNCTION public.log_stamp(at timestamp with time zone)
+ RETURNS text
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN to_char((at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'::text);
+COMMENT ON FUNCTION log_stamp(timestamp with time zone) IS 'A publish time in its public form.';
 
 CREATE OR REPLACE FUNCTION public.webhook_cancel(w text, h text, n integer)
  RETURNS integer
