@@ -51,12 +51,9 @@ func (r *Replay) Rebuild(ctx context.Context, q RebuildRequest, done func(Rebuil
 	if err != nil {
 		return err
 	}
-	if q.WorkspaceID != "" && len(list) == 0 {
-		return &eventlog.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
-	}
 	var mu sync.Mutex
 	return r.each(ctx, list, func(ctx context.Context, id string) error {
-		b, err := r.rebuild(ctx, id, asked, len(q.Resources) == 0)
+		b, err := r.rebuild(ctx, id, rebuildScope{asked: asked, all: len(q.Resources) == 0})
 		if err != nil {
 			return fmt.Errorf("rebuild %s: %w", id, err)
 		}
@@ -92,8 +89,15 @@ func (r *Replay) asked(resources []string) (func(*sheet) bool, error) {
 	}, nil
 }
 
+// rebuildScope is what of a workspace is rebuilt.
+type rebuildScope struct {
+	asked   func(*sheet) bool
+	all     bool  // every sheet is asked for
+	restore int64 // position of an entry that was passed over and gets its effect after all; 0: none
+}
+
 // rebuild rebuilds one workspace.
-func (r *Replay) rebuild(ctx context.Context, id string, asked func(*sheet) bool, all bool) (Rebuilt, error) {
+func (r *Replay) rebuild(ctx context.Context, id string, scope rebuildScope) (Rebuilt, error) {
 	began := time.Now()
 	b := Rebuilt{WorkspaceID: id}
 	var broken []string
@@ -102,6 +106,7 @@ func (r *Replay) rebuild(ctx context.Context, id string, asked func(*sheet) bool
 			broken = append(broken, d.ID+" ("+d.Field+")")
 		}
 	}))
+	f.restored = scope.restore
 	head, err := f.head(ctx)
 	if err != nil {
 		return b, err
@@ -125,14 +130,14 @@ func (r *Replay) rebuild(ctx context.Context, id string, asked func(*sheet) bool
 	if head.checkpoint > end {
 		f.pinned = &head.checkpoint // to be repaired as well
 	}
-	err = f.compareAll(ctx, asked, func(s *sheet, k key, _ [][]byte, _ []string) {
+	err = f.compareAll(ctx, scope.asked, func(s *sheet, k key, _ [][]byte, _ []string) {
 		suspects[slices.Index(f.sheets, s)][k] = struct{}{}
 	})
 	if err != nil {
 		return b, err
 	}
 	f.pinned = nil
-	if err := f.repair(ctx, asked, all, suspects, &b); err != nil {
+	if err := f.repair(ctx, scope, suspects, &b); err != nil {
 		return b, err
 	}
 	b.Position, b.Rows, b.Took = f.position, f.rows(), time.Since(began)
@@ -153,7 +158,7 @@ func newRowSets(sheets []*sheet) []map[key]struct{} {
 const mostUnderLock = 2000
 
 // repair writes what differs, in the transaction that holds the checkpoint.
-func (r *refold) repair(ctx context.Context, asked func(*sheet) bool, all bool, suspects []map[key]struct{}, b *Rebuilt) error {
+func (r *refold) repair(ctx context.Context, scope rebuildScope, suspects []map[key]struct{}, b *Rebuilt) error {
 	for attempt := 0; ; attempt++ {
 		again := false
 		err := pg.InTx(ctx, r.cfg.Pool, func(tx pgx.Tx) error {
@@ -171,14 +176,17 @@ func (r *refold) repair(ctx context.Context, asked func(*sheet) bool, all bool, 
 				return err
 			}
 			for i, s := range r.sheets {
-				if !asked(s) {
+				if !scope.asked(s) {
 					continue
 				}
 				if err := r.repairSheet(ctx, tx, i, suspects[i], b); err != nil {
 					return err
 				}
 			}
-			return r.mark(ctx, tx, position, all, b)
+			if err := r.takeBackSkip(ctx, tx); err != nil {
+				return err
+			}
+			return r.mark(ctx, tx, position, scope.all, b)
 		})
 		if err != nil {
 			return err //nolint:wrapcheck // says what failed

@@ -106,7 +106,11 @@ func (r *Replay) each(ctx context.Context, workspaces []workspaceSize, do func(c
 
 // within runs do when there is memory for the workspace.
 func (r *Replay) within(ctx context.Context, w workspaceSize, do func(context.Context, string) error) error {
-	need := min(w.entries*entryBytes, r.cfg.Memory)
+	need := w.entries * entryBytes
+	if need > r.cfg.Memory {
+		need = r.cfg.Memory
+		r.cfg.Meter.OverMemory.Add(1)
+	}
 	if err := r.memory.Acquire(ctx, need); err != nil {
 		return context.Cause(ctx) //nolint:wrapcheck // why the work stopped
 	}
@@ -124,7 +128,8 @@ type workspaceSize struct {
 	entries int64
 }
 
-// sizes lists the workspaces, or the one with the id, and tells the meter.
+// sizes lists the workspaces, or the one with the id, and tells the meter. The
+// error is an *eventlog.UnknownWorkspaceError when there is none of that id.
 func (r *Replay) sizes(ctx context.Context, workspaceID string) ([]workspaceSize, error) {
 	rows, err := r.cfg.Pool.Query(ctx, `
 		SELECT workspace_id, position FROM log_head WHERE $1 = '' OR workspace_id = $1 ORDER BY workspace_id`, workspaceID)
@@ -143,6 +148,9 @@ func (r *Replay) sizes(ctx context.Context, workspaceID string) ([]workspaceSize
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("list workspaces: %w", err)
+	}
+	if workspaceID != "" && len(list) == 0 {
+		return nil, &eventlog.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}
 	r.cfg.Meter.Workspaces.Add(int64(len(list)))
 	return list, nil

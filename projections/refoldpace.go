@@ -37,31 +37,40 @@ func NewPace(rate int) func(ctx context.Context, n int) error {
 
 const (
 	// gentleRate is what a machine of two processors gives to a replay without
-	// its appends becoming more than about a tenth slower.
+	// its appends becoming more than about a tenth slower, or its readers waiting
+	// for a processor.
 	gentleRate = 15_000
 
-	// busyFrom is how many entries a second count as a service at work.
-	busyFrom = 10
+	// busyFrom is how many entries appended and requests answered in a second
+	// count as a service at work.
+	busyFrom = 5
 
 	lookEvery = time.Second
+
+	// staysBusy is for how long a service counts as at work after it last was:
+	// requests are recorded in batches, and come in bursts.
+	staysBusy = 10 * time.Second
 )
 
 // NewYieldingPace makes a ReplayConfig.Pace that goes as fast as it can, but
-// slowly while entries are being appended, by whichever program.
+// slowly while entries are being appended or the API is being read, by
+// whichever program.
 func NewYieldingPace(pool *pgxpool.Pool) func(ctx context.Context, n int) error {
-	y := &yielding{pool: pool, gently: NewPace(gentleRate)}
+	y := &yielding{pool: pool, clock: time.Now, gently: NewPace(gentleRate)}
 	return y.take
 }
 
-// yielding looks from time to time how much is appended.
+// yielding looks from time to time how much others do.
 type yielding struct {
 	pool   *pgxpool.Pool
+	clock  func() time.Time
 	gently func(context.Context, int) error
 
-	mu       sync.Mutex
-	looked   time.Time
-	appended int64 // entries in the log, as the statistics have it
-	busy     bool
+	mu     sync.Mutex
+	looked time.Time
+	done   int64     // entries in the log and requests on record, as the statistics have it
+	until  time.Time // the service counts as at work
+	busy   bool
 }
 
 func (y *yielding) take(ctx context.Context, n int) error {
@@ -75,17 +84,24 @@ func (y *yielding) take(ctx context.Context, n int) error {
 func (y *yielding) look(ctx context.Context) (busy bool, err error) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	since := time.Since(y.looked)
+	now := y.clock()
+	since := now.Sub(y.looked)
 	if since < lookEvery {
 		return y.busy, nil
 	}
-	var appended int64
-	err = y.pool.QueryRow(ctx, `SELECT coalesce(pg_stat_get_tuples_inserted('event_log'::regclass), 0)`).Scan(&appended)
+	var done int64
+	err = y.pool.QueryRow(ctx, `
+		SELECT coalesce(pg_stat_get_tuples_inserted('event_log'::regclass), 0)
+		     + coalesce(sum(pg_stat_get_tuples_inserted(inhrelid)), 0)::bigint
+		  FROM pg_inherits WHERE inhparent = 'request_log'::regclass`).Scan(&done)
 	if err != nil {
-		return false, fmt.Errorf("look how much is appended: %w", err)
+		return false, fmt.Errorf("look how much others do: %w", err)
 	}
-	// Until it is known better, somebody is at work.
-	y.busy = y.looked.IsZero() || float64(appended-y.appended) >= busyFrom*since.Seconds()
-	y.looked, y.appended = time.Now(), appended
+	first := y.looked.IsZero()
+	if !first && float64(done-y.done) >= busyFrom*since.Seconds() {
+		y.until = now.Add(staysBusy)
+	}
+	y.busy = first || now.Before(y.until) // until it is known better, somebody is at work
+	y.looked, y.done = now, done
 	return y.busy, nil
 }

@@ -18,6 +18,7 @@ type refold struct {
 	state       *domain.State
 	anomalies   []domain.Anomaly
 	skipped     map[int64]struct{}
+	restored    int64               // an entry that was passed over is folded all the same; 0: none
 	locked      bool                // the checkpoint is: there is no time to lose
 	check       *logCheck           // nil: entries are taken as they are
 	folded      func(*domain.Entry) // called after an entry is folded, if set
@@ -184,8 +185,8 @@ func (r *refold) fold(page []logRow) (err error) {
 func (r *refold) readSkips(ctx context.Context, through int64) error {
 	rows, err := r.cfg.Pool.Query(ctx, `
 		SELECT position FROM log_skip
-		 WHERE workspace_id = $1 AND consumer = $2 AND position > $3 AND position <= $4`,
-		r.workspaceID, eventlog.ReadModels, r.position, through)
+		 WHERE workspace_id = $1 AND consumer = $2 AND position > $3 AND position <= $4 AND position <> $5`,
+		r.workspaceID, eventlog.ReadModels, r.position, through, r.restored)
 	if err != nil {
 		return fmt.Errorf("read which entries of %s were passed over: %w", r.workspaceID, err)
 	}

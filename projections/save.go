@@ -2,6 +2,8 @@ package projections
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -24,69 +26,67 @@ func (f *folding) save(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (f *folding) queueSaveMoves(b *pgx.Batch) {
-	var (
-		keys      keys
-		clients   []string
-		positions []int64
-		bases     []string
-	)
+	a := additionsTo("credit_move", "client_id", "id", "base")
 	for _, w := range f.order {
 		for _, row := range f.states[w].CreditMoves.Changed() {
-			keys.add(w, row.CreditID)
-			clients = append(clients, row.ClientID)
-			positions = append(positions, row.Position)
-			bases = append(bases, row.Fragments().Base)
+			a.add(w, row.Position, row.ClientID, row.CreditID, row.Fragments().Base)
 		}
 	}
-	if keys.empty() {
-		return
-	}
-	b.Queue(`
-		INSERT INTO credit_move (workspace_id, client_id, id, position, base)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[])`,
-		keys.workspaces, clients, keys.ids, positions, bases)
+	a.queue(b)
 }
 
 func (f *folding) queueSaveClosures(b *pgx.Batch) {
-	var (
-		keys      keys
-		clients   []string
-		positions []int64
-	)
+	a := additionsTo("closed_period", "period", "client_id")
 	for _, w := range f.order {
 		for _, row := range f.states[w].Closures.Changed() {
-			keys.add(w, row.Period)
-			clients = append(clients, row.ClientID)
-			positions = append(positions, row.Position)
+			a.add(w, row.Position, row.Period, row.ClientID)
 		}
 	}
-	if keys.empty() {
-		return
-	}
-	b.Queue(`
-		INSERT INTO closed_period (workspace_id, period, client_id, position)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])`,
-		keys.workspaces, keys.ids, clients, positions)
+	a.queue(b)
 }
 
 func (f *folding) queueSaveAnomalies(b *pgx.Batch) {
-	var (
-		keys      keys
-		positions []int64
-		reasons   []string
-	)
+	a := additionsTo("anomaly", "event_id", "reason")
 	for _, w := range f.order {
-		for _, a := range f.states[w].Anomalies {
-			keys.add(w, a.EventID)
-			positions = append(positions, a.Position)
-			reasons = append(reasons, string(a.Reason))
+		for _, anomaly := range f.states[w].Anomalies {
+			a.add(w, anomaly.Position, anomaly.EventID, string(anomaly.Reason))
 		}
 	}
-	if keys.empty() {
+	a.queue(b)
+}
+
+// additions are rows for a table whose rows are made once and never change.
+type additions struct {
+	table      string
+	columns    []string // texts, beside the workspace and the position
+	workspaces []string
+	positions  []int64
+	texts      [][]string // by column
+}
+
+func additionsTo(table string, columns ...string) *additions {
+	return &additions{table: table, columns: columns, texts: make([][]string, len(columns))}
+}
+
+func (a *additions) add(workspaceID string, position int64, texts ...string) {
+	a.workspaces = append(a.workspaces, workspaceID)
+	a.positions = append(a.positions, position)
+	for i, text := range texts {
+		a.texts[i] = append(a.texts[i], text)
+	}
+}
+
+// queue asks for the rows to be written.
+func (a *additions) queue(b *pgx.Batch) {
+	if len(a.workspaces) == 0 {
 		return
 	}
-	b.Queue(`
-		INSERT INTO anomaly (workspace_id, event_id, position, reason)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[])`,
-		keys.workspaces, keys.ids, positions, reasons)
+	args := []any{a.workspaces, a.positions}
+	arrays := "$1::text[], $2::bigint[]"
+	for i, column := range a.texts {
+		args = append(args, column)
+		arrays += fmt.Sprintf(", $%d::text[]", i+3)
+	}
+	b.Queue("INSERT INTO "+a.table+" (workspace_id, position, "+strings.Join(a.columns, ", ")+")"+
+		" SELECT * FROM unnest("+arrays+")", args...)
 }

@@ -35,7 +35,7 @@ credit is its client's.`,
 			if err := readMoment(asOf, &q); err != nil {
 				return err
 			}
-			flags := replayFlags{workers: 1, memoryMiB: 256, rate: 0}
+			flags := replayFlags{workers: 1, memoryMiB: defaultMemoryMiB, rate: 0}
 			return p.withReplay(ctx, "explain", flags, func(r *replaying) error {
 				x, err := r.Explain(ctx, q)
 				r.quiet()

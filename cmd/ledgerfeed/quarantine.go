@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
 func (p *program) quarantineCommand() *cobra.Command {
@@ -186,22 +187,69 @@ func nextAttempt(at *time.Time) string {
 }
 
 func (p *program) quarantineRetryCommand() *cobra.Command {
-	return &cobra.Command{
+	var position int64
+	c := &cobra.Command{
 		Use:   "retry WORKSPACE",
 		Short: "Let a running service try the entry again now",
-		Args:  cobra.ExactArgs(1),
+		Long: `Let a running service try the entry that a workspace waits at again now.
+
+With --position, give an entry that was passed over its effect after all: the
+workspace is rebuilt with it while readers keep reading. Where that is still
+impossible nothing is changed, and the entry stays passed over.`,
+		Args: cobra.ExactArgs(1),
 		RunE: p.run(func(ctx context.Context, args []string) error {
-			return p.withLog(ctx, func(w *workbench) error {
-				if err := w.log.RetryQuarantined(ctx, eventlog.ReadModels, args[0]); err != nil {
-					return err //nolint:wrapcheck // says it all
-				}
-				return p.print(map[string]string{"workspace_id": args[0]}, func(out io.Writer) error {
-					_, err := fmt.Fprintf(out, "%s is tried again within seconds, if ledgerfeed serve is running.\n", args[0])
-					return err //nolint:wrapcheck // standard output
-				})
-			})
+			if position < 0 {
+				return usagef("--position is %d: want that of an entry that was passed over", position)
+			}
+			if position > 0 {
+				return p.restore(ctx, args[0], position)
+			}
+			return p.retryQuarantined(ctx, args[0])
 		}),
 	}
+	c.Flags().Int64Var(&position, "position", 0, "of an entry that was passed over and is to have its effect after all")
+	return c
+}
+
+func (p *program) retryQuarantined(ctx context.Context, workspaceID string) error {
+	return p.withLog(ctx, func(w *workbench) error {
+		if err := w.log.RetryQuarantined(ctx, eventlog.ReadModels, workspaceID); err != nil {
+			return err //nolint:wrapcheck // says it all
+		}
+		return p.print(map[string]string{"workspace_id": workspaceID}, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "%s is tried again within seconds, if ledgerfeed serve is running.\n", workspaceID)
+			return err //nolint:wrapcheck // standard output
+		})
+	})
+}
+
+// restore gives an entry that was passed over its effect.
+func (p *program) restore(ctx context.Context, workspaceID string, position int64) error {
+	flags := replayFlags{workers: 1, memoryMiB: defaultMemoryMiB, rate: yieldingRate}
+	return p.withReplay(ctx, "retry", flags, func(r *replaying) error {
+		b, err := r.Restore(ctx, workspaceID, position)
+		r.quiet()
+		if err != nil {
+			return interrupted(ctx, err, "nothing was changed")
+		}
+		if err := p.print(b, func(out io.Writer) error { return writeRestored(out, &b, position) }); err != nil {
+			return err
+		}
+		if b.Refused != "" {
+			return fmt.Errorf("the entry at position %d of %s stays passed over", position, workspaceID)
+		}
+		return nil
+	})
+}
+
+func writeRestored(out io.Writer, b *projections.Rebuilt, position int64) (err error) {
+	if b.Refused != "" {
+		_, err = fmt.Fprintf(out, "%s: refused: %s\n", b.WorkspaceID, b.Refused)
+		return err //nolint:wrapcheck // standard output
+	}
+	_, err = fmt.Fprintf(out, "%s: the entry at position %d has its effect: %s rows written, %s deleted\n",
+		b.WorkspaceID, position, thousands(b.Written), thousands(b.Deleted))
+	return err //nolint:wrapcheck // standard output
 }
 
 func (p *program) quarantineSkipCommand() *cobra.Command {
@@ -212,7 +260,7 @@ func (p *program) quarantineSkipCommand() *cobra.Command {
 		Long: `Pass over the entry that a workspace waits at: it has no effect on the read
 models, now or in a rebuild, and the workspace goes on behind it. It stays in
 the log, shows in the feed if its type does, and that it was passed over is
-recorded with the reason.`,
+recorded with the reason. ledgerfeed quarantine retry --position takes it back.`,
 		Args: cobra.ExactArgs(1),
 		RunE: p.run(func(ctx context.Context, args []string) error {
 			if reason == "" {

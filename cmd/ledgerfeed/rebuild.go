@@ -89,7 +89,7 @@ func writeRebuilt(out io.Writer, list []projections.Rebuilt, m *projections.Mete
 				b.WorkspaceID, b.Position, thousands(b.Rows), thousands(b.Written), thousands(b.Deleted), b.Rules, b.RulesBefore)
 		}
 	}
-	_, err := fmt.Fprintf(out, "rebuilt %d workspaces: %s entries, %s rows compared, %s written or deleted\n",
-		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.RowsWritten.Load()))
+	_, err := fmt.Fprintf(out, "rebuilt %d workspaces: %s entries, %s rows compared, %s written or deleted\n%s\n",
+		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.RowsWritten.Load()), replayed(m))
 	return err //nolint:wrapcheck // standard output
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -160,6 +161,16 @@ func TestQuarantineCommands(t *testing.T) {
 		t.Errorf("status says: %s", out)
 	}
 	succeed(t, url, "verify")
+	if r := runCommand(t, command(t, url, "quarantine", "retry", "agency-0", "--position", "360")); r.code != exitFailed || !strings.Contains(r.errOut, "was not passed over") {
+		t.Errorf("retry of an entry that was not passed over: %+v", r)
+	}
+	if out := succeed(t, url, "quarantine", "retry", "agency-0", "--position", "361"); !strings.Contains(out, "the entry at position 361 has its effect: 2 rows written") {
+		t.Errorf("retry of what was passed over says: %s", out)
+	}
+	if out := succeed(t, url, "quarantine", "show", "agency-0"); !strings.Contains(out, "because: sent by mistake; given its effect on ") {
+		t.Errorf("show says: %s", out)
+	}
+	succeed(t, url, "verify")
 }
 
 func TestReplayUsage(t *testing.T) {
@@ -177,6 +188,7 @@ func TestReplayUsage(t *testing.T) {
 		{"explain", "invoices", "x", "--workspace", "w", "--as-of", "yesterday"},
 		{"quarantine"},
 		{"quarantine", "skip"},
+		{"quarantine", "retry", "w", "--position", "-1"},
 	} {
 		if r := runCommand(t, command(t, url, args...)); r.code != exitUsage {
 			t.Errorf("%v: exit %d\n%s", args, r.code, r.errOut)
@@ -211,4 +223,29 @@ func TestReplayIsInterrupted(t *testing.T) {
 		}
 	}
 	succeed(t, url, "verify")
+}
+
+// The background audit is on with the role that projects, unless it is turned
+// off: its measures tell.
+func TestServeAudits(t *testing.T) {
+	t.Parallel()
+	url := testdb.New(t)
+	for _, every := range []string{"", "24h", "0"} {
+		c := command(t, url, "serve", "--roles", "project", "--no-migrate")
+		if every != "" {
+			c.Env = append(c.Env, "LEDGERFEED_AUDIT_EVERY="+every)
+		}
+		serving := startProcess(t, c)
+		reader := caller{url: strings.TrimSpace(serving.await("for=admin url="))}
+		measures, err := reader.get("/metrics", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if on := bytes.Contains(measures.body, []byte("\nledgerfeed_audit_differing_workspaces 0\n")); on != (every != "0") {
+			t.Errorf("with LEDGERFEED_AUDIT_EVERY=%s the audit is on: %t", every, on)
+		}
+		if code := serving.stop(); code != exitDone {
+			t.Errorf("serve ended with %d:\n%s", code, serving.log)
+		}
+	}
 }

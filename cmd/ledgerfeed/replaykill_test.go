@@ -29,7 +29,7 @@ const damagedPlan = "DAMAGED"
 func TestRebuildKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	url := testdb.New(t)
-	rounds := kills(t, 5)
+	rounds := kills(t, 50)
 	for _, f := range chunks(t, 2, 60) {
 		succeed(t, url, "append", f)
 	}

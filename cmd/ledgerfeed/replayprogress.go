@@ -26,6 +26,10 @@ type replayFlags struct {
 	rate      int // entries and rows a second; 0: no limit, below: yieldingRate
 }
 
+// defaultMemoryMiB is well below what the process may take as a whole: the
+// collector lets what a fold leaves behind lie for a while.
+const defaultMemoryMiB = 256
+
 // yieldingRate is the rate that gives way to a service at work.
 const yieldingRate = -1
 
@@ -79,6 +83,7 @@ func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, wo
 const (
 	barEvery  = 250 * time.Millisecond
 	lineEvery = 5 * time.Second
+	barWidth  = 30
 )
 
 // watchReplay shows how a Replay goes on until stop is called: a bar on a
@@ -91,7 +96,7 @@ func watchReplay(out io.Writer, verb string, m *projections.Meter) (stop func())
 		close(done)
 		<-ended
 	}
-	if file, ok := out.(*os.File); ok && cwriter.IsTerminal(int(file.Fd())) {
+	if hasColumns(out) {
 		go func() {
 			defer close(ended)
 			showBar(out, verb, m, began, done)
@@ -114,11 +119,29 @@ func watchReplay(out io.Writer, verb string, m *projections.Meter) (stop func())
 	return finish
 }
 
+// hasColumns tells whether out is a terminal that a bar can be drawn on: one
+// that does not say its size would show nothing.
+func hasColumns(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok || !cwriter.IsTerminal(int(file.Fd())) {
+		return false
+	}
+	width, _, err := cwriter.GetSize(int(file.Fd()))
+	return err == nil && width > 0
+}
+
+// showBar draws a bar, and below it the rate: in one line the two do not fit
+// into 80 columns.
 func showBar(out io.Writer, verb string, m *projections.Meter, began time.Time, done <-chan struct{}) {
-	progress := mpb.New(mpb.WithOutput(out), mpb.WithWidth(40))
+	progress := mpb.New(mpb.WithOutput(out), mpb.WithAutoRefresh())
 	bar := progress.New(0, mpb.BarStyle(),
+		mpb.BarWidth(barWidth),
 		mpb.PrependDecorators(decor.Name(verb+" ")),
-		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + replayLine(m, time.Since(began)) })),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + replayCount(m) })),
+		mpb.BarExtender(mpb.BarFillerFunc(func(w io.Writer, s decor.Statistics) error {
+			_, err := fmt.Fprintf(w, "%.*s\n", max(0, s.AvailableWidth-1), replayPace(m, time.Since(began)))
+			return err //nolint:wrapcheck // the terminal
+		}), false),
 		mpb.BarRemoveOnComplete())
 	tick := time.NewTicker(barEvery)
 	defer tick.Stop()
@@ -137,6 +160,14 @@ func showBar(out io.Writer, verb string, m *projections.Meter, began time.Time, 
 
 // replayLine says how far, how fast, how long still, and with how much memory.
 func replayLine(m *projections.Meter, took time.Duration) string {
+	return replayCount(m) + ", " + replayPace(m, took)
+}
+
+func replayCount(m *projections.Meter) string {
+	return fmt.Sprintf("%s of %s entries", thousands(m.EntriesDone.Load()), thousands(m.Entries.Load()))
+}
+
+func replayPace(m *projections.Meter, took time.Duration) string {
 	total, done := m.Entries.Load(), m.EntriesDone.Load()
 	rate := float64(done) / max(took.Seconds(), 0.001)
 	left := "?"
@@ -145,13 +176,24 @@ func replayLine(m *projections.Meter, took time.Duration) string {
 	}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	line := fmt.Sprintf("%s of %s entries, %s/s, %s left, %d of %d workspaces, %d MiB",
-		thousands(done), thousands(total), thousands(int64(rate)), left, m.WorkspacesDone.Load(), m.Workspaces.Load(), memory.Sys>>20)
+	line := fmt.Sprintf("%s/s, %s left, %d of %d workspaces, %d MiB",
+		thousands(int64(rate)), left, m.WorkspacesDone.Load(), m.Workspaces.Load(), memory.Sys>>20)
 	if d := m.Differences.Load(); d > 0 {
 		line += ", " + thousands(d) + " differences"
 	}
 	if n := m.RowsWritten.Load(); n > 0 {
 		line += ", " + thousands(n) + " rows written"
+	}
+	return line
+}
+
+// replayed says what a Replay has cost, for the end of its report.
+func replayed(m *projections.Meter) string {
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	line := fmt.Sprintf("the largest workspace has %s rows; memory %d MiB", thousands(m.LargestRows.Load()), memory.Sys>>20)
+	if n := m.OverMemory.Load(); n > 0 {
+		line += fmt.Sprintf("; %s larger than --memory by estimate ran alone", thousands(n))
 	}
 	return line
 }

@@ -54,8 +54,8 @@ with --since-position and --chain that nothing up to there was touched.`,
 func replayFlagsOf(c *cobra.Command, f *replayFlags) {
 	c.Flags().StringVar(&f.workspace, "workspace", "", "only this workspace")
 	c.Flags().IntVar(&f.workers, "workers", projections.DefaultReplayWorkers, "workspaces under way at once")
-	c.Flags().IntVar(&f.rate, "rate", yieldingRate, "the most entries and rows a second; 0 sets no limit, -1 goes slowly while entries are being appended")
-	c.Flags().Int64Var(&f.memoryMiB, "memory", 256, "MiB that the workspaces under way may take, by estimate; one that is larger runs alone")
+	c.Flags().IntVar(&f.rate, "rate", yieldingRate, "the most entries and rows a second; 0 sets no limit, -1 goes slowly while entries are appended or the API is read")
+	c.Flags().Int64Var(&f.memoryMiB, "memory", defaultMemoryMiB, "MiB that the workspaces under way may take, by estimate; one that is larger runs alone")
 }
 
 func readSeal(workspace string, since int64, chain string) (*projections.Seal, error) {
@@ -122,8 +122,8 @@ func writeVerified(out io.Writer, list []projections.Verification, m *projection
 		w := &list[0]
 		fmt.Fprintf(out, "%s stands at position %d of %d, chain %s\n", w.WorkspaceID, w.Position, w.Head, w.Chain)
 	}
-	_, err := fmt.Fprintf(out, "verified %d workspaces: %s entries, %s rows, %s differences\n",
-		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()))
+	_, err := fmt.Fprintf(out, "verified %d workspaces: %s entries, %s rows, %s differences\n%s\n",
+		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()), replayed(m))
 	return err //nolint:wrapcheck // standard output
 }
 

@@ -1,0 +1,148 @@
+package projections_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+// settled opens a pool whose connections have settings.
+func (b *bench) settled(settings map[string]string) *pgxpool.Pool {
+	b.t.Helper()
+	pool, err := pg.Open(b.t.Context(), b.url, pg.Options{MaxConns: 6, Settings: settings})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(pool.Close)
+	return pool
+}
+
+// Stopped in the middle of writing, with its transaction open, a rebuild holds
+// up no reader and no append: they wait for no lock of it, however long it
+// takes, and see the old rows. That is what bounds a reader's delay; how long
+// it is in milliseconds, the benchmark says.
+func TestRebuildHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	b.damage(`UPDATE invoice SET base = regexp_replace(base, '"plan_name":(null|"[^"]*")', '"plan_name":"DAMAGED"') WHERE workspace_id = 'ws-1'`)
+	b.damage(`UPDATE contractor SET position = position + 1 WHERE workspace_id = 'ws-1'`)
+	// Contractors are written after invoices; whoever holds one stops the
+	// rebuild between them.
+	holder, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pg.Rollback(t.Context(), holder)
+	if _, err := holder.Exec(t.Context(), `SELECT FROM contractor WHERE workspace_id = 'ws-1' FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	r := b.replay()
+	go func() {
+		ended <- r.Rebuild(t.Context(), projections.RebuildRequest{WorkspaceID: "ws-1"}, func(projections.Rebuilt) {})
+	}()
+	b.awaitText("1", `SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+
+	hasty := b.settled(map[string]string{"lock_timeout": "1ms"})
+	for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly", "log_checkpoint"} {
+		if _, err := hasty.Exec(t.Context(), `SELECT * FROM `+table+` WHERE workspace_id = 'ws-1'`); err != nil {
+			t.Errorf("a reader of %s waits: %v", table, err)
+		}
+	}
+	const repaired = `SELECT count(*)::text FROM invoice WHERE workspace_id = 'ws-1' AND base NOT LIKE '%DAMAGED%'`
+	if n := b.text(repaired); n != "0" {
+		t.Errorf("readers see %s new rows before the others", n)
+	}
+	log, err := eventlog.New(eventlog.Config{Pool: hasty, Clock: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.Append(t.Context(), draft(t, `{"workspace_id":"ws-1","type":"client.recorded","data":{"client_id":"late","name":"L"}}`)); err != nil {
+		t.Errorf("an append waits: %v", err)
+	}
+
+	pg.Rollback(t.Context(), holder)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if all := b.text(`SELECT count(*)::text FROM invoice WHERE workspace_id = 'ws-1'`); b.text(repaired) != all {
+		t.Errorf("%s of %s invoices are repaired", b.text(repaired), all)
+	}
+	b.project(1000)
+	b.equalsFold()
+}
+
+// awaitText waits until a statement gives what is wanted.
+func (b *bench) awaitText(want, sql string) {
+	b.t.Helper()
+	for late := time.Now().Add(20 * time.Second); b.text(sql) != want; {
+		if time.Now().After(late) {
+			b.t.Fatalf("%s never gave %s", sql, want)
+		}
+	}
+}
+
+// Between two pages nothing of the database is held: no transaction is open on
+// any connection that replays, so the longest snapshot is that of a page.
+func TestReplayHoldsNoSnapshot(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	b.damage(`UPDATE payment SET position = position + 1`)
+	settings := projections.ReplaySettings()
+	settings["application_name"] = "replaying"
+	pages := 0
+	r := b.replay(func(c *projections.ReplayConfig) {
+		c.Pool, c.Workers = b.settled(settings), 1
+		c.Pace = func(ctx context.Context, _ int) error {
+			pages++
+			var held int
+			err := b.pool.QueryRow(ctx, `
+				SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'replaying'
+				   AND (state LIKE 'idle in transaction%' OR xact_start < clock_timestamp() - interval '2 seconds')`).Scan(&held)
+			if held > 0 {
+				t.Errorf("after page %d, %d connections hold a snapshot", pages, held)
+			}
+			return err
+		}
+	})
+	if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) == 0 {
+		t.Error("no differences")
+	}
+	b.rebuild(r, projections.RebuildRequest{})
+	if pages < 40 {
+		t.Errorf("looked after %d pages only", pages)
+	}
+}
+
+// A workspace that does not fit into the memory is worked at alone, and that
+// is told.
+func TestLargeWorkspaceRunsAlone(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	var (
+		meter  projections.Meter
+		turns  []string // workspaces in the order of their entries; nothing guards it but that they run alone
+		appear = func(s *domain.State, e *domain.Entry) {
+			if len(turns) == 0 || turns[len(turns)-1] != e.WorkspaceID {
+				turns = append(turns, e.WorkspaceID)
+			}
+			s.Apply(e)
+		}
+	)
+	r := b.replay(func(c *projections.ReplayConfig) {
+		c.Memory, c.Meter, c.Rules = 1, &meter, projections.Rules{Version: projections.RulesVersion, Apply: appear}
+	})
+	if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) != 0 {
+		t.Errorf("differences: %v", lines)
+	}
+	if len(turns) != 2 || meter.OverMemory.Load() != 2 {
+		t.Errorf("the turns were %v; %d were told to be too large", turns, meter.OverMemory.Load())
+	}
+}
