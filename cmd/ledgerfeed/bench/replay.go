@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -20,6 +19,9 @@ type replayed struct {
 	rows            int64   // of the largest workspace
 	rowBytes        float64
 	alone, beside   float64 // appends a second, without and with a rebuild
+
+	// Milliseconds for a page, without and with a rebuild.
+	longestAlone, longestBeside, p99Alone, p99Beside float64
 }
 
 // Replay measures folding the log again: to fill empty tables, and to compare.
@@ -43,10 +45,22 @@ func Replay(ctx context.Context, o *Options) error {
 		Limit: small.folded, LimitIs: number(float64(small.entries)) + " entries",
 	}.ratioAtLeast(0.85))
 	o.Report.add(Figure{Name: "rebuild " + many + " entries into empty tables", Value: large.rebuilt, Unit: "entries/s"}.atLeast(50_000))
+	o.Report.add(Figure{
+		Name: "    the same rate with ten times as many", Value: large.rebuilt, Unit: "entries/s",
+		Limit: small.rebuilt, LimitIs: number(float64(small.entries)) + " entries",
+	}.ratioAtLeast(0.85))
 	o.Report.add(Figure{Name: "    memory of the process at its peak", Value: large.peak, Unit: "MiB"}.below(400))
 	o.Report.add(Figure{
 		Name:  fmt.Sprintf("    memory for each of the %s rows of the largest workspace", number(float64(large.rows))),
 		Value: large.rowBytes, Unit: "bytes",
+	})
+	o.Report.add(Figure{
+		Name: "a page of 50 invoices, 200/s, while they are rebuilt, longest", Value: large.longestBeside, Unit: "ms",
+		Limit: large.longestAlone, LimitIs: "the same with nothing beside it",
+	}.below(50))
+	o.Report.add(Figure{
+		Name: "    p99", Value: large.p99Beside, Unit: "ms",
+		Limit: large.p99Alone, LimitIs: "the same with nothing beside it",
 	})
 	o.Report.add(Figure{
 		Name: "append single entries, 4 callers, while workspaces are rebuilt", Value: large.beside, Unit: "/s",
@@ -99,6 +113,9 @@ func replayOf(ctx context.Context, o *Options, each int, whole bool) (m replayed
 			return nil
 		}
 		if m.rowBytes, err = s.rowBytes(ctx); err != nil {
+			return err
+		}
+		if err := s.readBeside(ctx, &m); err != nil {
 			return err
 		}
 		if m.alone, m.beside, err = s.appendBeside(ctx); err != nil {
@@ -165,51 +182,4 @@ func (s *setting) rowBytes(ctx context.Context) (float64, error) {
 		return max(0, full-before) / float64(rows), err
 	}
 	return 0, err
-}
-
-// appendBeside is how many entries a second are appended, alone and while
-// workspaces are rebuilt one after the other as the command does it.
-func (s *setting) appendBeside(ctx context.Context) (alone, beside float64, err error) {
-	drafts, err := samples(10_000)
-	if err != nil {
-		return 0, 0, err
-	}
-	const callers = 4
-	measure := func() (float64, error) {
-		n, took, _, err := hammer(ctx, callers, max(5*time.Second, s.duration(8*time.Second)), func(ctx context.Context, caller, turn int) error {
-			d := drafts[(caller*7919+turn)%len(drafts)]
-			d.WorkspaceID = fmt.Sprintf("beside-%d", caller)
-			_, err := s.log.Append(ctx, d)
-			return err //nolint:wrapcheck // says it all
-		})
-		return perSecond(n, took), err
-	}
-	s.say("appending alone and beside a rebuild")
-	before, err := measure()
-	if err != nil {
-		return 0, 0, err
-	}
-	rebuilding, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() {
-		var meter projections.Meter
-		_, err := s.replay(rebuilding, &meter, projections.NewYieldingPace(s.pool), func(r *projections.Replay) error {
-			for {
-				if err := r.Rebuild(rebuilding, projections.RebuildRequest{}, func(projections.Rebuilt) {}); err != nil {
-					return err //nolint:wrapcheck // says it all
-				}
-			}
-		})
-		ended <- err
-	}()
-	beside, err = measure()
-	stop()
-	if rerr := <-ended; err == nil && ctx.Err() == nil && !errors.Is(rerr, context.Canceled) {
-		err = rerr
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	after, err := measure() // the machine may have other things to do as well
-	return (before + after) / 2, beside, err
 }
