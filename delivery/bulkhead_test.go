@@ -1,67 +1,127 @@
 package delivery
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// TestBoundOfMessagesUnderWay counts the requests that are open at once, after
-// an outage with a backlog.
+// gate is a receiver's handler that holds every request until it is opened, and
+// counts those that are open at once.
+type gate struct {
+	mu        sync.Mutex
+	now, most int
+	first     []string // event ids, in order of arrival
+	opened    chan struct{}
+}
+
+func (g *gate) hold(r *http.Request) {
+	g.mu.Lock()
+	g.now++
+	g.most = max(g.most, g.now)
+	g.first = append(g.first, r.Header.Get("Service-Event-Id"))
+	opened := g.opened
+	g.mu.Unlock()
+	select {
+	case <-opened:
+	case <-r.Context().Done():
+	}
+	g.mu.Lock()
+	g.now--
+	g.mu.Unlock()
+}
+
+// full waits until as many requests are held as may be, and checks that the
+// engine has no mind to start another.
+func (g *gate) full(t *testing.T, e *Engine, bound int) {
+	t.Helper()
+	eventually(t, func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.now != bound {
+			return fmt.Errorf("%d messages are under way, want %d", g.now, bound)
+		}
+		return nil
+	})
+	e.desk.mu.Lock()
+	defer e.desk.mu.Unlock()
+	for _, l := range e.desk.lanes {
+		if l.startable(bound, time.Now()) || l.waiting() == 0 {
+			t.Errorf("with %d under way, %d more wait, startable: %v", l.underWay, l.waiting(), l.startable(bound, time.Now()))
+		}
+	}
+}
+
+// TestBoundOfMessagesUnderWay counts the requests that are open at once, of a
+// backlog and of retries that are all due together after an outage.
 func TestBoundOfMessagesUnderWay(t *testing.T) {
 	t.Parallel()
+	const bound, events = 10, 300
 	b := setup(t, Settings{})
-	var (
-		mu         sync.Mutex
-		now, most  int
-		first      []string
-		firstCount = 10
-	)
-	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		now++
-		most = max(most, now)
-		if len(first) < firstCount {
-			first = append(first, r.Header.Get("Service-Event-Id"))
+	var down atomic.Bool
+	g := &gate{opened: make(chan struct{})}
+	rc := newReceiver(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		g.hold(r)
+		if down.Load() {
+			w.WriteHeader(http.StatusBadGateway)
 		}
-		mu.Unlock()
-		<-time.After(10 * time.Millisecond)
-		mu.Lock()
-		now--
-		mu.Unlock()
 	})
-	must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	ids := b.append("invoice.reversed", 300)
-	b.engine()
-	rc.wait(t, 300)
-	mu.Lock()
-	defer mu.Unlock()
-	if most > 10 || most < 8 {
-		t.Errorf("%d messages were under way at once, want at most 10", most)
-	}
-	slices.Sort(first)
-	if want := slices.Sorted(slices.Values(ids[:firstCount])); !slices.Equal(first, want) {
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	ids := b.append("invoice.reversed", events)
+	e, _ := b.engine()
+	g.full(t, e, bound)
+	down.Store(true)
+	close(g.opened)
+	rc.wait(t, events)
+	g.mu.Lock()
+	if want := slices.Sorted(slices.Values(ids[:bound])); !slices.Equal(slices.Sorted(slices.Values(g.first[:bound])), want) {
 		t.Errorf("the first messages were not the first in the log")
+	}
+	g.mu.Unlock()
+	eventually(t, func() error { // all failed, and wait
+		lag := must(b.store.Status(t.Context(), workspace))(t)
+		if lag[0].Waiting != events {
+			return fmt.Errorf("%d wait, want %d", lag[0].Waiting, events)
+		}
+		return nil
+	})
+	down.Store(false)
+	g.mu.Lock()
+	g.opened = make(chan struct{})
+	g.mu.Unlock()
+	b.clock.advance(2 * time.Minute)
+	b.project(workspace)
+	g.full(t, e, bound)
+	close(g.opened)
+	want := make([]State, events)
+	for i := range want {
+		want[i] = Succeeded
+	}
+	b.states(w.ID, want...)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.most != bound {
+		t.Errorf("%d messages were under way at once, want %d", g.most, bound)
 	}
 }
 
 // TestHangingReceiversDelayNobody has most receivers hang: the others get
 // theirs as if they were alone.
 func TestHangingReceiversDelayNobody(t *testing.T) {
-	b := setup(t, Settings{Timeout: 5 * time.Second})
-	const good, hanging, rounds = 5, 45, 60
+	b := setup(t, Settings{Timeout: 3 * time.Second})
+	const good, hanging, rounds, batches = 5, 45, 100, 12
 	hang := newReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	fine := newReceiver(t, nil)
 	hook := func(i int, url string) string {
 		ws := fmt.Sprintf("w%d", i)
-		if _, err := b.pool.Exec(t.Context(), `SELECT workspace_create($1, $1, now())`, ws); err != nil {
-			t.Fatal(err)
-		}
+		b.workspace(ws)
 		must(b.store.Create(t.Context(), ws, url, []string{"all"}))(t)
 		return ws
 	}
@@ -73,49 +133,55 @@ func TestHangingReceiversDelayNobody(t *testing.T) {
 	measure := func() (p50, p99 time.Duration) {
 		var took []time.Duration
 		for i := range rounds {
-			n := len(fine.all())
+			n := fine.count()
 			began := time.Now()
 			b.appendTo(healthy[i%good], "invoice.reversed", 1)
 			got := fine.wait(t, n+1)
 			took = append(took, got[n].at.Sub(began))
 		}
 		slices.Sort(took)
-		return took[rounds/2], took[rounds-2]
+		return took[rounds/2], took[rounds-1-rounds/100]
 	}
 	measure() // connections are made
 	alone, alone99 := measure()
+	for range 3 {
+		p50, p99 := measure()
+		alone, alone99 = min(alone, p50), min(alone99, p99)
+	}
 	for i := range hanging {
-		ws := hook(100+i, hang.URL)
-		b.appendTo(ws, "invoice.reversed", 40)
+		b.appendTo(hook(100+i, hang.URL), "invoice.reversed", 40)
 	}
 	hang.wait(t, hanging*10)
+	// Other programs on the machine only ever add; so the best of some batches
+	// is what it costs, and the first that is good enough settles it.
+	within := func(got, alone time.Duration) bool { return got <= alone+alone/10+time.Millisecond }
 	beside, beside99 := measure()
+	for range batches {
+		if within(beside, alone) && within(beside99, alone99) {
+			break
+		}
+		p50, p99 := measure()
+		beside, beside99 = min(beside, p50), min(beside99, p99)
+	}
 	t.Logf("alone p50 %v p99 %v, beside %d hanging ones p50 %v p99 %v", alone, alone99, hanging, beside, beside99)
-	// A tenth more is the aim; on a machine that others use too, the bound here
-	// only tells a delay by the hanging ones, which would be seconds.
-	if beside > 2*alone+10*time.Millisecond || beside99 > 4*alone99+50*time.Millisecond {
-		t.Errorf("alone p50 %v p99 %v, beside hanging ones p50 %v p99 %v", alone, alone99, beside, beside99)
+	if !within(beside, alone) || !within(beside99, alone99) {
+		t.Errorf("alone p50 %v p99 %v, beside hanging ones p50 %v p99 %v: more than a tenth", alone, alone99, beside, beside99)
 	}
 }
 
-// TestInstancesShareAndTakeOver runs two engines: both get work, and when one
-// goes without a word the other takes its part over.
-func TestInstancesShareAndTakeOver(t *testing.T) {
+// TestInstancesShare runs two engines and then four: each gets its part, and
+// when all but one stop, that one does everything.
+func TestInstancesShare(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{Timeout: 300 * time.Millisecond})
 	rc := newReceiver(t, nil)
-	const spaces = 10
+	const spaces = 12
 	var names []string
 	for i := range spaces {
-		ws := fmt.Sprintf("w%d", i)
-		names = append(names, ws)
-		if _, err := b.pool.Exec(t.Context(), `SELECT workspace_create($1, $1, now())`, ws); err != nil {
-			t.Fatal(err)
-		}
-		must(b.store.Create(t.Context(), ws, rc.URL, []string{"all"}))(t)
+		names = append(names, fmt.Sprintf("w%d", i))
+		b.workspace(names[i])
+		must(b.store.Create(t.Context(), names[i], rc.URL, []string{"all"}))(t)
 	}
-	quick := func(c *Config) { c.Lease, c.Sweep, c.Idle = 900*time.Millisecond, 50*time.Millisecond, time.Minute }
-	one, _ := b.engine(quick)
 	sent := 0
 	all := func() {
 		for _, ws := range names {
@@ -124,75 +190,104 @@ func TestInstancesShareAndTakeOver(t *testing.T) {
 		}
 		rc.wait(t, sent)
 	}
-	all()
-	two, stopTwo := b.engine(quick)
-	eventually(t, func() error {
-		all()
-		if a, b := one.desk.load().lanes, two.desk.load().lanes; a+b != spaces || a < 3 || b < 3 {
-			return fmt.Errorf("%d and %d webhooks are held, want even shares of %d", a, b, spaces)
+	var (
+		engines []*Engine
+		stops   []func()
+	)
+	for _, n := range []int{1, 2, 4} {
+		for len(engines) < n {
+			e, stop := b.engine(func(c *Config) { c.Lease, c.Sweep = 1200*time.Millisecond, 50*time.Millisecond })
+			engines, stops = append(engines, e), append(stops, stop)
 		}
-		return nil
-	})
-	stopTwo()
+		eventually(t, func() error {
+			all()
+			held, least := 0, spaces
+			for _, e := range engines {
+				held += e.desk.load().lanes
+				least = min(least, e.desk.load().lanes)
+			}
+			if held != spaces || least < spaces/n-1 {
+				return fmt.Errorf("%d engines hold %d webhooks, one of them %d, want even shares of %d", n, held, least, spaces)
+			}
+			return nil
+		})
+	}
+	for _, stop := range stops[1:] {
+		stop()
+	}
 	all()
-	if extra := len(rc.all()) - sent; extra != 0 {
+	if extra := rc.count() - sent; extra != 0 {
 		t.Errorf("%d messages more than events", extra)
 	}
 }
 
-// TestLongTransactionCostsLittle delivers while a report keeps a snapshot open.
+// TestLongTransactionCostsLittle delivers while a report keeps a snapshot open
+// for an hour. The hour is shortened by writing what an engine changes in one:
+// every version of those rows stays as long as the snapshot does.
 func TestLongTransactionCostsLittle(t *testing.T) {
-	const events = 2000
-	rate := func(report bool) float64 {
-		b := setup(t, Settings{})
-		s, n := sink(t)
-		for i := range 2 {
-			must(b.store.Create(t.Context(), workspace, fmt.Sprintf("%s/%d", s.URL, i), []string{"all"}))(t)
-		}
-		b.append("invoice.reversed", events)
-		if report {
-			conn := must(pgx.ConnectConfig(t.Context(), b.pool.Config().ConnConfig))(t)
-			defer conn.Close(t.Context())
-			tx := must(conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
-			if _, err := tx.Exec(t.Context(), `SELECT count(*) FROM webhook_delivery, webhook_cursor`); err != nil {
-				t.Fatal(err)
-			}
-		}
-		pool, _ := b.counting()
+	const events, rounds = 1500, 10
+	b := setup(t, Settings{})
+	s, n := sink(t)
+	for i := range 2 {
+		must(b.store.Create(t.Context(), workspace, fmt.Sprintf("%s/%d", s.URL, i), []string{"all"}))(t)
+	}
+	pool, _ := b.counting()
+	_, stop := b.engine(func(c *Config) { c.Pool = pool })
+	rate := func() float64 {
+		b.write(workspace, "invoice.reversed", events)
+		want := n.Load() + 2*events
 		began := time.Now()
-		_, stop := b.engine(func(c *Config) { c.Pool = pool })
+		b.project(workspace)
 		eventually(t, func() error {
-			if got := n.Load(); got < 2*events {
-				return fmt.Errorf("%d delivered", got)
+			if got := n.Load(); got < want {
+				return fmt.Errorf("%d delivered, want %d", got, want)
 			}
 			return nil
 		})
-		took := time.Since(began)
-		stop()
-		pool.Close()
-		// What such a transaction makes expensive is rows that change often:
-		// every version of them stays. There are none.
-		eventually(t, func() error {
-			var changes, inserted int
-			err := b.pool.QueryRow(t.Context(), `
-				SELECT sum(n_tup_upd), sum(n_tup_ins) FROM pg_stat_user_tables
-				 WHERE relname LIKE 'webhook%'`).Scan(&changes, &inserted)
-			if most := 20 + 10*int(took.Seconds()+1); err == nil && (changes > most || inserted < 2*events) {
-				err = fmt.Errorf("%d changes of rows, want at most %d", changes, most)
+		return 2 * events / time.Since(began).Seconds()
+	}
+	report := func() (end func()) {
+		conn := must(pgx.ConnectConfig(t.Context(), b.pool.Config().ConnConfig))(t)
+		tx := must(conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
+		if _, err := tx.Exec(t.Context(), `SELECT count(*) FROM webhook_delivery, webhook_cursor`); err != nil {
+			t.Fatal(err)
+		}
+		// Cursors and counts are saved every second, the lease every 3.75 s.
+		_, err := b.pool.Exec(t.Context(), `DO $$ BEGIN FOR i IN 1..3600 LOOP
+			LOCK TABLE webhook_cursor, webhook_hour IN SHARE ROW EXCLUSIVE MODE; -- no deadlock with the engine
+			UPDATE webhook_cursor SET position = position;
+			UPDATE webhook_hour SET attempts = attempts;
+			IF i % 4 = 0 THEN UPDATE webhook_instance SET lease_until = lease_until; END IF;
+			COMMIT; END LOOP; END $$`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if err := errors.Join(tx.Rollback(t.Context()), conn.Close(t.Context())); err != nil {
+				t.Fatal(err)
 			}
-			return err
-		})
-		return 2 * events / took.Seconds()
+			if _, err := b.pool.Exec(t.Context(), `VACUUM webhook_cursor, webhook_hour, webhook_instance, webhook_delivery`); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	rate(false)
-	best := [2]float64{}
-	for range 2 {
-		best[0], best[1] = max(best[0], rate(false)), max(best[1], rate(true))
+	rate() // connections are made
+	var alone, beside float64
+	for round := 1; round <= rounds; round++ {
+		alone = max(alone, rate())
+		end := report()
+		beside = max(beside, rate())
+		end()
+		// Other programs on the machine only ever take away: the best counts.
+		if round > 1 && beside >= 0.9*alone {
+			break
+		}
 	}
-	t.Logf("%.0f/s, beside a long transaction %.0f/s", best[0], best[1])
-	// A tenth is the aim; the bound leaves room for a machine that others use.
-	if best[1] < 0.5*best[0] {
-		t.Errorf("%.0f/s, beside a long transaction only %.0f/s", best[0], best[1])
+	stop()
+	pool.Close()
+	t.Logf("%.0f/s, beside a long transaction %.0f/s", alone, beside)
+	if beside < 0.9*alone {
+		t.Errorf("%.0f/s, beside a long transaction only %.0f/s", alone, beside)
 	}
 }
 

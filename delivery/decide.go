@@ -57,16 +57,16 @@ func (p Policy) Decide(h Health, a Attempted) Verdict {
 	return v
 }
 
-// DecideOff says what comes of an attempt that was under way when its webhook
-// went off: nothing more.
-func DecideOff(a Attempted) State {
-	switch {
-	case a.Success:
+// DecideOff says what comes of an attempt to a webhook that is off, or went off
+// while it was under way: nothing more.
+func (p Policy) DecideOff(a Attempted) State {
+	if a.Success {
 		return Succeeded
-	case a.Once:
-		return Failed
 	}
-	return Cancelled
+	if _, more := p.Schedule.Next(a.N-a.Before, a.Ended); more && !a.Once {
+		return Cancelled
+	}
+	return Failed
 }
 
 // mayStart is a webhook's share of the messages under way in the process:

@@ -113,16 +113,21 @@ func (d *desk) announceAll() {
 }
 
 // candidates is told of webhooks that have something to do and that nobody
-// holds.
-func (d *desk) candidates(keys []key) {
+// else holds, and tells how many this process does not hold either. One that
+// it does hold may have missed a wake-up.
+func (d *desk) candidates(keys []key) (free int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, k := range keys {
-		if d.lanes[k] == nil {
-			d.keys[k] = struct{}{}
+		if l := d.lanes[k]; l != nil {
+			d.want(l)
+			continue
 		}
+		d.keys[k] = struct{}{}
+		free++
 	}
 	nudge(d.readable)
+	return free
 }
 
 // next waits for a message that may be started. It returns nil when ctx has

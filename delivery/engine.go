@@ -41,15 +41,17 @@ type Config struct {
 	Limit int
 
 	// Lease is within how long another process takes over what this one held
-	// when it dies. It must be longer than twice the timeout of an attempt.
-	// Default: the timeout and 20 s.
+	// when it dies. Three quarters of it must be longer than the timeout of an
+	// attempt and two sweeps. Default: the timeout and 20 s, or twice the timeout.
 	Lease time.Duration
 
 	// Sweep is how often webhooks are looked for whose wake-up was lost.
 	// Default 1 s. A sweep never takes more than 2 % of the time.
 	Sweep time.Duration
 
-	// Idle is after how long without work a webhook is let go. Default 5 s.
+	// Idle is after how long without work a webhook is let go. Until then its
+	// next event needs no claim, which is a commit and three round trips.
+	// Default 1 min.
 	Idle time.Duration
 
 	// Resolver looks names up; nil: the system's, without cgo.
@@ -78,6 +80,7 @@ type Engine struct {
 	renewed   atomic.Int64 // when the lease was last renewed, in nanoseconds since began
 	began     time.Time
 	lost      chan string    // names of leases that are over
+	orphaned  chan struct{}  // one token when a process has died that held webhooks
 	group     sync.WaitGroup // goroutines that a decision started
 	behind    atomic.Int64   // cursors behind, by the last sweep
 	subscribe sync.Once
@@ -99,18 +102,18 @@ func New(cfg Config) (*Engine, error) {
 	}
 	cfg.Bound = cmp.Or(cfg.Bound, 10)
 	cfg.Limit = cmp.Or(cfg.Limit, 2000)
-	cfg.Lease = cmp.Or(cfg.Lease, cfg.Settings.Timeout+20*time.Second)
+	cfg.Lease = cmp.Or(cfg.Lease, max(cfg.Settings.Timeout+20*time.Second, 2*cfg.Settings.Timeout))
 	cfg.Sweep = cmp.Or(cfg.Sweep, time.Second)
-	cfg.Idle = cmp.Or(cfg.Idle, 5*time.Second)
-	if cfg.Lease <= cfg.Settings.Timeout+2*cfg.Sweep {
-		return nil, errors.New("delivery: the lease has to be longer than the timeout of an attempt and two sweeps")
+	cfg.Idle = cmp.Or(cfg.Idle, time.Minute)
+	lease := cfg.Lease * 3 / 4 // others notice by their next renewal; both together are within the lease
+	if lease <= cfg.Settings.Timeout+2*cfg.Sweep {
+		return nil, errors.New("delivery: three quarters of the lease have to be longer than the timeout of an attempt and two sweeps")
 	}
 	e := &Engine{
 		cfg: cfg, wake: cfg.Wake, clock: cfg.Clock, logger: cfg.Logger,
-		// Others find out by a sweep; both together are within the lease.
-		rows: &rows{pool: cfg.Pool, keyring: cfg.Keyring, lease: cfg.Lease - cfg.Sweep},
+		rows: &rows{pool: cfg.Pool, keyring: cfg.Keyring, lease: lease},
 		desk: newDesk(cfg.Clock, cfg.Settings.policy(), cfg.Bound, cfg.Limit),
-		lost: make(chan string, 8), began: time.Now(),
+		lost: make(chan string, 8), orphaned: make(chan struct{}, 1), began: time.Now(),
 	}
 	if e.sender, err = NewSender(SenderConfig{Settings: cfg.Settings, Clock: cfg.Clock, Resolver: cfg.Resolver}); err != nil {
 		return nil, err

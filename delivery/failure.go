@@ -153,7 +153,7 @@ func explainConnection(err error, reached stage) (Outcome, string) {
 		return OutcomeBroken, "the answer's headers are longer than 16 KiB"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), strings.Contains(text, "stream error"):
 		return OutcomeBroken, "the connection was reset"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "GOAWAY"),
+	case errors.Is(err, errTurnedAway), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "GOAWAY"),
 		strings.Contains(text, "connection closed"), strings.Contains(text, "server closed"):
 		return OutcomeBroken, "the connection was closed without an answer"
 	case strings.Contains(text, "PROTOCOL_ERROR"): // what the client says of HTTP/2 headers over the limit

@@ -22,7 +22,7 @@ func (d *desk) finish(j *job) {
 	l.counts[count{j.attempt.At.Truncate(time.Hour), j.attempt.Outcome}]++
 	a := Attempted{N: j.number(), Before: j.before, Once: j.once, Success: j.attempt.Success(), Ended: j.attempt.Ended().Truncate(time.Millisecond)}
 	if l.turningOff || !l.hook.on || l.hook.epoch != j.hook.epoch {
-		j.state = DecideOff(a)
+		j.state = d.policy.DecideOff(a)
 	} else {
 		v := d.policy.Decide(l.health, a)
 		j.state, j.next = v.State, v.Next

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,7 +37,14 @@ type bench struct {
 	keyring  *Keyring
 	settings Settings
 	logger   *slog.Logger
+	clock    *clock
 }
+
+// clock runs like the real one, and can be set ahead.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
 func loopback() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -49,23 +57,28 @@ func setup(t testing.TB, s Settings) *bench {
 
 func setupOn(t testing.TB, pool *pgxpool.Pool, s Settings) *bench {
 	t.Helper()
-	b := &bench{t: t, pool: pool, logger: slog.New(slog.DiscardHandler)}
+	b := &bench{t: t, pool: pool, logger: slog.New(slog.DiscardHandler), clock: &clock{}}
 	if testing.Verbose() && os.Getenv("DELIVERY_TEST_LOG") != "" {
 		b.logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	b.wake = eventlog.NewWake(b.pool, b.logger)
-	b.log = must(eventlog.New(eventlog.Config{Pool: b.pool, Clock: time.Now, Wake: b.wake}))(t)
+	b.log = must(eventlog.New(eventlog.Config{Pool: b.pool, Clock: b.clock.now, Wake: b.wake}))(t)
 	b.keyring = must(NewKeyring("0123456789abcdef"))(t)
 	s.Allow = append(s.Allow, loopback()...)
 	if s.CAFile == "" {
 		s.CAFile = caFile(t)
 	}
 	b.settings = s
-	b.store = must(NewStore(StoreConfig{Pool: b.pool, Keyring: b.keyring, Log: b.log, Wake: b.wake, Settings: s}))(t)
-	if _, err := b.pool.Exec(t.Context(), `SELECT workspace_create($1, $1, now())`, workspace); err != nil {
-		t.Fatal(err)
-	}
+	b.store = must(NewStore(StoreConfig{Pool: b.pool, Keyring: b.keyring, Log: b.log, Wake: b.wake, Clock: b.clock.now, Settings: s}))(t)
+	b.workspace(workspace)
 	return b
+}
+
+func (b *bench) workspace(id string) {
+	b.t.Helper()
+	if _, err := b.pool.Exec(b.t.Context(), `SELECT workspace_create($1, $1, now())`, id); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 func must[T any](v T, err error) func(testing.TB) T {
@@ -91,20 +104,13 @@ func caFile(t testing.TB) string {
 	return path
 }
 
-func writePEM(t testing.TB, w io.Writer, der []byte) {
-	t.Helper()
-	if err := pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: der}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func discardLog() *log.Logger { return slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo) }
 
 // engine runs an Engine until the test or stop ends it.
 func (b *bench) engine(change ...func(*Config)) (e *Engine, stop func()) {
 	b.t.Helper()
 	cfg := Config{
-		Pool: b.pool, Keyring: b.keyring, Wake: b.wake, Clock: time.Now, Logger: b.logger, Settings: b.settings,
+		Pool: b.pool, Keyring: b.keyring, Wake: b.wake, Clock: b.clock.now, Logger: b.logger, Settings: b.settings,
 		Sweep: 200 * time.Millisecond,
 	}
 	for _, c := range change {
@@ -135,6 +141,14 @@ func (b *bench) append(typ string, n int) (ids []string) {
 
 func (b *bench) appendTo(ws, typ string, n int) (ids []string) {
 	b.t.Helper()
+	ids = b.write(ws, typ, n)
+	b.project(ws)
+	return ids
+}
+
+// write appends without making it visible.
+func (b *bench) write(ws, typ string, n int) (ids []string) {
+	b.t.Helper()
 	data := map[string]string{
 		"invoice.reversed":    `{"invoice_id":"inv_1"}`,
 		"time_entry.approved": `{"time_entry_id":"te_1"}`,
@@ -158,12 +172,18 @@ func (b *bench) appendTo(ws, typ string, n int) (ids []string) {
 		}
 		n -= len(drafts)
 	}
-	b.project(ws)
 	return ids
 }
 
 // project does what the projector does for the visible position.
 func (b *bench) project(ws string) {
+	b.t.Helper()
+	b.show(ws)
+	b.wake.Announce(eventlog.TopicProjected, ws)
+}
+
+// show is project whose wake-up is lost.
+func (b *bench) show(ws string) {
 	b.t.Helper()
 	_, err := b.pool.Exec(b.t.Context(), `
 		UPDATE log_checkpoint c SET position = h.position FROM log_head h
@@ -171,7 +191,6 @@ func (b *bench) project(ws string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.wake.Announce(eventlog.TopicProjected, ws)
 }
 
 // received is a request as a receiver saw it.
@@ -216,6 +235,12 @@ func newReceiver(t testing.TB, handler func(n int, w http.ResponseWriter, r *htt
 	return rc
 }
 
+func (r *receiver) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.got)
+}
+
 func (r *receiver) all() []received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,23 +252,38 @@ func (r *receiver) wait(t testing.TB, n int) []received {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	for {
-		if got := r.all(); len(got) >= n {
-			return got
+		if r.count() >= n {
+			return r.all()
 		}
 		select {
 		case <-r.more:
 		case <-deadline:
-			t.Fatalf("received %d messages, want %d", len(r.all()), n)
+			t.Fatalf("received %d messages, want %d", r.count(), n)
 		}
+	}
+}
+
+// slowly is the time that a receiver takes.
+func slowly(r *http.Request, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
 	}
 }
 
 // eventually polls until ok returns no complaint.
 func eventually(t testing.TB, ok func() error) {
 	t.Helper()
+	within(t, time.Minute, ok)
+}
+
+func within(t testing.TB, limit time.Duration, ok func() error) {
+	t.Helper()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-poll.C {
+	for deadline := time.Now().Add(limit); ; <-poll.C {
 		err := ok()
 		if err == nil {
 			return

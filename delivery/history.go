@@ -197,19 +197,18 @@ func (s *Store) delivery(ctx context.Context, db querier, deliveryID string) (*F
 	return full, w, nil
 }
 
-// Resend has a finished delivery sent once more, at once, under its id. If it
-// fails, the delivery is failed again, without retries. Errors:
-// *UnknownDeliveryError, ErrNotFinished, ErrOff.
+// Resend has a finished delivery sent once more, at once, under its id, also to
+// a webhook that is off: whoever mended a receiver can see whether it works. If
+// it fails, the delivery is failed again, without retries. Errors:
+// *UnknownDeliveryError, ErrNotFinished.
 func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error) {
 	var workspaceID string
 	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
 		d, w, err := s.delivery(ctx, tx, deliveryID)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case !w.On():
-			return ErrOff
-		case d.State == Pending:
+		}
+		if d.State == Pending {
 			return ErrNotFinished
 		}
 		workspaceID = w.WorkspaceID

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
@@ -32,30 +30,41 @@ func (e *Engine) listen(ctx context.Context) {
 	}
 }
 
-// sweep finds the webhooks that have something to do and that nobody holds,
-// because a wake-up was lost, a process died or a retry is due.
+// sweep finds the webhooks that have something to do and that nobody else
+// holds, because a wake-up was lost, a process died or a retry is due.
 func (e *Engine) sweep(ctx context.Context) {
-	for wait := time.Duration(0); flow.Pause(ctx, wait); {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-e.orphaned:
+		}
 		began := time.Now()
 		next, err := e.sweepOnce(ctx)
 		if err != nil && ctx.Err() == nil {
 			e.logger.WarnContext(ctx, "the sweep for webhooks failed; it is made again", "error", err)
 		}
-		wait = max(e.cfg.Sweep, 50*time.Since(began))
+		wait := max(e.cfg.Sweep, 50*time.Since(began))
 		if next > 0 {
 			wait = min(wait, max(next, 50*time.Since(began)))
 		}
+		timer.Reset(wait)
 	}
 }
 
 // sweepOnce returns in how long the next retry is due; 0 when none is.
 func (e *Engine) sweepOnce(ctx context.Context) (next time.Duration, err error) {
-	keys, voids, err := e.rows.sweep(ctx, e.clock())
+	e.lease.RLock()
+	self := e.rows.self
+	e.lease.RUnlock()
+	keys, voids, err := e.rows.sweep(ctx, self, e.clock())
 	if err != nil {
 		return 0, err
 	}
-	e.behind.Store(int64(len(keys)))
-	e.desk.candidates(keys)
+	e.behind.Store(int64(e.desk.candidates(keys)))
 	for _, k := range voids {
 		if err := e.rows.cancelVoid(ctx, k); err != nil {
 			return 0, err
@@ -68,38 +77,29 @@ func (e *Engine) sweepOnce(ctx context.Context) (next time.Duration, err error) 
 	return max(due.Sub(e.clock()), time.Millisecond), nil
 }
 
-// sweep returns the webhooks with something to do that nobody holds, and those
-// that are off and have deliveries to be cancelled.
-func (r *rows) sweep(ctx context.Context, now time.Time) (keys, voids []key, err error) {
-	list, err := r.pool.Query(ctx, `
+// sweep returns the webhooks with something to do that nobody but self holds,
+// and those that are off and have deliveries to be cancelled.
+func (r *rows) sweep(ctx context.Context, self string, now time.Time) (keys, voids []key, err error) {
+	keys, err = r.keys(ctx, "look for webhooks with something to do", `
 		SELECT c.workspace_id, c.webhook_id FROM webhook_cursor c
 		  JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'on'
 		  JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
-		 WHERE (v.position > c.position OR c.replay_until IS NOT NULL) AND `+free+`
+		 WHERE (v.position > c.position OR c.replay_until IS NOT NULL) AND (c.holder = $2 OR `+free+`)
 		UNION
 		SELECT c.workspace_id, c.webhook_id
-		  FROM (SELECT DISTINCT workspace_id, webhook_id FROM webhook_waiting WHERE next_attempt_at <= $1) q
+		  FROM (SELECT DISTINCT workspace_id, webhook_id, epoch FROM webhook_waiting WHERE next_attempt_at <= $1) q
 		  JOIN webhook_cursor c ON c.workspace_id = q.workspace_id AND c.webhook_id = q.webhook_id
-		  JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'on'
-		 WHERE `+free, now)
+		  JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND (w.state = 'on' OR w.epoch = q.epoch)
+		 WHERE c.holder = $2 OR `+free, now, self)
 	if err != nil {
-		return nil, nil, fmt.Errorf("look for webhooks with something to do: %w", err)
+		return nil, nil, err
 	}
-	if keys, err = pgx.CollectRows(list, scanKey); err != nil {
-		return nil, nil, fmt.Errorf("look for webhooks with something to do: %w", err)
-	}
-	list, err = r.pool.Query(ctx, `
+	voids, err = r.keys(ctx, "look for deliveries to cancel", `
 		SELECT w.workspace_id, w.webhook_id FROM webhook w
 		 WHERE w.state = 'off' AND EXISTS (
 		       SELECT FROM webhook_waiting q
 		        WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < w.epoch)`)
-	if err != nil {
-		return nil, nil, fmt.Errorf("look for deliveries to cancel: %w", err)
-	}
-	if voids, err = pgx.CollectRows(list, scanKey); err != nil {
-		return nil, nil, fmt.Errorf("look for deliveries to cancel: %w", err)
-	}
-	return keys, voids, nil
+	return keys, voids, err
 }
 
 // nextDue is when the next retry is due, whoever holds its webhook; zero when
@@ -138,7 +138,7 @@ func (d *desk) tick(skips bool, idle time.Duration) {
 	for _, l := range d.lanes {
 		switch {
 		case l.leaving:
-		case l.idle() && now.Sub(l.lastUsed) >= idle && len(l.counts) == 0:
+		case l.idle() && (now.Sub(l.lastUsed) >= idle || !l.hook.on) && len(l.counts) == 0:
 			d.leave(l)
 		case l.dirty || len(l.counts) > 0 || skips && l.done() > l.saved:
 			d.saves = append(d.saves, l)
@@ -176,6 +176,9 @@ func (e *Engine) keepLease(ctx context.Context) {
 		case err == nil:
 			e.renewed.Store(int64(began.Sub(e.began)))
 			e.desk.share(c, 2*e.rows.lease/renewals)
+			if c.orphans > 0 {
+				nudge(e.orphaned) // the next sweep may be far, where sweeping takes long
+			}
 			if c.mine > e.desk.load().lanes {
 				e.reconcile(ctx)
 			}

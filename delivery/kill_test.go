@@ -22,8 +22,9 @@ import (
 // Environment of a process of this test program that runs an engine and
 // nothing else, so that it can be killed.
 const (
-	childURL = "DELIVERY_TEST_CHILD_URL"
-	childCA  = "DELIVERY_TEST_CHILD_CA"
+	childURL   = "DELIVERY_TEST_CHILD_URL"
+	childCA    = "DELIVERY_TEST_CHILD_CA"
+	childLease = "DELIVERY_TEST_CHILD_LEASE"
 )
 
 // full asks for the scale of the issue (about two minutes) instead of the
@@ -35,7 +36,7 @@ func childSettings(ca string) Settings {
 }
 
 // childEngine is the engine of such a process.
-func childEngine(ctx context.Context, url, ca string) error {
+func childEngine(ctx context.Context, url, ca string, lease time.Duration) error {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func childEngine(ctx context.Context, url, ca string) error {
 	}
 	e, err := New(Config{
 		Pool: pool, Keyring: keyring, Wake: wake, Clock: time.Now, Logger: logger, Settings: childSettings(ca),
-		Lease: 700 * time.Millisecond, Sweep: 50 * time.Millisecond,
+		Lease: lease, Sweep: 50 * time.Millisecond,
 	})
 	if err != nil {
 		return err
@@ -61,12 +62,20 @@ func childEngine(ctx context.Context, url, ca string) error {
 // runChildIfAsked is called by TestMain.
 func runChildIfAsked() {
 	url := os.Getenv(childURL)
-	if url == "" {
+	if url == "" && os.Getenv(childHostile) == "" {
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	err := childEngine(ctx, url, os.Getenv(childCA))
-	stop()
+	var err error
+	if url != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		var lease time.Duration
+		if lease, err = time.ParseDuration(os.Getenv(childLease)); err == nil {
+			err = childEngine(ctx, url, os.Getenv(childCA), lease)
+		}
+		stop()
+	} else {
+		err = childReceivers(os.Stdin, os.Stdout)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		os.Exit(1)
@@ -74,13 +83,20 @@ func runChildIfAsked() {
 	os.Exit(0)
 }
 
-// child starts one; kill it.
-func child(t *testing.T, url, ca string) *exec.Cmd {
-	t.Helper()
+// child is this test program, to be started as something else.
+func child(env ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), childURL+"="+url, childCA+"="+ca)
+	c.Env = append(os.Environ(), env...)
 	c.Stderr = os.Stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return c
+}
+
+// engineChild starts an engine of its own; kill it.
+func (b *bench) engineChild(lease time.Duration) *exec.Cmd {
+	b.t.Helper()
+	t := b.t
+	c := child(childURL+"="+b.pool.Config().ConnString(), childCA+"="+b.settings.CAFile, childLease+"="+lease.String())
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -100,16 +116,16 @@ func TestKilledLosesNothing(t *testing.T) {
 	b := setup(t, Settings{})
 	receivers := make([]*receiver, webhooks)
 	for i := range receivers {
-		receivers[i] = newReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
-			<-time.After(time.Millisecond)
+		receivers[i] = newReceiver(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			slowly(r, time.Millisecond)
 			if n%50 == 0 {
 				w.WriteHeader(http.StatusInternalServerError) // some have to be tried again
 			}
 		})
 		must(b.store.Create(t.Context(), workspace, receivers[i].URL, []string{"all"}))(t)
 	}
-	url := b.pool.Config().ConnString()
-	children := []*exec.Cmd{child(t, url, b.settings.CAFile), child(t, url, b.settings.CAFile)}
+	const lease = 700 * time.Millisecond
+	children := []*exec.Cmd{b.engineChild(lease), b.engineChild(lease)}
 	for k := range kills {
 		b.append("invoice.reversed", events/kills)
 		want := events / kills * webhooks * k / 2
@@ -122,21 +138,17 @@ func TestKilledLosesNothing(t *testing.T) {
 		c := children[k%2]
 		_ = c.Process.Signal(syscall.SIGKILL)
 		_ = c.Wait()
-		children[k%2] = child(t, url, b.settings.CAFile)
+		children[k%2] = b.engineChild(lease)
 	}
 	sent := events / kills * kills
-	deadline := time.Now().Add(3 * time.Minute)
-	for {
+	within(t, 3*time.Minute, func() error {
 		var unfinished, finished int
 		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE state <> 'succeeded'), count(DISTINCT (webhook_id, position)) FROM webhook_delivery`).Scan(&unfinished, &finished)
-		if err == nil && unfinished == 0 && finished == sent*webhooks {
-			break
+		if err == nil && (unfinished != 0 || finished != sent*webhooks) {
+			err = fmt.Errorf("%d of %d deliveries are recorded, %d of them not finished", finished, sent*webhooks, unfinished)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d deliveries are recorded, %d of them not finished (%v)", finished, sent*webhooks, unfinished, err)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
+		return err
+	})
 	duplicates := 0
 	for _, rc := range receivers {
 		successes := map[string]int{}
@@ -161,20 +173,72 @@ func TestKilledLosesNothing(t *testing.T) {
 
 func total(list []*receiver) (n int) {
 	for _, r := range list {
-		r.mu.Lock()
-		n += len(r.got)
-		r.mu.Unlock()
+		n += r.count()
 	}
 	return n
+}
+
+// TestTakenOverWithinTheLease kills one of two and one of four processes, and
+// appends for every webhook: what the dead one held is delivered by others
+// before its lease, as configured, is over.
+func TestTakenOverWithinTheLease(t *testing.T) {
+	t.Parallel()
+	const lease, spaces = 2 * time.Second, 12
+	for _, processes := range []int{2, 4} {
+		t.Run(fmt.Sprint(processes), func(t *testing.T) {
+			b := setup(t, Settings{})
+			rc := newReceiver(t, nil)
+			var names []string
+			for i := range spaces {
+				names = append(names, fmt.Sprintf("w%d", i))
+				b.workspace(names[i])
+				must(b.store.Create(t.Context(), names[i], rc.URL, []string{"all"}))(t)
+			}
+			sent := 0
+			all := func() {
+				for _, ws := range names {
+					b.appendTo(ws, "invoice.reversed", 1)
+					sent++
+				}
+				rc.wait(t, sent)
+			}
+			children := make([]*exec.Cmd, processes)
+			for i := range children {
+				children[i] = b.engineChild(lease)
+			}
+			eventually(t, func() error { // each has its share
+				all()
+				var holders, least int
+				err := b.pool.QueryRow(t.Context(), `SELECT count(*), coalesce(min(n), 0) FROM (
+					SELECT count(*) AS n FROM webhook_cursor WHERE holder IS NOT NULL GROUP BY holder) h`).Scan(&holders, &least)
+				if err == nil && (holders != processes || least < spaces/processes-1) {
+					err = fmt.Errorf("%d of %d processes hold webhooks, one of them %d", holders, processes, least)
+				}
+				return err
+			})
+			_ = children[0].Process.Signal(syscall.SIGKILL)
+			_ = children[0].Wait()
+			died := time.Now()
+			all()
+			took := time.Since(died)
+			t.Logf("one of %d died; %v later everything was delivered", processes, took)
+			if took > lease {
+				t.Errorf("taking over took %v, the lease is %v", took, lease)
+			}
+			if extra := rc.count() - sent; extra > 10*spaces/processes+10 {
+				t.Errorf("%d messages more than events", extra)
+			}
+		})
+	}
 }
 
 // TestSurvivesDatabaseRestarts stops and starts PostgreSQL under a running
 // engine.
 func TestSurvivesDatabaseRestarts(t *testing.T) {
 	t.Parallel()
-	restarts := 2
+	restarts, webhooks, events := 2, 2, 1500
 	if full() {
-		restarts = 10
+		restarts, webhooks, events = 10, 5, 10_000
 	}
 	dir, err := os.MkdirTemp("/dev/shm", "delivery-restart-")
 	if err != nil {
@@ -192,13 +256,15 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 	}
 	b := setupOn(t, must(pgxpool.New(t.Context(), url))(t), Settings{Timeout: time.Second, Schedule: Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
 	t.Cleanup(b.pool.Close)
-	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, _ *http.Request) { <-time.After(time.Millisecond) })
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	const events = 3000
+	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { slowly(r, time.Millisecond) })
+	for i := range webhooks {
+		must(b.store.Create(t.Context(), workspace, fmt.Sprintf("%s/%d", rc.URL, i), []string{"all"}))(t)
+	}
 	b.append("invoice.reversed", events)
+	sent := webhooks * events
 	_, stop := b.engine(func(c *Config) { c.Lease = 4 * time.Second })
 	for i := range restarts {
-		rc.wait(t, events*(i+1)/(restarts+2))
+		rc.wait(t, sent*(i+1)/(restarts+2))
 		if err := server.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -207,23 +273,25 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 			t.Fatalf("the server came back at %s, was at %s", server.URL(), url)
 		}
 	}
-	eventually(t, func() error {
+	within(t, 3*time.Minute, func() error {
 		var n int
-		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery WHERE webhook_id = $1 AND state = 'succeeded'`, w.ID).Scan(&n)
-		if err == nil && n != events {
-			err = fmt.Errorf("%d delivered, want %d", n, events)
+		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery WHERE state = 'succeeded'`).Scan(&n)
+		if err == nil && n != sent {
+			err = fmt.Errorf("%d delivered, want %d", n, sent)
 		}
 		return err
 	})
 	stop()
 	seen := map[string]int{}
 	for _, r := range rc.all() {
-		seen[r.eventID()]++
+		seen[r.header.Get("Service-Delivery-Id")]++
 	}
-	if len(seen) != events {
-		t.Errorf("%d events arrived, want %d", len(seen), events)
+	if len(seen) != sent {
+		t.Errorf("%d deliveries arrived, want %d", len(seen), sent)
 	}
-	if extra := len(rc.all()) - events; extra > 10*restarts {
-		t.Errorf("%d duplicates, at most %d were under way", extra, 10*restarts)
+	extra := rc.count() - sent
+	t.Logf("%d restarts, %d deliveries, %d duplicates (at most %d)", restarts, sent, extra, 10*webhooks*restarts)
+	if extra > 10*webhooks*restarts {
+		t.Errorf("%d duplicates, at most %d were under way", extra, 10*webhooks*restarts)
 	}
 }

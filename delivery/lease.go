@@ -43,6 +43,7 @@ func (r *rows) enlist(ctx context.Context) error {
 type census struct {
 	instances  int // that live, with this one
 	held, mine int // webhooks
+	orphans    int // webhooks of those that died
 }
 
 // renew prolongs the lease; the error is errLeaseOver when it is too late.
@@ -54,8 +55,9 @@ func (r *rows) renew(ctx context.Context) (census, error) {
 		     WHERE workspace_id = '*' AND instance_id = $1 AND lease_until > clock_timestamp() RETURNING 1)
 		SELECT (SELECT count(*) FROM webhook_instance WHERE workspace_id = '*' AND lease_until > clock_timestamp()),
 		       (SELECT count(*) FROM webhook_cursor WHERE holder IS NOT NULL),
-		       (SELECT count(*) FROM webhook_cursor WHERE holder = $1)
-		  FROM me`, r.self, r.lease).Scan(&c.instances, &c.held, &c.mine)
+		       (SELECT count(*) FROM webhook_cursor WHERE holder = $1),
+		       (SELECT count(*) FROM webhook_cursor c WHERE c.holder IS NOT NULL AND `+free+`)
+		  FROM me`, r.self, r.lease).Scan(&c.instances, &c.held, &c.mine, &c.orphans)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return c, errLeaseOver
 	}
@@ -86,13 +88,13 @@ func leaseOver(err error) bool {
 const free = `(c.holder IS NULL OR NOT EXISTS (
 	SELECT FROM webhook_instance i WHERE i.workspace_id = '*' AND i.instance_id = c.holder AND i.lease_until > clock_timestamp()))`
 
-// claim takes those of the webhooks, named or of the workspaces, that are on,
-// may have something to do and are held by nobody; those in except are left to
-// others.
+// claim takes those of the webhooks, named or of the workspaces, that may have
+// something to do and are held by nobody; those in except are left to others.
+// All that one which is off can have to do is "Send again".
 func (r *rows) claim(ctx context.Context, workspaces []string, keys, except []key, now time.Time) ([]key, error) {
 	ws, hs := split(keys)
 	_, not := split(except)
-	list, err := r.pool.Query(ctx, `
+	return r.keys(ctx, "claim webhooks", `
 		WITH wanted AS (
 		    SELECT c.workspace_id, c.webhook_id FROM webhook_cursor c WHERE c.workspace_id = ANY ($2)
 		    UNION
@@ -101,32 +103,20 @@ func (r *rows) claim(ctx context.Context, workspaces []string, keys, except []ke
 		    SELECT c.workspace_id, c.webhook_id
 		      FROM wanted n
 		      JOIN webhook_cursor c ON c.workspace_id = n.workspace_id AND c.webhook_id = n.webhook_id
-		      JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'on'
+		      JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id
 		      JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
 		     WHERE `+free+` AND c.webhook_id <> ALL ($6)
 		       AND EXISTS (SELECT FROM webhook_instance me
 		                    WHERE me.workspace_id = '*' AND me.instance_id = $1 AND me.lease_until > clock_timestamp())
-		       AND (v.position > c.position OR c.replay_until IS NOT NULL OR EXISTS (
+		       AND (w.state = 'on' AND (v.position > c.position OR c.replay_until IS NOT NULL) OR EXISTS (
 		            SELECT FROM webhook_waiting q
-		             WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $5))
+		             WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $5
+		               AND (w.state = 'on' OR q.epoch = w.epoch)))
 		       FOR UPDATE OF c SKIP LOCKED)
 		UPDATE webhook_cursor c SET holder = $1 FROM locked l
 		 WHERE c.workspace_id = l.workspace_id AND c.webhook_id = l.webhook_id
 		RETURNING c.workspace_id, c.webhook_id`,
 		r.self, workspaces, ws, hs, now, not)
-	if err != nil {
-		return nil, fmt.Errorf("claim webhooks: %w", err)
-	}
-	claimed, err := pgx.CollectRows(list, scanKey)
-	if err != nil {
-		return nil, fmt.Errorf("claim webhooks: %w", err)
-	}
-	return claimed, nil
-}
-
-func scanKey(row pgx.CollectableRow) (k key, err error) {
-	err = row.Scan(&k.workspaceID, &k.webhookID)
-	return k, err //nolint:wrapcheck // callers say what they were reading
 }
 
 func split(keys []key) (workspaces, webhooks []string) {
@@ -146,13 +136,21 @@ type leaving struct {
 
 // held are the webhooks that are claimed under this process's name.
 func (r *rows) held(ctx context.Context) ([]key, error) {
-	list, err := r.pool.Query(ctx, `SELECT workspace_id, webhook_id FROM webhook_cursor WHERE holder = $1`, r.self)
+	return r.keys(ctx, "look for webhooks held", `SELECT workspace_id, webhook_id FROM webhook_cursor WHERE holder = $1`, r.self)
+}
+
+// keys are the webhooks that a statement returns; doing is what for.
+func (r *rows) keys(ctx context.Context, doing, sql string, args ...any) ([]key, error) {
+	list, err := r.pool.Query(ctx, sql, args...)
 	if err != nil {
-		return nil, fmt.Errorf("look for webhooks held: %w", err)
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	keys, err := pgx.CollectRows(list, scanKey)
+	keys, err := pgx.CollectRows(list, func(row pgx.CollectableRow) (k key, err error) {
+		err = row.Scan(&k.workspaceID, &k.webhookID)
+		return k, err //nolint:wrapcheck // said below
+	})
 	if err != nil {
-		return nil, fmt.Errorf("look for webhooks held: %w", err)
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	return keys, nil
 }

@@ -49,7 +49,7 @@ func (s *Store) webhooks(ctx context.Context, where, id string) ([]Webhook, erro
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Webhook, error) { return s.scanWebhook(row, now) })
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Webhook, error) { return scanWebhook(row, now) })
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
 	}
@@ -59,7 +59,7 @@ func (s *Store) webhooks(ctx context.Context, where, id string) ([]Webhook, erro
 	return list, nil
 }
 
-func (s *Store) scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
+func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 	var (
 		w               Webhook
 		since, off, old *time.Time
@@ -82,20 +82,22 @@ func (s *Store) scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, err
 		counts[o] = w.Last24Hours[o]
 	}
 	w.Last24Hours = counts
-	w.Notice = s.notice(&w, reason)
+	w.Notice = notice(&w, reason)
 	return w, nil
 }
 
-// notice is what the owner is told about a webhook that needs attention.
-func (s *Store) notice(w *Webhook, reason *string) *string {
+// notice is what the owner is told about a webhook that needs attention. It is
+// made from what is stored alone: a command may run with other settings than
+// the service.
+func notice(w *Webhook, reason *string) *string {
 	var text string
 	switch {
 	case !w.On():
-		text = fmt.Sprintf("Turned off on %s, because every attempt had failed for %s. The last one: %s.",
-			readable(w.TurnedOffAt.Time), inWords(s.cfg.Settings.TurnOffAfter), orEmpty(reason))
+		text = fmt.Sprintf("Turned off on %s, because every attempt had failed since %s. The last one: %s.",
+			readable(w.TurnedOffAt.Time), readable(w.FailingSince.Time), orEmpty(reason))
 	case !w.FailingSince.IsZero():
-		text = fmt.Sprintf("Failing since %s. If every attempt fails for %s, the webhook is turned off.",
-			readable(w.FailingSince.Time), inWords(s.cfg.Settings.TurnOffAfter))
+		text = fmt.Sprintf("Failing since %s: no attempt has succeeded since then. If that goes on, the webhook is turned off.",
+			readable(w.FailingSince.Time))
 	default:
 		return nil
 	}

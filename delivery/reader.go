@@ -194,7 +194,7 @@ func (d *desk) seat(all map[key]*loaded, sent map[key]map[int64]struct{}) {
 		l := newLane(k)
 		l.hook, l.health = w.hook, w.health
 		l.scanned, l.visible, l.saved = w.position, w.position, w.position
-		if w.replayUntil > 0 {
+		if w.replayUntil > 0 && w.hook.on {
 			l.replayed, l.replayUntil, l.savedReplay = w.replay, w.replayUntil, w.replay
 		}
 		if s := sent[k]; s != nil {

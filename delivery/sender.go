@@ -23,6 +23,11 @@ const (
 	keptAnswer = 1 << 10  // of it are kept
 	maxHeaders = 16 << 10
 
+	// maxDials is how many connections an attempt may make. The transport
+	// repeats a request that a receiver cannot have seen, on a new connection,
+	// at once and without end, as long as every one is met with a GOAWAY.
+	maxDials = 3
+
 	// idleConns keeps connections to receivers open between messages, process
 	// wide and for one receiver's host.
 	idleConns        = 2048
@@ -189,6 +194,7 @@ type started struct {
 	at      time.Time
 	reached atomic.Int32
 	has     atomic.Bool // it has a connection, maybe one that another attempt made
+	dials   atomic.Int32
 }
 
 func (s *started) connected(httptrace.GotConnInfo) {
@@ -240,6 +246,9 @@ type dialer struct {
 	tls     *tls.Config
 }
 
+// errTurnedAway means that a receiver takes connections and closes them again.
+var errTurnedAway = errors.New("every connection was closed")
+
 // refuse is what a connection without TLS gets; addresses are https only.
 func (d *dialer) refuse(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("only https is spoken")
@@ -250,6 +259,9 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, s.at.Add(d.timeout))
 		defer cancel()
+		if s.dials.Add(1) > maxDials {
+			return nil, errTurnedAway
+		}
 	}
 	reach(ctx, stageConnect)
 	raw, err := d.tcp.DialContext(ctx, network, address)
@@ -263,6 +275,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	}
 	cfg := d.tls.Clone()
 	cfg.ServerName = strings.TrimSuffix(host, ".")
+	cfg.ClientSessionCache = sessionsOf{d.tls.ClientSessionCache, address}
 	conn := tls.Client(raw, cfg)
 	reach(ctx, stageTLS)
 	if err := conn.HandshakeContext(ctx); err != nil {
@@ -272,6 +285,20 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	reach(ctx, stageAnswer)
 	return conn, nil
 }
+
+// sessionsOf keeps the TLS sessions of one address. By itself crypto/tls goes by
+// the name alone, and receivers on two ports of a host would take turns in
+// offering each other's, each a full handshake.
+type sessionsOf struct {
+	all     tls.ClientSessionCache
+	address string
+}
+
+// Get is crypto/tls's.
+func (s sessionsOf) Get(string) (*tls.ClientSessionState, bool) { return s.all.Get(s.address) }
+
+// Put is crypto/tls's.
+func (s sessionsOf) Put(_ string, state *tls.ClientSessionState) { s.all.Put(s.address, state) }
 
 // reach tells the attempt how far it has come.
 func reach(ctx context.Context, at stage) {

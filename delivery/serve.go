@@ -17,6 +17,9 @@ func (d *desk) ask(lanes []*lane) []*question {
 			retryRoom: max(readAhead-len(l.queue[retry]), 0),
 			replay:    l.replayed, replayUntil: l.replayUntil, replayRoom: max(readAhead-len(l.queue[missed]), 0),
 		}
+		if !l.hook.on { // it is here for "Send again" alone
+			list[i].room = 0
+		}
 	}
 	return list
 }
@@ -78,6 +81,9 @@ func (d *desk) fill(l *lane, a *answer, q *question) {
 		}
 	}
 	l.scanned, l.visible = max(l.scanned, a.scanned), a.visible
+	if !l.hook.on {
+		l.visible = l.scanned // nothing after it is for a webhook that is off
+	}
 	if q.replayUntil > 0 && q.replayRoom > 0 {
 		l.replayed = max(l.replayed, a.replay)
 		l.dirty = true // have it written down how far it came
@@ -93,16 +99,16 @@ func (d *desk) fill(l *lane, a *answer, q *question) {
 // change gives a lane new settings. After it went off, or off and on, the lane
 // is let go: its cursor is no longer ours to move.
 func (d *desk) change(l *lane, w *loaded) {
-	if !w.hook.on || w.hook.epoch != l.hook.epoch {
+	if w.hook.epoch != l.hook.epoch {
 		l.hook = &hook{epoch: -1, version: -1}
 		d.leave(l)
-		l.announced = w.hook.on
+		l.announced = true
 		return
 	}
 	if !slices.Equal(w.hook.events, l.hook.events) || (w.hook.events == nil) != (l.hook.events == nil) {
 		l.unread(fresh)
 	}
-	if w.replayUntil != l.replayUntil || w.replay < l.savedReplay {
+	if w.hook.on && (w.replayUntil != l.replayUntil || w.replay < l.savedReplay) {
 		l.queue[missed] = nil
 		l.replayed, l.replayUntil, l.savedReplay = w.replay, w.replayUntil, w.replay
 	}

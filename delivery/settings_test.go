@@ -1,7 +1,7 @@
 package delivery
 
 import (
-	"fmt"
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
@@ -51,29 +51,58 @@ func TestLetGoAndClaimedAgain(t *testing.T) {
 	b := setup(t, Settings{Timeout: 500 * time.Millisecond})
 	rc := newReceiver(t, nil)
 	must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	var engines []*Engine
 	for range 2 {
-		b.engine(func(c *Config) { c.Lease, c.Sweep, c.Idle = 3*time.Minute, time.Minute, time.Nanosecond })
+		e, _ := b.engine(func(c *Config) { c.Lease, c.Sweep, c.Idle = 3*time.Minute, time.Minute, time.Nanosecond })
+		engines = append(engines, e)
 	}
-	eventually(t, func() error { // both listen
-		var n int
-		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_instance`).Scan(&n)
-		if err == nil && n != 2 {
-			err = fmt.Errorf("%d engines", n)
+	tick := func() {
+		for _, e := range engines {
+			e.desk.tick(true, time.Nanosecond)
 		}
-		return err
-	})
-	<-time.After(50 * time.Millisecond) // for the first sweeps to be over
-	sent := 0
-	for end := time.Now().Add(3500 * time.Millisecond); time.Now().Before(end); {
+	}
+	const rounds = 60
+	for sent := 1; sent <= rounds; sent++ {
 		b.append("time_entry.approved", 1)
 		b.append("invoice.reversed", 1)
-		sent++
 		rc.wait(t, sent)
-		<-time.After(time.Duration(sent%17) * time.Millisecond)
+		switch sent % 3 {
+		case 0: // let go before the next
+			eventually(t, func() error {
+				tick()
+				var held int
+				err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_cursor WHERE holder IS NOT NULL`).Scan(&held)
+				if err == nil && held != 0 {
+					err = errors.New("the webhook is held")
+				}
+				return err
+			})
+		case 1: // let go just as the next comes
+			tick()
+			go tick()
+		}
 	}
-	<-time.After(1200 * time.Millisecond) // all let go
+	if got := rc.all(); len(got) != rounds {
+		t.Errorf("%d messages, want %d", len(got), rounds)
+	}
+}
+
+// TestLostWakeUpIsMadeUpFor makes events visible without telling anybody, while
+// the webhook is held and idle.
+func TestLostWakeUpIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{})
+	rc := newReceiver(t, nil)
+	must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	e, _ := b.engine(func(c *Config) { c.Sweep, c.Idle = 20*time.Millisecond, time.Hour })
 	b.append("invoice.reversed", 1)
-	if got := rc.wait(t, sent+1); len(got) != sent+1 {
-		t.Errorf("%d messages, want %d", len(got), sent+1)
+	rc.wait(t, 1)
+	for n := 2; n < 4; n++ {
+		b.write(workspace, "invoice.reversed", 1)
+		b.show(workspace)
+		rc.wait(t, n)
+		if lanes := e.desk.load().lanes; lanes != 1 {
+			t.Errorf("%d webhooks are held", lanes)
+		}
 	}
 }

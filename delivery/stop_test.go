@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,7 +21,7 @@ import (
 // nothing is sent twice, nothing is lost, no goroutine stays.
 func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	b := setup(t, Settings{})
-	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, _ *http.Request) { <-time.After(2 * time.Millisecond) })
+	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { slowly(r, 2*time.Millisecond) })
 	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	const events = 400
 	ids := b.append("invoice.reversed", events)
@@ -88,9 +90,15 @@ func TestUnopenedSecretPauses(t *testing.T) {
 	rc := newReceiver(t, nil)
 	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	other := must(NewKeyring("another key than the first"))(t)
-	_, stop := b.engine(func(c *Config) { c.Keyring = other })
+	log := &logBook{}
+	_, stop := b.engine(func(c *Config) { c.Keyring, c.Logger = other, slog.New(log) })
 	b.append("invoice.reversed", 3)
-	<-time.After(300 * time.Millisecond)
+	eventually(t, func() error {
+		if len(log.lines("a delivery could not be attempted; its webhook pauses")) < 2 { // and is tried again
+			return errors.New("nothing was said about it")
+		}
+		return nil
+	})
 	stop()
 	if got := must(b.store.Get(t.Context(), w.ID))(t); len(rc.all()) != 0 || !got.FailingSince.IsZero() {
 		t.Errorf("%d messages, failing since %v", len(rc.all()), got.FailingSince)
@@ -98,6 +106,73 @@ func TestUnopenedSecretPauses(t *testing.T) {
 	b.engine()
 	rc.wait(t, 3)
 	b.states(w.ID, Succeeded, Succeeded, Succeeded)
+}
+
+// logBook keeps what is logged.
+type logBook struct {
+	mu      sync.Mutex
+	records []slog.Record
+}
+
+func (l *logBook) Enabled(context.Context, slog.Level) bool { return true }
+func (l *logBook) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *logBook) WithGroup(string) slog.Handler            { return l }
+func (l *logBook) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = append(l.records, r)
+	return nil
+}
+
+// lines are the attributes of every line with the message.
+func (l *logBook) lines(message string) (list []map[string]slog.Value) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.records {
+		if r.Message != message {
+			continue
+		}
+		attrs := map[string]slog.Value{}
+		r.Attrs(func(a slog.Attr) bool { attrs[a.Key] = a.Value; return true })
+		list = append(list, attrs)
+	}
+	return list
+}
+
+// TestOneWideLineForEachAttempt reads the log of an attempt that fails and of
+// one that succeeds.
+func TestOneWideLineForEachAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{Schedule: Schedule{time.Millisecond}})
+	rc := newReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	log := &logBook{}
+	b.engine(func(c *Config) { c.Logger = slog.New(log) })
+	id := b.append("invoice.reversed", 1)[0]
+	b.states(w.ID, Succeeded)
+	lines := log.lines("webhook attempt")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines for 2 attempts", len(lines))
+	}
+	for i, want := range []map[string]string{
+		{"attempt": "1", "outcome": "answered", "status": "503", "error": "answered 503 (Service Unavailable)"},
+		{"attempt": "2", "outcome": "success", "status": "200", "error": ""},
+	} {
+		want["workspace"], want["webhook"], want["event"], want["type"], want["position"] = workspace, w.ID, id, "invoice.reversed", "1"
+		want["host"] = strings.TrimPrefix(rc.URL, "https://")
+		for k, v := range want {
+			if got := lines[i][k].String(); got != v {
+				t.Errorf("line %d: %s is %q, want %q", i+1, k, got, v)
+			}
+		}
+		if d := lines[i]["duration"].Duration(); d <= 0 || d > time.Minute || lines[i]["age"].Duration() < 0 {
+			t.Errorf("line %d: %v", i+1, lines[i])
+		}
+	}
 }
 
 // TestStatusAndMetrics looks at a backlog from outside.
@@ -139,6 +214,9 @@ func TestStatusAndMetrics(t *testing.T) {
 				found[f.GetName()] = m.GetGauge().GetValue()
 			}
 		}
+	}
+	if found["ledgerfeed_webhook_cursors_behind"] != 0 {
+		t.Errorf("metrics %v", found)
 	}
 	if found["ledgerfeed_webhook_attempts_total"] != 5 || found["ledgerfeed_webhooks_held"] != 1 || found["ledgerfeed_webhook_lag_seconds"] != 0 {
 		t.Errorf("metrics %v", found)
@@ -237,7 +315,7 @@ func TestHeaderNamesKeepTheBrandsCase(t *testing.T) {
 	}}
 	sender := must(NewSender(SenderConfig{Settings: Settings{Brand: "ACME-Pay", Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
 	defer sender.Close()
-	if a := sender.to(t, h.start(t)); !a.Success() {
+	if a := sender.to(t, h.here(t)); !a.Success() {
 		t.Fatalf("%+v", a)
 	}
 	got := <-head

@@ -266,11 +266,14 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 // *UnknownWebhookError.
 func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) {
 	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
-		var workspaceID string
+		var (
+			workspaceID string
+			epoch       int
+		)
 		err := tx.QueryRow(ctx, `
 			UPDATE webhook SET state = 'on', version = version + 1, epoch = epoch + 1,
 			       failing_since = NULL, failure_marks = '{}', warned = 0, turned_off_at = NULL, turned_off_for = NULL
-			 WHERE webhook_id = $1 AND state = 'off' RETURNING workspace_id`, webhookID).Scan(&workspaceID)
+			 WHERE webhook_id = $1 AND state = 'off' RETURNING workspace_id, epoch`, webhookID).Scan(&workspaceID, &epoch)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // on already, or unknown: Get tells
 		}
@@ -283,6 +286,13 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 			 WHERE c.workspace_id = $1 AND c.webhook_id = $2 AND h.workspace_id = $1`, workspaceID, webhookID)
 		if err != nil {
 			return fmt.Errorf("move the cursor of webhook %s: %w", webhookID, err)
+		}
+		// What was sent again while it was off, and has not gone out yet, still does.
+		_, err = tx.Exec(ctx, `
+			UPDATE webhook_waiting SET epoch = $3 WHERE workspace_id = $1 AND webhook_id = $2 AND once AND epoch = $3 - 1`,
+			workspaceID, webhookID, epoch)
+		if err != nil {
+			return fmt.Errorf("keep what is sent again to webhook %s: %w", webhookID, err)
 		}
 		return nil
 	})

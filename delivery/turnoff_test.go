@@ -92,7 +92,7 @@ func (p *postOffice) subjects(t *testing.T) (list []string) {
 func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	t.Parallel()
 	office := newPostOffice(t, 1)
-	b := setup(t, Settings{TurnOffAfter: 1500 * time.Millisecond, Schedule: Schedule{100 * time.Millisecond, time.Minute}})
+	b := setup(t, Settings{})
 	b.notify("finance@example.com")
 	var healthy atomic.Bool
 	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
@@ -103,29 +103,24 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	})
 	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine(func(c *Config) { c.Mail = MailSettings{URL: office.url, From: "billing@example.com"} })
-	began := time.Now()
-	sent := 0
-	eventually(t, func() error {
-		got := must(b.store.Get(t.Context(), w.ID))(t)
-		if !got.On() {
-			return nil
-		}
-		b.append("invoice.reversed", 1)
-		sent++
-		<-time.After(50 * time.Millisecond)
-		return errors.New("the webhook stays on")
-	})
-	got := must(b.store.Get(t.Context(), w.ID))(t)
-	if lasted := got.TurnedOffAt.Sub(got.FailingSince.Time); lasted < 1500*time.Millisecond || lasted > 3*time.Second {
+	began := b.clock.now().Truncate(time.Millisecond) // as precise as the log
+	got, sent := b.failUntilOff(w.ID, 2*time.Hour)
+	if lasted := got.TurnedOffAt.Sub(got.FailingSince.Time); lasted < 72*time.Hour || lasted > 75*time.Hour {
 		t.Errorf("turned off after %v", lasted)
 	}
-	if got.Notice == nil || !strings.Contains(*got.Notice, "answered 500") {
-		t.Errorf("notice %v", got.Notice)
+	for _, want := range []string{"answered 500", readable(got.FailingSince.Time), readable(got.TurnedOffAt.Time)} {
+		if got.Notice == nil || !strings.Contains(*got.Notice, want) {
+			t.Errorf("the notice does not say %q: %v", want, *got.Notice)
+		}
 	}
 	page := must(b.store.Deliveries(t.Context(), w.ID, Query{Limit: 500}))(t)
 	for _, d := range page.Deliveries {
-		if d.State != Cancelled {
-			t.Errorf("delivery %s is %s", d.ID, d.State)
+		want := Cancelled
+		if len(d.Attempts) == 8 { // over before
+			want = Failed
+		}
+		if d.State != want {
+			t.Errorf("delivery %s with %d attempts is %s, want %s", d.ID, len(d.Attempts), d.State, want)
 		}
 	}
 	eventually(t, func() error {
@@ -204,6 +199,92 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	}
 	if n := len(rc.all()); n != before+1+sent {
 		t.Errorf("%d messages, want %d", n, before+1+sent)
+	}
+}
+
+// failUntilOff appends an event every so often, as the clock goes, until the
+// webhook is off because all of them fail, and says how many.
+func (b *bench) failUntilOff(webhookID string, every time.Duration) (w *Webhook, events int) {
+	b.t.Helper()
+	for events = 1; ; events++ {
+		b.append("invoice.reversed", 1)
+		eventually(b.t, func() error {
+			w = must(b.store.Get(b.t.Context(), webhookID))(b.t)
+			n := len(must(b.store.Deliveries(b.t.Context(), webhookID, Query{Limit: 500}))(b.t).Deliveries)
+			if w.On() && n < events {
+				return fmt.Errorf("%d of %d events were attempted", n, events)
+			}
+			return nil
+		})
+		if !w.On() {
+			return w, events
+		}
+		if events > 200 {
+			b.t.Fatalf("the webhook stays on: %+v", w)
+		}
+		b.clock.advance(every)
+	}
+}
+
+// TestSendAgainWhileOff sends what was cancelled to a webhook that is off, as
+// one does who mended the receiver: nothing else goes out, and it stays off.
+func TestSendAgainWhileOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Settings{})
+	var healthy atomic.Bool
+	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		if !healthy.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	e, _ := b.engine()
+	b.failUntilOff(w.ID, 30*time.Hour)
+	want := make([]State, len(must(b.store.Deliveries(t.Context(), w.ID, Query{}))(t).Deliveries))
+	for i := range want {
+		want[i] = Cancelled
+	}
+	newest := b.states(w.ID, want...)[0]
+	b.append("invoice.reversed", 3) // not for a webhook that is off
+	again := func(state State) Delivery {
+		t.Helper()
+		before := rc.count()
+		must(b.store.Resend(t.Context(), newest.ID))(t)
+		want[0] = state
+		d := b.states(w.ID, want...)[0]
+		if n := rc.count(); n != before+1 || rc.all()[before].eventID() != newest.EventID {
+			t.Errorf("%d messages, want one of %s", n-before, newest.EventID)
+		}
+		return d
+	}
+	first := again(Failed)
+	healthy.Store(true)
+	if d := again(Succeeded); len(d.Attempts) != len(newest.Attempts)+2 || len(first.Attempts) != len(newest.Attempts)+1 {
+		t.Errorf("attempts: %d, then %d, then %d", len(newest.Attempts), len(first.Attempts), len(d.Attempts))
+	}
+	if got := must(b.store.Get(t.Context(), w.ID))(t); got.On() {
+		t.Error("sending again has turned it on")
+	}
+	eventually(t, func() error {
+		if n := e.desk.load().lanes; n != 0 {
+			return fmt.Errorf("%d webhooks are held, and none is on", n)
+		}
+		return nil
+	})
+
+	// Turned on before it has gone out, it still goes out.
+	stopped := must(b.store.Get(t.Context(), w.ID))(t)
+	if _, err := b.pool.Exec(t.Context(), `UPDATE webhook_cursor SET holder = 'somebody'; INSERT INTO webhook_instance VALUES ('*', 'somebody', now() + interval '1 hour')`); err != nil {
+		t.Fatal(err)
+	}
+	must(b.store.Resend(t.Context(), newest.ID))(t)
+	must(b.store.TurnOn(t.Context(), stopped.ID))(t)
+	if _, err := b.pool.Exec(t.Context(), `DELETE FROM webhook_instance WHERE instance_id = 'somebody'`); err != nil {
+		t.Fatal(err)
+	}
+	b.states(w.ID, want...)
+	if n := len(must(b.store.Delivery(t.Context(), newest.ID))(t).Attempts); n != len(newest.Attempts)+3 {
+		t.Errorf("%d attempts, want %d", n, len(newest.Attempts)+3)
 	}
 }
 

@@ -17,9 +17,17 @@ import (
 )
 
 func (p *program) webhookCommand() *cobra.Command {
-	return group("webhook", "Create, change, test and look into webhooks",
+	c := group("webhook", "Create, change, test and look into webhooks",
 		p.webhookCreateCommand(), p.webhookListCommand(), p.webhookDeleteCommand(), p.webhookRotateCommand(),
 		p.webhookTestCommand(), p.webhookTurnOnCommand(), p.webhookDeliveriesCommand(), p.webhookResendCommand(), p.webhookMissedCommand(), p.webhookListenCommand())
+	c.Long = `Create, change, test and look into webhooks.
+
+Some settings decide what these commands do, and have to be the same as for
+serve: LEDGERFEED_SECRET_KEY (all of them), LEDGERFEED_WEBHOOK_ALLOW (create),
+LEDGERFEED_SECRET_OVERLAP (rotate-secret: when the old secret ends is settled,
+and printed, when it is rotated), LEDGERFEED_RETENTION (deliveries, resend,
+send-missed) and LEDGERFEED_BRAND (listen).`
+	return c
 }
 
 // withWebhooks opens the store of webhooks for a command.
@@ -171,6 +179,9 @@ func (p *program) webhookRotateCommand() *cobra.Command {
 		hook, err := store.RotateSecret(ctx, id)
 		if err != nil {
 			return err //nolint:wrapcheck // says it all
+		}
+		if !hook.OldSecretUntil.IsZero() {
+			fmt.Fprintf(p.errOut, "The old secret signs beside the new one until %s.\n", domain.FormatTime(hook.OldSecretUntil.Time))
 		}
 		return errors.Join(p.printSecret(hook), p.auditWebhook(ctx, w, console.WebhookRotateSecret, &hook.Webhook, ""))
 	})

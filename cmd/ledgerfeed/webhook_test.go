@@ -1,12 +1,18 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 )
 
@@ -49,7 +55,7 @@ func TestWebhookCommands(t *testing.T) {
 		{"send-missed " + made.ID, exitUsage, "--since"},
 		{"send-missed " + made.ID + " --since 2d --json", exitDone, ""},
 		{"test " + made.ID, exitDone, ""},
-		{"rotate-secret " + made.ID, exitDone, ""},
+		{"rotate-secret " + made.ID, exitDone, "signs beside the new one until 20"},
 		{"deliveries " + made.ID + " --json", exitDone, ""},
 		{"delete " + made.ID, exitDone, ""},
 	} {
@@ -73,5 +79,46 @@ func TestWebhookCommands(t *testing.T) {
 	want := "webhook.create webhook.send_missed webhook.test webhook.rotate_secret webhook.delete"
 	if got := strings.Join(actions, " "); got != want {
 		t.Errorf("the audit has %s, want %s", got, want)
+	}
+}
+
+// The local receiver takes what is signed with its secret, prints it, and
+// refuses the rest.
+func TestWebhookListen(t *testing.T) {
+	t.Parallel()
+	const secret, body = "whsec_for this test", `{"id":"evt_1","type":"invoice.paid","data":{"object_id":"inv_1"}}`
+	p := startProcess(t, command(t, "", "webhook", "listen", "--port", "0", "--secret", secret))
+	url := p.await("--url ")
+	pem, err := os.ReadFile(p.await("LEDGERFEED_WEBHOOK_CA_FILE="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	for signed, status := range map[string]int{"whsec_other": http.StatusBadRequest, secret: http.StatusOK} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("SERVICE-Signature", delivery.Sign(time.Now(), []byte(body), signed))
+		r.Header.Set("SERVICE-Event-Id", "evt_1")
+		answer, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != status {
+			t.Errorf("signed with %s: answered %d, want %d", signed, answer.StatusCode, status)
+		}
+	}
+	p.await("REFUSED  no signature matches")
+	p.await("signed   invoice.paid")
+	if code := p.stop(); code != exitDone {
+		t.Errorf("stopped with %d", code)
+	}
+	if r := runCommand(t, command(t, "", "webhook", "listen", "--port", "70000")); r.code != exitUsage {
+		t.Errorf("%+v", r)
 	}
 }
