@@ -53,11 +53,7 @@ func (s *stand) open() *tab {
 func (s *stand) enter(workspace string, role Role) *tab {
 	s.t.Helper()
 	b := s.open()
-	path, _, err := s.door.Link(s.t.Context(), NewLink{WorkspaceID: workspace, Role: role, Person: "dana@northwind.example"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	b.visit(path)
+	b.visit(s.link(NewLink{WorkspaceID: workspace, Role: role, Person: "dana@northwind.example"}))
 	b.press("Sign in")
 	b.sees("Webhooks")
 	return b
@@ -115,6 +111,13 @@ func (b *tab) until(what, expression string) {
 func (b *tab) sees(text string) {
 	b.t.Helper()
 	b.until(text, fmt.Sprintf(`document.body.innerText.includes(%s)`, quoted(text)))
+}
+
+// lists waits until a list that renews itself holds a text. The choices of its
+// filter, which hold every type of event, are no part of it.
+func (b *tab) lists(text string) {
+	b.t.Helper()
+	b.until("in the list: "+text, fmt.Sprintf(`document.querySelector("#live").innerText.includes(%s)`, quoted(text)))
 }
 
 func quoted(text string) string {
@@ -193,9 +196,16 @@ func (b *tab) judge(where string) {
 	}
 }
 
-// fits checks that nothing of the page is beyond the window's edge.
+// fits checks that nothing of the page is beyond the window's edge, nor cut
+// off at the edge of what it stands in. Text as it was sent may scroll.
 func (b *tab) fits(where string) {
 	b.t.Helper()
+	cut := script[string](b, `[...document.querySelectorAll("body *")].filter((e) =>
+		e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && getComputedStyle(e).overflowX !== "visible" && !e.closest("pre, .scroll, input, select, svg, thead"))
+		.map((e) => e.tagName + "." + e.className + " " + e.scrollWidth + " in " + e.clientWidth).join("\n")`)
+	if cut != "" {
+		b.t.Errorf("%s: cut off:\n%s", where, cut)
+	}
 	if wide := script[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); wide > 0 {
 		b.t.Errorf("%s: the page is %d px wider than the window", where, wide)
 	}
@@ -210,10 +220,7 @@ func TestEveryPageInEveryLook(t *testing.T) {
 	b := s.enter(acme, Admin)
 	keys := must(s.keys.List(t.Context(), acme))(t)
 	event, _, _ := strings.Cut(s.deliveryOf(well, "failed"), "_wh_")
-	link, _, err := s.door.Link(t.Context(), NewLink{WorkspaceID: acme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	link := s.link(NewLink{WorkspaceID: acme})
 	pages := []struct{ name, path string }{
 		{"keys", "/keys"}, {"key-new", "/keys/new"}, {"key", "/keys/" + keys[1].ID}, {"key-rotate", "/keys/" + keys[1].ID + "/rotate"}, {"key-revoke", "/keys/" + keys[1].ID + "/revoke"},
 		{"webhooks", "/webhooks"}, {"webhook-new", "/webhooks/new"}, {"webhook", "/webhooks/" + well}, {"webhook-failing", "/webhooks/" + failing}, {"webhook-off", "/webhooks/" + off},
@@ -222,11 +229,11 @@ func TestEveryPageInEveryLook(t *testing.T) {
 		{"events", "/events"}, {"event", "/events/" + event}, {"requests", "/requests"}, {"requests-day", "/requests?range=day"}, {"request", s.requestOf(acme)},
 		{"audit", "/audit"}, {"workspaces", "/workspaces"}, {"sign-in", "/sign-in"}, {"sign-in-link", link}, {"not-found", "/keys/none"},
 	}
-	for _, a := range []appearance{{"light", 1280, "light"}, {"dark", 1280, "dark"}, {"small", 360, "light"}} {
+	for _, a := range []appearance{{"light", 1280, "light"}, {"dark", 1280, "dark"}, {"small", 360, "light"}, {"laptop", 1024, "light"}, {"tablet", 768, "light"}} {
 		b.appear(a)
 		for _, p := range pages {
 			b.visit(p.path)
-			if a.name == "small" && !thorough() {
+			if a.width < 1280 && (a.name != "small" || !thorough()) {
 				b.fits(p.name + ", " + a.name) // what axe finds there, it finds in light
 				continue
 			}

@@ -3,22 +3,43 @@
 package console
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/browser"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
+
+	"github.com/ledgerfeed/ledgerfeed/access"
 )
 
-// TestKeyInTheBrowser makes, copies, rotates and revokes a key.
+// api answers /v1/me to a key that works, as the API does.
+func (s *stand) api() *httptest.Server {
+	s.t.Helper()
+	directory := must(access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: must(access.NewFormat("SERVICE"))(s.t), Clock: s.clock.now}))(s.t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		key, err := directory.Authenticate(r.Context(), secret)
+		if err != nil || r.URL.Path != "/v1/me" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, key.WorkspaceID+" "+key.Permissions.String())
+	}))
+	s.t.Cleanup(server.Close)
+	return server
+}
+
+// TestKeyInTheBrowser makes, copies, tries, rotates and revokes a key.
 func TestKeyInTheBrowser(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
+	s.console.cfg.APIURL = s.api().URL
 	b := s.enter(acme, Admin)
 	b.press("API keys")
 	b.press("Create the first key")
@@ -44,20 +65,32 @@ func TestKeyInTheBrowser(t *testing.T) {
 	if got := script[string](b, `navigator.clipboard.readText()`); got != secret || !wholeKey.MatchString(got) {
 		t.Errorf("copied %q", got)
 	}
+	line := script[string](b, `document.querySelector("#curl").textContent`)
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", line).Output(); err != nil || string(out) != "acme invoices:read,pay:read,margin:read" {
+		t.Errorf("%s\nsays %q (%v)", line, out, err)
+	}
 	b.do(chromedp.Reload())
 	b.sees("Permissions")
 	if strings.Contains(script[string](b, `document.documentElement.outerHTML`), secret) {
 		t.Error("the key is shown again")
 	}
-	if n := len(must(s.keys.List(t.Context(), acme))(t)); n != 1 {
-		t.Errorf("loading the page again made %d keys", n)
+	list := must(s.keys.List(t.Context(), acme))(t)
+	if len(list) != 1 {
+		t.Fatalf("loading the page again made %d keys", len(list))
 	}
+	now := s.clock.now()
+	s.requestAt(acme, list[0].ID, now, now, now)
+	b.do(chromedp.Reload())
+	b.sees("3 since midnight UTC")
 	b.press("Rotate")
+	b.press("Works for another 24 hours\nRight for an ordinary change: nothing stops.")
 	b.press("Rotate key")
 	b.sees("The key before it works until")
 	b.press("I have kept it")
 	b.press("Payroll export")
+	b.sees("Earlier secrets")
 	b.press("Revoke")
+	b.sees("It is in use: 3 requests today")
 	b.press("Revoke “Payroll export”")
 	b.sees("The key was revoked")
 	b.press("Audit")
@@ -98,18 +131,19 @@ func TestWebhookInTheBrowser(t *testing.T) {
 	b.picture("webhook-tested")
 	hook := must(s.webhooks.List(t.Context(), acme))(t)[0]
 	b.visit("/webhooks/" + hook.ID)
-	b.sees("test.ping")
+	b.lists("test.ping")
 	script[bool](b, `(window.stays = true)`)
 	s.append(acme, "period.closed", `{"period":"2026-10"}`)
-	b.sees("period.closed")
+	b.lists("period.closed")
 	b.until("times are the reader's", `[...document.querySelectorAll("#live time")].every((e) => !e.textContent.includes("UTC") && e.title.endsWith("UTC"))`)
 	if !script[bool](b, `window.stays`) {
 		t.Error("the page was loaded again")
 	}
 	b.press("Pause updates")
 	s.append(acme, "invoice.reversed", `{"invoice_id":"inv_9"}`)
+	b.until("updates are paused", `document.querySelector("[data-pause]").getAttribute("aria-pressed") === "true"`)
 	b.press("Resume updates")
-	b.sees("invoice.reversed")
+	b.lists("invoice.reversed")
 	broken.Store(true)
 	b.press("invoice.reversed")
 	b.sees("What was sent")
@@ -119,6 +153,15 @@ func TestWebhookInTheBrowser(t *testing.T) {
 	b.judge("a delivery that was sent again")
 	b.press("Webhooks")
 	b.press(r.URL + "/in")
+	b.press("Edit")
+	b.press("Only these")
+	b.do(chromedp.Click(`input[value="period.closed"]`))
+	b.write("#address", r.URL+"/other")
+	b.press("Save")
+	b.sees("Saved.")
+	if hook = must(s.webhooks.List(t.Context(), acme))(t)[0]; hook.URL != r.URL+"/other" || strings.Join(hook.Events, ",") != "period.closed" {
+		t.Errorf("edited to %s %v", hook.URL, hook.Events)
+	}
 	b.press("Rotate secret")
 	b.press("Rotate secret")
 	b.sees("signed with both the old and the new secret")
@@ -141,62 +184,16 @@ func TestTurnedOffInTheBrowser(t *testing.T) {
 	b := s.enter(acme, Admin)
 	b.press(r.URL)
 	b.sees("This webhook was turned off")
+	b.sees("The last one: the name did not resolve.")
+	b.until("the notice's time is the reader's", `(e => e.title.endsWith("UTC") && /[AP]M/.test(e.textContent))(document.querySelector(".notice time"))`)
 	b.press("Turn back on")
+	b.sees("2 events were missed")
+	b.sees("Since (your time)")
+	script[bool](b, `(e => e.dispatchEvent(new Event("input")))(document.querySelector("input[data-utc]"))`) // typed anew
+	b.press("Count")
+	b.until("the same moment is sent, in UTC", `location.search.includes("000Z") && document.readyState === "complete"`)
 	b.sees("2 events were missed")
 	b.picture("webhook-missed-after-turn-on")
 	b.press("Send 2 missed events")
 	b.until("both arrive", `document.querySelectorAll("#live tbody tr").length === 2`)
-}
-
-// TestKeyboardAlone makes a key without a mouse.
-func TestKeyboardAlone(t *testing.T) {
-	t.Parallel()
-	s := newStand(t)
-	b := s.enter(acme, Admin)
-	b.visit("/keys/new")
-	reach := func(what, expression string) {
-		t.Helper()
-		for range 60 {
-			b.do(chromedp.KeyEvent(kb.Tab))
-			if script[bool](b, expression) {
-				seen := script[string](b, `getComputedStyle(document.activeElement).outlineStyle`)
-				if seen == "none" {
-					t.Errorf("the focus on %s cannot be seen", what)
-				}
-				return
-			}
-		}
-		t.Fatalf("%s cannot be reached with the keyboard", what)
-	}
-	reach("skip", `document.activeElement.matches(".skip")`)
-	b.do(chromedp.KeyEvent(kb.Enter))
-	reach("the name", `document.activeElement.id === "name"`)
-	b.do(chromedp.KeyEvent("Nightly report"))
-	reach("a permission", `document.activeElement.value === "events:read"`)
-	b.do(chromedp.KeyEvent(" "))
-	reach("the button", `document.activeElement.innerText === "Create key"`)
-	b.do(chromedp.KeyEvent(kb.Enter))
-	b.sees("It is shown this once")
-	reach("the copy button", `document.activeElement.matches(".copy")`)
-}
-
-// TestWithoutScripts goes from the link to a webhook's page with scripts off.
-func TestWithoutScripts(t *testing.T) {
-	t.Parallel()
-	s := newStand(t)
-	well, _, _ := s.furnish(acme)
-	b := s.open()
-	b.do(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
-	path, _, err := s.door.Link(t.Context(), NewLink{WorkspaceID: acme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.visit(path)
-	b.press("Sign in")
-	b.sees("Webhooks")
-	b.visit("/webhooks/" + well)
-	b.sees("UTC")
-	b.picture("webhook-without-scripts")
-	b.press("Older")
-	b.until("the next page", `location.search.includes("cursor=")`)
 }

@@ -29,12 +29,13 @@ type series struct {
 	Look look
 }
 
-// The size of a drawing, in its own units; the page scales it.
+// The size of a drawing. It is as wide as the page lets it be, so what goes
+// across is in per cent of that; what goes up is in pixels, so that it is as
+// high on a telephone, and its words as large.
 const (
-	chartWidth  = 720.0
-	chartHeight = 150.0
-	chartLeft   = 44.0 // for the numbers of the scale
-	chartBottom = 20.0 // for the times
+	chartWidth  = 100.0
+	chartHeight = 150.0 // as .plot in the stylesheet
+	chartBottom = 20.0  // for the times
 	chartTop    = 8.0
 )
 
@@ -44,9 +45,7 @@ type chart struct {
 	Title   string
 	Summary string // what a reader would take from it
 	Unit    string
-	Width   float64
 	Height  float64
-	Left    float64
 	Series  []chartSeries
 	Lines   []chartLine
 	Ticks   []chartTick
@@ -88,7 +87,7 @@ type chartBox struct {
 // newChart draws bars, which must not be none. Each has a count for each
 // series.
 func newChart(id, title, unit string, bars []bar, kinds []series) *chart {
-	c := &chart{ID: id, Title: title, Unit: unit, Width: chartWidth, Height: chartHeight, Left: chartLeft}
+	c := &chart{ID: id, Title: title, Unit: unit, Height: chartHeight}
 	var highest, all int64
 	totals := make([]int64, len(kinds))
 	for i := range bars {
@@ -118,13 +117,13 @@ func newChart(id, title, unit string, bars []bar, kinds []series) *chart {
 			c.Lines = append(c.Lines, chartLine{round(floor - float64(part)*scale), part})
 		}
 	}
-	step := (chartWidth - chartLeft) / float64(len(bars))
-	gap := math.Min(3, step*0.25)
+	step := chartWidth / float64(len(bars))
+	gap := math.Min(0.4, step*0.25)
 	for i := range bars {
-		c.addBar(&bars[i], chartLeft+float64(i)*step+gap/2, step-gap, floor, scale, kinds)
+		c.addBar(&bars[i], float64(i)*step+gap/2, step-gap, floor, scale, kinds)
 	}
 	for i := 0; i < len(bars); i += max(1, len(bars)/6) {
-		c.Ticks = append(c.Ticks, chartTick{round(chartLeft + float64(i)*step), bars[i].At})
+		c.Ticks = append(c.Ticks, chartTick{round(float64(i) * step), bars[i].At})
 	}
 	return c
 }
@@ -148,8 +147,8 @@ func (c *chart) addBar(b *bar, x, w, floor, scale float64, kinds []series) {
 	}
 }
 
-// round keeps the page small: a tenth of a unit is finer than a pixel.
-func round(x float64) float64 { return math.Round(x*10) / 10 }
+// round keeps the page small: a hundredth of a unit is finer than a pixel.
+func round(x float64) float64 { return math.Round(x*100) / 100 }
 
 // niceCeiling is the next number that reads well on a scale: an even one of
 // 1, 2 or 5 and zeros.

@@ -21,8 +21,8 @@ type deliveryBody struct {
 	Delivery *delivery.FullDelivery
 	Webhook  webhookRow
 	Attempts []attemptRow // the newest first
-	Headers  []headerRow
-	Pretty   string // the body, indented
+	Headers  []headerRow  // those of the last attempt
+	Pretty   string       // the body, indented
 	Finished bool
 }
 
@@ -32,7 +32,8 @@ type attemptRow struct {
 	At         time.Time
 	Status     int // 0: no answer
 	StatusText string
-	Error      string // empty: it succeeded
+	Failed     bool
+	Why        string // what went wrong, as far as the status does not say it
 	Millis     int64
 	Answer     string
 }
@@ -64,27 +65,49 @@ func (c *Console) deliveryPage(a *ask) error {
 		return err
 	}
 	body := &deliveryBody{Delivery: d, Webhook: rowOf(w), Finished: d.State != delivery.Pending, Pretty: indented(d.Body)}
-	last := time.Time{}
 	for i := len(d.Attempts) - 1; i >= 0; i-- {
-		row := attemptRowOf(i+1, &d.Attempts[i])
-		body.Attempts = append(body.Attempts, row)
-		if last.IsZero() {
-			last = row.At
-		}
+		body.Attempts = append(body.Attempts, attemptRowOf(i+1, &d.Attempts[i]))
 	}
-	brand := c.cfg.Settings.Brand
-	body.Headers = []headerRow{
-		{"Content-Type", "application/json"},
-		{"User-Agent", brand + "-Webhooks/1"},
-		{brand + "-Event-Id", d.EventID},
-		{brand + "-Delivery-Id", d.ID},
-		{brand + "-Signature", fmt.Sprintf("t=%d,v1=… (made from your secret at each attempt, not kept)", last.Unix())},
-	}
+	body.Headers = c.headersSent(d, body.Attempts)
 	return c.show(a, "delivery", view{Title: d.EventType, Section: "webhooks", Body: body})
 }
 
+// headersSent are the headers of the last attempt. What was signed with is not
+// kept, and neither is the signature: of that header, only the time is known,
+// which is the attempt's.
+func (c *Console) headersSent(d *delivery.FullDelivery, newestFirst []attemptRow) []headerRow {
+	brand := c.cfg.Settings.Brand
+	list := []headerRow{
+		{"Content-Type", "application/json"},
+		{"Content-Length", strconv.Itoa(len(d.Body))},
+		{"User-Agent", brand + "-Webhooks/1"},
+		{brand + "-Event-Id", d.EventID},
+		{brand + "-Delivery-Id", d.ID},
+	}
+	if len(newestFirst) > 0 {
+		list = append(list, headerRow{brand + "-Signature", fmt.Sprintf("t=%d,v1=…", newestFirst[0].At.Unix())})
+	}
+	return list
+}
+
+// why says what went wrong in an attempt, as far as its status does not.
+func why(v delivery.AttemptView) string {
+	switch {
+	case v.Error == nil:
+		return ""
+	case v.Status == nil:
+		return *v.Error
+	}
+	rest, named := strings.CutPrefix(*v.Error, "answered "+strconv.Itoa(*v.Status))
+	if !named {
+		return *v.Error
+	}
+	_, more, _ := strings.Cut(rest, ", ")
+	return more
+}
+
 func attemptRowOf(number int, v *delivery.AttemptView) attemptRow {
-	row := attemptRow{Number: number, Millis: v.DurationMS}
+	row := attemptRow{Number: number, Millis: v.DurationMS, Failed: v.Error != nil, Why: why(*v)}
 	var text string
 	if json.Unmarshal(v.At, &text) == nil {
 		row.At, _ = domain.ParseTime(text)
@@ -92,9 +115,6 @@ func attemptRowOf(number int, v *delivery.AttemptView) attemptRow {
 	if v.Status != nil {
 		row.Status = *v.Status
 		row.StatusText = strings.TrimSpace(strconv.Itoa(row.Status) + " " + http.StatusText(row.Status))
-	}
-	if v.Error != nil {
-		row.Error = *v.Error
 	}
 	if v.Answer != nil {
 		row.Answer = *v.Answer

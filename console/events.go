@@ -56,8 +56,8 @@ type eventsBody struct {
 	Types []string
 	First bool
 	Here  string
-	Next  string
 	Days  int // for which events are kept
+	pager
 }
 
 // Filtered tells that only some events are asked for.
@@ -98,9 +98,12 @@ func (c *Console) eventsPage(a *ask) error {
 	set(filters, "type", body.Type)
 	set(filters, "until", body.Until)
 	body.Here = addressOf("/events", filters)
+	if !body.First {
+		body.Newest = body.Here
+	}
 	if next > 0 {
 		filters.Set("before", strconv.FormatInt(next, 10))
-		body.Next = addressOf("/events", filters)
+		body.Older = addressOf("/events", filters)
 	}
 	return c.show(a, "events", view{Title: "Events", Section: "events", Body: body})
 }

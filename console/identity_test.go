@@ -3,6 +3,8 @@ package console
 import (
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -24,7 +26,11 @@ type provider struct {
 	claims map[string]any // of the next ID token, over the usual ones
 	asked  url.Values     // how the browser came
 	signer *rsa.PrivateKey
-	code   string // expected; fresh for each sign-in
+	// challenge stands in for the browser's own, as when a code was stolen;
+	// empty: it does not.
+	challenge string
+	code      string // expected
+	mux       *http.ServeMux
 }
 
 func newProvider(t *testing.T) *provider {
@@ -32,7 +38,7 @@ func newProvider(t *testing.T) *provider {
 	p := &provider{t: t, key: must(rsa.GenerateKey(rand.Reader, 2048))(t), claims: map[string]any{}, code: "the-code"}
 	p.signer = p.key
 	mux := http.NewServeMux()
-	p.Server = httptest.NewServer(mux)
+	p.mux, p.Server = mux, httptest.NewServer(mux)
 	t.Cleanup(p.Close)
 	answer := func(w http.ResponseWriter, v any) {
 		w.Header().Set("Content-Type", "application/json")
@@ -49,7 +55,7 @@ func newProvider(t *testing.T) *provider {
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
 		id, secret, _ := r.BasicAuth()
-		if id != "console" || secret != "shh" || r.FormValue("code") != p.code || r.FormValue("code_verifier") == "" {
+		if id != "console" || secret != "shh" || r.FormValue("code") != p.code || !p.verifies(r.FormValue("code_verifier")) {
 			w.WriteHeader(http.StatusBadRequest)
 			answer(w, map[string]string{"error": "invalid_grant"})
 			return
@@ -57,6 +63,13 @@ func newProvider(t *testing.T) *provider {
 		answer(w, map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": p.token()})
 	})
 	return p
+}
+
+// verifies checks what PKCE proves: who redeems the code is who asked for it
+// (RFC 7636, 4.6).
+func (p *provider) verifies(verifier string) bool {
+	sum := sha256.Sum256([]byte(verifier))
+	return p.asked.Get("code_challenge_method") == "S256" && p.asked.Get("code_challenge") == base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // token is an ID token for the sign-in that the browser came with.
@@ -79,6 +92,9 @@ func (p *provider) signIn(who *person, to string) *answer {
 		p.t.Fatalf("sent to %s", away)
 	}
 	p.asked = away.Query()
+	if p.challenge != "" {
+		p.asked.Set("code_challenge", p.challenge)
+	}
 	return who.get(identityReturnPath + "?" + url.Values{"state": {p.asked.Get("state")}, "code": {p.code}}.Encode())
 }
 
@@ -149,9 +165,10 @@ func TestIdentityRefuses(t *testing.T) {
 		"another audience":  func() { p.claims["aud"] = "other" },
 		"another issuer":    func() { p.claims["iss"] = "https://evil.example" },
 		"an old token":      func() { p.claims["exp"] = time.Now().Add(-time.Hour).Unix() },
+		"another challenge": func() { p.challenge = "other" },
 		"another signature": func() { p.signer = must(rsa.GenerateKey(rand.Reader, 2048))(t) },
 	} {
-		p.claims, p.signer = map[string]any{"groups": "finance"}, p.key
+		p.claims, p.signer, p.challenge = map[string]any{"groups": "finance"}, p.key, ""
 		change()
 		who := s.stranger()
 		if a := p.signIn(who, "/"); a.StatusCode != http.StatusForbidden {
@@ -159,7 +176,7 @@ func TestIdentityRefuses(t *testing.T) {
 		}
 		who.get("/keys").status(http.StatusSeeOther)
 	}
-	p.claims, p.signer = map[string]any{"groups": "finance"}, p.key
+	p.claims, p.signer, p.challenge = map[string]any{"groups": "finance"}, p.key, ""
 	who := s.stranger()
 	who.get(identityReturnPath + "?state=x&code=the-code").status(http.StatusForbidden).has("was not begun in this browser")
 	begun := s.stranger()

@@ -49,6 +49,20 @@ func TestKeyIsShownOnce(t *testing.T) {
 	p.get("/audit").has("Created API key", "Rotated API key", "Revoked API key", "admin@acme.example", "with invoices:read,pay:read")
 }
 
+func TestRequestsTodayBeginAtMidnightUTC(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	id, _ := s.key(acme, "Monthly report", access.EventsRead)
+	now := s.clock.now().UTC()
+	midnight := now.Truncate(24 * time.Hour)
+	s.requestAt(acme, id, now, midnight, midnight.Add(-time.Millisecond), now.Add(-36*time.Hour))
+	p := s.signIn(acme, Viewer)
+	p.get("/keys").has(`<td data-label="Requests today" class="num">2</td>`)
+	p.get("/keys/" + id).has(`">2</a> <span class="muted">since midnight UTC`)
+	s.requestAt(acme, id, s.clock.now())
+	p.get("/keys/" + id).has(`">3</a> <span class="muted">since midnight UTC`)
+}
+
 func TestKeyFormSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)

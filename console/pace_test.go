@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -28,14 +29,18 @@ func TestPagesAreFast(t *testing.T) {
 		       CASE WHEN g % 100 = 0 THEN 'failed' ELSE 'succeeded' END,
 		       '[{"at":"2026-01-01T00:00:00.000Z","status":200,"error":null,"duration_ms":12,"answer":"ok"}]'
 		  FROM generate_series(1, $2::int) g`, well, rows)
-	key := must(s.keys.List(t.Context(), acme))(t)[0].ID
+	list := must(s.keys.List(t.Context(), acme))(t)
+	key, unused := list[0].ID, list[2].ID
 	s.requests(acme, key, rows/4, 25*24*time.Hour/time.Duration(rows/4))
 	s.exec(`ANALYZE`)
 	p := s.signIn(acme, Admin)
 	delivery := s.deliveryOf(well, "pending")
+	event, _, _ := strings.Cut(delivery, "_wh_")
+	hook := "/webhooks/" + well
 	for _, path := range []string{
-		"/keys", "/keys/" + key, "/webhooks", "/webhooks/" + well, "/webhooks/" + well + "?state=failed", "/webhooks/" + well + "?type=invoice.paid",
-		"/deliveries/" + delivery, "/events", "/requests", "/requests?range=day", "/requests?key=" + key, "/audit",
+		"/keys", "/keys/new", "/keys/" + key, "/keys/" + key + "/revoke", "/webhooks", "/webhooks/new", hook, hook + "?state=failed", hook + "?type=invoice.paid",
+		hook + "?state=cancelled", hook + "/edit", hook + "/missed", "/deliveries/" + delivery, "/events", "/events?type=invoice.reversed", "/events/" + event,
+		"/requests", "/requests?range=day", "/requests?key=" + key, "/requests?status=5", "/requests?key=" + unused, s.requestOf(acme), "/audit", "/workspaces", "/sign-in",
 	} {
 		var took []time.Duration
 		for range rounds {

@@ -35,6 +35,12 @@ type view struct {
 	Body    any
 }
 
+// pager is the addresses of the pages around one of a list; empty where there
+// is none.
+type pager struct {
+	Newest, Older string
+}
+
 // shared are the files that every page may use.
 func shared() []string { return []string{"pages/layout.html", "pages/parts.html"} }
 
@@ -42,7 +48,7 @@ func loadPages(a *assets) (*pages, error) {
 	base := template.New("layout").Funcs(template.FuncMap{
 		"asset": a.url, "time": timeTag, "ago": ago, "count": formatCount, "plural": plural, "permissionWords": permissionWords,
 		"eventWords": eventWords, "outcomeWords": outcomeWords, "escape": url.PathEscape, "ms": formatMillis, "bytes": formatBytes,
-		"until": until, "host": hostOf, "badge": badgeOf, "last": lastAttempt,
+		"until": until, "host": hostOf, "badge": badgeOf, "last": lastAttempt, "why": why, "sentence": sentence, "paths": permissionPaths,
 	})
 	base, err := base.ParseFS(pageFiles, shared()...)
 	if err != nil {

@@ -39,7 +39,7 @@ func (r *requestRow) Look() string {
 	case r.Status >= 500:
 		return "bad"
 	case r.Status >= 400:
-		return "wait"
+		return "warn"
 	}
 	return "good"
 }
@@ -90,7 +90,7 @@ type requestsBody struct {
 	Here     string
 	HourURL  string
 	DayURL   string
-	Next     string
+	pager
 }
 
 // Filtered tells that only some requests are asked for.
@@ -126,7 +126,7 @@ func (c *Console) requestsPage(a *ask) error {
 	for i := range body.List {
 		body.List[i].KeyName = names[body.List[i].KeyID]
 	}
-	body.links(more)
+	body.links(q.after.ID == uuid.Nil, more)
 	if body.Refused, err = c.history.refused(a.ctx, a.session.WorkspaceID); err != nil {
 		return err
 	}
@@ -151,8 +151,9 @@ func (c *Console) keyNames(a *ask, body *requestsBody) (map[string]string, error
 	return names, nil
 }
 
-// links makes the addresses of the pages around this one.
-func (b *requestsBody) links(more bool) {
+// links makes the addresses of the pages around this one, which is the first
+// one or not, and has more after it or not.
+func (b *requestsBody) links(first, more bool) {
 	filters := url.Values{}
 	set(filters, "key", b.Key)
 	set(filters, "status", b.Status)
@@ -163,9 +164,12 @@ func (b *requestsBody) links(more bool) {
 		filters.Del("range")
 	}
 	b.Here = addressOf("/requests", filters)
+	if !first {
+		b.Newest = b.Here
+	}
 	if more {
 		filters.Set("cursor", b.List[len(b.List)-1].Place())
-		b.Next = addressOf("/requests", filters)
+		b.Older = addressOf("/requests", filters)
 	}
 }
 
@@ -208,7 +212,7 @@ const auditShown = 50
 // auditBody is what the audit is made from.
 type auditBody struct {
 	List []Change
-	Next string
+	pager
 }
 
 func (c *Console) auditPage(a *ask) error {
@@ -217,8 +221,11 @@ func (c *Console) auditPage(a *ask) error {
 		return err
 	}
 	body := auditBody{List: list}
+	if a.query("cursor") != "" {
+		body.Newest = "/audit"
+	}
 	if next != "" {
-		body.Next = addressOf("/audit", url.Values{"cursor": {next}})
+		body.Older = addressOf("/audit", url.Values{"cursor": {next}})
 	}
 	return c.show(a, "audit", view{Title: "Audit", Section: "audit", Body: body})
 }

@@ -20,6 +20,22 @@ func known(s *stand, workspace string) *strings.Replacer {
 		"{record}", strings.TrimPrefix(s.requestOf(workspace), "/requests/"), "{workspace}", workspace, "{token}", "none", "{$}", "")
 }
 
+// eachRoute tries every route, with values in its address.
+func eachRoute(values *strings.Replacer, try func(r route, method, path string)) {
+	for _, r := range routes() {
+		method, path, _ := strings.Cut(r.pattern, " ")
+		try(r, method, values.Replace(path))
+	}
+}
+
+// asFurnished checks that nobody made or removed a key or a webhook of acme.
+func (s *stand) asFurnished() {
+	s.t.Helper()
+	if len(must(s.keys.List(s.t.Context(), acme))(s.t)) != 3 || len(must(s.webhooks.List(s.t.Context(), acme))(s.t)) != 3 {
+		s.t.Error("something was changed")
+	}
+}
+
 // TestNothingWithoutASession goes through the table of routes: what needs a
 // session gives nothing to a stranger, nor to a made-up or ended session.
 func TestNothingWithoutASession(t *testing.T) {
@@ -30,26 +46,23 @@ func TestNothingWithoutASession(t *testing.T) {
 	ended := s.signIn(acme, Admin)
 	cookie := ended.client.Jar.Cookies(must(url.Parse(s.server.URL))(t))[0]
 	ended.post("/sign-out", nil).status(http.StatusSeeOther)
-	for _, r := range routes() {
+	sessions := map[string]func(*http.Request){
+		"none":    func(*http.Request) {},
+		"made up": func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookie.Name, Value: strings.Repeat("A", 43)}) },
+		"ended":   func(r *http.Request) { r.AddCookie(cookie) },
+	}
+	eachRoute(values, func(r route, method, path string) {
 		if r.need == needNothing {
-			continue
+			return
 		}
-		method, path, _ := strings.Cut(r.pattern, " ")
-		path = values.Replace(path)
-		for name, change := range map[string]func(*http.Request){
-			"none":    func(*http.Request) {},
-			"made up": func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookie.Name, Value: strings.Repeat("A", 43)}) },
-			"ended":   func(r *http.Request) { r.AddCookie(cookie) },
-		} {
+		for name, change := range sessions {
 			a := stranger.do(method, path, nil, change).hasNot("Acme", "northwind")
 			if !strings.HasPrefix(a.to(), "/sign-in") {
 				t.Errorf("%s %s with session %s leads to %s", method, path, name, a.to())
 			}
 		}
-	}
-	if len(must(s.keys.List(t.Context(), acme))(t)) != 3 || len(must(s.webhooks.List(t.Context(), acme))(t)) != 3 {
-		t.Error("something was changed")
-	}
+	})
+	s.asFurnished()
 }
 
 // TestAnotherWorkspaceIsNotThere asks for everything of one workspace in
@@ -59,14 +72,13 @@ func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 	s := newStand(t)
 	values := known(s, acme)
 	p := s.signIn(beta, Admin)
-	for _, r := range routes() {
-		method, path, _ := strings.Cut(r.pattern, " ")
-		if !strings.Contains(path, "{") || strings.Contains(path, "{token}") || path == "/{$}" {
-			continue
+	eachRoute(values, func(r route, method, path string) {
+		if !strings.Contains(r.pattern, "{") || strings.Contains(r.pattern, "{token}") || path == "/" {
+			return
 		}
-		p.do(method, values.Replace(path), url.Values{"overlap": {"0"}, "address": {"https://x.example"}, "choice": {"all"}}).
+		p.do(method, path, url.Values{"overlap": {"0"}, "address": {"https://x.example"}, "choice": {"all"}}).
 			status(http.StatusNotFound).hasNot("northwind", "Acme", "Monthly report")
-	}
+	})
 	for _, path := range []string{"/keys", "/webhooks", "/events", "/requests", "/audit"} {
 		p.get(path).status(http.StatusOK).hasNot("northwind", "Acme", "Monthly report", "inv_00")
 	}
@@ -89,21 +101,18 @@ func TestViewerChangesNothing(t *testing.T) {
 	s := newStand(t)
 	values := known(s, acme)
 	p := s.signIn(acme, Viewer)
-	for _, r := range routes() {
-		method, path, _ := strings.Cut(r.pattern, " ")
+	eachRoute(values, func(r route, method, path string) {
 		switch {
 		case r.need == needAdmin:
-			p.do(method, values.Replace(path), url.Values{"name": {"x"}, "permission": {"events:read"}, "expires": {"never"}}).status(http.StatusForbidden)
-		case r.need == needSession && method == http.MethodGet && path != "/{$}":
-			a := p.get(values.Replace(path)).status(http.StatusOK)
+			p.do(method, path, url.Values{"name": {"x"}, "permission": {"events:read"}, "expires": {"never"}}).status(http.StatusForbidden)
+		case r.need == needSession && method == http.MethodGet && path != "/":
+			a := p.get(path).status(http.StatusOK)
 			if forms := strings.Count(a.body, `method="post"`); forms != 1 { // signing out
 				t.Errorf("%s offers a viewer %d forms", path, forms)
 			}
 		}
-	}
-	if len(must(s.keys.List(t.Context(), acme))(t)) != 3 || len(must(s.webhooks.List(t.Context(), acme))(t)) != 3 {
-		t.Error("something was changed")
-	}
+	})
+	s.asFurnished()
 }
 
 // TestForeignOriginIsRefused sends every change as a browser would for a page
@@ -113,36 +122,30 @@ func TestForeignOriginIsRefused(t *testing.T) {
 	s := newStand(t)
 	values := known(s, acme)
 	p := s.signIn(acme, Admin)
-	for _, r := range routes() {
-		method, path, _ := strings.Cut(r.pattern, " ")
+	origins := map[string]func(*http.Request){
+		"cross-site": func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+		"same-site":  func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
+		"origin":     func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "https://evil.example") },
+		"null":       func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "null") },
+	}
+	eachRoute(values, func(_ route, method, path string) {
 		if method != http.MethodPost {
-			continue
+			return
 		}
-		for name, change := range map[string]func(*http.Request){
-			"cross-site": func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
-			"same-site":  func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
-			"origin":     func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "https://evil.example") },
-			"null":       func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "null") },
-		} {
-			if a := p.do(method, values.Replace(path), url.Values{}, change); a.StatusCode != http.StatusForbidden {
+		for name, change := range origins {
+			if a := p.do(method, path, url.Values{}, change); a.StatusCode != http.StatusForbidden {
 				t.Errorf("%s from %s: %d", path, name, a.StatusCode)
 			}
 		}
-	}
+	})
+	s.asFurnished()
 	p.get("/keys").status(http.StatusOK) // nobody was signed out
 }
 
 func TestLinkWorksOnce(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	link := func() string {
-		path, _, err := s.door.Link(t.Context(), NewLink{WorkspaceID: acme})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	path := link()
+	path := s.link(NewLink{WorkspaceID: acme})
 	s.stranger().get(path).status(http.StatusOK).has("Acme Advisors") // looking does not use it up
 	first := s.stranger()
 	if to := first.post(path, nil).to(); to != "/" {
@@ -155,7 +158,7 @@ func TestLinkWorksOnce(t *testing.T) {
 	if strings.Contains(s.logs.String(), strings.TrimPrefix(path, "/sign-in/")) {
 		t.Error("the link is in the log")
 	}
-	late := link()
+	late := s.link(NewLink{WorkspaceID: acme})
 	s.clock.advance(LinkLifetime)
 	s.stranger().get(late).status(http.StatusNotFound)
 	s.stranger().post(late, nil).status(http.StatusNotFound)
@@ -196,11 +199,7 @@ func TestHeadersAndCookies(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
 	p := s.stranger()
-	path, _, err := s.door.Link(t.Context(), NewLink{WorkspaceID: acme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := p.post(path, nil)
+	in := p.post(s.link(NewLink{WorkspaceID: acme}), nil)
 	for _, a := range []*answer{in, p.get("/keys"), p.get("/nothing"), p.get("/sign-in")} {
 		csp := a.Header.Get("Content-Security-Policy")
 		if !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || !strings.Contains(csp, "frame-ancestors 'none'") {
@@ -218,10 +217,7 @@ func TestHeadersAndCookies(t *testing.T) {
 		t.Errorf("on loopback: %v", plain)
 	}
 	secure := newStand(t, func(c *Config) { c.URL = "https://console.example.com" })
-	if path, _, err = secure.door.Link(t.Context(), NewLink{WorkspaceID: acme}); err != nil {
-		t.Fatal(err)
-	}
-	a := secure.stranger().post(path, nil)
+	a := secure.stranger().post(secure.link(NewLink{WorkspaceID: acme}), nil)
 	cookie := a.Cookies()[0]
 	if cookie.Name != "__Host-ledgerfeed-session" || !cookie.Secure || !cookie.HttpOnly || cookie.Path != "/" || cookie.Domain != "" {
 		t.Errorf("over https: %v", cookie)

@@ -39,6 +39,17 @@ func (s *stand) requests(workspace, keyID string, n int, every time.Duration) {
 		workspace, keyID, n, s.clock.now(), every)
 }
 
+// requestAt writes a request of a key into the log for each moment.
+func (s *stand) requestAt(workspace, keyID string, moments ...time.Time) {
+	s.t.Helper()
+	for _, at := range moments {
+		s.exec(`
+			INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)
+			VALUES (($1::bigint / 86400) % 32, $2, $3, 'req', $4, 'service_AbCdEfGh', 'GET', '/v1/me', 200, 900, 400, 1, gen_random_uuid())`,
+			at.Unix(), workspace, at, keyID)
+	}
+}
+
 // furnish fills a workspace with what a month leaves behind: keys, webhooks,
 // deliveries in every state, requests, audit. It returns the webhooks: one that
 // is well, one that fails, one that was turned off.

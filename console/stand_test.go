@@ -229,15 +229,21 @@ func (s *stand) stranger() *person {
 	return &person{s.t, s, client}
 }
 
+// link makes a sign-in link.
+func (s *stand) link(n NewLink) (path string) {
+	s.t.Helper()
+	path, _, err := s.door.Link(s.t.Context(), n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
 // signIn signs somebody in with a link.
 func (s *stand) signIn(workspace string, role Role) *person {
 	s.t.Helper()
 	p := s.stranger()
-	path, _, err := s.door.Link(s.t.Context(), NewLink{WorkspaceID: workspace, Role: role, Person: string(role) + "@" + workspace + ".example"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	p.post(path, nil).status(http.StatusSeeOther)
+	p.post(s.link(NewLink{WorkspaceID: workspace, Role: role, Person: string(role) + "@" + workspace + ".example"}), nil).status(http.StatusSeeOther)
 	return p
 }
 

@@ -27,7 +27,7 @@ type webhookBody struct {
 	Types      []string
 	First      bool   // the newest deliveries: they renew themselves
 	Here       string // this page's address with its filters
-	Next       string // address of the next page; empty: there is none
+	pager
 }
 
 // outcomeRow is how often attempts came to an outcome.
@@ -64,9 +64,12 @@ func (c *Console) webhookPage(a *ask) error {
 	set(filters, "state", body.State)
 	set(filters, "type", body.Type)
 	body.Here = addressOf("/webhooks/"+w.ID, filters)
+	if !body.First {
+		body.Newest = body.Here
+	}
 	if page.Next != "" {
 		filters.Set("cursor", page.Next)
-		body.Next = addressOf("/webhooks/"+w.ID, filters)
+		body.Older = addressOf("/webhooks/"+w.ID, filters)
 	}
 	for _, o := range delivery.Outcomes() {
 		if n := w.Last24Hours[o]; n > 0 && o != delivery.OutcomeSuccess {

@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -41,9 +42,43 @@ func rowOf(w *delivery.Webhook) webhookRow {
 	return row
 }
 
+// noticePart is a piece of a notice: words, or a moment.
+type noticePart struct {
+	Words string
+	At    time.Time // zero: it is words
+}
+
+// noticeMoment is a moment as delivery writes it into a notice.
+const noticeMoment = "2 January 2006, 15:04 UTC"
+
+// momentPattern finds them.
+var momentPattern = regexp.MustCompile(`\d{1,2} [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC`)
+
+// Warning is the webhook's notice in pieces, so that the moments in it can be
+// shown in the reader's zone; empty: there is nothing to say.
+func (r webhookRow) Warning() []noticePart {
+	if r.Notice == nil {
+		return nil
+	}
+	var parts []noticePart
+	rest := *r.Notice
+	for _, at := range momentPattern.FindAllString(rest, -1) {
+		t, err := time.Parse(noticeMoment, at)
+		if err != nil {
+			continue // it only looked like one
+		}
+		before, after, _ := strings.Cut(rest, at)
+		parts, rest = append(parts, noticePart{Words: before}, noticePart{At: t}), after
+	}
+	return append(parts, noticePart{Words: rest})
+}
+
+// All tells that the webhook gets every type.
+func (r webhookRow) All() bool { return slices.Contains(r.Events, delivery.AllEvents) }
+
 // EventsWords says which events the webhook chose.
 func (r webhookRow) EventsWords() string {
-	if slices.Contains(r.Events, delivery.AllEvents) {
+	if r.All() {
 		return "All events"
 	}
 	return plural(len(r.Events), "event type", "event types")

@@ -39,6 +39,31 @@ func permissionWords(p access.Permission) string {
 	return ""
 }
 
+// permissionPaths are the addresses that a permission opens, or adds fields to.
+func permissionPaths(p access.Permission) string {
+	switch p {
+	case access.InvoicesRead:
+		return "/v1/invoices, /v1/charges"
+	case access.TimeEntriesRead:
+		return "/v1/time-entries"
+	case access.ClientsRead:
+		return "/v1/clients"
+	case access.CreditsRead:
+		return "/v1/clients/{id}/credit"
+	case access.ContractorsRead:
+		return "/v1/contractors"
+	case access.PaymentsRead:
+		return "/v1/payments"
+	case access.EventsRead:
+		return "/v1/events"
+	case access.PayRead:
+		return "more in /v1/invoices, /v1/charges, /v1/time-entries, /v1/payments, /v1/events"
+	case access.MarginRead:
+		return "more in /v1/invoices"
+	}
+	return ""
+}
+
 // sensitive tells whether a permission shows what few should see.
 func sensitive(p access.Permission) bool { return p == access.PayRead || p == access.MarginRead }
 
@@ -130,15 +155,17 @@ func outcomeWords(o delivery.Outcome) string {
 	return string(o)
 }
 
-// badgeOf gives the look of a state: good, bad, wait or quiet.
+// badgeOf gives the look of a state: good, bad, wait, warn or quiet.
 func badgeOf(state any) string {
 	switch fmt.Sprint(state) {
 	case "live", "on", string(delivery.Succeeded):
 		return "good"
 	case "revoked", "off", string(delivery.Failed):
 		return "bad"
-	case string(delivery.Pending), "failing":
+	case string(delivery.Pending):
 		return "wait"
+	case "failing":
+		return "warn"
 	}
 	return "quiet"
 }

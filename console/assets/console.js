@@ -18,6 +18,26 @@ function localTimes(root) {
     const at = new Date(element.dataset.clock);
     element.textContent = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" }).format(at);
   }
+  for (const element of root.querySelectorAll("[data-reading]")) {
+    const local = new Intl.DateTimeFormat(undefined, forms.minute).format(new Date(element.dataset.reading));
+    element.textContent = element.textContent.replace(/^(.*? UTC)/, (utc) => `${local} (${utc})`);
+  }
+}
+
+// Moments are typed in the reader's zone, and sent in UTC.
+function localInputs(root) {
+  for (const input of root.querySelectorAll("input[data-utc]")) {
+    const sent = document.createElement("input");
+    sent.type = "hidden";
+    sent.name = input.name;
+    sent.value = input.dataset.utc;
+    input.removeAttribute("name");
+    input.after(sent);
+    const at = new Date(input.dataset.utc);
+    input.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+    input.closest("label").querySelector("[data-zone]").textContent = "(your time)";
+    input.addEventListener("input", () => { if (input.value) sent.value = new Date(input.value).toISOString(); });
+  }
 }
 
 function copyButtons(root) {
@@ -96,7 +116,7 @@ addEventListener("pageshow", (event) => {
 });
 
 function prepare(root) {
-  for (const step of [localTimes, copyButtons, permissions, eventTypes, pauseButtons, onceOnly]) step(root);
+  for (const step of [localTimes, localInputs, copyButtons, permissions, eventTypes, pauseButtons, onceOnly]) step(root);
 }
 
 document.body.addEventListener("htmx:beforeRequest", (event) => {

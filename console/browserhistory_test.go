@@ -1,0 +1,113 @@
+//go:build outside
+
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// choose sets a list of choices.
+func (b *tab) choose(name, value string) {
+	b.t.Helper()
+	b.until(name+" "+value, fmt.Sprintf(`document.readyState === "complete" && (e => { e.value = %s; return e.value === %[1]s; })(document.querySelector("select[name=%s]"))`, quoted(value), name))
+}
+
+// TestDeliveriesInTheBrowser filters a webhook's deliveries, pages through
+// them, and looks at one in full.
+func TestDeliveriesInTheBrowser(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	well, _, _ := s.furnish(acme)
+	b := s.enter(acme, Viewer)
+	b.visit("/webhooks/" + well)
+	b.until("the chart has bars", `document.querySelectorAll("svg .box.good").length > 10 && document.querySelectorAll("svg .box.bad").length > 0`)
+	b.until("readings have both times", `/[AP]M \(.* UTC\): \d+ succeeded/.test(document.querySelector("svg g title").textContent)`)
+	b.press("As a table")
+	b.sees("Succeeded")
+	b.choose("state", "failed")
+	b.choose("type", "time_entry.declined")
+	b.press("Filter")
+	b.until("only such deliveries", `location.search.includes("state=failed") && document.querySelectorAll("#live tbody tr").length > 0 &&
+		[...document.querySelectorAll("#live tbody tr")].every((r) => r.innerText.includes("failed") && r.innerText.includes("time_entry.declined"))`)
+	b.press("Show all")
+	b.press("Older")
+	b.until("the next page", `location.search.includes("cursor=") && document.querySelectorAll("#live tbody tr").length > 0`)
+	b.press("Newest")
+	b.choose("state", "pending")
+	b.press("Filter")
+	b.until("the next attempt", `[...document.querySelectorAll("#live tbody tr")].every((r) => /next .*[AP]M/.test(r.innerText))`)
+	b.press("invoice.reversed")
+	b.sees("No answer within 10 s.")
+	b.sees("Answered 503 Service Unavailable")
+	b.sees("the signature v1 is not kept")
+	b.press("The answer's beginning")
+	b.sees("<b>Service</b> unavailable")
+	b.press("The event, and its other deliveries")
+	b.sees("hooks.northwind-accounting.example")
+}
+
+// TestHistoryInTheBrowser filters events, requests and changes.
+func TestHistoryInTheBrowser(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.furnish(acme)
+	b := s.enter(acme, Viewer)
+	b.press("Events")
+	b.sees("What happened in the last 30 days")
+	script[bool](b, `(window.stays = true)`)
+	s.append(acme, "period.closed", `{"period":"2026-12"}`)
+	b.until("it comes by itself", `document.querySelector("#live").innerText.includes("2026-12") && window.stays`)
+	b.choose("type", "charge.deleted")
+	b.press("Filter")
+	b.until("only such events", `location.search.includes("type=charge.deleted") && [...document.querySelectorAll("#live tbody th")].every((e) => e.innerText === "charge.deleted")`)
+	b.press("charge.deleted")
+	b.sees("A charge was deleted")
+	b.sees("Deliveries")
+
+	b.press("Request log")
+	b.sees("Requests per minute")
+	b.sees("Over the key's limit (429)")
+	b.until("refused requests are drawn", `document.querySelectorAll("svg .box.quiet").length > 1`)
+	b.press("24 hours")
+	b.until("a day is drawn", `document.querySelector("svg title").textContent.includes("last 24 hours")`)
+	b.choose("status", "5")
+	b.press("Filter")
+	b.until("only server errors", `location.search.includes("status=5") && location.search.includes("range=day") &&
+		document.querySelector("main tbody th a") && [...document.querySelectorAll("main tbody .badge")].every((e) => e.innerText === "500")`)
+	b.do(chromedp.Click("main tbody th a"))
+	b.sees("Request id")
+	b.sees("Parameters and answers are not kept")
+
+	b.press("Audit")
+	b.sees("Revoked API key Trial script")
+	b.sees("root@ledger-1")
+}
+
+// TestIdentityInTheBrowser goes to the provider and back, and to another
+// workspace.
+func TestIdentityInTheBrowser(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	p.claims["groups"] = []string{"finance", "support"}
+	s := p.stand(t, "finance=acme:admin;support=*:viewer")
+	p.mux.HandleFunc("/authorize", func(w http.ResponseWriter, r *http.Request) {
+		p.asked = r.URL.Query()
+		back := p.asked.Get("redirect_uri") + "?" + url.Values{"state": {p.asked.Get("state")}, "code": {p.code}}.Encode()
+		http.Redirect(w, r, back, http.StatusSeeOther)
+	})
+	b := s.open()
+	b.visit("/keys")
+	b.press("Continue with your organisation")
+	b.sees("You are here")
+	b.judge("workspaces")
+	b.picture("workspaces-two")
+	b.press("Open\nBeta Studio") // of which the name is only heard
+	b.sees("Viewer: you can look, not change")
+	b.press("Sign out")
+	b.sees("You are signed out")
+}
