@@ -41,6 +41,8 @@ const (
 	WebhookTurnOn       Action = "webhook.turn_on"
 	WebhookSendMissed   Action = "webhook.send_missed"
 	DeliveryResend      Action = "delivery.resend"
+	EntrySkip           Action = "entry.skip"
+	EntryRestore        Action = "entry.restore"
 	LinkCreate          Action = "link.create"
 	SignIn              Action = "session.sign_in"
 	SignOut             Action = "session.sign_out"
@@ -73,6 +75,10 @@ func (a Action) Words() string {
 		return "Sent missed events to webhook"
 	case DeliveryResend:
 		return "Sent again"
+	case EntrySkip:
+		return "Passed over entry"
+	case EntryRestore:
+		return "Gave its effect to entry"
 	case LinkCreate:
 		return "Made a sign-in link"
 	case SignIn:

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// TestPagesAreFast measures every page with many deliveries and requests. CI
-// runs it with CONSOLE_ROWS=1000000 and CONSOLE_P99=30ms; by default it is
-// small, and its limit is one that only a scan of a table would miss.
+// TestPagesAreFast measures every page with many deliveries and requests. The
+// figure is taken with CONSOLE_ROWS=1000000 and CONSOLE_P99=30ms on a quiet
+// machine; by default it is small, and its limit is one that only a scan of a
+// table would miss.
 func TestPagesAreFast(t *testing.T) {
 	rows, rounds, limit := 20_000, 30, 250*time.Millisecond
 	if text := os.Getenv("CONSOLE_ROWS"); text != "" {

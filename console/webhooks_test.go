@@ -122,6 +122,21 @@ func TestTurnedOffAndBack(t *testing.T) {
 	p.get("/audit").has("Turned on webhook", "3 events since")
 }
 
+// TestSendAgainWhileOff: whoever has mended a receiver sees it work before the
+// webhook is turned on.
+func TestSendAgainWhileOff(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	well, _, _ := s.furnish(acme)
+	here := "/deliveries/" + s.deliveryOf(well, "succeeded")
+	s.turnOff(well, time.Now())
+	p := s.signIn(acme, Admin)
+	p.get(here).status(http.StatusOK).has("Send again")
+	p.get(p.post(here+"/send-again", nil).to()).status(http.StatusOK).hasNot("The webhook is off")
+	p.get("/audit").has("Sent again")
+	s.signIn(acme, Viewer).get(here).status(http.StatusOK).hasNot("Send again</button>")
+}
+
 // TestTestWithoutDelivery says so when nobody delivers.
 func TestTestWithoutDelivery(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/console"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/projections"
@@ -232,7 +233,10 @@ func (p *program) restore(ctx context.Context, workspaceID string, position int6
 		if err != nil {
 			return interrupted(ctx, err, "nothing was changed")
 		}
-		if err := p.print(b, func(out io.Writer) error { return writeRestored(out, &b, position) }); err != nil {
+		if b.Refused == "" {
+			err = p.audit(ctx, r.bench, console.Change{WorkspaceID: workspaceID, Action: console.EntryRestore, ObjectName: entryName(position)})
+		}
+		if err := errors.Join(err, p.print(b, func(out io.Writer) error { return writeRestored(out, &b, position) })); err != nil {
 			return err
 		}
 		if b.Refused != "" {
@@ -241,6 +245,9 @@ func (p *program) restore(ctx context.Context, workspaceID string, position int6
 		return nil
 	})
 }
+
+// entryName names an entry in the audit.
+func entryName(position int64) string { return fmt.Sprintf("at position %d", position) }
 
 func writeRestored(out io.Writer, b *projections.Rebuilt, position int64) (err error) {
 	if b.Refused != "" {
@@ -275,7 +282,8 @@ recorded with the reason. ledgerfeed quarantine retry --position takes it back.`
 				if err != nil {
 					return err //nolint:wrapcheck // says it all
 				}
-				return p.print(s, func(out io.Writer) error { return writeSkips(out, []eventlog.Skip{s}) })
+				err = p.audit(ctx, w, console.Change{WorkspaceID: s.WorkspaceID, Action: console.EntrySkip, ObjectID: s.EventID, ObjectName: entryName(s.Position), Detail: s.Reason})
+				return errors.Join(err, p.print(s, func(out io.Writer) error { return writeSkips(out, []eventlog.Skip{s}) }))
 			})
 		}),
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,14 @@ func TestQuarantineCommands(t *testing.T) {
 	}
 	if out := succeed(t, url, "quarantine", "retry", "agency-0", "--position", "361"); !strings.Contains(out, "the entry at position 361 has its effect: 2 rows written") {
 		t.Errorf("retry of what was passed over says: %s", out)
+	}
+	var audited []string
+	rows, err := conn.Query(t.Context(), `SELECT action || ' ' || object_name || ' ' || coalesce(detail, '') FROM console_audit WHERE workspace_id = 'agency-0' ORDER BY at`)
+	if err == nil {
+		audited, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if want := []string{"entry.skip at position 361 sent by mistake", "entry.restore at position 361 "}; err != nil || !slices.Equal(audited, want) {
+		t.Errorf("audited %q, %v; want %q", audited, err, want)
 	}
 	if out := succeed(t, url, "quarantine", "show", "agency-0"); !strings.Contains(out, "because: sent by mistake; given its effect on ") {
 		t.Errorf("show says: %s", out)

@@ -36,6 +36,7 @@ const yieldingRate = -1
 // replaying is a Replay at work.
 type replaying struct {
 	*projections.Replay
+	bench *workbench
 	meter *projections.Meter
 	quiet func() // ends the display of how it goes on; call it before printing
 }
@@ -76,7 +77,7 @@ func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, wo
 		}
 		quiet := sync.OnceFunc(watchReplay(p.errOut, verb, &meter))
 		defer quiet()
-		return work(&replaying{r, &meter, quiet})
+		return work(&replaying{r, w, &meter, quiet})
 	})
 }
 
