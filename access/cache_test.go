@@ -1,6 +1,7 @@
 package access
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -68,88 +69,133 @@ func TestCacheLetsIdleEntriesGo(t *testing.T) {
 }
 
 // In whatever order look-ups, polls and changes of keys begin and end, nothing is
-// found that is out of date by trustFor or more. Each change of a key is a new
+// found that is out of date by trustFor or more, or that a poll has found to be
+// out of date. Each change of a key is a new
 // version of it, with a revision, as in the database.
 func TestCacheIsNeverStale(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		type version struct {
-			revision int
-			since    time.Time
-		}
-		type reading struct {
-			h     hash
-			e     *entry
-			epoch uint64
-		}
-		type polling struct {
-			at       time.Time
-			revision int
-			changed  []hash
-			all      bool
-		}
-		now := start
-		c := newCache(trustFor, maxAge, rapid.IntRange(1, 8).Draw(t, "size"))
-		versions := map[hash][]version{} // committed, oldest first
-		for i := range 4 {
-			versions[hash{byte(i)}] = []version{{0, start}}
-		}
-		newest := func(h hash) version { return versions[h][len(versions[h])-1] }
-		revision, seen := 0, -1
-		var readings []reading
-		var poll *polling
-		key := rapid.Custom(func(t *rapid.T) hash { return hash{byte(rapid.IntRange(0, 3).Draw(t, "key"))} })
+		m := newCacheModel(rapid.IntRange(1, 8).Draw(t, "size"))
 		t.Repeat(map[string]func(*rapid.T){
-			"wait": func(t *rapid.T) {
-				now = now.Add(time.Duration(rapid.IntRange(1, 600).Draw(t, "ms")) * time.Millisecond)
-			},
-			"change": func(t *rapid.T) {
-				revision++
-				h := key.Draw(t, "h")
-				versions[h] = append(versions[h], version{revision, now})
-			},
-			"begin look-up": func(t *rapid.T) {
-				h := key.Draw(t, "h")
-				_, epoch := c.get(h, now)
-				readings = append(readings, reading{h, &entry{key: &Key{RateLimit: newest(h).revision}, readAt: now}, epoch})
-			},
-			"end look-up": func(t *rapid.T) {
-				if len(readings) == 0 {
-					t.Skip("none under way")
-				}
-				i := rapid.IntRange(0, len(readings)-1).Draw(t, "i")
-				c.put(readings[i].h, readings[i].e, readings[i].epoch, now)
-				readings = append(readings[:i], readings[i+1:]...)
-			},
-			"begin poll": func(*rapid.T) { // one still under way has failed
-				poll = &polling{at: now, revision: revision, all: seen < 0}
-				for h := range versions {
-					if newest(h).revision > seen {
-						poll.changed = append(poll.changed, h)
-					}
-				}
-			},
-			"end poll": func(t *rapid.T) {
-				if poll == nil {
-					t.Skip("none under way")
-				}
-				c.confirm(poll.at, poll.changed, poll.all)
-				poll, seen = nil, poll.revision
-			},
-			"": func(t *rapid.T) {
-				for h, vs := range versions {
-					e, _ := c.get(h, now)
-					if e == nil {
-						continue
-					}
-					for _, v := range vs {
-						if v.revision > e.key.RateLimit && !now.Before(v.since.Add(trustFor)) {
-							t.Fatalf("at %v the key %d is found as of revision %d; revision %d came at %v",
-								now.Sub(start), h[0], e.key.RateLimit, v.revision, v.since.Sub(start))
-						}
-					}
-				}
-			},
+			"wait":    m.wait,
+			"change":  m.change,
+			"look up": m.lookUp,
+			"poll":    m.poll,
+			"":        m.check,
 		})
 	})
+}
+
+// cacheModel is a cache beside the database that it remembers keys of.
+type cacheModel struct {
+	cache    *cache
+	now      time.Time
+	versions [4][]keyVersion // of each key, as committed, oldest first
+	revision int             // of the newest version
+	seen     int             // revision as of the last poll that ended; -1: none did
+
+	readings []keyReading // look-ups under way
+	polling  *keyPolling  // the poll under way; nil: none is
+}
+
+type keyVersion struct {
+	revision int
+	since    time.Time
+}
+
+// keyReading is a look-up that has read a key and has yet to remember it.
+type keyReading struct {
+	key   int
+	entry *entry
+	epoch uint64
+}
+
+// keyPolling is a poll that has read what changed and has yet to say so.
+type keyPolling struct {
+	at       time.Time
+	revision int
+	changed  []hash
+	all      bool
+}
+
+func newCacheModel(size int) *cacheModel {
+	m := &cacheModel{cache: newCache(trustFor, maxAge, size), now: start, seen: -1}
+	for key := range m.versions {
+		m.versions[key] = []keyVersion{{0, start}}
+	}
+	return m
+}
+
+func hashOf(key int) hash { return hash{byte(key)} }
+
+func (m *cacheModel) newest(key int) keyVersion { return m.versions[key][len(m.versions[key])-1] }
+
+func (m *cacheModel) drawKey(t *rapid.T) int {
+	return rapid.IntRange(0, len(m.versions)-1).Draw(t, "key")
+}
+
+func (m *cacheModel) wait(t *rapid.T) {
+	m.now = m.now.Add(time.Duration(rapid.IntRange(1, 600).Draw(t, "ms")) * time.Millisecond)
+}
+
+func (m *cacheModel) change(t *rapid.T) {
+	m.revision++
+	key := m.drawKey(t)
+	m.versions[key] = append(m.versions[key], keyVersion{m.revision, m.now})
+}
+
+// lookUp begins a look-up, or ends one of those under way.
+func (m *cacheModel) lookUp(t *rapid.T) {
+	if len(m.readings) == 0 || rapid.Bool().Draw(t, "begin") {
+		m.beginLookUp(t)
+		return
+	}
+	i := rapid.IntRange(0, len(m.readings)-1).Draw(t, "i")
+	r := m.readings[i]
+	m.readings = slices.Delete(m.readings, i, i+1)
+	m.cache.put(hashOf(r.key), r.entry, r.epoch, m.now)
+}
+
+func (m *cacheModel) beginLookUp(t *rapid.T) {
+	key := m.drawKey(t)
+	_, epoch := m.cache.get(hashOf(key), m.now)
+	read := &entry{key: &Key{RateLimit: m.newest(key).revision}, readAt: m.now}
+	m.readings = append(m.readings, keyReading{key, read, epoch})
+}
+
+// poll begins a poll, or ends the one under way. One that is still under way when
+// the next begins has failed.
+func (m *cacheModel) poll(t *rapid.T) {
+	if m.polling == nil || rapid.Bool().Draw(t, "begin") {
+		m.beginPoll()
+		return
+	}
+	p := m.polling
+	m.cache.confirm(p.at, p.changed, p.all)
+	m.polling, m.seen = nil, p.revision
+}
+
+func (m *cacheModel) beginPoll() {
+	m.polling = &keyPolling{at: m.now, revision: m.revision, all: m.seen < 0}
+	for key := range m.versions {
+		if m.newest(key).revision > m.seen {
+			m.polling.changed = append(m.polling.changed, hashOf(key))
+		}
+	}
+}
+
+func (m *cacheModel) check(t *rapid.T) {
+	for key, versions := range m.versions {
+		e, _ := m.cache.get(hashOf(key), m.now)
+		if e == nil {
+			continue
+		}
+		for _, v := range versions {
+			outOfDate := v.revision > e.key.RateLimit
+			if outOfDate && (v.revision <= m.seen || !m.now.Before(v.since.Add(trustFor))) {
+				t.Fatalf("at %v the key %d is found as of revision %d; revision %d came at %v, and polls have seen %d",
+					m.now.Sub(start), key, e.key.RateLimit, v.revision, v.since.Sub(start), m.seen)
+			}
+		}
+	}
 }

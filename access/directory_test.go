@@ -239,8 +239,7 @@ func TestRotationOverlap(t *testing.T) {
 func TestRotationWithoutOverlapTrustsNoClock(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	slow := &clock{}
-	slow.nanos.Store(start.Add(-time.Minute).UnixNano())
+	slow := newClock(start.Add(-time.Minute))
 	d := b.directory(t, func(cfg *DirectoryConfig) { cfg.Clock = slow.now })
 	made, first := b.create(t)
 	second := b.rotate(t, made.ID, time.Hour)

@@ -51,28 +51,12 @@ func (l *Limiter) Run(ctx context.Context) error {
 	defer l.running.Store(false)
 	s := &sharer{}
 	defer s.release()
-	ticker := time.NewTicker(l.cfg.ExchangeEvery)
-	defer ticker.Stop()
-	failing := false
-	for {
-		err := l.exchange(ctx, s)
-		if ctx.Err() != nil {
-			return nil
-		}
-		switch {
-		case err != nil && !failing:
-			l.cfg.Log.Warn("request counts are not exchanged; each instance counts alone until they are", "error", err)
-		case err == nil && failing:
-			l.cfg.Log.Info("request counts are exchanged again")
-		}
-		failing = err != nil
-		l.cfg.OnExchange(err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	repeat(ctx, l.cfg.ExchangeEvery, func(ctx context.Context) error { return l.exchange(ctx, s) }, l.cfg.OnExchange, mood{
+		log:     l.cfg.Log,
+		failing: "request counts are not exchanged; each instance counts alone until they are",
+		working: "request counts are exchanged again",
+	})
+	return nil
 }
 
 // exchange brings what was counted here to the table and learns what is there.

@@ -37,29 +37,13 @@ func (d *Directory) Run(ctx context.Context) error {
 	}
 	defer d.running.Store(false)
 	p := &poller{seen: -1}
-	defer func() { p.release() }()
-	ticker := time.NewTicker(d.cfg.PollEvery)
-	defer ticker.Stop()
-	failing := false
-	for {
-		err := d.poll(ctx, p)
-		if ctx.Err() != nil {
-			return nil
-		}
-		switch {
-		case err != nil && !failing:
-			d.cfg.Log.Warn("changes of API keys are not seen; every request asks the database until they are", "error", err)
-		case err == nil && failing:
-			d.cfg.Log.Info("changes of API keys are seen again")
-		}
-		failing = err != nil
-		d.cfg.OnPoll(err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	defer p.release()
+	repeat(ctx, d.cfg.PollEvery, func(ctx context.Context) error { return d.poll(ctx, p) }, d.cfg.OnPoll, mood{
+		log:     d.cfg.Log,
+		failing: "changes of API keys are not seen; every request asks the database until they are",
+		working: "changes of API keys are seen again",
+	})
+	return nil
 }
 
 // poll asks what changed and has the cache forget it.
