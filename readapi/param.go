@@ -101,16 +101,25 @@ func (g *given) get(i int) string {
 	return g.values[i]
 }
 
+// maxNamedParams is how many wrong parameters one answer names. It is more than
+// anybody gets wrong by mistake; a query of thousands of made-up names would
+// otherwise be answered with a hundred times its own size.
+const maxNamedParams = 100
+
 // readParams reads a query by an endpoint's parameters. All that is wrong comes
 // back at once, one row for a parameter, in the order of the query (but for the
 // cursor, which is judged when all others are known)
-// (decisions.md, "Requests", 8).
+// (decisions.md, "Requests", 8). Once there are maxNamedParams rows the rest of
+// the query is not looked at.
 func readParams(params []param, query string) (given, []paramError) {
 	var (
 		g    given
 		errs []paramError
 	)
 	for pair := range queryPairs(query) {
+		if len(errs) == maxNamedParams {
+			break
+		}
 		if !pair.decoded {
 			errs = addError(errs, pair.name, "is not decodable: after % come two hexadecimal digits")
 			continue
@@ -145,9 +154,10 @@ func unknownParam(params []param) string {
 	return "is not a parameter of this endpoint, which has " + strings.Join(names, ", ")
 }
 
-// addError adds a row for a parameter unless it has one already.
+// addError adds a row for a parameter unless it has one already or there are
+// enough.
 func addError(errs []paramError, field, message string) []paramError {
-	if slices.ContainsFunc(errs, func(e paramError) bool { return e.Field == field }) {
+	if len(errs) == maxNamedParams || slices.ContainsFunc(errs, func(e paramError) bool { return e.Field == field }) {
 		return errs
 	}
 	return append(errs, paramError{Field: field, Message: message})

@@ -2,8 +2,11 @@ package readapi_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
 // TestWrongParameters: all that is wrong, once each, in the order of the query.
@@ -93,6 +96,42 @@ func TestWrongParameters(t *testing.T) {
 		if r := s.get(target, key); r.status != 200 {
 			t.Errorf("%s: %d %s", target, r.status, r.body)
 		}
+	}
+}
+
+// TestThousandsOfWrongParameters: an answer names the first hundred and stays in
+// proportion to the request.
+func TestThousandsOfWrongParameters(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.workspace("acme")
+	key := s.key("acme", allPermissions()...)
+	query := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "&%x", i)
+		}
+		return b.String()
+	}
+	for sent, want := range map[int]int{1: 1, 99: 99, 100: 100, 101: 100, 3500: 100} {
+		r := s.get("/v1/invoices?cursor=x"+query(sent), key)
+		fields := wrong(t, r)
+		if sent < 100 {
+			want++ // the cursor
+		}
+		if r.status != 400 || len(fields) != want || fields[0] != "0" {
+			t.Errorf("%d wrong parameters: %d, %d are named", sent, r.status, len(fields))
+		}
+		if or := bytes.Contains(r.body, []byte(" or more are wrong")); or != (want == 100) {
+			t.Errorf("%d wrong parameters: %.300s", sent, r.body)
+		}
+		if len(r.body) > 2*readapi.MaxHeaderBytes {
+			t.Errorf("%d wrong parameters are answered with %d bytes", sent, len(r.body))
+		}
+	}
+	// What JSON writes with six characters is the worst that a name can hold.
+	if r := s.get("/v1/invoices?"+strings.Repeat("%00", 5000), key); r.status != 400 || len(r.body) > 3*readapi.MaxHeaderBytes {
+		t.Errorf("a name of control characters: %d, %d bytes", r.status, len(r.body))
 	}
 }
 

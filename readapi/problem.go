@@ -138,8 +138,11 @@ func lacksPermission(p access.Permission) *problem {
 
 func wrongParams(errs []paramError) *problem {
 	detail := "A parameter is wrong; errors says which and why."
-	if len(errs) > 1 {
-		detail = strconv.Itoa(len(errs)) + " parameters are wrong; errors says which and why."
+	switch n := len(errs); {
+	case n == maxNamedParams:
+		detail = strconv.Itoa(n) + " parameters or more are wrong; errors says which the first of them are, and why."
+	case n > 1:
+		detail = strconv.Itoa(n) + " parameters are wrong; errors says which and why."
 	}
 	return &problem{status: http.StatusBadRequest, detail: detail, errors: errs}
 }
