@@ -1,7 +1,6 @@
 package readapi_test
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -24,18 +23,9 @@ func benchStand(b *testing.B, cached bool) (*stand, string) {
 	s.append(history(b, "acme", 3, s.clock.now(), 60*24*time.Hour, 2000)...)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
-	ctx, cancel := context.WithCancel(b.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.directory.Run(ctx) }()
-	b.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
-		}
-	})
+	s.keepKeys(b)
 	s.contract = nil
 	key := s.key("acme", allPermissions()...)
-	s.until(func() bool { return s.directory.Stats().Fresh })
 	return s, key
 }
 

@@ -132,25 +132,33 @@ func TestCompression(t *testing.T) {
 
 func unpack(t testing.TB, r reply) []byte {
 	t.Helper()
-	var reader io.Reader = bytes.NewReader(r.body)
-	switch r.header.Get("Content-Encoding") {
+	u := must(newUnpacker())(t)
+	defer u.close()
+	return must(u.unpack(r.header.Get("Content-Encoding"), r.body))(t)
+}
+
+// unpacker opens bodies, one after the other.
+type unpacker struct {
+	gzip *gzip.Reader
+	zstd *zstd.Decoder
+}
+
+func newUnpacker() (*unpacker, error) {
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	return &unpacker{gzip: new(gzip.Reader), zstd: z}, err
+}
+
+func (u *unpacker) close() { u.zstd.Close() }
+
+func (u *unpacker) unpack(encoding string, body []byte) ([]byte, error) {
+	switch encoding {
 	case "gzip":
-		z, err := gzip.NewReader(reader)
-		if err != nil {
-			t.Fatal(err)
+		if err := u.gzip.Reset(bytes.NewReader(body)); err != nil {
+			return nil, err
 		}
-		reader = z
+		return io.ReadAll(u.gzip)
 	case "zstd":
-		z, err := zstd.NewReader(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer z.Close()
-		reader = z
+		return u.zstd.DecodeAll(body, nil)
 	}
-	body, err := io.ReadAll(reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return body
+	return body, nil
 }

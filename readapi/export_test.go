@@ -1,5 +1,16 @@
 package readapi
 
+import "github.com/ledgerfeed/ledgerfeed/access"
+
+// Routes are the patterns of the route table with their permissions.
+func Routes() map[string]access.Permission {
+	routes := map[string]access.Permission{}
+	for _, r := range routeTable() {
+		routes[r.pattern] = r.permission
+	}
+	return routes
+}
+
 // Statement is one prepared text, for the tests of plans.
 type Statement struct {
 	Path    string

@@ -8,11 +8,13 @@ import (
 // idOf reads the id of a row.
 func idOf(t testing.TB, row []byte) string {
 	t.Helper()
+	return must(decodeID(row))(t)
+}
+
+func decodeID(row []byte) (string, error) {
 	var r struct {
 		ID string `json:"id"`
 	}
-	if err := json.Unmarshal(row, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r.ID
+	err := json.Unmarshal(row, &r)
+	return r.ID, err
 }

@@ -1,56 +1,32 @@
 package readapi_test
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/access"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
 // A key's last use is kept to the minute, and refused requests are none.
 func TestLastUseOfAKey(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Pool(t)
-	if _, err := pool.Exec(t.Context(), `SELECT workspace_create('w', 'w', now())`); err != nil {
-		t.Fatal(err)
-	}
-	format, err := access.NewFormat("SERVICE")
+	s := newStand(t)
+	s.workspace("acme")
+	key, _, err := s.store.Create(t.Context(), access.NewKey{WorkspaceID: "acme", Name: "k", Permissions: access.PermissionsOf(access.EventsRead)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := access.NewStore(access.StoreConfig{Pool: pool, Format: format})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, _, err := keys.Create(t.Context(), access.NewKey{WorkspaceID: "w", Name: "k", Permissions: access.PermissionsOf(access.EventsRead)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := time.Date(2026, 11, 21, 12, 0, 10, 0, time.UTC)
+	at := s.clock.now()
 	used := func(records ...readapi.RequestRecord) time.Time {
 		t.Helper()
-		store, err := readapi.NewRequestStore(readapi.RequestStoreConfig{Pool: pool, Clock: func() time.Time { return at }, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := s.requestStore(0)
 		for i := range records {
-			records[i].WorkspaceID, records[i].KeyID, records[i].Status = "w", key.ID, 200
+			records[i].WorkspaceID, records[i].KeyID, records[i].Status = "acme", key.ID, 200
 			store.Record(&records[i])
 		}
-		ended, end := context.WithCancel(t.Context())
-		end()
-		if err := store.Run(ended); err != nil { // writes what waits, and ends
-			t.Fatal(err)
-		}
-		r, err := keys.Get(t.Context(), "w", key.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.LastUsedAt
+		run(t, store)
+		return must(s.store.Get(t.Context(), "acme", key.ID))(t).LastUsedAt
 	}
 	if got := used(readapi.RequestRecord{At: at, Refusal: readapi.RefusedRateLimit}); !got.IsZero() {
 		t.Errorf("a refused request counts as a use: %v", got)

@@ -84,6 +84,8 @@ func errorWords(status int) string {
 		return "The key lacks the permission that detail names."
 	case http.StatusNotFound:
 		return "There is nothing with this id that this key may see."
+	case http.StatusMethodNotAllowed:
+		return "The API is read only. Use GET, HEAD or OPTIONS."
 	case http.StatusTooManyRequests:
 		return "Too many requests, or too many refused keys from this address. Wait the seconds in Retry-After, then retry."
 	case statusInvalidHeaders:
@@ -105,6 +107,7 @@ func problemSchema(s *schemas) object {
 		{"status", object{{"type", "integer"}, {"enum", []int{400, 401, 403, 404, 405, 429, 431, 500, 503}}}},
 		{"detail", text("What happened and what to do, in plain English.", "This key lacks the permission invoices:read.")},
 		{"request_id", text("The same as in X-Request-Id.", "req_3f2c9a1d5b7e4c0a8d6f1e2b3c4d5e6f")},
-		{"errors", object{{"type", "array"}, {"description", "Only where parameters are wrong: one row for each."}, {"items", row}, {"minItems", 1}}},
+		{"errors", object{{"type", "array"}, {"description", "Only where parameters are wrong: one row for each, for " +
+			strconv.Itoa(maxNamedParams) + " of them at most."}, {"items", row}, {"minItems", 1}, {"maxItems", maxNamedParams}}},
 	}, []string{"type", "title", "status", "detail", "request_id"})
 }

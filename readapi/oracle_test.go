@@ -3,6 +3,7 @@ package readapi_test
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -136,14 +137,18 @@ func (s *stand) page(path, key string) page {
 
 func parsePage(t testing.TB, body []byte) page {
 	t.Helper()
+	return must(decodePage(body))(t)
+}
+
+func decodePage(body []byte) (page, error) {
 	var p page
 	if err := json.Unmarshal(body, &p); err != nil {
-		t.Fatalf("%v in %s", err, body)
+		return p, fmt.Errorf("%w in %s", err, body)
 	}
 	if p.Data == nil || p.HasMore == nil || p.NextCursor == nil || *p.NextCursor == "" {
-		t.Fatalf("not an envelope: %s", body)
+		return p, fmt.Errorf("not an envelope: %s", body)
 	}
-	return p
+	return p, nil
 }
 
 // walk follows a list from its start to its end and returns its rows.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,59 +45,6 @@ func objects(w string) []string {
 	return lines
 }
 
-// attempt is a request on its way to being made.
-type attempt struct {
-	method, path, key string
-	permission        access.Permission
-	query             []string
-	headers           []string
-}
-
-// fault is something that is wrong with a request, and what it is answered
-// with unless an earlier check finds something.
-type fault struct {
-	name   string
-	status int
-	detail string // part of the problem's detail
-	make   func(*attempt)
-	lifted func(*attempt) bool // does not apply to this request; nil: always does
-}
-
-// faultsInOrder are the steps of decisions.md, "Requests".
-func faultsInOrder(good, exhausted string, poor map[access.Permission]string) []fault {
-	use := func(a *attempt, key string) { // the earlier fault of a key stands
-		if a.key == good {
-			a.key = key
-		}
-	}
-	return []fault{
-		{"another method", 405, "read only", func(a *attempt) { a.method = http.MethodPost }, nil},
-		{"a key in the URL", 400, "replace the key", func(a *attempt) { a.query = append(a.query, "api_key=1") }, nil},
-		{"no valid key from a blocked address", 429, "refused keys", func(a *attempt) {
-			a.key = "nonsense"
-			a.headers = append(a.headers, "X-Forwarded-For", "203.0.113.9")
-		}, nil},
-		{"no valid key", 401, "valid API key", func(a *attempt) { a.key = "nonsense" }, nil},
-		{"too many requests", 429, "requests a minute", func(a *attempt) { use(a, exhausted) }, nil},
-		{"an unknown path", 404, "nothing at this path", func(a *attempt) { a.path += "/" }, nil},
-		{
-			"no permission", 403, "This key lacks the permission ", func(a *attempt) {
-				if a.permission != "" {
-					use(a, poor[a.permission])
-				}
-			}, func(a *attempt) bool { return a.method == http.MethodOptions || a.permission == "" },
-		},
-		{
-			"a wrong parameter", 400, "wrong", func(a *attempt) { a.query = append(a.query, "nonsense=1") },
-			func(a *attempt) bool { return a.method == http.MethodOptions },
-		},
-		{
-			"an unknown id", 404, "with this id", func(a *attempt) { a.path = strings.Replace(a.path, "_1", "_2", 1) },
-			func(a *attempt) bool { return a.method == http.MethodOptions || !strings.Contains(a.path, "_2") },
-		},
-	}
-}
-
 // TestChecksRunInOrder makes requests with no, one and every two faults, on
 // every path and method, and sees which of them is answered.
 func TestChecksRunInOrder(t *testing.T) {
@@ -103,65 +52,74 @@ func TestChecksRunInOrder(t *testing.T) {
 	s := newStand(t)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
-	good := s.key("acme", allPermissions()...)
-	exhausted := s.keyLimited("acme", 1, allPermissions()...)
-	s.get("/v1/me", exhausted)
-	for range access.RefusedKeysPerMinute + 1 {
-		s.get("/v1/me", "nonsense", "X-Forwarded-For", "203.0.113.9")
-	}
-	poor := map[access.Permission]string{}
-	for _, p := range endpoints() {
-		if p != "" && poor[p] == "" {
-			poor[p] = s.key("acme", without(p)...)
-		}
-	}
-	faults := faultsInOrder(good, exhausted, poor)
-	refusedSoFar := 0
+	s.keepKeys(t)
+	keys := s.faultyKeys(t)
+	faults := faultsInOrder(keys)
+	made := 0
 	for path, permission := range endpoints() {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions} {
-			for i := -1; i < len(faults); i++ {
+			for i := range faults {
 				for j := i; j < len(faults); j++ {
-					if j == i && i >= 0 || j < 0 && i >= 0 {
-						continue
+					made++
+					// Ever new addresses, so that refused keys do not add up.
+					a := &attempt{
+						method: method, path: path, permission: permission, key: keys.good,
+						address: fmt.Sprintf("198.%d.%d.%d", 18+made/16/250/250, made/16/250%250, made/16%250),
 					}
-					a := &attempt{method: method, path: path, key: good, permission: permission}
-					var made []fault
-					for _, k := range []int{i, j} {
-						if k >= 0 {
-							faults[k].make(a)
-							made = append(made, faults[k])
-						}
+					applied := faults[i : i+1]
+					if j > i {
+						applied = []fault{faults[i], faults[j]}
 					}
-					want := fault{status: 200}
-					if a.method == http.MethodOptions {
-						want.status = 204
-					}
-					for _, f := range made {
-						if f.lifted == nil || !f.lifted(a) {
-							want = f
-							break
-						}
-					}
-					refusedSoFar++
-					a.headers = append(a.headers, "X-Forwarded-For", fmt.Sprintf("198.51.%d.%d", refusedSoFar/16/250, refusedSoFar/16%250))
-					checkAttempt(t, s, a, want, made)
+					checkAttempt(t, s, a, applied)
 				}
 			}
+			checkAttempt(t, s, &attempt{method: method, path: path, permission: permission, key: keys.good, address: "192.0.2.1"}, nil)
 		}
 	}
 }
 
-func checkAttempt(t *testing.T, s *stand, a *attempt, want fault, made []fault) {
+// TestEndpointsAreAllThereAre: the tests that go through endpoints go through
+// the route table, with its permissions.
+func TestEndpointsAreAllThereAre(t *testing.T) {
+	t.Parallel()
+	routes := readapi.Routes()
+	c := must(theContract())(t)
+	for path, permission := range endpoints() {
+		route, _ := c.routeOf(http.MethodGet, &url.URL{Path: path})
+		if route == nil {
+			t.Fatalf("%s is not described", path)
+		}
+		if routes[route.Path] != permission {
+			t.Errorf("%s needs %q, not %q", path, routes[route.Path], permission)
+		}
+		delete(routes, route.Path)
+	}
+	for pattern := range routes {
+		t.Errorf("%s is left out", pattern)
+	}
+}
+
+// checkAttempt lets faults make something of a request, and checks that the
+// first one that applies is answered.
+func checkAttempt(t *testing.T, s *stand, a *attempt, made []fault) {
 	t.Helper()
+	names := make([]string, len(made))
+	for i := range made {
+		made[i].make(a)
+		names[i] = made[i].name
+	}
+	want := fault{status: 200}
+	if a.method == http.MethodOptions {
+		want.status = 204
+	}
+	if i := slices.IndexFunc(made, func(f fault) bool { return f.lifted == nil || !f.lifted(a) }); i >= 0 {
+		want = made[i]
+	}
 	target := a.path
 	if len(a.query) > 0 {
 		target += "?" + strings.Join(a.query, "&")
 	}
-	r := s.do(a.method, target, a.key, a.headers[:2]...)
-	names := make([]string, len(made))
-	for i := range made {
-		names[i] = made[i].name
-	}
+	r := s.do(a.method, target, a.key, append(a.headers, "X-Forwarded-For", a.address)...)
 	if r.status != want.status {
 		t.Errorf("%s %s with %v: %d, want %d: %s", a.method, target, names, r.status, want.status, r.body)
 		return

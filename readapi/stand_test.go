@@ -2,12 +2,14 @@ package readapi_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,6 +96,12 @@ func (l *requestList) last() readapi.RequestRecord {
 	return l.list[len(l.list)-1]
 }
 
+func (l *requestList) all() []readapi.RequestRecord {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.list)
+}
+
 // newStand builds everything; change may alter the API's configuration first.
 func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 	t.Helper()
@@ -173,8 +181,32 @@ func (s *stand) keyLimited(workspaceID string, limit int, permissions ...access.
 	return secret.Reveal()
 }
 
+// keepKeys lets the stand's directory remember keys until the test ends, as it
+// does in a running service.
+func (s *stand) keepKeys(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.directory.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	s.until(func() bool { return s.directory.Stats().Fresh })
+}
+
 // append appends lines of NDJSON.
 func (s *stand) append(lines ...string) {
+	s.t.Helper()
+	if _, err := s.log.Append(s.t.Context(), s.drafts(lines...)...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// drafts reads lines of NDJSON.
+func (s *stand) drafts(lines ...string) []domain.Draft {
 	s.t.Helper()
 	drafts := make([]domain.Draft, len(lines))
 	for i, line := range lines {
@@ -184,9 +216,7 @@ func (s *stand) append(lines ...string) {
 		}
 		drafts[i] = d
 	}
-	if _, err := s.log.Append(s.t.Context(), drafts...); err != nil {
-		s.t.Fatal(err)
-	}
+	return drafts
 }
 
 // history gives the first n lines of an agency's history that ends now.
@@ -219,8 +249,12 @@ type reply struct {
 func (s *stand) do(method, path, key string, headers ...string) reply {
 	s.t.Helper()
 	r := send(s.t, s.server, method, path, key, headers...)
-	if s.contract != nil && r.header.Get("Content-Encoding") == "" {
-		s.contract.judge(s.t, method, path, r)
+	if s.contract != nil {
+		opened := r
+		if len(r.body) > 0 { // HEAD says how it would be packed
+			opened.body = unpack(s.t, r)
+		}
+		s.contract.judge(s.t, method, path, opened)
 	}
 	return r
 }
@@ -232,9 +266,14 @@ func (s *stand) get(path, key string, headers ...string) reply {
 
 func send(t testing.TB, server *httptest.Server, method, path, key string, headers ...string) reply {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, server.URL, http.NoBody)
+	return must(ask(t.Context(), server, method, path, key, headers...))(t)
+}
+
+// ask is send for goroutines that are not the test's own.
+func ask(ctx context.Context, server *httptest.Server, method, path, key string, headers ...string) (reply, error) {
+	r, err := http.NewRequestWithContext(ctx, method, server.URL, http.NoBody)
 	if err != nil {
-		t.Fatal(err)
+		return reply{}, err
 	}
 	r.URL.Opaque = "//" + server.Listener.Addr().String() + path // sent as it is
 	if key != "" {
@@ -249,14 +288,11 @@ func send(t testing.TB, server *httptest.Server, method, path, key string, heade
 	}
 	response, err := server.Client().Do(r)
 	if err != nil {
-		t.Fatal(err)
+		return reply{}, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply{response.StatusCode, response.Header, body}
+	return reply{response.StatusCode, response.Header, body}, err
 }
 
 // allPermissions are the scopes of a key that may see everything.

@@ -1,0 +1,71 @@
+package readapi_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"html"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+// TestPageForPeople: the page says all that the description says, in well-formed
+// HTML, and fetches nothing.
+func TestPageForPeople(t *testing.T) {
+	t.Parallel()
+	page := must(readapi.DescribePage(readapi.Description{Brand: "SERVICE", BaseURL: "https://api.example.com", DocsURL: docsURL}))(t)
+	decoder := xml.NewDecoder(bytes.NewReader(page))
+	for {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if outside := regexp.MustCompile(`(?i)(src|href)="[^#]|@import|url\(|<script|<link|<img|<iframe`).Find(page); outside != nil {
+		t.Errorf("the page fetches something: %s", outside)
+	}
+	text := html.UnescapeString(string(page))
+	c := must(theContract())(t)
+	for pattern, item := range c.document.Paths.Map() {
+		_, section, found := strings.Cut(text, "<code>GET "+pattern+"</code>")
+		section, _, _ = strings.Cut(section, "</section>")
+		words, _, _ := strings.Cut(item.Get.Description, " Needs ")
+		if !found || !strings.Contains(section, words) {
+			t.Errorf("%s is not on the page", pattern)
+		}
+		for _, p := range item.Get.Parameters {
+			if p.Value.In == "query" && !strings.Contains(section, "<code>"+p.Value.Name+"</code></td>") {
+				t.Errorf("%s: the parameter %s is not on the page", pattern, p.Value.Name)
+			}
+		}
+		for _, scopes := range *item.Get.Security {
+			for _, scope := range scopes["apiKey"] {
+				if !strings.Contains(section, "Needs <code>"+scope+"</code>") {
+					t.Errorf("%s: the page does not ask for %s", pattern, scope)
+				}
+			}
+		}
+	}
+	for _, fields := range [][]domain.FieldDescription{
+		domain.InvoiceFields(), domain.ChargeFields(), domain.TimeEntryFields(), domain.PaymentFields(), domain.ClientFields(),
+		domain.ContractorFields(), domain.CreditFields(), domain.EventFields(),
+	} {
+		for i := range fields {
+			if !strings.Contains(text, "<td><code>"+fields[i].Name+"</code></td>") {
+				t.Errorf("the field %s is not on the page", fields[i].Name)
+			}
+		}
+	}
+	for status := range map[int]bool{400: true, 401: true, 403: true, 404: true, 405: true, 429: true, 431: true, 500: true, 503: true} {
+		if !strings.Contains(text, "<td><code>"+strconv.Itoa(status)+"</code></td>") {
+			t.Errorf("%d is not on the page", status)
+		}
+	}
+}

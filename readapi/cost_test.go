@@ -1,0 +1,115 @@
+package readapi_test
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+// statements counts what a pool is asked.
+type statements struct{ n atomic.Int64 }
+
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	s.n.Add(1)
+	return ctx
+}
+
+func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// counted lets an API read through a pool whose statements are counted.
+func (s *statements) counted(t *testing.T, c *readapi.Config) {
+	t.Helper()
+	cfg := c.Pool.Config()
+	cfg.ConnConfig.Tracer = s
+	c.Pool = must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
+	t.Cleanup(c.Pool.Close)
+	c.Log = must(eventlog.New(eventlog.Config{Pool: c.Pool, Clock: c.Clock}))(t)
+}
+
+// TestStatementsOfARequest: the checks cost none, limits among them, and every
+// answer at most one, but for a feed that has not changed.
+func TestStatementsOfARequest(t *testing.T) {
+	t.Parallel()
+	var asked statements
+	s := newStand(t, func(c *readapi.Config) { asked.counted(t, c) })
+	s.append(history(t, "acme", 3, s.clock.now(), 20*24*time.Hour, 300)...)
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	s.keepKeys(t)
+	key, poor, exhausted := s.key("acme", allPermissions()...), s.key("acme", access.PayRead), s.keyLimited("acme", 1, access.PayRead)
+	s.get("/v1/me", exhausted)
+	costs := func(what string, most int64, method, path, key string, headers ...string) {
+		t.Helper()
+		before := asked.n.Load()
+		s.do(method, path, key, headers...)
+		if n := asked.n.Load() - before; n > most {
+			t.Errorf("%s of %s costs %d statements, not %d", what, path, n, most)
+		}
+	}
+	for path, permission := range endpoints() {
+		costs("OPTIONS", 0, http.MethodOptions, path, key)
+		costs("POST", 0, http.MethodPost, path, key)
+		costs("a malformed key", 0, http.MethodGet, path, "nonsense")
+		costs("an exhausted key", 0, http.MethodGet, path, exhausted)
+		costs("a wrong parameter", 0, http.MethodGet, path+"?x=1", key)
+		if permission == "" {
+			costs("GET", 0, http.MethodGet, path, key)
+			continue
+		}
+		costs("no permission", 0, http.MethodGet, path, poor)
+		costs("GET", 1, http.MethodGet, path, key)
+		tag, unchanged := s.get(path, key).header.Get("Etag"), int64(1)
+		if path == "/v1/events" {
+			unchanged = 2 // what is visible, and where the feed begins
+		}
+		costs("304", unchanged, http.MethodGet, path, key, "If-None-Match", tag)
+		costs("what was kept", unchanged, http.MethodGet, path, key)
+	}
+}
+
+// TestUnchangedNeedsNoReadTable takes the read tables away: who has an answer
+// hears that it has not changed, and what was kept is still sent.
+func TestUnchangedNeedsNoReadTable(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(history(t, "acme", 3, s.clock.now(), 20*24*time.Hour, 100)...)
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	key := s.key("acme", allPermissions()...)
+	tags := map[string]string{}
+	for path := range endpoints() {
+		for range 3 { // kept from the second time on
+			tags[path] = s.get(path, key).header.Get("Etag")
+		}
+	}
+	for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move"} {
+		if _, err := s.pool.Exec(t.Context(), `ALTER TABLE `+table+` RENAME TO away_`+table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, tag := range tags {
+		if path == "/v1/events/ev_1" {
+			continue // shows a row of the log, which is no read table
+		}
+		if r := s.get(path, key, "If-None-Match", tag); r.status != 304 {
+			t.Errorf("%s with its ETag: %d", path, r.status)
+		}
+	}
+	for path := range lists() {
+		if r := s.get(path, key); r.status != 200 {
+			t.Errorf("%s, which was kept: %d", path, r.status)
+		}
+		if r := s.get(path+"?limit=7", key); r.status != 500 && path != "/v1/events" {
+			t.Errorf("%s, which was not: %d", path, r.status)
+		}
+	}
+}

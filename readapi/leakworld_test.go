@@ -1,0 +1,223 @@
+package readapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// canary is a value that only some may see.
+type canary struct {
+	text    string
+	hearers []access.Permissions // each of these is enough; none: nobody may
+}
+
+// mayBeSeenBy tells whether a key with these permissions may see the canary.
+func (c canary) mayBeSeenBy(has access.Permissions) bool {
+	for _, enough := range c.hearers {
+		if has&enough == enough {
+			return true
+		}
+	}
+	return false
+}
+
+func canaries() []canary {
+	list := []canary{
+		{text: "canary-draft"},        // an invoice that is a draft
+		{text: "canary-deleted"},      // a charge and a time entry that were deleted
+		{text: "canary-foreign"},      // whatever another workspace has
+		{text: "canary-internal"},     // the id of an entry that is no event
+		{text: "canary-old-event"},    // an event past its retention
+		{text: "canary-unseen-event"}, // an event above the visible position
+		{text: "canary-unprojected"},  // what it brings
+		{text: "canary-key-name"},     // the name of a key that was revoked
+	}
+	needs := func(permissions []access.Permission, texts ...string) {
+		for _, text := range texts {
+			list = append(list, canary{text, []access.Permissions{access.PermissionsOf(permissions...)}})
+		}
+	}
+	type all = []access.Permission
+	needs(all{access.InvoicesRead, access.PayRead}, "canary-pay-status", "70071.01", "2026-10-17T07:07:07.070Z")
+	needs(all{access.InvoicesRead, access.PayRead, access.MarginRead}, "70072.02", "7007.7003", "canary-margin-note")
+	needs(all{access.InvoicesRead, access.PayRead}, "70073.03", "70074.04", "canary-unbilled") // of charges
+	needs(all{access.TimeEntriesRead, access.PayRead}, "70075.05", "70076.06", "canary-entry-pay")
+	needs(all{access.PaymentsRead, access.PayRead}, "canary-payout-source", "70077.07")
+	needs(all{access.InvoicesRead}, "canary-charge", "canary-plan")
+	needs(all{access.TimeEntriesRead}, "canary-entry")
+	needs(all{access.PaymentsRead}, "canary-payment-source")
+	needs(all{access.ClientsRead}, "canary-mail")
+	needs(all{access.ContractorsRead}, "canary-title")
+	needs(all{access.CreditsRead}, "canary-credit-note")
+	return append(list, canary{"canary-payout-number", []access.Permissions{
+		access.PermissionsOf(access.PaymentsRead, access.PayRead), access.PermissionsOf(access.EventsRead, access.PayRead),
+	}})
+}
+
+// leakRows is how many rows of each kind there are: enough for answers that are
+// worth compressing, and for pages.
+const leakRows = 4
+
+// leaky are entries of a workspace with the canaries in their places: those that
+// are projected, and those that wait.
+func leaky(workspaceID string, now time.Time) (projected, waiting []string) {
+	projected = append(projected, `"id":"ev_old","type":"invoice.reversed","created_at":"`+domain.FormatTime(now.AddDate(0, 0, -40))+
+		`","data":{"invoice_id":"canary-old-event"}`)
+	for i := 1; i <= leakRows; i++ {
+		for _, line := range leakyRows() {
+			projected = append(projected, strings.ReplaceAll(line, "@", fmt.Sprint(i)))
+		}
+	}
+	projected = append(projected, leakyOnce()...)
+	waiting = []string{
+		`"id":"w1","type":"contractor.recorded","data":{"contractor_id":"co_1","name":"Contractor","title":"canary-unprojected"}`,
+		`"id":"ev_unseen","type":"invoice.reversed","data":{"invoice_id":"canary-unseen-event"}`,
+	}
+	for _, lines := range [][]string{projected, waiting} {
+		for i := range lines {
+			lines[i] = fmt.Sprintf(`{"workspace_id":%q,%s}`, workspaceID, lines[i])
+		}
+	}
+	return projected, waiting
+}
+
+// leakyRows are one row of each kind; @ is its number.
+func leakyRows() []string {
+	const about = `"client_id":"cl_1","period":"2026-10","currency":"EUR"`
+	return []string{
+		`"id":"a@","type":"client.recorded","data":{"client_id":"cl_@","name":"Client","contacts":[{"email":"canary-mail"}]}`,
+		`"id":"b@","type":"contractor.recorded","data":{"contractor_id":"co_@","name":"Contractor","title":"canary-title"}`,
+		`"id":"c@","type":"invoice.recorded","data":{"invoice_id":"in_@","number":"I-@","contractor_id":"co_1","plan_name":"canary-plan","gross_amount":"10.00",` +
+			`"contractor_pay_status":"canary-pay-status","payout_amount":"70071.01","margin_amount":"-70072.02","margin_percent":7007.7003,"margin_note":"canary-margin-note",` + about + `}`,
+		`"id":"ev_@","type":"invoice.issued","data":{"invoice_id":"in_@","invoice_number":"I-@","amount":"10.00"}`,
+		`"id":"d@","type":"charge.created","data":{"charge_id":"ch_@","date":"2026-10-01","category":"canary-charge","kind":"b","amount":"1.00",` +
+			`"pay_rate":"70073.03","pay_amount":"70074.04",` + about + `}`,
+		`"id":"e@","type":"charge.created","data":{"charge_id":"ch_hidden_@","date":"2026-10-01","category":"canary-unbilled","kind":"b","billed_to_client":false,"amount":"1.00",` + about + `}`,
+		`"id":"f@","type":"time_entry.recorded","data":{"time_entry_id":"te_@","work_date":"2026-10-01","contractor_id":"co_1","service":"canary-entry","hours":1,` +
+			`"pay_rate":"70075.05","pay_amount":"70076.06","pay_status":"canary-entry-pay",` + about + `}`,
+		`"id":"g@","type":"payment.confirmed","data":{"payment_id":"pm_@","client_id":"cl_1","amount":"10.00","currency":"EUR","source":"canary-payment-source"}`,
+		`"id":"ev_payout_@","type":"payout.paid","data":{"payment_id":"pm_payout_@","contractor_id":"co_1","amount":"70077.07","currency":"EUR","source":"canary-payout-source","invoice_number":"canary-payout-number"}`,
+		`"id":"h@","type":"credit.topped_up","data":{"credit_id":"cr_@","client_id":"cl_1","amount":"1.00","currency":"EUR","note":"canary-credit-note"}`,
+	}
+}
+
+// leakyOnce are rows that are hidden from everybody, and fields that only a
+// further entry fills.
+func leakyOnce() []string {
+	const about = `"client_id":"cl_1","period":"2026-10","currency":"EUR"`
+	return []string{
+		`"id":"i1","type":"invoice.recorded","data":{"invoice_id":"in_draft","number":"canary-draft","draft":true,"gross_amount":"10.00",` + about + `}`,
+		`"id":"i2","type":"payout.sent_to_payroll","data":{"invoice_id":"in_2","sent_at":"2026-10-17T07:07:07.070Z"}`,
+		`"id":"i3","type":"charge.created","data":{"charge_id":"ch_deleted","date":"2026-10-01","category":"canary-deleted","kind":"b","amount":"1.00",` + about + `}`,
+		`"id":"i4","type":"charge.deleted","data":{"charge_id":"ch_deleted"}`,
+		`"id":"i5","type":"time_entry.recorded","data":{"time_entry_id":"te_deleted","work_date":"2026-10-01","contractor_id":"co_1","service":"canary-deleted","hours":1,` + about + `}`,
+		`"id":"i6","type":"time_entry.deleted","data":{"time_entry_id":"te_deleted"}`,
+		`"id":"canary-internal","type":"contractor.recorded","data":{"contractor_id":"co_1","name":"Contractor","title":"canary-title"}`,
+	}
+}
+
+// leakWorld is a stand with canaries in the workspace acme, and in another one
+// whose every word is for nobody here. With blind, whatever these permissions do
+// not let see has other values.
+func leakWorld(t testing.TB, now time.Time, blind access.Permissions) *stand {
+	t.Helper()
+	s := newStand(t)
+	s.contract = nil // answers are compared, not judged
+	s.clock.set(now)
+	others := strings.NewReplacer(otherValues(blind)...)
+	for _, w := range []string{"acme", "other"} {
+		projected, waiting := leaky(w, now)
+		for _, lines := range [][]string{projected, waiting} {
+			for i := range lines {
+				if w == "other" {
+					lines[i] = foreign(lines[i])
+				}
+				lines[i] = others.Replace(lines[i])
+			}
+		}
+		s.append(projected...)
+		s.project(w, 0)
+		s.append(waiting...)
+	}
+	return s
+}
+
+// foreign turns a line into one of another workspace, whose texts are for nobody
+// here and whose ids look alike.
+func foreign(line string) string {
+	line = strings.NewReplacer(`"Contractor"`, `"canary-foreign"`, `"Client"`, `"canary-foreign"`, `"I-`, `"canary-foreign-`, `"canary-plan"`, `"canary-foreign"`).Replace(line)
+	for _, id := range []string{"in_", "ch_", "te_", "pm_", "cl_", "co_", "ev_"} {
+		line = strings.ReplaceAll(line, `"`+id, `"`+id+"foreign_")
+	}
+	return line
+}
+
+// otherValues are pairs of a canary that a key may not see and another value of
+// the same form.
+func otherValues(blind access.Permissions) []string {
+	if blind == 0 {
+		return nil
+	}
+	var pairs []string
+	for _, c := range canaries() {
+		if c.mayBeSeenBy(blind) {
+			continue
+		}
+		other := "another-" + c.text[7:]
+		switch {
+		case strings.HasSuffix(c.text, "Z"):
+			other = "2026-01-02T00:00:00.001Z"
+		case c.text[0] == '7':
+			other = "1.50"
+		}
+		pairs = append(pairs, `"`+c.text+`"`, `"`+other+`"`, `"-`+c.text+`"`, `"-`+other+`"`, `:`+c.text+`,`, `:`+other+`,`)
+	}
+	return pairs
+}
+
+// TestEveryProtectedFieldHasACanary: the definitions of the fields say which are
+// for some alone, so that a new one cannot be forgotten here.
+func TestEveryProtectedFieldHasACanary(t *testing.T) {
+	t.Parallel()
+	s := leakWorld(t, leakTime(), 0)
+	key := s.key("acme", allPermissions()...)
+	for path, fields := range map[string][]domain.FieldDescription{
+		"/v1/invoices": domain.InvoiceFields(), "/v1/charges": domain.ChargeFields(), "/v1/time-entries": domain.TimeEntryFields(),
+		"/v1/payments": domain.PaymentFields(), "/v1/clients": domain.ClientFields(), "/v1/contractors": domain.ContractorFields(),
+	} {
+		values := map[string]string{}
+		for _, row := range s.page(path, key).Data {
+			var members map[string]json.RawMessage
+			if err := json.Unmarshal(row, &members); err != nil {
+				t.Fatal(err)
+			}
+			for name, value := range members {
+				values[name] += string(value)
+			}
+		}
+		for i := range fields {
+			if fields[i].Part != domain.Base && !hasCanary(values[fields[i].Name]) {
+				t.Errorf("no canary in %s of %s: %s", fields[i].Name, path, values[fields[i].Name])
+			}
+		}
+	}
+}
+
+func hasCanary(text string) bool {
+	for _, c := range canaries() {
+		if strings.Contains(text, c.text) {
+			return true
+		}
+	}
+	return false
+}
+
+// leakTime is when the canaries are looked for: a fixed time, so that two worlds
+// have one history.
+func leakTime() time.Time { return time.Date(2026, 11, 3, 10, 20, 30, 0, time.UTC) }

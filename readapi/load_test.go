@@ -1,0 +1,116 @@
+package readapi_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// heard is an answer with when it was asked for and when it came.
+type heard struct {
+	instance    int
+	status      int
+	asked, came time.Time
+}
+
+// load is callers who ask several instances for /v1/me with one key.
+type load struct {
+	group  *errgroup.Group
+	cancel context.CancelFunc
+	more   chan struct{} // signalled after an answer
+
+	mu   sync.Mutex
+	list []heard
+}
+
+// startLoad starts four callers for each instance. Each of them asks every so
+// often, or as often as it is answered.
+func startLoad(ctx context.Context, instances []*httptest.Server, key string, every time.Duration) *load {
+	ctx, cancel := context.WithCancel(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	l := &load{group: group, cancel: cancel, more: make(chan struct{}, 1)}
+	for i, server := range instances {
+		for range 4 {
+			group.Go(func() error { return l.call(ctx, i, server, key, every) })
+		}
+	}
+	return l
+}
+
+func (l *load) call(ctx context.Context, instance int, server *httptest.Server, key string, every time.Duration) error {
+	pace := time.NewTicker(every)
+	defer pace.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-pace.C:
+		}
+		asked := time.Now()
+		r, err := ask(ctx, server, http.MethodGet, "/v1/me", key)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		l.add(heard{instance, r.status, asked, time.Now()})
+	}
+}
+
+func (l *load) add(h heard) {
+	l.mu.Lock()
+	l.list = append(l.list, h)
+	l.mu.Unlock()
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+}
+
+func (l *load) soFar() []heard {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.list)
+}
+
+// until waits for answers that are enough.
+func (l *load) until(t testing.TB, what string, enough func([]heard) bool) {
+	t.Helper()
+	patience := time.After(50 * time.Second)
+	for !enough(l.soFar()) {
+		select {
+		case <-l.more:
+		case <-patience:
+			t.Fatalf("%s does not happen", what)
+		}
+	}
+}
+
+// stop ends the load and gives all that was heard.
+func (l *load) stop(t testing.TB) []heard {
+	t.Helper()
+	l.cancel()
+	if err := l.group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return l.soFar()
+}
+
+// count tells how many answers of an instance have a status and came before a
+// time.
+func count(list []heard, instance, status int, before time.Time) int {
+	n := 0
+	for i := range list {
+		if h := &list[i]; h.instance == instance && h.status == status && h.came.Before(before) {
+			n++
+		}
+	}
+	return n
+}

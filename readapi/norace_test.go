@@ -1,0 +1,5 @@
+//go:build !race
+
+package readapi_test
+
+const raceDetected = false

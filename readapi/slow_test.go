@@ -1,0 +1,196 @@
+package readapi_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+// TestServerIsBounded: a caller has influence on no time or size without a bound.
+func TestServerIsBounded(t *testing.T) {
+	t.Parallel()
+	server := readapi.NewServer(nil, slog.New(slog.DiscardHandler))
+	for name, d := range map[string]time.Duration{
+		"headers": server.ReadHeaderTimeout, "a request": server.ReadTimeout, "an answer": server.WriteTimeout, "the next request": server.IdleTimeout,
+	} {
+		if d <= 0 || d > 2*time.Minute {
+			t.Errorf("a caller may take %v for %s", d, name)
+		}
+	}
+	if n := server.MaxHeaderBytes; n <= readapi.MaxHeaderBytes || n > 1<<20 {
+		t.Errorf("the server reads %d bytes of headers", n)
+	}
+}
+
+// soon is what the times of impatient are cut to.
+const soon = 50 * time.Millisecond
+
+// impatient serves the stand's API as the program does, but for the times.
+func (s *stand) impatient(change func(*http.Server), wrap func(net.Listener) net.Listener) {
+	s.t.Helper()
+	server := readapi.NewServer(s.api, s.config.Logger)
+	change(server)
+	listener := must((&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0"))(s.t)
+	s.server = &httptest.Server{Listener: s.api.Guard(wrap(listener)), Config: server}
+	s.server.Start()
+	s.t.Cleanup(s.server.Close)
+}
+
+func asItIs(l net.Listener) net.Listener { return l }
+
+// TestSlowCallers: who does not finish a request, or does not begin the next, is
+// let go.
+func TestSlowCallers(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.workspace("acme")
+	key := s.key("acme", access.PayRead)
+	head := "GET /v1/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\n"
+	for name, c := range map[string]struct {
+		change  func(*http.Server)
+		request string
+		want    string // what the answer begins with; empty: none, or a problem
+	}{
+		"headers that do not end":    {func(h *http.Server) { h.ReadHeaderTimeout = soon }, head + "X-Slow: ", ""},
+		"nothing at all":             {func(h *http.Server) { h.ReadHeaderTimeout = soon }, "", ""},
+		"a body that does not come":  {func(h *http.Server) { h.ReadTimeout = soon }, head + "Content-Length: 1000\r\n\r\nx", "HTTP/1.1 200 OK"},
+		"chunks that do not end":     {func(h *http.Server) { h.ReadTimeout = soon }, head + "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", "HTTP/1.1 200 OK"},
+		"no request after the first": {func(h *http.Server) { h.IdleTimeout = soon }, head + "\r\n", "HTTP/1.1 200 OK"},
+	} {
+		s.impatient(c.change, asItIs)
+		answer := s.raw(c.request)
+		if c.want == "" && answer != "" && !strings.Contains(answer, "application/problem+json") || !strings.HasPrefix(answer, c.want) {
+			t.Errorf("%s: %.300s", name, answer)
+		}
+	}
+}
+
+// narrow makes connections that hold no more than a few kilobytes on their way.
+type narrow struct{ net.Listener }
+
+func (n narrow) Accept() (net.Conn, error) {
+	conn, err := n.Listener.Accept()
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		err = tcp.SetWriteBuffer(4 << 10)
+	}
+	return conn, err
+}
+
+// narrowWindow does the same on the caller's side, before the server is told how
+// much it may send.
+func narrowWindow(_, _ string, raw syscall.RawConn) error {
+	var set error
+	err := raw.Control(func(fd uintptr) { set = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) })
+	return errors.Join(err, set)
+}
+
+// TestWhoDoesNotRead: a caller who takes no answer is let go, and has held no
+// connection to the database.
+func TestWhoDoesNotRead(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(history(t, "acme", 3, s.clock.now(), 20*24*time.Hour, 400)...)
+	s.project("acme", 0)
+	key := s.key("acme", allPermissions()...)
+	s.impatient(func(h *http.Server) { h.WriteTimeout = 4 * soon }, func(l net.Listener) net.Listener { return narrow{l} })
+	dialer := &net.Dialer{Control: narrowWindow}
+	conn := must(dialer.DialContext(t.Context(), "tcp", s.server.Listener.Addr().String()))(t)
+	defer conn.Close()
+	must(io.WriteString(conn, "GET /v1/time-entries?limit=100 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+key+"\r\n\r\n"))(t)
+	s.until(func() bool { return len(s.requests.all()) == 1 }) // the handler has ended
+	if r := s.requests.last(); r.Status != 200 || r.Bytes >= 50_000 {
+		t.Errorf("%d bytes were taken of an answer with %d", r.Bytes, r.Status)
+	}
+	for path := range endpoints() {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+		r.Header.Set("Authorization", "Bearer "+key)
+		s.api.ServeHTTP(&watching{ResponseRecorder: httptest.NewRecorder(), written: func() {
+			if n := s.pool.Stat().AcquiredConns(); n > 0 {
+				t.Errorf("%s holds %d connections while it is sent", path, n)
+			}
+		}}, r)
+	}
+}
+
+// watching tells when an answer is being sent.
+type watching struct {
+	*httptest.ResponseRecorder
+
+	written func()
+}
+
+func (w *watching) Write(p []byte) (int, error) {
+	w.written()
+	return w.ResponseRecorder.Write(p)
+}
+
+// gate is a directory that lets a key pass when it is told to.
+type gate struct {
+	readapi.Authenticator
+
+	entered chan struct{}
+	open    chan struct{}
+}
+
+func (g *gate) Authenticate(ctx context.Context, text string) (*access.Key, error) {
+	close(g.entered)
+	<-g.open
+	return g.Authenticator.Authenticate(ctx, text)
+}
+
+// TestDrain: a server that stops takes no more callers, finishes what is under
+// way, and is not held by connections that wait or dawdle.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	g := &gate{entered: make(chan struct{}), open: make(chan struct{})}
+	s := newStand(t, func(c *readapi.Config) { c.Keys, g.Authenticator = g, c.Keys })
+	s.workspace("acme")
+	key := s.key("acme", access.PayRead)
+	s.impatient(func(h *http.Server) { h.ReadHeaderTimeout = 4 * soon }, asItIs)
+	address := s.server.Listener.Addr().String()
+	dialer := &net.Dialer{}
+	for _, begun := range []string{"", "GET /v1/me HTTP/1.1\r\nHost: x\r\nX-Slow: "} {
+		conn := must(dialer.DialContext(t.Context(), "tcp", address))(t)
+		t.Cleanup(func() { _ = conn.Close() })
+		must(io.WriteString(conn, begun))(t)
+	}
+	answer := make(chan reply, 1)
+	go func() {
+		r, err := ask(t.Context(), s.server, http.MethodGet, "/v1/me", key)
+		if err != nil {
+			t.Error(err)
+		}
+		answer <- r
+	}()
+	<-g.entered
+	closed, drained := make(chan struct{}), make(chan error, 1)
+	s.server.Config.RegisterOnShutdown(func() { close(closed) })
+	go func() { drained <- s.server.Config.Shutdown(t.Context()) }()
+	<-closed
+	if conn, err := dialer.DialContext(t.Context(), "tcp", address); err == nil {
+		t.Error("a server that stops takes another caller", conn.Close())
+	}
+	close(g.open)
+	if r := <-answer; r.status != 200 || len(r.body) == 0 {
+		t.Errorf("what was under way is answered with %d %s", r.status, r.body)
+	}
+	select {
+	case err := <-drained:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("slow callers hold a server that stops")
+	}
+}
