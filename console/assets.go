@@ -35,13 +35,17 @@ func loadAssets() (*assets, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the console's assets: %w", err)
 		}
-		sum := sha256.Sum256(body)
-		extension := path.Ext(e.Name())
-		hashed := strings.TrimSuffix(e.Name(), extension) + "." + hex.EncodeToString(sum[:6]) + extension
-		a.byName[e.Name()] = "/assets/" + hashed
-		a.bodies[hashed] = body
+		a.add(e.Name(), body)
 	}
 	return a, nil
+}
+
+func (a *assets) add(name string, body []byte) {
+	sum := sha256.Sum256(body)
+	extension := path.Ext(name)
+	hashed := strings.TrimSuffix(name, extension) + "." + hex.EncodeToString(sum[:6]) + extension
+	a.byName[name] = "/assets/" + hashed
+	a.bodies[hashed] = body
 }
 
 // url is the address of an asset.

@@ -38,6 +38,10 @@ type Config struct {
 
 	APIURL string // the API's address, for the lines to try; required
 
+	// Reference is the description of the API as a page, its style in one <style>
+	// element and nothing fetched; required.
+	Reference []byte
+
 	// Identity signs people in with an identity provider; nil: with sign-in
 	// links alone.
 	Identity *IdentityConfig
@@ -49,13 +53,15 @@ type Config struct {
 
 // Console is the web interface, an http.Handler.
 type Console struct {
-	cfg      Config
-	secure   bool // cookies are Secure and bound to the host
-	pages    *pages
-	assets   *assets
-	history  *history
-	identity *identity // nil: there is none
-	handler  http.Handler
+	cfg    Config
+	secure bool // cookies are Secure and bound to the host
+	pages  *pages
+	assets *assets
+	// reference is Config.Reference with its style among the assets.
+	reference []byte
+	history   *history
+	identity  *identity // nil: there is none
+	handler   http.Handler
 }
 
 // New makes a Console; it starts nothing. With an identity provider, it asks
@@ -87,6 +93,9 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 	cfg.URL = strings.TrimSuffix(cfg.URL, "/")
 	c := &Console{cfg: cfg, secure: secure, history: newHistory(cfg.Pool, cfg.Clock, cfg.Settings.Retention)}
 	if c.assets, err = loadAssets(); err != nil {
+		return nil, err
+	}
+	if c.reference, err = loadReference(cfg.Reference, c.assets); err != nil {
 		return nil, err
 	}
 	if c.pages, err = loadPages(c.assets); err != nil {

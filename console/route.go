@@ -42,6 +42,7 @@ func routes() []route {
 		{"POST /sign-out", needSession, (*Console).signOut},
 		{"GET /workspaces", needSession, (*Console).workspacesPage},
 		{"POST /workspaces/{workspace}", needSession, (*Console).workspaceSwitch},
+		{"GET /api", needNothing, (*Console).referencePage},
 
 		{"GET /keys", needSession, (*Console).keysPage},
 		{"GET /keys/new", needAdmin, (*Console).keyNewPage},

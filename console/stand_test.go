@@ -119,6 +119,7 @@ func newStand(t *testing.T, change ...func(*Config)) *stand {
 	cfg := Config{
 		Pool: s.pool, Door: s.door, Audit: s.audit, Keys: s.keys, Webhooks: s.webhooks, Log: s.log, Clock: s.clock.now, Logger: logger,
 		Settings: s.settings, URL: "http://" + s.server.Listener.Addr().String(), APIURL: "https://api.example.com",
+		Reference: []byte(`<!DOCTYPE html><html lang="en"><head><title>The API</title><style>body{margin:0}</style></head><body><main><h1>The API</h1></main></body></html>`),
 	}
 	for _, c := range change {
 		c(&cfg)

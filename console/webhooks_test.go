@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -120,6 +121,23 @@ func TestTurnedOffAndBack(t *testing.T) {
 	p.get(here + "/missed?since=2035-01-01T00:00").status(http.StatusUnprocessableEntity).has("in the future")
 	p.get(here + "/missed?since=yesterday").status(http.StatusOK).has("Write a date and a time")
 	p.get("/audit").has("Turned on webhook", "3 events since")
+}
+
+// TestReference: the description of the API is there for anybody, its style
+// among the assets.
+func TestReference(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	page := s.stranger().get("/api").status(http.StatusOK).has("<h1>The API</h1>").hasNot("<style")
+	style := regexp.MustCompile(`<link rel="stylesheet" href="(/assets/reference\.[0-9a-f]+\.css)"/>`).FindStringSubmatch(page.body)
+	if style == nil {
+		t.Fatalf("no style in %s", page.body)
+	}
+	s.stranger().get(style[1]).status(http.StatusOK).has("body{margin:0}")
+	s.signIn(acme, Viewer).get("/keys").has(`href="/api"`)
+	if _, err := loadReference([]byte("<html></html>"), s.console.assets); !errors.Is(err, errReference) {
+		t.Errorf("a page without a style: %v", err)
+	}
 }
 
 // TestSendAgainWhileOff: whoever has mended a receiver sees it work before the

@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
 // consoleConnections is how many pages can be made at once.
@@ -102,9 +103,13 @@ func (s *service) prepareConsole(ctx context.Context) error {
 	if set.Console.URL == "" && strings.HasPrefix(url, "https:") {
 		s.logger.WarnContext(ctx, "LEDGERFEED_CONSOLE_URL is not set: the console signs people in over https alone", "expected_at", url)
 	}
+	reference, err := readapi.DescribePage(set.description())
+	if err != nil {
+		return err //nolint:wrapcheck // says it all
+	}
 	c, err := console.New(ctx, console.Config{
 		Pool: pool, Door: door, Audit: console.NewAudit(pool, s.program.clock), Keys: keys, Webhooks: webhooks, Log: s.log,
-		Clock: s.program.clock, Logger: s.logger, Settings: set.delivery(), URL: url, APIURL: set.BaseURL, Identity: identity,
+		Clock: s.program.clock, Logger: s.logger, Settings: set.delivery(), URL: url, APIURL: set.BaseURL, Identity: identity, Reference: reference,
 	})
 	if err != nil {
 		return fmt.Errorf("prepare the console: %w", err)

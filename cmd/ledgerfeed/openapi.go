@@ -11,16 +11,22 @@ import (
 )
 
 func (p *program) openapiCommand() *cobra.Command {
-	var file string
+	var (
+		file string
+		html bool
+	)
 	c := &cobra.Command{
 		Use:   "openapi",
 		Short: "Write the API's description (OpenAPI 3.1)",
 		Args:  cobra.NoArgs,
 		RunE: p.run(func(context.Context, []string) error {
-			s := &p.settings
-			document, err := readapi.Describe(readapi.Description{Brand: s.Brand, BaseURL: s.BaseURL, DocsURL: s.DocsURL})
+			describe := readapi.Describe
+			if html {
+				describe = readapi.DescribePage
+			}
+			document, err := describe(p.settings.description())
 			if err != nil {
-				return err //nolint:wrapcheck // says it all
+				return err
 			}
 			document = append(document, '\n')
 			if file != "" {
@@ -32,6 +38,12 @@ func (p *program) openapiCommand() *cobra.Command {
 			return nil
 		}),
 	}
+	c.Flags().BoolVar(&html, "html", false, "as a page for people, which needs nothing beside it")
 	c.Flags().StringVarP(&file, "output", "o", "", "write to this file instead of standard output")
 	return c
+}
+
+// description is what the API's description says about this service.
+func (s *settings) description() readapi.Description {
+	return readapi.Description{Brand: s.Brand, BaseURL: s.BaseURL, DocsURL: s.DocsURL}
 }
