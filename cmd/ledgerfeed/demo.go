@@ -43,6 +43,7 @@ the next start goes on where this one was.`,
 				p.settings.LogLevel = slog.LevelWarn.String() // what the demo prints is for reading
 				p.logger = p.settings.logger(p.errOut)
 			}
+			p.settings.DrainDelay = 0 // nobody spreads requests
 			d, err := p.openServer(ctx)
 			if err != nil {
 				return err

@@ -30,7 +30,8 @@ func (p *program) serveCommand() *cobra.Command {
 		Short: "Run the service",
 		Long: `Run the service, all roles by default. Any number of processes may serve one
 database, each with the roles it is given. Stops cleanly on SIGTERM: it says
-that it is no longer ready, finishes what is under way, and ends.`,
+that it is no longer ready, serves on for LEDGERFEED_DRAIN_DELAY (2 s), finishes
+what is under way, and ends.`,
 		Args: cobra.NoArgs,
 		RunE: p.run(func(ctx context.Context, _ []string) (err error) {
 			if err := checkRoles(roles); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
@@ -35,6 +37,7 @@ type service struct {
 	ready    atomic.Bool // readiness ends before the listeners do
 
 	parts     []part
+	admin     part // outlives the others, to say that it is not ready
 	listening []listening
 }
 
@@ -135,45 +138,73 @@ func (s *service) prepareAudit(ctx context.Context) error {
 }
 
 // run runs all parts until ctx ends or one of them fails, and waits for all.
+// When ctx ends, readiness goes first: for a while everything is served as
+// before, so that whoever spreads the requests hears of it and sends no more.
 func (s *service) run(ctx context.Context) error {
 	defer s.close()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	for _, l := range s.listening {
 		s.logger.InfoContext(ctx, "listening", "for", l.name, "url", l.url)
 	}
 	s.ready.Store(true)
-	var (
-		group sync.WaitGroup
-		mu    sync.Mutex
-		first error
-	)
-	for _, p := range s.parts {
-		group.Go(func() {
-			err := p.run(ctx)
-			if err == nil && ctx.Err() == nil {
-				err = errors.New("ended by itself")
-			}
-			if err != nil {
-				mu.Lock()
-				if first == nil {
-					first = fmt.Errorf("%s: %w", p.name, err)
-				}
-				mu.Unlock()
-				stop(err)
-			}
-		})
+	admin := runParts(ctx, []part{s.admin})
+	others := runParts(ctx, s.parts)
+	select {
+	case <-ctx.Done():
+	case <-admin.failed.Done():
+	case <-others.failed.Done():
 	}
-	<-ctx.Done()
 	s.ready.Store(false)
+	if ctx.Err() != nil && s.program.settings.DrainDelay > 0 {
+		s.logger.InfoContext(ctx, "not ready any more, stopping soon", "in", s.program.settings.DrainDelay)
+		flow.Pause(others.failed, s.program.settings.DrainDelay)
+	}
 	s.logger.InfoContext(ctx, "stopping")
-	group.Wait()
+	err := others.stop()
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := s.wake.Flush(flush); err != nil {
 		s.logger.WarnContext(ctx, "the last wake-ups were not sent; others find out by their sweeps", "error", err)
 	}
-	return first
+	return cmp.Or(err, admin.stop()) //nolint:wrapcheck // names the part
+}
+
+// running is parts at work.
+type running struct {
+	failed context.Context // ends when one of them has failed //nolint:containedctx // it is only waited for
+	cancel context.CancelCauseFunc
+	group  sync.WaitGroup
+}
+
+// runParts starts parts that end when they are told to stop, or with the first
+// that fails; the end of ctx alone does not end them.
+func runParts(ctx context.Context, parts []part) *running {
+	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	r := &running{failed: working, cancel: cancel}
+	for _, p := range parts {
+		r.group.Go(func() {
+			err := p.run(working)
+			if err == nil && working.Err() == nil {
+				err = errors.New("ended by itself")
+			}
+			if err != nil {
+				cancel(fmt.Errorf("%s: %w", p.name, err)) // the first is the cause
+			}
+		})
+	}
+	return r
+}
+
+// errStopped is why parts end that nothing is wrong with.
+var errStopped = errors.New("stopped")
+
+// stop ends the parts and returns what failed first.
+func (r *running) stop() error {
+	r.cancel(errStopped)
+	r.group.Wait()
+	if err := context.Cause(r.failed); !errors.Is(err, errStopped) {
+		return err //nolint:wrapcheck // names the part
+	}
+	return nil
 }
 
 func (s *service) close() {
@@ -188,16 +219,22 @@ const drainPatience = 15 * time.Second
 // listen binds an address now, so that a taken one is an error at once, and
 // serves it as a part. Requests under way are finished when the service stops.
 func (s *service) listen(ctx context.Context, name, setting, address string, server *http.Server, guards ...func(net.Listener) net.Listener) error {
+	p, err := s.listener(ctx, name, setting, address, server, guards...)
+	s.parts = append(s.parts, p)
+	return err
+}
+
+func (s *service) listener(ctx context.Context, name, setting, address string, server *http.Server, guards ...func(net.Listener) net.Listener) (part, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("listen for the %s (%s chooses where): %w", name, setting, err)
+		return part{}, fmt.Errorf("listen for the %s (%s chooses where): %w", name, setting, err)
 	}
 	for _, guard := range guards {
 		listener = guard(listener)
 	}
 	s.listening = append(s.listening, listening{name, "http://" + listener.Addr().String()})
-	s.add(name, func(ctx context.Context) error {
+	return part{name, func(ctx context.Context) error {
 		failed := make(chan error, 1)
 		go func() { failed <- server.Serve(listener) }()
 		select {
@@ -215,6 +252,5 @@ func (s *service) listen(ctx context.Context, name, setting, address string, ser
 			return fmt.Errorf("serve: %w", err)
 		}
 		return nil
-	})
-	return nil
+	}}, nil
 }

@@ -27,6 +27,10 @@ type settings struct {
 	LogFormat     string `env:"LEDGERFEED_LOG_FORMAT" envDefault:"text"`
 	LogLevel      string `env:"LEDGERFEED_LOG_LEVEL" envDefault:"info"`
 
+	// DrainDelay is for how long serve goes on serving after it has said that it
+	// is not ready any more.
+	DrainDelay time.Duration `env:"LEDGERFEED_DRAIN_DELAY" envDefault:"2s"`
+
 	TrustedProxies prefixes      `env:"LEDGERFEED_TRUSTED_PROXIES"`
 	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h"`
 
@@ -80,6 +84,9 @@ func readSettings() (settings, error) {
 	s.BaseURL, s.DocsURL = strings.TrimSuffix(s.BaseURL, "/"), strings.TrimSuffix(s.DocsURL, "/")
 	if s.Retention <= 0 {
 		return s, usagef("LEDGERFEED_RETENTION is %s: want a time above 0, such as 720h", s.Retention)
+	}
+	if s.DrainDelay < 0 {
+		return s, usagef("LEDGERFEED_DRAIN_DELAY is %s: want a time such as 2s, or 0 to stop at once", s.DrainDelay)
 	}
 	if s.AuditEvery < 0 {
 		return s, usagef("LEDGERFEED_AUDIT_EVERY is %s: want a time such as 24h, or 0 for no background audit", s.AuditEvery)

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+)
+
+// ask answers with the status of an address, or 0 where nobody listens.
+func ask(t *testing.T, address string) int {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
+// TestReadinessGoesFirst: after SIGTERM the service says that it is not ready
+// while it still answers whoever has not heard of it.
+func TestReadinessGoesFirst(t *testing.T) {
+	t.Parallel()
+	c := command(t, testdb.New(t), "serve", "--roles", "api")
+	c.Env = append(c.Env, "LEDGERFEED_DRAIN_DELAY=3s")
+	serving := startProcess(t, c)
+	api := apiOf(serving)
+	admin := strings.TrimSpace(strings.TrimPrefix(serving.await("for=admin"), " url="))
+	if status := ask(t, admin+"/readyz"); status != http.StatusOK {
+		t.Fatalf("readiness is %d:\n%s", status, serving.log)
+	}
+	if err := serving.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	serving.await("not ready any more")
+	if status := ask(t, admin+"/readyz"); status != http.StatusServiceUnavailable {
+		t.Errorf("readiness is %d after SIGTERM, want 503", status)
+	}
+	if status := ask(t, api+"/v1/me"); status != http.StatusUnauthorized {
+		t.Errorf("a new request is answered %d, want 401 as before", status)
+	}
+	<-serving.done
+	if code := serving.cmd.ProcessState.ExitCode(); code != exitDone {
+		t.Errorf("serve ended with %d:\n%s", code, serving.log)
+	}
+	if status := ask(t, api+"/v1/me"); status != 0 {
+		t.Errorf("a stopped service answers %d", status)
+	}
+}
