@@ -24,7 +24,7 @@ Paste into another terminal:
   # whose key is this, and what may it see?
   curl -s {{.URL}}/v1/me -H 'Authorization: Bearer {{.Keys.Everything.Key}}'
 
-  # invoices sent to one client and not paid, with pay and margin
+  # three invoices that were sent and are not paid, with pay and margin
   curl -s '{{.URL}}/v1/invoices?status=sent&limit=3' -H 'Authorization: Bearer {{.Keys.Everything.Key}}'
 
   # the same with the other key: what it may not see is not there
@@ -40,7 +40,7 @@ Where to look next:
 
   the web interface       {{.Link}}
                           (works once, within 10 minutes; another: {{.Program}} console link --workspace {{.Workspace}})
-  the API's description   {{.URL}}/v1/openapi.json (with a key)
+  the API's description   {{.Console}}/api (for programs: {{.URL}}/v1/openapi.json, with a key)
   what it measures        {{.Admin}}/metrics
   progress, anomalies     {{.Program}} status
   webhooks sent           {{.Program}} webhook deliveries {{.Webhook}}
@@ -70,7 +70,7 @@ func (m *demonstration) welcome(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	data := map[string]any{"Link": link,
+	data := map[string]any{"Link": link, "Console": m.service.url(roleConsole),
 		"Name": demoName, "Workspace": demoWorkspace, "Entries": head.Position, "Keys": m.keys, "Client": client,
 		"URL": m.service.url(roleAPI), "Admin": m.service.url("admin"),
 		"Since": domain.FormatTime(m.program.clock().Add(-time.Minute)), "DataDir": "", "Program": calledAs(), "Webhook": m.keys.Webhook.ID,
