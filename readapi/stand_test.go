@@ -248,7 +248,7 @@ type reply struct {
 // do makes a request; key "" sends none. Headers are name and value by turns.
 func (s *stand) do(method, path, key string, headers ...string) reply {
 	s.t.Helper()
-	r := send(s.t, s.server, method, path, key, headers...)
+	r := s.exchange(method, path, key, headers...)
 	if s.contract != nil {
 		opened := r
 		if len(r.body) > 0 { // HEAD says how it would be packed
@@ -271,11 +271,26 @@ func send(t testing.TB, server *httptest.Server, method, path, key string, heade
 
 // ask is send for goroutines that are not the test's own.
 func ask(ctx context.Context, server *httptest.Server, method, path, key string, headers ...string) (reply, error) {
-	r, err := http.NewRequestWithContext(ctx, method, server.URL, http.NoBody)
+	r, err := written(ctx, server.Listener.Addr().String(), method, path, key, headers...)
 	if err != nil {
 		return reply{}, err
 	}
-	r.URL.Opaque = "//" + server.Listener.Addr().String() + path // sent as it is
+	response, err := server.Client().Do(r)
+	if err != nil {
+		return reply{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return reply{response.StatusCode, response.Header, body}, err
+}
+
+// written is a request to a host whose path and query go out as they are given.
+func written(ctx context.Context, host, method, path, key string, headers ...string) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+host, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	r.URL.Opaque = "//" + host + path
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
@@ -286,13 +301,7 @@ func ask(ctx context.Context, server *httptest.Server, method, path, key string,
 			r.Header.Set(headers[i], headers[i+1])
 		}
 	}
-	response, err := server.Client().Do(r)
-	if err != nil {
-		return reply{}, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	return reply{response.StatusCode, response.Header, body}, err
+	return r, nil
 }
 
 // allPermissions are the scopes of a key that may see everything.

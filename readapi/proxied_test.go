@@ -1,0 +1,145 @@
+//go:build outside
+
+package readapi_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync/atomic"
+	"testing"
+)
+
+// leastCarried is what TestConformanceThroughAProxy must have carried; it
+// carries some 10,300 answers, a few less or more with the date.
+const leastCarried = 9_000
+
+// between is the proxy before the stands' servers while
+// TestConformanceThroughAProxy runs. That is not parallel, so no other test
+// sees it.
+var between atomic.Pointer[proxy] //nolint:gochecknoglobals // tests are called with nothing that could hold it
+
+// exchange makes a request, through the proxy if there is one and the answer is
+// to be judged.
+func (s *stand) exchange(method, path, key string, headers ...string) reply {
+	s.t.Helper()
+	p := between.Load()
+	if p == nil || s.contract == nil || !carries(s.contract, method, path) {
+		return send(s.t, s.server, method, path, key, headers...)
+	}
+	answer := func() (reply, error) {
+		return ask(s.t.Context(), s.server, method, path, key, headers...)
+	}
+	r, found, err := p.carry(s.t.Context(), answer, method, path, key, headers...)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if len(found) > 0 {
+		s.t.Errorf("%s %s: prism finds in the answer %d: %+v", method, path, r.status, found)
+	}
+	return r
+}
+
+// conformance are the tests whose answers are judged.
+func conformance() map[string]func(*testing.T) {
+	return map[string]func(*testing.T){
+		"TestALoggerForErrors":              TestALoggerForErrors,
+		"TestAddressBehindProxies":          TestAddressBehindProxies,
+		"TestAnEventWaitsForItsData":        TestAnEventWaitsForItsData,
+		"TestChecksRunInOrder":              TestChecksRunInOrder,
+		"TestCompression":                   TestCompression,
+		"TestConditionalRequests":           TestConditionalRequests,
+		"TestCreditHistory":                 TestCreditHistory,
+		"TestCursorsAreBound":               TestCursorsAreBound,
+		"TestDatabaseAway":                  TestDatabaseAway,
+		"TestDescription":                   TestDescription,
+		"TestEventsPassTheirRetention":      TestEventsPassTheirRetention,
+		"TestEveryListShowsWhatTheFoldSays": TestEveryListShowsWhatTheFoldSays,
+		"TestFaultsOfTheServer":             TestFaultsOfTheServer,
+		"TestHeadAnswersAsGet":              TestHeadAnswersAsGet,
+		"TestInstancesAreOne":               TestInstancesAreOne,
+		"TestKeyInURL":                      TestKeyInURL,
+		"TestLargeHeaders":                  TestLargeHeaders,
+		"TestMe":                            TestMe,
+		"TestMethods":                       TestMethods,
+		"TestOneLineForARequest":            TestOneLineForARequest,
+		"TestRateLimits":                    TestRateLimits,
+		"TestRefusalsLookAlike":             TestRefusalsLookAlike,
+		"TestRepairsShow":                   TestRepairsShow,
+		"TestRequestID":                     TestRequestID,
+		"TestRequestsAreKept":               TestRequestsAreKept,
+		"TestRequestsNeverWait":             TestRequestsNeverWait,
+		"TestStatementsOfARequest":          TestStatementsOfARequest,
+		"TestTheJudgeSeesFaultsOfProblems":  TestTheJudgeSeesFaultsOfProblems,
+		"TestThousandsOfWrongParameters":    TestThousandsOfWrongParameters,
+		"TestUnchangedNeedsNoReadTable":     TestUnchangedNeedsNoReadTable,
+		"TestUnknownPaths":                  TestUnknownPaths,
+		"TestWrongParameters":               TestWrongParameters,
+	}
+}
+
+// apart are the tests that stay out, for a reason.
+func apart() map[string][]string {
+	return map[string][]string{
+		"judges no answers, or asks none": {
+			"TestEndpointsAreAllThereAre", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange",
+			"TestHiddenValuesChangeNothing", "TestKeptAnswersAreBounded", "TestKeptAnswersAreNeverOld", "TestLastUseOfAKey",
+			"TestNothingLeaks", "TestOldRequestsLeave", "TestPageForPeople", "TestPlans", "TestSince",
+			"TestTwentyFollowersDuringTenThousandAppends", "TestTwoInstancesUnderLoad",
+		},
+		"is about connections, which a proxy would make": {
+			"TestDrain", "TestServerIsBounded", "TestSlowCallers", "TestWhatTheServerRefusesItself", "TestWhoDoesNotRead",
+		},
+		"counts goroutines, of which the proxy's connections have some":  {"TestRunEnds"},
+		"spoils answers; TestTheProxySeesFaults has prism find the same": {"TestTheJudgeSeesFaults"},
+		"is of these files": {"TestConformanceThroughAProxy", "TestTheProxySeesFaults", "TestNoTestIsForgottenByTheProxy"},
+	}
+}
+
+// TestConformanceThroughAProxy runs the conformance suite once more with prism
+// before every stand's server, and prism finds nothing.
+func TestConformanceThroughAProxy(t *testing.T) {
+	p := startProxy(t)
+	between.Store(p)
+	defer between.Store(nil)
+	t.Run("suite", func(t *testing.T) { // ends when all of it has ended
+		for name, test := range conformance() {
+			t.Run(name, test)
+		}
+	})
+	if n := p.carried.Load(); n < leastCarried {
+		t.Errorf("%d answers went through prism, want %d at least", n, leastCarried)
+	} else {
+		t.Logf("%d answers went through prism", n)
+	}
+}
+
+// TestNoTestIsForgottenByTheProxy: whoever adds a test says whether it goes
+// through the proxy, too.
+func TestNoTestIsForgottenByTheProxy(t *testing.T) {
+	t.Parallel()
+	want := slices.Collect(maps.Keys(conformance()))
+	for _, names := range apart() {
+		want = append(want, names...)
+	}
+	slices.Sort(want)
+	if got := testsHere(t); !slices.Equal(got, want) {
+		t.Errorf("there are\n%q\nknown are\n%q", got, want)
+	}
+}
+
+// testsHere are the names of the package's tests, in order.
+func testsHere(t *testing.T) []string {
+	t.Helper()
+	named := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+	var names []string
+	for _, file := range must(filepath.Glob("*_test.go"))(t) {
+		for _, match := range named.FindAllSubmatch(must(os.ReadFile(file))(t), -1) {
+			names = append(names, string(match[1]))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
