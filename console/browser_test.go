@@ -22,7 +22,7 @@ const (
 	chromium     = "/usr/bin/chromium" // apt-get install chromium
 	axeFile      = "testdata/browser/node_modules/axe-core/axe.min.js"
 	pictures     = "../.ci/out/console" // see thorough
-	tabPatience  = 90 * time.Second     // of all that one test does
+	tabPatience  = 6 * time.Minute      // of all that one test does, on a busy machine
 	stepPatience = 15 * time.Second     // of one thing that is waited for
 )
 
