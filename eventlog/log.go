@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,7 +36,7 @@ type Config struct {
 	Wake Announcer
 
 	// Lanes is how many transactions of coalesced appends may be under way at
-	// once. Default 4: beyond that, on a small machine, callers only contend.
+	// once. Default: one a processor, and 2 at least; beyond, callers contend.
 	Lanes int
 
 	// CoalesceMax is the most entries one coalesced transaction takes.
@@ -63,7 +64,7 @@ func New(cfg Config) (*Log, error) {
 		cfg.Wake = silence{}
 	}
 	l := &Log{pool: cfg.Pool, clock: cfg.Clock, wake: cfg.Wake}
-	for range cmp.Or(cfg.Lanes, 4) {
+	for range cmp.Or(cfg.Lanes, max(2, runtime.GOMAXPROCS(0))) {
 		l.lanes = append(l.lanes, &lane{log: l, max: cmp.Or(cfg.CoalesceMax, 512)})
 	}
 	return l, nil

@@ -62,7 +62,20 @@ func (a *appending) prepare(ctx context.Context) error {
 			return fmt.Errorf("make a bare table: %w", err)
 		}
 	}
+	// A server's first seconds are slow: its write-ahead log has no files to use
+	// again yet. That is not what appending costs.
+	if _, _, _, err := hammer(ctx, appendCallers, a.duration(appendTime), a.appendOne); err != nil {
+		return err
+	}
 	return a.settle(ctx)
+}
+
+// appendCallers are those who append single entries to many workspaces.
+const appendCallers = 16
+
+func (a *appending) appendOne(ctx context.Context, caller, turn int) error {
+	_, err := a.log.Append(ctx, a.draft(workspaceName(rand.IntN(manyWorkspaces)), caller*7919+turn)) //nolint:gosec // which one does not matter
+	return err                                                                                       //nolint:wrapcheck // says it all
 }
 
 func (a *appending) draft(workspaceID string, i int) domain.Draft {
@@ -72,9 +85,8 @@ func (a *appending) draft(workspaceID string, i int) domain.Draft {
 }
 
 func (a *appending) singles(ctx context.Context) error {
-	const callers = 16
 	d := a.duration(appendTime)
-	bare, bareTook, _, err := hammer(ctx, callers, d, func(ctx context.Context, caller, turn int) error {
+	bare, bareTook, _, err := hammer(ctx, appendCallers, d, func(ctx context.Context, caller, turn int) error {
 		draft := &a.drafts[(caller*7919+turn)%len(a.drafts)]
 		_, err := a.pool.Exec(ctx, `
 			INSERT INTO bare (workspace_id, position, id, type, created_at, data, public_event)
@@ -85,10 +97,7 @@ func (a *appending) singles(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("insert single rows: %w", err)
 	}
-	n, took, times, err := hammer(ctx, callers, d, func(ctx context.Context, caller, turn int) error {
-		_, err := a.log.Append(ctx, a.draft(workspaceName(rand.IntN(manyWorkspaces)), caller*7919+turn)) //nolint:gosec // which one does not matter
-		return err                                                                                       //nolint:wrapcheck // says it all
-	})
+	n, took, times, err := hammer(ctx, appendCallers, d, a.appendOne)
 	if err != nil {
 		return err
 	}
