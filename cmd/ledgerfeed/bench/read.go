@@ -47,6 +47,7 @@ type reading struct {
 	*setting
 	served       *served // as it runs
 	plain        *served // without the cache of answers
+	recorded     *served // the same, every request recorded for the console
 	key          string  // of the narrow workspace
 	narrow, wide int     // invoices
 	page         float64 // pages of 50 invoices a second, without the cache
@@ -64,10 +65,13 @@ func (r *reading) prepare(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if r.served, err = r.serve(ctx, readapi.DefaultCacheBytes); err != nil {
+	if r.served, err = r.serve(ctx, serving{cacheBytes: readapi.DefaultCacheBytes}); err != nil {
 		return err
 	}
-	if r.plain, err = r.serve(ctx, noCache); err != nil {
+	if r.plain, err = r.serve(ctx, serving{cacheBytes: noCache}); err != nil {
+		return err
+	}
+	if r.recorded, err = r.serve(ctx, serving{cacheBytes: noCache, recorded: true}); err != nil {
 		return err
 	}
 	r.key, err = r.served.key(ctx, narrowWorkspace)
@@ -140,6 +144,14 @@ func (r *reading) pages(ctx context.Context) error {
 		return err
 	}
 	r.Report.add(Figure{Name: "    at half of that rate, p99", Value: quantile(times, 0.99), Unit: "ms"}.below(15))
+	recorded, err := r.hammerHTTP(ctx, r.on(r.recorded, invoices))
+	if err != nil {
+		return err
+	}
+	r.Report.add(Figure{
+		Name: "    with every request recorded for the console, too", Value: recorded, Unit: "/s",
+		Limit: bare, LimitIs: bareIs,
+	})
 	typed, err := r.typedRate(ctx, r.key)
 	if err != nil {
 		return err
@@ -328,7 +340,7 @@ const steadyRequests = 5_000_000
 func (r *reading) steady(ctx context.Context) error {
 	total := r.size(steadyRequests, 50_000)
 	r.say("sending %d requests to see whether memory stays flat", total)
-	unknown := r.on(r.served, "/v1/me")
+	unknown := r.on(r.recorded, "/v1/me")
 	unknown.key = "not-a-key"
 	var (
 		sets   [][]*caller
@@ -341,7 +353,7 @@ func (r *reading) steady(ctx context.Context) error {
 	}()
 	for _, q := range []request{
 		r.on(r.served, "/v1/me"), r.on(r.served, invoices+"?limit=5"), r.on(r.plain, invoices+"/in_00000777"),
-		r.on(r.plain, invoices+"?limit=5"), r.on(r.served, invoices+"/nobody"), r.on(r.served, "/v1/nothing"), unknown,
+		r.on(r.plain, invoices+"?limit=5"), r.on(r.recorded, invoices+"/nobody"), r.on(r.recorded, "/v1/nothing"), unknown,
 	} {
 		callers, end, err := dialAll(ctx, q)
 		if err != nil {

@@ -42,7 +42,7 @@ func (s *setting) whileRebuilding(ctx context.Context, measure func() error) err
 // nothing beside them and while every invoice is written anew by a rebuild.
 func (s *setting) readBeside(ctx context.Context, m *replayed) error {
 	s.say("reading alone and beside a rebuild")
-	api, err := s.serve(ctx, noCache)
+	api, err := s.serve(ctx, serving{cacheBytes: noCache, recorded: true})
 	if err != nil {
 		return err
 	}

@@ -31,18 +31,25 @@ type served struct {
 // noCache keeps no answers: every request is worked out anew.
 const noCache = -1
 
-// serve serves the API until ctx ends, with everything on that serve has on:
-// keys, limits, a log line for each request, its record and its measures.
-func (s *setting) serve(ctx context.Context, cacheBytes int) (*served, error) {
+// serving is how the API runs: how many answers are kept, and whether every request is
+// recorded for the console, which is work for the database beside the answers.
+type serving struct {
+	cacheBytes int
+	recorded   bool
+}
+
+// serve serves the API until ctx ends, with everything on that is on a request's
+// path: keys, limits, headers, a log line and measures.
+func (s *setting) serve(ctx context.Context, as serving) (*served, error) {
 	pool, err := pg.Open(ctx, s.url, pg.Options{MaxConns: 12, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it all
 	}
 	context.AfterFunc(ctx, pool.Close)
-	return s.serveFrom(ctx, pool, cacheBytes)
+	return s.serveFrom(ctx, pool, as)
 }
 
-func (s *setting) serveFrom(ctx context.Context, pool *pgxpool.Pool, cacheBytes int) (*served, error) {
+func (s *setting) serveFrom(ctx context.Context, pool *pgxpool.Pool, as serving) (*served, error) {
 	format, err := access.NewFormat("SERVICE")
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it all
@@ -63,20 +70,25 @@ func (s *setting) serveFrom(ctx context.Context, pool *pgxpool.Pool, cacheBytes 
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it all
 	}
-	requests, err := readapi.NewRequestStore(readapi.RequestStoreConfig{Pool: s.pool, Clock: time.Now, Logger: quiet()})
-	if err != nil {
-		return nil, err //nolint:wrapcheck // says it all
+	runs := []func(context.Context) error{directory.Run, limiter.Run}
+	var requests readapi.RequestLog
+	if as.recorded {
+		store, err := readapi.NewRequestStore(readapi.RequestStoreConfig{Pool: s.pool, Clock: time.Now, Logger: quiet()})
+		if err != nil {
+			return nil, err //nolint:wrapcheck // says it all
+		}
+		requests, runs = store, append(runs, store.Run)
 	}
 	api, err := readapi.New(readapi.Config{
 		Pool: pool, Log: s.log, Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
 		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // its lines are to be made, not kept
-		Requests: requests, Metrics: prometheus.NewRegistry(), CacheBytes: cacheBytes,
+		Requests: requests, Metrics: prometheus.NewRegistry(), CacheBytes: as.cacheBytes,
 		Brand: "SERVICE", BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey,
 	})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it all
 	}
-	for _, run := range []func(context.Context) error{directory.Run, limiter.Run, requests.Run} {
+	for _, run := range runs {
 		go func() { _ = run(ctx) }()
 	}
 	address, err := listen(ctx, readapi.NewServer(api, quiet()))

@@ -67,7 +67,7 @@ func (r *reading) capture(ctx context.Context, q request) (statement, error) {
 	}
 	own := *r.setting
 	own.log = log
-	s, err := own.serveFrom(ctx, pool, noCache)
+	s, err := own.serveFrom(ctx, pool, serving{cacheBytes: noCache})
 	if err != nil {
 		return statement{}, err
 	}
