@@ -176,20 +176,7 @@ func TestInstancesShare(t *testing.T) {
 	b := setup(t, Settings{Timeout: 300 * time.Millisecond})
 	rc := newReceiver(t, nil)
 	const spaces = 12
-	var names []string
-	for i := range spaces {
-		names = append(names, fmt.Sprintf("w%d", i))
-		b.workspace(names[i])
-		must(b.store.Create(t.Context(), names[i], rc.URL, []string{"all"}))(t)
-	}
-	sent := 0
-	all := func() {
-		for _, ws := range names {
-			b.appendTo(ws, "invoice.reversed", 1)
-			sent++
-		}
-		rc.wait(t, sent)
-	}
+	all, sent := b.oneForEach(rc, spaces)
 	var (
 		engines []*Engine
 		stops   []func()
@@ -216,7 +203,7 @@ func TestInstancesShare(t *testing.T) {
 		stop()
 	}
 	all()
-	if extra := rc.count() - sent; extra != 0 {
+	if extra := rc.count() - *sent; extra != 0 {
 		t.Errorf("%d messages more than events", extra)
 	}
 }

@@ -139,6 +139,27 @@ func (b *bench) append(typ string, n int) (ids []string) {
 	return b.appendTo(workspace, typ, n)
 }
 
+// oneForEach makes so many workspaces, each with a webhook at the receiver. The
+// returned function appends an event to each and waits until all have arrived;
+// sent counts the events.
+func (b *bench) oneForEach(rc *receiver, spaces int) (all func(), sent *int) {
+	b.t.Helper()
+	var names []string
+	for i := range spaces {
+		names = append(names, fmt.Sprintf("w%d", i))
+		b.workspace(names[i])
+		must(b.store.Create(b.t.Context(), names[i], rc.URL, []string{"all"}))(b.t)
+	}
+	sent = new(int)
+	return func() {
+		for _, ws := range names {
+			b.appendTo(ws, "invoice.reversed", 1)
+			*sent++
+		}
+		rc.wait(b.t, *sent)
+	}, sent
+}
+
 func (b *bench) appendTo(ws, typ string, n int) (ids []string) {
 	b.t.Helper()
 	ids = b.write(ws, typ, n)

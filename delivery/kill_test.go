@@ -191,20 +191,7 @@ func TestTakenOverWithinTheLease(t *testing.T) {
 			t.Parallel()
 			b := setup(t, Settings{})
 			rc := newReceiver(t, nil)
-			var names []string
-			for i := range spaces {
-				names = append(names, fmt.Sprintf("w%d", i))
-				b.workspace(names[i])
-				must(b.store.Create(t.Context(), names[i], rc.URL, []string{"all"}))(t)
-			}
-			sent := 0
-			all := func() {
-				for _, ws := range names {
-					b.appendTo(ws, "invoice.reversed", 1)
-					sent++
-				}
-				rc.wait(t, sent)
-			}
+			all, sent := b.oneForEach(rc, spaces)
 			children := make([]*exec.Cmd, processes)
 			for i := range children {
 				children[i] = b.engineChild(lease)
@@ -228,7 +215,7 @@ func TestTakenOverWithinTheLease(t *testing.T) {
 			if took > lease {
 				t.Errorf("taking over took %v, the lease is %v", took, lease)
 			}
-			if extra := rc.count() - sent; extra > 10*spaces/processes+10 {
+			if extra := rc.count() - *sent; extra > 10*spaces/processes+10 {
 				t.Errorf("%d messages more than events", extra)
 			}
 		})
