@@ -1,0 +1,226 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// pace measures the time from the commit of an append to the first byte at the
+// receiver, with the projector at work.
+func (d *delivering) pace(ctx context.Context, rate int) error {
+	cold, times, err := d.latency(ctx, rate, 0, false)
+	if err != nil {
+		return err
+	}
+	d.Report.add(Figure{Name: fmt.Sprintf("commit → first byte at the receiver, %d/s, p50", rate), Value: quantile(times, 0.5), Unit: "ms"}.below(15))
+	d.Report.add(Figure{Name: "    p99", Value: quantile(times, 0.99), Unit: "ms"}.below(60))
+	d.Report.add(Figure{Name: "    the first message of each webhook after the start, longest", Value: quantile(cold, 1), Unit: "ms"})
+	return nil
+}
+
+// latency takes these times for 20 webhooks, of the first message of each since
+// the program started and of those that follow. Beside them so many others get
+// as many messages, and answer them, or hang.
+func (d *delivering) latency(ctx context.Context, rate, others int, hang bool) (cold, times []time.Duration, err error) {
+	good, beside := newReceiver(), newReceiver()
+	release := make(chan struct{})
+	if hang {
+		beside.hang = release
+	}
+	defer good.Close()
+	defer beside.Close()
+	defer close(release)
+	cleanUp, err := d.prepare(good)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer cleanUp()
+	seen := watch(good)
+	for i := range deliverWebhooks {
+		if _, err := d.webhook(ctx, workspaceName(i), good.url()); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i := range others {
+		if _, err := d.webhook(ctx, otherName(i), beside.url()); err != nil {
+			return nil, nil, err
+		}
+	}
+	stop, err := d.engine(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	projecting, stopProjecting := context.WithCancel(ctx)
+	ended, err := (&reading{setting: d.setting}).projectBeside(projecting)
+	if err != nil {
+		stopProjecting()
+		return nil, nil, errors.Join(err, stop())
+	}
+	err = d.warmUp(ctx, seen, beside, others)
+	if err == nil {
+		cold = seen.times()
+		d.say("appending %d events a second for %d webhooks", rate, deliverWebhooks+others)
+		err = d.appendPaced(ctx, seen, rate, others)
+	}
+	if err == nil {
+		times = seen.times()
+	}
+	stopProjecting()
+	return cold, times, errors.Join(err, <-ended, stop())
+}
+
+func otherName(i int) string { return fmt.Sprintf("other-%03d", i) }
+
+// appendPaced appends and waits until all has arrived at the 20.
+func (d *delivering) appendPaced(ctx context.Context, seen *arrivals, rate, others int) error {
+	err := d.paced(ctx, rate, func(i int) error {
+		id := fmt.Sprintf("evt_%07d", i)
+		if others == 0 {
+			return d.appendSeen(ctx, seen, workspaceName(i%deliverWebhooks), id)
+		}
+		if i%2 == 0 {
+			return d.appendSeen(ctx, seen, workspaceName(i/2%deliverWebhooks), id)
+		}
+		_, err := d.log.Append(ctx, reversed(otherName(i/2%others), id))
+		return err //nolint:wrapcheck // says it all
+	})
+	if err != nil {
+		return err
+	}
+	return seen.all(ctx)
+}
+
+func (d *delivering) appendSeen(ctx context.Context, seen *arrivals, workspaceID, id string) error {
+	draft := reversed(workspaceID, workspaceID+"_"+id) // the receiver knows events by their ids alone
+	if _, err := d.log.Append(ctx, draft); err != nil {
+		return err //nolint:wrapcheck // says it all
+	}
+	seen.committed(draft.ID, time.Now())
+	return nil
+}
+
+// arrivals are the moments of events that a receiver gets.
+type arrivals struct {
+	receiver *receiver
+	expected atomic.Int64 // messages since the start
+
+	mu      sync.Mutex
+	commits map[string]time.Time
+	firsts  map[string]time.Time
+}
+
+func watch(r *receiver) *arrivals {
+	a := &arrivals{receiver: r, commits: map[string]time.Time{}, firsts: map[string]time.Time{}}
+	r.arrived = func(id string, at time.Time) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if _, repeat := a.firsts[id]; !repeat {
+			a.firsts[id] = at
+		}
+	}
+	return a
+}
+
+func (a *arrivals) committed(id string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.commits[id] = at
+	a.expected.Add(1)
+}
+
+// all waits until whatever was committed has arrived.
+func (a *arrivals) all(ctx context.Context) error {
+	return awaitCount(ctx, &a.receiver.taken, a.expected.Load())
+}
+
+// times takes what came since the last call.
+func (a *arrivals) times() []time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := make([]time.Duration, 0, len(a.commits))
+	for id, at := range a.commits {
+		list = append(list, max(0, a.firsts[id].Sub(at)))
+	}
+	clear(a.commits)
+	return list
+}
+
+// warmUp sends one event to every webhook, so that what is measured afterwards
+// is how the service runs, not how the program starts.
+func (d *delivering) warmUp(ctx context.Context, seen *arrivals, beside *receiver, others int) error {
+	for i := range deliverWebhooks {
+		if err := d.appendSeen(ctx, seen, workspaceName(i), "warm-up"); err != nil {
+			return err
+		}
+	}
+	for i := range others {
+		if _, err := d.log.Append(ctx, reversed(otherName(i), "warm-up")); err != nil {
+			return err //nolint:wrapcheck // says it all
+		}
+	}
+	return errors.Join(seen.all(ctx), awaitCount(ctx, &beside.seen, int64(others)))
+}
+
+// paced calls do so many times a second, each beside the others.
+func (d *delivering) paced(ctx context.Context, rate int, do func(i int) error) error {
+	var (
+		group  sync.WaitGroup
+		mu     sync.Mutex
+		failed error
+	)
+	tick := time.NewTicker(time.Second / time.Duration(rate))
+	defer tick.Stop()
+	for i := range int(d.duration(visibleTime).Seconds() * float64(rate)) {
+		select {
+		case <-ctx.Done():
+			group.Wait()
+			return context.Cause(ctx) //nolint:wrapcheck // interrupted
+		case <-tick.C:
+		}
+		group.Go(func() {
+			if err := do(i); err != nil {
+				mu.Lock()
+				failed = err
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return failed
+}
+
+// deliverBesideHanging compares the p99 of 20 webhooks beside 180 that answer
+// with that beside 180 that hang: the same events, the same work in the
+// database. Rounds of both take turns, because the machine may have other things to do.
+func deliverBesideHanging(ctx context.Context, o *Options) error {
+	const (
+		rate   = 200
+		others = 180
+		rounds = 3
+	)
+	var answering, hanging []time.Duration
+	for range rounds {
+		for _, m := range []struct {
+			hang  bool
+			times *[]time.Duration
+		}{{false, &answering}, {true, &hanging}} {
+			err := withSetting(ctx, o, func(ctx context.Context, s *setting) error {
+				_, times, err := (&delivering{setting: s}).latency(ctx, rate, others, m.hang)
+				*m.times = append(*m.times, times...)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	o.Report.add(Figure{
+		Name: "p99 of 20 webhooks beside 180 that hang", Value: quantile(hanging, 0.99), Unit: "ms",
+		Limit: quantile(answering, 0.99), LimitIs: "the same beside 180 that answer",
+	}.ratioAtMost(1.1))
+	return nil
+}
