@@ -112,10 +112,34 @@ func (d *desk) announceAll() {
 	}
 }
 
-// candidates is told of webhooks that have something to do and that nobody
-// else holds, and tells how many this process does not hold either. One that
-// it does hold may have missed a wake-up.
-func (d *desk) candidates(keys []key) (free int) {
+// rereadEvery is after how long a webhook that is held is read for again for no
+// better reason than that something of it is open in the database. Receivers
+// that hang keep things open for long; to read for them at every sweep would
+// hold up the others.
+const rereadEvery = 10 * time.Second
+
+// found is told of webhooks that have something to do and that nobody else
+// holds, and tells how many this process does not hold either. One that it does
+// hold may have missed a wake-up.
+func (d *desk) found(list []candidate) (free int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range list {
+		l := d.lanes[c.key]
+		switch {
+		case l == nil:
+			d.keys[c.key] = struct{}{}
+			free++
+		case c.visible > l.visible || time.Since(l.read) >= rereadEvery:
+			d.want(l)
+		}
+	}
+	nudge(d.readable)
+	return free
+}
+
+// candidates is told of webhooks that were let go and have something to do.
+func (d *desk) candidates(keys []key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, k := range keys {
@@ -124,10 +148,8 @@ func (d *desk) candidates(keys []key) (free int) {
 			continue
 		}
 		d.keys[k] = struct{}{}
-		free++
 	}
 	nudge(d.readable)
-	return free
 }
 
 // next waits for a message that may be started. It returns nil when ctx has

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
@@ -60,11 +62,11 @@ func (e *Engine) sweepOnce(ctx context.Context) (next time.Duration, err error) 
 	e.lease.RLock()
 	self := e.rows.self
 	e.lease.RUnlock()
-	keys, voids, err := e.rows.sweep(ctx, self, e.clock())
+	found, voids, err := e.rows.sweep(ctx, self, e.clock())
 	if err != nil {
 		return 0, err
 	}
-	e.behind.Store(int64(e.desk.candidates(keys)))
+	e.behind.Store(int64(e.desk.found(found)))
 	for _, k := range voids {
 		if err := e.rows.cancelVoid(ctx, k); err != nil {
 			return 0, err
@@ -77,29 +79,44 @@ func (e *Engine) sweepOnce(ctx context.Context) (next time.Duration, err error) 
 	return max(due.Sub(e.clock()), time.Millisecond), nil
 }
 
+// candidate is a webhook that has something to do.
+type candidate struct {
+	key     key
+	visible int64 // of its workspace, if events after its cursor are what it has to do
+}
+
 // sweep returns the webhooks with something to do that nobody but self holds,
 // and those that are off and have deliveries to be cancelled.
-func (r *rows) sweep(ctx context.Context, self string, now time.Time) (keys, voids []key, err error) {
-	keys, err = r.keys(ctx, "look for webhooks with something to do", `
-		SELECT c.workspace_id, c.webhook_id FROM webhook_cursor c
-		  JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'on'
-		  JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
-		 WHERE (v.position > c.position OR c.replay_until IS NOT NULL) AND (c.holder = $2 OR `+free+`)
-		UNION
-		SELECT c.workspace_id, c.webhook_id
-		  FROM (SELECT DISTINCT workspace_id, webhook_id, epoch FROM webhook_waiting WHERE next_attempt_at <= $1) q
-		  JOIN webhook_cursor c ON c.workspace_id = q.workspace_id AND c.webhook_id = q.webhook_id
-		  JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND (w.state = 'on' OR w.epoch = q.epoch)
-		 WHERE c.holder = $2 OR `+free, now, self)
+func (r *rows) sweep(ctx context.Context, self string, now time.Time) (found []candidate, voids []key, err error) {
+	list, err := r.pool.Query(ctx, `
+		SELECT workspace_id, webhook_id, max(visible) FROM (
+		       SELECT c.workspace_id, c.webhook_id, v.position AS visible FROM webhook_cursor c
+		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'on'
+		         JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
+		        WHERE (v.position > c.position OR c.replay_until IS NOT NULL) AND (c.holder = $2 OR `+free+`)
+		       UNION ALL
+		       SELECT c.workspace_id, c.webhook_id, 0
+		         FROM (SELECT DISTINCT workspace_id, webhook_id, epoch FROM webhook_waiting WHERE next_attempt_at <= $1) q
+		         JOIN webhook_cursor c ON c.workspace_id = q.workspace_id AND c.webhook_id = q.webhook_id
+		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND (w.state = 'on' OR w.epoch = q.epoch)
+		        WHERE c.holder = $2 OR `+free+`) AS f
+		 GROUP BY workspace_id, webhook_id`, now, self)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("look for webhooks with something to do: %w", err)
+	}
+	found, err = pgx.CollectRows(list, func(row pgx.CollectableRow) (c candidate, err error) {
+		err = row.Scan(&c.key.workspaceID, &c.key.webhookID, &c.visible)
+		return c, err //nolint:wrapcheck // said below
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for webhooks with something to do: %w", err)
 	}
 	voids, err = r.keys(ctx, "look for deliveries to cancel", `
 		SELECT w.workspace_id, w.webhook_id FROM webhook w
 		 WHERE w.state = 'off' AND EXISTS (
 		       SELECT FROM webhook_waiting q
 		        WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < w.epoch)`)
-	return keys, voids, err
+	return found, voids, err
 }
 
 // nextDue is when the next retry is due, whoever holds its webhook; zero when

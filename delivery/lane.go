@@ -46,6 +46,7 @@ type lane struct {
 	notBefore   time.Time
 	troubles    int // in a row that were no attempt's fault
 	lastUsed    time.Time
+	read        time.Time // when it was last read for
 	due         *time.Timer
 	nextAttempt time.Time
 }

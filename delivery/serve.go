@@ -37,7 +37,7 @@ func (d *desk) unread(questions []*question) {
 }
 
 func (d *desk) readDone(l *lane) {
-	l.reading = false
+	l.reading, l.read = false, time.Now()
 	clear(l.finished)
 	if l.again {
 		l.again = false

@@ -43,7 +43,10 @@ func Deliver(ctx context.Context, o *Options) error {
 			return err
 		}
 	}
-	return deliverBesideHanging(ctx, o)
+	if err := deliverBesideHanging(ctx, o); err != nil {
+		return err
+	}
+	return deliverBesideReport(ctx, o)
 }
 
 // delivering measures an engine.
@@ -53,6 +56,7 @@ type delivering struct {
 	store    *delivery.Store
 	keyring  *delivery.Keyring
 	counted  *statementCount
+	appended int // events so far, which makes their ids
 }
 
 // receiver is a receiver on loopback that answers at once.
@@ -61,6 +65,7 @@ type receiver struct {
 	taken   atomic.Int64
 	seen    atomic.Int64                       // requests, answered or not
 	arrived func(eventID string, at time.Time) // nil: nobody is told
+	hangsUp bool                               // after each answer
 	hang    <-chan struct{}                    // not nil: it never answers before this is closed
 }
 
@@ -73,7 +78,7 @@ func newReceiver() *receiver {
 	return r
 }
 
-func (r *receiver) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.seen.Add(1)
 	if r.arrived != nil {
 		r.arrived(req.Header.Get("SERVICE-Event-Id"), time.Now())
@@ -85,6 +90,9 @@ func (r *receiver) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
 		case <-req.Context().Done():
 		}
 		return
+	}
+	if r.hangsUp {
+		w.Header().Set("Connection", "close")
 	}
 	r.taken.Add(1)
 }
@@ -229,12 +237,13 @@ func (d *delivering) appendEvents(ctx context.Context, workspaceID string, n int
 	for from := 0; from < n; from += together {
 		var drafts []domain.Draft
 		for i := from; i < min(n, from+together); i++ {
-			drafts = append(drafts, reversed(workspaceID, fmt.Sprintf("evt_%07d", i)))
+			drafts = append(drafts, reversed(workspaceID, fmt.Sprintf("evt_%07d", d.appended+i)))
 		}
 		if _, err := d.log.Append(ctx, drafts...); err != nil {
 			return err //nolint:wrapcheck // says it all
 		}
 	}
+	d.appended += n
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,7 @@ import (
 // pace measures the time from the commit of an append to the first byte at the
 // receiver, with the projector at work.
 func (d *delivering) pace(ctx context.Context, rate int) error {
-	cold, times, err := d.latency(ctx, rate, 0, false)
+	cold, times, err := d.latency(ctx, rate, 0, answering)
 	if err != nil {
 		return err
 	}
@@ -22,13 +23,27 @@ func (d *delivering) pace(ctx context.Context, rate int) error {
 	return nil
 }
 
+// manner is what receivers do with a message.
+type manner string
+
+// The manners of receivers.
+const (
+	answering manner = "that answer"
+	hangingUp manner = "that answer and hang up"
+	hanging   manner = "that hang"
+)
+
 // latency takes these times for 20 webhooks, of the first message of each since
 // the program started and of those that follow. Beside them so many others get
-// as many messages, and answer them, or hang.
-func (d *delivering) latency(ctx context.Context, rate, others int, hang bool) (cold, times []time.Duration, err error) {
+// as many messages, and take them their way.
+func (d *delivering) latency(ctx context.Context, rate, others int, way manner) (cold, times []time.Duration, err error) {
 	good, beside := newReceiver(), newReceiver()
 	release := make(chan struct{})
-	if hang {
+	switch way {
+	case answering:
+	case hangingUp:
+		beside.hangsUp = true
+	case hanging:
 		beside.hang = release
 	}
 	defer good.Close()
@@ -193,24 +208,25 @@ func (d *delivering) paced(ctx context.Context, rate int, do func(i int) error) 
 	return failed
 }
 
-// deliverBesideHanging compares the p99 of 20 webhooks beside 180 that answer
-// with that beside 180 that hang: the same events, the same work in the
-// database. Rounds of both take turns, because the machine may have other things to do.
+// deliverBesideHanging compares the p99 of 20 webhooks beside 180 that hang
+// with that beside 180 that answer: the same events, the same work in the
+// database. A message to a receiver that hangs needs a connection of its own,
+// so the limit is that beside receivers that hang up after each answer.
+//
+// The ways take turns, and the middle one of their rounds counts, because the
+// machine may have other things to do.
 func deliverBesideHanging(ctx context.Context, o *Options) error {
 	const (
 		rate   = 200
 		others = 180
-		rounds = 3
+		rounds = 5
 	)
-	var answering, hanging []time.Duration
+	rounded := map[manner][]float64{}
 	for range rounds {
-		for _, m := range []struct {
-			hang  bool
-			times *[]time.Duration
-		}{{false, &answering}, {true, &hanging}} {
+		for _, way := range []manner{answering, hangingUp, hanging} {
 			err := withSetting(ctx, o, func(ctx context.Context, s *setting) error {
-				_, times, err := (&delivering{setting: s}).latency(ctx, rate, others, m.hang)
-				*m.times = append(*m.times, times...)
+				_, times, err := (&delivering{setting: s}).latency(ctx, rate, others, way)
+				rounded[way] = append(rounded[way], quantile(times, 0.99))
 				return err
 			})
 			if err != nil {
@@ -218,9 +234,17 @@ func deliverBesideHanging(ctx context.Context, o *Options) error {
 			}
 		}
 	}
+	middle := func(way manner) float64 {
+		slices.Sort(rounded[way])
+		return rounded[way][rounds/2]
+	}
 	o.Report.add(Figure{
-		Name: "p99 of 20 webhooks beside 180 that hang", Value: quantile(hanging, 0.99), Unit: "ms",
-		Limit: quantile(answering, 0.99), LimitIs: "the same beside 180 that answer",
+		Name: "p99 of 20 webhooks beside 180 that hang", Value: middle(hanging), Unit: "ms",
+		Limit: middle(hangingUp), LimitIs: "the same beside 180 " + string(hangingUp) + ", as many connections",
+	}.ratioAtMost(1.1))
+	o.Report.add(Figure{
+		Name: "    the same", Value: middle(hanging), Unit: "ms",
+		Limit: middle(answering), LimitIs: "the same beside 180 " + string(answering) + " over connections kept open",
 	}.ratioAtMost(1.1))
 	return nil
 }
