@@ -140,7 +140,7 @@ func (a *Auditor) Next(ctx context.Context) (bool, error) {
 		list    []Difference
 		derived int64
 	)
-	v, err := a.replay.verify(ctx, id, nil, func(d Difference) {
+	v, err := a.verify(ctx, id, func(d Difference) {
 		if d.Resource != resourceLog {
 			derived++
 		}
@@ -163,6 +163,14 @@ func (a *Auditor) Next(ctx context.Context) (bool, error) {
 		return true, err
 	}
 	return true, a.gauge(ctx)
+}
+
+func (a *Auditor) verify(ctx context.Context, id string, report func(Difference)) (Verification, error) {
+	list, err := a.replay.sizes(ctx, id)
+	if err != nil {
+		return Verification{}, err
+	}
+	return a.replay.verify(ctx, list[0], nil, report)
 }
 
 // tell counts and logs what an audit found. Rows of other rules differ as they

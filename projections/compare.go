@@ -22,12 +22,12 @@ type sheet struct {
 	keys     []sheetKey
 	columns  []sheetColumn
 
-	each    func(r *refold, visit func(key))        // the rows that must be there
-	changed func(s *domain.State, visit func(key))  // those made, changed or deleted since the last Reset
-	image   func(r *refold, k key, v []string) bool // writes the columns of a row; false when it must not be there
-	place   func(r *refold, k key) int64            // position of the entry that last changed a row, 0 when it is not there; nil but for answers with an id
+	each    func(m *memoryRows, visit func(key))        // the rows that must be there
+	changed func(s *domain.State, visit func(key))      // those made, changed or deleted since the last Reset
+	image   func(m *memoryRows, k key, v []string) bool // writes the columns of a row; false when it must not be there
+	place   func(m *memoryRows, k key) int64            // position of the entry that last changed a row, 0 when it is not there; nil but for answers with an id
 
-	pageSQL, pickSQL, sinceSQL, deleteSQL, upsertSQL string
+	pageSQL, pickSQL, sinceSQL, rangeSQL, restSQL, deleteSQL, upsertSQL string
 }
 
 // sheetKey is a column of the primary key after workspace_id.
@@ -91,11 +91,12 @@ func (s *sheet) name(k key) string {
 
 // prepared completes a sheet with its statements.
 func (s sheet) prepared() *sheet {
-	var keyNames, keyReads, keyParams, keyMatches, keyUnnest []string
+	var keyNames, keyReads, keyParams, endParams, keyMatches, keyUnnest []string
 	for i, k := range s.keys {
 		keyNames = append(keyNames, k.name)
 		keyReads = append(keyReads, k.selected()+" AS "+k.name)
 		keyParams = append(keyParams, k.param(i+2))
+		endParams = append(endParams, k.param(i+2+len(s.keys)))
 		keyMatches = append(keyMatches, "t."+k.name+" = k."+k.name+"::"+k.typ)
 		keyUnnest = append(keyUnnest, fmt.Sprintf("$%d::text[]", i+2))
 	}
@@ -126,12 +127,17 @@ func (s sheet) prepared() *sheet {
 	// comes with them.
 	s.pageSQL = "SELECT c.position, " + strings.Join(out, ", ") + `
 		  FROM log_checkpoint c LEFT JOIN LATERAL (
-		       ` + read + ` WHERE t.workspace_id = $1 AND ` + tuple(prefixed("t.", keyNames)) + " > " + tuple(keyParams) +
-		" ORDER BY " + strings.Join(prefixed("t.", keyNames), ", ") + fmt.Sprintf(" LIMIT $%d", next) + `) p ON true
+		       ` + read + ` WHERE t.workspace_id = $1 AND ` + tuple(ofTable(keyNames)) + " > " + tuple(keyParams) +
+		" ORDER BY " + strings.Join(ofTable(keyNames), ", ") + fmt.Sprintf(" LIMIT $%d", next) + `) p ON true
 		 WHERE c.workspace_id = $1 AND c.consumer = 'read_models'`
 	s.pickSQL = read + " JOIN unnest(" + strings.Join(keyUnnest, ", ") + ") AS k " + tuple(keyNames) +
 		" ON t.workspace_id = $1 AND " + strings.Join(keyMatches, " AND ")
 	s.sinceSQL = "SELECT " + strings.Join(keyReads, ", ") + " FROM " + s.table + " t WHERE t.workspace_id = $1 AND t.position > $2::bigint"
+	after := "SELECT " + strings.Join(keyReads, ", ") + " FROM " + s.table + " t WHERE t.workspace_id = $1 AND " +
+		tuple(ofTable(keyNames)) + " > " + tuple(keyParams)
+	inOrder := " ORDER BY " + strings.Join(ofTable(keyNames), ", ") + fmt.Sprintf(" LIMIT %d", rowPage)
+	s.rangeSQL = after + " AND " + tuple(ofTable(keyNames)) + " <= " + tuple(endParams) + inOrder
+	s.restSQL = after + inOrder
 	s.deleteSQL = "DELETE FROM " + s.table + " t USING unnest(" + strings.Join(keyUnnest, ", ") + ") AS k " + tuple(keyNames) +
 		" WHERE t.workspace_id = $1 AND " + strings.Join(keyMatches, " AND ")
 
@@ -151,10 +157,11 @@ func (s sheet) prepared() *sheet {
 	return &s
 }
 
-func prefixed(prefix string, names []string) []string {
+// ofTable names columns as those of t.
+func ofTable(names []string) []string {
 	list := make([]string, len(names))
 	for i, n := range names {
-		list[i] = prefix + n
+		list[i] = "t." + n
 	}
 	return list
 }

@@ -18,6 +18,12 @@ type storedPage struct {
 	checkpoint int64
 	keys       []key
 	values     [][][]byte
+	held       map[key]struct{} // the keys
+}
+
+func (p *storedPage) holds(k key) bool {
+	_, held := p.held[k]
+	return held
 }
 
 // readPage reads the rows after a key.
@@ -46,14 +52,16 @@ func (s *sheet) readPage(ctx context.Context, r *refold, after key) (*storedPage
 	if page.checkpoint < 0 {
 		return nil, fmt.Errorf("workspace %s has no checkpoint for its read models", r.workspaceID)
 	}
+	page.held = make(map[key]struct{}, len(page.keys))
+	for _, k := range page.keys {
+		page.held[k] = struct{}{}
+	}
 	return page, nil
 }
 
 // split copies a row out of the connection's buffer.
 func (s *sheet) split(raw [][]byte) (k key, values [][]byte) {
-	for i := range s.keys {
-		k[i] = string(raw[i])
-	}
+	k = rawKey(raw[:len(s.keys)])
 	raw = raw[len(s.keys):]
 	size := 0
 	for _, v := range raw {
@@ -73,7 +81,7 @@ func (s *sheet) split(raw [][]byte) (k key, values [][]byte) {
 
 // visitor is told of every row of a sheet that is not as folded: stored is nil
 // when it is missing, image when it must not be there.
-type visitor func(s *sheet, k key, stored [][]byte, image []string)
+type visitor func(s *sheet, k key, stored [][]byte, image []string) error
 
 // errCheckpointMoved says that a checkpoint moved back under a comparison, or
 // at all where it must not.
@@ -82,11 +90,8 @@ var errCheckpointMoved = errors.New("the checkpoint moved while rows were compar
 // compare compares a read table with the fold, page by page. The projector may
 // go on meanwhile: every page is compared with the fold up to the checkpoint
 // that the page was read at.
-func (s *sheet) compare(ctx context.Context, r *refold, number int, visit visitor) error {
-	var expected []key
-	s.each(r, func(k key) { expected = append(expected, k) })
-	slices.SortFunc(expected, compareKeys)
-	image := make([]string, len(s.columns))
+func (s *sheet) compare(ctx context.Context, r *refold, visit visitor) error {
+	list := r.rows.list(s)
 	for after, last := s.first(), false; !last; {
 		page, err := s.readPage(ctx, r, after)
 		if err != nil {
@@ -95,46 +100,48 @@ func (s *sheet) compare(ctx context.Context, r *refold, number int, visit visito
 		if err := r.reach(ctx, page.checkpoint); err != nil {
 			return err
 		}
-		through := key{}
+		var through *key
 		if last = len(page.keys) < rowPage; !last {
-			through = slices.MaxFunc(page.keys, compareKeys)
+			most := slices.MaxFunc(page.keys, compareKeys)
+			through = &most
 		}
-		within := func(k key) bool {
-			return compareKeys(k, after) > 0 && (last || compareKeys(k, through) <= 0)
+		if err := s.comparePage(ctx, r, page, visit); err != nil {
+			return err
 		}
-		met := make(map[key]struct{}, len(page.keys))
-		for i, k := range page.keys {
-			met[k] = struct{}{}
-			if !s.image(r, k, image) {
-				visit(s, k, page.values[i], nil)
-			} else if !same(page.values[i], image) {
-				visit(s, k, page.values[i], image)
-			}
-		}
-		missing := func(k key) {
-			if _, there := met[k]; there || !within(k) || !s.image(r, k, image) {
-				return
-			}
-			met[k] = struct{}{}
-			visit(s, k, nil, image)
-		}
-		from, _ := slices.BinarySearchFunc(expected, after, compareKeys)
-		for _, k := range expected[from:] {
-			if !last && compareKeys(k, through) > 0 {
-				break
-			}
-			missing(k)
-		}
-		for k := range r.touched[number] { // those that came since the comparison began
-			missing(k)
+		err = list(ctx, after, through, func(keys []key) error { return s.missing(ctx, r, page, keys, visit) })
+		if err != nil {
+			return err
 		}
 		r.cfg.Meter.RowsCompared.Add(int64(len(page.keys)))
 		if err := r.pace(ctx, len(page.keys)); err != nil {
 			return err
 		}
-		after = through
+		if !last {
+			after = *through
+		}
 	}
 	return nil
+}
+
+// comparePage compares the rows that there are.
+func (s *sheet) comparePage(ctx context.Context, r *refold, page *storedPage, visit visitor) error {
+	return r.rows.images(ctx, s, page.keys, func(i int, image []string) error {
+		if image != nil && same(page.values[i], image) {
+			return nil
+		}
+		return visit(s, page.keys[i], page.values[i], image)
+	})
+}
+
+// missing visits those of the keys whose rows must be on the page and are not.
+func (s *sheet) missing(ctx context.Context, r *refold, page *storedPage, keys []key, visit visitor) error {
+	keys = slices.DeleteFunc(keys, page.holds)
+	return r.rows.images(ctx, s, keys, func(i int, image []string) error {
+		if image == nil {
+			return nil
+		}
+		return visit(s, keys[i], nil, image)
+	})
 }
 
 // reach folds forward to the checkpoint that rows were read at.
@@ -153,20 +160,26 @@ func (r *refold) reach(ctx context.Context, checkpoint int64) error {
 
 // compareAll compares every sheet that is asked for.
 func (r *refold) compareAll(ctx context.Context, asked func(*sheet) bool, visit visitor) error {
-	for i, s := range r.sheets {
+	for _, s := range r.sheets {
 		if asked != nil && !asked(s) {
 			continue
 		}
-		if err := s.compare(ctx, r, i, visit); err != nil {
+		if err := s.compare(ctx, r, visit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pick reads rows by their keys, in tx.
-func (s *sheet) pick(ctx context.Context, tx pgx.Tx, workspaceID string, keys []key, each func(k key, values [][]byte)) error {
-	rows, err := tx.Query(ctx, s.pickSQL, s.keyArrays(workspaceID, keys)...)
+// querier is a transaction or a connection: whose table is meant depends on it.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// pick reads rows by their keys, in no order.
+func (s *sheet) pick(ctx context.Context, from querier, workspaceID string, keys []key, each func(k key, values [][]byte)) error {
+	rows, err := from.Query(ctx, s.pickSQL, s.keyArrays(workspaceID, keys)...)
 	if err != nil {
 		return fmt.Errorf("read the rows of %s in %s: %w", s.table, workspaceID, err)
 	}
@@ -178,6 +191,14 @@ func (s *sheet) pick(ctx context.Context, tx pgx.Tx, workspaceID string, keys []
 		return fmt.Errorf("read the rows of %s in %s: %w", s.table, workspaceID, err)
 	}
 	return nil
+}
+
+// rawKey copies a key out of the connection's buffer.
+func rawKey(raw [][]byte) (k key) {
+	for i := range raw {
+		k[i] = string(raw[i])
+	}
+	return k
 }
 
 // keyArrays are a workspace and keys as parameters: an array a column.

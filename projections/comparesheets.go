@@ -3,7 +3,6 @@ package projections
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
@@ -49,8 +48,8 @@ func sheetOf[P record](resource string, t *table[P]) *sheet {
 	for _, part := range t.parts {
 		s.columns = append(s.columns, sheetColumn{name: part, typ: typeText, fragment: true})
 	}
-	s.each = func(r *refold, visit func(key)) {
-		t.rows(r.state).All(func(row P) { visit(key{t.meta(row).ID}) })
+	s.each = func(m *memoryRows, visit func(key)) {
+		t.rows(m.state).All(func(row P) { visit(key{t.meta(row).ID}) })
 	}
 	s.changed = func(state *domain.State, visit func(key)) {
 		rows := t.rows(state)
@@ -61,15 +60,15 @@ func sheetOf[P record](resource string, t *table[P]) *sheet {
 			visit(key{id})
 		}
 	}
-	s.place = func(r *refold, k key) int64 {
+	s.place = func(m *memoryRows, k key) int64 {
 		var none P
-		if row := t.rows(r.state).Get(k[0]); row != none {
+		if row := t.rows(m.state).Get(k[0]); row != none {
 			return t.meta(row).Position
 		}
 		return 0
 	}
-	s.image = func(r *refold, k key, v []string) bool {
-		row := t.rows(r.state).Get(k[0])
+	s.image = func(m *memoryRows, k key, v []string) bool {
+		row := t.rows(m.state).Get(k[0])
 		var none P
 		if row == none {
 			return false
@@ -96,20 +95,20 @@ func creditMoveSheet() *sheet {
 		resource: "credit", table: "credit_move",
 		keys:    []sheetKey{{"client_id", typeText}, {"id", typeText}},
 		columns: []sheetColumn{{name: "position", typ: typeBigint}, {name: "base", typ: typeText, fragment: true}},
-		each: func(r *refold, visit func(key)) {
-			r.state.CreditMoves.All(func(m *domain.CreditMove) { visit(key{m.ClientID, m.CreditID}) })
+		each: func(m *memoryRows, visit func(key)) {
+			m.state.CreditMoves.All(func(c *domain.CreditMove) { visit(key{c.ClientID, c.CreditID}) })
 		},
 		changed: func(s *domain.State, visit func(key)) {
 			for _, m := range s.CreditMoves.Changed() {
 				visit(key{m.ClientID, m.CreditID})
 			}
 		},
-		image: func(r *refold, k key, v []string) bool {
-			m := r.state.CreditMoves.Get(domain.CreditMoveKey(k[0], k[1]))
-			if m == nil {
+		image: func(m *memoryRows, k key, v []string) bool {
+			c := m.state.CreditMoves.Get(domain.CreditMoveKey(k[0], k[1]))
+			if c == nil {
 				return false
 			}
-			v[0], v[1] = strconv.FormatInt(m.Position, 10), m.Fragments().Base
+			v[0], v[1] = strconv.FormatInt(c.Position, 10), c.Fragments().Base
 			return true
 		},
 	}.prepared()
@@ -120,16 +119,16 @@ func closedPeriodSheet() *sheet {
 		resource: sheetClosedPeriods, table: "closed_period",
 		keys:    []sheetKey{{"period", typeText}, {"client_id", typeText}},
 		columns: []sheetColumn{{name: "position", typ: typeBigint}},
-		each: func(r *refold, visit func(key)) {
-			r.state.Closures.All(func(c *domain.ClosedPeriod) { visit(key{c.Period, c.ClientID}) })
+		each: func(m *memoryRows, visit func(key)) {
+			m.state.Closures.All(func(c *domain.ClosedPeriod) { visit(key{c.Period, c.ClientID}) })
 		},
 		changed: func(s *domain.State, visit func(key)) {
 			for _, c := range s.Closures.Changed() {
 				visit(key{c.Period, c.ClientID})
 			}
 		},
-		image: func(r *refold, k key, v []string) bool {
-			c := r.state.Closures.Get(domain.ClosedPeriodKey(k[0], k[1]))
+		image: func(m *memoryRows, k key, v []string) bool {
+			c := m.state.Closures.Get(domain.ClosedPeriodKey(k[0], k[1]))
 			if c == nil {
 				return false
 			}
@@ -140,15 +139,15 @@ func closedPeriodSheet() *sheet {
 }
 
 func anomalySheet() *sheet {
-	find := func(r *refold, k key) int {
-		return slices.IndexFunc(r.anomaliesAt(k[0]), func(a domain.Anomaly) bool { return string(a.Reason) == k[1] })
+	find := func(m *memoryRows, k key) int {
+		return slices.IndexFunc(m.anomaliesAt(k[0]), func(a domain.Anomaly) bool { return string(a.Reason) == k[1] })
 	}
 	return sheet{
 		resource: sheetAnomalies, table: "anomaly",
 		keys:    []sheetKey{{"position", typeBigint}, {"reason", typeText}},
 		columns: []sheetColumn{{name: "event_id", typ: typeText}},
-		each: func(r *refold, visit func(key)) {
-			for _, a := range r.anomalies {
+		each: func(m *memoryRows, visit func(key)) {
+			for _, a := range m.anomalies {
 				visit(key{padded(a.Position), string(a.Reason)})
 			}
 		},
@@ -157,28 +156,13 @@ func anomalySheet() *sheet {
 				visit(key{padded(a.Position), string(a.Reason)})
 			}
 		},
-		image: func(r *refold, k key, v []string) bool {
-			i := find(r, k)
+		image: func(m *memoryRows, k key, v []string) bool {
+			i := find(m, k)
 			if i < 0 {
 				return false
 			}
-			v[0] = r.anomaliesAt(k[0])[i].EventID
+			v[0] = m.anomaliesAt(k[0])[i].EventID
 			return true
 		},
 	}.prepared()
-}
-
-// anomaliesAt returns the anomalies of one entry. They are kept in the order of
-// the log.
-func (r *refold) anomaliesAt(position string) []domain.Anomaly {
-	byPosition := func(a domain.Anomaly, p string) int { return strings.Compare(padded(a.Position), p) }
-	i, found := slices.BinarySearchFunc(r.anomalies, position, byPosition)
-	if !found {
-		return nil
-	}
-	end := i
-	for end < len(r.anomalies) && r.anomalies[end].Position == r.anomalies[i].Position {
-		end++
-	}
-	return r.anomalies[i:end]
 }

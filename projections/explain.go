@@ -78,14 +78,16 @@ func (r *Replay) Explain(ctx context.Context, q ExplainRequest) (*Explanation, e
 	if i < 0 {
 		return nil, &UnknownResourceError{q.Resource}
 	}
-	f := r.refold(q.WorkspaceID, nil)
+	f := r.unfolded(q.WorkspaceID, nil)
+	rows := newMemoryRows(r.sheets, f.apply) // one row cannot be followed otherwise
+	f.rows = rows
 	target, err := f.moment(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	r.cfg.Meter.Workspaces.Add(1)
 	r.cfg.Meter.Entries.Add(target)
-	x := explaining{refold: f, sheet: r.sheets[i], key: key{q.ID}, set: map[string]EntryName{}, values: map[string]string{}}
+	x := explaining{sheet: r.sheets[i], rows: rows, key: key{q.ID}, set: map[string]EntryName{}, values: map[string]string{}}
 	f.folded = x.folded
 	if err := f.through(ctx, target); err != nil {
 		return nil, err
@@ -121,8 +123,8 @@ func (r *refold) moment(ctx context.Context, q ExplainRequest) (int64, error) {
 
 // explaining follows one row through the fold.
 type explaining struct {
-	*refold
 	*sheet
+	rows    *memoryRows
 	key     key
 	names   []string          // fields in order; empty while there is no row
 	values  map[string]string // by field, as JSON
@@ -132,7 +134,7 @@ type explaining struct {
 
 // folded looks at the row after an entry.
 func (x *explaining) folded(e *domain.Entry) {
-	place := x.place(x.refold, x.key)
+	place := x.place(x.rows, x.key)
 	there := len(x.names) > 0
 	if place != e.Position && (place > 0) == there {
 		return
@@ -160,7 +162,7 @@ func (x *explaining) folded(e *domain.Entry) {
 // fields reads the row as folded now.
 func (x *explaining) fields() (names []string, values map[string]string) {
 	image := make([]string, len(x.columns))
-	x.image(x.refold, x.key, image)
+	x.image(x.rows, x.key, image)
 	values = map[string]string{}
 	for i, c := range x.columns {
 		if !c.fragment {
@@ -184,7 +186,7 @@ func (x *explaining) explanation(q ExplainRequest, position int64) *Explanation 
 		return out
 	}
 	image := make([]string, len(x.columns))
-	x.image(x.refold, x.key, image)
+	x.image(x.rows, x.key, image)
 	out.Row = json.RawMessage(x.answer(image))
 	for i, c := range x.columns {
 		if c.typ == typeBoolean && image[i] == "false" {

@@ -26,6 +26,8 @@ type bench struct {
 	pool *pgxpool.Pool
 	log  *eventlog.Log
 	wake *eventlog.Wake
+
+	memory int64 // of a Replay; 0: the default
 }
 
 func newBench(t *testing.T) *bench {
@@ -42,6 +44,24 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return b
+}
+
+// bothWays runs a test of replay with the folded rows in memory, and with them
+// in fresh tables, because no workspace fits into the memory.
+func bothWays(t *testing.T, test func(t *testing.T, memory int64)) {
+	t.Helper()
+	for name, memory := range map[string]int64{"in memory": 0, "in fresh tables": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, memory)
+		})
+	}
+}
+
+// within bounds the memory of replays.
+func (b *bench) within(memory int64) *bench {
+	b.memory = memory
 	return b
 }
 

@@ -55,14 +55,16 @@ func (p *Projector) Handle(msg *message.Message) error {
 	if err != nil {
 		return err //nolint:wrapcheck // says it all
 	}
-	return p.project(msg.Context(), claim.Tx, claim.Segments)
+	_, err = p.project(msg.Context(), claim.Tx, claim.Segments)
+	return err
 }
 
-// project gives segments of several workspaces their effect in tx.
-func (p *Projector) project(ctx context.Context, tx pgx.Tx, segments []eventlog.Segment) error {
+// project gives segments of several workspaces their effect in tx, and returns
+// what it has folded.
+func (p *Projector) project(ctx context.Context, tx pgx.Tx, segments []eventlog.Segment) (*folding, error) {
 	f := newFolding(p.tables, segments)
 	if err := f.load(ctx, tx); err != nil {
-		return err
+		return nil, err
 	}
 	for i := range segments {
 		s := &segments[i]
@@ -72,7 +74,7 @@ func (p *Projector) project(ctx context.Context, tx pgx.Tx, segments []eventlog.
 		}
 	}
 	if err := f.save(ctx, tx); err != nil {
-		return err
+		return nil, err
 	}
 	// Counted before the commit: a failing one counts twice, which a counter of
 	// work done may.
@@ -82,5 +84,5 @@ func (p *Projector) project(ctx context.Context, tx pgx.Tx, segments []eventlog.
 			p.anomalies.WithLabelValues(string(a.Reason)).Inc()
 		}
 	}
-	return nil
+	return f, nil
 }

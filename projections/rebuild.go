@@ -52,10 +52,10 @@ func (r *Replay) Rebuild(ctx context.Context, q RebuildRequest, done func(Rebuil
 		return err
 	}
 	var mu sync.Mutex
-	return r.each(ctx, list, func(ctx context.Context, id string) error {
-		b, err := r.rebuild(ctx, id, rebuildScope{asked: asked, all: len(q.Resources) == 0})
+	return r.each(ctx, list, func(ctx context.Context, w workspaceSize) error {
+		b, err := r.rebuild(ctx, w, rebuildScope{asked: asked, all: len(q.Resources) == 0})
 		if err != nil {
-			return fmt.Errorf("rebuild %s: %w", id, err)
+			return fmt.Errorf("rebuild %s: %w", w.id, err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -97,15 +97,19 @@ type rebuildScope struct {
 }
 
 // rebuild rebuilds one workspace.
-func (r *Replay) rebuild(ctx context.Context, id string, scope rebuildScope) (Rebuilt, error) {
+func (r *Replay) rebuild(ctx context.Context, w workspaceSize, scope rebuildScope) (Rebuilt, error) {
 	began := time.Now()
-	b := Rebuilt{WorkspaceID: id}
+	b := Rebuilt{WorkspaceID: w.id}
 	var broken []string
-	f := r.refold(id, newLogCheck(id, nil, func(d Difference) {
+	f, err := r.refold(ctx, w, newLogCheck(w.id, nil, func(d Difference) {
 		if len(broken) < 3 {
 			broken = append(broken, d.ID+" ("+d.Field+")")
 		}
 	}))
+	if err != nil {
+		return b, err
+	}
+	defer f.rows.close(ctx)
 	f.restored = scope.restore
 	head, err := f.head(ctx)
 	if err != nil {
@@ -126,31 +130,25 @@ func (r *Replay) rebuild(ctx context.Context, id string, scope rebuildScope) (Re
 		return b, nil
 	}
 	f.check = nil // what comes from here on was appended a moment ago
-	suspects := newRowSets(f.sheets)
 	if head.checkpoint > end {
 		f.pinned = &head.checkpoint // to be repaired as well
 	}
-	err = f.compareAll(ctx, scope.asked, func(s *sheet, k key, _ [][]byte, _ []string) {
-		suspects[slices.Index(f.sheets, s)][k] = struct{}{}
+	err = f.compareAll(ctx, scope.asked, func(s *sheet, k key, _ [][]byte, _ []string) error {
+		return f.rows.doubt(ctx, s, k)
 	})
 	if err != nil {
 		return b, err
 	}
 	f.pinned = nil
-	if err := f.repair(ctx, scope, suspects, &b); err != nil {
+	if err := f.repair(ctx, scope, &b); err != nil {
 		return b, err
 	}
-	b.Position, b.Rows, b.Took = f.position, f.rows(), time.Since(began)
+	if b.Rows, err = f.rows.count(ctx); err != nil {
+		return b, err
+	}
+	b.Position, b.Took = f.position, time.Since(began)
 	raise(&r.cfg.Meter.LargestRows, b.Rows)
 	return b, nil
-}
-
-func newRowSets(sheets []*sheet) []map[key]struct{} {
-	sets := make([]map[key]struct{}, len(sheets))
-	for i := range sets {
-		sets[i] = map[key]struct{}{}
-	}
-	return sets
 }
 
 // mostUnderLock is how many entries are folded while the checkpoint is locked;
@@ -158,7 +156,7 @@ func newRowSets(sheets []*sheet) []map[key]struct{} {
 const mostUnderLock = 2000
 
 // repair writes what differs, in the transaction that holds the checkpoint.
-func (r *refold) repair(ctx context.Context, scope rebuildScope, suspects []map[key]struct{}, b *Rebuilt) error {
+func (r *refold) repair(ctx context.Context, scope rebuildScope, b *Rebuilt) error {
 	for attempt := 0; ; attempt++ {
 		again := false
 		err := pg.InTx(ctx, r.cfg.Pool, func(tx pgx.Tx) error {
@@ -175,11 +173,11 @@ func (r *refold) repair(ctx context.Context, scope rebuildScope, suspects []map[
 			if err := r.reach(ctx, position); err != nil {
 				return err
 			}
-			for i, s := range r.sheets {
+			for _, s := range r.sheets {
 				if !scope.asked(s) {
 					continue
 				}
-				if err := r.repairSheet(ctx, tx, i, suspects[i], b); err != nil {
+				if err := r.repairSheet(ctx, tx, s, b); err != nil {
 					return err
 				}
 			}

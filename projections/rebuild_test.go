@@ -53,188 +53,200 @@ func (b *bench) versions() map[string]string {
 // wrong, and leaves rows that are right alone.
 func TestRebuildRepairsDamage(t *testing.T) {
 	t.Parallel()
-	for _, d := range damages() {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := projected(t)
-			before := b.versions()
-			d.do(b)
-			damaged := b.versions()
-			r := b.replay()
-			done := b.rebuild(r, projections.RebuildRequest{})
-			after := b.versions()
-			if other := done["ws-2"]; other.Refused != "" {
-				t.Errorf("ws-2 was refused: %s", other.Refused)
-			}
-			if d.log {
-				if done["ws-1"].Refused == "" {
-					t.Errorf("ws-1 was rebuilt from a log that is wrong: %+v", done["ws-1"])
+	bothWays(t, func(t *testing.T, memory int64) {
+		for _, d := range damages() {
+			t.Run(d.name, func(t *testing.T) {
+				t.Parallel()
+				b := projected(t).within(memory)
+				before := b.versions()
+				d.do(b)
+				damaged := b.versions()
+				r := b.replay()
+				done := b.rebuild(r, projections.RebuildRequest{})
+				after := b.versions()
+				if other := done["ws-2"]; other.Refused != "" {
+					t.Errorf("ws-2 was refused: %s", other.Refused)
 				}
-				if !maps.Equal(damaged, after) {
-					t.Error("rows were touched although the log is wrong")
+				if d.log {
+					if done["ws-1"].Refused == "" {
+						t.Errorf("ws-1 was rebuilt from a log that is wrong: %+v", done["ws-1"])
+					}
+					if !maps.Equal(damaged, after) {
+						t.Error("rows were touched although the log is wrong")
+					}
+					return
 				}
-				return
-			}
-			for row, xmin := range before {
-				if damaged[row] == xmin && after[row] != xmin && !strings.Contains(d.name, "checkpoint") {
-					t.Errorf("written although it was right: %s", row)
+				for row, xmin := range before {
+					if damaged[row] == xmin && after[row] != xmin && !strings.Contains(d.name, "checkpoint") {
+						t.Errorf("written although it was right: %s", row)
+					}
 				}
-			}
-			if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) != 0 {
-				t.Errorf("after the rebuild: %s", strings.Join(lines, "\n"))
-			}
-			b.project(1000) // a checkpoint that was moved back
-			b.equalsFold()
-			if again := b.rebuild(r, projections.RebuildRequest{}); again["ws-1"].Written+again["ws-1"].Deleted+again["ws-2"].Written+again["ws-2"].Deleted > 0 {
-				t.Errorf("a second rebuild still changed something: %+v", again)
-			}
-		})
-	}
+				if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) != 0 {
+					t.Errorf("after the rebuild: %s", strings.Join(lines, "\n"))
+				}
+				b.project(1000) // a checkpoint that was moved back
+				b.equalsFold()
+				if again := b.rebuild(r, projections.RebuildRequest{}); again["ws-1"].Written+again["ws-1"].Deleted+again["ws-2"].Written+again["ws-2"].Deleted > 0 {
+					t.Errorf("a second rebuild still changed something: %+v", again)
+				}
+			})
+		}
+	})
 }
 
 // Rebuilt from nothing, the tables are those that were projected.
 func TestRebuildFromEmptyTables(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly"} {
-		if _, err := b.pool.Exec(t.Context(), "DELETE FROM "+table); err != nil {
-			t.Fatal(err)
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly"} {
+			if _, err := b.pool.Exec(t.Context(), "DELETE FROM "+table); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	done := b.rebuild(b.replay(), projections.RebuildRequest{})
-	b.equalsFold()
-	for w, d := range done {
-		if d.Written != d.Rows || d.Rows == 0 {
-			t.Errorf("%s: wrote %d of %d rows", w, d.Written, d.Rows)
+		done := b.rebuild(b.replay(), projections.RebuildRequest{})
+		b.equalsFold()
+		for w, d := range done {
+			if d.Written != d.Rows || d.Rows == 0 {
+				t.Errorf("%s: wrote %d of %d rows", w, d.Written, d.Rows)
+			}
 		}
-	}
+	})
 }
 
 func TestRebuildOfSomeResources(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	for _, table := range []string{"invoice", "closed_period", "client", "client_credit", "credit_move", "payment"} {
-		if _, err := b.pool.Exec(t.Context(), "DELETE FROM "+table); err != nil {
-			t.Fatal(err)
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		for _, table := range []string{"invoice", "closed_period", "client", "client_credit", "credit_move", "payment"} {
+			if _, err := b.pool.Exec(t.Context(), "DELETE FROM "+table); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	b.damage(`UPDATE log_checkpoint SET rules = 0`)
-	r := b.replay()
-	b.rebuild(r, projections.RebuildRequest{WorkspaceID: "ws-1", Resources: []string{"invoices", "credit"}})
-	lines, done := b.verify(r, projections.VerifyRequest{WorkspaceID: "ws-1"})
-	for _, l := range lines {
-		if !strings.HasPrefix(l, "ws-1: clients ") && !strings.HasPrefix(l, "ws-1: payments ") {
-			t.Errorf("not rebuilt: %s", l)
+		b.damage(`UPDATE log_checkpoint SET rules = 0`)
+		r := b.replay()
+		b.rebuild(r, projections.RebuildRequest{WorkspaceID: "ws-1", Resources: []string{"invoices", "credit"}})
+		lines, done := b.verify(r, projections.VerifyRequest{WorkspaceID: "ws-1"})
+		for _, l := range lines {
+			if !strings.HasPrefix(l, "ws-1: clients ") && !strings.HasPrefix(l, "ws-1: payments ") {
+				t.Errorf("not rebuilt: %s", l)
+			}
 		}
-	}
-	if len(lines) == 0 || done[0].Rules != 0 {
-		t.Errorf("more was rebuilt than was asked: %v, %+v", lines, done)
-	}
-	if n := b.text(`SELECT count(*)::text FROM invoice WHERE workspace_id = 'ws-2'`); n != "0" {
-		t.Errorf("another workspace was rebuilt: %s invoices", n)
-	}
-	var unknown *projections.UnknownResourceError
-	if err := r.Rebuild(t.Context(), projections.RebuildRequest{Resources: []string{"invoice"}}, nil); !errors.As(err, &unknown) {
-		t.Errorf("an unknown resource: %v", err)
-	}
-	var nobody *eventlog.UnknownWorkspaceError
-	if err := r.Rebuild(t.Context(), projections.RebuildRequest{WorkspaceID: "nobody"}, nil); !errors.As(err, &nobody) {
-		t.Errorf("an unknown workspace: %v", err)
-	}
+		if len(lines) == 0 || done[0].Rules != 0 {
+			t.Errorf("more was rebuilt than was asked: %v, %+v", lines, done)
+		}
+		if n := b.text(`SELECT count(*)::text FROM invoice WHERE workspace_id = 'ws-2'`); n != "0" {
+			t.Errorf("another workspace was rebuilt: %s invoices", n)
+		}
+		var unknown *projections.UnknownResourceError
+		if err := r.Rebuild(t.Context(), projections.RebuildRequest{Resources: []string{"invoice"}}, nil); !errors.As(err, &unknown) {
+			t.Errorf("an unknown resource: %v", err)
+		}
+		var nobody *eventlog.UnknownWorkspaceError
+		if err := r.Rebuild(t.Context(), projections.RebuildRequest{WorkspaceID: "nobody"}, nil); !errors.As(err, &nobody) {
+			t.Errorf("an unknown workspace: %v", err)
+		}
+	})
 }
 
 // The projector that goes on by wrong rows, while they are being compared, is
 // repaired with them.
 func TestRebuildRepairsWhatFollowedFromDamage(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	more := generate(t, "ws-1", 1, 1400)[900:]
-	b.damage(`UPDATE client SET base = regexp_replace(base, '"name":"[^"]*"', '"name":"Somebody else"') WHERE workspace_id = 'ws-1'`)
-	b.damage(`UPDATE invoice SET base = regexp_replace(base, '"credit_applied":"[^"]*"', '"credit_applied":"5.00"') WHERE workspace_id = 'ws-1'`)
-	steps := 0
-	r := b.replay(func(c *projections.ReplayConfig) {
-		c.Pace = func(context.Context, int) error { // called after every page of entries and of rows
-			if steps++; steps > 1 && len(more) > 0 {
-				n := min(50, len(more))
-				b.append(more[:n])
-				b.project(10)
-				more = more[n:]
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		more := generate(t, "ws-1", 1, 1400)[900:]
+		b.damage(`UPDATE client SET base = regexp_replace(base, '"name":"[^"]*"', '"name":"Somebody else"') WHERE workspace_id = 'ws-1'`)
+		b.damage(`UPDATE invoice SET base = regexp_replace(base, '"credit_applied":"[^"]*"', '"credit_applied":"5.00"') WHERE workspace_id = 'ws-1'`)
+		steps := 0
+		r := b.replay(func(c *projections.ReplayConfig) {
+			c.Pace = func(context.Context, int) error { // called after every page of entries and of rows
+				if steps++; steps > 1 && len(more) > 0 {
+					n := min(50, len(more))
+					b.append(more[:n])
+					b.project(10)
+					more = more[n:]
+				}
+				return nil
 			}
-			return nil
+		})
+		b.rebuild(r, projections.RebuildRequest{WorkspaceID: "ws-1"})
+		if len(more) > 300 {
+			t.Fatalf("%d entries were not projected during the comparison", len(more))
 		}
+		b.project(1000)
+		b.equalsFold()
 	})
-	b.rebuild(r, projections.RebuildRequest{WorkspaceID: "ws-1"})
-	if len(more) > 300 {
-		t.Fatalf("%d entries were not projected during the comparison", len(more))
-	}
-	b.project(1000)
-	b.equalsFold()
 }
 
 // In whatever order the ids come, a key that is a pair compares as one.
 func TestVerifyComparesPairsInOrder(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	var drafts []domain.Draft
-	for i, client := range []string{"a", "a-b", "a-b_", "A", "_", "-"} {
-		for j := range 400 {
-			line := fmt.Sprintf(`{"workspace_id":"w","type":"credit.topped_up","data":{"credit_id":"c%d-%d","client_id":%q,"amount":"1.00","currency":"EUR"}}`, j%7, j, client)
-			d, err := domain.DecodeDraft([]byte(line))
-			if err != nil {
-				t.Fatal(i, err)
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := newBench(t).within(memory)
+		var drafts []domain.Draft
+		for i, client := range []string{"a", "a-b", "a-b_", "A", "_", "-"} {
+			for j := range 400 {
+				line := fmt.Sprintf(`{"workspace_id":"w","type":"credit.topped_up","data":{"credit_id":"c%d-%d","client_id":%q,"amount":"1.00","currency":"EUR"}}`, j%7, j, client)
+				d, err := domain.DecodeDraft([]byte(line))
+				if err != nil {
+					t.Fatal(i, err)
+				}
+				drafts = append(drafts, d)
 			}
-			drafts = append(drafts, d)
 		}
-	}
-	b.append(drafts)
-	b.project(1000)
-	r := b.replay()
-	if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) != 0 {
-		t.Fatalf("false differences: %s", strings.Join(lines[:min(5, len(lines))], "\n"))
-	}
-	b.damage(`DELETE FROM credit_move WHERE id LIKE 'c3-%'`)
-	lines, _ := b.verify(r, projections.VerifyRequest{})
-	if want := 6 * 57; len(lines) != want {
-		t.Errorf("%d differences, want %d", len(lines), want)
-	}
-	if !slices.IsSorted(lines) || len(slices.Compact(slices.Clone(lines))) != len(lines) {
-		t.Error("a difference was named twice")
-	}
-	b.rebuild(r, projections.RebuildRequest{Resources: []string{"credit"}})
-	b.equalsFold()
+		b.append(drafts)
+		b.project(1000)
+		r := b.replay()
+		if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) != 0 {
+			t.Fatalf("false differences: %s", strings.Join(lines[:min(5, len(lines))], "\n"))
+		}
+		b.damage(`DELETE FROM credit_move WHERE id LIKE 'c3-%'`)
+		lines, _ := b.verify(r, projections.VerifyRequest{})
+		if want := 6 * 57; len(lines) != want {
+			t.Errorf("%d differences, want %d", len(lines), want)
+		}
+		if !slices.IsSorted(lines) || len(slices.Compact(slices.Clone(lines))) != len(lines) {
+			t.Error("a difference was named twice")
+		}
+		b.rebuild(r, projections.RebuildRequest{Resources: []string{"credit"}})
+		b.equalsFold()
+	})
 }
 
 // A projector that cannot read a row, because it is damaged or of a version with
 // another form of answers, waits; the rebuild lets it go on.
 func TestRebuildLetsAFailingWorkspaceGoOn(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	b.damage(`UPDATE client SET base = replace(base, '"billing_status"', '"billing_standing"')`)
-	runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.pool, Wake: b.wake, Clock: time.Now, Logger: discard(), Sweep: 10 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- runner.Run(ctx) }()
-	b.append(generate(t, "ws-1", 1, 1100)[900:])
-	for late := time.Now().Add(20 * time.Second); ; {
-		status, err := projections.ReadStatus(t.Context(), b.pool, b.log, time.Now(), "ws-1")
-		if err != nil || time.Now().After(late) {
-			t.Fatalf("%+v, %v", status, err)
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		b.damage(`UPDATE client SET base = replace(base, '"billing_status"', '"billing_standing"')`)
+		runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.pool, Wake: b.wake, Clock: time.Now, Logger: discard(), Sweep: 10 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if w := &status.Workspaces[0]; w.Failures >= 3 {
-			if !strings.Contains(*w.Error, "ledgerfeed rebuild") {
-				t.Errorf("the error is %s", *w.Error)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- runner.Run(ctx) }()
+		b.append(generate(t, "ws-1", 1, 1100)[900:])
+		for late := time.Now().Add(20 * time.Second); ; {
+			status, err := projections.ReadStatus(t.Context(), b.pool, b.log, time.Now(), "ws-1")
+			if err != nil || time.Now().After(late) {
+				t.Fatalf("%+v, %v", status, err)
 			}
-			break
+			if w := &status.Workspaces[0]; w.Failures >= 3 {
+				if !strings.Contains(*w.Error, "ledgerfeed rebuild") {
+					t.Errorf("the error is %s", *w.Error)
+				}
+				break
+			}
 		}
-	}
-	b.rebuild(b.replay(), projections.RebuildRequest{})
-	b.awaitProjected()
-	stop()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	b.equalsFold()
+		b.rebuild(b.replay(), projections.RebuildRequest{})
+		b.awaitProjected()
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		b.equalsFold()
+	})
 }

@@ -30,53 +30,55 @@ func (b *bench) settled(settings map[string]string) *pgxpool.Pool {
 // it is in milliseconds, the benchmark says.
 func TestRebuildHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	b.damage(`UPDATE invoice SET base = regexp_replace(base, '"plan_name":(null|"[^"]*")', '"plan_name":"DAMAGED"') WHERE workspace_id = 'ws-1'`)
-	b.damage(`UPDATE contractor SET position = position + 1 WHERE workspace_id = 'ws-1'`)
-	// Contractors are written after invoices; whoever holds one stops the
-	// rebuild between them.
-	holder, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pg.Rollback(t.Context(), holder)
-	if _, err := holder.Exec(t.Context(), `SELECT FROM contractor WHERE workspace_id = 'ws-1' FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	r := b.replay()
-	go func() {
-		ended <- r.Rebuild(t.Context(), projections.RebuildRequest{WorkspaceID: "ws-1"}, func(projections.Rebuilt) {})
-	}()
-	b.awaitText("1", `SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
-
-	hasty := b.settled(map[string]string{"lock_timeout": "1ms"})
-	for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly", "log_checkpoint"} {
-		if _, err := hasty.Exec(t.Context(), `SELECT * FROM `+table+` WHERE workspace_id = 'ws-1'`); err != nil {
-			t.Errorf("a reader of %s waits: %v", table, err)
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		b.damage(`UPDATE invoice SET base = regexp_replace(base, '"plan_name":(null|"[^"]*")', '"plan_name":"DAMAGED"') WHERE workspace_id = 'ws-1'`)
+		b.damage(`UPDATE contractor SET position = position + 1 WHERE workspace_id = 'ws-1'`)
+		// Contractors are written after invoices; whoever holds one stops the
+		// rebuild between them.
+		holder, err := b.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	const repaired = `SELECT count(*)::text FROM invoice WHERE workspace_id = 'ws-1' AND base NOT LIKE '%DAMAGED%'`
-	if n := b.text(repaired); n != "0" {
-		t.Errorf("readers see %s new rows before the others", n)
-	}
-	log, err := eventlog.New(eventlog.Config{Pool: hasty, Clock: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := log.Append(t.Context(), draft(t, `{"workspace_id":"ws-1","type":"client.recorded","data":{"client_id":"late","name":"L"}}`)); err != nil {
-		t.Errorf("an append waits: %v", err)
-	}
+		defer pg.Rollback(t.Context(), holder)
+		if _, err := holder.Exec(t.Context(), `SELECT FROM contractor WHERE workspace_id = 'ws-1' FOR UPDATE`); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		r := b.replay()
+		go func() {
+			ended <- r.Rebuild(t.Context(), projections.RebuildRequest{WorkspaceID: "ws-1"}, func(projections.Rebuilt) {})
+		}()
+		b.awaitText("1", `SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 
-	pg.Rollback(t.Context(), holder)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	if all := b.text(`SELECT count(*)::text FROM invoice WHERE workspace_id = 'ws-1'`); b.text(repaired) != all {
-		t.Errorf("%s of %s invoices are repaired", b.text(repaired), all)
-	}
-	b.project(1000)
-	b.equalsFold()
+		hasty := b.settled(map[string]string{"lock_timeout": "1ms"})
+		for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly", "log_checkpoint"} {
+			if _, err := hasty.Exec(t.Context(), `SELECT * FROM `+table+` WHERE workspace_id = 'ws-1'`); err != nil {
+				t.Errorf("a reader of %s waits: %v", table, err)
+			}
+		}
+		const repaired = `SELECT count(*)::text FROM invoice WHERE workspace_id = 'ws-1' AND base NOT LIKE '%DAMAGED%'`
+		if n := b.text(repaired); n != "0" {
+			t.Errorf("readers see %s new rows before the others", n)
+		}
+		log, err := eventlog.New(eventlog.Config{Pool: hasty, Clock: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.Append(t.Context(), draft(t, `{"workspace_id":"ws-1","type":"client.recorded","data":{"client_id":"late","name":"L"}}`)); err != nil {
+			t.Errorf("an append waits: %v", err)
+		}
+
+		pg.Rollback(t.Context(), holder)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if all := b.text(`SELECT count(*)::text FROM invoice WHERE workspace_id = 'ws-1'`); b.text(repaired) != all {
+			t.Errorf("%s of %s invoices are repaired", b.text(repaired), all)
+		}
+		b.project(1000)
+		b.equalsFold()
+	})
 }
 
 // awaitText waits until a statement gives what is wanted.
@@ -93,37 +95,39 @@ func (b *bench) awaitText(want, sql string) {
 // any connection that replays, so the longest snapshot is that of a page.
 func TestReplayHoldsNoSnapshot(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	b.damage(`UPDATE payment SET position = position + 1`)
-	settings := projections.ReplaySettings()
-	settings["application_name"] = "replaying"
-	pages := 0
-	r := b.replay(func(c *projections.ReplayConfig) {
-		c.Pool, c.Workers = b.settled(settings), 1
-		c.Pace = func(ctx context.Context, _ int) error {
-			pages++
-			var held int
-			err := b.pool.QueryRow(ctx, `
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		b.damage(`UPDATE payment SET position = position + 1`)
+		settings := projections.ReplaySettings()
+		settings["application_name"] = "replaying"
+		pages := 0
+		r := b.replay(func(c *projections.ReplayConfig) {
+			c.Pool, c.Workers = b.settled(settings), 1
+			c.Pace = func(ctx context.Context, _ int) error {
+				pages++
+				var held int
+				err := b.pool.QueryRow(ctx, `
 				SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'replaying'
 				   AND (state LIKE 'idle in transaction%' OR xact_start < clock_timestamp() - interval '2 seconds')`).Scan(&held)
-			if held > 0 {
-				t.Errorf("after page %d, %d connections hold a snapshot", pages, held)
+				if held > 0 {
+					t.Errorf("after page %d, %d connections hold a snapshot", pages, held)
+				}
+				return err
 			}
-			return err
+		})
+		if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) == 0 {
+			t.Error("no differences")
+		}
+		b.rebuild(r, projections.RebuildRequest{})
+		if pages < 40 {
+			t.Errorf("looked after %d pages only", pages)
 		}
 	})
-	if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) == 0 {
-		t.Error("no differences")
-	}
-	b.rebuild(r, projections.RebuildRequest{})
-	if pages < 40 {
-		t.Errorf("looked after %d pages only", pages)
-	}
 }
 
-// A workspace that does not fit into the memory is worked at alone, and that
-// is told.
-func TestLargeWorkspaceRunsAlone(t *testing.T) {
+// How many workspaces do not fit into the memory is told. Where even what a
+// fold into fresh tables takes is more than it, they are worked at one by one.
+func TestLargeWorkspacesAreTold(t *testing.T) {
 	t.Parallel()
 	b := projected(t)
 	var (

@@ -14,116 +14,115 @@ import (
 // those that are: rows found before, rows that the fold has changed since, and
 // rows that the projector has written since, which may have followed from wrong
 // ones.
-func (r *refold) repairSheet(ctx context.Context, tx pgx.Tx, number int, suspects map[key]struct{}, b *Rebuilt) error {
-	s := r.sheets[number]
-	if err := s.since(ctx, tx, r.workspaceID, r.settled, suspects); err != nil {
+func (r *refold) repairSheet(ctx context.Context, tx pgx.Tx, s *sheet, b *Rebuilt) error {
+	if err := s.doubtSince(ctx, tx, r); err != nil {
 		return err
 	}
-	keys := make([]key, 0, len(suspects)+len(r.touched[number]))
-	for k := range suspects {
-		keys = append(keys, k)
-	}
-	for k := range r.touched[number] {
-		if _, twice := suspects[k]; !twice {
-			keys = append(keys, k)
+	w := sheetWriter{sheet: s, workspaceID: r.workspaceID, tx: tx}
+	err := r.rows.doubted(ctx, s, func(keys []key) error {
+		stored := make(map[key][][]byte, len(keys))
+		if err := s.pick(ctx, tx, r.workspaceID, keys, func(k key, values [][]byte) { stored[k] = values }); err != nil {
+			return err
 		}
-	}
-	slices.SortFunc(keys, compareKeys)
-	w := sheetWriter{refold: r, sheet: s, tx: tx}
-	image := make([]string, len(s.columns))
-	for part := range slices.Chunk(keys, rowPage) {
-		stored := make(map[key]struct{}, len(part))
-		err := s.pick(ctx, tx, r.workspaceID, part, func(k key, values [][]byte) {
-			stored[k] = struct{}{}
-			switch {
-			case !s.image(r, k, image):
-				w.gone = append(w.gone, k)
-			case !same(values, image):
-				w.changed = append(w.changed, k)
-			}
+		err := r.rows.images(ctx, s, keys, func(i int, image []string) error {
+			w.take(keys[i], stored[keys[i]], image)
+			return nil
 		})
 		if err != nil {
 			return err
 		}
-		for _, k := range part {
-			if _, there := stored[k]; !there && s.image(r, k, image) {
-				w.missing = append(w.missing, k)
-			}
-		}
-		if err := w.write(ctx); err != nil {
-			return err
-		}
-	}
+		n, err := w.write(ctx)
+		r.cfg.Meter.RowsWritten.Add(n)
+		return err
+	})
 	b.Written += w.written
 	b.Deleted += w.deleted
-	return nil
+	return err
 }
 
-// since adds the rows that were written after a position.
-func (s *sheet) since(ctx context.Context, tx pgx.Tx, workspaceID string, position int64, to map[key]struct{}) error {
-	rows, err := tx.Query(ctx, s.sinceSQL, workspaceID, position)
+// doubtSince doubts the rows that were written after the first fold.
+func (s *sheet) doubtSince(ctx context.Context, tx pgx.Tx, r *refold) error {
+	rows, err := tx.Query(ctx, s.sinceSQL, r.workspaceID, r.settled)
 	if err != nil {
-		return fmt.Errorf("find new rows of %s in %s: %w", s.table, workspaceID, err)
+		return fmt.Errorf("find new rows of %s in %s: %w", s.table, r.workspaceID, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var k key
-		for i, raw := range rows.RawValues() {
-			k[i] = string(raw)
+		if err := r.rows.doubt(ctx, s, rawKey(rows.RawValues())); err != nil {
+			return err
 		}
-		to[k] = struct{}{}
 	}
 	if err := rows.Err(); err != nil {
-		return fmt.Errorf("find new rows of %s in %s: %w", s.table, workspaceID, err)
+		return fmt.Errorf("find new rows of %s in %s: %w", s.table, r.workspaceID, err)
 	}
 	return nil
 }
 
 // sheetWriter writes rows of one table of one workspace.
 type sheetWriter struct {
-	*refold
 	*sheet
-	tx                     pgx.Tx
-	gone, changed, missing []key
-	written, deleted       int64
-	lines                  bytes.Buffer
+	workspaceID      string
+	tx               pgx.Tx
+	gone             []key
+	changed, missing []sheetRow
+	written, deleted int64
+	lines            bytes.Buffer
 }
 
-// write writes what has gathered.
-func (w *sheetWriter) write(ctx context.Context) error {
+// sheetRow is a row as it must be.
+type sheetRow struct {
+	key   key
+	image []string
+}
+
+// take keeps what is to be done about a row; see visitor.
+func (w *sheetWriter) take(k key, stored [][]byte, image []string) {
+	switch {
+	case stored == nil && image == nil:
+	case image == nil:
+		w.gone = append(w.gone, k)
+	case stored == nil:
+		w.missing = append(w.missing, sheetRow{k, slices.Clone(image)})
+	case !same(stored, image):
+		w.changed = append(w.changed, sheetRow{k, slices.Clone(image)})
+	}
+}
+
+// write writes what has gathered, and returns how many rows that were.
+func (w *sheetWriter) write(ctx context.Context) (n int64, err error) {
 	if len(w.gone) > 0 {
 		if _, err := w.tx.Exec(ctx, w.deleteSQL, w.keyArrays(w.workspaceID, w.gone)...); err != nil {
-			return fmt.Errorf("delete rows of %s in %s: %w", w.table, w.workspaceID, err)
+			return 0, fmt.Errorf("delete rows of %s in %s: %w", w.table, w.workspaceID, err)
 		}
 	}
 	if len(w.changed) > 0 {
 		if _, err := w.tx.Exec(ctx, w.upsertSQL, w.columnArrays(w.changed)...); err != nil {
-			return fmt.Errorf("write rows of %s in %s: %w", w.table, w.workspaceID, err)
+			return 0, fmt.Errorf("write rows of %s in %s: %w", w.table, w.workspaceID, err)
 		}
 	}
 	if len(w.missing) > 0 {
 		if err := w.copyIn(ctx, w.missing); err != nil {
-			return fmt.Errorf("copy rows into %s in %s: %w", w.table, w.workspaceID, err)
+			return 0, fmt.Errorf("copy rows into %s in %s: %w", w.table, w.workspaceID, err)
 		}
 	}
 	w.deleted += int64(len(w.gone))
 	w.written += int64(len(w.changed) + len(w.missing))
-	w.cfg.Meter.RowsWritten.Add(int64(len(w.gone) + len(w.changed) + len(w.missing)))
+	n = int64(len(w.gone) + len(w.changed) + len(w.missing))
 	w.gone, w.changed, w.missing = w.gone[:0], w.changed[:0], w.missing[:0]
-	return nil
+	return n, nil
 }
 
 // columnArrays are rows as parameters of the upsert: an array a column.
-func (w *sheetWriter) columnArrays(keys []key) []any {
-	args := w.keyArrays(w.workspaceID, keys)
+func (w *sheetWriter) columnArrays(rows []sheetRow) []any {
+	keys := make([]key, len(rows))
 	columns := make([][]string, len(w.columns))
-	image := make([]string, len(w.columns))
-	for _, k := range keys {
-		w.image(w.refold, k, image)
-		for i, v := range image {
-			columns[i] = append(columns[i], v)
+	for i, row := range rows {
+		keys[i] = row.key
+		for j, v := range row.image {
+			columns[j] = append(columns[j], v)
 		}
 	}
+	args := w.keyArrays(w.workspaceID, keys)
 	for _, c := range columns {
 		args = append(args, c)
 	}
@@ -132,7 +131,7 @@ func (w *sheetWriter) columnArrays(keys []key) []any {
 
 // copyIn adds rows that are not there: nobody else can, while the checkpoint is
 // locked.
-func (w *sheetWriter) copyIn(ctx context.Context, keys []key) error {
+func (w *sheetWriter) copyIn(ctx context.Context, rows []sheetRow) error {
 	names := []string{"workspace_id"}
 	for _, k := range w.keys {
 		names = append(names, k.name)
@@ -141,15 +140,13 @@ func (w *sheetWriter) copyIn(ctx context.Context, keys []key) error {
 		names = append(names, c.name)
 	}
 	w.lines.Reset()
-	image := make([]string, len(w.columns))
-	for _, k := range keys {
-		w.image(w.refold, k, image)
+	for _, row := range rows {
 		w.lines.WriteString(w.workspaceID)
 		for i := range w.keys {
 			w.lines.WriteByte('\t')
-			appendCopy(&w.lines, k[i])
+			appendCopy(&w.lines, row.key[i])
 		}
-		for _, v := range image {
+		for _, v := range row.image {
 			w.lines.WriteByte('\t')
 			if v == "" {
 				w.lines.WriteString(`\N`)

@@ -27,13 +27,13 @@ const DefaultReplayWorkers = 2
 
 // ReplayConfig of a Replay.
 type ReplayConfig struct {
-	Pool  *pgxpool.Pool // opened with ReplaySettings; at least 2*Workers+1 connections
+	Pool  *pgxpool.Pool // opened with ReplaySettings; at least 2*Workers+1 connections. Fresh tables take one more each, of the same configuration
 	Clock func() time.Time
 
 	Wake    eventlog.Announcer // told of workspaces whose rows a rebuild has changed; nil: nobody waits
 	Rules   Rules              // default LiveRules
 	Workers int                // workspaces under way at once; default DefaultReplayWorkers
-	Memory  int64              // bytes that the workspaces under way may hold, by estimate; default 256 MiB. A larger one runs alone
+	Memory  int64              // bytes that the workspaces under way may hold, by estimate; default 256 MiB. A larger one is folded into fresh tables
 	Meter   *Meter             // counts the work; nil: nobody looks
 
 	// Pace is asked before n more entries or rows are taken, and waits as long
@@ -41,9 +41,9 @@ type ReplayConfig struct {
 	Pace func(ctx context.Context, n int) error
 }
 
-// Replay folds the logs of workspaces in memory, by the rules of the
-// projector, to compare the read tables with, to repair them, or to explain a
-// row. It only ever reads the log.
+// Replay folds the logs of workspaces beside the read tables, by the rules of
+// the projector, to compare those with, to repair them, or to explain a row. It
+// only ever reads the log.
 type Replay struct {
 	cfg    ReplayConfig
 	sheets []*sheet
@@ -75,9 +75,13 @@ func NewReplay(cfg ReplayConfig) (*Replay, error) {
 // folded: measured with realistic logs, where two entries in five make a row.
 const entryBytes = 1100
 
+// freshBytes is about what a workspace takes whose rows are in fresh tables: a
+// few pages of entries and rows, and what the collector lets lie.
+const freshBytes = 32 << 20
+
 // each calls do for workspaces side by side, as far as the memory goes. The
 // first error stops the rest and is returned.
-func (r *Replay) each(ctx context.Context, workspaces []workspaceSize, do func(context.Context, string) error) error {
+func (r *Replay) each(ctx context.Context, workspaces []workspaceSize, do func(context.Context, workspaceSize) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	queue := make(chan workspaceSize)
@@ -104,23 +108,27 @@ func (r *Replay) each(ctx context.Context, workspaces []workspaceSize, do func(c
 	return context.Cause(ctx) //nolint:wrapcheck // the first error, or why the caller stopped
 }
 
-// within runs do when there is memory for the workspace.
-func (r *Replay) within(ctx context.Context, w workspaceSize, do func(context.Context, string) error) error {
+// within runs do when there is memory for the workspace, or for a part of it
+// where all of it is too large.
+func (r *Replay) within(ctx context.Context, w workspaceSize, do func(context.Context, workspaceSize) error) error {
 	need := w.entries * entryBytes
-	if need > r.cfg.Memory {
-		need = r.cfg.Memory
+	if r.tooLarge(w) {
+		need = min(freshBytes, r.cfg.Memory)
 		r.cfg.Meter.OverMemory.Add(1)
 	}
 	if err := r.memory.Acquire(ctx, need); err != nil {
 		return context.Cause(ctx) //nolint:wrapcheck // why the work stopped
 	}
 	defer r.memory.Release(need)
-	if err := do(ctx, w.id); err != nil {
+	if err := do(ctx, w); err != nil {
 		return err
 	}
 	r.cfg.Meter.WorkspacesDone.Add(1)
 	return nil
 }
+
+// tooLarge tells whether the rows of a workspace are not for the memory.
+func (r *Replay) tooLarge(w workspaceSize) bool { return w.entries*entryBytes > r.cfg.Memory }
 
 // workspaceSize is a workspace and how many entries its log holds.
 type workspaceSize struct {

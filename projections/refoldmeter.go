@@ -11,7 +11,7 @@ type Meter struct {
 	RowsWritten                atomic.Int64 // and deleted
 	Differences                atomic.Int64
 	LargestRows                atomic.Int64 // rows of the largest workspace so far
-	OverMemory                 atomic.Int64 // workspaces larger than ReplayConfig.Memory by estimate, which run alone
+	OverMemory                 atomic.Int64 // workspaces larger than ReplayConfig.Memory by estimate, which are folded into fresh tables
 }
 
 func raise(to *atomic.Int64, v int64) {

@@ -10,30 +10,47 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
-// refold is the log of one workspace, folded in memory from position 1.
+// refold is the log of one workspace, folded from position 1.
 type refold struct {
 	*Replay
 	workspaceID string
+	size        workspaceSize
 	position    int64 // entries up to here are folded
-	state       *domain.State
-	anomalies   []domain.Anomaly
+	rows        foldedRows
 	skipped     map[int64]struct{}
 	restored    int64               // an entry that was passed over is folded all the same; 0: none
 	locked      bool                // the checkpoint is: there is no time to lose
 	check       *logCheck           // nil: entries are taken as they are
+	at          int64               // position of the entry being folded
 	folded      func(*domain.Entry) // called after an entry is folded, if set
 
 	// The rows are compared with the fold as it is, while the checkpoint stays
 	// here; nil: with the fold up to the checkpoint.
 	pinned *int64
 
-	// What the fold has made, changed or deleted since settle, by sheet.
 	settled int64 // position of settle
-	touched []map[key]struct{}
 }
 
-func (r *Replay) refold(workspaceID string, check *logCheck) *refold {
-	return &refold{Replay: r, workspaceID: workspaceID, state: domain.NewState(), skipped: map[int64]struct{}{}, check: check}
+// refold makes the fold of a workspace, which the caller must close, with
+// nothing folded yet.
+func (r *Replay) refold(ctx context.Context, w workspaceSize, check *logCheck) (*refold, error) {
+	f := r.unfolded(w.id, check)
+	f.size = w
+	if !r.tooLarge(w) {
+		f.rows = newMemoryRows(r.sheets, f.apply)
+		return f, nil
+	}
+	rows, err := r.newFreshRows(ctx, w.id, f.apply)
+	if err != nil {
+		return nil, err
+	}
+	f.rows = rows
+	return f, nil
+}
+
+// unfolded makes a refold that has no rows yet.
+func (r *Replay) unfolded(workspaceID string, check *logCheck) *refold {
+	return &refold{Replay: r, workspaceID: workspaceID, skipped: map[int64]struct{}{}, check: check}
 }
 
 // logRow is an entry as it is stored, with what the fold does not need.
@@ -56,11 +73,7 @@ func (r *refold) through(ctx context.Context, target int64) error {
 		return err
 	}
 	err := r.walk(ctx, r.position, target, func(page []logRow) error {
-		if err := r.fold(page); err != nil {
-			return err
-		}
-		r.note()
-		return nil
+		return r.fold(ctx, page)
 	})
 	if err != nil {
 		return err
@@ -158,25 +171,34 @@ func (r *refold) read(ctx context.Context, after, through int64) ([]logRow, erro
 
 // fold folds a page. A rule that panics is an error of this workspace, not the
 // end of the program.
-func (r *refold) fold(page []logRow) (err error) {
-	at := int64(0)
+func (r *refold) fold(ctx context.Context, page []logRow) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the entry at position %d of %s cannot be folded: %v", at, r.workspaceID, p)
+			err = fmt.Errorf("the entry at position %d of %s cannot be folded: %v", r.at, r.workspaceID, p)
 		}
 	}()
+	entries := make([]domain.Entry, 0, len(page))
 	for i := range page {
-		e := &page[i].Entry
-		at = e.Position
-		if _, skip := r.skipped[at]; !skip {
-			r.cfg.Rules.Apply(r.state, e)
-		}
-		r.position = at
-		if r.folded != nil {
-			r.folded(e)
+		if _, skip := r.skipped[page[i].Position]; !skip {
+			entries = append(entries, page[i].Entry)
 		}
 	}
+	if err := r.rows.fold(ctx, entries); err != nil {
+		return err
+	}
+	if len(page) > 0 {
+		r.position = page[len(page)-1].Position
+	}
 	return nil
+}
+
+// apply gives one entry its effect.
+func (r *refold) apply(s *domain.State, e *domain.Entry) {
+	r.at = e.Position
+	r.cfg.Rules.Apply(s, e)
+	if r.folded != nil {
+		r.folded(e)
+	}
 }
 
 // readSkips notes the entries that an operator made the projector pass over.
@@ -203,30 +225,5 @@ func (r *refold) readSkips(ctx context.Context, through int64) error {
 // settle ends the first fold: from here on it is noted which rows change.
 func (r *refold) settle() {
 	r.settled = r.position
-	r.anomalies = append(r.anomalies, r.state.Anomalies...)
-	r.state.Reset()
-	r.touched = make([]map[key]struct{}, len(r.sheets))
-	for i := range r.touched {
-		r.touched[i] = map[key]struct{}{}
-	}
-}
-
-// note keeps which rows the fold has changed since settle.
-func (r *refold) note() {
-	if r.touched == nil {
-		return
-	}
-	r.anomalies = append(r.anomalies, r.state.Anomalies...)
-	for i, s := range r.sheets {
-		s.changed(r.state, func(k key) { r.touched[i][k] = struct{}{} })
-	}
-	r.state.Reset()
-}
-
-// rows is how many rows the fold holds.
-func (r *refold) rows() (n int64) {
-	for _, s := range r.sheets {
-		s.each(r, func(key) { n++ })
-	}
-	return n
+	r.rows.settle()
 }

@@ -28,11 +28,12 @@ func (e *NotSkippedError) Error() string {
 // cannot be folded or written is an error, and stays passed over. The error is
 // a *NotSkippedError when it was not.
 func (r *Replay) Restore(ctx context.Context, workspaceID string, position int64) (Rebuilt, error) {
-	if _, err := r.sizes(ctx, workspaceID); err != nil {
+	list, err := r.sizes(ctx, workspaceID)
+	if err != nil {
 		return Rebuilt{}, err
 	}
 	var skipped bool
-	err := r.cfg.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM log_skip WHERE workspace_id = $1 AND consumer = $2 AND position = $3)`,
+	err = r.cfg.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM log_skip WHERE workspace_id = $1 AND consumer = $2 AND position = $3)`,
 		workspaceID, eventlog.ReadModels, position).Scan(&skipped)
 	switch {
 	case err != nil:
@@ -40,13 +41,14 @@ func (r *Replay) Restore(ctx context.Context, workspaceID string, position int64
 	case !skipped:
 		return Rebuilt{}, &NotSkippedError{workspaceID, position}
 	}
-	b, err := r.rebuild(ctx, workspaceID, rebuildScope{
-		asked: func(*sheet) bool { return true }, all: true, restore: position,
+	var b Rebuilt
+	err = r.within(ctx, list[0], func(ctx context.Context, w workspaceSize) (err error) {
+		b, err = r.rebuild(ctx, w, rebuildScope{asked: func(*sheet) bool { return true }, all: true, restore: position})
+		return err
 	})
 	if err != nil {
 		return Rebuilt{}, fmt.Errorf("give position %d of %s its effect: %w", position, workspaceID, err)
 	}
-	r.cfg.Meter.WorkspacesDone.Add(1)
 	return b, nil
 }
 

@@ -39,64 +39,68 @@ func passedOver(t *testing.T) *bench {
 // came after it.
 func TestRestoreGivesASkippedEntryItsEffect(t *testing.T) {
 	t.Parallel()
-	b := passedOver(t)
-	r := b.replay()
-	done, err := r.Restore(t.Context(), "ws-1", 901)
-	if err != nil || done.Written != 3 || done.Refused != "" {
-		t.Fatalf("restored %+v, %v", done, err) // the client, its credit, and the charge that shows its name
-	}
-	b.equalsFold()
-	if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) != 0 {
-		t.Errorf("differences: %s", strings.Join(lines, "\n"))
-	}
-	skips, err := b.log.Skips(t.Context(), eventlog.ReadModels, "ws-1")
-	if err != nil || len(skips) != 0 {
-		t.Errorf("skips %+v, %v", skips, err)
-	}
-	history, err := b.log.Failures(t.Context(), eventlog.ReadModels, "ws-1")
-	if err != nil || len(history) != 1 || history[0].From != 901 || !strings.Contains(history[0].Error, "because: a test of ours") {
-		t.Errorf("history %+v, %v", history, err)
-	}
-	var not *projections.NotSkippedError
-	if _, err := r.Restore(t.Context(), "ws-1", 901); !errors.As(err, &not) {
-		t.Errorf("restored twice: %v", err)
-	}
-	var nobody *eventlog.UnknownWorkspaceError
-	if _, err := r.Restore(t.Context(), "nobody", 1); !errors.As(err, &nobody) {
-		t.Errorf("an unknown workspace: %v", err)
-	}
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := passedOver(t).within(memory)
+		r := b.replay()
+		done, err := r.Restore(t.Context(), "ws-1", 901)
+		if err != nil || done.Written != 3 || done.Refused != "" {
+			t.Fatalf("restored %+v, %v", done, err) // the client, its credit, and the charge that shows its name
+		}
+		b.equalsFold()
+		if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) != 0 {
+			t.Errorf("differences: %s", strings.Join(lines, "\n"))
+		}
+		skips, err := b.log.Skips(t.Context(), eventlog.ReadModels, "ws-1")
+		if err != nil || len(skips) != 0 {
+			t.Errorf("skips %+v, %v", skips, err)
+		}
+		history, err := b.log.Failures(t.Context(), eventlog.ReadModels, "ws-1")
+		if err != nil || len(history) != 1 || history[0].From != 901 || !strings.Contains(history[0].Error, "because: a test of ours") {
+			t.Errorf("history %+v, %v", history, err)
+		}
+		var not *projections.NotSkippedError
+		if _, err := r.Restore(t.Context(), "ws-1", 901); !errors.As(err, &not) {
+			t.Errorf("restored twice: %v", err)
+		}
+		var nobody *eventlog.UnknownWorkspaceError
+		if _, err := r.Restore(t.Context(), "nobody", 1); !errors.As(err, &nobody) {
+			t.Errorf("an unknown workspace: %v", err)
+		}
+	})
 }
 
 // What still cannot be folded stays passed over, and so does anything in a
 // workspace whose log is wrong.
 func TestRestoreChangesNothingWhereItCannot(t *testing.T) {
 	t.Parallel()
-	b := passedOver(t)
-	failing := b.replay(func(c *projections.ReplayConfig) {
-		c.Rules = projections.Rules{Version: projections.RulesVersion, Apply: func(s *domain.State, e *domain.Entry) {
-			if e.ID == "poison" {
-				panic("still not")
-			}
-			s.Apply(e)
-		}}
-	})
-	before := b.versions()
-	if _, err := failing.Restore(t.Context(), "ws-1", 901); err == nil || !strings.Contains(err.Error(), "still not") {
-		t.Errorf("restored by rules that cannot fold it: %v", err)
-	}
-	b.damage(`UPDATE event_log SET type = 'nothing.known' WHERE workspace_id = 'ws-1' AND position = 7`)
-	done, err := b.replay().Restore(t.Context(), "ws-1", 901)
-	if err != nil || done.Refused == "" {
-		t.Errorf("restored from a log that is wrong: %+v, %v", done, err)
-	}
-	after := b.versions()
-	for row, xmin := range before {
-		if after[row] != xmin {
-			t.Errorf("written: %s", row)
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := passedOver(t).within(memory)
+		failing := b.replay(func(c *projections.ReplayConfig) {
+			c.Rules = projections.Rules{Version: projections.RulesVersion, Apply: func(s *domain.State, e *domain.Entry) {
+				if e.ID == "poison" {
+					panic("still not")
+				}
+				s.Apply(e)
+			}}
+		})
+		before := b.versions()
+		if _, err := failing.Restore(t.Context(), "ws-1", 901); err == nil || !strings.Contains(err.Error(), "still not") {
+			t.Errorf("restored by rules that cannot fold it: %v", err)
 		}
-	}
-	skips, err := b.log.Skips(t.Context(), eventlog.ReadModels, "ws-1")
-	if err != nil || len(skips) != 1 {
-		t.Errorf("skips %+v, %v", skips, err)
-	}
+		b.damage(`UPDATE event_log SET type = 'nothing.known' WHERE workspace_id = 'ws-1' AND position = 7`)
+		done, err := b.replay().Restore(t.Context(), "ws-1", 901)
+		if err != nil || done.Refused == "" {
+			t.Errorf("restored from a log that is wrong: %+v, %v", done, err)
+		}
+		after := b.versions()
+		for row, xmin := range before {
+			if after[row] != xmin {
+				t.Errorf("written: %s", row)
+			}
+		}
+		skips, err := b.log.Skips(t.Context(), eventlog.ReadModels, "ws-1")
+		if err != nil || len(skips) != 1 {
+			t.Errorf("skips %+v, %v", skips, err)
+		}
+	})
 }

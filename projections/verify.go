@@ -40,15 +40,15 @@ func (r *Replay) Verify(ctx context.Context, q VerifyRequest, each func(Differen
 		return err
 	}
 	var mu sync.Mutex
-	return r.each(ctx, list, func(ctx context.Context, id string) error {
-		v, err := r.verify(ctx, id, q.Since, func(d Difference) {
+	return r.each(ctx, list, func(ctx context.Context, w workspaceSize) error {
+		v, err := r.verify(ctx, w, q.Since, func(d Difference) {
 			r.cfg.Meter.Differences.Add(1)
 			mu.Lock()
 			defer mu.Unlock()
 			each(d)
 		})
 		if err != nil {
-			return fmt.Errorf("verify %s: %w", id, err)
+			return fmt.Errorf("verify %s: %w", w.id, err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -58,9 +58,9 @@ func (r *Replay) Verify(ctx context.Context, q VerifyRequest, each func(Differen
 }
 
 // verify verifies one workspace.
-func (r *Replay) verify(ctx context.Context, id string, since *Seal, report func(Difference)) (Verification, error) {
+func (r *Replay) verify(ctx context.Context, w workspaceSize, since *Seal, report func(Difference)) (Verification, error) {
 	began := time.Now()
-	v := Verification{WorkspaceID: id}
+	v := Verification{WorkspaceID: w.id}
 	var mu sync.Mutex // the log is checked while it is folded
 	count := func(d Difference) {
 		mu.Lock()
@@ -68,7 +68,11 @@ func (r *Replay) verify(ctx context.Context, id string, since *Seal, report func
 		mu.Unlock()
 		report(d)
 	}
-	f := r.refold(id, newLogCheck(id, since, count))
+	f, err := r.refold(ctx, w, newLogCheck(w.id, since, count))
+	if err != nil {
+		return v, err
+	}
+	defer f.rows.close(ctx)
 	head, err := f.head(ctx)
 	if err != nil {
 		return v, err
@@ -91,7 +95,9 @@ func (r *Replay) verify(ctx context.Context, id string, since *Seal, report func
 	f.check.end(head)
 	v.Position, v.Head, v.Chain, v.Rules = head.checkpoint, head.position, fmt.Sprintf("%x", head.chain), head.rules
 	v.LogIntact = !f.check.broken
-	v.Rows = f.rows()
+	if v.Rows, err = f.rows.count(ctx); err != nil {
+		return v, err
+	}
 	v.Took = time.Since(began)
 	raise(&r.cfg.Meter.LargestRows, v.Rows)
 	return v, nil
@@ -135,7 +141,7 @@ func (r *refold) verifyRows(ctx context.Context, report func(Difference)) error 
 
 // differences is a visitor that names every field.
 func (r *refold) differences(report func(Difference)) visitor {
-	return func(s *sheet, k key, stored [][]byte, image []string) {
+	return func(s *sheet, k key, stored [][]byte, image []string) error {
 		d := Difference{WorkspaceID: r.workspaceID, Resource: s.resource, ID: s.name(k)}
 		switch {
 		case stored == nil:
@@ -154,6 +160,7 @@ func (r *refold) differences(report func(Difference)) visitor {
 				report(d)
 			})
 		}
+		return nil
 	}
 }
 

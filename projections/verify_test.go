@@ -23,7 +23,7 @@ func (b *bench) replay(change ...func(*projections.ReplayConfig)) *projections.R
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(pool.Close)
-	cfg := projections.ReplayConfig{Pool: pool, Clock: time.Now}
+	cfg := projections.ReplayConfig{Pool: pool, Clock: time.Now, Memory: b.memory}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -90,121 +90,129 @@ func projected(t *testing.T) *bench {
 
 func TestVerifyFindsNothingInWhatWasProjected(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	if err := pg.InTx(t.Context(), b.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(t.Context(), "SELECT workspace_create('empty', 'empty', now())")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	lines, done := b.verify(b.replay(), projections.VerifyRequest{})
-	if len(lines) != 0 {
-		t.Errorf("differences: %s", strings.Join(lines, "\n"))
-	}
-	if len(done) != 3 {
-		t.Fatalf("verified %+v", done)
-	}
-	for _, v := range done {
-		head, err := b.log.Head(t.Context(), v.WorkspaceID)
-		if err != nil {
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		if err := pg.InTx(t.Context(), b.pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), "SELECT workspace_create('empty', 'empty', now())")
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if v.Position != head.Position || v.Head != head.Position || v.Chain != hex.EncodeToString(head.Chain[:]) || !v.LogIntact {
-			t.Errorf("verified %+v, the head is %+v", v, head)
+		lines, done := b.verify(b.replay(), projections.VerifyRequest{})
+		if len(lines) != 0 {
+			t.Errorf("differences: %s", strings.Join(lines, "\n"))
 		}
-		if v.Position > 0 && (v.Rules != projections.RulesVersion || v.Rows == 0) {
-			t.Errorf("verified %+v", v)
+		if len(done) != 3 {
+			t.Fatalf("verified %+v", done)
 		}
-	}
+		for _, v := range done {
+			head, err := b.log.Head(t.Context(), v.WorkspaceID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.Position != head.Position || v.Head != head.Position || v.Chain != hex.EncodeToString(head.Chain[:]) || !v.LogIntact {
+				t.Errorf("verified %+v, the head is %+v", v, head)
+			}
+			if v.Position > 0 && (v.Rules != projections.RulesVersion || v.Rows == 0) {
+				t.Errorf("verified %+v", v)
+			}
+		}
+	})
 }
 
 // Every kind of damage is named, and nothing else is.
 func TestVerifyNamesDamage(t *testing.T) {
 	t.Parallel()
-	for _, d := range damages() {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			b := projected(t)
-			want := d.do(b)
-			slices.Sort(want)
-			lines, done := b.verify(b.replay(), projections.VerifyRequest{})
-			if d.among {
-				for _, w := range want {
-					if !slices.Contains(lines, w) {
-						t.Errorf("not named: %s\nbut: %s", w, strings.Join(lines, "\n"))
+	bothWays(t, func(t *testing.T, memory int64) {
+		for _, d := range damages() {
+			t.Run(d.name, func(t *testing.T) {
+				t.Parallel()
+				b := projected(t).within(memory)
+				want := d.do(b)
+				slices.Sort(want)
+				lines, done := b.verify(b.replay(), projections.VerifyRequest{})
+				if d.among {
+					for _, w := range want {
+						if !slices.Contains(lines, w) {
+							t.Errorf("not named: %s\nbut: %s", w, strings.Join(lines, "\n"))
+						}
+					}
+				} else if !slices.Equal(lines, want) {
+					t.Errorf("named:\n%s\nwant:\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+				}
+				for _, v := range done {
+					if want := !d.log || v.WorkspaceID != "ws-1"; v.LogIntact != want {
+						t.Errorf("%s: log intact is %v", v.WorkspaceID, v.LogIntact)
 					}
 				}
-			} else if !slices.Equal(lines, want) {
-				t.Errorf("named:\n%s\nwant:\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
-			}
-			for _, v := range done {
-				if want := !d.log || v.WorkspaceID != "ws-1"; v.LogIntact != want {
-					t.Errorf("%s: log intact is %v", v.WorkspaceID, v.LogIntact)
-				}
-			}
-		})
-	}
+			})
+		}
+	})
 }
 
 // A kept chain value proves that nothing before was touched, also against one
 // who has made the whole chain anew.
 func TestVerifySinceASeal(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	entry, err := b.log.EntryAt(t.Context(), "ws-1", 500)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := &projections.Seal{Position: 500, Chain: entry.Chain}
-	if lines, _ := b.verify(b.replay(), projections.VerifyRequest{WorkspaceID: "ws-1", Since: kept}); len(lines) != 0 {
-		t.Errorf("untouched, but: %v", lines)
-	}
-	other := &projections.Seal{Position: 500}
-	want := fmt.Sprintf("ws-1: log %s, chain: stored %x, folded %064x", entry.ID, entry.Chain, 0)
-	if lines, _ := b.verify(b.replay(), projections.VerifyRequest{WorkspaceID: "ws-1", Since: other}); !slices.Equal(lines, []string{want}) {
-		t.Errorf("named %v, want %s", lines, want)
-	}
-	late := &projections.Seal{Position: 901, Chain: entry.Chain}
-	if lines, _ := b.verify(b.replay(), projections.VerifyRequest{WorkspaceID: "ws-1", Since: late}); len(lines) != 1 {
-		t.Errorf("entries are lost, but: %v", lines)
-	}
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		entry, err := b.log.EntryAt(t.Context(), "ws-1", 500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := &projections.Seal{Position: 500, Chain: entry.Chain}
+		if lines, _ := b.verify(b.replay(), projections.VerifyRequest{WorkspaceID: "ws-1", Since: kept}); len(lines) != 0 {
+			t.Errorf("untouched, but: %v", lines)
+		}
+		other := &projections.Seal{Position: 500}
+		want := fmt.Sprintf("ws-1: log %s, chain: stored %x, folded %064x", entry.ID, entry.Chain, 0)
+		if lines, _ := b.verify(b.replay(), projections.VerifyRequest{WorkspaceID: "ws-1", Since: other}); !slices.Equal(lines, []string{want}) {
+			t.Errorf("named %v, want %s", lines, want)
+		}
+		late := &projections.Seal{Position: 901, Chain: entry.Chain}
+		if lines, _ := b.verify(b.replay(), projections.VerifyRequest{WorkspaceID: "ws-1", Since: late}); len(lines) != 1 {
+			t.Errorf("entries are lost, but: %v", lines)
+		}
+	})
 }
 
 // Verify works while entries are appended and projected.
 func TestVerifyBesideTheService(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	drafts := generate(t, "ws-1", 1, 3000)[900:]
-	r := b.replay()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.pool, Wake: b.wake, Clock: time.Now, Logger: discard(), Entries: 50})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 2)
-	go func() { ended <- runner.Run(ctx) }()
-	go func() {
-		for part := range slices.Chunk(drafts, 20) {
-			if _, err := b.log.Append(ctx, part...); err != nil {
-				ended <- err
-				return
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		drafts := generate(t, "ws-1", 1, 3000)[900:]
+		r := b.replay()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.pool, Wake: b.wake, Clock: time.Now, Logger: discard(), Entries: 50})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 2)
+		go func() { ended <- runner.Run(ctx) }()
+		go func() {
+			for part := range slices.Chunk(drafts, 20) {
+				if _, err := b.log.Append(ctx, part...); err != nil {
+					ended <- err
+					return
+				}
+			}
+			ended <- nil
+		}()
+		var last int64
+		for last < 3000 {
+			lines, done := b.verify(r, projections.VerifyRequest{WorkspaceID: "ws-1"})
+			if len(lines) > 0 {
+				t.Fatalf("false differences: %s", strings.Join(lines, "\n"))
+			}
+			last = done[0].Position
+		}
+		stop()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
 			}
 		}
-		ended <- nil
-	}()
-	var last int64
-	for last < 3000 {
-		lines, done := b.verify(r, projections.VerifyRequest{WorkspaceID: "ws-1"})
-		if len(lines) > 0 {
-			t.Fatalf("false differences: %s", strings.Join(lines, "\n"))
-		}
-		last = done[0].Position
-	}
-	stop()
-	for range 2 {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
+	})
 }

@@ -37,15 +37,22 @@ func (r *refold) judge(ctx context.Context, differing bool) (judged, error) {
 	if !differing {
 		return judged{}, nil
 	}
-	stand, err := r.rowsStandAt(ctx)
+	stand, err := newestShown(ctx, r.cfg.Pool, r.sheets, r.workspaceID)
 	if err != nil || stand > end {
+		return judged{}, err
+	}
+	newest, err := r.rows.newest(ctx)
+	if err != nil {
 		return judged{}, err
 	}
 	other := r
 	switch {
 	case stand > h.checkpoint:
-	case stand < r.newestEffect():
-		other = r.refold(r.workspaceID, nil)
+	case stand < newest:
+		if other, err = r.refold(ctx, r.size, nil); err != nil {
+			return judged{}, err
+		}
+		defer other.rows.close(ctx)
 	default:
 		return judged{}, nil
 	}
@@ -66,45 +73,22 @@ func (r *refold) fits(ctx context.Context, position, checkpoint int64) (bool, er
 	r.pinned = &checkpoint
 	defer func() { r.pinned = nil }()
 	fits := true
-	err := r.compareAll(ctx, nil, func(*sheet, key, [][]byte, []string) { fits = false })
+	err := r.compareAll(ctx, nil, func(*sheet, key, [][]byte, []string) error { fits = false; return nil })
 	if errors.Is(err, errCheckpointMoved) {
 		return false, nil
 	}
 	return fits, err
 }
 
-// rowsStandAt is the newest entry that any stored row shows.
-func (r *refold) rowsStandAt(ctx context.Context) (position int64, err error) {
-	newest := make([]string, len(r.sheets))
-	for i, s := range r.sheets {
+// newestShown is the newest entry that any row shows.
+func newestShown(ctx context.Context, from querier, sheets []*sheet, workspaceID string) (position int64, err error) {
+	newest := make([]string, len(sheets))
+	for i, s := range sheets {
 		newest[i] = "(SELECT max(position) FROM " + s.table + " WHERE workspace_id = $1)"
 	}
-	err = r.cfg.Pool.QueryRow(ctx, "SELECT coalesce(greatest("+strings.Join(newest, ", ")+"), 0)", r.workspaceID).Scan(&position)
+	err = from.QueryRow(ctx, "SELECT coalesce(greatest("+strings.Join(newest, ", ")+"), 0)", workspaceID).Scan(&position)
 	if err != nil {
-		return 0, fmt.Errorf("read where the rows of %s stand: %w", r.workspaceID, err)
+		return 0, fmt.Errorf("read where the rows of %s stand: %w", workspaceID, err)
 	}
 	return position, nil
-}
-
-// newestEffect is the newest entry that any folded row shows.
-func (r *refold) newestEffect() (position int64) {
-	image := []string{}
-	for _, s := range r.sheets {
-		if s.columns[0].name != "position" {
-			continue
-		}
-		image = append(image[:0], make([]string, len(s.columns))...)
-		s.each(r, func(k key) {
-			if s.image(r, k, image) {
-				var p int64
-				if _, err := fmt.Sscan(image[0], &p); err == nil {
-					position = max(position, p)
-				}
-			}
-		})
-	}
-	if n := len(r.anomalies); n > 0 {
-		position = max(position, r.anomalies[n-1].Position)
-	}
-	return position
 }

@@ -14,36 +14,38 @@ import (
 // with the projector that went on behind it, and so does a rebuild.
 func TestSkippedEntriesHaveNoEffect(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	d, err := domain.DecodeDraft([]byte(`{"workspace_id":"ws-1","id":"poison","type":"client.recorded","data":{"client_id":"poisoned","name":"P"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.append([]domain.Draft{d})
-	b.append(generate(t, "ws-4", 4, 50))
-	b.damage(`UPDATE log_checkpoint SET quarantined = true, failures = 9, failed_to = 901, segment_max = 1, error = 'no' WHERE workspace_id = 'ws-1'`)
-	if _, err := b.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "ws-1", "a test of ours"); err != nil {
-		t.Fatal(err)
-	}
-	last, err := domain.DecodeDraft([]byte(`{"workspace_id":"ws-1","id":"after","type":"client.recorded","data":{"client_id":"fine","name":"F"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.append([]domain.Draft{last})
-	b.project(1000)
-	r := b.replay()
-	if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) != 0 {
-		t.Errorf("false differences: %s", strings.Join(lines, "\n"))
-	}
-	b.damage(`DELETE FROM client WHERE workspace_id = 'ws-1'`)
-	b.rebuild(r, projections.RebuildRequest{})
-	if n := b.text(`SELECT string_agg(id, ' ') FROM client WHERE workspace_id = 'ws-1' AND id IN ('poisoned', 'fine')`); n != "fine" {
-		t.Errorf("the rebuild made %s", n)
-	}
-	status, err := projections.ReadStatus(t.Context(), b.pool, b.log, time.Now(), "ws-1")
-	if err != nil || status.Skipped != 1 || status.Workspaces[0].Skipped != 1 || status.Workspaces[0].Rules != projections.RulesVersion {
-		t.Errorf("status %+v, %v", status, err)
-	}
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		d, err := domain.DecodeDraft([]byte(`{"workspace_id":"ws-1","id":"poison","type":"client.recorded","data":{"client_id":"poisoned","name":"P"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.append([]domain.Draft{d})
+		b.append(generate(t, "ws-4", 4, 50))
+		b.damage(`UPDATE log_checkpoint SET quarantined = true, failures = 9, failed_to = 901, segment_max = 1, error = 'no' WHERE workspace_id = 'ws-1'`)
+		if _, err := b.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "ws-1", "a test of ours"); err != nil {
+			t.Fatal(err)
+		}
+		last, err := domain.DecodeDraft([]byte(`{"workspace_id":"ws-1","id":"after","type":"client.recorded","data":{"client_id":"fine","name":"F"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.append([]domain.Draft{last})
+		b.project(1000)
+		r := b.replay()
+		if lines, _ := b.verify(r, projections.VerifyRequest{}); len(lines) != 0 {
+			t.Errorf("false differences: %s", strings.Join(lines, "\n"))
+		}
+		b.damage(`DELETE FROM client WHERE workspace_id = 'ws-1'`)
+		b.rebuild(r, projections.RebuildRequest{})
+		if n := b.text(`SELECT string_agg(id, ' ') FROM client WHERE workspace_id = 'ws-1' AND id IN ('poisoned', 'fine')`); n != "fine" {
+			t.Errorf("the rebuild made %s", n)
+		}
+		status, err := projections.ReadStatus(t.Context(), b.pool, b.log, time.Now(), "ws-1")
+		if err != nil || status.Skipped != 1 || status.Workspaces[0].Skipped != 1 || status.Workspaces[0].Rules != projections.RulesVersion {
+			t.Errorf("status %+v, %v", status, err)
+		}
+	})
 }
 
 // A workspace whose first entry was passed over stands on the rules of the
@@ -66,17 +68,19 @@ func TestRulesOfAWorkspaceThatBeginsWithASkip(t *testing.T) {
 // A rule that panics is an error of its workspace, with the position.
 func TestVerifySurvivesAPanic(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	r := b.replay(func(c *projections.ReplayConfig) {
-		c.Rules = projections.Rules{Version: 2, Apply: func(s *domain.State, e *domain.Entry) {
-			if e.Position == 77 {
-				panic("no such rule")
-			}
-			s.Apply(e)
-		}}
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		r := b.replay(func(c *projections.ReplayConfig) {
+			c.Rules = projections.Rules{Version: 2, Apply: func(s *domain.State, e *domain.Entry) {
+				if e.Position == 77 {
+					panic("no such rule")
+				}
+				s.Apply(e)
+			}}
+		})
+		err := r.Verify(t.Context(), projections.VerifyRequest{WorkspaceID: "ws-2"}, func(projections.Difference) {}, func(projections.Verification) {})
+		if err == nil || !strings.Contains(err.Error(), "position 77 of ws-2 cannot be folded: no such rule") {
+			t.Errorf("verify says: %v", err)
+		}
 	})
-	err := r.Verify(t.Context(), projections.VerifyRequest{WorkspaceID: "ws-2"}, func(projections.Difference) {}, func(projections.Verification) {})
-	if err == nil || !strings.Contains(err.Error(), "position 77 of ws-2 cannot be folded: no such rule") {
-		t.Errorf("verify says: %v", err)
-	}
 }

@@ -194,7 +194,7 @@ func replayed(m *projections.Meter) string {
 	runtime.ReadMemStats(&memory)
 	line := fmt.Sprintf("the largest workspace has %s rows; memory %d MiB", thousands(m.LargestRows.Load()), memory.Sys>>20)
 	if n := m.OverMemory.Load(); n > 0 {
-		line += fmt.Sprintf("; %s larger than --memory by estimate ran alone", thousands(n))
+		line += fmt.Sprintf("; %s larger than --memory by estimate, folded into temporary tables", thousands(n))
 	}
 	return line
 }

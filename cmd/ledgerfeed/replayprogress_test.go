@@ -82,4 +82,12 @@ func TestReplayLineNamesWhatWasFound(t *testing.T) {
 	if line := replayLine(&meter, time.Second); !strings.HasSuffix(line, ", 1,234 differences, 56 rows written") {
 		t.Errorf("with differences: %s", line)
 	}
+	meter.LargestRows.Store(1_000_000)
+	if line := replayed(&meter); !strings.HasPrefix(line, "the largest workspace has 1,000,000 rows; memory ") || !strings.HasSuffix(line, " MiB") {
+		t.Errorf("at the end: %s", line)
+	}
+	meter.OverMemory.Store(2)
+	if line := replayed(&meter); !strings.HasSuffix(line, " MiB; 2 larger than --memory by estimate, folded into temporary tables") {
+		t.Errorf("at the end, with large workspaces: %s", line)
+	}
 }

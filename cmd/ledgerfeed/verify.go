@@ -55,7 +55,7 @@ func replayFlagsOf(c *cobra.Command, f *replayFlags) {
 	c.Flags().StringVar(&f.workspace, "workspace", "", "only this workspace")
 	c.Flags().IntVar(&f.workers, "workers", projections.DefaultReplayWorkers, "workspaces under way at once")
 	c.Flags().IntVar(&f.rate, "rate", yieldingRate, "the most entries and rows a second; 0 sets no limit, -1 goes slowly while entries are appended or the API is read")
-	c.Flags().Int64Var(&f.memoryMiB, "memory", defaultMemoryMiB, "MiB that the workspaces under way may take, by estimate; one that is larger runs alone")
+	c.Flags().Int64Var(&f.memoryMiB, "memory", defaultMemoryMiB, "MiB that the workspaces under way may take, by estimate; one that is larger is folded into temporary tables")
 }
 
 func readSeal(workspace string, since int64, chain string) (*projections.Seal, error) {
