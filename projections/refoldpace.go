@@ -39,13 +39,17 @@ const (
 	// gentleRate is what a machine of two processors gives to a replay without
 	// its appends becoming more than about a tenth slower, or its readers waiting
 	// for a processor.
-	gentleRate = 15_000
+	gentleRate = 10_000
 
 	// busyFrom is how many entries appended and requests answered in a second
 	// count as a service at work.
 	busyFrom = 5
 
 	lookEvery = time.Second
+
+	// knownAfter is when what others do is known: requests are recorded once a
+	// second, and a connection tells its counts once a second.
+	knownAfter = 3 * time.Second
 
 	// staysBusy is for how long a service counts as at work after it last was:
 	// requests are recorded in batches, and come in bursts.
@@ -97,11 +101,13 @@ func (y *yielding) look(ctx context.Context) (busy bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("look how much others do: %w", err)
 	}
-	first := y.looked.IsZero()
-	if !first && float64(done-y.done) >= busyFrom*since.Seconds() {
+	switch {
+	case y.looked.IsZero():
+		y.until = now.Add(knownAfter) // until it is known better, somebody is at work
+	case float64(done-y.done) >= busyFrom*since.Seconds():
 		y.until = now.Add(staysBusy)
 	}
-	y.busy = first || now.Before(y.until) // until it is known better, somebody is at work
+	y.busy = now.Before(y.until)
 	y.looked, y.done = now, done
 	return y.busy, nil
 }

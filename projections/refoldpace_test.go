@@ -44,7 +44,9 @@ func TestYieldingLooksAtWhatOthersDo(t *testing.T) {
 			}
 		}
 	}
-	look("at first", true)
+	for range knownAfter / lookEvery {
+		look("at first", true)
+	}
 	look("nothing happens", false)
 	others(`
 		INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)

@@ -120,6 +120,11 @@ func quantile(list []time.Duration, q float64) float64 {
 	return float64(sorted[int(q*float64(len(sorted)-1))]) / float64(time.Millisecond)
 }
 
+// middle is the median of an odd number of rounds.
+func middle(rounds []float64) float64 {
+	return slices.Sorted(slices.Values(rounds))[len(rounds)/2]
+}
+
 // ratioAtMost states a bound for value over limit.
 func (f Figure) ratioAtMost(bound float64) Figure {
 	f.Target = fmt.Sprintf("at most %.2f of the limit", bound)
