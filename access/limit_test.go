@@ -63,7 +63,7 @@ func (c *counting) exchange(t *testing.T) error {
 	for range 2 {
 		select {
 		case err = <-c.exchanged:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("no exchange")
 		}
 	}

@@ -194,7 +194,7 @@ func expect(t *testing.T, seen <-chan int64, positions ...int64) {
 			if got != want {
 				t.Fatalf("position %d, want %d", got, want)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("position %d did not come", want)
 		}
 	}

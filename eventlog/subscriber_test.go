@@ -75,8 +75,8 @@ func (c *consumer) next() (*message.Message, *eventlog.Claim) {
 			c.t.Fatal(err)
 		}
 		return msg, claim
-	case <-time.After(20 * time.Second):
-		c.t.Fatalf("no message within 20 s; logged:\n%s", c.logged)
+	case <-time.After(patience):
+		c.t.Fatalf("no message; logged:\n%s", c.logged)
 		return nil, nil
 	}
 }
@@ -131,11 +131,11 @@ func (c *consumer) progress() []eventlog.Progress {
 // eventually waits for a condition of the database.
 func (c *consumer) eventually(what string, holds func() bool) {
 	c.t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(patience)
 	for !holds() {
 		select {
 		case <-late:
-			c.t.Fatalf("not within 20 s: %s; logged:\n%s", what, c.logged)
+			c.t.Fatalf("did not happen: %s; logged:\n%s", what, c.logged)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -59,7 +59,7 @@ func taken(t *testing.T, w *eventlog.Waiter) (ids []string, all bool) {
 	t.Helper()
 	select {
 	case <-w.C:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("nothing was announced")
 	}
 	ids, all = w.Take()

@@ -66,7 +66,7 @@ func receive(t *testing.T, messages <-chan *message.Message) *message.Message {
 			t.Fatal("the subscription ended")
 		}
 		return m
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no message came")
 	}
 	return nil
@@ -265,7 +265,7 @@ func TestMembersShareAGroup(t *testing.T) {
 	}
 	select {
 	case <-all:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("not all entries came")
 	}
 	group.Wait()

@@ -83,7 +83,7 @@ func (l *load) soFar() []heard {
 // until waits for answers that are enough.
 func (l *load) until(t testing.TB, what string, enough func([]heard) bool) {
 	t.Helper()
-	patience := time.After(50 * time.Second)
+	patience := time.After(2 * time.Minute)
 	for !enough(l.soFar()) {
 		select {
 		case <-l.more:

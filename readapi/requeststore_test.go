@@ -126,7 +126,7 @@ func TestOldRequestsLeave(t *testing.T) {
 // until waits for what another process of the program does.
 func (s *stand) until(done func() bool) {
 	s.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !done() {
 		select {
 		case <-deadline:
