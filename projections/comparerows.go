@@ -136,12 +136,16 @@ func (s *sheet) comparePage(ctx context.Context, r *refold, page *storedPage, vi
 // missing visits those of the keys whose rows must be on the page and are not.
 func (s *sheet) missing(ctx context.Context, r *refold, page *storedPage, keys []key, visit visitor) error {
 	keys = slices.DeleteFunc(keys, page.holds)
-	return r.rows.images(ctx, s, keys, func(i int, image []string) error {
+	err := r.rows.images(ctx, s, keys, func(i int, image []string) error {
 		if image == nil {
 			return nil
 		}
 		return visit(s, keys[i], nil, image)
 	})
+	if err != nil {
+		return err
+	}
+	return r.pace(ctx, len(keys))
 }
 
 // reach folds forward to the checkpoint that rows were read at.

@@ -29,9 +29,9 @@ func newSheets(t *tables) []*sheet {
 		sheetOf("clients", t.clients),
 		sheetOf("contractors", t.contractors),
 		sheetOf("credit", t.credits),
-		creditMoveSheet(),
-		closedPeriodSheet(),
-		anomalySheet(),
+		creditMoveSheet(t.named),
+		closedPeriodSheet(t.named),
+		anomalySheet(t.named),
 	}
 }
 
@@ -90,9 +90,9 @@ func sheetOf[P record](resource string, t *table[P]) *sheet {
 	return s.prepared()
 }
 
-func creditMoveSheet() *sheet {
+func creditMoveSheet(named naming) *sheet {
 	return sheet{
-		resource: "credit", table: "credit_move",
+		resource: "credit", table: named("credit_move"),
 		keys:    []sheetKey{{"client_id", typeText}, {"id", typeText}},
 		columns: []sheetColumn{{name: "position", typ: typeBigint}, {name: "base", typ: typeText, fragment: true}},
 		each: func(m *memoryRows, visit func(key)) {
@@ -114,9 +114,9 @@ func creditMoveSheet() *sheet {
 	}.prepared()
 }
 
-func closedPeriodSheet() *sheet {
+func closedPeriodSheet(named naming) *sheet {
 	return sheet{
-		resource: sheetClosedPeriods, table: "closed_period",
+		resource: sheetClosedPeriods, table: named("closed_period"),
 		keys:    []sheetKey{{"period", typeText}, {"client_id", typeText}},
 		columns: []sheetColumn{{name: "position", typ: typeBigint}},
 		each: func(m *memoryRows, visit func(key)) {
@@ -138,12 +138,12 @@ func closedPeriodSheet() *sheet {
 	}.prepared()
 }
 
-func anomalySheet() *sheet {
+func anomalySheet(named naming) *sheet {
 	find := func(m *memoryRows, k key) int {
 		return slices.IndexFunc(m.anomaliesAt(k[0]), func(a domain.Anomaly) bool { return string(a.Reason) == k[1] })
 	}
 	return sheet{
-		resource: sheetAnomalies, table: "anomaly",
+		resource: sheetAnomalies, table: named("anomaly"),
 		keys:    []sheetKey{{"position", typeBigint}, {"reason", typeText}},
 		columns: []sheetColumn{{name: "event_id", typ: typeText}},
 		each: func(m *memoryRows, visit func(key)) {

@@ -116,7 +116,7 @@ func (f *folding) queueLoadMoves(b *pgx.Batch) {
 	}
 	// The fold asks only whether a credit id is taken.
 	b.Queue(`
-		SELECT t.workspace_id, t.client_id, t.id, t.position FROM credit_move t
+		SELECT t.workspace_id, t.client_id, t.id, t.position FROM `+f.tables.named("credit_move")+` t
 		  JOIN unnest($1::text[], $2::text[], $3::text[]) AS k (workspace_id, client_id, id) USING (workspace_id, client_id, id)`,
 		keys.workspaces, clients, credits).Query(func(found pgx.Rows) error {
 		var workspaceID string
@@ -138,7 +138,7 @@ func (f *folding) queueLoadClosures(b *pgx.Batch) {
 		return
 	}
 	b.Queue(`
-		SELECT t.workspace_id, t.period, t.client_id, t.position FROM closed_period t
+		SELECT t.workspace_id, t.period, t.client_id, t.position FROM `+f.tables.named("closed_period")+` t
 		  JOIN unnest($1::text[], $2::text[]) AS k (workspace_id, period) USING (workspace_id, period)`,
 		keys.workspaces, keys.ids).Query(func(found pgx.Rows) error {
 		var workspaceID string

@@ -22,8 +22,12 @@ type Projector struct {
 // NewProjector makes a Projector that folds by the rules and counts its work
 // with the registerer; nil counts without showing it to anybody.
 func NewProjector(rules Rules, metrics prometheus.Registerer) (*Projector, error) {
+	return newProjector(rules, metrics, byItsName)
+}
+
+func newProjector(rules Rules, metrics prometheus.Registerer, named naming) (*Projector, error) {
 	p := &Projector{
-		tables: newTables(),
+		tables: newTables(named),
 		rules:  rules,
 		entries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ledgerfeed_projected_entries_total",

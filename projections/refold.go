@@ -37,7 +37,8 @@ type ReplayConfig struct {
 	Meter   *Meter             // counts the work; nil: nobody looks
 
 	// Pace is asked before n more entries or rows are taken, and waits as long
-	// as it wants them to come slowly; nil: at full speed.
+	// as it wants them to come slowly; nil: at full speed. Those of fresh tables
+	// count freshCost times.
 	Pace func(ctx context.Context, n int) error
 }
 
@@ -68,7 +69,7 @@ func NewReplay(cfg ReplayConfig) (*Replay, error) {
 	if cfg.Pace == nil {
 		cfg.Pace = func(context.Context, int) error { return nil }
 	}
-	return &Replay{cfg: cfg, sheets: newSheets(newTables()), memory: semaphore.NewWeighted(cfg.Memory)}, nil
+	return &Replay{cfg: cfg, sheets: newSheets(newTables(byItsName)), memory: semaphore.NewWeighted(cfg.Memory)}, nil
 }
 
 // entryBytes is about what an entry leaves in memory while its workspace is
@@ -78,6 +79,10 @@ const entryBytes = 1100
 // freshBytes is about what a workspace takes whose rows are in fresh tables: a
 // few pages of entries and rows, and what the collector lets lie.
 const freshBytes = 32 << 20
+
+// freshCost is how many times the work of memory an entry or a row is that goes
+// through fresh tables.
+const freshCost = 6
 
 // each calls do for workspaces side by side, as far as the memory goes. The
 // first error stops the rest and is returned.

@@ -16,24 +16,28 @@ import (
 // freshRows are foldedRows in tables: the projector itself makes them, a
 // segment at a time, so that no more than a segment's rows are in memory.
 //
-// The tables are temporary ones of a session of their own, and bear the names
-// of the read tables. There a name without a schema means the temporary table,
-// so every statement of the projector and of the sheets does for either,
-// depending on the session. They end with the session, however it ends.
+// The tables are temporary ones of a session of their own and end with it,
+// however it ends. They are like the read tables and have names of their own: a
+// session that lost them, as behind a pooler that shares sessions, must meet an
+// error and never a read table.
 type freshRows struct {
 	conn        *pgx.Conn
 	workspaceID string
-	sheets      []*sheet
+	sheets      []*sheet          // of the read tables
+	twins       map[*sheet]*sheet // of the fresh tables
 	projector   *Projector
 	settled     bool
 	pending     map[*sheet][]key // doubts that are not in their table yet
 	entries     int              // folded so far
-	analyzeAt   int              // entries after which the planner is told how large the tables are
+	tidyAt      int              // entries after which the tables are tidied
 }
+
+// ofFresh names a fresh table.
+func ofFresh(table string) string { return "pg_temp.fresh_" + table }
 
 // newFreshRows opens the session. The caller must close it.
 func (r *Replay) newFreshRows(ctx context.Context, workspaceID string, do apply) (*freshRows, error) {
-	projector, err := NewProjector(Rules{Apply: do}, nil)
+	projector, err := newProjector(Rules{Apply: do}, nil, ofFresh)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +45,13 @@ func (r *Replay) newFreshRows(ctx context.Context, workspaceID string, do apply)
 	if err != nil {
 		return nil, fmt.Errorf("open a session for fresh rows of %s: %w", workspaceID, err)
 	}
-	f := &freshRows{conn: conn, workspaceID: workspaceID, sheets: r.sheets, projector: projector, pending: map[*sheet][]key{}, analyzeAt: logPage}
+	f := &freshRows{
+		conn: conn, workspaceID: workspaceID, sheets: r.sheets, twins: map[*sheet]*sheet{},
+		projector: projector, pending: map[*sheet][]key{}, tidyAt: logPage,
+	}
+	for i, twin := range newSheets(projector.tables) {
+		f.twins[r.sheets[i]] = twin
+	}
 	if err := f.create(ctx); err != nil {
 		f.close(ctx)
 		return nil, err
@@ -53,10 +63,11 @@ func (r *Replay) newFreshRows(ctx context.Context, workspaceID string, do apply)
 // statements expect.
 func (f *freshRows) create(ctx context.Context) error {
 	var b pgx.Batch
+	b.Queue("SET idle_session_timeout = 0") // others may have much to do between two statements of this session
 	for _, s := range f.sheets {
-		b.Queue("CREATE TEMPORARY TABLE " + s.table + " (LIKE " + s.table + " INCLUDING INDEXES)")
+		b.Queue("CREATE TABLE " + f.twins[s].table + " (LIKE " + s.table + " INCLUDING INDEXES INCLUDING DEFAULTS INCLUDING GENERATED)")
 	}
-	b.Queue(`CREATE TEMPORARY TABLE doubted (
+	b.Queue(`CREATE TABLE pg_temp.doubted (
 		sheet text COLLATE "C", first text COLLATE "C", second text COLLATE "C", PRIMARY KEY (sheet, first, second))`)
 	if err := f.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("make fresh tables for %s: %w", f.workspaceID, err)
@@ -94,22 +105,23 @@ func (f *freshRows) fold(ctx context.Context, entries []domain.Entry) error {
 		}
 	}
 	f.entries += len(entries)
-	return f.analyze(ctx)
+	return f.tidy(ctx)
 }
 
-// analyze tells the planner about the tables when they have grown: nobody else
-// looks after temporary tables.
-func (f *freshRows) analyze(ctx context.Context) error {
-	if f.entries < f.analyzeAt {
+// tidy frees what changed rows have left behind, and tells the planner about
+// the tables, whenever they have doubled: nobody else looks after temporary
+// tables.
+func (f *freshRows) tidy(ctx context.Context) error {
+	if f.entries < f.tidyAt {
 		return nil
 	}
-	f.analyzeAt *= 8
+	f.tidyAt *= 2
 	names := make([]string, len(f.sheets))
 	for i, s := range f.sheets {
-		names[i] = s.table
+		names[i] = f.twins[s].table
 	}
-	if _, err := f.conn.Exec(ctx, "ANALYZE "+strings.Join(names, ", ")); err != nil {
-		return fmt.Errorf("analyze fresh rows of %s: %w", f.workspaceID, err)
+	if _, err := f.conn.Exec(ctx, "VACUUM (ANALYZE) "+strings.Join(names, ", ")); err != nil {
+		return fmt.Errorf("tidy fresh rows of %s: %w", f.workspaceID, err)
 	}
 	return nil
 }
@@ -118,9 +130,10 @@ func (f *freshRows) settle() { f.settled = true }
 
 func (f *freshRows) list(s *sheet) lister {
 	return func(ctx context.Context, after key, through *key, each func([]key) error) error {
-		sql, end := s.restSQL, []any{}
+		twin := f.twins[s]
+		sql, end := twin.restSQL, []any{}
 		if through != nil {
-			sql, end = s.rangeSQL, s.keyArgs(*through)
+			sql, end = twin.rangeSQL, s.keyArgs(*through)
 		}
 		return f.pages(ctx, sql, after, func(k key) []any {
 			return append(append([]any{f.workspaceID}, s.keyArgs(k)...), end...)
@@ -158,7 +171,7 @@ func (f *freshRows) images(ctx context.Context, s *sheet, keys []key, visit func
 		return nil
 	}
 	made := make(map[key][][]byte, len(keys))
-	if err := s.pick(ctx, f.conn, f.workspaceID, keys, func(k key, values [][]byte) { made[k] = values }); err != nil {
+	if err := f.twins[s].pick(ctx, f.conn, f.workspaceID, keys, func(k key, values [][]byte) { made[k] = values }); err != nil {
 		return err
 	}
 	buffer := make([]string, len(s.columns))
@@ -197,7 +210,7 @@ func (f *freshRows) keep(ctx context.Context, s *sheet) error {
 	}
 	f.pending[s] = f.pending[s][:0]
 	_, err := f.conn.Exec(ctx, `
-		INSERT INTO doubted (sheet, first, second) SELECT $1, k.first, k.second FROM unnest($2::text[], $3::text[]) AS k (first, second)
+		INSERT INTO pg_temp.doubted (sheet, first, second) SELECT $1, k.first, k.second FROM unnest($2::text[], $3::text[]) AS k (first, second)
 		ON CONFLICT DO NOTHING`, s.table, columns[0], columns[1])
 	if err != nil {
 		return fmt.Errorf("keep which rows of %s in %s may be wrong: %w", s.table, f.workspaceID, err)
@@ -209,25 +222,28 @@ func (f *freshRows) doubted(ctx context.Context, s *sheet, each func([]key) erro
 	if err := f.keep(ctx, s); err != nil {
 		return err
 	}
-	const sql = `SELECT first, second FROM doubted WHERE sheet = $1 AND (first, second) > ($2::text, $3::text) ORDER BY sheet, first, second LIMIT $4`
+	const sql = `SELECT first, second FROM pg_temp.doubted WHERE sheet = $1 AND (first, second) > ($2::text, $3::text) ORDER BY sheet, first, second LIMIT $4`
 	return f.pages(ctx, sql, key{}, func(k key) []any { return []any{s.table, k[0], k[1], rowPage} }, each)
 }
 
+// count goes page by page too, so that no snapshot is held for long.
 func (f *freshRows) count(ctx context.Context) (n int64, err error) {
-	if err := f.conn.QueryRow(ctx, countSQL(f.sheets), f.workspaceID).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count fresh rows of %s: %w", f.workspaceID, err)
+	for _, s := range f.sheets {
+		err := f.list(s)(ctx, s.first(), nil, func(keys []key) error {
+			n += int64(len(keys))
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
 	}
 	return n, nil
 }
 
-func countSQL(sheets []*sheet) string {
-	counts := make([]string, len(sheets))
-	for i, s := range sheets {
-		counts[i] = "(SELECT count(*) FROM " + s.table + " WHERE workspace_id = $1)"
-	}
-	return "SELECT " + strings.Join(counts, " + ")
-}
-
 func (f *freshRows) newest(ctx context.Context) (position int64, err error) {
-	return newestShown(ctx, f.conn, f.sheets, f.workspaceID)
+	twins := make([]*sheet, len(f.sheets))
+	for i, s := range f.sheets {
+		twins[i] = f.twins[s]
+	}
+	return newestShown(ctx, f.conn, twins, f.workspaceID)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -167,6 +168,27 @@ func TestFreshTablesEndWithTheWork(t *testing.T) {
 	b.rebuild(b.replay(), projections.RebuildRequest{})
 	b.equalsFold()
 	b.awaitText("0", temporaryTables)
+}
+
+// Whatever a session takes a bare name for, fresh rows are never put among the
+// rows that answer readers.
+func TestFreshTablesAreNotTheReadTables(t *testing.T) {
+	t.Parallel()
+	b := projected(t).within(1)
+	b.damage(`UPDATE client SET base = replace(base, '"name"', '"nome"')`)
+	_, err := b.pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_temp', current_database()); END $$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.versions()
+	lines, _ := b.verify(b.replay(), projections.VerifyRequest{})
+	if len(lines) == 0 {
+		t.Error("the damage was not found")
+	}
+	after := b.versions()
+	if !maps.Equal(before, after) {
+		t.Errorf("rows were written: %d before, %d after", len(before), len(after))
+	}
 }
 
 // lookEvery is so that looking, which collects garbage, takes no longer than

@@ -17,13 +17,14 @@ type memoryRows struct {
 	state     *domain.State
 	anomalies []domain.Anomaly
 	settled   bool
+	touched   map[*sheet]map[key]struct{} // by the fold since it settled
 	doubts    map[*sheet]map[key]struct{}
 }
 
 func newMemoryRows(sheets []*sheet, do apply) *memoryRows {
-	m := &memoryRows{apply: do, sheets: sheets, state: domain.NewState(), doubts: map[*sheet]map[key]struct{}{}}
+	m := &memoryRows{apply: do, sheets: sheets, state: domain.NewState(), touched: map[*sheet]map[key]struct{}{}, doubts: map[*sheet]map[key]struct{}{}}
 	for _, s := range sheets {
-		m.doubts[s] = map[key]struct{}{}
+		m.touched[s], m.doubts[s] = map[key]struct{}{}, map[key]struct{}{}
 	}
 	return m
 }
@@ -34,7 +35,7 @@ func (m *memoryRows) fold(_ context.Context, entries []domain.Entry) error {
 	}
 	if m.settled { // before, every row is news and nobody asks; to tell would cost a fifth of the time
 		for _, s := range m.sheets {
-			s.changed(m.state, func(k key) { m.doubts[s][k] = struct{}{} })
+			s.changed(m.state, func(k key) { m.touched[s][k] = struct{}{} })
 		}
 		m.reset()
 	}
@@ -53,7 +54,7 @@ func (m *memoryRows) reset() {
 }
 
 func (m *memoryRows) list(s *sheet) lister {
-	var made []key // those that come while they are listed are doubted
+	var made []key // those that come while they are listed are touched
 	s.each(m, func(k key) { made = append(made, k) })
 	slices.SortFunc(made, compareKeys)
 	return func(_ context.Context, after key, through *key, each func([]key) error) error {
@@ -69,7 +70,7 @@ func (m *memoryRows) list(s *sheet) lister {
 			to++
 		}
 		keys := slices.Clone(made[from:to])
-		for k := range m.doubts[s] {
+		for k := range m.touched[s] {
 			if within(k) {
 				keys = append(keys, k)
 			}
@@ -111,7 +112,9 @@ func (m *memoryRows) doubt(_ context.Context, s *sheet, k key) error {
 }
 
 func (m *memoryRows) doubted(_ context.Context, s *sheet, each func([]key) error) error {
-	return inPages(slices.SortedFunc(maps.Keys(m.doubts[s]), compareKeys), each)
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(m.doubts[s])), maps.Keys(m.touched[s]))
+	slices.SortFunc(keys, compareKeys)
+	return inPages(slices.Compact(keys), each)
 }
 
 func (m *memoryRows) count(context.Context) (n int64, err error) {

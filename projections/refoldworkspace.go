@@ -137,8 +137,11 @@ func (r *refold) walk(ctx context.Context, after, through int64, each func([]log
 
 // pace waits as long as it is wanted, unless others wait meanwhile.
 func (r *refold) pace(ctx context.Context, n int) error {
-	if r.locked {
+	if r.locked || n == 0 {
 		return nil
+	}
+	if r.tooLarge(r.size) {
+		n *= freshCost
 	}
 	return r.cfg.Pace(ctx, n)
 }

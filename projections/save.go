@@ -26,7 +26,7 @@ func (f *folding) save(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (f *folding) queueSaveMoves(b *pgx.Batch) {
-	a := additionsTo("credit_move", "client_id", "id", "base")
+	a := additionsTo(f.tables.named("credit_move"), "client_id", "id", "base")
 	for _, w := range f.order {
 		for _, row := range f.states[w].CreditMoves.Changed() {
 			a.add(w, row.Position, row.ClientID, row.CreditID, row.Fragments().Base)
@@ -36,7 +36,7 @@ func (f *folding) queueSaveMoves(b *pgx.Batch) {
 }
 
 func (f *folding) queueSaveClosures(b *pgx.Batch) {
-	a := additionsTo("closed_period", "period", "client_id")
+	a := additionsTo(f.tables.named("closed_period"), "period", "client_id")
 	for _, w := range f.order {
 		for _, row := range f.states[w].Closures.Changed() {
 			a.add(w, row.Position, row.Period, row.ClientID)
@@ -46,7 +46,7 @@ func (f *folding) queueSaveClosures(b *pgx.Batch) {
 }
 
 func (f *folding) queueSaveAnomalies(b *pgx.Batch) {
-	a := additionsTo("anomaly", "event_id", "reason")
+	a := additionsTo(f.tables.named("anomaly"), "event_id", "reason")
 	for _, w := range f.order {
 		for _, anomaly := range f.states[w].Anomalies {
 			a.add(w, anomaly.Position, anomaly.EventID, string(anomaly.Reason))

@@ -2,8 +2,15 @@ package projections
 
 import "github.com/ledgerfeed/ledgerfeed/domain"
 
+// naming tells what a read table is called: by its own name, or as one that is
+// like it.
+type naming func(table string) string
+
+func byItsName(table string) string { return table }
+
 // tables are the read tables whose rows are answers.
 type tables struct {
+	named       naming // for the others
 	invoices    *table[*domain.Invoice]
 	charges     *table[*domain.Charge]
 	timeEntries *table[*domain.TimeEntry]
@@ -13,10 +20,11 @@ type tables struct {
 	credits     *table[*domain.Credit]
 }
 
-func newTables() *tables {
+func newTables(named naming) *tables {
 	return &tables{
+		named: named,
 		invoices: table[*domain.Invoice]{
-			name:     "invoice",
+			name:     named("invoice"),
 			rows:     func(s *domain.State) rows[*domain.Invoice] { return &s.Invoices },
 			fresh:    func() *domain.Invoice { return &domain.Invoice{} },
 			meta:     func(r *domain.Invoice) *domain.Row { return &r.Row },
@@ -33,7 +41,7 @@ func newTables() *tables {
 			},
 		}.prepared(),
 		charges: table[*domain.Charge]{
-			name:     "charge",
+			name:     named("charge"),
 			rows:     func(s *domain.State) rows[*domain.Charge] { return &s.Charges },
 			fresh:    func() *domain.Charge { return &domain.Charge{} },
 			meta:     func(r *domain.Charge) *domain.Row { return &r.Row },
@@ -49,7 +57,7 @@ func newTables() *tables {
 			},
 		}.prepared(),
 		timeEntries: table[*domain.TimeEntry]{
-			name:  "time_entry",
+			name:  named("time_entry"),
 			rows:  func(s *domain.State) rows[*domain.TimeEntry] { return &s.TimeEntries },
 			fresh: func() *domain.TimeEntry { return &domain.TimeEntry{} },
 			meta:  func(r *domain.TimeEntry) *domain.Row { return &r.Row },
@@ -63,7 +71,7 @@ func newTables() *tables {
 			},
 		}.prepared(),
 		payments: table[*domain.Payment]{
-			name:  "payment",
+			name:  named("payment"),
 			rows:  func(s *domain.State) rows[*domain.Payment] { return &s.Payments },
 			fresh: func() *domain.Payment { return &domain.Payment{} },
 			meta:  func(r *domain.Payment) *domain.Row { return &r.Row },
@@ -75,21 +83,21 @@ func newTables() *tables {
 			},
 		}.prepared(),
 		clients: table[*domain.Client]{
-			name:  "client",
+			name:  named("client"),
 			rows:  func(s *domain.State) rows[*domain.Client] { return &s.Clients },
 			fresh: func() *domain.Client { return &domain.Client{} },
 			meta:  func(r *domain.Client) *domain.Row { return &r.Row },
 			parts: []string{"base"},
 		}.prepared(),
 		contractors: table[*domain.Contractor]{
-			name:  "contractor",
+			name:  named("contractor"),
 			rows:  func(s *domain.State) rows[*domain.Contractor] { return &s.Contractors },
 			fresh: func() *domain.Contractor { return &domain.Contractor{} },
 			meta:  func(r *domain.Contractor) *domain.Row { return &r.Row },
 			parts: []string{"base"},
 		}.prepared(),
 		credits: table[*domain.Credit]{
-			name:  "client_credit",
+			name:  named("client_credit"),
 			rows:  func(s *domain.State) rows[*domain.Credit] { return &s.Credits },
 			fresh: func() *domain.Credit { return &domain.Credit{} },
 			meta:  func(r *domain.Credit) *domain.Row { return &r.Row },
