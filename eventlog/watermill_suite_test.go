@@ -1,8 +1,10 @@
 package eventlog_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -114,5 +116,42 @@ func (s *suite) pubSub(t *testing.T, group string) (message.Publisher, message.S
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pub, sub
+	return pub, &closing{Subscriber: sub, stop: make(chan struct{})}
+}
+
+// closing is a subscriber whose channels are closed when Close returns, as the
+// suite wants it. That of watermill-sql returns a moment before.
+type closing struct {
+	*wsql.Subscriber
+	stop  chan struct{}
+	once  sync.Once
+	group sync.WaitGroup
+}
+
+// Subscribe hands on what the subscriber gives.
+func (c *closing) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	in, err := c.Subscriber.Subscribe(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan *message.Message)
+	c.group.Go(func() {
+		defer close(out)
+		for m := range in {
+			select {
+			case out <- m:
+			case <-c.stop:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return out, nil
+}
+
+// Close is the subscriber's.
+func (c *closing) Close() error {
+	c.once.Do(func() { close(c.stop) })
+	err := c.Subscriber.Close()
+	c.group.Wait()
+	return err
 }
