@@ -196,7 +196,7 @@ func TestSweepReadsForThoseWhoNeedIt(t *testing.T) {
 // when all but one stop, that one does everything.
 func TestInstancesShare(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{Timeout: 300 * time.Millisecond})
+	b := setup(t, Settings{Timeout: 2 * time.Second})
 	rc := newReceiver(t, nil)
 	const spaces = 12
 	all, sent := b.oneForEach(rc, spaces)
@@ -206,7 +206,7 @@ func TestInstancesShare(t *testing.T) {
 	)
 	for _, n := range []int{1, 2, 4} {
 		for len(engines) < n {
-			e, stop := b.engine(func(c *Config) { c.Lease, c.Sweep = 1200*time.Millisecond, 50*time.Millisecond })
+			e, stop := b.engine(func(c *Config) { c.Lease, c.Sweep = 4*time.Second, 50*time.Millisecond })
 			engines, stops = append(engines, e), append(stops, stop)
 		}
 		eventually(t, func() error {

@@ -48,7 +48,7 @@ func TestSettingsFromEnvironment(t *testing.T) {
 // engines that never sweep: no wake-up may be lost.
 func TestLetGoAndClaimedAgain(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{Timeout: 500 * time.Millisecond})
+	b := setup(t, Settings{Timeout: 4 * time.Second})
 	rc := newReceiver(t, nil)
 	must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
 	var engines []*Engine

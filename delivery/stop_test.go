@@ -55,10 +55,10 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 // TestLostLeaseIsTakenAnew takes the lease of a running engine away.
 func TestLostLeaseIsTakenAnew(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{Timeout: 300 * time.Millisecond})
+	b := setup(t, Settings{Timeout: 4 * time.Second})
 	rc := newReceiver(t, nil)
 	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.engine(func(c *Config) { c.Lease, c.Sweep = 900*time.Millisecond, 50*time.Millisecond })
+	b.engine(func(c *Config) { c.Lease, c.Sweep = 8*time.Second, 50*time.Millisecond })
 	sent := 0
 	for range 5 {
 		b.append("invoice.reversed", 20)
@@ -70,9 +70,13 @@ func TestLostLeaseIsTakenAnew(t *testing.T) {
 		sent += 20
 		eventually(t, func() error {
 			var n int
-			err := b.pool.QueryRow(t.Context(), `SELECT count(DISTINCT position) FROM webhook_delivery WHERE webhook_id = $1 AND state = 'succeeded'`, w.ID).Scan(&n)
+			var failed string
+			err := b.pool.QueryRow(t.Context(), `
+				SELECT count(DISTINCT position) FILTER (WHERE state = 'succeeded'),
+				       coalesce(string_agg(DISTINCT attempts->-1->>'error', '; ') FILTER (WHERE state <> 'succeeded'), '')
+				  FROM webhook_delivery WHERE webhook_id = $1`, w.ID).Scan(&n, &failed)
 			if err == nil && n != sent {
-				err = fmt.Errorf("%d delivered, want %d", n, sent)
+				err = fmt.Errorf("%d delivered, want %d; attempts failed: %q", n, sent, failed)
 			}
 			return err
 		})
@@ -292,9 +296,9 @@ func TestConfigIsChecked(t *testing.T) {
 // not know of, as after a claim whose answer was lost.
 func TestOrphansAreFreed(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{Timeout: 300 * time.Millisecond})
+	b := setup(t, Settings{Timeout: 4 * time.Second})
 	rc := newReceiver(t, nil)
-	e, _ := b.engine(func(c *Config) { c.Lease, c.Sweep = 900*time.Millisecond, 50*time.Millisecond })
+	e, _ := b.engine(func(c *Config) { c.Lease, c.Sweep = 8*time.Second, 50*time.Millisecond })
 	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	eventually(t, func() error {
 		var id string
