@@ -6,17 +6,18 @@ import "strings"
 // Its Row.ID is the client's id.
 type Credit struct {
 	Row
-	General  Money
+	General  MoneyTotal
 	Currency string
 	Packages []Package
 }
 
 // Package is a prepaid package.
 type Package struct {
-	ID, Service                    string
-	AmountGranted, AmountRemaining Money
-	HoursRemaining                 OptDecimal
-	ExpiresAt, Status              string
+	ID, Service       string
+	AmountGranted     Money
+	AmountRemaining   MoneyTotal
+	HoursRemaining    OptDecimalTotal
+	ExpiresAt, Status string
 }
 
 // CreditMove is a row of a client's credit history. Its Row.ID is
@@ -25,7 +26,7 @@ type CreditMove struct {
 	Row
 	ClientID, CreditID             string
 	Date, Kind                     string
-	Amount                         Money
+	Amount                         MoneyTotal // of what expires, that of many entries
 	InvoiceID, InvoiceNumber, Note string
 }
 
@@ -53,14 +54,14 @@ const (
 )
 
 // balance is the general credit and what remains in active packages.
-func (c *Credit) balance() Money {
-	sum := c.General
+func (c *Credit) balance() MoneyTotal {
+	sum := c.General.total
 	for i := range c.Packages {
 		if c.Packages[i].Status == packageActive {
-			sum = sum.plus(c.Packages[i].AmountRemaining)
+			sum = sum.plus(c.Packages[i].AmountRemaining.total)
 		}
 	}
-	return sum
+	return MoneyTotal{sum}
 }
 
 func (c *Credit) pack(id string) *Package {

@@ -39,7 +39,7 @@ func (o OptBool) Or(def bool) bool {
 const (
 	decimalOne       = 10_000
 	decimalPlaces    = 4
-	maxDecimalDigits = 14 // before the point of hours or percent, so that sums of them are exact too
+	maxDecimalDigits = 14 // before the point of hours or percent
 	maxInt64Digits   = 19 // before the point of whatever an int64 may hold
 	maxExponent      = 1_000_000
 )
@@ -66,23 +66,6 @@ func (d Decimal) Append(b []byte) []byte {
 
 // String returns the shortest form.
 func (d Decimal) String() string { return string(d.Append(nil)) }
-
-// floorZero takes o from d, stopping at 0; short says that it had to.
-func (d Decimal) floorZero(o Decimal) (rest Decimal, short bool) {
-	if o > d {
-		return 0, true
-	}
-	return d - o, false
-}
-
-// plus adds two numbers. Like Money's, it panics rather than give a wrong sum.
-func (d Decimal) plus(o Decimal) Decimal {
-	sum := d + o
-	if (o > 0 && sum < d) || (o < 0 && sum > d) {
-		panic("domain: sum of hours exceeds the range of hours")
-	}
-	return sum
-}
 
 // parseDecimal reads a JSON number exactly, exponents included, with at most
 // `places` decimals and maxWhole digits before the point, and within an int64.

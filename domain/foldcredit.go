@@ -25,7 +25,7 @@ func (f *fold) knownPackage(d *Data) (*Package, bool) {
 }
 
 // move writes the credit and adds the history row.
-func (f *fold) move(d *Data, kind string, amount Money, set func(*Credit)) {
+func (f *fold) move(d *Data, kind string, amount MoneyTotal, set func(*Credit)) {
 	f.s.Credits.write(f, d.ClientID, set)
 	f.s.CreditMoves.write(f, CreditMoveKey(d.ClientID, d.CreditID), func(m *CreditMove) {
 		m.ClientID, m.CreditID = d.ClientID, d.CreditID
@@ -46,7 +46,7 @@ func (f *fold) creditToppedUp(d *Data) {
 			return
 		}
 	}
-	f.move(d, or(d.Kind, moveTopUp), d.Amount.Money, func(c *Credit) {
+	f.move(d, or(d.Kind, moveTopUp), totalMoney(d.Amount.Money), func(c *Credit) {
 		c.Currency = d.Currency
 		if d.Package == nil {
 			c.General = c.General.plus(d.Amount.Money)
@@ -56,8 +56,8 @@ func (f *fold) creditToppedUp(d *Data) {
 			ID:              d.Package.PackageID,
 			Service:         d.Package.Service,
 			AmountGranted:   d.Amount.Money,
-			AmountRemaining: d.Amount.Money,
-			HoursRemaining:  d.Package.Hours,
+			AmountRemaining: totalMoney(d.Amount.Money),
+			HoursRemaining:  totalDecimal(d.Package.Hours),
 			ExpiresAt:       d.Package.ExpiresAt,
 			Status:          packageActive,
 		})
@@ -73,18 +73,18 @@ func (f *fold) creditApplied(d *Data) {
 		return
 	}
 	short := false
-	f.move(d, moveApplied, d.Amount.Money, func(c *Credit) {
+	f.move(d, moveApplied, totalMoney(d.Amount.Money), func(c *Credit) {
 		if p == nil {
 			c.General, short = c.General.floorZero(d.Amount.Money)
 			return
 		}
 		p.AmountRemaining, short = p.AmountRemaining.floorZero(d.Amount.Money)
 		if p.HoursRemaining.Set {
-			rest, lacking := p.HoursRemaining.floorZero(d.Hours.Decimal)
-			p.HoursRemaining.Decimal = rest
+			rest, lacking := p.HoursRemaining.floorZero(totalOf(int64(d.Hours.Decimal)))
+			p.HoursRemaining.total = rest
 			short = short || lacking
 		}
-		if p.Status == packageActive && p.AmountRemaining == 0 {
+		if p.Status == packageActive && p.AmountRemaining.isZero() {
 			p.Status = packageUsedUp
 		}
 	})
@@ -106,14 +106,14 @@ func (f *fold) creditTakenBack(d *Data) {
 	if !ok {
 		return
 	}
-	f.move(d, moveTakenBack, d.Amount.Money, func(c *Credit) {
+	f.move(d, moveTakenBack, totalMoney(d.Amount.Money), func(c *Credit) {
 		if p == nil {
 			c.General = c.General.plus(d.Amount.Money)
 			return
 		}
 		p.AmountRemaining = p.AmountRemaining.plus(d.Amount.Money)
 		if p.HoursRemaining.Set {
-			p.HoursRemaining.Decimal = p.HoursRemaining.plus(d.Hours.Decimal)
+			p.HoursRemaining.total = p.HoursRemaining.plus(totalOf(int64(d.Hours.Decimal)))
 		}
 		if p.Status == packageUsedUp {
 			p.Status = packageActive
@@ -140,7 +140,7 @@ func (f *fold) creditExpired(d *Data) {
 	}
 	f.move(d, moveExpired, p.AmountRemaining, func(*Credit) {
 		p.Status = packageExpired
-		p.AmountRemaining = 0
-		p.HoursRemaining.Decimal = 0
+		p.AmountRemaining = MoneyTotal{}
+		p.HoursRemaining.total = total{}
 	})
 }

@@ -40,7 +40,8 @@ func (f *fold) invoiceRecorded(d *Data) {
 func (r *Invoice) settle() {
 	r.NetDue = 0
 	if r.Type != invoiceTypeCreditNote {
-		r.NetDue, _ = r.GrossAmount.floorZero(r.CreditApplied)
+		due, _ := totalOf(int64(r.GrossAmount)).floorZero(r.CreditApplied.total)
+		r.NetDue = Money(due.low) // no more than the gross amount
 	}
 }
 

@@ -11,15 +11,16 @@ type Invoice struct {
 	PlanName            string
 	ClientBillingStatus string
 
-	GrossAmount, CreditApplied, NetDue Money
-	Currency                           string
-	BilledExternally                   bool
-	DeliveredValue, RecognizedRevenue  OptMoney
-	BillableHours                      OptDecimal
-	SentAt, PaidAt                     string
-	PeriodClosed                       bool
-	Issued                             []IssuedInvoice
-	CreditNote                         *CreditNote
+	GrossAmount, NetDue               Money
+	CreditApplied                     MoneyTotal
+	Currency                          string
+	BilledExternally                  bool
+	DeliveredValue, RecognizedRevenue OptMoney
+	BillableHours                     OptDecimal
+	SentAt, PaidAt                    string
+	PeriodClosed                      bool
+	Issued                            []IssuedInvoice
+	CreditNote                        *CreditNote
 
 	ContractorPayStatus   string
 	PayoutAmount          OptMoney

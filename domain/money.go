@@ -23,8 +23,11 @@ func (o *OptMoney) appendGiven(b []byte) []byte {
 	return appendValue(b, o)
 }
 
-// maxMoneyDigits is the number of digits an amount may have before its point.
-const maxMoneyDigits = 12
+// The number of digits an amount may have before its point.
+const (
+	maxMoneyDigits = 12
+	moneyPlaces    = 2 // after it
+)
 
 // ParseMoney reads the form `^\d{1,12}\.\d{2}$`, or with a leading minus sign
 // where signed allows it. It reports false for any other form.
@@ -44,7 +47,7 @@ func ParseMoney(s string, signed bool) (Money, bool) {
 }
 
 // parseHundredths reads digits, a point and two digits, of any length that an
-// int64 holds: sums in stored rows may be longer than an amount in an entry.
+// int64 holds.
 func parseHundredths(s string) (Money, bool) {
 	n := len(s)
 	if n < 4 || s[n-3] != '.' {
@@ -78,26 +81,6 @@ func (m Money) Append(b []byte) []byte {
 
 // String returns the public form.
 func (m Money) String() string { return string(m.Append(nil)) }
-
-// plus adds two amounts. A sum beyond an int64 cannot come from real business;
-// it panics rather than give a wrong figure, and the projector sets the
-// workspace aside with that message.
-func (m Money) plus(o Money) Money {
-	sum := m + o
-	if (o > 0 && sum < m) || (o < 0 && sum > m) {
-		panic("domain: sum of amounts exceeds the range of money")
-	}
-	return sum
-}
-
-// floorZero takes o from m; what would fall below 0.00 becomes 0.00, and
-// short says so (log.md, "overdrawn").
-func (m Money) floorZero(o Money) (rest Money, short bool) {
-	if o > m {
-		return 0, true
-	}
-	return m - o, false
-}
 
 // moneyAsGiven makes the amount that an entry wrote as text.
 func moneyAsGiven(m Money, text string) OptMoney {

@@ -79,9 +79,22 @@ func scanValue(s *scanner, v any) error {
 	case *OptMoney:
 		p.Set = true
 		return scanMoney(s, &p.Money)
+	case *MoneyTotal:
+		text, err := s.str()
+		if err != nil {
+			return err
+		}
+		return scanTotal(s, text, moneyPlaces, &p.total)
 	case *OptDecimal:
 		p.Set = true
 		return scanNumber(s, decimalPlaces, (*int64)(&p.Decimal))
+	case *OptDecimalTotal:
+		p.Set = true
+		text, err := s.number()
+		if err != nil {
+			return err
+		}
+		return scanTotal(s, text, decimalPlaces, &p.total)
 	case *OptInt:
 		p.Set = true
 		return scanNumber(s, 0, &p.Int)
@@ -117,6 +130,15 @@ func scanMoney(s *scanner, m *Money) error {
 		v = -v
 	}
 	*m = v
+	return nil
+}
+
+func scanTotal(s *scanner, text string, places int, t *total) error {
+	v, ok := parseTotal(text, places)
+	if !ok {
+		return s.fail("expected a sum")
+	}
+	*t = v
 	return nil
 }
 

@@ -8,8 +8,8 @@ import (
 
 // Values of fields live in records as these types, absent ones as their zero:
 // *string (texts, ids, dates, times and periods are never empty, so empty is
-// absent), *Money, *OptMoney, *OptDecimal, *OptInt, *bool, *OptBool, *Party,
-// and composites.
+// absent), *Money, *OptMoney, *MoneyTotal, *OptDecimal, *OptDecimalTotal, *OptInt,
+// *bool, *OptBool, *Party, and composites.
 
 // given reports whether an entry gave the value.
 func given(v any) bool {
@@ -43,7 +43,13 @@ func appendValue(b []byte, v any) []byte {
 		if p.Set {
 			return append(p.Append(append(b, '"')), '"')
 		}
+	case *MoneyTotal:
+		return append(p.Append(append(b, '"')), '"')
 	case *OptDecimal:
+		if p.Set {
+			return p.Append(b)
+		}
+	case *OptDecimalTotal:
 		if p.Set {
 			return p.Append(b)
 		}

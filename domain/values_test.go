@@ -2,6 +2,7 @@ package domain_test
 
 import (
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -26,28 +27,48 @@ func TestMoneyAndDecimalsAreShownExactly(t *testing.T) {
 	})
 }
 
-// TestSumsBeyondTheRangeStop: a figure that does not fit is never shown as
-// another one.
-func TestSumsBeyondTheRangeStop(t *testing.T) {
+// TestSumsAreExactBeyondInt64: the largest amounts and hours, as often as it
+// takes, and what is written of them is read again.
+func TestSumsAreExactBeyondInt64(t *testing.T) {
 	t.Parallel()
+	const times = 92_300
 	lines := []string{line(1, "credit.topped_up", `{"credit_id":"r","client_id":"c","amount":"0.00","currency":"EUR","package":{"package_id":"g","service":"s","hours":0}}`)}
-	for n := 2; n <= 924; n++ {
-		lines = append(lines, line(n, "credit.taken_back", fmt.Sprintf(`{"credit_id":"b%d","client_id":"c","invoice_id":"i","amount":"0.00","package_id":"g","hours":999999999999.9999}`, n)))
+	for n := 2; n <= times+1; n++ {
+		lines = append(lines, line(n, "credit.taken_back", fmt.Sprintf(`{"credit_id":"b%d","client_id":"c","invoice_id":"i","amount":"999999999999.99","package_id":"g","hours":99999999999999.9999}`, n)))
 	}
+	lines = append(lines,
+		line(times+2, "credit.topped_up", `{"credit_id":"t","client_id":"c","amount":"999999999999.99","currency":"EUR"}`),
+		line(times+3, "credit.applied", `{"credit_id":"a","client_id":"c","invoice_id":"i","amount":"0.99","package_id":"g","hours":0.9999}`))
 	log := entriesOf(t, lines)
 	s := domain.NewState()
-	for i := range log[:923] {
+	for i := range log {
 		s.Apply(&log[i])
 	}
-	if got := s.Credits.Get("c").Packages[0].HoursRemaining.String(); got != "921999999999999.9078" {
-		t.Errorf("hours_remaining is %s", got)
-	}
-	defer func() {
-		if said := fmt.Sprint(recover()); !strings.Contains(said, "exceeds the range") {
-			t.Errorf("the sum went on: %s", said)
+	c := s.Credits.Get("c")
+	sum := func(one, off string, places int) string {
+		unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil)
+		of := func(text string) *big.Int {
+			r, _ := new(big.Rat).SetString(text)
+			return r.Mul(r, new(big.Rat).SetInt(unit)).Num()
 		}
-	}()
-	s.Apply(&log[923])
+		all := of(one)
+		all.Sub(all.Mul(all, big.NewInt(times)), of(off))
+		return new(big.Rat).SetFrac(all, unit).FloatString(places)
+	}
+	if got, want := c.Packages[0].HoursRemaining.String(), sum("99999999999999.9999", "0.9999", 4); got != strings.TrimRight(want, "0") {
+		t.Errorf("hours_remaining is %s, want %s", got, want)
+	}
+	amount := sum("999999999999.99", "0.99", 2)
+	if got := c.Packages[0].AmountRemaining.String(); got != amount {
+		t.Errorf("amount_remaining is %s, want %s", got, amount)
+	}
+	kept := &domain.Credit{}
+	if err := kept.Read(c.Fragments()); err != nil {
+		t.Fatal(err)
+	}
+	if kept.Fragments() != c.Fragments() || !strings.Contains(kept.Fragments().Base, amount) {
+		t.Errorf("written and read again: %+v, want %+v", kept.Fragments(), c.Fragments())
+	}
 }
 
 func TestNamesOfRows(t *testing.T) {
