@@ -220,10 +220,10 @@ func TestReplayIsInterrupted(t *testing.T) {
 	for _, verb := range []string{"verify", "rebuild"} {
 		p := startProcess(t, command(t, url, verb, "--rate", "20"))
 		connected := 0
-		for late := time.Now().Add(20 * time.Second); connected == 0 && time.Now().Before(late); {
+		for late := time.Now().Add(time.Minute); connected == 0 && time.Now().Before(late); {
 			if err := conn.QueryRow(t.Context(), `
 				SELECT count(*) FROM pg_stat_activity
-				 WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%event_log%'`).Scan(&connected); err != nil {
+				 WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%public_event, chain FROM event_log%'`).Scan(&connected); err != nil {
 				t.Fatal(err)
 			}
 		}

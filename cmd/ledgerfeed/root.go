@@ -142,7 +142,11 @@ func (p *program) run(work func(ctx context.Context, args []string) error) func(
 		p.settings = s
 		p.logger = s.logger(p.errOut)
 		p.began = true
-		return work(cmd.Context(), args)
+		err = work(cmd.Context(), args)
+		if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
+			return fmt.Errorf("interrupted: %w", err)
+		}
+		return err
 	}
 }
 
