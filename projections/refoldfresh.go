@@ -28,7 +28,7 @@ type freshRows struct {
 	projector   *Projector
 	settled     bool
 	pending     map[*sheet][]key // doubts that are not in their table yet
-	entries     int              // folded so far
+	entries     int              // folded until it settled
 	tidyAt      int              // entries after which the tables are tidied
 }
 
@@ -96,16 +96,19 @@ func (f *freshRows) fold(ctx context.Context, entries []domain.Entry) error {
 	if err != nil {
 		return fmt.Errorf("make fresh rows of %s: %w", f.workspaceID, err)
 	}
-	if f.settled {
-		for _, s := range f.sheets {
-			s.changed(done.states[f.workspaceID], func(k key) { f.pending[s] = append(f.pending[s], k) })
-			if err := f.keep(ctx, s); err != nil {
-				return err
-			}
+	if !f.settled {
+		f.entries += len(entries)
+		return f.tidy(ctx)
+	}
+	// What comes now is little, and may come while the projector waits for the
+	// checkpoint: no time to tidy.
+	for _, s := range f.sheets {
+		s.changed(done.states[f.workspaceID], func(k key) { f.pending[s] = append(f.pending[s], k) })
+		if err := f.keep(ctx, s); err != nil {
+			return err
 		}
 	}
-	f.entries += len(entries)
-	return f.tidy(ctx)
+	return nil
 }
 
 // tidy frees what changed rows have left behind, and tells the planner about
