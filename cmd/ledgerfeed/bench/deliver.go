@@ -31,9 +31,7 @@ const (
 // Deliver measures webhooks to receivers on loopback, over TLS, receivers and
 // database on the same machine.
 func Deliver(ctx context.Context, o *Options) error {
-	if err := withSetting(ctx, o, func(ctx context.Context, s *setting) error {
-		return (&delivering{setting: s}).throughput(ctx)
-	}); err != nil {
+	if err := withReceiver(ctx, o, (*delivering).throughput); err != nil {
 		return err
 	}
 	for _, rate := range []int{100, 500} {
@@ -46,7 +44,23 @@ func Deliver(ctx context.Context, o *Options) error {
 	if err := deliverBesideHanging(ctx, o); err != nil {
 		return err
 	}
-	return deliverBesideReport(ctx, o)
+	return withReceiver(ctx, o, (*delivering).besideReports)
+}
+
+// withReceiver runs work in a fresh database, with a receiver that answers at
+// once.
+func withReceiver(ctx context.Context, o *Options, work func(*delivering, context.Context, *receiver) error) error {
+	return withSetting(ctx, o, func(ctx context.Context, s *setting) error {
+		d := &delivering{setting: s}
+		r := newReceiver()
+		defer r.Close()
+		cleanUp, err := d.prepare(r)
+		if err != nil {
+			return err
+		}
+		defer cleanUp()
+		return work(d, ctx, r)
+	})
 }
 
 // delivering measures an engine.
@@ -171,18 +185,14 @@ func (t *statementCount) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx
 func (*statementCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // throughput measures a backlog, and the same messages in a bare loop.
-func (d *delivering) throughput(ctx context.Context) error {
-	r := newReceiver()
-	defer r.Close()
-	cleanUp, err := d.prepare(r)
-	if err != nil {
-		return err
-	}
-	defer cleanUp()
+func (d *delivering) throughput(ctx context.Context, r *receiver) error {
 	each := d.size(deliverEach, 300)
 	total := deliverWebhooks * each
 	d.say("appending %d events for %d webhooks", total, deliverWebhooks)
-	var hook *delivery.WithSecret
+	var (
+		hook *delivery.WithSecret
+		err  error
+	)
 	for i := range deliverWebhooks {
 		if hook, err = d.webhook(ctx, workspaceName(i), r.url()); err != nil {
 			return err
@@ -205,18 +215,8 @@ func (d *delivering) throughput(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.taken.Store(0)
-	d.say("delivering %d messages", total)
-	began := time.Now()
-	stop, err := d.engine(ctx)
+	rate, err := d.drain(ctx, r, total)
 	if err != nil {
-		return err
-	}
-	if err := awaitCount(ctx, &r.taken, int64(total)); err != nil {
-		return errors.Join(err, stop())
-	}
-	took := time.Since(began)
-	if err := stop(); err != nil {
 		return err
 	}
 	after, err := d.rowWrites(ctx)
@@ -224,12 +224,29 @@ func (d *delivering) throughput(ctx context.Context) error {
 		return err
 	}
 	d.Report.add(Figure{
-		Name: "deliver a backlog over TLS, 20 webhooks, all recorded", Value: perSecond(total, took), Unit: "/s",
+		Name: "deliver a backlog over TLS, 20 webhooks, all recorded", Value: rate, Unit: "/s",
 		Limit: bare, LimitIs: "the same client in a bare loop, as many connections",
 	}.ratioAtLeast(0.4))
 	d.Report.add(Figure{Name: "    SQL statements for one delivery", Value: float64(d.counted.n.Load()) / float64(total), Unit: ""}.below(0.1))
 	d.Report.add(Figure{Name: "    rows written for one delivery", Value: float64(after-writes) / float64(total), Unit: ""}.below(1.2))
 	return nil
+}
+
+// drain starts an engine on a backlog of so many messages and stops it when the
+// receiver has them: so many a second are delivered.
+func (d *delivering) drain(ctx context.Context, r *receiver, total int) (rate float64, err error) {
+	r.taken.Store(0)
+	d.say("delivering %d messages", total)
+	began := time.Now()
+	stop, err := d.engine(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := awaitCount(ctx, &r.taken, int64(total)); err != nil {
+		return 0, errors.Join(err, stop())
+	}
+	took := time.Since(began)
+	return perSecond(total, took), stop()
 }
 
 func (d *delivering) appendEvents(ctx context.Context, workspaceID string, n int) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -18,46 +17,36 @@ const longHour = `DO $$ BEGIN FOR i IN 1..3600 LOOP
 	IF i % 4 = 0 THEN UPDATE webhook_instance SET lease_until = lease_until; END IF;
 	COMMIT; END LOOP; END $$`
 
-// deliverBesideReport compares the delivery of a backlog with that of another
-// while a report keeps a snapshot open for an hour. Both take turns, and the
-// middle one of their rounds counts.
-func deliverBesideReport(ctx context.Context, o *Options) error {
-	return withSetting(ctx, o, func(ctx context.Context, s *setting) error {
-		d := &delivering{setting: s}
-		r := newReceiver()
-		defer r.Close()
-		cleanUp, err := d.prepare(r)
+// besideReports compares the delivery of a backlog with that of another while a
+// report keeps a snapshot open for an hour. Both take turns, and the middle one
+// of their rounds counts.
+func (d *delivering) besideReports(ctx context.Context, r *receiver) error {
+	for i := range deliverWebhooks {
+		if _, err := d.webhook(ctx, workspaceName(i), r.url()); err != nil {
+			return err
+		}
+	}
+	if _, err := d.backlogRate(ctx, r); err != nil { // everything is met for the first time
+		return err
+	}
+	const rounds = 5
+	var alone, beside []float64
+	for range rounds {
+		rate, err := d.backlogRate(ctx, r)
 		if err != nil {
 			return err
 		}
-		defer cleanUp()
-		for i := range deliverWebhooks {
-			if _, err := d.webhook(ctx, workspaceName(i), r.url()); err != nil {
-				return err
-			}
-		}
-		if _, err := d.backlogRate(ctx, r); err != nil { // everything is met for the first time
+		alone = append(alone, rate)
+		if rate, err = d.besideReport(ctx, r); err != nil {
 			return err
 		}
-		const rounds = 5
-		var alone, beside []float64
-		for range rounds {
-			rate, err := d.backlogRate(ctx, r)
-			if err != nil {
-				return err
-			}
-			alone = append(alone, rate)
-			if rate, err = d.besideReport(ctx, r); err != nil {
-				return err
-			}
-			beside = append(beside, rate)
-		}
-		d.Report.add(Figure{
-			Name: "deliver a backlog while a transaction is open for an hour", Value: middle(beside), Unit: "/s",
-			Limit: middle(alone), LimitIs: "the same with none",
-		}.ratioAtLeast(0.9))
-		return nil
-	})
+		beside = append(beside, rate)
+	}
+	d.Report.add(Figure{
+		Name: "deliver a backlog while a transaction is open for an hour", Value: middle(beside), Unit: "/s",
+		Limit: middle(alone), LimitIs: "the same with none",
+	}.ratioAtLeast(0.9))
+	return nil
 }
 
 // besideReport is backlogRate in the last seconds of a report's hour.
@@ -96,17 +85,5 @@ func (d *delivering) backlogRate(ctx context.Context, r *receiver) (float64, err
 	if err := d.settle(ctx); err != nil {
 		return 0, err
 	}
-	total := deliverWebhooks * each
-	r.taken.Store(0)
-	d.say("delivering %d messages", total)
-	began := time.Now()
-	stop, err := d.engine(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if err := awaitCount(ctx, &r.taken, int64(total)); err != nil {
-		return 0, errors.Join(err, stop())
-	}
-	took := time.Since(began)
-	return perSecond(total, took), stop()
+	return d.drain(ctx, r, deliverWebhooks*each)
 }
