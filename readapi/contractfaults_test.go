@@ -73,14 +73,21 @@ type spoilt struct {
 	money bool
 }
 
-// spoiltAround has the faults outside of the body.
+// spoiltAround has the faults outside of the body's members.
 func spoiltAround(good reply) []spoilt {
+	return append(spoiltHead(good),
+		spoilt{name: "status 404", reply: reply{404, good.header, good.body}},
+		spoilt{name: "no body", reply: reply{200, good.header, nil}},
+		spoilt{name: "half a body", reply: reply{200, good.header, good.body[:len(good.body)/2]}},
+	)
+}
+
+// spoiltHead has the faults that show without a body.
+func spoiltHead(good reply) []spoilt {
 	list := []spoilt{
 		{name: "status 201", reply: reply{201, good.header, good.body}},
 		{name: "status 206", reply: reply{206, good.header, good.body}},
-		{name: "status 404", reply: reply{404, good.header, good.body}},
-		{name: "no body", reply: reply{200, good.header, nil}},
-		{name: "half a body", reply: reply{200, good.header, good.body[:len(good.body)/2]}},
+		{name: "status 418", reply: reply{http.StatusTeapot, good.header, good.body}},
 	}
 	for _, name := range []string{
 		"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", "Ratelimit", "Ratelimit-Policy", "Etag", "X-Request-Id", "Cache-Control", "X-Content-Type-Options",

@@ -15,11 +15,17 @@ func TestTheProxySeesFaults(t *testing.T) {
 	key := s.key("acme", allPermissions()...)
 	tried, money := 0, 0
 	for target := range endpoints() {
-		good := s.get(target, key)
-		if p.finds(t, target, good) {
+		good, head := s.get(target, key), s.do(http.MethodHead, target, key)
+		if p.finds(t, http.MethodGet, target, good) || p.finds(t, http.MethodHead, target, head) {
 			t.Fatalf("prism finds fault with a good answer of %s", target)
 		}
-		bad := append(spoiltAround(good), spoilt{name: "status 418", reply: reply{http.StatusTeapot, good.header, good.body}})
+		for _, b := range spoiltHead(head) {
+			tried++
+			if !p.finds(t, http.MethodHead, target, b.reply) {
+				t.Errorf("HEAD %s: %s is not noticed", target, b.name)
+			}
+		}
+		bad := spoiltAround(good)
 		if target != "/v1/openapi.json" { // of which not every member is described
 			bad = append(bad, spoiltWithin(t, good)...)
 		}
@@ -28,7 +34,7 @@ func TestTheProxySeesFaults(t *testing.T) {
 			if b.money {
 				money++
 			}
-			if !p.finds(t, target, b.reply) {
+			if !p.finds(t, http.MethodGet, target, b.reply) {
 				t.Errorf("%s: %s is not noticed", target, b.name)
 			}
 		}
@@ -39,10 +45,10 @@ func TestTheProxySeesFaults(t *testing.T) {
 }
 
 // finds says whether prism finds fault with an answer.
-func (p *proxy) finds(t *testing.T, target string, r reply) bool {
+func (p *proxy) finds(t *testing.T, method, target string, r reply) bool {
 	t.Helper()
 	answer := func() (reply, error) { return r, nil }
-	_, found, err := p.carry(t.Context(), answer, http.MethodGet, target, "")
+	_, found, err := p.carry(t.Context(), answer, method, target, "")
 	if err != nil {
 		t.Fatalf("%s: %v", target, err)
 	}
