@@ -146,18 +146,15 @@ func (c *call) refuse(p *problem) {
 
 // pack compresses a body where that serves, into small.
 func (c *call) pack(small *bytes.Buffer, body []byte) (encoding, []byte) {
-	if len(body) <= compressAbove {
+	best := c.accepted()[0]
+	if best == identity || len(body) <= compressAbove {
 		return identity, body
 	}
-	accepted := acceptedEncodings(c.r.Header.Values("Accept-Encoding"))
-	if len(accepted) == 0 {
-		return identity, body
-	}
-	if err := c.api.codecs.compress(small, accepted[0], body); err != nil {
+	if err := c.api.codecs.compress(small, best, body); err != nil {
 		c.api.cfg.Logger.LogAttrs(c.ctx, slog.LevelError, "an answer could not be compressed", slog.Any("error", err))
 		return identity, body
 	}
-	return accepted[0], small.Bytes()
+	return best, small.Bytes()
 }
 
 // send writes an answer, without the body for HEAD.

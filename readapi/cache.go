@@ -3,6 +3,8 @@ package readapi
 import (
 	"hash/maphash"
 	"sync"
+
+	"github.com/ledgerfeed/ledgerfeed/access"
 )
 
 // pageCache keeps answers that are asked for again and again, as they were sent,
@@ -28,9 +30,13 @@ type pageCache struct {
 
 // pageKey is a request: all that its answer depends on but the version.
 type pageKey struct {
-	request  string
-	encoding encoding // as accepted, not as used
+	workspaceID string
+	permissions access.Permissions
+	path, query string
+	encoding    encoding // as accepted, not as used
 }
+
+func (k *pageKey) size() int { return len(k.workspaceID) + len(k.path) + len(k.query) }
 
 // keptPage is an answer as it was sent. It is never changed.
 type keptPage struct {
@@ -88,7 +94,7 @@ func (c *pageCache) offer(key pageKey, p keptPage) {
 
 // add puts an answer into the young generation. The caller holds mu.
 func (c *pageCache) add(key pageKey, p *keptPage) {
-	weight := func(p *keptPage) int { return len(p.body) + len(key.request) + pageOverhead }
+	weight := func(p *keptPage) int { return len(p.body) + key.size() + pageOverhead }
 	if before := c.young[key]; before != nil {
 		c.size -= weight(before)
 	}
@@ -105,9 +111,8 @@ func (r *route) worthKeeping() bool { return r.version != nil && r.shape != shap
 
 // pageKey names this request in the cache.
 func (c *call) pageKey() pageKey {
-	key := pageKey{request: c.tag("")}
-	if accepted := acceptedEncodings(c.r.Header.Values("Accept-Encoding")); len(accepted) > 0 {
-		key.encoding = accepted[0]
+	return pageKey{
+		workspaceID: c.key.WorkspaceID, permissions: c.key.Permissions,
+		path: c.r.URL.EscapedPath(), query: c.r.URL.RawQuery, encoding: c.accepted()[0],
 	}
-	return key
 }

@@ -32,6 +32,8 @@ type call struct {
 	given given
 	sight sight
 
+	encodings []encoding // of accepted; nil until it is asked
+
 	rows    int // of the answer, for the log
 	status  int
 	bytes   int

@@ -4,7 +4,6 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -19,7 +18,7 @@ import (
 // circumstances gives the same cursor, on every instance, which a strong ETag
 // over a page needs.
 type sealer struct {
-	mac   []byte
+	mac   *keyedHash
 	block cipher.Block
 }
 
@@ -34,24 +33,14 @@ func newSealer(key []byte) (*sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the seal of cursors: %w", err)
 	}
-	return &sealer{mac: derive(key, "cursor proof"), block: block}, nil
-}
-
-// derive makes a key for one purpose out of the key for all.
-func derive(key []byte, purpose string) []byte {
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte("ledgerfeed " + purpose))
-	return h.Sum(nil)
+	return &sealer{mac: newKeyedHash(derive(key, "cursor proof")), block: block}, nil
 }
 
 func (s *sealer) proof(circumstances, place []byte) [sealSize]byte {
-	h := hmac.New(sha256.New, s.mac)
 	var size [8]byte
 	binary.BigEndian.PutUint64(size[:], uint64(len(circumstances)))
-	h.Write(size[:])
-	h.Write(circumstances)
-	h.Write(place)
-	return [sealSize]byte(h.Sum(nil)[:sealSize])
+	sum := s.mac.sum(size[:], circumstances, place)
+	return [sealSize]byte(sum[:sealSize])
 }
 
 // seal makes a cursor of a place.

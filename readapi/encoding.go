@@ -3,7 +3,6 @@ package readapi
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,46 +34,49 @@ func (e encoding) name() string {
 // compressAbove is the size from which answers are compressed, in bytes.
 const compressAbove = 1024
 
-// acceptedEncodings reads Accept-Encoding (RFC 9110, 12.5.3): the codings that
-// this program knows and the caller accepts, best first. Where the caller likes
-// both alike, zstd comes first.
+// accepted are the forms in which the caller takes an answer, best first; the
+// last is always identity, in which small answers go whatever is accepted.
+func (c *call) accepted() []encoding {
+	if c.encodings == nil {
+		c.encodings = acceptedEncodings(c.r.Header.Values("Accept-Encoding"))
+	}
+	return c.encodings
+}
+
+// acceptedEncodings reads Accept-Encoding (RFC 9110, 12.5.3). Where the caller
+// likes both codings that this program knows alike, zstd comes first.
 func acceptedEncodings(headers []string) []encoding {
-	if len(headers) == 0 {
-		return nil
-	}
-	weights := map[encoding]float64{}
-	rest, hasRest := 0.0, false
-	for item := range strings.SplitSeq(strings.Join(headers, ","), ",") {
-		name, weight := parseWeighted(item)
-		switch strings.ToLower(name) {
-		case "gzip", "x-gzip":
-			weights[gzipped] = weight
-		case "zstd":
-			weights[zstandard] = weight
-		case "*":
-			rest, hasRest = weight, true
+	var (
+		weights [zstandard + 1]float64
+		named   [zstandard + 1]bool
+		rest    float64
+	)
+	for _, header := range headers {
+		for item := range strings.SplitSeq(header, ",") {
+			name, weight := parseWeighted(item)
+			switch strings.ToLower(name) {
+			case "gzip", "x-gzip":
+				weights[gzipped], named[gzipped] = weight, true
+			case "zstd":
+				weights[zstandard], named[zstandard] = weight, true
+			case "*":
+				rest = weight
+			}
 		}
 	}
-	accepted := make([]encoding, 0, 2)
+	accepted := make([]encoding, 0, len(weights))
 	for _, e := range [...]encoding{zstandard, gzipped} {
-		weight, named := weights[e]
-		if !named && hasRest {
-			weights[e], weight = rest, rest
+		if !named[e] {
+			weights[e] = rest
 		}
-		if weight > 0 {
+		if weights[e] > 0 {
 			accepted = append(accepted, e)
 		}
 	}
-	slices.SortStableFunc(accepted, func(a, b encoding) int {
-		switch {
-		case weights[a] > weights[b]:
-			return -1
-		case weights[a] < weights[b]:
-			return 1
-		}
-		return 0
-	})
-	return accepted
+	if len(accepted) == 2 && weights[gzipped] > weights[zstandard] {
+		accepted[0], accepted[1] = gzipped, zstandard
+	}
+	return append(accepted, identity)
 }
 
 // parseWeighted reads "name;q=0.5". A weight that is none counts as 0.

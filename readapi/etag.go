@@ -1,7 +1,6 @@
 package readapi
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
@@ -13,12 +12,12 @@ import (
 // program writes answers. It is keyed, so that it tells nothing and none can be
 // made up.
 type tagger struct {
-	key     []byte
+	mac     *keyedHash
 	program [sha256.Size]byte // how answers are written
 }
 
 func newTagger(key, document []byte) *tagger {
-	return &tagger{key: derive(key, "etag"), program: sha256.Sum256(document)}
+	return &tagger{mac: newKeyedHash(derive(key, "etag")), program: sha256.Sum256(document)}
 }
 
 // tagSize in bytes: 120 bits, which is 20 characters.
@@ -26,16 +25,14 @@ const tagSize = 15
 
 // tag names the answer to a call at a version, without its encoding.
 func (c *call) tag(version string) string {
-	h := hmac.New(sha256.New, c.api.tags.key)
-	h.Write(c.api.tags.program[:])
 	b := make([]byte, 0, 256)
 	b = appendSized(b, c.key.WorkspaceID)
 	b = appendSized(b, c.key.Permissions.String())
 	b = appendSized(b, c.r.URL.EscapedPath())
 	b = appendSized(b, c.r.URL.RawQuery)
 	b = appendSized(b, version)
-	h.Write(b)
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:tagSize])
+	sum := c.api.tags.mac.sum(c.api.tags.program[:], b)
+	return base64.RawURLEncoding.EncodeToString(sum[:tagSize])
 }
 
 // etag is the strong ETag of a representation: each encoding has its own.
@@ -88,7 +85,10 @@ func (c *call) answerKnown() (bool, error) {
 // matching returns the ETag among the caller's that names a representation that
 // it could get now: uncompressed, or in an encoding that it accepts.
 func (c *call) matching(tag, candidates string) string {
-	for _, e := range append(acceptedEncodings(c.r.Header.Values("Accept-Encoding")), identity) {
+	if candidates == "" {
+		return ""
+	}
+	for _, e := range c.accepted() {
 		if current := etag(tag, e); matches(candidates, current) {
 			return current
 		}
