@@ -171,7 +171,8 @@ type API struct {
 	routes   *routes
 	cursors  *sealer
 	tags     *tagger
-	versions *versions
+	versions *gather[versionQuestion]
+	rows     *gather[rowQuestion]
 	document []byte
 	codecs   *codecs
 	pages    *pageCache
@@ -208,7 +209,8 @@ func New(cfg Config) (*API, error) {
 		routes:   table,
 		cursors:  cursors,
 		tags:     newTagger(cfg.CursorKey, document),
-		versions: &versions{pool: cfg.Pool},
+		versions: newVersions(cfg.Pool),
+		rows:     newRowReader(cfg.Pool),
 		document: document,
 		codecs:   codecs,
 		pages:    newPageCache(max(0, cfg.CacheBytes)),

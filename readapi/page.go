@@ -164,32 +164,3 @@ func (c *call) appendPage(body *bytes.Buffer, rows *rowReader, size int, at *pla
 		c.rows++
 	}
 }
-
-func (c *call) answerOne() error {
-	if !isID(c.id) { // cannot exist, and may be no text for the database
-		return unknownID(c.route.resource.words())
-	}
-	rows, err := c.query(c.route.statements[key{sight: c.sight}], c.key.WorkspaceID, c.id)
-	if err != nil {
-		return err
-	}
-	defer rows.rows.Close()
-	version, err := rows.standing()
-	if err != nil {
-		return fmt.Errorf("read %s: %w", c.route.pattern, err)
-	}
-	_, values, ok, err := rows.next()
-	if err != nil {
-		return fmt.Errorf("read %s: %w", c.route.pattern, err)
-	}
-	if !ok {
-		return unknownID(c.route.resource.words())
-	}
-	body := getScratch()
-	defer putScratch(body)
-	appendRow(body, values[columnFragments:])
-	c.rows = 1
-	rows.rows.Close() // before the answer is written: a slow caller must not hold a connection
-	c.write(body.Bytes(), version)
-	return nil
-}

@@ -86,7 +86,7 @@ func apart() map[string][]string {
 		"judges no answers, or asks none": {
 			"TestEndpointsAreAllThereAre", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange",
 			"TestHiddenValuesChangeNothing", "TestKeptAnswersAreBounded", "TestKeptAnswersAreNeverOld", "TestLastUseOfAKey",
-			"TestNothingLeaks", "TestOldRequestsLeave", "TestPageForPeople", "TestPlans", "TestSince",
+			"TestNothingLeaks", "TestOldRequestsLeave", "TestPageForPeople", "TestPlans", "TestRowsThatAreReadTogether", "TestSince",
 			"TestTwentyFollowersDuringTenThousandAppends", "TestTwoInstancesUnderLoad",
 		},
 		"is about connections, which a proxy would make": {

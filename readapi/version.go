@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,88 +27,41 @@ func feedVersion(visible int64, movedAt string, kept int64) string {
 	return rowsVersion(visible, movedAt) + "." + strconv.FormatInt(kept, 10)
 }
 
-// versions reads the versions of workspaces. Requests that ask while a question
-// is under way share the next one: each gets an answer that is no older than its
-// request, and however many ask, the database hears a few questions at a time.
-type versions struct {
-	pool *pgxpool.Pool
-
-	mu    sync.Mutex
-	next  *versionQuestion
-	under int // questions under way
-}
-
-// versionQuestion is one question for the versions of several workspaces.
+// versionQuestion asks for the version of a workspace's rows.
 type versionQuestion struct {
-	workspaces []string
-	done       chan struct{} // closed when the fields below are set
-	found      map[string]string
-	err        error
-}
+	workspaceID string
 
-const (
-	versionQuestions = 2               // under way at once
-	versionPatience  = 5 * time.Second // with one question
-)
+	version string
+	err     error
+}
 
 var errNoStanding = errors.New("the workspace has no checkpoint")
 
-// read gives the version of a workspace's rows.
-func (v *versions) read(ctx context.Context, workspaceID string) (string, error) {
-	v.mu.Lock()
-	q := v.next
-	if q == nil {
-		q = &versionQuestion{done: make(chan struct{})}
-		v.next = q
-	}
-	q.workspaces = append(q.workspaces, workspaceID)
-	if v.under < versionQuestions {
-		v.under++
-		go v.ask() //nolint:gosec // G118: the question belongs to several requests and outlives each
-	}
-	v.mu.Unlock()
-	select {
-	case <-q.done:
-	case <-ctx.Done():
-		return "", fmt.Errorf("read the version of a workspace: %w", ctx.Err())
-	}
-	if q.err != nil {
-		return "", q.err
-	}
-	version, ok := q.found[workspaceID]
-	if !ok {
-		return "", fmt.Errorf("read the version of workspace %s: %w", workspaceID, errNoStanding)
-	}
-	return version, nil
-}
-
-// ask asks until no request waits.
-func (v *versions) ask() {
-	for {
-		v.mu.Lock()
-		q := v.next
-		v.next = nil
-		if q == nil {
-			v.under--
-			v.mu.Unlock()
-			return
+// newVersions reads the versions of workspaces.
+func newVersions(pool *pgxpool.Pool) *gather[versionQuestion] {
+	return newGather(pool, func(ctx context.Context, questions []*versionQuestion) {
+		found, err := readVersions(ctx, pool, questions)
+		for _, q := range questions {
+			q.version, q.err = found[q.workspaceID], err
+			if err == nil && q.version == "" {
+				q.err = fmt.Errorf("read the version of workspace %s: %w", q.workspaceID, errNoStanding)
+			}
 		}
-		v.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), versionPatience)
-		q.found, q.err = readVersions(ctx, v.pool, q.workspaces)
-		cancel()
-		close(q.done)
-	}
+	})
 }
 
-func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (map[string]string, error) {
+// readVersions finds the versions of workspaces; empty: one has none.
+func readVersions(ctx context.Context, pool *pgxpool.Pool, questions []*versionQuestion) (map[string]string, error) {
+	found := make(map[string]string, len(questions))
+	for _, q := range questions { // many may ask for the same
+		found[q.workspaceID] = ""
+	}
 	rows, err := pool.Query(ctx, `
 		SELECT workspace_id, position, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text
-		  FROM log_checkpoint WHERE workspace_id = ANY ($1) AND consumer = '`+eventlog.ReadModels+`'`, workspaceIDs)
+		  FROM log_checkpoint WHERE workspace_id = ANY ($1) AND consumer = '`+eventlog.ReadModels+`'`, slices.Collect(maps.Keys(found)))
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of workspaces: %w", err)
 	}
-	found := make(map[string]string, len(workspaceIDs))
 	var (
 		id, movedAt string
 		position    int64
@@ -122,11 +76,15 @@ func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string
 }
 
 func (c *call) versionOfRows() (string, error) {
-	return c.api.versions.read(c.ctx, c.key.WorkspaceID)
+	q := &versionQuestion{workspaceID: c.key.WorkspaceID}
+	if err := c.api.versions.put(c.ctx, q); err != nil {
+		return "", fmt.Errorf("read the version of a workspace: %w", err)
+	}
+	return q.version, q.err
 }
 
 func (c *call) versionOfFeed() (string, error) {
-	version, err := c.api.versions.read(c.ctx, c.key.WorkspaceID)
+	version, err := c.versionOfRows()
 	if err != nil {
 		return "", err
 	}
