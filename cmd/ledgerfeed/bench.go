@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"runtime/pprof"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,16 +15,17 @@ import (
 )
 
 func (p *program) benchCommand() *cobra.Command {
-	return group("bench", "Measure the program against limits taken in the same run",
-		p.benchOf("log", "Appending and projecting", bench.Log),
-		p.benchOf("read", "The read API", bench.Read),
-		p.benchOf("deliver", "Webhooks", bench.Deliver),
-		p.benchOf("replay", "Folding the log again: verify and rebuild", bench.Replay))
+	var commands []*cobra.Command
+	for _, b := range bench.All(&bench.Options{}) {
+		commands = append(commands, p.benchOf(b.Name, b.Short, b.Parts()))
+	}
+	return group("bench", "Measure the program against limits taken in the same run", commands...)
 }
 
-func (p *program) benchOf(name, short string, measure func(context.Context, *bench.Options) error) *cobra.Command {
+func (p *program) benchOf(name, short string, parts []string) *cobra.Command {
 	var (
 		scale   float64
+		only    []string
 		profile string
 	)
 	c := &cobra.Command{
@@ -32,6 +35,11 @@ func (p *program) benchOf(name, short string, measure func(context.Context, *ben
 		RunE: p.run(func(ctx context.Context, _ []string) (err error) {
 			if scale <= 0 || scale > 10 {
 				return usagef("--scale is %g: want a number above 0, such as 0.1", scale)
+			}
+			for _, part := range only {
+				if !slices.Contains(parts, part) {
+					return usagef("--only is %q: want one or more of %s", part, strings.Join(parts, ","))
+				}
 			}
 			d, err := p.openServer(ctx)
 			if err != nil {
@@ -44,11 +52,18 @@ func (p *program) benchOf(name, short string, measure func(context.Context, *ben
 			}
 			defer func() { err = errors.Join(err, stopProfile()) }()
 			report := bench.NewReport(p.out, p.json)
-			o := &bench.Options{ServerURL: d.url, Report: report, Progress: p.errOut, Scale: scale}
-			return errors.Join(measure(ctx, o), report.Close())
+			for _, b := range bench.All(&bench.Options{ServerURL: d.url, Report: report, Progress: p.errOut, Scale: scale, Only: only}) {
+				if b.Name == name {
+					err = b.Measure(ctx)
+				}
+			}
+			return errors.Join(err, report.Close())
 		}),
 	}
 	c.Flags().Float64Var(&scale, "scale", 1, "of the sizes that the targets are stated for")
+	if len(parts) > 1 {
+		c.Flags().StringSliceVar(&only, "only", nil, "measure these parts alone, of "+strings.Join(parts, ","))
+	}
 	c.Flags().StringVar(&profile, "cpu-profile", "", "write a profile of this process to a file, for go tool pprof")
 	return c
 }

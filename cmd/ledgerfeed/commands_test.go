@@ -48,6 +48,7 @@ func TestExitStatuses(t *testing.T) {
 		{"key revoke", 2, ""},
 		{"serve --roles api,nonsense", 2, "nonsense"},
 		{"bench log --scale 0", 2, "--scale"},
+		{"bench read --only pages,nonsense", 2, `--only is "nonsense": want one or more of pages,`},
 	} {
 		r := runCommand(t, command(t, url, strings.Fields(c.args)...))
 		if r.code != c.code || !strings.Contains(r.errOut, c.says) {

@@ -17,6 +17,11 @@ const longHour = `DO $$ BEGIN FOR i IN 1..3600 LOOP
 	IF i % 4 = 0 THEN UPDATE webhook_instance SET lease_until = lease_until; END IF;
 	COMMIT; END LOOP; END $$`
 
+// deliverBesideReports measures what a long transaction costs.
+func deliverBesideReports(ctx context.Context, o *Options) error {
+	return withReceiver(ctx, o, (*delivering).besideReports)
+}
+
 // besideReports compares the delivery of a backlog with that of another while a
 // report keeps a snapshot open for an hour. Both take turns, and the middle one
 // of their rounds counts.

@@ -12,9 +12,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// Log measures appending and projecting.
-func Log(ctx context.Context, o *Options) error {
-	if err := withSetting(ctx, o, func(ctx context.Context, s *setting) error {
+// appendingEntries measures the ways into the log.
+func appendingEntries(ctx context.Context, o *Options) error {
+	return withSetting(ctx, o, func(ctx context.Context, s *setting) error {
 		drafts, err := samples(20_000)
 		if err != nil {
 			return err
@@ -26,10 +26,7 @@ func Log(ctx context.Context, o *Options) error {
 			}
 		}
 		return nil
-	}); err != nil {
-		return err
-	}
-	return projecting(ctx, o)
+	})
 }
 
 const (
@@ -37,7 +34,7 @@ const (
 	appendTime     = 8 * time.Second
 )
 
-// appending measures the ways into the log.
+// appending is a database with workspaces to append to.
 type appending struct {
 	*setting
 	drafts []domain.Draft

@@ -24,8 +24,8 @@ type replayed struct {
 	longestAlone, longestBeside, p99Alone, p99Beside float64
 }
 
-// Replay measures folding the log again: to fill empty tables, and to compare.
-func Replay(ctx context.Context, o *Options) error {
+// replaying measures folding the log again: to fill empty tables, and to compare.
+func replaying(ctx context.Context, o *Options) error {
 	small, err := replayOf(ctx, o, o.size(2_000, 200), false)
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ type Options struct {
 	Report    *Report
 	Progress  io.Writer // what is being done
 	Scale     float64   // of the sizes that the targets are stated for; 1 is all of it
+	Only      []string  // parts of the benchmark; empty: all of them
 }
 
 // size is n scaled, and never less than least.
