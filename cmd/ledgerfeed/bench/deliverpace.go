@@ -32,6 +32,9 @@ const (
 	hanging   manner = "that hang"
 )
 
+// settled is longer than an attempt may take.
+const settled = 12 * time.Second
+
 // neighbours are webhooks beside those that are measured. Each has a receiver of its
 // own.
 type neighbours struct {
@@ -96,7 +99,13 @@ func (d *delivering) latency(ctx context.Context, rate int, speaks protocol, n n
 	if err == nil {
 		cold = seen.times()
 		d.say("appending %d events a second for %d webhooks", rate, deliverWebhooks+n.count)
-		err = d.appendPaced(ctx, seen, rate, n.count)
+		if n.way == hanging { // until as many attempts end as begin
+			err = d.appendPaced(ctx, seen, "before", rate, n.count, settled)
+			seen.times()
+		}
+	}
+	if err == nil {
+		err = d.appendPaced(ctx, seen, "then", rate, n.count, d.duration(visibleTime))
 	}
 	if err == nil {
 		times = seen.times()
@@ -107,10 +116,10 @@ func (d *delivering) latency(ctx context.Context, rate int, speaks protocol, n n
 
 func otherName(i int) string { return fmt.Sprintf("other-%03d", i) }
 
-// appendPaced appends and waits until all has arrived at the 20.
-func (d *delivering) appendPaced(ctx context.Context, seen *arrivals, rate, others int) error {
-	err := d.paced(ctx, rate, func(i int) error {
-		id := fmt.Sprintf("evt_%07d", i)
+// appendPaced appends for a time and waits until all has arrived at the 20.
+func (d *delivering) appendPaced(ctx context.Context, seen *arrivals, name string, rate, others int, lasting time.Duration) error {
+	err := d.paced(ctx, rate, lasting, func(i int) error {
+		id := fmt.Sprintf("%s_%07d", name, i)
 		if others == 0 {
 			return d.appendSeen(ctx, seen, workspaceName(i%deliverWebhooks), id)
 		}
@@ -206,7 +215,7 @@ func (d *delivering) warmUp(ctx context.Context, seen *arrivals, beside []*recei
 }
 
 // paced calls do so many times a second, each beside the others.
-func (d *delivering) paced(ctx context.Context, rate int, do func(i int) error) error {
+func (d *delivering) paced(ctx context.Context, rate int, lasting time.Duration, do func(i int) error) error {
 	var (
 		group  sync.WaitGroup
 		mu     sync.Mutex
@@ -214,7 +223,7 @@ func (d *delivering) paced(ctx context.Context, rate int, do func(i int) error) 
 	)
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
-	for i := range int(d.duration(visibleTime).Seconds() * float64(rate)) {
+	for i := range int(lasting.Seconds() * float64(rate)) {
 		select {
 		case <-ctx.Done():
 			group.Wait()
@@ -251,12 +260,13 @@ func deliverBesideHanging(ctx context.Context, o *Options) error {
 		speaks protocol
 		way    manner
 	}
-	rounded := map[setup][]float64{}
+	p99s, p95s := map[setup][]float64{}, map[setup][]float64{}
 	for range rounds {
 		for _, at := range []setup{{http2, answering}, {http2, hanging}, {http1, answering}, {http1, hangingUp}, {http1, hanging}} {
 			err := withSetting(ctx, o, func(ctx context.Context, s *setting) error {
 				_, times, err := (&delivering{setting: s}).latency(ctx, rate, at.speaks, neighbours{others, at.way})
-				rounded[at] = append(rounded[at], quantile(times, 0.99))
+				p99s[at] = append(p99s[at], quantile(times, 0.99))
+				p95s[at] = append(p95s[at], quantile(times, 0.95))
 				return err
 			})
 			if err != nil {
@@ -266,18 +276,26 @@ func deliverBesideHanging(ctx context.Context, o *Options) error {
 	}
 	for _, f := range []struct {
 		name        string
+		times       map[setup][]float64
 		speaks      protocol
 		limit       manner
 		connections string
+		judged      bool
 	}{
-		{"p99 of 20 webhooks beside 180 that hang, all over HTTP/2", http2, answering, ""},
-		{"    the same over HTTP/1.1", http1, hangingUp, ", as many connections"},
-		{"    the same", http1, answering, " over connections kept open"},
+		{"p99 of 20 webhooks beside 180 that hang, all over HTTP/2", p99s, http2, answering, "", true},
+		{"    p95", p95s, http2, answering, "", false},
+		{"    p99 over HTTP/1.1", p99s, http1, answering, " over connections kept open", true},
+		{"    the same", p99s, http1, hangingUp, ", as many connections", false},
+		{"    p95", p95s, http1, answering, " over connections kept open", false},
 	} {
-		o.Report.add(Figure{
-			Name: f.name, Value: middle(rounded[setup{f.speaks, hanging}]), Unit: "ms",
-			Limit: middle(rounded[setup{f.speaks, f.limit}]), LimitIs: "the same beside 180 " + string(f.limit) + f.connections,
-		}.ratioAtMost(1.1))
+		figure := Figure{
+			Name: f.name, Value: middle(f.times[setup{f.speaks, hanging}]), Unit: "ms",
+			Limit: middle(f.times[setup{f.speaks, f.limit}]), LimitIs: "the same beside 180 " + string(f.limit) + f.connections,
+		}
+		if f.judged {
+			figure = figure.ratioAtMost(1.1)
+		}
+		o.Report.add(figure)
 	}
 	return nil
 }
