@@ -1,6 +1,10 @@
 package readapi
 
-import "github.com/ledgerfeed/ledgerfeed/access"
+import (
+	"context"
+
+	"github.com/ledgerfeed/ledgerfeed/access"
+)
 
 // Routes are the patterns of the route table with their permissions.
 func Routes() map[string]access.Permission {
@@ -52,3 +56,14 @@ func (a *API) OpenCursor(circumstances []byte, cursor string) ([]byte, bool) {
 func (a *API) SealCursor(circumstances, place []byte) string {
 	return a.cursors.seal(circumstances, place)
 }
+
+// Gather asks numbers together, for the tests of how.
+type Gather struct{ g *gather[int] }
+
+// NewGather has so many rounds under way at most.
+func NewGather(rounds int, ask func(ctx context.Context, questions []*int)) *Gather {
+	return &Gather{&gather[int]{ask: ask, rounds: rounds}}
+}
+
+// Put waits until a question is answered.
+func (g *Gather) Put(ctx context.Context, question *int) error { return g.g.put(ctx, question) }

@@ -2,7 +2,10 @@ package readapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -26,6 +29,7 @@ type gather[Q any] struct {
 type round[Q any] struct {
 	questions []*Q
 	done      chan struct{} // closed when all have their answers
+	fault     error         // a panic while asking
 }
 
 // gatherPatience is how long one round may take.
@@ -55,6 +59,9 @@ func (g *gather[Q]) put(ctx context.Context, question *Q) error {
 	g.mu.Unlock()
 	select {
 	case <-r.done:
+		if r.fault != nil {
+			panic(r.fault) // where a request's own would be caught
+		}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err() //nolint:wrapcheck // callers say what they asked
@@ -75,9 +82,20 @@ func (g *gather[Q]) run() {
 			return
 		}
 		g.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), gatherPatience)
-		g.ask(ctx, r.questions)
-		cancel()
-		close(r.done)
+		g.answer(r)
 	}
 }
+
+func (g *gather[Q]) answer(r *round[Q]) {
+	ctx, cancel := context.WithTimeout(context.Background(), gatherPatience)
+	defer cancel()
+	defer close(r.done)
+	defer func() {
+		if fault := recover(); fault != nil {
+			r.fault = fmt.Errorf("%w: %v\n%s", errAskPanic, fault, debug.Stack())
+		}
+	}()
+	g.ask(ctx, r.questions)
+}
+
+var errAskPanic = errors.New("panic while asking the database")

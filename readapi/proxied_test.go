@@ -84,7 +84,7 @@ func conformance() map[string]func(*testing.T) {
 func apart() map[string][]string {
 	return map[string][]string{
 		"judges no answers, or asks none": {
-			"TestEndpointsAreAllThereAre", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange",
+			"TestEndpointsAreAllThereAre", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange", "TestGatherAnswersEach", "TestGatherGoesOn",
 			"TestHiddenValuesChangeNothing", "TestKeptAnswersAreBounded", "TestKeptAnswersAreNeverOld", "TestLastUseOfAKey",
 			"TestNothingLeaks", "TestOldRequestsLeave", "TestPageForPeople", "TestPlans", "TestRowsThatAreReadTogether", "TestSince",
 			"TestTwentyFollowersDuringTenThousandAppends", "TestTwoInstancesUnderLoad",
