@@ -2,6 +2,7 @@ package readapi
 
 import (
 	"hash/maphash"
+	"strings"
 	"sync"
 
 	"github.com/ledgerfeed/ledgerfeed/access"
@@ -54,7 +55,7 @@ const (
 	// largestPage is the share of a generation that one answer may take.
 	largestPage = 16
 	// pageOverhead is what an entry takes beside its body, about.
-	pageOverhead = 200
+	pageOverhead = 320
 )
 
 func newPageCache(bytes int) *pageCache {
@@ -98,6 +99,8 @@ func (c *pageCache) add(key pageKey, p *keptPage) {
 	if before := c.young[key]; before != nil {
 		c.size -= weight(before)
 	}
+	// As they come they are parts of the request's whole first line.
+	key.path, key.query = strings.Clone(key.path), strings.Clone(key.query)
 	if c.size+weight(p) > c.half {
 		c.old, c.young, c.size = c.young, map[pageKey]*keptPage{}, 0
 	}

@@ -172,7 +172,7 @@ type API struct {
 	cursors  *sealer
 	tags     *tagger
 	versions *gather[versionQuestion]
-	rows     *gather[rowQuestion]
+	rows     map[string]*gather[rowQuestion] // by table
 	document []byte
 	codecs   *codecs
 	pages    *pageCache
@@ -180,7 +180,8 @@ type API struct {
 	measures *measures
 }
 
-// New makes an API. It starts nothing that outlives a request. The error says
+// New makes an API. Nothing that it starts outlives a request by more than its
+// timeout. The error says
 // everything that is wrong with cfg.
 func New(cfg Config) (*API, error) {
 	cfg, err := cfg.withDefaults()
@@ -204,13 +205,19 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
+	rows := map[string]*gather[rowQuestion]{}
+	for _, r := range table.list {
+		if r.shape == shapeOne && rows[r.resource.table] == nil {
+			rows[r.resource.table] = newRowReader(cfg.Pool, cfg.Timeout)
+		}
+	}
 	return &API{
 		cfg:      cfg,
 		routes:   table,
 		cursors:  cursors,
 		tags:     newTagger(cfg.CursorKey, document),
-		versions: newVersions(cfg.Pool),
-		rows:     newRowReader(cfg.Pool),
+		versions: newVersions(cfg.Pool, cfg.Timeout),
+		rows:     rows,
 		document: document,
 		codecs:   codecs,
 		pages:    newPageCache(max(0, cfg.CacheBytes)),

@@ -16,7 +16,7 @@ import (
 )
 
 // statements counts what a pool is asked.
-type statements struct{ n, batches atomic.Int64 }
+type statements struct{ n, batches, failed atomic.Int64 }
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	s.n.Add(1)
@@ -32,7 +32,11 @@ func (s *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 
 func (s *statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) { s.n.Add(1) }
 
-func (s *statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+func (s *statements) TraceBatchEnd(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
+	if data.Err != nil {
+		s.failed.Add(1)
+	}
+}
 
 // counted lets an API read through a pool whose statements are counted.
 func (s *statements) counted(t *testing.T, c *readapi.Config) {

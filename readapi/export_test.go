@@ -2,6 +2,7 @@ package readapi
 
 import (
 	"context"
+	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/access"
 )
@@ -62,7 +63,7 @@ type Gather struct{ g *gather[int] }
 
 // NewGather has so many rounds under way at most.
 func NewGather(rounds int, ask func(ctx context.Context, questions []*int)) *Gather {
-	return &Gather{&gather[int]{ask: ask, rounds: rounds}}
+	return &Gather{&gather[int]{ask: ask, rounds: rounds, patience: time.Minute}}
 }
 
 // Put waits until a question is answered.

@@ -17,8 +17,9 @@ import (
 // an answer that is no older than itself, and however many ask, the database
 // hears from a few connections. A request that comes alone waits for nobody.
 type gather[Q any] struct {
-	ask    func(ctx context.Context, questions []*Q) // puts the answers, or why there is none, into the questions
-	rounds int                                       // under way at most
+	ask      func(ctx context.Context, questions []*Q) // puts the answers, or why there is none, into the questions
+	rounds   int                                       // under way at most
+	patience time.Duration                             // with one round
 
 	mu   sync.Mutex
 	next *round[Q]
@@ -32,14 +33,12 @@ type round[Q any] struct {
 	fault     error         // a panic while asking
 }
 
-// gatherPatience is how long one round may take.
-const gatherPatience = 5 * time.Second
-
 // newGather asks through a pool. One round at a time would let the database wait
-// while answers are written; more than the processors can serve, or than half of
-// the connections, would only make the rounds smaller.
-func newGather[Q any](pool *pgxpool.Pool, ask func(ctx context.Context, questions []*Q)) *gather[Q] {
-	return &gather[Q]{ask: ask, rounds: max(2, min(runtime.GOMAXPROCS(0), int(pool.Config().MaxConns)/2))}
+// while answers are written; beyond two, more than the processors can serve, or than
+// half of the connections, would only make the rounds smaller.
+func newGather[Q any](pool *pgxpool.Pool, patience time.Duration, ask func(ctx context.Context, questions []*Q)) *gather[Q] {
+	rounds := max(2, min(runtime.GOMAXPROCS(0), int(pool.Config().MaxConns)/2))
+	return &gather[Q]{ask: ask, rounds: rounds, patience: patience}
 }
 
 // put waits until a question is answered. After an error, which is that of ctx,
@@ -87,15 +86,23 @@ func (g *gather[Q]) run() {
 }
 
 func (g *gather[Q]) answer(r *round[Q]) {
-	ctx, cancel := context.WithTimeout(context.Background(), gatherPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), g.patience)
 	defer cancel()
 	defer close(r.done)
-	defer func() {
-		if fault := recover(); fault != nil {
-			r.fault = fmt.Errorf("%w: %v\n%s", errAskPanic, fault, debug.Stack())
-		}
-	}()
-	g.ask(ctx, r.questions)
+	r.fault = safely(func() error {
+		g.ask(ctx, r.questions)
+		return nil
+	})
 }
 
 var errAskPanic = errors.New("panic while asking the database")
+
+// safely makes an error of a panic.
+func safely(do func() error) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%w: %v\n%s", errAskPanic, fault, debug.Stack())
+		}
+	}()
+	return do()
+}

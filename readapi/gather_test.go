@@ -36,8 +36,11 @@ func TestGatherAnswersEach(t *testing.T) {
 			for i := range each {
 				want := caller*each + i + 1
 				q := want
-				if err := g.Put(ctx, &q); err != nil || q != -want {
-					return fmt.Errorf("%d is answered with %d, %w", want, q, err)
+				if err := g.Put(ctx, &q); err != nil {
+					return err
+				}
+				if q != -want {
+					return fmt.Errorf("%d is answered with %d", want, q)
 				}
 			}
 			return nil

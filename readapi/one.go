@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -20,18 +22,32 @@ type rowQuestion struct {
 	err     error
 }
 
-// newRowReader reads single rows. Rows that are asked for together are still read
-// by a statement each: they share the way to the database and back.
-func newRowReader(pool *pgxpool.Pool) *gather[rowQuestion] {
-	return newGather(pool, func(ctx context.Context, questions []*rowQuestion) {
-		if len(questions) > 1 && readTogether(ctx, pool, questions) == nil {
-			return
+var errUnanswered = errors.New("nobody answered")
+
+// newRowReader reads single rows of one resource. Rows that are asked for together
+// are still read by a statement each: they share the way to the database and back.
+// Each resource has a reader of its own, so that a table that has to be waited for
+// holds up nobody who asks for another.
+func newRowReader(pool *pgxpool.Pool, patience time.Duration) *gather[rowQuestion] {
+	return newGather(pool, patience, func(ctx context.Context, questions []*rowQuestion) {
+		if len(questions) > 1 {
+			err := readTogether(ctx, pool, questions)
+			if err == nil {
+				return
+			}
+			var unreachable *pgconn.ConnectError
+			if ctx.Err() != nil || errors.As(err, &unreachable) {
+				for _, q := range questions {
+					q.err = err
+				}
+				return
+			}
 		}
 		// Alone, or because what one of them met has stopped them all.
 		for _, q := range questions {
 			rows, err := pool.Query(ctx, q.statement, q.workspaceID, q.id)
 			if err == nil {
-				err = q.read(rows)
+				err = q.take(rows)
 			}
 			q.err = err
 		}
@@ -48,21 +64,25 @@ func readTogether(ctx context.Context, pool *pgxpool.Pool, questions []*rowQuest
 	for _, q := range questions {
 		rows, err := results.Query()
 		if err != nil {
-			return err //nolint:wrapcheck // each is asked again
+			return err //nolint:wrapcheck // each is asked again, or hears it
 		}
-		if err := q.read(rows); err != nil {
-			return err
+		if q.err = q.take(rows); q.err != nil {
+			return q.err
 		}
 	}
 	return nil
 }
 
-// read reads the answer: where the workspace stands, and the row.
-func (q *rowQuestion) read(rows pgx.Rows) error {
+// take reads the answer. A row that makes it panic takes no others with it.
+func (q *rowQuestion) take(rows pgx.Rows) error {
 	defer rows.Close()
+	return safely(func() error { return q.read(rows) })
+}
+
+// read reads where the workspace stands, and the row.
+func (q *rowQuestion) read(rows pgx.Rows) (err error) {
 	q.body.Reset()
 	r := &rowReader{rows: rows}
-	var err error
 	if q.version, err = r.standing(); err != nil {
 		return err
 	}
@@ -79,8 +99,9 @@ func (c *call) answerOne() error {
 	}
 	q := &rowQuestion{
 		statement: c.route.statements[key{sight: c.sight}], workspaceID: c.key.WorkspaceID, id: c.id, body: getScratch(),
+		err: errUnanswered,
 	}
-	if err := c.api.rows.put(c.ctx, q); err != nil { // the buffer is still in use
+	if err := c.api.rows[c.route.resource.table].put(c.ctx, q); err != nil { // the buffer is still in use
 		return fmt.Errorf("read %s: %w", c.route.pattern, err)
 	}
 	defer putScratch(q.body)

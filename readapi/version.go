@@ -38,8 +38,8 @@ type versionQuestion struct {
 var errNoStanding = errors.New("the workspace has no checkpoint")
 
 // newVersions reads the versions of workspaces.
-func newVersions(pool *pgxpool.Pool) *gather[versionQuestion] {
-	return newGather(pool, func(ctx context.Context, questions []*versionQuestion) {
+func newVersions(pool *pgxpool.Pool, patience time.Duration) *gather[versionQuestion] {
+	return newGather(pool, patience, func(ctx context.Context, questions []*versionQuestion) {
 		found, err := readVersions(ctx, pool, questions)
 		for _, q := range questions {
 			q.version, q.err = found[q.workspaceID], err

@@ -28,13 +28,17 @@ func (p *program) benchOf(name, short string, parts []string) *cobra.Command {
 		only    []string
 		profile string
 	)
-	c := &cobra.Command{
+	var c *cobra.Command
+	c = &cobra.Command{
 		Use:   name,
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: p.run(func(ctx context.Context, _ []string) (err error) {
 			if scale <= 0 || scale > 10 {
 				return usagef("--scale is %g: want a number above 0, such as 0.1", scale)
+			}
+			if c.Flags().Changed("only") && len(only) == 0 {
+				only = []string{""} // which is no part
 			}
 			for _, part := range only {
 				if !slices.Contains(parts, part) {

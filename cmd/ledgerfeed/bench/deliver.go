@@ -75,6 +75,7 @@ type delivering struct {
 // receiver is a receiver on loopback that answers at once.
 type receiver struct {
 	*httptest.Server
+	speaks  protocol
 	taken   atomic.Int64
 	seen    atomic.Int64                       // requests, answered or not
 	arrived func(eventID string, at time.Time) // nil: nobody is told
@@ -92,7 +93,7 @@ const (
 )
 
 func newReceiver(speaks protocol) *receiver {
-	r := &receiver{}
+	r := &receiver{speaks: speaks}
 	r.Server = httptest.NewUnstartedServer(r)
 	r.Config.ErrorLog = nil
 	r.EnableHTTP2 = speaks == http2
@@ -102,6 +103,10 @@ func newReceiver(speaks protocol) *receiver {
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if (r.speaks == http2) != (req.ProtoMajor == 2) {
+		w.WriteHeader(http.StatusHTTPVersionNotSupported) // so that it never arrives, and nothing is measured
+		return
+	}
 	r.seen.Add(1)
 	if r.arrived != nil {
 		r.arrived(req.Header.Get("SERVICE-Event-Id"), time.Now())
