@@ -149,11 +149,9 @@ func TestAuditStops(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
-	for late := time.Now().Add(20 * time.Second); a.b.text(`SELECT count(*)::text FROM replay_audit WHERE audited_at IS NOT NULL`) != "2"; {
-		if time.Now().After(late) {
-			t.Fatalf("not audited:\n%s", a.log.String())
-		}
-	}
+	b.until(func() bool {
+		return b.text(`SELECT count(*)::text FROM replay_audit WHERE audited_at IS NOT NULL`) == "2"
+	}, a.log.String)
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

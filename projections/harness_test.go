@@ -102,6 +102,21 @@ func (b *bench) projectBy(entries int, rules projections.Rules) {
 	}
 }
 
+// until waits for what happens beside; failing says what did not.
+func (b *bench) until(done func() bool, failing func() string) {
+	b.t.Helper()
+	late := time.After(time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond) // what is waited for needs the processors, too
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-late:
+			b.t.Fatalf("not within a minute: %s", failing())
+		case <-tick.C:
+		}
+	}
+}
+
 // awaitProjected waits until every workspace's read models stand at its head.
 func (b *bench) awaitProjected() {
 	b.t.Helper()

@@ -229,17 +229,16 @@ func TestRebuildLetsAFailingWorkspaceGoOn(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- runner.Run(ctx) }()
 		b.append(generate(t, "ws-1", 1, 1100)[900:])
-		for late := time.Now().Add(20 * time.Second); ; {
-			status, err := projections.ReadStatus(t.Context(), b.pool, b.log, time.Now(), "ws-1")
-			if err != nil || time.Now().After(late) {
-				t.Fatalf("%+v, %v", status, err)
+		var status *projections.Status
+		b.until(func() bool {
+			var err error
+			if status, err = projections.ReadStatus(t.Context(), b.pool, b.log, time.Now(), "ws-1"); err != nil {
+				t.Fatal(err)
 			}
-			if w := &status.Workspaces[0]; w.Failures >= 3 {
-				if !strings.Contains(*w.Error, "ledgerfeed rebuild") {
-					t.Errorf("the error is %s", *w.Error)
-				}
-				break
-			}
+			return status.Workspaces[0].Failures >= 3
+		}, func() string { return fmt.Sprintf("%+v", status) })
+		if failure := *status.Workspaces[0].Error; !strings.Contains(failure, "ledgerfeed rebuild") {
+			t.Errorf("the error is %s", failure)
 		}
 		b.rebuild(b.replay(), projections.RebuildRequest{})
 		b.awaitProjected()

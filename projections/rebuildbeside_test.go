@@ -84,11 +84,7 @@ func TestRebuildHoldsUpNobody(t *testing.T) {
 // awaitText waits until a statement gives what is wanted.
 func (b *bench) awaitText(want, sql string) {
 	b.t.Helper()
-	for late := time.Now().Add(20 * time.Second); b.text(sql) != want; {
-		if time.Now().After(late) {
-			b.t.Fatalf("%s never gave %s", sql, want)
-		}
-	}
+	b.until(func() bool { return b.text(sql) == want }, func() string { return sql + " gives " + want })
 }
 
 // Between two pages nothing of the database is held: no transaction is open on

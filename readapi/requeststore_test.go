@@ -127,11 +127,13 @@ func TestOldRequestsLeave(t *testing.T) {
 func (s *stand) until(done func() bool) {
 	s.t.Helper()
 	deadline := time.After(time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond) // what is waited for needs the processors, too
+	defer tick.Stop()
 	for !done() {
 		select {
 		case <-deadline:
 			s.t.Fatal("it does not happen")
-		default:
+		case <-tick.C:
 		}
 	}
 }
