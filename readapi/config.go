@@ -181,8 +181,7 @@ type API struct {
 }
 
 // New makes an API. Nothing that it starts outlives a request by more than its
-// timeout. The error says
-// everything that is wrong with cfg.
+// timeout. The error says everything that is wrong with cfg.
 func New(cfg Config) (*API, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

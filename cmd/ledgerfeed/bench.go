@@ -15,23 +15,26 @@ import (
 )
 
 func (p *program) benchCommand() *cobra.Command {
+	o := &bench.Options{}
 	var commands []*cobra.Command
-	for _, b := range bench.All(&bench.Options{}) {
-		commands = append(commands, p.benchOf(b.Name, b.Short, b.Parts()))
+	for _, b := range bench.All(o) {
+		commands = append(commands, p.benchOf(&b, o))
 	}
 	return group("bench", "Measure the program against limits taken in the same run", commands...)
 }
 
-func (p *program) benchOf(name, short string, parts []string) *cobra.Command {
+// benchOf is the command of a benchmark that measures with o.
+func (p *program) benchOf(b *bench.Benchmark, o *bench.Options) *cobra.Command {
 	var (
 		scale   float64
 		only    []string
 		profile string
 	)
+	parts := b.Parts()
 	var c *cobra.Command
 	c = &cobra.Command{
-		Use:   name,
-		Short: short,
+		Use:   b.Name,
+		Short: b.Short,
 		Args:  cobra.NoArgs,
 		RunE: p.run(func(ctx context.Context, _ []string) (err error) {
 			if scale <= 0 || scale > 10 {
@@ -56,12 +59,8 @@ func (p *program) benchOf(name, short string, parts []string) *cobra.Command {
 			}
 			defer func() { err = errors.Join(err, stopProfile()) }()
 			report := bench.NewReport(p.out, p.json)
-			for _, b := range bench.All(&bench.Options{ServerURL: d.url, Report: report, Progress: p.errOut, Scale: scale, Only: only}) {
-				if b.Name == name {
-					err = b.Measure(ctx)
-				}
-			}
-			return errors.Join(err, report.Close())
+			*o = bench.Options{ServerURL: d.url, Report: report, Progress: p.errOut, Scale: scale, Only: only}
+			return errors.Join(b.Measure(ctx), report.Close())
 		}),
 	}
 	c.Flags().Float64Var(&scale, "scale", 1, "of the sizes that the targets are stated for")

@@ -104,3 +104,38 @@ func (c *caller) readBody(status, length int) (int, error) {
 	}
 	return status, nil
 }
+
+// dialAll opens the usual connections.
+func dialAll(ctx context.Context, target request) (callers []*caller, hangUp func(), err error) {
+	hangUp = func() {
+		for _, c := range callers {
+			c.close()
+		}
+	}
+	for range readConnections {
+		c, err := target.dial(ctx)
+		if err != nil {
+			hangUp()
+			return nil, nil, err
+		}
+		callers = append(callers, c)
+	}
+	return callers, hangUp, nil
+}
+
+// hammerHTTP sends a request again and again over connections that stay open.
+func (r *reading) hammerHTTP(ctx context.Context, target request) (rate float64, err error) {
+	callers, hangUp, err := dialAll(ctx, target)
+	if err != nil {
+		return 0, err
+	}
+	defer hangUp()
+	want := http.StatusOK
+	if target.tagged {
+		want = http.StatusNotModified
+	}
+	n, took, _, err := hammer(ctx, readConnections, r.duration(readTime), func(_ context.Context, i, _ int) error {
+		return callers[i].expect(want)
+	})
+	return perSecond(n, took), err
+}

@@ -32,16 +32,23 @@ const (
 	hanging   manner = "that hang"
 )
 
-const (
-	settled  = 12 * time.Second // longer than an attempt may take
-	warmedUp = 4 * time.Second
-)
-
 // neighbours are webhooks beside those that are measured. Each has a receiver of its
 // own.
 type neighbours struct {
 	count int
 	way   manner
+}
+
+// before is how long they get messages before anything is measured.
+func (n neighbours) before() time.Duration {
+	switch {
+	case n.count == 0:
+		return 0
+	case n.way == hanging:
+		return 12 * time.Second // longer than an attempt may take: as many end as begin
+	default:
+		return 4 * time.Second
+	}
 }
 
 // receivers starts them; end lets those that hang go and stops all.
@@ -101,12 +108,7 @@ func (d *delivering) latency(ctx context.Context, rate int, speaks protocol, n n
 	if err == nil {
 		cold = seen.times()
 		d.say("appending %d events a second for %d webhooks", rate, deliverWebhooks+n.count)
-		switch {
-		case n.way == hanging: // until as many attempts end as begin
-			err = d.appendPaced(ctx, seen, "before", rate, n.count, settled)
-		case n.count > 0:
-			err = d.appendPaced(ctx, seen, "before", rate, n.count, warmedUp)
-		}
+		err = d.appendPaced(ctx, seen, "before", rate, n.count, n.before())
 		seen.times()
 	}
 	if err == nil {

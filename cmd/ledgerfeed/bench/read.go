@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
@@ -412,50 +411,4 @@ func liveHeap() float64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc) / (1 << 20)
-}
-
-// key makes a key for a workspace that no limit stops.
-func (s *served) key(ctx context.Context, workspaceID string) (string, error) {
-	_, secret, err := s.keys.Create(ctx, access.NewKey{
-		WorkspaceID: workspaceID, Name: "benchmark", Permissions: access.PermissionsOf(access.AllPermissions()...), RateLimit: access.MaxRateLimit,
-	})
-	if err != nil {
-		return "", fmt.Errorf("make a key: %w", err)
-	}
-	return secret.Reveal(), nil
-}
-
-// dialAll opens the usual connections.
-func dialAll(ctx context.Context, target request) (callers []*caller, hangUp func(), err error) {
-	hangUp = func() {
-		for _, c := range callers {
-			c.close()
-		}
-	}
-	for range readConnections {
-		c, err := target.dial(ctx)
-		if err != nil {
-			hangUp()
-			return nil, nil, err
-		}
-		callers = append(callers, c)
-	}
-	return callers, hangUp, nil
-}
-
-// hammerHTTP sends a request again and again over connections that stay open.
-func (r *reading) hammerHTTP(ctx context.Context, target request) (rate float64, err error) {
-	callers, hangUp, err := dialAll(ctx, target)
-	if err != nil {
-		return 0, err
-	}
-	defer hangUp()
-	want := http.StatusOK
-	if target.tagged {
-		want = http.StatusNotModified
-	}
-	n, took, _, err := hammer(ctx, readConnections, r.duration(readTime), func(_ context.Context, i, _ int) error {
-		return callers[i].expect(want)
-	})
-	return perSecond(n, took), err
 }

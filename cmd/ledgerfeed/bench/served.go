@@ -159,3 +159,14 @@ func (s *served) cursorAt(ctx context.Context, list request, pages int) (string,
 	}
 	return cursor, nil
 }
+
+// key makes a key for a workspace that no limit stops.
+func (s *served) key(ctx context.Context, workspaceID string) (string, error) {
+	_, secret, err := s.keys.Create(ctx, access.NewKey{
+		WorkspaceID: workspaceID, Name: "benchmark", Permissions: access.PermissionsOf(access.AllPermissions()...), RateLimit: access.MaxRateLimit,
+	})
+	if err != nil {
+		return "", fmt.Errorf("make a key: %w", err)
+	}
+	return secret.Reveal(), nil
+}
