@@ -16,26 +16,30 @@ type desk struct {
 	limit  int // attempts under way in the process
 
 	startable chan struct{} // one token while queue may hold something
-	readable  chan struct{} // one token while wants or candidates may
+	readable  chan struct{} // one token while wants may
+	claimable chan struct{} // one token while workspaces or keys may
 	recording chan struct{} // one token while there are results to record
+	hurrying  chan struct{} // one token when they have become urgent
 
-	mu         sync.Mutex
-	lanes      map[key]*lane
-	byWork     map[string][]*lane // by workspace
-	queue      []*lane            // may start something
-	starved    []*lane            // would, but for the process's limit
-	wants      []*lane            // to be read for
-	workspaces map[string]struct{}
-	keys       map[key]struct{} // webhooks that may have something to do, and are not held
-	results    []*job
-	alarms     []alarm
-	leavers    []*lane              // nothing of theirs is left: let go
-	saves      []*lane              // cursors to be saved
-	quiet      map[string]time.Time // workspaces with nothing to claim, until when
-	waking     bool                 // a timer runs for them
-	resting    map[key]time.Time    // not to be claimed before, so that another process can
-	underWay   int
-	closed     bool
+	mu          sync.Mutex
+	lanes       map[key]*lane
+	byWork      map[string][]*lane // by workspace
+	queue       []*lane            // may start something
+	starved     []*lane            // would, but for the process's limit
+	wants       []*lane            // to be read for
+	workspaces  map[string]struct{}
+	keys        map[key]struct{} // webhooks that may have something to do, and are not held
+	results     []*job
+	firstResult time.Time // when the first of them came
+	pressed     bool      // a webhook of theirs has no place left for what it has to send
+	alarms      []alarm
+	leavers     []*lane              // nothing of theirs is left: let go
+	saves       []*lane              // cursors to be saved
+	quiet       map[string]time.Time // workspaces with nothing to claim, until when
+	waking      bool                 // a timer runs for them
+	resting     map[key]time.Time    // not to be claimed before, so that another process can
+	underWay    int
+	closed      bool
 }
 
 // alarm is a decision that concerns the whole webhook.
@@ -53,7 +57,7 @@ func newDesk(clock func() time.Time, policy Policy, bound, limit int) *desk {
 	token := func() chan struct{} { return make(chan struct{}, 1) }
 	return &desk{
 		clock: clock, policy: policy, bound: bound, limit: limit,
-		startable: token(), readable: token(), recording: token(),
+		startable: token(), readable: token(), claimable: token(), recording: token(), hurrying: token(),
 		lanes: map[key]*lane{}, byWork: map[string][]*lane{},
 		workspaces: map[string]struct{}{}, keys: map[key]struct{}{}, quiet: map[string]time.Time{}, resting: map[key]time.Time{},
 	}
@@ -73,6 +77,7 @@ func (d *desk) offer(l *lane) {
 		d.queue = append(d.queue, l)
 		nudge(d.startable)
 	}
+	d.press(l)
 }
 
 // want queues a lane to be read for. Needs the lock.
@@ -100,7 +105,7 @@ func (d *desk) announce(workspaces []string) {
 		}
 		d.workspaces[w] = struct{}{} // some of its webhooks may not be held
 	}
-	nudge(d.readable)
+	nudge(d.claimable)
 }
 
 // announceAll is told that anything may have happened.
@@ -134,7 +139,7 @@ func (d *desk) found(list []candidate) (free int) {
 			d.want(l)
 		}
 	}
-	nudge(d.readable)
+	nudge(d.claimable)
 	return free
 }
 
@@ -149,7 +154,7 @@ func (d *desk) candidates(keys []key) {
 		}
 		d.keys[k] = struct{}{}
 	}
-	nudge(d.readable)
+	nudge(d.claimable)
 }
 
 // next waits for a message that may be started. It returns nil when ctx has

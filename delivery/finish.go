@@ -28,8 +28,7 @@ func (d *desk) finish(j *job) {
 		j.state, j.next = v.State, v.Next
 		d.judge(l, j, v)
 	}
-	d.results = append(d.results, j)
-	nudge(d.recording)
+	d.ended(j)
 	d.feedStarved()
 }
 

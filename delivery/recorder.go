@@ -11,20 +11,69 @@ import (
 // recordBatch is the most attempts of one statement.
 const recordBatch = 500
 
-// While many attempts are under way, results are let gather until there are
-// enough for a statement, a millisecond at a time and no longer than three.
+// Results are let gather, because everything else on the server waits behind a
+// commit: patience after the first of them, or until there are enough. When a
+// webhook waits for a place to send more, they gather for no longer than gather,
+// and only while others are about to come.
 const (
-	gather     = time.Millisecond
-	gatherings = 3
+	patience   = 10 * time.Millisecond
+	gather     = 3 * time.Millisecond
 	gathered   = 16
-	gatherFrom = 8
+	gatherFrom = 8 // attempts under way
 )
 
-// busy tells whether more results are about to come, and worth waiting for.
-func (d *desk) busy() bool {
+// ended has what came of an attempt recorded. Needs the lock.
+func (d *desk) ended(j *job) {
+	if len(d.results) == 0 {
+		d.firstResult = time.Now()
+	}
+	d.results = append(d.results, j)
+	nudge(d.recording)
+	if len(d.results) == gathered {
+		nudge(d.hurrying)
+	}
+	d.press(j.lane)
+}
+
+// press has results recorded soon when the lane waits for a place. One that
+// fails is in no hurry, so that it does not cost the others commits. Needs the
+// lock.
+func (d *desk) press(l *lane) {
+	if !d.pressed && l.unrecorded >= d.bound && l.health.FailingSince.IsZero() && l.waiting() > 0 {
+		d.pressed = true
+		nudge(d.hurrying)
+	}
+}
+
+// wait tells how long results may still gather.
+func (d *desk) wait() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !d.closed && len(d.results) < gathered && d.underWay >= gatherFrom
+	switch {
+	case d.closed || len(d.results) == 0 || len(d.results) >= gathered:
+		return 0
+	case !d.pressed:
+		return patience - time.Since(d.firstResult)
+	case d.underWay >= gatherFrom:
+		return gather - time.Since(d.firstResult)
+	default:
+		return 0
+	}
+}
+
+// letGather returns when it is time to write results down.
+func (d *desk) letGather(stop <-chan struct{}) {
+	for wait := d.wait(); wait > 0; wait = d.wait() {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-d.hurrying:
+		case <-stop:
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
 }
 
 // record writes down what came of attempts, until stop is closed and nothing
@@ -34,13 +83,9 @@ func (e *Engine) record(ctx context.Context, stop <-chan struct{}) {
 		stopping := false
 		select {
 		case <-e.desk.recording:
+			e.desk.letGather(stop)
 		case <-stop:
 			stopping = true
-		}
-		for range gatherings {
-			if !e.desk.busy() || !flow.Pause(ctx, gather) {
-				break
-			}
 		}
 		r, alarms, leavers := e.desk.takeResults(recordBatch)
 		if !r.empty() {
@@ -108,6 +153,7 @@ func (d *desk) takeResults(most int) (*record, []alarm, []*lane) {
 		}
 	}
 	clear(d.results[:n])
+	d.pressed = false
 	if d.results = d.results[n:]; len(d.results) > 0 {
 		nudge(d.recording)
 	}

@@ -68,6 +68,7 @@ func (e *Engine) deliver(ctx context.Context, stop <-chan struct{}, out chan<- *
 	for range readers {
 		workers.Go(func() { e.read(working) })
 	}
+	workers.Go(func() { e.claims(working) })
 	workers.Go(func() { e.listen(working) })
 	workers.Go(func() { e.sweep(working) })
 	workers.Go(func() { e.tick(working) })
