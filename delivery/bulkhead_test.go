@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 )
 
 // gate is a receiver's handler that holds every request until it is opened, and
@@ -39,7 +41,7 @@ func (g *gate) hold(r *http.Request) {
 // engine has no mind to start another.
 func (g *gate) full(t *testing.T, e *Engine, bound int) {
 	t.Helper()
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.now != bound {
@@ -82,7 +84,7 @@ func TestBoundOfMessagesUnderWay(t *testing.T) {
 		t.Errorf("the first messages were not the first in the log")
 	}
 	g.mu.Unlock()
-	eventually(t, func() error { // all failed, and wait
+	testdb.Eventually(t, func() error { // all failed, and wait
 		lag := must(b.store.Status(t.Context(), workspace))(t)
 		if lag[0].Waiting != events {
 			return fmt.Errorf("%d wait, want %d", lag[0].Waiting, events)
@@ -155,7 +157,7 @@ func TestHangingReceiversDelayNobody(t *testing.T) {
 	if n := hang.count(); n != hanging*bound {
 		t.Errorf("%d attempts hang, want %d", n, hanging*bound)
 	}
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		if n := e.desk.load().underWay; n != hanging*bound {
 			return fmt.Errorf("%d attempts are under way, want those %d that hang", n, hanging*bound)
 		}
@@ -209,7 +211,7 @@ func TestInstancesShare(t *testing.T) {
 			e, stop := b.engine(func(c *Config) { c.Lease, c.Sweep = 4*time.Second, 50*time.Millisecond })
 			engines, stops = append(engines, e), append(stops, stop)
 		}
-		eventually(t, func() error {
+		testdb.Eventually(t, func() error {
 			all()
 			held, least := 0, spaces
 			for _, e := range engines {

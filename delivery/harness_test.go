@@ -294,32 +294,11 @@ func slowly(r *http.Request, d time.Duration) {
 	}
 }
 
-// eventually polls until ok returns no complaint.
-func eventually(t testing.TB, ok func() error) {
-	t.Helper()
-	within(t, time.Minute, ok)
-}
-
-func within(t testing.TB, limit time.Duration, ok func() error) {
-	t.Helper()
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(limit); ; <-poll.C {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
-}
-
 // states waits until a webhook's deliveries are in these states, newest first.
 func (b *bench) states(webhookID string, want ...State) []Delivery {
 	b.t.Helper()
 	var list []Delivery
-	eventually(b.t, func() error {
+	testdb.Eventually(b.t, func() error {
 		page, err := b.store.Deliveries(b.t.Context(), webhookID, Query{Limit: 500})
 		if err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
@@ -129,7 +130,7 @@ func TestKilledLosesNothing(t *testing.T) {
 	for k := range kills {
 		b.append("invoice.reversed", events/kills)
 		want := events / kills * webhooks * k / 2
-		eventually(t, func() error { // let it get somewhere
+		testdb.Eventually(t, func() error { // let it get somewhere
 			if n := total(receivers); n < want {
 				return fmt.Errorf("%d received, want %d", n, want)
 			}
@@ -141,7 +142,7 @@ func TestKilledLosesNothing(t *testing.T) {
 		children[k%2] = b.engineChild(lease)
 	}
 	sent := events / kills * kills
-	within(t, 3*time.Minute, func() error {
+	testdb.Within(t, 3*time.Minute, func() error {
 		var unfinished, finished int
 		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE state <> 'succeeded'), count(DISTINCT (webhook_id, position)) FROM webhook_delivery`).Scan(&unfinished, &finished)
 		if err == nil && (unfinished != 0 || finished != sent*webhooks) {
@@ -196,7 +197,7 @@ func TestTakenOverWithinTheLease(t *testing.T) {
 			for i := range children {
 				children[i] = b.engineChild(lease)
 			}
-			eventually(t, func() error { // each has its share
+			testdb.Eventually(t, func() error { // each has its share
 				all()
 				var holders, least int
 				err := b.pool.QueryRow(t.Context(), `SELECT count(*), coalesce(min(n), 0) FROM (
@@ -263,7 +264,7 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 			t.Fatalf("the server came back at %s, was at %s", server.URL(), url)
 		}
 	}
-	within(t, 3*time.Minute, func() error {
+	testdb.Within(t, 3*time.Minute, func() error {
 		var n int
 		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery WHERE state = 'succeeded'`).Scan(&n)
 		if err == nil && n != sent {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 )
 
 // tally counts statements.
@@ -76,7 +78,7 @@ func TestCostsLittleAtFullLoad(t *testing.T) {
 	before := b.rowWrites()
 	began := time.Now()
 	_, stop := b.engine(func(c *Config) { c.Pool = pool })
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		if got := n.Load(); got < webhooks*events {
 			return fmt.Errorf("%d delivered, want %d", got, webhooks*events)
 		}
@@ -85,7 +87,7 @@ func TestCostsLittleAtFullLoad(t *testing.T) {
 	took := time.Since(began)
 	stop()
 	pool.Close() // its sessions report their statistics when they end
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		var rows int64
 		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery WHERE state = 'succeeded'`).Scan(&rows)
 		if err == nil && rows != webhooks*events {
@@ -94,7 +96,7 @@ func TestCostsLittleAtFullLoad(t *testing.T) {
 		return err
 	})
 	var writes int64
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		if writes = b.rowWrites() - before; writes < webhooks*events {
 			return fmt.Errorf("%d rows written are less than there must be", writes)
 		}

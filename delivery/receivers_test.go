@@ -22,6 +22,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 )
 
 // program returns the path of a program that the tests need; a missing one
@@ -162,7 +164,7 @@ func exampleReceiver(t *testing.T, command []string) {
 		}
 	}()
 	t.Cleanup(func() { stop(); <-read; _ = cmd.Wait() })
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		c, err := net.Dial("tcp", upstream)
 		if err == nil {
 			err = c.Close()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 )
 
 func TestSettingsFromEnvironment(t *testing.T) {
@@ -68,7 +70,7 @@ func TestLetGoAndClaimedAgain(t *testing.T) {
 		rc.wait(t, sent)
 		switch sent % 3 {
 		case 0: // let go before the next
-			eventually(t, func() error {
+			testdb.Eventually(t, func() error {
 				tick()
 				var held int
 				err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_cursor WHERE holder IS NOT NULL`).Scan(&held)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 )
 
 // TestStopFinishesWhatIsUnderWay stops engines in the middle, again and again:
@@ -68,7 +70,7 @@ func TestLostLeaseIsTakenAnew(t *testing.T) {
 		}
 		b.append("invoice.reversed", 20)
 		sent += 20
-		eventually(t, func() error {
+		testdb.Eventually(t, func() error {
 			var n int
 			var failed string
 			err := b.pool.QueryRow(t.Context(), `
@@ -97,7 +99,7 @@ func TestUnopenedSecretPauses(t *testing.T) {
 	log := &logBook{}
 	_, stop := b.engine(func(c *Config) { c.Keyring, c.Logger = other, slog.New(log) })
 	b.append("invoice.reversed", 3)
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		if len(log.lines("a delivery could not be attempted; its webhook pauses")) < 2 { // and is tried again
 			return errors.New("nothing was said about it")
 		}
@@ -198,7 +200,7 @@ func TestStatusAndMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	b.engine(func(c *Config) { c.Metrics = registry })
 	b.states(w.ID, Pending, Pending, Pending, Pending, Pending)
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		lag := must(b.store.Status(t.Context(), ""))(t)
 		if lag[0].Entries != 0 || lag[0].Waiting != 5 || !lag[0].Held {
 			return fmt.Errorf("status %+v", lag)
@@ -206,7 +208,7 @@ func TestStatusAndMetrics(t *testing.T) {
 		return nil
 	})
 	found := map[string]float64{}
-	eventually(t, func() error { // cursors behind are as the last sweep saw them
+	testdb.Eventually(t, func() error { // cursors behind are as the last sweep saw them
 		gauges(t, registry, found)
 		if found["ledgerfeed_webhook_cursors_behind"] != 0 {
 			return fmt.Errorf("metrics %v", found)
@@ -251,7 +253,7 @@ func TestRareTypesAreFoundInALongLog(t *testing.T) {
 	if got := rc.wait(t, 1); got[0].eventID() != id {
 		t.Errorf("got %s", got[0].eventID())
 	}
-	eventually(t, func() error { // let go, with its cursor at the end
+	testdb.Eventually(t, func() error { // let go, with its cursor at the end
 		var done bool
 		err := b.pool.QueryRow(t.Context(), `SELECT position = 3501 AND holder IS NULL FROM webhook_cursor WHERE webhook_id = $1`, w.ID).Scan(&done)
 		if err == nil && !done {
@@ -300,7 +302,7 @@ func TestOrphansAreFreed(t *testing.T) {
 	rc := newReceiver(t, nil)
 	e, _ := b.engine(func(c *Config) { c.Lease, c.Sweep = 8*time.Second, 50*time.Millisecond })
 	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		var id string
 		err := b.pool.QueryRow(t.Context(), `SELECT instance_id FROM webhook_instance`).Scan(&id)
 		if err == nil {

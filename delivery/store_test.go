@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 )
 
 func TestCreateChecksAndLimits(t *testing.T) {
@@ -217,7 +219,7 @@ func TestSendAgainMakesOneAttempt(t *testing.T) {
 		if again := must(b.store.Resend(t.Context(), d.ID))(t); again.State == Failed && len(again.Attempts) == n-1 {
 			t.Errorf("after send again: %+v", again)
 		}
-		eventually(t, func() error {
+		testdb.Eventually(t, func() error {
 			full, err := b.store.Delivery(t.Context(), d.ID)
 			if err == nil && (len(full.Attempts) != n || full.State == Pending) {
 				err = fmt.Errorf("%d attempts, %s", len(full.Attempts), full.State)
@@ -278,7 +280,7 @@ func TestDeliveriesPageAndFilter(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		if n := len(all(Query{Limit: 7})); n != 50 {
 			return fmt.Errorf("%d deliveries", n)
 		}
@@ -300,7 +302,7 @@ func TestDeliveriesPageAndFilter(t *testing.T) {
 	if _, err := b.store.Deliveries(t.Context(), w.ID, Query{Cursor: "x"}); !errors.Is(err, ErrCursor) {
 		t.Errorf("a wrong cursor: %v", err)
 	}
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		got := must(b.store.Get(t.Context(), w.ID))(t)
 		if got.Last24Hours[OutcomeSuccess] != 40 || got.Last24Hours[OutcomeAnswered] != 10 {
 			return fmt.Errorf("counts %v", got.Last24Hours)

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 )
 
 // BenchmarkBareLoop sends signed bodies with the same client and as many
@@ -55,7 +57,7 @@ func BenchmarkEngine(b *testing.B) {
 	pool, _ := h.counting()
 	b.ResetTimer()
 	_, stop := h.engine(func(c *Config) { c.Pool = pool })
-	eventually(b, func() error {
+	testdb.Eventually(b, func() error {
 		if got, want := n.Load(), int64(events*benchSpaces*MaxWebhooks); got < want {
 			return fmt.Errorf("%d delivered, want %d", got, want)
 		}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 )
 
 // postOffice is an SMTP server that keeps what it takes. It refuses the first
@@ -123,7 +125,7 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 			t.Errorf("delivery %s with %d attempts is %s, want %s", d.ID, len(d.Attempts), d.State, want)
 		}
 	}
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		s := office.subjects(t)
 		failing, off := 0, 0
 		for _, subject := range s {
@@ -188,7 +190,7 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 		want[i] = Succeeded
 	}
 	b.states(w.ID, want...)
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		if got := must(b.store.Get(t.Context(), w.ID))(t); got.SendingMissed {
 			return errors.New("still sending missed events")
 		}
@@ -208,7 +210,7 @@ func (b *bench) failUntilOff(webhookID string, every time.Duration) (w *Webhook,
 	b.t.Helper()
 	for events = 1; ; events++ {
 		b.append("invoice.reversed", 1)
-		eventually(b.t, func() error {
+		testdb.Eventually(b.t, func() error {
 			w = must(b.store.Get(b.t.Context(), webhookID))(b.t)
 			n := len(must(b.store.Deliveries(b.t.Context(), webhookID, Query{Limit: 500}))(b.t).Deliveries)
 			if w.On() && n < events {
@@ -265,7 +267,7 @@ func TestSendAgainWhileOff(t *testing.T) {
 	if got := must(b.store.Get(t.Context(), w.ID))(t); got.On() {
 		t.Error("sending again has turned it on")
 	}
-	eventually(t, func() error {
+	testdb.Eventually(t, func() error {
 		if n := e.desk.load().lanes; n != 0 {
 			return fmt.Errorf("%d webhooks are held, and none is on", n)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 )
 
 // patience is how long a test waits for what must come: long enough for a
@@ -23,16 +24,12 @@ const patience = time.Minute
 // waitUntil polls a condition that another process (the database) brings about.
 func waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
-	again := time.NewTicker(2 * time.Millisecond)
-	defer again.Stop()
-	for !holds() {
-		select {
-		case <-again.C:
-		case <-deadline:
-			t.Fatalf("gave up waiting: %s", what)
+	testdb.Eventually(t, func() error {
+		if !holds() {
+			return errors.New(what)
 		}
-	}
+		return nil
+	})
 }
 
 // lane is a log with a single lane, whose first flush can be held up by a

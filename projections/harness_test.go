@@ -3,6 +3,7 @@ package projections_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"slices"
@@ -105,16 +106,12 @@ func (b *bench) projectBy(entries int, rules projections.Rules) {
 // until waits for what happens beside; failing says what did not.
 func (b *bench) until(done func() bool, failing func() string) {
 	b.t.Helper()
-	late := time.After(time.Minute)
-	tick := time.NewTicker(10 * time.Millisecond) // what is waited for needs the processors, too
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-late:
-			b.t.Fatalf("not within a minute: %s", failing())
-		case <-tick.C:
+	testdb.Eventually(b.t, func() error {
+		if !done() {
+			return errors.New(failing())
 		}
-	}
+		return nil
+	})
 }
 
 // awaitProjected waits until every workspace's read models stand at its head.

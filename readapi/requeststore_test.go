@@ -2,6 +2,7 @@ package readapi_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
@@ -126,16 +128,12 @@ func TestOldRequestsLeave(t *testing.T) {
 // until waits for what another process of the program does.
 func (s *stand) until(done func() bool) {
 	s.t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(10 * time.Millisecond) // what is waited for needs the processors, too
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-deadline:
-			s.t.Fatal("it does not happen")
-		case <-tick.C:
+	testdb.Eventually(s.t, func() error {
+		if !done() {
+			return errors.New("it does not happen")
 		}
-	}
+		return nil
+	})
 }
 
 // TestRequestsNeverWait: a store that nobody empties drops and counts.
