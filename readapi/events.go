@@ -52,7 +52,7 @@ func (c *call) answerEvents() error {
 	if !page.MovedAt.IsZero() {
 		movedAt = strconv.FormatInt(page.MovedAt.UnixMicro(), 10)
 	}
-	c.write(body.Bytes(), feedVersion(page.Visible, movedAt, page.Kept))
+	c.write(body.Bytes(), feedVersion(rowsVersion(page.Visible, movedAt), page.Kept))
 	return nil
 }
 

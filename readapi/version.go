@@ -21,10 +21,10 @@ func rowsVersion(position int64, movedAt string) string {
 	return strconv.FormatInt(position, 10) + "." + movedAt
 }
 
-// feedVersion names a state of a workspace's feed: what is visible, and where
-// it begins as events pass their retention.
-func feedVersion(visible int64, movedAt string, kept int64) string {
-	return rowsVersion(visible, movedAt) + "." + strconv.FormatInt(kept, 10)
+// feedVersion names a state of a workspace's feed: what is visible, which is its
+// rows' version, and where it begins as events pass their retention.
+func feedVersion(rows string, kept int64) string {
+	return rows + "." + strconv.FormatInt(kept, 10)
 }
 
 // versionQuestion asks for the version of a workspace's rows.
@@ -94,7 +94,7 @@ func (c *call) versionOfFeed() (string, error) {
 	if err != nil {
 		return "", err //nolint:wrapcheck // says what could not be read
 	}
-	return version + "." + strconv.FormatInt(kept, 10), nil
+	return feedVersion(version, kept), nil
 }
 
 // oldestKept is the publish time of the oldest events that can be read.
