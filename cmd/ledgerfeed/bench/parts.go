@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"slices"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/heap"
 )
 
 // Benchmark measures one side of the program.
@@ -37,7 +39,7 @@ func All(o *Options) []Benchmark {
 			},
 			setUp: o.reads(r),
 		}, {
-			Name: "deliver", Short: "Webhooks", options: o, parts: []part{
+			Name: "deliver", Short: "Webhooks", options: o, setUp: asServed, parts: []part{
 				{"backlog", o.with(deliverBacklog)}, {"pace", o.with(deliverPaced)},
 				{"hanging", o.with(deliverBesideHanging)}, {"reports", o.with(deliverBesideReports)},
 			},
@@ -47,6 +49,13 @@ func All(o *Options) []Benchmark {
 			},
 		},
 	}
+}
+
+// asServed works with a heap like that of a process that serves.
+func asServed(ctx context.Context, work func(context.Context) error) error {
+	restore := heap.LetGrow()
+	defer restore()
+	return work(ctx)
 }
 
 // with binds a measurement to options.
