@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,13 +14,14 @@ import (
 // pace measures the time from the commit of an append to the first byte at the
 // receiver, with the projector at work.
 func (d *delivering) pace(ctx context.Context, rate int) error {
-	cold, times, err := d.latency(ctx, rate, http1, neighbours{})
+	cold, later, err := d.latency(ctx, rate, http1, neighbours{}, d.duration(visibleTime))
 	if err != nil {
 		return err
 	}
+	times := took(later)
 	d.Report.add(Figure{Name: fmt.Sprintf("commit → first byte at the receiver, %d/s, p50", rate), Value: quantile(times, 0.5), Unit: "ms"}.below(15))
 	d.Report.add(Figure{Name: "    p99", Value: quantile(times, 0.99), Unit: "ms"}.below(60))
-	d.Report.add(Figure{Name: "    the first message of each webhook after the start, longest", Value: quantile(cold, 1), Unit: "ms"})
+	d.Report.add(Figure{Name: "    the first message of each webhook after the start, longest", Value: quantile(took(cold), 1), Unit: "ms"})
 	return nil
 }
 
@@ -39,16 +42,13 @@ type neighbours struct {
 	way   manner
 }
 
-// before is how long they get messages before anything is measured.
+// before is how long they get messages before anything is measured: longer than an
+// attempt may take, so that as many end as begin.
 func (n neighbours) before() time.Duration {
-	switch {
-	case n.count == 0:
+	if n.count == 0 {
 		return 0
-	case n.way == hanging:
-		return 12 * time.Second // longer than an attempt may take: as many end as begin
-	default:
-		return 4 * time.Second
 	}
+	return 12 * time.Second
 }
 
 // receivers starts them; end lets those that hang go and stops all.
@@ -73,7 +73,7 @@ func (n neighbours) receivers(speaks protocol) (list []*receiver, end func()) {
 // latency takes these times for 20 webhooks, of the first message of each since
 // the program started and of those that follow. Their neighbours get as many
 // messages in all.
-func (d *delivering) latency(ctx context.Context, rate int, speaks protocol, n neighbours) (cold, times []time.Duration, err error) {
+func (d *delivering) latency(ctx context.Context, rate int, speaks protocol, n neighbours, lasting time.Duration) (cold, later []arrival, err error) {
 	good := newReceiver(speaks)
 	defer good.Close()
 	beside, end := n.receivers(speaks)
@@ -106,19 +106,19 @@ func (d *delivering) latency(ctx context.Context, rate int, speaks protocol, n n
 	}
 	err = d.warmUp(ctx, seen, beside)
 	if err == nil {
-		cold = seen.times()
+		cold = seen.take()
 		d.say("appending %d events a second for %d webhooks", rate, deliverWebhooks+n.count)
 		err = d.appendPaced(ctx, seen, "before", rate, n.count, n.before())
-		seen.times()
+		seen.take()
 	}
 	if err == nil {
-		err = d.appendPaced(ctx, seen, "then", rate, n.count, d.duration(visibleTime))
+		err = d.appendPaced(ctx, seen, "then", rate, n.count, lasting)
 	}
 	if err == nil {
-		times = seen.times()
+		later = seen.take()
 	}
 	stopProjecting()
-	return cold, times, errors.Join(err, <-ended, stop())
+	return cold, later, errors.Join(err, <-ended, stop())
 }
 
 func otherName(i int) string { return fmt.Sprintf("other-%03d", i) }
@@ -186,15 +186,31 @@ func (a *arrivals) all(ctx context.Context) error {
 	return awaitCount(ctx, &a.arrived, a.expected.Load())
 }
 
-// times takes what came since the last call.
-func (a *arrivals) times() []time.Duration {
+// arrival is when an event was committed and how long it took from there to the
+// receiver.
+type arrival struct {
+	committed time.Time
+	took      time.Duration
+}
+
+func took(list []arrival) []time.Duration {
+	times := make([]time.Duration, len(list))
+	for i, a := range list {
+		times[i] = a.took
+	}
+	return times
+}
+
+// take takes what came since the last call, in the order of commits.
+func (a *arrivals) take() []arrival {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	list := make([]time.Duration, 0, len(a.commits))
+	list := make([]arrival, 0, len(a.commits))
 	for id, at := range a.commits {
-		list = append(list, max(0, a.firsts[id].Sub(at)))
+		list = append(list, arrival{at, max(0, a.firsts[id].Sub(at))})
 	}
 	clear(a.commits)
+	slices.SortFunc(list, func(x, y arrival) int { return x.committed.Compare(y.committed) })
 	return list
 }
 
@@ -222,21 +238,27 @@ func (d *delivering) warmUp(ctx context.Context, seen *arrivals, beside []*recei
 	return nil
 }
 
-// paced calls do so many times a second, each beside the others.
+// paced calls do so many times a second, each beside the others and at a random
+// moment of its share of the second: in step with each other, events would always
+// or never meet what another one left to be done.
 func (d *delivering) paced(ctx context.Context, rate int, lasting time.Duration, do func(i int) error) error {
 	var (
 		group  sync.WaitGroup
 		mu     sync.Mutex
 		failed error
+		random = rand.New(rand.NewPCG(1, uint64(rate))) //nolint:gosec // the same in every run
+		share  = time.Second / time.Duration(rate)
+		began  = time.Now()
+		timer  = time.NewTimer(0)
 	)
-	tick := time.NewTicker(time.Second / time.Duration(rate))
-	defer tick.Stop()
+	defer timer.Stop()
 	for i := range int(lasting.Seconds() * float64(rate)) {
+		timer.Reset(time.Until(began.Add(time.Duration(i)*share + time.Duration(random.Int64N(int64(share))))))
 		select {
 		case <-ctx.Done():
 			group.Wait()
 			return context.Cause(ctx) //nolint:wrapcheck // interrupted
-		case <-tick.C:
+		case <-timer.C:
 		}
 		group.Go(func() {
 			if err := do(i); err != nil {
@@ -248,62 +270,4 @@ func (d *delivering) paced(ctx context.Context, rate int, lasting time.Duration,
 	}
 	group.Wait()
 	return failed
-}
-
-// deliverBesideHanging compares the p99 of 20 webhooks beside 180 that hang
-// with that beside 180 that answer: the same events, the same work in the
-// database. Over HTTP/2 a message to a receiver that hangs is one more stream; over
-// HTTP/1.1 it needs a connection of its own, so there the limit is also taken
-// beside receivers that hang up after each answer.
-//
-// The ways take turns, and the middle one of their rounds counts, because the
-// machine may have other things to do.
-func deliverBesideHanging(ctx context.Context, o *Options) error {
-	const (
-		rate   = 200
-		others = 180
-		rounds = 5
-	)
-	type setup struct {
-		speaks protocol
-		way    manner
-	}
-	p99s, p95s := map[setup][]float64{}, map[setup][]float64{}
-	for range rounds {
-		for _, at := range []setup{{http2, answering}, {http2, hanging}, {http1, answering}, {http1, hangingUp}, {http1, hanging}} {
-			err := withSetting(ctx, o, func(ctx context.Context, s *setting) error {
-				_, times, err := (&delivering{setting: s}).latency(ctx, rate, at.speaks, neighbours{others, at.way})
-				p99s[at] = append(p99s[at], quantile(times, 0.99))
-				p95s[at] = append(p95s[at], quantile(times, 0.95))
-				return err
-			})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	for _, f := range []struct {
-		name        string
-		times       map[setup][]float64
-		speaks      protocol
-		limit       manner
-		connections string
-		judged      bool
-	}{
-		{"p99 of 20 webhooks beside 180 that hang, all over HTTP/2", p99s, http2, answering, "", true},
-		{"    p95 over HTTP/2", p95s, http2, answering, "", false},
-		{"    p99 over HTTP/1.1", p99s, http1, answering, " over connections kept open", true},
-		{"    p99 over HTTP/1.1, as many new connections", p99s, http1, hangingUp, "", false},
-		{"    p95 over HTTP/1.1", p95s, http1, answering, " over connections kept open", false},
-	} {
-		figure := Figure{
-			Name: f.name, Value: middle(f.times[setup{f.speaks, hanging}]), Unit: "ms",
-			Limit: middle(f.times[setup{f.speaks, f.limit}]), LimitIs: "the same beside 180 " + string(f.limit) + f.connections,
-		}
-		if f.judged {
-			figure = figure.ratioAtMost(1.1)
-		}
-		o.Report.add(figure)
-	}
-	return nil
 }

@@ -106,6 +106,17 @@ func (s *setting) settle(ctx context.Context) error {
 	return nil
 }
 
+// withoutDisk has no commit wait for the disk.
+func (s *setting) withoutDisk(ctx context.Context) error {
+	_, err := s.pool.Exec(ctx, `
+		DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$`)
+	if err != nil {
+		return fmt.Errorf("let commits not wait for the disk: %w", err)
+	}
+	s.pool.Reset() // for connections that are made from now on
+	return nil
+}
+
 // hammer runs callers side by side for a time and counts what they do; each is
 // given its number, and its do is called until the time is over.
 func hammer(ctx context.Context, callers int, d time.Duration, do func(ctx context.Context, caller, turn int) error) (count int, took time.Duration, times []time.Duration, err error) {
