@@ -84,7 +84,9 @@ func TestTwentyFollowers(t *testing.T) {
 	const appends = 10_000
 	database := testdb.New(t)
 	succeed(t, database, "workspace", "create", "--id", "agency", "--name", "Agency")
-	serving := startProcess(t, command(t, database, "serve", "--roles", "api,project", "--no-migrate"))
+	program := command(t, database, "serve", "--roles", "api,project", "--no-migrate")
+	program.Env = append(program.Env, "LEDGERFEED_RETENTION=876000h") // the history grows older
+	serving := startProcess(t, program)
 	caller := newCaller(t, database, apiOf(serving), "agency")
 	var followers []*follower
 	for i, path := range slices.Repeat([]string{"/v1/events", "/v1/time-entries", "/v1/invoices", "/v1/charges", "/v1/payments"}, 4) {
@@ -122,17 +124,17 @@ func TestTwentyFollowers(t *testing.T) {
 	}
 }
 
-// appendHistory appends the entries of an agency of the last three weeks, in
-// batches of 1 to 40.
+// appendHistory appends the entries of an agency of five weeks, in batches of 1 to
+// 40. They hold the beginning of a month, when most is invoiced and paid.
 func appendHistory(ctx context.Context, database string, entries int) error {
 	log, closeLog, err := openLog(ctx, database)
 	if err != nil {
 		return err
 	}
 	defer closeLog()
-	end := time.Now().UTC().Truncate(time.Hour)
+	end := time.Date(2026, 2, 20, 0, 0, 0, 0, time.UTC)
 	g, err := scenario.New(scenario.Config{
-		WorkspaceID: "agency", Seed: 7, Start: end.AddDate(0, 0, -21), End: end, Entries: entries, Clients: 120, Contractors: 40,
+		WorkspaceID: "agency", Seed: 7, Start: end.AddDate(0, 0, -35), End: end, Entries: entries, Clients: 120, Contractors: 40,
 	})
 	if err != nil {
 		return err
