@@ -49,13 +49,21 @@ func (d *desk) press(l *lane) {
 func (d *desk) wait() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if gathers := d.gathers(); gathers > 0 {
+		return gathers - time.Since(d.firstResult)
+	}
+	return 0
+}
+
+// gathers is how long results may gather after the first of them. Needs the lock.
+func (d *desk) gathers() time.Duration {
 	switch {
 	case d.closed || len(d.results) == 0 || len(d.results) >= gathered:
 		return 0
 	case !d.pressed:
-		return patience - time.Since(d.firstResult)
+		return patience
 	case d.underWay >= gatherFrom:
-		return gather - time.Since(d.firstResult)
+		return gather
 	default:
 		return 0
 	}
