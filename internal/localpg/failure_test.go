@@ -81,6 +81,7 @@ func TestSignalledKeeperLetsUsersFinish(t *testing.T) {
 	if err := syscall.Kill(s.keeper, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	awaitLog(t, dir, "asked to end, waiting", 1) // or it may hear of the last user's end first
 	query(t, s.URL(), "select 1")
 	mustClose(t, s)
 	if s.Err() != nil {
