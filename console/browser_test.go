@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
@@ -45,7 +46,11 @@ func (s *stand) open() *tab {
 	ctx, cancel := context.WithTimeout(ctx, tabPatience)
 	s.t.Cleanup(func() { cancel(); closeTab(); stop() })
 	tab := &tab{s.t, ctx, s.server.URL}
-	tab.do(chromedp.EmulateViewport(1280, 900), call(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "America/New_York"}))
+	tab.do(
+		chromedp.EmulateViewport(1280, 900),
+		call(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "America/New_York"}),
+		call(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: marksLeaving}),
+	)
 	return tab
 }
 
@@ -59,8 +64,16 @@ func (s *stand) enter(workspace string, role Role) *tab {
 	return b
 }
 
-// call is a command of the browser that answers nothing.
-func call[P any](command cdp.Command[P, cdp.Empty], params P) chromedp.Action[chromedp.Void] {
+// marksLeaving has a page say from the moment a link or a form was used that
+// another takes its place: until that one is there, nothing on this one counts.
+const marksLeaving = `(() => {
+	const leaves = (event) => { if (!event.defaultPrevented) window.testLeaving = true; };
+	addEventListener("click", (event) => { if (event.target.closest("a[href]:not([href^='#'])")) leaves(event); });
+	addEventListener("submit", leaves);
+})()`
+
+// call is a command of the browser whose answer is not wanted.
+func call[P, R any](command cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
 	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, target, command, params)
 		return chromedp.Void{}, err
@@ -89,7 +102,7 @@ func script[T any](b *tab, expression string) T {
 	return v
 }
 
-// until waits until an expression is true.
+// until waits until an expression is true of a page that is to stay.
 func (b *tab) until(what, expression string) {
 	b.t.Helper()
 	deadline := time.After(stepPatience)
@@ -97,7 +110,7 @@ func (b *tab) until(what, expression string) {
 	defer tick.Stop()
 	for {
 		// While a page gives way to another, there is none to ask.
-		if ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](expression)); err == nil && ok {
+		if ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!window.testLeaving && ("+expression+")")); err == nil && ok {
 			return
 		}
 		select {
@@ -120,6 +133,14 @@ func (b *tab) lists(text string) {
 	b.until("in the list: "+text, fmt.Sprintf(`document.querySelector("#live").innerText.includes(%s)`, quoted(text)))
 }
 
+// all waits until the page of such a search holds something that a selector
+// finds, and a function in JavaScript is true of each.
+func (b *tab) all(what, selector, holds string, search ...string) {
+	b.t.Helper()
+	b.until(what, fmt.Sprintf(`((found) => found.length > 0 && found.every(%s))([...document.querySelectorAll(%s)]) && %s.every((part) => location.search.includes(part))`,
+		holds, quoted(selector), must(json.Marshal(append([]string{}, search...)))(b.t)))
+}
+
 func quoted(text string) string {
 	b, _ := json.Marshal(text)
 	return string(b)
@@ -128,14 +149,9 @@ func quoted(text string) string {
 // press clicks the button or link with a name.
 func (b *tab) press(name string) {
 	b.t.Helper()
-	mark := fmt.Sprintf(`(() => {
-		for (const old of document.querySelectorAll("[data-test-press]")) old.removeAttribute("data-test-press");
-		const found = [...document.querySelectorAll("button, a, summary, label")].find((e) => !e.hidden && e.innerText.trim() === %s);
-		if (found) found.setAttribute("data-test-press", "");
-		return document.readyState === "complete" && Boolean(found);
-	})()`, quoted(name))
-	b.until("the button "+name, mark)
-	b.do(chromedp.Click("[data-test-press]"))
+	found := fmt.Sprintf(`[...document.querySelectorAll("button, a, summary, label")].find((e) => !e.hidden && e.innerText.trim() === %s)`, quoted(name))
+	b.until("the button "+name, `document.readyState === "complete" && Boolean(`+found+`)`)
+	b.do(chromedp.Click(chromedp.JSPath(found)))
 }
 
 func (b *tab) write(selector, text string) {

@@ -135,7 +135,7 @@ func TestWebhookInTheBrowser(t *testing.T) {
 	script[bool](b, `(window.stays = true)`)
 	s.append(acme, "period.closed", `{"period":"2026-10"}`)
 	b.lists("period.closed")
-	b.until("times are the reader's", `[...document.querySelectorAll("#live time")].every((e) => !e.textContent.includes("UTC") && e.title.endsWith("UTC"))`)
+	b.all("times are the reader's", "#live time", `(e) => !e.textContent.includes("UTC") && e.title.endsWith("UTC")`)
 	if !script[bool](b, `window.stays`) {
 		t.Error("the page was loaded again")
 	}
