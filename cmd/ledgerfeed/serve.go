@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/heap"
 )
 
 // The roles of a serving process.
@@ -39,8 +37,6 @@ what is under way, and ends.`,
 			if err := checkRoles(roles); err != nil {
 				return err
 			}
-			restore := heap.LetGrow()
-			defer restore()
 			d, err := p.openServer(ctx)
 			if err != nil {
 				return err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/heap"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
@@ -142,6 +143,8 @@ func (s *service) prepareAudit(ctx context.Context) error {
 // before, so that whoever spreads the requests hears of it and sends no more.
 func (s *service) run(ctx context.Context) error {
 	defer s.close()
+	restore := heap.LetGrow()
+	defer restore()
 	for _, l := range s.listening {
 		s.logger.InfoContext(ctx, "listening", "for", l.name, "url", l.url)
 	}

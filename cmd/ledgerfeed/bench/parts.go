@@ -29,7 +29,7 @@ func All(o *Options) []Benchmark {
 	r := &reading{}
 	return []Benchmark{
 		{
-			Name: "log", Short: "Appending and projecting", options: o, parts: []part{
+			Name: "log", Short: "Appending and projecting", options: o, setUp: asServed, parts: []part{
 				{"append", o.with(appendingEntries)}, {"project", o.with(projecting)},
 			},
 		}, {

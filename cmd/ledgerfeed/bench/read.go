@@ -28,7 +28,7 @@ func (o *Options) reads(r *reading) func(context.Context, func(context.Context) 
 			if err := r.prepare(ctx); err != nil {
 				return err
 			}
-			return work(ctx)
+			return asServed(ctx, work)
 		})
 	}
 }
