@@ -181,7 +181,7 @@ func TestSweepReadsForThoseWhoNeedIt(t *testing.T) {
 		{"a wake-up was lost", 8, now, true},
 		{"not read for long", 7, now.Add(-rereadEvery), true},
 	} {
-		d := newDesk(time.Now, Policy{}, 10, 100)
+		d := newDesk(time.Now, Policy{}, 10, 100, 1)
 		l := newLane(key{"acme", "wh"})
 		l.visible, l.read = 7, c.read
 		d.lanes[l.key] = l

@@ -172,6 +172,9 @@ func (d *desk) seat(all map[key]*loaded, sent map[key]map[int64]struct{}) {
 		}
 		l := newLane(k)
 		l.hook, l.health = w.hook, w.health
+		if !l.health.FailingSince.IsZero() {
+			l.dear = dearAfter // until this process has a connection to it and gets an answer, it is one of those
+		}
 		l.scanned, l.visible, l.saved = w.position, w.position, w.position
 		if w.replayUntil > 0 && w.hook.on {
 			l.replayed, l.replayUntil, l.savedReplay = w.replay, w.replayUntil, w.replay

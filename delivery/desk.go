@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // desk is the webhooks that this process holds, and decides which message is
@@ -26,6 +28,9 @@ type desk struct {
 	byWork      map[string][]*lane // by workspace
 	queue       []*lane            // may start something
 	starved     []*lane            // would, but for the process's limit
+	pace        *rate.Limiter      // of webhooks that only fail, dearly
+	turns       []*lane            // would, but for the pace
+	turning     bool               // a timer runs for them
 	wants       []*lane            // to be read for
 	workspaces  map[string]struct{}
 	keys        map[key]struct{} // webhooks that may have something to do, and are not held
@@ -53,10 +58,11 @@ type alarm struct {
 	answer string
 }
 
-func newDesk(clock func() time.Time, policy Policy, bound, limit int) *desk {
+func newDesk(clock func() time.Time, policy Policy, bound, limit, pace int) *desk {
 	token := func() chan struct{} { return make(chan struct{}, 1) }
 	return &desk{
 		clock: clock, policy: policy, bound: bound, limit: limit,
+		pace:      rate.NewLimiter(rate.Limit(pace), turnsSaved*pace),
 		startable: token(), readable: token(), claimable: token(), recording: token(), hurrying: token(),
 		lanes: map[key]*lane{}, byWork: map[string][]*lane{},
 		workspaces: map[string]struct{}{}, keys: map[key]struct{}{}, quiet: map[string]time.Time{}, resting: map[key]time.Time{},
@@ -78,6 +84,20 @@ func (d *desk) offer(l *lane) {
 		nudge(d.startable)
 	}
 	d.press(l)
+}
+
+// offerAgain offers a lane that was held back. Needs the lock.
+func (d *desk) offerAgain(l *lane) {
+	l.queued = false
+	d.offer(l)
+}
+
+// pop takes the first of a list that is not empty.
+func pop[T any](list *[]*T) *T {
+	first := (*list)[0]
+	(*list)[0] = nil
+	*list = (*list)[1:]
+	return first
 }
 
 // want queues a lane to be read for. Needs the lock.
@@ -177,9 +197,7 @@ func (d *desk) take() *job {
 	defer d.mu.Unlock()
 	now := d.clock()
 	for len(d.queue) > 0 && !d.closed {
-		l := d.queue[0]
-		d.queue[0] = nil
-		d.queue = d.queue[1:]
+		l := pop(&d.queue)
 		l.queued = false
 		if !l.startable(d.bound, now) {
 			continue
@@ -187,6 +205,9 @@ func (d *desk) take() *job {
 		if !mayStart(l.underWay, d.bound, d.underWay, d.limit, len(d.lanes)) {
 			l.queued = true
 			d.starved = append(d.starved, l)
+			continue
+		}
+		if d.paced(l) {
 			continue
 		}
 		j := l.start()
@@ -217,11 +238,7 @@ func (d *desk) refill(l *lane) {
 // for each message that ended. Needs the lock.
 func (d *desk) feedStarved() {
 	for range min(len(d.starved), 8) {
-		l := d.starved[0]
-		d.starved[0] = nil
-		d.starved = d.starved[1:]
-		l.queued = false
-		d.offer(l)
+		d.offerAgain(pop(&d.starved))
 	}
 }
 

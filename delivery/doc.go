@@ -10,7 +10,8 @@
 //     started and has no outcome in the database is sent again, by whoever
 //     takes the webhook over. Those are never more than the webhook's bound of
 //     messages under way.
-//   - No webhook waits for another one's receiver.
+//   - No webhook waits for another one's receiver. Those that do nothing but
+//     fail take turns when they are many (pace.go).
 //   - No connection is made to an address that is not public, unless the
 //     operator opened it.
 //

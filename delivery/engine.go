@@ -40,6 +40,11 @@ type Config struct {
 	// webhooks get even shares. Default 2000.
 	Limit int
 
+	// Pace is how many attempts a second there are for all webhooks together that
+	// do nothing but fail, each time with a new connection or for want of an answer
+	// in time. Ten seconds' worth may come at once. Default 8 for each processor.
+	Pace int
+
 	// Lease is within how long another process takes over what this one held
 	// when it dies. Three quarters of it must be longer than the timeout of an
 	// attempt and two sweeps. Default: the timeout and 20 s, or twice the timeout.
@@ -102,6 +107,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	cfg.Bound = cmp.Or(cfg.Bound, 10)
 	cfg.Limit = cmp.Or(cfg.Limit, 2000)
+	cfg.Pace = cmp.Or(cfg.Pace, defaultPace())
 	cfg.Lease = cmp.Or(cfg.Lease, max(cfg.Settings.Timeout+20*time.Second, 2*cfg.Settings.Timeout))
 	cfg.Sweep = cmp.Or(cfg.Sweep, time.Second)
 	cfg.Idle = cmp.Or(cfg.Idle, time.Minute)
@@ -112,7 +118,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, wake: cfg.Wake, clock: cfg.Clock, logger: cfg.Logger,
 		rows: &rows{pool: cfg.Pool, keyring: cfg.Keyring, lease: lease},
-		desk: newDesk(cfg.Clock, cfg.Settings.policy(), cfg.Bound, cfg.Limit),
+		desk: newDesk(cfg.Clock, cfg.Settings.policy(), cfg.Bound, cfg.Limit, cfg.Pace),
 		lost: make(chan string, 8), orphaned: make(chan struct{}, 1), began: time.Now(),
 	}
 	if e.sender, err = NewSender(SenderConfig{Settings: cfg.Settings, Clock: cfg.Clock, Resolver: cfg.Resolver}); err != nil {

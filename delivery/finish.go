@@ -28,6 +28,7 @@ func (d *desk) finish(j *job) {
 		j.state, j.next = v.State, v.Next
 		d.judge(l, j, v)
 	}
+	d.judgeCost(l, dearFailure(j.attempt))
 	d.ended(j)
 	d.feedStarved()
 }
@@ -44,7 +45,7 @@ func (d *desk) abandon() {
 	for _, j := range d.results {
 		j.lane.unrecorded--
 	}
-	d.queue, d.starved, d.wants, d.results, d.saves, d.leavers = nil, nil, nil, nil, nil, nil
+	d.queue, d.starved, d.turns, d.wants, d.results, d.saves, d.leavers = nil, nil, nil, nil, nil, nil, nil
 	clear(d.lanes)
 }
 

@@ -44,7 +44,9 @@ type lane struct {
 	lost        bool // belongs to a lease that is over: nothing of it is recorded
 	moreDue     bool // more retries are due than were read
 	notBefore   time.Time
-	troubles    int // in a row that were no attempt's fault
+	dear        int  // dear failures in a row
+	hasTurn     bool // to start one message more although they are many
+	troubles    int  // in a row that were no attempt's fault
 	lastUsed    time.Time
 	read        time.Time // when it was last read for
 	due         *time.Timer
@@ -87,9 +89,7 @@ func (l *lane) start() *job {
 		if len(l.queue[from]) == 0 {
 			continue
 		}
-		j := l.queue[from][0]
-		l.queue[from][0] = nil
-		l.queue[from] = l.queue[from][1:]
+		j := pop(&l.queue[from])
 		l.open[from][j.position] = struct{}{}
 		l.underWay++
 		l.unrecorded++

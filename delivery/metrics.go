@@ -43,6 +43,8 @@ func newMetrics(registerer prometheus.Registerer, e *Engine) (*metrics, error) {
 			func() float64 { return float64(e.desk.load().underWay) }),
 		gauge("ledgerfeed_webhooks_held", "Webhooks that this process delivers.",
 			func() float64 { return float64(e.desk.load().lanes) }),
+		gauge("ledgerfeed_webhooks_waiting_for_a_turn", "Webhooks whose receivers hang or are away, and that wait for their turn to be tried.",
+			func() float64 { return float64(e.desk.load().turns) }),
 		gauge("ledgerfeed_webhook_cursors_behind", "Webhooks with something to send that are held by this process, or by none.",
 			func() float64 { return float64(e.desk.load().behind) + float64(e.behind.Load()) }),
 	} {
@@ -74,12 +76,12 @@ func (d *desk) lag() time.Duration {
 	return max(d.clock().Sub(oldest), 0)
 }
 
-type deskLoad struct{ lanes, underWay, behind int }
+type deskLoad struct{ lanes, underWay, behind, turns int }
 
 func (d *desk) load() deskLoad {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := deskLoad{lanes: len(d.lanes), underWay: d.underWay}
+	n := deskLoad{lanes: len(d.lanes), underWay: d.underWay, turns: len(d.turns)}
 	for _, l := range d.lanes {
 		if l.waiting() > 0 || l.scanned < l.visible {
 			n.behind++

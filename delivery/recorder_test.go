@@ -36,7 +36,7 @@ func TestWhenResultsAreRecorded(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(time.Now, Policy{}, bound, 1000)
+			d := newDesk(time.Now, Policy{}, bound, 1000, 1)
 			l := newLane(key{workspace, "wh_1"})
 			l.hook, l.unrecorded, d.underWay, d.closed = &hook{on: true}, test.taken, test.underWay, test.closed
 			if test.failing {
@@ -60,7 +60,7 @@ func TestWhenResultsAreRecorded(t *testing.T) {
 func TestGatheringEndsWhenItIsUrgent(t *testing.T) {
 	t.Parallel()
 	const bound = 1
-	d := newDesk(time.Now, Policy{}, bound, 1000)
+	d := newDesk(time.Now, Policy{}, bound, 1000, 1)
 	l := newLane(key{workspace, "wh_1"})
 	l.hook, l.unrecorded = &hook{on: true}, bound
 	d.ended(&job{lane: l})

@@ -151,6 +151,9 @@ type Attempt struct {
 	Outcome  Outcome
 	Error    string // in words; empty: success
 	Answer   string // the first KiB of the answer's body, as text
+
+	// Handshake tells that a new connection was made for it, as far as TLS.
+	Handshake bool
 }
 
 // Success tells whether the receiver took the message.
@@ -185,7 +188,7 @@ func (s *Sender) Send(ctx context.Context, m *Message) Attempt {
 		cancel() // before Close, which must not wait for more of it
 		_ = resp.Body.Close()
 	}
-	a.Duration = time.Since(began)
+	a.Duration, a.Handshake = time.Since(began), progress.handshake.Load()
 	return a
 }
 
@@ -195,6 +198,8 @@ type started struct {
 	reached atomic.Int32
 	has     atomic.Bool // it has a connection, maybe one that another attempt made
 	dials   atomic.Int32
+
+	handshake atomic.Bool // one was begun
 }
 
 func (s *started) connected(httptrace.GotConnInfo) {
@@ -302,7 +307,14 @@ func (s sessionsOf) Put(_ string, state *tls.ClientSessionState) { s.all.Put(s.a
 
 // reach tells the attempt how far it has come.
 func reach(ctx context.Context, at stage) {
-	if s, ok := ctx.Value(startedKey{}).(*started); ok && !s.has.Load() {
+	s, ok := ctx.Value(startedKey{}).(*started)
+	if !ok {
+		return
+	}
+	if at == stageTLS {
+		s.handshake.Store(true)
+	}
+	if !s.has.Load() {
 		s.reached.Store(int32(at))
 	}
 }

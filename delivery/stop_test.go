@@ -218,8 +218,10 @@ func TestStatusAndMetrics(t *testing.T) {
 	if found["ledgerfeed_webhook_attempts_total"] != 5 || found["ledgerfeed_webhooks_held"] != 1 || found["ledgerfeed_webhook_lag_seconds"] != 0 {
 		t.Errorf("metrics %v", found)
 	}
-	if _, ok := found["ledgerfeed_webhook_under_way"]; !ok {
-		t.Errorf("metrics %v", found)
+	for _, name := range []string{"ledgerfeed_webhook_under_way", "ledgerfeed_webhooks_waiting_for_a_turn"} {
+		if _, ok := found[name]; !ok {
+			t.Errorf("%s is missing: metrics %v", name, found)
+		}
 	}
 }
 

@@ -163,6 +163,7 @@ func (d *desk) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
+	d.turns = nil // nothing is started any more
 	for _, l := range d.lanes {
 		d.leave(l)
 	}
