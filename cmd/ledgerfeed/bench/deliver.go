@@ -79,7 +79,6 @@ type receiver struct {
 	taken   atomic.Int64
 	seen    atomic.Int64                       // requests, answered or not
 	arrived func(eventID string, at time.Time) // nil: nobody is told
-	hangsUp bool                               // after each answer
 	hang    <-chan struct{}                    // not nil: it never answers before this is closed
 }
 
@@ -118,9 +117,6 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		case <-req.Context().Done():
 		}
 		return
-	}
-	if r.hangsUp {
-		w.Header().Set("Connection", "close")
 	}
 	r.taken.Add(1)
 }
@@ -259,8 +255,9 @@ func (d *delivering) drain(ctx context.Context, r *receiver, total int) (rate fl
 	if err := awaitCount(ctx, &r.taken, int64(total)); err != nil {
 		return 0, errors.Join(err, stop())
 	}
-	took := time.Since(began)
-	return perSecond(total, took), stop()
+	rate = perSecond(total, time.Since(began))
+	d.say("    %.0f a second", rate)
+	return rate, stop()
 }
 
 func (d *delivering) appendEvents(ctx context.Context, workspaceID string, n int) error {

@@ -76,9 +76,10 @@ func (d *delivering) besideReport(ctx context.Context, r *receiver) (rate float6
 }
 
 // backlogRate appends a backlog for all webhooks and starts an engine: so many
-// messages a second are delivered.
+// messages a second are delivered. The backlog takes seconds, beside which the
+// half second of the start is little.
 func (d *delivering) backlogRate(ctx context.Context, r *receiver) (float64, error) {
-	each := d.size(1_000, 100)
+	each := d.size(4_000, 100)
 	for i := range deliverWebhooks {
 		if err := d.appendEvents(ctx, workspaceName(i), each); err != nil {
 			return 0, err

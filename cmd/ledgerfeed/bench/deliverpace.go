@@ -25,30 +25,20 @@ func (d *delivering) pace(ctx context.Context, rate int) error {
 	return nil
 }
 
-// manner is what receivers do with a message.
-type manner string
-
-// The manners of receivers.
-const (
-	answering manner = "that answer"
-	hangingUp manner = "that answer and hang up"
-	hanging   manner = "that hang"
-)
-
 // neighbours are webhooks beside those that are measured. Each has a receiver of its
 // own.
 type neighbours struct {
 	count int
-	way   manner
+	hang  bool // their receivers never answer
 }
 
 // before is how long they get messages before anything is measured: longer than an
-// attempt may take, so that as many end as begin.
+// attempt may take, and than it takes until those that only fail have to take turns.
 func (n neighbours) before() time.Duration {
 	if n.count == 0 {
 		return 0
 	}
-	return 12 * time.Second
+	return 22 * time.Second
 }
 
 // receivers starts them; end lets those that hang go and stops all.
@@ -56,8 +46,7 @@ func (n neighbours) receivers(speaks protocol) (list []*receiver, end func()) {
 	release := make(chan struct{})
 	for range n.count {
 		r := newReceiver(speaks)
-		r.hangsUp = n.way == hangingUp
-		if n.way == hanging {
+		if n.hang {
 			r.hang = release
 		}
 		list = append(list, r)

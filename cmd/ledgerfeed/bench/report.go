@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -122,7 +123,13 @@ func quantile(list []time.Duration, q float64) float64 {
 
 // middle is the median of an odd number of rounds.
 func middle(rounds []float64) float64 {
-	return slices.Sorted(slices.Values(rounds))[len(rounds)/2]
+	return middleBy(rounds, func(figure float64) float64 { return figure })
+}
+
+// middleBy is the round with the median of a figure, of an odd number of rounds.
+func middleBy[T any](rounds []T, figure func(T) float64) T {
+	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b T) int { return cmp.Compare(figure(a), figure(b)) })
+	return sorted[len(sorted)/2]
 }
 
 // ratioAtMost states a bound for value over limit.
