@@ -130,8 +130,7 @@ func TestHangingReceiversDelayNobody(t *testing.T) {
 	fine := newReceiver(t, nil)
 	hook := func(i int, url string) string {
 		ws := fmt.Sprintf("w%d", i)
-		b.workspace(ws)
-		must(b.store.Create(t.Context(), ws, url, []string{"all"}))(t)
+		b.hookIn(ws, url)
 		return ws
 	}
 	var healthy []string

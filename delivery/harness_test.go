@@ -139,6 +139,13 @@ func (b *bench) append(typ string, n int) (ids []string) {
 	return b.appendTo(workspace, typ, n)
 }
 
+// hookIn makes a workspace with a webhook that takes everything.
+func (b *bench) hookIn(ws, url string) {
+	b.t.Helper()
+	b.workspace(ws)
+	must(b.store.Create(b.t.Context(), ws, url, []string{"all"}))(b.t)
+}
+
 // oneForEach makes so many workspaces, each with a webhook at the receiver. The
 // returned function appends an event to each and waits until all have arrived;
 // sent counts the events.
@@ -147,8 +154,7 @@ func (b *bench) oneForEach(rc *receiver, spaces int) (all func(), sent *int) {
 	var names []string
 	for i := range spaces {
 		names = append(names, fmt.Sprintf("w%d", i))
-		b.workspace(names[i])
-		must(b.store.Create(b.t.Context(), names[i], rc.URL, []string{"all"}))(b.t)
+		b.hookIn(names[i], rc.URL)
 	}
 	sent = new(int)
 	return func() {

@@ -65,15 +65,18 @@ func (b *bench) rowWrites() (n int64) {
 }
 
 // TestCostsLittleAtFullLoad holds the engine to its promise: at most 0.1
-// statements and 1.2 row writes for each delivery.
+// statements and 1.2 row writes for each delivery. There are as many webhooks as in
+// the benchmark: with a few, results are recorded sooner than enough have gathered,
+// because a webhook waits for its places, and a slow machine is not at full load.
 func TestCostsLittleAtFullLoad(t *testing.T) {
-	const webhooks, events = 4, 1500
+	const webhooks, events = 20, 300
 	b := setup(t, Settings{})
 	s, n := sink(t)
 	for i := range webhooks {
-		must(b.store.Create(t.Context(), workspace, fmt.Sprintf("%s/%d", s.URL, i), []string{"all"}))(t)
+		ws := fmt.Sprintf("w%d", i)
+		b.hookIn(ws, s.URL)
+		b.appendTo(ws, "invoice.reversed", events)
 	}
-	b.append("invoice.reversed", events)
 	pool, counted := b.counting()
 	before := b.rowWrites()
 	began := time.Now()

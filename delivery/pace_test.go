@@ -168,8 +168,7 @@ func TestPaceIsForDearFailures(t *testing.T) {
 	began := time.Now()
 	e, _ := b.engine(func(c *Config) { c.Pace, c.Bound = pace, bound })
 	for ws, url := range map[string]string{"w1": hangsUp.URL, "w2": hangs.URL, "w3": fails.URL} {
-		b.workspace(ws)
-		must(b.store.Create(t.Context(), ws, url, []string{"all"}))(t)
+		b.hookIn(ws, url)
 		b.appendTo(ws, "invoice.reversed", messages)
 	}
 	fails.wait(t, messages)
