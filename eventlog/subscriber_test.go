@@ -421,11 +421,14 @@ func TestOneBadEntryStopsOnlyItsWorkspace(t *testing.T) {
 	}
 }
 
-// Two instances share the work; none is done twice or left.
+// Two instances share the work; none is done twice or left. Each has a pool of its
+// own, as instances do: claims that wait to be handled hold their connections, and of
+// two instances they would take all of one pool.
 func TestTwoSubscribersShareTheWork(t *testing.T) {
 	t.Parallel()
 	a := startConsumer(t, 20)
-	b := &consumer{bundle: a.bundle, t: t, logged: &logLines{}}
+	other := &bundle{pool: wide(t, a.pool.Config().ConnString(), 4), clock: a.clock}
+	b := &consumer{bundle: other, t: t, logged: &logLines{}}
 	b.start(20)
 	for i := range 20 {
 		a.fill(fmt.Sprintf("w%d", i), 50)
