@@ -46,7 +46,7 @@ func newMetrics(registerer prometheus.Registerer, e *Engine) (*metrics, error) {
 		gauge("ledgerfeed_webhooks_waiting_for_a_turn", "Webhooks whose receivers hang or are away, and that wait for their turn to be tried.",
 			func() float64 { return float64(e.desk.load().turns) }),
 		gauge("ledgerfeed_webhook_cursors_behind", "Webhooks with something to send that are held by this process, or by none.",
-			func() float64 { return float64(e.desk.load().behind) + float64(e.behind.Load()) }),
+			func() float64 { return float64(e.desk.behind()) + float64(e.behind.Load()) }),
 	} {
 		if err := registerer.Register(c); err != nil {
 			return nil, err //nolint:wrapcheck // names the metric
@@ -76,15 +76,21 @@ func (d *desk) lag() time.Duration {
 	return max(d.clock().Sub(oldest), 0)
 }
 
-type deskLoad struct{ lanes, underWay, behind, turns int }
+type deskLoad struct{ lanes, underWay, turns int }
 
 func (d *desk) load() deskLoad {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := deskLoad{lanes: len(d.lanes), underWay: d.underWay, turns: len(d.turns)}
+	return deskLoad{lanes: len(d.lanes), underWay: d.underWay, turns: len(d.turns)}
+}
+
+// behind counts the webhooks that have something to send.
+func (d *desk) behind() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, l := range d.lanes {
 		if l.waiting() > 0 || l.scanned < l.visible {
-			n.behind++
+			n++
 		}
 	}
 	return n
