@@ -39,7 +39,7 @@ func (e *Engine) alarm(ctx context.Context, a alarm) error {
 		return e.mailer.enqueue(ctx, tx, k, e.letter(a))
 	})
 	if err != nil {
-		return err //nolint:wrapcheck // says what was being done
+		return err
 	}
 	e.logAlarm(ctx, a, turnedOff)
 	e.mailer.kick()

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // gate is a receiver's handler that holds every request until it is opened, and
@@ -41,7 +41,7 @@ func (g *gate) hold(r *http.Request) {
 // engine has no mind to start another.
 func (g *gate) full(t *testing.T, e *Engine, bound int) {
 	t.Helper()
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.now != bound {
@@ -72,7 +72,7 @@ func TestBoundOfMessagesUnderWay(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 	})
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	ids := b.append("invoice.reversed", events)
 	e, _ := b.engine()
 	g.full(t, e, bound)
@@ -84,8 +84,8 @@ func TestBoundOfMessagesUnderWay(t *testing.T) {
 		t.Errorf("the first messages were not the first in the log")
 	}
 	g.mu.Unlock()
-	testdb.Eventually(t, func() error { // all failed, and wait
-		lag := must(b.store.Status(t.Context(), workspace))(t)
+	testkit.Eventually(t, func() error { // all failed, and wait
+		lag := testkit.Must(b.store.Status(t.Context(), workspace))(t)
 		if lag[0].Waiting != events {
 			return fmt.Errorf("%d wait, want %d", lag[0].Waiting, events)
 		}
@@ -95,7 +95,7 @@ func TestBoundOfMessagesUnderWay(t *testing.T) {
 	g.mu.Lock()
 	g.opened = make(chan struct{})
 	g.mu.Unlock()
-	b.clock.advance(2 * time.Minute)
+	b.clock.Advance(2 * time.Minute)
 	b.project(workspace)
 	g.full(t, e, bound)
 	close(g.opened)
@@ -156,7 +156,7 @@ func TestHangingReceiversDelayNobody(t *testing.T) {
 	if n := hang.count(); n != hanging*bound {
 		t.Errorf("%d attempts hang, want %d", n, hanging*bound)
 	}
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		if n := e.desk.load().underWay; n != hanging*bound {
 			return fmt.Errorf("%d attempts are under way, want those %d that hang", n, hanging*bound)
 		}
@@ -210,7 +210,7 @@ func TestInstancesShare(t *testing.T) {
 			e, stop := b.engine(func(c *Config) { c.Lease, c.Sweep = 4*time.Second, 50*time.Millisecond })
 			engines, stops = append(engines, e), append(stops, stop)
 		}
-		testdb.Eventually(t, func() error {
+		testkit.Eventually(t, func() error {
 			all()
 			held, least := 0, spaces
 			for _, e := range engines {
@@ -261,7 +261,7 @@ func TestHistoryDaysComeAndGo(t *testing.T) {
 	if err != nil || rowsLeft != 31 || elsewhere != 0 || days != 30+1+7+1 {
 		t.Errorf("%d rows, %d of them without a day, %d partitions, %v", rowsLeft, elsewhere, days, err)
 	}
-	tx := must(b.pool.Begin(t.Context()))(t)
+	tx := testkit.Must(b.pool.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(t.Context()) }()
 	if _, err := tx.Exec(t.Context(), `SELECT count(*) FROM webhook_delivery`); err != nil {
 		t.Fatal(err)
@@ -276,20 +276,20 @@ func TestHistoryDaysComeAndGo(t *testing.T) {
 func TestSecretsAreSealedAnew(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{})
-	w := must(b.store.Create(t.Context(), workspace, "https://example.com", []string{"all"}))(t)
-	must(b.store.RotateSecret(t.Context(), w.ID))(t)
-	both := must(NewKeyring("fedcba9876543210, 0123456789abcdef"))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, "https://example.com", []string{"all"}))(t)
+	testkit.Must(b.store.RotateSecret(t.Context(), w.ID))(t)
+	both := testkit.Must(NewKeyring("fedcba9876543210, 0123456789abcdef"))(t)
 	n, err := (&rows{pool: b.pool, keyring: both}).reseal(t.Context())
 	if n != 1 || err != nil {
 		t.Errorf("%d sealed anew, %v", n, err)
 	}
-	alone := &rows{pool: b.pool, keyring: must(NewKeyring("fedcba9876543210"))(t)}
+	alone := &rows{pool: b.pool, keyring: testkit.Must(NewKeyring("fedcba9876543210"))(t)}
 	k := key{workspace, w.ID}
-	all := must(alone.load(t.Context(), []key{k}))(t)
+	all := testkit.Must(alone.load(t.Context(), []key{k}))(t)
 	if h := all[k].hook; h.broken != nil || h.oldSecret != w.Secret {
 		t.Errorf("after it: %v, old secret %q", h.broken, h.oldSecret)
 	}
-	before := must((&rows{pool: b.pool, keyring: b.keyring}).load(t.Context(), []key{k}))(t)
+	before := testkit.Must((&rows{pool: b.pool, keyring: b.keyring}).load(t.Context(), []key{k}))(t)
 	if before[k].hook.broken == nil {
 		t.Error("the old key still opens it")
 	}

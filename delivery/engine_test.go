@@ -4,13 +4,15 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 func TestDeliversSignedEventsOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{})
 	rc := newReceiver(t, nil)
-	w := must(b.store.Create(t.Context(), workspace, rc.URL+"/hook?x=1", []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL+"/hook?x=1", []string{"all"}))(t)
 	b.engine()
 	ids := b.append("invoice.reversed", 300)
 	got := rc.wait(t, 300)
@@ -46,7 +48,7 @@ func TestRetriesByScheduleThenFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{Schedule: Schedule{50 * time.Millisecond, 100 * time.Millisecond}})
 	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 1)
 	b.append("time_entry.approved", 1)

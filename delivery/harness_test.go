@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +21,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 const workspace = "acme"
@@ -37,14 +36,8 @@ type bench struct {
 	keyring  *Keyring
 	settings Settings
 	logger   *slog.Logger
-	clock    *clock
+	clock    *testkit.Clock
 }
-
-// clock runs like the real one, and can be set ahead.
-type clock struct{ ahead atomic.Int64 }
-
-func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
-func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
 func loopback() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -52,24 +45,24 @@ func loopback() []netip.Prefix {
 
 func setup(t testing.TB, s Settings) *bench {
 	t.Helper()
-	return setupOn(t, testdb.Pool(t), s)
+	return setupOn(t, testkit.Pool(t), s)
 }
 
 func setupOn(t testing.TB, pool *pgxpool.Pool, s Settings) *bench {
 	t.Helper()
-	b := &bench{t: t, pool: pool, logger: slog.New(slog.DiscardHandler), clock: &clock{}}
+	b := &bench{t: t, pool: pool, logger: slog.New(slog.DiscardHandler), clock: testkit.RunningClock()}
 	if testing.Verbose() && os.Getenv("DELIVERY_TEST_LOG") != "" {
 		b.logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	b.wake = eventlog.NewWake(b.pool, b.logger)
-	b.log = must(eventlog.New(eventlog.Config{Pool: b.pool, Clock: b.clock.now, Wake: b.wake}))(t)
-	b.keyring = must(NewKeyring("0123456789abcdef"))(t)
+	b.log = testkit.Must(eventlog.New(eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Wake: b.wake}))(t)
+	b.keyring = testkit.Must(NewKeyring("0123456789abcdef"))(t)
 	s.Allow = append(s.Allow, loopback()...)
 	if s.CAFile == "" {
 		s.CAFile = caFile(t)
 	}
 	b.settings = s
-	b.store = must(NewStore(StoreConfig{Pool: b.pool, Keyring: b.keyring, Log: b.log, Wake: b.wake, Clock: b.clock.now, Settings: s}))(t)
+	b.store = testkit.Must(NewStore(StoreConfig{Pool: b.pool, Keyring: b.keyring, Log: b.log, Wake: b.wake, Clock: b.clock.Now, Settings: s}))(t)
 	b.workspace(workspace)
 	return b
 }
@@ -78,16 +71,6 @@ func (b *bench) workspace(id string) {
 	b.t.Helper()
 	if _, err := b.pool.Exec(b.t.Context(), `SELECT workspace_create($1, $1, now())`, id); err != nil {
 		b.t.Fatal(err)
-	}
-}
-
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
 	}
 }
 
@@ -110,13 +93,13 @@ func discardLog() *log.Logger { return slog.NewLogLogger(slog.DiscardHandler, sl
 func (b *bench) engine(change ...func(*Config)) (e *Engine, stop func()) {
 	b.t.Helper()
 	cfg := Config{
-		Pool: b.pool, Keyring: b.keyring, Wake: b.wake, Clock: b.clock.now, Logger: b.logger, Settings: b.settings,
+		Pool: b.pool, Keyring: b.keyring, Wake: b.wake, Clock: b.clock.Now, Logger: b.logger, Settings: b.settings,
 		Sweep: 200 * time.Millisecond,
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
-	e = must(New(cfg))(b.t)
+	e = testkit.Must(New(cfg))(b.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
@@ -143,7 +126,7 @@ func (b *bench) append(typ string, n int) (ids []string) {
 func (b *bench) hookIn(ws, url string) {
 	b.t.Helper()
 	b.workspace(ws)
-	must(b.store.Create(b.t.Context(), ws, url, []string{"all"}))(b.t)
+	testkit.Must(b.store.Create(b.t.Context(), ws, url, []string{"all"}))(b.t)
 }
 
 // oneForEach makes so many workspaces, each with a webhook at the receiver. The
@@ -304,7 +287,7 @@ func slowly(r *http.Request, d time.Duration) {
 func (b *bench) states(webhookID string, want ...State) []Delivery {
 	b.t.Helper()
 	var list []Delivery
-	testdb.Eventually(b.t, func() error {
+	testkit.Eventually(b.t, func() error {
 		page, err := b.store.Deliveries(b.t.Context(), webhookID, Query{Limit: 500})
 		if err != nil {
 			return err

@@ -104,7 +104,7 @@ func scanDelivery(row pgx.CollectableRow, webhookID string, more ...any) (Delive
 	)
 	err := row.Scan(append([]any{&d.EventID, &d.EventType, &d.State, &d.CreatedAt.Time, &next, &attempts, &d.position}, more...)...)
 	if err != nil {
-		return d, err //nolint:wrapcheck // the caller says what it was reading
+		return d, err
 	}
 	d.ID = d.EventID + "_" + webhookID
 	d.CreatedAt.Time = d.CreatedAt.UTC()
@@ -235,7 +235,7 @@ func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error
 		return nil
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says what was being done
+		return nil, err
 	}
 	s.announce(workspaceID)
 	d, err := s.Delivery(ctx, deliveryID)

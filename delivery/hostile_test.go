@@ -26,6 +26,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 const hostileTimeout = 1200 * time.Millisecond
@@ -171,8 +173,6 @@ func hostiles() []hostile {
 }
 
 // testAuthority signs certificates for the hostile receivers.
-//
-//nolint:gochecknoglobals // made once
 var testAuthority = sync.OnceValue(func() (ca struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -303,8 +303,8 @@ func childReceivers(in io.Reader, out io.Writer) error {
 func elsewhere(t *testing.T) (addresses []string, ca string) {
 	t.Helper()
 	c := child(childHostile + "=1")
-	in := must(c.StdinPipe())(t)
-	out := must(c.StdoutPipe())(t)
+	in := testkit.Must(c.StdinPipe())(t)
+	out := testkit.Must(c.StdoutPipe())(t)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +409,7 @@ func TestKeptOpenConnectionMayBeClosed(t *testing.T) {
 		write(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		_, _ = http.ReadRequest(r) // takes the next one and hangs up
 	}}
-	sender := must(NewSender(SenderConfig{Settings: Settings{Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
+	sender := testkit.Must(NewSender(SenderConfig{Settings: Settings{Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
 	defer sender.Close()
 	address := h.here(t)
 	for i := range 10 {
@@ -428,7 +428,7 @@ func TestGoAwayLosesNothing(t *testing.T) {
 		}
 		slowly(r, time.Millisecond)
 	})
-	sender := must(NewSender(SenderConfig{Settings: Settings{Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
+	sender := testkit.Must(NewSender(SenderConfig{Settings: Settings{Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
 	defer sender.Close()
 	var group sync.WaitGroup
 	for range 8 {

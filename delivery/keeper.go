@@ -106,7 +106,7 @@ func (r *rows) sweep(ctx context.Context, self string, now time.Time) (found []c
 	}
 	found, err = pgx.CollectRows(list, func(row pgx.CollectableRow) (c candidate, err error) {
 		err = row.Scan(&c.key.workspaceID, &c.key.webhookID, &c.visible)
-		return c, err //nolint:wrapcheck // said below
+		return c, err
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for webhooks with something to do: %w", err)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
@@ -129,14 +129,14 @@ func TestKilledLosesNothing(t *testing.T) {
 				w.WriteHeader(http.StatusInternalServerError) // some have to be tried again
 			}
 		})
-		must(b.store.Create(t.Context(), workspace, receivers[i].URL, []string{"all"}))(t)
+		testkit.Must(b.store.Create(t.Context(), workspace, receivers[i].URL, []string{"all"}))(t)
 	}
 	const lease = 1300 * time.Millisecond
 	children := []*exec.Cmd{b.engineChild(lease), b.engineChild(lease)}
 	for k := range kills {
 		b.append("invoice.reversed", events/kills)
 		want := events / kills * webhooks * k / 2
-		testdb.Eventually(t, func() error { // let it get somewhere
+		testkit.Eventually(t, func() error { // let it get somewhere
 			if n := total(receivers); n < want {
 				return fmt.Errorf("%d received, want %d", n, want)
 			}
@@ -148,7 +148,7 @@ func TestKilledLosesNothing(t *testing.T) {
 		children[k%2] = b.engineChild(lease)
 	}
 	sent := events / kills * kills
-	testdb.Within(t, 3*time.Minute, func() error {
+	testkit.Within(t, 3*time.Minute, func() error {
 		var unfinished, finished int
 		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE state <> 'succeeded'), count(DISTINCT (webhook_id, position)) FROM webhook_delivery`).Scan(&unfinished, &finished)
 		if err == nil && (unfinished != 0 || finished != sent*webhooks) {
@@ -214,7 +214,7 @@ func TestTakenOverWithinTheLease(t *testing.T) {
 			for i := range children {
 				children[i] = b.engineChild(lease)
 			}
-			testdb.Eventually(t, func() error { // each has its share
+			testkit.Eventually(t, func() error { // each has its share
 				all()
 				var holders, least int
 				err := b.pool.QueryRow(t.Context(), `SELECT count(*), coalesce(min(n), 0) FROM (
@@ -256,17 +256,17 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	server := must(localpg.Open(t.Context(), localpg.Config{DataDir: dir, Throwaway: true}))(t)
+	server := testkit.Must(localpg.Open(t.Context(), localpg.Config{DataDir: dir, Throwaway: true}))(t)
 	defer func() { _ = server.Close(context.WithoutCancel(t.Context())) }()
 	url := server.URL()
 	if _, err := migrations.Up(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	b := setupOn(t, must(pgxpool.New(t.Context(), url))(t), Settings{Timeout: time.Second, Schedule: Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
+	b := setupOn(t, testkit.Must(pgxpool.New(t.Context(), url))(t), Settings{Timeout: time.Second, Schedule: Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
 	t.Cleanup(b.pool.Close)
 	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { slowly(r, time.Millisecond) })
 	for i := range webhooks {
-		must(b.store.Create(t.Context(), workspace, fmt.Sprintf("%s/%d", rc.URL, i), []string{"all"}))(t)
+		testkit.Must(b.store.Create(t.Context(), workspace, fmt.Sprintf("%s/%d", rc.URL, i), []string{"all"}))(t)
 	}
 	b.append("invoice.reversed", events)
 	sent := webhooks * events
@@ -276,12 +276,12 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 		if err := server.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		server = must(localpg.Open(t.Context(), localpg.Config{DataDir: dir, Throwaway: true}))(t)
+		server = testkit.Must(localpg.Open(t.Context(), localpg.Config{DataDir: dir, Throwaway: true}))(t)
 		if server.URL() != url {
 			t.Fatalf("the server came back at %s, was at %s", server.URL(), url)
 		}
 	}
-	testdb.Within(t, 3*time.Minute, func() error {
+	testkit.Within(t, 3*time.Minute, func() error {
 		var n int
 		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery WHERE state = 'succeeded'`).Scan(&n)
 		if err == nil && n != sent {

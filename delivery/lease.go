@@ -147,7 +147,7 @@ func (r *rows) keys(ctx context.Context, doing, sql string, args ...any) ([]key,
 	}
 	keys, err := pgx.CollectRows(list, func(row pgx.CollectableRow) (k key, err error) {
 		err = row.Scan(&k.workspaceID, &k.webhookID)
-		return k, err //nolint:wrapcheck // said below
+		return k, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)

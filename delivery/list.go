@@ -67,7 +67,7 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 	)
 	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Events, &w.State, &w.CreatedAt.Time, &since, &off, &reason, &old, &w.SendingMissed, &w.Last24Hours)
 	if err != nil {
-		return w, err //nolint:wrapcheck // the caller says what it was reading
+		return w, err
 	}
 	w.CreatedAt.Time = w.CreatedAt.UTC()
 	w.FailingSince, w.TurnedOffAt = timeOf(since), timeOf(off)

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,25 +10,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
-
-// buffer may be written to and read side by side.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) lines() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Split(strings.TrimSpace(b.b.String()), "\n")
-}
 
 func TestListenerShowsDeliveries(t *testing.T) {
 	t.Parallel()
@@ -37,11 +20,11 @@ func TestListenerShowsDeliveries(t *testing.T) {
 		t.Run(fmt.Sprint("json ", asJSON), func(t *testing.T) {
 			t.Parallel()
 			var (
-				out    buffer
+				out    testkit.Buffer
 				mu     sync.Mutex
 				secret = "whsec_none yet"
 			)
-			l := must(NewListener(t.Context(), ListenConfig{Addr: "127.0.0.1:0", Out: &out, JSON: asJSON, Secrets: func() []string {
+			l := testkit.Must(NewListener(t.Context(), ListenConfig{Addr: "127.0.0.1:0", Out: &out, JSON: asJSON, Secrets: func() []string {
 				mu.Lock()
 				defer mu.Unlock()
 				return []string{secret}
@@ -60,7 +43,7 @@ func TestListenerShowsDeliveries(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := setup(t, Settings{CAFile: ca, Schedule: Schedule{}})
-			w := must(b.store.Create(t.Context(), workspace, l.URL(), []string{"all"}))(t)
+			w := testkit.Must(b.store.Create(t.Context(), workspace, l.URL(), []string{"all"}))(t)
 			b.engine()
 			b.append("invoice.reversed", 1)
 			b.states(w.ID, Failed)
@@ -69,9 +52,9 @@ func TestListenerShowsDeliveries(t *testing.T) {
 			mu.Unlock()
 			b.append("invoice.reversed", 1)
 			d := b.states(w.ID, Succeeded, Failed)
-			must(b.store.Resend(t.Context(), d[0].ID))(t)
+			testkit.Must(b.store.Resend(t.Context(), d[0].ID))(t)
 			b.states(w.ID, Succeeded, Failed)
-			lines := out.lines()
+			lines := out.Lines()
 			if len(lines) != 3 {
 				t.Fatalf("printed %q", lines)
 			}

@@ -56,7 +56,7 @@ func (r *rows) scanLoaded(row pgx.CollectableRow) (*loaded, error) {
 	err := row.Scan(&l.key.workspaceID, &l.key.webhookID, &h.address, &h.events, &h.on, &h.version, &h.epoch,
 		&secret, &old, &until, &since, &marks, &l.health.Warned, &l.position, &l.replay, &l.replayUntil, &l.void)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller says what it was reading
+		return nil, err
 	}
 	if since != nil {
 		l.health.FailingSince = since.UTC()

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // tally counts statements.
@@ -34,7 +34,7 @@ func (b *bench) counting() (*pgxpool.Pool, *tally) {
 	for k, v := range PoolSettings() {
 		cfg.ConnConfig.RuntimeParams[k] = v
 	}
-	pool := must(pgxpool.NewWithConfig(b.t.Context(), cfg))(b.t)
+	pool := testkit.Must(pgxpool.NewWithConfig(b.t.Context(), cfg))(b.t)
 	b.t.Cleanup(pool.Close)
 	return pool, counted
 }
@@ -81,7 +81,7 @@ func TestCostsLittleAtFullLoad(t *testing.T) {
 	before := b.rowWrites()
 	began := time.Now()
 	_, stop := b.engine(func(c *Config) { c.Pool = pool })
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		if got := n.Load(); got < webhooks*events {
 			return fmt.Errorf("%d delivered, want %d", got, webhooks*events)
 		}
@@ -90,7 +90,7 @@ func TestCostsLittleAtFullLoad(t *testing.T) {
 	took := time.Since(began)
 	stop()
 	pool.Close() // its sessions report their statistics when they end
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		var rows int64
 		err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery WHERE state = 'succeeded'`).Scan(&rows)
 		if err == nil && rows != webhooks*events {
@@ -99,7 +99,7 @@ func TestCostsLittleAtFullLoad(t *testing.T) {
 		return err
 	})
 	var writes int64
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		if writes = b.rowWrites() - before; writes < webhooks*events {
 			return fmt.Errorf("%d rows written are less than there must be", writes)
 		}

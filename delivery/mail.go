@@ -144,7 +144,7 @@ func (m *mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d dueMail, err error) {
 		err = row.Scan(&d.workspaceID, &d.id, &d.webhookID, &d.to, &d.letter.subject, &d.letter.body, &d.createdAt, &d.attempts)
-		return d, err //nolint:wrapcheck // said below
+		return d, err
 	})
 	if err != nil {
 		return mailSweep, fmt.Errorf("look for mails: %w", err)

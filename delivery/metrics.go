@@ -49,7 +49,7 @@ func newMetrics(registerer prometheus.Registerer, e *Engine) (*metrics, error) {
 			func() float64 { return float64(e.desk.behind()) + float64(e.behind.Load()) }),
 	} {
 		if err := registerer.Register(c); err != nil {
-			return nil, err //nolint:wrapcheck // names the metric
+			return nil, err
 		}
 	}
 	return m, nil

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // TestDeadReceiversTakeTurns: webhooks that do nothing but fail, dearly, are
@@ -172,7 +172,7 @@ func TestPaceIsForDearFailures(t *testing.T) {
 		b.appendTo(ws, "invoice.reversed", messages)
 	}
 	fails.wait(t, messages)
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		if n := e.desk.load().turns; n != 2 {
 			return fmt.Errorf("%d webhooks wait for a turn, want 2", n)
 		}
@@ -183,7 +183,7 @@ func TestPaceIsForDearFailures(t *testing.T) {
 		t.Errorf("%d messages came, want %d to %d", n, 2*dearAfter, most)
 	}
 	close(back)
-	testdb.Eventually(t, func() error { // at that pace it would take minutes
+	testkit.Eventually(t, func() error { // at that pace it would take minutes
 		if n := came.Load(); n < 2*messages {
 			return fmt.Errorf("%d messages came, want %d", n, 2*messages)
 		}

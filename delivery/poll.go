@@ -120,7 +120,7 @@ func scanPolled(list pgx.Rows, answers []answer) error {
 		)
 		err := list.Scan(&n, &kind, &j.position, &j.eventID, &j.eventType, &j.body, &j.published, &j.attempts, &j.before, &j.once, &at)
 		if err != nil {
-			return err //nolint:wrapcheck // the caller says what it was reading
+			return err
 		}
 		a := &answers[n-1]
 		if kind == rowState {
@@ -136,7 +136,7 @@ func scanPolled(list pgx.Rows, answers []answer) error {
 		}
 		a.jobs[kind] = append(a.jobs[kind], &j)
 	}
-	return list.Err() //nolint:wrapcheck // see above
+	return list.Err()
 }
 
 // missed reads the next missed events of a webhook: those of its types that

@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // program returns the path of a program that the tests need; a missing one
@@ -44,7 +44,7 @@ func TestStripeLibraryVerifies(t *testing.T) {
 	node, npm := program(t, "node"), program(t, "npm")
 	dir := t.TempDir()
 	for _, name := range []string{"package.json", "package-lock.json", "verify.mjs"} {
-		text := must(os.ReadFile(filepath.Join("testdata", "stripe", name)))(t)
+		text := testkit.Must(os.ReadFile(filepath.Join("testdata", "stripe", name)))(t)
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -57,11 +57,11 @@ func TestStripeLibraryVerifies(t *testing.T) {
 
 	b := setup(t, Settings{})
 	rc := newReceiver(t, nil)
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 3)
 	rc.wait(t, 3)
-	rotated := must(b.store.RotateSecret(t.Context(), w.ID))(t)
+	rotated := testkit.Must(b.store.RotateSecret(t.Context(), w.ID))(t)
 	b.append("time_entry.approved", 3)
 	got := rc.wait(t, 6)
 
@@ -94,7 +94,7 @@ func TestStripeLibraryVerifies(t *testing.T) {
 	check.Dir = dir
 	var input strings.Builder
 	for _, q := range questions {
-		input.Write(must(json.Marshal(q))(t))
+		input.Write(testkit.Must(json.Marshal(q))(t))
 		input.WriteByte('\n')
 	}
 	check.Stdin = strings.NewReader(input.String())
@@ -111,7 +111,7 @@ func TestStripeLibraryVerifies(t *testing.T) {
 // through a proxy that ends TLS as it would in life.
 func TestExampleReceivers(t *testing.T) {
 	t.Parallel()
-	docs := must(filepath.Abs("../docs/receivers"))(t)
+	docs := testkit.Must(filepath.Abs("../docs/receivers"))(t)
 	for _, c := range []struct {
 		name    string
 		command func() []string
@@ -143,7 +143,7 @@ func exampleReceiver(t *testing.T, command []string) {
 		(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(proxy.Close)
-	w := must(b.store.Create(t.Context(), workspace, proxy.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, proxy.URL, []string{"all"}))(t)
 	port := freePort(t)
 	upstream = "127.0.0.1:" + port
 
@@ -151,7 +151,7 @@ func exampleReceiver(t *testing.T, command []string) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+w.Secret, "PORT="+port)
 	cmd.Stderr = os.Stderr
-	out := must(cmd.StdoutPipe())(t)
+	out := testkit.Must(cmd.StdoutPipe())(t)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func exampleReceiver(t *testing.T, command []string) {
 		}
 	}()
 	t.Cleanup(func() { stop(); <-read; _ = cmd.Wait() })
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		c, err := net.Dial("tcp", upstream)
 		if err == nil {
 			err = c.Close()
@@ -174,7 +174,7 @@ func exampleReceiver(t *testing.T, command []string) {
 
 	post := func(header, body string) int {
 		t.Helper()
-		req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+upstream, strings.NewReader(body)))(t)
+		req := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+upstream, strings.NewReader(body)))(t)
 		req.Header.Set("SERVICE-Signature", header)
 		resp, err := http.DefaultTransport.RoundTrip(req)
 		if err != nil {
@@ -208,7 +208,7 @@ func exampleReceiver(t *testing.T, command []string) {
 		want[i] = Succeeded
 	}
 	list := b.states(w.ID, want...)
-	must(b.store.Resend(t.Context(), list[0].ID))(t)
+	testkit.Must(b.store.Resend(t.Context(), list[0].ID))(t)
 	b.states(w.ID, want...)
 	seen := map[string]int{}
 	for range 21 {
@@ -228,7 +228,7 @@ func exampleReceiver(t *testing.T, command []string) {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // TestWhenResultsAreRecorded: each statement is a commit, so results wait for more
@@ -87,18 +87,18 @@ func TestEventsDoNotWaitForClaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{})
 	rc := newReceiver(t, nil)
-	must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 1)
 	rc.wait(t, 1)
 
-	lock := must(b.pool.Begin(t.Context()))(t)
+	lock := testkit.Must(b.pool.Begin(t.Context()))(t)
 	defer func() { _ = lock.Rollback(t.Context()) }()
-	must(lock.Exec(t.Context(), `LOCK TABLE webhook_cursor IN EXCLUSIVE MODE`))(t)
+	testkit.Must(lock.Exec(t.Context(), `LOCK TABLE webhook_cursor IN EXCLUSIVE MODE`))(t)
 	b.append("invoice.reversed", 1)
-	testdb.Eventually(t, func() error { return b.waitsFor("WITH wanted AS") })
+	testkit.Eventually(t, func() error { return b.waitsFor("WITH wanted AS") })
 	b.append("invoice.reversed", 1)
-	testdb.Within(t, statementPatience/3, func() error { // the claim gives up after all of it
+	testkit.Within(t, statementPatience/3, func() error { // the claim gives up after all of it
 		if n := rc.count(); n != 3 {
 			return fmt.Errorf("%d messages arrived, want 3", n)
 		}

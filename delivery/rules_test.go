@@ -11,7 +11,6 @@ import (
 
 const day = 24 * time.Hour
 
-//nolint:gochecknoglobals // a constant that Go has no word for
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func standard() Policy { return Policy{Schedule: DefaultSchedule(), TurnOffAfter: 72 * time.Hour} }

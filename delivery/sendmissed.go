@@ -27,7 +27,7 @@ func (s *Store) CountMissed(ctx context.Context, webhookID string, since time.Ti
 		return err
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says what was being done
+		return nil, err
 	}
 	return m, nil
 }
@@ -105,7 +105,7 @@ func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Tim
 		return nil
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says what was being done
+		return nil, err
 	}
 	s.announce(workspaceID)
 	return m, nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 func TestSettingsFromEnvironment(t *testing.T) {
@@ -52,7 +52,7 @@ func TestLetGoAndClaimedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{Timeout: 4 * time.Second})
 	rc := newReceiver(t, nil)
-	must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
 	var engines []*Engine
 	for range 2 {
 		e, _ := b.engine(func(c *Config) { c.Lease, c.Sweep, c.Idle = 3*time.Minute, time.Minute, time.Nanosecond })
@@ -70,7 +70,7 @@ func TestLetGoAndClaimedAgain(t *testing.T) {
 		rc.wait(t, sent)
 		switch sent % 3 {
 		case 0: // let go before the next
-			testdb.Eventually(t, func() error {
+			testkit.Eventually(t, func() error {
 				tick()
 				var held int
 				err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_cursor WHERE holder IS NOT NULL`).Scan(&held)
@@ -95,7 +95,7 @@ func TestLostWakeUpIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{})
 	rc := newReceiver(t, nil)
-	must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	e, _ := b.engine(func(c *Config) { c.Sweep, c.Idle = 20*time.Millisecond, time.Hour })
 	b.append("invoice.reversed", 1)
 	rc.wait(t, 1)

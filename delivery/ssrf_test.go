@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // nameServer is a DNS server of the test's own.
@@ -96,7 +98,7 @@ func watched(t *testing.T, s Settings, r *net.Resolver) (*Sender, func() []strin
 	if s.Timeout == 0 {
 		s.Timeout = 2 * time.Second
 	}
-	sender := must(NewSender(SenderConfig{Settings: s, Clock: time.Now, Resolver: r}))(t)
+	sender := testkit.Must(NewSender(SenderConfig{Settings: s, Clock: time.Now, Resolver: r}))(t)
 	t.Cleanup(sender.Close)
 	var (
 		mu     sync.Mutex

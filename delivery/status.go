@@ -55,7 +55,7 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, now time.Time, workspac
 		if next != nil {
 			l.Seconds = max(now.Sub(*next).Seconds(), 0)
 		}
-		return l, err //nolint:wrapcheck // said below
+		return l, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the status of webhooks: %w", err)

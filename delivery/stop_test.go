@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // TestStopFinishesWhatIsUnderWay stops engines in the middle, again and again:
@@ -24,7 +24,7 @@ import (
 func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	b := setup(t, Settings{})
 	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { slowly(r, 2*time.Millisecond) })
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	const events = 400
 	ids := b.append("invoice.reversed", events)
 	for round := 1; round <= 4; round++ {
@@ -59,7 +59,7 @@ func TestLostLeaseIsTakenAnew(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{Timeout: 4 * time.Second})
 	rc := newReceiver(t, nil)
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine(func(c *Config) { c.Lease, c.Sweep = 8*time.Second, 50*time.Millisecond })
 	sent := 0
 	for range 5 {
@@ -70,7 +70,7 @@ func TestLostLeaseIsTakenAnew(t *testing.T) {
 		}
 		b.append("invoice.reversed", 20)
 		sent += 20
-		testdb.Eventually(t, func() error {
+		testkit.Eventually(t, func() error {
 			var n int
 			var failed string
 			err := b.pool.QueryRow(t.Context(), `
@@ -94,19 +94,19 @@ func TestUnopenedSecretPauses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{})
 	rc := newReceiver(t, nil)
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	other := must(NewKeyring("another key than the first"))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	other := testkit.Must(NewKeyring("another key than the first"))(t)
 	log := &logBook{}
 	_, stop := b.engine(func(c *Config) { c.Keyring, c.Logger = other, slog.New(log) })
 	b.append("invoice.reversed", 3)
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		if len(log.lines("a delivery could not be attempted; its webhook pauses")) < 2 { // and is tried again
 			return errors.New("nothing was said about it")
 		}
 		return nil
 	})
 	stop()
-	if got := must(b.store.Get(t.Context(), w.ID))(t); len(rc.all()) != 0 || !got.FailingSince.IsZero() {
+	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); len(rc.all()) != 0 || !got.FailingSince.IsZero() {
 		t.Errorf("%d messages, failing since %v", len(rc.all()), got.FailingSince)
 	}
 	b.engine()
@@ -155,7 +155,7 @@ func TestOneWideLineForEachAttempt(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	log := &logBook{}
 	b.engine(func(c *Config) { c.Logger = slog.New(log) })
 	id := b.append("invoice.reversed", 1)[0]
@@ -191,24 +191,24 @@ func TestStatusAndMetrics(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.append("invoice.reversed", 5)
-	lag := must(b.store.Status(t.Context(), workspace))(t)
+	lag := testkit.Must(b.store.Status(t.Context(), workspace))(t)
 	if len(lag) != 1 || lag[0].Entries != 5 || lag[0].Held || lag[0].WebhookID != w.ID {
 		t.Errorf("status %+v", lag)
 	}
 	registry := prometheus.NewRegistry()
 	b.engine(func(c *Config) { c.Metrics = registry })
 	b.states(w.ID, Pending, Pending, Pending, Pending, Pending)
-	testdb.Eventually(t, func() error {
-		lag := must(b.store.Status(t.Context(), ""))(t)
+	testkit.Eventually(t, func() error {
+		lag := testkit.Must(b.store.Status(t.Context(), ""))(t)
 		if lag[0].Entries != 0 || lag[0].Waiting != 5 || !lag[0].Held {
 			return fmt.Errorf("status %+v", lag)
 		}
 		return nil
 	})
 	found := map[string]float64{}
-	testdb.Eventually(t, func() error { // cursors behind are as the last sweep saw them
+	testkit.Eventually(t, func() error { // cursors behind are as the last sweep saw them
 		gauges(t, registry, found)
 		if found["ledgerfeed_webhook_cursors_behind"] != 0 {
 			return fmt.Errorf("metrics %v", found)
@@ -228,7 +228,7 @@ func TestStatusAndMetrics(t *testing.T) {
 // gauges finds the gauges, and the counters of answered attempts.
 func gauges(t *testing.T, registry *prometheus.Registry, found map[string]float64) {
 	t.Helper()
-	for _, f := range must(registry.Gather())(t) {
+	for _, f := range testkit.Must(registry.Gather())(t) {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
 				if l.GetValue() == "answered" {
@@ -247,7 +247,7 @@ func TestRareTypesAreFoundInALongLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{})
 	rc := newReceiver(t, nil)
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"charge.deleted"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"charge.deleted"}))(t)
 	b.append("invoice.reversed", 3000)
 	id := b.append("charge.deleted", 1)[0]
 	b.append("time_entry.approved", 500)
@@ -255,7 +255,7 @@ func TestRareTypesAreFoundInALongLog(t *testing.T) {
 	if got := rc.wait(t, 1); got[0].eventID() != id {
 		t.Errorf("got %s", got[0].eventID())
 	}
-	testdb.Eventually(t, func() error { // let go, with its cursor at the end
+	testkit.Eventually(t, func() error { // let go, with its cursor at the end
 		var done bool
 		err := b.pool.QueryRow(t.Context(), `SELECT position = 3501 AND holder IS NULL FROM webhook_cursor WHERE webhook_id = $1`, w.ID).Scan(&done)
 		if err == nil && !done {
@@ -288,7 +288,7 @@ func TestConfigIsChecked(t *testing.T) {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	e := must(New(base))(t)
+	e := testkit.Must(New(base))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := e.Run(ctx); err != nil {
@@ -303,8 +303,8 @@ func TestOrphansAreFreed(t *testing.T) {
 	b := setup(t, Settings{Timeout: 4 * time.Second})
 	rc := newReceiver(t, nil)
 	e, _ := b.engine(func(c *Config) { c.Lease, c.Sweep = 8*time.Second, 50*time.Millisecond })
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	testdb.Eventually(t, func() error {
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	testkit.Eventually(t, func() error {
 		var id string
 		err := b.pool.QueryRow(t.Context(), `SELECT instance_id FROM webhook_instance`).Scan(&id)
 		if err == nil {
@@ -329,7 +329,7 @@ func TestHeaderNamesKeepTheBrandsCase(t *testing.T) {
 		head <- string(buf[:n])
 		write(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	}}
-	sender := must(NewSender(SenderConfig{Settings: Settings{Brand: "ACME-Pay", Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
+	sender := testkit.Must(NewSender(SenderConfig{Settings: Settings{Brand: "ACME-Pay", Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
 	defer sender.Close()
 	if a := sender.to(t, h.here(t)); !a.Success() {
 		t.Fatalf("%+v", a)

@@ -116,7 +116,7 @@ func (s *Store) Create(ctx context.Context, workspaceID, url string, events []st
 		return insertWebhook(ctx, tx, key{workspaceID, id}, url, types, s.cfg.Keyring.seal(workspaceID, id, secret), s.now())
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says what was being done
+		return nil, err
 	}
 	w, err := s.Get(ctx, id)
 	if err != nil {
@@ -297,7 +297,7 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 		return nil
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says what was being done
+		return nil, err
 	}
 	w, err := s.Get(ctx, webhookID)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 func TestCreateChecksAndLimits(t *testing.T) {
@@ -48,7 +48,7 @@ func TestCreateChecksAndLimits(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	list := must(b.store.List(ctx, workspace))(t)
+	list := testkit.Must(b.store.List(ctx, workspace))(t)
 	if ok != MaxWebhooks || len(list) != MaxWebhooks {
 		t.Errorf("%d made, %d listed, want 5", ok, len(list))
 	}
@@ -97,7 +97,7 @@ func second[T any](_ T, err error) error { return err }
 func TestSecretsAreSealed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{})
-	w := must(b.store.Create(t.Context(), workspace, "https://example.com", []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, "https://example.com", []string{"all"}))(t)
 	if !strings.HasPrefix(w.Secret, "whsec_") || len(w.Secret) < 38 {
 		t.Errorf("secret %q", w.Secret)
 	}
@@ -108,7 +108,7 @@ func TestSecretsAreSealed(t *testing.T) {
 	if strings.Contains(row, w.Secret[6:]) {
 		t.Error("the database holds the secret as it is")
 	}
-	shown := must(json.Marshal(must(b.store.List(t.Context(), workspace))(t)))(t)
+	shown := testkit.Must(json.Marshal(testkit.Must(b.store.List(t.Context(), workspace))(t)))(t)
 	if strings.Contains(string(shown), "whsec_") {
 		t.Error("the list shows the secret")
 	}
@@ -118,12 +118,12 @@ func TestRotationSignsWithBoth(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{})
 	rc := newReceiver(t, nil)
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 1)
 	rc.wait(t, 1)
-	rotatedAt := b.clock.now()
-	rotated := must(b.store.RotateSecret(t.Context(), w.ID))(t)
+	rotatedAt := b.clock.Now()
+	rotated := testkit.Must(b.store.RotateSecret(t.Context(), w.ID))(t)
 	b.append("invoice.reversed", 1)
 	got := rc.wait(t, 2)[1]
 	header := got.header.Get("Service-Signature")
@@ -140,11 +140,11 @@ func TestRotationSignsWithBoth(t *testing.T) {
 	}
 	// Nobody announces the end of the overlap; it is settled in the row, however
 	// other programs are set.
-	b.clock.advance(rotated.OldSecretUntil.Sub(b.clock.now()))
+	b.clock.Advance(rotated.OldSecretUntil.Sub(b.clock.Now()))
 	b.append("invoice.reversed", 1)
 	got = rc.wait(t, 3)[2]
 	header = got.header.Get("Service-Signature")
-	if strings.Count(header, "v1=") != 1 || Verify(b.clock.now(), header, []byte(got.body), rotated.Secret) != nil {
+	if strings.Count(header, "v1=") != 1 || Verify(b.clock.Now(), header, []byte(got.body), rotated.Secret) != nil {
 		t.Errorf("after the overlap: %q", header)
 	}
 }
@@ -153,10 +153,10 @@ func TestPingGoesToOneAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{})
 	rc, other := newReceiver(t, nil), newReceiver(t, nil)
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
-	must(b.store.Create(t.Context(), workspace, other.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	testkit.Must(b.store.Create(t.Context(), workspace, other.URL, []string{"all"}))(t)
 	b.engine()
-	id := must(b.store.Test(t.Context(), w.ID))(t)
+	id := testkit.Must(b.store.Test(t.Context(), w.ID))(t)
 	b.project(workspace)
 	got := rc.wait(t, 1)
 	if got[0].eventID() != id || !strings.Contains(got[0].body, `"type":"test.ping"`) {
@@ -172,12 +172,12 @@ func TestChoiceAndAddressCanChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{})
 	rc, next := newReceiver(t, nil), newReceiver(t, nil)
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
 	b.engine()
 	b.append("time_entry.approved", 3)
 	b.append("invoice.reversed", 1)
 	rc.wait(t, 1)
-	must(b.store.Edit(t.Context(), w.ID, &next.URL, []string{"time_entry.approved"}))(t)
+	testkit.Must(b.store.Edit(t.Context(), w.ID, &next.URL, []string{"time_entry.approved"}))(t)
 	b.append("invoice.reversed", 3)
 	id := b.append("time_entry.approved", 1)[0]
 	if got := next.wait(t, 1); len(got) != 1 || got[0].eventID() != id {
@@ -189,7 +189,7 @@ func TestChoiceAndAddressCanChange(t *testing.T) {
 	if err := b.store.Delete(t.Context(), w.ID); err != nil {
 		t.Fatal(err)
 	}
-	other := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	other := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.append("time_entry.approved", 1)
 	rc.wait(t, 2)
 	if n := len(next.all()); n != 1 {
@@ -208,7 +208,7 @@ func TestSendAgainMakesOneAttempt(t *testing.T) {
 		}
 		fmt.Fprint(w, "thanks")
 	})
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 1)
 	d := b.states(w.ID, Failed)[0]
@@ -216,10 +216,10 @@ func TestSendAgainMakesOneAttempt(t *testing.T) {
 		if n == 3 {
 			healthy.Store(true)
 		}
-		if again := must(b.store.Resend(t.Context(), d.ID))(t); again.State == Failed && len(again.Attempts) == n-1 {
+		if again := testkit.Must(b.store.Resend(t.Context(), d.ID))(t); again.State == Failed && len(again.Attempts) == n-1 {
 			t.Errorf("after send again: %+v", again)
 		}
-		testdb.Eventually(t, func() error {
+		testkit.Eventually(t, func() error {
 			full, err := b.store.Delivery(t.Context(), d.ID)
 			if err == nil && (len(full.Attempts) != n || full.State == Pending) {
 				err = fmt.Errorf("%d attempts, %s", len(full.Attempts), full.State)
@@ -227,7 +227,7 @@ func TestSendAgainMakesOneAttempt(t *testing.T) {
 			return err
 		})
 	}
-	full := must(b.store.Delivery(t.Context(), d.ID))(t)
+	full := testkit.Must(b.store.Delivery(t.Context(), d.ID))(t)
 	if full.State != Succeeded || *full.Attempts[2].Answer != "thanks" || full.Body != rc.all()[0].body || full.Attempts[2].Error != nil {
 		t.Errorf("delivery %+v", full)
 	}
@@ -246,7 +246,7 @@ func TestPendingIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Settings{Schedule: Schedule{time.Hour}})
 	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 1)
 	d := b.states(w.ID, Pending)[0]
@@ -266,21 +266,21 @@ func TestDeliveriesPageAndFilter(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 		}
 	})
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 30)
 	b.append("time_entry.approved", 20)
 	rc.wait(t, 50)
 	all := func(q Query) (list []Delivery) {
 		for {
-			p := must(b.store.Deliveries(t.Context(), w.ID, q))(t)
+			p := testkit.Must(b.store.Deliveries(t.Context(), w.ID, q))(t)
 			list = append(list, p.Deliveries...)
 			if q.Cursor = p.Next; q.Cursor == "" {
 				return list
 			}
 		}
 	}
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		if n := len(all(Query{Limit: 7})); n != 50 {
 			return fmt.Errorf("%d deliveries", n)
 		}
@@ -302,8 +302,8 @@ func TestDeliveriesPageAndFilter(t *testing.T) {
 	if _, err := b.store.Deliveries(t.Context(), w.ID, Query{Cursor: "x"}); !errors.Is(err, ErrCursor) {
 		t.Errorf("a wrong cursor: %v", err)
 	}
-	testdb.Eventually(t, func() error {
-		got := must(b.store.Get(t.Context(), w.ID))(t)
+	testkit.Eventually(t, func() error {
+		got := testkit.Must(b.store.Get(t.Context(), w.ID))(t)
 		if got.Last24Hours[OutcomeSuccess] != 40 || got.Last24Hours[OutcomeAnswered] != 10 {
 			return fmt.Errorf("counts %v", got.Last24Hours)
 		}

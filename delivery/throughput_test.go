@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // BenchmarkBareLoop sends signed bodies with the same client and as many
 // connections as BenchmarkEngine, and does nothing else: its limit.
 func BenchmarkBareLoop(b *testing.B) {
 	s, n := sink(b)
-	sender := must(NewSender(SenderConfig{Settings: Settings{Allow: loopback(), CAFile: caFile(b)}, Clock: time.Now}))(b)
+	sender := testkit.Must(NewSender(SenderConfig{Settings: Settings{Allow: loopback(), CAFile: caFile(b)}, Clock: time.Now}))(b)
 	defer sender.Close()
-	u := must(url.Parse(s.URL))(b)
+	u := testkit.Must(url.Parse(s.URL))(b)
 	body := []byte(`{"id":"evt_01a1fdcb-b30b-712a-9616-b265a779828b","type":"invoice.reversed","created_at":"2026-10-02T09:15:00.120Z","data":{"object_type":"invoice","object_id":"inv_1","invoice_id":"inv_1"}}`)
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -50,14 +50,14 @@ func BenchmarkEngine(b *testing.B) {
 			b.Fatal(err)
 		}
 		for k := range MaxWebhooks {
-			must(h.store.Create(b.Context(), ws, fmt.Sprintf("%s/%d", s.URL, k), []string{"all"}))(b)
+			testkit.Must(h.store.Create(b.Context(), ws, fmt.Sprintf("%s/%d", s.URL, k), []string{"all"}))(b)
 		}
 		h.appendTo(ws, "invoice.reversed", events)
 	}
 	pool, _ := h.counting()
 	b.ResetTimer()
 	_, stop := h.engine(func(c *Config) { c.Pool = pool })
-	testdb.Eventually(b, func() error {
+	testkit.Eventually(b, func() error {
 		if got, want := n.Load(), int64(events*benchSpaces*MaxWebhooks); got < want {
 			return fmt.Errorf("%d delivered, want %d", got, want)
 		}

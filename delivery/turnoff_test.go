@@ -16,7 +16,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // postOffice is an SMTP server that keeps what it takes. It refuses the first
@@ -103,9 +103,9 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 			fmt.Fprint(w, "out of order")
 		}
 	})
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine(func(c *Config) { c.Mail = MailSettings{URL: office.url, From: "billing@example.com"} })
-	began := b.clock.now().Truncate(time.Millisecond) // as precise as the log
+	began := b.clock.Now().Truncate(time.Millisecond) // as precise as the log
 	got, sent := b.failUntilOff(w.ID, 2*time.Hour)
 	if lasted := got.TurnedOffAt.Sub(got.FailingSince.Time); lasted < 72*time.Hour || lasted > 75*time.Hour {
 		t.Errorf("turned off after %v", lasted)
@@ -115,7 +115,7 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 			t.Errorf("the notice does not say %q: %v", want, *got.Notice)
 		}
 	}
-	page := must(b.store.Deliveries(t.Context(), w.ID, Query{Limit: 500}))(t)
+	page := testkit.Must(b.store.Deliveries(t.Context(), w.ID, Query{Limit: 500}))(t)
 	for _, d := range page.Deliveries {
 		want := Cancelled
 		if len(d.Attempts) == 8 { // over before
@@ -125,7 +125,7 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 			t.Errorf("delivery %s with %d attempts is %s, want %s", d.ID, len(d.Attempts), d.State, want)
 		}
 	}
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		s := office.subjects(t)
 		failing, off := 0, 0
 		for _, subject := range s {
@@ -163,17 +163,17 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	if _, err := b.store.SendMissed(t.Context(), w.ID, began); !errors.Is(err, ErrOff) {
 		t.Errorf("send missed: %v", err)
 	}
-	if m := must(b.store.CountMissed(t.Context(), w.ID, began))(t); int(m.Count) != sent {
+	if m := testkit.Must(b.store.CountMissed(t.Context(), w.ID, began))(t); int(m.Count) != sent {
 		t.Errorf("%d missed, want %d", m.Count, sent)
 	}
 	before := len(rc.all())
 	healthy.Store(true)
-	if on := must(b.store.TurnOn(t.Context(), w.ID))(t); !on.On() || !on.FailingSince.IsZero() || on.Notice != nil {
+	if on := testkit.Must(b.store.TurnOn(t.Context(), w.ID))(t); !on.On() || !on.FailingSince.IsZero() || on.Notice != nil {
 		t.Errorf("turned on: %+v", on)
 	}
 	b.append("invoice.reversed", 1)
 	rc.wait(t, before+1)
-	m := must(b.store.SendMissed(t.Context(), w.ID, began))(t)
+	m := testkit.Must(b.store.SendMissed(t.Context(), w.ID, began))(t)
 	if int(m.Count) != sent {
 		t.Errorf("%d missed, want %d", m.Count, sent)
 	}
@@ -190,13 +190,13 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 		want[i] = Succeeded
 	}
 	b.states(w.ID, want...)
-	testdb.Eventually(t, func() error {
-		if got := must(b.store.Get(t.Context(), w.ID))(t); got.SendingMissed {
+	testkit.Eventually(t, func() error {
+		if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); got.SendingMissed {
 			return errors.New("still sending missed events")
 		}
 		return nil
 	})
-	if m := must(b.store.SendMissed(t.Context(), w.ID, began))(t); m.Count != 0 {
+	if m := testkit.Must(b.store.SendMissed(t.Context(), w.ID, began))(t); m.Count != 0 {
 		t.Errorf("%d missed after all were sent", m.Count)
 	}
 	if n := len(rc.all()); n != before+1+sent {
@@ -210,9 +210,9 @@ func (b *bench) failUntilOff(webhookID string, every time.Duration) (w *Webhook,
 	b.t.Helper()
 	for events = 1; ; events++ {
 		b.append("invoice.reversed", 1)
-		testdb.Eventually(b.t, func() error {
-			w = must(b.store.Get(b.t.Context(), webhookID))(b.t)
-			n := len(must(b.store.Deliveries(b.t.Context(), webhookID, Query{Limit: 500}))(b.t).Deliveries)
+		testkit.Eventually(b.t, func() error {
+			w = testkit.Must(b.store.Get(b.t.Context(), webhookID))(b.t)
+			n := len(testkit.Must(b.store.Deliveries(b.t.Context(), webhookID, Query{Limit: 500}))(b.t).Deliveries)
 			if w.On() && n < events {
 				return fmt.Errorf("%d of %d events were attempted", n, events)
 			}
@@ -224,7 +224,7 @@ func (b *bench) failUntilOff(webhookID string, every time.Duration) (w *Webhook,
 		if events > 200 {
 			b.t.Fatalf("the webhook stays on: %+v", w)
 		}
-		b.clock.advance(every)
+		b.clock.Advance(every)
 	}
 }
 
@@ -239,10 +239,10 @@ func TestSendAgainWhileOff(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	w := must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	e, _ := b.engine()
 	b.failUntilOff(w.ID, 30*time.Hour)
-	want := make([]State, len(must(b.store.Deliveries(t.Context(), w.ID, Query{}))(t).Deliveries))
+	want := make([]State, len(testkit.Must(b.store.Deliveries(t.Context(), w.ID, Query{}))(t).Deliveries))
 	for i := range want {
 		want[i] = Cancelled
 	}
@@ -251,7 +251,7 @@ func TestSendAgainWhileOff(t *testing.T) {
 	again := func(state State) Delivery {
 		t.Helper()
 		before := rc.count()
-		must(b.store.Resend(t.Context(), newest.ID))(t)
+		testkit.Must(b.store.Resend(t.Context(), newest.ID))(t)
 		want[0] = state
 		d := b.states(w.ID, want...)[0]
 		if n := rc.count(); n != before+1 || rc.all()[before].eventID() != newest.EventID {
@@ -264,10 +264,10 @@ func TestSendAgainWhileOff(t *testing.T) {
 	if d := again(Succeeded); len(d.Attempts) != len(newest.Attempts)+2 || len(first.Attempts) != len(newest.Attempts)+1 {
 		t.Errorf("attempts: %d, then %d, then %d", len(newest.Attempts), len(first.Attempts), len(d.Attempts))
 	}
-	if got := must(b.store.Get(t.Context(), w.ID))(t); got.On() {
+	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); got.On() {
 		t.Error("sending again has turned it on")
 	}
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		if n := e.desk.load().lanes; n != 0 {
 			return fmt.Errorf("%d webhooks are held, and none is on", n)
 		}
@@ -275,17 +275,17 @@ func TestSendAgainWhileOff(t *testing.T) {
 	})
 
 	// Turned on before it has gone out, it still goes out.
-	stopped := must(b.store.Get(t.Context(), w.ID))(t)
+	stopped := testkit.Must(b.store.Get(t.Context(), w.ID))(t)
 	if _, err := b.pool.Exec(t.Context(), `UPDATE webhook_cursor SET holder = 'somebody'; INSERT INTO webhook_instance VALUES ('*', 'somebody', now() + interval '1 hour')`); err != nil {
 		t.Fatal(err)
 	}
-	must(b.store.Resend(t.Context(), newest.ID))(t)
-	must(b.store.TurnOn(t.Context(), stopped.ID))(t)
+	testkit.Must(b.store.Resend(t.Context(), newest.ID))(t)
+	testkit.Must(b.store.TurnOn(t.Context(), stopped.ID))(t)
 	if _, err := b.pool.Exec(t.Context(), `DELETE FROM webhook_instance WHERE instance_id = 'somebody'`); err != nil {
 		t.Fatal(err)
 	}
 	b.states(w.ID, want...)
-	if n := len(must(b.store.Delivery(t.Context(), newest.ID))(t).Attempts); n != len(newest.Attempts)+3 {
+	if n := len(testkit.Must(b.store.Delivery(t.Context(), newest.ID))(t).Attempts); n != len(newest.Attempts)+3 {
 		t.Errorf("%d attempts, want %d", n, len(newest.Attempts)+3)
 	}
 }

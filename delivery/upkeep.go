@@ -76,7 +76,7 @@ func (r *rows) reseal(ctx context.Context) (int, error) {
 	}
 	all, err := pgx.CollectRows(list, func(row pgx.CollectableRow) (s sealed, err error) {
 		err = row.Scan(&s.key.workspaceID, &s.key.webhookID, &s.secret, &s.old)
-		return s, err //nolint:wrapcheck // said below
+		return s, err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("look for secrets under an older key: %w", err)

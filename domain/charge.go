@@ -13,7 +13,6 @@ type Charge struct {
 	PayRate, PayAmount                OptMoney
 }
 
-//nolint:gochecknoglobals // a definition, never changed
 var chargeFields = table(concat(
 	[]Field[Charge]{
 		{Name: "id", Form: FormID, Example: `"ch_77"`, at: func(r *Charge) any { return &r.ID }},

@@ -73,7 +73,6 @@ func (c *Credit) pack(id string) *Package {
 	return nil
 }
 
-//nolint:gochecknoglobals // definitions, never changed
 var (
 	packageFields = table([]Field[Package]{
 		{Name: "id", Form: FormID, Example: `"pk_10"`, at: func(r *Package) any { return &r.ID }},

@@ -43,7 +43,6 @@ type PackageGrant struct {
 	ExpiresAt          string
 }
 
-//nolint:gochecknoglobals // a definition, never changed
 var packageGrantFields = table([]Field[PackageGrant]{
 	{Name: "package_id", Form: FormID, Required: true, at: func(p *PackageGrant) any { return &p.PackageID }},
 	{Name: "service", Form: FormText, Required: true, at: func(p *PackageGrant) any { return &p.Service }},

@@ -46,7 +46,6 @@ type envelope struct {
 	hasData                               bool
 }
 
-//nolint:gochecknoglobals // a definition, never changed
 var envelopeFields = table([]Field[envelope]{
 	{Name: "workspace_id", Form: FormID, Required: true, at: func(e *envelope) any { return &e.workspaceID }},
 	{Name: "id", Form: FormID, at: func(e *envelope) any { return &e.id }},

@@ -62,7 +62,6 @@ type Contractor struct {
 	Name, Email, Status, Title string
 }
 
-//nolint:gochecknoglobals // definitions, never changed
 var (
 	addressFields = table([]Field[Address]{
 		{Name: "line_1", Form: FormText, Nullable: true, Example: `"12 Harbour Street"`, at: func(a *Address) any { return &a.Line1 }},

@@ -18,7 +18,6 @@ const (
 	PaidToContractor   = "paid_to_contractor"
 )
 
-//nolint:gochecknoglobals // a definition, never changed
 var paymentFields = table([]Field[Payment]{
 	{Name: "id", Form: FormID, Example: `"pm_33"`, at: func(r *Payment) any { return &r.ID }},
 	{Name: "direction", Form: FormEnum, Values: []string{ReceivedFromClient, PaidToContractor}, Example: `"received_from_client"`, at: func(r *Payment) any { return &r.Direction }},

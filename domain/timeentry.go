@@ -31,7 +31,6 @@ func LineStatuses() []string {
 	return []string{lineInReview, lineApproved, lineDeclined, statusSent, statusPaid}
 }
 
-//nolint:gochecknoglobals // a definition, never changed
 var timeEntryFields = table(concat(
 	[]Field[TimeEntry]{
 		{Name: "id", Form: FormID, Example: `"te_9000"`, at: func(r *TimeEntry) any { return &r.ID }},

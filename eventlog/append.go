@@ -52,7 +52,7 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) ([]Receipt, er
 		})
 	}
 	if err != nil {
-		return nil, err //nolint:wrapcheck // our own, or a begin or commit that says so itself
+		return nil, err
 	}
 	l.announce(batches)
 	return receipts, nil
@@ -109,7 +109,7 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 		return l.appendEach(ctx, tx, batches, places, receipts)
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // our own, unless the savepoint failed, which says so itself
+		return nil, err
 	}
 	// Only the database knows when the caller commits, so it does the waking;
 	// that costs a lock in the commit, which a transaction of one's own avoids.
@@ -266,7 +266,7 @@ func scanAnswer(row pgx.Row) (answer, error) {
 		positions pgtype.Array[*int64]
 	)
 	if err := row.Scan(&a.head, &a.outcomes, &positions, &a.times); err != nil {
-		return answer{}, err //nolint:wrapcheck // callers say what they were doing
+		return answer{}, err
 	}
 	// Refused entries have no position. An array whose first elements were
 	// never assigned begins at a higher index, and one whose last were not is

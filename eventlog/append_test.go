@@ -81,7 +81,7 @@ func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.append(t, client(t, "w", "a", "n"))[0]
-	b.clock.advance(-time.Hour)
+	b.clock.Advance(-time.Hour)
 	second := b.append(t, client(t, "w", "b", "n"))[0]
 	if !second.CreatedAt.Equal(first.CreatedAt) {
 		t.Errorf("published at %v after %v", second.CreatedAt, first.CreatedAt)

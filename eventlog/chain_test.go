@@ -57,7 +57,7 @@ func jsonText(s string) string {
 func TestChainOfAStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.clock.advance(10 * 365 * 24 * time.Hour) // the stream reaches into the future
+	b.clock.Advance(10 * 365 * 24 * time.Hour) // the stream reaches into the future
 	perWorkspace := map[string]int{}
 	var drafts []domain.Draft
 	for line := range bytes.Lines(agency(t)) {

@@ -63,7 +63,7 @@ func (l *Log) ProgressOf(ctx context.Context, consumer, workspaceID string) ([]P
 		if retry != nil {
 			p.RetryAt = retry.UTC()
 		}
-		return p, err //nolint:wrapcheck // said below
+		return p, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the checkpoints of %s: %w", consumer, err)

@@ -7,12 +7,12 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // exampleTB lets an example, which has no *testing.T, have a test database.
 type exampleTB struct {
-	testing.TB // nil: the methods below are all that testdb needs
+	testing.TB // nil: the methods below are all that testkit needs
 
 	cleanups []func()
 }
@@ -29,7 +29,7 @@ func (*exampleTB) Errorf(s string, a ...any) { panic(fmt.Sprintf(s, a...)) }
 // Ledgerfeed. It has a table of the producer's own.
 func exampleDatabase() (pool *pgxpool.Pool, stop func()) {
 	tb := &exampleTB{}
-	pool = testdb.Pool(tb)
+	pool = testkit.Pool(tb)
 	if _, err := pool.Exec(tb.Context(), `CREATE TABLE timesheet (id text PRIMARY KEY, approved_by text NOT NULL)`); err != nil {
 		panic(err)
 	}

@@ -69,8 +69,11 @@ func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (
 			       quarantined = $8
 			 WHERE workspace_id = $1 AND consumer = $2 AND position = $9`,
 			s.WorkspaceID, k.consumer, r.failures, s.End(), r.segmentMax, text, now.Add(r.wait), r.quarantined, s.After)
-		if err != nil || tag.RowsAffected() == 0 {
-			return err //nolint:wrapcheck // said below
+		if err != nil {
+			return fmt.Errorf("update the checkpoint: %w", err)
+		}
+		if tag.RowsAffected() == 0 {
+			return nil
 		}
 		return keepFailure(ctx, tx, k.consumer, s, text, now)
 	})
@@ -84,7 +87,7 @@ func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (
 func (k *claimer) releaseQuarantine(ctx context.Context) error {
 	err := pg.InTx(ctx, k.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE log_checkpoint SET retry_at = NULL WHERE consumer = $1 AND failures > 0 AND quarantined`, k.consumer)
-		return err //nolint:wrapcheck // said below
+		return err //nolint:wrapcheck // wrapped below
 	})
 	if err != nil {
 		return fmt.Errorf("let quarantined workspaces be tried again: %w", err)

@@ -145,7 +145,7 @@ func scanFeed(rows pgx.Rows) (*FeedPage, error) {
 		}
 		page.Events = append(page.Events, FeedEvent{position, event})
 	}
-	return page, rows.Err() //nolint:wrapcheck // the caller says what was read
+	return page, rows.Err()
 }
 
 // KeptFrom returns the first position of a workspace that was published at

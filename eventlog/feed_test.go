@@ -11,7 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // feed is a log of which the first entries are visible.
@@ -24,7 +24,7 @@ type feed struct {
 
 func newFeed(t *testing.T) *feed {
 	t.Helper()
-	f := &feed{t: t, pool: testdb.Pool(t), now: time.Date(2026, 10, 31, 12, 0, 0, 0, time.UTC)}
+	f := &feed{t: t, pool: testkit.Pool(t), now: time.Date(2026, 10, 31, 12, 0, 0, 0, time.UTC)}
 	log, err := eventlog.New(eventlog.Config{Pool: f.pool, Clock: func() time.Time { return f.now }})
 	if err != nil {
 		t.Fatal(err)

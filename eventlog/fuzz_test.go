@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // FuzzMessage: any message is an entry or is refused with a DraftError; one
@@ -39,7 +40,7 @@ func FuzzMessage(f *testing.F) {
 		if err != nil || again != d {
 			t.Fatalf("published again: %+v, %v; at first %+v", again, err, d)
 		}
-		q, err := (eventlog.WatermillSchema{Clock: newClock().now}).InsertQuery(wsql.InsertQueryParams{Topic: workspaceID, Msgs: message.Messages{m}})
+		q, err := (eventlog.WatermillSchema{Clock: testkit.NewClock(noon).Now}).InsertQuery(wsql.InsertQueryParams{Topic: workspaceID, Msgs: message.Messages{m}})
 		if err != nil {
 			t.Fatal(err)
 		}

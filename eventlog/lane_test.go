@@ -14,7 +14,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // patience is how long a test waits for what must come: long enough for a
@@ -24,7 +24,7 @@ const patience = time.Minute
 // waitUntil polls a condition that another process (the database) brings about.
 func waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	testdb.Eventually(t, func() error {
+	testkit.Eventually(t, func() error {
 		if !holds() {
 			return errors.New(what)
 		}
@@ -70,7 +70,7 @@ func (l *lane) now() time.Time {
 	if l.armed.CompareAndSwap(true, false) {
 		panic(errBomb)
 	}
-	return l.clock.now()
+	return l.clock.Now()
 }
 
 var errBomb = errors.New("the clock went off")
@@ -318,7 +318,7 @@ func TestPanicAfterTheCommit(t *testing.T) {
 	wake := &bomb{}
 	wake.armed.Store(true)
 	l := &lane{bundle: b}
-	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.now, Wake: wake, Lanes: 1})
+	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Wake: wake, Lanes: 1})
 	if _, err := l.recovering(t.Context(), client(t, "w", "a", "n")); !errors.Is(err, errBomb) {
 		t.Errorf("got %v", err)
 	}

@@ -30,7 +30,7 @@ func startAndStop(t *testing.T, b *bundle) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	wake := newWake(b.pool)
-	log := newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.now, Wake: wake})
+	log := newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Wake: wake})
 	ended := make(chan error, 2)
 	go func() { ended <- wake.Run(ctx) }()
 	followed := make(chan struct{}, 100)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,42 +12,28 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
 func TestMain(m *testing.M) {
-	testdb.Main(m, migrations.Up)
+	testkit.Main(m, migrations.Up)
 }
 
 // noon is where the tests' clocks start; finer than a millisecond on purpose.
-//
-//nolint:gochecknoglobals // a moment, never changed
 var noon = time.Date(2026, 10, 2, 12, 0, 0, 123_456_789, time.UTC)
-
-// clock moves when told to.
-type clock struct{ nanos atomic.Int64 }
-
-func newClock() *clock {
-	c := &clock{}
-	c.nanos.Store(noon.UnixNano())
-	return c
-}
-
-func (c *clock) now() time.Time          { return time.Unix(0, c.nanos.Load()).UTC() }
-func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
 
 // bundle is a log in a database of its own.
 type bundle struct {
 	pool  *pgxpool.Pool
-	clock *clock
+	clock *testkit.Clock
 	log   *eventlog.Log
 }
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	b := &bundle{pool: testdb.Pool(t), clock: newClock()}
-	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.now})
+	b := &bundle{pool: testkit.Pool(t), clock: testkit.NewClock(noon)}
+	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now})
 	return b
 }
 

@@ -98,7 +98,7 @@ func TestAppendAgreesWithTheModel(t *testing.T) {
 		m := model{}
 		workspaces := []string{fmt.Sprintf("a%d", run), fmt.Sprintf("b%d", run)}
 		for range rapid.IntRange(1, 12).Draw(rt, "calls") {
-			b.clock.advance(time.Duration(rapid.IntRange(-2000, 2000).Draw(rt, "clock moves by µs")) * time.Microsecond)
+			b.clock.Advance(time.Duration(rapid.IntRange(-2000, 2000).Draw(rt, "clock moves by µs")) * time.Microsecond)
 			play(rt, t, b, m, workspaces)
 		}
 		for _, w := range workspaces {
@@ -125,7 +125,7 @@ func play(rt *rapid.T, t *testing.T, b *bundle, m model, workspaces []string) {
 		return // refused before the log is asked; TestSameIDTwiceInOneCall
 	}
 	before := m.clone()
-	want, index, reason := m.append(drafts, b.clock.now())
+	want, index, reason := m.append(drafts, b.clock.Now())
 	var (
 		got []eventlog.Receipt
 		err error
@@ -196,7 +196,7 @@ func drawDraft(rt *rapid.T, t *testing.T, b *bundle, m model, workspaceID string
 	if rapid.IntRange(0, 4).Draw(rt, "content") == 0 {
 		d = sent(t, workspaceID, id, "i")
 	}
-	base := b.clock.now()
+	base := b.clock.Now()
 	if log := m[workspaceID]; len(log) > 0 && rapid.Bool().Draw(rt, "near the newest") {
 		base = log[len(log)-1].CreatedAt
 	}
@@ -212,7 +212,7 @@ func drawDraft(rt *rapid.T, t *testing.T, b *bundle, m model, workspaceID string
 }
 
 func publish(ctx context.Context, b *bundle, workspaceID string, drafts []domain.Draft) error {
-	p, err := eventlog.NewPublisher(wsql.BeginnerFromPgx(b.pool), b.clock.now, nil)
+	p, err := eventlog.NewPublisher(wsql.BeginnerFromPgx(b.pool), b.clock.Now, nil)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (c *consumer) refuse(workspaceID string, position int64) {
 			handle(c.t, msg, claim)
 			msg.Ack()
 		case <-time.After(10 * time.Millisecond):
-			c.clock.advance(time.Minute) // its wait is over
+			c.clock.Advance(time.Minute) // its wait is over
 		}
 		return false
 	})

@@ -41,7 +41,7 @@ func scanEntries(rows pgx.Rows, workspaceID string) ([]domain.Entry, error) {
 		}
 		entries = append(entries, e)
 	}
-	return entries, rows.Err() //nolint:wrapcheck // callers say what they were reading
+	return entries, rows.Err()
 }
 
 func scanEntry(rows pgx.Rows, e *domain.Entry, more ...any) error {
@@ -100,7 +100,7 @@ func (l *Log) Follow(ctx context.Context, wake *Wake, workspaceID string, after 
 			return err
 		}
 		if !awake(ctx, waiter, sweep.C, workspaceID) {
-			return context.Cause(ctx) //nolint:wrapcheck // the caller's own reason
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -206,7 +206,7 @@ func TestFollow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	wake := newWake(b.pool)
-	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.now, Wake: wake})
+	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Wake: wake})
 	b.append(t, many(t, "w", 3)...)
 	old, late, fresh := follower(t, b.log, wake, "w", 0), follower(t, b.log, wake, "w", 2), follower(t, b.log, wake, "new", 0)
 	expect(t, old, 1, 2, 3)

@@ -33,7 +33,7 @@ func (l *Log) SkipQuarantined(ctx context.Context, consumer, workspaceID, reason
 	s := Skip{WorkspaceID: workspaceID, Reason: reason, SkippedAt: l.clock().UTC().Truncate(time.Millisecond)}
 	err := pg.InTx(ctx, l.pool, func(tx pgx.Tx) error { return s.make(ctx, tx, consumer) })
 	if err != nil {
-		return Skip{}, err //nolint:wrapcheck // make says what failed
+		return Skip{}, err
 	}
 	l.wake.Announce(topicMoved(consumer), workspaceID)
 	l.wake.Announce(TopicAppended, workspaceID)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // fate is what a writer knows of an entry when it is through with it.
@@ -51,7 +51,7 @@ const (
 // nothing is there twice.
 func TestLogInAStorm(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	s := &storm{workspaces: []string{"a", "b", "c"}, fates: map[string]fate{}}
 	for range 2 {
 		pool := wide(t, url, 8)
@@ -246,7 +246,7 @@ func (s *storm) watch(ctx context.Context, t *testing.T, url, workspaceID string
 }
 
 func (s *storm) verify(t *testing.T, url string) {
-	b := &bundle{pool: wide(t, url, 2), clock: newClock()}
+	b := &bundle{pool: wide(t, url, 2), clock: testkit.NewClock(noon)}
 	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: time.Now})
 	there := map[string]bool{}
 	for _, w := range s.workspaces {

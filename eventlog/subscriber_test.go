@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // consumer is a log with a running Subscriber, whose messages a test handles
@@ -22,14 +21,14 @@ import (
 type consumer struct {
 	*bundle
 	t        *testing.T
-	logged   *logLines
+	logged   *testkit.Buffer
 	sub      *eventlog.Subscriber
 	messages <-chan *message.Message
 }
 
 func startConsumer(t *testing.T, entries int) *consumer {
 	t.Helper()
-	c := &consumer{bundle: setup(t), t: t, logged: &logLines{}}
+	c := &consumer{bundle: setup(t), t: t, logged: &testkit.Buffer{}}
 	c.exec(t, `CREATE TABLE handled (workspace_id text, position bigint, PRIMARY KEY (workspace_id, position))`)
 	c.start(entries)
 	return c
@@ -40,9 +39,9 @@ func (c *consumer) start(entries int) {
 	c.t.Helper()
 	logger := slog.New(slog.NewTextHandler(c.logged, nil))
 	wake := eventlog.NewWake(c.pool, logger)
-	c.log = newLog(c.t, eventlog.Config{Pool: c.pool, Clock: c.clock.now, Wake: wake})
+	c.log = newLog(c.t, eventlog.Config{Pool: c.pool, Clock: c.clock.Now, Wake: wake})
 	sub, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
-		Pool: c.pool, Wake: wake, Clock: c.clock.now, Logger: logger, Workers: 2, Entries: entries, Sweep: 5 * time.Millisecond,
+		Pool: c.pool, Wake: wake, Clock: c.clock.Now, Logger: logger, Workers: 2, Entries: entries, Sweep: 5 * time.Millisecond,
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -165,25 +164,6 @@ func (c *consumer) handledRows() (n int64) {
 	return n
 }
 
-// logLines collects what is logged.
-type logLines struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, p...)
-	return len(p), nil
-}
-
-func (l *logLines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.text)
-}
-
 func (c *consumer) fill(workspaceID string, entries int) {
 	c.t.Helper()
 	var drafts []domain.Draft
@@ -237,7 +217,7 @@ func TestNackRollsBack(t *testing.T) {
 	if n := c.handledRows(); n != 0 {
 		t.Fatalf("%d rows of a refused segment were kept", n)
 	}
-	c.clock.advance(time.Minute)
+	c.clock.Advance(time.Minute)
 	c.drain()
 	c.exactlyOnce()
 }
@@ -253,7 +233,7 @@ func TestAnSQLErrorCostsOneAttempt(t *testing.T) {
 	}
 	msg.Nack()
 	c.eventually("the failure is recorded", func() bool { return c.progress()[0].Failures == 1 })
-	c.clock.advance(time.Minute)
+	c.clock.Advance(time.Minute)
 	msg, claim = c.next()
 	handle(t, msg, claim) // fails the test if the transaction is dead
 	msg.Ack()
@@ -320,7 +300,7 @@ func TestAFailingReadIsNotAnEmptyLog(t *testing.T) {
 	msg.Nack()
 	c.eventually("the failure is recorded", func() bool { return c.progress()[0].Failures == 1 })
 	c.exec(t, `ALTER TABLE event_log RENAME COLUMN data TO moved`)
-	c.clock.advance(time.Minute)
+	c.clock.Advance(time.Minute)
 	c.eventually("a warning", func() bool { return contains(c.logged.String(), "a claim failed") })
 	c.exec(t, `ALTER TABLE event_log RENAME COLUMN moved TO data`)
 	c.drain()
@@ -334,7 +314,7 @@ func contains(s, part string) bool { return strings.Contains(s, part) }
 func TestOpenTransactionsHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	c := startConsumer(t, 10)
-	elsewhere := testdb.Pool(t)
+	elsewhere := testkit.Pool(t)
 	for _, pool := range []interface {
 		Exec(ctx context.Context, sql string) error
 	}{openWriter{t, c.bundle}, openWriter{t, &bundle{pool: elsewhere}}} {
@@ -392,7 +372,7 @@ func TestOneBadEntryStopsOnlyItsWorkspace(t *testing.T) {
 				handle(t, msg, claim)
 				msg.Ack()
 			default:
-				c.clock.advance(time.Second) // waits pass
+				c.clock.Advance(time.Second) // waits pass
 			}
 			for _, p := range c.progress() {
 				if p.WorkspaceID == "bad" && !p.Quarantined || p.WorkspaceID != "bad" && p.Position != p.Head {
@@ -428,7 +408,7 @@ func TestTwoSubscribersShareTheWork(t *testing.T) {
 	t.Parallel()
 	a := startConsumer(t, 20)
 	other := &bundle{pool: wide(t, a.pool.Config().ConnString(), 4), clock: a.clock}
-	b := &consumer{bundle: other, t: t, logged: &logLines{}}
+	b := &consumer{bundle: other, t: t, logged: &testkit.Buffer{}}
 	b.start(20)
 	for i := range 20 {
 		a.fill(fmt.Sprintf("w%d", i), 50)

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 func newWake(pool *pgxpool.Pool) *eventlog.Wake {
@@ -30,7 +30,7 @@ func newProcess(t *testing.T, url string) *process {
 	t.Helper()
 	p := &process{pool: wide(t, url, 4)}
 	p.wake = newWake(p.pool)
-	p.log = newLog(t, eventlog.Config{Pool: p.pool, Clock: newClock().now, Wake: p.wake})
+	p.log = newLog(t, eventlog.Config{Pool: p.pool, Clock: testkit.NewClock(noon).Now, Wake: p.wake})
 	return p
 }
 
@@ -104,7 +104,7 @@ func TestWakeInsideTheProcess(t *testing.T) {
 // batch and the caller's own transaction.
 func TestWakeAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	a, b := newProcess(t, url), newProcess(t, url)
 	a.run(t)
 	b.run(t)
@@ -139,7 +139,7 @@ func TestWakeAcrossProcesses(t *testing.T) {
 // TestFollowAcrossProcesses is woken long before its next sweep.
 func TestFollowAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	a, b := newProcess(t, url), newProcess(t, url)
 	a.run(t)
 	b.run(t)
@@ -161,7 +161,7 @@ func TestFollowAcrossProcesses(t *testing.T) {
 // TestManyWorkspacesInOneAnnouncement: more ids than one NOTIFY can carry.
 func TestManyWorkspacesInOneAnnouncement(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	a, b := newProcess(t, url), newProcess(t, url)
 	b.run(t)
 	waiter, done := b.wake.Wait(eventlog.TopicProjected)
@@ -192,7 +192,7 @@ func TestManyWorkspacesInOneAnnouncement(t *testing.T) {
 // everyone sweeps once, and wake-ups come as before.
 func TestLostListenerListensAgain(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	a, b := newProcess(t, url), newProcess(t, url)
 	a.run(t)
 	b.run(t)
@@ -219,7 +219,7 @@ func TestLostListenerListensAgain(t *testing.T) {
 // TestAnnounceWithoutDatabase: a wake-up that cannot be sent stops nothing.
 func TestAnnounceWithoutDatabase(t *testing.T) {
 	t.Parallel()
-	p := newProcess(t, testdb.New(t))
+	p := newProcess(t, testkit.NewDatabase(t))
 	p.pool.Close()
 	p.wake.Announce(eventlog.TopicAppended, "w")
 	if err := p.wake.Flush(t.Context()); err == nil {

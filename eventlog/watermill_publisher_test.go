@@ -16,7 +16,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // msg is a message that stands for the same entry as the draft.
@@ -31,7 +31,7 @@ func msg(d domain.Draft) *message.Message {
 
 func (b *bundle) publisher(t *testing.T, db wsql.ContextExecutor) *eventlog.Publisher {
 	t.Helper()
-	p, err := eventlog.NewPublisher(db, b.clock.now, nil)
+	p, err := eventlog.NewPublisher(db, b.clock.Now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,8 +223,8 @@ func TestPublishThroughDatabaseSQL(t *testing.T) {
 // TestPublishWakes those who wait, in every process, at the commit.
 func TestPublishWakes(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
-	b := &bundle{pool: wide(t, url, 4), clock: newClock()}
+	url := testkit.NewDatabase(t)
+	b := &bundle{pool: wide(t, url, 4), clock: testkit.NewClock(noon)}
 	p := newProcess(t, url)
 	p.run(t)
 	waiter, done := p.wake.Wait(eventlog.TopicAppended)
@@ -248,7 +248,7 @@ func TestPublishWakes(t *testing.T) {
 
 func TestPublisherNeedsItsParts(t *testing.T) {
 	t.Parallel()
-	if _, err := eventlog.NewPublisher(nil, newClock().now, nil); err == nil {
+	if _, err := eventlog.NewPublisher(nil, testkit.NewClock(noon).Now, nil); err == nil {
 		t.Error("a publisher without a database")
 	}
 	if _, err := eventlog.NewPublisher(wsql.TxFromPgx(nil), nil, nil); err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // anyMessage carries Watermill's own test messages, whose payload and metadata
@@ -90,12 +90,12 @@ func TestNewGroupReceivesOldMessages(t *testing.T) {
 
 type suite struct {
 	db    wsql.Beginner
-	clock *clock
+	clock *testkit.Clock
 }
 
 func newSuite(t *testing.T) *suite {
 	t.Helper()
-	b := &bundle{pool: wide(t, testdb.New(t), 40), clock: newClock()}
+	b := &bundle{pool: wide(t, testkit.NewDatabase(t), 40), clock: testkit.NewClock(noon)}
 	b.projecting(t)
 	return &suite{db: wsql.BeginnerFromPgx(b.pool), clock: b.clock}
 }
@@ -104,7 +104,7 @@ func newSuite(t *testing.T) *suite {
 // messages around them.
 func (s *suite) pubSub(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 	t.Helper()
-	schema := anyMessage{eventlog.WatermillSchema{Clock: s.clock.now, BatchSize: 10}}
+	schema := anyMessage{eventlog.WatermillSchema{Clock: s.clock.Now, BatchSize: 10}}
 	pub, err := wsql.NewPublisher(s.db, wsql.PublisherConfig{SchemaAdapter: schema}, nil)
 	if err != nil {
 		t.Fatal(err)

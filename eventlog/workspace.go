@@ -82,13 +82,13 @@ func (l *Log) workspaces(ctx context.Context, where string, args ...any) ([]Work
 	rows, err := l.pool.Query(ctx, `
 		SELECT workspace_id, name, coalesce(notify_email, ''), created_at FROM workspace`+where+` ORDER BY workspace_id`, args...)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // callers say what they were doing
+		return nil, err //nolint:wrapcheck // the callers say what they read
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Workspace])
 	for i := range list {
 		list[i].CreatedAt = list[i].CreatedAt.UTC()
 	}
-	return list, err //nolint:wrapcheck // as above
+	return list, err
 }
 
 // WorkspaceIDs returns the ids of all workspaces, in order.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // shardKey is the column that every key begins with, so that the schema shards
@@ -18,8 +18,6 @@ const shardKey = "workspace_id"
 // plain are columns whose name says all there is to say, in every table: the
 // service's own words, and the read rows' place and parts, which the comments
 // of the first read table explain.
-//
-//nolint:gochecknoglobals // a definition, never changed
 var plain = []string{
 	shardKey, "id", "event_id", "event_type", "webhook_id", "client_id", "contractor_id", "invoice_id", "period", "type", "status", "name", "reason",
 	"position", "base", "pay", "margin", "created_at", "url", "subject", "body",
@@ -28,7 +26,7 @@ var plain = []string{
 // TestSchemaKeepsItsRules looks at the migrated schema with every rule.
 func TestSchemaKeepsItsRules(t *testing.T) {
 	t.Parallel()
-	for _, fault := range faults(t, testdb.Pool(t)) {
+	for _, fault := range faults(t, testkit.Pool(t)) {
 		t.Error(fault)
 	}
 }
@@ -36,7 +34,7 @@ func TestSchemaKeepsItsRules(t *testing.T) {
 // TestRulesSeeFaults breaks every rule in a schema of its own.
 func TestRulesSeeFaults(t *testing.T) {
 	t.Parallel()
-	db := testdb.Pool(t)
+	db := testkit.Pool(t)
 	before := faults(t, db)
 	if _, err := db.Exec(t.Context(), `
 		CREATE TABLE wrong_key (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, workspace_id text UNIQUE);

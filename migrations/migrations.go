@@ -32,7 +32,7 @@ func Up(ctx context.Context, url string) (applied []string, err error) {
 				applied = append(applied, r.Source.Path)
 			}
 		}
-		return err //nolint:wrapcheck // said below
+		return err //nolint:wrapcheck // wrapped below
 	})
 	if err != nil {
 		return applied, fmt.Errorf("migrate: %w", err)

@@ -9,10 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-//nolint:gochecknoglobals // a flag of the test binary
 var update = flag.Bool("update", false, "write schema.sql anew")
 
 const dumpFile = "schema.sql"
@@ -21,7 +20,7 @@ const dumpFile = "schema.sql"
 // there to be read: what a migration changes shows in its difference.
 func TestDumpIsTrue(t *testing.T) {
 	t.Parallel()
-	got := dump(t, testdb.Pool(t))
+	got := dump(t, testkit.Pool(t))
 	if *update {
 		if err := os.WriteFile(dumpFile, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

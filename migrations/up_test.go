@@ -13,7 +13,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
@@ -61,7 +61,7 @@ func TestNames(t *testing.T) {
 // TestUpFromNothing applies every file once, and a second run none.
 func TestUpFromNothing(t *testing.T) {
 	t.Parallel()
-	url := testdb.Empty(t)
+	url := testkit.EmptyDatabase(t)
 	if f := fit(t, url); f != migrations.Absent {
 		t.Errorf("an empty database is %v, want Absent", f)
 	}
@@ -81,7 +81,7 @@ func TestUpFromNothing(t *testing.T) {
 // one of them, and all come back to a schema that is whole.
 func TestUpSideBySide(t *testing.T) {
 	t.Parallel()
-	url := testdb.Empty(t)
+	url := testkit.EmptyDatabase(t)
 	var (
 		wait    sync.WaitGroup
 		mu      sync.Mutex
@@ -110,7 +110,7 @@ func TestUpSideBySide(t *testing.T) {
 // again: the schema is the same to the letter, and empty at the end.
 func TestDownTakesBackWhatUpMade(t *testing.T) {
 	t.Parallel()
-	url := testdb.Empty(t)
+	url := testkit.EmptyDatabase(t)
 	db, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestDownTakesBackWhatUpMade(t *testing.T) {
 // TestNewerSchema: a program finds out that a newer one was here.
 func TestNewerSchema(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

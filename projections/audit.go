@@ -89,7 +89,7 @@ func NewAuditor(cfg AuditConfig) (*Auditor, error) {
 	if cfg.Metrics != nil {
 		for _, c := range []prometheus.Collector{a.audited, a.differences, a.differing} {
 			if err := cfg.Metrics.Register(c); err != nil {
-				return nil, err //nolint:wrapcheck // names the metric
+				return nil, err
 			}
 		}
 	}

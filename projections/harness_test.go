@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rowcheck"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
@@ -33,7 +33,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, url: testdb.New(t)}
+	b := &bench{t: t, url: testkit.NewDatabase(t)}
 	pool, err := pg.Open(t.Context(), b.url, pg.Options{MaxConns: 8, Settings: projections.PoolSettings()})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func (b *bench) projectBy(entries int, rules projections.Rules) {
 // until waits for what happens beside; failing says what did not.
 func (b *bench) until(done func() bool, failing func() string) {
 	b.t.Helper()
-	testdb.Eventually(b.t, func() error {
+	testkit.Eventually(b.t, func() error {
 		if !done() {
 			return errors.New(failing())
 		}

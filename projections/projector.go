@@ -46,7 +46,7 @@ func newProjector(rules Rules, metrics prometheus.Registerer, named naming) (*Pr
 	}
 	for _, c := range []prometheus.Collector{p.entries, p.anomalies} {
 		if err := metrics.Register(c); err != nil {
-			return nil, err //nolint:wrapcheck // names the metric
+			return nil, err
 		}
 	}
 	return p, nil
@@ -57,7 +57,7 @@ func newProjector(rules Rules, metrics prometheus.Registerer, named naming) (*Pr
 func (p *Projector) Handle(msg *message.Message) error {
 	claim, err := eventlog.ClaimOf(msg)
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	_, err = p.project(msg.Context(), claim.Tx, claim.Segments)
 	return err

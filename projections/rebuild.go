@@ -187,7 +187,7 @@ func (r *refold) repair(ctx context.Context, scope rebuildScope, b *Rebuilt) err
 			return r.mark(ctx, tx, position, scope.all, b)
 		})
 		if err != nil {
-			return err //nolint:wrapcheck // says what failed
+			return err
 		}
 		if !again {
 			break

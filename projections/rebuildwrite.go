@@ -157,7 +157,7 @@ func (w *sheetWriter) copyIn(ctx context.Context, rows []sheetRow) error {
 		w.lines.WriteByte('\n')
 	}
 	_, err := w.tx.Conn().PgConn().CopyFrom(ctx, &w.lines, "COPY "+w.table+" ("+strings.Join(names, ", ")+") FROM STDIN")
-	return err //nolint:wrapcheck // said by the caller
+	return err //nolint:wrapcheck // the caller names the table
 }
 
 // appendCopy writes a text in the form of COPY.

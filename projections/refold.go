@@ -111,7 +111,7 @@ func (r *Replay) each(ctx context.Context, workspaces []workspaceSize, do func(c
 	}
 	close(queue)
 	group.Wait()
-	return context.Cause(ctx) //nolint:wrapcheck // the first error, or why the caller stopped
+	return context.Cause(ctx)
 }
 
 // within runs do when there is memory for the workspace, or for a part of it
@@ -123,7 +123,7 @@ func (r *Replay) within(ctx context.Context, w workspaceSize, do func(context.Co
 		r.cfg.Meter.OverMemory.Add(1)
 	}
 	if err := r.memory.Acquire(ctx, need); err != nil {
-		return context.Cause(ctx) //nolint:wrapcheck // why the work stopped
+		return context.Cause(ctx)
 	}
 	defer r.memory.Release(need)
 	if err := do(ctx, w); err != nil {

@@ -8,14 +8,14 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // The service counts as at work while it appends or is read, and for a while
 // after.
 func TestYieldingLooksAtWhatOthersDo(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Pool(t)
+	pool := testkit.Pool(t)
 	now := time.Unix(0, 0)
 	y := &yielding{pool: pool, clock: func() time.Time { return now }}
 	look := func(when string, want bool) {

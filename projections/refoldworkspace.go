@@ -132,7 +132,7 @@ func (r *refold) walk(ctx context.Context, after, through int64, each func([]log
 	if failed == nil && ctx.Err() != nil {
 		failed = context.Cause(ctx)
 	}
-	return failed //nolint:wrapcheck // its own, or why it was interrupted
+	return failed
 }
 
 // pace waits as long as it is wanted, unless others wait meanwhile.

@@ -54,7 +54,7 @@ type AnomalyStatus struct {
 func ReadStatus(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, now time.Time, workspaceID string) (*Status, error) {
 	progress, err := log.ProgressOf(ctx, eventlog.ReadModels, workspaceID)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says it all
+		return nil, err
 	}
 	if workspaceID != "" && len(progress) == 0 {
 		return nil, &eventlog.UnknownWorkspaceError{WorkspaceID: workspaceID}

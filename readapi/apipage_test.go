@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
@@ -19,7 +20,7 @@ import (
 // HTML, and fetches nothing.
 func TestPageForPeople(t *testing.T) {
 	t.Parallel()
-	page := must(readapi.DescribePage(readapi.Description{Brand: "SERVICE", BaseURL: "https://api.example.com", DocsURL: docsURL}))(t)
+	page := testkit.Must(readapi.DescribePage(readapi.Description{Brand: "SERVICE", BaseURL: "https://api.example.com", DocsURL: docsURL}))(t)
 	decoder := xml.NewDecoder(bytes.NewReader(page))
 	for {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
@@ -32,7 +33,7 @@ func TestPageForPeople(t *testing.T) {
 		t.Errorf("the page fetches something: %s", outside)
 	}
 	text := html.UnescapeString(string(page))
-	c := must(theContract())(t)
+	c := testkit.Must(theContract())(t)
 	for pattern, item := range c.document.Paths.Map() {
 		_, section, found := strings.Cut(text, "<code>GET "+pattern+"</code>")
 		section, _, _ = strings.Cut(section, "</section>")

@@ -20,7 +20,7 @@ func benchStand(b *testing.B, cached bool) (*stand, string) {
 		c.Logger = slog.New(slog.DiscardHandler)
 		c.Requests = nil
 	})
-	s.append(history(b, "acme", 3, s.clock.now(), 60*24*time.Hour, 2000)...)
+	s.append(history(b, "acme", 3, s.clock.Now(), 60*24*time.Hour, 2000)...)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	s.keepKeys(b)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // pageCache keeps answers that are asked for again and again, as they were sent,

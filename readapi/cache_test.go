@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // TestKeptAnswersAreNeverOld asks for the same again and again while entries are
@@ -23,7 +24,7 @@ func TestKeptAnswersAreNeverOld(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
 	s.contract = nil // the other suites have judged these answers
-	lines := history(t, "acme", 6, s.clock.now(), 25*24*time.Hour, 260)
+	lines := history(t, "acme", 6, s.clock.Now(), 25*24*time.Hour, 260)
 	s.append(lines[:200]...)
 	s.project("acme", 0)
 	keys := map[view]string{}
@@ -96,7 +97,7 @@ func TestKeptAnswersAreBounded(t *testing.T) { // alone, because it measures the
 	const bound = 1 << 20
 	s := newStand(t, func(c *readapi.Config) { c.CacheBytes = bound })
 	s.contract = nil
-	s.append(history(t, "acme", 6, s.clock.now(), 25*24*time.Hour, 300)...)
+	s.append(history(t, "acme", 6, s.clock.Now(), 25*24*time.Hour, 300)...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)
 	ask := func(from, to int) {
@@ -123,7 +124,7 @@ func TestKeptAnswersAreBounded(t *testing.T) { // alone, because it measures the
 	// Short answers to requests whose first line is long: some 12 MB of it.
 	for i := range 1000 {
 		for range 2 {
-			r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api/v1/time-entries", http.NoBody))(t)
+			r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api/v1/time-entries", http.NoBody))(t)
 			line := strings.Repeat("x", 12<<10) + fmt.Sprintf("?updated_since=9000-01-01T00:00:00.%03dZ", i)
 			r.URL.RawQuery = line[12<<10+1:]
 			r.Header.Set("Authorization", "Bearer "+key)

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // allowed are the methods of every path.
@@ -87,7 +87,7 @@ func (c *call) checkKey() error {
 	}
 	if !errors.Is(err, access.ErrRefused) {
 		c.countAddress()
-		return err //nolint:wrapcheck // says what could not be done
+		return err
 	}
 	reason := access.ReasonMalformed
 	var refused *access.RefusedError

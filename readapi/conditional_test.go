@@ -11,7 +11,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // TestConditionalRequests: an ETag names an answer as long as that is what would
@@ -19,7 +20,7 @@ import (
 func TestConditionalRequests(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.append(history(t, "acme", 3, s.clock.now(), 20*24*time.Hour, 300)...)
+	s.append(history(t, "acme", 3, s.clock.Now(), 20*24*time.Hour, 300)...)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	key, poor := s.key("acme", allPermissions()...), s.key("acme", without(access.PayRead, access.MarginRead)...)
@@ -88,7 +89,7 @@ func TestConditionalRequests(t *testing.T) {
 		t.Errorf("after a change: %d", n.status)
 	}
 	events := s.get("/v1/events?limit=1", key)
-	s.clock.advance(26 * 24 * time.Hour)
+	s.clock.Advance(26 * 24 * time.Hour)
 	if n := s.get("/v1/events?limit=1", key, "If-None-Match", events.header.Get("Etag")); n.status != 200 || bytes.Equal(n.body, events.body) {
 		t.Errorf("after events passed their retention: %d", n.status)
 	}
@@ -102,7 +103,7 @@ func TestConditionalRequests(t *testing.T) {
 func TestCompression(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.append(history(t, "acme", 3, s.clock.now(), 20*24*time.Hour, 200)...)
+	s.append(history(t, "acme", 3, s.clock.Now(), 20*24*time.Hour, 200)...)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)
@@ -132,9 +133,9 @@ func TestCompression(t *testing.T) {
 
 func unpack(t testing.TB, r reply) []byte {
 	t.Helper()
-	u := must(newUnpacker())(t)
+	u := testkit.Must(newUnpacker())(t)
 	defer u.close()
-	return must(u.unpack(r.header.Get("Content-Encoding"), r.body))(t)
+	return testkit.Must(u.unpack(r.header.Get("Content-Encoding"), r.body))(t)
 }
 
 // unpacker opens bodies, one after the other.

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // TestTheJudgeSeesFaults: what the contract must catch, it catches. Every answer
@@ -19,7 +20,7 @@ import (
 // type, a wrong status, a missing header.
 func TestTheJudgeSeesFaults(t *testing.T) {
 	t.Parallel()
-	c := must(theContract())(t)
+	c := testkit.Must(theContract())(t)
 	s := leakWorld(t, leakTime(), 0)
 	key := s.key("acme", allPermissions()...)
 	tried, money := 0, 0
@@ -185,7 +186,7 @@ func mayBeAbsent(name, at string) bool {
 // TestTheJudgeSeesFaultsOfProblems: so it does with errors.
 func TestTheJudgeSeesFaultsOfProblems(t *testing.T) {
 	t.Parallel()
-	c := must(theContract())(t)
+	c := testkit.Must(theContract())(t)
 	s := newStand(t)
 	s.workspace("acme")
 	key := s.key("acme", access.InvoicesRead)

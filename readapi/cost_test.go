@@ -10,9 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // statements counts what a pool is asked.
@@ -43,9 +44,9 @@ func (s *statements) counted(t *testing.T, c *readapi.Config) {
 	t.Helper()
 	cfg := c.Pool.Config()
 	cfg.ConnConfig.Tracer = s
-	c.Pool = must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
+	c.Pool = testkit.Must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
 	t.Cleanup(c.Pool.Close)
-	c.Log = must(eventlog.New(eventlog.Config{Pool: c.Pool, Clock: c.Clock}))(t)
+	c.Log = testkit.Must(eventlog.New(eventlog.Config{Pool: c.Pool, Clock: c.Clock}))(t)
 }
 
 // TestStatementsOfARequest: the checks cost none, limits among them, and every
@@ -54,7 +55,7 @@ func TestStatementsOfARequest(t *testing.T) {
 	t.Parallel()
 	var asked statements
 	s := newStand(t, func(c *readapi.Config) { asked.counted(t, c) })
-	s.append(history(t, "acme", 3, s.clock.now(), 20*24*time.Hour, 300)...)
+	s.append(history(t, "acme", 3, s.clock.Now(), 20*24*time.Hour, 300)...)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	s.keepKeys(t)
@@ -94,7 +95,7 @@ func TestStatementsOfARequest(t *testing.T) {
 func TestUnchangedNeedsNoReadTable(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.append(history(t, "acme", 3, s.clock.now(), 20*24*time.Hour, 100)...)
+	s.append(history(t, "acme", 3, s.clock.Now(), 20*24*time.Hour, 100)...)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)

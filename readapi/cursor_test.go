@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // wrong are the fields that a 400 names.
@@ -34,7 +34,7 @@ func wrong(t testing.TB, r reply) []string {
 func TestCursorsAreBound(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	now := s.clock.now()
+	now := s.clock.Now()
 	s.append(history(t, "acme", 5, now, 20*24*time.Hour, 300)...)
 	s.append(history(t, "other", 5, now, 20*24*time.Hour, 300)...)
 	s.project("acme", 0)

@@ -27,7 +27,7 @@ func (c *call) answerEvents() error {
 	}
 	page, err := c.api.cfg.Log.Feed(c.ctx, q)
 	if err != nil {
-		return err //nolint:wrapcheck // says what could not be read
+		return err
 	}
 	if page.Missed {
 		return wrongParams([]paramError{{Field: "cursor", Message: "is too old: the event that follows it was published more than " +
@@ -71,7 +71,7 @@ func (c *call) answerEvent() error {
 	}
 	event, ok, err := c.api.cfg.Log.FeedOne(c.ctx, c.key.WorkspaceID, c.id, c.oldestKept(), c.sight.pay)
 	if err != nil {
-		return err //nolint:wrapcheck // says what could not be read
+		return err
 	}
 	if !ok {
 		return unknownID(words("Event"))

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 func event(id, typ string, at time.Time) string {
@@ -31,7 +31,7 @@ func eventIDs(t *testing.T, p page) string {
 func TestEventsPassTheirRetention(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	now := s.clock.now()
+	now := s.clock.Now()
 	day := 24 * time.Hour
 	s.append(
 		event("e40", "invoice.reversed", now.Add(-40*day)),
@@ -59,7 +59,7 @@ func TestEventsPassTheirRetention(t *testing.T) {
 	byType := s.page("/v1/events?type=period.closed&limit=1", plain)
 
 	// Two days later e29 is past its retention, e28 is just not.
-	s.clock.advance(36 * time.Hour)
+	s.clock.Advance(36 * time.Hour)
 	if r := s.get("/v1/events/e29", everything); r.status != 404 {
 		t.Errorf("an event past its retention: %d", r.status)
 	}
@@ -76,7 +76,7 @@ func TestEventsPassTheirRetention(t *testing.T) {
 
 	// Another day later the next event of first's cursor is past its retention
 	// with pay:read; without it the next one is e27, which is kept.
-	s.clock.advance(24 * time.Hour)
+	s.clock.Advance(24 * time.Hour)
 	r := s.get("/v1/events?limit=1&cursor="+*first.NextCursor, everything)
 	if r.status != 400 || !strings.Contains(string(r.body), "created_since") || !strings.Contains(string(r.body), `"field":"cursor"`) {
 		t.Errorf("a cursor whose next event is past its retention: %d %s", r.status, r.body)
@@ -85,7 +85,7 @@ func TestEventsPassTheirRetention(t *testing.T) {
 		t.Errorf("the same cursor without pay:read gives %q", got)
 	}
 	// Cursors that have seen everything that they ask for do not expire.
-	s.clock.advance(90 * day)
+	s.clock.Advance(90 * day)
 	for query, p := range map[string]page{
 		"type=invoice.paid": none, "type=period.closed&limit=1": byType,
 		"created_since=" + domain.FormatTime(now.Add(10*day)): future,
@@ -97,7 +97,7 @@ func TestEventsPassTheirRetention(t *testing.T) {
 	}
 	// What is published now is what the follower of a time to come gets, from
 	// that time on.
-	s.append(event("n1", "invoice.paid", s.clock.now().Add(-1)), event("n2", "invoice.reversed", s.clock.now()))
+	s.append(event("n1", "invoice.paid", s.clock.Now().Add(-1)), event("n2", "invoice.reversed", s.clock.Now()))
 	s.project("acme", 0)
 	if got := eventIDs(t, s.page("/v1/events?type=invoice.paid&cursor="+*none.NextCursor, plain)); got != "n1" {
 		t.Errorf("the follower of a type gets %q", got)
@@ -111,7 +111,7 @@ func TestEventsPassTheirRetention(t *testing.T) {
 func TestAnEventWaitsForItsData(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	now := s.clock.now()
+	now := s.clock.Now()
 	s.append(event("a", "invoice.reversed", now), event("b", "invoice.reversed", now), event("c", "invoice.reversed", now))
 	s.project("acme", 2)
 	key := s.key("acme", access.EventsRead)

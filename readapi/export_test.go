@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // Routes are the patterns of the route table with their permissions.

@@ -12,9 +12,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // broken is a directory that cannot tell, or panics.
@@ -95,9 +96,9 @@ func TestFaultsOfTheServer(t *testing.T) {
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(c *readapi.Config) {
-		c.Pool = must(pgxpool.New(t.Context(), "postgres://x@127.0.0.1:1/x?connect_timeout=1"))(t)
+		c.Pool = testkit.Must(pgxpool.New(t.Context(), "postgres://x@127.0.0.1:1/x?connect_timeout=1"))(t)
 		t.Cleanup(c.Pool.Close)
-		c.Log = must(eventlog.New(eventlog.Config{Pool: c.Pool, Clock: c.Clock}))(t)
+		c.Log = testkit.Must(eventlog.New(eventlog.Config{Pool: c.Pool, Clock: c.Clock}))(t)
 	})
 	s.workspace("acme")
 	key := s.key("acme", allPermissions()...)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // follower follows a list by its cursor and keeps what it was shown.
@@ -63,9 +64,9 @@ func (f *follower) poll(ctx context.Context, server *httptest.Server, key string
 func (f *follower) finish(s *stand, workspaceID, key string) {
 	s.t.Helper()
 	for more := true; more; {
-		more = must(f.poll(s.t.Context(), s.server, key))(s.t)
+		more = testkit.Must(f.poll(s.t.Context(), s.server, key))(s.t)
 	}
-	q := must(url.ParseQuery(f.query))(s.t)
+	q := testkit.Must(url.ParseQuery(f.query))(s.t)
 	q.Del("limit")
 	want := s.expected(workspaceID, f.path, q, view{true, true})
 	if f.path == "/v1/events" {
@@ -87,7 +88,7 @@ func (f *follower) finish(s *stand, workspaceID, key string) {
 func TestFollowersWhileRowsChange(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	lines := history(t, "acme", 6, s.clock.now(), 25*24*time.Hour, 600)
+	lines := history(t, "acme", 6, s.clock.Now(), 25*24*time.Hour, 600)
 	s.append(lines[:200]...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)
@@ -104,7 +105,7 @@ func TestFollowersWhileRowsChange(t *testing.T) {
 	for round := 0; next < len(lines); round++ {
 		for i, f := range followers {
 			if (round+i)%3 != 0 {
-				must(f.poll(t.Context(), s.server, key))(t)
+				testkit.Must(f.poll(t.Context(), s.server, key))(t)
 			}
 		}
 		step := min(11, len(lines)-next)
@@ -141,7 +142,7 @@ func TestTwentyFollowersDuringTenThousandAppends(t *testing.T) {
 	t.Parallel()
 	const appends = 10_000
 	s := newStand(t)
-	drafts := s.drafts(history(t, "acme", 7, s.clock.now(), 25*24*time.Hour, appends)...)
+	drafts := s.drafts(history(t, "acme", 7, s.clock.Now(), 25*24*time.Hour, appends)...)
 	if len(drafts) != appends {
 		t.Fatalf("%d entries", len(drafts))
 	}

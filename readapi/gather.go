@@ -63,7 +63,7 @@ func (g *gather[Q]) put(ctx context.Context, question *Q) error {
 		}
 		return nil
 	case <-ctx.Done():
-		return ctx.Err() //nolint:wrapcheck // callers say what they asked
+		return ctx.Err()
 	}
 }
 

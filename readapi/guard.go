@@ -25,7 +25,7 @@ type guard struct {
 func (g *guard) Accept() (net.Conn, error) {
 	conn, err := g.Listener.Accept()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the server compares it
+		return nil, err
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		return &guardedConn{tcp, g.api}, nil
@@ -50,20 +50,20 @@ const plainRefusal = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection:
 func (c *guardedConn) Write(p []byte) (int, error) {
 	const proto = "HTTP/1.1 "
 	if len(p) < len(proto)+3 || p[len(proto)] < '4' || string(p[:len(proto)]) != proto {
-		return c.TCPConn.Write(p) //nolint:wrapcheck // the server knows it
+		return c.TCPConn.Write(p)
 	}
 	line, _, _ := bytes.Cut(p, []byte("\r\n"))
 	status := string(line[len(proto) : len(proto)+3])
 	// 417 comes with other headers; no handler answers with it.
 	if status != "417" && !bytes.HasPrefix(p[len(line):], []byte(plainRefusal)) {
-		return c.TCPConn.Write(p) //nolint:wrapcheck // the server knows it
+		return c.TCPConn.Write(p)
 	}
 	answer, err := c.refusal(status)
 	if err != nil {
-		return c.TCPConn.Write(p) //nolint:wrapcheck // better than nothing
+		return c.TCPConn.Write(p)
 	}
 	if _, err := c.TCPConn.Write(answer); err != nil {
-		return 0, err //nolint:wrapcheck // the server knows it
+		return 0, err
 	}
 	return len(p), nil
 }

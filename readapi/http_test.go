@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // TestHeadAnswersAsGet compares the two on every path, with and without
@@ -15,7 +15,7 @@ import (
 func TestHeadAnswersAsGet(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.append(history(t, "acme", 3, s.clock.now(), 60*24*time.Hour, 300)...)
+	s.append(history(t, "acme", 3, s.clock.Now(), 60*24*time.Hour, 300)...)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)

@@ -3,12 +3,14 @@ package readapi_test
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // idOf reads the id of a row.
 func idOf(t testing.TB, row []byte) string {
 	t.Helper()
-	return must(decodeID(row))(t)
+	return testkit.Must(decodeID(row))(t)
 }
 
 func decodeID(row []byte) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
@@ -16,10 +17,10 @@ import (
 func TestInstancesAreOne(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.append(history(t, "acme", 3, s.clock.now(), 20*24*time.Hour, 300)...)
+	s.append(history(t, "acme", 3, s.clock.Now(), 20*24*time.Hour, 300)...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)
-	second := serve(t, must(readapi.New(s.config))(t), s.config.Logger)
+	second := serve(t, testkit.Must(readapi.New(s.config))(t), s.config.Logger)
 	first := s.server
 	for path := range lists() {
 		for _, accept := range []string{"identity", "gzip", "zstd"} {
@@ -44,7 +45,7 @@ func TestInstancesAreOne(t *testing.T) {
 	}
 	// Another secret: nothing of the first opens.
 	s.config.CursorKey = bytes.Repeat([]byte{8}, 32)
-	other := serve(t, must(readapi.New(s.config))(t), s.config.Logger)
+	other := serve(t, testkit.Must(readapi.New(s.config))(t), s.config.Logger)
 	page := s.page("/v1/invoices?limit=1", key)
 	if r := send(t, other, "GET", "/v1/invoices?limit=1&cursor="+*page.NextCursor, key); r.status != 400 {
 		t.Errorf("a cursor of another service: %d", r.status)

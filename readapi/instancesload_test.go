@@ -12,9 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // limitSlack is how far behind each other instances may be (decisions.md,
@@ -39,13 +40,13 @@ func (s *stand) instances(t *testing.T) []*httptest.Server {
 func (s *stand) instance(t *testing.T, clock func() time.Time) *httptest.Server {
 	t.Helper()
 	open := func(o pg.Options) *pgxpool.Pool {
-		pool := must(pg.Open(t.Context(), s.url, o))(t)
+		pool := testkit.Must(pg.Open(t.Context(), s.url, o))(t)
 		t.Cleanup(pool.Close)
 		return pool
 	}
 	own := open(pg.Options{MaxConns: 6})
-	directory := must(access.NewDirectory(access.DirectoryConfig{Pool: own, Format: s.format, Clock: clock}))(t)
-	limiter := must(access.NewLimiter(access.LimiterConfig{Pool: own, Clock: clock}))(t)
+	directory := testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: own, Format: s.format, Clock: clock}))(t)
+	limiter := testkit.Must(access.NewLimiter(access.LimiterConfig{Pool: own, Clock: clock}))(t)
 	cfg := s.config
 	cfg.Pool = open(pg.Options{MaxConns: 4, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
 	cfg.Keys, cfg.Limiter, cfg.Clock = directory, limiter, clock
@@ -59,7 +60,7 @@ func (s *stand) instance(t *testing.T, clock func() time.Time) *httptest.Server 
 			t.Error(err)
 		}
 	})
-	return serve(t, must(readapi.New(cfg))(t), cfg.Logger)
+	return serve(t, testkit.Must(readapi.New(cfg))(t), cfg.Logger)
 }
 
 // TestTwoInstancesUnderLoad: with callers on both, a key's limit holds within
@@ -68,7 +69,7 @@ func (s *stand) instance(t *testing.T, clock func() time.Time) *httptest.Server 
 func TestTwoInstancesUnderLoad(t *testing.T) { // alone, because it measures time
 	const limit = 6000
 	s := newStand(t)
-	s.append(history(t, "acme", 3, s.clock.now(), 20*24*time.Hour, 300)...)
+	s.append(history(t, "acme", 3, s.clock.Now(), 20*24*time.Hour, 300)...)
 	s.project("acme", 0)
 	instances := s.instances(t)
 	record, mortal, err := s.store.Create(t.Context(), access.NewKey{
@@ -91,7 +92,7 @@ func TestTwoInstancesUnderLoad(t *testing.T) { // alone, because it measures tim
 	doomed.until(t, "that both admit the key", func(list []heard) bool {
 		return count(list, 0, http.StatusOK, time.Now()) > 50 && count(list, 1, http.StatusOK, time.Now()) > 50
 	})
-	must(s.store.Revoke(t.Context(), "acme", record.ID))(t)
+	testkit.Must(s.store.Revoke(t.Context(), "acme", record.ID))(t)
 	revoked := time.Now()
 	doomed.until(t, "that the key's last second passes", func([]heard) bool { return time.Since(revoked) > 2*revokedWithin })
 	checkRevocation(t, doomed.stop(t), revoked)

@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // A key's last use is kept to the minute, and refused requests are none.
@@ -17,7 +18,7 @@ func TestLastUseOfAKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := s.clock.now()
+	at := s.clock.Now()
 	used := func(records ...readapi.RequestRecord) time.Time {
 		t.Helper()
 		store := s.requestStore(0)
@@ -26,7 +27,7 @@ func TestLastUseOfAKey(t *testing.T) {
 			store.Record(&records[i])
 		}
 		run(t, store)
-		return must(s.store.Get(t.Context(), "acme", key.ID))(t).LastUsedAt
+		return testkit.Must(s.store.Get(t.Context(), "acme", key.ID))(t).LastUsedAt
 	}
 	if got := used(readapi.RequestRecord{At: at, Refusal: readapi.RefusedRateLimit}); !got.IsZero() {
 		t.Errorf("a refused request counts as a use: %v", got)

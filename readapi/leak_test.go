@@ -16,10 +16,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // leakSets are permission sets: those of every endpoint, each one's alone, all
@@ -82,7 +83,7 @@ func brokenAPIs() map[string]func(*testing.T, *stand, *readapi.Config) {
 		"without time": func(_ *testing.T, _ *stand, c *readapi.Config) { c.Timeout = time.Nanosecond },
 		"without tables": func(t *testing.T, s *stand, c *readapi.Config) {
 			c.Pool = s.poolWith(t, map[string]string{"search_path": "pg_catalog"})
-			c.Log = must(eventlog.New(eventlog.Config{Pool: c.Pool, Clock: s.clock.now}))(t)
+			c.Log = testkit.Must(eventlog.New(eventlog.Config{Pool: c.Pool, Clock: s.clock.Now}))(t)
 		},
 	}
 }
@@ -90,7 +91,7 @@ func brokenAPIs() map[string]func(*testing.T, *stand, *readapi.Config) {
 // poolWith is a pool to the stand's database with other settings.
 func (s *stand) poolWith(t testing.TB, settings map[string]string) *pgxpool.Pool {
 	t.Helper()
-	pool := must(pg.Open(t.Context(), s.url, pg.Options{MaxConns: 4, Settings: settings}))(t)
+	pool := testkit.Must(pg.Open(t.Context(), s.url, pg.Options{MaxConns: 4, Settings: settings}))(t)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -121,7 +122,7 @@ func TestNothingLeaks(t *testing.T) {
 	for name, breakIt := range brokenAPIs() {
 		cfg := s.config
 		breakIt(t, s, &cfg)
-		oracle.apis[name] = must(readapi.New(cfg))(t)
+		oracle.apis[name] = testkit.Must(readapi.New(cfg))(t)
 	}
 	everything := s.key("acme", allPermissions()...)
 	targets := leakTargets(s, everything)
@@ -269,7 +270,7 @@ func (s *stand) keysThatSeeNothing(t testing.TB) map[string]access.Permissions {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(s.store.Revoke(t.Context(), "acme", record.ID))(t)
+	testkit.Must(s.store.Revoke(t.Context(), "acme", record.ID))(t)
 	return map[string]access.Permissions{exhausted: 0, revoked.Reveal(): 0}
 }
 

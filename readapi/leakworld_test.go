@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // canary is a value that only some may see.
@@ -129,7 +129,7 @@ func leakWorld(t testing.TB, now time.Time, blind access.Permissions) *stand {
 	t.Helper()
 	s := newStand(t)
 	s.contract = nil // answers are compared, not judged
-	s.clock.set(now)
+	s.clock.Set(now)
 	others := strings.NewReplacer(otherValues(blind)...)
 	for _, w := range []string{"acme", "other"} {
 		projected, waiting := leaky(w, now)

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // TestRefusalsLookAlike: missing, malformed, unknown, revoked and expired keys
@@ -24,14 +25,14 @@ func TestRefusalsLookAlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, expired, err := s.store.Create(t.Context(), access.NewKey{
-		WorkspaceID: "acme", Name: "x", Permissions: access.PermissionsOf(access.PayRead), ExpiresAt: s.clock.now().Add(time.Second),
+		WorkspaceID: "acme", Name: "x", Permissions: access.PermissionsOf(access.PayRead), ExpiresAt: s.clock.Now().Add(time.Second),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.clock.advance(2 * time.Second)
+	s.clock.Advance(2 * time.Second)
 	live := s.key("acme", access.PayRead)
-	unknown := must(s.format.Generate(bytes.NewReader(bytes.Repeat([]byte{1, 2, 3}, 100))))(t).Reveal()
+	unknown := testkit.Must(s.format.Generate(bytes.NewReader(bytes.Repeat([]byte{1, 2, 3}, 100))))(t).Reveal()
 	var first string
 	for i, headers := range [][]string{
 		{}, {"Authorization", "Bearer x"}, {"Authorization", "Bearer"}, {"Authorization", "Bearer "}, {"Authorization", "Basic " + live},
@@ -64,7 +65,7 @@ func TestRateLimits(t *testing.T) {
 	s := newStand(t)
 	s.workspace("acme")
 	key, other := s.keyLimited("acme", 3, access.PayRead), s.keyLimited("acme", 5, access.PayRead)
-	s.clock.set(s.clock.now().Truncate(time.Minute).Add(17*time.Second + 300*time.Millisecond))
+	s.clock.Set(s.clock.Now().Truncate(time.Minute).Add(17*time.Second + 300*time.Millisecond))
 	for i, path := range []string{"/v1/me", "/v1/nowhere", "/v1/invoices"} {
 		r := s.get(path, key)
 		if got := strings.Join([]string{r.header.Get("Ratelimit-Limit"), r.header.Get("Ratelimit-Remaining"), r.header.Get("Ratelimit-Reset")}, " "); got != fmt.Sprintf("3 %d 43", 2-i) {
@@ -84,7 +85,7 @@ func TestRateLimits(t *testing.T) {
 	if r := s.get("/v1/me", other); r.status != 200 || r.header.Get("Ratelimit-Remaining") != "4" {
 		t.Errorf("another key: %d, %s left", r.status, r.header.Get("Ratelimit-Remaining"))
 	}
-	s.clock.set(s.clock.now().Truncate(time.Minute).Add(time.Minute))
+	s.clock.Set(s.clock.Now().Truncate(time.Minute).Add(time.Minute))
 	if r := s.get("/v1/me", key); r.status != 200 || r.header.Get("Ratelimit-Remaining") != "2" || r.header.Get("Ratelimit-Reset") != "60" {
 		t.Errorf("in the next minute: %d %v", r.status, r.header)
 	}
@@ -104,7 +105,7 @@ func TestRateLimits(t *testing.T) {
 	if r := s.get("/v1/me", key); r.status != 200 {
 		t.Errorf("a valid key from a slowed address: %d", r.status)
 	}
-	s.clock.advance(time.Minute)
+	s.clock.Advance(time.Minute)
 	if r := s.get("/v1/me", "x"); r.status != 401 {
 		t.Errorf("a refused key a minute later: %d", r.status)
 	}

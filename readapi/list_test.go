@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // lists are the paths of the conformance suite with the filters of each.
@@ -43,7 +44,7 @@ func views() map[view][]access.Permission {
 func TestEveryListShowsWhatTheFoldSays(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	now := s.clock.now()
+	now := s.clock.Now()
 	s.append(history(t, "acme", 3, now, 70*24*time.Hour, 700)...)
 	s.append(
 		`{"workspace_id":"acme","type":"invoice.recorded","data":{"invoice_id":"in_draft","number":"D-1","draft":true,"client_id":"c1","period":"2026-10","gross_amount":"1.00","currency":"EUR"}}`,
@@ -144,11 +145,11 @@ func TestSince(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
 	s.contract = nil // the other suites have judged these answers
-	now := s.clock.now()
+	now := s.clock.Now()
 	s.append(history(t, "acme", 5, now, 20*24*time.Hour, 200)...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)
-	entries := must(s.log.Read(t.Context(), "acme", 0, 1000))(t)
+	entries := testkit.Must(s.log.Read(t.Context(), "acme", 0, 1000))(t)
 	var times []time.Time
 	for i := 0; i < len(entries); i += 23 {
 		at := entries[i].CreatedAt

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // TestOneLineForARequest: each request is one line with the same members, which
@@ -61,7 +62,7 @@ func TestOneLineForARequest(t *testing.T) {
 // TestALoggerForErrors is told of nothing else; the request log is told of all.
 func TestALoggerForErrors(t *testing.T) {
 	t.Parallel()
-	silent := &output{}
+	silent := &testkit.Buffer{}
 	s := newStand(t, func(c *readapi.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(silent, &slog.HandlerOptions{Level: slog.LevelError}))
 	})

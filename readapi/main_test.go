@@ -3,10 +3,10 @@ package readapi_test
 import (
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
 func TestMain(m *testing.M) {
-	testdb.Main(m, migrations.Up)
+	testkit.Main(m, migrations.Up)
 }

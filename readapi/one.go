@@ -64,7 +64,7 @@ func readTogether(ctx context.Context, pool *pgxpool.Pool, questions []*rowQuest
 	for _, q := range questions {
 		rows, err := results.Query()
 		if err != nil {
-			return err //nolint:wrapcheck // each is asked again, or hears it
+			return err
 		}
 		if q.err = q.take(rows); q.err != nil {
 			return q.err

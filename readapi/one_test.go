@@ -14,8 +14,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // single is a request for one row, with the answer that it must have.
@@ -114,7 +115,7 @@ func TestRowsThatAreReadTogether(t *testing.T) {
 	var asked statements
 	s := newStand(t, func(c *readapi.Config) { asked.counted(t, c) })
 	for _, workspaceID := range []string{"acme", "zenith"} {
-		s.append(history(t, workspaceID, 8, s.clock.now(), 20*24*time.Hour, 150)...)
+		s.append(history(t, workspaceID, 8, s.clock.Now(), 20*24*time.Hour, 150)...)
 		s.append(objects(workspaceID)...)
 		s.project(workspaceID, 0)
 	}
@@ -139,7 +140,7 @@ func TestATableThatHasToBeWaitedFor(t *testing.T) {
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)
-	tx := must(s.pool.Begin(t.Context()))(t)
+	tx := testkit.Must(s.pool.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE charge IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)

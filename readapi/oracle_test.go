@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // wanted is a row as the list must show it to some key.
@@ -101,7 +102,7 @@ func (s *stand) expectedEvents(workspaceID string, query url.Values, v view) []w
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	oldest := s.clock.now().Add(-720 * time.Hour)
+	oldest := s.clock.Now().Add(-720 * time.Hour)
 	since, _ := domain.ParseTime(query.Get("created_since"))
 	var rows []wanted
 	for i := range entries {
@@ -137,7 +138,7 @@ func (s *stand) page(path, key string) page {
 
 func parsePage(t testing.TB, body []byte) page {
 	t.Helper()
-	return must(decodePage(body))(t)
+	return testkit.Must(decodePage(body))(t)
 }
 
 func decodePage(body []byte) (page, error) {

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // endpoints are all paths with their permission, and a resource that exists.
@@ -83,7 +84,7 @@ func TestChecksRunInOrder(t *testing.T) {
 func TestEndpointsAreAllThereAre(t *testing.T) {
 	t.Parallel()
 	routes := readapi.Routes()
-	c := must(theContract())(t)
+	c := testkit.Must(theContract())(t)
 	for path, permission := range endpoints() {
 		route, _ := c.routeOf(http.MethodGet, &url.URL{Path: path})
 		if route == nil {

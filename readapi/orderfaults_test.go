@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // attempt is a request on its way to being made.
@@ -41,7 +42,7 @@ func (s *stand) faultyKeys(t testing.TB) *faultyKeys {
 	t.Helper()
 	k := &faultyKeys{
 		good: s.key("acme", allPermissions()...), exhausted: s.keyLimited("acme", 1, allPermissions()...),
-		unknown: must(s.format.Generate(bytes.NewReader(bytes.Repeat([]byte{1, 2, 3}, 100))))(t).Reveal(),
+		unknown: testkit.Must(s.format.Generate(bytes.NewReader(bytes.Repeat([]byte{1, 2, 3}, 100))))(t).Reveal(),
 		poor:    map[access.Permission]string{}, blocked: "203.0.113.9",
 	}
 	s.get("/v1/me", k.exhausted)
@@ -49,14 +50,14 @@ func (s *stand) faultyKeys(t testing.TB) *faultyKeys {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(s.store.Revoke(t.Context(), "acme", record.ID))(t)
+	testkit.Must(s.store.Revoke(t.Context(), "acme", record.ID))(t)
 	_, expired, err := s.store.Create(t.Context(), access.NewKey{
-		WorkspaceID: "acme", Name: "x", Permissions: access.PermissionsOf(allPermissions()...), ExpiresAt: s.clock.now().Add(time.Millisecond),
+		WorkspaceID: "acme", Name: "x", Permissions: access.PermissionsOf(allPermissions()...), ExpiresAt: s.clock.Now().Add(time.Millisecond),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.clock.advance(time.Millisecond)
+	s.clock.Advance(time.Millisecond)
 	k.revoked, k.expired = revoked.Reveal(), expired.Reveal()
 	for range access.RefusedKeysPerMinute + 1 {
 		s.get("/v1/me", "nonsense", "X-Forwarded-For", k.blocked)

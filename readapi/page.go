@@ -37,7 +37,7 @@ func (c *call) query(statement string, args ...any) (*rowReader, error) {
 // next reads the next row; its values are good until the row after it.
 func (r *rowReader) next() (position int64, values [][]byte, ok bool, err error) {
 	if !r.rows.Next() {
-		return 0, nil, false, r.rows.Err() //nolint:wrapcheck // callers say what they read
+		return 0, nil, false, r.rows.Err()
 	}
 	values = r.rows.RawValues()
 	if fields := r.rows.FieldDescriptions(); len(fields) > 0 {

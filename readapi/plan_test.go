@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
@@ -81,7 +82,7 @@ func TestPlans(t *testing.T) {
 	s := newStand(t)
 	s.fillTables()
 	values := map[string]string{"period": "'2026-7'", "client_id": "'cl_37'", "contractor_id": "'co_37'", "status": "'sent'", "type": "'invoice'", "direction": "'received_from_client'"}
-	tx := must(s.pool.Begin(t.Context()))(t)
+	tx := testkit.Must(s.pool.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(t.Context()) }()
 	for _, statement := range readapi.Statements() {
 		for _, w := range []string{"big", "small"} {

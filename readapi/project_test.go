@@ -37,7 +37,7 @@ func (s *stand) project(workspaceID string, upTo int64) {
 		var b pgx.Batch
 		queueRows(&b, workspaceID, state)
 		b.Queue(`UPDATE log_checkpoint SET position = $2, moved_at = $3 WHERE workspace_id = $1 AND consumer = $4`,
-			workspaceID, state.Position, s.clock.now(), eventlog.ReadModels)
+			workspaceID, state.Position, s.clock.Now(), eventlog.ReadModels)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	if err != nil {

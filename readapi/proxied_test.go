@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // leastCarried is what TestConformanceThroughAProxy must have carried; it
@@ -19,7 +21,7 @@ const leastCarried = 13_000
 // between is the proxy before the stands' servers while
 // TestConformanceThroughAProxy runs. That is not parallel, so no other test
 // sees it.
-var between atomic.Pointer[proxy] //nolint:gochecknoglobals // tests are called with nothing that could hold it
+var between atomic.Pointer[proxy]
 
 // exchange makes a request, through the proxy if there is one and the answer is
 // to be judged.
@@ -135,8 +137,8 @@ func testsHere(t *testing.T) []string {
 	t.Helper()
 	named := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 	var names []string
-	for _, file := range must(filepath.Glob("*_test.go"))(t) {
-		for _, match := range named.FindAllSubmatch(must(os.ReadFile(file))(t), -1) {
+	for _, file := range testkit.Must(filepath.Glob("*_test.go"))(t) {
+		for _, match := range named.FindAllSubmatch(testkit.Must(os.ReadFile(file))(t), -1) {
 			names = append(names, string(match[1]))
 		}
 	}

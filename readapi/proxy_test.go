@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
@@ -78,7 +79,7 @@ func startProxy(t *testing.T) *proxy {
 	behind.Start()
 	t.Cleanup(behind.Close)
 	document := filepath.Join(t.TempDir(), "openapi.json")
-	description := must(readapi.Describe(readapi.Description{Brand: "SERVICE", BaseURL: "https://api.example.com", DocsURL: docsURL}))(t)
+	description := testkit.Must(readapi.Describe(readapi.Description{Brand: "SERVICE", BaseURL: "https://api.example.com", DocsURL: docsURL}))(t)
 	if err := os.WriteFile(document, description, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func startProxy(t *testing.T) *proxy {
 // freeHost is a loopback address that nobody listens on.
 func freeHost(t *testing.T) string {
 	t.Helper()
-	l := must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	l := testkit.Must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -103,9 +104,9 @@ func freeHost(t *testing.T) string {
 // run starts prism and waits until it listens.
 func (p *proxy) run(t *testing.T, command *exec.Cmd) {
 	t.Helper()
-	said := &output{}
+	said := &testkit.Buffer{}
 	command.Stdout, command.Stderr = said, said
-	stdin := must(command.StdinPipe())(t)
+	stdin := testkit.Must(command.StdinPipe())(t)
 	if err := command.Start(); err != nil {
 		t.Fatalf("prism does not start (.ci/check-contract installs it): %v", err)
 	}

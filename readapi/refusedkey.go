@@ -3,7 +3,7 @@ package readapi
 import (
 	"errors"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // refusedKey finds what is known of a refused key in the error that refused it.

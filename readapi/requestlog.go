@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // Refusal says why a request was refused before it was looked at more closely.

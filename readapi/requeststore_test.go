@@ -9,15 +9,15 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 func (s *stand) requestStore(waiting int) *readapi.RequestStore {
 	s.t.Helper()
-	return must(readapi.NewRequestStore(readapi.RequestStoreConfig{
-		Pool: s.pool, Clock: s.clock.now, Logger: slog.New(slog.DiscardHandler), Waiting: waiting,
+	return testkit.Must(readapi.NewRequestStore(readapi.RequestStoreConfig{
+		Pool: s.pool, Clock: s.clock.Now, Logger: slog.New(slog.DiscardHandler), Waiting: waiting,
 	}))(s.t)
 }
 
@@ -61,7 +61,7 @@ func TestRequestsAreKept(t *testing.T) {
 		store.Record(&record)
 	}
 	run(t, store)
-	rows := must(s.pool.Query(t.Context(), `SELECT route || ' ' || status || ' ' || row_count FROM request_log WHERE workspace_id = 'acme' AND method = 'GET' AND key_prefix = $1 ORDER BY route, status`, key[:16]))(t)
+	rows := testkit.Must(s.pool.Query(t.Context(), `SELECT route || ' ' || status || ' ' || row_count FROM request_log WHERE workspace_id = 'acme' AND method = 'GET' AND key_prefix = $1 ORDER BY route, status`, key[:16]))(t)
 	var got []string
 	for rows.Next() {
 		var line string
@@ -101,21 +101,21 @@ func TestOldRequestsLeave(t *testing.T) {
 	s := newStand(t)
 	for range 100 {
 		store := s.requestStore(0)
-		store.Record(&readapi.RequestRecord{At: s.clock.now(), WorkspaceID: "acme", Method: "GET", Status: 200})
-		store.Record(&readapi.RequestRecord{At: s.clock.now(), Refusal: readapi.RefusedMethod})
+		store.Record(&readapi.RequestRecord{At: s.clock.Now(), WorkspaceID: "acme", Method: "GET", Status: 200})
+		store.Record(&readapi.RequestRecord{At: s.clock.Now(), Refusal: readapi.RefusedMethod})
 		one, end := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- store.Run(one) }()
 		s.until(func() bool {
-			return s.count(`SELECT count(*) FROM request_log WHERE at = $1`, s.clock.now()) == 1 &&
-				s.count(`SELECT count(*) FROM request_log WHERE at < $1`, s.clock.now().Truncate(24*time.Hour).AddDate(0, 0, -30)) == 0 &&
-				s.count(`SELECT count(*) FROM request_refused WHERE minute < $1`, s.clock.now().Truncate(24*time.Hour).AddDate(0, 0, -30)) == 0
+			return s.count(`SELECT count(*) FROM request_log WHERE at = $1`, s.clock.Now()) == 1 &&
+				s.count(`SELECT count(*) FROM request_log WHERE at < $1`, s.clock.Now().Truncate(24*time.Hour).AddDate(0, 0, -30)) == 0 &&
+				s.count(`SELECT count(*) FROM request_refused WHERE minute < $1`, s.clock.Now().Truncate(24*time.Hour).AddDate(0, 0, -30)) == 0
 		})
 		end()
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		s.clock.advance(24 * time.Hour)
+		s.clock.Advance(24 * time.Hour)
 	}
 	if n := s.count(`SELECT count(*) FROM request_log`); n != 31 {
 		t.Errorf("%d days are kept", n)
@@ -128,7 +128,7 @@ func TestOldRequestsLeave(t *testing.T) {
 // until waits for what another process of the program does.
 func (s *stand) until(done func() bool) {
 	s.t.Helper()
-	testdb.Eventually(s.t, func() error {
+	testkit.Eventually(s.t, func() error {
 		if !done() {
 			return errors.New("it does not happen")
 		}
@@ -142,7 +142,7 @@ func TestRequestsNeverWait(t *testing.T) {
 	s := newStand(t)
 	store := s.requestStore(10)
 	for range 25 {
-		store.Record(&readapi.RequestRecord{At: s.clock.now(), WorkspaceID: "acme"})
+		store.Record(&readapi.RequestRecord{At: s.clock.Now(), WorkspaceID: "acme"})
 	}
 	if store.Dropped() != 15 {
 		t.Errorf("%d dropped", store.Dropped())

@@ -1,8 +1,8 @@
 package readapi
 
 import (
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // routeTable is every endpoint of the API (service.md, "Endpoints";

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // TestServerIsBounded: a caller has influence on no time or size without a bound.
@@ -41,7 +42,7 @@ func (s *stand) impatient(change func(*http.Server), wrap func(net.Listener) net
 	s.t.Helper()
 	server := readapi.NewServer(s.api, s.config.Logger)
 	change(server)
-	listener := must((&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0"))(s.t)
+	listener := testkit.Must((&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0"))(s.t)
 	s.server = &httptest.Server{Listener: s.api.Guard(wrap(listener)), Config: server}
 	s.server.Start()
 	s.t.Cleanup(s.server.Close)
@@ -100,14 +101,14 @@ func narrowWindow(_, _ string, raw syscall.RawConn) error {
 func TestWhoDoesNotRead(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.append(history(t, "acme", 3, s.clock.now(), 20*24*time.Hour, 400)...)
+	s.append(history(t, "acme", 3, s.clock.Now(), 20*24*time.Hour, 400)...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)
 	s.impatient(func(h *http.Server) { h.WriteTimeout = 4 * soon }, func(l net.Listener) net.Listener { return narrow{l} })
 	dialer := &net.Dialer{Control: narrowWindow}
-	conn := must(dialer.DialContext(t.Context(), "tcp", s.server.Listener.Addr().String()))(t)
+	conn := testkit.Must(dialer.DialContext(t.Context(), "tcp", s.server.Listener.Addr().String()))(t)
 	defer conn.Close()
-	must(io.WriteString(conn, "GET /v1/time-entries?limit=100 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+key+"\r\n\r\n"))(t)
+	testkit.Must(io.WriteString(conn, "GET /v1/time-entries?limit=100 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+key+"\r\n\r\n"))(t)
 	s.until(func() bool { return len(s.requests.all()) == 1 }) // the handler has ended
 	if r := s.requests.last(); r.Status != 200 || r.Bytes >= 50_000 {
 		t.Errorf("%d bytes were taken of an answer with %d", r.Bytes, r.Status)
@@ -161,9 +162,9 @@ func TestDrain(t *testing.T) {
 	address := s.server.Listener.Addr().String()
 	dialer := &net.Dialer{}
 	for _, begun := range []string{"", "GET /v1/me HTTP/1.1\r\nHost: x\r\nX-Slow: "} {
-		conn := must(dialer.DialContext(t.Context(), "tcp", address))(t)
+		conn := testkit.Must(dialer.DialContext(t.Context(), "tcp", address))(t)
 		t.Cleanup(func() { _ = conn.Close() })
-		must(io.WriteString(conn, begun))(t)
+		testkit.Must(io.WriteString(conn, begun))(t)
 	}
 	answer := make(chan reply, 1)
 	go func() {

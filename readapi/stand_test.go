@@ -11,19 +11,18 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 const (
@@ -42,40 +41,14 @@ type stand struct {
 	format    access.Format
 	limiter   *access.Limiter
 	directory *access.Directory
-	clock     *clock
+	clock     *testkit.Clock
 	config    readapi.Config
 	api       *readapi.API
 	server    *httptest.Server
-	output    *output
+	output    *testkit.Buffer
 	requests  *requestList
 	states    map[string]*domain.State
 	contract  *contract // judges every answer
-}
-
-// clock is a time that moves when told to. It begins in the middle of a minute
-// so that no test crosses into the next by accident.
-type clock struct{ nanos atomic.Int64 }
-
-func (c *clock) now() time.Time          { return time.Unix(0, c.nanos.Load()).UTC() }
-func (c *clock) set(t time.Time)         { c.nanos.Store(t.UnixNano()) }
-func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
-
-// output collects what is logged.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // requestList keeps what a RequestLog is told.
@@ -105,30 +78,30 @@ func (l *requestList) all() []readapi.RequestRecord {
 // newStand builds everything; change may alter the API's configuration first.
 func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 	t.Helper()
-	s := &stand{t: t, url: testdb.New(t), clock: &clock{}, output: &output{}, requests: &requestList{}, states: map[string]*domain.State{}}
-	s.clock.set(time.Now().UTC().Truncate(time.Minute).Add(30 * time.Second))
+	s := &stand{t: t, url: testkit.NewDatabase(t), clock: testkit.NewClock(time.Time{}), output: &testkit.Buffer{}, requests: &requestList{}, states: map[string]*domain.State{}}
+	s.clock.Set(time.Now().UTC().Truncate(time.Minute).Add(30 * time.Second))
 	pool, err := pg.Open(t.Context(), s.url, pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
 	s.pool = pool
-	s.log = must(eventlog.New(eventlog.Config{Pool: pool, Clock: s.clock.now}))(t)
-	s.format = must(access.NewFormat("SERVICE"))(t)
-	s.store = must(access.NewStore(access.StoreConfig{Pool: pool, Format: s.format, Clock: s.clock.now}))(t)
-	s.directory = must(access.NewDirectory(access.DirectoryConfig{Pool: pool, Format: s.format, Clock: s.clock.now}))(t)
-	s.limiter = must(access.NewLimiter(access.LimiterConfig{Pool: pool, Clock: s.clock.now}))(t)
+	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Clock: s.clock.Now}))(t)
+	s.format = testkit.Must(access.NewFormat("SERVICE"))(t)
+	s.store = testkit.Must(access.NewStore(access.StoreConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
+	s.directory = testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
+	s.limiter = testkit.Must(access.NewLimiter(access.LimiterConfig{Pool: pool, Clock: s.clock.Now}))(t)
 	s.config = readapi.Config{
-		Pool: pool, Log: s.log, Keys: s.directory, Format: s.format, Limiter: s.limiter, Clock: s.clock.now,
+		Pool: pool, Log: s.log, Keys: s.directory, Format: s.format, Limiter: s.limiter, Clock: s.clock.Now,
 		Logger: slog.New(slog.NewJSONHandler(s.output, nil)), Brand: "SERVICE",
 		BaseURL: "https://api.example.com", DocsURL: docsURL, CursorKey: bytes.Repeat([]byte{7}, 32),
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Requests: s.requests,
 	}
-	s.contract = must(theContract())(t)
+	s.contract = testkit.Must(theContract())(t)
 	for _, f := range change {
 		f(&s.config)
 	}
-	s.api = must(readapi.New(s.config))(t)
+	s.api = testkit.Must(readapi.New(s.config))(t)
 	s.server = serve(t, s.api, s.config.Logger)
 	return s
 }
@@ -146,20 +119,10 @@ func serve(t testing.TB, api *readapi.API, logger *slog.Logger) *httptest.Server
 	return server
 }
 
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // workspace makes a workspace without entries.
 func (s *stand) workspace(id string) {
 	s.t.Helper()
-	if _, err := s.pool.Exec(s.t.Context(), `SELECT workspace_create($1, $2, $3)`, id, "Agency "+id, s.clock.now()); err != nil {
+	if _, err := s.pool.Exec(s.t.Context(), `SELECT workspace_create($1, $2, $3)`, id, "Agency "+id, s.clock.Now()); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -266,7 +229,7 @@ func (s *stand) get(path, key string, headers ...string) reply {
 
 func send(t testing.TB, server *httptest.Server, method, path, key string, headers ...string) reply {
 	t.Helper()
-	return must(ask(t.Context(), server, method, path, key, headers...))(t)
+	return testkit.Must(ask(t.Context(), server, method, path, key, headers...))(t)
 }
 
 // ask is send for goroutines that are not the test's own.

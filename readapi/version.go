@@ -92,7 +92,7 @@ func (c *call) versionOfFeed() (string, error) {
 	// entries that are long since in the log.
 	kept, err := c.api.cfg.Log.KeptFrom(c.ctx, c.key.WorkspaceID, c.oldestKept())
 	if err != nil {
-		return "", err //nolint:wrapcheck // says what could not be read
+		return "", err
 	}
 	return feedVersion(version, kept), nil
 }

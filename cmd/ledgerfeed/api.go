@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // apiConnections is how many pages can be read at once; beyond what the
@@ -26,19 +26,19 @@ func (s *service) prepareAPI(ctx context.Context) error {
 	}
 	directory, err := access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: format, Clock: s.program.clock, Log: s.logger})
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	limiter, err := access.NewLimiter(access.LimiterConfig{Pool: s.pool, Clock: s.program.clock, Log: s.logger})
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	cursorKey, err := readapi.SharedCursorKey(ctx, s.pool)
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	requests, err := readapi.NewRequestStore(readapi.RequestStoreConfig{Pool: s.pool, Clock: s.program.clock, Logger: s.logger})
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	api, err := readapi.New(readapi.Config{
 		Pool: pool, Log: s.log, Keys: directory, Format: format, Limiter: limiter,

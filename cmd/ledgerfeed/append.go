@@ -58,9 +58,9 @@ func (p *program) sources(names []string) (sources []*source, cleanUp func(), er
 		return sources, cleanUp, nil
 	}
 	for _, name := range names {
-		file, err := os.Open(name) //nolint:gosec // the user names the file
+		file, err := os.Open(name)
 		if err != nil {
-			return sources, cleanUp, err //nolint:wrapcheck // names the file
+			return sources, cleanUp, err
 		}
 		sources = append(sources, &source{name: name, file: file})
 	}
@@ -146,7 +146,7 @@ func (p *program) appendSources(ctx context.Context, log *eventlog.Log, sources 
 	// Also after a failure: what came before the failing line stays.
 	printErr := p.print(count, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "appended %d, skipped %d\n", count.Appended, count.Skipped)
-		return err //nolint:wrapcheck // standard output
+		return err
 	})
 	return errors.Join(err, printErr)
 }

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 const fixture = "../../domain/testdata/agency.ndjson"
 
 func TestAppendCountsAndCanBeRunAgain(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	lines := strings.Count(read(t, fixture), "\n")
 	if got, want := succeed(t, url, "append", "--json", fixture), fmt.Sprintf(`{"appended":%d,"skipped":0}`+"\n", lines); got != want {
 		t.Fatalf("first run: %s, want %s", got, want)
@@ -33,7 +33,7 @@ func TestAppendCountsAndCanBeRunAgain(t *testing.T) {
 
 func TestAppendChecksEveryLineFirst(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	var text strings.Builder
 	text.WriteString(`{"workspace_id":"w","type":"client.recorded","data":{"client_id":"c","name":"n"}}` + "\n\n")
 	for range 25 {
@@ -61,7 +61,7 @@ func TestAppendChecksEveryLineFirst(t *testing.T) {
 
 func TestAppendStopsAtTheFirstRefusedLine(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	line := func(id, name, at string) string {
 		return fmt.Sprintf(`{"workspace_id":"w","id":%q,"type":"client.recorded","created_at":%q,"data":{"client_id":"c","name":%q}}`+"\n", id, at, name)
 	}
@@ -91,7 +91,7 @@ func TestAppendStopsAtTheFirstRefusedLine(t *testing.T) {
 
 func TestALineThatIsTooLong(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	file := filepath.Join(t.TempDir(), "long.ndjson")
 	good := `{"workspace_id":"w","type":"client.recorded","data":{"client_id":"c","name":"n"}}` + "\n"
 	write(t, file, good+strings.Repeat("x", 1<<20)+"\n"+good+"{}\n")
@@ -104,7 +104,7 @@ func TestALineThatIsTooLong(t *testing.T) {
 // What is exported and appended elsewhere is the same log, byte by byte.
 func TestExportAndAppendMakeTheSameLog(t *testing.T) {
 	t.Parallel()
-	here, there := testdb.New(t), testdb.New(t)
+	here, there := testkit.NewDatabase(t), testkit.NewDatabase(t)
 	succeed(t, here, "append", fixture)
 	file := filepath.Join(t.TempDir(), "export.ndjson")
 	write(t, file, succeed(t, here, "export"))
@@ -144,7 +144,7 @@ func countEntries(t *testing.T, chained, workspaceID string) (n int) {
 // workspace.
 func TestExportFollows(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	p := startProcess(t, command(t, url, "export", "--follow"))
 	for _, w := range []string{"first", "second"} {
 		c := command(t, url, "append")

@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // Exit statuses are 0 done, 1 failed, 2 wrong usage (decisions.md,
 // "Commands").
 func TestExitStatuses(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	succeed(t, url, "workspace", "create", "--id", "w")
 	for _, c := range []struct {
 		args string
@@ -28,7 +28,6 @@ func TestExitStatuses(t *testing.T) {
 		{"export --from 0", 2, "--from"},
 		{"export --from abc", 2, `--from is "abc": want a whole number`},
 		{"status --timeout 5", 2, `--timeout is "5": want a time such as 90s`},
-		{"bench log --scale much", 2, `--scale is "much": want a number`},
 		{"export extra", 2, "extra"},
 		{"status --workspace nobody", 1, `"nobody"`},
 		{"workspace", 2, "create, list, set"},
@@ -47,8 +46,6 @@ func TestExitStatuses(t *testing.T) {
 		{"key revoke key_nobody", 1, "key_nobody"},
 		{"key revoke", 2, ""},
 		{"serve --roles api,nonsense", 2, "nonsense"},
-		{"bench log --scale 0", 2, "--scale"},
-		{"bench read --only pages,nonsense", 2, `--only is "nonsense": want one or more of pages,`},
 	} {
 		r := runCommand(t, command(t, url, strings.Fields(c.args)...))
 		if r.code != c.code || !strings.Contains(r.errOut, c.says) {
@@ -59,7 +56,7 @@ func TestExitStatuses(t *testing.T) {
 
 func TestWorkspaces(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	succeed(t, url, "workspace", "create", "--id", "b", "--name", "Blue Door", "--notify-email", "finance@blue.example")
 	c := command(t, url, "append")
 	c.Stdin = strings.NewReader(`{"workspace_id":"a","type":"client.recorded","data":{"client_id":"c","name":"n"}}`)
@@ -82,7 +79,7 @@ func TestWorkspaces(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	succeed(t, url, "workspace", "create", "--id", "w")
 	var made struct{ ID, Key, Prefix string }
 	out := succeed(t, url, "key", "create", "--workspace", "w", "--name", "reporting", "--scopes", "invoices:read,pay:read", "--expires", "30d", "--json")
@@ -112,7 +109,7 @@ func TestKeys(t *testing.T) {
 // Status tells lag, anomalies and where a workspace stands, and waits.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	succeed(t, url, "append", fixture)
 	type status struct {
 		Projections []struct {

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
-	"github.com/ledgerfeed/ledgerfeed/console"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // consoleConnections is how many pages can be made at once.
@@ -79,7 +79,7 @@ func (s *service) prepareConsole(ctx context.Context) error {
 	}
 	keys, err := access.NewStore(access.StoreConfig{Pool: pool, Format: format, Clock: s.program.clock})
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	keyring, err := s.program.keyring(ctx, s.database)
 	if err != nil {
@@ -89,11 +89,11 @@ func (s *service) prepareConsole(ctx context.Context) error {
 		Pool: pool, Keyring: keyring, Log: s.log, Wake: s.wake, Clock: s.program.clock, Settings: set.delivery(),
 	})
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	door, err := console.NewDoor(console.DoorConfig{Pool: pool, Clock: s.program.clock})
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	identity, err := set.Console.identity()
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *service) prepareConsole(ctx context.Context) error {
 	}
 	reference, err := readapi.DescribePage(set.description())
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	c, err := console.New(ctx, console.Config{
 		Pool: pool, Door: door, Audit: console.NewAudit(pool, s.program.clock), Keys: keys, Webhooks: webhooks, Log: s.log,
@@ -156,7 +156,7 @@ func (p *program) consoleLinkCommand() *cobra.Command {
 			return p.print(v, func(out io.Writer) error {
 				fmt.Fprintln(p.errOut, "This link works once, until "+v.ExpiresAt+".")
 				_, err := fmt.Fprintln(out, v.URL)
-				return err //nolint:wrapcheck // standard output
+				return err
 			})
 		})
 	})
@@ -168,11 +168,11 @@ func (p *program) consoleLinkCommand() *cobra.Command {
 func (p *program) consoleLink(ctx context.Context, w *workbench, base string, n console.NewLink) (url string, expires time.Time, err error) {
 	door, err := console.NewDoor(console.DoorConfig{Pool: w.pool, Clock: p.clock})
 	if err != nil {
-		return "", expires, err //nolint:wrapcheck // says it all
+		return "", expires, err
 	}
 	path, expires, err := door.Link(ctx, n)
 	if err != nil {
-		return "", expires, err //nolint:wrapcheck // says it all
+		return "", expires, err
 	}
 	if n.Role == "" {
 		n.Role = console.Admin
@@ -184,5 +184,5 @@ func (p *program) consoleLink(ctx context.Context, w *workbench, base string, n 
 // audit keeps a change that a command has made.
 func (p *program) audit(ctx context.Context, w *workbench, c console.Change) error {
 	c.Via, c.Person = console.ViaCommand, console.CommandPerson()
-	return console.NewAudit(w.pool, p.clock).Record(ctx, c) //nolint:wrapcheck // says it all
+	return console.NewAudit(w.pool, p.clock).Record(ctx, c)
 }

@@ -64,7 +64,7 @@ func (d *database) prepare(ctx context.Context, migrate bool) error {
 	if !migrate && d.local == nil {
 		fit, err := migrations.Fit(ctx, d.url)
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		switch fit {
 		case migrations.Current, migrations.Newer:
@@ -75,7 +75,7 @@ func (d *database) prepare(ctx context.Context, migrate bool) error {
 		}
 	}
 	_, err := migrations.Up(ctx, d.url)
-	return err //nolint:wrapcheck // says it all
+	return err
 }
 
 // workbench is an open database with what most commands need.
@@ -112,13 +112,13 @@ func (p *program) withLog(ctx context.Context, work func(*workbench) error) (err
 func (p *program) workbench(ctx context.Context, d *database) (*workbench, error) {
 	pool, err := pg.Open(ctx, d.url, pg.Options{MaxConns: 8})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says it all
+		return nil, err
 	}
 	wake := eventlog.NewWake(pool, p.logger)
 	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: p.clock, Wake: wake})
 	if err != nil {
 		pool.Close()
-		return nil, err //nolint:wrapcheck // says it all
+		return nil, err
 	}
 	return &workbench{database: d, pool: pool, wake: wake, log: log}, nil
 }

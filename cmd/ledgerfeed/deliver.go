@@ -45,7 +45,7 @@ func (p *program) webhooks(ctx context.Context, w *workbench) (*delivery.Store, 
 	if err != nil {
 		return nil, err
 	}
-	return delivery.NewStore(delivery.StoreConfig{ //nolint:wrapcheck // says it all
+	return delivery.NewStore(delivery.StoreConfig{
 		Pool: w.pool, Keyring: keyring, Log: w.log, Wake: w.wake, Clock: p.clock, Settings: p.settings.delivery(),
 	})
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 const (
@@ -137,7 +137,7 @@ func (m *demonstration) workspace(ctx context.Context) (time.Time, error) {
 	})
 	var exists *eventlog.WorkspaceExistsError
 	if err != nil && !errors.As(err, &exists) {
-		return time.Time{}, err //nolint:wrapcheck // says it all
+		return time.Time{}, err
 	}
 	w, err := log.Workspace(ctx, demoWorkspace)
 	return w.CreatedAt.Truncate(time.Millisecond), err
@@ -148,11 +148,11 @@ func (m *demonstration) workspace(ctx context.Context) (time.Time, error) {
 func (m *demonstration) appendHistory(ctx context.Context, log *eventlog.Log) error {
 	g, err := scenario.New(m.config)
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	head, err := log.Head(ctx, demoWorkspace)
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	var (
 		drafts []domain.Draft
@@ -162,7 +162,7 @@ func (m *demonstration) appendHistory(ctx context.Context, log *eventlog.Log) er
 	flush := func() error {
 		_, err := log.Append(ctx, drafts...)
 		drafts = drafts[:0]
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	for {
 		l, ok := g.Next()
@@ -190,7 +190,7 @@ func (m *demonstration) appendHistory(ctx context.Context, log *eventlog.Log) er
 func (m *demonstration) live(ctx context.Context) error {
 	head, err := m.service.log.Head(ctx, demoWorkspace)
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	living := scenario.NewLiving(m.config, head.Position)
 	pace := time.NewTicker(demoPace)
@@ -211,7 +211,7 @@ func (m *demonstration) live(ctx context.Context) error {
 		d.CreatedAt = time.Time{}
 		r, err := m.service.log.Append(ctx, d)
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		fmt.Fprintf(m.program.out, "%s  appended %-24s %s at position %d\n",
 			r[0].CreatedAt.Local().Format(time.TimeOnly), d.Type, r[0].ID, r[0].Position)

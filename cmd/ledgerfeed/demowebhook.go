@@ -37,7 +37,7 @@ func (p *program) newDemoReceiver(ctx context.Context, dir string) (*demoReceive
 		},
 	})
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says it all
+		return nil, err
 	}
 	r.Listener = l
 	if p.settings.Webhooks.CAFile, err = keepCertificate(dir, l); err != nil {
@@ -61,14 +61,14 @@ func (m *demonstration) connect(ctx context.Context) error {
 	case errors.As(err, &unknown):
 		made, err := store.Create(ctx, demoWorkspace, url, []string{delivery.AllEvents})
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		*hook = demoWebhook{ID: made.ID, Secret: made.Secret}
 		if err := m.keepKeys(&m.keys); err != nil {
 			return err
 		}
 	case err != nil:
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	m.receiver.mu.Lock()
 	defer m.receiver.mu.Unlock()

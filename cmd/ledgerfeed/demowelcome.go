@@ -8,8 +8,8 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/console"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/console"
 )
 
 const demoWelcome = `
@@ -57,7 +57,7 @@ Ctrl-C stops everything; the next start goes on from here.
 func (m *demonstration) welcome(ctx context.Context) error {
 	head, err := m.service.log.Head(ctx, demoWorkspace)
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	var client string
 	err = m.workbench.pool.QueryRow(ctx, `

@@ -91,7 +91,7 @@ func writeExplanation(out io.Writer, x *projections.Explanation) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", f.Name, value, f.SetBy.Type, f.SetBy.CreatedAt, f.SetBy.Position, f.SetBy.EventID)
 	}
 	if err := t.Flush(); err != nil {
-		return err //nolint:wrapcheck // standard output
+		return err
 	}
 	fmt.Fprintln(out, "History:")
 	for i := range x.History {
@@ -104,8 +104,8 @@ func writeExplanation(out io.Writer, x *projections.Explanation) error {
 			what = "changed nothing"
 		}
 		if _, err := fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\n", h.Position, h.CreatedAt, h.Type, h.EventID, what); err != nil {
-			return err //nolint:wrapcheck // standard output
+			return err
 		}
 	}
-	return t.Flush() //nolint:wrapcheck // standard output
+	return t.Flush()
 }

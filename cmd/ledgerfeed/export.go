@@ -75,7 +75,7 @@ type exporting struct {
 func (x *exporting) run(ctx context.Context) error {
 	if x.workspace != "" {
 		if _, err := x.log.Head(ctx, x.workspace); err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 	}
 	if !x.follow {
@@ -83,7 +83,7 @@ func (x *exporting) run(ctx context.Context) error {
 	}
 	err := x.followAll(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return x.out.Flush() //nolint:wrapcheck // interrupted, as --follow is meant to end
+		return x.out.Flush()
 	}
 	return err
 }
@@ -94,7 +94,7 @@ func (x *exporting) pass(ctx context.Context) error {
 	if x.workspace == "" {
 		var err error
 		if workspaces, err = x.log.WorkspaceIDs(ctx); err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 	}
 	for _, w := range workspaces {
@@ -102,7 +102,7 @@ func (x *exporting) pass(ctx context.Context) error {
 			x.next[w] = x.from
 		}
 		if err := x.log.Walk(ctx, w, x.next[w]-1, x.write); err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 	}
 	if err := x.out.Flush(); err != nil {
@@ -147,7 +147,7 @@ func (x *exporting) followAll(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx) //nolint:wrapcheck // interrupted
+			return context.Cause(ctx)
 		case <-waiter.C:
 			waiter.Take()
 		case <-sweep.C:

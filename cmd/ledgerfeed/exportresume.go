@@ -16,7 +16,7 @@ import (
 func (x *exporting) intoFile(ctx context.Context) (err error) {
 	file, err := os.OpenFile(x.file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return err //nolint:wrapcheck // names the file
+		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	if err := x.goOnAfter(ctx, file); err != nil {
@@ -61,7 +61,7 @@ func (x *exporting) goOnAfter(ctx context.Context, file *os.File) error {
 	for workspaceID, id := range last {
 		position, err := x.log.PositionOf(ctx, workspaceID, id)
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		if position == 0 {
 			return fmt.Errorf("%s ends in %s with the entry %s, which this log does not have", x.file, workspaceID, id)
@@ -87,7 +87,7 @@ func (x *exporting) readResume() error {
 		return nil
 	}
 	if err != nil {
-		return err //nolint:wrapcheck // names the file
+		return err
 	}
 	if err := json.Unmarshal(text, &x.next); err != nil {
 		return fmt.Errorf("%s does not say where to go on: %w", x.resume, err)
@@ -110,7 +110,7 @@ func (x *exporting) keepResume() error {
 	// Beside it and renamed, so that it is never half written.
 	file, err := os.CreateTemp(filepath.Dir(x.resume), filepath.Base(x.resume)+".*")
 	if err != nil {
-		return err //nolint:wrapcheck // names the file
+		return err
 	}
 	_, err = file.Write(append(text, '\n'))
 	if err = errors.Join(err, file.Close()); err == nil {

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // However often it is killed, a followed export into a file holds every entry
 // once, and makes the same log and read models elsewhere.
 func TestExportGoesOn(t *testing.T) {
 	t.Parallel()
-	here, there := testdb.New(t), testdb.New(t)
+	here, there := testkit.NewDatabase(t), testkit.NewDatabase(t)
 	file := filepath.Join(t.TempDir(), "log.ndjson")
 	write(t, file, "")
 	rng := rand.New(rand.NewPCG(7, 8)) // the same moments in every run
@@ -45,7 +45,7 @@ func TestExportGoesOn(t *testing.T) {
 		serving.stop()
 		succeed(t, url, "verify")
 	}
-	if r := runCommand(t, command(t, testdb.New(t), "export", "--out", file)); r.code != exitFailed || !strings.Contains(r.errOut, "does not have") {
+	if r := runCommand(t, command(t, testkit.NewDatabase(t), "export", "--out", file)); r.code != exitFailed || !strings.Contains(r.errOut, "does not have") {
 		t.Errorf("into the file of another log: %+v", r)
 	}
 }
@@ -53,7 +53,7 @@ func TestExportGoesOn(t *testing.T) {
 // Into a pipe, a file of its own says where to go on.
 func TestExportResumes(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	state := filepath.Join(t.TempDir(), "state.json")
 	var out strings.Builder
 	for _, f := range chunks(t, 2, 4) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // reader reads the API of a serving process with one key.
@@ -163,7 +163,7 @@ func asBytes(list []json.RawMessage) [][]byte {
 // expected, to the byte and in the order of fields, for each permission set.
 func TestFixtureThroughTheProgram(t *testing.T) {
 	t.Parallel()
-	database := testdb.New(t)
+	database := testkit.NewDatabase(t)
 	succeed(t, database, "append", fixture)
 	var expected map[string]map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(read(t, "../../domain/testdata/agency.expected.json")), &expected); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // follower follows a list of a serving process by its cursor.
@@ -82,7 +82,7 @@ func (f *follower) pollUntil(over <-chan struct{}) error {
 func TestTwentyFollowers(t *testing.T) {
 	t.Parallel()
 	const appends = 10_000
-	database := testdb.New(t)
+	database := testkit.NewDatabase(t)
 	succeed(t, database, "workspace", "create", "--id", "agency", "--name", "Agency")
 	program := command(t, database, "serve", "--roles", "api,project", "--no-migrate")
 	program.Env = append(program.Env, "LEDGERFEED_RETENTION=876000h") // the history grows older

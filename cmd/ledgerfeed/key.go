@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
-	"github.com/ledgerfeed/ledgerfeed/console"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 func (p *program) keyCommand() *cobra.Command {
@@ -75,7 +75,7 @@ func (p *program) keyStore(w *workbench) (*access.Store, error) {
 	if err != nil {
 		return nil, usagef("LEDGERFEED_BRAND: %w", err)
 	}
-	return access.NewStore(access.StoreConfig{Pool: w.pool, Format: format, Clock: p.clock}) //nolint:wrapcheck // says it all
+	return access.NewStore(access.StoreConfig{Pool: w.pool, Format: format, Clock: p.clock})
 }
 
 // asUsage turns a complaint about the user's input into wrong usage.
@@ -119,7 +119,7 @@ func (p *program) keyCreateCommand() *cobra.Command {
 		return p.withKeys(ctx, func(w *workbench, store *access.Store) error {
 			r, secret, err := store.Create(ctx, n)
 			if err != nil {
-				return err //nolint:wrapcheck // says it all
+				return err
 			}
 			return errors.Join(p.printNewKey(r, secret), p.auditKey(ctx, w, console.KeyCreate, r, r.Permissions.String()))
 		})
@@ -132,7 +132,7 @@ func (p *program) printNewKey(r *access.Record, secret access.Secret) error {
 	return p.print(v, func(out io.Writer) error {
 		fmt.Fprintln(p.errOut, "This key is shown once; keep it where passwords are kept.")
 		_, err := fmt.Fprintln(out, v.Key)
-		return err //nolint:wrapcheck // standard output
+		return err
 	})
 }
 
@@ -171,7 +171,7 @@ func (p *program) keyListCommand() *cobra.Command {
 			return p.withKeys(ctx, func(_ *workbench, store *access.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
-					return err //nolint:wrapcheck // says it all
+					return err
 				}
 				views := make([]keyView, len(list))
 				for i, r := range list {
@@ -196,7 +196,7 @@ func writeKeys(out io.Writer, list []keyView) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
 			k.ID, k.Prefix, k.Name, k.State, k.RateLimit, k.CreatedAt, expires, strings.Join(k.Scopes, ","))
 	}
-	return t.Flush() //nolint:wrapcheck // standard output
+	return t.Flush()
 }
 
 // ofKey runs a change of the key that the argument names.
@@ -205,7 +205,7 @@ func (p *program) ofKey(change func(ctx context.Context, w *workbench, store *ac
 		return p.withKeys(ctx, func(w *workbench, store *access.Store) error {
 			workspaceID, err := store.WorkspaceOf(ctx, args[0])
 			if err != nil {
-				return err //nolint:wrapcheck // says it all
+				return err
 			}
 			return change(ctx, w, store, workspaceID, args[0])
 		})
@@ -221,7 +221,7 @@ func (p *program) keyRotateCommand() *cobra.Command {
 		RunE: p.ofKey(func(ctx context.Context, w *workbench, store *access.Store, workspaceID, keyID string) error {
 			r, secret, err := store.Rotate(ctx, workspaceID, keyID, overlap)
 			if err != nil {
-				return err //nolint:wrapcheck // says it all
+				return err
 			}
 			return errors.Join(p.printNewKey(r, secret), p.auditKey(ctx, w, console.KeyRotate, r, "the old secret works for "+overlap.String()))
 		}),
@@ -238,7 +238,7 @@ func (p *program) keyRevokeCommand() *cobra.Command {
 		RunE: p.ofKey(func(ctx context.Context, w *workbench, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.Revoke(ctx, workspaceID, keyID)
 			if err != nil {
-				return err //nolint:wrapcheck // says it all
+				return err
 			}
 			return errors.Join(p.printKey(r), p.auditKey(ctx, w, console.KeyRevoke, r, ""))
 		}),
@@ -254,7 +254,7 @@ func (p *program) keySetLimitCommand() *cobra.Command {
 		RunE: p.ofKey(func(ctx context.Context, w *workbench, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.SetRateLimit(ctx, workspaceID, keyID, limit)
 			if err != nil {
-				return err //nolint:wrapcheck // says it all
+				return err
 			}
 			return errors.Join(p.printKey(r), p.auditKey(ctx, w, console.KeySetLimit, r, fmt.Sprintf("%d requests a minute", r.RateLimit)))
 		}),

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rowcheck"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // kills is how often the process is killed; LEDGERFEED_TEST_KILLS changes it.
@@ -38,7 +38,7 @@ func kills(t *testing.T, usual int) int {
 // in the log.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	rounds := kills(t, 200)
 	files := chunks(t, 3, rounds)
 	check := newFoldCheck(t, url)

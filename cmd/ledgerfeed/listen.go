@@ -34,7 +34,7 @@ reach it, give the service the two settings that are printed at the start.`,
 			}
 			l, err := delivery.NewListener(ctx, cfg)
 			if err != nil {
-				return err //nolint:wrapcheck // says it all
+				return err
 			}
 			certificate, err := keepCertificate(p.settings.DataDir, l)
 			if err != nil {

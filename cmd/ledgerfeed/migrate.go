@@ -24,7 +24,7 @@ func (p *program) migrateCommand() *cobra.Command {
 			defer func() { err = errors.Join(err, d.close(ctx)) }()
 			applied, err := migrations.Up(ctx, d.url)
 			if err != nil {
-				return err //nolint:wrapcheck // says it all
+				return err
 			}
 			if applied == nil {
 				applied = []string{}
@@ -32,7 +32,7 @@ func (p *program) migrateCommand() *cobra.Command {
 			return p.print(map[string][]string{"applied": applied}, func(w io.Writer) error {
 				if len(applied) == 0 {
 					_, err := fmt.Fprintln(w, "The schema is up to date.")
-					return err //nolint:wrapcheck // standard output
+					return err
 				}
 				for _, name := range applied {
 					fmt.Fprintln(w, "applied", name)

@@ -29,7 +29,7 @@ func (s *source) each(ctx context.Context, do func(number int, line []byte, err 
 	reader := bufio.NewReaderSize(s.file, domain.MaxLineSize+2) // and its end of line
 	for number := 1; ; number++ {
 		if err := context.Cause(ctx); err != nil {
-			return err //nolint:wrapcheck // interrupted
+			return err
 		}
 		line, err := reader.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {

@@ -30,7 +30,7 @@ func (p *program) openapiCommand() *cobra.Command {
 			}
 			document = append(document, '\n')
 			if file != "" {
-				return os.WriteFile(file, document, 0o644) //nolint:gosec // for everybody to read
+				return os.WriteFile(file, document, 0o644)
 			}
 			if _, err := p.out.Write(document); err != nil {
 				return fmt.Errorf("write the description: %w", err)

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/console"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
@@ -41,7 +41,7 @@ type quarantineListView struct {
 func quarantined(ctx context.Context, log *eventlog.Log, workspaceID string) ([]quarantineView, error) {
 	progress, err := log.ProgressOf(ctx, eventlog.ReadModels, workspaceID)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says it all
+		return nil, err
 	}
 	if workspaceID != "" && len(progress) == 0 {
 		return nil, &eventlog.UnknownWorkspaceError{WorkspaceID: workspaceID}
@@ -73,7 +73,7 @@ func (p *program) quarantineListCommand() *cobra.Command {
 				}
 				skips, err := w.log.Skips(ctx, eventlog.ReadModels, "")
 				if err != nil {
-					return err //nolint:wrapcheck // says it all
+					return err
 				}
 				if skips == nil {
 					skips = []eventlog.Skip{}
@@ -94,7 +94,7 @@ func writeQuarantined(out io.Writer, list []quarantineView, skips []eventlog.Ski
 			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\n", q.WorkspaceID, q.Position, q.Behind, q.Failures, q.Error)
 		}
 		if err := t.Flush(); err != nil {
-			return err //nolint:wrapcheck // standard output
+			return err
 		}
 	}
 	return writeSkips(out, skips)
@@ -105,7 +105,7 @@ func writeSkips(out io.Writer, skips []eventlog.Skip) error {
 		s := &skips[i]
 		if _, err := fmt.Fprintf(out, "passed over in %s at position %d, %s (%s), on %s, because: %s\n",
 			s.WorkspaceID, s.Position, s.EventID, s.Type, domain.FormatTime(s.SkippedAt), s.Reason); err != nil {
-			return err //nolint:wrapcheck // standard output
+			return err
 		}
 	}
 	return nil
@@ -146,7 +146,7 @@ func showQuarantine(ctx context.Context, log *eventlog.Log, workspaceID string) 
 		v.quarantineView = &list[0]
 		entry, err := log.EntryAt(ctx, workspaceID, list[0].Position)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // says it all
+			return nil, err
 		}
 		if entry != nil {
 			v.Entry = json.RawMessage(entry.AppendChainedNDJSON(nil))
@@ -154,11 +154,11 @@ func showQuarantine(ctx context.Context, log *eventlog.Log, workspaceID string) 
 	}
 	failures, err := log.Failures(ctx, eventlog.ReadModels, workspaceID)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says it all
+		return nil, err
 	}
 	skips, err := log.Skips(ctx, eventlog.ReadModels, workspaceID)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says it all
+		return nil, err
 	}
 	v.History = append(v.History, failures...)
 	v.Skipped = append(v.Skipped, skips...)
@@ -215,11 +215,11 @@ impossible nothing is changed, and the entry stays passed over.`,
 func (p *program) retryQuarantined(ctx context.Context, workspaceID string) error {
 	return p.withLog(ctx, func(w *workbench) error {
 		if err := w.log.RetryQuarantined(ctx, eventlog.ReadModels, workspaceID); err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		return p.print(map[string]string{"workspace_id": workspaceID}, func(out io.Writer) error {
 			_, err := fmt.Fprintf(out, "%s is tried again within seconds, if ledgerfeed serve is running.\n", workspaceID)
-			return err //nolint:wrapcheck // standard output
+			return err
 		})
 	})
 }
@@ -252,11 +252,11 @@ func entryName(position int64) string { return fmt.Sprintf("at position %d", pos
 func writeRestored(out io.Writer, b *projections.Rebuilt, position int64) (err error) {
 	if b.Refused != "" {
 		_, err = fmt.Fprintf(out, "%s: refused: %s\n", b.WorkspaceID, b.Refused)
-		return err //nolint:wrapcheck // standard output
+		return err
 	}
 	_, err = fmt.Fprintf(out, "%s: the entry at position %d has its effect: %s rows written, %s deleted\n",
 		b.WorkspaceID, position, thousands(b.Written), thousands(b.Deleted))
-	return err //nolint:wrapcheck // standard output
+	return err
 }
 
 func (p *program) quarantineSkipCommand() *cobra.Command {
@@ -280,7 +280,7 @@ recorded with the reason. ledgerfeed quarantine retry --position takes it back.`
 					return fmt.Errorf("%w: only an entry that a workspace waits at can be passed over", err)
 				}
 				if err != nil {
-					return err //nolint:wrapcheck // says it all
+					return err
 				}
 				err = p.audit(ctx, w, console.Change{WorkspaceID: s.WorkspaceID, Action: console.EntrySkip, ObjectID: s.EventID, ObjectName: entryName(s.Position), Detail: s.Reason})
 				return errors.Join(err, p.print(s, func(out io.Writer) error { return writeSkips(out, []eventlog.Skip{s}) }))

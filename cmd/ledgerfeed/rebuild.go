@@ -91,5 +91,5 @@ func writeRebuilt(out io.Writer, list []projections.Rebuilt, m *projections.Mete
 	}
 	_, err := fmt.Fprintf(out, "rebuilt %d workspaces: %s entries, %s rows compared, %s written or deleted\n%s\n",
 		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.RowsWritten.Load()), replayed(m))
-	return err //nolint:wrapcheck // standard output
+	return err
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
 // served is a database with two projected workspaces, agency-0 and agency-1.
 func served(t *testing.T) (url string, conn *pgx.Conn) {
 	t.Helper()
-	url = testdb.New(t)
+	url = testkit.NewDatabase(t)
 	for _, f := range chunks(t, 2, 30) {
 		succeed(t, url, "append", f)
 	}
@@ -184,7 +184,7 @@ func TestQuarantineCommands(t *testing.T) {
 
 func TestReplayUsage(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	for _, args := range [][]string{
 		{"rebuild", "invoice"},
 		{"rebuild", "--workers", "0"},
@@ -219,7 +219,7 @@ func TestReplayIsInterrupted(t *testing.T) {
 	url, conn := served(t)
 	reads := func(want bool) {
 		t.Helper()
-		testdb.Eventually(t, func() error {
+		testkit.Eventually(t, func() error {
 			var sessions int
 			err := conn.QueryRow(t.Context(), `
 				SELECT count(*) FROM pg_stat_activity
@@ -245,7 +245,7 @@ func TestReplayIsInterrupted(t *testing.T) {
 // off: its measures tell.
 func TestServeAudits(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	for _, every := range []string{"", "24h", "0"} {
 		c := command(t, url, "serve", "--roles", "project", "--no-migrate")
 		if every != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // damagedPlan is what damage puts into every invoice of a workspace.
@@ -28,7 +28,7 @@ const damagedPlan = "DAMAGED"
 // while. LEDGERFEED_TEST_KILLS says how often.
 func TestRebuildKilledUnderLoad(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	rounds := kills(t, 50)
 	for _, f := range chunks(t, 2, 60) {
 		succeed(t, url, "append", f)

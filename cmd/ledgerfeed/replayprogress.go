@@ -58,7 +58,7 @@ func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, wo
 			MaxConns: int32(2*f.workers + 1), ReadBuffer: 64 << 10, Settings: projections.ReplaySettings(),
 		})
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		defer pool.Close()
 		var pace func(context.Context, int) error
@@ -73,7 +73,7 @@ func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, wo
 			Pool: pool, Clock: p.clock, Rules: p.rules, Wake: w.wake, Workers: f.workers, Memory: f.memoryMiB << 20, Meter: &meter, Pace: pace,
 		})
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		quiet := sync.OnceFunc(watchReplay(p.errOut, verb, &meter))
 		defer quiet()
@@ -141,7 +141,7 @@ func showBar(out io.Writer, verb string, m *projections.Meter, began time.Time, 
 		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + replayCount(m) })),
 		mpb.BarExtender(mpb.BarFillerFunc(func(w io.Writer, s decor.Statistics) error {
 			_, err := fmt.Fprintf(w, "%.*s\n", max(0, s.AvailableWidth-1), replayPace(m, time.Since(began)))
-			return err //nolint:wrapcheck // the terminal
+			return err
 		}), false),
 		mpb.BarRemoveOnComplete())
 	tick := time.NewTicker(barEvery)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // ask answers with the status of an address, or 0 where nobody listens.
@@ -32,7 +32,7 @@ func ask(t *testing.T, address string) int {
 // while it still answers whoever has not heard of it.
 func TestReadinessGoesFirst(t *testing.T) {
 	t.Parallel()
-	c := command(t, testdb.New(t), "serve", "--roles", "api")
+	c := command(t, testkit.NewDatabase(t), "serve", "--roles", "api")
 	c.Env = append(c.Env, "LEDGERFEED_DRAIN_DELAY=3s")
 	serving := startProcess(t, c)
 	api := apiOf(serving)

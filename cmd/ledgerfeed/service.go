@@ -64,7 +64,7 @@ func (p *program) newService(ctx context.Context, d *database, roles []string) (
 	}
 	s.wake = eventlog.NewWake(s.pool, p.logger)
 	if s.log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: p.clock, Wake: s.wake}); err != nil {
-		return nil, err //nolint:wrapcheck // says it all
+		return nil, err
 	}
 	s.add("wake-ups", s.wake.Run)
 	s.add("database", s.watchDatabase)
@@ -93,7 +93,7 @@ func (p *program) newService(ctx context.Context, d *database, roles []string) (
 func (s *service) openPool(ctx context.Context, o pg.Options) (*pgxpool.Pool, error) {
 	pool, err := pg.Open(ctx, s.database.url, o)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says it all
+		return nil, err
 	}
 	s.pools = append(s.pools, pool)
 	return pool, nil
@@ -112,7 +112,7 @@ func (s *service) prepareProjector(ctx context.Context) error {
 		Pool: pool, Wake: s.wake, Clock: s.program.clock, Logger: s.logger, Metrics: s.metrics, Rules: s.program.rules,
 	})
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	s.add("projector", runner.Run)
 	return s.prepareAudit(ctx)
@@ -132,7 +132,7 @@ func (s *service) prepareAudit(ctx context.Context) error {
 		Every: s.program.settings.AuditEvery, Rate: s.program.settings.AuditRate,
 	})
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	s.add("audit", auditor.Run)
 	return nil
@@ -168,7 +168,7 @@ func (s *service) run(ctx context.Context) error {
 	if err := s.wake.Flush(flush); err != nil {
 		s.logger.WarnContext(ctx, "the last wake-ups were not sent; others find out by their sweeps", "error", err)
 	}
-	return cmp.Or(err, admin.stop()) //nolint:wrapcheck // names the part
+	return cmp.Or(err, admin.stop())
 }
 
 // running is parts at work.
@@ -205,7 +205,7 @@ func (r *running) stop() error {
 	r.cancel(errStopped)
 	r.group.Wait()
 	if err := context.Cause(r.failed); !errors.Is(err, errStopped) {
-		return err //nolint:wrapcheck // names the part
+		return err
 	}
 	return nil
 }

@@ -40,14 +40,14 @@ func (p *program) statusCommand() *cobra.Command {
 				}
 				s, err := projections.ReadStatus(ctx, w.pool, w.log, p.clock(), workspace)
 				if err != nil {
-					return err //nolint:wrapcheck // says it all
+					return err
 				}
 				if p.rules.Version > 0 {
 					s.CompareRules(p.rules.Version)
 				}
 				lags, err := delivery.ReadStatus(ctx, w.pool, p.clock(), workspace)
 				if err != nil {
-					return err //nolint:wrapcheck // says it all
+					return err
 				}
 				if lags == nil {
 					lags = []delivery.Lag{}
@@ -90,9 +90,9 @@ func (p *program) awaitProjected(ctx context.Context, w *workbench, workspace st
 		progress, err := w.log.ProgressOf(ctx, eventlog.ReadModels, workspace)
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
-				return cause //nolint:wrapcheck // says it all
+				return cause
 			}
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		behind := int64(0)
 		for i := range progress {
@@ -118,7 +118,7 @@ func (p *program) awaitProjected(ctx context.Context, w *workbench, workspace st
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx) //nolint:wrapcheck // says it all
+			return context.Cause(ctx)
 		case <-sweep.C:
 		}
 	}
@@ -137,7 +137,7 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.1f\t%d\t%s\n", w.WorkspaceID, w.Position, w.Head, w.LagEntries, w.LagSeconds, len(w.Anomalies), workspaceState(w))
 	}
 	if err := t.Flush(); err != nil {
-		return err //nolint:wrapcheck // standard output
+		return err
 	}
 	if s.OtherRules > 0 {
 		fmt.Fprintf(out, "%d workspaces have rows of other rules than this program's, version %d: ledgerfeed rebuild brings them over\n", s.OtherRules, s.Rules)
@@ -174,7 +174,7 @@ func writeLags(out io.Writer, list []delivery.Lag) error {
 		l := &list[i]
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%d\t%s\n", l.WebhookID, l.WorkspaceID, l.Position, l.Visible, l.Entries, l.Seconds, l.Waiting, l.State)
 	}
-	return t.Flush() //nolint:wrapcheck // standard output
+	return t.Flush()
 }
 
 func workspaceState(w *projections.WorkspaceStatus) string {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
@@ -107,7 +107,7 @@ func apiOf(p *process) string {
 // rule in every row, also behind an ETag that they kept.
 func TestUpgradeToOtherRules(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	files := chunks(t, 2, 40)
 	old := startProcess(t, command(t, url, "serve", "--roles", "api,project", "--no-migrate"))
 	for _, f := range files[:20] {

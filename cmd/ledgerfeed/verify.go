@@ -124,7 +124,7 @@ func writeVerified(out io.Writer, list []projections.Verification, m *projection
 	}
 	_, err := fmt.Fprintf(out, "verified %d workspaces: %s entries, %s rows, %s differences\n%s\n",
 		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()), replayed(m))
-	return err //nolint:wrapcheck // standard output
+	return err
 }
 
 // interrupted says so where a command ended because it was asked to.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/console"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/console"
 )
 
 func (p *program) webhookCommand() *cobra.Command {
@@ -68,7 +68,7 @@ func (p *program) auditWebhook(ctx context.Context, w *workbench, action console
 func (p *program) auditWebhookID(ctx context.Context, w *workbench, store *delivery.Store, action console.Action, id, detail string) error {
 	hook, err := store.Get(ctx, id)
 	if err != nil {
-		return err //nolint:wrapcheck // says it all
+		return err
 	}
 	return p.auditWebhook(ctx, w, action, hook, detail)
 }
@@ -87,7 +87,7 @@ func (p *program) webhookCreateCommand() *cobra.Command {
 			return p.withWebhooks(ctx, func(w *workbench, store *delivery.Store) error {
 				made, err := store.Create(ctx, workspace, url, events)
 				if err != nil {
-					return err //nolint:wrapcheck // says it all
+					return err
 				}
 				return errors.Join(p.printSecret(made), p.auditWebhook(ctx, w, console.WebhookCreate, &made.Webhook, strings.Join(made.Events, ", ")))
 			})
@@ -103,7 +103,7 @@ func (p *program) printSecret(w *delivery.WithSecret) error {
 	return p.print(w, func(out io.Writer) error {
 		fmt.Fprintln(p.errOut, "The signing secret is shown once; the receiver needs it.")
 		_, err := fmt.Fprintf(out, "%s\n%s\n", w.ID, w.Secret)
-		return err //nolint:wrapcheck // standard output
+		return err
 	})
 }
 
@@ -120,7 +120,7 @@ func (p *program) webhookListCommand() *cobra.Command {
 			return p.withWebhooks(ctx, func(_ *workbench, store *delivery.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
-					return err //nolint:wrapcheck // says it all
+					return err
 				}
 				if list == nil {
 					list = []delivery.Webhook{}
@@ -145,7 +145,7 @@ func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", w.ID, w.State, w.URL, strings.Join(w.Events, ","), since)
 	}
 	if err := t.Flush(); err != nil {
-		return err //nolint:wrapcheck // standard output
+		return err
 	}
 	for i := range list {
 		if list[i].Notice != nil {
@@ -159,17 +159,17 @@ func (p *program) webhookDeleteCommand() *cobra.Command {
 	return p.ofWebhook("delete WEBHOOK", "Delete a webhook", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
 		hook, err := store.Get(ctx, id)
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		if err := store.Delete(ctx, id); err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		if err := p.auditWebhook(ctx, w, console.WebhookDelete, hook, ""); err != nil {
 			return err
 		}
 		return p.print(map[string]any{"id": id, "deleted": true}, func(out io.Writer) error {
 			_, err := fmt.Fprintln(out, "deleted", id)
-			return err //nolint:wrapcheck // standard output
+			return err
 		})
 	})
 }
@@ -178,7 +178,7 @@ func (p *program) webhookRotateCommand() *cobra.Command {
 	return p.ofWebhook("rotate-secret WEBHOOK", "Give a webhook a new secret; the old one signs beside it for a while", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
 		hook, err := store.RotateSecret(ctx, id)
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		if !hook.OldSecretUntil.IsZero() {
 			fmt.Fprintf(p.errOut, "The old secret signs beside the new one until %s.\n", domain.FormatTime(hook.OldSecretUntil.Time))
@@ -191,14 +191,14 @@ func (p *program) webhookTestCommand() *cobra.Command {
 	return p.ofWebhook("test WEBHOOK", "Send a test.ping to a webhook", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
 		event, err := store.Test(ctx, id)
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		if err := p.auditWebhookID(ctx, w, store, console.WebhookTest, id, event); err != nil {
 			return err
 		}
 		return p.print(map[string]string{"event_id": event, "delivery_id": event + "_" + id}, func(out io.Writer) error {
 			_, err := fmt.Fprintln(out, event)
-			return err //nolint:wrapcheck // standard output
+			return err
 		})
 	})
 }
@@ -207,7 +207,7 @@ func (p *program) webhookTurnOnCommand() *cobra.Command {
 	return p.ofWebhook("turn-on WEBHOOK", "Turn a webhook back on", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
 		hook, err := store.TurnOn(ctx, id)
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		if err := p.auditWebhook(ctx, w, console.WebhookTurnOn, hook, ""); err != nil {
 			return err
@@ -225,7 +225,7 @@ func (p *program) webhookDeliveriesCommand() *cobra.Command {
 			page.Limit = left
 			found, err := store.Deliveries(ctx, id, page)
 			if err != nil {
-				return err //nolint:wrapcheck // says it all
+				return err
 			}
 			list = append(list, found.Deliveries...)
 			left -= len(found.Deliveries)
@@ -248,7 +248,7 @@ func writeDeliveries(out io.Writer, list []delivery.Delivery) error {
 		d := &list[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", domain.FormatTime(d.CreatedAt.Time), d.State, d.EventType, len(d.Attempts), lastAnswer(d), d.ID)
 	}
-	return t.Flush() //nolint:wrapcheck // standard output
+	return t.Flush()
 }
 
 // lastAnswer tells in words how the last attempt ended.
@@ -270,7 +270,7 @@ func (p *program) webhookResendCommand() *cobra.Command {
 	return p.ofWebhook("resend DELIVERY", "Send a finished delivery once more", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
 		d, err := store.Resend(ctx, id)
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		if full, err := store.Delivery(ctx, id); err == nil {
 			if err := p.auditWebhookID(ctx, w, store, console.DeliveryResend, full.WebhookID, id); err != nil {
@@ -290,14 +290,14 @@ func (p *program) webhookMissedCommand() *cobra.Command {
 		}
 		m, err := store.SendMissed(ctx, id, from)
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		if err := p.auditWebhookID(ctx, w, store, console.WebhookSendMissed, id, fmt.Sprintf("%d events since %s", m.Count, domain.FormatTime(from))); err != nil {
 			return err
 		}
 		return p.print(m, func(out io.Writer) error {
 			_, err := fmt.Fprintf(out, "%d events are on their way\n", m.Count)
-			return err //nolint:wrapcheck // standard output
+			return err
 		})
 	})
 	c.Flags().StringVar(&since, "since", "", "a date-time such as 2026-10-01T00:00:00Z, a date, or a time ago such as 48h or 7d (required)")

@@ -13,13 +13,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
-	"github.com/ledgerfeed/ledgerfeed/internal/testdb"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // Webhooks by command, from creation to deletion, each change in the audit.
 func TestWebhookCommands(t *testing.T) {
 	t.Parallel()
-	url := testdb.New(t)
+	url := testkit.NewDatabase(t)
 	run := func(args ...string) result {
 		t.Helper()
 		c := command(t, url, append([]string{"webhook"}, args...)...)

@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/access"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 func (p *program) workspaceCommand() *cobra.Command {
@@ -129,11 +129,11 @@ func (p *program) changeWorkspace(ctx context.Context, id string, change func(*e
 			return access.BumpRevision(ctx, tx, id)
 		})
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		found, err := w.log.Workspace(ctx, id)
 		if err != nil {
-			return err //nolint:wrapcheck // says it all
+			return err
 		}
 		v := viewWorkspace(&found)
 		return p.print(v, func(out io.Writer) error { return writeWorkspaces(out, []workspaceView{v}) })
@@ -149,7 +149,7 @@ func (p *program) workspaceListCommand() *cobra.Command {
 			return p.withLog(ctx, func(w *workbench) error {
 				list, err := w.log.Workspaces(ctx)
 				if err != nil {
-					return err //nolint:wrapcheck // says it all
+					return err
 				}
 				views := make([]workspaceView, len(list))
 				for i := range list {
@@ -171,5 +171,5 @@ func writeWorkspaces(out io.Writer, list []workspaceView) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", w.ID, w.Name, email, w.CreatedAt)
 	}
-	return t.Flush() //nolint:wrapcheck // standard output
+	return t.Flush()
 }

@@ -27,16 +27,12 @@ func saysNothing(name string) bool {
 
 // impure are the packages of the standard library through which a clock, a
 // die, the network or the disk would get into the rules.
-//
-//nolint:gochecknoglobals // a definition, never changed
 var impure = []string{
 	"context", "crypto/rand", "database/sql", "embed", "io", "io/fs", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net",
 	"net/http", "os", "os/exec", "os/signal", "plugin", "runtime", "sync", "sync/atomic", "syscall", "testing", "unsafe",
 }
 
 // impureTime are the parts of package time that look at a clock.
-//
-//nolint:gochecknoglobals // a definition, never changed
 var impureTime = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Local", "LoadLocation"}
 
 // TestDomainIsPure: no input or output, no clock, no randomness, no

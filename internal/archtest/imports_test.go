@@ -7,122 +7,220 @@ import (
 	"testing"
 )
 
-// rooms says who may import whom ("Rooms" in docs/design.md). A room may
-// always import itself and, but for domain and docs, other people's modules.
-//
-//nolint:gochecknoglobals // a definition, never changed
-var rooms = map[string][]string{
-	"domain":         {},
-	"eventlog":       {"domain", "internal"},
-	"projections":    {"domain", "eventlog", "internal"},
-	"access":         {"domain", "internal"},
-	"readapi":        {"domain", "access", "eventlog", "internal"},
-	"delivery":       {"domain", "eventlog", "internal"},
-	"console":        {"domain", "access", "delivery", "eventlog", "internal"},
-	"migrations":     {"internal"},
-	"cmd/ledgerfeed": {"domain", "eventlog", "projections", "access", "readapi", "delivery", "console", "migrations", "internal"},
-	"internal":       {"domain"},
-	"docs":           {}, // examples for others, who have none of the rooms
+// arrows says which packages of this module each package may import ("Packages"
+// in docs/design.md). A package that is not listed may not exist; other
+// modules may be imported by every package but those of pure.
+var arrows = map[string][]string{
+	"domain":     {},
+	"migrations": {},
+
+	"eventlog": {"domain", "internal/flow", "internal/pg"},
+
+	"projections": {"domain", "eventlog", "internal/flow", "internal/pg"},
+
+	"readapi/access": {},
+	"readapi":        {"domain", "eventlog", "readapi/access"},
+
+	"delivery": {"domain", "eventlog", "internal/flow", "internal/pg"},
+
+	"internal/console":  {"domain", "eventlog", "readapi/access", "delivery"},
+	"internal/archtest": {},
+	"internal/flow":     {},
+	"internal/heap":     {},
+	"internal/localpg":  {},
+	"internal/pg":       {},
+	"internal/scenario": {},
+	"internal/testkit":  {"internal/localpg"},
+	"internal/rowcheck": {"domain"},
+
+	"cmd/ledgerfeed": {
+		"domain", "eventlog", "projections", "readapi", "readapi/access", "delivery", "migrations",
+		"internal/console", "internal/flow", "internal/heap", "internal/localpg", "internal/pg", "internal/scenario",
+	},
+	"cmd/ledgerfeed-bench": {
+		"domain", "eventlog", "projections", "readapi", "readapi/access", "delivery", "migrations",
+		"internal/heap", "internal/localpg", "internal/pg", "internal/scenario",
+	},
+
+	"docs/receivers/go": {}, // an example for others, who do not have our packages
 }
 
-// inTests is what a test may import besides: the schema, for a database of
-// its own, and what makes one.
-//
-//nolint:gochecknoglobals // a definition, never changed
-var inTests = []string{"internal", "migrations"}
+// pure are the packages that may import the standard library and each other
+// only.
+var pure = []string{"domain", "docs/receivers/go"}
 
-// roomOf gives the room that a folder of the module lies in.
-func roomOf(folder string) (string, bool) {
-	for room := range rooms {
-		if folder == room || strings.HasPrefix(folder, room+"/") {
-			return room, true
-		}
-	}
-	return "", false
-}
+// inTests is what the tests of every package may import as well.
+var inTests = []string{"migrations", "internal/testkit", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg"}
 
-// edgeFault says what is wrong with a file of a folder importing a package, if
-// anything is.
-func edgeFault(folder string, test bool, imported string) string {
-	from, ok := roomOf(folder)
-	if !ok {
-		return fmt.Sprintf("%s is in none of the rooms of docs/design.md", folder)
+// importFault says what is wrong with a file of package from importing a
+// package, if anything is. Both are folders below the module's root, but an
+// imported package of another module has its whole path.
+func importFault(from string, test bool, imported string) string {
+	allowed, known := arrows[from]
+	if !known {
+		return fmt.Sprintf("package %s is not in the table of packages and their imports", from)
 	}
-	target, ours := strings.CutPrefix(imported, module)
-	if !ours {
-		if (from == "domain" || from == "docs") && !test && strings.Contains(strings.Split(imported, "/")[0], ".") {
-			return from + " may import the standard library alone, not " + imported
+	to, ours := strings.CutPrefix(imported, module)
+	switch {
+	case !ours:
+		external := strings.Contains(strings.Split(imported, "/")[0], ".")
+		if external && !test && slices.Contains(pure, from) {
+			return from + " may import only the standard library, not " + imported
 		}
 		return ""
-	}
-	to, ok := roomOf(target)
-	switch {
-	case !ok:
-		return fmt.Sprintf("%s imports %s, which is in none of the rooms of docs/design.md", from, imported)
-	case to == from, slices.Contains(rooms[from], to), test && slices.Contains(inTests, to):
+	case to == from, slices.Contains(allowed, to), test && slices.Contains(inTests, to):
 		return ""
 	case test:
-		return fmt.Sprintf("tests of %s may not import %s; they may import %s", from, to, list(append(slices.Clone(rooms[from]), inTests...)))
+		return fmt.Sprintf("tests of %s may not import %s; they may import %s", from, to, list(append(slices.Clone(allowed), inTests...)))
 	}
-	return fmt.Sprintf("%s may not import %s; it may import %s", from, to, list(rooms[from]))
+	return fmt.Sprintf("%s may not import %s; it may import %s", from, to, list(allowed))
 }
 
 func list(names []string) string {
 	if len(names) == 0 {
-		return "none of the other rooms"
+		return "no other package of this module"
 	}
 	names = slices.Clone(names)
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-func TestRoomsImportOnlyWhomTheyMay(t *testing.T) {
+func TestPackagesImportOnlyWhatTheyMay(t *testing.T) {
 	t.Parallel()
 	for _, file := range tree(t) {
 		for _, imported := range file.imports {
-			if fault := edgeFault(file.folder(), file.test(), imported); fault != "" {
+			if fault := importFault(file.folder(), file.test(), imported); fault != "" {
 				t.Errorf("%s: %s", file.path, fault)
 			}
 		}
 	}
 }
 
-// TestEdgeFaults tries the rule on edges that must fail, and on neighbours of
-// theirs that must not.
-func TestEdgeFaults(t *testing.T) {
+// TestTableOfImportsIsTrue fails for packages and arrows that nobody uses.
+func TestTableOfImportsIsTrue(t *testing.T) {
+	t.Parallel()
+	used := map[string]map[string]bool{}
+	for _, file := range tree(t) {
+		if file.test() {
+			used[file.folder()] = orNew(used[file.folder()])
+			continue
+		}
+		targets := orNew(used[file.folder()])
+		used[file.folder()] = targets
+		for _, imported := range file.imports {
+			if to, ours := strings.CutPrefix(imported, module); ours {
+				targets[to] = true
+			}
+		}
+	}
+	for from, allowed := range arrows {
+		if used[from] == nil {
+			t.Errorf("the table of imports lists %s, which does not exist", from)
+			continue
+		}
+		for _, to := range allowed {
+			if !used[from][to] {
+				t.Errorf("the table of imports allows %s to import %s, which it does not need", from, to)
+			}
+		}
+	}
+}
+
+func orNew(m map[string]bool) map[string]bool {
+	if m == nil {
+		return map[string]bool{}
+	}
+	return m
+}
+
+// TestTableOfImportsHasAnOrder fails when the arrows form a circle.
+func TestTableOfImportsHasAnOrder(t *testing.T) {
+	t.Parallel()
+	if circle := findCircle(arrows); circle != nil {
+		t.Errorf("packages import each other in a circle: %s", strings.Join(circle, " → "))
+	}
+	if circle := findCircle(map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"a"}}); len(circle) == 0 {
+		t.Error("a circle is not found")
+	}
+}
+
+func findCircle(graph map[string][]string) []string {
+	done := map[string]bool{}
+	var path []string
+	var visit func(string) []string
+	visit = func(name string) []string {
+		if i := slices.Index(path, name); i >= 0 {
+			return append(slices.Clone(path[i:]), name)
+		}
+		if done[name] {
+			return nil
+		}
+		path = append(path, name)
+		defer func() { path = path[:len(path)-1] }()
+		for _, to := range graph[name] {
+			if circle := visit(to); circle != nil {
+				return circle
+			}
+		}
+		done[name] = true
+		return nil
+	}
+	for name := range graph {
+		if circle := visit(name); circle != nil {
+			return circle
+		}
+	}
+	return nil
+}
+
+// TestImportFaults tries the rule on imports that must fail, and on similar
+// ones that must not.
+func TestImportFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		folder, imported string
-		test             bool
-		want             string
+		from, imported string
+		test           bool
+		want           string
 	}{
-		{"readapi", module + "projections", false, "readapi may not import projections; it may import access, domain, eventlog, internal"},
+		{"readapi", module + "projections", false, "readapi may not import projections; it may import"},
 		{"readapi", module + "projections", true, "tests of readapi may not import projections"},
-		{"readapi", module + "access", false, ""},
-		{"delivery", module + "access", false, "delivery may not import access"},
-		{"console", module + "delivery/mail", false, ""},
-		{"access", module + "migrations", false, "access may not import migrations"},
-		{"access", module + "migrations", true, ""},
+		{"readapi", module + "readapi/access", false, ""},
+		{"readapi/access", module + "readapi", false, "readapi/access may not import readapi"},
+		{"delivery", module + "readapi/access", false, "delivery may not import readapi/access"},
+		{"readapi/access", module + "migrations", false, "readapi/access may not import migrations"},
+		{"readapi/access", module + "migrations", true, ""},
 		{"migrations", module + "eventlog", false, "migrations may not import eventlog"},
-		{"internal/pg", module + "eventlog", false, "internal may not import eventlog"},
-		{"internal/pg", module + "internal/localpg", false, ""},
-		{"domain", module + "internal/pg", false, "domain may not import internal"},
-		{"domain", "github.com/google/uuid", false, "domain may import the standard library alone"},
+		{"internal/pg", module + "eventlog", false, "internal/pg may not import eventlog"},
+		{"domain", module + "internal/pg", false, "domain may not import internal/pg"},
+		{"domain", "github.com/google/uuid", false, "domain may import only the standard library"},
 		{"domain", "pgregory.net/rapid", true, ""},
-		{"docs/receivers/go", "net/http", false, ""},
-		{"docs/receivers/go", "github.com/google/uuid", false, "docs may import the standard library alone"},
-		{"docs/receivers/go", module + "delivery", false, "docs may not import delivery"},
 		{"domain", "crypto/sha256", false, ""},
-		{"cmd/ledgerfeed/bench", module + "console", false, ""},
-		{"cmd/other", "fmt", false, "cmd/other is in none of the rooms"},
-		{"domain/sub", "fmt", false, ""},
-		{"domainlike", "fmt", false, "domainlike is in none of the rooms"},
-		{".", "fmt", false, ". is in none of the rooms"},
-		{"eventlog", module + "billing", false, "which is in none of the rooms"},
+		{"docs/receivers/go", "net/http", false, ""},
+		{"docs/receivers/go", "github.com/google/uuid", false, "docs/receivers/go may import only the standard library"},
+		{"docs/receivers/go", module + "delivery", false, "docs/receivers/go may not import delivery"},
+		{"cmd/other", "fmt", false, "package cmd/other is not in the table"},
+		{"domain/nonsense", "fmt", false, "package domain/nonsense is not in the table"},
+		{".", "fmt", false, "package . is not in the table"},
+		{"eventlog", module + "billing", false, "eventlog may not import billing"},
 	} {
-		got := edgeFault(c.folder, c.test, c.imported)
+		got := importFault(c.from, c.test, c.imported)
 		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s (test: %v) imports %s: %q, want %q", c.folder, c.test, c.imported, got, c.want)
+			t.Errorf("%s (test: %v) imports %s: %q, want %q", c.from, c.test, c.imported, got, c.want)
+		}
+	}
+}
+
+// TestTopLevel: the names at the top of the repository are fixed.
+func TestTopLevel(t *testing.T) {
+	t.Parallel()
+	want := []string{"cmd", "delivery", "docs", "domain", "eventlog", "internal", "migrations", "projections", "readapi"}
+	found := map[string]bool{}
+	for _, file := range tree(t) {
+		found[strings.Split(file.path, "/")[0]] = true
+	}
+	for name := range found {
+		if !slices.Contains(want, name) {
+			t.Errorf("Go files in %s; the folders at the top are %s", name, strings.Join(want, ", "))
 		}
 	}
 }

@@ -7,8 +7,6 @@ import (
 )
 
 // The span of most tests: two years.
-//
-//nolint:gochecknoglobals // definitions, never changed
 var (
 	testStart = time.Date(2024, 3, 1, 0, 0, 0, 0, time.UTC)
 	testEnd   = testStart.AddDate(2, 0, 0)

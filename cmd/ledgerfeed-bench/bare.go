@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+// bareSelect measures the statement that answers a request with nothing of ours
+// around it: pgbench, prepared, with as many connections.
+func (r *reading) bareSelect(ctx context.Context, q request) (rate float64, what string, err error) {
+	program, err := findPgbench()
+	if err != nil {
+		return 0, "", err
+	}
+	captured, err := r.capture(ctx, q)
+	if err != nil {
+		return 0, "", err
+	}
+	text, variables, err := captured.script()
+	if err != nil {
+		return 0, "", fmt.Errorf("%s: %w", q.path, err)
+	}
+	script, err := os.CreateTemp("", "ledgerfeed-bench-*.sql")
+	if err != nil {
+		return 0, "", fmt.Errorf("write the bare statement: %w", err)
+	}
+	defer func() { _ = os.Remove(script.Name()) }()
+	_, err = script.WriteString(text)
+	if err = errors.Join(err, script.Close()); err != nil {
+		return 0, "", fmt.Errorf("write the bare statement: %w", err)
+	}
+	settings := ""
+	for name, value := range readapi.PoolSettings() {
+		settings += " -c " + name + "=" + value
+	}
+	seconds := int(r.duration(readTime).Seconds())
+	args := append([]string{"-n", "-M", "prepared", "-c", strconv.Itoa(readConnections), "-j", "2", "-T", strconv.Itoa(seconds)}, variables...)
+	cmd := exec.CommandContext(ctx, program, append(args, "-f", script.Name(), r.url)...) //nolint:gosec // found beside the server
+	cmd.Env = append(os.Environ(), "PGOPTIONS="+settings)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return 0, "", fmt.Errorf("pgbench: %w: %s", err, out)
+	}
+	found := regexp.MustCompile(`tps = ([0-9.]+)`).FindSubmatch(out)
+	if found == nil {
+		return 0, "", fmt.Errorf("pgbench said something else: %s", out)
+	}
+	rate, err = strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		return 0, "", fmt.Errorf("pgbench said something else: %w", err)
+	}
+	return rate, "pgbench, the same prepared SELECT, 16 connections", nil
+}
+
+func findPgbench() (string, error) {
+	if path, err := exec.LookPath("pgbench"); err == nil {
+		return path, nil
+	}
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin/pgbench", "/usr/pgsql-*/bin/pgbench", "/opt/homebrew/opt/postgresql*/bin/pgbench"} {
+		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
+			return found[len(found)-1], nil
+		}
+	}
+	return "", errors.New("pgbench was not found: it comes with PostgreSQL (Debian: postgresql), and is what the pages are held against")
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// statement is what the API sent to the database, so that the limit is that
+// very statement with those arguments.
+type statement struct {
+	sql  string
+	args []any
+}
+
+// statementTracer keeps what is sent.
+type statementTracer struct {
+	mu   sync.Mutex
+	seen []statement
+}
+
+// TraceQueryStart implements pgx.QueryTracer.
+func (t *statementTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seen = append(t.seen, statement{data.SQL, data.Args})
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (*statementTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (t *statementTracer) take() []statement {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := t.seen
+	t.seen = nil
+	return seen
+}
+
+// capture asks once and learns with which statement the API answers.
+func (r *reading) capture(ctx context.Context, q request) (statement, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	cfg, err := pgxpool.ParseConfig(r.url)
+	if err != nil {
+		return statement{}, fmt.Errorf("capture a statement: %w", err)
+	}
+	tracer := &statementTracer{}
+	cfg.ConnConfig.Tracer = tracer
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return statement{}, fmt.Errorf("capture a statement: %w", err)
+	}
+	defer pool.Close()
+	log, err := r.logOn(pool)
+	if err != nil {
+		return statement{}, err
+	}
+	own := *r.setting
+	own.log = log
+	s, err := own.serveFrom(ctx, pool, serving{cacheBytes: noCache})
+	if err != nil {
+		return statement{}, err
+	}
+	tracer.take()
+	resp, err := s.get(ctx, q)
+	if err != nil {
+		return statement{}, err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return statement{}, fmt.Errorf("capture a statement: %w", err)
+	}
+	seen := tracer.take()
+	if len(seen) != 1 {
+		return statement{}, fmt.Errorf("%s took %d statements, want 1 to hold it against", q.path, len(seen))
+	}
+	return seen[0], nil
+}
+
+// script is the statement for pgbench, its arguments as variables so that it
+// is prepared with parameters as ours is.
+func (s statement) script() (script string, variables []string, err error) {
+	texts := make([]string, len(s.args))
+	for i, arg := range s.args {
+		name := "a" + strconv.Itoa(i+1)
+		var value string
+		switch v := arg.(type) {
+		case string:
+			if value = v; value == "" { // pgbench has no empty variables
+				texts[i] = "''"
+				continue
+			}
+		case int:
+			value = strconv.Itoa(v)
+		case int64:
+			value = strconv.FormatInt(v, 10)
+		case bool:
+			texts[i] = strconv.FormatBool(v)
+			continue
+		case time.Time:
+			value = v.Format(time.RFC3339Nano)
+		case nil:
+			texts[i] = "NULL"
+			continue
+		default:
+			if p := reflect.ValueOf(arg); p.Kind() == reflect.Pointer && p.IsNil() && p.Type() == reflect.TypeFor[*time.Time]() {
+				texts[i] = "NULL::timestamptz"
+				continue
+			}
+			return "", nil, fmt.Errorf("argument %d is a %T, which pgbench is not told of", i+1, arg)
+		}
+		texts[i] = ":" + name
+		variables = append(variables, "-D", name+"="+value)
+	}
+	script = regexp.MustCompile(`\$(\d+)`).ReplaceAllStringFunc(s.sql, func(p string) string {
+		n, aerr := strconv.Atoi(p[1:])
+		if aerr != nil || n < 1 || n > len(texts) {
+			err = errors.New(p + " has no argument")
+			return p
+		}
+		return texts[n-1]
+	})
+	return script + ";\n", variables, err
+}

@@ -1,0 +1,281 @@
+//go:build outside
+
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// The browser and axe must be there: what is not tried is not known to work.
+const (
+	chromium     = "/usr/bin/chromium" // apt-get install chromium
+	axeFile      = "testdata/browser/node_modules/axe-core/axe.min.js"
+	pictures     = "../.ci/out/console" // see thorough
+	tabPatience  = 6 * time.Minute      // of all that one test does, on a busy machine
+	stepPatience = 15 * time.Second     // of one thing that is waited for
+)
+
+// tab is a page in a real browser.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context
+	base string
+}
+
+// open starts a browser for one test.
+func (s *stand) open() *tab {
+	s.t.Helper()
+	if _, err := os.Stat(chromium); err != nil {
+		s.t.Fatalf("the tests need Debian's chromium: %v", err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox)
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, closeTab := chromedp.NewContext(ctx)
+	ctx, cancel := context.WithTimeout(ctx, tabPatience)
+	s.t.Cleanup(func() { cancel(); closeTab(); stop() })
+	tab := &tab{s.t, ctx, s.server.URL}
+	tab.do(
+		chromedp.EmulateViewport(1280, 900),
+		call(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "America/New_York"}),
+		call(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: marksLeaving}),
+	)
+	return tab
+}
+
+// enter signs the browser in with a link, as a person does.
+func (s *stand) enter(workspace string, role Role) *tab {
+	s.t.Helper()
+	b := s.open()
+	b.visit(s.link(NewLink{WorkspaceID: workspace, Role: role, Person: "dana@northwind.example"}))
+	b.press("Sign in")
+	b.sees("Webhooks")
+	return b
+}
+
+// marksLeaving has a page say from the moment a link or a form was used that
+// another takes its place: until that one is there, nothing on this one counts.
+const marksLeaving = `(() => {
+	const leaves = (event) => { if (!event.defaultPrevented) window.testLeaving = true; };
+	addEventListener("click", (event) => { if (event.target.closest("a[href]:not([href^='#'])")) leaves(event); });
+	addEventListener("submit", leaves);
+})()`
+
+// call is a command of the browser whose answer is not wanted.
+func call[P, R any](command cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, target, command, params)
+		return chromedp.Void{}, err
+	}
+}
+
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, steps...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *tab) visit(path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.base + path))
+}
+
+// script evaluates an expression in the page.
+func script[T any](b *tab, expression string) T {
+	b.t.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// until waits until an expression is true of a page that is to stay.
+func (b *tab) until(what, expression string) {
+	b.t.Helper()
+	deadline := time.After(stepPatience)
+	tick := time.NewTicker(40 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		// While a page gives way to another, there is none to ask.
+		if ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!window.testLeaving && ("+expression+")")); err == nil && ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			b.t.Fatalf("%s: not within %v; the page says:\n%s", what, stepPatience, script[string](b, `location.pathname + "\n" + document.body.innerText`))
+		}
+	}
+}
+
+func (b *tab) sees(text string) {
+	b.t.Helper()
+	b.until(text, fmt.Sprintf(`document.body.innerText.includes(%s)`, quoted(text)))
+}
+
+// lists waits until a list that renews itself holds a text. The choices of its
+// filter, which hold every type of event, are no part of it.
+func (b *tab) lists(text string) {
+	b.t.Helper()
+	b.until("in the list: "+text, fmt.Sprintf(`document.querySelector("#live").innerText.includes(%s)`, quoted(text)))
+}
+
+// all waits until the page of such a search holds something that a selector
+// finds, and a function in JavaScript is true of each.
+func (b *tab) all(what, selector, holds string, search ...string) {
+	b.t.Helper()
+	b.until(what, fmt.Sprintf(`((found) => found.length > 0 && found.every(%s))([...document.querySelectorAll(%s)]) && %s.every((part) => location.search.includes(part))`,
+		holds, quoted(selector), testkit.Must(json.Marshal(append([]string{}, search...)))(b.t)))
+}
+
+func quoted(text string) string {
+	b, _ := json.Marshal(text)
+	return string(b)
+}
+
+// press clicks the button or link with a name.
+func (b *tab) press(name string) {
+	b.t.Helper()
+	found := fmt.Sprintf(`[...document.querySelectorAll("button, a, summary, label")].find((e) => !e.hidden && e.innerText.trim() === %s)`, quoted(name))
+	b.until("the button "+name, `document.readyState === "complete" && Boolean(`+found+`)`)
+	b.do(chromedp.Click(chromedp.JSPath(found)))
+}
+
+func (b *tab) write(selector, text string) {
+	b.t.Helper()
+	script[bool](b, fmt.Sprintf(`(document.querySelector(%s).value = "", true)`, quoted(selector)))
+	b.do(chromedp.SendKeys(selector, text))
+}
+
+// thorough tells that CI asks for pictures and for axe in every look, with
+// CONSOLE_PICTURES=1: that takes as long as all other tests together.
+func thorough() bool { return os.Getenv("CONSOLE_PICTURES") != "" }
+
+// picture keeps what the page looks like.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	if !thorough() {
+		return
+	}
+	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.MkdirAll(pictures, 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(pictures, name+".png"), png, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// look is how the browser shows pages.
+type appearance struct {
+	name   string
+	width  int64
+	scheme string
+}
+
+func (b *tab) appear(a appearance) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(a.width, 900), call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: a.scheme}},
+	}))
+}
+
+// judge has axe look at the page.
+func (b *tab) judge(where string) {
+	b.t.Helper()
+	axe, err := os.ReadFile(axeFile)
+	if err != nil {
+		b.t.Fatalf("run npm ci in console/testdata/browser: %v", err)
+	}
+	script[bool](b, string(axe)+"\n;true")
+	b.fits(where)
+	found := script[string](b, `axe.run(document, {resultTypes: ["violations"]}).then((r) =>
+		r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.target + "  " + n.failureSummary.replaceAll("\n", " "))).join("\n"))`)
+	if found != "" {
+		b.t.Errorf("%s: axe finds\n%s", where, found)
+	}
+}
+
+// fits checks that nothing of the page is beyond the window's edge, nor cut
+// off at the edge of what it stands in. Text as it was sent may scroll.
+func (b *tab) fits(where string) {
+	b.t.Helper()
+	cut := script[string](b, `[...document.querySelectorAll("body *")].filter((e) =>
+		e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && getComputedStyle(e).overflowX !== "visible" && !e.closest("pre, .scroll, input, select, svg, thead"))
+		.map((e) => e.tagName + "." + e.className + " " + e.scrollWidth + " in " + e.clientWidth).join("\n")`)
+	if cut != "" {
+		b.t.Errorf("%s: cut off:\n%s", where, cut)
+	}
+	if wide := script[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); wide > 0 {
+		b.t.Errorf("%s: the page is %d px wider than the window", where, wide)
+	}
+}
+
+// TestEveryPageInEveryLook visits each page in light, in dark and on a small
+// screen: axe finds nothing, nothing is cut off, and pictures are kept.
+func TestEveryPageInEveryLook(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	well, failing, off := s.furnish(acme)
+	b := s.enter(acme, Admin)
+	keys := testkit.Must(s.keys.List(t.Context(), acme))(t)
+	event, _, _ := strings.Cut(s.deliveryOf(well, "failed"), "_wh_")
+	link := s.link(NewLink{WorkspaceID: acme})
+	pages := []struct{ name, path string }{
+		{"keys", "/keys"}, {"key-new", "/keys/new"}, {"key", "/keys/" + keys[1].ID}, {"key-rotate", "/keys/" + keys[1].ID + "/rotate"}, {"key-revoke", "/keys/" + keys[1].ID + "/revoke"},
+		{"webhooks", "/webhooks"}, {"webhook-new", "/webhooks/new"}, {"webhook", "/webhooks/" + well}, {"webhook-failing", "/webhooks/" + failing}, {"webhook-off", "/webhooks/" + off},
+		{"webhook-edit", "/webhooks/" + failing + "/edit"}, {"webhook-rotate", "/webhooks/" + well + "/rotate"}, {"webhook-delete", "/webhooks/" + well + "/delete"}, {"webhook-missed", "/webhooks/" + well + "/missed"},
+		{"delivery-failed", "/deliveries/" + s.deliveryOf(well, "failed")}, {"delivery-pending", "/deliveries/" + s.deliveryOf(well, "pending")},
+		{"events", "/events"}, {"event", "/events/" + event}, {"requests", "/requests"}, {"requests-day", "/requests?range=day"}, {"request", s.requestOf(acme)},
+		{"audit", "/audit"}, {"workspaces", "/workspaces"}, {"sign-in", "/sign-in"}, {"sign-in-link", link}, {"not-found", "/keys/none"},
+	}
+	for _, a := range []appearance{{"light", 1280, "light"}, {"dark", 1280, "dark"}, {"small", 360, "light"}, {"laptop", 1024, "light"}, {"tablet", 768, "light"}} {
+		b.appear(a)
+		for _, p := range pages {
+			b.visit(p.path)
+			if a.width < 1280 && (a.name != "small" || !thorough()) {
+				b.fits(p.name + ", " + a.name) // what axe finds there, it finds in light
+				continue
+			}
+			b.judge(p.name + ", " + a.name)
+			b.picture(p.name + "-" + a.name)
+		}
+	}
+}
+
+// TestAxeSees makes sure that a page with faults is found faulty.
+func TestAxeSees(t *testing.T) {
+	t.Parallel()
+	b := newStand(t).open()
+	b.visit("/sign-in")
+	script[bool](b, `(document.querySelector("main").innerHTML = "<img src='/x.png'><button></button>", true)`)
+	axe, err := os.ReadFile(axeFile)
+	if err != nil {
+		t.Fatalf("run npm ci in console/testdata/browser: %v", err)
+	}
+	script[bool](b, string(axe)+"\n;true")
+	found := script[string](b, `axe.run(document).then((r) => r.violations.map((v) => v.id).join(" "))`)
+	for _, want := range []string{"image-alt", "button-name"} {
+		if !strings.Contains(found, want) {
+			t.Errorf("axe finds %q, not %s", found, want)
+		}
+	}
+}

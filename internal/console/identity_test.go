@@ -1,0 +1,196 @@
+package console
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// provider is an OpenID Connect provider that signs in whoever comes.
+type provider struct {
+	*httptest.Server
+	t      *testing.T
+	key    *rsa.PrivateKey
+	claims map[string]any // of the next ID token, over the usual ones
+	asked  url.Values     // how the browser came
+	signer *rsa.PrivateKey
+	// challenge stands in for the browser's own, as when a code was stolen;
+	// empty: it does not.
+	challenge string
+	code      string // expected
+	mux       *http.ServeMux
+}
+
+func newProvider(t *testing.T) *provider {
+	t.Helper()
+	p := &provider{t: t, key: testkit.Must(rsa.GenerateKey(rand.Reader, 2048))(t), claims: map[string]any{}, code: "the-code"}
+	p.signer = p.key
+	mux := http.NewServeMux()
+	p.mux, p.Server = mux, httptest.NewServer(mux)
+	t.Cleanup(p.Close)
+	answer := func(w http.ResponseWriter, v any) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(v)
+	}
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{
+			"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
+			"id_token_signing_alg_values_supported": []string{"RS256"},
+		})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &p.key.PublicKey, KeyID: "k", Algorithm: "RS256", Use: "sig"}}})
+	})
+	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
+		id, secret, _ := r.BasicAuth()
+		if id != "console" || secret != "shh" || r.FormValue("code") != p.code || !p.verifies(r.FormValue("code_verifier")) {
+			w.WriteHeader(http.StatusBadRequest)
+			answer(w, map[string]string{"error": "invalid_grant"})
+			return
+		}
+		answer(w, map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": p.token()})
+	})
+	return p
+}
+
+// verifies checks what PKCE proves: who redeems the code is who asked for it
+// (RFC 7636, 4.6).
+func (p *provider) verifies(verifier string) bool {
+	sum := sha256.Sum256([]byte(verifier))
+	return p.asked.Get("code_challenge_method") == "S256" && p.asked.Get("code_challenge") == base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// token is an ID token for the sign-in that the browser came with.
+func (p *provider) token() string {
+	claims := map[string]any{
+		"iss": p.URL, "aud": "console", "sub": "user-1", "email": "dana@northwind.example", "email_verified": true,
+		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(), "nonce": p.asked.Get("nonce"),
+	}
+	maps.Copy(claims, p.claims)
+	signer := testkit.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: p.signer}, (&jose.SignerOptions{}).WithHeader("kid", "k")))(p.t)
+	return testkit.Must(jwt.Signed(signer).Claims(claims).Serialize())(p.t)
+}
+
+// signIn goes from the console to the provider and back.
+func (p *provider) signIn(who *person, to string) *answer {
+	p.t.Helper()
+	begun := who.get("/sign-in/identity?to=" + url.QueryEscape(to))
+	away := testkit.Must(url.Parse(begun.to()))(p.t)
+	if !strings.HasPrefix(away.String(), p.URL+"/authorize?") {
+		p.t.Fatalf("sent to %s", away)
+	}
+	p.asked = away.Query()
+	if p.challenge != "" {
+		p.asked.Set("code_challenge", p.challenge)
+	}
+	return who.get(identityReturnPath + "?" + url.Values{"state": {p.asked.Get("state")}, "code": {p.code}}.Encode())
+}
+
+func (p *provider) stand(t *testing.T, rules string) *stand {
+	t.Helper()
+	return newStand(t, func(c *Config) {
+		c.Identity = &IdentityConfig{Issuer: p.URL, ClientID: "console", ClientSecret: "shh", Map: testkit.Must(ParseIdentityMap(rules))(t)}
+	})
+}
+
+func TestIdentityProviderSignsIn(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	s := p.stand(t, "finance=acme:admin;support=*:viewer;gone=deleted-workspace:admin")
+	s.stranger().get("/sign-in").has("Continue with your organisation")
+
+	p.claims["groups"] = []string{"finance", "cooks"}
+	who := s.stranger()
+	if to := p.signIn(who, "/keys").to(); to != "/keys" {
+		t.Errorf("went on to %s", to)
+	}
+	who.get("/keys/new").status(http.StatusOK).has("dana@northwind.example", "Acme Advisors", "Admin")
+	who.post("/workspaces/beta", nil).status(http.StatusNotFound)
+
+	p.claims["groups"] = []string{"support", "finance"}
+	who = s.stranger()
+	if to := p.signIn(who, "/keys").to(); to != "/workspaces" {
+		t.Errorf("with two workspaces went on to %s", to)
+	}
+	who.get("/workspaces").has("Acme Advisors", "Beta Studio", "You are here")
+	old := who.client.Jar.Cookies(testkit.Must(url.Parse(s.server.URL))(t))
+	who.post("/workspaces/beta", nil).status(http.StatusSeeOther)
+	who.get("/keys").has("Beta Studio", "Viewer")
+	who.get("/keys/new").status(http.StatusForbidden) // a viewer there, an admin only in the other
+	before := s.stranger()
+	before.client.Jar.SetCookies(testkit.Must(url.Parse(s.server.URL))(t), old)
+	before.get("/keys").status(http.StatusSeeOther) // the token of before is worth nothing
+
+	for name, values := range map[string]any{"no group": nil, "another group": []string{"cooks"}, "a workspace that is gone": "gone", "grants are not taken as they come": "acme:admin"} {
+		p.claims["groups"] = values
+		p.signIn(s.stranger(), "/").status(http.StatusForbidden).has("have no role in any workspace")
+		_ = name
+	}
+	p.claims["groups"] = "finance"
+	p.claims["email_verified"] = false
+	who = s.stranger()
+	p.signIn(who, "/").status(http.StatusSeeOther)
+	who.get("/keys").has("user-1").hasNot("dana@")
+}
+
+func TestIdentityGrantsInTheClaim(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	s := p.stand(t, "")
+	p.claims["groups"] = []string{"beta:viewer", "acme:owner", "nonsense"}
+	who := s.stranger()
+	p.signIn(who, "//evil.example").status(http.StatusSeeOther)
+	who.get("/keys").status(http.StatusOK).has("Beta Studio", "Viewer")
+}
+
+func TestIdentityRefuses(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	s := p.stand(t, "finance=acme:admin")
+	p.claims["groups"] = "finance"
+	for name, change := range map[string]func(){
+		"another nonce":     func() { p.claims["nonce"] = "other" },
+		"another audience":  func() { p.claims["aud"] = "other" },
+		"another issuer":    func() { p.claims["iss"] = "https://evil.example" },
+		"an old token":      func() { p.claims["exp"] = time.Now().Add(-time.Hour).Unix() },
+		"another challenge": func() { p.challenge = "other" },
+		"another signature": func() { p.signer = testkit.Must(rsa.GenerateKey(rand.Reader, 2048))(t) },
+	} {
+		p.claims, p.signer, p.challenge = map[string]any{"groups": "finance"}, p.key, ""
+		change()
+		who := s.stranger()
+		if a := p.signIn(who, "/"); a.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %d", name, a.StatusCode)
+		}
+		who.get("/keys").status(http.StatusSeeOther)
+	}
+	p.claims, p.signer, p.challenge = map[string]any{"groups": "finance"}, p.key, ""
+	who := s.stranger()
+	who.get(identityReturnPath + "?state=x&code=the-code").status(http.StatusForbidden).has("was not begun in this browser")
+	begun := s.stranger()
+	state := testkit.Must(url.Parse(begun.get("/sign-in/identity").to()))(t).Query().Get("state")
+	back := identityReturnPath + "?" + url.Values{"state": {state}, "code": {"the-code"}}.Encode()
+	who.get(back).status(http.StatusForbidden) // another browser than the one that began
+	begun.get(identityReturnPath + "?state=" + state + "&error=access_denied").status(http.StatusForbidden)
+	begun.get(back).status(http.StatusForbidden) // once
+
+	for _, wrong := range []string{"finance", "=acme:admin", "finance=acme", "finance=acme:owner", "finance=:admin"} {
+		if _, err := ParseIdentityMap(wrong); err == nil {
+			t.Errorf("the map %q was taken", wrong)
+		}
+	}
+}

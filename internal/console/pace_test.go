@@ -1,0 +1,63 @@
+package console
+
+import (
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestPagesAreFast measures every page with many deliveries and requests. The
+// figure is taken with CONSOLE_ROWS=1000000 and CONSOLE_P99=30ms on a quiet
+// machine; by default it is small, and its limit is one that only a scan of a
+// table would miss.
+func TestPagesAreFast(t *testing.T) {
+	rows, rounds, limit := 20_000, 30, 250*time.Millisecond
+	if text := os.Getenv("CONSOLE_ROWS"); text != "" {
+		rows, rounds = testkit.Must(strconv.Atoi(text))(t), 200
+	}
+	if text := os.Getenv("CONSOLE_P99"); text != "" {
+		limit = testkit.Must(time.ParseDuration(text))(t)
+	}
+	s := newStand(t)
+	well, _, _ := s.furnish(acme)
+	s.exec(`SELECT webhook_delivery_days(d::date, (now() - interval '31 days')::date) FROM generate_series(now() - interval '30 days', now(), interval '1 day') d`)
+	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
+		SELECT 'acme', $1, 1000 + g, now() - (g::float8 / $2) * interval '29 days', 'evt_' || g, CASE WHEN g % 3 = 0 THEN 'invoice.paid' ELSE 'charge.created' END,
+		       CASE WHEN g % 100 = 0 THEN 'failed' ELSE 'succeeded' END,
+		       '[{"at":"2026-01-01T00:00:00.000Z","status":200,"error":null,"duration_ms":12,"answer":"ok"}]'
+		  FROM generate_series(1, $2::int) g`, well, rows)
+	list := testkit.Must(s.keys.List(t.Context(), acme))(t)
+	key, unused := list[0].ID, list[2].ID
+	s.requests(acme, key, rows/4, 25*24*time.Hour/time.Duration(rows/4))
+	s.exec(`ANALYZE`)
+	p := s.signIn(acme, Admin)
+	delivery := s.deliveryOf(well, "pending")
+	event, _, _ := strings.Cut(delivery, "_wh_")
+	hook := "/webhooks/" + well
+	for _, path := range []string{
+		"/keys", "/keys/new", "/keys/" + key, "/keys/" + key + "/revoke", "/webhooks", "/webhooks/new", hook, hook + "?state=failed", hook + "?type=invoice.paid",
+		hook + "?state=cancelled", hook + "/edit", hook + "/missed", "/deliveries/" + delivery, "/events", "/events?type=invoice.reversed", "/events/" + event,
+		"/requests", "/requests?range=day", "/requests?key=" + key, "/requests?status=5", "/requests?key=" + unused, s.requestOf(acme), "/audit", "/workspaces", "/sign-in",
+	} {
+		var took []time.Duration
+		for range rounds {
+			began := time.Now()
+			p.get(path).status(http.StatusOK)
+			took = append(took, time.Since(began))
+		}
+		first := took[0]
+		slices.Sort(took)
+		t.Logf("%-60s p50 %6.1f ms, p99 %6.1f ms, first %6.1f ms", path, ms(took[rounds/2]), ms(took[rounds*99/100-1]), ms(first))
+		if took[rounds*99/100-1] > limit {
+			t.Errorf("%s takes %v at p99, more than %v", path, took[rounds*99/100-1], limit)
+		}
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,318 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// known are values for the parts of addresses.
+func known(s *stand, workspace string) *strings.Replacer {
+	well, _, _ := s.furnish(workspace)
+	keys := testkit.Must(s.keys.List(s.t.Context(), workspace))(s.t)
+	delivery := s.deliveryOf(well, "failed")
+	event, _, _ := strings.Cut(delivery, "_wh_")
+	return strings.NewReplacer("{key}", keys[0].ID, "{webhook}", well, "{delivery}", delivery, "{event}", event,
+		"{record}", strings.TrimPrefix(s.requestOf(workspace), "/requests/"), "{workspace}", workspace, "{token}", "none", "{$}", "")
+}
+
+// eachRoute tries every route, with values in its address.
+func eachRoute(values *strings.Replacer, try func(r route, method, path string)) {
+	for _, r := range routes() {
+		method, path, _ := strings.Cut(r.pattern, " ")
+		try(r, method, values.Replace(path))
+	}
+}
+
+// asFurnished checks that nobody made or removed a key or a webhook of acme.
+func (s *stand) asFurnished() {
+	s.t.Helper()
+	if len(testkit.Must(s.keys.List(s.t.Context(), acme))(s.t)) != 3 || len(testkit.Must(s.webhooks.List(s.t.Context(), acme))(s.t)) != 3 {
+		s.t.Error("something was changed")
+	}
+}
+
+// TestNothingWithoutASession goes through the table of routes: what needs a
+// session gives nothing to a stranger, nor to a made-up or ended session.
+func TestNothingWithoutASession(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	values := known(s, acme)
+	stranger := s.stranger()
+	ended := s.signIn(acme, Admin)
+	cookie := ended.client.Jar.Cookies(testkit.Must(url.Parse(s.server.URL))(t))[0]
+	ended.post("/sign-out", nil).status(http.StatusSeeOther)
+	sessions := map[string]func(*http.Request){
+		"none":    func(*http.Request) {},
+		"made up": func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookie.Name, Value: strings.Repeat("A", 43)}) },
+		"ended":   func(r *http.Request) { r.AddCookie(cookie) },
+	}
+	eachRoute(values, func(r route, method, path string) {
+		if r.need == needNothing {
+			return
+		}
+		for name, change := range sessions {
+			a := stranger.do(method, path, nil, change).hasNot("Acme", "northwind")
+			if !strings.HasPrefix(a.to(), "/sign-in") {
+				t.Errorf("%s %s with session %s leads to %s", method, path, name, a.to())
+			}
+		}
+	})
+	s.asFurnished()
+}
+
+// TestAnotherWorkspaceIsNotThere asks for everything of one workspace in
+// another one's session.
+func TestAnotherWorkspaceIsNotThere(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	values := known(s, acme)
+	p := s.signIn(beta, Admin)
+	eachRoute(values, func(r route, method, path string) {
+		if !strings.Contains(r.pattern, "{") || strings.Contains(r.pattern, "{token}") || path == "/" {
+			return
+		}
+		p.do(method, path, url.Values{"overlap": {"0"}, "address": {"https://x.example"}, "choice": {"all"}}).
+			status(http.StatusNotFound).hasNot("northwind", "Acme", "Monthly report")
+	})
+	for _, path := range []string{"/keys", "/webhooks", "/events", "/requests", "/audit"} {
+		p.get(path).status(http.StatusOK).hasNot("northwind", "Acme", "Monthly report", "inv_00")
+	}
+	for _, k := range testkit.Must(s.keys.List(t.Context(), acme))(t)[:2] {
+		if k.State(time.Now()) != access.Live || len(k.Replaced) > 0 {
+			t.Errorf("the key %s was changed", k.Name)
+		}
+	}
+	for _, w := range testkit.Must(s.webhooks.List(t.Context(), acme))(t) {
+		if w.URL == "https://x.example" || !w.OldSecretUntil.IsZero() {
+			t.Errorf("the webhook %s was changed", w.URL)
+		}
+	}
+}
+
+// TestViewerChangesNothing goes through the table of routes as a viewer, and
+// looks whether any page offers what is refused.
+func TestViewerChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	values := known(s, acme)
+	p := s.signIn(acme, Viewer)
+	eachRoute(values, func(r route, method, path string) {
+		switch {
+		case r.need == needAdmin:
+			p.do(method, path, url.Values{"name": {"x"}, "permission": {"events:read"}, "expires": {"never"}}).status(http.StatusForbidden)
+		case r.need == needSession && method == http.MethodGet && path != "/":
+			a := p.get(path).status(http.StatusOK)
+			if forms := strings.Count(a.body, `method="post"`); forms != 1 { // signing out
+				t.Errorf("%s offers a viewer %d forms", path, forms)
+			}
+		}
+	})
+	s.asFurnished()
+}
+
+// TestForeignOriginIsRefused sends every change as a browser would for a page
+// of another site.
+func TestForeignOriginIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	values := known(s, acme)
+	p := s.signIn(acme, Admin)
+	origins := map[string]func(*http.Request){
+		"cross-site": func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+		"same-site":  func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
+		"origin":     func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "https://evil.example") },
+		"null":       func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "null") },
+	}
+	eachRoute(values, func(_ route, method, path string) {
+		if method != http.MethodPost {
+			return
+		}
+		for name, change := range origins {
+			if a := p.do(method, path, url.Values{}, change); a.StatusCode != http.StatusForbidden {
+				t.Errorf("%s from %s: %d", path, name, a.StatusCode)
+			}
+		}
+	})
+	s.asFurnished()
+	p.get("/keys").status(http.StatusOK) // nobody was signed out
+}
+
+func TestLinkWorksOnce(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	path := s.link(NewLink{WorkspaceID: acme})
+	s.stranger().get(path).status(http.StatusOK).has("Acme Advisors") // looking does not use it up
+	first := s.stranger()
+	if to := first.post(path, nil).to(); to != "/" {
+		t.Errorf("signed in to %s", to)
+	}
+	first.get("/keys").status(http.StatusOK)
+	second := s.stranger()
+	second.post(path, nil).status(http.StatusNotFound).has("does not work any more")
+	second.get("/keys").status(http.StatusSeeOther)
+	if strings.Contains(s.logs.String(), strings.TrimPrefix(path, "/sign-in/")) {
+		t.Error("the link is in the log")
+	}
+	late := s.link(NewLink{WorkspaceID: acme})
+	s.clock.Advance(LinkLifetime)
+	s.stranger().get(late).status(http.StatusNotFound)
+	s.stranger().post(late, nil).status(http.StatusNotFound)
+	if _, _, err := s.door.Link(t.Context(), NewLink{WorkspaceID: "none"}); err == nil {
+		t.Error("a link for a workspace that does not exist was made")
+	}
+}
+
+func TestSessionEnds(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	idle := s.signIn(acme, Admin)
+	s.clock.Advance(110 * time.Minute)
+	idle.get("/keys").status(http.StatusOK)
+	s.clock.Advance(110 * time.Minute)
+	idle.get("/webhooks?live=1").status(http.StatusOK) // a page that renews itself is nobody's use
+	s.clock.Advance(20 * time.Minute)
+	idle.get("/keys").status(http.StatusSeeOther)
+
+	busy := s.signIn(acme, Admin)
+	for range 12 {
+		busy.get("/keys").status(http.StatusOK)
+		s.clock.Advance(time.Hour)
+	}
+	busy.get("/keys").status(http.StatusSeeOther)
+	renewing := s.stranger().get("/webhooks?live=1")
+	if renewing.StatusCode != http.StatusUnauthorized || renewing.Header.Get("Hx-Redirect") != "/sign-in" {
+		t.Errorf("a page that renews itself without a session: %d %q", renewing.StatusCode, renewing.Header)
+	}
+	s.signIn(acme, Viewer) // old rows leave when somebody comes
+	var rows int
+	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM console_session`).Scan(&rows); err != nil || rows != 1 {
+		t.Errorf("%d sessions are kept (%v), want 1", rows, err)
+	}
+}
+
+func TestHeadersAndCookies(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	p := s.stranger()
+	in := p.post(s.link(NewLink{WorkspaceID: acme}), nil)
+	for _, a := range []*answer{in, p.get("/keys"), p.get("/nothing"), p.get("/sign-in"), p.get("/api")} {
+		csp := a.Header.Get("Content-Security-Policy")
+		if !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || !strings.Contains(csp, "frame-ancestors 'none'") {
+			t.Errorf("%s: policy %q", a.Request.URL, csp)
+		}
+		if a.Header.Get("Cache-Control") != "no-store" || a.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: headers %v", a.Request.URL, a.Header)
+		}
+		for _, inline := range []string{" style=", "<style", " onclick=", "javascript:", "<script>"} {
+			a.hasNot(inline)
+		}
+	}
+	plain := in.Cookies()[0]
+	if plain.Name != "ledgerfeed-session" || !plain.HttpOnly || plain.Secure || plain.SameSite != http.SameSiteLaxMode {
+		t.Errorf("on loopback: %v", plain)
+	}
+	secure := newStand(t, func(c *Config) { c.URL = "https://console.example.com" })
+	a := secure.stranger().post(secure.link(NewLink{WorkspaceID: acme}), nil)
+	cookie := a.Cookies()[0]
+	if cookie.Name != "__Host-ledgerfeed-session" || !cookie.Secure || !cookie.HttpOnly || cookie.Path != "/" || cookie.Domain != "" {
+		t.Errorf("over https: %v", cookie)
+	}
+	if a.Header.Get("Strict-Transport-Security") == "" {
+		t.Error("no Strict-Transport-Security over https")
+	}
+	for _, address := range []string{"http://console.example.com", "ftp://localhost", "console", "http://0.0.0.0:8081", "https://x.example/path"} {
+		if _, err := secureAt(address); err == nil {
+			t.Errorf("%s was taken", address)
+		}
+	}
+}
+
+// TestMarkupIsText puts markup wherever others' words are shown.
+func TestMarkupIsText(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	const evil = `<script>alert(1)</script>`
+	const attribute = `"><img src=x onerror=alert(1)>`
+	s.key(acme, evil, access.EventsRead)
+	s.key(acme, attribute, access.EventsRead)
+	s.exec(`UPDATE workspace SET name = $1 WHERE workspace_id = 'acme'`, evil)
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, `https://x.example/?q=<b>'"`, []string{"all"}))(t)
+	id := s.append(acme, "invoice.reversed", `{"invoice_id":"inv_1","invoice_number":"<script>alert(1)</script>"}`)
+	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
+		VALUES ('acme', $1, 1, now(), $2, 'invoice.reversed', 'failed',
+		'[{"at":"2026-01-01T00:00:00.000Z","status":500,"error":"<script>alert(1)</script>","duration_ms":1,"answer":"<script>alert(1)</script>"}]')`, hook.ID, id)
+	s.turnOff(hook.ID, time.Now())
+	s.exec(`UPDATE webhook SET turned_off_for = $1`, evil)
+	s.exec(`INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)
+		VALUES (0, 'acme', now(), $1, $1, $1, $1, $1, 200, 1, 1, 1, gen_random_uuid())`, evil)
+	if err := s.audit.Record(t.Context(), Change{WorkspaceID: acme, Person: evil, Via: ViaCommand, Action: evil, ObjectName: evil, Detail: evil}); err != nil {
+		t.Fatal(err)
+	}
+	p := s.signIn(acme, Admin)
+	pages := []string{"/keys", "/webhooks", "/webhooks/" + hook.ID, "/webhooks/" + hook.ID + "/edit", "/webhooks/" + hook.ID + "/delete",
+		"/deliveries/" + id + "_" + hook.ID, "/events", "/events/" + id, "/requests", s.requestOf(acme), "/audit",
+		"/events?id=" + url.QueryEscape(evil), "/sign-in?to=" + url.QueryEscape(attribute), "/keys?did=" + url.QueryEscape(evil)}
+	for _, k := range testkit.Must(s.keys.List(t.Context(), acme))(t) {
+		pages = append(pages, "/keys/"+k.ID, "/keys/"+k.ID+"/revoke")
+	}
+	for _, path := range pages {
+		p.get(path).status(http.StatusOK).hasNot(evil, attribute, "<img src=x", `<b>'"`)
+	}
+	p.get("/deliveries/" + id + "_" + hook.ID).has("&lt;script&gt;alert(1)&lt;/script&gt;")
+	p.post("/keys", url.Values{"name": {attribute}}).status(http.StatusUnprocessableEntity).hasNot(attribute)
+	p.post("/webhooks", url.Values{"address": {attribute}}).status(http.StatusUnprocessableEntity).hasNot(attribute)
+}
+
+func TestOnlyHereIsGoneOnTo(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"/keys": "/keys", "/keys?x=1": "/keys?x=1", "": "/", "https://evil.example": "/", "//evil.example": "/", "/\\evil.example": "/",
+		"/\t/evil.example": "/", "javascript:alert(1)": "/",
+	} {
+		if got := within(address); got != want {
+			t.Errorf("within(%q) is %q, want %q", address, got, want)
+		}
+	}
+}
+
+func TestAuditIsAppendOnly(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.signIn(acme, Admin)
+	for _, sql := range []string{`UPDATE console_audit SET person = 'nobody'`, `DELETE FROM console_audit`, `TRUNCATE console_audit`} {
+		if _, err := s.pool.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "append-only") {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+}
+
+func TestAuditPages(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	for range 120 {
+		if err := s.audit.Record(t.Context(), Change{WorkspaceID: acme, Person: "x", Via: ViaCommand, Action: KeyCreate}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen, cursor := 0, ""
+	for {
+		list, next, err := s.audit.changes(t.Context(), acme, cursor, auditShown)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen += len(list)
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	if seen != 120 {
+		t.Errorf("pages show %d of 120 changes", seen)
+	}
+	s.signIn(acme, Viewer).get("/audit?cursor=nonsense").status(http.StatusBadRequest)
+}

@@ -1,0 +1,150 @@
+package console
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// exec runs SQL that puts history in place which takes days to happen.
+func (s *stand) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.pool.Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// key makes a key of a workspace.
+func (s *stand) key(workspace, name string, permissions ...access.Permission) (id, secret string) {
+	s.t.Helper()
+	r, text, err := s.keys.Create(s.t.Context(), access.NewKey{WorkspaceID: workspace, Name: name, Permissions: access.PermissionsOf(permissions...)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.ID, text.Reveal()
+}
+
+// requests writes n requests of a key into the log, one every few seconds.
+func (s *stand) requests(workspace, keyID string, n int, every time.Duration) {
+	s.t.Helper()
+	s.exec(`
+		INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)
+		SELECT (extract(epoch FROM a.at)::bigint / 86400) % 32, $1, a.at, 'req-' || g, $2, 'service_AbCdEfGh', 'GET',
+		       (ARRAY['/v1/invoices', '/v1/events', '/v1/time-entries', '/v1/clients/{id}'])[1 + g % 4],
+		       CASE WHEN g % 17 = 0 THEN 404 WHEN g % 41 = 0 THEN 500 ELSE 200 END, 900 + g * 37 % 9000, 400 + g * 91 % 50000, g % 51, gen_random_uuid()
+		  FROM generate_series(1, $3::int) g CROSS JOIN LATERAL (SELECT $4::timestamptz - g * $5::interval * (0.6 + 0.4 * sin(g / 40.0)) AS at) a`,
+		workspace, keyID, n, s.clock.Now(), every)
+}
+
+// requestAt writes a request of a key into the log for each moment.
+func (s *stand) requestAt(workspace, keyID string, moments ...time.Time) {
+	s.t.Helper()
+	for _, at := range moments {
+		s.exec(`
+			INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)
+			VALUES (($1::bigint / 86400) % 32, $2, $3, 'req', $4, 'service_AbCdEfGh', 'GET', '/v1/me', 200, 900, 400, 1, gen_random_uuid())`,
+			at.Unix(), workspace, at, keyID)
+	}
+}
+
+// furnish fills a workspace with what a month leaves behind: keys, webhooks,
+// deliveries in every state, requests, audit. It returns the webhooks: one that
+// is well, one that fails, one that was turned off.
+func (s *stand) furnish(workspace string) (well, failing, off string) {
+	s.t.Helper()
+	now := s.clock.Now().UTC()
+	report, _ := s.key(workspace, "Monthly report", access.InvoicesRead, access.ClientsRead, access.PaymentsRead)
+	payroll, _ := s.key(workspace, "Payroll export", access.InvoicesRead, access.TimeEntriesRead, access.ContractorsRead, access.EventsRead, access.PayRead, access.MarginRead)
+	old, _ := s.key(workspace, "Trial script", access.EventsRead)
+	if _, err := s.keys.Revoke(s.t.Context(), workspace, old); err != nil {
+		s.t.Fatal(err)
+	}
+	s.requests(workspace, report, 1500, 9*time.Second)
+	s.requests(workspace, payroll, 900, 80*time.Second)
+	s.exec(`INSERT INTO api_key_use (workspace_id, key_id, last_used_at) VALUES ($1, $2, $4), ($1, $3, $4)`, workspace, report, payroll, now)
+	s.exec(`INSERT INTO request_refused (workspace_id, minute, reason, key_id, refused)
+		SELECT $1, date_trunc('minute', $2::timestamptz) - g * interval '7 minutes', 'rate_limit', $3, 3 + g % 5 FROM generate_series(1, 5) g`, workspace, now, report)
+	s.exec(`INSERT INTO request_refused (workspace_id, minute, reason, key_id, refused) VALUES ($1, date_trunc('minute', $2::timestamptz), 'revoked', $3, 12)`, workspace, now, old)
+
+	hook := func(url string, events ...string) string {
+		return testkit.Must(s.webhooks.Create(s.t.Context(), workspace, url, events))(s.t).ID
+	}
+	well = hook("https://hooks.northwind-accounting.example/ledgerfeed/events", "all")
+	failing = hook("https://payroll.example.net/in", "payout.paid", "time_entry.approved", "period.closed")
+	off = hook("https://old-automation.example.org/webhooks/7f3a", "invoice.paid", "invoice.sent")
+	for i := range 40 {
+		s.append(workspace, []string{"invoice.reversed", "charge.deleted", "time_entry.approved", "time_entry.declined"}[i%4], []string{
+			fmt.Sprintf(`{"invoice_id":"inv_%04d","invoice_number":"2026-%04d","client_id":"cl_harbour","period":"2026-11"}`, i, i),
+			fmt.Sprintf(`{"charge_id":"ch_%04d","client_id":"cl_harbour"}`, i),
+			fmt.Sprintf(`{"time_entry_id":"te_%04d","contractor_id":"co_meyer","period":"2026-W47"}`, i),
+			fmt.Sprintf(`{"time_entry_id":"te_%04d"}`, i),
+		}[i%4])
+	}
+	s.exec(`
+		INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts)
+		SELECT $1, $2, e.position, $4::timestamptz - (41 - e.position) * interval '4 minutes', e.id, e.type, d.state,
+		       CASE WHEN d.state = 'pending' THEN $4::timestamptz + interval '25 minutes' END, d.attempts
+		  FROM event_log e CROSS JOIN LATERAL (SELECT
+		       CASE WHEN e.position % 9 = 4 THEN 'failed' WHEN e.position % 13 = 7 THEN 'pending' ELSE 'succeeded' END AS state,
+		       CASE WHEN e.position % 9 = 4 OR e.position % 13 = 7
+		         THEN jsonb_build_array(jsonb_build_object('at', $3::text, 'status', 503, 'error', 'answered 503', 'duration_ms', 240, 'answer', '<b>Service</b> unavailable'),
+		                                jsonb_build_object('at', $3::text, 'status', null, 'error', 'no answer within 10 s', 'duration_ms', 10000, 'answer', null))
+		         ELSE jsonb_build_array(jsonb_build_object('at', $3::text, 'status', 200, 'error', null, 'duration_ms', 38 + e.position, 'answer', 'ok')) END AS attempts) d
+		 WHERE e.workspace_id = $1`, workspace, well, now.Add(-2*time.Hour).Format("2006-01-02T15:04:05.000Z"), now)
+	s.exec(`INSERT INTO webhook_hour (workspace_id, webhook_id, hour, outcome, attempts)
+		SELECT $1, $2, date_trunc('hour', $3::timestamptz, 'UTC') - g * interval '1 hour', 'success', 20 + (g * 13) % 45 FROM generate_series(0, 22) g
+		UNION ALL
+		SELECT $1, $2, date_trunc('hour', $3::timestamptz, 'UTC') - g * interval '1 hour', 'answered', 3 + g FROM generate_series(1, 6) g
+		UNION ALL
+		SELECT $1, $2, date_trunc('hour', $3::timestamptz, 'UTC') - g * interval '1 hour', 'timeout', 2 FROM generate_series(4, 7) g`, workspace, well, now)
+	s.exec(`UPDATE webhook SET failing_since = $2 WHERE webhook_id = $1`, failing, now.Add(-30*time.Hour))
+	s.turnOff(off, now)
+	for i, c := range []Change{
+		{Action: WebhookCreate, ObjectID: well, ObjectName: "https://hooks.northwind-accounting.example/ledgerfeed/events", Detail: "events: all"},
+		{Action: KeyRevoke, ObjectID: old, ObjectName: "Trial script"},
+		{Action: KeyCreate, ObjectID: report, ObjectName: "Monthly report", Detail: "with invoices:read,clients:read,payments:read", Via: ViaCommand, Person: "root@ledger-1"},
+	} {
+		c.WorkspaceID = workspace
+		if c.Via == "" {
+			c.Via, c.Person = ViaConsole, "dana@northwind.example"
+		}
+		if err := s.audit.Record(s.t.Context(), c); err != nil {
+			s.t.Fatal(i, err)
+		}
+	}
+	return well, failing, off
+}
+
+// turnOff does what days of failures do to a webhook.
+func (s *stand) turnOff(webhookID string, at time.Time) {
+	s.t.Helper()
+	s.exec(`UPDATE webhook SET state = 'off', version = version + 1, epoch = epoch + 1, failing_since = $2, turned_off_at = $3,
+		turned_off_for = 'the name did not resolve' WHERE webhook_id = $1`, webhookID, at.Add(-74*time.Hour), at.Add(-2*time.Hour))
+}
+
+// deliveryOf is the id of a delivery of a webhook, whichever.
+func (s *stand) deliveryOf(webhookID, state string) string {
+	s.t.Helper()
+	var event string
+	err := s.pool.QueryRow(s.t.Context(), `
+		SELECT event_id FROM webhook_delivery WHERE webhook_id = $1 AND state = $2 ORDER BY created_at DESC LIMIT 1`, webhookID, state).Scan(&event)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return event + "_" + webhookID
+}
+
+// requestOf is where the page of one request of a workspace is.
+func (s *stand) requestOf(workspace string) string {
+	s.t.Helper()
+	var p requestPlace
+	err := s.pool.QueryRow(s.t.Context(), `SELECT at, record_id FROM request_log WHERE workspace_id = $1 LIMIT 1`, workspace).Scan(&p.At, &p.ID)
+	if err != nil || p.ID == uuid.Nil {
+		s.t.Fatal(err)
+	}
+	return "/requests/" + formatCursor(p)
+}

@@ -1,0 +1,210 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+var signingSecret = regexp.MustCompile(`whsec_[0-9A-Za-z]{40}`)
+
+// TestWebhookFromFirstToLast adds a webhook, tests it, sees it fail, sends
+// again, rotates its secret and deletes it.
+func TestWebhookFromFirstToLast(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.deliver()
+	answer := make(chan int, 10)
+	r := s.receiver(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(<-answer)
+		_, _ = w.Write([]byte("the receiver's own words"))
+	})
+	p := s.signIn(acme, Admin)
+	p.get("/webhooks").status(http.StatusOK).has("No webhooks yet")
+	p.post("/webhooks", url.Values{"address": {"http://x.example"}}).status(http.StatusUnprocessableEntity).
+		has("must start with https://", "Choose at least one event type")
+	p.get("/webhooks/check-address?address=" + url.QueryEscape("https://10.0.0.1/")).status(http.StatusOK).has("not a public address")
+	p.get("/webhooks/check-address?address=" + url.QueryEscape(r.URL)).status(http.StatusOK).hasNot("fault")
+
+	made := p.post("/webhooks", url.Values{"address": {r.URL + "/in"}, "choice": {"some"}, "event": {"invoice.paid", "period.closed"}}).
+		status(http.StatusOK).has("shown this once", "Node.js", "Python", "Go", "PHP", "SERVICE-Signature")
+	secret := signingSecret.FindString(made.body)
+	hook := testkit.Must(s.webhooks.List(t.Context(), acme))(t)[0]
+	if strings.Join(hook.Events, ",") != "invoice.paid,period.closed" && strings.Join(hook.Events, ",") != "period.closed,invoice.paid" {
+		t.Errorf("chose %v", hook.Events)
+	}
+	here := "/webhooks/" + hook.ID
+
+	answer <- 200
+	tested := p.post(here+"/test", nil).to()
+	p.get(tested).status(http.StatusOK).has("test.ping", "succeeded", "200 OK", "the receiver&#39;s own words", "SERVICE-Delivery-Id")
+	answer <- 500
+	failed := p.post(here+"/test", nil).to()
+	p.get(failed).status(http.StatusOK).has("pending", "500 Internal Server Error").hasNot("Send again")
+	p.post(failed+"/send-again", nil).status(http.StatusConflict)
+	answer <- 204
+	again := p.post(tested+"/send-again", nil).to()
+	testkit.Eventually(t, func() error {
+		a := p.get(again + "&live=1").status(http.StatusOK)
+		if !strings.Contains(a.body, "2 attempts") {
+			return errors.New("it was not sent again")
+		}
+		a.has("204 No Content").hasNot("<html")
+		return nil
+	})
+	p.get(here + "?state=pending").status(http.StatusOK).has(strings.TrimPrefix(failed, "/")).hasNot(strings.TrimPrefix(tested, "/"))
+	p.get(here + "?type=invoice.paid").status(http.StatusOK).has("No delivery of the last 30 days is like that")
+
+	p.get(here + "/rotate").status(http.StatusOK).has("signed with both until")
+	rotated := signingSecret.FindString(p.post(here+"/rotate", nil).status(http.StatusOK).has("both the old and the new secret").body)
+	if rotated == secret || rotated == "" {
+		t.Error("the secret was not rotated")
+	}
+	p.get(p.post(here+"/edit", url.Values{"address": {r.URL + "/other"}, "choice": {"all"}}).to()).has("Saved.", "/other")
+	for _, path := range []string{"/webhooks", here, here + "/edit", "/audit"} {
+		p.get(path).hasNot(secret, rotated)
+	}
+	if logged := s.logs.String(); strings.Contains(logged, secret) || strings.Contains(logged, rotated) {
+		t.Error("a secret is in the log")
+	}
+	p.get(here+"/delete").status(http.StatusOK).has("Delete this webhook?", r.URL+"/other")
+	p.get(p.post(here+"/delete", nil).to()).status(http.StatusOK).has("The webhook was deleted")
+	p.get(here).status(http.StatusNotFound)
+	p.get("/audit").has("Added webhook", "Sent a test to webhook", "Sent again", "Rotated the secret of webhook", "Edited webhook", "address before: "+r.URL+"/in", "Deleted webhook")
+}
+
+func TestAtMostFiveWebhooks(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	p := s.signIn(acme, Admin)
+	for range 5 {
+		p.post("/webhooks", url.Values{"address": {"https://x.example/"}, "choice": {"all"}}).status(http.StatusOK)
+	}
+	p.post("/webhooks", url.Values{"address": {"https://x.example/"}, "choice": {"all"}}).status(http.StatusUnprocessableEntity).has("Delete one first")
+	p.get("/webhooks").hasNot("Add webhook").has("5 webhooks are the most")
+}
+
+// TestTurnedOffAndBack sees the notice, turns the webhook on, and sends what it
+// missed, whose number is shown before.
+func TestTurnedOffAndBack(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	got := make(chan struct{}, 10)
+	r := s.receiver(func(http.ResponseWriter, *http.Request) { got <- struct{}{} })
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, r.URL, []string{"invoice.reversed"}))(t)
+	here := "/webhooks/" + hook.ID
+	s.turnOff(hook.ID, time.Now())
+	for range 3 {
+		s.append(acme, "invoice.reversed", `{"invoice_id":"inv_1"}`)
+	}
+	s.append(acme, "charge.deleted", `{"charge_id":"ch_1"}`)
+	p := s.signIn(acme, Admin)
+	p.get(here).status(http.StatusOK).has("This webhook was turned off", "the name did not resolve", "Turn back on").hasNot("Send test")
+	p.post(here+"/test", nil).status(http.StatusConflict).has("The webhook is off")
+	s.deliver()
+	missed := p.post(here+"/turn-on", nil).to()
+	page := p.get(missed).status(http.StatusOK).has("The webhook is on again", "<strong>3</strong> events were missed", "Send 3 missed events")
+	since := regexp.MustCompile(`name="since" value="([^"]+Z)"`).FindStringSubmatch(page.body)[1]
+	p.get(p.post(here+"/missed", url.Values{"since": {since}}).to()).status(http.StatusOK).has("The missed events are being sent")
+	for range 3 {
+		select {
+		case <-got:
+		case <-time.After(time.Minute):
+			t.Fatal("a missed event did not arrive")
+		}
+	}
+	p.get(here + "/missed?since=2035-01-01T00:00").status(http.StatusUnprocessableEntity).has("in the future")
+	p.get(here + "/missed?since=yesterday").status(http.StatusOK).has("Write a date and a time")
+	p.get("/audit").has("Turned on webhook", "3 events since")
+}
+
+// TestReference: the description of the API is there for anybody, its style
+// among the assets.
+func TestReference(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	page := s.stranger().get("/api").status(http.StatusOK).has("<h1>The API</h1>").hasNot("<style")
+	style := regexp.MustCompile(`<link rel="stylesheet" href="(/assets/reference\.[0-9a-f]+\.css)"/>`).FindStringSubmatch(page.body)
+	if style == nil {
+		t.Fatalf("no style in %s", page.body)
+	}
+	s.stranger().get(style[1]).status(http.StatusOK).has("body{margin:0}")
+	s.signIn(acme, Viewer).get("/keys").has(`href="/api"`)
+	if _, err := loadReference([]byte("<html></html>"), s.console.assets); !errors.Is(err, errReference) {
+		t.Errorf("a page without a style: %v", err)
+	}
+}
+
+// TestSendAgainWhileOff: whoever has mended a receiver sees it work before the
+// webhook is turned on.
+func TestSendAgainWhileOff(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	well, _, _ := s.furnish(acme)
+	here := "/deliveries/" + s.deliveryOf(well, "succeeded")
+	s.turnOff(well, time.Now())
+	p := s.signIn(acme, Admin)
+	p.get(here).status(http.StatusOK).has("Send again")
+	p.get(p.post(here+"/send-again", nil).to()).status(http.StatusOK).hasNot("The webhook is off")
+	p.get("/audit").has("Sent again")
+	s.signIn(acme, Viewer).get(here).status(http.StatusOK).hasNot("Send again</button>")
+}
+
+// TestTestWithoutDelivery says so when nobody delivers.
+func TestTestWithoutDelivery(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(c *Config) { c.TestPatience = 200 * time.Millisecond })
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, "https://x.example/", []string{"all"}))(t)
+	s.signIn(acme, Admin).post("/webhooks/"+hook.ID+"/test", nil).status(http.StatusOK).has("there is no result yet")
+}
+
+func TestEventsAndRequests(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	values := known(s, acme)
+	p := s.signIn(acme, Viewer)
+	first := p.get("/events?type=invoice.reversed").status(http.StatusOK).has("inv_0036", "inv_0000").hasNot("ch_00")
+	if strings.Index(first.body, "inv_0036") > strings.Index(first.body, "inv_0032") {
+		t.Error("events are not the newest first")
+	}
+	today := s.clock.Now().UTC().Format(time.DateOnly)
+	yesterday := s.clock.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
+	p.get("/events?until=" + today).has("inv_0036")
+	p.get("/events?until=" + yesterday).has("No event is like that")
+	event := values.Replace("{event}")
+	if to := p.get("/events?id=" + event).to(); to != "/events/"+event {
+		t.Errorf("looking for an event leads to %s", to)
+	}
+	p.get("/events?id=evt_none").status(http.StatusOK).has("There is no event")
+	p.get("/events/"+event).status(http.StatusOK).has("no answer within 10 s", "hooks.northwind-accounting.example", "&#34;object_type&#34;")
+	for range 60 {
+		s.append(acme, "charge.deleted", `{"charge_id":"ch_late"}`)
+	}
+	older := regexp.MustCompile(`/events\?before=\d+`).FindString(p.get("/events").body)
+	p.get(older).status(http.StatusOK).has("inv_0036", "ch_late")
+
+	day := p.get("/requests?range=day").status(http.StatusOK).has("Over the key&#39;s limit (429)", "by quarter of an hour", "Server errors")
+	if !strings.Contains(day.body, "<rect class=\"box quiet\"") {
+		t.Error("refused requests are not in the chart")
+	}
+	p.get("/requests?status=5").has("500").hasNot(`<span class="badge good">200`)
+	p.get(values.Replace("/requests/{record}")).status(http.StatusOK).has("Request id", "/v1/")
+	cursor := regexp.MustCompile(`/requests\?cursor=[0-9A-Za-z_-]+`).FindString(p.get("/requests").body)
+	p.get(cursor).status(http.StatusOK)
+	p.get("/requests?cursor=x").status(http.StatusBadRequest)
+
+	// What was counted and is over is remembered; what comes is added.
+	before := testkit.Must(s.console.history.today(t.Context(), acme))(t)
+	again := testkit.Must(s.console.history.today(t.Context(), acme))(t)
+	for k, n := range before {
+		if again[k] != n {
+			t.Errorf("counted %d, then %d", n, again[k])
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package console
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// permissionWords explains what a permission opens (service.md,
+// "Authentication", 6).
+func permissionWords(p access.Permission) string {
+	switch p {
+	case access.InvoicesRead:
+		return "Invoices and charges, with what clients are billed"
+	case access.TimeEntriesRead:
+		return "Time entries, with what clients are billed"
+	case access.ClientsRead:
+		return "Clients and their contacts"
+	case access.CreditsRead:
+		return "Credit of each client: balance, packages, history"
+	case access.ContractorsRead:
+		return "Contractors: name, email, title, status"
+	case access.PaymentsRead:
+		return "Confirmed payments from clients"
+	case access.EventsRead:
+		return "The feed of events, 30 days back"
+	case access.PayRead:
+		return "Adds what contractors are paid: rates, amounts, payouts"
+	case access.MarginRead:
+		return "Adds margins to invoices; needs pay:read"
+	}
+	return ""
+}
+
+// permissionPaths are the addresses that a permission opens, or adds fields to.
+func permissionPaths(p access.Permission) string {
+	switch p {
+	case access.InvoicesRead:
+		return "/v1/invoices, /v1/charges"
+	case access.TimeEntriesRead:
+		return "/v1/time-entries"
+	case access.ClientsRead:
+		return "/v1/clients"
+	case access.CreditsRead:
+		return "/v1/clients/{id}/credit"
+	case access.ContractorsRead:
+		return "/v1/contractors"
+	case access.PaymentsRead:
+		return "/v1/payments"
+	case access.EventsRead:
+		return "/v1/events"
+	case access.PayRead:
+		return "more in /v1/invoices, /v1/charges, /v1/time-entries, /v1/payments, /v1/events"
+	case access.MarginRead:
+		return "more in /v1/invoices"
+	}
+	return ""
+}
+
+// sensitive tells whether a permission shows what few should see.
+func sensitive(p access.Permission) bool { return p == access.PayRead || p == access.MarginRead }
+
+// eventWords says when an event of a type is published.
+func eventWords(typ string) string {
+	switch typ {
+	case "invoice.issued":
+		return "A document of an invoice was issued"
+	case "invoice.sent":
+		return "An invoice was sent to the client"
+	case "invoice.paid":
+		return "An invoice was paid"
+	case "invoice.voided":
+		return "A document of an invoice was voided"
+	case "invoice.reversed":
+		return "An invoice was reversed"
+	case "credit_note.issued":
+		return "A credit note was issued"
+	case "payout.paid":
+		return "A contractor was paid"
+	case "time_entry.approved":
+		return "A time entry was approved"
+	case "time_entry.declined":
+		return "A time entry was declined"
+	case "time_entry.deleted":
+		return "A time entry was deleted"
+	case "charge.created":
+		return "A charge was added"
+	case "charge.deleted":
+		return "A charge was deleted"
+	case "credit.applied":
+		return "Credit was used for an invoice"
+	case "credit.taken_back":
+		return "Used credit was taken back"
+	case "period.closed":
+		return "A billing period was closed"
+	case domain.TypeTestPing:
+		return "A test was sent from this console"
+	}
+	return ""
+}
+
+// eventGroup is event types that belong together.
+type eventGroup struct {
+	Name  string
+	Types []string
+}
+
+// eventGroups are the event types that a webhook can choose, by subject. The
+// test is not among them: it arrives whatever was chosen.
+func eventGroups() []eventGroup {
+	names := map[string]string{
+		"invoice": "Invoices", "credit_note": "Invoices", "payout": "Payouts", "time_entry": "Time entries", "charge": "Charges",
+		"credit": "Client credit", "period": "Periods",
+	}
+	groups := []eventGroup{{Name: "Invoices"}, {Name: "Time entries"}, {Name: "Charges"}, {Name: "Payouts"}, {Name: "Client credit"}, {Name: "Periods"}, {Name: "Others"}}
+	for _, typ := range domain.PublicTypes() {
+		if typ == domain.TypeTestPing {
+			continue
+		}
+		subject, _, _ := strings.Cut(typ, ".")
+		i := slices.IndexFunc(groups, func(g eventGroup) bool { return g.Name == names[subject] })
+		if i < 0 {
+			i = len(groups) - 1
+		}
+		groups[i].Types = append(groups[i].Types, typ)
+	}
+	return slices.DeleteFunc(groups, func(g eventGroup) bool { return len(g.Types) == 0 })
+}
+
+// outcomeWords names an outcome of attempts.
+func outcomeWords(o delivery.Outcome) string {
+	switch o {
+	case delivery.OutcomeSuccess:
+		return "Succeeded"
+	case delivery.OutcomeAnswered:
+		return "Answered with an error"
+	case delivery.OutcomeTimeout:
+		return "No answer in time"
+	case delivery.OutcomeUnreachable:
+		return "Could not connect"
+	case delivery.OutcomeTLS:
+		return "Certificate or TLS fault"
+	case delivery.OutcomeBlocked:
+		return "Address not public"
+	case delivery.OutcomeBroken:
+		return "Answer broken off"
+	}
+	return string(o)
+}
+
+// badgeOf gives the look of a state: good, bad, wait, warn or quiet.
+func badgeOf(state any) string {
+	switch fmt.Sprint(state) {
+	case "live", "on", string(delivery.Succeeded):
+		return "good"
+	case "revoked", "off", string(delivery.Failed):
+		return "bad"
+	case string(delivery.Pending):
+		return "wait"
+	case "failing":
+		return "warn"
+	}
+	return "quiet"
+}
+
+// didWords says what was done before the browser was sent to this page. The
+// address holds only the name of it, so that no link can put words here.
+func didWords(name string) string {
+	switch name {
+	case "key-revoked":
+		return "The key was revoked. It stops working everywhere within a second."
+	case "webhook-saved":
+		return "Saved. What is sent from now on goes by it."
+	case "webhook-deleted":
+		return "The webhook was deleted."
+	case "webhook-on":
+		return "The webhook is on again. It gets what happens from now on; “Send missed” sends what happened before."
+	case "missed":
+		return "The missed events are being sent."
+	case "nothing-missed":
+		return "There was nothing to send."
+	case "sent-again":
+		return "It is being sent again."
+	case "signed-out":
+		return "You are signed out."
+	}
+	return ""
+}
+
+// formatCount writes a number with commas.
+func formatCount(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// plural is "1 event" or "2 events".
+func plural(n any, one, many string) string {
+	var count int64
+	switch n := n.(type) {
+	case int:
+		count = int64(n)
+	case int64:
+		count = n
+	}
+	if count == 1 {
+		return "1 " + one
+	}
+	return formatCount(count) + " " + many
+}
+
+// ago says how long before now a moment was, roughly.
+func ago(now, t time.Time) string {
+	d := now.Sub(t)
+	switch {
+	case t.IsZero():
+		return "never"
+	case d < time.Minute:
+		return "just now"
+	}
+	return roughly(d) + " ago"
+}
+
+// until says how long after now a moment is, roughly.
+func until(now, t time.Time) string {
+	if d := t.Sub(now); d >= time.Second {
+		return "in " + roughly(d)
+	}
+	return "now"
+}
+
+// roughly says how long something takes, in one unit.
+func roughly(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Minute:
+		return plural(int(d/time.Second), "second", "seconds")
+	case d < 2*time.Hour:
+		return plural(int(d/time.Minute), "minute", "minutes")
+	case d < 2*day:
+		return plural(int(d/time.Hour), "hour", "hours")
+	}
+	return plural(int(d/day), "day", "days")
+}
+
+// formatMillis writes a time in milliseconds as people read it.
+func formatMillis(ms int64) string {
+	if ms < 1000 {
+		return formatCount(ms) + " ms"
+	}
+	return fmt.Sprintf("%.1f s", float64(ms)/1000)
+}
+
+// formatBytes writes a size.
+func formatBytes(n int64) string {
+	if n < 1024 {
+		return plural(n, "byte", "bytes")
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/1024)
+}
+
+// hostOf is the part of an address that people recognise.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return address
+	}
+	return u.Host
+}

@@ -1,0 +1,342 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// counting is a Limiter that runs, and whose exchanges can be waited for.
+type counting struct {
+	*Limiter
+
+	exchanged chan error
+}
+
+func (b *bundle) limiter(t *testing.T) *counting {
+	t.Helper()
+	c := &counting{exchanged: make(chan error)}
+	l, err := NewLimiter(LimiterConfig{
+		Pool: b.pool, Clock: b.clock.Now, ExchangeEvery: 5 * time.Millisecond,
+		OnExchange: func(err error) { c.exchanged <- err },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Limiter = l
+	return c
+}
+
+func (c *counting) start(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		for {
+			select {
+			case err := <-c.exchanged:
+				if err != nil {
+					t.Logf("the last exchange: %v", err)
+				}
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	})
+}
+
+// exchange waits for a whole exchange that begins after the call.
+func (c *counting) exchange(t *testing.T) error {
+	t.Helper()
+	var err error
+	for range 2 {
+		select {
+		case err = <-c.exchanged:
+		case <-time.After(time.Minute):
+			t.Fatal("no exchange")
+		}
+	}
+	return err
+}
+
+func TestLimiterCountsKeys(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.limiter(t) // does not run: an instance alone counts all the same
+	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 3}
+	for i, want := range []Allowance{{3, 2, 30, true}, {3, 1, 30, true}, {3, 0, 30, true}, {3, 0, 30, false}, {3, 0, 30, false}} {
+		if got := l.Take(key); got != want {
+			t.Errorf("request %d: %+v, want %+v", i+1, got, want)
+		}
+	}
+	raised := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 5}
+	if got := l.Take(raised); !got.OK || got.Remaining != 1 {
+		t.Errorf("with a raised limit: %+v", got)
+	}
+	b.clock.Advance(30 * time.Second) // the next minute
+	if got := l.Take(key); !got.OK || got.Remaining != 2 || got.Reset != 60 {
+		t.Errorf("in the next minute: %+v", got)
+	}
+	b.clock.Advance(-time.Second) // a clock that is set back does not begin a minute anew
+	if got := l.Take(key); got.Remaining != 1 || got.Reset != 1 {
+		t.Errorf("after the clock was set back: %+v", got)
+	}
+}
+
+func TestLimiterCountsAddresses(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.limiter(t)
+	a, same, next := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::ffff:1"), netip.MustParseAddr("2001:db8:0:1::1")
+	for i := range RefusedKeysPerMinute + 1 {
+		if got := l.Refuse(a); !got.OK || got.Remaining != max(0, RefusedKeysPerMinute-1-i) {
+			t.Errorf("refused key %d: %+v", i+1, got)
+		}
+	}
+	if got := l.Refuse(same); got.OK || got.Remaining != 0 {
+		t.Errorf("the network of 64 bits: %+v", got)
+	}
+	if got := l.Refuse(next); !got.OK || got.Remaining != 19 {
+		t.Errorf("the next network: %+v", got)
+	}
+	if got := l.Refusals(netip.MustParseAddr("192.0.2.1")); !got.OK || got.Remaining != 20 {
+		t.Errorf("an address without refused keys: %+v", got)
+	}
+	v4, mapped := netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("::ffff:192.0.2.2")
+	l.Refuse(v4)
+	if got := l.Refuse(mapped); got.Remaining != 18 {
+		t.Errorf("an IPv4 address in IPv6: %+v", got)
+	}
+	l.Refuse(netip.Addr{})
+	b.clock.Advance(time.Minute)
+	if got := l.Refusals(a); !got.OK || got.Remaining != 20 {
+		t.Errorf("in the next minute: %+v", got)
+	}
+}
+
+// TestInstancesCountTogether: one exchange of each later, both know all.
+func TestInstancesCountTogether(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	one, two := b.limiter(t), b.limiter(t)
+	one.start(t)
+	two.start(t)
+	key, other := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 120}, &Key{ID: "key_2", WorkspaceID: "globex", RateLimit: 2}
+	address := netip.MustParseAddr("2001:db8::1")
+	for range 70 {
+		one.Take(key)
+	}
+	for range 49 {
+		two.Take(key)
+	}
+	one.Take(other)
+	for range 15 {
+		one.Refuse(address)
+	}
+	for _, l := range []*counting{one, two, one, two} {
+		if err := l.exchange(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := two.Take(key); !got.OK || got.Remaining != 0 {
+		t.Errorf("the 120th request: %+v", got)
+	}
+	if got := two.Take(key); got.OK {
+		t.Errorf("the 121st request: %+v", got)
+	}
+	if got := two.Take(other); !got.OK || got.Remaining != 0 {
+		t.Errorf("a key that only the other instance has seen: %+v", got)
+	}
+	if got := two.Refuse(address); got.Remaining != 4 {
+		t.Errorf("refused keys: %+v", got)
+	}
+	if err := two.exchange(t); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.exchange(t); err != nil {
+		t.Fatal(err)
+	}
+	if got := one.Take(key); got.OK {
+		t.Errorf("the other instance after the limit: %+v", got)
+	}
+	b.clock.Advance(time.Minute)
+	if got := one.Take(key); got.Remaining != 119 {
+		t.Errorf("in the next minute: %+v", got)
+	}
+	for _, l := range []*counting{one, two} {
+		if err := l.exchange(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := two.Take(key); got.Remaining != 118 {
+		t.Errorf("the other instance in the next minute: %+v", got)
+	}
+	b.clock.Advance(5 * time.Minute)
+	if err := one.exchange(t); err != nil {
+		t.Fatal(err)
+	}
+	var left int
+	if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM rate_count`).Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d old counts are left (%v)", left, err)
+	}
+}
+
+// TestManyInstancesNeverLoseACount hammers one key through four instances and
+// then compares: nothing is lost, nothing counted twice.
+func TestManyInstancesNeverLoseACount(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 1_000_000}
+	instances := make([]*counting, 4)
+	var group sync.WaitGroup
+	for i := range instances {
+		instances[i] = b.limiter(t)
+		instances[i].start(t)
+		group.Go(func() {
+			for n := range 2000 {
+				instances[i].Take(key)
+				instances[i].Take(&Key{ID: fmt.Sprintf("key_%d", n%50+2), WorkspaceID: "acme", RateLimit: 1000})
+			}
+		})
+	}
+	finished := make(chan struct{})
+	go func() { group.Wait(); close(finished) }()
+	for waiting := true; waiting; {
+		for _, l := range instances {
+			select {
+			case err := <-l.exchanged:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-finished:
+				waiting = false
+			}
+		}
+	}
+	for range 2 {
+		for _, l := range instances {
+			if err := l.exchange(t); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, l := range instances {
+		if got := l.Take(key); got.Limit-got.Remaining != 8001 {
+			t.Errorf("instance %d counts %d", i, got.Limit-got.Remaining)
+		}
+	}
+}
+
+// TestLimiterWithoutTheDatabase goes on alone, loses nothing, and catches up.
+func TestLimiterWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.limiter(t)
+	l.start(t)
+	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 10}
+	l.Take(key)
+	if err := l.exchange(t); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, `ALTER TABLE rate_count RENAME TO away`)
+	l.Take(key)
+	if err := l.exchange(t); err == nil {
+		t.Fatal("the exchange succeeds without its table")
+	}
+	if got := l.Take(key); got.Remaining != 7 {
+		t.Errorf("alone: %+v", got)
+	}
+	b.exec(t, `ALTER TABLE away RENAME TO rate_count`)
+	for l.exchange(t) != nil {
+		continue // until the table is found again
+	}
+	if got := l.Take(key); got.Remaining != 6 {
+		t.Errorf("together again: %+v", got)
+	}
+	if err := l.Run(t.Context()); err == nil {
+		t.Error("a second Run beside the first")
+	}
+}
+
+// TestCountingAsksNoDatabase: there is none behind this pool, which would panic.
+func TestCountingAsksNoDatabase(t *testing.T) {
+	t.Parallel()
+	l, err := NewLimiter(LimiterConfig{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		l.Take(&Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 120})
+		l.Refuse(netip.MustParseAddr("2001:db8::1"))
+		l.Refusals(netip.MustParseAddr("192.0.2.1"))
+	}
+}
+
+// TestFloodOfAddresses: ten million networks do not make the process grow, and
+// who is persistent is still slowed down.
+func TestFloodOfAddresses(t *testing.T) { // alone, because it measures the process
+	l, err := NewLimiter(LimiterConfig{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	persistent := netip.MustParseAddr("203.0.113.7")
+	for range RefusedKeysPerMinute + 1 {
+		l.Refuse(persistent)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	const networks = 10_000_000
+	var bytes [16]byte
+	bytes[0], bytes[1] = 0x20, 0x01
+	for i := range networks {
+		bytes[4], bytes[5], bytes[6], bytes[7] = byte(i>>24), byte(i>>16), byte(i>>8), byte(i)
+		l.Refuse(netip.AddrFrom16(bytes))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 16<<20 {
+		t.Errorf("the process has grown by %d bytes", grown)
+	}
+	if got := l.Refuse(persistent); got.OK {
+		t.Errorf("the persistent one has got through the flood: %+v", got)
+	}
+	if parcels := l.addresses.depart(minuteOf(start), nil); len(parcels) > maxShared {
+		t.Errorf("%d addresses would be told to the others at once", len(parcels))
+	}
+}
+
+func TestLimiterConfig(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []LimiterConfig{{}, {Pool: new(pgxpool.Pool), ExchangeEvery: -1}, {Pool: new(pgxpool.Pool), ExchangeEvery: 2 * time.Second}} {
+		if _, err := NewLimiter(cfg); err == nil {
+			t.Errorf("%+v is taken", cfg)
+		}
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	l, err := NewLimiter(LimiterConfig{Pool: new(pgxpool.Pool)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 1 << 40}
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			l.Take(key)
+		}
+	})
+}

@@ -1,0 +1,296 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// network lets a test take the database away: connections break and new ones are
+// refused.
+type network struct {
+	mu    sync.Mutex
+	away  bool
+	conns map[net.Conn]bool
+}
+
+var errAway = errors.New("the network is away")
+
+func (n *network) dial(ctx context.Context, kind, address string) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.away {
+		return nil, errAway
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, kind, address)
+	if err == nil {
+		n.conns[conn] = true
+	}
+	return conn, err
+}
+
+func (n *network) set(away bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.away = away
+	if away {
+		for conn := range n.conns {
+			_ = conn.Close() // breaking it is the point
+		}
+		clear(n.conns)
+	}
+}
+
+// pool gives a pool to the database of b whose connections go through n.
+func (n *network) pool(t *testing.T, b *bundle) *pgxpool.Pool {
+	t.Helper()
+	cfg := b.pool.Config()
+	cfg.ConnConfig.DialFunc = n.dial
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// running is a Directory whose Run polls by the real clock.
+type running struct {
+	*watched
+	polls chan error
+}
+
+func (b *bundle) run(t *testing.T, change ...func(*DirectoryConfig)) *running {
+	t.Helper()
+	polls := make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	d := b.directory(t, append(change, func(cfg *DirectoryConfig) {
+		cfg.Clock = time.Now
+		cfg.OnPoll = func(err error) {
+			select {
+			case polls <- err:
+			case <-ctx.Done():
+			}
+		}
+		cfg.PollEvery = 10 * time.Millisecond
+	})...)
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return &running{d, polls}
+}
+
+// nextPoll waits for a whole poll that begins after the call: the one that is
+// reported next may have begun before.
+func (r *running) nextPoll() error {
+	<-r.polls
+	<-r.polls
+	return <-r.polls
+}
+
+// A revocation made on one instance ends the key on another well within a second.
+func TestRunSeesARevocationInTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.run(t)
+	made, secret := b.create(t)
+	if err := d.nextPoll(); err != nil {
+		t.Fatal(err)
+	}
+	d.admits(t, secret)
+	if got := d.Stats(); got.Remembered != 1 || !got.Fresh {
+		t.Fatalf("not remembered: %+v", got)
+	}
+	b.revoke(t, made.ID)
+	revoked := time.Now()
+	for {
+		asked := time.Now()
+		if _, err := d.Authenticate(t.Context(), secret.Reveal()); err != nil {
+			break
+		}
+		if late := asked.Sub(revoked); late >= time.Second {
+			t.Fatalf("admitted %v after the revocation", late)
+		}
+		<-d.polls
+	}
+	d.refuses(t, secret, ReasonRevoked)
+}
+
+// With the database away, keys are admitted for as long as they are known to be
+// good, then nobody is, and when it is back all is as before.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	n := &network{conns: map[net.Conn]bool{}}
+	d := b.directory(t, func(cfg *DirectoryConfig) { cfg.Pool = n.pool(t, b) })
+	made, secret := b.create(t)
+	d.mustPoll(t)
+	d.admits(t, secret)
+
+	n.set(true)
+	if err := d.poll(t.Context(), d.poller); err == nil {
+		t.Fatal("the poll works without the database")
+	}
+	b.clock.Advance(trustFor - 1)
+	d.admits(t, secret)
+	b.clock.Advance(1)
+	_, err := d.Authenticate(t.Context(), secret.Reveal())
+	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRefused) {
+		t.Fatalf("with the database away: %v", err)
+	}
+	if _, err := d.Authenticate(t.Context(), "nonsense"); !errors.Is(err, ErrRefused) {
+		t.Errorf("what is no key needs no database: %v", err)
+	}
+
+	b.revoke(t, made.ID)
+	n.set(false)
+	d.refuses(t, secret, ReasonRevoked)
+	d.mustPoll(t)
+	d.refuses(t, secret, ReasonRevoked)
+	if !d.Stats().Fresh {
+		t.Error("not fresh after the poll")
+	}
+}
+
+// Run survives an outage, and tells of its beginning and end once.
+func TestRunThroughAnOutage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	n := &network{conns: map[net.Conn]bool{}}
+	var log testkit.Buffer
+	d := b.run(t, func(cfg *DirectoryConfig) {
+		cfg.Pool = n.pool(t, b)
+		cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	_, secret := b.create(t)
+	if err := d.nextPoll(); err != nil {
+		t.Fatal(err)
+	}
+	d.admits(t, secret)
+	n.set(true)
+	if err := d.nextPoll(); err == nil {
+		t.Fatal("the poll works without the database")
+	}
+	n.set(false)
+	if err := d.nextPoll(); err != nil {
+		t.Fatalf("poll after the outage: %v", err)
+	}
+	d.admits(t, secret)
+	if got := log.String(); strings.Count(got, "level=WARN") != 1 || strings.Count(got, "level=INFO") != 1 {
+		t.Errorf("logged:\n%s", got)
+	}
+}
+
+// A pool that is used up by requests does not keep the Directory from polling.
+func TestPollsHaveTheirOwnConnection(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.directory(t)
+	d.mustPoll(t)
+	for range b.pool.Config().MaxConns - 1 {
+		conn, err := b.pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Release)
+	}
+	d.mustPoll(t)
+	if got := b.pool.Stat(); got.AcquiredConns() != got.MaxConns() {
+		t.Errorf("%d of %d connections are taken", got.AcquiredConns(), got.MaxConns())
+	}
+}
+
+func TestRunOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.run(t)
+	if err := d.nextPoll(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Run(t.Context()); err == nil {
+		t.Error("a second Run ran beside the first")
+	}
+}
+
+// Starting and stopping, however early the stop, leaves no goroutine and no
+// connection behind, and the Directory can be run again.
+func TestRunStartStop(t *testing.T) {
+	b := setup(t)
+	ignore := goleak.IgnoreCurrent()
+	d := b.directory(t)
+	_, secret := b.create(t)
+	for i := range 30 {
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- d.Run(ctx) }()
+		if i%3 > 0 {
+			d.admits(t, secret)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.pool.Close() // waits for connections that were not given back
+	goleak.VerifyNone(t, ignore)
+}
+
+// The revision row that is missing, or locked by someone who does not commit, is
+// noticed and no change of a key is lost.
+func TestRevisionRow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.directory(t)
+	made, secret := b.create(t)
+	d.mustPoll(t)
+	d.admits(t, secret)
+
+	// A change that commits after one with a higher revision would be missed, so
+	// there is none: the second waits for the first.
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := BumpRevision(t.Context(), tx, "globex"); err != nil {
+		t.Fatal(err)
+	}
+	revoked := make(chan error, 1)
+	go func() {
+		_, err := b.store.Revoke(context.WithoutCancel(t.Context()), "acme", made.ID)
+		revoked <- err
+	}()
+	d.mustPoll(t)
+	d.admits(t, secret)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-revoked; err != nil {
+		t.Fatal(err)
+	}
+	d.mustPoll(t)
+	d.refuses(t, secret, ReasonRevoked)
+
+	b.exec(t, `DELETE FROM access_revision`)
+	if err := d.poll(t.Context(), d.poller); err == nil {
+		t.Error("the poll works without the row")
+	}
+	other, _ := b.create(t)
+	if _, err := b.store.Revoke(t.Context(), "acme", other.ID); err == nil {
+		t.Error("a key is revoked that the instances would not hear of")
+	}
+}

@@ -1,0 +1,250 @@
+package access
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// StoreConfig is what a Store needs.
+type StoreConfig struct {
+	Pool   *pgxpool.Pool    // required
+	Format Format           // required, from NewFormat
+	Clock  func() time.Time // nil: time.Now
+	Random io.Reader        // source of secrets and ids; nil: crypto/rand.Reader
+}
+
+// Store makes and changes keys. Its methods may be called by any number of
+// goroutines and processes; each is one transaction that has taken effect when the
+// method returns without an error. Errors that are not named in a method's
+// comment come from the database.
+type Store struct {
+	pool   *pgxpool.Pool
+	format Format
+	clock  func() time.Time
+	random io.Reader
+}
+
+// NewStore makes a Store. The error says what cfg lacks.
+func NewStore(cfg StoreConfig) (*Store, error) {
+	if cfg.Pool == nil || cfg.Format.brand == "" {
+		return nil, errors.New("access store: Pool and Format must be set")
+	}
+	s := &Store{pool: cfg.Pool, format: cfg.Format, clock: cfg.Clock, random: cfg.Random}
+	if s.clock == nil {
+		s.clock = time.Now
+	}
+	if s.random == nil {
+		s.random = rand.Reader
+	}
+	return s, nil
+}
+
+// now is the one time of a transaction, as precise as the database keeps it.
+func (s *Store) now() time.Time {
+	return s.clock().UTC().Truncate(time.Microsecond)
+}
+
+// Create makes a key. Its secret is returned here and never again. It works on
+// every instance as soon as Create returns. Errors: *InvalidError, several joined;
+// *UnknownWorkspaceError; *TooManyKeysError.
+func (s *Store) Create(ctx context.Context, n NewKey) (*Record, Secret, error) {
+	now := s.now()
+	if n.RateLimit == 0 {
+		n.RateLimit = DefaultRateLimit
+	}
+	if err := n.validate(now); err != nil {
+		return nil, Secret{}, err
+	}
+	secret, err := s.format.Generate(s.random)
+	if err != nil {
+		return nil, Secret{}, err
+	}
+	id, err := uuid.NewV7FromReader(s.random)
+	if err != nil {
+		return nil, Secret{}, fmt.Errorf("make a key id: %w", err)
+	}
+	record := &Record{Key: Key{
+		ID: "key_" + id.String(), WorkspaceID: n.WorkspaceID, Name: n.Name, Prefix: secret.Prefix(),
+		Permissions: n.Permissions, RateLimit: n.RateLimit, CreatedAt: now,
+	}}
+	if !n.ExpiresAt.IsZero() {
+		record.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Microsecond)
+	}
+	err = s.transact(ctx, func(tx pgx.Tx) error { return insertKey(ctx, tx, record, secret) })
+	if err != nil {
+		return nil, Secret{}, err
+	}
+	return record, secret, nil
+}
+
+// insertKey locks the workspace, so that two who make its hundredth key at the
+// same time count one after the other, and fills in its name.
+func insertKey(ctx context.Context, tx pgx.Tx, r *Record, secret Secret) error {
+	const lock = `SELECT name FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`
+	err := tx.QueryRow(ctx, lock, r.WorkspaceID).Scan(&r.WorkspaceName)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &UnknownWorkspaceError{WorkspaceID: r.WorkspaceID}
+	}
+	if err != nil {
+		return fmt.Errorf("lock the workspace %s: %w", r.WorkspaceID, err)
+	}
+	const count = `SELECT count(*) FROM api_key
+		WHERE workspace_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)`
+	var live int
+	if err := tx.QueryRow(ctx, count, r.WorkspaceID, r.CreatedAt).Scan(&live); err != nil {
+		return fmt.Errorf("count the keys of the workspace %s: %w", r.WorkspaceID, err)
+	}
+	if live >= MaxLiveKeys {
+		return &TooManyKeysError{WorkspaceID: r.WorkspaceID}
+	}
+	const insert = `INSERT INTO api_key
+		(workspace_id, key_id, name, permissions, rate_limit_per_minute, created_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	_, err = tx.Exec(ctx, insert, r.WorkspaceID, r.ID, r.Name, r.Permissions.Strings(), r.RateLimit, r.CreatedAt, orNull(r.ExpiresAt))
+	if err != nil {
+		return fmt.Errorf("insert the key: %w", err)
+	}
+	return insertSecret(ctx, tx, &r.Key, secret, r.CreatedAt)
+}
+
+func insertSecret(ctx context.Context, tx pgx.Tx, k *Key, secret Secret, now time.Time) error {
+	const insert = `INSERT INTO api_key_secret (workspace_id, key_id, hash, prefix, created_at) VALUES ($1, $2, $3, $4, $5)`
+	hash := secret.Hash()
+	if _, err := tx.Exec(ctx, insert, k.WorkspaceID, k.ID, hash[:], secret.Prefix(), now); err != nil {
+		return fmt.Errorf("insert the secret of the key %s: %w", k.ID, err)
+	}
+	return nil
+}
+
+// Rotate gives a key a new secret, returned here and never again, and keeps its
+// id, permissions, name, counter and expiry. Its earlier secrets end after
+// overlap, 0 to MaxOverlap, or earlier if an earlier rotation said so: an overlap
+// of 0 ends them all, on every instance within a second, whatever their clocks
+// say. Errors: *InvalidError, *UnknownKeyError, *NotLiveError.
+func (s *Store) Rotate(ctx context.Context, workspaceID, keyID string, overlap time.Duration) (*Record, Secret, error) {
+	if overlap < 0 || overlap > MaxOverlap {
+		return nil, Secret{}, &InvalidError{Field: "overlap", Problem: "must be 0 to 24 hours"}
+	}
+	secret, err := s.format.Generate(s.random)
+	if err != nil {
+		return nil, Secret{}, err
+	}
+	now := s.now()
+	record, err := s.change(ctx, workspaceID, keyID, now, func(tx pgx.Tx, r *Record) error {
+		const end = `UPDATE api_key_secret SET ends_at = least(ends_at, $3), ended = ended OR $4
+			WHERE workspace_id = $1 AND key_id = $2`
+		if _, err := tx.Exec(ctx, end, workspaceID, keyID, now.Add(overlap), overlap == 0); err != nil {
+			return fmt.Errorf("end the secrets of the key %s: %w", keyID, err)
+		}
+		return insertSecret(ctx, tx, &r.Key, secret, now)
+	})
+	if err != nil {
+		return nil, Secret{}, err
+	}
+	return record, secret, nil
+}
+
+// SetRateLimit changes a key's limit, in requests a clock minute, 1 to
+// MaxRateLimit (service.md, "Limits", rule 5). Errors: *InvalidError,
+// *UnknownKeyError, *NotLiveError.
+func (s *Store) SetRateLimit(ctx context.Context, workspaceID, keyID string, perMinute int) (*Record, error) {
+	if err := validateRateLimit(perMinute); err != nil {
+		return nil, err
+	}
+	return s.change(ctx, workspaceID, keyID, s.now(), func(tx pgx.Tx, _ *Record) error {
+		const set = `UPDATE api_key SET rate_limit_per_minute = $3 WHERE workspace_id = $1 AND key_id = $2`
+		if _, err := tx.Exec(ctx, set, workspaceID, keyID, perMinute); err != nil {
+			return fmt.Errorf("set the rate limit of the key %s: %w", keyID, err)
+		}
+		return nil
+	})
+}
+
+// Revoke ends a key for good, on every instance within a second. A key that is
+// revoked already keeps its first time of revocation, and that is no error.
+// Errors: *UnknownKeyError.
+func (s *Store) Revoke(ctx context.Context, workspaceID, keyID string) (*Record, error) {
+	now := s.now()
+	record, err := s.change(ctx, workspaceID, keyID, time.Time{}, func(tx pgx.Tx, _ *Record) error {
+		const revoke = `UPDATE api_key SET revoked_at = $3 WHERE workspace_id = $1 AND key_id = $2`
+		if _, err := tx.Exec(ctx, revoke, workspaceID, keyID, now); err != nil {
+			return fmt.Errorf("revoke the key %s: %w", keyID, err)
+		}
+		return nil
+	})
+	var notLive *NotLiveError
+	if errors.As(err, &notLive) {
+		return s.Get(ctx, workspaceID, keyID)
+	}
+	return record, err
+}
+
+// change runs do on a locked key that is live at now (the zero time: not revoked,
+// expired or not), makes every instance read the key again, and returns the key
+// as it is afterwards. Errors: *UnknownKeyError, *NotLiveError, do's.
+func (s *Store) change(ctx context.Context, workspaceID, keyID string, now time.Time, do func(pgx.Tx, *Record) error) (*Record, error) {
+	var after *Record
+	err := s.transact(ctx, func(tx pgx.Tx) error {
+		const lock = `SELECT 1 FROM api_key WHERE workspace_id = $1 AND key_id = $2 FOR NO KEY UPDATE`
+		if _, err := tx.Exec(ctx, lock, workspaceID, keyID); err != nil {
+			return fmt.Errorf("lock the key %s: %w", keyID, err)
+		}
+		before, err := getRecord(ctx, tx, workspaceID, keyID)
+		if err != nil {
+			return err
+		}
+		if state := before.State(now); state != Live {
+			return &NotLiveError{KeyID: keyID, State: state}
+		}
+		if err := do(tx, before); err != nil {
+			return err
+		}
+		if after, err = getRecord(ctx, tx, workspaceID, keyID); err != nil {
+			return err
+		}
+		// Last, because all who change keys wait for each other from here on.
+		revision, err := nextRevision(ctx, tx)
+		if err != nil {
+			return err
+		}
+		const stamp = `UPDATE api_key SET revision = $3 WHERE workspace_id = $1 AND key_id = $2`
+		if _, err := tx.Exec(ctx, stamp, workspaceID, keyID, revision); err != nil {
+			return fmt.Errorf("stamp the key %s: %w", keyID, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return after, nil
+}
+
+// transact runs do in a transaction that sees what others committed before each
+// statement, which is what counting under a lock needs.
+func (s *Store) transact(ctx context.Context, do func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, do)
+}
+
+// orNull is t for the database, where the zero time is null.
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// orZero is t from the database, in UTC; null is the zero time.
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
