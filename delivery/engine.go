@@ -22,12 +22,12 @@ import (
 
 // Config of an Engine.
 type Config struct {
-	Pool    *pgxpool.Pool // required; it uses up to 8 connections, best opened with PoolSettings
-	Keyring *Keyring      // required
-	Wake    *eventlog.Wake
-	Clock   func() time.Time // required
-	Logger  *slog.Logger     // required
-	Metrics prometheus.Registerer
+	Pool     *pgxpool.Pool // required; it uses up to 8 connections, best opened with PoolSettings
+	Keyring  *Keyring      // required
+	Notifier *eventlog.Notifier
+	Clock    func() time.Time // required
+	Logger   *slog.Logger     // required
+	Metrics  prometheus.Registerer
 
 	Settings Settings
 	Mail     MailSettings
@@ -76,7 +76,7 @@ type Engine struct {
 	desk    *desk
 	sender  *Sender
 	mailer  *mailer
-	wake    announcer
+	notify  eventlog.NotifyFunc
 	clock   func() time.Time
 	logger  *slog.Logger
 	metrics *metrics
@@ -91,15 +91,10 @@ type Engine struct {
 	subscribe sync.Once
 }
 
-// announcer tells others that a workspace's webhooks have something to do.
-type announcer interface {
-	Announce(topic eventlog.Topic, workspaceIDs ...string)
-}
-
 // New makes an Engine; it starts nothing.
 func New(cfg Config) (*Engine, error) {
-	if cfg.Pool == nil || cfg.Keyring == nil || cfg.Wake == nil || cfg.Clock == nil || cfg.Logger == nil {
-		return nil, errors.New("delivery: Config needs a Pool, a Keyring, a Wake, a Clock and a Logger")
+	if cfg.Pool == nil || cfg.Keyring == nil || cfg.Notifier == nil || cfg.Clock == nil || cfg.Logger == nil {
+		return nil, errors.New("delivery: Config needs a Pool, a Keyring, a Notifier, a Clock and a Logger")
 	}
 	var err error
 	if cfg.Settings, err = cfg.Settings.withDefaults(); err != nil {
@@ -116,7 +111,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, errors.New("delivery: three quarters of the lease have to be longer than the timeout of an attempt and two sweeps")
 	}
 	e := &Engine{
-		cfg: cfg, wake: cfg.Wake, clock: cfg.Clock, logger: cfg.Logger,
+		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger,
 		rows: &rows{pool: cfg.Pool, keyring: cfg.Keyring, lease: lease},
 		desk: newDesk(cfg.Clock, cfg.Settings.policy(), cfg.Bound, cfg.Limit, cfg.Pace),
 		lost: make(chan string, 8), orphaned: make(chan struct{}, 1), began: time.Now(),

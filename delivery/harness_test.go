@@ -30,7 +30,7 @@ const workspace = "acme"
 type bench struct {
 	t        testing.TB
 	pool     *pgxpool.Pool
-	wake     *eventlog.Wake
+	notifier *eventlog.Notifier
 	log      *eventlog.Log
 	store    *Store
 	keyring  *Keyring
@@ -54,15 +54,15 @@ func setupOn(t testing.TB, pool *pgxpool.Pool, s Settings) *bench {
 	if testing.Verbose() && os.Getenv("DELIVERY_TEST_LOG") != "" {
 		b.logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	b.wake = eventlog.NewWake(b.pool, b.logger)
-	b.log = testkit.Must(eventlog.New(eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Wake: b.wake}))(t)
+	b.notifier = eventlog.NewNotifier(b.pool, b.logger)
+	b.log = testkit.Must(eventlog.New(eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Notify: b.notifier.Notify}))(t)
 	b.keyring = testkit.Must(NewKeyring("0123456789abcdef"))(t)
 	s.Allow = append(s.Allow, loopback()...)
 	if s.CAFile == "" {
 		s.CAFile = caFile(t)
 	}
 	b.settings = s
-	b.store = testkit.Must(NewStore(StoreConfig{Pool: b.pool, Keyring: b.keyring, Log: b.log, Wake: b.wake, Clock: b.clock.Now, Settings: s}))(t)
+	b.store = testkit.Must(NewStore(StoreConfig{Pool: b.pool, Keyring: b.keyring, Log: b.log, Notify: b.notifier.Notify, Clock: b.clock.Now, Settings: s}))(t)
 	b.workspace(workspace)
 	return b
 }
@@ -93,7 +93,7 @@ func discardLog() *log.Logger { return slog.NewLogLogger(slog.DiscardHandler, sl
 func (b *bench) engine(change ...func(*Config)) (e *Engine, stop func()) {
 	b.t.Helper()
 	cfg := Config{
-		Pool: b.pool, Keyring: b.keyring, Wake: b.wake, Clock: b.clock.Now, Logger: b.logger, Settings: b.settings,
+		Pool: b.pool, Keyring: b.keyring, Notifier: b.notifier, Clock: b.clock.Now, Logger: b.logger, Settings: b.settings,
 		Sweep: 200 * time.Millisecond,
 	}
 	for _, c := range change {
@@ -189,7 +189,7 @@ func (b *bench) write(ws, typ string, n int) (ids []string) {
 func (b *bench) project(ws string) {
 	b.t.Helper()
 	b.show(ws)
-	b.wake.Announce(eventlog.TopicProjected, ws)
+	b.notifier.Notify(eventlog.TopicProjected, ws)
 }
 
 // show is project whose wake-up is lost.

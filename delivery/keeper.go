@@ -14,7 +14,7 @@ import (
 
 // listen passes wake-ups on to the desk.
 func (e *Engine) listen(ctx context.Context) {
-	waiter, done := e.cfg.Wake.Wait(eventlog.TopicProjected)
+	waiter, done := e.cfg.Notifier.Subscribe(eventlog.TopicProjected)
 	defer done()
 	for {
 		select {

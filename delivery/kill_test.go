@@ -50,14 +50,14 @@ func childEngine(ctx context.Context, url, ca string, lease time.Duration) error
 	}
 	defer pool.Close()
 	logger := slog.New(slog.DiscardHandler)
-	wake := eventlog.NewWake(pool, logger)
-	go func() { _ = wake.Run(ctx) }()
+	notifier := eventlog.NewNotifier(pool, logger)
+	go func() { _ = notifier.Run(ctx) }()
 	keyring, err := NewKeyring("0123456789abcdef")
 	if err != nil {
 		return err
 	}
 	e, err := New(Config{
-		Pool: pool, Keyring: keyring, Wake: wake, Clock: time.Now, Logger: logger, Settings: childSettings(ca),
+		Pool: pool, Keyring: keyring, Notifier: notifier, Clock: time.Now, Logger: logger, Settings: childSettings(ca),
 		Lease: lease, Sweep: 50 * time.Millisecond,
 	})
 	if err != nil {

@@ -237,7 +237,7 @@ func (e *Engine) release(ctx context.Context, lanes []*lane) {
 	e.desk.candidates(again)
 	for _, l := range lanes {
 		if l.handedOver {
-			e.wake.Announce(eventlog.TopicProjected, l.key.workspaceID)
+			e.notify(eventlog.TopicProjected, l.key.workspaceID)
 		}
 	}
 }

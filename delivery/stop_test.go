@@ -275,7 +275,7 @@ func TestConfigIsChecked(t *testing.T) {
 		t.Error("an empty Config was taken")
 	}
 	b := setup(t, Settings{})
-	base := Config{Pool: b.pool, Keyring: b.keyring, Wake: b.wake, Clock: time.Now, Logger: b.logger}
+	base := Config{Pool: b.pool, Keyring: b.keyring, Notifier: b.notifier, Clock: time.Now, Logger: b.logger}
 	for name, change := range map[string]func(*Config){
 		"a lease that is too short": func(c *Config) { c.Lease = 5 * time.Second },
 		"a brand with a space":      func(c *Config) { c.Settings.Brand = "A B" },

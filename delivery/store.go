@@ -25,7 +25,7 @@ type StoreConfig struct {
 	Pool     *pgxpool.Pool // required
 	Keyring  *Keyring      // required
 	Log      *eventlog.Log // required; "Send test" appends to it
-	Wake     eventlog.Announcer
+	Notify   eventlog.NotifyFunc
 	Clock    func() time.Time // nil: time.Now
 	Random   io.Reader        // source of secrets; nil: crypto/rand.Reader
 	Settings Settings
@@ -65,8 +65,8 @@ func (s *Store) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Micro
 
 // announce has engines look at a workspace's webhooks.
 func (s *Store) announce(workspaceID string) {
-	if s.cfg.Wake != nil {
-		s.cfg.Wake.Announce(eventlog.TopicProjected, workspaceID)
+	if s.cfg.Notify != nil {
+		s.cfg.Notify(eventlog.TopicProjected, workspaceID)
 	}
 }
 

@@ -139,7 +139,7 @@ func checked(drafts []domain.Draft) ([]domain.Draft, error) {
 
 func (l *Log) announce(batches []draftBatch) {
 	for i := range batches {
-		l.wake.Announce(TopicAppended, batches[i].workspaceID)
+		l.notify(TopicAppended, batches[i].workspaceID)
 	}
 }
 

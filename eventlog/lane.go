@@ -240,7 +240,7 @@ func byWorkspace(taken []*single) []*call {
 func (l *Log) flushCall(ctx context.Context, c *call) {
 	ans, err := scanAnswer(l.pool.QueryRow(ctx, appendSQL, c.batch.args(l.clock(), nil, false)...))
 	c.settle(ans, err)
-	l.wake.Announce(TopicAppended, c.batch.workspaceID)
+	l.notify(TopicAppended, c.batch.workspaceID)
 }
 
 // appendTogetherSQL is log_append for several workspaces: one statement, and so
@@ -282,7 +282,7 @@ func (l *Log) flushTogether(ctx context.Context, calls []*call) error {
 	for i, c := range calls {
 		c.settle(answers[i], nil)
 	}
-	l.wake.Announce(TopicAppended, workspaces...)
+	l.notify(TopicAppended, workspaces...)
 	return nil
 }
 

@@ -301,10 +301,10 @@ func TestPanicLeavesNobodyWaiting(t *testing.T) {
 	l.soundLog(t, "w")
 }
 
-// bomb is an Announcer that goes off once.
+// bomb is a NotifyFunc that panics once.
 type bomb struct{ armed atomic.Bool }
 
-func (b *bomb) Announce(eventlog.Topic, ...string) {
+func (b *bomb) Notify(eventlog.Topic, ...string) {
 	if b.armed.CompareAndSwap(true, false) {
 		panic(errBomb)
 	}
@@ -315,10 +315,10 @@ func (b *bomb) Announce(eventlog.Topic, ...string) {
 func TestPanicAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	wake := &bomb{}
-	wake.armed.Store(true)
+	notifier := &bomb{}
+	notifier.armed.Store(true)
 	l := &lane{bundle: b}
-	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Wake: wake, Lanes: 1})
+	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Notify: notifier.Notify, Lanes: 1})
 	if _, err := l.recovering(t.Context(), client(t, "w", "a", "n")); !errors.Is(err, errBomb) {
 		t.Errorf("got %v", err)
 	}

@@ -29,13 +29,13 @@ func TestGoroutinesEnd(t *testing.T) {
 func startAndStop(t *testing.T, b *bundle) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	wake := newWake(b.pool)
-	log := newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Wake: wake})
+	notifier := newWake(b.pool)
+	log := newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Notify: notifier.Notify})
 	ended := make(chan error, 2)
-	go func() { ended <- wake.Run(ctx) }()
+	go func() { ended <- notifier.Run(ctx) }()
 	followed := make(chan struct{}, 100)
 	go func() {
-		ended <- log.Follow(ctx, wake, "w", 0, func(*domain.Entry) error { followed <- struct{}{}; return nil })
+		ended <- log.Follow(ctx, notifier, "w", 0, func(*domain.Entry) error { followed <- struct{}{}; return nil })
 	}()
 	<-followed
 	tap, err := eventlog.NewTap(wsql.BeginnerFromPgx(b.pool), eventlog.TapConfig{ConsumerGroup: "g", PollInterval: ms(1)})

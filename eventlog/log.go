@@ -19,11 +19,10 @@ import (
 // position.
 const ReadModels = "read_models"
 
-// Announcer is told, after the commit, which workspaces have new entries.
-// It must not block and may lose what it is told: a sweep finds it later.
-type Announcer interface {
-	Announce(topic Topic, workspaceIDs ...string)
-}
+// NotifyFunc is called after a commit with the workspaces that changed, such as
+// [Notifier.Notify]. It must not block. A notification may be lost: subscribers
+// also sweep.
+type NotifyFunc func(topic Topic, workspaceIDs ...string)
 
 // Config of a Log.
 type Config struct {
@@ -32,8 +31,8 @@ type Config struct {
 	// Clock gives the publish time of entries that bring none.
 	Clock func() time.Time
 
-	// Wake is told of appended entries; nil when nobody waits.
-	Wake Announcer
+	// Notify is told of appended entries; nil: nobody is told.
+	Notify NotifyFunc
 
 	// Lanes is how many transactions of coalesced appends may be under way at
 	// once. Default: one a processor, and 2 at least; beyond, callers contend.
@@ -46,10 +45,10 @@ type Config struct {
 
 // Log appends to and reads from the log. It is safe for concurrent use.
 type Log struct {
-	pool  *pgxpool.Pool
-	clock func() time.Time
-	wake  Announcer
-	lanes []*lane
+	pool   *pgxpool.Pool
+	clock  func() time.Time
+	notify NotifyFunc
+	lanes  []*lane
 }
 
 // New makes a Log; it starts nothing and needs no closing.
@@ -60,19 +59,15 @@ func New(cfg Config) (*Log, error) {
 	if cfg.Lanes < 0 || cfg.CoalesceMax < 0 {
 		return nil, errors.New("eventlog: Config.Lanes and Config.CoalesceMax are not below 0")
 	}
-	if cfg.Wake == nil {
-		cfg.Wake = silence{}
+	if cfg.Notify == nil {
+		cfg.Notify = func(Topic, ...string) {}
 	}
-	l := &Log{pool: cfg.Pool, clock: cfg.Clock, wake: cfg.Wake}
+	l := &Log{pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify}
 	for range cmp.Or(cfg.Lanes, max(2, runtime.GOMAXPROCS(0))) {
 		l.lanes = append(l.lanes, &lane{log: l, max: cmp.Or(cfg.CoalesceMax, 512)})
 	}
 	return l, nil
 }
-
-type silence struct{}
-
-func (silence) Announce(Topic, ...string) {}
 
 // newID makes the id of an entry that brings none: evt_ and a UUIDv7, so that
 // ids made one after the other lie together in the index.

@@ -89,6 +89,6 @@ func (l *Log) RetryQuarantined(ctx context.Context, consumer, workspaceID string
 	case !quarantined:
 		return &NotQuarantinedError{workspaceID}
 	}
-	l.wake.Announce(TopicAppended, workspaceID)
+	l.notify(TopicAppended, workspaceID)
 	return nil
 }

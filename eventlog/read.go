@@ -83,8 +83,8 @@ const sweepEvery = time.Second
 
 // Follow is Walk without an end: at the newest entry it waits for the next. It
 // returns when ctx ends or each fails.
-func (l *Log) Follow(ctx context.Context, wake *Wake, workspaceID string, after int64, each func(*domain.Entry) error) error {
-	waiter, done := wake.Wait(TopicAppended)
+func (l *Log) Follow(ctx context.Context, notifier *Notifier, workspaceID string, after int64, each func(*domain.Entry) error) error {
+	waiter, done := notifier.Subscribe(TopicAppended)
 	defer done()
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
@@ -107,7 +107,7 @@ func (l *Log) Follow(ctx context.Context, wake *Wake, workspaceID string, after 
 
 // awake waits until the workspace was announced or it is time to sweep; it
 // reports false when ctx ended first.
-func awake(ctx context.Context, waiter *Waiter, sweep <-chan time.Time, workspaceID string) bool {
+func awake(ctx context.Context, waiter *Subscription, sweep <-chan time.Time, workspaceID string) bool {
 	for {
 		select {
 		case <-ctx.Done():

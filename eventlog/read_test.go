@@ -162,13 +162,13 @@ func TestPositionSince(t *testing.T) {
 }
 
 // follower follows a workspace until the test ends.
-func follower(t *testing.T, log *eventlog.Log, wake *eventlog.Wake, workspaceID string, after int64) <-chan int64 {
+func follower(t *testing.T, log *eventlog.Log, notifier *eventlog.Notifier, workspaceID string, after int64) <-chan int64 {
 	t.Helper()
 	seen := make(chan int64)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- log.Follow(ctx, wake, workspaceID, after, func(e *domain.Entry) error {
+		ended <- log.Follow(ctx, notifier, workspaceID, after, func(e *domain.Entry) error {
 			select {
 			case seen <- e.Position:
 				return nil
@@ -205,10 +205,10 @@ func expect(t *testing.T, seen <-chan int64, positions ...int64) {
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	wake := newWake(b.pool)
-	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Wake: wake})
+	notifier := newWake(b.pool)
+	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Notify: notifier.Notify})
 	b.append(t, many(t, "w", 3)...)
-	old, late, fresh := follower(t, b.log, wake, "w", 0), follower(t, b.log, wake, "w", 2), follower(t, b.log, wake, "new", 0)
+	old, late, fresh := follower(t, b.log, notifier, "w", 0), follower(t, b.log, notifier, "w", 2), follower(t, b.log, notifier, "new", 0)
 	expect(t, old, 1, 2, 3)
 	expect(t, late, 3)
 	b.append(t, client(t, "x", "elsewhere", "n"))

@@ -35,8 +35,8 @@ func (l *Log) SkipQuarantined(ctx context.Context, consumer, workspaceID, reason
 	if err != nil {
 		return Skip{}, err
 	}
-	l.wake.Announce(topicMoved(consumer), workspaceID)
-	l.wake.Announce(TopicAppended, workspaceID)
+	l.notify(topicMoved(consumer), workspaceID)
+	l.notify(TopicAppended, workspaceID)
 	return s, nil
 }
 

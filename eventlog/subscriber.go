@@ -18,10 +18,10 @@ import (
 
 // SubscriberConfig of a Subscriber.
 type SubscriberConfig struct {
-	Pool   *pgxpool.Pool // each worker holds a connection while it works
-	Wake   *Wake
-	Clock  func() time.Time
-	Logger *slog.Logger
+	Pool     *pgxpool.Pool // each worker holds a connection while it works
+	Notifier *Notifier
+	Clock    func() time.Time
+	Logger   *slog.Logger
 
 	// Rules is the version of the rules by which the handler makes its rows; it
 	// is kept with the checkpoints. 0 for handlers that make none.
@@ -49,8 +49,8 @@ type Subscriber struct {
 
 // NewSubscriber makes a Subscriber; it starts nothing.
 func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
-	if cfg.Pool == nil || cfg.Wake == nil || cfg.Clock == nil || cfg.Logger == nil {
-		return nil, errors.New("eventlog: SubscriberConfig needs a Pool, a Wake, a Clock and a Logger")
+	if cfg.Pool == nil || cfg.Notifier == nil || cfg.Clock == nil || cfg.Logger == nil {
+		return nil, errors.New("eventlog: SubscriberConfig needs a Pool, a Notifier, a Clock and a Logger")
 	}
 	cfg.Workers = cmp.Or(cfg.Workers, 4)
 	cfg.Workspaces = cmp.Or(cfg.Workspaces, 64)
@@ -121,7 +121,7 @@ func (s *subscription) run(ctx context.Context) {
 // listen marks workspaces dirty as they are announced, and sweeps for those
 // whose announcement was lost or whose wait is over.
 func (s *subscription) listen(ctx context.Context) {
-	waiter, done := s.cfg.Wake.Wait(TopicAppended)
+	waiter, done := s.cfg.Notifier.Subscribe(TopicAppended)
 	defer done()
 	sweep := time.NewTimer(0)
 	defer sweep.Stop()
@@ -266,7 +266,7 @@ func (s *subscription) handle(ctx context.Context, c *Claim, ids []string) (full
 	} else {
 		s.dirty.done(ids, func(id string) bool { return more[id] })
 	}
-	s.cfg.Wake.Announce(topicMoved(s.consumer), moved...)
+	s.cfg.Notifier.Notify(topicMoved(s.consumer), moved...)
 	return full
 }
 

@@ -38,10 +38,10 @@ func startConsumer(t *testing.T, entries int) *consumer {
 func (c *consumer) start(entries int) {
 	c.t.Helper()
 	logger := slog.New(slog.NewTextHandler(c.logged, nil))
-	wake := eventlog.NewWake(c.pool, logger)
-	c.log = newLog(c.t, eventlog.Config{Pool: c.pool, Clock: c.clock.Now, Wake: wake})
+	notifier := eventlog.NewNotifier(c.pool, logger)
+	c.log = newLog(c.t, eventlog.Config{Pool: c.pool, Clock: c.clock.Now, Notify: notifier.Notify})
 	sub, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
-		Pool: c.pool, Wake: wake, Clock: c.clock.Now, Logger: logger, Workers: 2, Entries: entries, Sweep: 5 * time.Millisecond,
+		Pool: c.pool, Notifier: notifier, Clock: c.clock.Now, Logger: logger, Workers: 2, Entries: entries, Sweep: 5 * time.Millisecond,
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -227,7 +227,7 @@ func TestPublishWakes(t *testing.T) {
 	b := &bundle{pool: wide(t, url, 4), clock: testkit.NewClock(noon)}
 	p := newProcess(t, url)
 	p.run(t)
-	waiter, done := p.wake.Wait(eventlog.TopicAppended)
+	waiter, done := p.notifier.Subscribe(eventlog.TopicAppended)
 	defer done()
 	tx := b.begin(t)
 	if err := b.publisher(t, wsql.TxFromPgx(tx)).Publish("w", msg(client(t, "w", "a", "n"))); err != nil {

@@ -22,11 +22,11 @@ import (
 
 // bench is a database with a log, and what is needed to project it.
 type bench struct {
-	t    *testing.T
-	url  string
-	pool *pgxpool.Pool
-	log  *eventlog.Log
-	wake *eventlog.Wake
+	t        *testing.T
+	url      string
+	pool     *pgxpool.Pool
+	log      *eventlog.Log
+	notifier *eventlog.Notifier
 
 	memory int64 // of a Replay; 0: the default
 }
@@ -40,8 +40,8 @@ func newBench(t *testing.T) *bench {
 	}
 	t.Cleanup(pool.Close)
 	b.pool = pool
-	b.wake = eventlog.NewWake(pool, discard())
-	b.log, err = eventlog.New(eventlog.Config{Pool: pool, Clock: time.Now, Wake: b.wake})
+	b.notifier = eventlog.NewNotifier(pool, discard())
+	b.log, err = eventlog.New(eventlog.Config{Pool: pool, Clock: time.Now, Notify: b.notifier.Notify})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func (b *bench) project(entries int) {
 func (b *bench) projectBy(entries int, rules projections.Rules) {
 	b.t.Helper()
 	runner, err := projections.NewRunner(projections.RunnerConfig{
-		Pool: b.pool, Wake: b.wake, Clock: time.Now, Logger: discard(), Entries: entries, Rules: rules,
+		Pool: b.pool, Notifier: b.notifier, Clock: time.Now, Logger: discard(), Entries: entries, Rules: rules,
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -117,7 +117,7 @@ func (b *bench) until(done func() bool, failing func() string) {
 // awaitProjected waits until every workspace's read models stand at its head.
 func (b *bench) awaitProjected() {
 	b.t.Helper()
-	waiter, done := b.wake.Wait(eventlog.TopicProjected)
+	waiter, done := b.notifier.Subscribe(eventlog.TopicProjected)
 	defer done()
 	late := time.After(time.Minute)
 	for {

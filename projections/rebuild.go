@@ -200,8 +200,8 @@ func (r *refold) repair(ctx context.Context, scope rebuildScope, b *Rebuilt) err
 			return err
 		}
 	}
-	if b.Written+b.Deleted > 0 && r.cfg.Wake != nil {
-		r.cfg.Wake.Announce(eventlog.TopicProjected, r.workspaceID)
+	if b.Written+b.Deleted > 0 && r.cfg.Notify != nil {
+		r.cfg.Notify(eventlog.TopicProjected, r.workspaceID)
 	}
 	return nil
 }

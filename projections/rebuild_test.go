@@ -221,7 +221,7 @@ func TestRebuildLetsAFailingWorkspaceGoOn(t *testing.T) {
 	bothWays(t, func(t *testing.T, memory int64) {
 		b := projected(t).within(memory)
 		b.damage(`UPDATE client SET base = replace(base, '"billing_status"', '"billing_standing"')`)
-		runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.pool, Wake: b.wake, Clock: time.Now, Logger: discard(), Sweep: 10 * time.Millisecond})
+		runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.pool, Notifier: b.notifier, Clock: time.Now, Logger: discard(), Sweep: 10 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,11 +30,11 @@ type ReplayConfig struct {
 	Pool  *pgxpool.Pool // opened with ReplaySettings; at least 2*Workers+1 connections. Fresh tables take one more each, of the same configuration
 	Clock func() time.Time
 
-	Wake    eventlog.Announcer // told of workspaces whose rows a rebuild has changed; nil: nobody waits
-	Rules   Rules              // default LiveRules
-	Workers int                // workspaces under way at once; default DefaultReplayWorkers
-	Memory  int64              // bytes that the workspaces under way may hold, by estimate; default 256 MiB. A larger one is folded into fresh tables
-	Meter   *Meter             // counts the work; nil: nobody looks
+	Notify  eventlog.NotifyFunc // told of workspaces whose rows a rebuild has changed; nil: nobody waits
+	Rules   Rules               // default LiveRules
+	Workers int                 // workspaces under way at once; default DefaultReplayWorkers
+	Memory  int64               // bytes that the workspaces under way may hold, by estimate; default 256 MiB. A larger one is folded into fresh tables
+	Meter   *Meter              // counts the work; nil: nobody looks
 
 	// Pace is asked before n more entries or rows are taken, and waits as long
 	// as it wants them to come slowly; nil: at full speed. Those of fresh tables

@@ -37,11 +37,11 @@ const DefaultWorkers = 3
 
 // RunnerConfig of a Runner.
 type RunnerConfig struct {
-	Pool    *pgxpool.Pool // opened with PoolSettings; at least Workers+1 connections
-	Wake    *eventlog.Wake
-	Clock   func() time.Time
-	Logger  *slog.Logger
-	Metrics prometheus.Registerer // nil: none
+	Pool     *pgxpool.Pool // opened with PoolSettings; at least Workers+1 connections
+	Notifier *eventlog.Notifier
+	Clock    func() time.Time
+	Logger   *slog.Logger
+	Metrics  prometheus.Registerer // nil: none
 
 	Rules   Rules         // default LiveRules
 	Workers int           // claims under way at once; default DefaultWorkers
@@ -70,7 +70,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 		return nil, err
 	}
 	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
-		Pool: cfg.Pool, Wake: cfg.Wake, Clock: cfg.Clock, Logger: cfg.Logger,
+		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger,
 		Rules: cfg.Rules.Version, Workers: cfg.Workers, Entries: cfg.Entries, Sweep: cfg.Sweep,
 	})
 	if err != nil {

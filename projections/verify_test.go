@@ -185,7 +185,7 @@ func TestVerifyBesideTheService(t *testing.T) {
 		r := b.replay()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.pool, Wake: b.wake, Clock: time.Now, Logger: discard(), Entries: 50})
+		runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.pool, Notifier: b.notifier, Clock: time.Now, Logger: discard(), Entries: 50})
 		if err != nil {
 			t.Fatal(err)
 		}

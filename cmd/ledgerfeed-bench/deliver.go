@@ -136,7 +136,7 @@ func (d *delivering) prepare(r *receiver) (cleanUp func(), err error) {
 	if d.keyring, err = delivery.NewKeyring("a key for benchmarks only"); err != nil {
 		return cleanUp, err
 	}
-	d.store, err = delivery.NewStore(delivery.StoreConfig{Pool: d.pool, Keyring: d.keyring, Log: d.log, Wake: d.wake, Settings: d.settings})
+	d.store, err = delivery.NewStore(delivery.StoreConfig{Pool: d.pool, Keyring: d.keyring, Log: d.log, Notify: d.notifier.Notify, Settings: d.settings})
 	return cleanUp, err
 }
 
@@ -167,7 +167,7 @@ func (d *delivering) engine(ctx context.Context) (stop func() error, err error) 
 		return nil, fmt.Errorf("connections to deliver: %w", err)
 	}
 	engine, err := delivery.New(delivery.Config{
-		Pool: pool, Keyring: d.keyring, Wake: d.wake, Clock: time.Now, Logger: quiet(), Settings: d.settings, Bound: deliverBound,
+		Pool: pool, Keyring: d.keyring, Notifier: d.notifier, Clock: time.Now, Logger: quiet(), Settings: d.settings, Bound: deliverBound,
 	})
 	if err != nil {
 		pool.Close()

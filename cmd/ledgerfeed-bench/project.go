@@ -113,7 +113,7 @@ func (s *setting) drain(ctx context.Context, entries int) (float64, error) {
 		return 0, err
 	}
 	defer pool.Close()
-	runner, err := projections.NewRunner(projections.RunnerConfig{Pool: pool, Wake: s.wake, Clock: time.Now, Logger: quiet()})
+	runner, err := projections.NewRunner(projections.RunnerConfig{Pool: pool, Notifier: s.notifier, Clock: time.Now, Logger: quiet()})
 	if err != nil {
 		return 0, err
 	}

@@ -46,10 +46,10 @@ func (o *Options) say(format string, args ...any) {
 // dropped at the end.
 type setting struct {
 	*Options
-	url  string
-	pool *pgxpool.Pool
-	wake *eventlog.Wake
-	log  *eventlog.Log
+	url      string
+	pool     *pgxpool.Pool
+	notifier *eventlog.Notifier
+	log      *eventlog.Log
 }
 
 // withSetting runs work in a fresh database.
@@ -79,7 +79,7 @@ func withSetting(ctx context.Context, o *Options, work func(context.Context, *se
 		return err
 	}
 	defer s.pool.Close()
-	s.wake = eventlog.NewWake(s.pool, quiet())
+	s.notifier = eventlog.NewNotifier(s.pool, quiet())
 	if s.log, err = s.logOn(s.pool); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func withSetting(ctx context.Context, o *Options, work func(context.Context, *se
 
 // logOn is the log over connections of the caller's choice.
 func (s *setting) logOn(pool *pgxpool.Pool) (*eventlog.Log, error) {
-	return eventlog.New(eventlog.Config{Pool: pool, Clock: time.Now, Wake: s.wake})
+	return eventlog.New(eventlog.Config{Pool: pool, Clock: time.Now, Notify: s.notifier.Notify})
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

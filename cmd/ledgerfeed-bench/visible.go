@@ -72,7 +72,7 @@ func (r *reading) projectBeside(ctx context.Context) (<-chan error, error) {
 	if err != nil {
 		return nil, err
 	}
-	runner, err := projections.NewRunner(projections.RunnerConfig{Pool: pool, Wake: r.wake, Clock: time.Now, Logger: quiet()})
+	runner, err := projections.NewRunner(projections.RunnerConfig{Pool: pool, Notifier: r.notifier, Clock: time.Now, Logger: quiet()})
 	if err != nil {
 		pool.Close()
 		return nil, err

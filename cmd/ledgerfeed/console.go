@@ -86,7 +86,7 @@ func (s *service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	webhooks, err := delivery.NewStore(delivery.StoreConfig{
-		Pool: pool, Keyring: keyring, Log: s.log, Wake: s.wake, Clock: s.program.clock, Settings: set.delivery(),
+		Pool: pool, Keyring: keyring, Log: s.log, Notify: s.notifier.Notify, Clock: s.program.clock, Settings: set.delivery(),
 	})
 	if err != nil {
 		return err

@@ -81,9 +81,9 @@ func (d *database) prepare(ctx context.Context, migrate bool) error {
 // workbench is an open database with what most commands need.
 type workbench struct {
 	*database
-	pool *pgxpool.Pool
-	wake *eventlog.Wake
-	log  *eventlog.Log
+	pool     *pgxpool.Pool
+	notifier *eventlog.Notifier
+	log      *eventlog.Log
 }
 
 // withLog opens the database, does the work, and closes it again. What was
@@ -103,7 +103,7 @@ func (p *program) withLog(ctx context.Context, work func(*workbench) error) (err
 	}
 	defer w.pool.Close()
 	err = work(w)
-	if flushErr := w.wake.Flush(context.WithoutCancel(ctx)); err == nil && flushErr != nil {
+	if flushErr := w.notifier.Flush(context.WithoutCancel(ctx)); err == nil && flushErr != nil {
 		p.logger.WarnContext(ctx, "running programs find the new entries a little later", "error", flushErr)
 	}
 	return err
@@ -114,11 +114,11 @@ func (p *program) workbench(ctx context.Context, d *database) (*workbench, error
 	if err != nil {
 		return nil, err
 	}
-	wake := eventlog.NewWake(pool, p.logger)
-	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: p.clock, Wake: wake})
+	notifier := eventlog.NewNotifier(pool, p.logger)
+	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: p.clock, Notify: notifier.Notify})
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	return &workbench{database: d, pool: pool, wake: wake, log: log}, nil
+	return &workbench{database: d, pool: pool, notifier: notifier, log: log}, nil
 }

@@ -22,7 +22,7 @@ func (s *service) prepareDeliveries(ctx context.Context) error {
 		return err
 	}
 	engine, err := delivery.New(delivery.Config{
-		Pool: pool, Keyring: keyring, Wake: s.wake, Clock: s.program.clock, Logger: s.logger, Metrics: s.metrics,
+		Pool: pool, Keyring: keyring, Notifier: s.notifier, Clock: s.program.clock, Logger: s.logger, Metrics: s.metrics,
 		Settings: s.program.settings.delivery(), Mail: s.program.settings.Mail,
 	})
 	if err != nil {
@@ -46,6 +46,6 @@ func (p *program) webhooks(ctx context.Context, w *workbench) (*delivery.Store, 
 		return nil, err
 	}
 	return delivery.NewStore(delivery.StoreConfig{
-		Pool: w.pool, Keyring: keyring, Log: w.log, Wake: w.wake, Clock: p.clock, Settings: p.settings.delivery(),
+		Pool: w.pool, Keyring: keyring, Log: w.log, Notify: w.notifier.Notify, Clock: p.clock, Settings: p.settings.delivery(),
 	})
 }

@@ -35,7 +35,7 @@ entries may come again, and append skips them.`,
 				return usagef("--resume is for pipes: the file of --out itself says where to go on")
 			}
 			return p.withLog(ctx, func(w *workbench) error {
-				x.log, x.wake, x.logger = w.log, w.wake, p.logger
+				x.log, x.notifier, x.logger = w.log, w.notifier, p.logger
 				x.next = map[string]int64{}
 				if x.file != "" {
 					return x.intoFile(ctx)
@@ -64,12 +64,12 @@ type exporting struct {
 	follow, chain bool
 	file, resume  string // --out, --resume
 
-	log    *eventlog.Log
-	wake   *eventlog.Wake
-	logger *slog.Logger
-	out    *bufio.Writer
-	next   map[string]int64 // by workspace, the position after the last one written
-	line   []byte
+	log      *eventlog.Log
+	notifier *eventlog.Notifier
+	logger   *slog.Logger
+	out      *bufio.Writer
+	next     map[string]int64 // by workspace, the position after the last one written
+	line     []byte
 }
 
 func (x *exporting) run(ctx context.Context) error {
@@ -128,11 +128,11 @@ func (x *exporting) write(e *domain.Entry) error {
 const followSweep = time.Second
 
 func (x *exporting) followAll(ctx context.Context) error {
-	waiter, done := x.wake.Wait(eventlog.TopicAppended)
+	waiter, done := x.notifier.Subscribe(eventlog.TopicAppended)
 	defer done()
 	listening, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- x.wake.Run(listening) }()
+	go func() { ended <- x.notifier.Run(listening) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {

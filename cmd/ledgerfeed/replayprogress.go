@@ -70,7 +70,7 @@ func (p *program) withReplay(ctx context.Context, verb string, f replayFlags, wo
 		}
 		var meter projections.Meter
 		r, err := projections.NewReplay(projections.ReplayConfig{
-			Pool: pool, Clock: p.clock, Rules: p.rules, Wake: w.wake, Workers: f.workers, Memory: f.memoryMiB << 20, Meter: &meter, Pace: pace,
+			Pool: pool, Clock: p.clock, Rules: p.rules, Notify: w.notifier.Notify, Workers: f.workers, Memory: f.memoryMiB << 20, Meter: &meter, Pace: pace,
 		})
 		if err != nil {
 			return err

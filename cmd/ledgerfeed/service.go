@@ -31,7 +31,7 @@ type service struct {
 	database *database
 	logger   *slog.Logger
 	metrics  *prometheus.Registry
-	wake     *eventlog.Wake
+	notifier *eventlog.Notifier
 	log      *eventlog.Log
 	pool     *pgxpool.Pool // for everything but requests and projecting
 	pools    []*pgxpool.Pool
@@ -62,11 +62,11 @@ func (p *program) newService(ctx context.Context, d *database, roles []string) (
 	if s.pool, err = s.openPool(ctx, pg.Options{MaxConns: 8}); err != nil {
 		return nil, err
 	}
-	s.wake = eventlog.NewWake(s.pool, p.logger)
-	if s.log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: p.clock, Wake: s.wake}); err != nil {
+	s.notifier = eventlog.NewNotifier(s.pool, p.logger)
+	if s.log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: p.clock, Notify: s.notifier.Notify}); err != nil {
 		return nil, err
 	}
-	s.add("wake-ups", s.wake.Run)
+	s.add("wake-ups", s.notifier.Run)
 	s.add("database", s.watchDatabase)
 	for _, r := range []struct {
 		role    string
@@ -109,7 +109,7 @@ func (s *service) prepareProjector(ctx context.Context) error {
 		return err
 	}
 	runner, err := projections.NewRunner(projections.RunnerConfig{
-		Pool: pool, Wake: s.wake, Clock: s.program.clock, Logger: s.logger, Metrics: s.metrics, Rules: s.program.rules,
+		Pool: pool, Notifier: s.notifier, Clock: s.program.clock, Logger: s.logger, Metrics: s.metrics, Rules: s.program.rules,
 	})
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (s *service) run(ctx context.Context) error {
 	err := others.stop()
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := s.wake.Flush(flush); err != nil {
+	if err := s.notifier.Flush(flush); err != nil {
 		s.logger.WarnContext(ctx, "the last wake-ups were not sent; others find out by their sweeps", "error", err)
 	}
 	return cmp.Or(err, admin.stop())

@@ -41,7 +41,7 @@ type stand struct {
 	keys     *access.Store
 	webhooks *delivery.Store
 	log      *eventlog.Log
-	wake     *eventlog.Wake
+	notifier *eventlog.Notifier
 	keyring  *delivery.Keyring
 	settings delivery.Settings
 	clock    *testkit.Clock
@@ -55,8 +55,8 @@ func newStand(t *testing.T, change ...func(*Config)) *stand {
 	t.Helper()
 	s := &stand{t: t, pool: testkit.Pool(t), clock: testkit.RunningClock(), logs: &testkit.Buffer{}}
 	logger := slog.New(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	s.wake = eventlog.NewWake(s.pool, logger)
-	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.clock.Now, Wake: s.wake}))(t)
+	s.notifier = eventlog.NewNotifier(s.pool, logger)
+	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.clock.Now, Notify: s.notifier.Notify}))(t)
 	format := testkit.Must(access.NewFormat("SERVICE"))(t)
 	s.keys = testkit.Must(access.NewStore(access.StoreConfig{Pool: s.pool, Format: format, Clock: s.clock.Now}))(t)
 	s.keyring = testkit.Must(delivery.NewKeyring("0123456789abcdef"))(t)
@@ -64,7 +64,7 @@ func newStand(t *testing.T, change ...func(*Config)) *stand {
 		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFile: certificateFile(t), Timeout: 5 * time.Second,
 	}
 	s.webhooks = testkit.Must(delivery.NewStore(delivery.StoreConfig{
-		Pool: s.pool, Keyring: s.keyring, Log: s.log, Wake: s.wake, Clock: s.clock.Now, Settings: s.settings,
+		Pool: s.pool, Keyring: s.keyring, Log: s.log, Notify: s.notifier.Notify, Clock: s.clock.Now, Settings: s.settings,
 	}))(t)
 	s.door = testkit.Must(NewDoor(DoorConfig{Pool: s.pool, Clock: s.clock.Now}))(t)
 	s.audit = NewAudit(s.pool, s.clock.Now)
@@ -106,7 +106,7 @@ func certificateFile(t *testing.T) string {
 func (s *stand) deliver() {
 	s.t.Helper()
 	engine := testkit.Must(delivery.New(delivery.Config{
-		Pool: s.pool, Keyring: s.keyring, Wake: s.wake, Clock: s.clock.Now, Logger: slog.New(slog.DiscardHandler),
+		Pool: s.pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.clock.Now, Logger: slog.New(slog.DiscardHandler),
 		Settings: s.settings, Sweep: 100 * time.Millisecond,
 	}))(s.t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -144,7 +144,7 @@ func (s *stand) show(ctx context.Context) {
 	for rows.Next() {
 		var id string
 		if rows.Scan(&id) == nil {
-			s.wake.Announce(eventlog.TopicProjected, id)
+			s.notifier.Notify(eventlog.TopicProjected, id)
 		}
 	}
 }

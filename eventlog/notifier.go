@@ -26,35 +26,35 @@ const (
 
 func topics() []Topic { return []Topic{TopicAppended, TopicProjected} }
 
-// Wake carries wake-ups: at once inside the process, and to other processes by
+// Notifier carries wake-ups: at once inside the process, and to other processes by
 // NOTIFY, sent after the commit and coalesced, because a NOTIFY inside the
 // appending transaction halves its throughput. A wake-up may be lost; whoever
 // waits also sweeps.
-type Wake struct {
+type Notifier struct {
 	pool   *pgxpool.Pool
 	logger *slog.Logger
 	self   string // this process in payloads, so that it does not wake itself twice
 
 	mu      sync.Mutex
-	waiters map[Topic]map[*Waiter]struct{}
+	waiters map[Topic]map[*Subscription]struct{}
 	unsent  map[Topic]map[string]struct{}
 	kick    chan struct{}
 }
 
-// NewWake makes a Wake. Without Run it wakes only inside the process.
-func NewWake(pool *pgxpool.Pool, logger *slog.Logger) *Wake {
-	return &Wake{
+// NewNotifier makes a Notifier. Without Run it wakes only inside the process.
+func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
+	return &Notifier{
 		pool:    pool,
 		logger:  logger,
 		self:    uuid.NewString(),
-		waiters: map[Topic]map[*Waiter]struct{}{},
+		waiters: map[Topic]map[*Subscription]struct{}{},
 		unsent:  map[Topic]map[string]struct{}{},
 		kick:    make(chan struct{}, 1),
 	}
 }
 
-// Waiter collects the workspaces that were announced.
-type Waiter struct {
+// Subscription collects the workspaces that were announced.
+type Subscription struct {
 	// C receives when something was announced; take it with Take.
 	C chan struct{}
 
@@ -65,7 +65,7 @@ type Waiter struct {
 
 // Take returns what was announced since the last call. With all, anything may
 // have happened (a connection was lost): sweep.
-func (w *Waiter) Take() (ids []string, all bool) {
+func (w *Subscription) Take() (ids []string, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id := range w.ids {
@@ -76,7 +76,7 @@ func (w *Waiter) Take() (ids []string, all bool) {
 	return ids, all
 }
 
-func (w *Waiter) add(ids []string, all bool) {
+func (w *Subscription) add(ids []string, all bool) {
 	w.mu.Lock()
 	if w.ids == nil {
 		w.ids = make(map[string]struct{}, len(ids))
@@ -92,13 +92,13 @@ func (w *Waiter) add(ids []string, all bool) {
 	}
 }
 
-// Wait registers a waiter; call the returned function when done.
-func (w *Wake) Wait(topic Topic) (*Waiter, func()) {
-	waiter := &Waiter{C: make(chan struct{}, 1)}
+// Subscribe registers a subscription; call the returned function to end it.
+func (w *Notifier) Subscribe(topic Topic) (*Subscription, func()) {
+	waiter := &Subscription{C: make(chan struct{}, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waiters[topic] == nil {
-		w.waiters[topic] = map[*Waiter]struct{}{}
+		w.waiters[topic] = map[*Subscription]struct{}{}
 	}
 	w.waiters[topic][waiter] = struct{}{}
 	return waiter, func() {
@@ -108,8 +108,9 @@ func (w *Wake) Wait(topic Topic) (*Waiter, func()) {
 	}
 }
 
-// Announce wakes those who wait for a topic, here at once and elsewhere soon.
-func (w *Wake) Announce(topic Topic, workspaceIDs ...string) {
+// Notify wakes the subscriptions of a topic: in this process at once, in others
+// after the next NOTIFY.
+func (w *Notifier) Notify(topic Topic, workspaceIDs ...string) {
 	if len(workspaceIDs) == 0 {
 		return
 	}
@@ -130,7 +131,7 @@ func (w *Wake) Announce(topic Topic, workspaceIDs ...string) {
 	}
 }
 
-func (w *Wake) local(topic Topic, ids []string, all bool) {
+func (w *Notifier) local(topic Topic, ids []string, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for waiter := range w.waiters[topic] {
@@ -148,7 +149,7 @@ const (
 )
 
 // Run sends and receives wake-ups of other processes until ctx ends.
-func (w *Wake) Run(ctx context.Context) error {
+func (w *Notifier) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	group.Go(func() { w.send(ctx) })
 	group.Go(func() { w.listen(ctx) })
@@ -157,7 +158,7 @@ func (w *Wake) Run(ctx context.Context) error {
 }
 
 // Flush sends what is not yet sent, for a program that is about to end.
-func (w *Wake) Flush(ctx context.Context) error {
+func (w *Notifier) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	unsent := w.unsent
 	w.unsent = map[Topic]map[string]struct{}{}
@@ -172,7 +173,7 @@ func (w *Wake) Flush(ctx context.Context) error {
 	return nil
 }
 
-func (w *Wake) send(ctx context.Context) {
+func (w *Notifier) send(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -220,7 +221,7 @@ func notifyInTx(ctx context.Context, tx pgx.Tx, topic Topic, workspaceID string)
 	return nil
 }
 
-func (w *Wake) listen(ctx context.Context) {
+func (w *Notifier) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := w.listenOnce(ctx)
 		if ctx.Err() != nil {
@@ -233,7 +234,7 @@ func (w *Wake) listen(ctx context.Context) {
 	}
 }
 
-func (w *Wake) listenOnce(ctx context.Context) error {
+func (w *Notifier) listenOnce(ctx context.Context) error {
 	conn, err := pgx.ConnectConfig(ctx, w.pool.Config().ConnConfig)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)

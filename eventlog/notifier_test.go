@@ -15,22 +15,22 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-func newWake(pool *pgxpool.Pool) *eventlog.Wake {
-	return eventlog.NewWake(pool, slog.New(slog.DiscardHandler))
+func newWake(pool *pgxpool.Pool) *eventlog.Notifier {
+	return eventlog.NewNotifier(pool, slog.New(slog.DiscardHandler))
 }
 
 // process stands for a process of its own: its pool, its wake-ups, its log.
 type process struct {
-	pool *pgxpool.Pool
-	wake *eventlog.Wake
-	log  *eventlog.Log
+	pool     *pgxpool.Pool
+	notifier *eventlog.Notifier
+	log      *eventlog.Log
 }
 
 func newProcess(t *testing.T, url string) *process {
 	t.Helper()
 	p := &process{pool: wide(t, url, 4)}
-	p.wake = newWake(p.pool)
-	p.log = newLog(t, eventlog.Config{Pool: p.pool, Clock: testkit.NewClock(noon).Now, Wake: p.wake})
+	p.notifier = newWake(p.pool)
+	p.log = newLog(t, eventlog.Config{Pool: p.pool, Clock: testkit.NewClock(noon).Now, Notify: p.notifier.Notify})
 	return p
 }
 
@@ -38,11 +38,11 @@ func newProcess(t *testing.T, url string) *process {
 // that anything may have happened.
 func (p *process) run(t *testing.T) {
 	t.Helper()
-	waiter, done := p.wake.Wait(eventlog.TopicProjected)
+	waiter, done := p.notifier.Subscribe(eventlog.TopicProjected)
 	defer done()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- p.wake.Run(ctx) }()
+	go func() { ended <- p.notifier.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -55,7 +55,7 @@ func (p *process) run(t *testing.T) {
 }
 
 // taken waits for an announcement.
-func taken(t *testing.T, w *eventlog.Waiter) (ids []string, all bool) {
+func taken(t *testing.T, w *eventlog.Subscription) (ids []string, all bool) {
 	t.Helper()
 	select {
 	case <-w.C:
@@ -69,15 +69,15 @@ func taken(t *testing.T, w *eventlog.Waiter) (ids []string, all bool) {
 
 func TestWakeInsideTheProcess(t *testing.T) {
 	t.Parallel()
-	wake := newWake(nil) // without Run the database is not asked
-	a, doneA := wake.Wait(eventlog.TopicAppended)
-	b, doneB := wake.Wait(eventlog.TopicAppended)
-	other, doneOther := wake.Wait(eventlog.TopicProjected)
+	notifier := newWake(nil) // without Run the database is not asked
+	a, doneA := notifier.Subscribe(eventlog.TopicAppended)
+	b, doneB := notifier.Subscribe(eventlog.TopicAppended)
+	other, doneOther := notifier.Subscribe(eventlog.TopicProjected)
 	defer doneB()
 	defer doneOther()
-	wake.Announce(eventlog.TopicAppended, "w", "x")
-	wake.Announce(eventlog.TopicAppended, "w", "y")
-	for _, waiter := range []*eventlog.Waiter{a, b} {
+	notifier.Notify(eventlog.TopicAppended, "w", "x")
+	notifier.Notify(eventlog.TopicAppended, "w", "y")
+	for _, waiter := range []*eventlog.Subscription{a, b} {
 		if ids, all := taken(t, waiter); all || !slices.Equal(ids, []string{"w", "x", "y"}) {
 			t.Errorf("announced %v, all %v", ids, all)
 		}
@@ -86,12 +86,12 @@ func TestWakeInsideTheProcess(t *testing.T) {
 		}
 	}
 	doneA()
-	wake.Announce(eventlog.TopicAppended, "z")
-	wake.Announce(eventlog.TopicAppended)
+	notifier.Notify(eventlog.TopicAppended, "z")
+	notifier.Notify(eventlog.TopicAppended)
 	if ids, _ := taken(t, b); !slices.Equal(ids, []string{"z"}) {
 		t.Errorf("announced %v", ids)
 	}
-	for name, waiter := range map[string]*eventlog.Waiter{"one that is done": a, "another topic's": other} {
+	for name, waiter := range map[string]*eventlog.Subscription{"one that is done": a, "another topic's": other} {
 		select {
 		case <-waiter.C:
 			t.Errorf("%s waiter was woken", name)
@@ -108,7 +108,7 @@ func TestWakeAcrossProcesses(t *testing.T) {
 	a, b := newProcess(t, url), newProcess(t, url)
 	a.run(t)
 	b.run(t)
-	waiter, done := b.wake.Wait(eventlog.TopicAppended)
+	waiter, done := b.notifier.Subscribe(eventlog.TopicAppended)
 	defer done()
 	for _, how := range []string{"single", "batch", "transaction"} {
 		var err error
@@ -143,7 +143,7 @@ func TestFollowAcrossProcesses(t *testing.T) {
 	a, b := newProcess(t, url), newProcess(t, url)
 	a.run(t)
 	b.run(t)
-	seen := follower(t, b.log, b.wake, "w", 0)
+	seen := follower(t, b.log, b.notifier, "w", 0)
 	began := time.Now()
 	const rounds = 20
 	for i := range int64(rounds) {
@@ -158,20 +158,20 @@ func TestFollowAcrossProcesses(t *testing.T) {
 	}
 }
 
-// TestManyWorkspacesInOneAnnouncement: more ids than one NOTIFY can carry.
-func TestManyWorkspacesInOneAnnouncement(t *testing.T) {
+// TestManyWorkspacesInOneNotification: more ids than one NOTIFY can carry.
+func TestManyWorkspacesInOneNotification(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
 	a, b := newProcess(t, url), newProcess(t, url)
 	b.run(t)
-	waiter, done := b.wake.Wait(eventlog.TopicProjected)
+	waiter, done := b.notifier.Subscribe(eventlog.TopicProjected)
 	defer done()
 	var want []string
 	for i := range 500 {
 		want = append(want, fmt.Sprintf("%s%03d", strings.Repeat("w", 61), i))
 	}
-	a.wake.Announce(eventlog.TopicProjected, want...)
-	if err := a.wake.Flush(t.Context()); err != nil {
+	a.notifier.Notify(eventlog.TopicProjected, want...)
+	if err := a.notifier.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]bool{}
@@ -196,7 +196,7 @@ func TestLostListenerListensAgain(t *testing.T) {
 	a, b := newProcess(t, url), newProcess(t, url)
 	a.run(t)
 	b.run(t)
-	waiter, done := b.wake.Wait(eventlog.TopicAppended)
+	waiter, done := b.notifier.Subscribe(eventlog.TopicAppended)
 	defer done()
 	var killed int
 	err := a.pool.QueryRow(t.Context(), `
@@ -216,16 +216,16 @@ func TestLostListenerListensAgain(t *testing.T) {
 	}
 }
 
-// TestAnnounceWithoutDatabase: a wake-up that cannot be sent stops nothing.
-func TestAnnounceWithoutDatabase(t *testing.T) {
+// TestNotifyWithoutDatabase: a wake-up that cannot be sent stops nothing.
+func TestNotifyWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, testkit.NewDatabase(t))
 	p.pool.Close()
-	p.wake.Announce(eventlog.TopicAppended, "w")
-	if err := p.wake.Flush(t.Context()); err == nil {
+	p.notifier.Notify(eventlog.TopicAppended, "w")
+	if err := p.notifier.Flush(t.Context()); err == nil {
 		t.Error("nothing was said of the lost wake-up")
 	}
-	if err := p.wake.Flush(t.Context()); err != nil {
+	if err := p.notifier.Flush(t.Context()); err != nil {
 		t.Errorf("nothing to send: %v", err)
 	}
 }
