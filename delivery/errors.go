@@ -17,14 +17,6 @@ var ErrNotFinished = errors.New("the delivery is pending; it is tried again by i
 // ErrTooManyWebhooks means that the workspace has its five.
 var ErrTooManyWebhooks = fmt.Errorf("a workspace has at most %d webhooks", MaxWebhooks)
 
-// UnknownWorkspaceError names a workspace that does not exist.
-type UnknownWorkspaceError struct{ WorkspaceID string }
-
-// Error names the workspace.
-func (e *UnknownWorkspaceError) Error() string {
-	return fmt.Sprintf("there is no workspace %q", e.WorkspaceID)
-}
-
 // UnknownWebhookError names a webhook that does not exist.
 type UnknownWebhookError struct{ WebhookID string }
 

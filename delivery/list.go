@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.events, w.state, w.created_at, w.failing_since,
@@ -16,14 +18,14 @@ const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.events, w.state, 
 	         GROUP BY n.outcome) t)`
 
 // List returns a workspace's webhooks, the oldest first. Errors:
-// *UnknownWorkspaceError.
+// *domain.UnknownWorkspaceError.
 func (s *Store) List(ctx context.Context, workspaceID string) ([]Webhook, error) {
 	var there bool
 	if err := s.cfg.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM workspace WHERE workspace_id = $1)`, workspaceID).Scan(&there); err != nil {
 		return nil, fmt.Errorf("look for workspace %s: %w", workspaceID, err)
 	}
 	if !there {
-		return nil, &UnknownWorkspaceError{workspaceID}
+		return nil, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}
 	return s.webhooks(ctx, `w.workspace_id = $1`, workspaceID)
 }

@@ -19,6 +19,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
 // ListenConfig of a Listener.
@@ -35,7 +37,7 @@ type ListenConfig struct {
 	Out  io.Writer
 	JSON bool
 
-	Brand string           // default SERVICE
+	Brand brand.Brand
 	Clock func() time.Time // nil: time.Now
 }
 
@@ -72,9 +74,6 @@ const maxMessage = 1 << 20
 func NewListener(ctx context.Context, cfg ListenConfig) (*Listener, error) {
 	if cfg.Out == nil {
 		return nil, errors.New("delivery: ListenConfig needs an Out")
-	}
-	if cfg.Brand == "" {
-		cfg.Brand = "SERVICE"
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
@@ -140,12 +139,12 @@ func (l *Listener) take(w http.ResponseWriter, r *http.Request) {
 	}
 	a := Arrival{
 		At: Time{l.cfg.Clock()}, Body: body, Signature: "unchecked",
-		EventID: r.Header.Get(l.cfg.Brand + "-Event-Id"), DeliveryID: r.Header.Get(l.cfg.Brand + "-Delivery-Id"),
+		EventID: r.Header.Get(l.cfg.Brand.EventIDHeader()), DeliveryID: r.Header.Get(l.cfg.Brand.DeliveryIDHeader()),
 	}
 	status := http.StatusOK
 	if l.cfg.Secrets != nil {
 		a.Signature = "right"
-		if err := Verify(a.At.Time, r.Header.Get(l.cfg.Brand+"-Signature"), body, l.cfg.Secrets()...); err != nil {
+		if err := Verify(a.At.Time, r.Header.Get(l.cfg.Brand.SignatureHeader()), body, l.cfg.Secrets()...); err != nil {
 			problem := err.Error()
 			a.Signature, a.Problem, status = "wrong", &problem, http.StatusBadRequest
 		}

@@ -87,10 +87,10 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 		clock:    cfg.Clock,
 		dialer:   d,
 		headers: headerNames{
-			signature:  settings.Brand + "-Signature",
-			eventID:    settings.Brand + "-Event-Id",
-			deliveryID: settings.Brand + "-Delivery-Id",
-			agent:      settings.Brand + "-Webhooks/1",
+			signature:  settings.Brand.SignatureHeader(),
+			eventID:    settings.Brand.EventIDHeader(),
+			deliveryID: settings.Brand.DeliveryIDHeader(),
+			agent:      settings.Brand.UserAgent(),
 		},
 		transport: &http.Transport{
 			Proxy:                  nil, // of the environment: ignored (decisions.md)

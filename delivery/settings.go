@@ -1,19 +1,19 @@
 package delivery
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
 // Settings are what an operator may change about webhooks (decisions.md,
 // "Webhooks"). The zero value of each field but the lists is replaced by its
 // default. The tags are those of caarlos0/env.
 type Settings struct {
-	// Brand stands in the names of headers and in the User-Agent: letters,
-	// digits and hyphens. Default SERVICE.
-	Brand string `env:"LEDGERFEED_BRAND"`
+	// Brand stands in the names of headers and in the User-Agent.
+	Brand brand.Brand `env:"LEDGERFEED_BRAND"`
 
 	// Schedule is the waits between attempts. Nil: 1m,5m,30m,2h,6h,12h,24h.
 	Schedule Schedule `env:"LEDGERFEED_RETRY_SCHEDULE"`
@@ -45,9 +45,6 @@ type Settings struct {
 
 // withDefaults fills in what is not set and checks the rest.
 func (s Settings) withDefaults() (Settings, error) {
-	if s.Brand == "" {
-		s.Brand = "SERVICE"
-	}
 	if s.Schedule == nil {
 		s.Schedule = DefaultSchedule()
 	}
@@ -66,12 +63,6 @@ func (s Settings) withDefaults() (Settings, error) {
 		}
 		if *d.field < 0 {
 			return s, fmt.Errorf("%s is below 0", d.name)
-		}
-	}
-	for i := range len(s.Brand) {
-		c := s.Brand[i]
-		if letter := 'a' <= c|0x20 && c|0x20 <= 'z'; !letter && c != '-' && (c < '0' || c > '9') {
-			return s, errors.New("LEDGERFEED_BRAND has other characters than letters, digits and hyphens")
 		}
 	}
 	return s, nil

@@ -26,7 +26,7 @@ func TestSettingsFromEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Brand != "ACME" || !slices.Equal(s.Schedule, Schedule{time.Second, 2 * time.Minute}) || s.TurnOffAfter != 3*time.Second ||
+	if s.Brand.String() != "ACME" || !slices.Equal(s.Schedule, Schedule{time.Second, 2 * time.Minute}) || s.TurnOffAfter != 3*time.Second ||
 		s.SecretOverlap != time.Hour || s.Timeout != 2*time.Second || s.Retention != 48*time.Hour || s.CAFile != "/x.pem" ||
 		!slices.Equal(s.Allow, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}) {
 		t.Errorf("%+v", s)
@@ -34,7 +34,7 @@ func TestSettingsFromEnvironment(t *testing.T) {
 	if s, err = parse(map[string]string{}); err != nil || s.Schedule != nil {
 		t.Errorf("nothing set: %+v, %v", s, err)
 	}
-	if s, err = s.withDefaults(); err != nil || s.Brand != "SERVICE" || len(s.Schedule) != 7 || s.Timeout != 10*time.Second {
+	if s, err = s.withDefaults(); err != nil || s.Brand.String() != "SERVICE" || len(s.Schedule) != 7 || s.Timeout != 10*time.Second {
 		t.Errorf("defaults: %+v, %v", s, err)
 	}
 	for _, vars := range []map[string]string{

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -278,7 +279,6 @@ func TestConfigIsChecked(t *testing.T) {
 	base := Config{Pool: b.pool, Keyring: b.keyring, Notifier: b.notifier, Clock: time.Now, Logger: b.logger}
 	for name, change := range map[string]func(*Config){
 		"a lease that is too short": func(c *Config) { c.Lease = 5 * time.Second },
-		"a brand with a space":      func(c *Config) { c.Settings.Brand = "A B" },
 		"a missing CA file":         func(c *Config) { c.Settings.CAFile = "/nowhere" },
 		"a negative timeout":        func(c *Config) { c.Settings.Timeout = -1 },
 	} {
@@ -329,7 +329,7 @@ func TestHeaderNamesKeepTheBrandsCase(t *testing.T) {
 		head <- string(buf[:n])
 		write(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	}}
-	sender := testkit.Must(NewSender(SenderConfig{Settings: Settings{Brand: "ACME-Pay", Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
+	sender := testkit.Must(NewSender(SenderConfig{Settings: Settings{Brand: testkit.Must(brand.Parse("ACME-Pay"))(t), Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
 	defer sender.Close()
 	if a := sender.to(t, h.here(t)); !a.Success() {
 		t.Fatalf("%+v", a)

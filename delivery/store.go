@@ -93,7 +93,7 @@ func checkEvents(events []string) ([]string, error) {
 
 // Create adds a webhook, which gets the events appended from now on. Its
 // secret is returned here and never again. Events are types, or "all".
-// Errors: *AddressError, *EventsError, *UnknownWorkspaceError,
+// Errors: *AddressError, *EventsError, *domain.UnknownWorkspaceError,
 // ErrTooManyWebhooks.
 func (s *Store) Create(ctx context.Context, workspaceID, url string, events []string) (*WithSecret, error) {
 	if err := CheckAddress(url, s.cfg.Settings.Allow); err != nil {
@@ -131,7 +131,7 @@ func insertWebhook(ctx context.Context, tx pgx.Tx, k key, url string, events []s
 	var n int
 	err := tx.QueryRow(ctx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`, k.workspaceID).Scan(&n)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return &UnknownWorkspaceError{k.workspaceID}
+		return &domain.UnknownWorkspaceError{WorkspaceID: k.workspaceID}
 	}
 	if err != nil {
 		return fmt.Errorf("lock workspace %s: %w", k.workspaceID, err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -28,7 +29,7 @@ func TestCreateChecksAndLimits(t *testing.T) {
 			t.Errorf("events %q: %v", choice, err)
 		}
 	}
-	var unknown *UnknownWorkspaceError
+	var unknown *domain.UnknownWorkspaceError
 	if _, err := b.store.Create(ctx, "nobody", "https://example.com", []string{"all"}); !errors.As(err, &unknown) {
 		t.Errorf("unknown workspace: %v", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 // VisiblePosition returns how far the read models of a workspace have come:
@@ -16,7 +18,7 @@ func (l *Log) VisiblePosition(ctx context.Context, workspaceID string) (int64, e
 	err := l.pool.QueryRow(ctx, `SELECT position FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2`,
 		workspaceID, ReadModels).Scan(&position)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, &UnknownWorkspaceError{workspaceID}
+		return 0, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the visible position of %s: %w", workspaceID, err)

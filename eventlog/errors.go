@@ -56,14 +56,6 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("workspace %s is at position %d, not at %d as expected", e.WorkspaceID, e.Actual, e.Expected)
 }
 
-// UnknownWorkspaceError names a workspace that does not exist.
-type UnknownWorkspaceError struct{ WorkspaceID string }
-
-// Error names the workspace.
-func (e *UnknownWorkspaceError) Error() string {
-	return fmt.Sprintf("there is no workspace %q", e.WorkspaceID)
-}
-
 // outcome turns a word of log_append into an error; nil for what was done.
 func outcome(word string, index int, id, when string) error {
 	refused := func(reason error, detail string) error {

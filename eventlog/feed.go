@@ -91,7 +91,7 @@ func feedStatement(typed, payouts bool) string {
 // MaxFeedPage is the most events of a page.
 const MaxFeedPage = 100
 
-// Feed reads a page of events. The error is an *UnknownWorkspaceError when
+// Feed reads a page of events. The error is an *domain.UnknownWorkspaceError when
 // there is no such workspace.
 func (l *Log) Feed(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 	if q.Limit < 1 || q.Limit > MaxFeedPage {
@@ -114,7 +114,7 @@ func (l *Log) Feed(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 		return nil, fmt.Errorf("read the feed of %s: %w", q.WorkspaceID, err)
 	}
 	if page == nil {
-		return nil, &UnknownWorkspaceError{q.WorkspaceID}
+		return nil, &domain.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
 	}
 	if len(page.Events) > q.Limit {
 		page.Events, page.More = page.Events[:q.Limit], true

@@ -160,7 +160,7 @@ func TestFeedOne(t *testing.T) {
 func TestFeedRefuses(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
-	var unknown *eventlog.UnknownWorkspaceError
+	var unknown *domain.UnknownWorkspaceError
 	if _, err := f.log.Feed(t.Context(), eventlog.FeedQuery{WorkspaceID: "nobody", Limit: 1}); !errors.As(err, &unknown) {
 		t.Errorf("an unknown workspace: %v", err)
 	}

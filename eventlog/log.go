@@ -95,7 +95,7 @@ type Head struct {
 }
 
 // Head returns the newest position of a workspace; the error is an
-// *UnknownWorkspaceError when there is no such workspace.
+// *domain.UnknownWorkspaceError when there is no such workspace.
 func (l *Log) Head(ctx context.Context, workspaceID string) (Head, error) {
 	var (
 		h     Head
@@ -106,7 +106,7 @@ func (l *Log) Head(ctx context.Context, workspaceID string) (Head, error) {
 		SELECT position, nullif(created_at, '-infinity'), chain FROM log_head WHERE workspace_id = $1`,
 		workspaceID).Scan(&h.Position, &at, &chain)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Head{}, &UnknownWorkspaceError{workspaceID}
+		return Head{}, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}
 	if err != nil {
 		return Head{}, fmt.Errorf("read the head of %s: %w", workspaceID, err)

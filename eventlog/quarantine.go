@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 // keptFailures is how many different failures of a workspace are remembered.
@@ -73,7 +75,7 @@ func (e *NotQuarantinedError) Error() string {
 }
 
 // RetryQuarantined lets a consumer try a quarantined workspace again at its
-// next sweep. The error is an *UnknownWorkspaceError or a
+// next sweep. The error is an *domain.UnknownWorkspaceError or a
 // *NotQuarantinedError when there is nothing to try.
 func (l *Log) RetryQuarantined(ctx context.Context, consumer, workspaceID string) error {
 	var quarantined bool
@@ -83,7 +85,7 @@ func (l *Log) RetryQuarantined(ctx context.Context, consumer, workspaceID string
 		RETURNING quarantined`, workspaceID, consumer).Scan(&quarantined)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return &UnknownWorkspaceError{workspaceID}
+		return &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	case err != nil:
 		return fmt.Errorf("let %s be tried again: %w", workspaceID, err)
 	case !quarantined:

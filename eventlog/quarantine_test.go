@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
@@ -101,7 +102,7 @@ func TestSkippingWhatCannotBeHandled(t *testing.T) {
 	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "a", "no"); !errors.As(err, new(*eventlog.NotQuarantinedError)) {
 		t.Errorf("skip in a healthy workspace: %v", err)
 	}
-	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "nobody", "no"); !errors.As(err, new(*eventlog.UnknownWorkspaceError)) {
+	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "nobody", "no"); !errors.As(err, new(*domain.UnknownWorkspaceError)) {
 		t.Errorf("skip in no workspace: %v", err)
 	}
 	if none, err := c.log.EntryAt(t.Context(), "a", 13); none != nil || err != nil {

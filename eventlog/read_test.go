@@ -67,7 +67,7 @@ func TestHead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.log.Head(t.Context(), "w")
-	var unknown *eventlog.UnknownWorkspaceError
+	var unknown *domain.UnknownWorkspaceError
 	if !errors.As(err, &unknown) || unknown.WorkspaceID != "w" {
 		t.Errorf("unknown workspace: %v", err)
 	}

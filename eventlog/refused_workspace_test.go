@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
 // TestRefusedAppendMakesNoWorkspace: a workspace is made by its first entry,
@@ -37,7 +36,7 @@ func TestRefusedAppendMakesNoWorkspace(t *testing.T) {
 		if err := call(); err == nil {
 			t.Errorf("%s: taken", name)
 		}
-		var unknown *eventlog.UnknownWorkspaceError
+		var unknown *domain.UnknownWorkspaceError
 		if _, err := b.log.Head(t.Context(), name); !errors.As(err, &unknown) {
 			t.Errorf("%s: the workspace is there (%v)", name, err)
 		}

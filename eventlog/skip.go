@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -25,7 +26,7 @@ type Skip struct {
 
 // SkipQuarantined makes a consumer pass over the entry that a quarantined
 // workspace waits at, and keeps that and the reason. The error is an
-// *UnknownWorkspaceError or a *NotQuarantinedError when none waits.
+// *domain.UnknownWorkspaceError or a *NotQuarantinedError when none waits.
 func (l *Log) SkipQuarantined(ctx context.Context, consumer, workspaceID, reason string) (Skip, error) {
 	if reason == "" {
 		return Skip{}, errors.New("passing over an entry needs a reason")
@@ -50,7 +51,7 @@ func (s *Skip) make(ctx context.Context, tx pgx.Tx, consumer string) error {
 		 WHERE workspace_id = $1 AND consumer = $2 FOR UPDATE`, s.WorkspaceID, consumer).Scan(&checkpoint, &quarantined, &s.Error)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return &UnknownWorkspaceError{s.WorkspaceID}
+		return &domain.UnknownWorkspaceError{WorkspaceID: s.WorkspaceID}
 	case err != nil:
 		return fmt.Errorf("lock the checkpoint of %s: %w", s.WorkspaceID, err)
 	case !quarantined:

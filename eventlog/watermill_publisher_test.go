@@ -147,7 +147,7 @@ func TestRefusedPublishFailsTheTransaction(t *testing.T) {
 	// On a pool the statement is the whole transaction, a new workspace included.
 	err := b.publisher(t, wsql.BeginnerFromPgx(b.pool)).Publish("new", msg(at(client(t, "new", "bad", "n"), nowMS.Add(time.Hour))))
 	refusal(t, err, 0, "bad", eventlog.ErrAhead)
-	var unknown *eventlog.UnknownWorkspaceError
+	var unknown *domain.UnknownWorkspaceError
 	if _, err := b.log.Head(t.Context(), "new"); !errors.As(err, &unknown) {
 		t.Errorf("the refused workspace: %v", err)
 	}

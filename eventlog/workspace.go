@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 // Workspace is one customer of the billing product.
@@ -41,7 +43,7 @@ func (l *Log) CreateWorkspace(ctx context.Context, tx pgx.Tx, w Workspace) error
 
 // SetWorkspace changes a workspace's name, or the address that is told of
 // failing webhooks (empty: nobody), in the caller's transaction. Nil leaves as
-// it is. The error is an *UnknownWorkspaceError when there is none.
+// it is. The error is an *domain.UnknownWorkspaceError when there is none.
 func (l *Log) SetWorkspace(ctx context.Context, tx pgx.Tx, id string, name, notifyEmail *string) error {
 	tag, err := tx.Exec(ctx, `
 		UPDATE workspace SET name = coalesce($2, name),
@@ -51,7 +53,7 @@ func (l *Log) SetWorkspace(ctx context.Context, tx pgx.Tx, id string, name, noti
 		return fmt.Errorf("set workspace %s: %w", id, err)
 	}
 	if tag.RowsAffected() == 0 {
-		return &UnknownWorkspaceError{id}
+		return &domain.UnknownWorkspaceError{WorkspaceID: id}
 	}
 	return nil
 }
@@ -65,7 +67,7 @@ func (l *Log) Workspaces(ctx context.Context) ([]Workspace, error) {
 	return list, nil
 }
 
-// Workspace returns one workspace; the error is an *UnknownWorkspaceError when
+// Workspace returns one workspace; the error is an *domain.UnknownWorkspaceError when
 // there is none of this id.
 func (l *Log) Workspace(ctx context.Context, id string) (Workspace, error) {
 	list, err := l.workspaces(ctx, " WHERE workspace_id = $1", id)
@@ -73,7 +75,7 @@ func (l *Log) Workspace(ctx context.Context, id string) (Workspace, error) {
 		return Workspace{}, fmt.Errorf("read workspace %s: %w", id, err)
 	}
 	if len(list) == 0 {
-		return Workspace{}, &UnknownWorkspaceError{id}
+		return Workspace{}, &domain.UnknownWorkspaceError{WorkspaceID: id}
 	}
 	return list[0], nil
 }

@@ -71,7 +71,7 @@ func (e *NoRowError) Error() string {
 }
 
 // Explain folds a workspace's log up to a moment and follows one row. The error
-// is an *UnknownWorkspaceError, an *UnknownResourceError or a *NoRowError when
+// is an *domain.UnknownWorkspaceError, an *UnknownResourceError or a *NoRowError when
 // there is nothing to explain.
 func (r *Replay) Explain(ctx context.Context, q ExplainRequest) (*Explanation, error) {
 	i := slices.IndexFunc(r.sheets, func(s *sheet) bool { return s.resource == q.Resource && s.place != nil })
@@ -108,7 +108,7 @@ func (r *refold) moment(ctx context.Context, q ExplainRequest) (int64, error) {
 		 WHERE h.workspace_id = $1`, q.WorkspaceID, eventlog.ReadModels, after).Scan(&head, &checkpoint, &since)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return 0, &eventlog.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
+		return 0, &domain.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
 	case err != nil:
 		return 0, fmt.Errorf("find the moment in %s: %w", q.WorkspaceID, err)
 	case q.AsOf > head:

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
@@ -132,7 +131,7 @@ func TestExplainMoments(t *testing.T) {
 	if _, err = explain(projections.ExplainRequest{AsOf: 5}); err == nil {
 		t.Error("explained a position that the log does not have")
 	}
-	var unknown *eventlog.UnknownWorkspaceError
+	var unknown *domain.UnknownWorkspaceError
 	if _, err := r.Explain(t.Context(), projections.ExplainRequest{WorkspaceID: "nobody", Resource: "charges", ID: "ch"}); !errors.As(err, &unknown) {
 		t.Errorf("an unknown workspace: %v", err)
 	}

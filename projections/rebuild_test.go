@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
@@ -142,7 +141,7 @@ func TestRebuildOfSomeResources(t *testing.T) {
 		if err := r.Rebuild(t.Context(), projections.RebuildRequest{Resources: []string{"invoice"}}, nil); !errors.As(err, &unknown) {
 			t.Errorf("an unknown resource: %v", err)
 		}
-		var nobody *eventlog.UnknownWorkspaceError
+		var nobody *domain.UnknownWorkspaceError
 		if err := r.Rebuild(t.Context(), projections.RebuildRequest{WorkspaceID: "nobody"}, nil); !errors.As(err, &nobody) {
 			t.Errorf("an unknown workspace: %v", err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
@@ -143,7 +144,7 @@ type workspaceSize struct {
 }
 
 // sizes lists the workspaces, or the one with the id, and tells the meter. The
-// error is an *eventlog.UnknownWorkspaceError when there is none of that id.
+// error is an *domain.UnknownWorkspaceError when there is none of that id.
 func (r *Replay) sizes(ctx context.Context, workspaceID string) ([]workspaceSize, error) {
 	rows, err := r.cfg.Pool.Query(ctx, `
 		SELECT workspace_id, position FROM log_head WHERE $1 = '' OR workspace_id = $1 ORDER BY workspace_id`, workspaceID)
@@ -164,7 +165,7 @@ func (r *Replay) sizes(ctx context.Context, workspaceID string) ([]workspaceSize
 		return nil, fmt.Errorf("list workspaces: %w", err)
 	}
 	if workspaceID != "" && len(list) == 0 {
-		return nil, &eventlog.UnknownWorkspaceError{WorkspaceID: workspaceID}
+		return nil, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}
 	r.cfg.Meter.Workspaces.Add(int64(len(list)))
 	return list, nil

@@ -62,7 +62,7 @@ func TestRestoreGivesASkippedEntryItsEffect(t *testing.T) {
 		if _, err := r.Restore(t.Context(), "ws-1", 901); !errors.As(err, &not) {
 			t.Errorf("restored twice: %v", err)
 		}
-		var nobody *eventlog.UnknownWorkspaceError
+		var nobody *domain.UnknownWorkspaceError
 		if _, err := r.Restore(t.Context(), "nobody", 1); !errors.As(err, &nobody) {
 			t.Errorf("an unknown workspace: %v", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
@@ -57,7 +58,7 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, now 
 		return nil, err
 	}
 	if workspaceID != "" && len(progress) == 0 {
-		return nil, &eventlog.UnknownWorkspaceError{WorkspaceID: workspaceID}
+		return nil, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}
 	anomalies, err := readAnomalies(ctx, pool, workspaceID)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // HTML, and fetches nothing.
 func TestPageForPeople(t *testing.T) {
 	t.Parallel()
-	page := testkit.Must(readapi.DescribePage(readapi.Description{Brand: "SERVICE", BaseURL: "https://api.example.com", DocsURL: docsURL}))(t)
+	page := testkit.Must(readapi.DescribePage(readapi.Description{BaseURL: "https://api.example.com", DocsURL: docsURL}))(t)
 	decoder := xml.NewDecoder(bytes.NewReader(page))
 	for {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -57,7 +58,7 @@ type Config struct {
 	Logger  *slog.Logger
 
 	// Brand stands in the description of the API (LEDGERFEED_BRAND).
-	Brand string
+	Brand brand.Brand
 
 	// BaseURL is the address under which callers reach the API, DocsURL that of
 	// its documentation; both without a slash at the end.
@@ -127,7 +128,6 @@ func (c Config) withDefaults() (Config, error) {
 		{"Limiter", c.Limiter != nil},
 		{"Clock", c.Clock != nil},
 		{"Logger", c.Logger != nil},
-		{"Brand", c.Brand != ""},
 		{"BaseURL", isAddress(c.BaseURL)},
 		{"DocsURL", isAddress(c.DocsURL)},
 	} {
@@ -220,7 +220,7 @@ func New(cfg Config) (*API, error) {
 		document: document,
 		codecs:   codecs,
 		pages:    newPageCache(max(0, cfg.CacheBytes)),
-		keys:     keyFinder{format: cfg.Format, brand: strings.ToLower(cfg.Brand)},
+		keys:     keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
 		measures: measures,
 	}, nil
 }

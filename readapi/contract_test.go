@@ -23,7 +23,7 @@ type contract struct{ document *openapi3.T }
 
 // theContract is read once for all tests: it is the same for every stand.
 var theContract = sync.OnceValues(func() (*contract, error) {
-	raw, err := readapi.Describe(readapi.Description{Brand: "SERVICE", BaseURL: "https://api.example.com", DocsURL: docsURL})
+	raw, err := readapi.Describe(readapi.Description{BaseURL: "https://api.example.com", DocsURL: docsURL})
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func TestDescription(t *testing.T) {
 	s := newStand(t)
 	s.workspace("acme")
 	r := s.get("/v1/openapi.json", s.key("acme", allPermissions()...))
-	want, err := readapi.Describe(readapi.Description{Brand: "SERVICE", BaseURL: "https://api.example.com", DocsURL: docsURL})
+	want, err := readapi.Describe(readapi.Description{BaseURL: "https://api.example.com", DocsURL: docsURL})
 	if err != nil || !bytes.Equal(r.body, want) {
 		t.Errorf("the served document is not the described one (%v)", err)
 	}

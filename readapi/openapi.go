@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
 // Description is what the description of the API is about.
 type Description struct {
-	Brand            string // stands in the headers of webhooks (LEDGERFEED_BRAND)
-	BaseURL, DocsURL string // without a slash at the end
+	Brand            brand.Brand // stands in the headers of webhooks (LEDGERFEED_BRAND)
+	BaseURL, DocsURL string      // without a slash at the end
 }
 
 // Describe writes the OpenAPI 3.1 document of the API, as /v1/openapi.json
@@ -94,7 +95,7 @@ func tags() []object {
 
 // ofWebhook describes the message that webhooks get (service.md, "Delivery
 // request").
-func (s *schemas) ofWebhook(brand string) object {
+func (s *schemas) ofWebhook(names brand.Brand) object {
 	header := func(name, words string, schema object, example string) object {
 		return object{{"name", name}, {"in", "header"}, {"required", true}, {"description", words}, {"schema", schema}, {"example", example}}
 	}
@@ -109,9 +110,9 @@ func (s *schemas) ofWebhook(brand string) object {
 			"keyed with the webhook's secret, and t must be within 300 seconds of now."},
 		{"security", []object{}},
 		{"parameters", []object{
-			header(brand+"-Signature", "Time and signatures; two of them for 24 hours after the secret was rotated.", anyText, "t=1790932500,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd"),
-			header(brand+"-Event-Id", "The event's id.", anyText, "evt_0199a2f4c1e87b4f"),
-			header(brand+"-Delivery-Id", "The id of this delivery: the event's and the webhook's.", anyText, "evt_0199a2f4c1e87b4f_wh_7"),
+			header(names.SignatureHeader(), "Time and signatures; two of them for 24 hours after the secret was rotated.", anyText, "t=1790932500,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd"),
+			header(names.EventIDHeader(), "The event's id.", anyText, "evt_0199a2f4c1e87b4f"),
+			header(names.DeliveryIDHeader(), "The id of this delivery: the event's and the webhook's.", anyText, "evt_0199a2f4c1e87b4f_wh_7"),
 		}},
 		{"requestBody", object{{"required", true}, {"content", object{{"application/json", object{
 			{"schema", s.ofFields("Event", domain.EventFields())},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -87,13 +88,13 @@ func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 	t.Cleanup(pool.Close)
 	s.pool = pool
 	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Clock: s.clock.Now}))(t)
-	s.format = testkit.Must(access.NewFormat("SERVICE"))(t)
+	s.format = access.NewFormat(brand.Brand{})
 	s.store = testkit.Must(access.NewStore(access.StoreConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
 	s.directory = testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
 	s.limiter = testkit.Must(access.NewLimiter(access.LimiterConfig{Pool: pool, Clock: s.clock.Now}))(t)
 	s.config = readapi.Config{
 		Pool: pool, Log: s.log, Keys: s.directory, Format: s.format, Limiter: s.limiter, Clock: s.clock.Now,
-		Logger: slog.New(slog.NewJSONHandler(s.output, nil)), Brand: "SERVICE",
+		Logger:  slog.New(slog.NewJSONHandler(s.output, nil)),
 		BaseURL: "https://api.example.com", DocsURL: docsURL, CursorKey: bytes.Repeat([]byte{7}, 32),
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Requests: s.requests,
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -50,10 +51,7 @@ func (s *setting) serve(ctx context.Context, as serving) (*served, error) {
 }
 
 func (s *setting) serveFrom(ctx context.Context, pool *pgxpool.Pool, as serving) (*served, error) {
-	format, err := access.NewFormat("SERVICE")
-	if err != nil {
-		return nil, err
-	}
+	format := access.NewFormat(brand.Brand{})
 	keys, err := access.NewStore(access.StoreConfig{Pool: s.pool, Format: format})
 	if err != nil {
 		return nil, err
@@ -83,7 +81,7 @@ func (s *setting) serveFrom(ctx context.Context, pool *pgxpool.Pool, as serving)
 		Pool: pool, Log: s.log, Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
 		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // its lines are to be made, not kept
 		Requests: requests, Metrics: prometheus.NewRegistry(), CacheBytes: as.cacheBytes,
-		Brand: "SERVICE", BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey,
+		BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey,
 	})
 	if err != nil {
 		return nil, err

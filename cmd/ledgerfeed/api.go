@@ -20,10 +20,7 @@ func (s *service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	format, err := access.NewFormat(set.Brand)
-	if err != nil {
-		return usagef("LEDGERFEED_BRAND: %w", err)
-	}
+	format := access.NewFormat(set.Brand)
 	directory, err := access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: format, Clock: s.program.clock, Log: s.logger})
 	if err != nil {
 		return err

@@ -73,10 +73,7 @@ func (s *service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	format, err := access.NewFormat(set.Brand)
-	if err != nil {
-		return usagef("LEDGERFEED_BRAND: %w", err)
-	}
+	format := access.NewFormat(set.Brand)
 	keys, err := access.NewStore(access.StoreConfig{Pool: pool, Format: format, Clock: s.program.clock})
 	if err != nil {
 		return err

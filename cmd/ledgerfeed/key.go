@@ -71,11 +71,7 @@ func (p *program) auditKey(ctx context.Context, w *workbench, action console.Act
 }
 
 func (p *program) keyStore(w *workbench) (*access.Store, error) {
-	format, err := access.NewFormat(p.settings.Brand)
-	if err != nil {
-		return nil, usagef("LEDGERFEED_BRAND: %w", err)
-	}
-	return access.NewStore(access.StoreConfig{Pool: w.pool, Format: format, Clock: p.clock})
+	return access.NewStore(access.StoreConfig{Pool: w.pool, Format: access.NewFormat(p.settings.Brand), Clock: p.clock})
 }
 
 // asUsage turns a complaint about the user's input into wrong usage.

@@ -44,7 +44,7 @@ func quarantined(ctx context.Context, log *eventlog.Log, workspaceID string) ([]
 		return nil, err
 	}
 	if workspaceID != "" && len(progress) == 0 {
-		return nil, &eventlog.UnknownWorkspaceError{WorkspaceID: workspaceID}
+		return nil, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}
 	list := []quarantineView{}
 	for i := range progress {

@@ -12,20 +12,21 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
 // settings come from the environment. README lists them all.
 type settings struct {
-	DatabaseURL   string `env:"DATABASE_URL"`
-	DataDir       string `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"`
-	Listen        string `env:"LEDGERFEED_LISTEN" envDefault:"127.0.0.1:8080"`
-	ConsoleListen string `env:"LEDGERFEED_CONSOLE_LISTEN" envDefault:"127.0.0.1:8081"`
-	AdminListen   string `env:"LEDGERFEED_ADMIN_LISTEN" envDefault:"127.0.0.1:9090"`
-	Brand         string `env:"LEDGERFEED_BRAND" envDefault:"SERVICE"`
-	BaseURL       string `env:"LEDGERFEED_BASE_URL"`
-	DocsURL       string `env:"LEDGERFEED_DOCS_URL"`
-	LogFormat     string `env:"LEDGERFEED_LOG_FORMAT" envDefault:"text"`
-	LogLevel      string `env:"LEDGERFEED_LOG_LEVEL" envDefault:"info"`
+	DatabaseURL   string      `env:"DATABASE_URL"`
+	DataDir       string      `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"`
+	Listen        string      `env:"LEDGERFEED_LISTEN" envDefault:"127.0.0.1:8080"`
+	ConsoleListen string      `env:"LEDGERFEED_CONSOLE_LISTEN" envDefault:"127.0.0.1:8081"`
+	AdminListen   string      `env:"LEDGERFEED_ADMIN_LISTEN" envDefault:"127.0.0.1:9090"`
+	Brand         brand.Brand `env:"LEDGERFEED_BRAND"`
+	BaseURL       string      `env:"LEDGERFEED_BASE_URL"`
+	DocsURL       string      `env:"LEDGERFEED_DOCS_URL"`
+	LogFormat     string      `env:"LEDGERFEED_LOG_FORMAT" envDefault:"text"`
+	LogLevel      string      `env:"LEDGERFEED_LOG_LEVEL" envDefault:"info"`
 
 	// DrainDelay is for how long serve goes on serving after it has said that it
 	// is not ready any more.

@@ -18,13 +18,14 @@ var arrows = map[string][]string{
 
 	"projections": {"domain", "eventlog", "internal/flow", "internal/pg"},
 
-	"readapi/access": {},
-	"readapi":        {"domain", "eventlog", "readapi/access"},
+	"readapi/access": {"domain", "internal/brand"},
+	"readapi":        {"domain", "eventlog", "readapi/access", "internal/brand"},
 
-	"delivery": {"domain", "eventlog", "internal/flow", "internal/pg"},
+	"delivery": {"domain", "eventlog", "internal/brand", "internal/flow", "internal/pg"},
 
 	"internal/console":  {"domain", "eventlog", "readapi/access", "delivery"},
 	"internal/archtest": {},
+	"internal/brand":    {},
 	"internal/flow":     {},
 	"internal/heap":     {},
 	"internal/localpg":  {},
@@ -35,11 +36,11 @@ var arrows = map[string][]string{
 
 	"cmd/ledgerfeed": {
 		"domain", "eventlog", "projections", "readapi", "readapi/access", "delivery", "migrations",
-		"internal/console", "internal/flow", "internal/heap", "internal/localpg", "internal/pg", "internal/scenario",
+		"internal/brand", "internal/console", "internal/flow", "internal/heap", "internal/localpg", "internal/pg", "internal/scenario",
 	},
 	"cmd/ledgerfeed-bench": {
 		"domain", "eventlog", "projections", "readapi", "readapi/access", "delivery", "migrations",
-		"internal/heap", "internal/localpg", "internal/pg", "internal/scenario",
+		"internal/brand", "internal/heap", "internal/localpg", "internal/pg", "internal/scenario",
 	},
 
 	"docs/receivers/go": {}, // an example for others, who do not have our packages
@@ -50,7 +51,7 @@ var arrows = map[string][]string{
 var pure = []string{"domain", "docs/receivers/go"}
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/testkit", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg"}
 
 // importFault says what is wrong with a file of package from importing a
 // package, if anything is. Both are folders below the module's root, but an

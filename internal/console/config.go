@@ -71,9 +71,6 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
 		return nil, errors.New("console: Config needs everything but Identity and TestPatience")
 	}
-	if cfg.Settings.Brand == "" {
-		cfg.Settings.Brand = "SERVICE"
-	}
 	if cfg.Settings.Retention == 0 {
 		cfg.Settings.Retention = 720 * time.Hour
 	}

@@ -76,16 +76,16 @@ func (c *Console) deliveryPage(a *ask) error {
 // kept, and neither is the signature: of that header, only the time is known,
 // which is the attempt's.
 func (c *Console) headersSent(d *delivery.FullDelivery, newestFirst []attemptRow) []headerRow {
-	brand := c.cfg.Settings.Brand
+	names := c.cfg.Settings.Brand
 	list := []headerRow{
 		{"Content-Type", "application/json"},
 		{"Content-Length", strconv.Itoa(len(d.Body))},
-		{"User-Agent", brand + "-Webhooks/1"},
-		{brand + "-Event-Id", d.EventID},
-		{brand + "-Delivery-Id", d.ID},
+		{"User-Agent", names.UserAgent()},
+		{names.EventIDHeader(), d.EventID},
+		{names.DeliveryIDHeader(), d.ID},
 	}
 	if len(newestFirst) > 0 {
-		list = append(list, headerRow{brand + "-Signature", fmt.Sprintf("t=%d,v1=…", newestFirst[0].At.Unix())})
+		list = append(list, headerRow{names.SignatureHeader(), fmt.Sprintf("t=%d,v1=…", newestFirst[0].At.Unix())})
 	}
 	return list
 }

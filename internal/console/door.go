@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 // Role is what a person may do in a workspace.
@@ -112,17 +114,9 @@ type NewLink struct {
 	Person      string // the name that who uses it gets; empty: "Guest"
 }
 
-// UnknownWorkspaceError names a workspace that does not exist.
-type UnknownWorkspaceError struct{ WorkspaceID string }
-
-// Error names the workspace.
-func (e *UnknownWorkspaceError) Error() string {
-	return fmt.Sprintf("there is no workspace %q", e.WorkspaceID)
-}
-
 // Link makes a sign-in link that works once, within LinkLifetime, and returns
 // its path, to be put behind the console's address. Errors:
-// *UnknownWorkspaceError.
+// *domain.UnknownWorkspaceError.
 func (d *Door) Link(ctx context.Context, n NewLink) (path string, expires time.Time, err error) {
 	if n.Role == "" {
 		n.Role = Admin
@@ -146,7 +140,7 @@ func (d *Door) Link(ctx context.Context, n NewLink) (path string, expires time.T
 		INSERT INTO console_link (workspace_id, hash, person, role, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 		n.WorkspaceID, hash, n.Person, string(n.Role), now, expires)
 	if isForeignKey(err) {
-		return "", expires, &UnknownWorkspaceError{n.WorkspaceID}
+		return "", expires, &domain.UnknownWorkspaceError{WorkspaceID: n.WorkspaceID}
 	}
 	if err != nil {
 		return "", expires, fmt.Errorf("keep a sign-in link: %w", err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -58,7 +59,7 @@ func explain(err error) failure {
 		key       *access.UnknownKeyError
 		webhook   *delivery.UnknownWebhookError
 		sent      *delivery.UnknownDeliveryError
-		workspace *UnknownWorkspaceError
+		workspace *domain.UnknownWorkspaceError
 		notLive   *access.NotLiveError
 	)
 	switch {

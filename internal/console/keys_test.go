@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -22,7 +23,7 @@ func TestKeyIsShownOnce(t *testing.T) {
 	made := p.post("/keys", url.Values{"name": {"Payroll export"}, "permission": {"invoices:read", "pay:read"}, "expires": {"90"}}).
 		status(http.StatusOK).has("shown this once", "curl -s https://api.example.com/v1/me")
 	secret := wholeKey.FindString(made.body)
-	directory := testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: testkit.Must(access.NewFormat("SERVICE"))(t), Clock: s.clock.Now}))(t)
+	directory := testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: access.NewFormat(brand.Brand{}), Clock: s.clock.Now}))(t)
 	key, err := directory.Authenticate(t.Context(), secret)
 	if err != nil {
 		t.Fatalf("the key on the page does not work: %v", err)

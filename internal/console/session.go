@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 // session is a signed-in person in one workspace.
@@ -57,7 +59,7 @@ func (d *Door) open(ctx context.Context, person, current string, grants []Grant,
 		INSERT INTO console_session (workspace_id, hash, person, role, grants, created_at, seen_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $6, $7)`, current, hash, person, string(grants[i].Role), list, now, expires)
 	if isForeignKey(err) {
-		return "", expires, &UnknownWorkspaceError{current}
+		return "", expires, &domain.UnknownWorkspaceError{WorkspaceID: current}
 	}
 	if err != nil {
 		return "", expires, fmt.Errorf("begin a session: %w", err)

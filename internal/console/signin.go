@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 func (c *Console) home(a *ask) error { return a.see("/webhooks") }
@@ -114,7 +116,7 @@ func (c *Console) workspacesPage(a *ask) error {
 func (c *Console) workspaceSwitch(a *ask) error {
 	wanted := a.path("workspace")
 	if !slices.ContainsFunc(a.session.Grants, func(g Grant) bool { return g.Workspace == wanted }) {
-		return &UnknownWorkspaceError{wanted}
+		return &domain.UnknownWorkspaceError{WorkspaceID: wanted}
 	}
 	token, expires, err := c.cfg.Door.open(a.ctx, a.session.Person, wanted, a.session.Grants, c.cfg.Door.began(a.session))
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -57,7 +58,7 @@ func newStand(t *testing.T, change ...func(*Config)) *stand {
 	logger := slog.New(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s.notifier = eventlog.NewNotifier(s.pool, logger)
 	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.clock.Now, Notify: s.notifier.Notify}))(t)
-	format := testkit.Must(access.NewFormat("SERVICE"))(t)
+	format := access.NewFormat(brand.Brand{})
 	s.keys = testkit.Must(access.NewStore(access.StoreConfig{Pool: s.pool, Format: format, Clock: s.clock.Now}))(t)
 	s.keyring = testkit.Must(delivery.NewKeyring("0123456789abcdef"))(t)
 	s.settings = delivery.Settings{

@@ -240,7 +240,7 @@ func (c *Console) webhookCreate(a *ask) error {
 }
 
 func (c *Console) showSecret(a *ask, w *delivery.WithSecret, rotated bool) error {
-	header := c.cfg.Settings.Brand + "-Signature"
+	header := c.cfg.Settings.Brand.SignatureHeader()
 	list, err := snippets(header)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -434,10 +435,7 @@ func TestConfigsAreChecked(t *testing.T) {
 }
 
 func BenchmarkAuthenticate(b *testing.B) {
-	f, err := NewFormat("SERVICE")
-	if err != nil {
-		b.Fatal(err)
-	}
+	f := NewFormat(brand.Brand{})
 	secret, err := f.Parse(known)
 	if err != nil {
 		b.Fatal(err)

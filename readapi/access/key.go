@@ -129,13 +129,6 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }
 
-// UnknownWorkspaceError means that a workspace does not exist.
-type UnknownWorkspaceError struct{ WorkspaceID string }
-
-func (e *UnknownWorkspaceError) Error() string {
-	return fmt.Sprintf("there is no workspace %q", e.WorkspaceID)
-}
-
 // UnknownKeyError means that a key does not exist, or not in that workspace.
 type UnknownKeyError struct{ KeyID string }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 // querier is a pool, a connection or a transaction.
@@ -15,7 +17,7 @@ type querier interface {
 }
 
 // List gives all keys of a workspace, revoked and expired ones too, in the order
-// in which they were made. Errors: *UnknownWorkspaceError.
+// in which they were made. Errors: *domain.UnknownWorkspaceError.
 func (s *Store) List(ctx context.Context, workspaceID string) ([]*Record, error) {
 	records, err := queryRecords(ctx, s.pool, `k.workspace_id = $1`, workspaceID)
 	if err != nil || len(records) > 0 {
@@ -27,7 +29,7 @@ func (s *Store) List(ctx context.Context, workspaceID string) ([]*Record, error)
 		return nil, fmt.Errorf("look for the workspace %s: %w", workspaceID, err)
 	}
 	if !known {
-		return nil, &UnknownWorkspaceError{WorkspaceID: workspaceID}
+		return nil, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}
 	return records, nil
 }

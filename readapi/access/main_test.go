@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
@@ -75,11 +76,7 @@ func (b *bundle) rotate(t *testing.T, keyID string, overlap time.Duration) Secre
 	return secret
 }
 
-func format(t *testing.T, brand string) Format {
+func format(t *testing.T, name string) Format {
 	t.Helper()
-	f, err := NewFormat(brand)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return NewFormat(testkit.Must(brand.Parse(name))(t))
 }

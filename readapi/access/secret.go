@@ -8,6 +8,8 @@ import (
 	"io"
 	"regexp"
 	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
 // ErrMalformed means that a text is not a key: it has another form, or its
@@ -37,39 +39,17 @@ type Format struct {
 	anyKey *regexp.Regexp
 }
 
-// NewFormat gives the format for a brand (LEDGERFEED_BRAND): a letter, then up to
-// 31 letters, digits and hyphens, all ASCII, so that it can stand in header names
-// and be told from the rest of a key. The case does not matter.
-func NewFormat(brand string) (Format, error) {
-	if !validBrand(brand) {
-		return Format{}, fmt.Errorf("brand %q: want a letter, then at most 31 letters, digits or hyphens", brand)
-	}
-	brand = strings.ToLower(brand)
+// NewFormat returns the format of a brand's keys. The brand's case does not
+// matter.
+func NewFormat(name brand.Brand) Format {
+	prefix := name.KeyPrefix()
 	// Redaction is more lenient than Parse: the brand in any case, and the
 	// underscores as a URL may hold them.
 	const underscore = `(?:_|%5[Ff])`
 	// What follows without a gap goes too: it may be the next key.
 	pattern := fmt.Sprintf(`((?i:%s)%s[0-9A-Za-z]{%d}%s)[0-9A-Za-z]{%d}(?:[0-9A-Za-z_-]|%%5[Ff])*`,
-		regexp.QuoteMeta(brand), underscore, prefixLength, underscore, secretLength+checksumLength)
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return Format{}, fmt.Errorf("brand %q: %w", brand, err)
-	}
-	return Format{brand: brand, anyKey: re}, nil
-}
-
-func validBrand(brand string) bool {
-	if brand == "" || len(brand) > 32 {
-		return false
-	}
-	for i := range len(brand) {
-		c := brand[i]
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !letter && (i == 0 || c != '-' && (c < '0' || c > '9')) {
-			return false
-		}
-	}
-	return true
+		regexp.QuoteMeta(prefix), underscore, prefixLength, underscore, secretLength+checksumLength)
+	return Format{brand: prefix, anyKey: regexp.MustCompile(pattern)}
 }
 
 // Generate makes a new secret from random, which must be a cryptographic source

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
 // known is a key that was made once and must stay readable for ever.
@@ -32,22 +34,17 @@ func TestParseKnownKey(t *testing.T) {
 
 func TestBrands(t *testing.T) {
 	t.Parallel()
-	for _, brand := range []string{"SERVICE", "a", "Acme-Pay-2", "x9", strings.Repeat("b", 32)} {
-		f := format(t, brand)
+	for _, name := range []string{"SERVICE", "a", "Acme-Pay-2", "x9", strings.Repeat("b", 32)} {
+		f := format(t, name)
 		secret := generate(t, f)
-		if !strings.HasPrefix(secret.Reveal(), strings.ToLower(brand)+"_") {
-			t.Errorf("brand %q made %s", brand, secret)
+		if !strings.HasPrefix(secret.Reveal(), strings.ToLower(name)+"_") {
+			t.Errorf("brand %q made %s", name, secret)
 		}
 		if _, err := f.Parse(secret.Reveal()); err != nil {
-			t.Errorf("brand %q does not read its own key: %v", brand, err)
+			t.Errorf("brand %q does not read its own key: %v", name, err)
 		}
 		if _, err := format(t, "other").Parse(secret.Reveal()); !errors.Is(err, ErrMalformed) {
-			t.Errorf("another brand reads the key of %q: %v", brand, err)
-		}
-	}
-	for _, brand := range []string{"", "9a", "-a", "a_b", "a b", "é", "a.b", "a\n", strings.Repeat("b", 33)} {
-		if _, err := NewFormat(brand); err == nil {
-			t.Errorf("brand %q is allowed", brand)
+			t.Errorf("another brand reads the key of %q: %v", name, err)
 		}
 	}
 }
@@ -201,10 +198,7 @@ func TestSecretDoesNotLeak(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	format, err := NewFormat("SERVICE")
-	if err != nil {
-		f.Fatal(err)
-	}
+	format := NewFormat(brand.Brand{})
 	f.Add(known)
 	f.Add("service_abcdefgh_")
 	f.Add("service__" + strings.Repeat("x", 50))

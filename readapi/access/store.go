@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 // StoreConfig is what a Store needs.
@@ -54,7 +56,7 @@ func (s *Store) now() time.Time {
 
 // Create makes a key. Its secret is returned here and never again. It works on
 // every instance as soon as Create returns. Errors: *InvalidError, several joined;
-// *UnknownWorkspaceError; *TooManyKeysError.
+// *domain.UnknownWorkspaceError; *TooManyKeysError.
 func (s *Store) Create(ctx context.Context, n NewKey) (*Record, Secret, error) {
 	now := s.now()
 	if n.RateLimit == 0 {
@@ -91,7 +93,7 @@ func insertKey(ctx context.Context, tx pgx.Tx, r *Record, secret Secret) error {
 	const lock = `SELECT name FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`
 	err := tx.QueryRow(ctx, lock, r.WorkspaceID).Scan(&r.WorkspaceName)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return &UnknownWorkspaceError{WorkspaceID: r.WorkspaceID}
+		return &domain.UnknownWorkspaceError{WorkspaceID: r.WorkspaceID}
 	}
 	if err != nil {
 		return fmt.Errorf("lock the workspace %s: %w", r.WorkspaceID, err)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 func TestCreate(t *testing.T) {
@@ -61,7 +63,7 @@ func TestCreateRefuses(t *testing.T) {
 			t.Errorf("%s: %v; want %s", name, err, c.want)
 		}
 	}
-	var unknown *UnknownWorkspaceError
+	var unknown *domain.UnknownWorkspaceError
 	_, _, err := b.store.Create(t.Context(), NewKey{WorkspaceID: "nobody", Name: "x", Permissions: PermissionsOf(InvoicesRead)})
 	if !errors.As(err, &unknown) {
 		t.Errorf("unknown workspace: %T", err)
@@ -161,7 +163,7 @@ func TestList(t *testing.T) {
 	if !reflect.DeepEqual(got, want) || list[1].State(b.clock.Now()) != Revoked || list[2].State(b.clock.Now()) != Live {
 		t.Errorf("listed %v; want %v", got, want)
 	}
-	var unknown *UnknownWorkspaceError
+	var unknown *domain.UnknownWorkspaceError
 	if _, err := b.store.List(t.Context(), "nobody"); !errors.As(err, &unknown) {
 		t.Errorf("list of an unknown workspace: %v", err)
 	}
