@@ -18,7 +18,7 @@ type AddressError struct{ Reason string }
 // Error is a sentence for the user.
 func (e *AddressError) Error() string { return "the address " + e.Reason }
 
-// CheckAddress checks the form of a webhook's address (decisions.md,
+// CheckAddress checks the form of a webhook's address (docs/contract/decisions.md,
 // "Webhooks"): https, a host name or a public address, no user info, no
 // fragment, at most 2,048 characters. What the name resolves to is checked on
 // every connection. Allow lists ranges that count as public.

@@ -65,7 +65,7 @@ func (e *Engine) logAlarm(ctx context.Context, a alarm, turnedOff bool) {
 // letter is a mail without its addressee.
 type letter struct{ id, subject, body string }
 
-// letter is what the finance team reads about an alarm (decisions.md,
+// letter is what the finance team reads about an alarm (docs/contract/decisions.md,
 // "Webhooks").
 func (e *Engine) letter(a alarm) letter {
 	var subject, what, then string

@@ -5,7 +5,7 @@ import "time"
 // State of a delivery.
 type State string
 
-// The states of decisions.md, "Webhooks".
+// The states of docs/contract/decisions.md, "Webhooks".
 const (
 	Pending   State = "pending"
 	Succeeded State = "succeeded"

@@ -1,6 +1,6 @@
 // Package delivery sends the events of a workspace to its webhooks: signed,
-// thin, at least once (service.md, "Webhook setup" to "Retries and history";
-// decisions.md, "Webhooks").
+// thin, at least once (docs/contract/service.md, "Webhook setup" to "Retries and history";
+// docs/contract/decisions.md, "Webhooks").
 //
 // What it promises:
 //

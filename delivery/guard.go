@@ -13,7 +13,7 @@ import (
 // public.
 var errNotPublic = errors.New("the address is not public")
 
-// guard decides which addresses may be connected to (decisions.md,
+// guard decides which addresses may be connected to (docs/contract/decisions.md,
 // "Webhooks"). It looks at the address of the very connection that is about to
 // be made, so a name whose answer changes gains nothing.
 type guard struct {

@@ -6,7 +6,7 @@ import (
 )
 
 // Health is what is remembered of a webhook's attempts to decide whether it is
-// turned off (decisions.md, "All failed for 3 days"). The zero value is a
+// turned off (docs/contract/decisions.md, "All failed for 3 days"). The zero value is a
 // webhook that does not fail.
 //
 // Of the failed attempts only as many are kept as the rule needs: the first

@@ -134,7 +134,7 @@ func TestOnceIsNeverRetried(t *testing.T) {
 	}
 }
 
-// naive is the rule as decisions.md words it, with every failure remembered.
+// naive is the rule of docs/contract/decisions.md, "All failed for 3 days", with every failure remembered.
 type naive struct{ failures []time.Time }
 
 func (n *naive) failed(t time.Time, after time.Duration) bool {
@@ -267,7 +267,7 @@ func TestDeliveriesEndByThemselves(t *testing.T) {
 }
 
 // history is a webhook with its deliveries in virtual time, and what the rules
-// of decisions.md, "Webhooks", say of it, word by word.
+// of docs/contract/decisions.md, "Webhooks", say of it, word by word.
 type history struct {
 	t        *rapid.T
 	policy   Policy

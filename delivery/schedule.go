@@ -12,7 +12,7 @@ import (
 // more than the schedule has waits.
 type Schedule []time.Duration
 
-// DefaultSchedule is the one of service.md, "Retries and history".
+// DefaultSchedule is the one of docs/contract/service.md, "Retries and history".
 func DefaultSchedule() Schedule {
 	return Schedule{
 		time.Minute, 5 * time.Minute, 30 * time.Minute,

@@ -93,7 +93,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 			agent:      settings.Brand.UserAgent(),
 		},
 		transport: &http.Transport{
-			Proxy:                  nil, // of the environment: ignored (decisions.md)
+			Proxy:                  nil, // of the environment: ignored (docs/contract/decisions.md, "Webhooks")
 			DialContext:            d.refuse,
 			DialTLSContext:         d.dial,
 			ForceAttemptHTTP2:      true,

@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
-// Settings are what an operator may change about webhooks (decisions.md,
+// Settings are what an operator may change about webhooks (docs/contract/decisions.md,
 // "Webhooks"). The zero value of each field but the lists is replaced by its
 // default. The tags are those of caarlos0/env.
 type Settings struct {

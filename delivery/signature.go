@@ -17,7 +17,7 @@ import (
 const SecretPrefix = "whsec_"
 
 // Tolerance is how far the timestamp of a signature may be from the receiver's
-// clock, either way (service.md, "Signature").
+// clock, either way (docs/contract/service.md, "Signature").
 const Tolerance = 300 * time.Second
 
 const (

@@ -28,7 +28,7 @@ func timeOf(t *time.Time) Time {
 	return Time{t.UTC()}
 }
 
-// Webhook is what its owner sees of it (decisions.md, "Commands").
+// Webhook is what its owner sees of it (docs/contract/decisions.md, "Commands").
 type Webhook struct {
 	ID             string   `json:"id"`
 	WorkspaceID    string   `json:"workspace_id"`

@@ -2,7 +2,7 @@ package domain
 
 import "slices"
 
-// Type is one row of the catalogue (log.md, "Catalogue"): the fields an entry
+// Type is one row of the catalogue (docs/contract/log.md, "Catalogue"): the fields an entry
 // of this type has, what it is about, and whether the feed shows it.
 type Type struct {
 	Name   string

@@ -6,7 +6,7 @@ import (
 )
 
 // Decimal is a number of at most four decimals, kept in ten-thousandths so
-// that it is exact (log.md, "Forms": hours and number).
+// that it is exact (docs/contract/log.md, "Forms": hours and number).
 type Decimal int64
 
 // OptDecimal is a number that may be absent, shown as null.
@@ -44,7 +44,7 @@ const (
 	maxExponent      = 1_000_000
 )
 
-// Append appends the shortest form: 7.5, 8, -0.25 (decisions.md, "Responses").
+// Append appends the shortest form: 7.5, 8, -0.25 (docs/contract/decisions.md, "Responses").
 func (d Decimal) Append(b []byte) []byte {
 	u := uint64(d)
 	if d < 0 {

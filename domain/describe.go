@@ -109,7 +109,7 @@ func CreditFields() []FieldDescription { return describe(creditFields) }
 func CreditMoveFields() []FieldDescription { return describe(creditMoveFields) }
 
 // EventFields describes a row of /v1/events and the body of a webhook's
-// message (log.md, "What the feed and webhooks show").
+// message (docs/contract/log.md, "What the feed and webhooks show").
 func EventFields() []FieldDescription {
 	return []FieldDescription{
 		{Name: "id", Form: FormID, Doc: "The same on every delivery; use it to recognise repeats.", Example: `"evt_0199a2f4c1e87b4f"`},

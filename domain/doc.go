@@ -6,6 +6,5 @@
 // same entries in the same order give the same rows, bytes and anomalies, in
 // one go or in segments of any size; that is what makes replay a proof.
 //
-// The binding text is the log contract (log.md), the service description
-// (service.md) and its decisions (decisions.md); comments name the section.
+// The binding texts are in docs/contract; comments name the section.
 package domain

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// MaxEntrySize bounds an entry as it comes in, in bytes (log.md, "Stored form").
+// MaxEntrySize bounds an entry as it comes in, in bytes (docs/contract/log.md, "Stored form").
 const MaxEntrySize = 64 << 10
 
 // MaxLineSize bounds a line of NDJSON. An entry that came in with as many bytes
@@ -70,7 +70,7 @@ func (r *rawObject) decode(s *scanner, _ string, _ *FormErrors) (err error) {
 	return err
 }
 
-// DecodeDraft reads one entry as a JSON object, strictly (log.md, "An
+// DecodeDraft reads one entry as a JSON object, strictly (docs/contract/log.md, "An
 // entry"). The error is a *DraftError that names every faulty field and the
 // form wanted.
 func DecodeDraft(line []byte) (Draft, error) {
@@ -198,7 +198,7 @@ func (d *Draft) Seal(position int64, before [sha256.Size]byte) Entry {
 }
 
 // ChainAfter is the chain value that an entry must carry after the one before
-// it (log.md, "Chain").
+// it (docs/contract/log.md, "Chain").
 func (e *Entry) ChainAfter(before [sha256.Size]byte) [sha256.Size]byte {
 	b := make([]byte, 0, len(before)+len(e.ID)+len(e.Type)+len(e.Data)+64)
 	b = append(b, before[:]...)
@@ -233,7 +233,7 @@ func (e *Entry) PublicEvent() string {
 	return publicEvent(e.ID, e.Type, e.CreatedAt, t.publicData(d))
 }
 
-// publicEvent writes `{"id","type","created_at","data"}` (log.md, "What the
+// publicEvent writes `{"id","type","created_at","data"}` (docs/contract/log.md, "What the
 // feed and webhooks show").
 func publicEvent(id, typ string, createdAt time.Time, data string) string {
 	b := make([]byte, 0, 128+len(data))

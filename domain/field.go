@@ -204,7 +204,7 @@ func (f *Field[R]) want() string {
 }
 
 // appendGiven appends an object in canonical form: the fields in the order of
-// the table, only those given (log.md, "Stored form").
+// the table, only those given (docs/contract/log.md, "Stored form").
 func appendGiven[R any](b []byte, fields []Field[R], r *R) []byte {
 	b = append(b, '{')
 	first := true

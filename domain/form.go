@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Form is the form that a field's value must have (log.md, "Forms used below").
+// Form is the form that a field's value must have (docs/contract/log.md, "Forms used below").
 type Form int
 
 // The forms of the log contract and of the service's answers.

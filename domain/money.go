@@ -2,7 +2,7 @@ package domain
 
 import "math"
 
-// Money is an amount in hundredths of a currency's unit (log.md, "Forms").
+// Money is an amount in hundredths of a currency's unit (docs/contract/log.md, "Forms").
 // It is an integer so that sums are exact; the currency travels beside it.
 type Money int64
 

@@ -2,7 +2,7 @@ package domain
 
 // Party is the reference to a client or contractor inside another row. An
 // empty ID is no reference, shown as null; an empty name is a party that is
-// not yet recorded (log.md, "Parties").
+// not yet recorded (docs/contract/log.md, "Parties").
 type Party struct {
 	ID, Name string
 }

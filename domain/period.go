@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// PeriodInfo is what a period key stands for (log.md, "Periods").
+// PeriodInfo is what a period key stands for (docs/contract/log.md, "Periods").
 type PeriodInfo struct {
 	Label string // "October 2026", "Week 42, 2026", "Weeks 41-42, 2026"
 	Start string // first day, YYYY-MM-DD

@@ -330,7 +330,7 @@ func (s *scanner) skipDeep(depth int) (string, error) {
 }
 
 // appendString appends s as a JSON string with no escapes but those JSON
-// requires (log.md, "Stored form").
+// requires (docs/contract/log.md, "Stored form").
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')

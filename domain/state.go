@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Entry is one entry of the log as it is kept (log.md, "An entry").
+// Entry is one entry of the log as it is kept (docs/contract/log.md, "An entry").
 type Entry struct {
 	WorkspaceID string
 	Position    int64
@@ -87,7 +87,7 @@ func (s *State) Reset() {
 	s.Anomalies = nil
 }
 
-// Reason says why an entry could not have its effect (log.md, "A fold that
+// Reason says why an entry could not have its effect (docs/contract/log.md, "A fold that
 // never stops").
 type Reason string
 
@@ -101,7 +101,8 @@ const (
 	Unreadable      Reason = "unreadable"
 )
 
-// Reasons returns all reasons, in the order in which log.md lists them.
+// Reasons returns all reasons, in the order of docs/contract/log.md,
+// "A fold that never stops".
 func Reasons() []Reason {
 	return []Reason{UnknownObject, Repeat, Overdrawn, UnknownDocument, WrongKind, Unreadable}
 }

@@ -9,7 +9,7 @@ const (
 )
 
 // timeLayout is the public form of a date-time: UTC with exactly three
-// decimals (decisions.md, "Responses").
+// decimals (docs/contract/decisions.md, "Responses").
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
 // FormatTime returns the public form of t, `2026-10-02T09:15:00.120Z`. Finer
@@ -19,7 +19,7 @@ func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
 // AppendTime appends the public form of t.
 func AppendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, timeLayout) }
 
-// ParseTime reads an RFC 3339 date-time with an offset (log.md, "Forms"):
+// ParseTime reads an RFC 3339 date-time with an offset (docs/contract/log.md, "Forms"):
 // finer than a millisecond is cut, not rounded; no leap second. The letters T
 // and Z may be written small, as RFC 3339 allows.
 func ParseTime(s string) (time.Time, bool) {

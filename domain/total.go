@@ -7,7 +7,7 @@ import (
 
 // total is a running sum that is never negative, in the units of what it sums.
 // One amount fits into an int64, but no number of them may stop the fold
-// (log.md, "A fold that never stops"): in 128 bits all that could ever be
+// (docs/contract/log.md, "A fold that never stops"): in 128 bits all that could ever be
 // appended fit.
 type total struct{ high, low uint64 }
 
@@ -84,7 +84,7 @@ func totalMoney(m Money) MoneyTotal { return MoneyTotal{totalOf(int64(m))} }
 func (t MoneyTotal) plus(m Money) MoneyTotal { return MoneyTotal{t.total.plus(totalOf(int64(m)))} }
 
 // floorZero takes m from t; what would fall below 0.00 becomes 0.00, and short
-// says so (log.md, "overdrawn").
+// says so (docs/contract/log.md, "A fold that never stops", overdrawn).
 func (t MoneyTotal) floorZero(m Money) (rest MoneyTotal, short bool) {
 	rest.total, short = t.total.floorZero(totalOf(int64(m)))
 	return rest, short

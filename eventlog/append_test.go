@@ -14,7 +14,7 @@ import (
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// TestPublishTime is the rule of log.md, "An entry", created_at: cut to the
+// TestPublishTime is the rule of docs/contract/log.md, "An entry", created_at: cut to the
 // millisecond, not before the newest, at most 5 minutes ahead; absent: now,
 // and never before the newest.
 func TestPublishTime(t *testing.T) {

@@ -84,7 +84,7 @@ type Receipt struct {
 	ID        string
 	Position  int64
 	CreatedAt time.Time
-	Skipped   bool // the log held the same entry already (log.md, "An entry")
+	Skipped   bool // the log held the same entry already (docs/contract/log.md, "An entry")
 }
 
 // Head is a workspace's newest entry.

@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
-// model is the log as log.md, "An entry", describes it, in a few lines.
+// model is the log as docs/contract/log.md, "An entry", describes it, in a few lines.
 type model map[string][]domain.Draft
 
 // judge says what becomes of one more entry.

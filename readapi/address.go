@@ -8,7 +8,7 @@ import (
 
 // addressOf is the address that a request counts for: the peer's, or, for a
 // trusted proxy, the right-most address of X-Forwarded-For that is none
-// (decisions.md, "Requests", 3). What stands left of it was written by the
+// (docs/contract/decisions.md, "Requests", 3). What stands left of it was written by the
 // caller and proves nothing.
 func addressOf(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)

@@ -51,7 +51,7 @@ const (
 	policyAddress = "refused-keys"
 )
 
-// commonHeaders sets what every answer has (decisions.md, "Requests").
+// commonHeaders sets what every answer has (docs/contract/decisions.md, "Requests").
 func (c *call) commonHeaders() http.Header {
 	h := c.w.Header()
 	limit, remaining, reset := strconv.Itoa(c.allowance.Limit), strconv.Itoa(c.allowance.Remaining), strconv.Itoa(c.allowance.Reset)

@@ -84,7 +84,7 @@ func (c *call) chooseRequestID() string {
 	return "req_" + hex.EncodeToString(random[:])
 }
 
-// isRequestID follows decisions.md: 1 to 64 of [A-Za-z0-9._-].
+// isRequestID follows docs/contract/decisions.md, "Requests": 1 to 64 of [A-Za-z0-9._-].
 func isRequestID(s string) bool {
 	if s == "" || len(s) > 64 {
 		return false

@@ -11,7 +11,7 @@ import (
 // allowed are the methods of every path.
 const allowed = "GET, HEAD, OPTIONS"
 
-// run takes a request through the checks, in the order of decisions.md,
+// run takes a request through the checks, in the order of docs/contract/decisions.md,
 // "Requests", and answers it. Every path goes through the same chain; what
 // differs comes from its row of the route table.
 func (c *call) run() error {

@@ -10,7 +10,7 @@ import (
 )
 
 // A cursor is a place in a list, sealed: nobody can read or alter it, and it
-// opens only in the circumstances in which it was made (decisions.md,
+// opens only in the circumstances in which it was made (docs/contract/decisions.md,
 // "Responses").
 //
 // The seal is a synthetic one: an HMAC over the circumstances and the place is

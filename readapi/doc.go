@@ -8,7 +8,7 @@
 //
 // Its promises:
 //
-//   - Checks run in one order, the same for every path (decisions.md, "Requests").
+//   - Checks run in one order, the same for every path (docs/contract/decisions.md, "Requests").
 //   - What a key may not see is never read from the database on its behalf.
 //   - An answer is of one snapshot: the rows of a page and the version in its
 //     ETag are read by one statement.

@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// limitSlack is how far behind each other instances may be (decisions.md,
+// limitSlack is how far behind each other instances may be (docs/contract/decisions.md,
 // "Requests"), and revokedWithin how long a revoked key may go on ("Keys").
 const (
 	limitSlack    = 2 * time.Second

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// me is the body of /v1/me (service.md, "Key information").
+// me is the body of /v1/me (docs/contract/service.md, "Key information").
 type me struct {
 	Company struct {
 		ID   string `json:"id"`

@@ -93,7 +93,7 @@ func tags() []object {
 	}
 }
 
-// ofWebhook describes the message that webhooks get (service.md, "Delivery
+// ofWebhook describes the message that webhooks get (docs/contract/service.md, "Delivery
 // request").
 func (s *schemas) ofWebhook(names brand.Brand) object {
 	header := func(name, words string, schema object, example string) object {

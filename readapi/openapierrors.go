@@ -73,7 +73,7 @@ func errorHeaders(p *problem) object {
 	return h
 }
 
-// errorWords says when an error comes and what to do (service.md, "Errors").
+// errorWords says when an error comes and what to do (docs/contract/service.md, "Errors").
 func errorWords(status int) string {
 	switch status {
 	case http.StatusBadRequest:

@@ -100,7 +100,7 @@ func query(text string) func(*attempt) {
 // isOptions lifts what OPTIONS is not checked for.
 func isOptions(a *attempt) bool { return a.method == http.MethodOptions }
 
-// faultsInOrder are the steps of decisions.md, "Requests", each in several ways.
+// faultsInOrder are the steps of docs/contract/decisions.md, "Requests", each in several ways.
 func faultsInOrder(k *faultyKeys) []fault {
 	list := []fault{
 		{"headers that are too large", 431, "longer than", header("X-Large", strings.Repeat("x", readapi.MaxHeaderBytes)), nil},

@@ -81,7 +81,7 @@ func appendRow(b *bytes.Buffer, fragments [][]byte) {
 	b.WriteByte('}')
 }
 
-// appendEnd ends the envelope of a list (service.md, "Endpoints").
+// appendEnd ends the envelope of a list (docs/contract/service.md, "Endpoints").
 func appendEnd(b *bytes.Buffer, more bool, cursor string) {
 	b.WriteString(`],"has_more":`)
 	b.Write(strconv.AppendBool(b.AvailableBuffer(), more))

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// Page sizes (service.md, "Limits").
+// Page sizes (docs/contract/service.md, "Limits").
 const (
 	defaultLimit = 50
 	maxLimit     = 100
@@ -109,7 +109,7 @@ const maxNamedParams = 100
 // readParams reads a query by an endpoint's parameters. All that is wrong comes
 // back at once, one row for a parameter, in the order of the query (but for the
 // cursor, which is judged when all others are known)
-// (decisions.md, "Requests", 8). Once there are maxNamedParams rows the rest of
+// (docs/contract/decisions.md, "Requests", 8). Once there are maxNamedParams rows the rest of
 // the query is not looked at.
 func readParams(params []param, query string) (given, []paramError) {
 	var (

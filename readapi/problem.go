@@ -204,7 +204,8 @@ func isAway(err error) bool {
 	return errors.As(err, &refused) || errors.As(err, &network) || pgconn.SafeToRetry(err) || isBroken(err)
 }
 
-// appendProblem writes the document, its members in the order of service.md.
+// appendProblem writes the document, its members in the order of
+// docs/contract/service.md, "Errors".
 func (c *call) appendProblem(p *problem) ([]byte, error) {
 	document := struct {
 		Type      string       `json:"type"`

@@ -37,7 +37,7 @@ func queryPairs(query string) iter.Seq[queryPair] {
 }
 
 // isKeyName knows the names of query parameters that nobody would give but to
-// send a key (decisions.md, "Requests", 2).
+// send a key (docs/contract/decisions.md, "Requests", 2).
 func isKeyName(name string) bool {
 	switch strings.ToLower(name) {
 	case "api_key", "apikey", "key", "token", "access_token", "auth", "authorization":

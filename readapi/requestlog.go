@@ -9,7 +9,7 @@ import (
 )
 
 // Refusal says why a request was refused before it was looked at more closely.
-// Refused requests are counted by the minute, not listed (service.md, "Limits",
+// Refused requests are counted by the minute, not listed (docs/contract/service.md, "Limits",
 // 6).
 type Refusal string
 

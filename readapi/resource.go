@@ -59,7 +59,7 @@ func (r *resource) conditions(seen sight) string {
 // sight is what a key may see of rows that it may read.
 type sight struct{ pay, margin bool }
 
-// sightOf follows service.md, "Field visibility by permission": margin is for
+// sightOf follows docs/contract/service.md, "Field visibility by permission": margin is for
 // keys that have pay:read as well.
 func sightOf(p access.Permissions) sight {
 	pay := p.Has(access.PayRead)

@@ -5,8 +5,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// routeTable is every endpoint of the API (service.md, "Endpoints";
-// decisions.md, "Responses").
+// routeTable is every endpoint of the API (docs/contract/service.md, "Endpoints";
+// docs/contract/decisions.md, "Responses").
 func routeTable() []*route {
 	var (
 		invoice    = &resource{name: "Invoice", table: "invoice", fields: domain.InvoiceFields(), visible: "shown"}

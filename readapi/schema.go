@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// Patterns of forms (log.md, "Forms"; decisions.md, "Responses").
+// Patterns of forms (docs/contract/log.md, "Forms"; docs/contract/decisions.md, "Responses").
 const (
 	patternID          = `^[A-Za-z0-9_-]{1,64}$`
 	patternMoney       = `^\d+\.\d{2}$`

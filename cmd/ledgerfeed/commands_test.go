@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// Exit statuses are 0 done, 1 failed, 2 wrong usage (decisions.md,
+// Exit statuses are 0 done, 1 failed, 2 wrong usage (docs/contract/decisions.md,
 // "Commands").
 func TestExitStatuses(t *testing.T) {
 	t.Parallel()

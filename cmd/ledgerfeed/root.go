@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
-// Exit statuses (decisions.md, "Commands").
+// Exit statuses (docs/contract/decisions.md, "Commands").
 const (
 	exitDone   = 0
 	exitFailed = 1

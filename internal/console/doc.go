@@ -1,6 +1,6 @@
 // Package console is the web interface, Settings → Integrations: API keys,
 // webhooks and what was delivered to them, events, the request log, and the
-// audit (service.md, "What the service does"; decisions.md, "Keys" and
+// audit (docs/contract/service.md, "What the service does"; docs/contract/decisions.md, "Keys" and
 // "Webhooks").
 //
 // What it promises:

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// permissionWords explains what a permission opens (service.md,
+// permissionWords explains what a permission opens (docs/contract/service.md,
 // "Authentication", 6).
 func permissionWords(p access.Permission) string {
 	switch p {

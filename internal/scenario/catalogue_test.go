@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// catalogue is the table of log.md: the fields of each type in their order, as
+// catalogue is the table of docs/contract/log.md, "Catalogue": the fields of each type in their order, as
 // name, * when required, and form.
 var catalogue = map[string]string{
 	"client.recorded": `client_id* id, name* text, status text, billing_status text, plan_name text, billing_address address,

@@ -15,7 +15,7 @@ import (
 const (
 	// trustFor is how long after the start of the last good poll the cache is
 	// believed: less than the second within which a revoked key must stop
-	// (decisions.md, "Keys").
+	// (docs/contract/decisions.md, "Keys").
 	trustFor = 900 * time.Millisecond
 	// maxAge is for faults that the poll cannot see, such as a database that was
 	// put back to an earlier state: they end after this time.

@@ -1,5 +1,5 @@
 // Package access decides who may call the API: keys, their secrets and their
-// permissions (service.md, "Authentication"; decisions.md, "Keys").
+// permissions (docs/contract/service.md, "Authentication"; docs/contract/decisions.md, "Keys").
 //
 // What it promises:
 //

@@ -12,9 +12,9 @@ import (
 // Limits and defaults of keys.
 const (
 	// MaxLiveKeys is how many keys a workspace may have that are neither revoked
-	// nor expired (decisions.md, "Keys").
+	// nor expired (docs/contract/decisions.md, "Keys").
 	MaxLiveKeys = 100
-	// DefaultRateLimit is in requests a clock minute (service.md, "Limits").
+	// DefaultRateLimit is in requests a clock minute (docs/contract/service.md, "Limits").
 	DefaultRateLimit = 120
 	// MaxRateLimit is the highest limit that can be set, in requests a minute.
 	MaxRateLimit = 1_000_000

@@ -3,7 +3,7 @@ package access
 import "time"
 
 // RefusedKeysPerMinute is how many refused keys of one address a clock minute
-// bears; an address with more of them is slowed down (service.md, "Limits").
+// bears; an address with more of them is slowed down (docs/contract/service.md, "Limits").
 const RefusedKeysPerMinute = 20
 
 // Allowance is what a counter leaves its key or address in the clock minute that

@@ -26,7 +26,7 @@ type LimiterConfig struct {
 }
 
 // Limiter counts the requests of keys and the refused keys of addresses in clock
-// minutes (service.md, "Limits"). It counts in memory and costs no SQL for a
+// minutes (docs/contract/service.md, "Limits"). It counts in memory and costs no SQL for a
 // request; while Run runs, all instances of a service count together. Its methods
 // may be called by any number of goroutines.
 type Limiter struct {
@@ -68,7 +68,7 @@ func (l *Limiter) Take(key *Key) Allowance {
 
 // Refuse counts one refused key of an address. It is not OK where the address
 // has sent more than RefusedKeysPerMinute already, which the 22nd is the first to
-// find (decisions.md, "Requests", 3: the slow-down is looked at before the key).
+// find (docs/contract/decisions.md, "Requests", 3: the slow-down is looked at before the key).
 func (l *Limiter) Refuse(address netip.Addr) Allowance {
 	now := l.cfg.Clock()
 	total, ok := l.addresses.take(minuteOf(now), address, RefusedKeysPerMinute+1)

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Permission is what a key may do, also called a scope (service.md,
+// Permission is what a key may do, also called a scope (docs/contract/service.md,
 // "Authentication", 6).
 type Permission string
 
-// The permissions, in the order of service.md's table.
+// The permissions, in the order of docs/contract/service.md, "Authentication".
 const (
 	InvoicesRead    Permission = "invoices:read"
 	TimeEntriesRead Permission = "time_entries:read"
@@ -22,7 +22,7 @@ const (
 	MarginRead      Permission = "margin:read"
 )
 
-// AllPermissions lists every permission in the order of service.md's table. The
+// AllPermissions lists every permission in the order of docs/contract/service.md, "Authentication". The
 // caller may keep and change the slice.
 func AllPermissions() []Permission {
 	return []Permission{
@@ -107,7 +107,7 @@ func ParsePermissions(names []string) (Permissions, error) {
 }
 
 // Validate says whether a key may be made with this set: it must not be empty,
-// and margin:read needs pay:read (service.md, "Field visibility", 4). The error
+// and margin:read needs pay:read (docs/contract/service.md, "Field visibility", 4). The error
 // is an *InvalidError for "scopes".
 func (s Permissions) Validate() error {
 	switch {
@@ -125,7 +125,7 @@ func (s Permissions) Has(p Permission) bool {
 	return s&p.bit() != 0
 }
 
-// Strings gives the names in the order of service.md's table, never nil.
+// Strings gives the names in the order of docs/contract/service.md, "Authentication", never nil.
 func (s Permissions) Strings() []string {
 	names := make([]string, 0, len(AllPermissions()))
 	for _, p := range AllPermissions() {

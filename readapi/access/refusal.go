@@ -4,7 +4,7 @@ import "errors"
 
 // ErrRefused means that a request has no valid key: 401. Every refusal of a
 // Directory matches it, and to the caller of the API all look the same
-// (decisions.md, "Requests", 4).
+// (docs/contract/decisions.md, "Requests", 4).
 var ErrRefused = errors.New("the API key is refused")
 
 // ErrUnavailable means that it cannot be said whether a key is valid, because the

@@ -26,7 +26,7 @@ const (
 	hidden         = "[redacted]"
 )
 
-// Format is how the keys of one brand are written (decisions.md, "Keys"):
+// Format is how the keys of one brand are written (docs/contract/decisions.md, "Keys"):
 //
 //	<brand lower-case>_<8 characters prefix>_<32 or more characters secret><6 characters checksum>
 //
@@ -88,7 +88,7 @@ func (f Format) cut(text string) (body string, ok bool) {
 }
 
 // LooksLikeKey reports whether something in text has the form of a key, with a
-// right checksum or not. It serves to refuse keys in URLs (decisions.md,
+// right checksum or not. It serves to refuse keys in URLs (docs/contract/decisions.md,
 // "Requests", 2): give it decoded query values and path segments.
 func (f Format) LooksLikeKey(text string) bool {
 	return f.mayHoldKey(text) && f.anyKey.MatchString(text)

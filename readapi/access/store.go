@@ -155,7 +155,7 @@ func (s *Store) Rotate(ctx context.Context, workspaceID, keyID string, overlap t
 }
 
 // SetRateLimit changes a key's limit, in requests a clock minute, 1 to
-// MaxRateLimit (service.md, "Limits", rule 5). Errors: *InvalidError,
+// MaxRateLimit (docs/contract/service.md, "Limits", rule 5). Errors: *InvalidError,
 // *UnknownKeyError, *NotLiveError.
 func (s *Store) SetRateLimit(ctx context.Context, workspaceID, keyID string, perMinute int) (*Record, error) {
 	if err := validateRateLimit(perMinute); err != nil {
