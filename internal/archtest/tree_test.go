@@ -18,6 +18,7 @@ const module = "github.com/ledgerfeed/ledgerfeed/"
 
 // source is a Go file as the rules look at it.
 type source struct {
+	name    string // as the system has it
 	path    string // from the module's root, with slashes
 	pkg     string
 	imports []string
@@ -87,7 +88,7 @@ func parse(root, name string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{path: filepath.ToSlash(relative), pkg: syntax.Name.Name, syntax: syntax, set: set}
+	s := &source{name: name, path: filepath.ToSlash(relative), pkg: syntax.Name.Name, syntax: syntax, set: set}
 	for _, spec := range syntax.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
@@ -96,4 +97,13 @@ func parse(root, name string) (*source, error) {
 		s.imports = append(s.imports, imported)
 	}
 	return s, nil
+}
+
+// parseFile parses a file again, into a set of its own.
+func parseFile(set *token.FileSet, file *source) *ast.File {
+	syntax, err := parser.ParseFile(set, file.name, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return file.syntax // not reached: it was parsed before
+	}
+	return syntax
 }
