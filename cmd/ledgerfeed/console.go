@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -105,7 +106,7 @@ func (s *service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	c, err := console.New(ctx, console.Config{
-		Pool: pool, Door: door, Audit: console.NewAudit(pool, s.program.clock), Keys: keys, Webhooks: webhooks, Log: s.log,
+		Pool: pool, Door: door, Audit: audit.NewTrail(pool, s.program.clock), Keys: keys, Webhooks: webhooks, Log: s.log,
 		Clock: s.program.clock, Logger: s.logger, Settings: set.delivery(), URL: url, APIURL: set.BaseURL, Identity: identity, Reference: reference,
 	})
 	if err != nil {
@@ -174,12 +175,12 @@ func (p *program) consoleLink(ctx context.Context, w *workbench, base string, n 
 	if n.Role == "" {
 		n.Role = console.Admin
 	}
-	err = p.audit(ctx, w, console.Change{WorkspaceID: n.WorkspaceID, Action: console.LinkCreate, ObjectName: n.Person, Detail: "for the role " + string(n.Role)})
+	err = p.audit(ctx, w, audit.Change{WorkspaceID: n.WorkspaceID, Action: audit.LinkCreate, ObjectName: n.Person, Detail: "for the role " + string(n.Role)})
 	return base + path, expires, err
 }
 
 // audit keeps a change that a command has made.
-func (p *program) audit(ctx context.Context, w *workbench, c console.Change) error {
-	c.Via, c.Person = console.ViaCommand, console.CommandPerson()
-	return console.NewAudit(w.pool, p.clock).Record(ctx, c)
+func (p *program) audit(ctx context.Context, w *workbench, c audit.Change) error {
+	c.Via, c.Person = audit.ViaCommand, audit.CommandPerson()
+	return audit.NewTrail(w.pool, p.clock).Add(ctx, c)
 }

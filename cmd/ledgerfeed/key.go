@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -66,8 +66,8 @@ func (p *program) withKeys(ctx context.Context, work func(*workbench, *access.St
 }
 
 // auditKey keeps a change of a key for the console's audit.
-func (p *program) auditKey(ctx context.Context, w *workbench, action console.Action, r *access.Record, detail string) error {
-	return p.audit(ctx, w, console.Change{WorkspaceID: r.WorkspaceID, Action: action, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
+func (p *program) auditKey(ctx context.Context, w *workbench, action audit.Action, r *access.Record, detail string) error {
+	return p.audit(ctx, w, audit.Change{WorkspaceID: r.WorkspaceID, Action: action, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
 }
 
 func (p *program) keyStore(w *workbench) (*access.Store, error) {
@@ -117,7 +117,7 @@ func (p *program) keyCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(p.printNewKey(r, secret), p.auditKey(ctx, w, console.KeyCreate, r, r.Permissions.String()))
+			return errors.Join(p.printNewKey(r, secret), p.auditKey(ctx, w, audit.KeyCreate, r, r.Permissions.String()))
 		})
 	})
 	return c
@@ -219,7 +219,7 @@ func (p *program) keyRotateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(p.printNewKey(r, secret), p.auditKey(ctx, w, console.KeyRotate, r, "the old secret works for "+overlap.String()))
+			return errors.Join(p.printNewKey(r, secret), p.auditKey(ctx, w, audit.KeyRotate, r, "the old secret works for "+overlap.String()))
 		}),
 	}
 	c.Flags().DurationVar(&overlap, "overlap", 0, "how long the old secret still works, up to 24h")
@@ -236,7 +236,7 @@ func (p *program) keyRevokeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(p.printKey(r), p.auditKey(ctx, w, console.KeyRevoke, r, ""))
+			return errors.Join(p.printKey(r), p.auditKey(ctx, w, audit.KeyRevoke, r, ""))
 		}),
 	}
 }
@@ -252,7 +252,7 @@ func (p *program) keySetLimitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(p.printKey(r), p.auditKey(ctx, w, console.KeySetLimit, r, fmt.Sprintf("%d requests a minute", r.RateLimit)))
+			return errors.Join(p.printKey(r), p.auditKey(ctx, w, audit.KeySetLimit, r, fmt.Sprintf("%d requests a minute", r.RateLimit)))
 		}),
 	}
 	c.Flags().IntVar(&limit, "rate-limit", access.DefaultRateLimit, "requests a minute")

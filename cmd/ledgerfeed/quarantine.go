@@ -13,7 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
@@ -234,7 +234,7 @@ func (p *program) restore(ctx context.Context, workspaceID string, position int6
 			return interrupted(ctx, err, "nothing was changed")
 		}
 		if b.Refused == "" {
-			err = p.audit(ctx, r.bench, console.Change{WorkspaceID: workspaceID, Action: console.EntryRestore, ObjectName: entryName(position)})
+			err = p.audit(ctx, r.bench, audit.Change{WorkspaceID: workspaceID, Action: audit.EntryRestore, ObjectName: entryName(position)})
 		}
 		if err := errors.Join(err, p.print(b, func(out io.Writer) error { return writeRestored(out, &b, position) })); err != nil {
 			return err
@@ -282,7 +282,7 @@ recorded with the reason. ledgerfeed quarantine retry --position takes it back.`
 				if err != nil {
 					return err
 				}
-				err = p.audit(ctx, w, console.Change{WorkspaceID: s.WorkspaceID, Action: console.EntrySkip, ObjectID: s.EventID, ObjectName: entryName(s.Position), Detail: s.Reason})
+				err = p.audit(ctx, w, audit.Change{WorkspaceID: s.WorkspaceID, Action: audit.EntrySkip, ObjectID: s.EventID, ObjectName: entryName(s.Position), Detail: s.Reason})
 				return errors.Join(err, p.print(s, func(out io.Writer) error { return writeSkips(out, []eventlog.Skip{s}) }))
 			})
 		}),

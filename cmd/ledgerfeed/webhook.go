@@ -13,7 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 func (p *program) webhookCommand() *cobra.Command {
@@ -61,11 +61,11 @@ func (p *program) ofWebhook(use, short string, work func(ctx context.Context, w 
 }
 
 // auditWebhook keeps a change of a webhook for the console's audit.
-func (p *program) auditWebhook(ctx context.Context, w *workbench, action console.Action, hook *delivery.Webhook, detail string) error {
-	return p.audit(ctx, w, console.Change{WorkspaceID: hook.WorkspaceID, Action: action, ObjectID: hook.ID, ObjectName: hook.URL, Detail: detail})
+func (p *program) auditWebhook(ctx context.Context, w *workbench, action audit.Action, hook *delivery.Webhook, detail string) error {
+	return p.audit(ctx, w, audit.Change{WorkspaceID: hook.WorkspaceID, Action: action, ObjectID: hook.ID, ObjectName: hook.URL, Detail: detail})
 }
 
-func (p *program) auditWebhookID(ctx context.Context, w *workbench, store *delivery.Store, action console.Action, id, detail string) error {
+func (p *program) auditWebhookID(ctx context.Context, w *workbench, store *delivery.Store, action audit.Action, id, detail string) error {
 	hook, err := store.Get(ctx, id)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (p *program) webhookCreateCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return errors.Join(p.printSecret(made), p.auditWebhook(ctx, w, console.WebhookCreate, &made.Webhook, strings.Join(made.Events, ", ")))
+				return errors.Join(p.printSecret(made), p.auditWebhook(ctx, w, audit.WebhookCreate, &made.Webhook, strings.Join(made.Events, ", ")))
 			})
 		}),
 	}
@@ -164,7 +164,7 @@ func (p *program) webhookDeleteCommand() *cobra.Command {
 		if err := store.Delete(ctx, id); err != nil {
 			return err
 		}
-		if err := p.auditWebhook(ctx, w, console.WebhookDelete, hook, ""); err != nil {
+		if err := p.auditWebhook(ctx, w, audit.WebhookDelete, hook, ""); err != nil {
 			return err
 		}
 		return p.print(map[string]any{"id": id, "deleted": true}, func(out io.Writer) error {
@@ -183,7 +183,7 @@ func (p *program) webhookRotateCommand() *cobra.Command {
 		if !hook.OldSecretUntil.IsZero() {
 			fmt.Fprintf(p.errOut, "The old secret signs beside the new one until %s.\n", domain.FormatTime(hook.OldSecretUntil.Time))
 		}
-		return errors.Join(p.printSecret(hook), p.auditWebhook(ctx, w, console.WebhookRotateSecret, &hook.Webhook, ""))
+		return errors.Join(p.printSecret(hook), p.auditWebhook(ctx, w, audit.WebhookRotateSecret, &hook.Webhook, ""))
 	})
 }
 
@@ -193,7 +193,7 @@ func (p *program) webhookTestCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := p.auditWebhookID(ctx, w, store, console.WebhookTest, id, event); err != nil {
+		if err := p.auditWebhookID(ctx, w, store, audit.WebhookTest, id, event); err != nil {
 			return err
 		}
 		return p.print(map[string]string{"event_id": event, "delivery_id": event + "_" + id}, func(out io.Writer) error {
@@ -209,7 +209,7 @@ func (p *program) webhookTurnOnCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := p.auditWebhook(ctx, w, console.WebhookTurnOn, hook, ""); err != nil {
+		if err := p.auditWebhook(ctx, w, audit.WebhookTurnOn, hook, ""); err != nil {
 			return err
 		}
 		return p.print(hook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*hook}) })
@@ -273,7 +273,7 @@ func (p *program) webhookResendCommand() *cobra.Command {
 			return err
 		}
 		if full, err := store.Delivery(ctx, id); err == nil {
-			if err := p.auditWebhookID(ctx, w, store, console.DeliveryResend, full.WebhookID, id); err != nil {
+			if err := p.auditWebhookID(ctx, w, store, audit.DeliveryResend, full.WebhookID, id); err != nil {
 				return err
 			}
 		}
@@ -292,7 +292,7 @@ func (p *program) webhookMissedCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := p.auditWebhookID(ctx, w, store, console.WebhookSendMissed, id, fmt.Sprintf("%d events since %s", m.Count, domain.FormatTime(from))); err != nil {
+		if err := p.auditWebhookID(ctx, w, store, audit.WebhookSendMissed, id, fmt.Sprintf("%d events since %s", m.Count, domain.FormatTime(from))); err != nil {
 			return err
 		}
 		return p.print(m, func(out io.Writer) error {

@@ -23,7 +23,8 @@ var arrows = map[string][]string{
 
 	"delivery": {"domain", "eventlog", "internal/brand", "internal/flow", "internal/pg"},
 
-	"internal/console":  {"domain", "eventlog", "readapi/access", "delivery"},
+	"internal/audit":    {},
+	"internal/console":  {"domain", "eventlog", "readapi/access", "delivery", "internal/audit"},
 	"internal/archtest": {},
 	"internal/brand":    {},
 	"internal/flow":     {},
@@ -36,7 +37,7 @@ var arrows = map[string][]string{
 
 	"cmd/ledgerfeed": {
 		"domain", "eventlog", "projections", "readapi", "readapi/access", "delivery", "migrations",
-		"internal/brand", "internal/console", "internal/flow", "internal/heap", "internal/localpg", "internal/pg", "internal/scenario",
+		"internal/audit", "internal/brand", "internal/console", "internal/flow", "internal/heap", "internal/localpg", "internal/pg", "internal/scenario",
 	},
 	"cmd/ledgerfeed-bench": {
 		"domain", "eventlog", "projections", "readapi", "readapi/access", "delivery", "migrations",

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -22,7 +23,7 @@ import (
 type Config struct {
 	Pool     *pgxpool.Pool     // required
 	Door     *Door             // required
-	Audit    *Audit            // required
+	Audit    *audit.Trail      // required
 	Keys     *access.Store     // required
 	Webhooks *delivery.Store   // required
 	Log      *eventlog.Log     // required

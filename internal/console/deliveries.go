@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 // webhookIDLength is that of wh_ and a UUID, at the end of a delivery's id.
@@ -139,6 +140,6 @@ func (c *Console) deliveryResend(a *ask) error {
 	if _, err := c.cfg.Webhooks.Resend(a.ctx, d.ID); err != nil {
 		return err
 	}
-	c.record(a, Change{Action: DeliveryResend, ObjectID: d.ID, ObjectName: d.EventType, Detail: "to " + w.URL})
+	c.record(a, audit.Change{Action: audit.DeliveryResend, ObjectID: d.ID, ObjectName: d.EventType, Detail: "to " + w.URL})
 	return a.see("/deliveries/" + d.ID + "?did=sent-again")
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -69,7 +70,7 @@ func (c *Console) keyCreate(a *ask) error {
 	if !r.ExpiresAt.IsZero() {
 		detail += ", until " + r.ExpiresAt.Format(time.RFC3339)
 	}
-	c.record(a, Change{Action: KeyCreate, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
+	c.record(a, audit.Change{Action: audit.KeyCreate, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
 	return c.show(a, "key-shown", view{
 		Title: "Your new API key", Section: "keys", Body: keyShown{Key: r, Secret: secret.Reveal(), URL: c.cfg.APIURL},
 	})
@@ -161,7 +162,7 @@ func (c *Console) keyRotate(a *ask) error {
 		shown.OldEnds = r.Replaced[0].EndsAt
 		detail = "the old one ends " + r.Replaced[0].EndsAt.Format(time.RFC3339)
 	}
-	c.record(a, Change{Action: KeyRotate, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
+	c.record(a, audit.Change{Action: audit.KeyRotate, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
 	return c.show(a, "key-shown", view{Title: "Your new API key", Section: "keys", Body: shown})
 }
 
@@ -172,6 +173,6 @@ func (c *Console) keyRevoke(a *ask) error {
 	if err != nil {
 		return err
 	}
-	c.record(a, Change{Action: KeyRevoke, ObjectID: r.ID, ObjectName: r.Name})
+	c.record(a, audit.Change{Action: audit.KeyRevoke, ObjectID: r.ID, ObjectName: r.Name})
 	return a.see("/keys?did=key-revoked")
 }

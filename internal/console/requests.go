@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 // requestsShown is how many requests a page lists.
@@ -211,21 +213,26 @@ const auditShown = 50
 
 // auditBody is what the audit is made from.
 type auditBody struct {
-	List []Change
+	List []audit.Change
 	pager
 }
 
 func (c *Console) auditPage(a *ask) error {
-	list, next, err := c.cfg.Audit.changes(a.ctx, a.session.WorkspaceID, a.query("cursor"), auditShown)
+	body, olderThan := auditBody{}, audit.Newest()
+	if cursor := a.query("cursor"); cursor != "" {
+		p, err := parseCursor[audit.Position](cursor)
+		if err != nil {
+			return err
+		}
+		olderThan, body.Newest = *p, "/audit"
+	}
+	list, next, err := c.cfg.Audit.Page(a.ctx, a.session.WorkspaceID, olderThan, auditShown)
 	if err != nil {
 		return err
 	}
-	body := auditBody{List: list}
-	if a.query("cursor") != "" {
-		body.Newest = "/audit"
-	}
-	if next != "" {
-		body.Older = addressOf("/audit", url.Values{"cursor": {next}})
+	body.List = list
+	if next != nil {
+		body.Older = addressOf("/audit", url.Values{"cursor": {formatCursor(next)}})
 	}
 	return c.show(a, "audit", view{Title: "Audit", Section: "audit", Body: body})
 }

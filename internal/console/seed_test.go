@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -103,16 +104,16 @@ func (s *stand) furnish(workspace string) (well, failing, off string) {
 		SELECT $1, $2, date_trunc('hour', $3::timestamptz, 'UTC') - g * interval '1 hour', 'timeout', 2 FROM generate_series(4, 7) g`, workspace, well, now)
 	s.exec(`UPDATE webhook SET failing_since = $2 WHERE webhook_id = $1`, failing, now.Add(-30*time.Hour))
 	s.turnOff(off, now)
-	for i, c := range []Change{
-		{Action: WebhookCreate, ObjectID: well, ObjectName: "https://hooks.northwind-accounting.example/ledgerfeed/events", Detail: "events: all"},
-		{Action: KeyRevoke, ObjectID: old, ObjectName: "Trial script"},
-		{Action: KeyCreate, ObjectID: report, ObjectName: "Monthly report", Detail: "with invoices:read,clients:read,payments:read", Via: ViaCommand, Person: "root@ledger-1"},
+	for i, c := range []audit.Change{
+		{Action: audit.WebhookCreate, ObjectID: well, ObjectName: "https://hooks.northwind-accounting.example/ledgerfeed/events", Detail: "events: all"},
+		{Action: audit.KeyRevoke, ObjectID: old, ObjectName: "Trial script"},
+		{Action: audit.KeyCreate, ObjectID: report, ObjectName: "Monthly report", Detail: "with invoices:read,clients:read,payments:read", Via: audit.ViaCommand, Person: "root@ledger-1"},
 	} {
 		c.WorkspaceID = workspace
 		if c.Via == "" {
-			c.Via, c.Person = ViaConsole, "dana@northwind.example"
+			c.Via, c.Person = audit.ViaConsole, "dana@northwind.example"
 		}
-		if err := s.audit.Record(s.t.Context(), c); err != nil {
+		if err := s.audit.Add(s.t.Context(), c); err != nil {
 			s.t.Fatal(i, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 func (c *Console) home(a *ask) error { return a.see("/webhooks") }
@@ -68,7 +69,7 @@ func (c *Console) begin(a *ask, person, workspace string, grants []Grant, to, ho
 			return err
 		}
 	}
-	c.record(a, Change{WorkspaceID: workspace, Person: person, Action: SignIn, Detail: how})
+	c.record(a, audit.Change{WorkspaceID: workspace, Person: person, Action: audit.SignIn, Detail: how})
 	c.setCookie(a.w, sessionCookie, token, expires.Sub(a.now))
 	return a.see(to)
 }
@@ -77,7 +78,7 @@ func (c *Console) signOut(a *ask) error {
 	if err := c.cfg.Door.end(a.ctx, a.session); err != nil {
 		return err
 	}
-	c.record(a, Change{Action: SignOut})
+	c.record(a, audit.Change{Action: audit.SignOut})
 	c.clearCookie(a.w, sessionCookie)
 	a.w.Header().Set("Clear-Site-Data", `"cache"`)
 	return a.see("/sign-in?did=signed-out")
@@ -125,15 +126,15 @@ func (c *Console) workspaceSwitch(a *ask) error {
 	if err := c.cfg.Door.end(a.ctx, a.session); err != nil {
 		return err
 	}
-	c.record(a, Change{WorkspaceID: wanted, Action: SignIn, Detail: "from another workspace"})
+	c.record(a, audit.Change{WorkspaceID: wanted, Action: audit.SignIn, Detail: "from another workspace"})
 	c.setCookie(a.w, sessionCookie, token, max(expires.Sub(a.now), time.Second))
 	return a.see("/")
 }
 
 // record keeps a change that was made. It has been made: when it cannot be kept
 // in the audit, the log is where it stays.
-func (c *Console) record(a *ask, change Change) {
-	change.Via = ViaConsole
+func (c *Console) record(a *ask, change audit.Change) {
+	change.Via = audit.ViaConsole
 	if a.session != nil {
 		if change.WorkspaceID == "" {
 			change.WorkspaceID = a.session.WorkspaceID
@@ -142,7 +143,7 @@ func (c *Console) record(a *ask, change Change) {
 			change.Person = a.session.Person
 		}
 	}
-	if err := c.cfg.Audit.Record(a.ctx, change); err != nil {
+	if err := c.cfg.Audit.Add(a.ctx, change); err != nil {
 		c.cfg.Logger.ErrorContext(a.ctx, "a change is missing in the audit", "error", err, "request_id", a.id,
 			"workspace", change.WorkspaceID, "person", change.Person, "action", change.Action, "object", change.ObjectID)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -38,7 +39,7 @@ type stand struct {
 	t        *testing.T
 	pool     *pgxpool.Pool
 	door     *Door
-	audit    *Audit
+	audit    *audit.Trail
 	keys     *access.Store
 	webhooks *delivery.Store
 	log      *eventlog.Log
@@ -68,7 +69,7 @@ func newStand(t *testing.T, change ...func(*Config)) *stand {
 		Pool: s.pool, Keyring: s.keyring, Log: s.log, Notify: s.notifier.Notify, Clock: s.clock.Now, Settings: s.settings,
 	}))(t)
 	s.door = testkit.Must(NewDoor(DoorConfig{Pool: s.pool, Clock: s.clock.Now}))(t)
-	s.audit = NewAudit(s.pool, s.clock.Now)
+	s.audit = audit.NewTrail(s.pool, s.clock.Now)
 	s.server = httptest.NewUnstartedServer(nil)
 	cfg := Config{
 		Pool: s.pool, Door: s.door, Audit: s.audit, Keys: s.keys, Webhooks: s.webhooks, Log: s.log, Clock: s.clock.Now, Logger: logger,

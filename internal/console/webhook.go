@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 // deliveriesShown is how many deliveries a page lists.
@@ -107,7 +108,7 @@ func (c *Console) webhookTurnOn(a *ask) error {
 	if _, err := c.cfg.Webhooks.TurnOn(a.ctx, w.ID); err != nil {
 		return err
 	}
-	c.record(a, Change{Action: WebhookTurnOn, ObjectID: w.ID, ObjectName: w.URL})
+	c.record(a, audit.Change{Action: audit.WebhookTurnOn, ObjectID: w.ID, ObjectName: w.URL})
 	to := url.Values{"did": {"webhook-on"}}
 	if !w.TurnedOffAt.IsZero() {
 		// What it missed began when it began to fail; offered, not decided.
@@ -198,7 +199,7 @@ func (c *Console) missedSend(a *ask) error {
 	if m.Count == 0 {
 		return a.see("/webhooks/" + w.ID + "?did=nothing-missed")
 	}
-	c.record(a, Change{Action: WebhookSendMissed, ObjectID: w.ID, ObjectName: w.URL,
+	c.record(a, audit.Change{Action: audit.WebhookSendMissed, ObjectID: w.ID, ObjectName: w.URL,
 		Detail: plural(m.Count, "event", "events") + " since " + body.Since.Format(time.RFC3339)})
 	return a.see("/webhooks/" + w.ID + "?did=missed")
 }
@@ -217,7 +218,7 @@ func (c *Console) webhookTest(a *ask) error {
 	if err != nil {
 		return err
 	}
-	c.record(a, Change{Action: WebhookTest, ObjectID: w.ID, ObjectName: w.URL, Detail: "event " + eventID})
+	c.record(a, audit.Change{Action: audit.WebhookTest, ObjectID: w.ID, ObjectName: w.URL, Detail: "event " + eventID})
 	id := eventID + "_" + w.ID
 	ctx, cancel := context.WithTimeout(a.ctx, c.cfg.TestPatience)
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 // webhooksBody is what the list of webhooks is made from.
@@ -235,7 +236,7 @@ func (c *Console) webhookCreate(a *ask) error {
 	if err != nil {
 		return err
 	}
-	c.record(a, Change{Action: WebhookCreate, ObjectID: w.ID, ObjectName: w.URL, Detail: "events: " + strings.Join(w.Events, ", ")})
+	c.record(a, audit.Change{Action: audit.WebhookCreate, ObjectID: w.ID, ObjectName: w.URL, Detail: "events: " + strings.Join(w.Events, ", ")})
 	return c.showSecret(a, w, false)
 }
 
@@ -283,7 +284,7 @@ func (c *Console) webhookEdit(a *ask) error {
 	if w.URL != before.URL {
 		detail = "address before: " + before.URL + "; " + detail
 	}
-	c.record(a, Change{Action: WebhookEdit, ObjectID: w.ID, ObjectName: w.URL, Detail: detail})
+	c.record(a, audit.Change{Action: audit.WebhookEdit, ObjectID: w.ID, ObjectName: w.URL, Detail: detail})
 	return a.see("/webhooks/" + w.ID + "?did=webhook-saved")
 }
 
@@ -317,7 +318,7 @@ func (c *Console) webhookRotate(a *ask) error {
 	if err != nil {
 		return err
 	}
-	c.record(a, Change{Action: WebhookRotateSecret, ObjectID: w.ID, ObjectName: w.URL,
+	c.record(a, audit.Change{Action: audit.WebhookRotateSecret, ObjectID: w.ID, ObjectName: w.URL,
 		Detail: "the old one ends " + after.OldSecretUntil.Format(time.RFC3339)})
 	return c.showSecret(a, after, true)
 }
@@ -334,6 +335,6 @@ func (c *Console) webhookDelete(a *ask) error {
 	if err := c.cfg.Webhooks.Delete(a.ctx, w.ID); err != nil {
 		return err
 	}
-	c.record(a, Change{Action: WebhookDelete, ObjectID: w.ID, ObjectName: w.URL})
+	c.record(a, audit.Change{Action: audit.WebhookDelete, ObjectID: w.ID, ObjectName: w.URL})
 	return a.see("/webhooks?did=webhook-deleted")
 }

@@ -198,6 +198,7 @@ func TestEventsAndRequests(t *testing.T) {
 	cursor := regexp.MustCompile(`/requests\?cursor=[0-9A-Za-z_-]+`).FindString(p.get("/requests").body)
 	p.get(cursor).status(http.StatusOK)
 	p.get("/requests?cursor=x").status(http.StatusBadRequest)
+	p.get("/audit?cursor=nonsense").status(http.StatusBadRequest)
 
 	// What was counted and is over is remembered; what comes is added.
 	before := testkit.Must(s.console.history.today(t.Context(), acme))(t)

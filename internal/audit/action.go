@@ -1,0 +1,67 @@
+package audit
+
+// Action is a kind of change.
+type Action string
+
+// The actions that the trail has.
+const (
+	KeyCreate           Action = "key.create"
+	KeyRotate           Action = "key.rotate"
+	KeyRevoke           Action = "key.revoke"
+	KeySetLimit         Action = "key.set_limit"
+	WebhookCreate       Action = "webhook.create"
+	WebhookEdit         Action = "webhook.edit"
+	WebhookDelete       Action = "webhook.delete"
+	WebhookRotateSecret Action = "webhook.rotate_secret" //nolint:gosec // the name of an action
+	WebhookTest         Action = "webhook.test"
+	WebhookTurnOn       Action = "webhook.turn_on"
+	WebhookSendMissed   Action = "webhook.send_missed"
+	DeliveryResend      Action = "delivery.resend"
+	EntrySkip           Action = "entry.skip"
+	EntryRestore        Action = "entry.restore"
+	LinkCreate          Action = "link.create"
+	SignIn              Action = "session.sign_in"
+	SignOut             Action = "session.sign_out"
+)
+
+// Label describes the action for people. An action of a newer program is its
+// own label.
+func (a Action) Label() string {
+	switch a {
+	case KeyCreate:
+		return "Created API key"
+	case KeyRotate:
+		return "Rotated API key"
+	case KeyRevoke:
+		return "Revoked API key"
+	case KeySetLimit:
+		return "Changed the limit of API key"
+	case WebhookCreate:
+		return "Added webhook"
+	case WebhookEdit:
+		return "Edited webhook"
+	case WebhookDelete:
+		return "Deleted webhook"
+	case WebhookRotateSecret:
+		return "Rotated the secret of webhook"
+	case WebhookTest:
+		return "Sent a test to webhook"
+	case WebhookTurnOn:
+		return "Turned on webhook"
+	case WebhookSendMissed:
+		return "Sent missed events to webhook"
+	case DeliveryResend:
+		return "Sent again"
+	case EntrySkip:
+		return "Skipped entry"
+	case EntryRestore:
+		return "Restored skipped entry"
+	case LinkCreate:
+		return "Made a sign-in link"
+	case SignIn:
+		return "Signed in"
+	case SignOut:
+		return "Signed out"
+	}
+	return string(a)
+}
