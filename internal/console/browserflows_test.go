@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/chromedp"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -22,7 +23,7 @@ import (
 // api answers /v1/me to a key that works, as the API does.
 func (s *stand) api() *httptest.Server {
 	s.t.Helper()
-	directory := testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: testkit.Must(access.NewFormat("SERVICE"))(s.t), Clock: s.clock.Now}))(s.t)
+	directory := testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: access.NewFormat(brand.Brand{}), Clock: s.clock.Now}))(s.t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secret, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		key, err := directory.Authenticate(r.Context(), secret)
