@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // call is one request on its way through the checks to its answer.
@@ -23,8 +24,8 @@ type call struct {
 	requestID string
 	address   netip.Addr
 
-	allowance access.Allowance // what the RateLimit headers say
-	policy    string           // whose: of the key or of the address
+	allowance limit.Allowance // what the RateLimit headers say
+	policy    string          // whose: of the key or of the address
 
 	key   *access.Key // nil until the key is checked
 	route *route      // nil until the route is found

@@ -17,6 +17,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
 // Authenticator tells whose key a text is; *access.Directory is one. Errors:
@@ -26,21 +28,21 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, text string) (*access.Key, error)
 }
 
-// Limiter counts requests in clock minutes; *access.Limiter is one. Its methods
+// Limiter counts requests in clock minutes; *limit.Limiter is one. Its methods
 // must be quick and safe for concurrent use.
 type Limiter interface {
 	// Take counts one request of a key.
-	Take(key *access.Key) access.Allowance
+	Take(key *access.Key) limit.Allowance
 	// Refuse counts one refused key of an address.
-	Refuse(address netip.Addr) access.Allowance
+	Refuse(address netip.Addr) limit.Allowance
 	// Refusals tells where an address stands without counting.
-	Refusals(address netip.Addr) access.Allowance
+	Refusals(address netip.Addr) limit.Allowance
 }
 
 // RequestLog is told of every request after its answer was written.
-// *RequestStore is one. Record must not block and must not keep the record.
+// *requestlog.Store is one. Record must not block and must not keep the record.
 type RequestLog interface {
-	Record(record *RequestRecord)
+	Record(record *requestlog.Record)
 }
 
 // Config of an API. Fields without a default are required.
@@ -163,7 +165,7 @@ func isAddress(s string) bool {
 
 type noRequestLog struct{}
 
-func (noRequestLog) Record(*RequestRecord) {}
+func (noRequestLog) Record(*requestlog.Record) {}
 
 // API answers requests; it is an http.Handler for a server made by NewServer.
 type API struct {

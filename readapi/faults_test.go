@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // broken is a directory that cannot tell, or panics.
@@ -31,7 +32,7 @@ func (b broken) Authenticate(context.Context, string) (*access.Key, error) {
 // jammed is a limiter that panics when it is asked for a key.
 type jammed struct{ readapi.Limiter }
 
-func (jammed) Take(*access.Key) access.Allowance { panic("another bug with secrets in its text") }
+func (jammed) Take(*access.Key) limit.Allowance { panic("another bug with secrets in its text") }
 
 // TestFaultsOfTheServer: what goes wrong inside is a documented answer, and its
 // text stays inside.

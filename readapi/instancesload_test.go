@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // limitSlack is how far behind each other instances may be (docs/contract/decisions.md,
@@ -46,7 +47,7 @@ func (s *stand) instance(t *testing.T, clock func() time.Time) *httptest.Server 
 	}
 	own := open(pg.Options{MaxConns: 6})
 	directory := testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: own, Format: s.format, Clock: clock}))(t)
-	limiter := testkit.Must(access.NewLimiter(access.LimiterConfig{Pool: own, Clock: clock}))(t)
+	limiter := testkit.Must(limit.New(limit.Config{Pool: own, Clock: clock}))(t)
 	cfg := s.config
 	cfg.Pool = open(pg.Options{MaxConns: 4, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
 	cfg.Keys, cfg.Limiter, cfg.Clock = directory, limiter, clock
@@ -67,7 +68,7 @@ func (s *stand) instance(t *testing.T, clock func() time.Time) *httptest.Server 
 // the stated slack, a revoked key is dead on both within a second, and readers
 // go from one to the other with every page.
 func TestTwoInstancesUnderLoad(t *testing.T) { // alone, because it measures time
-	const limit = 6000
+	const perMinute = 6000
 	s := newStand(t)
 	s.append(history(t, "acme", 3, s.clock.Now(), 20*24*time.Hour, 300)...)
 	s.project("acme", 0)
@@ -86,7 +87,7 @@ func TestTwoInstancesUnderLoad(t *testing.T) { // alone, because it measures tim
 		want[path] = texts(s.expected("acme", path, nil, view{true, true}))
 	}
 	go func() { reading <- readByTurns(t.Context(), instances, everything, want, over) }()
-	limited := startLoad(t.Context(), instances, s.keyLimited("acme", limit, access.PayRead), 4*time.Millisecond)
+	limited := startLoad(t.Context(), instances, s.keyLimited("acme", perMinute, access.PayRead), 4*time.Millisecond)
 	doomed := startLoad(t.Context(), instances, mortal.Reveal(), 20*time.Millisecond)
 
 	doomed.until(t, "that both admit the key", func(list []heard) bool {
@@ -101,7 +102,7 @@ func TestTwoInstancesUnderLoad(t *testing.T) { // alone, because it measures tim
 		before := time.Now().Add(-2 * limitSlack)
 		return count(list, 0, http.StatusTooManyRequests, before) > 0 && count(list, 1, http.StatusTooManyRequests, before) > 0
 	})
-	checkLimit(t, limited.stop(t), limit)
+	checkLimit(t, limited.stop(t), perMinute)
 	close(over)
 	if err := <-reading; err != nil {
 		t.Error(err)
@@ -129,7 +130,7 @@ func checkRevocation(t *testing.T, list []heard, revoked time.Time) {
 
 // checkLimit: no request is let through by an instance that has heard of as many
 // as the limit, its own up to then and those of the other up to the slack before.
-func checkLimit(t *testing.T, list []heard, limit int) {
+func checkLimit(t *testing.T, list []heard, perMinute int) {
 	t.Helper()
 	passed := [2][]time.Time{}
 	for _, h := range list {
@@ -152,12 +153,12 @@ func checkLimit(t *testing.T, list []heard, limit int) {
 		if h.status != http.StatusOK {
 			continue
 		}
-		if known := before(h.instance, h.asked) + before(1-h.instance, h.asked.Add(-limitSlack)); known >= limit {
-			t.Fatalf("instance %d lets a request through after %d of %d", h.instance, known, limit)
+		if known := before(h.instance, h.asked) + before(1-h.instance, h.asked.Add(-limitSlack)); known >= perMinute {
+			t.Fatalf("instance %d lets a request through after %d of %d", h.instance, known, perMinute)
 		}
 	}
-	if all := len(passed[0]) + len(passed[1]); all < limit || len(passed[0]) == 0 || len(passed[1]) == 0 {
-		t.Errorf("of %d requests %d and %d have passed", limit, len(passed[0]), len(passed[1]))
+	if all := len(passed[0]) + len(passed[1]); all < perMinute || len(passed[0]) == 0 || len(passed[1]) == 0 {
+		t.Errorf("of %d requests %d and %d have passed", perMinute, len(passed[0]), len(passed[1]))
 	}
 	if took := list[len(list)-1].came.Sub(list[0].asked); took > time.Minute {
 		t.Fatalf("the test took %v, longer than the minute that it looks at", took)

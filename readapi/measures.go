@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
 // measures are the API's metrics. Every label value comes from a list of the
@@ -39,7 +41,7 @@ func newMeasures(register prometheus.Registerer) (*measures, error) {
 	return m, nil
 }
 
-func (m *measures) observe(r *RequestRecord) {
+func (m *measures) observe(r *requestlog.Record) {
 	route := r.Route
 	if route == "" {
 		route = "other"
@@ -47,6 +49,6 @@ func (m *measures) observe(r *RequestRecord) {
 	m.requests.WithLabelValues(route, strconv.Itoa(r.Status)).Inc()
 	m.duration.WithLabelValues(route).Observe(r.Duration.Seconds())
 	if r.Refusal != "" {
-		m.refused.WithLabelValues(string(r.Refusal)).Inc()
+		m.refused.WithLabelValues(r.Refusal).Inc()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // errorsOf lists the errors that a call of a route can end in.
@@ -37,7 +38,7 @@ func errorResponses(docsURL string) object {
 		unauthorized(""),
 		lacksPermission(access.InvoicesRead),
 		unknownID("invoice"),
-		tooManyRequests(access.Allowance{Limit: access.DefaultRateLimit, Reset: 42}),
+		tooManyRequests(limit.Allowance{Limit: access.DefaultRateLimit, Reset: 42}),
 		headersTooLarge(),
 		internal(nil),
 		unavailable(nil),

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // attempt is a request on its way to being made.
@@ -59,7 +60,7 @@ func (s *stand) faultyKeys(t testing.TB) *faultyKeys {
 	}
 	s.clock.Advance(time.Millisecond)
 	k.revoked, k.expired = revoked.Reveal(), expired.Reveal()
-	for range access.RefusedKeysPerMinute + 1 {
+	for range limit.RefusedKeysPerMinute + 1 {
 		s.get("/v1/me", "nonsense", "X-Forwarded-For", k.blocked)
 	}
 	for _, p := range endpoints() {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // problem is an answer that is an error, in the words of RFC 9457. It is the
@@ -113,11 +114,11 @@ func tooManyRefusedKeys(reset int) *problem {
 	return &problem{
 		status: http.StatusTooManyRequests, retryAfter: reset, refusal: RefusedSlowDown,
 		detail: fmt.Sprintf("This address has sent more than %d refused keys within a minute. Wait %d seconds and send a valid key.",
-			access.RefusedKeysPerMinute, reset),
+			limit.RefusedKeysPerMinute, reset),
 	}
 }
 
-func tooManyRequests(a access.Allowance) *problem {
+func tooManyRequests(a limit.Allowance) *problem {
 	return &problem{
 		status: http.StatusTooManyRequests, retryAfter: a.Reset, refusal: RefusedRateLimit,
 		detail: fmt.Sprintf("This key may make %d requests a minute. Wait %d seconds, then go on.", a.Limit, a.Reset),

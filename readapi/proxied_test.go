@@ -72,7 +72,6 @@ func conformance() map[string]func(*testing.T) {
 		"TestRepairsShow":                   TestRepairsShow,
 		"TestRequestID":                     TestRequestID,
 		"TestRequestsAreKept":               TestRequestsAreKept,
-		"TestRequestsNeverWait":             TestRequestsNeverWait,
 		"TestStatementsOfARequest":          TestStatementsOfARequest,
 		"TestTheJudgeSeesFaultsOfProblems":  TestTheJudgeSeesFaultsOfProblems,
 		"TestThousandsOfWrongParameters":    TestThousandsOfWrongParameters,
@@ -87,8 +86,8 @@ func apart() map[string][]string {
 	return map[string][]string{
 		"judges no answers, or asks none": {
 			"TestATableThatHasToBeWaitedFor", "TestEndpointsAreAllThereAre", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange", "TestGatherAnswersEach", "TestGatherGoesOn",
-			"TestHiddenValuesChangeNothing", "TestKeptAnswersAreBounded", "TestKeptAnswersAreNeverOld", "TestLastUseOfAKey",
-			"TestNothingLeaks", "TestOldRequestsLeave", "TestPageForPeople", "TestPlans", "TestRowsAreNeverOld", "TestRowsThatAreReadTogether", "TestSince",
+			"TestHiddenValuesChangeNothing", "TestKeptAnswersAreBounded", "TestKeptAnswersAreNeverOld",
+			"TestNothingLeaks", "TestPageForPeople", "TestPlans", "TestRowsAreNeverOld", "TestRowsThatAreReadTogether", "TestSince",
 			"TestTwentyFollowersDuringTenThousandAppends", "TestTwoInstancesUnderLoad",
 		},
 		"is about connections, which a proxy would make": {

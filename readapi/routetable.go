@@ -58,7 +58,7 @@ func routeTable() []*route {
 			description: "A client's credit: balance, prepaid packages in the order in which they were added, and the history, newest first. " +
 				"limit and cursor page the history towards older rows. The cursor of the last page gives the rows that were added since the first page was read, newest first, " +
 				"so that a follower gets every row once.",
-			params: []param{limit(), cursor()},
+			params: []param{limitParam(), cursor()},
 			shape:  shapeCredit, answer: (*call).answerCredit, version: (*call).versionOfRows,
 		},
 		{
@@ -68,7 +68,7 @@ func routeTable() []*route {
 				"An event shows when everything that it speaks of can be read. payout.paid is shown only to keys with pay:read; without it, " +
 				"type=payout.paid gives an empty list. A cursor whose next event is no longer kept is refused with 400: begin anew with created_since.",
 			params: []param{
-				limit(), cursor(),
+				limitParam(), cursor(),
 				{name: "type", form: formEnum, values: domain.PublicTypes(), doc: "Only events of this type.", example: "invoice.paid"},
 				{
 					name: "created_since", form: formTime, example: "2026-10-02T09:15:00.120Z",
@@ -98,7 +98,7 @@ func routeTable() []*route {
 func list(r *resource, pattern, operation, group string, p access.Permission, summary, description string, filters ...param) *route {
 	return &route{
 		pattern: pattern, operation: operation, group: group, permission: p, summary: summary, description: description,
-		params: append([]param{limit(), cursor()}, filters...),
+		params: append([]param{limitParam(), cursor()}, filters...),
 		shape:  shapeList, resource: r, answer: (*call).answerList, version: (*call).versionOfRows,
 	}
 }
@@ -110,7 +110,7 @@ func one(r *resource, pattern, operation, group string, p access.Permission, sum
 	}
 }
 
-func limit() param {
+func limitParam() param {
 	return param{name: "limit", form: formLimit, doc: "The most rows of a page.", example: "50"}
 }
 

@@ -24,6 +24,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
 const (
@@ -40,7 +42,7 @@ type stand struct {
 	log       *eventlog.Log
 	store     *access.Store
 	format    access.Format
-	limiter   *access.Limiter
+	limiter   *limit.Limiter
 	directory *access.Directory
 	clock     *testkit.Clock
 	config    readapi.Config
@@ -55,22 +57,22 @@ type stand struct {
 // requestList keeps what a RequestLog is told.
 type requestList struct {
 	mu   sync.Mutex
-	list []readapi.RequestRecord
+	list []requestlog.Record
 }
 
-func (l *requestList) Record(r *readapi.RequestRecord) {
+func (l *requestList) Record(r *requestlog.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.list = append(l.list, *r)
 }
 
-func (l *requestList) last() readapi.RequestRecord {
+func (l *requestList) last() requestlog.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.list[len(l.list)-1]
 }
 
-func (l *requestList) all() []readapi.RequestRecord {
+func (l *requestList) all() []requestlog.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.list)
@@ -91,7 +93,7 @@ func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 	s.format = access.NewFormat(brand.Brand{})
 	s.store = testkit.Must(access.NewStore(access.StoreConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
 	s.directory = testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
-	s.limiter = testkit.Must(access.NewLimiter(access.LimiterConfig{Pool: pool, Clock: s.clock.Now}))(t)
+	s.limiter = testkit.Must(limit.New(limit.Config{Pool: pool, Clock: s.clock.Now}))(t)
 	s.config = readapi.Config{
 		Pool: pool, Log: s.log, Keys: s.directory, Format: s.format, Limiter: s.limiter, Clock: s.clock.Now,
 		Logger:  slog.New(slog.NewJSONHandler(s.output, nil)),
@@ -134,10 +136,10 @@ func (s *stand) key(workspaceID string, permissions ...access.Permission) string
 	return s.keyLimited(workspaceID, highLimit, permissions...)
 }
 
-func (s *stand) keyLimited(workspaceID string, limit int, permissions ...access.Permission) string {
+func (s *stand) keyLimited(workspaceID string, perMinute int, permissions ...access.Permission) string {
 	s.t.Helper()
 	_, secret, err := s.store.Create(s.t.Context(), access.NewKey{
-		WorkspaceID: workspaceID, Name: "Reporting", Permissions: access.PermissionsOf(permissions...), RateLimit: limit,
+		WorkspaceID: workspaceID, Name: "Reporting", Permissions: access.PermissionsOf(permissions...), RateLimit: perMinute,
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -19,6 +19,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
 // served is the read API on a listener, as serve has it.
@@ -60,7 +62,7 @@ func (s *setting) serveFrom(ctx context.Context, pool *pgxpool.Pool, as serving)
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := access.NewLimiter(access.LimiterConfig{Pool: s.pool})
+	limiter, err := limit.New(limit.Config{Pool: s.pool})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +73,7 @@ func (s *setting) serveFrom(ctx context.Context, pool *pgxpool.Pool, as serving)
 	runs := []func(context.Context) error{directory.Run, limiter.Run}
 	var requests readapi.RequestLog
 	if as.recorded {
-		store, err := readapi.NewRequestStore(readapi.RequestStoreConfig{Pool: s.pool, Clock: time.Now, Logger: quiet()})
+		store, err := requestlog.New(requestlog.Config{Pool: s.pool, Clock: time.Now, Logger: quiet()})
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
 // apiConnections is how many pages can be read at once; beyond what the
@@ -25,7 +27,7 @@ func (s *service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	limiter, err := access.NewLimiter(access.LimiterConfig{Pool: s.pool, Clock: s.program.clock, Log: s.logger})
+	limiter, err := limit.New(limit.Config{Pool: s.pool, Clock: s.program.clock, Log: s.logger})
 	if err != nil {
 		return err
 	}
@@ -33,7 +35,7 @@ func (s *service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	requests, err := readapi.NewRequestStore(readapi.RequestStoreConfig{Pool: s.pool, Clock: s.program.clock, Logger: s.logger})
+	requests, err := requestlog.New(requestlog.Config{Pool: s.pool, Clock: s.program.clock, Logger: s.logger})
 	if err != nil {
 		return err
 	}

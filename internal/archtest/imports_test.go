@@ -18,8 +18,10 @@ var arrows = map[string][]string{
 
 	"projections": {"domain", "eventlog", "internal/flow", "internal/pg"},
 
-	"readapi/access": {"domain", "internal/brand"},
-	"readapi":        {"domain", "eventlog", "readapi/access", "internal/brand"},
+	"readapi/access":       {"domain", "internal/brand", "internal/periodic"},
+	"readapi/access/limit": {"readapi/access", "internal/periodic"},
+	"readapi/requestlog":   {"internal/periodic"},
+	"readapi":              {"domain", "eventlog", "readapi/access", "readapi/access/limit", "readapi/requestlog", "internal/brand"},
 
 	"delivery": {"domain", "eventlog", "internal/brand", "internal/flow", "internal/pg"},
 
@@ -30,17 +32,20 @@ var arrows = map[string][]string{
 	"internal/flow":     {},
 	"internal/heap":     {},
 	"internal/localpg":  {},
+	"internal/periodic": {},
 	"internal/pg":       {},
 	"internal/scenario": {},
 	"internal/testkit":  {"internal/localpg"},
 	"internal/rowcheck": {"domain"},
 
 	"cmd/ledgerfeed": {
-		"domain", "eventlog", "projections", "readapi", "readapi/access", "delivery", "migrations",
+		"domain", "eventlog", "projections", "delivery", "migrations",
+		"readapi", "readapi/access", "readapi/access/limit", "readapi/requestlog",
 		"internal/audit", "internal/brand", "internal/console", "internal/flow", "internal/heap", "internal/localpg", "internal/pg", "internal/scenario",
 	},
 	"cmd/ledgerfeed-bench": {
-		"domain", "eventlog", "projections", "readapi", "readapi/access", "delivery", "migrations",
+		"domain", "eventlog", "projections", "delivery", "migrations",
+		"readapi", "readapi/access", "readapi/access/limit", "readapi/requestlog",
 		"internal/brand", "internal/heap", "internal/localpg", "internal/pg", "internal/scenario",
 	},
 

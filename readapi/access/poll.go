@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
 const (
@@ -38,11 +40,11 @@ func (d *Directory) Run(ctx context.Context) error {
 	defer d.running.Store(false)
 	p := &poller{seen: -1}
 	defer p.release()
-	repeat(ctx, d.cfg.PollEvery, func(ctx context.Context) error { return d.poll(ctx, p) }, d.cfg.OnPoll, mood{
-		log:     d.cfg.Log,
-		failing: "changes of API keys are not seen; every request asks the database until they are",
-		working: "changes of API keys are seen again",
-	})
+	periodic.Run(ctx, d.cfg.PollEvery, &periodic.Outage{
+		Logger:  d.cfg.Log,
+		Failing: "changes of API keys are not seen; every request asks the database until they are",
+		Working: "changes of API keys are seen again",
+	}, func(ctx context.Context) error { return d.poll(ctx, p) }, d.cfg.OnPoll)
 	return nil
 }
 

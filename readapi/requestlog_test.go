@@ -3,26 +3,22 @@ package readapi_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
-func (s *stand) requestStore(waiting int) *readapi.RequestStore {
+func (s *stand) requestStore() *requestlog.Store {
 	s.t.Helper()
-	return testkit.Must(readapi.NewRequestStore(readapi.RequestStoreConfig{
-		Pool: s.pool, Clock: s.clock.Now, Logger: slog.New(slog.DiscardHandler), Waiting: waiting,
-	}))(s.t)
+	return testkit.Must(requestlog.New(requestlog.Config{Pool: s.pool, Clock: s.clock.Now, Logger: testkit.Discard()}))(s.t)
 }
 
-// run lets the store write what waits, and end.
-func run(t *testing.T, store *readapi.RequestStore) {
+// run lets the store write what is queued, and end.
+func run(t *testing.T, store *requestlog.Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -46,7 +42,7 @@ func TestRequestsAreKept(t *testing.T) {
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	key := s.keyLimited("acme", 6, access.InvoicesRead)
-	store := s.requestStore(0)
+	store := s.requestStore()
 	for _, target := range []string{"/v1/invoices?client_id=cl_1", "/v1/invoices/in_1", "/v1/invoices/in_2", "/v1/nowhere", "/v1/clients", "/v1/me?x=1", "/v1/me", "/v1/me"} {
 		s.get(target, key)
 		record := s.requests.last()
@@ -89,39 +85,9 @@ func TestRequestsAreKept(t *testing.T) {
 			t.Errorf("%s: %d, want %d", query, n, want)
 		}
 	}
-	run(t, store) // nothing waits
+	run(t, store) // nothing is queued
 	if n := s.count(`SELECT count(*) FROM request_log`); n != 6 || store.Dropped() != 0 {
 		t.Errorf("%d rows, %d dropped", n, store.Dropped())
-	}
-}
-
-// TestOldRequestsLeave goes through 100 days: 31 of them can be read.
-func TestOldRequestsLeave(t *testing.T) {
-	t.Parallel()
-	s := newStand(t)
-	for range 100 {
-		store := s.requestStore(0)
-		store.Record(&readapi.RequestRecord{At: s.clock.Now(), WorkspaceID: "acme", Method: "GET", Status: 200})
-		store.Record(&readapi.RequestRecord{At: s.clock.Now(), Refusal: readapi.RefusedMethod})
-		one, end := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- store.Run(one) }()
-		s.until(func() bool {
-			return s.count(`SELECT count(*) FROM request_log WHERE at = $1`, s.clock.Now()) == 1 &&
-				s.count(`SELECT count(*) FROM request_log WHERE at < $1`, s.clock.Now().Truncate(24*time.Hour).AddDate(0, 0, -30)) == 0 &&
-				s.count(`SELECT count(*) FROM request_refused WHERE minute < $1`, s.clock.Now().Truncate(24*time.Hour).AddDate(0, 0, -30)) == 0
-		})
-		end()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		s.clock.Advance(24 * time.Hour)
-	}
-	if n := s.count(`SELECT count(*) FROM request_log`); n != 31 {
-		t.Errorf("%d days are kept", n)
-	}
-	if n := s.count(`SELECT count(*) FROM request_refused`); n != 31 {
-		t.Errorf("%d days of counts are kept", n)
 	}
 }
 
@@ -136,31 +102,13 @@ func (s *stand) until(done func() bool) {
 	})
 }
 
-// TestRequestsNeverWait: a store that nobody empties drops and counts.
-func TestRequestsNeverWait(t *testing.T) {
-	t.Parallel()
-	s := newStand(t)
-	store := s.requestStore(10)
-	for range 25 {
-		store.Record(&readapi.RequestRecord{At: s.clock.Now(), WorkspaceID: "acme"})
-	}
-	if store.Dropped() != 15 {
-		t.Errorf("%d dropped", store.Dropped())
-	}
-	s.pool.Close()
-	run(t, store)
-	if store.Dropped() != 25 {
-		t.Errorf("%d dropped after the database went away", store.Dropped())
-	}
-}
-
 // TestRunEnds: nothing of the package outlives what it was started for.
 func TestRunEnds(t *testing.T) {
 	s := newStand(t)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	before := goleak.IgnoreCurrent() // the test's own server, pool and listener
-	store := s.requestStore(0)
+	store := s.requestStore()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 2)
 	go func() { done <- store.Run(ctx) }()

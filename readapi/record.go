@@ -3,9 +3,8 @@ package readapi
 import (
 	"log/slog"
 	"net/http"
-	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
 // Refusal says why a request was refused before it was looked at more closely.
@@ -23,41 +22,15 @@ const (
 	RefusedRateLimit Refusal = "rate_limit"
 )
 
-// Refusals lists all of them.
-func Refusals() []Refusal {
-	return []Refusal{
-		RefusedMethod, RefusedHeaders, RefusedNotHTTP, RefusedKeyInURL, RefusedSlowDown, RefusedRateLimit,
-		Refusal(access.ReasonMissing), Refusal(access.ReasonMalformed), Refusal(access.ReasonUnknown),
-		Refusal(access.ReasonRevoked), Refusal(access.ReasonRotated), Refusal(access.ReasonExpired),
-	}
-}
-
-// RequestRecord is what is kept of a request. Nothing in it comes from a query
-// or a path.
-type RequestRecord struct {
-	At          time.Time // when it came
-	WorkspaceID string    // empty until a key told it
-	KeyID       string
-	KeyPrefix   string
-	RequestID   string
-	Method      string
-	Route       string // pattern of the route, such as /v1/invoices/{id}; empty for unknown paths
-	Status      int
-	Duration    time.Duration
-	Bytes       int // of the body as it was sent
-	Rows        int
-	Refusal     Refusal // empty: the request was not refused
-}
-
 // statusGone stands in the log for requests whose caller did not wait.
 const statusGone = 499
 
 // record tells the log of a request.
 func (a *API) record(c *call) {
 	ctx := c.r.Context()
-	record := RequestRecord{
+	record := requestlog.Record{
 		At: c.began, RequestID: c.requestID, Method: method(c.r.Method), Status: c.status,
-		Duration: a.cfg.Clock().Sub(c.began), Bytes: c.bytes, Rows: c.rows, Refusal: c.refusal,
+		Duration: a.cfg.Clock().Sub(c.began), Bytes: c.bytes, Rows: c.rows, Refusal: string(c.refusal),
 	}
 	if c.key != nil {
 		record.WorkspaceID, record.KeyID, record.KeyPrefix = c.key.WorkspaceID, c.key.ID, c.key.Prefix
@@ -97,7 +70,7 @@ func (a *API) record(c *call) {
 		slog.String("request_id", record.RequestID),
 	)
 	if record.Refusal != "" {
-		attributes = append(attributes, slog.String("refused", string(record.Refusal)))
+		attributes = append(attributes, slog.String("refused", record.Refusal))
 	}
 	if level > slog.LevelInfo && c.cause != nil {
 		attributes = append(attributes, slog.String("error", a.cfg.Format.Redact(c.cause.Error())))

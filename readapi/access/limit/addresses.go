@@ -1,4 +1,4 @@
-package access
+package limit
 
 import (
 	"cmp"
@@ -8,20 +8,22 @@ import (
 	"sync"
 )
 
-// addressCounts counts refused keys by address in a table of a fixed size, so
-// that no flood of addresses makes the process grow. An address has its place
-// among the eight of a bucket; when they are taken, the one with the fewest
-// refused keys gives way. That is on the caller's side: who comes from ever new
-// addresses cannot be told apart by them anyway, and who stays keeps its place.
+// addressCounts counts refused keys by address in a table of a fixed size, so that
+// a flood of addresses does not make the process grow. An address has one of the
+// eight slots of a bucket; when all are taken, it replaces the address with the
+// fewest refused keys. This errs in the callers' favour: callers that keep changing
+// their address cannot be told apart anyway, and an address that goes on sending
+// refused keys keeps its slot.
 type addressCounts struct {
 	seed    maphash.Seed
 	buckets []addressBucket
 }
 
-// addressSlots is how many addresses are told apart: 4 MiB.
-const addressSlots = 1 << 16
-
-const bucketSlots = 8
+const (
+	// addressSlots is how many addresses are told apart; they take 4 MiB.
+	addressSlots = 1 << 16
+	bucketSlots  = 8
+)
 
 type addressBucket struct {
 	mu    sync.Mutex
@@ -30,7 +32,7 @@ type addressBucket struct {
 
 type addressSlot struct {
 	network [16]byte
-	minute  int64 // the slot is free in every other
+	minute  int64 // the slot is free in all other minutes
 	count
 }
 
@@ -38,8 +40,8 @@ func newAddressCounts() *addressCounts {
 	return &addressCounts{seed: maphash.MakeSeed(), buckets: make([]addressBucket, addressSlots/bucketSlots)}
 }
 
-// networkOf is what counts as one address: an IPv4 address, or an IPv6 network
-// of 64 bits, which is what one caller usually has to itself.
+// networkOf is what counts as one address: an IPv4 address, or an IPv6 network of
+// 64 bits, because that is what one caller usually has to itself.
 func networkOf(address netip.Addr) [16]byte {
 	address = address.Unmap()
 	if !address.Is6() {
@@ -53,12 +55,12 @@ func networkOf(address netip.Addr) [16]byte {
 	return network
 }
 
-// nameOf writes a network as the table holds it.
-func nameOf(network [16]byte) string { return netip.AddrFrom16(network).Unmap().String() }
+// formatNetwork writes a network as the table rate_count holds it.
+func formatNetwork(network [16]byte) string { return netip.AddrFrom16(network).Unmap().String() }
 
-// networkNamed is the reverse of nameOf.
-func networkNamed(name string) ([16]byte, bool) {
-	address, err := netip.ParseAddr(name)
+// parseNetwork is the reverse of formatNetwork.
+func parseNetwork(text string) ([16]byte, bool) {
+	address, err := netip.ParseAddr(text)
 	if err != nil {
 		return [16]byte{}, false
 	}
@@ -79,8 +81,10 @@ func (b *addressBucket) find(minute int64, network [16]byte) *addressSlot {
 	return nil
 }
 
-// claim is find that makes room. The caller holds mu.
-func (b *addressBucket) claim(minute int64, network [16]byte) *addressSlot {
+// findOrReplace returns the slot of a network in a minute; if it has none it gets
+// a free one, or that of the network with the fewest refused keys. The caller
+// holds mu.
+func (b *addressBucket) findOrReplace(minute int64, network [16]byte) *addressSlot {
 	if s := b.find(minute, network); s != nil {
 		return s
 	}
@@ -104,12 +108,12 @@ func (a *addressCounts) take(minute int64, address netip.Addr, limit int64) (tot
 	b := a.bucket(network)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.claim(minute, network)
+	s := b.findOrReplace(minute, network)
 	ok = s.take(limit)
 	return s.total(), ok
 }
 
-func (a *addressCounts) look(minute int64, address netip.Addr) int64 {
+func (a *addressCounts) total(minute int64, address netip.Addr) int64 {
 	network := networkOf(address)
 	b := a.bucket(network)
 	b.mu.Lock()
@@ -120,12 +124,12 @@ func (a *addressCounts) look(minute int64, address netip.Addr) int64 {
 	return 0
 }
 
-// maxShared is how many addresses one exchange tells the others of: those with
-// the most refused keys.
-const maxShared = 2000
+// maxSharedAddresses is how many addresses one exchange adds to the table: those
+// with the most refused keys.
+const maxSharedAddresses = 2000
 
-// depart gathers what is to be brought to the table.
-func (a *addressCounts) depart(minute int64, into []parcel) []parcel {
+// appendPending takes what is pending of the addresses with the most refused keys.
+func (a *addressCounts) appendPending(minute int64, deltas []delta) []delta {
 	type busy struct {
 		network [16]byte
 		total   int64
@@ -141,31 +145,31 @@ func (a *addressCounts) depart(minute int64, into []parcel) []parcel {
 		}
 		b.mu.Unlock()
 	}
-	if len(list) > maxShared {
+	if len(list) > maxSharedAddresses {
 		slices.SortFunc(list, func(x, y busy) int { return cmp.Compare(y.total, x.total) })
-		list = list[:maxShared]
+		list = list[:maxSharedAddresses]
 	}
 	for _, l := range list {
-		a.with(minute, l.network, false, func(c *count) {
+		a.update(minute, l.network, false, func(c *count) {
 			if c.pending > 0 {
-				into = append(into, parcel{workspaceID: everyWorkspace, subject: nameOf(l.network), minute: minute, n: c.depart()})
+				deltas = append(deltas, delta{workspaceID: noWorkspace, subject: formatNetwork(l.network), minute: minute, n: c.takePending()})
 			}
 		})
 	}
-	return into
+	return deltas
 }
 
-// with runs do on the count of a network in a minute. With create it gets a
-// place when it has none.
-func (a *addressCounts) with(minute int64, network [16]byte, create bool, do func(*count)) {
+// update changes the count of a network in a minute. A network without a slot gets
+// one if create is true.
+func (a *addressCounts) update(minute int64, network [16]byte, create bool, change func(*count)) {
 	b := a.bucket(network)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.find(minute, network)
 	if s == nil && create {
-		s = b.claim(minute, network)
+		s = b.findOrReplace(minute, network)
 	}
 	if s != nil {
-		do(&s.count)
+		change(&s.count)
 	}
 }

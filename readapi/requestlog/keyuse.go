@@ -1,4 +1,4 @@
-package readapi
+package requestlog
 
 import (
 	"context"
@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// keyUses remembers when each key's last use was written, so that it is written
-// once a minute at most. Only Run's goroutine touches it.
+// keyUses holds the minute in which the last use of each key was written, so that
+// it is written at most once a minute. It belongs to Run's goroutine.
 type keyUses map[usedKey]int64
 
 type usedKey struct{ workspaceID, keyID string }
 
-// minuteOf numbers clock minutes.
-func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
+// maxKeyUses bounds keyUses; above it all are dropped, and each is written once
+// more than needed.
+const maxKeyUses = 100_000
 
-// writeKeyUses keeps when the keys of accepted requests were used.
-func (s *RequestStore) writeKeyUses(ctx context.Context, batch []RequestRecord) error {
+// writeKeyUses writes when the keys of accepted requests were last used.
+func (s *Store) writeKeyUses(ctx context.Context, batch []Record) error {
 	latest := map[usedKey]time.Time{}
 	for i := range batch {
 		r := &batch[i]
@@ -38,7 +39,8 @@ func (s *RequestStore) writeKeyUses(ctx context.Context, batch []RequestRecord) 
 	for key, at := range latest {
 		workspaces, keys, times = append(workspaces, key.workspaceID), append(keys, key.keyID), append(times, at)
 	}
-	// In order of the key, so that two instances never wait for each other.
+	// Every instance locks the rows in the order of their key, so that no two
+	// deadlock.
 	const write = `
 		INSERT INTO api_key_use AS u (workspace_id, key_id, last_used_at)
 		SELECT k.workspace_id, k.key_id, t.at
@@ -50,7 +52,7 @@ func (s *RequestStore) writeKeyUses(ctx context.Context, batch []RequestRecord) 
 	if _, err := s.cfg.Pool.Exec(ctx, write, workspaces, keys, times); err != nil {
 		return fmt.Errorf("write when keys were used: %w", err)
 	}
-	if len(s.uses) > maxRememberedUses {
+	if len(s.uses) > maxKeyUses {
 		clear(s.uses)
 	}
 	for key, at := range latest {
@@ -58,6 +60,3 @@ func (s *RequestStore) writeKeyUses(ctx context.Context, batch []RequestRecord) 
 	}
 	return nil
 }
-
-// maxRememberedUses bounds keyUses; what is forgotten is written once more.
-const maxRememberedUses = 100_000

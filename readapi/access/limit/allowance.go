@@ -1,13 +1,12 @@
-package access
+package limit
 
 import "time"
 
-// RefusedKeysPerMinute is how many refused keys of one address a clock minute
-// bears; an address with more of them is slowed down (docs/contract/service.md, "Limits").
+// RefusedKeysPerMinute is how many refused keys an address may send in a clock
+// minute before it is slowed down (docs/contract/service.md, "Limits").
 const RefusedKeysPerMinute = 20
 
-// Allowance is what a counter leaves its key or address in the clock minute that
-// runs.
+// Allowance is what a key or an address has left in the current clock minute.
 type Allowance struct {
 	Limit     int // allowed in a clock minute
 	Remaining int // left of it, from 0
@@ -18,13 +17,14 @@ type Allowance struct {
 // minuteOf numbers clock minutes.
 func minuteOf(now time.Time) int64 { return now.Unix() / 60 }
 
-// allowance tells what is left of a limit after count, and whether what was
-// asked for was within it.
+// allowance is what remains of a limit after count; ok is whether the request was
+// within it.
 func allowance(limit int, count int64, ok bool, now time.Time) Allowance {
 	return Allowance{Limit: limit, Remaining: int(max(0, int64(limit)-count)), Reset: secondsLeft(now), OK: ok}
 }
 
-// secondsLeft rounds up, so that who waits that long is in the next minute.
+// secondsLeft rounds up, so that a caller that waits that long is in the next
+// minute.
 func secondsLeft(now time.Time) int {
 	end := time.Unix((minuteOf(now)+1)*60, 0)
 	return max(1, int((end.Sub(now)+time.Second-1)/time.Second))

@@ -1,12 +1,14 @@
-package access
+package limit
 
 import (
 	"hash/maphash"
 	"sync"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// keyCounts counts the requests of keys in the current minute. Only valid keys
-// come here, so that there are never more counts than keys in use.
+// keyCounts counts the requests of keys in the current minute. Only valid keys are
+// counted, so there are never more counts than keys in use.
 type keyCounts struct {
 	seed   maphash.Seed
 	shards [32]keyShard
@@ -29,9 +31,9 @@ func (k *keyCounts) shard(keyID string) *keyShard {
 	return &k.shards[maphash.String(k.seed, keyID)%uint64(len(k.shards))]
 }
 
-// at returns the count of a key in a minute, made if need be. A minute that is
-// already over counts as the current one: the clock was set back. The caller
-// holds mu.
+// at returns the count of a key in a minute and creates it if it does not exist. A
+// minute before the shard's counts as the shard's: the clock was set back. The
+// caller holds mu.
 func (s *keyShard) at(minute int64, workspaceID, keyID string) *keyCount {
 	if minute > s.minute || s.counts == nil {
 		s.minute, s.counts = minute, map[string]*keyCount{}
@@ -44,7 +46,7 @@ func (s *keyShard) at(minute int64, workspaceID, keyID string) *keyCount {
 	return c
 }
 
-func (k *keyCounts) take(minute int64, key *Key) (total int64, ok bool) {
+func (k *keyCounts) take(minute int64, key *access.Key) (total int64, ok bool) {
 	s := k.shard(key.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,35 +55,34 @@ func (k *keyCounts) take(minute int64, key *Key) (total int64, ok bool) {
 	return c.total(), ok
 }
 
-// depart gathers what is to be brought to the table.
-func (k *keyCounts) depart(into []parcel) []parcel {
+// appendPending takes what is pending of every key.
+func (k *keyCounts) appendPending(deltas []delta) []delta {
 	for i := range k.shards {
 		s := &k.shards[i]
 		s.mu.Lock()
 		for id, c := range s.counts {
 			if c.pending > 0 {
-				into = append(into, parcel{workspaceID: c.workspaceID, subject: id, minute: s.minute, n: c.depart()})
+				deltas = append(deltas, delta{workspaceID: c.workspaceID, subject: id, minute: s.minute, n: c.takePending()})
 			}
 		}
 		s.mu.Unlock()
 	}
-	return into
+	return deltas
 }
 
-// with runs do on the count of a key, if it is of that minute. With make it is
-// made when the key was not seen here.
-func (k *keyCounts) with(minute int64, workspaceID, keyID string, create bool, do func(*count)) {
+// update changes the count of a key in a minute. A key that was not seen here gets
+// a count if create is true; a count of another minute is left alone.
+func (k *keyCounts) update(minute int64, workspaceID, keyID string, create bool, change func(*count)) {
 	s := k.shard(keyID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var c *keyCount
 	if create {
-		c := s.at(minute, workspaceID, keyID)
-		if s.minute == minute {
-			do(&c.count)
-		}
-		return
+		c = s.at(minute, workspaceID, keyID)
+	} else {
+		c = s.counts[keyID]
 	}
-	if c := s.counts[keyID]; c != nil && s.minute == minute {
-		do(&c.count)
+	if c != nil && s.minute == minute {
+		change(&c.count)
 	}
 }

@@ -1,4 +1,4 @@
-package readapi
+package requestlog
 
 import (
 	"context"
@@ -11,98 +11,97 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
-// RequestStoreConfig is what a RequestStore needs.
-type RequestStoreConfig struct {
+// Config is what a Store needs.
+type Config struct {
 	Pool   *pgxpool.Pool
 	Clock  func() time.Time
 	Logger *slog.Logger
 
 	// FlushEvery is how often records are written. Default: a second.
 	FlushEvery time.Duration
-	// Waiting is how many records may wait to be written; what comes when they
-	// are that many is dropped and counted. Default: 16,384.
-	Waiting int
+	// QueueSize is how many records may wait to be written; while the queue is
+	// full, further ones are dropped and counted. Default: 16,384.
+	QueueSize int
 }
 
-// RequestStore is a RequestLog that keeps requests in the database: accepted
-// ones for 30 days one by one, refused ones as counts by the minute. Records are
-// written in batches by Run, off the requests' path; a request never waits.
-type RequestStore struct {
-	cfg     RequestStoreConfig
-	waiting chan RequestRecord
+// Store keeps requests in the database. Record only queues them, so that no
+// request waits; Run writes them in batches.
+type Store struct {
+	cfg     Config
+	queue   chan Record
 	dropped atomic.Int64
 	uses    keyUses
 }
 
 const (
-	defaultFlush   = time.Second
-	defaultWaiting = 16 << 10
-	// flushSize is how many records are written at once.
-	flushSize = 2000
-	// flushPatience bounds one writing.
-	flushPatience = 5 * time.Second
-	// requestSlots is the number of partitions; see the migration.
-	requestSlots = 32
-	// requestDays is how many days besides today are kept.
-	requestDays = 30
+	defaultFlush     = time.Second
+	defaultQueueSize = 16 << 10
+	// batchSize is how many records are written at once.
+	batchSize    = 2000
+	writeTimeout = 5 * time.Second
+	// partitions of request_log, one for each day; see the migration.
+	partitions = 32
+	// daysKept is how many days besides today are kept.
+	daysKept = 30
 	// noWorkspace stands for the workspace of requests without a key.
 	noWorkspace = "*"
 )
 
-// NewRequestStore makes a RequestStore; without Run it keeps nothing.
-func NewRequestStore(cfg RequestStoreConfig) (*RequestStore, error) {
+// New makes a Store. Without Run it writes nothing. The error says what is wrong
+// with cfg.
+func New(cfg Config) (*Store, error) {
 	if cfg.Pool == nil || cfg.Clock == nil || cfg.Logger == nil {
-		return nil, errors.New("readapi: RequestStoreConfig needs a Pool, a Clock and a Logger")
+		return nil, errors.New("request log: Config needs a Pool, a Clock and a Logger")
 	}
-	if cfg.FlushEvery < 0 || cfg.Waiting < 0 {
-		return nil, errors.New("readapi: RequestStoreConfig.FlushEvery and Waiting are not below 0")
+	if cfg.FlushEvery < 0 || cfg.QueueSize < 0 {
+		return nil, errors.New("request log: Config.FlushEvery and QueueSize must not be below 0")
 	}
 	if cfg.FlushEvery == 0 {
 		cfg.FlushEvery = defaultFlush
 	}
-	if cfg.Waiting == 0 {
-		cfg.Waiting = defaultWaiting
+	if cfg.QueueSize == 0 {
+		cfg.QueueSize = defaultQueueSize
 	}
-	return &RequestStore{cfg: cfg, waiting: make(chan RequestRecord, cfg.Waiting), uses: keyUses{}}, nil
+	return &Store{cfg: cfg, queue: make(chan Record, cfg.QueueSize), uses: keyUses{}}, nil
 }
 
-// Record takes a record without waiting.
-func (s *RequestStore) Record(r *RequestRecord) {
+// Record queues a copy of a record. It never blocks.
+func (s *Store) Record(r *Record) {
 	select {
-	case s.waiting <- *r:
+	case s.queue <- *r:
 	default:
 		s.dropped.Add(1)
 	}
 }
 
-// Dropped is how many records were lost because too many were waiting or could
+// Dropped is how many records were lost because the queue was full or they could
 // not be written.
-func (s *RequestStore) Dropped() int64 { return s.dropped.Load() }
+func (s *Store) Dropped() int64 { return s.dropped.Load() }
 
-// Run writes records until ctx is done, then those that wait, and returns nil.
-// It also empties the partition of the day to come. A database that is away
-// costs the records of that time, nothing else.
-func (s *RequestStore) Run(ctx context.Context) error {
+// Run writes records until ctx is done, then those still queued, and returns nil.
+// Once a day it empties the partition of the next day. While the database is away
+// the records of that time are lost, and nothing else.
+func (s *Store) Run(ctx context.Context) error {
 	ticker := time.NewTicker(s.cfg.FlushEvery)
 	defer ticker.Stop()
-	failing, emptied := false, int64(-1)
-	for {
+	outage := &periodic.Outage{
+		Logger:  s.cfg.Logger,
+		Failing: "requests are not being kept for the console",
+		Working: "requests are being kept for the console again",
+	}
+	for emptied := int64(-1); ; {
 		ended := ctx.Err() != nil
 		err := s.flush(context.WithoutCancel(ctx))
 		if day := dayOf(s.cfg.Clock()); err == nil && emptied != day && !ended {
-			if err = s.empty(ctx, day); err == nil {
+			if err = s.removeOld(ctx, day); err == nil {
 				emptied = day
 			}
 		}
-		switch {
-		case err != nil && !failing:
-			s.cfg.Logger.WarnContext(ctx, "requests are not being kept for the console", "error", err)
-		case err == nil && failing:
-			s.cfg.Logger.InfoContext(ctx, "requests are being kept for the console again", "dropped", s.Dropped())
-		}
-		failing = err != nil
+		outage.Note(ctx, err, "dropped", s.Dropped())
 		if ended {
 			return nil
 		}
@@ -113,10 +112,10 @@ func (s *RequestStore) Run(ctx context.Context) error {
 	}
 }
 
-// flush writes all that waits.
-func (s *RequestStore) flush(ctx context.Context) error {
+// flush writes everything that is queued.
+func (s *Store) flush(ctx context.Context) error {
 	for {
-		batch := s.take()
+		batch := s.nextBatch()
 		if len(batch) == 0 {
 			return nil
 		}
@@ -127,12 +126,12 @@ func (s *RequestStore) flush(ctx context.Context) error {
 	}
 }
 
-// take takes up to flushSize records.
-func (s *RequestStore) take() []RequestRecord {
-	var batch []RequestRecord
-	for len(batch) < flushSize {
+// nextBatch takes up to batchSize records from the queue.
+func (s *Store) nextBatch() []Record {
+	var batch []Record
+	for len(batch) < batchSize {
 		select {
-		case r := <-s.waiting:
+		case r := <-s.queue:
 			batch = append(batch, r)
 		default:
 			return batch
@@ -141,19 +140,21 @@ func (s *RequestStore) take() []RequestRecord {
 	return batch
 }
 
-// refusedKind is what refused requests are counted by.
+// refusedCounts are counts of refused requests by what tells them apart.
+type refusedCounts map[refusedKind]int64
+
 type refusedKind struct {
 	workspaceID string
 	minute      time.Time
-	reason      Refusal
+	reason      string
 	keyID       string
 }
 
-func (s *RequestStore) write(ctx context.Context, batch []RequestRecord) error {
-	ctx, cancel := context.WithTimeout(ctx, flushPatience)
+func (s *Store) write(ctx context.Context, batch []Record) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	var accepted [][]any
-	refused := map[refusedKind]int64{}
+	refused := refusedCounts{}
 	for i := range batch {
 		r := &batch[i]
 		switch {
@@ -165,7 +166,7 @@ func (s *RequestStore) write(ctx context.Context, batch []RequestRecord) error {
 			refused[kind]++
 		case r.WorkspaceID != "":
 			accepted = append(accepted, []any{
-				int16(dayOf(r.At) % requestSlots), r.WorkspaceID, r.At, r.RequestID, r.KeyID, r.KeyPrefix,
+				int16(dayOf(r.At) % partitions), r.WorkspaceID, r.At, r.RequestID, r.KeyID, r.KeyPrefix,
 				r.Method, r.Route, int16(r.Status), r.Duration.Microseconds(), int64(r.Bytes), int32(r.Rows), uuid.New(),
 			})
 		}
@@ -184,7 +185,7 @@ func (s *RequestStore) write(ctx context.Context, batch []RequestRecord) error {
 	return s.writeRefused(ctx, refused)
 }
 
-func (s *RequestStore) writeRefused(ctx context.Context, refused map[refusedKind]int64) error {
+func (s *Store) writeRefused(ctx context.Context, refused refusedCounts) error {
 	if len(refused) == 0 {
 		return nil
 	}
@@ -196,11 +197,12 @@ func (s *RequestStore) writeRefused(ctx context.Context, refused map[refusedKind
 	for kind, n := range refused {
 		workspaces = append(workspaces, kind.workspaceID)
 		minutes = append(minutes, kind.minute)
-		reasons = append(reasons, string(kind.reason))
+		reasons = append(reasons, kind.reason)
 		keys = append(keys, kind.keyID)
 		counts = append(counts, n)
 	}
-	// In order of the key, so that two instances never wait for each other.
+	// Every instance locks the rows in the order of their key, so that no two
+	// deadlock.
 	const add = `
 		INSERT INTO request_refused AS r (workspace_id, minute, reason, key_id, refused)
 		SELECT * FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::bigint[]) AS t (w, m, r, k, n)
@@ -212,16 +214,14 @@ func (s *RequestStore) writeRefused(ctx context.Context, refused map[refusedKind
 	return nil
 }
 
-// dayOf numbers days since 1970, UTC.
-func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
-
-// empty empties the partition of tomorrow, which holds what is 31 days old, and
-// removes counts of that age. One instance does it; the others find it done.
-func (s *RequestStore) empty(ctx context.Context, today int64) error {
-	ctx, cancel := context.WithTimeout(ctx, flushPatience)
+// removeOld empties the partition of tomorrow, which holds requests of 31 days ago,
+// and removes counts of that age. The first instance to do so leaves nothing for
+// the others.
+func (s *Store) removeOld(ctx context.Context, today int64) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	oldest := time.Unix((today-requestDays)*24*60*60, 0).UTC()
-	partition := pgx.Identifier{fmt.Sprintf("request_log_%02d", (today+1)%requestSlots)}.Sanitize()
+	oldest := time.Unix((today-daysKept)*24*60*60, 0).UTC()
+	partition := pgx.Identifier{fmt.Sprintf("request_log_%02d", (today+1)%partitions)}.Sanitize()
 	var outdated bool
 	err := s.cfg.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+partition+` WHERE at < $1)`, oldest).Scan(&outdated)
 	if err != nil {

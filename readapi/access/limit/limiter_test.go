@@ -1,4 +1,4 @@
-package access
+package limit
 
 import (
 	"context"
@@ -12,9 +12,36 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// counting is a Limiter that runs, and whose exchanges can be waited for.
+func TestMain(m *testing.M) {
+	testkit.Main(m, migrations.Up)
+}
+
+// start is a time in the middle of a minute.
+var start = time.Date(2026, 10, 2, 9, 15, 30, 123456000, time.UTC)
+
+// bundle is a database and the clock of the limiters that share it.
+type bundle struct {
+	pool  *pgxpool.Pool
+	clock *testkit.Clock
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	return &bundle{pool: testkit.Pool(t), clock: testkit.NewClock(start)}
+}
+
+func (b *bundle) exec(t *testing.T, sql string) {
+	t.Helper()
+	if _, err := b.pool.Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// counting is a Limiter whose exchanges a test can wait for.
 type counting struct {
 	*Limiter
 
@@ -24,14 +51,10 @@ type counting struct {
 func (b *bundle) limiter(t *testing.T) *counting {
 	t.Helper()
 	c := &counting{exchanged: make(chan error)}
-	l, err := NewLimiter(LimiterConfig{
+	c.Limiter = testkit.Must(New(Config{
 		Pool: b.pool, Clock: b.clock.Now, ExchangeEvery: 5 * time.Millisecond,
 		OnExchange: func(err error) { c.exchanged <- err },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Limiter = l
+	}))(t)
 	return c
 }
 
@@ -76,13 +99,13 @@ func TestLimiterCountsKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	l := b.limiter(t) // does not run: an instance alone counts all the same
-	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 3}
+	key := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 3}
 	for i, want := range []Allowance{{3, 2, 30, true}, {3, 1, 30, true}, {3, 0, 30, true}, {3, 0, 30, false}, {3, 0, 30, false}} {
 		if got := l.Take(key); got != want {
 			t.Errorf("request %d: %+v, want %+v", i+1, got, want)
 		}
 	}
-	raised := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 5}
+	raised := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 5}
 	if got := l.Take(raised); !got.OK || got.Remaining != 1 {
 		t.Errorf("with a raised limit: %+v", got)
 	}
@@ -90,7 +113,7 @@ func TestLimiterCountsKeys(t *testing.T) {
 	if got := l.Take(key); !got.OK || got.Remaining != 2 || got.Reset != 60 {
 		t.Errorf("in the next minute: %+v", got)
 	}
-	b.clock.Advance(-time.Second) // a clock that is set back does not begin a minute anew
+	b.clock.Advance(-time.Second) // a clock that is set back does not start the minute again
 	if got := l.Take(key); got.Remaining != 1 || got.Reset != 1 {
 		t.Errorf("after the clock was set back: %+v", got)
 	}
@@ -127,14 +150,14 @@ func TestLimiterCountsAddresses(t *testing.T) {
 	}
 }
 
-// TestInstancesCountTogether: one exchange of each later, both know all.
+// TestInstancesCountTogether: after one exchange of each, both know everything.
 func TestInstancesCountTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	one, two := b.limiter(t), b.limiter(t)
 	one.start(t)
 	two.start(t)
-	key, other := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 120}, &Key{ID: "key_2", WorkspaceID: "globex", RateLimit: 2}
+	key, other := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 120}, &access.Key{ID: "key_2", WorkspaceID: "globex", RateLimit: 2}
 	address := netip.MustParseAddr("2001:db8::1")
 	for range 70 {
 		one.Take(key)
@@ -199,7 +222,7 @@ func TestInstancesCountTogether(t *testing.T) {
 func TestManyInstancesNeverLoseACount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 1_000_000}
+	key := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 1_000_000}
 	instances := make([]*counting, 4)
 	var group sync.WaitGroup
 	for i := range instances {
@@ -208,13 +231,13 @@ func TestManyInstancesNeverLoseACount(t *testing.T) {
 		group.Go(func() {
 			for n := range 2000 {
 				instances[i].Take(key)
-				instances[i].Take(&Key{ID: fmt.Sprintf("key_%d", n%50+2), WorkspaceID: "acme", RateLimit: 1000})
+				instances[i].Take(&access.Key{ID: fmt.Sprintf("key_%d", n%50+2), WorkspaceID: "acme", RateLimit: 1000})
 			}
 		})
 	}
 	finished := make(chan struct{})
 	go func() { group.Wait(); close(finished) }()
-	for waiting := true; waiting; {
+	for counting := true; counting; {
 		for _, l := range instances {
 			select {
 			case err := <-l.exchanged:
@@ -222,7 +245,7 @@ func TestManyInstancesNeverLoseACount(t *testing.T) {
 					t.Error(err)
 				}
 			case <-finished:
-				waiting = false
+				counting = false
 			}
 		}
 	}
@@ -246,7 +269,7 @@ func TestLimiterWithoutTheDatabase(t *testing.T) {
 	b := setup(t)
 	l := b.limiter(t)
 	l.start(t)
-	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 10}
+	key := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 10}
 	l.Take(key)
 	if err := l.exchange(t); err != nil {
 		t.Fatal(err)
@@ -271,27 +294,21 @@ func TestLimiterWithoutTheDatabase(t *testing.T) {
 	}
 }
 
-// TestCountingAsksNoDatabase: there is none behind this pool, which would panic.
+// TestCountingAsksNoDatabase: this pool has no database, and would panic.
 func TestCountingAsksNoDatabase(t *testing.T) {
 	t.Parallel()
-	l, err := NewLimiter(LimiterConfig{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(New(Config{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now}))(t)
 	for range 1000 {
-		l.Take(&Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 120})
+		l.Take(&access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 120})
 		l.Refuse(netip.MustParseAddr("2001:db8::1"))
 		l.Refusals(netip.MustParseAddr("192.0.2.1"))
 	}
 }
 
-// TestFloodOfAddresses: ten million networks do not make the process grow, and
-// who is persistent is still slowed down.
+// TestFloodOfAddresses: ten million networks do not make the process grow, and an
+// address that goes on sending refused keys is still slowed down.
 func TestFloodOfAddresses(t *testing.T) { // alone, because it measures the process
-	l, err := NewLimiter(LimiterConfig{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Must(New(Config{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now}))(t)
 	persistent := netip.MustParseAddr("203.0.113.7")
 	for range RefusedKeysPerMinute + 1 {
 		l.Refuse(persistent)
@@ -314,26 +331,23 @@ func TestFloodOfAddresses(t *testing.T) { // alone, because it measures the proc
 	if got := l.Refuse(persistent); got.OK {
 		t.Errorf("the persistent one has got through the flood: %+v", got)
 	}
-	if parcels := l.addresses.depart(minuteOf(start), nil); len(parcels) > maxShared {
-		t.Errorf("%d addresses would be told to the others at once", len(parcels))
+	if deltas := l.addresses.appendPending(minuteOf(start), nil); len(deltas) > maxSharedAddresses {
+		t.Errorf("%d addresses would be added to the table at once", len(deltas))
 	}
 }
 
 func TestLimiterConfig(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range []LimiterConfig{{}, {Pool: new(pgxpool.Pool), ExchangeEvery: -1}, {Pool: new(pgxpool.Pool), ExchangeEvery: 2 * time.Second}} {
-		if _, err := NewLimiter(cfg); err == nil {
+	for _, cfg := range []Config{{}, {Pool: new(pgxpool.Pool), ExchangeEvery: -1}, {Pool: new(pgxpool.Pool), ExchangeEvery: 2 * time.Second}} {
+		if _, err := New(cfg); err == nil {
 			t.Errorf("%+v is taken", cfg)
 		}
 	}
 }
 
 func BenchmarkTake(b *testing.B) {
-	l, err := NewLimiter(LimiterConfig{Pool: new(pgxpool.Pool)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 1 << 40}
+	l := testkit.Must(New(Config{Pool: new(pgxpool.Pool)}))(b)
+	key := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 1 << 40}
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			l.Take(key)

@@ -1,0 +1,56 @@
+// Package periodic runs work at intervals and logs when it begins to fail and
+// when it works again, so that an outage is two log lines, however long it is.
+package periodic
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Outage is the log state of a loop: whether its work failed the last time. It
+// belongs to the goroutine of the loop.
+type Outage struct {
+	Logger *slog.Logger
+
+	// Failing is logged as a warning, with the error, at the first failure;
+	// Working as information at the first success after it.
+	Failing, Working string
+
+	failing bool
+}
+
+// Note takes the result of one time. The attributes go with the message that
+// the outage is over.
+func (o *Outage) Note(ctx context.Context, err error, attributes ...any) {
+	switch {
+	case err != nil && !o.failing:
+		o.Logger.WarnContext(ctx, o.Failing, "error", err)
+	case err == nil && o.failing:
+		o.Logger.InfoContext(ctx, o.Working, attributes...)
+	}
+	o.failing = err != nil
+}
+
+// Run does work at once and then at every interval until ctx is done, and calls
+// after with the result of each time. Work that failed is tried again at the next
+// interval and not earlier, because it fails when a database is in trouble. The
+// result of work that was under way when ctx ended is dropped: it says nothing
+// about the database.
+func Run(ctx context.Context, every time.Duration, outage *Outage, work func(context.Context) error, after func(error)) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		err := work(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		outage.Note(ctx, err)
+		after(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package periodic_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestRun: work is done at once and at every interval, failures do not make it
+// come more often, and an outage is two lines.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			log     testkit.Buffer
+			times   []time.Duration
+			results []error
+		)
+		errAway := errors.New("the database is away")
+		outcomes := []error{nil, errAway, errAway, nil, nil, errAway, nil}
+		ctx, stop := context.WithCancel(t.Context())
+		began := time.Now()
+		outage := &periodic.Outage{Logger: log.Logger(), Failing: "begins", Working: "ends"}
+		periodic.Run(ctx, time.Second, outage, func(context.Context) error {
+			times = append(times, time.Since(began))
+			if len(times) > len(outcomes) {
+				stop()
+				return errAway // of no account: the loop is over
+			}
+			return outcomes[len(times)-1]
+		}, func(err error) { results = append(results, err) })
+		for i, at := range times {
+			if want := time.Duration(i) * time.Second; at != want {
+				t.Errorf("run %d after %v, want %v", i+1, at, want)
+			}
+		}
+		if !slices.Equal(results, outcomes) {
+			t.Errorf("results %v, want %v", results, outcomes)
+		}
+		if got := log.String(); strings.Count(got, "begins") != 2 || strings.Count(got, "ends") != 2 || len(log.Lines()) != 4 {
+			t.Errorf("logged:\n%s", got)
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package requestlog_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
+)
+
+func TestMain(m *testing.M) {
+	testkit.Main(m, migrations.Up)
+}
+
+// bundle is a database and the clock of the stores that write to it.
+type bundle struct {
+	t     *testing.T
+	pool  *pgxpool.Pool
+	clock *testkit.Clock
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	return &bundle{t, testkit.Pool(t), testkit.NewClock(time.Date(2026, 10, 2, 9, 15, 30, 0, time.UTC))}
+}
+
+func (b *bundle) store(queueSize int) *requestlog.Store {
+	b.t.Helper()
+	return testkit.Must(requestlog.New(requestlog.Config{
+		Pool: b.pool, Clock: b.clock.Now, Logger: testkit.Discard(), QueueSize: queueSize,
+	}))(b.t)
+}
+
+// run lets a store write what is queued, and end.
+func (b *bundle) run(store *requestlog.Store) {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.t.Context())
+	cancel()
+	if err := store.Run(ctx); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bundle) count(query string, args ...any) (n int64) {
+	b.t.Helper()
+	if err := b.pool.QueryRow(b.t.Context(), query, args...).Scan(&n); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// TestOldRequestsLeave goes through 100 days: 31 of them can be read.
+func TestOldRequestsLeave(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 100 {
+		store := b.store(0)
+		store.Record(&requestlog.Record{At: b.clock.Now(), WorkspaceID: "acme", Method: "GET", Status: 200})
+		store.Record(&requestlog.Record{At: b.clock.Now(), Refusal: "method"})
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- store.Run(ctx) }()
+		oldest := b.clock.Now().Truncate(24*time.Hour).AddDate(0, 0, -30)
+		testkit.Eventually(t, func() error {
+			written := b.count(`SELECT count(*) FROM request_log WHERE at = $1`, b.clock.Now())
+			requests := b.count(`SELECT count(*) FROM request_log WHERE at < $1`, oldest)
+			counts := b.count(`SELECT count(*) FROM request_refused WHERE minute < $1`, oldest)
+			if written != 1 || requests > 0 || counts > 0 {
+				return fmt.Errorf("%d requests of the day, %d old ones, %d old counts", written, requests, counts)
+			}
+			return nil
+		})
+		end()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		b.clock.Advance(24 * time.Hour)
+	}
+	if n := b.count(`SELECT count(*) FROM request_log`); n != 31 {
+		t.Errorf("%d days are kept", n)
+	}
+	if n := b.count(`SELECT count(*) FROM request_refused`); n != 31 {
+		t.Errorf("%d days of counts are kept", n)
+	}
+}
+
+// TestRequestsNeverWait: a store whose queue is full drops records and counts them.
+func TestRequestsNeverWait(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	store := b.store(10)
+	for range 25 {
+		store.Record(&requestlog.Record{At: b.clock.Now(), WorkspaceID: "acme"})
+	}
+	if store.Dropped() != 15 {
+		t.Errorf("%d dropped", store.Dropped())
+	}
+	b.pool.Close()
+	b.run(store)
+	if store.Dropped() != 25 {
+		t.Errorf("%d dropped after the database went away", store.Dropped())
+	}
+}
