@@ -37,7 +37,7 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) ([]Receipt, er
 		return nil, err
 	}
 	if len(drafts) == 1 {
-		return l.lane(drafts[0].WorkspaceID).append(ctx, drafts[0])
+		return l.appendSingle(ctx, drafts[0])
 	}
 	batches, places, err := group(drafts)
 	if err != nil {
@@ -206,7 +206,7 @@ func (l *Log) appendEach(ctx context.Context, tx pgx.Tx, batches []draftBatch, p
 	results := tx.SendBatch(ctx, &send)
 	var refused *RefusedError
 	for i := range batches {
-		ans, err := scanAnswer(results.QueryRow())
+		ans, err := scanAppendResult(results.QueryRow())
 		if err == nil {
 			err = ans.fill(&batches[i], places[i], receipts)
 		}
@@ -238,7 +238,7 @@ type querier interface {
 
 // appendOne appends one workspace's batch in one statement.
 func (l *Log) appendOne(ctx context.Context, q querier, b draftBatch, places [][]int, receipts []Receipt, expected *int64) error {
-	ans, err := scanAnswer(q.QueryRow(ctx, appendSQL, b.args(l.clock(), expected, true)...))
+	ans, err := scanAppendResult(q.QueryRow(ctx, appendSQL, b.args(l.clock(), expected, true)...))
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", b.workspaceID, err)
 	}
@@ -252,21 +252,21 @@ func (b *draftBatch) args(now time.Time, expected *int64, whole bool) []any {
 	return []any{b.workspaceID, now, expected, whole, b.ids, b.types, b.created, b.datas, b.publics}
 }
 
-// answer is what log_append returns.
-type answer struct {
+// appendResult is what log_append returns.
+type appendResult struct {
 	head      int64
 	outcomes  []string
 	positions []*int64
 	times     []*time.Time
 }
 
-func scanAnswer(row pgx.Row) (answer, error) {
+func scanAppendResult(row pgx.Row) (appendResult, error) {
 	var (
-		a         answer
+		a         appendResult
 		positions pgtype.Array[*int64]
 	)
 	if err := row.Scan(&a.head, &a.outcomes, &positions, &a.times); err != nil {
-		return answer{}, err
+		return appendResult{}, err
 	}
 	// Refused entries have no position. An array whose first elements were
 	// never assigned begins at a higher index, and one whose last were not is
@@ -279,7 +279,7 @@ func scanAnswer(row pgx.Row) (answer, error) {
 }
 
 // receipt is the outcome of one element.
-func (a *answer) receipt(b *draftBatch, i int) (Receipt, error) {
+func (a *appendResult) receipt(b *draftBatch, i int) (Receipt, error) {
 	when := ""
 	if i < len(a.times) && a.times[i] != nil {
 		when = domain.FormatTime(*a.times[i])
@@ -297,7 +297,7 @@ func (a *answer) receipt(b *draftBatch, i int) (Receipt, error) {
 
 // fill writes the receipts of a batch; the first refusal, by the caller's own
 // order, is the error.
-func (a *answer) fill(b *draftBatch, places [][]int, receipts []Receipt) error {
+func (a *appendResult) fill(b *draftBatch, places [][]int, receipts []Receipt) error {
 	var refused *RefusedError
 	for i := range b.ids {
 		r, err := a.receipt(b, i)

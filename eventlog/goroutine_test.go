@@ -13,7 +13,7 @@ func parkedInLane() int {
 	n := 0
 	for stack := range strings.SplitSeq(string(buf), "\n\n") {
 		header, frames, _ := strings.Cut(stack, "\n")
-		if strings.Contains(header, "[select") && strings.HasPrefix(frames, "github.com/ledgerfeed/ledgerfeed/eventlog.(*lane).append(") {
+		if strings.Contains(header, "[select") && strings.HasPrefix(frames, "github.com/ledgerfeed/ledgerfeed/internal/batch.(*Coalescer[...]).Do(") {
 			n++
 		}
 	}

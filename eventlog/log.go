@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"runtime"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 )
 
 // ReadModels is the consumer whose checkpoint is a workspace's visible
@@ -34,21 +36,22 @@ type Config struct {
 	// Notify is told of appended entries; nil: nobody is told.
 	Notify NotifyFunc
 
-	// Lanes is how many transactions of coalesced appends may be under way at
-	// once. Default: one a processor, and 2 at least; beyond, callers contend.
-	Lanes int
+	// Batchers is how many transactions of single appends may be under way at
+	// once. Default: one a processor, and at least 2; with more, the callers of
+	// one process contend.
+	Batchers int
 
-	// CoalesceMax is the most entries one coalesced transaction takes.
-	// Default 512.
-	CoalesceMax int
+	// BatchMax is the most entries one such transaction takes. Default 512.
+	BatchMax int
 }
 
 // Log appends to and reads from the log. It is safe for concurrent use.
 type Log struct {
-	pool   *pgxpool.Pool
-	clock  func() time.Time
-	notify NotifyFunc
-	lanes  []*lane
+	pool     *pgxpool.Pool
+	clock    func() time.Time
+	notify   NotifyFunc
+	batchers []*batch.Coalescer[*pendingAppend] // a workspace's is found by the hash of its id
+	seed     maphash.Seed                       // of that hash, so that processes differ
 }
 
 // New makes a Log; it starts nothing and needs no closing.
@@ -56,15 +59,15 @@ func New(cfg Config) (*Log, error) {
 	if cfg.Pool == nil || cfg.Clock == nil {
 		return nil, errors.New("eventlog: Config needs a Pool and a Clock")
 	}
-	if cfg.Lanes < 0 || cfg.CoalesceMax < 0 {
-		return nil, errors.New("eventlog: Config.Lanes and Config.CoalesceMax are not below 0")
+	if cfg.Batchers < 0 || cfg.BatchMax < 0 {
+		return nil, errors.New("eventlog: Config.Batchers and Config.BatchMax must not be negative")
 	}
 	if cfg.Notify == nil {
 		cfg.Notify = func(Topic, ...string) {}
 	}
-	l := &Log{pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify}
-	for range cmp.Or(cfg.Lanes, max(2, runtime.GOMAXPROCS(0))) {
-		l.lanes = append(l.lanes, &lane{log: l, max: cmp.Or(cfg.CoalesceMax, 512)})
+	l := &Log{pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify, seed: maphash.MakeSeed()}
+	for range cmp.Or(cfg.Batchers, max(2, runtime.GOMAXPROCS(0))) {
+		l.batchers = append(l.batchers, l.newBatcher(cmp.Or(cfg.BatchMax, 512)))
 	}
 	return l, nil
 }

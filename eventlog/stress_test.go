@@ -56,7 +56,7 @@ func TestLogInAStorm(t *testing.T) {
 	for range 2 {
 		pool := wide(t, url, 8)
 		s.pools = append(s.pools, pool)
-		s.logs = append(s.logs, newLog(t, eventlog.Config{Pool: pool, Clock: time.Now, Lanes: 2}))
+		s.logs = append(s.logs, newLog(t, eventlog.Config{Pool: pool, Clock: time.Now, Batchers: 2}))
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -14,7 +14,7 @@ var arrows = map[string][]string{
 	"domain":     {},
 	"migrations": {},
 
-	"eventlog": {"domain", "internal/flow", "internal/pg"},
+	"eventlog": {"domain", "internal/batch", "internal/flow", "internal/pg"},
 
 	"projections": {"domain", "eventlog", "internal/flow", "internal/pg"},
 
@@ -28,6 +28,7 @@ var arrows = map[string][]string{
 	"internal/audit":    {},
 	"internal/console":  {"domain", "eventlog", "readapi/access", "delivery", "internal/audit"},
 	"internal/archtest": {},
+	"internal/batch":    {},
 	"internal/brand":    {},
 	"internal/flow":     {},
 	"internal/heap":     {},

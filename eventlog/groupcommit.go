@@ -1,0 +1,166 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+)
+
+// pendingAppend is a single append on its way to a shared transaction.
+type pendingAppend struct {
+	draft   domain.Draft
+	receipt Receipt
+	err     error
+}
+
+// groupCommitTimeout bounds one shared transaction.
+const groupCommitTimeout = 30 * time.Second
+
+// newBatcher makes a batcher of single appends: while one transaction is under
+// way, the appends that come wait together and share the next one. A lone append
+// pays nothing for it; a busy workspace pays one commit for many entries.
+func (l *Log) newBatcher(batchMax int) *batch.Coalescer[*pendingAppend] {
+	return batch.New(batch.Config[*pendingAppend]{Run: l.commitGroup, Timeout: groupCommitTimeout, Max: batchMax})
+}
+
+// appendSingle appends one entry through the batcher of its workspace.
+func (l *Log) appendSingle(ctx context.Context, d domain.Draft) ([]Receipt, error) {
+	batcher := l.batchers[maphash.String(l.seed, d.WorkspaceID)%uint64(len(l.batchers))]
+	p := &pendingAppend{draft: d}
+	if err := batcher.Do(ctx, p); err != nil {
+		if _, panicked := errors.AsType[*batch.PanicError](err); panicked {
+			err = fmt.Errorf("%w: %w", batch.ErrOutcomeUnknown, err)
+		}
+		return nil, fmt.Errorf("append to %s: %w", d.WorkspaceID, err)
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	return []Receipt{p.receipt}, nil
+}
+
+// commitGroup appends entries that have nothing to do with each other: a refused
+// entry does not affect the others.
+func (l *Log) commitGroup(ctx context.Context, group []*pendingAppend) {
+	statements := byWorkspace(group)
+	if len(statements) == 1 {
+		l.commitAlone(ctx, statements[0])
+		return
+	}
+	if err := l.commitTogether(ctx, statements); err != nil {
+		// It may be the fault of one workspace, so each is tried alone and cannot
+		// hold back the others. Entries that were committed after all are
+		// recognized by their ids.
+		for _, s := range statements {
+			l.commitAlone(ctx, s)
+		}
+	}
+}
+
+// appendStatement is one call of log_append: pending appends of one workspace.
+type appendStatement struct {
+	batch   draftBatch
+	ids     map[string]struct{} // of the entries
+	appends []*pendingAppend
+}
+
+// byWorkspace makes one statement a workspace, in the order of their ids. A
+// second entry with the same id goes into a further statement, so that the
+// database judges it as if it came later.
+func byWorkspace(group []*pendingAppend) []*appendStatement {
+	var statements []*appendStatement
+	of := make(map[string][]*appendStatement, len(group))
+	find := func(p *pendingAppend) *appendStatement {
+		for _, s := range of[p.draft.WorkspaceID] {
+			if _, held := s.ids[p.draft.ID]; !held {
+				return s
+			}
+		}
+		s := &appendStatement{batch: draftBatch{workspaceID: p.draft.WorkspaceID}, ids: map[string]struct{}{}}
+		of[p.draft.WorkspaceID] = append(of[p.draft.WorkspaceID], s)
+		statements = append(statements, s)
+		return s
+	}
+	for _, p := range group {
+		s := find(p)
+		s.ids[p.draft.ID] = struct{}{}
+		s.batch.add(&p.draft)
+		s.appends = append(s.appends, p)
+	}
+	slices.SortStableFunc(statements, func(a, b *appendStatement) int {
+		return strings.Compare(a.batch.workspaceID, b.batch.workspaceID)
+	})
+	return statements
+}
+
+func (l *Log) commitAlone(ctx context.Context, s *appendStatement) {
+	result, err := scanAppendResult(l.pool.QueryRow(ctx, appendSQL, s.batch.args(l.clock(), nil, false)...))
+	s.finish(result, err)
+	l.notify(TopicAppended, s.batch.workspaceID)
+}
+
+// appendTogetherSQL is log_append for several workspaces: one statement, and so
+// one transaction and one round trip. The entries of all stand in the same
+// arrays; each workspace has the elements from low to high.
+const appendTogetherSQL = `
+	SELECT a.head, a.outcomes, a.positions, a.times
+	  FROM unnest($2::text[], $3::integer[], $4::integer[]) WITH ORDINALITY AS c (workspace_id, low, high, n)
+	 CROSS JOIN LATERAL log_append(c.workspace_id, $1, NULL, false,
+	       ($5::text[])[c.low:c.high], ($6::text[])[c.low:c.high], ($7::timestamptz[])[c.low:c.high],
+	       ($8::text[])[c.low:c.high], ($9::text[])[c.low:c.high]) AS a
+	 ORDER BY c.n`
+
+// commitTogether appends to several workspaces in one transaction. On an error
+// none is appended, or the commit's outcome is unknown.
+func (l *Log) commitTogether(ctx context.Context, statements []*appendStatement) error {
+	var (
+		all        draftBatch
+		workspaces []string
+		low, high  []int32
+	)
+	for _, s := range statements {
+		workspaces = append(workspaces, s.batch.workspaceID)
+		low = append(low, int32(len(all.ids)+1))
+		all.join(&s.batch)
+		high = append(high, int32(len(all.ids)))
+	}
+	rows, err := l.pool.Query(ctx, appendTogetherSQL, l.clock(), workspaces, low, high, all.ids, all.types, all.created, all.datas, all.publics)
+	if err != nil {
+		return fmt.Errorf("append: %w", err)
+	}
+	results, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (appendResult, error) { return scanAppendResult(row) })
+	if err == nil && len(results) != len(statements) {
+		err = fmt.Errorf("%d results for %d workspaces", len(results), len(statements))
+	}
+	if err != nil {
+		return fmt.Errorf("append: %w", err)
+	}
+	for i, s := range statements {
+		s.finish(results[i], nil)
+	}
+	l.notify(TopicAppended, workspaces...)
+	return nil
+}
+
+// finish gives every append of the statement its receipt or error.
+func (s *appendStatement) finish(result appendResult, err error) {
+	for i, p := range s.appends {
+		if err != nil {
+			p.err = fmt.Errorf("append to %s: %w", s.batch.workspaceID, err)
+			continue
+		}
+		p.receipt, p.err = result.receipt(&s.batch, i)
+		if r, refused := errors.AsType[*RefusedError](p.err); refused {
+			r.Index = 0
+		}
+	}
+}

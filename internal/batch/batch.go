@@ -1,0 +1,252 @@
+// Package batch lets concurrent callers share units of work: a transaction that
+// commits what several of them append, or a round trip that reads what several
+// of them ask for.
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+)
+
+// What became of an item whose caller's context ended before its batch did.
+var (
+	// ErrNotBegun: no batch has taken the item, and none will.
+	ErrNotBegun = errors.New("not begun")
+
+	// ErrOutcomeUnknown: a batch has taken the item and may still be using it.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+)
+
+// PanicError is what every caller of a batch gets when the work panics. Part of
+// the work may be done.
+type PanicError struct {
+	Value any    // nil: the goroutine was ended, by runtime.Goexit
+	Stack []byte // of the goroutine that did the work
+}
+
+// Error gives the value and the stack.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("panic in a batch: %v\n%s", e.Value, e.Stack)
+}
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// Config of a Coalescer of items of type T.
+type Config[T any] struct {
+	// Run works on one batch and puts each result into its item. Items are in
+	// the order in which their callers came. It is called by several goroutines
+	// at once if Concurrent allows it. The context has the values of the
+	// leader's, but ends after Timeout alone, because others depend on it.
+	Run func(ctx context.Context, items []T)
+
+	Timeout    time.Duration // of one batch; required
+	Concurrent int           // the most batches under way at once; default 1
+	Max        int           // the most items of a batch; default: no bound
+
+	// Detached batches run in goroutines of their own, so that every caller can
+	// return when its context ends. Otherwise the leader of a batch works in its
+	// own goroutine and stays until the batch has ended: that saves a goroutine,
+	// and the leader always learns its result.
+	Detached bool
+}
+
+// Coalescer collects the items of concurrent callers into batches. What comes
+// while as many batches are under way as may be waits for the next one, so that
+// an item's batch never begins before its call. A lone caller does not wait.
+//
+// A Coalescer has no goroutine of its own. Each batch is led by one of its
+// callers: the one that finds it idle, or else the oldest that waits when an
+// earlier batch ends, to which that batch's leader hands off.
+type Coalescer[T any] struct {
+	cfg Config[T]
+
+	mu      sync.Mutex
+	waiting []*pending[T] // oldest first
+	leaders int           // callers that lead a batch, or were told to
+	last    int           // size of the last batch
+}
+
+// pending is one call of Do under way.
+type pending[T any] struct {
+	ctx    context.Context // of the caller
+	item   T
+	events chan event // nil for a leader that need not wait; holds one
+	err    error      // read after batchEnded
+}
+
+// event is what a waiting caller is told.
+type event int
+
+const (
+	leadBatch  event = iota // it is to lead the next batch, in its own goroutine
+	batchEnded              // the batch that took its item has ended
+)
+
+// New makes a Coalescer; it starts nothing and needs no closing.
+func New[T any](cfg Config[T]) *Coalescer[T] {
+	if cfg.Run == nil || cfg.Timeout <= 0 {
+		panic("batch: Config needs Run and a Timeout")
+	}
+	cfg.Concurrent = max(1, cfg.Concurrent)
+	return &Coalescer[T]{cfg: cfg}
+}
+
+// Do has a batch work on the item and returns nil when that batch has ended; its
+// results are in the item. The error is a *PanicError, or wraps ErrNotBegun or
+// ErrOutcomeUnknown and the cause of the context's end. After ErrOutcomeUnknown
+// the item must be left alone.
+func (c *Coalescer[T]) Do(ctx context.Context, item T) error {
+	if ctx.Err() != nil {
+		return left(ctx, ErrNotBegun)
+	}
+	p := &pending[T]{ctx: ctx, item: item}
+	if c.join(p) {
+		if !c.cfg.Detached {
+			c.runBatch(p)
+			return p.err
+		}
+		go c.runBatch(p)
+	}
+	select {
+	case e := <-p.events:
+		if e == leadBatch {
+			c.runBatch(p)
+		}
+		return p.err
+	case <-ctx.Done():
+		return c.leave(p)
+	}
+}
+
+// join reports whether a new caller leads a batch at once. Otherwise it waits.
+func (c *Coalescer[T]) join(p *pending[T]) (leads bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	leads = c.leaders < c.cfg.Concurrent
+	if !leads || c.cfg.Detached {
+		p.events = make(chan event, 1)
+	}
+	if leads {
+		c.leaders++
+	} else {
+		c.waiting = append(c.waiting, p)
+	}
+	return leads
+}
+
+// leave is for a waiting caller whose context has ended.
+func (c *Coalescer[T]) leave(p *pending[T]) error {
+	c.mu.Lock()
+	i := slices.Index(c.waiting, p)
+	if i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+	}
+	c.mu.Unlock()
+	if i >= 0 {
+		return left(p.ctx, ErrNotBegun)
+	}
+	select {
+	case e := <-p.events: // at the same moment
+		if e == batchEnded {
+			return p.err
+		}
+		c.handOff()
+		return left(p.ctx, ErrNotBegun)
+	default:
+		return left(p.ctx, ErrOutcomeUnknown)
+	}
+}
+
+func left(ctx context.Context, what error) error {
+	return fmt.Errorf("%w: %w", what, context.Cause(ctx))
+}
+
+// runBatch works on the batch of a leader and hands off.
+func (c *Coalescer[T]) runBatch(leader *pending[T]) {
+	c.linger()
+	batch := c.take(leader)
+	items := make([]T, len(batch))
+	for i, p := range batch {
+		items[i] = p.item
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(leader.ctx), c.cfg.Timeout)
+	defer cancel()
+	defer c.handOff()
+	ended := false
+	defer func() {
+		var err error
+		if !ended {
+			err = &PanicError{Value: recover(), Stack: debug.Stack()}
+		}
+		for _, p := range batch {
+			p.err = err
+			if p.events != nil {
+				p.events <- batchEnded
+			}
+		}
+	}()
+	c.cfg.Run(ctx, items)
+	ended = true
+}
+
+// lingerYields bounds how often a leader yields to other callers; each yield
+// takes some microseconds at most.
+const lingerYields = 16
+
+// linger lets the callers of a busy Coalescer join. When a batch ends, all its
+// callers return at once, and most of them come back with their next item.
+// Without this the first of them would lead a batch of one, for which the others
+// would have to wait.
+func (c *Coalescer[T]) linger() {
+	for range lingerYields {
+		c.mu.Lock()
+		enough := 1+len(c.waiting) > c.last/2
+		c.mu.Unlock()
+		if enough {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// take makes a batch of the leader and those that wait.
+func (c *Coalescer[T]) take(leader *pending[T]) []*pending[T] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.waiting)
+	if c.cfg.Max > 0 {
+		n = min(n, c.cfg.Max-1)
+	}
+	batch := make([]*pending[T], 0, 1+n)
+	batch = append(append(batch, leader), c.waiting[:n]...)
+	c.waiting = slices.Delete(c.waiting, 0, n)
+	c.last = len(batch)
+	return batch
+}
+
+// handOff makes the oldest caller that waits a leader.
+func (c *Coalescer[T]) handOff() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) == 0 {
+		c.leaders--
+		return
+	}
+	next := c.waiting[0]
+	c.waiting = slices.Delete(c.waiting, 0, 1)
+	if c.cfg.Detached {
+		go c.runBatch(next)
+	} else {
+		next.events <- leadBatch
+	}
+}
