@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -26,7 +27,7 @@ func TestAppendCountsAndCanBeRunAgain(t *testing.T) {
 	// From standard input, as from a file.
 	c := command(t, url, "append")
 	c.Stdin = strings.NewReader(read(t, fixture))
-	if r := runCommand(t, c); r.code != exitDone || r.out != fmt.Sprintf("appended 0, skipped %d\n", lines) {
+	if r := runCommand(t, c); r.code != cli.ExitDone || r.out != fmt.Sprintf("appended 0, skipped %d\n", lines) {
 		t.Fatalf("from standard input: %+v", r)
 	}
 }
@@ -42,7 +43,7 @@ func TestAppendChecksEveryLineFirst(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "bad.ndjson")
 	write(t, name, text.String())
 	r := runCommand(t, command(t, url, "append", name))
-	if r.code != exitFailed || r.out != "" {
+	if r.code != cli.ExitFailed || r.out != "" {
 		t.Fatalf("%+v", r)
 	}
 	if n := strings.Count(r.errOut, "data.client_id"); n != 20 {
@@ -71,7 +72,7 @@ func TestAppendStopsAtTheFirstRefusedLine(t *testing.T) {
 		line("a", "other", "2026-01-03T00:00:00Z")+
 		line("d", "four", "2026-01-04T00:00:00Z"))
 	r := runCommand(t, command(t, url, "append", "--json", file))
-	if r.code != exitFailed || r.out != `{"appended":2,"skipped":0}`+"\n" {
+	if r.code != cli.ExitFailed || r.out != `{"appended":2,"skipped":0}`+"\n" {
 		t.Fatalf("%+v", r)
 	}
 	if !strings.Contains(r.errOut, "line 3: entry a refused: the workspace holds this id with other content") {
@@ -79,12 +80,12 @@ func TestAppendStopsAtTheFirstRefusedLine(t *testing.T) {
 	}
 	write(t, file, line("c", "early", "2025-01-01T00:00:00Z"))
 	r = runCommand(t, command(t, url, "append", file))
-	if r.code != exitFailed || !strings.Contains(r.errOut, "line 1") || !strings.Contains(r.errOut, "before the workspace's newest entry") {
+	if r.code != cli.ExitFailed || !strings.Contains(r.errOut, "line 1") || !strings.Contains(r.errOut, "before the workspace's newest entry") {
 		t.Fatalf("%+v", r)
 	}
 	write(t, file, `{"workspace_id":"w","type":"client.recorded","created_at":"2025-01-01T00:00:00Z","data":{"client_id":"c","name":"n"}}`+"\n")
 	r = runCommand(t, command(t, url, "append", file))
-	if r.code != exitFailed || !strings.Contains(r.errOut, "line 1: entry refused: created_at is before the workspace's newest entry") {
+	if r.code != cli.ExitFailed || !strings.Contains(r.errOut, "line 1: entry refused: created_at is before the workspace's newest entry") {
 		t.Fatalf("the refusal of an entry without an id names one: %+v", r)
 	}
 }
@@ -96,7 +97,7 @@ func TestALineThatIsTooLong(t *testing.T) {
 	good := `{"workspace_id":"w","type":"client.recorded","data":{"client_id":"c","name":"n"}}` + "\n"
 	write(t, file, good+strings.Repeat("x", 1<<20)+"\n"+good+"{}\n")
 	r := runCommand(t, command(t, url, "append", file))
-	if r.code != exitFailed || !strings.Contains(r.errOut, "line 2: the entry is longer than 65536 bytes") || !strings.Contains(r.errOut, "line 4:") {
+	if r.code != cli.ExitFailed || !strings.Contains(r.errOut, "line 2: the entry is longer than 65536 bytes") || !strings.Contains(r.errOut, "line 4:") {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -149,12 +150,12 @@ func TestExportFollows(t *testing.T) {
 	for _, w := range []string{"first", "second"} {
 		c := command(t, url, "append")
 		c.Stdin = strings.NewReader(`{"workspace_id":"` + w + `","id":"x","type":"client.recorded","data":{"client_id":"c","name":"n"}}`)
-		if r := runCommand(t, c); r.code != exitDone {
+		if r := runCommand(t, c); r.code != cli.ExitDone {
 			t.Fatalf("%+v", r)
 		}
 		p.await(`{"workspace_id":"` + w + `"`)
 	}
-	if code := p.stop(); code != exitDone {
+	if code := p.stop(); code != cli.ExitDone {
 		t.Errorf("interrupted, it ended with %d:\n%s", code, p.log)
 	}
 }

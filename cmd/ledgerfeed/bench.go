@@ -9,29 +9,31 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 )
 
 // benchProgram is a program of its own, so that the code of the benchmarks is
 // not part of what runs in production.
 const benchProgram = "ledgerfeed-bench"
 
-func (p *program) benchCommand() *cobra.Command {
+func benchCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:                "bench log|read|deliver|replay",
 		Short:              "Measure the program against limits taken in the same run (runs " + benchProgram + ")",
 		DisableFlagParsing: true, // the flags are those of the other program
-		RunE: p.run(func(ctx context.Context, args []string) error {
+		RunE: env.Run(func(ctx context.Context, args []string) error {
 			path, err := findBenchProgram()
 			if err != nil {
 				return err
 			}
 			run := exec.CommandContext(ctx, path, args...)
-			run.Stdin, run.Stdout, run.Stderr = p.in, p.out, p.errOut
+			run.Stdin, run.Stdout, run.Stderr = env.In, env.Out, env.ErrOut
 			run.Cancel = func() error { return run.Process.Signal(os.Interrupt) }
 			if err := run.Run(); err != nil {
 				var exited *exec.ExitError
-				if errors.As(err, &exited) && exited.ExitCode() == exitUsage {
-					return usagef("%s: %w", benchProgram, err)
+				if errors.As(err, &exited) && exited.ExitCode() == cli.ExitUsage {
+					return cli.Usagef("%s: %w", benchProgram, err)
 				}
 				return fmt.Errorf("%s: %w", benchProgram, err)
 			}

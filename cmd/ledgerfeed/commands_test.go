@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -60,7 +61,7 @@ func TestWorkspaces(t *testing.T) {
 	succeed(t, url, "workspace", "create", "--id", "b", "--name", "Blue Door", "--notify-email", "finance@blue.example")
 	c := command(t, url, "append")
 	c.Stdin = strings.NewReader(`{"workspace_id":"a","type":"client.recorded","data":{"client_id":"c","name":"n"}}`)
-	if r := runCommand(t, c); r.code != exitDone {
+	if r := runCommand(t, c); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
 	}
 	succeed(t, url, "workspace", "set", "--id", "a", "--name", "Red Door")
@@ -138,7 +139,7 @@ func TestStatus(t *testing.T) {
 	if s := ask().Projections[0]; s.Position != 0 || s.LagEntries != s.Head || s.Head == 0 {
 		t.Fatalf("before: %+v", s)
 	}
-	if r := runCommand(t, command(t, url, "status", "--wait", "--timeout", "300ms")); r.code != exitFailed || !strings.Contains(r.errOut, "300ms") {
+	if r := runCommand(t, command(t, url, "status", "--wait", "--timeout", "300ms")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "300ms") {
 		t.Fatalf("waiting in vain: %+v", r)
 	}
 	serving := startProcess(t, command(t, url, "serve", "--roles", "project"))
@@ -168,7 +169,7 @@ func TestStatus(t *testing.T) {
 			}
 		}
 	}
-	if code := serving.stop(); code != exitDone {
+	if code := serving.stop(); code != cli.ExitDone {
 		t.Errorf("serve ended with %d:\n%s", code, serving.log)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -45,7 +46,7 @@ func TestExportGoesOn(t *testing.T) {
 		serving.stop()
 		succeed(t, url, "verify")
 	}
-	if r := runCommand(t, command(t, testkit.NewDatabase(t), "export", "--out", file)); r.code != exitFailed || !strings.Contains(r.errOut, "does not have") {
+	if r := runCommand(t, command(t, testkit.NewDatabase(t), "export", "--out", file)); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "does not have") {
 		t.Errorf("into the file of another log: %+v", r)
 	}
 }
@@ -71,10 +72,10 @@ func TestExportResumes(t *testing.T) {
 	if err := os.WriteFile(state, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := runCommand(t, command(t, url, "export", "--resume", state)); r.code != exitFailed {
+	if r := runCommand(t, command(t, url, "export", "--resume", state)); r.code != cli.ExitFailed {
 		t.Errorf("with a damaged state: %+v", r)
 	}
-	if r := runCommand(t, command(t, url, "export", "--resume", state, "--out", state)); r.code != exitUsage {
+	if r := runCommand(t, command(t, url, "export", "--resume", state, "--out", state)); r.code != cli.ExitUsage {
 		t.Errorf("with --out and --resume: %+v", r)
 	}
 }

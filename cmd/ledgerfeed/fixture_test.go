@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -29,7 +30,7 @@ func serveWith(t *testing.T, database, workspaceID string, scopes ...string) []r
 	serving := startProcess(t, program)
 	base := strings.TrimSpace(strings.TrimPrefix(serving.await("for=api"), " url="))
 	t.Cleanup(func() {
-		if code := serving.stop(); code != exitDone {
+		if code := serving.stop(); code != cli.ExitDone {
 			t.Errorf("serve ended with %d:\n%s", code, serving.log)
 		}
 	})

@@ -11,14 +11,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-func (p *program) keyCommand() *cobra.Command {
-	return group("key", "Create, list, rotate and revoke API keys",
-		p.keyCreateCommand(), p.keyListCommand(), p.keyRotateCommand(), p.keyRevokeCommand(), p.keySetLimitCommand())
+func keyCommand(env *cli.Env) *cobra.Command {
+	return cli.Group("key", "Create, list, rotate and revoke API keys",
+		keyCreateCommand(env), keyListCommand(env), keyRotateCommand(env), keyRevokeCommand(env), keySetLimitCommand(env))
 }
 
 // keyView is a key in the output of commands. Key, the secret itself, is
@@ -54,36 +55,29 @@ func optionalTime(t time.Time) *string {
 	return &s
 }
 
-// withKeys opens the store of keys for a command.
-func (p *program) withKeys(ctx context.Context, work func(*workbench, *access.Store) error) error {
-	return p.withLog(ctx, func(w *workbench) error {
-		store, err := p.keyStore(w)
+// withKeys does the work of a command with the store of keys. A complaint of the
+// store about its input is wrong usage.
+func withKeys(ctx context.Context, env *cli.Env, work func(*cli.Deps, *access.Store) error) error {
+	return env.WithDeps(ctx, func(d *cli.Deps) error {
+		store, err := d.Keys()
 		if err != nil {
 			return err
 		}
-		return asUsage(work(w, store))
+		err = work(d, store)
+		var invalid *access.InvalidError
+		if errors.As(err, &invalid) {
+			return &cli.UsageError{Err: err}
+		}
+		return err
 	})
 }
 
-// auditKey keeps a change of a key for the console's audit.
-func (p *program) auditKey(ctx context.Context, w *workbench, action audit.Action, r *access.Record, detail string) error {
-	return p.audit(ctx, w, audit.Change{WorkspaceID: r.WorkspaceID, Action: action, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
+// auditKey adds a change of a key to the audit trail.
+func auditKey(ctx context.Context, d *cli.Deps, action audit.Action, r *access.Record, detail string) error {
+	return d.Audit(ctx, audit.Change{WorkspaceID: r.WorkspaceID, Action: action, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
 }
 
-func (p *program) keyStore(w *workbench) (*access.Store, error) {
-	return access.NewStore(access.StoreConfig{Pool: w.pool, Format: access.NewFormat(p.settings.Brand), Clock: p.clock})
-}
-
-// asUsage turns a complaint about the user's input into wrong usage.
-func asUsage(err error) error {
-	var invalid *access.InvalidError
-	if errors.As(err, &invalid) {
-		return &usageError{err}
-	}
-	return err
-}
-
-func (p *program) keyCreateCommand() *cobra.Command {
+func keyCreateCommand(env *cli.Env) *cobra.Command {
 	var (
 		n               access.NewKey
 		scopes, expires string
@@ -98,82 +92,62 @@ func (p *program) keyCreateCommand() *cobra.Command {
 	c.Flags().StringVar(&scopes, "scopes", "", "its permissions, separated by commas (required): "+access.PermissionsOf(access.AllPermissions()...).String())
 	c.Flags().StringVar(&expires, "expires", "", "when it ends: a date-time such as 2027-01-31T00:00:00Z, a date, or a time from now such as 720h or 90d (default: never)")
 	c.Flags().IntVar(&n.RateLimit, "rate-limit", 0, fmt.Sprintf("requests a minute (default %d)", access.DefaultRateLimit))
-	c.RunE = p.run(func(ctx context.Context, _ []string) error {
+	c.RunE = env.Run(func(ctx context.Context, _ []string) error {
 		if n.WorkspaceID == "" || n.Name == "" || scopes == "" {
-			return usagef("want --workspace, --name and --scopes")
+			return cli.Usagef("want --workspace, --name and --scopes")
 		}
 		if c.Flags().Changed("rate-limit") && n.RateLimit < 1 {
-			return usagef("--rate-limit is %d: want 1 or more requests a minute", n.RateLimit)
+			return cli.Usagef("--rate-limit is %d: want 1 or more requests a minute", n.RateLimit)
 		}
 		var err error
 		if n.Permissions, err = access.ParseScopes(scopes); err != nil {
-			return &usageError{err}
+			return &cli.UsageError{Err: err}
 		}
-		if n.ExpiresAt, err = parseMoment(expires, p.clock()); err != nil {
-			return usagef("--expires: %w", err)
+		if expires != "" {
+			if n.ExpiresAt, err = parseMoment(expires, env.Clock(), false); err != nil {
+				return cli.Usagef("--expires: %w", err)
+			}
 		}
-		return p.withKeys(ctx, func(w *workbench, store *access.Store) error {
+		return withKeys(ctx, env, func(d *cli.Deps, store *access.Store) error {
 			r, secret, err := store.Create(ctx, n)
 			if err != nil {
 				return err
 			}
-			return errors.Join(p.printNewKey(r, secret), p.auditKey(ctx, w, audit.KeyCreate, r, r.Permissions.String()))
+			return errors.Join(printNewKey(env, r, secret), auditKey(ctx, d, audit.KeyCreate, r, r.Permissions.String()))
 		})
 	})
 	return c
 }
 
-func (p *program) printNewKey(r *access.Record, secret access.Secret) error {
-	v := viewKey(r, secret.Reveal(), p.clock())
-	return p.print(v, func(out io.Writer) error {
-		fmt.Fprintln(p.errOut, "This key is shown once; keep it where passwords are kept.")
+func printNewKey(env *cli.Env, r *access.Record, secret access.Secret) error {
+	v := viewKey(r, secret.Reveal(), env.Clock())
+	return env.Print(v, func(out io.Writer) error {
+		fmt.Fprintln(env.ErrOut, "This key is shown once; keep it where passwords are kept.")
 		_, err := fmt.Fprintln(out, v.Key)
 		return err
 	})
 }
 
-// parseMoment reads a moment in the future; empty is none.
-func parseMoment(s string, now time.Time) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
-	}
-	if t, ok := domain.ParseTime(s); ok {
-		return t, nil
-	}
-	if t, err := time.Parse(time.DateOnly, s); err == nil {
-		return t, nil
-	}
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		if d, err := time.ParseDuration(days + "h"); err == nil && d > 0 {
-			return now.Add(24 * d), nil
-		}
-	}
-	if d, err := time.ParseDuration(s); err == nil && d > 0 {
-		return now.Add(d), nil
-	}
-	return time.Time{}, fmt.Errorf("%q: want a date-time such as 2027-01-31T00:00:00Z, a date such as 2027-01-31, or a time such as 720h or 90d", s)
-}
-
-func (p *program) keyListCommand() *cobra.Command {
+func keyListCommand(env *cli.Env) *cobra.Command {
 	var workspace string
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List a workspace's API keys, also revoked and expired ones",
 		Args:  cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context, _ []string) error {
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			if workspace == "" {
-				return usagef("want --workspace")
+				return cli.Usagef("want --workspace")
 			}
-			return p.withKeys(ctx, func(_ *workbench, store *access.Store) error {
+			return withKeys(ctx, env, func(_ *cli.Deps, store *access.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
 					return err
 				}
 				views := make([]keyView, len(list))
 				for i, r := range list {
-					views[i] = viewKey(r, "", p.clock())
+					views[i] = viewKey(r, "", env.Clock())
 				}
-				return p.print(views, func(out io.Writer) error { return writeKeys(out, views) })
+				return env.Print(views, func(out io.Writer) error { return writeKeys(out, views) })
 			})
 		}),
 	}
@@ -195,71 +169,71 @@ func writeKeys(out io.Writer, list []keyView) error {
 	return t.Flush()
 }
 
-// ofKey runs a change of the key that the argument names.
-func (p *program) ofKey(change func(ctx context.Context, w *workbench, store *access.Store, workspaceID, keyID string) error) func(*cobra.Command, []string) error {
-	return p.run(func(ctx context.Context, args []string) error {
-		return p.withKeys(ctx, func(w *workbench, store *access.Store) error {
+// ofKey is the RunE of a change of the key that the argument names.
+func ofKey(env *cli.Env, change func(ctx context.Context, d *cli.Deps, store *access.Store, workspaceID, keyID string) error) func(*cobra.Command, []string) error {
+	return env.Run(func(ctx context.Context, args []string) error {
+		return withKeys(ctx, env, func(d *cli.Deps, store *access.Store) error {
 			workspaceID, err := store.WorkspaceOf(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return change(ctx, w, store, workspaceID, args[0])
+			return change(ctx, d, store, workspaceID, args[0])
 		})
 	})
 }
 
-func (p *program) keyRotateCommand() *cobra.Command {
+func keyRotateCommand(env *cli.Env) *cobra.Command {
 	var overlap time.Duration
 	c := &cobra.Command{
 		Use:   "rotate KEY-ID",
 		Short: "Give a key a new secret; it is shown once",
 		Args:  cobra.ExactArgs(1),
-		RunE: p.ofKey(func(ctx context.Context, w *workbench, store *access.Store, workspaceID, keyID string) error {
+		RunE: ofKey(env, func(ctx context.Context, d *cli.Deps, store *access.Store, workspaceID, keyID string) error {
 			r, secret, err := store.Rotate(ctx, workspaceID, keyID, overlap)
 			if err != nil {
 				return err
 			}
-			return errors.Join(p.printNewKey(r, secret), p.auditKey(ctx, w, audit.KeyRotate, r, "the old secret works for "+overlap.String()))
+			return errors.Join(printNewKey(env, r, secret), auditKey(ctx, d, audit.KeyRotate, r, "the old secret works for "+overlap.String()))
 		}),
 	}
 	c.Flags().DurationVar(&overlap, "overlap", 0, "how long the old secret still works, up to 24h")
 	return c
 }
 
-func (p *program) keyRevokeCommand() *cobra.Command {
+func keyRevokeCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke KEY-ID",
 		Short: "End a key for good, within a second",
 		Args:  cobra.ExactArgs(1),
-		RunE: p.ofKey(func(ctx context.Context, w *workbench, store *access.Store, workspaceID, keyID string) error {
+		RunE: ofKey(env, func(ctx context.Context, d *cli.Deps, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.Revoke(ctx, workspaceID, keyID)
 			if err != nil {
 				return err
 			}
-			return errors.Join(p.printKey(r), p.auditKey(ctx, w, audit.KeyRevoke, r, ""))
+			return errors.Join(printKey(env, r), auditKey(ctx, d, audit.KeyRevoke, r, ""))
 		}),
 	}
 }
 
-func (p *program) keySetLimitCommand() *cobra.Command {
+func keySetLimitCommand(env *cli.Env) *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use:   "set-limit KEY-ID",
 		Short: "Change a key's requests a minute",
 		Args:  cobra.ExactArgs(1),
-		RunE: p.ofKey(func(ctx context.Context, w *workbench, store *access.Store, workspaceID, keyID string) error {
+		RunE: ofKey(env, func(ctx context.Context, d *cli.Deps, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.SetRateLimit(ctx, workspaceID, keyID, limit)
 			if err != nil {
 				return err
 			}
-			return errors.Join(p.printKey(r), p.auditKey(ctx, w, audit.KeySetLimit, r, fmt.Sprintf("%d requests a minute", r.RateLimit)))
+			return errors.Join(printKey(env, r), auditKey(ctx, d, audit.KeySetLimit, r, fmt.Sprintf("%d requests a minute", r.RateLimit)))
 		}),
 	}
 	c.Flags().IntVar(&limit, "rate-limit", access.DefaultRateLimit, "requests a minute")
 	return c
 }
 
-func (p *program) printKey(r *access.Record) error {
-	v := viewKey(r, "", p.clock())
-	return p.print(v, func(out io.Writer) error { return writeKeys(out, []keyView{v}) })
+func printKey(env *cli.Env, r *access.Record) error {
+	v := viewKey(r, "", env.Clock())
+	return env.Print(v, func(out io.Writer) error { return writeKeys(out, []keyView{v}) })
 }

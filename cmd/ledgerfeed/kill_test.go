@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rowcheck"
@@ -51,14 +52,14 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if rng.IntN(3) == 0 {
 			// Let the append end: what it acknowledged must be there.
 			<-appending.done
-			if code := appending.cmd.ProcessState.ExitCode(); code != exitDone {
+			if code := appending.cmd.ProcessState.ExitCode(); code != cli.ExitDone {
 				t.Fatalf("round %d: append ended with %d:\n%s", round, code, appending.log)
 			}
 			check.holds(files[next])
 		}
 		<-late.C
 		appending.kill()
-		if appending.cmd.ProcessState.ExitCode() == exitDone {
+		if appending.cmd.ProcessState.ExitCode() == cli.ExitDone {
 			next++
 		}
 		serving.kill()
@@ -70,7 +71,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 	serving := startProcess(t, command(t, url, "serve", "--roles", "project", "--no-migrate"))
 	succeed(t, url, "status", "--wait", "--timeout", "1m")
-	if code := serving.stop(); code != exitDone {
+	if code := serving.stop(); code != cli.ExitDone {
 		t.Fatalf("serve ended with %d:\n%s", code, serving.log)
 	}
 	check.readModels(rounds)

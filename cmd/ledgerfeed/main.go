@@ -1,5 +1,5 @@
-// Command ledgerfeed is the whole product: the service, the commands that
-// operate it, and its benchmarks.
+// Command ledgerfeed is the whole product: the service and the commands that
+// operate it.
 package main
 
 import (
@@ -7,14 +7,16 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 )
 
 func main() {
 	localpg.RunKeeperIfAsked()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	code := execute(ctx, &cli.Env{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Clock: time.Now}, os.Args[1:])
 	stop()
 	os.Exit(code)
 }

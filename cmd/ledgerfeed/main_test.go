@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
@@ -76,7 +77,7 @@ func runCommand(t *testing.T, c *exec.Cmd) result {
 func succeed(t *testing.T, url string, args ...string) string {
 	t.Helper()
 	r := runCommand(t, command(t, url, args...))
-	if r.code != exitDone {
+	if r.code != cli.ExitDone {
 		t.Fatalf("%v: exit %d\n%s%s", args, r.code, r.out, r.errOut)
 	}
 	return r.out

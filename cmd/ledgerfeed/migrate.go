@@ -8,28 +8,28 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/migrations"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 )
 
-func (p *program) migrateCommand() *cobra.Command {
+func migrateCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the schema up to date",
 		Args:  cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context, _ []string) (err error) {
-			d, err := p.openServer(ctx)
+		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
+			db, err := env.OpenDatabase(ctx)
 			if err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, d.close(ctx)) }()
-			applied, err := migrations.Up(ctx, d.url)
+			defer func() { err = errors.Join(err, db.Close(ctx)) }()
+			applied, err := db.Migrate(ctx)
 			if err != nil {
 				return err
 			}
 			if applied == nil {
 				applied = []string{}
 			}
-			return p.print(map[string][]string{"applied": applied}, func(w io.Writer) error {
+			return env.Print(map[string][]string{"applied": applied}, func(w io.Writer) error {
 				if len(applied) == 0 {
 					_, err := fmt.Fprintln(w, "The schema is up to date.")
 					return err

@@ -7,10 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
-func (p *program) openapiCommand() *cobra.Command {
+func openapiCommand(env *cli.Env) *cobra.Command {
 	var (
 		file string
 		html bool
@@ -19,12 +20,12 @@ func (p *program) openapiCommand() *cobra.Command {
 		Use:   "openapi",
 		Short: "Write the API's description (OpenAPI 3.1)",
 		Args:  cobra.NoArgs,
-		RunE: p.run(func(context.Context, []string) error {
+		RunE: env.Run(func(context.Context, []string) error {
 			describe := readapi.Describe
 			if html {
 				describe = readapi.DescribePage
 			}
-			document, err := describe(p.settings.description())
+			document, err := describe(readapi.Description{Brand: env.Settings.Brand, BaseURL: env.Settings.BaseURL, DocsURL: env.Settings.DocsURL})
 			if err != nil {
 				return err
 			}
@@ -32,7 +33,7 @@ func (p *program) openapiCommand() *cobra.Command {
 			if file != "" {
 				return os.WriteFile(file, document, 0o644)
 			}
-			if _, err := p.out.Write(document); err != nil {
+			if _, err := env.Out.Write(document); err != nil {
 				return fmt.Errorf("write the description: %w", err)
 			}
 			return nil
@@ -41,9 +42,4 @@ func (p *program) openapiCommand() *cobra.Command {
 	c.Flags().BoolVar(&html, "html", false, "as a page for people, which needs nothing beside it")
 	c.Flags().StringVarP(&file, "output", "o", "", "write to this file instead of standard output")
 	return c
-}
-
-// description is what the API's description says about this service.
-func (s *settings) description() readapi.Description {
-	return readapi.Description{Brand: s.Brand, BaseURL: s.BaseURL, DocsURL: s.DocsURL}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
@@ -25,7 +26,7 @@ func served(t *testing.T) (url string, conn *pgx.Conn) {
 	}
 	serving := startProcess(t, command(t, url, "serve", "--roles", "project", "--no-migrate"))
 	succeed(t, url, "status", "--wait", "--timeout", "1m")
-	if code := serving.stop(); code != exitDone {
+	if code := serving.stop(); code != cli.ExitDone {
 		t.Fatalf("serve ended with %d:\n%s", code, serving.log)
 	}
 	conn, err := pgx.Connect(t.Context(), url)
@@ -52,7 +53,7 @@ func TestVerifyAndRebuildCommands(t *testing.T) {
 		t.Fatalf("verify says: %s", out)
 	}
 	succeed(t, url, "verify", "--workspace", "agency-0", "--since-position", "360", "--chain", chain)
-	if r := runCommand(t, command(t, url, "verify", "--workspace", "agency-0", "--since-position", "359", "--chain", chain)); r.code != exitFailed || !strings.Contains(r.errOut, "there is one difference") {
+	if r := runCommand(t, command(t, url, "verify", "--workspace", "agency-0", "--since-position", "359", "--chain", chain)); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "there is one difference") {
 		t.Errorf("with a chain value of another position: %+v", r)
 	}
 
@@ -63,21 +64,24 @@ func TestVerifyAndRebuildCommands(t *testing.T) {
 	execute1(t, conn, `UPDATE time_entry SET status = 'lost' WHERE workspace_id = 'agency-1' AND id = $1`, id)
 	execute1(t, conn, `UPDATE log_checkpoint SET rules = 0 WHERE workspace_id = 'agency-0'`)
 	r := runCommand(t, command(t, url, "verify", "--json"))
-	var v verifyView
-	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != exitFailed || len(v.Workspaces) != 2 || len(v.Differences) != 1 {
+	var v struct {
+		Workspaces  []projections.Verification
+		Differences []projections.Difference
+	}
+	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != cli.ExitFailed || len(v.Workspaces) != 2 || len(v.Differences) != 1 {
 		t.Fatalf("exit %d, %v: %s", r.code, err, r.out)
 	}
 	if d := v.Differences[0]; d.WorkspaceID != "agency-1" || d.Resource != "time-entries" || d.ID != id || d.Field != "status" || *d.Stored != "lost" || *d.Folded == "" {
 		t.Errorf("the difference is %+v", d)
 	}
-	if out := succeed(t, url, "status"); !strings.Contains(out, "1 workspaces have rows of other rules") {
+	if out := succeed(t, url, "status"); !strings.Contains(out, "1 workspaces have rows made by other rules") {
 		t.Errorf("status says: %s", out)
 	}
 	succeed(t, url, "rebuild", "invoices", "payments")
-	if r := runCommand(t, command(t, url, "verify")); r.code != exitFailed {
+	if r := runCommand(t, command(t, url, "verify")); r.code != cli.ExitFailed {
 		t.Errorf("a rebuild of other resources repaired it: %+v", r)
 	}
-	var b rebuildView
+	var b struct{ Workspaces []projections.Rebuilt }
 	if err := json.Unmarshal([]byte(succeed(t, url, "rebuild", "--json")), &b); err != nil || len(b.Workspaces) != 2 {
 		t.Fatalf("%v: %+v", err, b)
 	}
@@ -89,7 +93,7 @@ func TestVerifyAndRebuildCommands(t *testing.T) {
 	succeed(t, url, "verify")
 
 	execute1(t, conn, `ALTER TABLE event_log DISABLE TRIGGER event_log_append_only; UPDATE event_log SET created_at = created_at + interval '1 ms' WHERE workspace_id = 'agency-0' AND position = 5`)
-	if r := runCommand(t, command(t, url, "rebuild")); r.code != exitFailed || !strings.Contains(r.out, "agency-0: refused: its log is not what was appended") {
+	if r := runCommand(t, command(t, url, "rebuild")); r.code != cli.ExitFailed || !strings.Contains(r.out, "agency-0: refused: its log is not what was appended") {
 		t.Errorf("rebuild from a log that is wrong: %+v", r)
 	}
 }
@@ -111,7 +115,7 @@ func TestExplainCommand(t *testing.T) {
 	if err := json.Unmarshal([]byte(succeed(t, url, "explain", "invoices", id, "--workspace", "agency-0", "--json", "--as-of", fmt.Sprint(360))), &x); err != nil || x.Position != 360 || len(x.Fields) < 20 {
 		t.Errorf("%v: %+v", err, x)
 	}
-	if r := runCommand(t, command(t, url, "explain", "invoices", id, "--workspace", "agency-0", "--as-of", "2001-01-01T00:00:00Z")); r.code != exitFailed || !strings.Contains(r.errOut, "no entry up to position 0") {
+	if r := runCommand(t, command(t, url, "explain", "invoices", id, "--workspace", "agency-0", "--as-of", "2001-01-01T00:00:00Z")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "no entry up to position 0") {
 		t.Errorf("before its time: %+v", r)
 	}
 }
@@ -123,17 +127,25 @@ func TestQuarantineCommands(t *testing.T) {
 		t.Errorf("list says: %s", out)
 	}
 	for _, args := range [][]string{{"show", "nobody"}, {"retry", "agency-0"}, {"skip", "agency-0", "--reason", "x"}, {"retry", "nobody"}} {
-		if r := runCommand(t, command(t, url, append([]string{"quarantine"}, args...)...)); r.code != exitFailed {
+		if r := runCommand(t, command(t, url, append([]string{"quarantine"}, args...)...)); r.code != cli.ExitFailed {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
 	c := command(t, url, "append")
 	c.Stdin = strings.NewReader(`{"workspace_id":"agency-0","id":"poison","type":"client.recorded","data":{"client_id":"c","name":"n"}}`)
-	if r := runCommand(t, c); r.code != exitDone {
+	if r := runCommand(t, c); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
 	}
 	execute1(t, conn, `UPDATE log_checkpoint SET quarantined = true, failures = 7, failed_to = 361, segment_max = 1, error = 'cannot do that', retry_at = '2100-01-01T00:00:00Z' WHERE workspace_id = 'agency-0'`)
-	var list quarantineListView
+	var list struct {
+		Quarantined []struct {
+			WorkspaceID string `json:"workspace_id"`
+			Position    int64
+			Error       string
+			Behind      int64
+		}
+		Skipped []eventlog.Skip
+	}
 	if err := json.Unmarshal([]byte(succeed(t, url, "quarantine", "list", "--json")), &list); err != nil || len(list.Quarantined) != 1 || len(list.Skipped) != 0 {
 		t.Fatalf("%v: %+v", err, list)
 	}
@@ -148,7 +160,7 @@ func TestQuarantineCommands(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), `SELECT retry_at FROM log_checkpoint WHERE workspace_id = 'agency-0'`).Scan(&retry); err != nil || retry != nil {
 		t.Errorf("it is tried again at %v, %v", retry, err)
 	}
-	if r := runCommand(t, command(t, url, "quarantine", "skip", "agency-0")); r.code != exitUsage {
+	if r := runCommand(t, command(t, url, "quarantine", "skip", "agency-0")); r.code != cli.ExitUsage {
 		t.Errorf("skip without a reason: %+v", r)
 	}
 	var skip eventlog.Skip
@@ -158,11 +170,11 @@ func TestQuarantineCommands(t *testing.T) {
 	if out := succeed(t, url, "quarantine", "show", "agency-0"); !strings.Contains(out, "is not quarantined") || !strings.Contains(out, "sent by mistake") {
 		t.Errorf("show says: %s", out)
 	}
-	if out := succeed(t, url, "status"); !strings.Contains(out, "agency-0: 1 entries were passed over") {
+	if out := succeed(t, url, "status"); !strings.Contains(out, "agency-0: 1 entries were skipped") {
 		t.Errorf("status says: %s", out)
 	}
 	succeed(t, url, "verify")
-	if r := runCommand(t, command(t, url, "quarantine", "retry", "agency-0", "--position", "360")); r.code != exitFailed || !strings.Contains(r.errOut, "was not passed over") {
+	if r := runCommand(t, command(t, url, "quarantine", "retry", "agency-0", "--position", "360")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "was not passed over") {
 		t.Errorf("retry of an entry that was not passed over: %+v", r)
 	}
 	if out := succeed(t, url, "quarantine", "retry", "agency-0", "--position", "361"); !strings.Contains(out, "the entry at position 361 has its effect: 2 rows written") {
@@ -199,7 +211,7 @@ func TestReplayUsage(t *testing.T) {
 		{"quarantine", "skip"},
 		{"quarantine", "retry", "w", "--position", "-1"},
 	} {
-		if r := runCommand(t, command(t, url, args...)); r.code != exitUsage {
+		if r := runCommand(t, command(t, url, args...)); r.code != cli.ExitUsage {
 			t.Errorf("%v: exit %d\n%s", args, r.code, r.errOut)
 		}
 	}
@@ -207,7 +219,7 @@ func TestReplayUsage(t *testing.T) {
 		if args[0] != "quarantine" {
 			args = append(args, "--workspace", "nobody")
 		}
-		if r := runCommand(t, command(t, url, args...)); r.code != exitFailed || !strings.Contains(r.errOut, `there is no workspace "nobody"`) {
+		if r := runCommand(t, command(t, url, args...)); r.code != cli.ExitFailed || !strings.Contains(r.errOut, `there is no workspace "nobody"`) {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
@@ -234,7 +246,7 @@ func TestReplayIsInterrupted(t *testing.T) {
 		reads(false) // the database has let go of the verb before
 		p := startProcess(t, command(t, url, verb, "--rate", "20"))
 		reads(true)
-		if code := p.stop(); code != exitFailed || !strings.Contains(p.log.String(), "interrupted; ") {
+		if code := p.stop(); code != cli.ExitFailed || !strings.Contains(p.log.String(), "interrupted; ") {
 			t.Errorf("%s ended with %d:\n%s", verb, code, p.log)
 		}
 	}
@@ -260,7 +272,7 @@ func TestServeAudits(t *testing.T) {
 		if on := bytes.Contains(measures.body, []byte("\nledgerfeed_audit_differing_workspaces 0\n")); on != (every != "0") {
 			t.Errorf("with LEDGERFEED_AUDIT_EVERY=%s the audit is on: %t", every, on)
 		}
-		if code := serving.stop(); code != exitDone {
+		if code := serving.stop(); code != cli.ExitDone {
 			t.Errorf("serve ended with %d:\n%s", code, serving.log)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -66,7 +67,7 @@ func TestRebuildKilledUnderLoad(t *testing.T) {
 	succeed(t, url, "status", "--wait", "--timeout", "1m")
 	succeed(t, url, "verify")
 	newFoldCheck(t, url).readModels(rounds)
-	if code := serving.stop(); code != exitDone {
+	if code := serving.stop(); code != cli.ExitDone {
 		t.Errorf("serve ended with %d:\n%s", code, serving.log)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -51,7 +52,7 @@ func TestReadinessGoesFirst(t *testing.T) {
 		t.Errorf("a new request is answered %d, want 401 as before", status)
 	}
 	<-serving.done
-	if code := serving.cmd.ProcessState.ExitCode(); code != exitDone {
+	if code := serving.cmd.ProcessState.ExitCode(); code != cli.ExitDone {
 		t.Errorf("serve ended with %d:\n%s", code, serving.log)
 	}
 	if status := ask(t, api+"/v1/me"); status != 0 {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
@@ -28,8 +29,7 @@ const asNextProgram = "next"
 func nextProgram() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p := &program{in: os.Stdin, out: os.Stdout, errOut: os.Stderr, clock: time.Now, rules: nextRules()}
-	return p.execute(ctx, os.Args[1:])
+	return execute(ctx, &cli.Env{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Clock: time.Now, Rules: nextRules()}, os.Args[1:])
 }
 
 // nextRules show the name of an invoice's plan in capitals.
@@ -149,13 +149,13 @@ func TestUpgradeToOtherRules(t *testing.T) {
 	balancer.Lock()
 	current = &fresh
 	balancer.Unlock()
-	if code := old.stop(); code != exitDone {
+	if code := old.stop(); code != cli.ExitDone {
 		t.Fatalf("the old version ended with %d:\n%s", code, old.log)
 	}
 	for _, f := range files[20:] {
 		succeed(t, url, "append", f)
 	}
-	status := func() (v statusView) {
+	status := func() (v struct{ Projections []projections.Status }) {
 		c := next(command(t, url, "status", "--json", "--wait", "--timeout", "1m"))
 		if err := json.Unmarshal([]byte(runCommand(t, c).out), &v); err != nil {
 			t.Fatal(err)
@@ -165,20 +165,20 @@ func TestUpgradeToOtherRules(t *testing.T) {
 	if s := status().Projections[0]; s.OtherRules != 2 || s.Rules != nextRules().Version || s.Workspaces[0].Rules != projections.RulesVersion {
 		t.Errorf("before the rebuild the status is %+v", s)
 	}
-	if c := runCommand(t, next(command(t, url, "verify"))); c.code != exitFailed || !strings.Contains(c.out, "plan_name") {
+	if c := runCommand(t, next(command(t, url, "verify"))); c.code != cli.ExitFailed || !strings.Contains(c.out, "plan_name") {
 		t.Errorf("verify before the rebuild: exit %d\n%s%s", c.code, c.out, c.errOut)
 	}
 	at, err := fresh.get("/v1/invoices", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := runCommand(t, next(command(t, url, "rebuild"))); c.code != exitDone {
+	if c := runCommand(t, next(command(t, url, "rebuild"))); c.code != cli.ExitDone {
 		t.Fatalf("rebuild: exit %d\n%s%s", c.code, c.out, c.errOut)
 	}
 	if s := status().Projections[0]; s.OtherRules != 0 {
 		t.Errorf("after the rebuild the status is %+v", s)
 	}
-	if c := runCommand(t, next(command(t, url, "verify"))); c.code != exitDone {
+	if c := runCommand(t, next(command(t, url, "verify"))); c.code != cli.ExitDone {
 		t.Errorf("verify after the rebuild: exit %d\n%s%s", c.code, c.out, c.errOut)
 	}
 	after, err := fresh.get("/v1/invoices", at.etag)

@@ -7,19 +7,20 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/receiver"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
-func (p *program) webhookCommand() *cobra.Command {
-	c := group("webhook", "Create, change, test and look into webhooks",
-		p.webhookCreateCommand(), p.webhookListCommand(), p.webhookDeleteCommand(), p.webhookRotateCommand(),
-		p.webhookTestCommand(), p.webhookTurnOnCommand(), p.webhookDeliveriesCommand(), p.webhookResendCommand(), p.webhookMissedCommand(), p.webhookListenCommand())
+func webhookCommand(env *cli.Env) *cobra.Command {
+	c := cli.Group("webhook", "Create, change, test and look into webhooks",
+		webhookCreateCommand(env), webhookListCommand(env), webhookDeleteCommand(env), webhookRotateCommand(env),
+		webhookTestCommand(env), webhookTurnOnCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookMissedCommand(env), receiver.Command(env))
 	c.Long = `Create, change, test and look into webhooks.
 
 Some settings decide what these commands do, and have to be the same as for
@@ -30,66 +31,69 @@ send-missed) and LEDGERFEED_BRAND (listen).`
 	return c
 }
 
-// withWebhooks opens the store of webhooks for a command.
-func (p *program) withWebhooks(ctx context.Context, work func(*workbench, *delivery.Store) error) error {
-	return p.withLog(ctx, func(w *workbench) error {
-		store, err := p.webhooks(ctx, w)
+// withWebhooks does the work of a command with the store of webhooks. A complaint
+// of the store about its input is wrong usage.
+func withWebhooks(ctx context.Context, env *cli.Env, work func(*cli.Deps, *delivery.Store) error) error {
+	return env.WithDeps(ctx, func(d *cli.Deps) error {
+		store, err := d.Webhooks(ctx)
 		if err != nil {
 			return err
 		}
-		err = work(w, store)
+		err = work(d, store)
 		var (
 			address *delivery.AddressError
 			events  *delivery.EventsError
 			since   *delivery.SinceError
 		)
 		if errors.As(err, &address) || errors.As(err, &events) || errors.As(err, &since) {
-			return &usageError{err}
+			return &cli.UsageError{Err: err}
 		}
 		return err
 	})
 }
 
-// ofWebhook is a command about the one thing that its argument names.
-func (p *program) ofWebhook(use, short string, work func(ctx context.Context, w *workbench, store *delivery.Store, id string) error) *cobra.Command {
+// ofWebhook makes a command about the one webhook or delivery that its argument
+// names.
+func ofWebhook(env *cli.Env, use, short string, work func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
-		RunE: p.run(func(ctx context.Context, args []string) error {
-			return p.withWebhooks(ctx, func(w *workbench, store *delivery.Store) error { return work(ctx, w, store, args[0]) })
+		RunE: env.Run(func(ctx context.Context, args []string) error {
+			return withWebhooks(ctx, env, func(d *cli.Deps, store *delivery.Store) error { return work(ctx, d, store, args[0]) })
 		}),
 	}
 }
 
-// auditWebhook keeps a change of a webhook for the console's audit.
-func (p *program) auditWebhook(ctx context.Context, w *workbench, action audit.Action, hook *delivery.Webhook, detail string) error {
-	return p.audit(ctx, w, audit.Change{WorkspaceID: hook.WorkspaceID, Action: action, ObjectID: hook.ID, ObjectName: hook.URL, Detail: detail})
+// auditWebhook adds a change of a webhook to the audit trail.
+func auditWebhook(ctx context.Context, d *cli.Deps, action audit.Action, hook *delivery.Webhook, detail string) error {
+	return d.Audit(ctx, audit.Change{WorkspaceID: hook.WorkspaceID, Action: action, ObjectID: hook.ID, ObjectName: hook.URL, Detail: detail})
 }
 
-func (p *program) auditWebhookID(ctx context.Context, w *workbench, store *delivery.Store, action audit.Action, id, detail string) error {
+// auditWebhookID is auditWebhook where only the webhook's id is known.
+func auditWebhookID(ctx context.Context, d *cli.Deps, store *delivery.Store, action audit.Action, id, detail string) error {
 	hook, err := store.Get(ctx, id)
 	if err != nil {
 		return err
 	}
-	return p.auditWebhook(ctx, w, action, hook, detail)
+	return auditWebhook(ctx, d, action, hook, detail)
 }
 
-func (p *program) webhookCreateCommand() *cobra.Command {
+func webhookCreateCommand(env *cli.Env) *cobra.Command {
 	var workspace, url string
 	var events []string
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Add a webhook; its secret is shown once",
 		Args:  cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context, _ []string) error {
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			if workspace == "" || url == "" {
-				return usagef("want --workspace and --url")
+				return cli.Usagef("want --workspace and --url")
 			}
-			return p.withWebhooks(ctx, func(w *workbench, store *delivery.Store) error {
+			return withWebhooks(ctx, env, func(d *cli.Deps, store *delivery.Store) error {
 				made, err := store.Create(ctx, workspace, url, events)
 				if err != nil {
 					return err
 				}
-				return errors.Join(p.printSecret(made), p.auditWebhook(ctx, w, audit.WebhookCreate, &made.Webhook, strings.Join(made.Events, ", ")))
+				return errors.Join(printSecret(env, made), auditWebhook(ctx, d, audit.WebhookCreate, &made.Webhook, strings.Join(made.Events, ", ")))
 			})
 		}),
 	}
@@ -99,25 +103,25 @@ func (p *program) webhookCreateCommand() *cobra.Command {
 	return c
 }
 
-func (p *program) printSecret(w *delivery.WithSecret) error {
-	return p.print(w, func(out io.Writer) error {
-		fmt.Fprintln(p.errOut, "The signing secret is shown once; the receiver needs it.")
+func printSecret(env *cli.Env, w *delivery.WithSecret) error {
+	return env.Print(w, func(out io.Writer) error {
+		fmt.Fprintln(env.ErrOut, "The signing secret is shown once; the receiver needs it.")
 		_, err := fmt.Fprintf(out, "%s\n%s\n", w.ID, w.Secret)
 		return err
 	})
 }
 
-func (p *program) webhookListCommand() *cobra.Command {
+func webhookListCommand(env *cli.Env) *cobra.Command {
 	var workspace string
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List a workspace's webhooks",
 		Args:  cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context, _ []string) error {
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			if workspace == "" {
-				return usagef("want --workspace")
+				return cli.Usagef("want --workspace")
 			}
-			return p.withWebhooks(ctx, func(_ *workbench, store *delivery.Store) error {
+			return withWebhooks(ctx, env, func(_ *cli.Deps, store *delivery.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
 					return err
@@ -125,7 +129,7 @@ func (p *program) webhookListCommand() *cobra.Command {
 				if list == nil {
 					list = []delivery.Webhook{}
 				}
-				return p.print(list, func(out io.Writer) error { return writeWebhooks(out, list) })
+				return env.Print(list, func(out io.Writer) error { return writeWebhooks(out, list) })
 			})
 		}),
 	}
@@ -155,8 +159,8 @@ func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 	return nil
 }
 
-func (p *program) webhookDeleteCommand() *cobra.Command {
-	return p.ofWebhook("delete WEBHOOK", "Delete a webhook", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
+func webhookDeleteCommand(env *cli.Env) *cobra.Command {
+	return ofWebhook(env, "delete WEBHOOK", "Delete a webhook", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
 		hook, err := store.Get(ctx, id)
 		if err != nil {
 			return err
@@ -164,61 +168,61 @@ func (p *program) webhookDeleteCommand() *cobra.Command {
 		if err := store.Delete(ctx, id); err != nil {
 			return err
 		}
-		if err := p.auditWebhook(ctx, w, audit.WebhookDelete, hook, ""); err != nil {
+		if err := auditWebhook(ctx, d, audit.WebhookDelete, hook, ""); err != nil {
 			return err
 		}
-		return p.print(map[string]any{"id": id, "deleted": true}, func(out io.Writer) error {
+		return env.Print(map[string]any{"id": id, "deleted": true}, func(out io.Writer) error {
 			_, err := fmt.Fprintln(out, "deleted", id)
 			return err
 		})
 	})
 }
 
-func (p *program) webhookRotateCommand() *cobra.Command {
-	return p.ofWebhook("rotate-secret WEBHOOK", "Give a webhook a new secret; the old one signs beside it for a while", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
+func webhookRotateCommand(env *cli.Env) *cobra.Command {
+	return ofWebhook(env, "rotate-secret WEBHOOK", "Give a webhook a new secret; the old one signs beside it for a while", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
 		hook, err := store.RotateSecret(ctx, id)
 		if err != nil {
 			return err
 		}
 		if !hook.OldSecretUntil.IsZero() {
-			fmt.Fprintf(p.errOut, "The old secret signs beside the new one until %s.\n", domain.FormatTime(hook.OldSecretUntil.Time))
+			fmt.Fprintf(env.ErrOut, "The old secret signs beside the new one until %s.\n", domain.FormatTime(hook.OldSecretUntil.Time))
 		}
-		return errors.Join(p.printSecret(hook), p.auditWebhook(ctx, w, audit.WebhookRotateSecret, &hook.Webhook, ""))
+		return errors.Join(printSecret(env, hook), auditWebhook(ctx, d, audit.WebhookRotateSecret, &hook.Webhook, ""))
 	})
 }
 
-func (p *program) webhookTestCommand() *cobra.Command {
-	return p.ofWebhook("test WEBHOOK", "Send a test.ping to a webhook", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
+func webhookTestCommand(env *cli.Env) *cobra.Command {
+	return ofWebhook(env, "test WEBHOOK", "Send a test.ping to a webhook", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
 		event, err := store.Test(ctx, id)
 		if err != nil {
 			return err
 		}
-		if err := p.auditWebhookID(ctx, w, store, audit.WebhookTest, id, event); err != nil {
+		if err := auditWebhookID(ctx, d, store, audit.WebhookTest, id, event); err != nil {
 			return err
 		}
-		return p.print(map[string]string{"event_id": event, "delivery_id": event + "_" + id}, func(out io.Writer) error {
+		return env.Print(map[string]string{"event_id": event, "delivery_id": event + "_" + id}, func(out io.Writer) error {
 			_, err := fmt.Fprintln(out, event)
 			return err
 		})
 	})
 }
 
-func (p *program) webhookTurnOnCommand() *cobra.Command {
-	return p.ofWebhook("turn-on WEBHOOK", "Turn a webhook back on", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
+func webhookTurnOnCommand(env *cli.Env) *cobra.Command {
+	return ofWebhook(env, "turn-on WEBHOOK", "Turn a webhook back on", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
 		hook, err := store.TurnOn(ctx, id)
 		if err != nil {
 			return err
 		}
-		if err := p.auditWebhook(ctx, w, audit.WebhookTurnOn, hook, ""); err != nil {
+		if err := auditWebhook(ctx, d, audit.WebhookTurnOn, hook, ""); err != nil {
 			return err
 		}
-		return p.print(hook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*hook}) })
+		return env.Print(hook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*hook}) })
 	})
 }
 
-func (p *program) webhookDeliveriesCommand() *cobra.Command {
+func webhookDeliveriesCommand(env *cli.Env) *cobra.Command {
 	var q delivery.Query
-	c := p.ofWebhook("deliveries WEBHOOK", "List a webhook's recent deliveries, newest first", func(ctx context.Context, _ *workbench, store *delivery.Store, id string) error {
+	c := ofWebhook(env, "deliveries WEBHOOK", "List a webhook's recent deliveries, newest first", func(ctx context.Context, _ *cli.Deps, store *delivery.Store, id string) error {
 		list := []delivery.Delivery{}
 		left := q.Limit
 		for page := q; left > 0; {
@@ -233,7 +237,7 @@ func (p *program) webhookDeliveriesCommand() *cobra.Command {
 				break
 			}
 		}
-		return p.print(list, func(out io.Writer) error { return writeDeliveries(out, list) })
+		return env.Print(list, func(out io.Writer) error { return writeDeliveries(out, list) })
 	})
 	c.Flags().StringVar((*string)(&q.State), "state", "", "only pending, succeeded, failed or cancelled ones")
 	c.Flags().StringVar(&q.EventType, "type", "", "only those of this event type")
@@ -266,55 +270,43 @@ func lastAnswer(d *delivery.Delivery) string {
 	return "-"
 }
 
-func (p *program) webhookResendCommand() *cobra.Command {
-	return p.ofWebhook("resend DELIVERY", "Send a finished delivery once more", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
-		d, err := store.Resend(ctx, id)
+func webhookResendCommand(env *cli.Env) *cobra.Command {
+	return ofWebhook(env, "resend DELIVERY", "Send a finished delivery once more", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
+		resent, err := store.Resend(ctx, id)
 		if err != nil {
 			return err
 		}
 		if full, err := store.Delivery(ctx, id); err == nil {
-			if err := p.auditWebhookID(ctx, w, store, audit.DeliveryResend, full.WebhookID, id); err != nil {
+			if err := auditWebhookID(ctx, d, store, audit.DeliveryResend, full.WebhookID, id); err != nil {
 				return err
 			}
 		}
-		return p.print(d, func(out io.Writer) error { return writeDeliveries(out, []delivery.Delivery{*d}) })
+		return env.Print(resent, func(out io.Writer) error { return writeDeliveries(out, []delivery.Delivery{*resent}) })
 	})
 }
 
-func (p *program) webhookMissedCommand() *cobra.Command {
+func webhookMissedCommand(env *cli.Env) *cobra.Command {
 	var since string
-	c := p.ofWebhook("send-missed WEBHOOK", "Send the events that a webhook missed since a time", func(ctx context.Context, w *workbench, store *delivery.Store, id string) error {
-		from, err := parsePast(since, p.clock())
+	c := ofWebhook(env, "send-missed WEBHOOK", "Send the events that a webhook missed since a time", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
+		if since == "" {
+			return cli.Usagef("--since: is missing: want a date-time such as 2026-10-01T00:00:00Z, a date, or a time ago such as 48h")
+		}
+		from, err := parseMoment(since, env.Clock(), true)
 		if err != nil {
-			return usagef("--since: %w", err)
+			return cli.Usagef("--since: %w", err)
 		}
 		m, err := store.SendMissed(ctx, id, from)
 		if err != nil {
 			return err
 		}
-		if err := p.auditWebhookID(ctx, w, store, audit.WebhookSendMissed, id, fmt.Sprintf("%d events since %s", m.Count, domain.FormatTime(from))); err != nil {
+		if err := auditWebhookID(ctx, d, store, audit.WebhookSendMissed, id, fmt.Sprintf("%d events since %s", m.Count, domain.FormatTime(from))); err != nil {
 			return err
 		}
-		return p.print(m, func(out io.Writer) error {
+		return env.Print(m, func(out io.Writer) error {
 			_, err := fmt.Fprintf(out, "%d events are on their way\n", m.Count)
 			return err
 		})
 	})
 	c.Flags().StringVar(&since, "since", "", "a date-time such as 2026-10-01T00:00:00Z, a date, or a time ago such as 48h or 7d (required)")
 	return c
-}
-
-// parsePast reads a moment in the past.
-func parsePast(s string, now time.Time) (time.Time, error) {
-	ahead, err := parseMoment(s, now)
-	switch {
-	case s == "":
-		return time.Time{}, errors.New("is missing: want a date-time such as 2026-10-01T00:00:00Z, a date, or a time ago such as 48h")
-	case err != nil:
-		return time.Time{}, err
-	}
-	if ahead.After(now) && !strings.ContainsAny(s, "T:") && strings.Count(s, "-") == 0 {
-		return now.Add(-ahead.Sub(now)), nil // a length of time
-	}
-	return ahead, nil
 }

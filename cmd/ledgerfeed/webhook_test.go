@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
@@ -43,21 +44,21 @@ func TestWebhookCommands(t *testing.T) {
 		code int
 		says string
 	}{
-		{"create --workspace w --url http://example.com", exitUsage, "https://"},
-		{"create --workspace w --url https://127.0.0.1/", exitUsage, ""},
-		{"create --workspace w --url https://example.com --events invoice.eaten", exitUsage, "invoice.eaten"},
-		{"create --workspace nobody --url https://example.com", exitFailed, "nobody"},
-		{"list --workspace nobody", exitFailed, "nobody"},
-		{"delete wh_nobody", exitFailed, "wh_nobody"},
-		{"turn-on wh_nobody", exitFailed, "wh_nobody"},
-		{"deliveries wh_nobody", exitFailed, "wh_nobody"},
-		{"resend nothing", exitFailed, "nothing"},
-		{"send-missed " + made.ID, exitUsage, "--since"},
-		{"send-missed " + made.ID + " --since 2d --json", exitDone, ""},
-		{"test " + made.ID, exitDone, ""},
-		{"rotate-secret " + made.ID, exitDone, "signs beside the new one until 20"},
-		{"deliveries " + made.ID + " --json", exitDone, ""},
-		{"delete " + made.ID, exitDone, ""},
+		{"create --workspace w --url http://example.com", cli.ExitUsage, "https://"},
+		{"create --workspace w --url https://127.0.0.1/", cli.ExitUsage, ""},
+		{"create --workspace w --url https://example.com --events invoice.eaten", cli.ExitUsage, "invoice.eaten"},
+		{"create --workspace nobody --url https://example.com", cli.ExitFailed, "nobody"},
+		{"list --workspace nobody", cli.ExitFailed, "nobody"},
+		{"delete wh_nobody", cli.ExitFailed, "wh_nobody"},
+		{"turn-on wh_nobody", cli.ExitFailed, "wh_nobody"},
+		{"deliveries wh_nobody", cli.ExitFailed, "wh_nobody"},
+		{"resend nothing", cli.ExitFailed, "nothing"},
+		{"send-missed " + made.ID, cli.ExitUsage, "--since"},
+		{"send-missed " + made.ID + " --since 2d --json", cli.ExitDone, ""},
+		{"test " + made.ID, cli.ExitDone, ""},
+		{"rotate-secret " + made.ID, cli.ExitDone, "signs beside the new one until 20"},
+		{"deliveries " + made.ID + " --json", cli.ExitDone, ""},
+		{"delete " + made.ID, cli.ExitDone, ""},
 	} {
 		if r := run(strings.Fields(c.args)...); r.code != c.code || !strings.Contains(r.errOut, c.says) {
 			t.Errorf("%s: exit %d, want %d and %q in:\n%s%s", c.args, r.code, c.code, c.says, r.out, r.errOut)
@@ -115,10 +116,10 @@ func TestWebhookListen(t *testing.T) {
 	}
 	p.await("REFUSED  no signature matches")
 	p.await("signed   invoice.paid")
-	if code := p.stop(); code != exitDone {
+	if code := p.stop(); code != cli.ExitDone {
 		t.Errorf("stopped with %d", code)
 	}
-	if r := runCommand(t, command(t, "", "webhook", "listen", "--port", "70000")); r.code != exitUsage {
+	if r := runCommand(t, command(t, "", "webhook", "listen", "--port", "70000")); r.code != cli.ExitUsage {
 		t.Errorf("%+v", r)
 	}
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-func (p *program) workspaceCommand() *cobra.Command {
-	return group("workspace", "Create, change and list workspaces",
-		p.workspaceCreateCommand(), p.workspaceSetCommand(), p.workspaceListCommand())
+func workspaceCommand(env *cli.Env) *cobra.Command {
+	return cli.Group("workspace", "Create, change and list workspaces",
+		workspaceCreateCommand(env), workspaceSetCommand(env), workspaceListCommand(env))
 }
 
 // workspaceView is a workspace in the output of commands.
@@ -39,15 +40,15 @@ func viewWorkspace(w *eventlog.Workspace) workspaceView {
 	return v
 }
 
-func (p *program) workspaceCreateCommand() *cobra.Command {
+func workspaceCreateCommand(env *cli.Env) *cobra.Command {
 	var id, name, email string
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Create a workspace with an empty log",
 		Args:  cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context, _ []string) error {
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			if !domain.IsID(id) {
-				return usagef("--id is %q: want 1 to 64 letters, digits, _ and -", id)
+				return cli.Usagef("--id is %q: want 1 to 64 letters, digits, _ and -", id)
 			}
 			if name == "" {
 				name = id
@@ -55,7 +56,7 @@ func (p *program) workspaceCreateCommand() *cobra.Command {
 			if err := checkWorkspace(&name, &email); err != nil {
 				return err
 			}
-			return p.changeWorkspace(ctx, id, func(log *eventlog.Log, tx pgx.Tx) error {
+			return changeWorkspace(ctx, env, id, func(log *eventlog.Log, tx pgx.Tx) error {
 				return log.CreateWorkspace(ctx, tx, eventlog.Workspace{ID: id, Name: name, NotifyEmail: email})
 			})
 		}),
@@ -66,7 +67,7 @@ func (p *program) workspaceCreateCommand() *cobra.Command {
 	return c
 }
 
-func (p *program) workspaceSetCommand() *cobra.Command {
+func workspaceSetCommand(env *cli.Env) *cobra.Command {
 	var id, name, email string
 	c := &cobra.Command{
 		Use:   "set",
@@ -76,7 +77,7 @@ func (p *program) workspaceSetCommand() *cobra.Command {
 	c.Flags().StringVar(&id, "id", "", "the workspace (required)")
 	c.Flags().StringVar(&name, "name", "", "its new name")
 	c.Flags().StringVar(&email, "notify-email", "", "its new address; empty: nobody is told")
-	c.RunE = p.run(func(ctx context.Context, _ []string) error {
+	c.RunE = env.Run(func(ctx context.Context, _ []string) error {
 		var newName, newEmail *string
 		if c.Flags().Changed("name") {
 			newName = &name
@@ -85,12 +86,12 @@ func (p *program) workspaceSetCommand() *cobra.Command {
 			newEmail = &email
 		}
 		if id == "" || newName == nil && newEmail == nil {
-			return usagef("want --id, and --name or --notify-email")
+			return cli.Usagef("want --id, and --name or --notify-email")
 		}
 		if err := checkWorkspace(newName, newEmail); err != nil {
 			return err
 		}
-		return p.changeWorkspace(ctx, id, func(log *eventlog.Log, tx pgx.Tx) error {
+		return changeWorkspace(ctx, env, id, func(log *eventlog.Log, tx pgx.Tx) error {
 			return log.SetWorkspace(ctx, tx, id, newName, newEmail)
 		})
 	})
@@ -103,27 +104,27 @@ const maxWorkspaceName = 200
 func checkWorkspace(name, email *string) error {
 	if name != nil {
 		if n := utf8.RuneCountInString(*name); n < 1 || n > maxWorkspaceName || !utf8.ValidString(*name) {
-			return usagef("--name: want 1 to %d characters", maxWorkspaceName)
+			return cli.Usagef("--name: want 1 to %d characters", maxWorkspaceName)
 		}
 		for _, r := range *name {
 			if unicode.IsControl(r) {
-				return usagef("--name: want no control characters")
+				return cli.Usagef("--name: want no control characters")
 			}
 		}
 	}
 	if email != nil && *email != "" {
 		if a, err := mail.ParseAddress(*email); err != nil || a.Address != *email {
-			return usagef("--notify-email is %q: want a mail address such as finance@example.com", *email)
+			return cli.Usagef("--notify-email is %q: want a mail address such as finance@example.com", *email)
 		}
 	}
 	return nil
 }
 
 // changeWorkspace makes a change and prints the workspace as it is then.
-func (p *program) changeWorkspace(ctx context.Context, id string, change func(*eventlog.Log, pgx.Tx) error) error {
-	return p.withLog(ctx, func(w *workbench) error {
-		err := pg.InTx(ctx, w.pool, func(tx pgx.Tx) error {
-			if err := change(w.log, tx); err != nil {
+func changeWorkspace(ctx context.Context, env *cli.Env, id string, change func(*eventlog.Log, pgx.Tx) error) error {
+	return env.WithDeps(ctx, func(d *cli.Deps) error {
+		err := pg.InTx(ctx, d.Pool, func(tx pgx.Tx) error {
+			if err := change(d.Log, tx); err != nil {
 				return err
 			}
 			return access.BumpRevision(ctx, tx, id)
@@ -131,23 +132,23 @@ func (p *program) changeWorkspace(ctx context.Context, id string, change func(*e
 		if err != nil {
 			return err
 		}
-		found, err := w.log.Workspace(ctx, id)
+		found, err := d.Log.Workspace(ctx, id)
 		if err != nil {
 			return err
 		}
 		v := viewWorkspace(&found)
-		return p.print(v, func(out io.Writer) error { return writeWorkspaces(out, []workspaceView{v}) })
+		return env.Print(v, func(out io.Writer) error { return writeWorkspaces(out, []workspaceView{v}) })
 	})
 }
 
-func (p *program) workspaceListCommand() *cobra.Command {
+func workspaceListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List workspaces",
 		Args:  cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context, _ []string) error {
-			return p.withLog(ctx, func(w *workbench) error {
-				list, err := w.log.Workspaces(ctx)
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
+			return env.WithDeps(ctx, func(d *cli.Deps) error {
+				list, err := d.Log.Workspaces(ctx)
 				if err != nil {
 					return err
 				}
@@ -155,7 +156,7 @@ func (p *program) workspaceListCommand() *cobra.Command {
 				for i := range list {
 					views[i] = viewWorkspace(&list[i])
 				}
-				return p.print(views, func(out io.Writer) error { return writeWorkspaces(out, views) })
+				return env.Print(views, func(out io.Writer) error { return writeWorkspaces(out, views) })
 			})
 		}),
 	}

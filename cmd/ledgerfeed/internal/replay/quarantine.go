@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"context"
@@ -11,15 +11,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
-func (p *program) quarantineCommand() *cobra.Command {
-	return group("quarantine", "Look after workspaces that wait at an entry that cannot be projected",
-		p.quarantineListCommand(), p.quarantineShowCommand(), p.quarantineRetryCommand(), p.quarantineSkipCommand())
+// QuarantineCommand is ledgerfeed quarantine.
+func QuarantineCommand(env *cli.Env) *cobra.Command {
+	return cli.Group("quarantine", "Look after workspaces that wait at an entry that cannot be projected",
+		quarantineListCommand(env), quarantineShowCommand(env), quarantineRetryCommand(env), quarantineSkipCommand(env))
 }
 
 // quarantineView is a workspace that waits.
@@ -60,25 +62,25 @@ func quarantined(ctx context.Context, log *eventlog.Log, workspaceID string) ([]
 	return list, nil
 }
 
-func (p *program) quarantineListCommand() *cobra.Command {
+func quarantineListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the workspaces that wait, and the entries that were passed over",
 		Args:  cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context, _ []string) error {
-			return p.withLog(ctx, func(w *workbench) error {
-				list, err := quarantined(ctx, w.log, "")
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
+			return env.WithDeps(ctx, func(d *cli.Deps) error {
+				list, err := quarantined(ctx, d.Log, "")
 				if err != nil {
 					return err
 				}
-				skips, err := w.log.Skips(ctx, eventlog.ReadModels, "")
+				skips, err := d.Log.Skips(ctx, eventlog.ReadModels, "")
 				if err != nil {
 					return err
 				}
 				if skips == nil {
 					skips = []eventlog.Skip{}
 				}
-				return p.print(quarantineListView{list, skips}, func(out io.Writer) error { return writeQuarantined(out, list, skips) })
+				return env.Print(quarantineListView{list, skips}, func(out io.Writer) error { return writeQuarantined(out, list, skips) })
 			})
 		}),
 	}
@@ -119,18 +121,18 @@ type quarantineShowView struct {
 	Skipped         []eventlog.Skip    `json:"skipped"`
 }
 
-func (p *program) quarantineShowCommand() *cobra.Command {
+func quarantineShowCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show WORKSPACE",
 		Short: "Show the entry that a workspace waits at, the error, and its history",
 		Args:  cobra.ExactArgs(1),
-		RunE: p.run(func(ctx context.Context, args []string) error {
-			return p.withLog(ctx, func(w *workbench) error {
-				v, err := showQuarantine(ctx, w.log, args[0])
+		RunE: env.Run(func(ctx context.Context, args []string) error {
+			return env.WithDeps(ctx, func(d *cli.Deps) error {
+				v, err := showQuarantine(ctx, d.Log, args[0])
 				if err != nil {
 					return err
 				}
-				return p.print(v, func(out io.Writer) error { return writeQuarantine(out, args[0], v) })
+				return env.Print(v, func(out io.Writer) error { return writeQuarantine(out, args[0], v) })
 			})
 		}),
 	}
@@ -187,7 +189,7 @@ func nextAttempt(at *time.Time) string {
 	return domain.FormatTime(*at)
 }
 
-func (p *program) quarantineRetryCommand() *cobra.Command {
+func quarantineRetryCommand(env *cli.Env) *cobra.Command {
 	var position int64
 	c := &cobra.Command{
 		Use:   "retry WORKSPACE",
@@ -198,26 +200,26 @@ With --position, give an entry that was passed over its effect after all: the
 workspace is rebuilt with it while readers keep reading. Where that is still
 impossible nothing is changed, and the entry stays passed over.`,
 		Args: cobra.ExactArgs(1),
-		RunE: p.run(func(ctx context.Context, args []string) error {
+		RunE: env.Run(func(ctx context.Context, args []string) error {
 			if position < 0 {
-				return usagef("--position is %d: want that of an entry that was passed over", position)
+				return cli.Usagef("--position is %d: want that of an entry that was passed over", position)
 			}
 			if position > 0 {
-				return p.restore(ctx, args[0], position)
+				return restore(ctx, env, args[0], position)
 			}
-			return p.retryQuarantined(ctx, args[0])
+			return retryQuarantined(ctx, env, args[0])
 		}),
 	}
 	c.Flags().Int64Var(&position, "position", 0, "of an entry that was passed over and is to have its effect after all")
 	return c
 }
 
-func (p *program) retryQuarantined(ctx context.Context, workspaceID string) error {
-	return p.withLog(ctx, func(w *workbench) error {
-		if err := w.log.RetryQuarantined(ctx, eventlog.ReadModels, workspaceID); err != nil {
+func retryQuarantined(ctx context.Context, env *cli.Env, workspaceID string) error {
+	return env.WithDeps(ctx, func(d *cli.Deps) error {
+		if err := d.Log.RetryQuarantined(ctx, eventlog.ReadModels, workspaceID); err != nil {
 			return err
 		}
-		return p.print(map[string]string{"workspace_id": workspaceID}, func(out io.Writer) error {
+		return env.Print(map[string]string{"workspace_id": workspaceID}, func(out io.Writer) error {
 			_, err := fmt.Fprintf(out, "%s is tried again within seconds, if ledgerfeed serve is running.\n", workspaceID)
 			return err
 		})
@@ -225,18 +227,18 @@ func (p *program) retryQuarantined(ctx context.Context, workspaceID string) erro
 }
 
 // restore gives an entry that was passed over its effect.
-func (p *program) restore(ctx context.Context, workspaceID string, position int64) error {
-	flags := replayFlags{workers: 1, memoryMiB: defaultMemoryMiB, rate: yieldingRate}
-	return p.withReplay(ctx, "retry", flags, func(r *replaying) error {
+func restore(ctx context.Context, env *cli.Env, workspaceID string, position int64) error {
+	f := flags{workers: 1, memoryMiB: defaultMemoryMiB, rate: yieldingRate}
+	return with(ctx, env, "retry", f, func(r *running) error {
 		b, err := r.Restore(ctx, workspaceID, position)
 		r.quiet()
 		if err != nil {
 			return interrupted(ctx, err, "nothing was changed")
 		}
 		if b.Refused == "" {
-			err = p.audit(ctx, r.bench, audit.Change{WorkspaceID: workspaceID, Action: audit.EntryRestore, ObjectName: entryName(position)})
+			err = r.deps.Audit(ctx, audit.Change{WorkspaceID: workspaceID, Action: audit.EntryRestore, ObjectName: entryName(position)})
 		}
-		if err := errors.Join(err, p.print(b, func(out io.Writer) error { return writeRestored(out, &b, position) })); err != nil {
+		if err := errors.Join(err, env.Print(b, func(out io.Writer) error { return writeRestored(out, &b, position) })); err != nil {
 			return err
 		}
 		if b.Refused != "" {
@@ -259,7 +261,7 @@ func writeRestored(out io.Writer, b *projections.Rebuilt, position int64) (err e
 	return err
 }
 
-func (p *program) quarantineSkipCommand() *cobra.Command {
+func quarantineSkipCommand(env *cli.Env) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:   "skip WORKSPACE --reason TEXT",
@@ -269,12 +271,12 @@ models, now or in a rebuild, and the workspace goes on behind it. It stays in
 the log, shows in the feed if its type does, and that it was passed over is
 recorded with the reason. ledgerfeed quarantine retry --position takes it back.`,
 		Args: cobra.ExactArgs(1),
-		RunE: p.run(func(ctx context.Context, args []string) error {
+		RunE: env.Run(func(ctx context.Context, args []string) error {
 			if reason == "" {
-				return usagef("--reason is empty: say why the entry may be passed over")
+				return cli.Usagef("--reason is empty: say why the entry may be passed over")
 			}
-			return p.withLog(ctx, func(w *workbench) error {
-				s, err := w.log.SkipQuarantined(ctx, eventlog.ReadModels, args[0], reason)
+			return env.WithDeps(ctx, func(d *cli.Deps) error {
+				s, err := d.Log.SkipQuarantined(ctx, eventlog.ReadModels, args[0], reason)
 				var not *eventlog.NotQuarantinedError
 				if errors.As(err, &not) {
 					return fmt.Errorf("%w: only an entry that a workspace waits at can be passed over", err)
@@ -282,8 +284,8 @@ recorded with the reason. ledgerfeed quarantine retry --position takes it back.`
 				if err != nil {
 					return err
 				}
-				err = p.audit(ctx, w, audit.Change{WorkspaceID: s.WorkspaceID, Action: audit.EntrySkip, ObjectID: s.EventID, ObjectName: entryName(s.Position), Detail: s.Reason})
-				return errors.Join(err, p.print(s, func(out io.Writer) error { return writeSkips(out, []eventlog.Skip{s}) }))
+				err = d.Audit(ctx, audit.Change{WorkspaceID: s.WorkspaceID, Action: audit.EntrySkip, ObjectID: s.EventID, ObjectName: entryName(s.Position), Detail: s.Reason})
+				return errors.Join(err, env.Print(s, func(out io.Writer) error { return writeSkips(out, []eventlog.Skip{s}) }))
 			})
 		}),
 	}

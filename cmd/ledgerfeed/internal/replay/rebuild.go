@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
@@ -17,8 +18,9 @@ type rebuildView struct {
 	Workspaces []projections.Rebuilt `json:"workspaces"`
 }
 
-func (p *program) rebuildCommand() *cobra.Command {
-	var flags replayFlags
+// RebuildCommand is ledgerfeed rebuild.
+func RebuildCommand(env *cli.Env) *cobra.Command {
+	var f flags
 	c := &cobra.Command{
 		Use:   "rebuild [RESOURCE…]",
 		Short: "Rebuild the read models from the log while readers keep reading",
@@ -31,32 +33,23 @@ RESOURCE limits it to some of ` + strings.Join(projections.Resources(), ", ") + 
 It can be interrupted at any moment: each workspace is as it was before, or
 rebuilt, and a second run finishes the rest. A workspace whose log itself was
 tampered with is refused.`,
-		RunE: p.run(func(ctx context.Context, resources []string) error {
+		RunE: env.Run(func(ctx context.Context, resources []string) error {
 			for _, name := range resources {
-				if !isResource(name) {
-					return &usageError{&projections.UnknownResourceError{Resource: name}}
+				if err := checkResource(name); err != nil {
+					return err
 				}
 			}
-			return p.withReplay(ctx, "rebuild", flags, func(r *replaying) error {
-				return p.rebuild(ctx, r, projections.RebuildRequest{WorkspaceID: flags.workspace, Resources: resources})
+			return with(ctx, env, "rebuild", f, func(r *running) error {
+				return r.rebuild(ctx, projections.RebuildRequest{WorkspaceID: f.workspace, Resources: resources})
 			})
 		}),
 		ValidArgs: projections.Resources(),
 	}
-	replayFlagsOf(c, &flags)
+	f.add(c)
 	return c
 }
 
-func isResource(name string) bool {
-	for _, r := range projections.Resources() {
-		if r == name {
-			return true
-		}
-	}
-	return false
-}
-
-func (p *program) rebuild(ctx context.Context, r *replaying, q projections.RebuildRequest) error {
+func (r *running) rebuild(ctx context.Context, q projections.RebuildRequest) error {
 	v := rebuildView{Workspaces: []projections.Rebuilt{}}
 	refused := 0
 	err := r.Rebuild(ctx, q, func(b projections.Rebuilt) {
@@ -69,7 +62,7 @@ func (p *program) rebuild(ctx context.Context, r *replaying, q projections.Rebui
 	if err := interrupted(ctx, err, fmt.Sprintf("%d workspaces are rebuilt, the others are as they were: run it again to finish", len(v.Workspaces))); err != nil {
 		return err
 	}
-	if err := p.print(v, func(out io.Writer) error { return writeRebuilt(out, v.Workspaces, r.meter) }); err != nil {
+	if err := r.env.Print(v, func(out io.Writer) error { return writeRebuilt(out, v.Workspaces, r.meter) }); err != nil {
 		return err
 	}
 	if refused > 0 {
@@ -90,6 +83,6 @@ func writeRebuilt(out io.Writer, list []projections.Rebuilt, m *projections.Mete
 		}
 	}
 	_, err := fmt.Fprintf(out, "rebuilt %d workspaces: %s entries, %s rows compared, %s written or deleted\n%s\n",
-		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.RowsWritten.Load()), replayed(m))
+		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.RowsWritten.Load()), costLine(m))
 	return err
 }

@@ -1,4 +1,6 @@
-package main
+// Package status has the command that tells how far the read models and webhooks
+// are, and how to wait for them.
+package status
 
 import (
 	"context"
@@ -10,49 +12,51 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
-// statusView is what status prints as JSON.
-type statusView struct {
+// view is what status prints as JSON.
+type view struct {
 	Projections []*projections.Status `json:"projections"`
-	Delivery    []delivery.Lag        `json:"delivery"` // a row a webhook
+	Delivery    []delivery.Lag        `json:"delivery"` // one for each webhook
 }
 
-func (p *program) statusCommand() *cobra.Command {
+// Command is ledgerfeed status.
+func Command(env *cli.Env) *cobra.Command {
 	var (
 		workspace string
 		wait      bool
-		patience  time.Duration
+		timeout   time.Duration
 	)
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far the read models are, anomalies, and what is quarantined",
 		Args:  cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context, _ []string) error {
-			return p.withLog(ctx, func(w *workbench) error {
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
+			return env.WithDeps(ctx, func(d *cli.Deps) error {
 				if wait {
-					if err := p.awaitProjected(ctx, w, workspace, patience); err != nil {
+					if err := AwaitProjected(ctx, env, d, workspace, timeout); err != nil {
 						return err
 					}
 				}
-				s, err := projections.ReadStatus(ctx, w.pool, w.log, p.clock(), workspace)
+				s, err := projections.ReadStatus(ctx, d.Pool, d.Log, env.Clock(), workspace)
 				if err != nil {
 					return err
 				}
-				if p.rules.Version > 0 {
-					s.CompareRules(p.rules.Version)
+				if env.Rules.Version > 0 {
+					s.CompareRules(env.Rules.Version)
 				}
-				lags, err := delivery.ReadStatus(ctx, w.pool, p.clock(), workspace)
+				lags, err := delivery.ReadStatus(ctx, d.Pool, env.Clock(), workspace)
 				if err != nil {
 					return err
 				}
 				if lags == nil {
 					lags = []delivery.Lag{}
 				}
-				return p.print(statusView{[]*projections.Status{s}, lags}, func(out io.Writer) error {
+				return env.Print(view{[]*projections.Status{s}, lags}, func(out io.Writer) error {
 					return errors.Join(writeStatus(out, s), writeLags(out, lags))
 				})
 			})
@@ -60,50 +64,54 @@ func (p *program) statusCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&workspace, "workspace", "", "only this workspace")
 	c.Flags().BoolVar(&wait, "wait", false, "return when everything that is in the log now is projected")
-	c.Flags().DurationVar(&patience, "timeout", 0, "with --wait: fail after this time (default: wait as long as it takes)")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "with --wait: fail after this time (default: wait as long as it takes)")
 	return c
 }
 
-// waitSweep is how long --wait trusts in being woken.
-const waitSweep = 200 * time.Millisecond
+const (
+	pollInterval = 200 * time.Millisecond
+	// stuckAfter is the time without progress after which AwaitProjected warns.
+	stuckAfter = 10 * time.Second
+)
 
-// standstill is when --wait says that it may wait in vain.
-const standstill = 10 * time.Second
-
-// awaitProjected waits until the read models have what the log held when it
-// was called.
-func (p *program) awaitProjected(ctx context.Context, w *workbench, workspace string, patience time.Duration) error {
-	if patience > 0 {
+// AwaitProjected waits until the read models of a workspace, or with an empty id
+// of all, have what the log holds when it is called. With a timeout above 0 it
+// fails after that time.
+func AwaitProjected(ctx context.Context, env *cli.Env, d *cli.Deps, workspace string, timeout time.Duration) error {
+	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, patience, fmt.Errorf("not everything was projected within %s", patience))
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not everything was projected within %s", timeout))
 		defer cancel()
 	}
 	var (
-		targets = map[string]int64{}
-		first   = true
-		least   int64
-		moved   = time.Now()
+		targets map[string]int64 // by workspace, the head at the first look
+		least   int64            // entries behind, the fewest so far
+		moved   time.Time        // when least became less
 	)
-	sweep := time.NewTicker(waitSweep)
-	defer sweep.Stop()
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
 	for {
-		progress, err := w.log.ProgressOf(ctx, eventlog.ReadModels, workspace)
+		progress, err := d.Log.ProgressOf(ctx, eventlog.ReadModels, workspace)
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				return cause
 			}
 			return err
 		}
+		first := targets == nil
+		if first {
+			targets = map[string]int64{}
+		}
 		behind := int64(0)
 		for i := range progress {
+			p := &progress[i]
 			if first {
-				targets[progress[i].WorkspaceID] = progress[i].Head
+				targets[p.WorkspaceID] = p.Head
 			}
-			if progress[i].Quarantined {
-				return fmt.Errorf("workspace %s waits at position %d, which cannot be projected: %s",
-					progress[i].WorkspaceID, progress[i].Position+1, progress[i].Error)
+			if p.Quarantined {
+				return fmt.Errorf("workspace %s waits at position %d, which cannot be projected: %s", p.WorkspaceID, p.Position+1, p.Error)
 			}
-			behind += max(0, targets[progress[i].WorkspaceID]-progress[i].Position)
+			behind += max(0, targets[p.WorkspaceID]-p.Position)
 		}
 		if behind == 0 {
 			return nil
@@ -111,20 +119,19 @@ func (p *program) awaitProjected(ctx context.Context, w *workbench, workspace st
 		if first || behind < least {
 			least, moved = behind, time.Now()
 		}
-		first = false
-		if time.Since(moved) > standstill {
-			p.logger.WarnContext(ctx, "nothing is being projected: is ledgerfeed serve running on this database?", "behind", behind)
+		if time.Since(moved) > stuckAfter {
+			env.Logger.WarnContext(ctx, "nothing is being projected: is ledgerfeed serve running on this database?", "behind", behind)
 			moved = time.Now()
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-sweep.C:
+		case <-poll.C:
 		}
 	}
 }
 
-// shownAnomalies is how many of a workspace's anomalies are listed for people.
+// shownAnomalies bounds how many of a workspace's anomalies are listed for people.
 const shownAnomalies = 50
 
 func writeStatus(out io.Writer, s *projections.Status) error {
@@ -140,15 +147,15 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 		return err
 	}
 	if s.OtherRules > 0 {
-		fmt.Fprintf(out, "%d workspaces have rows of other rules than this program's, version %d: ledgerfeed rebuild brings them over\n", s.OtherRules, s.Rules)
+		fmt.Fprintf(out, "%d workspaces have rows made by other rules than this program's, version %d: ledgerfeed rebuild updates them\n", s.OtherRules, s.Rules)
 	}
 	for i := range s.Workspaces {
 		w := &s.Workspaces[i]
 		if w.Waits(s.Rules) {
-			fmt.Fprintf(out, "%s has rows of rules %d\n", w.WorkspaceID, w.Rules)
+			fmt.Fprintf(out, "%s has rows made by rules %d\n", w.WorkspaceID, w.Rules)
 		}
 		if w.Skipped > 0 {
-			fmt.Fprintf(out, "%s: %d entries were passed over: ledgerfeed quarantine list\n", w.WorkspaceID, w.Skipped)
+			fmt.Fprintf(out, "%s: %d entries were skipped: ledgerfeed quarantine list\n", w.WorkspaceID, w.Skipped)
 		}
 		if w.Error != nil {
 			fmt.Fprintf(out, "%s at position %d, after %d failures: %s\n", w.WorkspaceID, w.Position+1, w.Failures, *w.Error)

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
@@ -18,9 +19,10 @@ type verifyView struct {
 	Differences []projections.Difference   `json:"differences"`
 }
 
-func (p *program) verifyCommand() *cobra.Command {
+// VerifyCommand is ledgerfeed verify.
+func VerifyCommand(env *cli.Env) *cobra.Command {
 	var (
-		flags replayFlags
+		f     flags
 		since int64
 		chain string
 	)
@@ -35,27 +37,20 @@ if there is one. Changes nothing, and works while the service runs.
 Who keeps a position and its chain value, as verify prints them, proves later
 with --since-position and --chain that nothing up to there was touched.`,
 		Args: cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context, _ []string) error {
-			seal, err := readSeal(flags.workspace, since, chain)
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
+			seal, err := readSeal(f.workspace, since, chain)
 			if err != nil {
 				return err
 			}
-			return p.withReplay(ctx, "verify", flags, func(r *replaying) error {
-				return p.verify(ctx, r, projections.VerifyRequest{WorkspaceID: flags.workspace, Since: seal})
+			return with(ctx, env, "verify", f, func(r *running) error {
+				return r.verify(ctx, projections.VerifyRequest{WorkspaceID: f.workspace, Since: seal})
 			})
 		}),
 	}
-	replayFlagsOf(c, &flags)
+	f.add(c)
 	c.Flags().Int64Var(&since, "since-position", 0, "a position whose chain value was kept; needs --workspace and --chain")
 	c.Flags().StringVar(&chain, "chain", "", "the chain value kept of --since-position, in hex")
 	return c
-}
-
-func replayFlagsOf(c *cobra.Command, f *replayFlags) {
-	c.Flags().StringVar(&f.workspace, "workspace", "", "only this workspace")
-	c.Flags().IntVar(&f.workers, "workers", projections.DefaultReplayWorkers, "workspaces under way at once")
-	c.Flags().IntVar(&f.rate, "rate", yieldingRate, "the most entries and rows a second; 0 sets no limit, -1 goes slowly while entries are appended or the API is read")
-	c.Flags().Int64Var(&f.memoryMiB, "memory", defaultMemoryMiB, "MiB that the workspaces under way may take, by estimate; one that is larger is folded into temporary tables")
 }
 
 func readSeal(workspace string, since int64, chain string) (*projections.Seal, error) {
@@ -63,12 +58,12 @@ func readSeal(workspace string, since int64, chain string) (*projections.Seal, e
 		return nil, nil
 	}
 	if since < 1 || chain == "" || workspace == "" {
-		return nil, usagef("--since-position (1 or more), --chain and --workspace are given together")
+		return nil, cli.Usagef("--since-position (1 or more), --chain and --workspace are given together")
 	}
 	s := &projections.Seal{Position: since}
 	value, err := hex.DecodeString(chain)
 	if err != nil || len(value) != len(s.Chain) {
-		return nil, usagef("--chain is %q: want %d hexadecimal digits", chain, 2*len(s.Chain))
+		return nil, cli.Usagef("--chain is %q: want %d hexadecimal digits", chain, 2*len(s.Chain))
 	}
 	copy(s.Chain[:], value)
 	return s, nil
@@ -78,13 +73,13 @@ func readSeal(workspace string, since int64, chain string) (*projections.Seal, e
 // with more, they are printed as they come.
 const heldDifferences = 1000
 
-func (p *program) verify(ctx context.Context, r *replaying, q projections.VerifyRequest) error {
+func (r *running) verify(ctx context.Context, q projections.VerifyRequest) error {
 	v := verifyView{Workspaces: []projections.Verification{}, Differences: []projections.Difference{}}
 	var writing error
 	tell := func() {
 		r.quiet()
 		for i := range v.Differences {
-			if _, err := fmt.Fprintln(p.out, v.Differences[i].String()); err != nil {
+			if _, err := fmt.Fprintln(r.env.Out, v.Differences[i].String()); err != nil {
 				writing = err
 			}
 		}
@@ -93,18 +88,18 @@ func (p *program) verify(ctx context.Context, r *replaying, q projections.Verify
 	many := false
 	err := r.Verify(ctx, q, func(d projections.Difference) {
 		v.Differences = append(v.Differences, d)
-		if many = many || len(v.Differences) > heldDifferences; many && !p.json {
+		if many = many || len(v.Differences) > heldDifferences; many && !r.env.JSON {
 			tell()
 		}
 	}, func(w projections.Verification) { v.Workspaces = append(v.Workspaces, w) })
 	r.quiet()
-	if !p.json {
+	if !r.env.JSON {
 		tell()
 	}
 	if err := errors.Join(interrupted(ctx, err, "nothing was changed"), writing); err != nil {
 		return err
 	}
-	if err := p.print(v, func(out io.Writer) error { return writeVerified(out, v.Workspaces, r.meter) }); err != nil {
+	if err := r.env.Print(v, func(out io.Writer) error { return writeVerified(out, v.Workspaces, r.meter) }); err != nil {
 		return err
 	}
 	switch n := r.meter.Differences.Load(); n {
@@ -123,14 +118,6 @@ func writeVerified(out io.Writer, list []projections.Verification, m *projection
 		fmt.Fprintf(out, "%s stands at position %d of %d, chain %s\n", w.WorkspaceID, w.Position, w.Head, w.Chain)
 	}
 	_, err := fmt.Fprintf(out, "verified %d workspaces: %s entries, %s rows, %s differences\n%s\n",
-		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()), replayed(m))
-	return err
-}
-
-// interrupted says so where a command ended because it was asked to.
-func interrupted(ctx context.Context, err error, what string) error {
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("interrupted; %s", what)
-	}
+		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()), costLine(m))
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"context"
@@ -10,11 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
-func (p *program) explainCommand() *cobra.Command {
+// ExplainCommand is ledgerfeed explain.
+func ExplainCommand(env *cli.Env) *cobra.Command {
 	var (
 		workspace, asOf string
 	)
@@ -27,22 +29,22 @@ that made it what it was: why does this invoice say 420.00?
 RESOURCE is one of ` + strings.Join(projections.Resources(), ", ") + `; the ID of a
 credit is its client's.`,
 		Args: cobra.ExactArgs(2),
-		RunE: p.run(func(ctx context.Context, args []string) error {
+		RunE: env.Run(func(ctx context.Context, args []string) error {
 			q := projections.ExplainRequest{WorkspaceID: workspace, Resource: args[0], ID: args[1]}
-			if !isResource(q.Resource) {
-				return &usageError{&projections.UnknownResourceError{Resource: q.Resource}}
+			if err := checkResource(q.Resource); err != nil {
+				return err
 			}
 			if err := readMoment(asOf, &q); err != nil {
 				return err
 			}
-			flags := replayFlags{workers: 1, memoryMiB: defaultMemoryMiB, rate: 0}
-			return p.withReplay(ctx, "explain", flags, func(r *replaying) error {
+			f := flags{workers: 1, memoryMiB: defaultMemoryMiB, rate: 0}
+			return with(ctx, env, "explain", f, func(r *running) error {
 				x, err := r.Explain(ctx, q)
 				r.quiet()
 				if err != nil {
 					return interrupted(ctx, err, "nothing was explained")
 				}
-				return p.print(x, func(out io.Writer) error { return writeExplanation(out, x) })
+				return env.Print(x, func(out io.Writer) error { return writeExplanation(out, x) })
 			})
 		}),
 	}
@@ -63,7 +65,7 @@ func readMoment(text string, q *projections.ExplainRequest) error {
 	}
 	at, ok := domain.ParseTime(text)
 	if !ok {
-		return usagef("--as-of is %q: want a position, 1 or more, or a time such as 2026-10-02T09:15:00Z", text)
+		return cli.Usagef("--as-of is %q: want a position, 1 or more, or a time such as 2026-10-02T09:15:00Z", text)
 	}
 	q.At = at
 	return nil

@@ -1,4 +1,4 @@
-package main
+package transfer
 
 import (
 	"bufio"
@@ -14,19 +14,19 @@ import (
 
 // source is a file of NDJSON that can be read more than once.
 type source struct {
-	name string
+	name string // for messages
 	file *os.File
 }
 
 var errLongLine = fmt.Errorf("the entry is longer than %d bytes", domain.MaxEntrySize)
 
-// each calls do with every line that is not blank, and its number from 1. A
-// line that is longer than an entry may be comes as an error in its place.
+// each calls do with every line that is not blank, and its number from 1. For a
+// line that is longer than an entry may be it passes an error instead.
 func (s *source) each(ctx context.Context, do func(number int, line []byte, err error) error) error {
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("read %s: %w (a pipe is given on standard input)", s.name, err)
+		return fmt.Errorf("cannot read %s: %w (give a pipe on standard input)", s.name, err)
 	}
-	reader := bufio.NewReaderSize(s.file, domain.MaxLineSize+2) // and its end of line
+	reader := bufio.NewReaderSize(s.file, domain.MaxLineSize+2) // and the end of the line
 	for number := 1; ; number++ {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -41,16 +41,17 @@ func (s *source) each(ctx context.Context, do func(number int, line []byte, err 
 			}
 			line = nil
 		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read %s, line %d: %w", s.name, number, err)
+		end := errors.Is(err, io.EOF)
+		if err != nil && !end {
+			return fmt.Errorf("cannot read %s, line %d: %w", s.name, number, err)
 		}
 		if line = bytes.TrimRight(line, "\r\n"); len(bytes.TrimSpace(line)) > 0 {
 			if derr := do(number, line, nil); derr != nil {
 				return derr
 			}
 		}
-		if err != nil {
-			return nil //nolint:nilerr // the end of the file
+		if end {
+			return nil
 		}
 	}
 }

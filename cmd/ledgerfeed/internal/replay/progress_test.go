@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func TestReplayProgressInLines(t *testing.T) {
 		meter.EntriesDone.Store(250_000)
 		meter.Workspaces.Store(4)
 		meter.WorkspacesDone.Store(1)
-		stop := watchReplay(&out, "verify", &meter)
+		stop := showProgress(&out, "verify", &meter)
 		<-time.After(2*lineEvery + lineEvery/2) // of the test's own time
 		stop()
 		<-time.After(2 * lineEvery)
@@ -74,20 +74,20 @@ func TestReplayProgressAsABar(t *testing.T) {
 func TestReplayLineNamesWhatWasFound(t *testing.T) {
 	t.Parallel()
 	var meter projections.Meter
-	if line := replayLine(&meter, 0); !strings.Contains(line, ", ? left, ") {
+	if line := progressLine(&meter, 0); !strings.Contains(line, ", ? left, ") {
 		t.Errorf("before anything is done: %s", line)
 	}
 	meter.Differences.Store(1234)
 	meter.RowsWritten.Store(56)
-	if line := replayLine(&meter, time.Second); !strings.HasSuffix(line, ", 1,234 differences, 56 rows written") {
+	if line := progressLine(&meter, time.Second); !strings.HasSuffix(line, ", 1,234 differences, 56 rows written") {
 		t.Errorf("with differences: %s", line)
 	}
 	meter.LargestRows.Store(1_000_000)
-	if line := replayed(&meter); !strings.HasPrefix(line, "the largest workspace has 1,000,000 rows; memory ") || !strings.HasSuffix(line, " MiB") {
+	if line := costLine(&meter); !strings.HasPrefix(line, "the largest workspace has 1,000,000 rows; memory ") || !strings.HasSuffix(line, " MiB") {
 		t.Errorf("at the end: %s", line)
 	}
 	meter.OverMemory.Store(2)
-	if line := replayed(&meter); !strings.HasSuffix(line, " MiB; 2 larger than --memory by estimate, folded into temporary tables") {
+	if line := costLine(&meter); !strings.HasSuffix(line, " MiB; 2 larger than --memory by estimate, folded into temporary tables") {
 		t.Errorf("at the end, with large workspaces: %s", line)
 	}
 }

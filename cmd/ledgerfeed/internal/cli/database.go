@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
+)
+
+// Database is the one that a command works on: at DATABASE_URL, or in the
+// program's own PostgreSQL.
+type Database struct {
+	URL   string
+	local *localpg.Server // nil with a DATABASE_URL
+}
+
+// OpenDatabase returns the database of the settings. The program's own
+// PostgreSQL is started unless another process runs it already.
+func (e *Env) OpenDatabase(ctx context.Context) (*Database, error) {
+	if e.Settings.DatabaseURL != "" {
+		return &Database{URL: e.Settings.DatabaseURL}, nil
+	}
+	server, err := localpg.Open(ctx, localpg.Config{DataDir: e.Settings.DataDir, Logger: e.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("the program's own PostgreSQL: %w", err)
+	}
+	return &Database{URL: server.URL(), local: server}, nil
+}
+
+// closeTimeout bounds the wait for the program's own PostgreSQL to stop.
+const closeTimeout = 30 * time.Second
+
+// Close releases the program's own PostgreSQL, which stops when no other process
+// uses it. With a DATABASE_URL it does nothing.
+func (d *Database) Close(ctx context.Context) error {
+	if d.local == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := d.local.Close(ctx); err != nil {
+		return fmt.Errorf("cannot stop the program's own PostgreSQL: %w", err)
+	}
+	return nil
+}
+
+// IsLocal tells whether the database is in the program's own PostgreSQL.
+func (d *Database) IsLocal() bool { return d.local != nil }
+
+// DataDir is the directory that the program's own PostgreSQL really uses, which
+// for root may not be the one of the settings; fallback with a DATABASE_URL.
+func (d *Database) DataDir(fallback string) string {
+	if d.local == nil {
+		return fallback
+	}
+	return d.local.DataDir()
+}
+
+// errStopped reports that the program's own PostgreSQL is gone.
+var errStopped = errors.New("the program's own PostgreSQL has stopped; start again to recover it")
+
+// Watch returns when ctx ends, or with an error when the program's own
+// PostgreSQL stops before that.
+func (d *Database) Watch(ctx context.Context) error {
+	if d.local == nil {
+		<-ctx.Done()
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-d.local.Done():
+		return fmt.Errorf("%w (%w)", errStopped, d.local.Err())
+	}
+}
+
+// Migrate brings the schema up to date and returns what it applied.
+func (d *Database) Migrate(ctx context.Context) ([]string, error) { return migrations.Up(ctx, d.URL) }
+
+// prepare makes the schema fit this program. A fresh database and the program's
+// own are migrated by whichever command comes first; another one, which other
+// programs may be using, only by serve, demo and migrate.
+func (d *Database) prepare(ctx context.Context) error {
+	if d.local == nil {
+		fit, err := migrations.Fit(ctx, d.URL)
+		if err != nil {
+			return err
+		}
+		switch fit {
+		case migrations.Current, migrations.Newer:
+			return nil
+		case migrations.Older:
+			return errors.New("the database's schema is older than this program: run ledgerfeed migrate")
+		case migrations.Absent:
+		}
+	}
+	_, err := d.Migrate(ctx)
+	return err
+}

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// Deps is an open database with what commands do their work with.
+type Deps struct {
+	env *Env
+	*Database
+	Pool     *pgxpool.Pool
+	Notifier *eventlog.Notifier
+	Log      *eventlog.Log
+}
+
+// WithDeps opens the database, does the work, and closes it again. Running
+// services are notified of what the work appended before it returns.
+func (e *Env) WithDeps(ctx context.Context, work func(*Deps) error) (err error) {
+	db, err := e.OpenDatabase(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	if err := db.prepare(ctx); err != nil {
+		return err
+	}
+	d, err := e.NewDeps(ctx, db)
+	if err != nil {
+		return err
+	}
+	defer d.Pool.Close()
+	err = work(d)
+	if flushErr := d.Notifier.Flush(context.WithoutCancel(ctx)); err == nil && flushErr != nil {
+		e.Logger.WarnContext(ctx, "cannot notify running services of new entries; they find them within seconds by polling", "error", flushErr)
+	}
+	return err
+}
+
+// NewDeps connects to a database; the caller closes the Pool.
+func (e *Env) NewDeps(ctx context.Context, db *Database) (*Deps, error) {
+	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 8})
+	if err != nil {
+		return nil, err
+	}
+	notifier := eventlog.NewNotifier(pool, e.Logger)
+	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: e.Clock, Notify: notifier.Notify})
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return &Deps{env: e, Database: db, Pool: pool, Notifier: notifier, Log: log}, nil
+}
+
+// Keys returns the store of API keys.
+func (d *Deps) Keys() (*access.Store, error) {
+	return access.NewStore(access.StoreConfig{Pool: d.Pool, Format: access.NewFormat(d.env.Settings.Brand), Clock: d.env.Clock})
+}
+
+// Webhooks returns the store of webhooks.
+func (d *Deps) Webhooks(ctx context.Context) (*delivery.Store, error) {
+	keyring, err := d.env.Keyring(ctx, d.Database)
+	if err != nil {
+		return nil, err
+	}
+	return delivery.NewStore(delivery.StoreConfig{
+		Pool: d.Pool, Keyring: keyring, Log: d.Log, Notify: d.Notifier.Notify, Clock: d.env.Clock, Settings: d.env.Settings.Delivery(),
+	})
+}
+
+// Audit adds a change that the command has made to the audit trail.
+func (d *Deps) Audit(ctx context.Context, c audit.Change) error {
+	c.Via, c.Person = audit.ViaCommand, audit.CommandPerson()
+	return audit.NewTrail(d.Pool, d.env.Clock).Add(ctx, c)
+}
+
+// ConsoleLink makes a sign-in link to the console at the address base and adds
+// that to the audit trail.
+func (d *Deps) ConsoleLink(ctx context.Context, base string, n console.NewLink) (url string, expires time.Time, err error) {
+	door, err := console.NewDoor(console.DoorConfig{Pool: d.Pool, Clock: d.env.Clock})
+	if err != nil {
+		return "", expires, err
+	}
+	path, expires, err := door.Link(ctx, n)
+	if err != nil {
+		return "", expires, err
+	}
+	if n.Role == "" {
+		n.Role = console.Admin
+	}
+	err = d.Audit(ctx, audit.Change{WorkspaceID: n.WorkspaceID, Action: audit.LinkCreate, ObjectName: n.Person, Detail: "for the role " + string(n.Role)})
+	return base + path, expires, err
+}

@@ -1,0 +1,111 @@
+// Package demo has the command that sets everything up on one machine: a
+// database with a workspace of two years whose entries keep coming, the service,
+// and a receiver for webhooks.
+package demo
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
+)
+
+// Command is ledgerfeed demo.
+func Command(env *cli.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Run everything on this machine, with two years of an agency's data and new entries every few seconds",
+		Long: `Start everything on this machine: a PostgreSQL of the program's own (or the
+one at DATABASE_URL), a workspace with two years of an agency's billing, which
+gets new entries every few seconds, and the service. Prints keys and lines to
+try. Ctrl-C stops everything; the next start continues from there.`,
+		Args: cobra.NoArgs,
+		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
+			if os.Getenv("LEDGERFEED_LOG_LEVEL") == "" {
+				env.Settings.LogLevel = slog.LevelWarn // the output is meant to be read
+				env.Logger = env.Settings.Logger(env.ErrOut)
+			}
+			env.Settings.DrainDelay = 0 // there is no load balancer
+			db, err := env.OpenDatabase(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, db.Close(ctx)) }()
+			if _, err := db.Migrate(ctx); err != nil {
+				return err
+			}
+			return run(ctx, env, db)
+		}),
+	}
+}
+
+func run(ctx context.Context, env *cli.Env, db *cli.Database) error {
+	deps, err := env.NewDeps(ctx, db)
+	if err != nil {
+		return err
+	}
+	defer deps.Pool.Close()
+	dir := db.DataDir(env.Settings.DataDir)
+	r, err := listen(ctx, env, dir)
+	if err != nil {
+		return err
+	}
+	s, err := service.New(ctx, env, db, service.Roles())
+	if err != nil {
+		return err
+	}
+	s.Add("webhook receiver", r.Serve)
+	s.Add("demo", func(ctx context.Context) error {
+		err := show(ctx, env, deps, s, r, dir)
+		if ctx.Err() == nil {
+			return err
+		}
+		return nil // interrupted, as a demo is meant to end
+	})
+	return s.Run(ctx)
+}
+
+// show provides what there is to look at while the service runs: it makes what
+// is not there yet from an earlier start, prints the welcome, and appends new
+// entries until ctx ends.
+func show(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Service, r *webhookReceiver, dir string) error {
+	agency, err := newAgency(ctx, deps.Pool, s.Log)
+	if err != nil {
+		return err
+	}
+	if err := agency.appendHistory(ctx); err != nil {
+		return err
+	}
+	if err := status.AwaitProjected(ctx, env, deps, workspaceID, time.Minute); err != nil {
+		return err
+	}
+	saved, err := loadSaved(dir)
+	if err != nil {
+		return err
+	}
+	keys, err := deps.Keys()
+	if err != nil {
+		return err
+	}
+	if err := saved.makeKeys(ctx, keys, env.Clock()); err != nil {
+		return err
+	}
+	webhooks, err := deps.Webhooks(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.makeWebhook(ctx, webhooks, saved); err != nil {
+		return err
+	}
+	if err := welcome(ctx, env, deps, s, saved); err != nil {
+		return err
+	}
+	return agency.appendNew(ctx, env.Clock, env.Out)
+}

@@ -1,0 +1,130 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
+)
+
+const (
+	workspaceID   = "demo-agency"
+	workspaceName = "Harbour Lane Agency"
+	seed          = 7
+	years         = 2
+
+	// historyBatch is how many entries of the history are appended in one
+	// transaction.
+	historyBatch = 500
+	// entryInterval is the time between two new entries.
+	entryInterval = 3 * time.Second
+)
+
+// agency is the workspace of the demo, whose entries come from a scenario.
+type agency struct {
+	log      *eventlog.Log
+	scenario scenario.Config
+}
+
+// newAgency creates the workspace at the first start. Its two years of history
+// end at that time, at every start.
+func newAgency(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log) (*agency, error) {
+	err := pg.InTx(ctx, pool, func(tx pgx.Tx) error {
+		return log.CreateWorkspace(ctx, tx, eventlog.Workspace{ID: workspaceID, Name: workspaceName, NotifyEmail: "finance@harbour-lane.example"})
+	})
+	var exists *eventlog.WorkspaceExistsError
+	if err != nil && !errors.As(err, &exists) {
+		return nil, err
+	}
+	w, err := log.Workspace(ctx, workspaceID)
+	if err != nil {
+		return nil, err
+	}
+	end := w.CreatedAt.Truncate(time.Millisecond)
+	return &agency{log, scenario.Config{WorkspaceID: workspaceID, Seed: seed, Start: end.AddDate(-years, 0, 0), End: end}}, nil
+}
+
+// appendHistory appends the entries of the two years that the log does not have
+// yet: all at the first start, the rest after a start that was interrupted.
+func (a *agency) appendHistory(ctx context.Context) error {
+	g, err := scenario.New(a.scenario)
+	if err != nil {
+		return err
+	}
+	head, err := a.log.Head(ctx, workspaceID)
+	if err != nil {
+		return err
+	}
+	var (
+		drafts []domain.Draft
+		line   []byte
+		n      int64
+	)
+	flush := func() error {
+		_, err := a.log.Append(ctx, drafts...)
+		drafts = drafts[:0]
+		return err
+	}
+	for {
+		l, ok := g.Next()
+		if !ok {
+			return flush()
+		}
+		n++
+		if n <= head.Position {
+			continue
+		}
+		line = l.AppendNDJSON(line[:0])
+		draft, err := domain.DecodeDraft(line)
+		if err != nil {
+			return fmt.Errorf("the demo's history, entry %d: %w", n, err)
+		}
+		if drafts = append(drafts, draft); len(drafts) == historyBatch {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// appendNew appends an entry every few seconds until ctx ends, and prints a line
+// about each.
+func (a *agency) appendNew(ctx context.Context, clock func() time.Time, out io.Writer) error {
+	head, err := a.log.Head(ctx, workspaceID)
+	if err != nil {
+		return err
+	}
+	generator := scenario.NewLiving(a.scenario, head.Position)
+	ticker := time.NewTicker(entryInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		l := generator.Next(clock())
+		draft, err := domain.DecodeDraft(l.AppendNDJSON(nil))
+		if err != nil {
+			return fmt.Errorf("a new entry of the demo: %w", err)
+		}
+		// Published when it is appended, as by any producer; the generator's own
+		// clock only dates the work.
+		draft.CreatedAt = time.Time{}
+		r, err := a.log.Append(ctx, draft)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s  appended %-24s %s at position %d\n",
+			r[0].CreatedAt.Local().Format(time.TimeOnly), draft.Type, r[0].ID, r[0].Position)
+	}
+}

@@ -1,0 +1,65 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/receiver"
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+)
+
+// webhookReceiver receives the demo's own webhook on this machine and prints
+// what arrives.
+type webhookReceiver struct {
+	*delivery.Listener
+	mu     sync.Mutex
+	secret string // guarded by mu
+}
+
+// listen starts the receiver on a free port and changes the settings of env so
+// that deliveries of this process can reach it.
+func listen(ctx context.Context, env *cli.Env, dir string) (r *webhookReceiver, err error) {
+	r = &webhookReceiver{}
+	cfg := delivery.ListenConfig{
+		Addr: "127.0.0.1:0", Out: env.Out, Brand: env.Settings.Brand, Clock: env.Clock,
+		Secrets: func() []string {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return []string{r.secret}
+		},
+	}
+	webhooks := &env.Settings.Webhooks
+	if r.Listener, webhooks.CAFile, err = receiver.Listen(ctx, cfg, dir); err != nil {
+		return nil, err
+	}
+	webhooks.Allow = append(webhooks.Allow, netip.MustParsePrefix("127.0.0.0/8"))
+	return r, nil
+}
+
+// makeWebhook points the demo's webhook at the receiver, and makes it at the
+// first start.
+func (r *webhookReceiver) makeWebhook(ctx context.Context, store *delivery.Store, s *saved) error {
+	url := r.URL()
+	var unknown *delivery.UnknownWebhookError
+	_, err := store.Edit(ctx, s.Webhook.ID, &url, nil)
+	switch {
+	case errors.As(err, &unknown):
+		made, err := store.Create(ctx, workspaceID, url, []string{delivery.AllEvents})
+		if err != nil {
+			return err
+		}
+		s.Webhook = savedWebhook{ID: made.ID, Secret: made.Secret}
+		if err := s.save(); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.secret = s.Webhook.Secret
+	return nil
+}

@@ -1,0 +1,102 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/console"
+)
+
+const welcomeText = `
+Ledgerfeed is running. {{.Name}} (workspace {{.Workspace}}) has {{.Entries}} entries
+over two years, and gets a new one every few seconds.
+
+  key with every permission   {{.Saved.Everything.Key}}
+  key without pay:read        {{.Saved.WithoutPay.Key}}
+
+Paste into another terminal:
+
+  # whose key is this, and what may it see?
+  curl -s {{.URL}}/v1/me -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
+
+  # three invoices that were sent and are not paid, with pay and margin
+  curl -s '{{.URL}}/v1/invoices?status=sent&limit=3' -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
+
+  # the same with the other key: what it may not see is left out
+  curl -s '{{.URL}}/v1/invoices?status=sent&limit=3' -H 'Authorization: Bearer {{.Saved.WithoutPay.Key}}'
+
+  # a client's credit, with its history
+  curl -s '{{.URL}}/v1/clients/{{.Client}}/credit?limit=5' -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
+
+  # what happened since the start: keep next_cursor for the next request
+  curl -s '{{.URL}}/v1/events?created_since={{.Since}}' -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
+
+Where to look next:
+
+  the web interface       {{.Link}}
+                          (works once, within 10 minutes; another: {{.Program}} console link --workspace {{.Workspace}})
+  the API's description   {{.Console}}/api (for programs: {{.URL}}/v1/openapi.json, with a key)
+  metrics                 {{.Admin}}/metrics
+  progress, anomalies     {{.Program}} status
+  webhooks sent           {{.Program}} webhook deliveries {{.Webhook}}
+  the log itself          {{.Program}} export --workspace {{.Workspace}} --chain | tail -3
+  how it is built         docs/design.md
+{{with .DataDir}}
+Its PostgreSQL keeps its data in {{.}}.
+{{end}}
+Ctrl-C stops everything; the next start continues from here.
+
+`
+
+// welcome prints keys, lines to try, and where to look next.
+func welcome(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Service, saved *saved) error {
+	head, err := s.Log.Head(ctx, workspaceID)
+	if err != nil {
+		return err
+	}
+	var client string
+	err = deps.Pool.QueryRow(ctx, `
+		SELECT client_id FROM credit_move WHERE workspace_id = $1
+		 GROUP BY client_id ORDER BY count(*) DESC, client_id LIMIT 1`, workspaceID).Scan(&client)
+	if err != nil {
+		return fmt.Errorf("cannot find a client with credit: %w", err)
+	}
+	consoleURL := s.URL(service.RoleConsole)
+	link, _, err := deps.ConsoleLink(ctx, consoleURL, console.NewLink{WorkspaceID: workspaceID, Person: "you"})
+	if err != nil {
+		return err
+	}
+	t, err := template.New("welcome").Parse(welcomeText)
+	if err != nil {
+		return fmt.Errorf("the demo's welcome: %w", err)
+	}
+	err = t.Execute(env.Out, map[string]any{
+		"Name": workspaceName, "Workspace": workspaceID, "Entries": head.Position, "Saved": saved, "Client": client,
+		"Since":   domain.FormatTime(env.Clock().Add(-time.Minute)),
+		"URL":     s.URL(service.RoleAPI),
+		"Console": consoleURL, "Link": link,
+		"Admin":   s.URL(service.AdminListener),
+		"Program": calledAs(), "Webhook": saved.Webhook.ID,
+		"DataDir": deps.DataDir(""),
+	})
+	if err != nil {
+		return fmt.Errorf("cannot print the demo's welcome: %w", err)
+	}
+	return nil
+}
+
+// calledAs is how the reader can call this program again.
+func calledAs() string {
+	self, err := os.Executable()
+	if err != nil || strings.Contains(self, "go-build") {
+		return "go run ./cmd/ledgerfeed"
+	}
+	return os.Args[0]
+}

@@ -1,0 +1,144 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/cwriter"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+const (
+	barEvery  = 250 * time.Millisecond
+	lineEvery = 5 * time.Second
+	barWidth  = 30
+)
+
+// showProgress shows the progress of a Replay until stop is called: as a bar on
+// a terminal, and otherwise as a line every few seconds.
+func showProgress(out io.Writer, verb string, m *projections.Meter) (stop func()) {
+	began := time.Now()
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	finish := func() {
+		close(done)
+		<-ended
+	}
+	if isTerminal(out) {
+		go func() {
+			defer close(ended)
+			showBar(out, verb, m, began, done)
+		}()
+		return finish
+	}
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(lineEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				fmt.Fprintf(out, "%s: %s\n", verb, progressLine(m, time.Since(began)))
+			}
+		}
+	}()
+	return finish
+}
+
+// isTerminal tells whether out is a terminal that a bar can be drawn on. One that
+// does not report its size is not: the bar would be empty.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok || !cwriter.IsTerminal(int(file.Fd())) {
+		return false
+	}
+	width, _, err := cwriter.GetSize(int(file.Fd()))
+	return err == nil && width > 0
+}
+
+// showBar draws a bar with the rate below it, because one line with both is
+// wider than 80 columns.
+func showBar(out io.Writer, verb string, m *projections.Meter, began time.Time, done <-chan struct{}) {
+	progress := mpb.New(mpb.WithOutput(out), mpb.WithAutoRefresh())
+	bar := progress.New(0, mpb.BarStyle(),
+		mpb.BarWidth(barWidth),
+		mpb.PrependDecorators(decor.Name(verb+" ")),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + entryCount(m) })),
+		mpb.BarExtender(mpb.BarFillerFunc(func(w io.Writer, s decor.Statistics) error {
+			_, err := fmt.Fprintf(w, "%.*s\n", max(0, s.AvailableWidth-1), rateLine(m, time.Since(began)))
+			return err
+		}), false),
+		mpb.BarRemoveOnComplete())
+	tick := time.NewTicker(barEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			bar.Abort(true)
+			progress.Wait()
+			return
+		case <-tick.C:
+			bar.SetTotal(max(1, m.Entries.Load()), false)
+			bar.SetCurrent(min(m.EntriesDone.Load(), m.Entries.Load()))
+		}
+	}
+}
+
+// progressLine tells the entries done, the rate, the time left and the memory.
+func progressLine(m *projections.Meter, took time.Duration) string {
+	return entryCount(m) + ", " + rateLine(m, took)
+}
+
+func entryCount(m *projections.Meter) string {
+	return fmt.Sprintf("%s of %s entries", thousands(m.EntriesDone.Load()), thousands(m.Entries.Load()))
+}
+
+func rateLine(m *projections.Meter, took time.Duration) string {
+	total, done := m.Entries.Load(), m.EntriesDone.Load()
+	rate := float64(done) / max(took.Seconds(), 0.001)
+	left := "?"
+	if done > 0 {
+		left = (time.Duration(float64(max(0, total-done))/rate) * time.Second).String()
+	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	line := fmt.Sprintf("%s/s, %s left, %d of %d workspaces, %d MiB",
+		thousands(int64(rate)), left, m.WorkspacesDone.Load(), m.Workspaces.Load(), memory.Sys>>20)
+	if d := m.Differences.Load(); d > 0 {
+		line += ", " + thousands(d) + " differences"
+	}
+	if n := m.RowsWritten.Load(); n > 0 {
+		line += ", " + thousands(n) + " rows written"
+	}
+	return line
+}
+
+// costLine tells the size of the largest workspace and the memory used, for the
+// end of a report.
+func costLine(m *projections.Meter) string {
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	line := fmt.Sprintf("the largest workspace has %s rows; memory %d MiB", thousands(m.LargestRows.Load()), memory.Sys>>20)
+	if n := m.OverMemory.Load(); n > 0 {
+		line += fmt.Sprintf("; %s larger than --memory by estimate, folded into temporary tables", thousands(n))
+	}
+	return line
+}
+
+// thousands writes a count with commas between thousands.
+func thousands(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}

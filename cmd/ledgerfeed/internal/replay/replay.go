@@ -1,0 +1,109 @@
+// Package replay has the commands that fold the log again: verify, rebuild and
+// explain, and quarantine, which decides about entries that cannot be projected.
+package replay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+// flags are those that verify and rebuild have in common.
+type flags struct {
+	workspace string
+	workers   int
+	memoryMiB int64
+	rate      int // entries and rows a second; 0: no limit; yieldingRate
+}
+
+// defaultMemoryMiB is well below what the process may take as a whole, because
+// garbage of a fold stays in memory until the next collection.
+const defaultMemoryMiB = 256
+
+// yieldingRate slows down while entries are appended or the API is read.
+const yieldingRate = -1
+
+func (f *flags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.workspace, "workspace", "", "only this workspace")
+	c.Flags().IntVar(&f.workers, "workers", projections.DefaultReplayWorkers, "workspaces under way at once")
+	c.Flags().IntVar(&f.rate, "rate", yieldingRate, "the most entries and rows a second; 0 sets no limit, -1 slows down while entries are appended or the API is read")
+	c.Flags().Int64Var(&f.memoryMiB, "memory", defaultMemoryMiB, "MiB that the workspaces under way may take, by estimate; a larger workspace is folded into temporary tables")
+}
+
+func (f *flags) check() error {
+	switch {
+	case f.workers < 1 || f.workers > 64:
+		return cli.Usagef("--workers is %d: want 1 to 64", f.workers)
+	case f.memoryMiB < 1:
+		return cli.Usagef("--memory is %d: want MiB, 1 or more", f.memoryMiB)
+	case f.rate < yieldingRate:
+		return cli.Usagef("--rate is %d: want entries and rows a second, or 0 for no limit", f.rate)
+	}
+	return nil
+}
+
+// running is a Replay at work for a command.
+type running struct {
+	*projections.Replay
+	env   *cli.Env
+	deps  *cli.Deps
+	meter *projections.Meter
+	quiet func() // ends the display of progress; call it before printing
+}
+
+// with opens the database, makes a Replay, and shows progress while work runs.
+func with(ctx context.Context, env *cli.Env, verb string, f flags, work func(*running) error) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	return env.WithDeps(ctx, func(d *cli.Deps) error {
+		pool, err := pg.Open(ctx, d.URL, pg.Options{
+			MaxConns: int32(2*f.workers + 1), ReadBuffer: 64 << 10, Settings: projections.ReplaySettings(),
+		})
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		var pace func(context.Context, int) error
+		switch {
+		case f.rate == yieldingRate:
+			pace = projections.NewYieldingPace(pool)
+		case f.rate > 0:
+			pace = projections.NewPace(f.rate)
+		}
+		var meter projections.Meter
+		r, err := projections.NewReplay(projections.ReplayConfig{
+			Pool: pool, Clock: env.Clock, Rules: env.Rules, Notify: d.Notifier.Notify, Workers: f.workers, Memory: f.memoryMiB << 20, Meter: &meter, Pace: pace,
+		})
+		if err != nil {
+			return err
+		}
+		quiet := sync.OnceFunc(showProgress(env.ErrOut, verb, &meter))
+		defer quiet()
+		return work(&running{r, env, d, &meter, quiet})
+	})
+}
+
+// checkResource returns a UsageError for a name that is no resource.
+func checkResource(name string) error {
+	if slices.Contains(projections.Resources(), name) {
+		return nil
+	}
+	return &cli.UsageError{Err: &projections.UnknownResourceError{Resource: name}}
+}
+
+// interrupted replaces an error that only says that ctx ended by how things
+// stand then.
+func interrupted(ctx context.Context, err error, state string) error {
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted; %s", state)
+	}
+	return err
+}

@@ -1,0 +1,52 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// prepareAdmin binds the listener for operators: whether the process is alive,
+// whether it is ready for requests, and its metrics. It is not for the internet.
+func (s *Service) prepareAdmin(ctx context.Context) (err error) {
+	s.admin, err = s.bind(ctx, AdminListener, "LEDGERFEED_ADMIN_LISTEN", s.env.Settings.AdminListen, &http.Server{
+		Handler:           s.adminRoutes(),
+		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		ErrorLog:          slog.NewLogLogger(s.env.Logger.Handler(), slog.LevelWarn),
+	})
+	return err
+}
+
+func (s *Service) adminRoutes() http.Handler {
+	r := chi.NewRouter()
+	r.Use(middleware.GetHead)
+	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	r.Get("/readyz", s.readyz)
+	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{Registry: s.metrics}))
+	return r
+}
+
+// pingTimeout bounds the check whether the database answers.
+const pingTimeout = 2 * time.Second
+
+func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
+	if !s.ready.Load() {
+		http.Error(w, "not ready: starting or stopping", http.StatusServiceUnavailable)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
+	defer cancel()
+	if err := s.pool.Ping(ctx); err != nil {
+		http.Error(w, "not ready: the database does not answer", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}

@@ -1,0 +1,243 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
+)
+
+// The roles of a serving process. Those with a listener name it, too.
+const (
+	RoleAPI     = "api"
+	RoleProject = "project"
+	RoleDeliver = "deliver"
+	RoleConsole = "console"
+)
+
+// AdminListener is the listener that every serving process has.
+const AdminListener = "admin"
+
+// Roles are all roles, in the order in which they start.
+func Roles() []string { return []string{RoleAPI, RoleProject, RoleDeliver, RoleConsole} }
+
+// CheckRoles returns a UsageError for an unknown role, or for none.
+func CheckRoles(roles []string) error {
+	for _, r := range roles {
+		if !slices.Contains(Roles(), r) {
+			return cli.Usagef("--roles: there is no role %q; want some of %s", r, strings.Join(Roles(), ", "))
+		}
+	}
+	if len(roles) == 0 {
+		return cli.Usagef("--roles: want at least one of %s", strings.Join(Roles(), ", "))
+	}
+	return nil
+}
+
+// New prepares a process with some roles: it connects to the database and binds
+// the listeners. Run starts it.
+func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_ *Service, err error) {
+	s := &Service{env: env, database: db, metrics: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if s.pool, err = s.openPool(ctx, pg.Options{MaxConns: 8}); err != nil {
+		return nil, err
+	}
+	s.notifier = eventlog.NewNotifier(s.pool, s.env.Logger)
+	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify}); err != nil {
+		return nil, err
+	}
+	s.Add("notifications", s.notifier.Run)
+	s.Add("database", db.Watch)
+	for _, r := range []struct {
+		role    string
+		prepare func(context.Context) error
+	}{
+		{RoleAPI, s.prepareAPI},
+		{RoleProject, s.prepareProjector},
+		{RoleDeliver, s.prepareDelivery},
+		{RoleConsole, s.prepareConsole},
+	} {
+		if !slices.Contains(roles, r.role) {
+			continue
+		}
+		if err := r.prepare(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.prepareAdmin(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// How many connections the roles have of their own.
+const (
+	apiConnections     = 12 // pages read at the same time; more would only make each slower
+	deliverConnections = 8
+	consoleConnections = 6
+	verifyConnections  = 3 // of the background verification
+)
+
+// prepareAPI prepares the read API: keys, limits, the request log and the
+// listener.
+func (s *Service) prepareAPI(ctx context.Context) error {
+	set := &s.env.Settings
+	pool, err := s.openPool(ctx, pg.Options{MaxConns: apiConnections, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
+	if err != nil {
+		return err
+	}
+	format := access.NewFormat(set.Brand)
+	directory, err := access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: format, Clock: s.env.Clock, Log: s.env.Logger})
+	if err != nil {
+		return err
+	}
+	limiter, err := limit.New(limit.Config{Pool: s.pool, Clock: s.env.Clock, Log: s.env.Logger})
+	if err != nil {
+		return err
+	}
+	cursorKey, err := readapi.SharedCursorKey(ctx, s.pool)
+	if err != nil {
+		return err
+	}
+	requests, err := requestlog.New(requestlog.Config{Pool: s.pool, Clock: s.env.Clock, Logger: s.env.Logger})
+	if err != nil {
+		return err
+	}
+	api, err := readapi.New(readapi.Config{
+		Pool: pool, Log: s.Log, Keys: directory, Format: format, Limiter: limiter,
+		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
+		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
+		Requests: requests,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot prepare the API: %w", err)
+	}
+	s.Add("keys", directory.Run)
+	s.Add("limits", limiter.Run)
+	s.Add("request log", requests.Run)
+	listener, err := s.bind(ctx, RoleAPI, "LEDGERFEED_LISTEN", set.Listen, readapi.NewServer(api, s.env.Logger), api.Guard)
+	s.components = append(s.components, listener)
+	return err
+}
+
+// prepareProjector prepares what folds the log into the read models, and what
+// verifies them in the background.
+func (s *Service) prepareProjector(ctx context.Context) error {
+	pool, err := s.openPool(ctx, pg.Options{MaxConns: projections.DefaultWorkers + 1, Settings: projections.PoolSettings()})
+	if err != nil {
+		return err
+	}
+	runner, err := projections.NewRunner(projections.RunnerConfig{
+		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
+	})
+	if err != nil {
+		return err
+	}
+	s.Add("projector", runner.Run)
+	if s.env.Settings.AuditEvery == 0 {
+		return nil
+	}
+	if pool, err = s.openPool(ctx, pg.Options{MaxConns: verifyConnections, Settings: projections.ReplaySettings()}); err != nil {
+		return err
+	}
+	auditor, err := projections.NewAuditor(projections.AuditConfig{
+		Pool: pool, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
+		Every: s.env.Settings.AuditEvery, Rate: s.env.Settings.AuditRate,
+	})
+	if err != nil {
+		return err
+	}
+	s.Add("background verification", auditor.Run)
+	return nil
+}
+
+// prepareDelivery prepares what sends webhooks.
+func (s *Service) prepareDelivery(ctx context.Context) error {
+	keyring, err := s.env.Keyring(ctx, s.database)
+	if err != nil {
+		return err
+	}
+	pool, err := s.openPool(ctx, pg.Options{MaxConns: deliverConnections, Settings: delivery.PoolSettings()})
+	if err != nil {
+		return err
+	}
+	engine, err := delivery.New(delivery.Config{
+		Pool: pool, Keyring: keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot prepare webhooks: %w", err)
+	}
+	s.Add("webhooks", engine.Run)
+	return nil
+}
+
+// prepareConsole prepares the web interface and its listener.
+func (s *Service) prepareConsole(ctx context.Context) error {
+	set := &s.env.Settings
+	pool, err := s.openPool(ctx, pg.Options{MaxConns: consoleConnections})
+	if err != nil {
+		return err
+	}
+	keys, err := access.NewStore(access.StoreConfig{Pool: pool, Format: access.NewFormat(set.Brand), Clock: s.env.Clock})
+	if err != nil {
+		return err
+	}
+	keyring, err := s.env.Keyring(ctx, s.database)
+	if err != nil {
+		return err
+	}
+	webhooks, err := delivery.NewStore(delivery.StoreConfig{
+		Pool: pool, Keyring: keyring, Log: s.Log, Notify: s.notifier.Notify, Clock: s.env.Clock, Settings: set.Delivery(),
+	})
+	if err != nil {
+		return err
+	}
+	door, err := console.NewDoor(console.DoorConfig{Pool: pool, Clock: s.env.Clock})
+	if err != nil {
+		return err
+	}
+	identity, err := set.Console.Identity()
+	if err != nil {
+		return err
+	}
+	url := set.ConsoleURL()
+	if set.Console.URL == "" && strings.HasPrefix(url, "https:") {
+		s.env.Logger.WarnContext(ctx, "LEDGERFEED_CONSOLE_URL is not set: people can sign in to the console over https only", "expected_at", url)
+	}
+	reference, err := readapi.DescribePage(readapi.Description{Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL})
+	if err != nil {
+		return err
+	}
+	c, err := console.New(ctx, console.Config{
+		Pool: pool, Door: door, Audit: audit.NewTrail(pool, s.env.Clock), Keys: keys, Webhooks: webhooks, Log: s.Log,
+		Clock: s.env.Clock, Logger: s.env.Logger, Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: identity, Reference: reference,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot prepare the console: %w", err)
+	}
+	listener, err := s.bind(ctx, RoleConsole, "LEDGERFEED_CONSOLE_LISTEN", set.ConsoleListen, console.NewServer(c))
+	s.components = append(s.components, listener)
+	return err
+}

@@ -1,0 +1,127 @@
+// Package service runs a serving process: the components of its roles, their
+// listeners, and how they start and stop together.
+package service
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/heap"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// Service is a serving process. Its components run together: when one fails,
+// all stop.
+type Service struct {
+	Log *eventlog.Log
+
+	env      *cli.Env
+	database *cli.Database
+	metrics  *prometheus.Registry
+	notifier *eventlog.Notifier
+	pool     *pgxpool.Pool // for everything but requests, projecting and delivering
+	pools    []*pgxpool.Pool
+	ready    atomic.Bool // becomes false before the listeners close
+
+	components []component
+	admin      component // stops last, so that /readyz says "not ready" to the end
+	listeners  []listener
+}
+
+func (s *Service) openPool(ctx context.Context, o pg.Options) (*pgxpool.Pool, error) {
+	pool, err := pg.Open(ctx, s.database.URL, o)
+	if err != nil {
+		return nil, err
+	}
+	s.pools = append(s.pools, pool)
+	return pool, nil
+}
+
+// Add adds a component; run returns when its context ends.
+func (s *Service) Add(name string, run func(context.Context) error) {
+	s.components = append(s.components, component{name, run})
+}
+
+// flushTimeout bounds the last notifications to other processes.
+const flushTimeout = time.Second
+
+// Run runs all components until ctx ends or one of them fails, and waits for
+// all. When ctx ends, /readyz says so first and requests are still served for the
+// drain delay, so that load balancers see it and stop sending requests.
+func (s *Service) Run(ctx context.Context) error {
+	defer s.close()
+	restore := heap.LetGrow()
+	defer restore()
+	for _, l := range s.listeners {
+		s.env.Logger.InfoContext(ctx, "listening", "for", l.name, "url", l.url)
+	}
+	s.ready.Store(true)
+	admin := start(ctx, []component{s.admin})
+	others := start(ctx, s.components)
+	select {
+	case <-ctx.Done():
+	case <-admin.ctx.Done():
+	case <-others.ctx.Done():
+	}
+	s.ready.Store(false)
+	if delay := s.env.Settings.DrainDelay; ctx.Err() != nil && delay > 0 {
+		s.env.Logger.InfoContext(ctx, "not ready any more, stopping soon", "in", delay)
+		flow.Pause(others.ctx, delay)
+	}
+	s.env.Logger.InfoContext(ctx, "stopping")
+	err := others.stop()
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	if err := s.notifier.Flush(flush); err != nil {
+		s.env.Logger.WarnContext(ctx, "cannot notify other processes of the last changes; they find them within seconds by polling", "error", err)
+	}
+	return cmp.Or(err, admin.stop())
+}
+
+func (s *Service) close() {
+	for _, p := range s.pools {
+		p.Close()
+	}
+}
+
+// URL is the address of a listener, by the name of its role or AdminListener;
+// empty when the process does not have it.
+func (s *Service) URL(name string) string {
+	for _, l := range s.listeners {
+		if l.name == name {
+			return l.url
+		}
+	}
+	return ""
+}
+
+// listener is an address that the process listens at.
+type listener struct{ name, url string }
+
+// bind binds an address now, so that one that is taken is an error at once, and
+// returns the component that serves it. Setting is the variable that chose the
+// address, for the error. The component finishes requests under way before it
+// ends.
+func (s *Service) bind(ctx context.Context, name, setting, address string, server *http.Server, wrap ...func(net.Listener) net.Listener) (component, error) {
+	var config net.ListenConfig
+	bound, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return component{}, fmt.Errorf("cannot listen for the %s (%s sets the address): %w", name, setting, err)
+	}
+	for _, w := range wrap {
+		bound = w(bound)
+	}
+	s.listeners = append(s.listeners, listener{name, "http://" + bound.Addr().String()})
+	return component{name, func(ctx context.Context) error { return serve(ctx, name, bound, server, s.env.Logger) }}, nil
+}

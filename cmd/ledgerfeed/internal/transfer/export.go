@@ -1,0 +1,188 @@
+package transfer
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// ExportCommand is ledgerfeed export.
+func ExportCommand(env *cli.Env) *cobra.Command {
+	var x exporter
+	c := &cobra.Command{
+		Use:   "export",
+		Short: "Write the log as NDJSON, in the form that append takes",
+		Long: `Write the log as NDJSON, in the form that append takes. Appended to an empty
+database, it gives the same log, byte by byte, with the same chain.
+
+With --out, the entries are added to a file. The file itself tells where to
+continue: run again after any interruption, it holds every entry once. For a
+pipe, --resume keeps in a file of its own where to continue; after an
+interruption some entries may be repeated, and append skips them.`,
+		Args: cobra.NoArgs,
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
+			if x.from < 1 {
+				return cli.Usagef("--from is %d: want a position, 1 or more", x.from)
+			}
+			if x.file != "" && x.resume != "" {
+				return cli.Usagef("--resume is for pipes: the file of --out itself tells where to continue")
+			}
+			return env.WithDeps(ctx, func(d *cli.Deps) error {
+				x.log, x.notifier, x.logger = d.Log, d.Notifier, env.Logger
+				if x.file != "" {
+					return x.toFile(ctx)
+				}
+				return x.toPipe(ctx, env.Out)
+			})
+		}),
+	}
+	c.Flags().StringVar(&x.workspace, "workspace", "", "only this workspace (default: all, one after the other)")
+	c.Flags().Int64Var(&x.from, "from", 1, "the first position to write, in each workspace")
+	c.Flags().BoolVar(&x.follow, "follow", false, "then wait for further entries, until interrupted")
+	c.Flags().StringVar(&x.file, "out", "", "add to this file, after the entries that it holds")
+	c.Flags().StringVar(&x.resume, "resume", "", "keep in this file where to continue, and start there")
+	c.Flags().BoolVar(&x.chain, "chain", false, "add position and chain (hex) to each line")
+	return c
+}
+
+// bufferSize is of what is written at once, in bytes.
+const bufferSize = 1 << 16
+
+// exporter writes entries.
+type exporter struct {
+	workspace     string
+	from          int64
+	follow, chain bool
+	file, resume  string // --out, --resume
+
+	log      *eventlog.Log
+	notifier *eventlog.Notifier
+	logger   *slog.Logger
+	out      *bufio.Writer
+	next     map[string]int64 // by workspace, the position after the last one written
+	line     []byte
+}
+
+// toPipe exports to standard output, from where the file of --resume says.
+func (x *exporter) toPipe(ctx context.Context, out io.Writer) (err error) {
+	if x.next, err = readResume(x.resume); err != nil {
+		return err
+	}
+	x.out = bufio.NewWriterSize(out, bufferSize)
+	return x.run(ctx)
+}
+
+// toFile adds to the file of --out the entries that it does not hold yet.
+func (x *exporter) toFile(ctx context.Context) (err error) {
+	file, err := os.OpenFile(x.file, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if x.next, err = continueFile(ctx, file, x.log); err != nil {
+		return err
+	}
+	x.out = bufio.NewWriterSize(file, bufferSize)
+	if err := x.run(ctx); err != nil {
+		return errors.Join(err, x.out.Flush())
+	}
+	if err := file.Sync(); err != nil {
+		return fmt.Errorf("cannot write entries: %w", err)
+	}
+	return nil
+}
+
+func (x *exporter) run(ctx context.Context) error {
+	if x.workspace != "" {
+		if _, err := x.log.Head(ctx, x.workspace); err != nil {
+			return err
+		}
+	}
+	if !x.follow {
+		return x.writeNew(ctx)
+	}
+	err := x.followLog(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return x.out.Flush()
+	}
+	return err
+}
+
+// writeNew writes the entries that the log has and that are not written yet.
+func (x *exporter) writeNew(ctx context.Context) error {
+	workspaces := []string{x.workspace}
+	if x.workspace == "" {
+		var err error
+		if workspaces, err = x.log.WorkspaceIDs(ctx); err != nil {
+			return err
+		}
+	}
+	for _, w := range workspaces {
+		if x.next[w] == 0 {
+			x.next[w] = x.from
+		}
+		if err := x.log.Walk(ctx, w, x.next[w]-1, x.write); err != nil {
+			return err
+		}
+	}
+	if err := x.out.Flush(); err != nil {
+		return fmt.Errorf("cannot write entries: %w", err)
+	}
+	return writeResume(x.resume, x.next)
+}
+
+func (x *exporter) write(e *domain.Entry) error {
+	if x.chain {
+		x.line = e.AppendChainedNDJSON(x.line[:0])
+	} else {
+		x.line = e.AppendNDJSON(x.line[:0])
+	}
+	if _, err := x.out.Write(x.line); err != nil {
+		return fmt.Errorf("cannot write entries: %w", err)
+	}
+	x.next[e.WorkspaceID] = e.Position + 1
+	return nil
+}
+
+// pollInterval bounds how late an entry is written when its notification is lost.
+const pollInterval = time.Second
+
+// followLog writes new entries until ctx ends.
+func (x *exporter) followLog(ctx context.Context) error {
+	appended, unsubscribe := x.notifier.Subscribe(eventlog.TopicAppended)
+	defer unsubscribe()
+	listening, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- x.notifier.Run(listening) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			x.logger.WarnContext(ctx, "notifications ended with an error", "error", err)
+		}
+	}()
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	for {
+		if err := x.writeNew(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-appended.C:
+			appended.Take()
+		case <-poll.C:
+		}
+	}
+}
