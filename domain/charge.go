@@ -1,10 +1,16 @@
 package domain
 
+import (
+	"cmp"
+
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+)
+
 // Charge is a row of /v1/charges.
 type Charge struct {
 	Row
+	parties
 	InvoiceID                         string
-	Client, Contractor                Party
 	Date, Category, Description, Kind string
 	BilledToClient                    bool
 	Amount                            Money
@@ -13,69 +19,86 @@ type Charge struct {
 	PayRate, PayAmount                OptMoney
 }
 
-var chargeFields = table(concat(
-	[]Field[Charge]{
-		{Name: "id", Form: FormID, Example: `"ch_77"`, at: func(r *Charge) any { return &r.ID }},
-		{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, at: func(r *Charge) any { return &r.InvoiceID }},
-		{Name: "client", Form: FormObject, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, at: func(r *Charge) any { return &r.Client }},
-		{Name: "contractor", Form: FormObject, Nullable: true, Example: `null`, at: func(r *Charge) any { return &r.Contractor }},
-		{Name: "date", Form: FormDate, Example: `"2026-10-15"`, at: func(r *Charge) any { return &r.Date }},
-		{Name: "category", Form: FormText, Example: `"materials"`, at: func(r *Charge) any { return &r.Category }},
-		{Name: "description", Form: FormText, Nullable: true, Example: `null`, at: func(r *Charge) any { return &r.Description }},
-		{Name: "kind", Form: FormText, Known: []string{"service_fee"}, Example: `"service_fee"`, at: func(r *Charge) any { return &r.Kind }},
-		{Name: "billed_to_client", Form: FormBool, Doc: "Charges that are not billed to the client are shown only with pay:read.", Example: `true`, at: func(r *Charge) any { return &r.BilledToClient }},
-		{Name: "amount", Form: FormMoney, Example: `"156.17"`, at: func(r *Charge) any { return &r.Amount }},
-		{Name: "currency", Form: FormCurrency, Example: `"EUR"`, at: func(r *Charge) any { return &r.Currency }},
-		{Name: "status", Form: FormEnum, Values: LineStatuses(), Example: `"in_review"`, at: func(r *Charge) any { return &r.Status }},
-		{Name: "issued_invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, at: func(r *Charge) any { return &r.IssuedInvoiceNumber }},
+var chargeFields = jsonform.Define(
+	[]jsonform.Field[Charge]{
+		{Name: "id", Form: FormID, Example: `"ch_77"`, At: func(r *Charge) any { return &r.ID }},
+		{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, At: func(r *Charge) any { return &r.InvoiceID }},
+		{Name: "client", Form: FormObject, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, At: func(r *Charge) any { return &r.Client }},
+		{Name: "contractor", Form: FormObject, Nullable: true, Example: `null`, At: func(r *Charge) any { return &r.Contractor }},
+		{Name: "date", Form: FormDate, Example: `"2026-10-15"`, At: func(r *Charge) any { return &r.Date }},
+		{Name: "category", Form: FormText, Example: `"materials"`, At: func(r *Charge) any { return &r.Category }},
+		{Name: "description", Form: FormText, Nullable: true, Example: `null`, At: func(r *Charge) any { return &r.Description }},
+		{Name: "kind", Form: FormText, Known: []string{"service_fee"}, Example: `"service_fee"`, At: func(r *Charge) any { return &r.Kind }},
+		{Name: "billed_to_client", Form: FormBool, Doc: "Charges that are not billed to the client are shown only with pay:read.", Example: `true`, At: func(r *Charge) any { return &r.BilledToClient }},
+		{Name: "amount", Form: FormMoney, Example: `"156.17"`, At: func(r *Charge) any { return &r.Amount }},
+		{Name: "currency", Form: FormCurrency, Example: `"EUR"`, At: func(r *Charge) any { return &r.Currency }},
+		{Name: "status", Form: FormEnum, Values: LineStatuses(), Example: `"in_review"`, At: func(r *Charge) any { return &r.Status }},
+		{Name: "issued_invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, At: func(r *Charge) any { return &r.IssuedInvoiceNumber }},
 	},
 	periodFields(func(r *Charge) *string { return &r.Period }),
-	[]Field[Charge]{
-		{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, at: func(r *Charge) any { return &r.UpdatedAt }},
-		{Name: "pay_rate", Part: Pay, Form: FormMoney, Nullable: true, Example: `null`, at: func(r *Charge) any { return &r.PayRate }},
-		{Name: "pay_amount", Part: Pay, Form: FormMoney, Nullable: true, Example: `"41.57"`, at: func(r *Charge) any { return &r.PayAmount }},
+	[]jsonform.Field[Charge]{
+		{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, At: func(r *Charge) any { return &r.UpdatedAt }},
+		{Name: "pay_rate", Part: Pay, Form: FormMoney, Nullable: true, Example: `null`, At: func(r *Charge) any { return &r.PayRate }},
+		{Name: "pay_amount", Part: Pay, Form: FormMoney, Nullable: true, Example: `"41.57"`, At: func(r *Charge) any { return &r.PayAmount }},
 	},
-))
+)
 
-func chargeTypes() []*Type {
-	about := func(d *Data) string { return d.ChargeID }
-	id := required(define("charge_id", FormID, func(d *Data) any { return &d.ChargeID }))
-	whole := func() []Field[Data] {
-		return []Field[Data]{
-			id,
-			fieldInvoiceID(),
-			required(fieldClientID()),
-			fieldContractorID(),
-			required(define("date", FormDate, func(d *Data) any { return &d.Date })),
-			required(define("category", FormText, func(d *Data) any { return &d.Category })),
-			fieldDescription(),
-			required(fieldKind()),
-			byDefault(define("billed_to_client", FormBool, func(d *Data) any { return &d.BilledToClient }), "true"),
-			fieldAmount(),
-			fieldCurrency(),
-			byDefault(Field[Data]{Name: "status", Form: FormEnum, Values: LineStatuses(), at: func(d *Data) any { return &d.Status }}, lineInReview),
-			required(fieldPeriod()),
-			fieldPayRate(),
-			fieldPayAmount(),
-		}
-	}
-	return []*Type{
-		{Name: "charge.created", Object: "charge", Public: true, object: about, effect: (*fold).chargeCreated, Fields: whole()},
-		{Name: "charge.recorded", Object: "charge", object: about, effect: (*fold).chargeRecorded, Fields: whole()},
-		{Name: "charge.deleted", Object: "charge", Public: true, object: about, effect: (*fold).chargeDeleted, Fields: []Field[Data]{id}},
-	}
+// chargeRecorded is the data of charge.created and charge.recorded.
+type chargeRecorded struct {
+	references
+	ChargeID                          string
+	Date, Category, Description, Kind string
+	BilledToClient                    jsonform.OptBool
+	Amount                            OptMoney
+	Currency, Status                  string
+	PayRate, PayAmount                OptMoney
 }
 
-func (f *fold) chargeCreated(d *Data) {
-	if f.s.Charges.Get(d.ChargeID) != nil {
+var chargeRecordedFields = []jsonform.Field[chargeRecorded]{
+	{Name: "charge_id", Form: FormID, Required: true, At: func(d *chargeRecorded) any { return &d.ChargeID }},
+	{Name: "invoice_id", Form: FormID, At: func(d *chargeRecorded) any { return &d.InvoiceID }},
+	{Name: "client_id", Form: FormID, Required: true, At: func(d *chargeRecorded) any { return &d.ClientID }},
+	{Name: "contractor_id", Form: FormID, At: func(d *chargeRecorded) any { return &d.ContractorID }},
+	{Name: "date", Form: FormDate, Required: true, At: func(d *chargeRecorded) any { return &d.Date }},
+	{Name: "category", Form: FormText, Required: true, At: func(d *chargeRecorded) any { return &d.Category }},
+	{Name: "description", Form: FormText, At: func(d *chargeRecorded) any { return &d.Description }},
+	{Name: "kind", Form: FormText, Required: true, At: func(d *chargeRecorded) any { return &d.Kind }},
+	{Name: "billed_to_client", Form: FormBool, At: func(d *chargeRecorded) any { return &d.BilledToClient }},
+	{Name: "amount", Form: FormMoney, Required: true, At: func(d *chargeRecorded) any { return &d.Amount }},
+	{Name: "currency", Form: FormCurrency, Required: true, At: func(d *chargeRecorded) any { return &d.Currency }},
+	{Name: "status", Form: FormEnum, Values: LineStatuses(), At: func(d *chargeRecorded) any { return &d.Status }},
+	{Name: "period", Form: FormPeriod, Required: true, At: func(d *chargeRecorded) any { return &d.Period }},
+	{Name: "pay_rate", Form: FormMoney, At: func(d *chargeRecorded) any { return &d.PayRate }},
+	{Name: "pay_amount", Form: FormMoney, At: func(d *chargeRecorded) any { return &d.PayAmount }},
+}
+
+func aboutCharge(d *chargeRecorded) string { return d.ChargeID }
+
+func needsOfCharge(n *Needs, d *chargeRecorded) {
+	n.Charges.add(d.ChargeID)
+	n.parties(&d.references)
+}
+
+var chargeCreatedType = define(entryType[chargeRecorded]{
+	typeHead: typeHead{name: "charge.created", object: "charge", public: true},
+	fields:   chargeRecordedFields, about: aboutCharge, effect: createCharge, needs: needsOfCharge,
+})
+
+var chargeRecordedType = define(entryType[chargeRecorded]{
+	typeHead: typeHead{name: "charge.recorded", object: "charge"},
+	fields:   chargeRecordedFields, about: aboutCharge, effect: recordCharge, needs: needsOfCharge,
+})
+
+func createCharge(f *fold, d *chargeRecorded) {
+	if f.Charges.Get(d.ChargeID) != nil {
 		f.anomaly(Repeat)
 		return
 	}
-	f.chargeRecorded(d)
+	recordCharge(f, d)
 }
 
-func (f *fold) chargeRecorded(d *Data) {
-	f.s.Charges.write(f, d.ChargeID, func(r *Charge) {
+func recordCharge(f *fold, d *chargeRecorded) {
+	f.Charges.write(f.stamp, d.ChargeID, func(r *Charge) {
 		r.InvoiceID = d.InvoiceID
 		r.Client = f.client(d.ClientID)
 		r.Contractor = f.contractor(d.ContractorID)
@@ -86,17 +109,33 @@ func (f *fold) chargeRecorded(d *Data) {
 		r.BilledToClient = d.BilledToClient.Or(true)
 		r.Amount = d.Amount.Money
 		r.Currency = d.Currency
-		r.Status = or(d.Status, lineInReview)
+		r.Status = cmp.Or(d.Status, lineInReview)
 		r.Period = d.Period
 		r.PayRate, r.PayAmount = d.PayRate, d.PayAmount
 	})
 }
 
-func (f *fold) chargeDeleted(d *Data) {
-	r := f.s.Charges.Get(d.ChargeID)
+// chargeDeleted is the data of charge.deleted.
+type chargeDeleted struct {
+	references
+	ChargeID string
+}
+
+var chargeDeletedType = define(entryType[chargeDeleted]{
+	typeHead: typeHead{name: "charge.deleted", object: "charge", public: true},
+	fields: []jsonform.Field[chargeDeleted]{
+		{Name: "charge_id", Form: FormID, Required: true, At: func(d *chargeDeleted) any { return &d.ChargeID }},
+	},
+	about:  func(d *chargeDeleted) string { return d.ChargeID },
+	effect: deleteCharge,
+	needs:  func(n *Needs, d *chargeDeleted) { n.Charges.add(d.ChargeID) },
+})
+
+func deleteCharge(f *fold, d *chargeDeleted) {
+	r := f.Charges.Get(d.ChargeID)
 	if r == nil {
 		f.anomaly(UnknownObject)
 		return
 	}
-	f.s.Charges.remove(r)
+	f.Charges.remove(r)
 }

@@ -1,18 +1,14 @@
 package domain
 
-import (
-	"fmt"
-	"strings"
-)
-
-// Form is the form that a field's value must have (docs/contract/log.md, "Forms used below").
+// Form is the form of a field's value (docs/contract/log.md, "Forms used below").
+// It is the jsonform.Form of every field of this package.
 type Form int
 
 // The forms of the log contract and of the service's answers.
 const (
 	FormID Form = iota + 1
 	FormText
-	FormEnum // text out of Field.Values
+	FormEnum // one of the texts in Field.Values
 	FormMoney
 	FormSignedMoney
 	FormCurrency
@@ -27,12 +23,13 @@ const (
 	FormArray
 )
 
-// words says what is wanted, for error messages and documentation.
-func (f Form) words() string {
+// Description says which values the form takes, for error messages and
+// documentation.
+func (f Form) Description() string {
 	switch f {
 	case FormID:
 		return "an id: 1 to 64 of A-Z a-z 0-9 _ -"
-	case FormText, FormEnum: // Field.want lists the values of an enum
+	case FormText, FormEnum: // errors list the values of an enum instead
 		return "a text of 1 to 4096 characters without control characters other than newline and tab"
 	case FormMoney:
 		return `money: a string of 1 to 12 digits, a point and 2 digits, such as "420.00"`
@@ -62,56 +59,28 @@ func (f Form) words() string {
 	return "a value"
 }
 
-// A FormError says which field of an entry is wrong, and which form is wanted.
-type FormError struct {
-	Field string // path inside the entry: "data.contacts[2].email"
-	Fault string // "is missing", "is given twice", "is not known", "has the wrong form"
-	Want  string // the form wanted; empty where Fault says it all
-}
-
-// Error names the field, the fault and the form wanted.
-func (e FormError) Error() string {
-	field := e.Field
-	if cut := []rune(field); len(cut) > maxFieldShown {
-		field = string(cut[:maxFieldShown]) + "…"
+// CanonicalText checks a text of this form. Date-times become UTC with three
+// decimals, all others stay as they are.
+func (f Form) CanonicalText(text string) (canonical string, ok bool) {
+	switch f {
+	case FormID:
+		return text, IsID(text)
+	case FormText:
+		return text, isText(text)
+	case FormCurrency:
+		return text, isCurrency(text)
+	case FormDate:
+		return text, isDate(text)
+	case FormPeriod:
+		_, ok = Period(text)
+		return text, ok
+	case FormDateTime:
+		t, ok := ParseTime(text)
+		if !ok {
+			return "", false
+		}
+		return FormatTime(t), true
+	default: // values of the other forms have types of their own, or a list
+		return "", false
 	}
-	if e.Want == "" {
-		return field + " " + e.Fault
-	}
-	return field + " " + e.Fault + ": want " + e.Want
-}
-
-// FormErrors are all the faults of one entry.
-type FormErrors []FormError
-
-// An entry may hold thousands of faults and names as long as itself; a message
-// about it is for people.
-const (
-	maxFaultsShown = 20
-	maxFieldShown  = 200 // characters
-)
-
-// Error joins the faults, of very many the first.
-func (e FormErrors) Error() string {
-	shown := e[:min(len(e), maxFaultsShown)]
-	parts := make([]string, len(shown), len(shown)+1)
-	for i, f := range shown {
-		parts[i] = f.Error()
-	}
-	if more := len(e) - len(shown); more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more faults", more))
-	}
-	return strings.Join(parts, "; ")
-}
-
-// The faults a field can have.
-const (
-	faultMissing = "is missing"
-	faultTwice   = "is given twice"
-	faultUnknown = "is not known"
-	faultForm    = "has the wrong form"
-)
-
-func (e *FormErrors) add(field, fault, want string) {
-	*e = append(*e, FormError{Field: field, Fault: fault, Want: want})
 }

@@ -1,61 +1,50 @@
 package domain
 
-import "math"
+import (
+	"math"
+	"strconv"
 
-// Money is an amount in hundredths of a currency's unit (docs/contract/log.md, "Forms").
-// It is an integer so that sums are exact; the currency travels beside it.
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+)
+
+// Money is an amount in hundredths of a currency's unit (docs/contract/log.md,
+// "Forms used below"). It is an integer so that sums are exact; the currency is kept beside
+// it.
 type Money int64
 
-// OptMoney is an amount that may be absent, shown as null.
-type OptMoney struct {
-	Money
-	Set bool
-
-	asGiven string // where an entry wrote it with leading zeros or as -0.00; else empty
-}
-
-// appendGiven appends the amount as its entry wrote it: the canonical form
-// leaves strings alone, an answer does not show the zeros.
-func (o *OptMoney) appendGiven(b []byte) []byte {
-	if o.asGiven != "" {
-		return appendString(b, o.asGiven)
-	}
-	return appendValue(b, o)
-}
-
-// The number of digits an amount may have before its point.
+// The number of digits an amount may have.
 const (
-	maxMoneyDigits = 12
-	moneyPlaces    = 2 // after it
+	maxMoneyDigits = 12 // before the point
+	moneyPlaces    = 2  // after it
 )
 
 // ParseMoney reads the form `^\d{1,12}\.\d{2}$`, or with a leading minus sign
 // where signed allows it. It reports false for any other form.
 func ParseMoney(s string, signed bool) (Money, bool) {
-	negative := false
+	digits := s
 	if signed && s != "" && s[0] == '-' {
-		negative, s = true, s[1:]
+		digits = s[1:]
 	}
-	m, ok := parseHundredths(s)
-	if !ok || len(s) > maxMoneyDigits+3 {
+	if len(digits) > maxMoneyDigits+1+moneyPlaces {
 		return 0, false
 	}
-	if negative {
-		m = -m
-	}
-	return m, true
+	return parseHundredths(s, signed)
 }
 
-// parseHundredths reads digits, a point and two digits, of any length that an
-// int64 holds.
-func parseHundredths(s string) (Money, bool) {
+// parseHundredths reads digits, a point and two digits, as many as fit into an
+// int64, or the same with a leading minus sign where signed allows it.
+func parseHundredths(s string, signed bool) (Money, bool) {
+	if signed && s != "" && s[0] == '-' {
+		m, ok := parseHundredths(s[1:], false)
+		return -m, ok
+	}
 	n := len(s)
-	if n < 4 || s[n-3] != '.' {
+	if n < 1+1+moneyPlaces || s[n-1-moneyPlaces] != '.' {
 		return 0, false
 	}
 	var v int64
 	for i := range n {
-		if i == n-3 {
+		if i == n-1-moneyPlaces {
 			continue
 		}
 		c := s[i]
@@ -67,26 +56,85 @@ func parseHundredths(s string) (Money, bool) {
 	return Money(v), true
 }
 
-// Append appends the public form, `^-?\d+\.\d{2}$`.
-func (m Money) Append(b []byte) []byte {
+// appendTo appends the public form, `^-?\d+\.\d{2}$`.
+func (m Money) appendTo(b []byte) []byte {
 	u := uint64(m)
 	if m < 0 {
 		b = append(b, '-')
 		u = -u
 	}
-	b = appendUint(b, u/100)
+	b = strconv.AppendUint(b, u/100, 10)
 	cents := u % 100
 	return append(b, '.', byte('0'+cents/10), byte('0'+cents%10))
 }
 
 // String returns the public form.
-func (m Money) String() string { return string(m.Append(nil)) }
+func (m Money) String() string { return string(m.appendTo(nil)) }
 
-// moneyAsGiven makes the amount that an entry wrote as text.
-func moneyAsGiven(m Money, text string) OptMoney {
-	o := OptMoney{Money: m, Set: true}
+// AppendJSON appends the public form as a string.
+func (m *Money) AppendJSON(b []byte) []byte { return append(m.appendTo(append(b, '"')), '"') }
+
+// ScanJSON reads the public form of any amount that fits into an int64.
+func (m *Money) ScanJSON(s *jsonform.Scanner) error {
+	text, err := s.Text()
+	if err != nil {
+		return err
+	}
+	v, ok := parseHundredths(text, true)
+	if !ok {
+		return s.Fail("expected an amount")
+	}
+	*m = v
+	return nil
+}
+
+// OptMoney is an amount that may be absent, shown as null.
+type OptMoney struct {
+	Money
+	Set bool
+
+	asGiven string // the text of an entry, where it differs from the public form: leading zeros, or -0.00
+}
+
+// Given reports whether the amount is present.
+func (o *OptMoney) Given() bool { return o.Set }
+
+// AppendGiven appends the amount as its entry wrote it: the canonical form
+// leaves strings alone, and only answers drop leading zeros.
+func (o *OptMoney) AppendGiven(b []byte) []byte {
+	if o.asGiven != "" {
+		return jsonform.AppendString(b, o.asGiven)
+	}
+	return o.Money.AppendJSON(b)
+}
+
+// AppendJSON appends the public form as a string, or null.
+func (o *OptMoney) AppendJSON(b []byte) []byte {
+	if !o.Set {
+		return append(b, "null"...)
+	}
+	return o.Money.AppendJSON(b)
+}
+
+// DecodeJSON takes an amount; FormSignedMoney allows a minus sign.
+func (o *OptMoney) DecodeJSON(s *jsonform.Scanner, form jsonform.Form) (bool, error) {
+	text, ok, err := s.TextOrSkip()
+	if !ok {
+		return false, err
+	}
+	m, ok := ParseMoney(text, form == FormSignedMoney)
+	if !ok {
+		return false, nil
+	}
+	*o = OptMoney{Money: m, Set: true}
 	if m.String() != text {
 		o.asGiven = text
 	}
-	return o
+	return true, nil
+}
+
+// ScanJSON reads the public form.
+func (o *OptMoney) ScanJSON(s *jsonform.Scanner) error {
+	o.Set = true
+	return o.Money.ScanJSON(s)
 }

@@ -1,24 +1,32 @@
 package domain
 
-// Needs names the rows that a segment's entries may read or change, so that a
-// store can load them before the fold. Rows that are reached through a
-// relation are named by the row they hang on.
+// Needs names the rows that the entries of a segment may read or change, so that
+// a store can load them before the fold.
 type Needs struct {
 	Invoices, Charges, TimeEntries, Payments Set
 	Clients, Contractors                     Set // their rows, for names
 	Credits                                  Set // by client id
 	CreditMoves                              Set // by CreditMoveKey
-	Periods                                  Set // closures of these periods
+	Periods                                  Set // the closures of these periods
 
-	LinesOf         Set               // time entries and charges of these invoices
-	InvoicesIn      Set               // invoices of these periods
-	ClientNames     map[string]string // clients recorded, with a name; see Renamed
-	ContractorNames map[string]string
+	MassEffects
+}
+
+// MassEffects names the rows that entries may change without naming them:
+// those that refer to an object that the entry is about. There can be any number
+// of them.
+type MassEffects struct {
+	LinesOf    Set // the time entries and charges of these invoices
+	InvoicesIn Set // the invoices of these periods
+	// The parties that were recorded, with their new names. Where Renamed says
+	// so, every invoice, charge, time entry and payment of the party.
+	ClientNames, ContractorNames names
 }
 
 // Set is a set of ids.
 type Set map[string]struct{}
 
+// add adds an id; no id adds nothing.
 func (s *Set) add(id string) {
 	if id == "" {
 		return
@@ -38,83 +46,36 @@ func (s Set) List() []string {
 	return list
 }
 
-// severalNames marks a party that the segment records under more than one
-// name; no name of a party can be it.
+// names are the new names of parties, by id.
+type names map[string]string
+
+// severalNames stands for the name of a party that a segment records under more
+// than one. No text of an entry equals it, so Renamed is true for it.
 const severalNames = "\x00"
 
-// Renamed tells whether rows that refer to a party may change: stored is the
-// name that its stored row shows, empty when there is none.
-func Renamed(recorded, stored string) bool { return recorded != stored }
-
-// Add notes what an entry needs. Entries that cannot be read need nothing.
-func (n *Needs) Add(e *Entry) {
-	_, d, ok := e.read()
-	if !ok {
-		return
+func (n *names) add(id, name string) {
+	if *n == nil {
+		*n = names{}
 	}
-	n.addData(e.Type, d)
-}
-
-func (n *Needs) addData(typ string, d *Data) {
-	switch typ {
-	case "client.recorded":
-		n.Clients.add(d.ClientID)
-		n.Credits.add(d.ClientID)
-		noteName(&n.ClientNames, d.ClientID, d.Name)
-	case "contractor.recorded":
-		n.Contractors.add(d.ContractorID)
-		noteName(&n.ContractorNames, d.ContractorID, d.Name)
-	case "invoice.recorded", "credit_note.issued":
-		n.Invoices.add(d.InvoiceID)
-		n.parties(d)
-		n.Periods.add(d.Period)
-	case "invoice.issued", "invoice.sent", "invoice.paid", "invoice.voided":
-		n.Invoices.add(d.InvoiceID)
-		n.LinesOf.add(d.InvoiceID)
-	case "invoice.reversed", "payout.sent_to_payroll":
-		n.Invoices.add(d.InvoiceID)
-	case "period.closed":
-		n.Periods.add(d.Period)
-		n.InvoicesIn.add(d.Period)
-	case "payment.confirmed":
-		n.Payments.add(d.PaymentID)
-		n.parties(d)
-	case TypePayoutPaid:
-		n.Payments.add(d.PaymentID)
-		n.parties(d)
-		n.Invoices.add(d.InvoiceID)
-		n.LinesOf.add(d.InvoiceID)
-	case "time_entry.recorded":
-		n.TimeEntries.add(d.TimeEntryID)
-		n.parties(d)
-	case "time_entry.approved", "time_entry.declined", "time_entry.deleted":
-		n.TimeEntries.add(d.TimeEntryID)
-	case "charge.created", "charge.recorded":
-		n.Charges.add(d.ChargeID)
-		n.parties(d)
-	case "charge.deleted":
-		n.Charges.add(d.ChargeID)
-	case "credit.topped_up", "credit.applied", "credit.taken_back", "credit.expired":
-		n.Credits.add(d.ClientID)
-		n.CreditMoves.add(CreditMoveKey(d.ClientID, d.CreditID))
-		if typ != "credit.topped_up" && typ != "credit.expired" {
-			n.Invoices.add(d.InvoiceID)
-		}
-	}
-}
-
-func (n *Needs) parties(d *Data) {
-	n.Clients.add(d.ClientID)
-	n.Contractors.add(d.ContractorID)
-}
-
-//nolint:gocritic // ptrToRefParam: the map is made with the first name
-func noteName(names *map[string]string, id, name string) {
-	if *names == nil {
-		*names = map[string]string{}
-	}
-	if known, twice := (*names)[id]; twice && known != name {
+	if known, twice := (*n)[id]; twice && known != name {
 		name = severalNames
 	}
-	(*names)[id] = name
+	(*n)[id] = name
+}
+
+// Renamed reports whether recording a party may change the rows that refer to
+// it. stored is the name in the party's stored row; empty when there is none.
+func Renamed(recorded, stored string) bool { return recorded != stored }
+
+// Add adds what an entry needs. An entry that cannot be read needs nothing.
+func (n *Needs) Add(e *Entry) {
+	if c := e.read(); c != nil {
+		c.addNeeds(n)
+	}
+}
+
+// parties adds the rows that the names of an entry's parties come from.
+func (n *Needs) parties(r *references) {
+	n.Clients.add(r.ClientID)
+	n.Contractors.add(r.ContractorID)
 }

@@ -1,12 +1,18 @@
 package domain
 
+import (
+	"cmp"
+
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+)
+
 // Payment is a row of /v1/payments. It exists only once the accounting system
 // has confirmed the payment.
 type Payment struct {
 	Row
+	parties
 	Direction                string
 	InvoiceID, InvoiceNumber string
-	Client, Contractor       Party
 	Amount                   Money
 	Currency, ConfirmedAt    string
 	Source                   string
@@ -18,68 +24,63 @@ const (
 	PaidToContractor   = "paid_to_contractor"
 )
 
-var paymentFields = table([]Field[Payment]{
-	{Name: "id", Form: FormID, Example: `"pm_33"`, at: func(r *Payment) any { return &r.ID }},
-	{Name: "direction", Form: FormEnum, Values: []string{ReceivedFromClient, PaidToContractor}, Example: `"received_from_client"`, at: func(r *Payment) any { return &r.Direction }},
-	{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, at: func(r *Payment) any { return &r.InvoiceID }},
-	{Name: "invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, at: func(r *Payment) any { return &r.InvoiceNumber }},
-	{Name: "client", Form: FormObject, Nullable: true, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, at: func(r *Payment) any { return &r.Client }},
-	{Name: "amount", Form: FormMoney, Example: `"908.51"`, at: func(r *Payment) any { return &r.Amount }},
-	{Name: "currency", Form: FormCurrency, Example: `"EUR"`, at: func(r *Payment) any { return &r.Currency }},
-	{Name: "confirmed_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, at: func(r *Payment) any { return &r.ConfirmedAt }},
-	{Name: "source", Form: FormText, Example: `"quickbooks"`, at: func(r *Payment) any { return &r.Source }},
-	{Name: "contractor", Form: FormObject, Nullable: true, Example: `null`, at: func(r *Payment) any { return &r.Contractor }},
+var paymentFields = jsonform.Define([]jsonform.Field[Payment]{
+	{Name: "id", Form: FormID, Example: `"pm_33"`, At: func(r *Payment) any { return &r.ID }},
+	{Name: "direction", Form: FormEnum, Values: []string{ReceivedFromClient, PaidToContractor}, Example: `"received_from_client"`, At: func(r *Payment) any { return &r.Direction }},
+	{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, At: func(r *Payment) any { return &r.InvoiceID }},
+	{Name: "invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, At: func(r *Payment) any { return &r.InvoiceNumber }},
+	{Name: "client", Form: FormObject, Nullable: true, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, At: func(r *Payment) any { return &r.Client }},
+	{Name: "amount", Form: FormMoney, Example: `"908.51"`, At: func(r *Payment) any { return &r.Amount }},
+	{Name: "currency", Form: FormCurrency, Example: `"EUR"`, At: func(r *Payment) any { return &r.Currency }},
+	{Name: "confirmed_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, At: func(r *Payment) any { return &r.ConfirmedAt }},
+	{Name: "source", Form: FormText, Example: `"quickbooks"`, At: func(r *Payment) any { return &r.Source }},
+	{Name: "contractor", Form: FormObject, Nullable: true, Example: `null`, At: func(r *Payment) any { return &r.Contractor }},
 })
 
-func paymentTypes() []*Type {
-	about := func(d *Data) string { return d.PaymentID }
-	id := required(define("payment_id", FormID, func(d *Data) any { return &d.PaymentID }))
-	return []*Type{
-		{
-			Name: "payment.confirmed", Object: "payment", object: about, effect: (*fold).paymentConfirmed,
-			Fields: []Field[Data]{id, fieldInvoiceID(), fieldInvoiceNumber(), required(fieldClientID()), fieldAmount(), fieldCurrency(), fieldConfirmedAt(), fieldSource()},
-		},
-		{
-			Name: TypePayoutPaid, Object: "payout", Public: true, object: about, effect: (*fold).payoutPaid,
-			Fields: []Field[Data]{id, fieldInvoiceID(), fieldInvoiceNumber(), fieldClientID(), required(fieldContractorID()), fieldAmount(), fieldCurrency(), fieldConfirmedAt(), fieldSource()},
-		},
-	}
+// paymentConfirmed is the data of payment.confirmed.
+type paymentConfirmed struct {
+	references
+	PaymentID             string
+	Amount                OptMoney
+	Currency, ConfirmedAt string
+	Source                string
 }
 
-// payment makes a payment row, or notes that its id is there already.
-func (f *fold) payment(d *Data, direction string, contractor Party) bool {
-	if f.s.Payments.Get(d.PaymentID) != nil {
+var paymentConfirmedType = define(entryType[paymentConfirmed]{
+	typeHead: typeHead{name: "payment.confirmed", object: "payment"},
+	fields: []jsonform.Field[paymentConfirmed]{
+		{Name: "payment_id", Form: FormID, Required: true, At: func(d *paymentConfirmed) any { return &d.PaymentID }},
+		{Name: "invoice_id", Form: FormID, At: func(d *paymentConfirmed) any { return &d.InvoiceID }},
+		{Name: "invoice_number", Form: FormText, At: func(d *paymentConfirmed) any { return &d.InvoiceNumber }},
+		{Name: "client_id", Form: FormID, Required: true, At: func(d *paymentConfirmed) any { return &d.ClientID }},
+		{Name: "amount", Form: FormMoney, Required: true, At: func(d *paymentConfirmed) any { return &d.Amount }},
+		{Name: "currency", Form: FormCurrency, Required: true, At: func(d *paymentConfirmed) any { return &d.Currency }},
+		{Name: "confirmed_at", Form: FormDateTime, At: func(d *paymentConfirmed) any { return &d.ConfirmedAt }},
+		{Name: "source", Form: FormText, Required: true, At: func(d *paymentConfirmed) any { return &d.Source }},
+	},
+	about:  func(d *paymentConfirmed) string { return d.PaymentID },
+	effect: func(f *fold, d *paymentConfirmed) { f.addPayment(d, ReceivedFromClient, Party{}) },
+	needs: func(n *Needs, d *paymentConfirmed) {
+		n.Payments.add(d.PaymentID)
+		n.parties(&d.references)
+	},
+})
+
+// addPayment adds a payment row. It reports false, and notes the anomaly, where
+// the id is there already.
+func (f *fold) addPayment(d *paymentConfirmed, direction string, contractor Party) bool {
+	if f.Payments.Get(d.PaymentID) != nil {
 		f.anomaly(Repeat)
 		return false
 	}
-	f.s.Payments.write(f, d.PaymentID, func(r *Payment) {
+	f.Payments.write(f.stamp, d.PaymentID, func(r *Payment) {
 		r.Direction = direction
 		r.InvoiceID, r.InvoiceNumber = d.InvoiceID, d.InvoiceNumber
 		r.Client, r.Contractor = f.client(d.ClientID), contractor
 		r.Amount = d.Amount.Money
 		r.Currency = d.Currency
-		r.ConfirmedAt = or(d.ConfirmedAt, f.at)
+		r.ConfirmedAt = cmp.Or(d.ConfirmedAt, f.at)
 		r.Source = d.Source
 	})
 	return true
-}
-
-func (f *fold) paymentConfirmed(d *Data) { f.payment(d, ReceivedFromClient, Party{}) }
-
-func (f *fold) payoutPaid(d *Data) {
-	if !f.payment(d, PaidToContractor, f.contractor(d.ContractorID)) || d.InvoiceID == "" {
-		return
-	}
-	r := f.invoice(d.InvoiceID)
-	if r == nil {
-		return // the payment row stays
-	}
-	r.ContractorPayStatus = payPaid
-	f.s.Invoices.touch(f, r)
-	f.s.TimeEntries.each(byInvoice, d.InvoiceID, func(te *TimeEntry) {
-		if te.Contractor.ID == d.ContractorID {
-			te.PayStatus = payPaid
-			f.s.TimeEntries.touch(f, te)
-		}
-	})
 }

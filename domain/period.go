@@ -3,6 +3,8 @@ package domain
 import (
 	"strconv"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
 // PeriodInfo is what a period key stands for (docs/contract/log.md, "Periods").
@@ -108,4 +110,21 @@ func digits(s string) (int, bool) {
 		v = v*10 + int(s[i]-'0')
 	}
 	return v, s != ""
+}
+
+// periodFields are the four fields in which a row shows its period, which at
+// points to.
+func periodFields[R any](at func(*R) *string) []jsonform.Field[R] {
+	derived := func(name, example, doc string, form Form, pick func(PeriodInfo) string) jsonform.Field[R] {
+		return jsonform.Field[R]{Name: name, Form: form, Example: example, Doc: doc, Derive: func(b []byte, r *R) []byte {
+			info, _ := Period(*at(r))
+			return jsonform.AppendText(b, pick(info))
+		}}
+	}
+	return []jsonform.Field[R]{
+		{Name: "period", Form: FormPeriod, Example: `"2026-10"`, Doc: "Billing period key: monthly YYYY-MM, weekly YYYY-Www, every two weeks YYYY-BWnn.", At: func(r *R) any { return at(r) }},
+		derived("period_label", `"October 2026"`, "The period in words.", FormText, func(p PeriodInfo) string { return p.Label }),
+		derived("period_start", `"2026-10-01"`, "First day of the period.", FormDate, func(p PeriodInfo) string { return p.Start }),
+		derived("period_end", `"2026-10-31"`, "Last day of the period.", FormDate, func(p PeriodInfo) string { return p.End }),
+	}
 }

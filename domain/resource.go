@@ -1,59 +1,52 @@
 package domain
 
-// Fragments are the stored parts of a row. The base has no closing brace and
-// the others begin with a comma: a row is the parts that a key may see, one
-// after the other, and a brace.
+import "github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+
+// The parts of a row, in the order in which they are shown: each is the fields
+// that one permission opens. A row is stored in its parts, so that what a key may
+// not see never leaves the database (docs/design.md, "Figures").
+const (
+	Base   jsonform.Part = iota // opened by the endpoint's own permission
+	Pay                         // opened by pay:read
+	Margin                      // opened by margin:read
+)
+
+// Fragments are the stored parts of a row, as JSON. Base lacks the closing brace
+// and the others begin with a comma, so joining the parts that a key may see and
+// a brace gives the row that it sees. The fold reads rows back from them: a row
+// has no other stored form.
 type Fragments struct {
 	Base, Pay, Margin string // Pay and Margin are empty where the resource has no such part
 }
 
-// Row joins the parts; readers without a permission pass an empty part.
+// Row joins the parts into a JSON object; set to empty those that a reader may
+// not see.
 func (f Fragments) Row() string { return f.Base + f.Pay + f.Margin + "}" }
 
-func fragments[R any](fields []Field[R], r *R) Fragments {
+func fragments[R any](fields jsonform.Fields[R], r *R) Fragments {
 	var f Fragments
-	b := appendPart(make([]byte, 0, 1024), fields, r, Base)
+	b := fields.AppendPart(make([]byte, 0, 1024), r, Base)
 	f.Base = string(b)
-	if has(fields, Pay) {
-		f.Pay = string(appendPart(b[:0], fields, r, Pay))
+	if fields.HasPart(Pay) {
+		f.Pay = string(fields.AppendPart(b[:0], r, Pay))
 	}
-	if has(fields, Margin) {
-		f.Margin = string(appendPart(b[:0], fields, r, Margin))
+	if fields.HasPart(Margin) {
+		f.Margin = string(fields.AppendPart(b[:0], r, Margin))
 	}
 	return f
 }
 
-func has[R any](fields []Field[R], part Part) bool {
-	for i := range fields {
-		if fields[i].Part == part {
-			return true
+func readFragments[R any](f Fragments, fields jsonform.Fields[R], r *R) error {
+	for part, text := range [...]string{Base: f.Base, Pay: f.Pay, Margin: f.Margin} {
+		part := jsonform.Part(part)
+		if part != Base && text == "" {
+			continue
 		}
-	}
-	return false
-}
-
-// read fills a record from its stored parts.
-func (f Fragments) read(base, pay, margin func() error) error {
-	if err := base(); err != nil {
-		return err
-	}
-	if f.Pay != "" {
-		if err := pay(); err != nil {
+		if err := fields.ReadPart(text, r, part); err != nil {
 			return err
 		}
 	}
-	if f.Margin != "" {
-		return margin()
-	}
 	return nil
-}
-
-func readFragments[R any](f Fragments, fields []Field[R], r *R) error {
-	return f.read(
-		func() error { return scanFragment(f.Base, fields, r, Base) },
-		func() error { return scanFragment(f.Pay, fields, r, Pay) },
-		func() error { return scanFragment(f.Margin, fields, r, Margin) },
-	)
 }
 
 // Fragments returns the stored parts of an invoice.
@@ -92,8 +85,8 @@ func (r *Contractor) Fragments() Fragments { return fragments(contractorFields, 
 // Read fills a contractor from its stored parts.
 func (r *Contractor) Read(f Fragments) error { return readFragments(f, contractorFields, r) }
 
-// Fragments returns the stored part of a client's credit: everything but the
-// history, which follows as further fields.
+// Fragments returns the stored part of a client's credit, which lacks the history:
+// answers append it as further fields.
 func (r *Credit) Fragments() Fragments { return fragments(creditFields, r) }
 
 // Read fills a credit from its stored part.

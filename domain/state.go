@@ -1,39 +1,8 @@
 package domain
 
-import (
-	"crypto/sha256"
-	"time"
-)
-
-// Entry is one entry of the log as it is kept (docs/contract/log.md, "An entry").
-type Entry struct {
-	WorkspaceID string
-	Position    int64
-	ID          string
-	Type        string
-	CreatedAt   time.Time         // publish time, whole milliseconds, UTC
-	Data        string            // canonical form
-	Chain       [sha256.Size]byte // over everything up to and including this entry
-
-	typ  *Type // what Data was last read as; nil before, and for an unknown type
-	data *Data // Data as values; nil before, and where it cannot be read
-}
-
-// read gives an entry's type and values, read once; ok is false where this
-// version cannot read them.
-func (e *Entry) read() (typ *Type, data *Data, ok bool) {
-	if e.typ == nil {
-		e.typ = TypeNamed(e.Type)
-		if e.typ == nil {
-			return nil, nil, false
-		}
-		e.data, _ = e.typ.decode(e.Data)
-	}
-	return e.typ, e.data, e.data != nil
-}
-
-// State is the fold of a workspace's log up to Position: all its read rows,
-// or, for a segment, at least those that Needs names.
+// State is the fold of a workspace's log up to Position: all its read rows, or,
+// for a segment, at least those that its Needs name. It belongs to one
+// goroutine.
 type State struct {
 	Position    int64
 	Invoices    Table[Invoice, *Invoice]
@@ -87,8 +56,8 @@ func (s *State) Reset() {
 	s.Anomalies = nil
 }
 
-// Reason says why an entry could not have its effect (docs/contract/log.md, "A fold that
-// never stops").
+// Reason says why an entry could not have its effect (docs/contract/log.md, "A
+// fold that never stops").
 type Reason string
 
 // The reasons.
@@ -101,8 +70,8 @@ const (
 	Unreadable      Reason = "unreadable"
 )
 
-// Reasons returns all reasons, in the order of docs/contract/log.md,
-// "A fold that never stops".
+// Reasons returns all reasons, in the order of docs/contract/log.md, "A fold that
+// never stops".
 func Reasons() []Reason {
 	return []Reason{UnknownObject, Repeat, Overdrawn, UnknownDocument, WrongKind, Unreadable}
 }
@@ -115,42 +84,20 @@ type Anomaly struct {
 	Reason   Reason
 }
 
-// fold is one entry on its way into a State.
+// fold is one entry on its way into a State. Effects are functions of a fold and
+// the entry's data.
 type fold struct {
-	s        *State
-	entry    *Entry
-	position int64
-	at       string // publish time in the public form
+	stamp
+	*State
+	eventID string
 }
 
-// Apply folds the next entry. What the entry says is read from its canonical
-// form; what this version cannot read is an anomaly, not a stop.
-func (s *State) Apply(e *Entry) {
-	f := fold{s: s, entry: e, position: e.Position, at: FormatTime(e.CreatedAt)}
-	s.Position = e.Position
-	t, d, ok := e.read()
-	if !ok {
-		f.anomaly(Unreadable)
-		return
-	}
-	t.effect(&f, d)
-}
-
-// anomaly notes a reason; one entry gives one anomaly of a reason at most.
+// anomaly notes a reason; an entry gives at most one anomaly of each.
 func (f *fold) anomaly(reason Reason) {
-	for i := len(f.s.Anomalies) - 1; i >= 0 && f.s.Anomalies[i].Position == f.position; i-- {
-		if f.s.Anomalies[i].Reason == reason {
+	for i := len(f.Anomalies) - 1; i >= 0 && f.Anomalies[i].Position == f.position; i-- {
+		if f.Anomalies[i].Reason == reason {
 			return
 		}
 	}
-	f.s.Anomalies = append(f.s.Anomalies, Anomaly{Position: f.position, EventID: f.entry.ID, Reason: reason})
-}
-
-func testTypes() []*Type {
-	return []*Type{{
-		Name: TypeTestPing, Object: "webhook", Public: true,
-		object: func(d *Data) string { return d.WebhookID },
-		effect: func(*fold, *Data) {},
-		Fields: []Field[Data]{required(define("webhook_id", FormID, func(d *Data) any { return &d.WebhookID }))},
-	}}
+	f.Anomalies = append(f.Anomalies, Anomaly{Position: f.position, EventID: f.eventID, Reason: reason})
 }

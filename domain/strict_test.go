@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
 // sample is a value of a form, as JSON.
-func sample(f *domain.Field[domain.Data]) string {
+func sample(f *domain.TypeField) string {
 	switch f.Form {
 	case domain.FormEnum:
 		return `"` + f.Values[0] + `"`
@@ -42,7 +43,7 @@ func sample(f *domain.Field[domain.Data]) string {
 }
 
 // dataOf writes an entry's data with a sample of every field that keep wants.
-func dataOf(typ *domain.Type, keep func(*domain.Field[domain.Data]) bool, replace map[string]string) string {
+func dataOf(typ *domain.Type, keep func(*domain.TypeField) bool, replace map[string]string) string {
 	var members []string
 	for i := range typ.Fields {
 		f := &typ.Fields[i]
@@ -57,19 +58,19 @@ func dataOf(typ *domain.Type, keep func(*domain.Field[domain.Data]) bool, replac
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-func required(f *domain.Field[domain.Data]) bool { return f.Required }
+func required(f *domain.TypeField) bool { return f.Required }
 
-func all(*domain.Field[domain.Data]) bool { return true }
+func all(*domain.TypeField) bool { return true }
 
 func refused(t *testing.T, typ, data, field, fault string) {
 	t.Helper()
 	_, err := domain.NewDraft("w", typ, []byte(data))
-	var faults domain.FormErrors
+	var faults jsonform.FieldErrors
 	if !errors.As(err, &faults) {
 		t.Errorf("%s %s: got %v, want faults of form", typ, data, err)
 		return
 	}
-	if !slices.ContainsFunc(faults, func(f domain.FormError) bool { return f.Field == field && f.Fault == fault && f.Want != "" }) {
+	if !slices.ContainsFunc(faults, func(f jsonform.FieldError) bool { return f.Field == field && f.Fault == fault && f.Want != "" }) {
 		t.Errorf("%s %s: got %v; want: %s %s, and the form wanted", typ, data, err, field, fault)
 	}
 }
@@ -89,7 +90,7 @@ func TestEveryFieldIsStrict(t *testing.T) {
 		for i := range typ.Fields {
 			f := &typ.Fields[i]
 			if f.Required {
-				refused(t, typ.Name, dataOf(typ, func(g *domain.Field[domain.Data]) bool { return g.Name != f.Name }, nil),
+				refused(t, typ.Name, dataOf(typ, func(g *domain.TypeField) bool { return g.Name != f.Name }, nil),
 					"data."+f.Name, "is missing")
 			}
 			for kind, value := range kinds {
@@ -224,7 +225,7 @@ func TestFaultsOfAHostileLineStayReadable(t *testing.T) {
 	}
 	long := strings.Repeat("é", 10_000)
 	_, err := domain.NewDraft("w", "test.ping", []byte(`{"`+long+`":1`+fields.String()+`}`))
-	var faults domain.FormErrors
+	var faults jsonform.FieldErrors
 	if !errors.As(err, &faults) || len(faults) != 3002 { // and webhook_id, which is missing
 		t.Fatalf("%d faults, want 3002", len(faults))
 	}

@@ -3,17 +3,18 @@ package domain
 // Row is what every read row has beside its fields.
 type Row struct {
 	ID        string
-	Position  int64  // its place in lists: the last entry that changed it
-	UpdatedAt string // publish time of that entry
+	Position  int64  // of the last entry that changed the row: its place in lists
+	UpdatedAt string // publish time of that entry, in the public form
 
-	stored  bool // was loaded, so a store has it
+	stored  bool // loaded from a store, or written to it since
 	touched bool // changed since the last Reset
 	gone    bool // deleted
 }
 
 func (r *Row) row() *Row { return r }
 
-// Stored reports whether the row was loaded from a store rather than made here.
+// Stored reports whether a store has the row; false for a row that the fold made
+// since the last Reset.
 func (r *Row) Stored() bool { return r.stored }
 
 // rowOf is a pointer to a record that embeds Row.
@@ -22,7 +23,13 @@ type rowOf[R any] interface {
 	row() *Row
 }
 
-// relation numbers the ways in which an entry can reach rows it does not name.
+// stamp is what an entry leaves in every row that it changes.
+type stamp struct {
+	position int64
+	at       string // publish time, in the public form
+}
+
+// relation is one way in which rows refer to other objects.
 type relation int
 
 const (
@@ -33,12 +40,12 @@ const (
 	relations // how many there are
 )
 
-// Table holds the rows of one resource in a State: all of a workspace, or
-// those that a segment concerns.
+// Table holds the rows of one resource in a State: all rows of a workspace, or
+// those that the entries of a segment need.
 type Table[R any, P rowOf[R]] struct {
 	rows    map[string]P
-	keys    [relations]func(P) string // nil where the resource lacks the relation
-	related [relations]map[string][]P // by key; may hold rows that have left, which each drops
+	keys    [relations]func(P) string // the id a row refers to; nil where the resource lacks the relation
+	related [relations]map[string][]P // rows by that id; also rows that referred to it once, see each
 	touched []P
 	gone    []P // deleted rows that a store still has
 }
@@ -56,7 +63,7 @@ func (t *Table[R, P]) All(each func(P)) {
 // Len returns the number of rows.
 func (t *Table[R, P]) Len() int { return len(t.rows) }
 
-// Load adds a row that a store has. A row that is here already stays as it is.
+// Load adds a row from a store. A row that the table has already stays as it is.
 func (t *Table[R, P]) Load(r P) {
 	if t.rows[r.row().ID] != nil {
 		return
@@ -89,14 +96,14 @@ func (t *Table[R, P]) link(rel relation, r P) {
 }
 
 // write makes or changes the row with this id and marks it changed.
-func (t *Table[R, P]) write(f *fold, id string, set func(P)) {
+func (t *Table[R, P]) write(by stamp, id string, set func(P)) {
 	r := t.rows[id]
 	if r == nil {
 		r = new(R)
 		r.row().ID = id
 		set(r)
 		t.add(r)
-		t.touch(f, r)
+		t.touch(by, r)
 		return
 	}
 	var before [relations]string
@@ -111,13 +118,13 @@ func (t *Table[R, P]) write(f *fold, id string, set func(P)) {
 			t.link(relation(rel), r)
 		}
 	}
-	t.touch(f, r)
+	t.touch(by, r)
 }
 
-// touch marks a row changed by the entry being folded.
-func (t *Table[R, P]) touch(f *fold, r P) {
+// touch marks a row changed. A row whose references changed needs write.
+func (t *Table[R, P]) touch(by stamp, r P) {
 	row := r.row()
-	row.Position, row.UpdatedAt = f.position, f.at
+	row.Position, row.UpdatedAt = by.position, by.at
 	if !row.touched {
 		row.touched = true
 		t.touched = append(t.touched, r)
@@ -134,9 +141,9 @@ func (t *Table[R, P]) remove(r P) {
 	}
 }
 
-// each calls do with the rows that stand in the relation to key. Rows that
-// have left it are dropped on the way, and a row that left and came back is
-// met once.
+// each calls do with the rows that refer to key by rel, each once. It drops from
+// the list those that no longer do, and second mentions of rows that stopped
+// doing so and did it again.
 func (t *Table[R, P]) each(rel relation, key string, do func(P)) {
 	list := t.related[rel][key]
 	kept := list[:0]
@@ -157,8 +164,18 @@ func (t *Table[R, P]) each(rel relation, key string, do func(P)) {
 	}
 }
 
+// change calls set with the rows that refer to key by rel, and marks those
+// changed for which set returns true.
+func (t *Table[R, P]) change(by stamp, rel relation, key string, set func(P) bool) {
+	t.each(rel, key, func(r P) {
+		if set(r) {
+			t.touch(by, r)
+		}
+	})
+}
+
 // Changed returns the rows that were made or changed since the last Reset and
-// are still there.
+// are not deleted.
 func (t *Table[R, P]) Changed() []P {
 	live := t.touched[:0]
 	for _, r := range t.touched {
@@ -170,8 +187,8 @@ func (t *Table[R, P]) Changed() []P {
 	return live
 }
 
-// Gone returns the ids of stored rows that were deleted since the last Reset
-// and not made again. (A row made again under the same id counts as stored.)
+// Gone returns the ids of stored rows that were deleted since the last Reset and
+// not made again. A row made again under the same id counts as stored.
 func (t *Table[R, P]) Gone() []string {
 	var ids []string
 	for _, r := range t.gone {
@@ -184,7 +201,7 @@ func (t *Table[R, P]) Gone() []string {
 	return ids
 }
 
-// Reset forgets what has changed: a store now has it.
+// Reset forgets which rows have changed: a store now has them.
 func (t *Table[R, P]) Reset() {
 	for _, r := range t.touched {
 		r.row().touched = false

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxIDLength bounds identifiers: `^[A-Za-z0-9_-]{1,64}$` (docs/contract/log.md, "Forms").
+// MaxIDLength bounds identifiers: `^[A-Za-z0-9_-]{1,64}$` (docs/contract/log.md, "Forms used below").
 const MaxIDLength = 64
 
 // maxTextLength bounds a text, in characters.

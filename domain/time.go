@@ -19,7 +19,7 @@ func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
 // AppendTime appends the public form of t.
 func AppendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, timeLayout) }
 
-// ParseTime reads an RFC 3339 date-time with an offset (docs/contract/log.md, "Forms"):
+// ParseTime reads an RFC 3339 date-time with an offset (docs/contract/log.md, "Forms used below"):
 // finer than a millisecond is cut, not rounded; no leap second. The letters T
 // and Z may be written small, as RFC 3339 allows.
 func ParseTime(s string) (time.Time, bool) {

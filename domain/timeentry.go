@@ -1,13 +1,19 @@
 package domain
 
+import (
+	"cmp"
+
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+)
+
 // TimeEntry is a row of /v1/time-entries.
 type TimeEntry struct {
 	Row
+	parties
 	WorkDate                       string
-	Client, Contractor             Party
 	Service, Description           string
 	Hours                          OptDecimal
-	SessionCount                   OptInt
+	SessionCount                   jsonform.OptInt
 	IsFlatFee                      bool
 	Status, DeclineOutcome         string
 	InvoiceID, IssuedInvoiceNumber string
@@ -17,91 +23,79 @@ type TimeEntry struct {
 	PayStatus                      string
 }
 
-// The states of time entries and charges that are no states of invoices.
-const (
-	lineInReview = "in_review"
-	lineApproved = "approved"
-	lineDeclined = "declined"
+const outcomeNeedsCorrection = "needs_correction"
 
-	outcomeNeedsCorrection = "needs_correction"
-)
-
-// LineStatuses returns the states of time entries and charges.
-func LineStatuses() []string {
-	return []string{lineInReview, lineApproved, lineDeclined, statusSent, statusPaid}
-}
-
-var timeEntryFields = table(concat(
-	[]Field[TimeEntry]{
-		{Name: "id", Form: FormID, Example: `"te_9000"`, at: func(r *TimeEntry) any { return &r.ID }},
-		{Name: "work_date", Form: FormDate, Example: `"2026-10-01"`, at: func(r *TimeEntry) any { return &r.WorkDate }},
-		{Name: "client", Form: FormObject, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, at: func(r *TimeEntry) any { return &r.Client }},
-		{Name: "contractor", Form: FormObject, Example: `{"id":"co_118","name":"Rosa Tran"}`, at: func(r *TimeEntry) any { return &r.Contractor }},
-		{Name: "service", Form: FormText, Example: `"Occupational therapy"`, at: func(r *TimeEntry) any { return &r.Service }},
-		{Name: "description", Form: FormText, Nullable: true, Example: `null`, at: func(r *TimeEntry) any { return &r.Description }},
-		{Name: "hours", Form: FormHours, Example: `7.5`, at: func(r *TimeEntry) any { return &r.Hours }},
-		{Name: "session_count", Form: FormInteger, Nullable: true, Example: `3`, at: func(r *TimeEntry) any { return &r.SessionCount }},
-		{Name: "is_flat_fee", Form: FormBool, Example: `false`, at: func(r *TimeEntry) any { return &r.IsFlatFee }},
-		{Name: "status", Form: FormEnum, Values: LineStatuses(), Example: `"approved"`, at: func(r *TimeEntry) any { return &r.Status }},
-		{Name: "decline_outcome", Form: FormText, Nullable: true, Known: []string{outcomeNeedsCorrection}, Example: `null`, at: func(r *TimeEntry) any { return &r.DeclineOutcome }},
-		{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, at: func(r *TimeEntry) any { return &r.InvoiceID }},
-		{Name: "issued_invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, at: func(r *TimeEntry) any { return &r.IssuedInvoiceNumber }},
+var timeEntryFields = jsonform.Define(
+	[]jsonform.Field[TimeEntry]{
+		{Name: "id", Form: FormID, Example: `"te_9000"`, At: func(r *TimeEntry) any { return &r.ID }},
+		{Name: "work_date", Form: FormDate, Example: `"2026-10-01"`, At: func(r *TimeEntry) any { return &r.WorkDate }},
+		{Name: "client", Form: FormObject, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, At: func(r *TimeEntry) any { return &r.Client }},
+		{Name: "contractor", Form: FormObject, Example: `{"id":"co_118","name":"Rosa Tran"}`, At: func(r *TimeEntry) any { return &r.Contractor }},
+		{Name: "service", Form: FormText, Example: `"Occupational therapy"`, At: func(r *TimeEntry) any { return &r.Service }},
+		{Name: "description", Form: FormText, Nullable: true, Example: `null`, At: func(r *TimeEntry) any { return &r.Description }},
+		{Name: "hours", Form: FormHours, Example: `7.5`, At: func(r *TimeEntry) any { return &r.Hours }},
+		{Name: "session_count", Form: FormInteger, Nullable: true, Example: `3`, At: func(r *TimeEntry) any { return &r.SessionCount }},
+		{Name: "is_flat_fee", Form: FormBool, Example: `false`, At: func(r *TimeEntry) any { return &r.IsFlatFee }},
+		{Name: "status", Form: FormEnum, Values: LineStatuses(), Example: `"approved"`, At: func(r *TimeEntry) any { return &r.Status }},
+		{Name: "decline_outcome", Form: FormText, Nullable: true, Known: []string{outcomeNeedsCorrection}, Example: `null`, At: func(r *TimeEntry) any { return &r.DeclineOutcome }},
+		{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, At: func(r *TimeEntry) any { return &r.InvoiceID }},
+		{Name: "issued_invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, At: func(r *TimeEntry) any { return &r.IssuedInvoiceNumber }},
 	},
 	periodFields(func(r *TimeEntry) *string { return &r.Period }),
-	[]Field[TimeEntry]{
-		{Name: "currency", Form: FormCurrency, Example: `"EUR"`, at: func(r *TimeEntry) any { return &r.Currency }},
-		{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, at: func(r *TimeEntry) any { return &r.UpdatedAt }},
-		{Name: "bill_rate", Form: FormMoney, Nullable: true, Example: `"120.00"`, at: func(r *TimeEntry) any { return &r.BillRate }},
-		{Name: "bill_amount", Form: FormMoney, Nullable: true, Example: `"900.00"`, at: func(r *TimeEntry) any { return &r.BillAmount }},
-		{Name: "pay_rate", Part: Pay, Form: FormMoney, Nullable: true, Example: `"80.00"`, at: func(r *TimeEntry) any { return &r.PayRate }},
-		{Name: "pay_amount", Part: Pay, Form: FormMoney, Nullable: true, Example: `"600.00"`, at: func(r *TimeEntry) any { return &r.PayAmount }},
-		{Name: "pay_status", Part: Pay, Form: FormText, Known: []string{payToReview, payPaid}, Example: `"to_review"`, at: func(r *TimeEntry) any { return &r.PayStatus }},
+	[]jsonform.Field[TimeEntry]{
+		{Name: "currency", Form: FormCurrency, Example: `"EUR"`, At: func(r *TimeEntry) any { return &r.Currency }},
+		{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, At: func(r *TimeEntry) any { return &r.UpdatedAt }},
+		{Name: "bill_rate", Form: FormMoney, Nullable: true, Example: `"120.00"`, At: func(r *TimeEntry) any { return &r.BillRate }},
+		{Name: "bill_amount", Form: FormMoney, Nullable: true, Example: `"900.00"`, At: func(r *TimeEntry) any { return &r.BillAmount }},
+		{Name: "pay_rate", Part: Pay, Form: FormMoney, Nullable: true, Example: `"80.00"`, At: func(r *TimeEntry) any { return &r.PayRate }},
+		{Name: "pay_amount", Part: Pay, Form: FormMoney, Nullable: true, Example: `"600.00"`, At: func(r *TimeEntry) any { return &r.PayAmount }},
+		{Name: "pay_status", Part: Pay, Form: FormText, Known: []string{payToReview, payPaid}, Example: `"to_review"`, At: func(r *TimeEntry) any { return &r.PayStatus }},
 	},
-))
+)
 
-func timeEntryTypes() []*Type {
-	about := func(d *Data) string { return d.TimeEntryID }
-	id := required(define("time_entry_id", FormID, func(d *Data) any { return &d.TimeEntryID }))
-	return []*Type{
-		{
-			Name: "time_entry.recorded", Object: "time_entry", object: about, effect: (*fold).timeEntryRecorded,
-			Fields: []Field[Data]{
-				id,
-				required(define("work_date", FormDate, func(d *Data) any { return &d.WorkDate })),
-				required(fieldClientID()),
-				required(fieldContractorID()),
-				required(define("service", FormText, func(d *Data) any { return &d.Service })),
-				fieldDescription(),
-				required(define("hours", FormHours, func(d *Data) any { return &d.Hours })),
-				define("session_count", FormInteger, func(d *Data) any { return &d.SessionCount }),
-				byDefault(define("is_flat_fee", FormBool, func(d *Data) any { return &d.IsFlatFee }), "false"),
-				fieldInvoiceID(),
-				required(fieldPeriod()),
-				fieldCurrency(),
-				define("bill_rate", FormMoney, func(d *Data) any { return &d.BillRate }),
-				define("bill_amount", FormMoney, func(d *Data) any { return &d.BillAmount }),
-				fieldPayRate(),
-				fieldPayAmount(),
-				byDefault(define("pay_status", FormText, func(d *Data) any { return &d.PayStatus }), payToReview),
-			},
-		},
-		{
-			Name: "time_entry.approved", Object: "time_entry", Public: true, object: about, effect: (*fold).timeEntryApproved,
-			Fields: []Field[Data]{id, fieldInvoiceID()},
-		},
-		{
-			Name: "time_entry.declined", Object: "time_entry", Public: true, object: about, effect: (*fold).timeEntryDeclined,
-			Fields: []Field[Data]{id, byDefault(define("decline_outcome", FormText, func(d *Data) any { return &d.DeclineOutcome }), outcomeNeedsCorrection)},
-		},
-		{
-			Name: "time_entry.deleted", Object: "time_entry", Public: true, object: about, effect: (*fold).timeEntryDeleted,
-			Fields: []Field[Data]{id},
-		},
-	}
+// timeEntryRecorded is the data of time_entry.recorded.
+type timeEntryRecorded struct {
+	references
+	TimeEntryID, WorkDate, Service, Description string
+	Hours                                       OptDecimal
+	SessionCount                                jsonform.OptInt
+	IsFlatFee                                   jsonform.OptBool
+	Currency                                    string
+	BillRate, BillAmount, PayRate, PayAmount    OptMoney
+	PayStatus                                   string
 }
 
-func (f *fold) timeEntryRecorded(d *Data) {
-	f.s.TimeEntries.write(f, d.TimeEntryID, func(r *TimeEntry) {
+var timeEntryRecordedType = define(entryType[timeEntryRecorded]{
+	typeHead: typeHead{name: "time_entry.recorded", object: "time_entry"},
+	fields: []jsonform.Field[timeEntryRecorded]{
+		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryRecorded) any { return &d.TimeEntryID }},
+		{Name: "work_date", Form: FormDate, Required: true, At: func(d *timeEntryRecorded) any { return &d.WorkDate }},
+		{Name: "client_id", Form: FormID, Required: true, At: func(d *timeEntryRecorded) any { return &d.ClientID }},
+		{Name: "contractor_id", Form: FormID, Required: true, At: func(d *timeEntryRecorded) any { return &d.ContractorID }},
+		{Name: "service", Form: FormText, Required: true, At: func(d *timeEntryRecorded) any { return &d.Service }},
+		{Name: "description", Form: FormText, At: func(d *timeEntryRecorded) any { return &d.Description }},
+		{Name: "hours", Form: FormHours, Required: true, At: func(d *timeEntryRecorded) any { return &d.Hours }},
+		{Name: "session_count", Form: FormInteger, At: func(d *timeEntryRecorded) any { return &d.SessionCount }},
+		{Name: "is_flat_fee", Form: FormBool, At: func(d *timeEntryRecorded) any { return &d.IsFlatFee }},
+		{Name: "invoice_id", Form: FormID, At: func(d *timeEntryRecorded) any { return &d.InvoiceID }},
+		{Name: "period", Form: FormPeriod, Required: true, At: func(d *timeEntryRecorded) any { return &d.Period }},
+		{Name: "currency", Form: FormCurrency, Required: true, At: func(d *timeEntryRecorded) any { return &d.Currency }},
+		{Name: "bill_rate", Form: FormMoney, At: func(d *timeEntryRecorded) any { return &d.BillRate }},
+		{Name: "bill_amount", Form: FormMoney, At: func(d *timeEntryRecorded) any { return &d.BillAmount }},
+		{Name: "pay_rate", Form: FormMoney, At: func(d *timeEntryRecorded) any { return &d.PayRate }},
+		{Name: "pay_amount", Form: FormMoney, At: func(d *timeEntryRecorded) any { return &d.PayAmount }},
+		{Name: "pay_status", Form: FormText, At: func(d *timeEntryRecorded) any { return &d.PayStatus }},
+	},
+	about:  func(d *timeEntryRecorded) string { return d.TimeEntryID },
+	effect: recordTimeEntry,
+	needs: func(n *Needs, d *timeEntryRecorded) {
+		n.TimeEntries.add(d.TimeEntryID)
+		n.parties(&d.references)
+	},
+})
+
+func recordTimeEntry(f *fold, d *timeEntryRecorded) {
+	f.TimeEntries.write(f.stamp, d.TimeEntryID, func(r *TimeEntry) {
 		r.WorkDate = d.WorkDate
 		r.Client = f.client(d.ClientID)
 		r.Contractor = f.contractor(d.ContractorID)
@@ -116,61 +110,91 @@ func (f *fold) timeEntryRecorded(d *Data) {
 		r.Currency = d.Currency
 		r.BillRate, r.BillAmount = d.BillRate, d.BillAmount
 		r.PayRate, r.PayAmount = d.PayRate, d.PayAmount
-		r.PayStatus = or(d.PayStatus, payToReview)
+		r.PayStatus = cmp.Or(d.PayStatus, payToReview)
 	})
 }
 
-// timeEntry finds the time entry an entry is about, or notes the anomaly.
-func (f *fold) timeEntry(id string) *TimeEntry {
-	r := f.s.TimeEntries.Get(id)
-	if r == nil {
-		f.anomaly(UnknownObject)
-	}
-	return r
+// timeEntryApproved is the data of time_entry.approved.
+type timeEntryApproved struct {
+	references
+	TimeEntryID string
 }
 
-func (f *fold) timeEntryApproved(d *Data) {
+var timeEntryApprovedType = define(entryType[timeEntryApproved]{
+	typeHead: typeHead{name: "time_entry.approved", object: "time_entry", public: true},
+	fields: []jsonform.Field[timeEntryApproved]{
+		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryApproved) any { return &d.TimeEntryID }},
+		{Name: "invoice_id", Form: FormID, At: func(d *timeEntryApproved) any { return &d.InvoiceID }},
+	},
+	about:  func(d *timeEntryApproved) string { return d.TimeEntryID },
+	effect: approveTimeEntry,
+	needs:  func(n *Needs, d *timeEntryApproved) { n.TimeEntries.add(d.TimeEntryID) },
+})
+
+func approveTimeEntry(f *fold, d *timeEntryApproved) {
 	if f.timeEntry(d.TimeEntryID) == nil {
 		return
 	}
-	f.s.TimeEntries.write(f, d.TimeEntryID, func(r *TimeEntry) {
+	f.TimeEntries.write(f.stamp, d.TimeEntryID, func(r *TimeEntry) {
 		r.Status, r.DeclineOutcome = lineApproved, ""
-		r.InvoiceID = or(d.InvoiceID, r.InvoiceID)
+		r.InvoiceID = cmp.Or(d.InvoiceID, r.InvoiceID)
 	})
 }
 
-func (f *fold) timeEntryDeclined(d *Data) {
+// timeEntryDeclined is the data of time_entry.declined.
+type timeEntryDeclined struct {
+	references
+	TimeEntryID, DeclineOutcome string
+}
+
+var timeEntryDeclinedType = define(entryType[timeEntryDeclined]{
+	typeHead: typeHead{name: "time_entry.declined", object: "time_entry", public: true},
+	fields: []jsonform.Field[timeEntryDeclined]{
+		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryDeclined) any { return &d.TimeEntryID }},
+		{Name: "decline_outcome", Form: FormText, At: func(d *timeEntryDeclined) any { return &d.DeclineOutcome }},
+	},
+	about:  func(d *timeEntryDeclined) string { return d.TimeEntryID },
+	effect: declineTimeEntry,
+	needs:  func(n *Needs, d *timeEntryDeclined) { n.TimeEntries.add(d.TimeEntryID) },
+})
+
+func declineTimeEntry(f *fold, d *timeEntryDeclined) {
 	r := f.timeEntry(d.TimeEntryID)
 	if r == nil {
 		return
 	}
-	r.Status, r.DeclineOutcome = lineDeclined, or(d.DeclineOutcome, outcomeNeedsCorrection)
-	f.s.TimeEntries.touch(f, r)
+	r.Status, r.DeclineOutcome = lineDeclined, cmp.Or(d.DeclineOutcome, outcomeNeedsCorrection)
+	f.TimeEntries.touch(f.stamp, r)
 }
 
-func (f *fold) timeEntryDeleted(d *Data) {
+// timeEntryDeleted is the data of time_entry.deleted.
+type timeEntryDeleted struct {
+	references
+	TimeEntryID string
+}
+
+var timeEntryDeletedType = define(entryType[timeEntryDeleted]{
+	typeHead: typeHead{name: "time_entry.deleted", object: "time_entry", public: true},
+	fields: []jsonform.Field[timeEntryDeleted]{
+		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryDeleted) any { return &d.TimeEntryID }},
+	},
+	about:  func(d *timeEntryDeleted) string { return d.TimeEntryID },
+	effect: deleteTimeEntry,
+	needs:  func(n *Needs, d *timeEntryDeleted) { n.TimeEntries.add(d.TimeEntryID) },
+})
+
+func deleteTimeEntry(f *fold, d *timeEntryDeleted) {
 	if r := f.timeEntry(d.TimeEntryID); r != nil {
-		f.s.TimeEntries.remove(r)
+		f.TimeEntries.remove(r)
 	}
 }
 
-// line is what time entries and charges have in common for an invoice.
-type line struct {
-	status, issuedNumber *string
-}
-
-// lines changes those time entries and charges of an invoice that match.
-func (f *fold) lines(invoiceID string, match func(*line) bool, change func(*line)) {
-	f.s.TimeEntries.each(byInvoice, invoiceID, func(r *TimeEntry) {
-		if l := (line{&r.Status, &r.IssuedInvoiceNumber}); match(&l) {
-			change(&l)
-			f.s.TimeEntries.touch(f, r)
-		}
-	})
-	f.s.Charges.each(byInvoice, invoiceID, func(r *Charge) {
-		if l := (line{&r.Status, &r.IssuedInvoiceNumber}); match(&l) {
-			change(&l)
-			f.s.Charges.touch(f, r)
-		}
-	})
+// timeEntry returns the time entry that an entry is about; nil, and the anomaly
+// noted, where it does not exist.
+func (f *fold) timeEntry(id string) *TimeEntry {
+	r := f.TimeEntries.Get(id)
+	if r == nil {
+		f.anomaly(UnknownObject)
+	}
+	return r
 }

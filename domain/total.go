@@ -2,13 +2,16 @@ package domain
 
 import (
 	"math/bits"
+	"strconv"
 	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
 // total is a running sum that is never negative, in the units of what it sums.
-// One amount fits into an int64, but no number of them may stop the fold
-// (docs/contract/log.md, "A fold that never stops"): in 128 bits all that could ever be
-// appended fit.
+// Each amount fits into an int64, but sums of very many must not stop the fold
+// (docs/contract/log.md, "A fold that never stops"), so a total has 128 bits:
+// enough for all amounts that could ever be appended.
 type total struct{ high, low uint64 }
 
 // totalOf makes a total of one value, which is not negative.
@@ -23,8 +26,8 @@ func (t total) plus(o total) total {
 	return total{high, low}
 }
 
-// floorZero takes o from t, stopping at 0; short says that it had to.
-func (t total) floorZero(o total) (rest total, short bool) {
+// minus takes o from t. Where o is larger the rest is 0, and short is true.
+func (t total) minus(o total) (rest total, short bool) {
 	low, borrow := bits.Sub64(t.low, o.low, 0)
 	high, under := bits.Sub64(t.high, o.high, borrow)
 	if under > 0 {
@@ -33,7 +36,8 @@ func (t total) floorZero(o total) (rest total, short bool) {
 	return total{high, low}, false
 }
 
-// timesTenPlus shifts in a digit; it reports false when there is no room.
+// timesTenPlus shifts in a digit; it reports false when the result has more than
+// 128 bits.
 func (t total) timesTenPlus(digit byte) (total, bool) {
 	over, high := bits.Mul64(t.high, 10)
 	carried, low := bits.Mul64(t.low, 10)
@@ -49,16 +53,16 @@ func (t total) split(by uint64) (whole total, rest uint64) {
 	return total{high, low}, rest
 }
 
-// append appends the digits.
-func (t total) append(b []byte) []byte {
+// appendTo appends the digits.
+func (t total) appendTo(b []byte) []byte {
 	if t.high == 0 {
-		return appendUint(b, t.low)
+		return strconv.AppendUint(b, t.low, 10)
 	}
 	rest, digit := t.split(10)
-	return append(rest.append(b), byte('0'+digit))
+	return append(rest.appendTo(b), byte('0'+digit))
 }
 
-// parseTotal reads digits with so many decimals or fewer.
+// parseTotal reads digits with at most places decimals, in units of 10^-places.
 func parseTotal(s string, places int) (t total, ok bool) {
 	whole, decimals, _ := strings.Cut(s, ".")
 	if whole == "" || len(decimals) > places {
@@ -76,6 +80,16 @@ func parseTotal(s string, places int) (t total, ok bool) {
 	return t, true
 }
 
+// scan reads a sum from its text.
+func (t *total) scan(s *jsonform.Scanner, text string, places int) error {
+	v, ok := parseTotal(text, places)
+	if !ok {
+		return s.Fail("expected a sum")
+	}
+	*t = v
+	return nil
+}
+
 // MoneyTotal is a sum of amounts, in hundredths of a currency's unit.
 type MoneyTotal struct{ total }
 
@@ -83,23 +97,34 @@ func totalMoney(m Money) MoneyTotal { return MoneyTotal{totalOf(int64(m))} }
 
 func (t MoneyTotal) plus(m Money) MoneyTotal { return MoneyTotal{t.total.plus(totalOf(int64(m)))} }
 
-// floorZero takes m from t; what would fall below 0.00 becomes 0.00, and short
-// says so (docs/contract/log.md, "A fold that never stops", overdrawn).
-func (t MoneyTotal) floorZero(m Money) (rest MoneyTotal, short bool) {
-	rest.total, short = t.total.floorZero(totalOf(int64(m)))
+// minus takes m from t. What would fall below 0.00 becomes 0.00, and short is
+// true (docs/contract/log.md, "A fold that never stops": overdrawn).
+func (t MoneyTotal) minus(m Money) (rest MoneyTotal, short bool) {
+	rest.total, short = t.total.minus(totalOf(int64(m)))
 	return rest, short
 }
 
-// Append appends the public form, `^\d+\.\d{2}$`.
-func (t MoneyTotal) Append(b []byte) []byte {
+// String returns the public form, `^\d+\.\d{2}$`.
+func (t MoneyTotal) String() string { return string(t.appendTo(nil)) }
+
+func (t MoneyTotal) appendTo(b []byte) []byte {
 	whole, cents := t.split(100)
-	return append(whole.append(b), '.', byte('0'+cents/10), byte('0'+cents%10))
+	return append(whole.appendTo(b), '.', byte('0'+cents/10), byte('0'+cents%10))
 }
 
-// String returns the public form.
-func (t MoneyTotal) String() string { return string(t.Append(nil)) }
+// AppendJSON appends the public form as a string.
+func (t *MoneyTotal) AppendJSON(b []byte) []byte { return append(t.appendTo(append(b, '"')), '"') }
 
-// OptDecimalTotal is a sum of numbers that may be absent, in ten-thousandths.
+// ScanJSON reads the public form.
+func (t *MoneyTotal) ScanJSON(s *jsonform.Scanner) error {
+	text, err := s.Text()
+	if err != nil {
+		return err
+	}
+	return t.scan(s, text, moneyPlaces)
+}
+
+// OptDecimalTotal is a sum of numbers, in ten-thousandths, that may be absent.
 type OptDecimalTotal struct {
 	total
 	Set bool
@@ -109,15 +134,32 @@ func totalDecimal(d OptDecimal) OptDecimalTotal {
 	return OptDecimalTotal{totalOf(int64(d.Decimal)), d.Set}
 }
 
-// Append appends the shortest form, as Decimal's.
-func (t OptDecimalTotal) Append(b []byte) []byte {
+// String returns the shortest form, as Decimal's.
+func (t OptDecimalTotal) String() string { return string(t.appendTo(nil)) }
+
+func (t OptDecimalTotal) appendTo(b []byte) []byte {
 	whole, rest := t.split(decimalOne)
 	if rest == 0 {
-		return whole.append(b)
+		return whole.appendTo(b)
 	}
-	fraction := Decimal(rest).Append(nil) // 0.25
-	return append(whole.append(b), fraction[1:]...)
+	fraction := Decimal(rest).appendTo(nil) // 0.25
+	return append(whole.appendTo(b), fraction[1:]...)
 }
 
-// String returns the shortest form.
-func (t OptDecimalTotal) String() string { return string(t.Append(nil)) }
+// AppendJSON appends the shortest form, or null.
+func (t *OptDecimalTotal) AppendJSON(b []byte) []byte {
+	if !t.Set {
+		return append(b, "null"...)
+	}
+	return t.appendTo(b)
+}
+
+// ScanJSON reads the shortest form.
+func (t *OptDecimalTotal) ScanJSON(s *jsonform.Scanner) error {
+	text, err := s.Number()
+	if err != nil {
+		return err
+	}
+	t.Set = true
+	return t.scan(s, text, decimalPlaces)
+}

@@ -27,12 +27,12 @@ func TestTotalsAreIntegers(t *testing.T) {
 		if got, want := a.plus(b).big(), new(big.Int).Add(a.big(), b.big()); got.Cmp(want) != 0 {
 			t.Errorf("%v + %v = %v, want %v", a, b, got, want)
 		}
-		rest, short := a.floorZero(b)
+		rest, short := a.minus(b)
 		want := new(big.Int).Sub(a.big(), b.big())
 		if short != (want.Sign() < 0) || !short && rest.big().Cmp(want) != 0 || short && !rest.isZero() {
 			t.Errorf("%v - %v = %v, %t; want %v", a, b, rest, short, want)
 		}
-		if got := string(a.append(nil)); got != a.big().String() {
+		if got := string(a.appendTo(nil)); got != a.big().String() {
 			t.Errorf("%v is shown as %s", a, got)
 		}
 		money := MoneyTotal{a}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -152,10 +153,10 @@ func (p *param) words() string {
 }
 
 // appendFields adds fields and, after each, those of the objects within it.
-func appendFields(list []pageField, within string, fields []domain.FieldDescription) []pageField {
+func appendFields(list []pageField, within string, fields []jsonform.FieldDescription) []pageField {
 	for i := range fields {
 		f := &fields[i]
-		shown := pageField{Name: within + f.Name, Form: f.Form.Words(), Needs: string(permissionOf(f.Part)), Words: fieldWords(f)}
+		shown := pageField{Name: within + f.Name, Form: f.Form.Description(), Needs: string(permissionOf(f.Part)), Words: fieldWords(f)}
 		switch f.Form {
 		case domain.FormEnum:
 			shown.Form = strings.Join(f.Values, ", ")

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
@@ -54,7 +55,7 @@ func TestPageForPeople(t *testing.T) {
 			}
 		}
 	}
-	for _, fields := range [][]domain.FieldDescription{
+	for _, fields := range [][]jsonform.FieldDescription{
 		domain.InvoiceFields(), domain.ChargeFields(), domain.TimeEntryFields(), domain.PaymentFields(), domain.ClientFields(),
 		domain.ContractorFields(), domain.CreditFields(), domain.EventFields(),
 	} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -187,7 +188,7 @@ func TestEveryProtectedFieldHasACanary(t *testing.T) {
 	t.Parallel()
 	s := leakWorld(t, leakTime(), 0)
 	key := s.key("acme", allPermissions()...)
-	for path, fields := range map[string][]domain.FieldDescription{
+	for path, fields := range map[string][]jsonform.FieldDescription{
 		"/v1/invoices": domain.InvoiceFields(), "/v1/charges": domain.ChargeFields(), "/v1/time-entries": domain.TimeEntryFields(),
 		"/v1/payments": domain.PaymentFields(), "/v1/clients": domain.ClientFields(), "/v1/contractors": domain.ContractorFields(),
 	} {

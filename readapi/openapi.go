@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
@@ -116,7 +117,7 @@ func (s *schemas) ofWebhook(names brand.Brand) object {
 		}},
 		{"requestBody", object{{"required", true}, {"content", object{{"application/json", object{
 			{"schema", s.ofFields("Event", domain.EventFields())},
-			{"example", json.RawMessage(domain.ExampleOf(domain.EventFields()))},
+			{"example", json.RawMessage(jsonform.ExampleOf(domain.EventFields()))},
 		}}}}}},
 		{"responses", object{{"2XX", object{{"description", "The message was taken."}}}}},
 	}}}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
 // ofPath describes the three methods of a path.
@@ -88,7 +89,7 @@ func permissionWords(r *route) string {
 	if r.resource == nil {
 		return words
 	}
-	for _, part := range []domain.Part{domain.Pay, domain.Margin} {
+	for _, part := range []jsonform.Part{domain.Pay, domain.Margin} {
 		if r.resource.has(part) {
 			words += " " + string(permissionOf(part)) + " adds fields."
 		}

@@ -56,7 +56,7 @@ func (p *param) check(value string) string {
 		}
 	case formID:
 		if !domain.IsID(value) {
-			return "must be " + domain.FormID.Words()
+			return "must be " + domain.FormID.Description()
 		}
 	case formEnum:
 		if !slices.Contains(p.values, value) {

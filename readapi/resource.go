@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -13,7 +14,7 @@ import (
 type resource struct {
 	name   string // in the description: "Invoice"
 	table  string // read table
-	fields []domain.FieldDescription
+	fields []jsonform.FieldDescription
 
 	// visible is a condition that every reader's rows meet, open one for those
 	// without pay:read; empty: all rows.
@@ -21,7 +22,7 @@ type resource struct {
 }
 
 // has tells whether the resource has fields of a part, and so its column.
-func (r *resource) has(part domain.Part) bool {
+func (r *resource) has(part jsonform.Part) bool {
 	for i := range r.fields {
 		if r.fields[i].Part == part {
 			return true

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -33,7 +34,7 @@ func (s *schemas) add(name string, schema object) object {
 }
 
 // ofFields adds the schema of an object with these fields.
-func (s *schemas) ofFields(name string, fields []domain.FieldDescription) object {
+func (s *schemas) ofFields(name string, fields []jsonform.FieldDescription) object {
 	if s.known[name] {
 		return reference("schemas", name)
 	}
@@ -62,7 +63,7 @@ func closed(words string, properties object, required []string) object {
 }
 
 // ofField is the schema of a field.
-func (s *schemas) ofField(f *domain.FieldDescription) object {
+func (s *schemas) ofField(f *jsonform.FieldDescription) object {
 	var schema object
 	switch f.Form {
 	case domain.FormObject:
@@ -86,7 +87,7 @@ func (s *schemas) ofField(f *domain.FieldDescription) object {
 
 // permissionOf is the permission that opens a part of a row, beside that of the
 // endpoint.
-func permissionOf(part domain.Part) access.Permission {
+func permissionOf(part jsonform.Part) access.Permission {
 	switch part {
 	case domain.Pay:
 		return access.PayRead
@@ -97,7 +98,7 @@ func permissionOf(part domain.Part) access.Permission {
 	return ""
 }
 
-func fieldWords(f *domain.FieldDescription) string {
+func fieldWords(f *jsonform.FieldDescription) string {
 	var words []string
 	if f.Doc != "" {
 		words = append(words, f.Doc)
@@ -115,7 +116,7 @@ func fieldWords(f *domain.FieldDescription) string {
 }
 
 // ofForm is the schema of a single value.
-func ofForm(f *domain.FieldDescription) object {
+func ofForm(f *jsonform.FieldDescription) object {
 	kind, more := "string", object{}
 	switch f.Form {
 	case domain.FormID:
@@ -174,7 +175,7 @@ func text(words, example string) object {
 func (s *schemas) ofRoute(r *route) (schema object, example string) {
 	switch r.shape {
 	case shapeOne:
-		return s.ofFields(r.resource.name, r.resource.fields), domain.ExampleOf(r.resource.fields)
+		return s.ofFields(r.resource.name, r.resource.fields), jsonform.ExampleOf(r.resource.fields)
 	case shapeList:
 		row := s.ofFields(r.resource.name, r.resource.fields)
 		list := s.add(r.resource.name+"List", closed("", object{
@@ -182,7 +183,7 @@ func (s *schemas) ofRoute(r *route) (schema object, example string) {
 			{"has_more", hasMore()},
 			{"next_cursor", nextCursor()},
 		}, []string{"data", "has_more", "next_cursor"}))
-		return list, `{"data":[` + domain.ExampleOf(r.resource.fields) + `],"has_more":true,"next_cursor":"` + exampleCursor + `"}`
+		return list, `{"data":[` + jsonform.ExampleOf(r.resource.fields) + `],"has_more":true,"next_cursor":"` + exampleCursor + `"}`
 	case shapeCredit:
 		return s.ofCredit()
 	case shapeMe:
@@ -224,7 +225,7 @@ func (s *schemas) ofCredit() (object, string) {
 		with("has_more", hasMore()).
 		with("next_cursor", nextCursor())
 	credit := s.add("ClientCredit", closed("", properties, append(required, "history", "has_more", "next_cursor")))
-	return credit, strings.TrimSuffix(domain.ExampleOf(fields), "}") + `,"history":[` + domain.ExampleOf(domain.CreditMoveFields()) +
+	return credit, strings.TrimSuffix(jsonform.ExampleOf(fields), "}") + `,"history":[` + jsonform.ExampleOf(domain.CreditMoveFields()) +
 		`],"has_more":false,"next_cursor":"` + exampleCursor + `"}`
 }
 

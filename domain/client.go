@@ -1,0 +1,113 @@
+package domain
+
+import (
+	"cmp"
+
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+)
+
+// Client is a row of /v1/clients.
+type Client struct {
+	Row
+	Name, Status, BillingStatus, PlanName string
+	BillingAddress                        *Address
+	Contacts                              []Contact
+	ContractStartDate, ContractEndDate    string
+}
+
+// Address is a client's billing address.
+type Address struct {
+	Line1, Line2, City, State, Zip, Country string
+}
+
+// Contact is a person at a client.
+type Contact struct {
+	FirstName, LastName, Title, Email, Phone string
+	IsPrimary, ReceivesInvoices              jsonform.OptBool
+}
+
+var (
+	addressFields = jsonform.Define([]jsonform.Field[Address]{
+		{Name: "line_1", Form: FormText, Nullable: true, Example: `"12 Harbour Street"`, At: func(a *Address) any { return &a.Line1 }},
+		{Name: "line_2", Form: FormText, Nullable: true, Example: `null`, At: func(a *Address) any { return &a.Line2 }},
+		{Name: "city", Form: FormText, Nullable: true, Example: `"Springfield"`, At: func(a *Address) any { return &a.City }},
+		{Name: "state", Form: FormText, Nullable: true, Example: `"IL"`, At: func(a *Address) any { return &a.State }},
+		{Name: "zip", Form: FormText, Nullable: true, Example: `"62701"`, At: func(a *Address) any { return &a.Zip }},
+		{Name: "country", Form: FormText, Nullable: true, Example: `"US"`, At: func(a *Address) any { return &a.Country }},
+	})
+
+	contactFields = jsonform.Define([]jsonform.Field[Contact]{
+		{Name: "first_name", Form: FormText, Nullable: true, Example: `"Ada"`, At: func(c *Contact) any { return &c.FirstName }},
+		{Name: "last_name", Form: FormText, Nullable: true, Example: `"Moreau"`, At: func(c *Contact) any { return &c.LastName }},
+		{Name: "title", Form: FormText, Nullable: true, Example: `"Head of finance"`, At: func(c *Contact) any { return &c.Title }},
+		{Name: "email", Form: FormText, Nullable: true, Example: `"ada@example.com"`, At: func(c *Contact) any { return &c.Email }},
+		{Name: "phone", Form: FormText, Nullable: true, Example: `null`, At: func(c *Contact) any { return &c.Phone }},
+		{Name: "is_primary", Form: FormBool, Example: `true`, At: func(c *Contact) any { return &c.IsPrimary }},
+		{Name: "receives_invoices", Form: FormBool, Example: `true`, At: func(c *Contact) any { return &c.ReceivesInvoices }},
+	})
+
+	clientFields = jsonform.Define([]jsonform.Field[Client]{
+		{Name: "id", Form: FormID, Example: `"cl_4821"`, At: func(c *Client) any { return &c.ID }},
+		{Name: "name", Form: FormText, Example: `"Northwind Clinic"`, At: func(c *Client) any { return &c.Name }},
+		{Name: "status", Form: FormText, Known: []string{"active"}, Example: `"active"`, At: func(c *Client) any { return &c.Status }},
+		{Name: "billing_status", Form: FormText, Known: []string{"active"}, Example: `"active"`, At: func(c *Client) any { return &c.BillingStatus }},
+		{Name: "plan_name", Form: FormText, Nullable: true, Example: `"Standard"`, At: func(c *Client) any { return &c.PlanName }},
+		{Name: "billing_address", Form: FormObject, Nullable: true, At: func(c *Client) any { return jsonform.ObjectOf(&c.BillingAddress, addressFields) }},
+		{Name: "contacts", Form: FormArray, At: func(c *Client) any { return jsonform.ArrayOf(&c.Contacts, contactFields) }},
+		{Name: "contract_start_date", Form: FormDate, Nullable: true, Example: `"2025-01-01"`, At: func(c *Client) any { return &c.ContractStartDate }},
+		{Name: "contract_end_date", Form: FormDate, Nullable: true, Example: `null`, At: func(c *Client) any { return &c.ContractEndDate }},
+		{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, At: func(c *Client) any { return &c.UpdatedAt }},
+	})
+)
+
+// clientRecorded is the data of client.recorded.
+type clientRecorded struct {
+	references
+	Name, Status, BillingStatus, PlanName string
+	BillingAddress                        *Address
+	Contacts                              []Contact
+	ContractStartDate, ContractEndDate    string
+}
+
+var clientRecordedType = define(entryType[clientRecorded]{
+	typeHead: typeHead{name: "client.recorded", object: "client"},
+	fields: []jsonform.Field[clientRecorded]{
+		{Name: "client_id", Form: FormID, Required: true, At: func(d *clientRecorded) any { return &d.ClientID }},
+		{Name: "name", Form: FormText, Required: true, At: func(d *clientRecorded) any { return &d.Name }},
+		{Name: "status", Form: FormText, At: func(d *clientRecorded) any { return &d.Status }},
+		{Name: "billing_status", Form: FormText, At: func(d *clientRecorded) any { return &d.BillingStatus }},
+		{Name: "plan_name", Form: FormText, At: func(d *clientRecorded) any { return &d.PlanName }},
+		{Name: "billing_address", Form: FormObject, At: func(d *clientRecorded) any { return jsonform.ObjectOf(&d.BillingAddress, addressFields) }},
+		{Name: "contacts", Form: FormArray, At: func(d *clientRecorded) any { return jsonform.ArrayOf(&d.Contacts, contactFields) }},
+		{Name: "contract_start_date", Form: FormDate, At: func(d *clientRecorded) any { return &d.ContractStartDate }},
+		{Name: "contract_end_date", Form: FormDate, At: func(d *clientRecorded) any { return &d.ContractEndDate }},
+	},
+	about:  func(d *clientRecorded) string { return d.ClientID },
+	effect: recordClient,
+	needs: func(n *Needs, d *clientRecorded) {
+		n.Clients.add(d.ClientID)
+		n.Credits.add(d.ClientID)
+	},
+	mass: func(m *MassEffects, d *clientRecorded) { m.ClientNames.add(d.ClientID, d.Name) },
+})
+
+func recordClient(f *fold, d *clientRecorded) {
+	old := f.Clients.Get(d.ClientID)
+	renamed := old == nil || old.Name != d.Name
+	f.Clients.write(f.stamp, d.ClientID, func(r *Client) {
+		r.Name = d.Name
+		r.Status = cmp.Or(d.Status, "active")
+		r.BillingStatus = cmp.Or(d.BillingStatus, "active")
+		r.PlanName = d.PlanName
+		r.BillingAddress = d.BillingAddress
+		r.Contacts = d.Contacts
+		r.ContractStartDate = d.ContractStartDate
+		r.ContractEndDate = d.ContractEndDate
+	})
+	if f.Credits.Get(d.ClientID) == nil {
+		f.Credits.write(f.stamp, d.ClientID, func(*Credit) {}) // exists as soon as the client does
+	}
+	if renamed {
+		rename(f, byClient, d.ClientID, d.Name)
+	}
+}

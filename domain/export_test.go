@@ -1,0 +1,38 @@
+package domain
+
+// Type is a row of the catalogue, for tests of the package's users' view.
+type Type struct {
+	Name, Object string
+	Public       bool
+	Fields       []TypeField
+}
+
+// TypeField is a field that entries of a type may have.
+type TypeField struct {
+	Name     string
+	Form     Form
+	Required bool
+	Values   []string
+}
+
+func (t *entryType[D]) describe() *Type {
+	d := &Type{Name: t.name, Object: t.object, Public: t.public}
+	for i := range t.table {
+		f := &t.table[i]
+		d.Fields = append(d.Fields, TypeField{f.Name, f.Form.(Form), f.Required, f.Values})
+	}
+	return d
+}
+
+// Types returns the catalogue in its order.
+func Types() (list []*Type) {
+	for _, k := range catalogue {
+		list = append(list, k.(interface{ describe() *Type }).describe())
+	}
+	return list
+}
+
+// TypeNamed returns a type of the catalogue.
+func TypeNamed(name string) *Type {
+	return kindNamed(name).(interface{ describe() *Type }).describe()
+}
