@@ -1,3 +1,6 @@
+// Command ledgerfeed-bench measures the program against limits taken in the same
+// run: what the same machine and database do at that moment without the program.
+// A figure without its limit describes the machine rather than the program.
 package main
 
 import (
@@ -16,6 +19,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/deliverbench"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/logbench"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/readbench"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/replaybench"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 )
 
@@ -43,7 +51,7 @@ type flags struct {
 	only    []string
 	profile string
 
-	measuring bool // errors before a benchmark starts are errors of usage
+	measuring bool // a benchmark has started; errors before that are errors of usage
 }
 
 // execute runs a command line and returns the exit status: 0 done, 1 failed,
@@ -68,7 +76,7 @@ func execute(ctx context.Context, args []string, out, errOut io.Writer) int {
 }
 
 func (f *flags) command(out, errOut io.Writer) *cobra.Command {
-	o := &Options{Progress: errOut}
+	o := &measure.Options{Progress: errOut}
 	root := &cobra.Command{
 		Use:   "ledgerfeed-bench",
 		Short: "Measure Ledgerfeed against limits taken in the same run",
@@ -82,7 +90,7 @@ that it drops at the end. Without DATABASE_URL it starts a PostgreSQL in --data-
 	}
 	root.PersistentFlags().BoolVar(&f.json, "json", false, "print one JSON object a figure")
 	root.PersistentFlags().StringVar(&f.dataDir, "data-dir", dataDir(), "directory of the PostgreSQL that is started without DATABASE_URL")
-	for _, b := range All(o) {
+	for _, b := range []measure.Benchmark{logbench.Benchmark(o), readbench.Benchmark(o), deliverbench.Benchmark(o), replaybench.Benchmark(o)} {
 		root.AddCommand(f.benchmark(&b, o, out))
 	}
 	return root
@@ -96,8 +104,8 @@ func dataDir() string {
 }
 
 // benchmark is the command of one benchmark, which measures with o.
-func (f *flags) benchmark(b *Benchmark, o *Options, out io.Writer) *cobra.Command {
-	parts := b.Parts()
+func (f *flags) benchmark(b *measure.Benchmark, o *measure.Options, out io.Writer) *cobra.Command {
+	parts := b.PartNames()
 	c := &cobra.Command{
 		Use: b.Name, Short: b.Short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -124,7 +132,7 @@ func (f *flags) benchmark(b *Benchmark, o *Options, out io.Writer) *cobra.Comman
 	return c
 }
 
-func (f *flags) measure(ctx context.Context, b *Benchmark, o *Options, out io.Writer) (err error) {
+func (f *flags) measure(ctx context.Context, b *measure.Benchmark, o *measure.Options, out io.Writer) (err error) {
 	url, closeServer, err := f.server(ctx, o.Progress)
 	if err != nil {
 		return err
@@ -135,9 +143,12 @@ func (f *flags) measure(ctx context.Context, b *Benchmark, o *Options, out io.Wr
 		return err
 	}
 	defer func() { err = errors.Join(err, stopProfile()) }()
-	o.ServerURL, o.Report, o.Scale, o.Only = url, NewReport(out, f.json), f.scale, f.only
-	return errors.Join(b.Measure(ctx), o.Report.Close())
+	o.ServerURL, o.Report, o.Scale = url, measure.NewReport(out, f.json), f.scale
+	return errors.Join(b.Run(ctx, f.only), o.Report.Close())
 }
+
+// stopTimeout bounds the wait for the PostgreSQL that was started to stop.
+const stopTimeout = 30 * time.Second
 
 // server returns the URL of a database on the server to measure on.
 func (f *flags) server(ctx context.Context, errOut io.Writer) (url string, stop func() error, err error) {
@@ -146,10 +157,10 @@ func (f *flags) server(ctx context.Context, errOut io.Writer) (url string, stop 
 	}
 	server, err := localpg.Open(ctx, localpg.Config{DataDir: f.dataDir, Logger: slog.New(slog.NewTextHandler(errOut, nil))})
 	if err != nil {
-		return "", nil, fmt.Errorf("start a PostgreSQL: %w", err)
+		return "", nil, fmt.Errorf("cannot start a PostgreSQL: %w", err)
 	}
 	return server.URL(), func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		return server.Close(ctx)
 	}, nil
@@ -164,7 +175,7 @@ func startProfile(name string) (stop func() error, err error) {
 		return nil, err
 	}
 	if err := pprof.StartCPUProfile(file); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the profile: %w", err), file.Close())
+		return nil, errors.Join(fmt.Errorf("cannot start the profile: %w", err), file.Close())
 	}
 	return func() error {
 		pprof.StopCPUProfile()

@@ -65,9 +65,28 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed/internal/transfer": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog"},
 
 	"cmd/ledgerfeed-bench": {
-		"domain", "eventlog", "projections", "delivery", "migrations",
-		"readapi", "readapi/access", "readapi/access/limit", "readapi/requestlog",
-		"internal/brand", "internal/heap", "internal/localpg", "internal/pg", "internal/scenario",
+		"cmd/ledgerfeed-bench/internal/deliverbench", "cmd/ledgerfeed-bench/internal/logbench", "cmd/ledgerfeed-bench/internal/measure",
+		"cmd/ledgerfeed-bench/internal/readbench", "cmd/ledgerfeed-bench/internal/replaybench", "internal/localpg",
+	},
+	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/localpg", "internal/pg"},
+	"cmd/ledgerfeed-bench/internal/workload": {
+		"cmd/ledgerfeed-bench/internal/measure", "domain", "eventlog", "projections", "internal/pg", "internal/scenario",
+	},
+	"cmd/ledgerfeed-bench/internal/api": {
+		"cmd/ledgerfeed-bench/internal/measure", "eventlog", "readapi", "readapi/access", "readapi/access/limit", "readapi/requestlog",
+		"internal/brand", "internal/pg",
+	},
+	"cmd/ledgerfeed-bench/internal/logbench": {"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain"},
+	"cmd/ledgerfeed-bench/internal/readbench": {
+		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload",
+		"domain", "readapi", "internal/pg",
+	},
+	"cmd/ledgerfeed-bench/internal/deliverbench": {
+		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "delivery",
+	},
+	"cmd/ledgerfeed-bench/internal/replaybench": {
+		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload",
+		"projections", "internal/pg",
 	},
 
 	"docs/receivers/go": {}, // an example for others, who do not have our packages

@@ -1,4 +1,4 @@
-package main
+package readbench
 
 import (
 	"context"
@@ -12,16 +12,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/api"
 )
 
-// statement is what the API sent to the database, so that the limit is that
-// very statement with those arguments.
+// statement is one that the API sent to the database. The limit is the same
+// statement with the same arguments.
 type statement struct {
 	sql  string
 	args []any
 }
 
-// statementTracer keeps what is sent.
+// statementTracer collects statements.
 type statementTracer struct {
 	mu   sync.Mutex
 	seen []statement
@@ -46,47 +48,46 @@ func (t *statementTracer) take() []statement {
 	return seen
 }
 
-// capture asks once and learns with which statement the API answers.
-func (r *reading) capture(ctx context.Context, q request) (statement, error) {
+// capture sends a request once and returns the statement that the API used for
+// it.
+func (r *reader) capture(ctx context.Context, q api.Request) (statement, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	cfg, err := pgxpool.ParseConfig(r.url)
+	cfg, err := pgxpool.ParseConfig(r.URL)
 	if err != nil {
-		return statement{}, fmt.Errorf("capture a statement: %w", err)
+		return statement{}, fmt.Errorf("cannot capture a statement: %w", err)
 	}
 	tracer := &statementTracer{}
 	cfg.ConnConfig.Tracer = tracer
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return statement{}, fmt.Errorf("capture a statement: %w", err)
+		return statement{}, fmt.Errorf("cannot capture a statement: %w", err)
 	}
 	defer pool.Close()
-	log, err := r.logOn(pool)
+	log, err := r.LogOn(pool)
 	if err != nil {
 		return statement{}, err
 	}
-	own := *r.setting
-	own.log = log
-	s, err := own.serveFrom(ctx, pool, serving{cacheBytes: noCache})
+	s, err := api.ServeFrom(ctx, r.Database, pool, log, api.Options{CacheBytes: api.NoCache})
 	if err != nil {
 		return statement{}, err
 	}
 	tracer.take()
-	resp, err := s.get(ctx, q)
+	resp, err := s.Get(ctx, q)
 	if err != nil {
 		return statement{}, err
 	}
 	if err := resp.Body.Close(); err != nil {
-		return statement{}, fmt.Errorf("capture a statement: %w", err)
+		return statement{}, fmt.Errorf("cannot capture a statement: %w", err)
 	}
 	seen := tracer.take()
 	if len(seen) != 1 {
-		return statement{}, fmt.Errorf("%s took %d statements, want 1 to hold it against", q.path, len(seen))
+		return statement{}, fmt.Errorf("%s took %d statements, want 1", q.Path, len(seen))
 	}
 	return seen[0], nil
 }
 
-// script is the statement for pgbench, its arguments as variables so that it
+// script is the statement for pgbench. Its arguments become variables, so that it
 // is prepared with parameters as ours is.
 func (s statement) script() (script string, variables []string, err error) {
 	texts := make([]string, len(s.args))
@@ -116,7 +117,7 @@ func (s statement) script() (script string, variables []string, err error) {
 				texts[i] = "NULL::timestamptz"
 				continue
 			}
-			return "", nil, fmt.Errorf("argument %d is a %T, which pgbench is not told of", i+1, arg)
+			return "", nil, fmt.Errorf("argument %d is a %T, which cannot be passed to pgbench", i+1, arg)
 		}
 		texts[i] = ":" + name
 		variables = append(variables, "-D", name+"="+value)

@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"cmp"
@@ -23,18 +23,18 @@ type Figure struct {
 	Reached *bool   `json:"reached,omitempty"`
 }
 
-// Report gathers figures and prints each as it comes.
+// Report prints figures: lines as they come, or one JSON array at the end.
 type Report struct {
 	out     io.Writer
 	json    bool
 	figures []Figure
 }
 
-// NewReport prints to out: lines as figures come, or one JSON array at the end.
+// NewReport makes a report to out.
 func NewReport(out io.Writer, asJSON bool) *Report { return &Report{out: out, json: asJSON} }
 
-// add prints a figure.
-func (r *Report) add(f Figure) {
+// Add prints a figure.
+func (r *Report) Add(f Figure) {
 	if f.Limit > 0 {
 		f.Ratio = f.Value / f.Limit
 	}
@@ -42,9 +42,9 @@ func (r *Report) add(f Figure) {
 	if r.json {
 		return
 	}
-	fmt.Fprintf(r.out, "%-62s %12s %s\n", f.Name, number(f.Value), f.Unit)
+	fmt.Fprintf(r.out, "%-62s %12s %s\n", f.Name, Number(f.Value), f.Unit)
 	if f.Limit > 0 {
-		fmt.Fprintf(r.out, "    limit  %-51s %12s %s, ratio %.2f\n", f.LimitIs, number(f.Limit), f.Unit, f.Ratio)
+		fmt.Fprintf(r.out, "    limit  %-51s %12s %s, ratio %.2f\n", f.LimitIs, Number(f.Limit), f.Unit, f.Ratio)
 	}
 	if f.Reached != nil {
 		word := "reached"
@@ -55,7 +55,7 @@ func (r *Report) add(f Figure) {
 	}
 }
 
-// Close prints what is left to print.
+// Close prints the JSON array, if that is the form.
 func (r *Report) Close() error {
 	if !r.json {
 		return nil
@@ -63,45 +63,54 @@ func (r *Report) Close() error {
 	enc := json.NewEncoder(r.out)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(r.figures); err != nil {
-		return fmt.Errorf("print the figures: %w", err)
+		return fmt.Errorf("cannot print the figures: %w", err)
 	}
 	return nil
 }
 
-// atLeast states a target for the value itself.
-func (f Figure) atLeast(target float64) Figure {
-	f.Target = "at least " + number(target) + " " + f.Unit
+// AtLeast states a target for the value itself.
+func (f Figure) AtLeast(target float64) Figure {
+	f.Target = "at least " + Number(target) + " " + f.Unit
 	reached := f.Value >= target
 	f.Reached = &reached
 	return f
 }
 
-// below states a target that the value must not reach.
-func (f Figure) below(target float64) Figure {
-	f.Target = "below " + number(target) + " " + f.Unit
+// Below states a target that the value must not reach.
+func (f Figure) Below(target float64) Figure {
+	f.Target = "below " + Number(target) + " " + f.Unit
 	reached := f.Value < target
 	f.Reached = &reached
 	return f
 }
 
-// ratioAtLeast states a target for value over limit.
-func (f Figure) ratioAtLeast(target float64) Figure {
+// RatioAtLeast states a target for value over limit.
+func (f Figure) RatioAtLeast(target float64) Figure {
 	f.Target = fmt.Sprintf("at least %.2f of the limit", target)
 	reached := f.Limit > 0 && f.Value/f.Limit >= target
 	f.Reached = &reached
 	return f
 }
 
-// ratioWithin states that value and limit are to be the same, give or take.
-func (f Figure) ratioWithin(slack float64) Figure {
+// RatioAtMost states a bound for value over limit.
+func (f Figure) RatioAtMost(bound float64) Figure {
+	f.Target = fmt.Sprintf("at most %.2f of the limit", bound)
+	reached := f.Limit > 0 && f.Value/f.Limit <= bound
+	f.Reached = &reached
+	return f
+}
+
+// RatioWithin states that value and limit are to be the same, give or take a share
+// of the limit.
+func (f Figure) RatioWithin(slack float64) Figure {
 	f.Target = fmt.Sprintf("the same, give or take %.0f %%", 100*slack)
 	reached := f.Limit > 0 && math.Abs(f.Value/f.Limit-1) <= slack
 	f.Reached = &reached
 	return f
 }
 
-// number prints with thousands apart and no more digits than mean something.
-func number(v float64) string {
+// Number prints with thousands apart and no more digits than mean something.
+func Number(v float64) string {
 	if math.Abs(v) < 100 {
 		return strconv.FormatFloat(v, 'f', 2, 64)
 	}
@@ -112,8 +121,8 @@ func number(v float64) string {
 	return digits
 }
 
-// quantile of unsorted durations, in milliseconds.
-func quantile(list []time.Duration, q float64) float64 {
+// Quantile of unsorted durations, in milliseconds.
+func Quantile(list []time.Duration, q float64) float64 {
 	if len(list) == 0 {
 		return math.NaN()
 	}
@@ -121,21 +130,14 @@ func quantile(list []time.Duration, q float64) float64 {
 	return float64(sorted[int(q*float64(len(sorted)-1))]) / float64(time.Millisecond)
 }
 
-// middle is the median of an odd number of rounds.
-func middle(rounds []float64) float64 {
-	return middleBy(rounds, func(figure float64) float64 { return figure })
+// Median is the middle of some figures; of an even number, the upper of the two in
+// the middle.
+func Median(rounds []float64) float64 {
+	return MedianBy(rounds, func(figure float64) float64 { return figure })
 }
 
-// middleBy is the round with the median of a figure, of an odd number of rounds.
-func middleBy[T any](rounds []T, figure func(T) float64) T {
+// MedianBy is the round with the Median of a figure.
+func MedianBy[T any](rounds []T, figure func(T) float64) T {
 	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b T) int { return cmp.Compare(figure(a), figure(b)) })
 	return sorted[len(sorted)/2]
-}
-
-// ratioAtMost states a bound for value over limit.
-func (f Figure) ratioAtMost(bound float64) Figure {
-	f.Target = fmt.Sprintf("at most %.2f of the limit", bound)
-	reached := f.Limit > 0 && f.Value/f.Limit <= bound
-	f.Reached = &reached
-	return f
 }

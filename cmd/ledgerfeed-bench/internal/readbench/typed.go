@@ -1,4 +1,4 @@
-package main
+package readbench
 
 import (
 	"context"
@@ -12,17 +12,64 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/api"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
-// The baseline: the same page as one would write it first, from typed columns
-// through structs and encoding/json. It is kept so that the price of the
-// fragments, a second form of every row, has its reason measured.
+// The baseline is the same page made in the usual way: from typed columns through
+// structs and encoding/json. It measures what the stored JSON fragments, a second
+// form of every row, save.
+
+type typedInvoice struct {
+	typedIdentity
+	typedPeriod
+	typedAmounts
+	typedProgress
+	typedPay
+}
+
+type typedIdentity struct {
+	ID         string      `json:"id"`
+	Number     string      `json:"number"`
+	Type       string      `json:"type"`
+	Reversed   bool        `json:"reversed"`
+	Client     typedParty  `json:"client"`
+	Contractor *typedParty `json:"contractor"`
+}
 
 type typedParty struct {
 	ID   string  `json:"id"`
 	Name *string `json:"name"`
+}
+
+type typedPeriod struct {
+	Period      string  `json:"period"`
+	PeriodLabel string  `json:"period_label"`
+	PeriodStart string  `json:"period_start"`
+	PeriodEnd   string  `json:"period_end"`
+	PlanName    *string `json:"plan_name"`
+}
+
+type typedAmounts struct {
+	ClientBillingStatus string   `json:"client_billing_status"`
+	GrossAmount         string   `json:"gross_amount"`
+	CreditApplied       string   `json:"credit_applied"`
+	NetDue              string   `json:"net_due"`
+	Currency            string   `json:"currency"`
+	BilledExternally    bool     `json:"billed_externally"`
+	DeliveredValue      *string  `json:"delivered_value"`
+	RecognizedRevenue   *string  `json:"recognized_revenue"`
+	BillableHours       *float64 `json:"billable_hours"`
+}
+
+type typedProgress struct {
+	SentAt       *time.Time    `json:"sent_at"`
+	PaidAt       *time.Time    `json:"paid_at"`
+	PeriodClosed bool          `json:"period_closed"`
+	Issued       []typedIssued `json:"issued_invoices"`
+	CreditNote   *string       `json:"credit_note"`
+	UpdatedAt    time.Time     `json:"updated_at"`
 }
 
 type typedIssued struct {
@@ -35,43 +82,17 @@ type typedIssued struct {
 	IsSupplemental bool       `json:"is_supplemental"`
 }
 
-type typedInvoice struct {
-	ID                  string        `json:"id"`
-	Number              string        `json:"number"`
-	Type                string        `json:"type"`
-	Reversed            bool          `json:"reversed"`
-	Client              typedParty    `json:"client"`
-	Contractor          *typedParty   `json:"contractor"`
-	Period              string        `json:"period"`
-	PeriodLabel         string        `json:"period_label"`
-	PeriodStart         string        `json:"period_start"`
-	PeriodEnd           string        `json:"period_end"`
-	PlanName            *string       `json:"plan_name"`
-	ClientBillingStatus string        `json:"client_billing_status"`
-	GrossAmount         string        `json:"gross_amount"`
-	CreditApplied       string        `json:"credit_applied"`
-	NetDue              string        `json:"net_due"`
-	Currency            string        `json:"currency"`
-	BilledExternally    bool          `json:"billed_externally"`
-	DeliveredValue      *string       `json:"delivered_value"`
-	RecognizedRevenue   *string       `json:"recognized_revenue"`
-	BillableHours       *float64      `json:"billable_hours"`
-	SentAt              *time.Time    `json:"sent_at"`
-	PaidAt              *time.Time    `json:"paid_at"`
-	PeriodClosed        bool          `json:"period_closed"`
-	Issued              []typedIssued `json:"issued_invoices"`
-	CreditNote          *string       `json:"credit_note"`
-	UpdatedAt           time.Time     `json:"updated_at"`
-	ContractorPayStatus *string       `json:"contractor_pay_status"`
-	PayoutAmount        *string       `json:"payout_amount"`
-	PayoutSentAt        *time.Time    `json:"payout_sent_to_payroll_at"`
-	MarginAmount        *string       `json:"margin_amount"`
-	MarginPercent       *float64      `json:"margin_percent"`
-	MarginNote          *string       `json:"margin_note"`
+type typedPay struct {
+	ContractorPayStatus *string    `json:"contractor_pay_status"`
+	PayoutAmount        *string    `json:"payout_amount"`
+	PayoutSentAt        *time.Time `json:"payout_sent_to_payroll_at"`
+	MarginAmount        *string    `json:"margin_amount"`
+	MarginPercent       *float64   `json:"margin_percent"`
+	MarginNote          *string    `json:"margin_note"`
 }
 
-// typedColumns are the columns of the baseline's table, and what each is made
-// from.
+// typedColumns are the columns of the baseline's table, and the expression that
+// each is made from.
 func typedColumns() [][2]string {
 	columns := [][2]string{
 		{"number", "d->>'number'"}, {"type", "d->>'type'"}, {"reversed", "(d->>'reversed')::boolean"},
@@ -92,8 +113,8 @@ func typedColumns() [][2]string {
 	return columns
 }
 
-// typedRate measures the baseline, with the same authentication in front.
-func (r *reading) typedRate(ctx context.Context, key string) (float64, error) {
+// typedRate measures the baseline, with the same authentication before it.
+func (r *reader) typedRate(ctx context.Context, key string) (float64, error) {
 	var made, names []string
 	for _, c := range typedColumns() {
 		made = append(made, c[1]+" AS "+c[0])
@@ -105,35 +126,35 @@ func (r *reading) typedRate(ctx context.Context, key string) (float64, error) {
 		`CREATE INDEX typed_invoice_list ON typed_invoice (workspace_id, position, id)`,
 		`ANALYZE typed_invoice`,
 	} {
-		if _, err := r.pool.Exec(ctx, sql); err != nil {
-			return 0, fmt.Errorf("make the baseline's table: %w", err)
+		if _, err := r.Pool.Exec(ctx, sql); err != nil {
+			return 0, fmt.Errorf("cannot make the baseline's table: %w", err)
 		}
 	}
-	pool, err := pg.Open(ctx, r.url, pg.Options{MaxConns: 12, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
+	pool, err := pg.Open(ctx, r.URL, pg.Options{MaxConns: 12, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
 	if err != nil {
 		return 0, err
 	}
 	defer pool.Close()
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
-	handler := &typedHandler{pool: pool, served: r.served, sql: `SELECT id, position, ` + strings.Join(names, ", ") + `
+	handler := &typedHandler{pool: pool, server: r.cached, sql: `SELECT id, position, ` + strings.Join(names, ", ") + `
 		FROM typed_invoice WHERE workspace_id = $1 AND (position, id) > ($2, $3) ORDER BY position, id LIMIT $4`}
-	address, err := listen(serving, &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute})
+	address, err := api.Listen(serving, &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute})
 	if err != nil {
 		return 0, err
 	}
-	return r.hammerHTTP(ctx, request{host: address, path: invoices, key: key})
+	return api.Saturate(ctx, r.Options, api.Request{Host: address, Path: invoices, Key: key})
 }
 
 type typedHandler struct {
 	pool   *pgxpool.Pool
-	served *served
+	server *api.Server
 	sql    string
 }
 
 func (h *typedHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	text, _ := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
-	key, err := h.served.directory.Authenticate(req.Context(), text)
+	key, err := h.server.Directory.Authenticate(req.Context(), text)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
@@ -163,7 +184,7 @@ func (h *typedHandler) read(ctx context.Context, workspaceID string) (*typedPage
 	const limit = 50
 	rows, err := h.pool.Query(ctx, h.sql, workspaceID, 0, "", limit+1)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the baseline has one statement
+		return nil, fmt.Errorf("the baseline: %w", err)
 	}
 	p := &typedPage{Data: make([]typedInvoice, 0, limit+1)}
 	p.Data, err = pgx.AppendRows(p.Data, rows, scanTyped)

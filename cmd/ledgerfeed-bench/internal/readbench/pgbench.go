@@ -1,4 +1,4 @@
-package main
+package readbench
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"regexp"
 	"strconv"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/api"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
-// bareSelect measures the statement that answers a request with nothing of ours
-// around it: pgbench, prepared, with as many connections.
-func (r *reading) bareSelect(ctx context.Context, q request) (rate float64, what string, err error) {
+// bareSelect measures the statement of a request without our program: in pgbench,
+// prepared, with as many connections.
+func (r *reader) bareSelect(ctx context.Context, q api.Request) (rate float64, what string, err error) {
 	program, err := findPgbench()
 	if err != nil {
 		return 0, "", err
@@ -26,24 +27,24 @@ func (r *reading) bareSelect(ctx context.Context, q request) (rate float64, what
 	}
 	text, variables, err := captured.script()
 	if err != nil {
-		return 0, "", fmt.Errorf("%s: %w", q.path, err)
+		return 0, "", fmt.Errorf("%s: %w", q.Path, err)
 	}
 	script, err := os.CreateTemp("", "ledgerfeed-bench-*.sql")
 	if err != nil {
-		return 0, "", fmt.Errorf("write the bare statement: %w", err)
+		return 0, "", fmt.Errorf("cannot write the bare statement: %w", err)
 	}
 	defer func() { _ = os.Remove(script.Name()) }()
 	_, err = script.WriteString(text)
 	if err = errors.Join(err, script.Close()); err != nil {
-		return 0, "", fmt.Errorf("write the bare statement: %w", err)
+		return 0, "", fmt.Errorf("cannot write the bare statement: %w", err)
 	}
 	settings := ""
 	for name, value := range readapi.PoolSettings() {
 		settings += " -c " + name + "=" + value
 	}
-	seconds := int(r.duration(readTime).Seconds())
-	args := append([]string{"-n", "-M", "prepared", "-c", strconv.Itoa(readConnections), "-j", "2", "-T", strconv.Itoa(seconds)}, variables...)
-	cmd := exec.CommandContext(ctx, program, append(args, "-f", script.Name(), r.url)...) //nolint:gosec // found beside the server
+	seconds := int(r.Duration(api.LoadTime).Seconds())
+	args := append([]string{"-n", "-M", "prepared", "-c", strconv.Itoa(api.Connections), "-j", "2", "-T", strconv.Itoa(seconds)}, variables...)
+	cmd := exec.CommandContext(ctx, program, append(args, "-f", script.Name(), r.URL)...) //nolint:gosec // the path comes from findPgbench
 	cmd.Env = append(os.Environ(), "PGOPTIONS="+settings)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -51,11 +52,11 @@ func (r *reading) bareSelect(ctx context.Context, q request) (rate float64, what
 	}
 	found := regexp.MustCompile(`tps = ([0-9.]+)`).FindSubmatch(out)
 	if found == nil {
-		return 0, "", fmt.Errorf("pgbench said something else: %s", out)
+		return 0, "", fmt.Errorf("pgbench printed no rate: %s", out)
 	}
 	rate, err = strconv.ParseFloat(string(found[1]), 64)
 	if err != nil {
-		return 0, "", fmt.Errorf("pgbench said something else: %w", err)
+		return 0, "", fmt.Errorf("pgbench printed no rate: %w", err)
 	}
 	return rate, "pgbench, the same prepared SELECT, 16 connections", nil
 }
@@ -69,5 +70,5 @@ func findPgbench() (string, error) {
 			return found[len(found)-1], nil
 		}
 	}
-	return "", errors.New("pgbench was not found: it comes with PostgreSQL (Debian: postgresql), and is what the pages are held against")
+	return "", errors.New("pgbench was not found: it comes with PostgreSQL (Debian: postgresql), and its rate is the limit of the pages")
 }
