@@ -8,150 +8,120 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
-// folding is the segments of a claim on their way: for each workspace, the
-// rows that its segment needs.
-type folding struct {
-	tables *tables
-	order  []string // workspaces
-	needs  map[string]*domain.Needs
-	states map[string]*domain.State
+// segments are the segments of several workspaces, with the rows that each of
+// them needs.
+type segments struct {
+	tables     *table.Set
+	workspaces []string
+	needs      map[string]*domain.Needs
+	folds      map[string]*table.Fold
 }
 
-func newFolding(t *tables, segments []eventlog.Segment) *folding {
-	f := &folding{tables: t, needs: map[string]*domain.Needs{}, states: map[string]*domain.State{}}
-	for i := range segments {
-		s := &segments[i]
-		f.order = append(f.order, s.WorkspaceID)
+func newSegments(tables *table.Set, list []eventlog.Segment) *segments {
+	s := &segments{tables: tables, needs: map[string]*domain.Needs{}, folds: map[string]*table.Fold{}}
+	for i := range list {
+		workspaceID := list[i].WorkspaceID
+		s.workspaces = append(s.workspaces, workspaceID)
 		needs := &domain.Needs{}
-		for j := range s.Entries {
-			needs.Add(&s.Entries[j])
+		for j := range list[i].Entries {
+			needs.Add(&list[i].Entries[j])
 		}
-		f.needs[s.WorkspaceID] = needs
-		f.states[s.WorkspaceID] = domain.NewState()
+		s.needs[workspaceID] = needs
+		s.folds[workspaceID] = table.NewFold()
 	}
-	return f
+	return s
 }
 
-// keysOf gathers a set of ids from every workspace's needs.
-func (f *folding) keysOf(set func(*domain.Needs) domain.Set) *keys {
-	var k keys
-	for _, w := range f.order {
-		k.addSet(w, set(f.needs[w]))
-	}
-	return &k
-}
-
-// load fetches the rows that the segments need: first those that entries name
-// or reach through an invoice or a period, in one round trip; then, where a
-// party got another name, those that show it.
-func (f *folding) load(ctx context.Context, tx pgx.Tx) error {
-	t := f.tables
+// load reads the rows that the segments need: first those that entries name or
+// reach through an invoice or a period, in one round trip; then, where a client
+// or contractor got another name, the rows that show the name.
+func (s *segments) load(ctx context.Context, tx pgx.Tx) error {
+	t := s.tables
 	var b pgx.Batch
-	t.invoices.queueLoad(&b, "id", f.keysOf(func(n *domain.Needs) domain.Set { return n.Invoices }), f.states)
-	t.invoices.queueLoad(&b, "period", f.keysOf(func(n *domain.Needs) domain.Set { return n.InvoicesIn }), f.states)
-	t.charges.queueLoad(&b, "id", f.keysOf(func(n *domain.Needs) domain.Set { return n.Charges }), f.states)
-	t.timeEntries.queueLoad(&b, "id", f.keysOf(func(n *domain.Needs) domain.Set { return n.TimeEntries }), f.states)
-	lines := f.keysOf(func(n *domain.Needs) domain.Set { return n.LinesOf })
-	t.charges.queueLoad(&b, "invoice_id", lines, f.states)
-	t.timeEntries.queueLoad(&b, "invoice_id", lines, f.states)
-	t.payments.queueLoad(&b, "id", f.keysOf(func(n *domain.Needs) domain.Set { return n.Payments }), f.states)
-	t.clients.queueLoad(&b, "id", f.keysOf(func(n *domain.Needs) domain.Set { return n.Clients }), f.states)
-	t.contractors.queueLoad(&b, "id", f.keysOf(func(n *domain.Needs) domain.Set { return n.Contractors }), f.states)
-	t.credits.queueLoad(&b, "id", f.keysOf(func(n *domain.Needs) domain.Set { return n.Credits }), f.states)
-	f.queueLoadMoves(&b)
-	f.queueLoadClosures(&b)
+	queue := func(from *table.Table, by string, ids func(*domain.Needs) domain.Set) {
+		lookup := table.By(by)
+		for _, w := range s.workspaces {
+			for id := range ids(s.needs[w]) {
+				lookup.Add(w, id)
+			}
+		}
+		from.QueueLoad(&b, lookup, s.folds)
+	}
+	linesOf := func(n *domain.Needs) domain.Set { return n.LinesOf }
+	queue(t.Invoices, "id", func(n *domain.Needs) domain.Set { return n.Invoices })
+	queue(t.Invoices, "period", func(n *domain.Needs) domain.Set { return n.InvoicesIn })
+	queue(t.Charges, "id", func(n *domain.Needs) domain.Set { return n.Charges })
+	queue(t.TimeEntries, "id", func(n *domain.Needs) domain.Set { return n.TimeEntries })
+	queue(t.Charges, "invoice_id", linesOf)
+	queue(t.TimeEntries, "invoice_id", linesOf)
+	queue(t.Payments, "id", func(n *domain.Needs) domain.Set { return n.Payments })
+	queue(t.Clients, "id", func(n *domain.Needs) domain.Set { return n.Clients })
+	queue(t.Contractors, "id", func(n *domain.Needs) domain.Set { return n.Contractors })
+	queue(t.Credits, "id", func(n *domain.Needs) domain.Set { return n.Credits })
+	queue(t.ClosedPeriods, "period", func(n *domain.Needs) domain.Set { return n.Periods })
+	t.CreditMoves.QueueLoad(&b, s.creditMoves(), s.folds)
 	if err := send(ctx, tx, &b); err != nil {
 		return err
 	}
-	return f.loadRenamed(ctx, tx)
+	return s.loadRenamed(ctx, tx)
 }
 
-func (f *folding) loadRenamed(ctx context.Context, tx pgx.Tx) error {
-	var clients, contractors keys
-	for _, w := range f.order {
-		state := f.states[w]
-		for id, name := range f.needs[w].ClientNames {
+func (s *segments) creditMoves() *table.Lookup {
+	lookup := table.By("client_id", "id")
+	for _, w := range s.workspaces {
+		for key := range s.needs[w].CreditMoves {
+			clientID, creditID := domain.SplitCreditMoveKey(key)
+			lookup.Add(w, clientID, creditID)
+		}
+	}
+	return lookup
+}
+
+// loadRenamed reads the rows that show a client or contractor whose name the
+// segment changes.
+func (s *segments) loadRenamed(ctx context.Context, tx pgx.Tx) error {
+	clients, contractors := table.By("client_id"), table.By("contractor_id")
+	for _, w := range s.workspaces {
+		needs, state := s.needs[w], s.folds[w].State
+		for id, name := range needs.ClientNames {
 			stored := ""
 			if c := state.Clients.Get(id); c != nil {
 				stored = c.Name
 			}
 			if domain.Renamed(name, stored) {
-				clients.add(w, id)
+				clients.Add(w, id)
 			}
 		}
-		for id, name := range f.needs[w].ContractorNames {
+		for id, name := range needs.ContractorNames {
 			stored := ""
 			if c := state.Contractors.Get(id); c != nil {
 				stored = c.Name
 			}
 			if domain.Renamed(name, stored) {
-				contractors.add(w, id)
+				contractors.Add(w, id)
 			}
 		}
 	}
 	var b pgx.Batch
-	t := f.tables
-	t.invoices.queueLoad(&b, "client_id", &clients, f.states)
-	t.charges.queueLoad(&b, "client_id", &clients, f.states)
-	t.timeEntries.queueLoad(&b, "client_id", &clients, f.states)
-	t.payments.queueLoad(&b, "client_id", &clients, f.states)
-	t.invoices.queueLoad(&b, "contractor_id", &contractors, f.states)
-	t.charges.queueLoad(&b, "contractor_id", &contractors, f.states)
-	t.timeEntries.queueLoad(&b, "contractor_id", &contractors, f.states)
-	t.payments.queueLoad(&b, "contractor_id", &contractors, f.states)
+	t := s.tables
+	for _, party := range []*table.Lookup{clients, contractors} {
+		for _, shows := range []*table.Table{t.Invoices, t.Charges, t.TimeEntries, t.Payments} {
+			shows.QueueLoad(&b, party, s.folds)
+		}
+	}
 	return send(ctx, tx, &b)
 }
 
-func (f *folding) queueLoadMoves(b *pgx.Batch) {
-	keys := f.keysOf(func(n *domain.Needs) domain.Set { return n.CreditMoves })
-	if keys.empty() {
-		return
+// save writes what the fold has changed, in one round trip.
+func (s *segments) save(ctx context.Context, tx pgx.Tx) error {
+	var b pgx.Batch
+	for _, t := range s.tables.All() {
+		t.QueueSave(&b, s.workspaces, s.folds)
 	}
-	clients := make([]string, len(keys.ids))
-	credits := make([]string, len(keys.ids))
-	for i, key := range keys.ids {
-		clients[i], credits[i] = domain.SplitCreditMoveKey(key)
-	}
-	// The fold asks only whether a credit id is taken.
-	b.Queue(`
-		SELECT t.workspace_id, t.client_id, t.id, t.position FROM `+f.tables.named("credit_move")+` t
-		  JOIN unnest($1::text[], $2::text[], $3::text[]) AS k (workspace_id, client_id, id) USING (workspace_id, client_id, id)`,
-		keys.workspaces, clients, credits).Query(func(found pgx.Rows) error {
-		var workspaceID string
-		for found.Next() {
-			row := &domain.CreditMove{}
-			if err := found.Scan(&workspaceID, &row.ClientID, &row.CreditID, &row.Position); err != nil {
-				return fmt.Errorf("load from credit_move: %w", err)
-			}
-			row.ID = domain.CreditMoveKey(row.ClientID, row.CreditID)
-			f.states[workspaceID].CreditMoves.Load(row)
-		}
-		return found.Err()
-	})
-}
-
-func (f *folding) queueLoadClosures(b *pgx.Batch) {
-	keys := f.keysOf(func(n *domain.Needs) domain.Set { return n.Periods })
-	if keys.empty() {
-		return
-	}
-	b.Queue(`
-		SELECT t.workspace_id, t.period, t.client_id, t.position FROM `+f.tables.named("closed_period")+` t
-		  JOIN unnest($1::text[], $2::text[]) AS k (workspace_id, period) USING (workspace_id, period)`,
-		keys.workspaces, keys.ids).Query(func(found pgx.Rows) error {
-		var workspaceID string
-		for found.Next() {
-			row := &domain.ClosedPeriod{}
-			if err := found.Scan(&workspaceID, &row.Period, &row.ClientID, &row.Position); err != nil {
-				return fmt.Errorf("load from closed_period: %w", err)
-			}
-			row.ID = domain.ClosedPeriodKey(row.Period, row.ClientID)
-			f.states[workspaceID].Closures.Load(row)
-		}
-		return found.Err()
-	})
+	return send(ctx, tx, &b)
 }
 
 func send(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {

@@ -9,25 +9,41 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
-// Projector folds segments of the log into the read tables.
-type Projector struct {
-	tables    *tables
+// Project gives segments of several workspaces their effect on tables, within
+// tx, by the given rules. It returns the folds by workspace, which tell what has
+// changed.
+func Project(ctx context.Context, tx pgx.Tx, tables *table.Set, rules Rules, list []eventlog.Segment) (map[string]*table.Fold, error) {
+	s := newSegments(tables, list)
+	if err := s.load(ctx, tx); err != nil {
+		return nil, err
+	}
+	for i := range list {
+		state := s.folds[list[i].WorkspaceID].State
+		for j := range list[i].Entries {
+			rules.Apply(state, &list[i].Entries[j])
+		}
+	}
+	if err := s.save(ctx, tx); err != nil {
+		return nil, err
+	}
+	return s.folds, nil
+}
+
+// projector is the handler that keeps the read tables up to date.
+type projector struct {
+	tables    *table.Set
 	rules     Rules
 	entries   prometheus.Counter
 	anomalies *prometheus.CounterVec
 }
 
-// NewProjector makes a Projector that folds by the rules and counts its work
-// with the registerer; nil counts without showing it to anybody.
-func NewProjector(rules Rules, metrics prometheus.Registerer) (*Projector, error) {
-	return newProjector(rules, metrics, byItsName)
-}
-
-func newProjector(rules Rules, metrics prometheus.Registerer, named naming) (*Projector, error) {
-	p := &Projector{
-		tables: newTables(named),
+// newProjector registers its metrics unless the registerer is nil.
+func newProjector(rules Rules, metrics prometheus.Registerer) (*projector, error) {
+	p := &projector{
+		tables: table.NewSet(),
 		rules:  rules,
 		entries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ledgerfeed_projected_entries_total",
@@ -52,41 +68,26 @@ func newProjector(rules Rules, metrics prometheus.Registerer, named naming) (*Pr
 	return p, nil
 }
 
-// Handle is the handler of the Watermill Router: it does its work in the
-// transaction of the message's claim.
-func (p *Projector) Handle(msg *message.Message) error {
+// handle is the handler of the Watermill Router. It works in the transaction of
+// the message's claim, which the subscriber commits.
+func (p *projector) handle(msg *message.Message) error {
 	claim, err := eventlog.ClaimOf(msg)
 	if err != nil {
 		return err
 	}
-	_, err = p.project(msg.Context(), claim.Tx, claim.Segments)
-	return err
-}
-
-// project gives segments of several workspaces their effect in tx, and returns
-// what it has folded.
-func (p *Projector) project(ctx context.Context, tx pgx.Tx, segments []eventlog.Segment) (*folding, error) {
-	f := newFolding(p.tables, segments)
-	if err := f.load(ctx, tx); err != nil {
-		return nil, err
+	folds, err := Project(msg.Context(), claim.Tx, p.tables, p.rules, claim.Segments)
+	if err != nil {
+		return err
 	}
-	for i := range segments {
-		s := &segments[i]
-		state := f.states[s.WorkspaceID]
-		for j := range s.Entries {
-			p.rules.Apply(state, &s.Entries[j])
-		}
+	// Counted before the commit: when that fails the work is done and counted
+	// twice.
+	for i := range claim.Segments {
+		p.entries.Add(float64(len(claim.Segments[i].Entries)))
 	}
-	if err := f.save(ctx, tx); err != nil {
-		return nil, err
-	}
-	// Counted before the commit: a failing one counts twice, which a counter of
-	// work done may.
-	for i := range segments {
-		p.entries.Add(float64(len(segments[i].Entries)))
-		for _, a := range f.states[segments[i].WorkspaceID].Anomalies {
+	for _, f := range folds {
+		for _, a := range f.State.Anomalies {
 			p.anomalies.WithLabelValues(string(a.Reason)).Inc()
 		}
 	}
-	return f, nil
+	return nil
 }

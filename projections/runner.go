@@ -64,8 +64,8 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if cfg.Workers == 0 {
 		cfg.Workers = DefaultWorkers
 	}
-	cfg.Rules = cfg.Rules.orLive()
-	projector, err := NewProjector(cfg.Rules, cfg.Metrics)
+	cfg.Rules = cfg.Rules.OrLive()
+	projector, err := newProjector(cfg.Rules, cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	}
 	// KeepError is outside of Recoverer, so that it hears of panics too.
 	router.AddMiddleware(eventlog.KeepError, middleware.Recoverer, middleware.Timeout(segmentTimeout), middleware.CorrelationID)
-	router.AddConsumerHandler(eventlog.ReadModels, eventlog.ReadModels, subscriber, projector.Handle)
+	router.AddConsumerHandler(eventlog.ReadModels, eventlog.ReadModels, subscriber, projector.handle)
 	return &Runner{router: router}, nil
 }
 

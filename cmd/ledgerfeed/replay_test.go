@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // served is a database with two projected workspaces, agency-0 and agency-1.
@@ -65,8 +66,8 @@ func TestVerifyAndRebuildCommands(t *testing.T) {
 	execute1(t, conn, `UPDATE log_checkpoint SET rules = 0 WHERE workspace_id = 'agency-0'`)
 	r := runCommand(t, command(t, url, "verify", "--json"))
 	var v struct {
-		Workspaces  []projections.Verification
-		Differences []projections.Difference
+		Workspaces  []replay.Verification
+		Differences []replay.Difference
 	}
 	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != cli.ExitFailed || len(v.Workspaces) != 2 || len(v.Differences) != 1 {
 		t.Fatalf("exit %d, %v: %s", r.code, err, r.out)
@@ -81,7 +82,7 @@ func TestVerifyAndRebuildCommands(t *testing.T) {
 	if r := runCommand(t, command(t, url, "verify")); r.code != cli.ExitFailed {
 		t.Errorf("a rebuild of other resources repaired it: %+v", r)
 	}
-	var b struct{ Workspaces []projections.Rebuilt }
+	var b struct{ Workspaces []replay.Rebuilt }
 	if err := json.Unmarshal([]byte(succeed(t, url, "rebuild", "--json")), &b); err != nil || len(b.Workspaces) != 2 {
 		t.Fatalf("%v: %+v", err, b)
 	}
@@ -111,7 +112,7 @@ func TestExplainCommand(t *testing.T) {
 			t.Errorf("explain does not say %s:\n%s", part, out)
 		}
 	}
-	var x projections.Explanation
+	var x replay.Explanation
 	if err := json.Unmarshal([]byte(succeed(t, url, "explain", "invoices", id, "--workspace", "agency-0", "--json", "--as-of", fmt.Sprint(360))), &x); err != nil || x.Position != 360 || len(x.Fields) < 20 {
 		t.Errorf("%v: %+v", err, x)
 	}
@@ -174,7 +175,7 @@ func TestQuarantineCommands(t *testing.T) {
 		t.Errorf("status says: %s", out)
 	}
 	succeed(t, url, "verify")
-	if r := runCommand(t, command(t, url, "quarantine", "retry", "agency-0", "--position", "360")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "was not passed over") {
+	if r := runCommand(t, command(t, url, "quarantine", "retry", "agency-0", "--position", "360")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "is not skipped") {
 		t.Errorf("retry of an entry that was not passed over: %+v", r)
 	}
 	if out := succeed(t, url, "quarantine", "retry", "agency-0", "--position", "361"); !strings.Contains(out, "the entry at position 361 has its effect: 2 rows written") {
@@ -188,7 +189,7 @@ func TestQuarantineCommands(t *testing.T) {
 	if want := []string{"entry.skip at position 361 sent by mistake", "entry.restore at position 361 "}; err != nil || !slices.Equal(audited, want) {
 		t.Errorf("audited %q, %v; want %q", audited, err, want)
 	}
-	if out := succeed(t, url, "quarantine", "show", "agency-0"); !strings.Contains(out, "because: sent by mistake; given its effect on ") {
+	if out := succeed(t, url, "quarantine", "show", "agency-0"); !strings.Contains(out, "because: sent by mistake; restored on ") {
 		t.Errorf("show says: %s", out)
 	}
 	succeed(t, url, "verify")

@@ -17,7 +17,12 @@ var arrows = map[string][]string{
 
 	"eventlog": {"domain", "internal/batch", "internal/flow", "internal/pg"},
 
-	"projections": {"domain", "eventlog", "internal/flow", "internal/pg"},
+	"projections":        {"domain", "eventlog", "projections/table", "internal/flow"},
+	"projections/table":  {"domain"},
+	"projections/replay": {"domain", "eventlog", "projections", "projections/table", "internal/pg"},
+	"projections/projectionstest": {
+		"domain", "eventlog", "projections", "internal/pg", "internal/rowcheck", "internal/scenario", "internal/testkit",
+	},
 
 	"readapi/access":       {"domain", "internal/brand", "internal/periodic"},
 	"readapi/access/limit": {"readapi/access", "internal/periodic"},
@@ -51,7 +56,7 @@ var arrows = map[string][]string{
 		"internal/audit", "internal/console", "internal/localpg", "internal/pg", "internal/settings",
 	},
 	"cmd/ledgerfeed/internal/service": {
-		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery",
+		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery",
 		"readapi", "readapi/access", "readapi/access/limit", "readapi/requestlog",
 		"internal/audit", "internal/console", "internal/flow", "internal/heap", "internal/pg",
 	},
@@ -60,7 +65,7 @@ var arrows = map[string][]string{
 		"domain", "eventlog", "readapi/access", "delivery", "internal/console", "internal/pg", "internal/scenario",
 	},
 	"cmd/ledgerfeed/internal/receiver": {"cmd/ledgerfeed/internal/cli", "delivery"},
-	"cmd/ledgerfeed/internal/replay":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections", "internal/audit", "internal/pg"},
+	"cmd/ledgerfeed/internal/replay":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/audit", "internal/pg"},
 	"cmd/ledgerfeed/internal/status":   {"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery"},
 	"cmd/ledgerfeed/internal/transfer": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog"},
 
@@ -86,7 +91,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-bench/internal/replaybench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload",
-		"projections", "internal/pg",
+		"projections/replay", "internal/pg",
 	},
 
 	"docs/receivers/go": {}, // an example for others, who do not have our packages
@@ -97,11 +102,11 @@ var arrows = map[string][]string{
 var pure = []string{"domain", "domain/jsonform", "docs/receivers/go"}
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "projections/projectionstest"}
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{
-	"cmd/ledgerfeed": {"projections"}, // they run a second version of the program, with other rules
+	"cmd/ledgerfeed": {"projections", "projections/replay"}, // they run a second version of the program, with other rules
 }
 
 // importFault says what is wrong with a file of package from importing a

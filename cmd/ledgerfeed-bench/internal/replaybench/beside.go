@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/api"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
-	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // whileRebuilding calls work while workspaces are rebuilt one after the other, with
@@ -19,10 +19,10 @@ func (b *bench) whileRebuilding(ctx context.Context, work func() error) error {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
-		var meter projections.Meter
-		_, err := b.replay(rebuilding, &meter, projections.NewYieldingPace(b.Pool), func(p *projections.Replay) error {
+		var meter replay.Progress
+		_, err := b.replay(rebuilding, &meter, replay.NewYieldingRateLimiter(b.Pool), func(p *replay.Replayer) error {
 			for {
-				if err := p.Rebuild(rebuilding, projections.RebuildRequest{}, func(projections.Rebuilt) {}); err != nil {
+				if err := p.Rebuild(rebuilding, replay.RebuildRequest{}, func(replay.Rebuilt) {}); err != nil {
 					return err
 				}
 			}

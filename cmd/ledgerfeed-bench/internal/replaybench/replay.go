@@ -8,7 +8,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
-	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // Benchmark is ledgerfeed-bench replay.
@@ -127,9 +127,9 @@ func (b *bench) rebuildAndVerify(ctx context.Context, r *results, each int) erro
 	}
 	b.Say("rebuilding from %d entries", r.entries)
 	measure.ResetPeak()
-	var meter projections.Meter
-	took, err := b.replay(ctx, &meter, nil, func(p *projections.Replay) error {
-		return p.Rebuild(ctx, projections.RebuildRequest{}, func(projections.Rebuilt) {})
+	var meter replay.Progress
+	took, err := b.replay(ctx, &meter, nil, func(p *replay.Replayer) error {
+		return p.Rebuild(ctx, replay.RebuildRequest{}, func(replay.Rebuilt) {})
 	})
 	if err != nil {
 		return err
@@ -141,8 +141,8 @@ func (b *bench) rebuildAndVerify(ctx context.Context, r *results, each int) erro
 	}
 	b.Say("verifying %d entries", r.entries)
 	measure.ResetPeak()
-	took, err = b.replay(ctx, &meter, nil, func(p *projections.Replay) error {
-		return verify(ctx, p, projections.VerifyRequest{})
+	took, err = b.replay(ctx, &meter, nil, func(p *replay.Replayer) error {
+		return verify(ctx, p, replay.VerifyRequest{})
 	})
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (b *bench) rebuildAndVerify(ctx context.Context, r *results, each int) erro
 // heap when all of one workspace's rows are in memory.
 func (b *bench) rowBytes(ctx context.Context) (float64, error) {
 	var (
-		meter        projections.Meter
+		meter        replay.Progress
 		before, full = measure.LiveHeap(), 0.0
 	)
 	_, err := b.replay(ctx, &meter, func(context.Context, int) error {
@@ -164,8 +164,8 @@ func (b *bench) rowBytes(ctx context.Context) (float64, error) {
 			full = measure.LiveHeap()
 		}
 		return nil
-	}, func(p *projections.Replay) error {
-		return verify(ctx, p, projections.VerifyRequest{WorkspaceID: workload.WorkspaceID(0)})
+	}, func(p *replay.Replayer) error {
+		return verify(ctx, p, replay.VerifyRequest{WorkspaceID: workload.WorkspaceID(0)})
 	})
 	if rows := meter.LargestRows.Load(); rows > 0 {
 		return max(0, full-before) / float64(rows), err

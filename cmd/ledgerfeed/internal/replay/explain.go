@@ -12,7 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // ExplainCommand is ledgerfeed explain.
@@ -26,11 +26,11 @@ func ExplainCommand(env *cli.Env) *cobra.Command {
 		Long: `Show a row as it stood at some moment, and for each of its fields the entry
 that made it what it was: why does this invoice say 420.00?
 
-RESOURCE is one of ` + strings.Join(projections.Resources(), ", ") + `; the ID of a
+RESOURCE is one of ` + strings.Join(replay.Resources(), ", ") + `; the ID of a
 credit is its client's.`,
 		Args: cobra.ExactArgs(2),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
-			q := projections.ExplainRequest{WorkspaceID: workspace, Resource: args[0], ID: args[1]}
+			q := replay.ExplainRequest{WorkspaceID: workspace, Resource: args[0], ID: args[1]}
 			if err := checkResource(q.Resource); err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ credit is its client's.`,
 }
 
 // readMoment reads a position or a time.
-func readMoment(text string, q *projections.ExplainRequest) error {
+func readMoment(text string, q *replay.ExplainRequest) error {
 	if text == "" {
 		return nil
 	}
@@ -74,7 +74,7 @@ func readMoment(text string, q *projections.ExplainRequest) error {
 // shownValue bounds a value in the table for people, in bytes.
 const shownValue = 60
 
-func writeExplanation(out io.Writer, x *projections.Explanation) error {
+func writeExplanation(out io.Writer, x *replay.Explanation) error {
 	fmt.Fprintf(out, "%s %s of %s, as of position %d\n", x.Resource, x.ID, x.WorkspaceID, x.Position)
 	if x.Hidden != "" {
 		fmt.Fprintln(out, x.Hidden)

@@ -12,7 +12,7 @@ import (
 	"github.com/vbauerster/mpb/v8/cwriter"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 
 // showProgress shows the progress of a Replay until stop is called: as a bar on
 // a terminal, and otherwise as a line every few seconds.
-func showProgress(out io.Writer, verb string, m *projections.Meter) (stop func()) {
+func showProgress(out io.Writer, verb string, m *replay.Progress) (stop func()) {
 	began := time.Now()
 	done := make(chan struct{})
 	ended := make(chan struct{})
@@ -67,7 +67,7 @@ func isTerminal(out io.Writer) bool {
 
 // showBar draws a bar with the rate below it, because one line with both is
 // wider than 80 columns.
-func showBar(out io.Writer, verb string, m *projections.Meter, began time.Time, done <-chan struct{}) {
+func showBar(out io.Writer, verb string, m *replay.Progress, began time.Time, done <-chan struct{}) {
 	progress := mpb.New(mpb.WithOutput(out), mpb.WithAutoRefresh())
 	bar := progress.New(0, mpb.BarStyle(),
 		mpb.BarWidth(barWidth),
@@ -94,15 +94,15 @@ func showBar(out io.Writer, verb string, m *projections.Meter, began time.Time, 
 }
 
 // progressLine tells the entries done, the rate, the time left and the memory.
-func progressLine(m *projections.Meter, took time.Duration) string {
+func progressLine(m *replay.Progress, took time.Duration) string {
 	return entryCount(m) + ", " + rateLine(m, took)
 }
 
-func entryCount(m *projections.Meter) string {
+func entryCount(m *replay.Progress) string {
 	return fmt.Sprintf("%s of %s entries", thousands(m.EntriesDone.Load()), thousands(m.Entries.Load()))
 }
 
-func rateLine(m *projections.Meter, took time.Duration) string {
+func rateLine(m *replay.Progress, took time.Duration) string {
 	total, done := m.Entries.Load(), m.EntriesDone.Load()
 	rate := float64(done) / max(took.Seconds(), 0.001)
 	left := "?"
@@ -124,7 +124,7 @@ func rateLine(m *projections.Meter, took time.Duration) string {
 
 // costLine tells the size of the largest workspace and the memory used, for the
 // end of a report.
-func costLine(m *projections.Meter) string {
+func costLine(m *replay.Progress) string {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	line := fmt.Sprintf("the largest workspace has %s rows; memory %d MiB", thousands(m.LargestRows.Load()), memory.Sys>>20)

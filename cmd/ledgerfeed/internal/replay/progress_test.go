@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // Off a terminal there is a plain line every few seconds, and none after the
@@ -17,7 +17,7 @@ func TestReplayProgressInLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
 			out   bytes.Buffer
-			meter projections.Meter
+			meter replay.Progress
 		)
 		meter.Entries.Store(1_000_000)
 		meter.EntriesDone.Store(250_000)
@@ -44,7 +44,7 @@ func TestReplayProgressAsABar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
 			out         bytes.Buffer
-			meter       projections.Meter
+			meter       replay.Progress
 			done, ended = make(chan struct{}), make(chan struct{})
 		)
 		meter.Entries.Store(10_000_000)
@@ -73,7 +73,7 @@ func TestReplayProgressAsABar(t *testing.T) {
 
 func TestReplayLineNamesWhatWasFound(t *testing.T) {
 	t.Parallel()
-	var meter projections.Meter
+	var meter replay.Progress
 	if line := progressLine(&meter, 0); !strings.Contains(line, ", ? left, ") {
 		t.Errorf("before anything is done: %s", line)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // QuarantineCommand is ledgerfeed quarantine.
@@ -251,7 +251,7 @@ func restore(ctx context.Context, env *cli.Env, workspaceID string, position int
 // entryName names an entry in the audit.
 func entryName(position int64) string { return fmt.Sprintf("at position %d", position) }
 
-func writeRestored(out io.Writer, b *projections.Rebuilt, position int64) (err error) {
+func writeRestored(out io.Writer, b *replay.Rebuilt, position int64) (err error) {
 	if b.Refused != "" {
 		_, err = fmt.Fprintf(out, "%s: refused: %s\n", b.WorkspaceID, b.Refused)
 		return err

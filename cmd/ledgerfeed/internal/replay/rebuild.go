@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // rebuildView is what rebuild prints as JSON.
 type rebuildView struct {
-	Workspaces []projections.Rebuilt `json:"workspaces"`
+	Workspaces []replay.Rebuilt `json:"workspaces"`
 }
 
 // RebuildCommand is ledgerfeed rebuild.
@@ -28,7 +28,7 @@ func RebuildCommand(env *cli.Env) *cobra.Command {
 of every workspace by this program's rules, compare, and write the rows that
 differ, all of a workspace at once. Rows that are right are not touched.
 
-RESOURCE limits it to some of ` + strings.Join(projections.Resources(), ", ") + `.
+RESOURCE limits it to some of ` + strings.Join(replay.Resources(), ", ") + `.
 
 It can be interrupted at any moment: each workspace is as it was before, or
 rebuilt, and a second run finishes the rest. A workspace whose log itself was
@@ -40,19 +40,19 @@ tampered with is refused.`,
 				}
 			}
 			return with(ctx, env, "rebuild", f, func(r *running) error {
-				return r.rebuild(ctx, projections.RebuildRequest{WorkspaceID: f.workspace, Resources: resources})
+				return r.rebuild(ctx, replay.RebuildRequest{WorkspaceID: f.workspace, Resources: resources})
 			})
 		}),
-		ValidArgs: projections.Resources(),
+		ValidArgs: replay.Resources(),
 	}
 	f.add(c)
 	return c
 }
 
-func (r *running) rebuild(ctx context.Context, q projections.RebuildRequest) error {
-	v := rebuildView{Workspaces: []projections.Rebuilt{}}
+func (r *running) rebuild(ctx context.Context, q replay.RebuildRequest) error {
+	v := rebuildView{Workspaces: []replay.Rebuilt{}}
 	refused := 0
-	err := r.Rebuild(ctx, q, func(b projections.Rebuilt) {
+	err := r.Rebuild(ctx, q, func(b replay.Rebuilt) {
 		v.Workspaces = append(v.Workspaces, b)
 		if b.Refused != "" {
 			refused++
@@ -71,7 +71,7 @@ func (r *running) rebuild(ctx context.Context, q projections.RebuildRequest) err
 	return nil
 }
 
-func writeRebuilt(out io.Writer, list []projections.Rebuilt, m *projections.Meter) error {
+func writeRebuilt(out io.Writer, list []replay.Rebuilt, m *replay.Progress) error {
 	for i := range list {
 		b := &list[i]
 		switch {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // flags are those that verify and rebuild have in common.
@@ -32,7 +32,7 @@ const yieldingRate = -1
 
 func (f *flags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.workspace, "workspace", "", "only this workspace")
-	c.Flags().IntVar(&f.workers, "workers", projections.DefaultReplayWorkers, "workspaces under way at once")
+	c.Flags().IntVar(&f.workers, "workers", replay.DefaultWorkers, "workspaces under way at once")
 	c.Flags().IntVar(&f.rate, "rate", yieldingRate, "the most entries and rows a second; 0 sets no limit, -1 slows down while entries are appended or the API is read")
 	c.Flags().Int64Var(&f.memoryMiB, "memory", defaultMemoryMiB, "MiB that the workspaces under way may take, by estimate; a larger workspace is folded into temporary tables")
 }
@@ -51,10 +51,10 @@ func (f *flags) check() error {
 
 // running is a Replay at work for a command.
 type running struct {
-	*projections.Replay
+	*replay.Replayer
 	env   *cli.Env
 	deps  *cli.Deps
-	meter *projections.Meter
+	meter *replay.Progress
 	quiet func() // ends the display of progress; call it before printing
 }
 
@@ -65,7 +65,7 @@ func with(ctx context.Context, env *cli.Env, verb string, f flags, work func(*ru
 	}
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
 		pool, err := pg.Open(ctx, d.URL, pg.Options{
-			MaxConns: int32(2*f.workers + 1), ReadBuffer: 64 << 10, Settings: projections.ReplaySettings(),
+			MaxConns: int32(2*f.workers + 1), ReadBuffer: 64 << 10, Settings: replay.PoolSettings(),
 		})
 		if err != nil {
 			return err
@@ -74,13 +74,13 @@ func with(ctx context.Context, env *cli.Env, verb string, f flags, work func(*ru
 		var pace func(context.Context, int) error
 		switch {
 		case f.rate == yieldingRate:
-			pace = projections.NewYieldingPace(pool)
+			pace = replay.NewYieldingRateLimiter(pool)
 		case f.rate > 0:
-			pace = projections.NewPace(f.rate)
+			pace = replay.NewRateLimiter(f.rate)
 		}
-		var meter projections.Meter
-		r, err := projections.NewReplay(projections.ReplayConfig{
-			Pool: pool, Clock: env.Clock, Rules: env.Rules, Notify: d.Notifier.Notify, Workers: f.workers, Memory: f.memoryMiB << 20, Meter: &meter, Pace: pace,
+		var meter replay.Progress
+		r, err := replay.New(replay.Config{
+			Pool: pool, Clock: env.Clock, Rules: env.Rules, Notify: d.Notifier.Notify, Workers: f.workers, Memory: f.memoryMiB << 20, Progress: &meter, Limit: pace,
 		})
 		if err != nil {
 			return err
@@ -93,10 +93,10 @@ func with(ctx context.Context, env *cli.Env, verb string, f flags, work func(*ru
 
 // checkResource returns a UsageError for a name that is no resource.
 func checkResource(name string) error {
-	if slices.Contains(projections.Resources(), name) {
+	if slices.Contains(replay.Resources(), name) {
 		return nil
 	}
-	return &cli.UsageError{Err: &projections.UnknownResourceError{Resource: name}}
+	return &cli.UsageError{Err: &replay.UnknownResourceError{Resource: name}}
 }
 
 // interrupted replaces an error that only says that ctx ended by how things

@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // verifyView is what verify prints as JSON.
 type verifyView struct {
-	Workspaces  []projections.Verification `json:"workspaces"`
-	Differences []projections.Difference   `json:"differences"`
+	Workspaces  []replay.Verification `json:"workspaces"`
+	Differences []replay.Difference   `json:"differences"`
 }
 
 // VerifyCommand is ledgerfeed verify.
@@ -43,7 +43,7 @@ with --since-position and --chain that nothing up to there was touched.`,
 				return err
 			}
 			return with(ctx, env, "verify", f, func(r *running) error {
-				return r.verify(ctx, projections.VerifyRequest{WorkspaceID: f.workspace, Since: seal})
+				return r.verify(ctx, replay.VerifyRequest{WorkspaceID: f.workspace, Since: seal})
 			})
 		}),
 	}
@@ -53,14 +53,14 @@ with --since-position and --chain that nothing up to there was touched.`,
 	return c
 }
 
-func readSeal(workspace string, since int64, chain string) (*projections.Seal, error) {
+func readSeal(workspace string, since int64, chain string) (*replay.ChainCheckpoint, error) {
 	if since == 0 && chain == "" {
 		return nil, nil
 	}
 	if since < 1 || chain == "" || workspace == "" {
 		return nil, cli.Usagef("--since-position (1 or more), --chain and --workspace are given together")
 	}
-	s := &projections.Seal{Position: since}
+	s := &replay.ChainCheckpoint{Position: since}
 	value, err := hex.DecodeString(chain)
 	if err != nil || len(value) != len(s.Chain) {
 		return nil, cli.Usagef("--chain is %q: want %d hexadecimal digits", chain, 2*len(s.Chain))
@@ -73,8 +73,8 @@ func readSeal(workspace string, since int64, chain string) (*projections.Seal, e
 // with more, they are printed as they come.
 const heldDifferences = 1000
 
-func (r *running) verify(ctx context.Context, q projections.VerifyRequest) error {
-	v := verifyView{Workspaces: []projections.Verification{}, Differences: []projections.Difference{}}
+func (r *running) verify(ctx context.Context, q replay.VerifyRequest) error {
+	v := verifyView{Workspaces: []replay.Verification{}, Differences: []replay.Difference{}}
 	var writing error
 	tell := func() {
 		r.quiet()
@@ -86,12 +86,12 @@ func (r *running) verify(ctx context.Context, q projections.VerifyRequest) error
 		v.Differences = nil
 	}
 	many := false
-	err := r.Verify(ctx, q, func(d projections.Difference) {
+	err := r.Verify(ctx, q, func(d replay.Difference) {
 		v.Differences = append(v.Differences, d)
 		if many = many || len(v.Differences) > heldDifferences; many && !r.env.JSON {
 			tell()
 		}
-	}, func(w projections.Verification) { v.Workspaces = append(v.Workspaces, w) })
+	}, func(w replay.Verification) { v.Workspaces = append(v.Workspaces, w) })
 	r.quiet()
 	if !r.env.JSON {
 		tell()
@@ -112,7 +112,7 @@ func (r *running) verify(ctx context.Context, q projections.VerifyRequest) error
 	}
 }
 
-func writeVerified(out io.Writer, list []projections.Verification, m *projections.Meter) error {
+func writeVerified(out io.Writer, list []replay.Verification, m *replay.Progress) error {
 	if len(list) == 1 {
 		w := &list[0]
 		fmt.Fprintf(out, "%s stands at position %d of %d, chain %s\n", w.WorkspaceID, w.Position, w.Head, w.Chain)

@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
@@ -158,10 +159,10 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	if s.env.Settings.AuditEvery == 0 {
 		return nil
 	}
-	if pool, err = s.openPool(ctx, pg.Options{MaxConns: verifyConnections, Settings: projections.ReplaySettings()}); err != nil {
+	if pool, err = s.openPool(ctx, pg.Options{MaxConns: verifyConnections, Settings: replay.PoolSettings()}); err != nil {
 		return err
 	}
-	auditor, err := projections.NewAuditor(projections.AuditConfig{
+	auditor, err := replay.NewAuditor(replay.AuditorConfig{
 		Pool: pool, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
 		Every: s.env.Settings.AuditEvery, Rate: s.env.Settings.AuditRate,
 	})

@@ -1,0 +1,260 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+// AuditorConfig of an Auditor.
+type AuditorConfig struct {
+	Pool    *pgxpool.Pool // opened with PoolSettings; at least 3 connections
+	Clock   func() time.Time
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer // nil: none
+
+	Rules projections.Rules // default projections.LiveRules
+	Every time.Duration     // between two audits of a workspace; default a day
+	Rate  int               // the most entries and rows a second; default 5,000
+	Idle  time.Duration     // before the first audit, and while no workspace is due; default a minute
+}
+
+// Auditor verifies every workspace again and again in the background, slowly.
+// Any number of processes may run one against a database: they audit one
+// workspace at a time.
+type Auditor struct {
+	cfg    AuditorConfig
+	replay *Replayer
+	claim  auditClaim
+
+	audited     *prometheus.CounterVec
+	differences prometheus.Counter
+	differing   prometheus.Gauge
+}
+
+// auditClaim is the claim of this process on the workspace that it audits.
+type auditClaim struct {
+	workspaceID string
+	renewedAt   time.Time
+}
+
+// The results of an audit.
+const (
+	auditEqual      = "equal"
+	auditDifferent  = "different"
+	auditOtherRules = "other_rules" // rows made by another version's rules: nothing to compare with
+	auditFailed     = "failed"
+)
+
+const (
+	claimFor   = time.Minute // unless it is renewed, another process may take the workspace then
+	renewAfter = claimFor / 4
+	retryAfter = time.Hour // after an audit that failed
+	maxLogged  = 10        // differences of a workspace that are logged one by one
+
+	// sooner divides the time to the next audit of a workspace that differed.
+	sooner = 24
+)
+
+// NewAuditor makes an Auditor; it starts nothing.
+func NewAuditor(cfg AuditorConfig) (*Auditor, error) {
+	if cfg.Pool == nil || cfg.Clock == nil || cfg.Logger == nil {
+		return nil, errors.New("replay: AuditorConfig needs a Pool, a Clock and a Logger")
+	}
+	if cfg.Every == 0 {
+		cfg.Every = 24 * time.Hour
+	}
+	if cfg.Rate == 0 {
+		cfg.Rate = 5000
+	}
+	if cfg.Idle == 0 {
+		cfg.Idle = time.Minute
+	}
+	a := &Auditor{
+		cfg: cfg,
+		audited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerfeed_audits_total",
+			Help: "Workspaces verified in the background, by result.",
+		}, []string{"result"}),
+		differences: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ledgerfeed_audit_differences_total",
+			Help: "Differences that audits have found between read models, checkpoints and logs and what they must be.",
+		}),
+		differing: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ledgerfeed_audit_differing_workspaces",
+			Help: "Workspaces whose last audit, by any process, found a difference. Alert on anything but 0.",
+		}),
+	}
+	for _, result := range []string{auditEqual, auditDifferent, auditOtherRules, auditFailed} {
+		a.audited.WithLabelValues(result)
+	}
+	if cfg.Metrics != nil {
+		for _, c := range []prometheus.Collector{a.audited, a.differences, a.differing} {
+			if err := cfg.Metrics.Register(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	limit := NewRateLimiter(cfg.Rate)
+	var err error
+	a.replay, err = New(Config{
+		Pool: cfg.Pool, Clock: cfg.Clock, Rules: cfg.Rules, Workers: 1,
+		Limit: func(ctx context.Context, n int) error {
+			if err := limit(ctx, n); err != nil {
+				return err
+			}
+			return a.renewClaim(ctx)
+		},
+	})
+	return a, err
+}
+
+// Run audits until ctx ends. It begins idle, because a program that starts has
+// more urgent work.
+func (a *Auditor) Run(ctx context.Context) error {
+	idle := time.NewTimer(a.cfg.Idle)
+	defer idle.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-idle.C:
+		}
+		for found := true; found && ctx.Err() == nil; {
+			var err error
+			if found, err = a.Next(ctx); err != nil && ctx.Err() == nil {
+				a.cfg.Logger.WarnContext(ctx, "the background audit was interrupted", "error", err, "retry_in", a.cfg.Idle)
+				break
+			}
+		}
+		idle.Reset(a.cfg.Idle)
+	}
+}
+
+// Next audits the workspace that is due, and reports whether there was one.
+func (a *Auditor) Next(ctx context.Context) (bool, error) {
+	id, err := a.claimNext(ctx)
+	if err != nil || id == "" {
+		return false, err
+	}
+	var (
+		list    []Difference
+		derived int64 // differences that are not in the log itself
+	)
+	v, err := a.verify(ctx, id, func(d Difference) {
+		if d.Resource != resourceLog {
+			derived++
+		}
+		if len(list) < maxLogged {
+			list = append(list, d)
+		}
+	})
+	if ctx.Err() != nil {
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		return true, a.store(release, id, `claimed_until = NULL`)
+	}
+	if err != nil {
+		a.audited.WithLabelValues(auditFailed).Inc()
+		a.cfg.Logger.ErrorContext(ctx, "cannot audit a workspace", "workspace", id, "error", err, "retry_in", retryAfter)
+		return true, a.store(ctx, id, `differences = NULL, error = $2, claimed_until = $3`, err.Error(), a.cfg.Clock().Add(retryAfter))
+	}
+	a.report(ctx, &v, derived, list)
+	if err := a.store(ctx, id, `audited_at = $2, position = $3, differences = $4, error = NULL, claimed_until = NULL`, a.cfg.Clock(), v.Position, v.Differences); err != nil {
+		return true, err
+	}
+	return true, a.countDiffering(ctx)
+}
+
+func (a *Auditor) verify(ctx context.Context, id string, report func(Difference)) (Verification, error) {
+	list, err := a.replay.sizes(ctx, id)
+	if err != nil {
+		return Verification{}, err
+	}
+	return a.replay.verify(ctx, list[0], nil, report)
+}
+
+// report counts and logs what an audit found. Rows made by other rules are
+// expected to differ: then only differences in the log itself count.
+func (a *Auditor) report(ctx context.Context, v *Verification, derived int64, list []Difference) {
+	switch {
+	case v.Differences == 0:
+		a.audited.WithLabelValues(auditEqual).Inc()
+		return
+	case v.Rules != a.replay.cfg.Rules.Version && v.Differences == derived:
+		v.Differences = 0
+		a.audited.WithLabelValues(auditOtherRules).Inc()
+		a.cfg.Logger.WarnContext(ctx, "the rows of a workspace were made by other rules than this program's: run ledgerfeed rebuild",
+			"workspace", v.WorkspaceID, "rules", v.Rules, "program", a.replay.cfg.Rules.Version)
+		return
+	}
+	a.audited.WithLabelValues(auditDifferent).Inc()
+	a.differences.Add(float64(v.Differences))
+	for i := range list {
+		d := &list[i]
+		a.cfg.Logger.ErrorContext(ctx, "the audit found a difference", "workspace", d.WorkspaceID, "resource", d.Resource, "id", d.ID,
+			"field", d.Field, "stored", orNothing(d.Stored), "folded", orNothing(d.Folded))
+	}
+	a.cfg.Logger.ErrorContext(ctx, "a workspace is not as its log says: ledgerfeed verify lists all differences, ledgerfeed rebuild repairs read models",
+		"workspace", v.WorkspaceID, "position", v.Position, "differences", v.Differences, "log_intact", v.LogIntact)
+}
+
+// claimNext claims the workspace whose last audit is the longest ago, if one is
+// due and no process audits another. It returns "" when there is none.
+func (a *Auditor) claimNext(ctx context.Context) (id string, err error) {
+	now := a.cfg.Clock()
+	err = a.cfg.Pool.QueryRow(ctx, `
+		INSERT INTO replay_audit AS a (workspace_id, claimed_until)
+		SELECT w.workspace_id, $2::timestamptz FROM workspace w LEFT JOIN replay_audit o USING (workspace_id)
+		 WHERE (o.audited_at IS NULL OR o.audited_at <= CASE WHEN o.differences > 0 THEN $4::timestamptz ELSE $3::timestamptz END)
+		   AND (o.claimed_until IS NULL OR o.claimed_until < $1)
+		   AND NOT EXISTS (SELECT FROM replay_audit u WHERE u.claimed_until >= $1 AND u.error IS NULL)
+		 ORDER BY o.audited_at NULLS FIRST, w.workspace_id LIMIT 1
+		ON CONFLICT (workspace_id) DO UPDATE SET claimed_until = excluded.claimed_until, error = NULL
+		 WHERE a.claimed_until IS NULL OR a.claimed_until < $1
+		RETURNING workspace_id`,
+		now, now.Add(claimFor), now.Add(-a.cfg.Every), now.Add(-a.cfg.Every/sooner)).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find a workspace to audit: %w", err)
+	}
+	a.claim = auditClaim{id, now}
+	return id, nil
+}
+
+// renewClaim keeps the claim from running out. It is called after every page.
+func (a *Auditor) renewClaim(ctx context.Context) error {
+	now := a.cfg.Clock()
+	if now.Sub(a.claim.renewedAt) < renewAfter {
+		return nil
+	}
+	a.claim.renewedAt = now
+	return a.store(ctx, a.claim.workspaceID, `claimed_until = $2`, now.Add(claimFor))
+}
+
+// store changes the columns of a workspace's audit.
+func (a *Auditor) store(ctx context.Context, id, set string, args ...any) error {
+	if _, err := a.cfg.Pool.Exec(ctx, `UPDATE replay_audit SET `+set+` WHERE workspace_id = $1`, append([]any{id}, args...)...); err != nil {
+		return fmt.Errorf("store the state of the audit of %s: %w", id, err)
+	}
+	return nil
+}
+
+func (a *Auditor) countDiffering(ctx context.Context) error {
+	var n float64
+	if err := a.cfg.Pool.QueryRow(ctx, `SELECT count(*) FROM replay_audit WHERE differences > 0`).Scan(&n); err != nil {
+		return fmt.Errorf("count the workspaces that differ: %w", err)
+	}
+	a.differing.Set(n)
+	return nil
+}

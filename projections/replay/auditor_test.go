@@ -1,0 +1,160 @@
+package replay_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
+)
+
+// auditing is an auditor with a clock, a log and metrics to look at.
+type auditing struct {
+	*replay.Auditor
+	b       *bench
+	now     time.Time
+	log     bytes.Buffer
+	metrics *prometheus.Registry
+}
+
+func newAuditing(b *bench, rules projections.Rules) *auditing {
+	b.t.Helper()
+	pool, err := pg.Open(b.t.Context(), b.URL, pg.Options{MaxConns: 3, Settings: replay.PoolSettings()})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(pool.Close)
+	a := &auditing{b: b, now: time.Now(), metrics: prometheus.NewRegistry()}
+	a.Auditor, err = replay.NewAuditor(replay.AuditorConfig{
+		Pool: pool, Clock: func() time.Time { return a.now }, Logger: slog.New(slog.NewTextHandler(&a.log, nil)),
+		Metrics: a.metrics, Rules: rules, Rate: 1_000_000, Idle: time.Millisecond,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return a
+}
+
+// all audits until nothing is due, and returns how many workspaces were.
+func (a *auditing) all() (n int) {
+	a.b.t.Helper()
+	for {
+		found, err := a.Next(a.b.t.Context())
+		if err != nil {
+			a.b.t.Fatal(err)
+		}
+		if !found {
+			return n
+		}
+		n++
+	}
+}
+
+// value reads a metric; label is the value of its only label.
+func (a *auditing) value(name, label string) float64 {
+	a.b.t.Helper()
+	families, err := a.metrics.Gather()
+	if err != nil {
+		a.b.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	a.b.t.Fatalf("there is no metric %s %s", name, label)
+	return 0
+}
+
+func TestAuditOnceADay(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	a := newAuditing(b, projections.LiveRules())
+	if n := a.all(); n != 2 {
+		t.Fatalf("%d workspaces were audited, want 2:\n%s", n, a.log.String())
+	}
+	if equal := a.value("ledgerfeed_audits_total", "equal"); equal != 2 || a.log.Len() > 0 {
+		t.Errorf("%v were equal:\n%s", equal, a.log.String())
+	}
+	a.now = a.now.Add(23 * time.Hour)
+	if n := a.all(); n != 0 {
+		t.Errorf("%d workspaces were audited again within a day", n)
+	}
+	b.damage(`DELETE FROM contractor WHERE workspace_id = 'ws-2' AND id = (SELECT min(id) FROM contractor WHERE workspace_id = 'ws-2')`)
+	a.now = a.now.Add(2 * time.Hour)
+	if n := a.all(); n != 2 {
+		t.Errorf("%d workspaces were audited after a day, want 2", n)
+	}
+	if different, differing := a.value("ledgerfeed_audits_total", "different"), a.value("ledgerfeed_audit_differing_workspaces", ""); different != 1 || differing != 1 {
+		t.Errorf("%v audits differed, %v workspaces differ", different, differing)
+	}
+	if log := a.log.String(); !strings.Contains(log, "the audit found a difference") || !strings.Contains(log, "resource=contractors") || !strings.Contains(log, "log_intact=true") {
+		t.Errorf("logged:\n%s", log)
+	}
+	// Repaired, it is audited again without waiting for a day.
+	b.rebuild(b.replayer(), replay.RebuildRequest{})
+	a.now = a.now.Add(2 * time.Hour)
+	if n := a.all(); n != 1 {
+		t.Errorf("%d workspaces were audited after the repair, want 1", n)
+	}
+	if differing := a.value("ledgerfeed_audit_differing_workspaces", ""); differing != 0 {
+		t.Errorf("%v workspaces differ after the repair", differing)
+	}
+}
+
+// Rows of other rules are no alarm; a log that was touched is, all the same.
+func TestAuditOfOtherRules(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	a := newAuditing(b, nextRules())
+	a.all()
+	if other, different := a.value("ledgerfeed_audits_total", "other_rules"), a.value("ledgerfeed_audits_total", "different"); other != 2 || different != 0 {
+		t.Errorf("%v of other rules, %v different:\n%s", other, different, a.log.String())
+	}
+	b.damage(`UPDATE event_log SET type = 'nothing.known' WHERE workspace_id = 'ws-1' AND position = 7`)
+	a.now = a.now.Add(25 * time.Hour)
+	a.all()
+	if different := a.value("ledgerfeed_audits_total", "different"); different != 1 {
+		t.Errorf("%v different", different)
+	}
+}
+
+// Instances take turns; one that has died holds the others up for a minute.
+func TestAuditsTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	a := newAuditing(b, projections.LiveRules())
+	b.damage(`INSERT INTO replay_audit (workspace_id, claimed_until) VALUES ('ws-1', $1)`, a.now.Add(time.Minute))
+	if n := a.all(); n != 0 {
+		t.Errorf("%d workspaces were audited beside another instance", n)
+	}
+	a.now = a.now.Add(61 * time.Second)
+	if n := a.all(); n != 2 {
+		t.Errorf("%d workspaces were audited after the other has died, want 2", n)
+	}
+}
+
+func TestAuditStops(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	a := newAuditing(b, projections.LiveRules())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	b.until(func() bool {
+		return b.text(`SELECT count(*)::text FROM replay_audit WHERE audited_at IS NOT NULL`) == "2"
+	}, a.log.String)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,199 @@
+package replay
+
+import (
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// ChainCheckpoint is a chain value that was kept outside of the database, with
+// its position: proof of everything up to there.
+type ChainCheckpoint struct {
+	Position int64
+	Chain    [32]byte
+}
+
+// logRow is an entry with its stored public form, which the fold does not need.
+type logRow struct {
+	domain.Entry
+	public *string
+}
+
+// logHead is the head of a workspace's log, the newest entry that exists, and
+// the checkpoint of its read models, from one snapshot.
+type logHead struct {
+	position   int64
+	createdAt  time.Time // zero before the first entry
+	chain      [32]byte
+	newest     int64 // position of the newest entry
+	checkpoint int64
+	rules      int // version of the rules by which the rows were made
+}
+
+// end is the position of the last entry that is known by the head or exists.
+func (h *logHead) end() int64 { return max(h.position, h.newest) }
+
+// logCheck proves the entries of a workspace's log, which it gets in order:
+// positions without a gap, the chain from its beginning, publish times that
+// never decrease, and that what is stored beside data follows from it.
+type logCheck struct {
+	workspaceID string
+	report      func(Difference)
+	since       *ChainCheckpoint // nil: none was kept
+	broken      bool             // the log itself is wrong somewhere
+
+	position  int64     // of the last entry seen
+	createdAt time.Time // of the last entry seen
+	chain     [32]byte  // stored with the last entry seen
+	lost      bool      // what came before the next entry is missing
+	pending   *mislinked
+}
+
+// mislinked is an entry whose stored chain value does not follow from it. The
+// next entry tells which of the two was changed: see resolve.
+type mislinked struct {
+	id       string
+	computed [32]byte
+	stored   [32]byte
+}
+
+func newLogCheck(workspaceID string, since *ChainCheckpoint, report func(Difference)) *logCheck {
+	return &logCheck{workspaceID: workspaceID, since: since, report: report, chain: domain.Genesis(workspaceID)}
+}
+
+func (c *logCheck) difference(id, field string, stored, folded *string) {
+	c.broken = true
+	c.report(Difference{WorkspaceID: c.workspaceID, Resource: resourceLog, ID: id, Field: field, Stored: stored, Folded: folded})
+}
+
+// entry proves the next entry.
+func (c *logCheck) entry(e *logRow) {
+	if e.Position != c.position+1 {
+		c.missing(e.Position - 1)
+	}
+	c.checkLink(e)
+	c.checkTime(e)
+	c.checkForms(e)
+	c.position, c.chain = e.Position, e.Chain
+	if c.since != nil && c.since.Position == e.Position && c.since.Chain != e.Chain {
+		c.difference(e.ID, "chain", shownHex(e.Chain), shownHex(c.since.Chain))
+	}
+}
+
+// missing reports that there are no entries up to a position.
+func (c *logCheck) missing(through int64) {
+	c.resolve(false)
+	for p := c.position + 1; p <= through; p++ {
+		if p > c.position+1 && p < through && through-c.position > 100 {
+			continue // of a long gap only the two ends are reported
+		}
+		c.difference(fmt.Sprintf("position %d", p), fieldRow, nil, shown("an entry"))
+	}
+	c.position, c.lost = through, true
+}
+
+// checkLink proves that the entry's chain value follows from the one before it.
+func (c *logCheck) checkLink(e *logRow) {
+	if c.lost {
+		c.lost = false
+		return
+	}
+	computed := e.ChainAfter(c.chain)
+	if computed == e.Chain {
+		c.resolve(false)
+		return
+	}
+	if c.pending != nil && e.ChainAfter(c.pending.computed) == e.Chain {
+		c.resolve(true)
+		return
+	}
+	c.resolve(false)
+	c.pending = &mislinked{id: e.ID, computed: computed, stored: e.Chain}
+}
+
+// resolve reports the pending entry, if there is one. Its chain value was
+// changed (onlyValue) when the next entry follows from the value that the entry
+// should have; otherwise the entry itself was.
+func (c *logCheck) resolve(onlyValue bool) {
+	p := c.pending
+	c.pending = nil
+	if p == nil {
+		return
+	}
+	if onlyValue {
+		c.difference(p.id, "chain", shownHex(p.stored), shownHex(p.computed))
+		return
+	}
+	c.difference(p.id, "content", shownHex(p.computed), shownHex(p.stored)) // the hash of what is stored, and of what was appended
+}
+
+func shownHex(chain [32]byte) *string { return shown(hex.EncodeToString(chain[:])) }
+
+// checkTime proves that publish times are whole milliseconds and do not
+// decrease.
+func (c *logCheck) checkTime(e *logRow) {
+	switch {
+	case e.CreatedAt.Before(c.createdAt):
+		c.difference(e.ID, "created_at", shown(domain.FormatTime(e.CreatedAt)), shown("not before "+domain.FormatTime(c.createdAt)))
+		return
+	case e.CreatedAt.Nanosecond()%int(time.Millisecond) != 0:
+		c.difference(e.ID, "created_at", shown(e.CreatedAt.Format(time.RFC3339Nano)), shown(domain.FormatTime(e.CreatedAt)))
+	}
+	c.createdAt = e.CreatedAt
+}
+
+// checkForms proves the canonical and the public form of an entry.
+func (c *logCheck) checkForms(e *logRow) {
+	d, err := domain.NewDraft(e.WorkspaceID, e.Type, []byte(e.Data))
+	if err != nil {
+		return // this version cannot read it, which the fold records as an anomaly
+	}
+	if d.Data != e.Data {
+		c.difference(e.ID, "data", shown(e.Data), shown(d.Data))
+	}
+	d.ID, d.CreatedAt = e.ID, e.CreatedAt
+	public := d.PublicEvent()
+	switch {
+	case e.public == nil && public != "":
+		c.difference(e.ID, "public_event", nil, shown(public))
+	case e.public != nil && public == "":
+		c.difference(e.ID, "public_event", shown(*e.public), nil)
+	case e.public != nil && *e.public != public:
+		c.difference(e.ID, "public_event", shown(*e.public), shown(public))
+	}
+}
+
+// end proves the head of the log against the last entry, and that the entry of
+// the chain checkpoint exists. Nothing is given to entry afterwards.
+func (c *logCheck) end(h *logHead) {
+	if h.newest > h.position {
+		c.difference("head", "position", shown(fmt.Sprint(h.position)), shown(fmt.Sprint(h.newest)))
+	}
+	if c.position < h.position {
+		c.missing(h.position)
+	} else {
+		c.resolve(c.pending != nil && c.pending.computed == h.chain)
+		c.checkHead(h)
+	}
+	if genesis := domain.Genesis(c.workspaceID); h.position == 0 && h.chain != genesis {
+		c.difference("head", "chain", shownHex(h.chain), shownHex(genesis))
+	}
+	if c.since != nil && c.since.Position > h.end() {
+		c.difference(fmt.Sprintf("position %d", c.since.Position), fieldRow, nil, shown("the entry with chain "+hex.EncodeToString(c.since.Chain[:])))
+	}
+}
+
+// checkHead compares the head with the last entry, which it belongs to.
+func (c *logCheck) checkHead(h *logHead) {
+	if h.position == 0 || c.position != h.position {
+		return
+	}
+	if c.chain != h.chain {
+		c.difference("head", "chain", shownHex(h.chain), shownHex(c.chain))
+	}
+	if !c.createdAt.Equal(h.createdAt) {
+		c.difference("head", "created_at", shown(domain.FormatTime(h.createdAt)), shown(domain.FormatTime(c.createdAt)))
+	}
+}

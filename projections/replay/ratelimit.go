@@ -1,0 +1,116 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// RateLimiter waits until n more entries or rows may be processed. It is called
+// from several goroutines.
+type RateLimiter func(ctx context.Context, n int) error
+
+// NewRateLimiter lets rate entries and rows through in a second, over all
+// workspaces in progress. Unlike a token bucket it does not save up unused time.
+func NewRateLimiter(rate int) RateLimiter {
+	var (
+		mu   sync.Mutex
+		next time.Time
+	)
+	return func(ctx context.Context, n int) error {
+		mu.Lock()
+		if now := time.Now(); next.Before(now) {
+			next = now
+		}
+		next = next.Add(time.Duration(n) * time.Second / time.Duration(rate))
+		wait := time.NewTimer(time.Until(next))
+		mu.Unlock()
+		defer wait.Stop()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-wait.C:
+			return nil
+		}
+	}
+}
+
+const (
+	// yieldingRate is what a machine with two processors can spare for a replay
+	// while appends become at most about a tenth slower and readers do not wait
+	// for a processor.
+	yieldingRate = 10_000
+
+	// busyFrom is how many entries appended and requests answered in a second
+	// make the service count as busy.
+	busyFrom = 5
+
+	checkEvery = time.Second
+
+	// knownAfter is when the statistics tell what other processes do: requests
+	// are recorded once a second, and a connection reports its counts once a
+	// second.
+	knownAfter = 3 * time.Second
+
+	// staysBusy is how long the service counts as busy after the last activity:
+	// requests are recorded in batches, and come in bursts.
+	staysBusy = 10 * time.Second
+)
+
+// NewYieldingRateLimiter sets no limit, except while any process appends entries
+// or answers requests of the API.
+func NewYieldingRateLimiter(pool *pgxpool.Pool) RateLimiter {
+	y := &yieldingLimiter{pool: pool, clock: time.Now, slowly: NewRateLimiter(yieldingRate)}
+	return y.wait
+}
+
+// yieldingLimiter reads from time to time how busy the service is.
+type yieldingLimiter struct {
+	pool   *pgxpool.Pool
+	clock  func() time.Time
+	slowly RateLimiter
+
+	mu        sync.Mutex // guards the rest
+	checkedAt time.Time
+	activity  int64 // entries in the log and recorded requests, as the statistics have them
+	busyUntil time.Time
+	busy      bool
+}
+
+func (y *yieldingLimiter) wait(ctx context.Context, n int) error {
+	busy, err := y.check(ctx)
+	if err != nil || !busy {
+		return err
+	}
+	return y.slowly(ctx, n)
+}
+
+func (y *yieldingLimiter) check(ctx context.Context) (busy bool, err error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	now := y.clock()
+	since := now.Sub(y.checkedAt)
+	if since < checkEvery {
+		return y.busy, nil
+	}
+	var activity int64
+	err = y.pool.QueryRow(ctx, `
+		SELECT coalesce(pg_stat_get_tuples_inserted('event_log'::regclass), 0)
+		     + coalesce(sum(pg_stat_get_tuples_inserted(inhrelid)), 0)::bigint
+		  FROM pg_inherits WHERE inhparent = 'request_log'::regclass`).Scan(&activity)
+	if err != nil {
+		return false, fmt.Errorf("read how busy the service is: %w", err)
+	}
+	switch {
+	case y.checkedAt.IsZero():
+		y.busyUntil = now.Add(knownAfter) // assume the worst until the statistics tell
+	case float64(activity-y.activity) >= busyFrom*since.Seconds():
+		y.busyUntil = now.Add(staysBusy)
+	}
+	y.busy = now.Before(y.busyUntil)
+	y.checkedAt, y.activity = now, activity
+	return y.busy, nil
+}

@@ -1,0 +1,156 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/projections/table"
+)
+
+// RebuildRequest says what to rebuild.
+type RebuildRequest struct {
+	WorkspaceID string   // empty: all
+	Resources   []string // some of Resources; empty: everything
+}
+
+// Rebuilt is what a rebuild did in one workspace.
+type Rebuilt struct {
+	WorkspaceID string        `json:"workspace_id"`
+	Position    int64         `json:"position"` // the rows are those of a fold up to here
+	Rows        int64         `json:"rows"`     // that the fold holds
+	Written     int64         `json:"written"`  // rows that were missing or different
+	Deleted     int64         `json:"deleted"`  // rows that must not be there
+	RulesBefore int           `json:"rules_before"`
+	Rules       int           `json:"rules"`
+	Refused     string        `json:"refused,omitempty"` // why nothing was changed
+	Took        time.Duration `json:"-"`
+}
+
+// Resources returns the names that a rebuild can be limited to, as in the paths
+// of the API.
+func Resources() []string {
+	var names []string
+	for _, t := range table.NewSet().All() {
+		if t.HasID() {
+			names = append(names, t.Resource)
+		}
+	}
+	return names
+}
+
+// UnknownResourceError is the error for a name that is not one of Resources.
+type UnknownResourceError struct{ Resource string }
+
+// Error names the resource and those that exist.
+func (e *UnknownResourceError) Error() string {
+	return fmt.Sprintf("there is no resource %q; want some of %s", e.Resource, strings.Join(Resources(), ", "))
+}
+
+// Rebuild makes the rows of workspaces those of a fold of their logs: what
+// Verify would report is repaired. It calls done with every workspace, one call
+// at a time.
+//
+// A workspace is compared while the projector goes on. Then its checkpoint is
+// locked, which blocks its projector but no reader and no append, and the rows
+// that differ are written and committed together: readers see the old rows or
+// the new ones. Correct rows are not written. A workspace whose log itself is
+// wrong is refused.
+func (r *Replayer) Rebuild(ctx context.Context, q RebuildRequest, done func(Rebuilt)) error {
+	for _, name := range q.Resources {
+		if !slices.Contains(Resources(), name) {
+			return &UnknownResourceError{name}
+		}
+	}
+	list, err := r.sizes(ctx, q.WorkspaceID)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	return r.each(ctx, list, func(ctx context.Context, w workspaceSize) error {
+		b, err := r.rebuild(ctx, w, rebuildScope{resources: q.Resources})
+		if err != nil {
+			return fmt.Errorf("rebuild %s: %w", w.id, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		done(b)
+		return nil
+	})
+}
+
+// rebuildScope is what of a workspace is rebuilt.
+type rebuildScope struct {
+	resources []string // empty: everything
+	restored  int64    // position of a skipped entry that gets its effect; 0: none
+}
+
+func (s *rebuildScope) everything() bool { return len(s.resources) == 0 }
+
+func (s *rebuildScope) includes(t *table.Table) bool {
+	return s.everything() || slices.Contains(s.resources, t.Resource)
+}
+
+// maxNamedFaults is how many faults of a log a refusal names.
+const maxNamedFaults = 3
+
+// rebuild rebuilds one workspace.
+func (r *Replayer) rebuild(ctx context.Context, w workspaceSize, scope rebuildScope) (Rebuilt, error) {
+	began := time.Now()
+	b := Rebuilt{WorkspaceID: w.id}
+	var faults []string
+	f, err := r.fold(ctx, w, newLogCheck(w.id, nil, func(d Difference) {
+		if len(faults) < maxNamedFaults {
+			faults = append(faults, d.ID+" ("+d.Field+")")
+		}
+	}))
+	if err != nil {
+		return b, err
+	}
+	defer f.rows.close(ctx)
+	f.restored = scope.restored
+	head, err := f.readHead(ctx)
+	if err != nil {
+		return b, err
+	}
+	b.RulesBefore, b.Rules = head.rules, head.rules
+	if err := f.foldTo(ctx, min(head.checkpoint, head.end())); err != nil {
+		return b, err
+	}
+	f.freeze()
+	if err := f.walk(ctx, f.position, head.end(), checkOnly); err != nil {
+		return b, err
+	}
+	if f.check.end(head); f.check.broken {
+		b.Position = head.checkpoint
+		b.Refused = "its log is not what was appended: " + strings.Join(faults, ", ") + "; ledgerfeed verify tells more"
+		return b, nil
+	}
+	f.check = nil // entries from here on have just been appended
+	if err := f.findDirty(ctx, &scope, head); err != nil {
+		return b, err
+	}
+	if err := f.repair(ctx, &scope, &b); err != nil {
+		return b, err
+	}
+	if b.Rows, err = f.rows.count(ctx); err != nil {
+		return b, err
+	}
+	b.Position, b.Took = f.position, time.Since(began)
+	raise(&r.cfg.Progress.LargestRows, b.Rows)
+	return b, nil
+}
+
+// findDirty compares the tables and marks the rows that differ.
+func (f *workspaceFold) findDirty(ctx context.Context, scope *rebuildScope, head *logHead) error {
+	if head.checkpoint > head.end() { // the checkpoint is wrong too, and stays there until it is repaired
+		f.frozenAt = &head.checkpoint
+		defer func() { f.frozenAt = nil }()
+	}
+	return f.compareAll(ctx, scope.includes, func(t *table.Table, k table.Key, _ [][]byte, _ []string) error {
+		return f.rows.markDirty(ctx, t, k)
+	})
+}

@@ -1,0 +1,149 @@
+package replay_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
+)
+
+// settled opens a pool whose connections have settings.
+func (b *bench) settled(settings map[string]string) *pgxpool.Pool {
+	b.t.Helper()
+	pool, err := pg.Open(b.t.Context(), b.URL, pg.Options{MaxConns: 6, Settings: settings})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(pool.Close)
+	return pool
+}
+
+// Stopped in the middle of writing, with its transaction open, a rebuild holds
+// up no reader and no append: they wait for no lock of it, however long it
+// takes, and see the old rows. That is what bounds a reader's delay; how long
+// it is in milliseconds, the benchmark says.
+func TestRebuildHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		b.damage(`UPDATE invoice SET base = regexp_replace(base, '"plan_name":(null|"[^"]*")', '"plan_name":"DAMAGED"') WHERE workspace_id = 'ws-1'`)
+		b.damage(`UPDATE contractor SET position = position + 1 WHERE workspace_id = 'ws-1'`)
+		// Contractors are written after invoices; whoever holds one stops the
+		// rebuild between them.
+		holder, err := b.Pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pg.Rollback(t.Context(), holder)
+		if _, err := holder.Exec(t.Context(), `SELECT FROM contractor WHERE workspace_id = 'ws-1' FOR UPDATE`); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		r := b.replayer()
+		go func() {
+			ended <- r.Rebuild(t.Context(), replay.RebuildRequest{WorkspaceID: "ws-1"}, func(replay.Rebuilt) {})
+		}()
+		b.awaitText("1", `SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+
+		hasty := b.settled(map[string]string{"lock_timeout": "1ms"})
+		for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly", "log_checkpoint"} {
+			if _, err := hasty.Exec(t.Context(), `SELECT * FROM `+table+` WHERE workspace_id = 'ws-1'`); err != nil {
+				t.Errorf("a reader of %s waits: %v", table, err)
+			}
+		}
+		const repaired = `SELECT count(*)::text FROM invoice WHERE workspace_id = 'ws-1' AND base NOT LIKE '%DAMAGED%'`
+		if n := b.text(repaired); n != "0" {
+			t.Errorf("readers see %s new rows before the others", n)
+		}
+		log, err := eventlog.New(eventlog.Config{Pool: hasty, Clock: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.Append(t.Context(), draft(t, `{"workspace_id":"ws-1","type":"client.recorded","data":{"client_id":"late","name":"L"}}`)); err != nil {
+			t.Errorf("an append waits: %v", err)
+		}
+
+		pg.Rollback(t.Context(), holder)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if all := b.text(`SELECT count(*)::text FROM invoice WHERE workspace_id = 'ws-1'`); b.text(repaired) != all {
+			t.Errorf("%s of %s invoices are repaired", b.text(repaired), all)
+		}
+		b.Project(1000)
+		b.EqualsFold()
+	})
+}
+
+// awaitText waits until a statement gives what is wanted.
+func (b *bench) awaitText(want, sql string) {
+	b.t.Helper()
+	b.until(func() bool { return b.text(sql) == want }, func() string { return sql + " gives " + want })
+}
+
+// Between two pages nothing of the database is held: no transaction is open on
+// any connection that replays, so the longest snapshot is that of a page.
+func TestReplayHoldsNoSnapshot(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := projected(t).within(memory)
+		b.damage(`UPDATE payment SET position = position + 1`)
+		settings := replay.PoolSettings()
+		settings["application_name"] = "replaying"
+		pages := 0
+		r := b.replayer(func(c *replay.Config) {
+			c.Pool, c.Workers = b.settled(settings), 1
+			c.Limit = func(ctx context.Context, _ int) error {
+				pages++
+				var held int
+				err := b.Pool.QueryRow(ctx, `
+				SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'replaying'
+				   AND (state LIKE 'idle in transaction%' OR xact_start < clock_timestamp() - interval '2 seconds')`).Scan(&held)
+				if held > 0 {
+					t.Errorf("after page %d, %d connections hold a snapshot", pages, held)
+				}
+				return err
+			}
+		})
+		if lines, _ := b.verify(r, replay.VerifyRequest{}); len(lines) == 0 {
+			t.Error("no differences")
+		}
+		b.rebuild(r, replay.RebuildRequest{})
+		if pages < 40 {
+			t.Errorf("looked after %d pages only", pages)
+		}
+	})
+}
+
+// How many workspaces do not fit into the memory is told. Where even what a
+// fold into shadow tables takes is more than it, they are worked at one by one.
+func TestLargeWorkspacesAreTold(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	var (
+		progress replay.Progress
+		turns    []string // workspaces in the order of their entries; nothing guards it but that they run alone
+		appear   = func(s *domain.State, e *domain.Entry) {
+			if len(turns) == 0 || turns[len(turns)-1] != e.WorkspaceID {
+				turns = append(turns, e.WorkspaceID)
+			}
+			s.Apply(e)
+		}
+	)
+	r := b.replayer(func(c *replay.Config) {
+		c.Memory, c.Progress, c.Rules = 1, &progress, projections.Rules{Version: projections.RulesVersion, Apply: appear}
+	})
+	if lines, _ := b.verify(r, replay.VerifyRequest{}); len(lines) != 0 {
+		t.Errorf("differences: %v", lines)
+	}
+	if len(turns) != 2 || progress.OverMemory.Load() != 2 {
+		t.Errorf("the turns were %v; %d were told to be too large", turns, progress.OverMemory.Load())
+	}
+}

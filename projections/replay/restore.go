@@ -1,0 +1,86 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// NotSkippedError says that the entry at a position is not skipped.
+type NotSkippedError struct {
+	WorkspaceID string
+	Position    int64
+}
+
+// Error names the workspace and the position.
+func (e *NotSkippedError) Error() string {
+	return fmt.Sprintf("the entry at position %d of %s is not skipped", e.Position, e.WorkspaceID)
+}
+
+// Restore gives a skipped entry its effect after all. Entries after it may have
+// depended on it, so the whole workspace is rebuilt with it, and the skip is
+// deleted in the same transaction: an entry that still cannot be folded or
+// written is an error, and stays skipped. The error is a *NotSkippedError when
+// the entry is not skipped.
+func (r *Replayer) Restore(ctx context.Context, workspaceID string, position int64) (Rebuilt, error) {
+	list, err := r.sizes(ctx, workspaceID)
+	if err != nil {
+		return Rebuilt{}, err
+	}
+	var skipped bool
+	err = r.cfg.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM log_skip WHERE workspace_id = $1 AND consumer = $2 AND position = $3)`,
+		workspaceID, eventlog.ReadModels, position).Scan(&skipped)
+	switch {
+	case err != nil:
+		return Rebuilt{}, fmt.Errorf("read whether position %d of %s is skipped: %w", position, workspaceID, err)
+	case !skipped:
+		return Rebuilt{}, &NotSkippedError{workspaceID, position}
+	}
+	var b Rebuilt
+	err = r.withMemory(ctx, list[0], func(ctx context.Context, w workspaceSize) (err error) {
+		b, err = r.rebuild(ctx, w, rebuildScope{restored: position})
+		return err
+	})
+	if err != nil {
+		return Rebuilt{}, fmt.Errorf("restore position %d of %s: %w", position, workspaceID, err)
+	}
+	return b, nil
+}
+
+// deleteSkip ends the skip of the entry at a position, in the transaction that
+// writes its effect. The history of failures keeps that it was skipped, and why.
+func (f *workspaceFold) deleteSkip(ctx context.Context, tx pgx.Tx, position int64) error {
+	var (
+		failed, reason string
+		at             time.Time
+	)
+	rows, err := tx.Query(ctx, `DELETE FROM log_skip WHERE workspace_id = $1 AND consumer = $2 AND position = $3
+		RETURNING error, reason, skipped_at`, f.workspaceID, eventlog.ReadModels, position)
+	if err != nil {
+		return fmt.Errorf("delete the skip: %w", err)
+	}
+	tag, err := pgx.ForEachRow(rows, []any{&failed, &reason, &at}, func() error { return nil })
+	switch {
+	case err != nil:
+		return fmt.Errorf("delete the skip: %w", err)
+	case tag.RowsAffected() == 0:
+		return &NotSkippedError{f.workspaceID, position} // restored by another process meanwhile
+	}
+	now := f.cfg.Clock()
+	text := fmt.Sprintf("%s; skipped on %s, because: %s; restored on %s",
+		failed, domain.FormatTime(at.UTC()), reason, domain.FormatTime(now.UTC()))
+	_, err = tx.Exec(ctx, `
+		INSERT INTO log_failure (workspace_id, consumer, from_position, through_position, error_digest, error, times, first_at, last_at)
+		VALUES ($1, $2, $3, $3, md5($4), $4, 1, $5, $6)
+		ON CONFLICT (workspace_id, consumer, from_position, through_position, error_digest) DO NOTHING`,
+		f.workspaceID, eventlog.ReadModels, position, text, at, now)
+	if err != nil {
+		return fmt.Errorf("record that the skip was deleted: %w", err)
+	}
+	return nil
+}

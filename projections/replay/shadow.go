@@ -1,0 +1,251 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/table"
+)
+
+// shadowStore is a rowStore in shadow tables: temporary tables like the read
+// tables, which the ordinary projection fills a page of entries at a time, so
+// that no more than the rows of a page are in memory.
+//
+// The tables belong to a session of their own and end with it, however it ends.
+// Their names differ from those of the read tables, because a session that has
+// lost them (behind a pooler that shares sessions between transactions) must
+// get an error and never a read table.
+type shadowStore struct {
+	conn        *pgx.Conn
+	workspaceID string
+	rules       projections.Rules
+	tables      []*table.Table // the read tables
+	shadows     *table.Set
+	shadowOf    map[*table.Table]*table.Table
+	frozen      bool
+	unsaved     map[*table.Table][]table.Key // dirty keys that are not in their table yet
+	entries     int                          // folded before freeze
+	vacuumAt    int                          // entries after which the tables are vacuumed
+}
+
+// shadowName is the name of a shadow table.
+func shadowName(readTable string) string { return "pg_temp.shadow_" + readTable }
+
+// newShadowStore opens the session. The caller must close it.
+func (r *Replayer) newShadowStore(ctx context.Context, workspaceID string, apply applyFunc) (*shadowStore, error) {
+	conn, err := pgx.ConnectConfig(ctx, r.cfg.Pool.Config().ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("open a session for the shadow tables of %s: %w", workspaceID, err)
+	}
+	s := &shadowStore{
+		conn: conn, workspaceID: workspaceID, rules: projections.Rules{Apply: apply},
+		tables: r.tables, shadows: table.NewSetNamed(shadowName), shadowOf: map[*table.Table]*table.Table{},
+		unsaved: map[*table.Table][]table.Key{}, vacuumAt: logPage,
+	}
+	for i, shadow := range s.shadows.All() {
+		s.shadowOf[s.tables[i]] = shadow
+	}
+	if err := s.create(ctx); err != nil {
+		s.close(ctx)
+		return nil, err
+	}
+	return s, nil
+}
+
+// create makes the tables, with the indexes that the statements of the
+// projection expect.
+func (s *shadowStore) create(ctx context.Context) error {
+	var b pgx.Batch
+	b.Queue("SET idle_session_timeout = 0") // between two statements of this session, others may have much to do
+	for _, t := range s.tables {
+		b.Queue("CREATE TABLE " + s.shadowOf[t].Name + " (LIKE " + t.Name + " INCLUDING INDEXES INCLUDING DEFAULTS INCLUDING GENERATED)")
+	}
+	b.Queue(`CREATE TABLE pg_temp.dirty_key (
+		table_name text COLLATE "C", first text COLLATE "C", second text COLLATE "C", PRIMARY KEY (table_name, first, second))`)
+	if err := s.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("create the shadow tables of %s: %w", s.workspaceID, err)
+	}
+	return nil
+}
+
+const closeTimeout = 5 * time.Second
+
+// close ends the session, also when the work was interrupted.
+func (s *shadowStore) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = s.conn.Close(ctx) // the connection is gone even if the server was not told in time
+}
+
+func (s *shadowStore) fold(ctx context.Context, entries []domain.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	var folded *table.Fold
+	err := pg.InTx(ctx, s.conn, func(tx pgx.Tx) error {
+		folds, err := projections.Project(ctx, tx, s.shadows, s.rules, []eventlog.Segment{{WorkspaceID: s.workspaceID, Entries: entries}})
+		folded = folds[s.workspaceID]
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("fill the shadow tables of %s: %w", s.workspaceID, err)
+	}
+	if !s.frozen {
+		s.entries += len(entries)
+		return s.vacuum(ctx)
+	}
+	// Few entries come after freeze, and the checkpoint may be locked, so there is
+	// neither need nor time to vacuum.
+	for _, t := range s.tables {
+		note := func(k table.Key) { s.unsaved[t] = append(s.unsaved[t], k) }
+		t.Changed(folded, note)
+		t.Deleted(folded, note)
+		if err := s.saveDirty(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// vacuum frees the space of row versions that were replaced, and gives the
+// planner statistics, whenever the entries have doubled: autovacuum does not
+// work on temporary tables.
+func (s *shadowStore) vacuum(ctx context.Context) error {
+	if s.entries < s.vacuumAt {
+		return nil
+	}
+	s.vacuumAt *= 2
+	names := make([]string, len(s.tables))
+	for i, t := range s.tables {
+		names[i] = s.shadowOf[t].Name
+	}
+	if _, err := s.conn.Exec(ctx, "VACUUM (ANALYZE) "+strings.Join(names, ", ")); err != nil {
+		return fmt.Errorf("vacuum the shadow tables of %s: %w", s.workspaceID, err)
+	}
+	return nil
+}
+
+func (s *shadowStore) freeze() { s.frozen = true }
+
+func (s *shadowStore) list(t *table.Table) lister {
+	return func(ctx context.Context, after table.Key, through *table.Key, each func([]table.Key) error) error {
+		return pages(after, each, func(after table.Key) ([]table.Key, error) {
+			return s.shadowOf[t].KeysAfter(ctx, s.conn, s.workspaceID, after, through)
+		})
+	}
+}
+
+// pages calls each with page after page of keys in their order.
+func pages(after table.Key, each func([]table.Key) error, next func(after table.Key) ([]table.Key, error)) error {
+	for {
+		keys, err := next(after)
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		last := len(keys) < table.PageRows
+		after = keys[len(keys)-1]
+		if err := each(keys); err != nil || last {
+			return err
+		}
+	}
+}
+
+func (s *shadowStore) expected(ctx context.Context, t *table.Table, keys []table.Key, visit func(i int, values []string) error) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	rows, err := s.shadowOf[t].Pick(ctx, s.conn, s.workspaceID, keys)
+	if err != nil {
+		return err
+	}
+	buffer := make([]string, len(t.Columns))
+	for i, k := range keys {
+		values := buffer
+		row, found := rows[k]
+		if !found {
+			values = nil
+		}
+		for j, v := range row {
+			values[j] = string(v)
+		}
+		if err := visit(i, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *shadowStore) markDirty(ctx context.Context, t *table.Table, k table.Key) error {
+	s.unsaved[t] = append(s.unsaved[t], k)
+	if len(s.unsaved[t]) < table.PageRows {
+		return nil
+	}
+	return s.saveDirty(ctx, t)
+}
+
+func (s *shadowStore) saveDirty(ctx context.Context, t *table.Table) error {
+	if len(s.unsaved[t]) == 0 {
+		return nil
+	}
+	var first, second []string
+	for _, k := range s.unsaved[t] {
+		first, second = append(first, k[0]), append(second, k[1])
+	}
+	s.unsaved[t] = s.unsaved[t][:0]
+	_, err := s.conn.Exec(ctx, `
+		INSERT INTO pg_temp.dirty_key (table_name, first, second)
+		SELECT $1, k.first, k.second FROM unnest($2::text[], $3::text[]) AS k (first, second)
+		ON CONFLICT DO NOTHING`, t.Name, first, second)
+	if err != nil {
+		return fmt.Errorf("note which rows of %s in %s may be wrong: %w", t.Name, s.workspaceID, err)
+	}
+	return nil
+}
+
+func (s *shadowStore) dirty(ctx context.Context, t *table.Table, each func([]table.Key) error) error {
+	if err := s.saveDirty(ctx, t); err != nil {
+		return err
+	}
+	return pages(table.Key{}, each, func(after table.Key) ([]table.Key, error) {
+		rows, err := s.conn.Query(ctx, `
+			SELECT first, second FROM pg_temp.dirty_key
+			 WHERE table_name = $1 AND (first, second) > ($2::text, $3::text) ORDER BY table_name, first, second LIMIT $4`,
+			t.Name, after[0], after[1], table.PageRows)
+		if err != nil {
+			return nil, fmt.Errorf("read which rows of %s in %s may be wrong: %w", t.Name, s.workspaceID, err)
+		}
+		keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k table.Key, err error) {
+			return k, row.Scan(&k[0], &k[1])
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read which rows of %s in %s may be wrong: %w", t.Name, s.workspaceID, err)
+		}
+		return keys, nil
+	})
+}
+
+// count reads page by page, so that no snapshot is held for long.
+func (s *shadowStore) count(ctx context.Context) (rows int64, err error) {
+	for _, t := range s.tables {
+		err := s.list(t)(ctx, t.First(), nil, func(keys []table.Key) error {
+			rows += int64(len(keys))
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return rows, nil
+}
+
+func (s *shadowStore) newest(ctx context.Context) (position int64, err error) {
+	return table.NewestPosition(ctx, s.conn, s.shadows.All(), s.workspaceID)
+}

@@ -1,0 +1,274 @@
+package replay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
+)
+
+// readTables are all that a fold makes.
+func readTables() []string {
+	return []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly"}
+}
+
+// shuffled lets entries come before what they refer to, at times.
+func shuffled(drafts []domain.Draft, seed uint64) []domain.Draft {
+	random := rand.New(rand.NewPCG(seed, 0))
+	for part := range slices.Chunk(drafts, 40) {
+		random.Shuffle(len(part), func(i, j int) {
+			part[i], part[j] = part[j], part[i]
+			part[i].CreatedAt, part[j].CreatedAt = part[j].CreatedAt, part[i].CreatedAt // times stay in order
+		})
+	}
+	return drafts
+}
+
+// damageByChance changes, deletes and adds rows of every table: the same ones
+// for the same seed.
+func (b *bench) damageByChance(seed int) {
+	b.t.Helper()
+	for _, table := range readTables() {
+		pick := fmt.Sprintf("abs(hashtextextended(%s.position::text, %d)) %%", table, seed)
+		statements := []string{
+			"DELETE FROM " + table + " WHERE " + pick + " 11 = 0",
+			"DELETE FROM " + table + " WHERE position BETWEEN 1000 AND 4000 AND " + fmt.Sprint(seed%2) + " = 0",
+		}
+		switch table {
+		case "anomaly":
+			statements = append(statements, `INSERT INTO anomaly SELECT workspace_id, position, 'none', 'evt' FROM anomaly WHERE `+pick+" 7 = 1 ON CONFLICT DO NOTHING")
+		case "closed_period":
+			statements = append(statements, `UPDATE closed_period SET position = position + 1 WHERE `+pick+" 7 = 1")
+		default:
+			statements = append(statements,
+				"UPDATE "+table+" SET base = regexp_replace(base, '[0-9]', '7') WHERE "+pick+" 7 = 1",
+				"UPDATE "+table+" SET position = position - 1 WHERE "+pick+" 7 = 2",
+				"UPDATE "+table+" SET id = id || '-' WHERE "+pick+" 13 = 3")
+		}
+		for _, sql := range statements {
+			if _, err := b.Pool.Exec(b.t.Context(), sql); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// found is all that a verify tells, in its order.
+func (b *bench) found(memory int64) (told []string) {
+	b.t.Helper()
+	err := b.within(memory).replayer().Verify(b.t.Context(), replay.VerifyRequest{},
+		func(d replay.Difference) { told = append(told, d.String()) },
+		func(v replay.Verification) {
+			v.Took = 0
+			told = append(told, fmt.Sprintf("%+v", v))
+		})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return told
+}
+
+// In memory and in shadow tables, the same differences are found, in the same
+// order, and the same is done about them.
+func TestBothWaysDoTheSame(t *testing.T) {
+	t.Parallel()
+	for seed := range 6 {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.Append(shuffled(projectionstest.Generate(t, "w", uint64(seed), 1000*(1+seed)), uint64(seed)))
+			b.Project(1000)
+			b.damageByChance(seed)
+			inMemory, inTables := b.found(0), b.found(1)
+			if !slices.Equal(inMemory, inTables) {
+				t.Errorf("in memory:\n%s\nin shadow tables:\n%s", strings.Join(inMemory, "\n"), strings.Join(inTables, "\n"))
+			}
+			if len(inMemory) < 100 {
+				t.Errorf("only %d differences", len(inMemory))
+			}
+			done := b.within(1).rebuild(b.replayer(), replay.RebuildRequest{})["w"]
+			b.EqualsFold()
+			b.damageByChance(seed)
+			again := b.within(0).rebuild(b.replayer(), replay.RebuildRequest{})["w"]
+			b.EqualsFold()
+			done.Took, again.Took = 0, 0
+			if done != again || done.Deleted == 0 {
+				t.Errorf("in shadow tables %+v, in memory %+v", done, again)
+			}
+		})
+	}
+}
+
+const temporaryTables = `SELECT count(*)::text FROM pg_class WHERE relpersistence = 't'`
+
+// Whether it is interrupted, fails or finishes, work in shadow tables leaves
+// none of them behind, and only what is finished changes anything.
+func TestShadowTablesEndWithTheWork(t *testing.T) {
+	t.Parallel()
+	b := projected(t).within(1)
+	b.damage(`UPDATE client SET base = replace(base, '"name"', '"nome"')`)
+	before := b.versions()
+	unchanged := func(when string) {
+		t.Helper()
+		b.awaitText("0", temporaryTables)
+		for row, xmin := range b.versions() {
+			if before[row] != xmin {
+				t.Errorf("%s, %s is written", when, row)
+			}
+		}
+	}
+	interrupted := errors.New("interrupted by a test")
+	for last := 1; ; last++ {
+		steps, seen := 0, ""
+		ctx, stop := context.WithCancelCause(t.Context())
+		r := b.replayer(func(c *replay.Config) {
+			c.Workers = 1
+			c.Limit = func(context.Context, int) error {
+				if steps++; steps == last {
+					seen = b.text(temporaryTables)
+					stop(interrupted)
+				}
+				return nil
+			}
+		})
+		err := r.Rebuild(ctx, replay.RebuildRequest{WorkspaceID: "ws-2"}, func(replay.Rebuilt) {})
+		if err == nil {
+			if last < 5 {
+				t.Errorf("interrupted at %d moments only", last-1)
+			}
+			break
+		}
+		if seen == "0" {
+			t.Errorf("at step %d there were no shadow tables", last)
+		}
+		unchanged(fmt.Sprint("interrupted at step ", last))
+	}
+	failing := b.replayer(func(c *replay.Config) {
+		c.Rules = projections.Rules{Version: 1, Apply: func(s *domain.State, e *domain.Entry) {
+			if e.Position == 600 {
+				panic("no such rule")
+			}
+			s.Apply(e)
+		}}
+	})
+	if err := failing.Rebuild(t.Context(), replay.RebuildRequest{WorkspaceID: "ws-1"}, nil); err == nil {
+		t.Error("folded what cannot be folded")
+	}
+	b.awaitText("0", temporaryTables)
+	b.rebuild(b.replayer(), replay.RebuildRequest{})
+	b.EqualsFold()
+	b.awaitText("0", temporaryTables)
+}
+
+// Whatever a session takes a bare name for, fresh rows are never put among the
+// rows that answer readers.
+func TestShadowTablesAreNotTheReadTables(t *testing.T) {
+	t.Parallel()
+	b := projected(t).within(1)
+	b.damage(`UPDATE client SET base = replace(base, '"name"', '"nome"')`)
+	_, err := b.Pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_temp', current_database()); END $$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.versions()
+	lines, _ := b.verify(b.replayer(), replay.VerifyRequest{})
+	if len(lines) == 0 {
+		t.Error("the damage was not found")
+	}
+	after := b.versions()
+	if !maps.Equal(before, after) {
+		t.Errorf("rows were written: %d before, %d after", len(before), len(after))
+	}
+}
+
+// lookEvery is so that looking, which collects garbage, takes no longer than
+// the work.
+const lookEvery = 10
+
+// largestHeap is the most that was live when a replay paused, beyond what was
+// live before.
+type largestHeap struct {
+	before, most uint64
+	looks        int
+}
+
+func liveHeap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func (h *largestHeap) look(context.Context, int) error {
+	if h.looks++; h.looks%lookEvery == 0 {
+		now := liveHeap()
+		h.most = max(h.most, now-min(now, h.before))
+	}
+	return nil
+}
+
+// large appends a workspace of so many entries, and lets its checkpoint stand
+// at the end though there are no rows.
+func (b *bench) large(entries int) {
+	b.t.Helper()
+	end := time.Now().UTC().Truncate(24 * time.Hour)
+	g, err := scenario.New(scenario.Config{
+		WorkspaceID: "large", Seed: 1, Start: end.AddDate(-1, 0, 0), End: end, Entries: entries, Clients: 200, Contractors: 150,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var drafts []domain.Draft
+	for line, ok := g.Next(); ok; line, ok = g.Next() {
+		d, err := domain.DecodeDraft(line.AppendNDJSON(nil))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if drafts = append(drafts, d); len(drafts) == 5000 {
+			b.Append(drafts)
+			drafts = drafts[:0]
+		}
+	}
+	b.Append(drafts)
+	b.damage(`UPDATE log_checkpoint SET position = $1, rules = $2`, entries, projections.RulesVersion)
+}
+
+// A workspace that does not fit into the memory takes little of it, although
+// every row is missing. It runs beside no other test: all share a heap.
+func TestShadowTablesTakeLittleMemory(t *testing.T) {
+	const (
+		entries = 100_000
+		little  = 16 << 20
+	)
+	b := newBench(t)
+	b.large(entries)
+	measured := func(memory int64) (*replay.Replayer, *replay.Progress, *largestHeap) {
+		progress, heap := &replay.Progress{}, &largestHeap{before: liveHeap()}
+		return b.replayer(func(c *replay.Config) { c.Memory, c.Progress, c.Limit = memory, progress, heap.look }), progress, heap
+	}
+	r, progress, inTables := measured(entries * 500)
+	done := b.rebuild(r, replay.RebuildRequest{})["large"]
+	if done.Written != done.Rows || done.Rows < entries/3 || progress.OverMemory.Load() != 1 {
+		t.Errorf("rebuilt %+v, %d larger than the memory", done, progress.OverMemory.Load())
+	}
+	r, progress, inMemory := measured(entries * 2000)
+	if lines, _ := b.verify(r, replay.VerifyRequest{}); len(lines) != 0 || progress.OverMemory.Load() != 0 {
+		t.Errorf("%d larger than the memory; differences: %s", progress.OverMemory.Load(), strings.Join(lines[:min(len(lines), 5)], "\n"))
+	}
+	t.Logf("%d rows: at most %d KiB live in shadow tables, %d KiB in memory", done.Rows, inTables.most>>10, inMemory.most>>10)
+	if inTables.most > little || inMemory.most < 2*little {
+		t.Errorf("at most %d KiB live in shadow tables, %d KiB in memory", inTables.most>>10, inMemory.most>>10)
+	}
+}

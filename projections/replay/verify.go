@@ -1,0 +1,165 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/projections/table"
+)
+
+// VerifyRequest says what to verify.
+type VerifyRequest struct {
+	WorkspaceID string           // empty: all
+	Since       *ChainCheckpoint // kept of the workspace: proves that nothing up to there was changed
+}
+
+// Verification is what a verify has found in one workspace.
+type Verification struct {
+	WorkspaceID string        `json:"workspace_id"`
+	Position    int64         `json:"position"` // the checkpoint that the last rows were compared at
+	Head        int64         `json:"head"`     // the log was proven up to here
+	Chain       string        `json:"chain"`    // of the entry at head, in hex: with head, a ChainCheckpoint to keep
+	Rules       int           `json:"rules"`    // version by which the rows were made; see projections.Status
+	Rows        int64         `json:"rows"`     // that the fold holds
+	LogIntact   bool          `json:"log_intact"`
+	Differences int64         `json:"differences"`
+	Took        time.Duration `json:"-"`
+}
+
+// Verify proves the logs of workspaces, folds them, and compares every read
+// row, checkpoint and anomaly with the fold. It calls each with every
+// difference and done with every workspace, one call at a time. It works
+// beside a running service, changes nothing, and holds no snapshot for longer
+// than it takes to read a page.
+func (r *Replayer) Verify(ctx context.Context, q VerifyRequest, each func(Difference), done func(Verification)) error {
+	list, err := r.sizes(ctx, q.WorkspaceID)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	return r.each(ctx, list, func(ctx context.Context, w workspaceSize) error {
+		v, err := r.verify(ctx, w, q.Since, func(d Difference) {
+			r.cfg.Progress.Differences.Add(1)
+			mu.Lock()
+			defer mu.Unlock()
+			each(d)
+		})
+		if err != nil {
+			return fmt.Errorf("verify %s: %w", w.id, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		done(v)
+		return nil
+	})
+}
+
+// verify verifies one workspace.
+func (r *Replayer) verify(ctx context.Context, w workspaceSize, since *ChainCheckpoint, report func(Difference)) (Verification, error) {
+	began := time.Now()
+	v := Verification{WorkspaceID: w.id}
+	var mu sync.Mutex // the log is checked in another goroutine than it is folded in
+	count := func(d Difference) {
+		mu.Lock()
+		v.Differences++
+		mu.Unlock()
+		report(d)
+	}
+	f, err := r.fold(ctx, w, newLogCheck(w.id, since, count))
+	if err != nil {
+		return v, err
+	}
+	defer f.rows.close(ctx)
+	head, err := f.readHead(ctx)
+	if err != nil {
+		return v, err
+	}
+	if err := f.foldTo(ctx, min(head.checkpoint, head.end())); err != nil {
+		return v, err
+	}
+	f.freeze()
+	if err := f.verifyRows(ctx, count); err != nil {
+		return v, err
+	}
+	// What is left is the log after the checkpoint, and the head.
+	if head, err = f.readHead(ctx); err != nil {
+		return v, err
+	}
+	if err := f.walk(ctx, f.position, head.end(), checkOnly); err != nil {
+		return v, err
+	}
+	f.check.end(head)
+	v.Position, v.Head, v.Chain, v.Rules = head.checkpoint, head.position, fmt.Sprintf("%x", head.chain), head.rules
+	v.LogIntact = !f.check.broken
+	if v.Rows, err = f.rows.count(ctx); err != nil {
+		return v, err
+	}
+	v.Took = time.Since(began)
+	raise(&r.cfg.Progress.LargestRows, v.Rows)
+	return v, nil
+}
+
+// maxHeldBack is how many differences of rows are held back until it is known
+// whether the rows or the checkpoint are wrong. With more, all are reported.
+const maxHeldBack = 10_000
+
+// verifyRows compares all read tables and the checkpoint.
+func (f *workspaceFold) verifyRows(ctx context.Context, report func(Difference)) error {
+	var heldBack []Difference
+	reportHeldBack := func() {
+		for _, d := range heldBack {
+			report(d)
+		}
+		heldBack = nil
+	}
+	differing := false
+	err := f.compareAll(ctx, everyTable, f.differences(func(d Difference) {
+		differing = true
+		if heldBack = append(heldBack, d); len(heldBack) > maxHeldBack {
+			reportHeldBack()
+		}
+	}))
+	if err != nil && !errors.Is(err, errCheckpointMoved) {
+		return err
+	}
+	diagnosis, derr := f.diagnoseCheckpoint(ctx, differing)
+	if derr != nil {
+		return derr
+	}
+	if diagnosis.checkpoint != nil {
+		report(*diagnosis.checkpoint)
+		err = nil
+	}
+	if !diagnosis.explainsRows {
+		reportHeldBack()
+	}
+	return err
+}
+
+// differences makes a mismatch that reports every field.
+func (f *workspaceFold) differences(report func(Difference)) mismatch {
+	return func(t *table.Table, k table.Key, stored [][]byte, expected []string) error {
+		d := Difference{WorkspaceID: f.workspaceID, Resource: t.Label, ID: t.KeyName(k)}
+		switch {
+		case stored == nil:
+			d.Field, d.Folded = fieldRow, shown(t.Answer(expected))
+			report(d)
+		case expected == nil:
+			texts := make([]string, len(stored))
+			for i := range stored {
+				texts[i] = string(stored[i])
+			}
+			d.Field, d.Stored = fieldRow, shown(t.Answer(texts))
+			report(d)
+		default:
+			compareValues(t, stored, expected, func(field string, is, must *string) {
+				d.Field, d.Stored, d.Folded = field, is, must
+				report(d)
+			})
+		}
+		return nil
+	}
+}

@@ -1,0 +1,251 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// workspaceFold is the log of one workspace, folded again from position 1. One
+// goroutine uses it.
+type workspaceFold struct {
+	*Replayer
+	workspaceID string
+	size        workspaceSize
+	rows        rowStore
+	position    int64 // entries up to here are folded
+	firstFold   int64 // position at freeze
+
+	skipped    map[int64]struct{}  // positions of entries without an effect
+	restored   int64               // a skipped entry that gets its effect all the same; 0: none
+	check      *logCheck           // nil: entries are not checked
+	locked     bool                // the checkpoint is locked, so the rate is not limited
+	applying   int64               // position of the entry being folded, for the error when that panics
+	afterApply func(*domain.Entry) // called after an entry was folded, if set
+
+	// frozenAt is set while rows are compared with the fold as it is, and the
+	// checkpoint must stay at this position; nil: entries are folded up to the
+	// checkpoint that rows are read at.
+	frozenAt *int64
+}
+
+// fold begins the fold of a workspace, in memory or in shadow tables. Nothing is
+// folded yet. The caller must close its rows.
+func (r *Replayer) fold(ctx context.Context, w workspaceSize, check *logCheck) (*workspaceFold, error) {
+	f := r.foldWithoutRows(w.id, check)
+	f.size = w
+	if !r.tooLarge(w) {
+		f.rows = newMemoryStore(r.tables, f.apply)
+		return f, nil
+	}
+	rows, err := r.newShadowStore(ctx, w.id, f.apply)
+	if err != nil {
+		return nil, err
+	}
+	f.rows = rows
+	return f, nil
+}
+
+// foldWithoutRows leaves it to the caller to set rows.
+func (r *Replayer) foldWithoutRows(workspaceID string, check *logCheck) *workspaceFold {
+	return &workspaceFold{Replayer: r, workspaceID: workspaceID, skipped: map[int64]struct{}{}, check: check}
+}
+
+// logPage is how many entries are read at once. Pages are read ahead, so that
+// the database and the fold work in parallel.
+const logPage = 1000
+
+// foldTo folds all entries up to a position. Missing entries are not an error
+// here: the check reports them.
+func (f *workspaceFold) foldTo(ctx context.Context, position int64) error {
+	if position <= f.position {
+		return nil
+	}
+	if err := f.readSkips(ctx, position); err != nil {
+		return err
+	}
+	if err := f.walk(ctx, f.position, position, f.foldPage); err != nil {
+		return err
+	}
+	f.position = position
+	return nil
+}
+
+// walk reads the entries after a position up to another, checks them, and calls
+// each with page after page.
+func (f *workspaceFold) walk(ctx context.Context, after, through int64, each func(context.Context, []logRow) error) error {
+	if after >= through {
+		return nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	type result struct {
+		page []logRow
+		err  error
+	}
+	pages := make(chan result, 1)
+	go func() {
+		defer close(pages)
+		for {
+			page, err := f.readLog(ctx, after, through)
+			if f.check != nil {
+				for i := range page {
+					f.check.entry(&page[i])
+				}
+			}
+			select {
+			case pages <- result{page, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil || len(page) < logPage {
+				return
+			}
+			after = page[len(page)-1].Position
+		}
+	}()
+	var failed error
+	for p := range pages { // until it is closed, so that the goroutine has ended
+		if failed == nil {
+			failed = p.err
+		}
+		if failed != nil {
+			stop()
+			continue
+		}
+		if failed = each(ctx, p.page); failed == nil {
+			f.cfg.Progress.EntriesDone.Add(int64(len(p.page)))
+			failed = f.limitRate(ctx, len(p.page))
+		}
+	}
+	if failed == nil && ctx.Err() != nil {
+		failed = context.Cause(ctx)
+	}
+	return failed
+}
+
+// checkOnly reads entries and checks them without folding them.
+func checkOnly(context.Context, []logRow) error { return nil }
+
+// limitRate waits for the rate limiter, but not while the checkpoint is locked.
+func (f *workspaceFold) limitRate(ctx context.Context, n int) error {
+	if f.locked || n == 0 {
+		return nil
+	}
+	if f.tooLarge(f.size) {
+		n *= shadowCost
+	}
+	return f.cfg.Limit(ctx, n)
+}
+
+func (f *workspaceFold) readLog(ctx context.Context, after, through int64) ([]logRow, error) {
+	rows, err := f.cfg.Pool.Query(ctx, `
+		SELECT position, id, type, created_at, data::text, public_event, chain FROM event_log
+		 WHERE workspace_id = $1 AND position > $2 AND position <= $3 ORDER BY position LIMIT $4`,
+		f.workspaceID, after, through, logPage)
+	if err != nil {
+		return nil, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
+	}
+	defer rows.Close()
+	page := make([]logRow, 0, min(logPage, through-after))
+	var chain []byte
+	for rows.Next() {
+		page = append(page, logRow{Entry: domain.Entry{WorkspaceID: f.workspaceID}})
+		e := &page[len(page)-1]
+		if err := rows.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.public, &chain); err != nil {
+			return nil, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
+		}
+		e.CreatedAt = e.CreatedAt.UTC()
+		copy(e.Chain[:], chain)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
+	}
+	return page, nil
+}
+
+// readHead reads the head of the log and the checkpoint.
+func (f *workspaceFold) readHead(ctx context.Context) (*logHead, error) {
+	var (
+		h     logHead
+		at    *time.Time
+		chain []byte
+	)
+	err := f.cfg.Pool.QueryRow(ctx, `
+		SELECT h.position, nullif(h.created_at, '-infinity'), h.chain, c.position, c.rules,
+		       coalesce((SELECT e.position FROM event_log e WHERE e.workspace_id = $1 ORDER BY e.position DESC LIMIT 1), 0)
+		  FROM log_head h JOIN log_checkpoint c ON c.workspace_id = h.workspace_id AND c.consumer = $2
+		 WHERE h.workspace_id = $1`, f.workspaceID, eventlog.ReadModels).Scan(&h.position, &at, &chain, &h.checkpoint, &h.rules, &h.newest)
+	if err != nil {
+		return nil, fmt.Errorf("read the head of %s: %w", f.workspaceID, err)
+	}
+	if at != nil {
+		h.createdAt = at.UTC()
+	}
+	copy(h.chain[:], chain)
+	return &h, nil
+}
+
+// foldPage folds a page of entries. A rule that panics is an error of this
+// workspace and does not end the program.
+func (f *workspaceFold) foldPage(ctx context.Context, page []logRow) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the entry at position %d of %s cannot be folded: %v", f.applying, f.workspaceID, p)
+		}
+	}()
+	entries := make([]domain.Entry, 0, len(page))
+	for i := range page {
+		if _, skip := f.skipped[page[i].Position]; !skip {
+			entries = append(entries, page[i].Entry)
+		}
+	}
+	if err := f.rows.fold(ctx, entries); err != nil {
+		return err
+	}
+	if len(page) > 0 {
+		f.position = page[len(page)-1].Position
+	}
+	return nil
+}
+
+// apply gives one entry its effect.
+func (f *workspaceFold) apply(s *domain.State, e *domain.Entry) {
+	f.applying = e.Position
+	f.cfg.Rules.Apply(s, e)
+	if f.afterApply != nil {
+		f.afterApply(e)
+	}
+}
+
+// readSkips reads which of the entries up to a position an operator made the
+// projector skip. A skip is stored in the transaction that moves the checkpoint
+// past the entry, so whatever has read the checkpoint finds the skip.
+func (f *workspaceFold) readSkips(ctx context.Context, through int64) error {
+	rows, err := f.cfg.Pool.Query(ctx, `
+		SELECT position FROM log_skip
+		 WHERE workspace_id = $1 AND consumer = $2 AND position > $3 AND position <= $4 AND position <> $5`,
+		f.workspaceID, eventlog.ReadModels, f.position, through, f.restored)
+	if err != nil {
+		return fmt.Errorf("read which entries of %s are skipped: %w", f.workspaceID, err)
+	}
+	var position int64
+	if _, err := pgx.ForEachRow(rows, []any{&position}, func() error {
+		f.skipped[position] = struct{}{}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read which entries of %s are skipped: %w", f.workspaceID, err)
+	}
+	return nil
+}
+
+// freeze ends the first fold: from here on, rows that change are dirty.
+func (f *workspaceFold) freeze() {
+	f.firstFold = f.position
+	f.rows.freeze()
+}

@@ -1,0 +1,147 @@
+package table
+
+import "github.com/ledgerfeed/ledgerfeed/domain"
+
+// Set is all read tables.
+type Set struct {
+	Invoices, Charges, TimeEntries, Payments *Table
+	Clients, Contractors, Credits            *Table
+	CreditMoves, ClosedPeriods, Anomalies    *Table
+}
+
+// All lists the tables in the order in which differences are reported.
+func (s *Set) All() []*Table {
+	return []*Table{
+		s.Invoices, s.Charges, s.TimeEntries, s.Payments, s.Clients, s.Contractors, s.Credits,
+		s.CreditMoves, s.ClosedPeriods, s.Anomalies,
+	}
+}
+
+// NewSet describes the read tables.
+func NewSet() *Set { return NewSetNamed(func(name string) string { return name }) }
+
+// NewSetNamed describes tables that are like the read tables but have other
+// names: named gets the name of a read table.
+func NewSetNamed(named func(name string) string) *Set {
+	return &Set{
+		Invoices: answers(description[domain.Invoice]{
+			name: named("invoice"), resource: "invoices",
+			rows: func(f *Fold) store[*domain.Invoice] { return &f.State.Invoices },
+			row:  func(r *domain.Invoice) *domain.Row { return &r.Row },
+			columns: []field[domain.Invoice]{
+				{name: "shown", at: func(r *domain.Invoice) any { return &r.Shown }, loaded: true, hiddenBecause: "a draft: no reader sees it"},
+				{name: "client_id", at: func(r *domain.Invoice) any { return &r.Client.ID }},
+				{name: "contractor_id", at: func(r *domain.Invoice) any { return &r.Contractor.ID }},
+				{name: "period", at: func(r *domain.Invoice) any { return &r.Period }},
+				{name: "status", at: func(r *domain.Invoice) any { return &r.ClientBillingStatus }},
+				{name: "type", at: func(r *domain.Invoice) any { return &r.Type }},
+			},
+			fragments: []string{"base", "pay", "margin"},
+		}),
+		Charges: answers(description[domain.Charge]{
+			name: named("charge"), resource: "charges",
+			rows: func(f *Fold) store[*domain.Charge] { return &f.State.Charges },
+			row:  func(r *domain.Charge) *domain.Row { return &r.Row },
+			columns: []field[domain.Charge]{
+				{name: "billed", at: func(r *domain.Charge) any { return &r.BilledToClient }, hiddenBecause: "not billed to the client: shown only with pay:read"},
+				{name: "client_id", at: func(r *domain.Charge) any { return &r.Client.ID }},
+				{name: "contractor_id", at: func(r *domain.Charge) any { return &r.Contractor.ID }},
+				{name: "invoice_id", at: func(r *domain.Charge) any { return &r.InvoiceID }},
+				{name: "period", at: func(r *domain.Charge) any { return &r.Period }},
+			},
+			fragments: []string{"base", "pay"},
+		}),
+		TimeEntries: answers(description[domain.TimeEntry]{
+			name: named("time_entry"), resource: "time-entries",
+			rows: func(f *Fold) store[*domain.TimeEntry] { return &f.State.TimeEntries },
+			row:  func(r *domain.TimeEntry) *domain.Row { return &r.Row },
+			columns: []field[domain.TimeEntry]{
+				{name: "client_id", at: func(r *domain.TimeEntry) any { return &r.Client.ID }},
+				{name: "contractor_id", at: func(r *domain.TimeEntry) any { return &r.Contractor.ID }},
+				{name: "invoice_id", at: func(r *domain.TimeEntry) any { return &r.InvoiceID }},
+				{name: "period", at: func(r *domain.TimeEntry) any { return &r.Period }},
+				{name: "status", at: func(r *domain.TimeEntry) any { return &r.Status }},
+			},
+			fragments: []string{"base", "pay"},
+		}),
+		Payments: answers(description[domain.Payment]{
+			name: named("payment"), resource: "payments",
+			rows: func(f *Fold) store[*domain.Payment] { return &f.State.Payments },
+			row:  func(r *domain.Payment) *domain.Row { return &r.Row },
+			columns: []field[domain.Payment]{
+				{name: "direction", at: func(r *domain.Payment) any { return &r.Direction }},
+				{name: "client_id", at: func(r *domain.Payment) any { return &r.Client.ID }},
+				{name: "contractor_id", at: func(r *domain.Payment) any { return &r.Contractor.ID }},
+			},
+			fragments: []string{"base"},
+		}),
+		Clients: answers(description[domain.Client]{
+			name: named("client"), resource: "clients",
+			rows:      func(f *Fold) store[*domain.Client] { return &f.State.Clients },
+			row:       func(r *domain.Client) *domain.Row { return &r.Row },
+			fragments: []string{"base"},
+		}),
+		Contractors: answers(description[domain.Contractor]{
+			name: named("contractor"), resource: "contractors",
+			rows:      func(f *Fold) store[*domain.Contractor] { return &f.State.Contractors },
+			row:       func(r *domain.Contractor) *domain.Row { return &r.Row },
+			fragments: []string{"base"},
+		}),
+		Credits: answers(description[domain.Credit]{ // the id is the client's
+			name: named("client_credit"), resource: "credit",
+			rows:      func(f *Fold) store[*domain.Credit] { return &f.State.Credits },
+			row:       func(r *domain.Credit) *domain.Row { return &r.Row },
+			fragments: []string{"base"},
+		}),
+		CreditMoves:   creditMoves(named("credit_move")),
+		ClosedPeriods: closedPeriods(named("closed_period")),
+		Anomalies:     anomalyTable(named("anomaly")),
+	}
+}
+
+// creditMoves is the history of credit. The fold asks only whether a credit id
+// is taken, so a loaded row has no more than its key and position.
+func creditMoves(name string) *Table {
+	return describe(description[domain.CreditMove]{
+		name: name, label: "credit", resource: "credit", appendOnly: true,
+		rows:  func(f *Fold) store[*domain.CreditMove] { return &f.State.CreditMoves },
+		row:   func(r *domain.CreditMove) *domain.Row { return &r.Row },
+		rowID: func(k Key) string { return domain.CreditMoveKey(k[0], k[1]) },
+		keys: []field[domain.CreditMove]{
+			{name: "client_id", at: func(r *domain.CreditMove) any { return &r.ClientID }},
+			{name: "id", at: func(r *domain.CreditMove) any { return &r.CreditID }},
+		},
+		columns:   []field[domain.CreditMove]{{name: "position", at: func(r *domain.CreditMove) any { return &r.Position }, loaded: true}},
+		fragments: []string{"base"}, render: (*domain.CreditMove).Fragments,
+	})
+}
+
+// closedPeriods belong to the invoices: nothing else shows that a period is
+// closed.
+func closedPeriods(name string) *Table {
+	return describe(description[domain.ClosedPeriod]{
+		name: name, label: "closed-periods", resource: "invoices", appendOnly: true,
+		rows:  func(f *Fold) store[*domain.ClosedPeriod] { return &f.State.Closures },
+		row:   func(r *domain.ClosedPeriod) *domain.Row { return &r.Row },
+		rowID: func(k Key) string { return domain.ClosedPeriodKey(k[0], k[1]) },
+		keys: []field[domain.ClosedPeriod]{
+			{name: "period", at: func(r *domain.ClosedPeriod) any { return &r.Period }},
+			{name: "client_id", at: func(r *domain.ClosedPeriod) any { return &r.ClientID }},
+		},
+		columns: []field[domain.ClosedPeriod]{{name: "position", at: func(r *domain.ClosedPeriod) any { return &r.Position }, loaded: true}},
+	})
+}
+
+// anomalyTable holds what no resource shows. Nothing loads it.
+func anomalyTable(name string) *Table {
+	return describe(description[domain.Anomaly]{
+		name: name, label: "anomalies", appendOnly: true,
+		rows:  func(f *Fold) store[*domain.Anomaly] { return anomalies{f} },
+		rowID: anomalyID,
+		keys: []field[domain.Anomaly]{
+			{name: "position", at: func(a *domain.Anomaly) any { return &a.Position }},
+			{name: "reason", at: func(a *domain.Anomaly) any { return (*string)(&a.Reason) }},
+		},
+		columns: []field[domain.Anomaly]{{name: "event_id", at: func(a *domain.Anomaly) any { return &a.EventID }}},
+	})
+}

@@ -1,0 +1,191 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Querier is a pool, a connection or a transaction.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Page is rows of a read table that follow each other in the order of their
+// keys, from one snapshot.
+type Page struct {
+	Checkpoint int64 // where the read models of the workspace stand in that snapshot
+	Keys       []Key
+	Values     [][][]byte // of Columns, for each of Keys; NULL is nil
+	found      map[Key]struct{}
+}
+
+// Holds tells whether a row is on the page.
+func (p *Page) Holds(k Key) bool {
+	_, found := p.found[k]
+	return found
+}
+
+// Last is the greatest key of the page, and nil when no row follows the page.
+func (p *Page) Last() *Key {
+	if len(p.Keys) < PageRows {
+		return nil
+	}
+	last := slices.MaxFunc(p.Keys, CompareKeys)
+	return &last
+}
+
+// ReadPage reads the rows of a workspace after a key.
+func (t *Table) ReadPage(ctx context.Context, from Querier, workspaceID string, after Key) (*Page, error) {
+	page, err := t.readPage(ctx, from, workspaceID, after)
+	if err != nil {
+		return nil, fmt.Errorf("read the rows of %s in %s: %w", t.Name, workspaceID, err)
+	}
+	if page.Checkpoint < 0 {
+		return nil, fmt.Errorf("workspace %s has no checkpoint for its read models", workspaceID)
+	}
+	return page, nil
+}
+
+func (t *Table) readPage(ctx context.Context, from Querier, workspaceID string, after Key) (*Page, error) {
+	rows, err := from.Query(ctx, t.sql.page, append(t.keyArguments(workspaceID, after), PageRows)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	page := &Page{Checkpoint: -1}
+	for rows.Next() {
+		if page.Checkpoint < 0 {
+			if err := rows.Scan(append([]any{&page.Checkpoint}, make([]any, len(t.Keys)+len(t.Columns))...)...); err != nil {
+				return nil, err
+			}
+		}
+		if raw := rows.RawValues()[1:]; raw[0] != nil { // an empty page is the checkpoint alone
+			k, values := t.split(raw)
+			page.Keys, page.Values = append(page.Keys, k), append(page.Values, values)
+		}
+	}
+	page.found = make(map[Key]struct{}, len(page.Keys))
+	for _, k := range page.Keys {
+		page.found[k] = struct{}{}
+	}
+	return page, rows.Err()
+}
+
+// Pick reads rows of a workspace by their keys, in no order.
+func (t *Table) Pick(ctx context.Context, from Querier, workspaceID string, keys []Key) (map[Key][][]byte, error) {
+	columns := make([][]string, len(t.Keys))
+	for _, k := range keys {
+		for i := range columns {
+			columns[i] = append(columns[i], k[i])
+		}
+	}
+	rows, err := from.Query(ctx, t.sql.pick, append([]any{workspaceID}, arguments(columns)...)...)
+	if err != nil {
+		return nil, fmt.Errorf("read the rows of %s in %s: %w", t.Name, workspaceID, err)
+	}
+	defer rows.Close()
+	picked := make(map[Key][][]byte, len(keys))
+	for rows.Next() {
+		k, values := t.split(rows.RawValues())
+		picked[k] = values
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the rows of %s in %s: %w", t.Name, workspaceID, err)
+	}
+	return picked, nil
+}
+
+// KeysSince calls each with the keys of a workspace's rows that were changed
+// after a position.
+func (t *Table) KeysSince(ctx context.Context, from Querier, workspaceID string, position int64, each func(Key) error) error {
+	return t.keys(ctx, from, t.sql.since, []any{workspaceID, position}, each)
+}
+
+// KeysAfter returns a page of the keys of a workspace's rows in their order:
+// those after a key, and through another one unless that is nil.
+func (t *Table) KeysAfter(ctx context.Context, from Querier, workspaceID string, after Key, through *Key) ([]Key, error) {
+	sql, args := t.sql.after, t.keyArguments(workspaceID, after)
+	if through != nil {
+		sql, args = t.sql.until, append(args, t.keyArguments(workspaceID, *through)[1:]...)
+	}
+	keys := make([]Key, 0, PageRows)
+	err := t.keys(ctx, from, sql, args, func(k Key) error {
+		keys = append(keys, k)
+		return nil
+	})
+	return keys, err
+}
+
+// keys runs a statement that selects keys. The first argument is the workspace.
+func (t *Table) keys(ctx context.Context, from Querier, sql string, args []any, each func(Key) error) error {
+	rows, err := from.Query(ctx, sql, args...)
+	if err != nil {
+		return fmt.Errorf("list the rows of %s in %s: %w", t.Name, args[0], err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(keyOf(rows.RawValues())); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("list the rows of %s in %s: %w", t.Name, args[0], err)
+	}
+	return nil
+}
+
+// keyArguments are a workspace and a key as parameters.
+func (t *Table) keyArguments(workspaceID string, k Key) []any {
+	args := []any{workspaceID}
+	for i := range t.Keys {
+		args = append(args, k[i])
+	}
+	return args
+}
+
+// keyOf copies a key out of the connection's buffer.
+func keyOf(raw [][]byte) (k Key) {
+	for i := range raw {
+		k[i] = string(raw[i])
+	}
+	return k
+}
+
+// split copies a row out of the connection's buffer.
+func (t *Table) split(raw [][]byte) (k Key, values [][]byte) {
+	k = keyOf(raw[:len(t.Keys)])
+	raw = raw[len(t.Keys):]
+	size := 0
+	for _, v := range raw {
+		size += len(v)
+	}
+	buffer, values := make([]byte, 0, size), make([][]byte, len(raw))
+	for i, v := range raw {
+		if v == nil {
+			continue
+		}
+		start := len(buffer)
+		buffer = append(buffer, v...)
+		values[i] = buffer[start:len(buffer):len(buffer)]
+	}
+	return k, values
+}
+
+// NewestPosition is the position of the newest entry that any row of a workspace
+// shows, 0 when there are no rows.
+func NewestPosition(ctx context.Context, from Querier, tables []*Table, workspaceID string) (position int64, err error) {
+	newest := make([]string, len(tables))
+	for i, t := range tables {
+		newest[i] = "(SELECT max(position) FROM " + t.Name + " WHERE workspace_id = $1)"
+	}
+	err = from.QueryRow(ctx, "SELECT coalesce(greatest("+strings.Join(newest, ", ")+"), 0)", workspaceID).Scan(&position)
+	if err != nil {
+		return 0, fmt.Errorf("read which entry the rows of %s show last: %w", workspaceID, err)
+	}
+	return position, nil
+}

@@ -1,0 +1,116 @@
+package table
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Row is a row as it must be.
+type Row struct {
+	Key    Key
+	Values []string // of Columns, "" for NULL
+}
+
+// arrays are rows as parameters: an array for each column, workspace_id first.
+// The statements that delete take the arrays of the primary key only.
+type arrays [][]string
+
+func (t *Table) arrays(values int) arrays { return make(arrays, 1+len(t.Keys)+values) }
+
+func (t *Table) appendKey(a arrays, workspaceID string, k Key) {
+	a[0] = append(a[0], workspaceID)
+	for i := range t.Keys {
+		a[1+i] = append(a[1+i], k[i])
+	}
+}
+
+func (t *Table) appendRow(a arrays, workspaceID string, k Key, values []string) {
+	t.appendKey(a, workspaceID, k)
+	for i, v := range values {
+		a[1+len(t.Keys)+i] = append(a[1+len(t.Keys)+i], v)
+	}
+}
+
+// QueueSave queues the statements that write what has changed in the folds of
+// workspaces since their last Reset.
+func (t *Table) QueueSave(b *pgx.Batch, workspaces []string, folds map[string]*Fold) {
+	deleted, changed := t.arrays(0), t.arrays(len(t.Columns))
+	values := make([]string, len(t.Columns))
+	for _, w := range workspaces {
+		f := folds[w]
+		t.Deleted(f, func(k Key) { t.appendKey(deleted, w, k) })
+		t.Changed(f, func(k Key) {
+			t.Expected(f, k, values)
+			t.appendRow(changed, w, k, values)
+		})
+	}
+	if len(deleted[0]) > 0 {
+		b.Queue(t.sql.drop, arguments(deleted)...)
+	}
+	if len(changed[0]) == 0 {
+		return
+	}
+	save := t.sql.save
+	if t.appendOnly {
+		save = t.sql.add // a row that is there already is an error
+	}
+	b.Queue(save, arguments(changed)...)
+}
+
+// Delete deletes rows of a workspace.
+func (t *Table) Delete(ctx context.Context, tx pgx.Tx, workspaceID string, keys []Key) error {
+	a := t.arrays(0)
+	for _, k := range keys {
+		t.appendKey(a, workspaceID, k)
+	}
+	if _, err := tx.Exec(ctx, t.sql.drop, arguments(a)...); err != nil {
+		return fmt.Errorf("delete rows of %s in %s: %w", t.Name, workspaceID, err)
+	}
+	return nil
+}
+
+// Save inserts rows of a workspace, or changes those that are there.
+func (t *Table) Save(ctx context.Context, tx pgx.Tx, workspaceID string, rows []Row) error {
+	a := t.arrays(len(t.Columns))
+	for _, r := range rows {
+		t.appendRow(a, workspaceID, r.Key, r.Values)
+	}
+	if _, err := tx.Exec(ctx, t.sql.save, arguments(a)...); err != nil {
+		return fmt.Errorf("write rows of %s in %s: %w", t.Name, workspaceID, err)
+	}
+	return nil
+}
+
+// Copy inserts rows of a workspace that are not there, faster than Save.
+func (t *Table) Copy(ctx context.Context, tx pgx.Tx, workspaceID string, rows []Row) error {
+	escapes := strings.NewReplacer("\\", `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`)
+	var lines bytes.Buffer
+	lines.Grow(len(rows) * copyRowBytes)
+	for _, r := range rows {
+		lines.WriteString(workspaceID)
+		for i := range t.Keys {
+			lines.WriteByte('\t')
+			_, _ = escapes.WriteString(&lines, r.Key[i]) // a buffer takes everything
+		}
+		for _, v := range r.Values {
+			if v == "" {
+				lines.WriteString("\t\\N")
+				continue
+			}
+			lines.WriteByte('\t')
+			_, _ = escapes.WriteString(&lines, v)
+		}
+		lines.WriteByte('\n')
+	}
+	if _, err := tx.Conn().PgConn().CopyFrom(ctx, &lines, t.copySQL()); err != nil {
+		return fmt.Errorf("copy rows into %s in %s: %w", t.Name, workspaceID, err)
+	}
+	return nil
+}
+
+// copyRowBytes is about what a row takes in the text format of COPY.
+const copyRowBytes = 1200

@@ -1,0 +1,132 @@
+// Package table describes the read tables: their columns, and how rows of the
+// domain become rows of SQL. The projector loads and saves by these
+// descriptions; replay reads, compares, repairs and explains by the same ones.
+// A new column of a read table is one line in catalogue.go.
+package table
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Table describes one read table. Every table has a column workspace_id, which
+// begins its primary key and is not among Keys and Columns.
+type Table struct {
+	Name string // in SQL
+
+	// Label names the table in differences, Resource the resource of the API
+	// whose rebuild includes it: "" when only a rebuild of everything does. Both
+	// are "invoices" for the invoices.
+	Label, Resource string
+
+	Keys    []Column // the primary key after workspace_id: one or two columns
+	Columns []Column // all others
+
+	appendOnly bool // the projector inserts rows and never changes them
+	rows       rowAccess
+	sql        statements
+}
+
+// Column of a read table.
+type Column struct {
+	Name string
+	Type Type
+
+	// Fragment marks a part of the answer: text that joins with the other
+	// fragments of the row to a JSON object (see domain.Fragments).
+	Fragment bool
+
+	// HiddenBecause says why readers do not see a row whose boolean is false;
+	// "" for columns that hide nothing.
+	HiddenBecause string
+}
+
+// Type is the SQL type of a column.
+type Type string
+
+// The types.
+const (
+	Text    Type = "text"
+	Bigint  Type = "bigint"
+	Boolean Type = "boolean"
+)
+
+// Key identifies a row within its workspace: the values of Table.Keys. Numbers
+// are padded with zeros, so that keys compare as texts. The second value is ""
+// in tables with one key column.
+type Key [2]string
+
+// CompareKeys orders keys as the primary key does.
+func CompareKeys(a, b Key) int {
+	return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
+}
+
+// padded is a number as part of a Key.
+func padded(n int64) string { return fmt.Sprintf("%019d", n) }
+
+// HasID tells whether the rows are answers of the API with an id.
+func (t *Table) HasID() bool { return len(t.Keys) == 1 }
+
+// First is a key before every key of the table.
+func (t *Table) First() Key {
+	if t.Keys[0].Type == Bigint {
+		return Key{padded(0)}
+	}
+	return Key{}
+}
+
+// KeyName is a key as people write it.
+func (t *Table) KeyName(k Key) string {
+	if t.Keys[0].Type == Bigint {
+		k[0] = strings.TrimLeft(k[0], "0")
+	}
+	return strings.TrimSuffix(k[0]+"/"+k[1], "/")
+}
+
+// Answer is a whole row as people know it: the answer with all its fragments,
+// or, in tables that hold none, the columns. The values are those of Columns.
+func (t *Table) Answer(values []string) string {
+	answer, columns := "", ""
+	for i, c := range t.Columns {
+		if c.Fragment {
+			answer += values[i]
+		}
+		columns += c.Name + " " + values[i]
+	}
+	if answer != "" {
+		return answer + "}"
+	}
+	return columns
+}
+
+// Equal tells whether a stored row is the expected one. Values are those of
+// Columns, as text; NULL is nil in a stored row and "" in an expected one.
+func Equal(stored [][]byte, expected []string) bool {
+	for i, want := range expected {
+		if string(stored[i]) != want || stored[i] == nil != (want == "") {
+			return false
+		}
+	}
+	return true
+}
+
+// Expected is the row with this key that a fold says the table must hold: it
+// writes the values of Columns as text, "" for NULL, and reports false when
+// there must be no such row.
+func (t *Table) Expected(f *Fold, k Key, values []string) bool { return t.rows.expected(f, k, values) }
+
+// Position is that of the entry that last changed a row of a fold, 0 when there
+// is no such row.
+func (t *Table) Position(f *Fold, k Key) int64 { return t.rows.position(f, k) }
+
+// Each calls visit with the key of every row of a fold, in no order.
+func (t *Table) Each(f *Fold, visit func(Key)) { t.rows.each(f, visit) }
+
+// Changed calls visit with the key of every row that was made or changed since
+// the fold's last Reset, and still exists.
+func (t *Table) Changed(f *Fold, visit func(Key)) { t.rows.changed(f, visit) }
+
+// Deleted calls visit with the key of every stored row that was deleted since
+// the fold's last Reset. Only rows with an id are ever deleted.
+func (t *Table) Deleted(f *Fold, visit func(Key)) { t.rows.deleted(f, visit) }
