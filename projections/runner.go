@@ -18,11 +18,11 @@ import (
 )
 
 // PoolSettings are the run-time parameters for connections that project. They
-// only ever look rows up by key, so plans that read tables whole are not to be
-// had, whatever the statistics say. The choice between plans made for all
-// values and for these is left to PostgreSQL: one made for all values at the
-// first use, while the tables were empty, would take any index of a workspace
-// for as good as the key, and keep it while they grow.
+// only look rows up by key, so sequential scans, hash joins and merge joins are
+// off. The choice between generic and custom plans is left to PostgreSQL: a
+// generic plan that is forced at the first use, while the tables are empty,
+// would use any index that begins with the workspace, and keep it while they
+// grow.
 func PoolSettings() map[string]string {
 	return map[string]string{
 		"enable_seqscan":   "off",
@@ -32,7 +32,7 @@ func PoolSettings() map[string]string {
 	}
 }
 
-// DefaultWorkers is how many claims a Runner has under way at once.
+// DefaultWorkers is how many claims a Runner works on at once.
 const DefaultWorkers = 3
 
 // RunnerConfig of a Runner.
@@ -44,20 +44,21 @@ type RunnerConfig struct {
 	Metrics  prometheus.Registerer // nil: none
 
 	Rules   Rules         // default LiveRules
-	Workers int           // claims under way at once; default DefaultWorkers
-	Entries int           // the most entries of a claim; default 1000
-	Sweep   time.Duration // the least time between two sweeps; default 2 s
+	Workers int           // claims in progress at once; default DefaultWorkers
+	Entries int           // at most so many entries in a claim; default 1000
+	Sweep   time.Duration // at least so much time between two sweeps; default 2 s
 }
 
-// Runner projects as long as it runs: the Watermill Router with the projector
-// as its handler. Any number of programs may run one against a database.
+// Runner keeps the read tables up to date while it runs: it is a Watermill Router
+// with the projector as its handler. Any number of processes may run one against
+// a database.
 type Runner struct {
 	router *message.Router
 }
 
-// segmentTimeout bounds the handling of one claim, so that a database that
-// hangs does not hold its locks for ever.
-const segmentTimeout = 2 * time.Minute
+// claimTimeout bounds the handling of one claim, so that the locks of a claim
+// are released when the database hangs.
+const claimTimeout = 2 * time.Minute
 
 // NewRunner makes a Runner.
 func NewRunner(cfg RunnerConfig) (*Runner, error) {
@@ -76,20 +77,20 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: segmentTimeout}, flow.Quietly(cfg.Logger))
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: claimTimeout}, flow.Quietly(cfg.Logger))
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
 	if cfg.Metrics != nil {
 		metrics.NewPrometheusMetricsBuilder(cfg.Metrics, "ledgerfeed", "projector").AddPrometheusRouterMetrics(router)
 	}
-	// KeepError is outside of Recoverer, so that it hears of panics too.
-	router.AddMiddleware(eventlog.KeepError, middleware.Recoverer, middleware.Timeout(segmentTimeout), middleware.CorrelationID)
+	// KeepError is outside of Recoverer, so that it also gets what was a panic.
+	router.AddMiddleware(eventlog.KeepError, middleware.Recoverer, middleware.Timeout(claimTimeout))
 	router.AddConsumerHandler(eventlog.ReadModels, eventlog.ReadModels, subscriber, projector.handle)
 	return &Runner{router: router}, nil
 }
 
-// Run projects until ctx ends, finishes what is under way, and returns.
+// Run projects until ctx ends, finishes the claims in progress, and returns.
 func (r *Runner) Run(ctx context.Context) error {
 	err := r.router.Run(ctx)
 	if err != nil && !errors.Is(err, context.Canceled) {

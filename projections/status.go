@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
-// Status is how the read models stand, over all workspaces.
+// Status is how far the read models are, over all workspaces.
 type Status struct {
 	Name        string            `json:"name"`
 	Position    int64             `json:"position"`    // entries handled, over all workspaces
@@ -20,14 +20,14 @@ type Status struct {
 	LagEntries  int64             `json:"lag_entries"` // entries not yet handled
 	LagSeconds  float64           `json:"lag_seconds"` // age of the oldest of them; 0 when there is none
 	Anomalies   int64             `json:"anomalies"`
-	Quarantined int64             `json:"quarantined"` // workspaces that wait at an entry
-	Skipped     int64             `json:"skipped"`     // entries that an operator made the projector pass over
+	Quarantined int64             `json:"quarantined"` // workspaces that stopped before an entry that fails
+	Skipped     int64             `json:"skipped"`     // entries that an operator made the projector skip
 	Rules       int               `json:"rules"`       // version of this program's rules
-	OtherRules  int64             `json:"other_rules"` // workspaces with rows of other rules, which wait for a rebuild
+	OtherRules  int64             `json:"other_rules"` // workspaces with rows made by other rules, which need a rebuild
 	Workspaces  []WorkspaceStatus `json:"workspaces"`
 }
 
-// WorkspaceStatus is how the read models of one workspace stand.
+// WorkspaceStatus is how far the read models of one workspace are.
 type WorkspaceStatus struct {
 	WorkspaceID string          `json:"workspace_id"`
 	Position    int64           `json:"position"` // the visible position
@@ -50,8 +50,9 @@ type AnomalyStatus struct {
 	Reason   string `json:"reason"`
 }
 
-// ReadStatus reads how the read models stand, in every workspace or, with an
-// id, in one.
+// ReadStatus reads how far the read models are, in every workspace or, with an
+// id, in one. The error is a *domain.UnknownWorkspaceError when there is none
+// with that id.
 func ReadStatus(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, now time.Time, workspaceID string) (*Status, error) {
 	progress, err := log.ProgressOf(ctx, eventlog.ReadModels, workspaceID)
 	if err != nil {
@@ -64,7 +65,7 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, now 
 	if err != nil {
 		return nil, err
 	}
-	made, err := readMade(ctx, pool, workspaceID)
+	versions, err := readVersions(ctx, pool, workspaceID)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, now 
 		w := WorkspaceStatus{
 			WorkspaceID: p.WorkspaceID, Position: p.Position, Head: p.Head, LagEntries: p.Head - p.Position,
 			Anomalies: anomalies[p.WorkspaceID], Quarantined: p.Quarantined, Failures: p.Failures,
-			Rules: made[p.WorkspaceID].rules, Skipped: made[p.WorkspaceID].skipped,
+			Rules: versions[p.WorkspaceID].rules, Skipped: versions[p.WorkspaceID].skipped,
 		}
 		if w.Anomalies == nil {
 			w.Anomalies = []AnomalyStatus{}
@@ -91,8 +92,8 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, now 
 	return s, nil
 }
 
-// CompareRules counts the workspaces whose rows were made by other rules than
-// those of a version. A workspace without rows has none.
+// CompareRules sets Rules and OtherRules for a program with other rules than
+// this one's.
 func (s *Status) CompareRules(version int) {
 	s.Rules, s.OtherRules = version, 0
 	for i := range s.Workspaces {
@@ -102,16 +103,18 @@ func (s *Status) CompareRules(version int) {
 	}
 }
 
-// Waits tells whether the workspace has rows of other rules.
+// Waits tells whether rows of the workspace were made by other rules than those
+// of a version. A workspace without rows does not wait.
 func (w *WorkspaceStatus) Waits(version int) bool { return w.Position > 0 && w.Rules != version }
 
-// making is how a workspace's rows were made.
-type making struct {
+// rowsVersion is by which rules a workspace's rows were made, and how many
+// entries were skipped.
+type rowsVersion struct {
 	rules   int
 	skipped int64
 }
 
-func readMade(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (map[string]making, error) {
+func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (map[string]rowsVersion, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT c.workspace_id, c.rules,
 		       (SELECT count(*) FROM log_skip s WHERE s.workspace_id = c.workspace_id AND s.consumer = c.consumer)
@@ -120,12 +123,12 @@ func readMade(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (map[
 		return nil, fmt.Errorf("read by which rules rows were made: %w", err)
 	}
 	var (
-		list = map[string]making{}
+		list = map[string]rowsVersion{}
 		w    string
-		m    making
+		v    rowsVersion
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&w, &m.rules, &m.skipped}, func() error {
-		list[w] = m
+	if _, err := pgx.ForEachRow(rows, []any{&w, &v.rules, &v.skipped}, func() error {
+		list[w] = v
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("read by which rules rows were made: %w", err)
@@ -153,8 +156,8 @@ func readAnomalies(ctx context.Context, pool *pgxpool.Pool, workspaceID string) 
 		SELECT workspace_id, position, event_id, reason FROM anomaly
 		 WHERE $1 = '' OR workspace_id = $1
 		 ORDER BY workspace_id, position,
-		       array_position('{unknown_object,repeat,overdrawn,unknown_document,wrong_kind,unreadable}', reason::text)`,
-		workspaceID)
+		       array_position($2::text[], reason::text)`,
+		workspaceID, domain.Reasons())
 	if err != nil {
 		return nil, fmt.Errorf("read anomalies: %w", err)
 	}
