@@ -1,5 +1,8 @@
 package domain
 
+// ParseMoney is parseMoney.
+var ParseMoney = parseMoney
+
 // Type is a row of the catalogue, for tests of the package's users' view.
 type Type struct {
 	Name, Object string

@@ -42,7 +42,7 @@ func (f Form) Description() string {
 	case FormDateTime:
 		return "a date-time: RFC 3339 with an offset, such as 2026-10-02T09:15:00.120Z"
 	case FormPeriod:
-		return PeriodForm
+		return "a period: YYYY-MM, YYYY-Www (an ISO week of that year) or YYYY-BWnn (01 to 26, 27 in a year of 53 weeks)"
 	case FormHours:
 		return "hours: a number from 0, at most 14 digits before the point and 4 decimals"
 	case FormNumber:

@@ -18,9 +18,9 @@ const (
 	moneyPlaces    = 2  // after it
 )
 
-// ParseMoney reads the form `^\d{1,12}\.\d{2}$`, or with a leading minus sign
+// parseMoney reads the form `^\d{1,12}\.\d{2}$`, or with a leading minus sign
 // where signed allows it. It reports false for any other form.
-func ParseMoney(s string, signed bool) (Money, bool) {
+func parseMoney(s string, signed bool) (Money, bool) {
 	digits := s
 	if signed && s != "" && s[0] == '-' {
 		digits = s[1:]
@@ -122,7 +122,7 @@ func (o *OptMoney) DecodeJSON(s *jsonform.Scanner, form jsonform.Form) (bool, er
 	if !ok {
 		return false, err
 	}
-	m, ok := ParseMoney(text, form == FormSignedMoney)
+	m, ok := parseMoney(text, form == FormSignedMoney)
 	if !ok {
 		return false, nil
 	}

@@ -61,30 +61,3 @@ func (p *parties) party(rel relation) *Party {
 	}
 	return &p.Client
 }
-
-// client returns the reference to a client, with the name it has now.
-func (f *fold) client(id string) Party {
-	p := Party{ID: id}
-	if c := f.Clients.Get(id); c != nil {
-		p.Name = c.Name
-	}
-	return p
-}
-
-// contractor returns the reference to a contractor, with the name it has now.
-func (f *fold) contractor(id string) Party {
-	p := Party{ID: id}
-	if c := f.Contractors.Get(id); c != nil {
-		p.Name = c.Name
-	}
-	return p
-}
-
-// rename shows a party's new name in every row that refers to it; rel is byClient
-// or byContractor.
-func rename(f *fold, rel relation, id, name string) {
-	f.Invoices.change(f.stamp, rel, id, func(r *Invoice) bool { r.party(rel).Name = name; return true })
-	f.Charges.change(f.stamp, rel, id, func(r *Charge) bool { r.party(rel).Name = name; return true })
-	f.TimeEntries.change(f.stamp, rel, id, func(r *TimeEntry) bool { r.party(rel).Name = name; return true })
-	f.Payments.change(f.stamp, rel, id, func(r *Payment) bool { r.party(rel).Name = name; return true })
-}

@@ -14,11 +14,9 @@ type PeriodInfo struct {
 	End   string // last day, YYYY-MM-DD
 }
 
-// PeriodForm tells in words which keys are taken.
-const PeriodForm = "a period: YYYY-MM, YYYY-Www (an ISO week of that year) or YYYY-BWnn (01 to 26, 27 in a year of 53 weeks)"
-
-// Period resolves a period key. It reports false for a key of another form,
-// or of a week that its year does not have.
+// Period resolves a period key. It reports false for a key of another form, for
+// a week that its year does not have, and for a period that ends after the year
+// 9999.
 func Period(key string) (PeriodInfo, bool) {
 	if len(key) < 7 || key[4] != '-' {
 		return PeriodInfo{}, false
@@ -78,20 +76,20 @@ func weeksPeriod(year, first, last int) (PeriodInfo, bool) {
 	}, end.Year() <= maxYear // a day past 9999 has no YYYY-MM-DD
 }
 
-// weekOne returns the Monday of ISO week 1: the week that holds 4 January.
+// weekOne returns the Monday of ISO week 1, which is the week of 4 January.
 func weekOne(year int) time.Time {
 	fourth := time.Date(year, time.January, 4, 0, 0, 0, 0, time.UTC)
 	return fourth.AddDate(0, 0, -((int(fourth.Weekday()) + 6) % 7))
 }
 
-// weeksIn returns how many ISO weeks a year has: the week of 28 December is
-// always its last.
+// weeksIn returns how many ISO weeks a year has. The week of 28 December is
+// always the last.
 func weeksIn(year int) int {
 	_, week := time.Date(year, time.December, 28, 0, 0, 0, 0, time.UTC).ISOWeek()
 	return week
 }
 
-// padYear writes a year as the key does, with four digits.
+// padYear writes a year with four digits, as keys do.
 func padYear(year int) string {
 	s := strconv.Itoa(year)
 	for len(s) < 4 {
@@ -100,7 +98,7 @@ func padYear(year int) string {
 	return s
 }
 
-// digits reads a string of ASCII digits only.
+// digits reads a short string that has only ASCII digits.
 func digits(s string) (int, bool) {
 	v := 0
 	for i := range len(s) {

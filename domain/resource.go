@@ -2,9 +2,9 @@ package domain
 
 import "github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 
-// The parts of a row, in the order in which they are shown: each is the fields
+// The parts of a row, in the order in which they are shown: each has the fields
 // that one permission opens. A row is stored in its parts, so that what a key may
-// not see never leaves the database (docs/design.md, "Figures").
+// not see is never read from the database.
 const (
 	Base   jsonform.Part = iota // opened by the endpoint's own permission
 	Pay                         // opened by pay:read

@@ -83,21 +83,3 @@ type Anomaly struct {
 	EventID  string
 	Reason   Reason
 }
-
-// fold is one entry on its way into a State. Effects are functions of a fold and
-// the entry's data.
-type fold struct {
-	stamp
-	*State
-	eventID string
-}
-
-// anomaly notes a reason; an entry gives at most one anomaly of each.
-func (f *fold) anomaly(reason Reason) {
-	for i := len(f.Anomalies) - 1; i >= 0 && f.Anomalies[i].Position == f.position; i-- {
-		if f.Anomalies[i].Reason == reason {
-			return
-		}
-	}
-	f.Anomalies = append(f.Anomalies, Anomaly{Position: f.position, EventID: f.eventID, Reason: reason})
-}

@@ -5,15 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// MaxIDLength bounds identifiers: `^[A-Za-z0-9_-]{1,64}$` (docs/contract/log.md, "Forms used below").
-const MaxIDLength = 64
+// Bounds of the forms (docs/contract/log.md, "Forms used below").
+const (
+	maxIDLength   = 64
+	maxTextLength = 4096 // characters
+)
 
-// maxTextLength bounds a text, in characters.
-const maxTextLength = 4096
-
-// IsID reports whether s has the form of an identifier.
+// IsID reports whether s has the form of an id, `^[A-Za-z0-9_-]{1,64}$`. No id
+// has a slash, so keys may join ids with one.
 func IsID(s string) bool {
-	if s == "" || len(s) > MaxIDLength {
+	if s == "" || len(s) > maxIDLength {
 		return false
 	}
 	for i := range len(s) {
@@ -25,8 +26,8 @@ func IsID(s string) bool {
 	return true
 }
 
-// isText reports whether s is 1 to 4,096 characters without control
-// characters other than newline and tab.
+// isText reports whether s is 1 to 4,096 characters, with no control characters
+// but newline and tab.
 func isText(s string) bool {
 	if s == "" || !utf8.ValidString(s) {
 		return false
@@ -41,6 +42,7 @@ func isText(s string) bool {
 	return true
 }
 
+// isCurrency reports whether s is three capital letters.
 func isCurrency(s string) bool {
 	if len(s) != 3 {
 		return false

@@ -2,7 +2,7 @@ package domain
 
 import "time"
 
-// Years outside these have no YYYY-MM-DD of a real day.
+// The years that YYYY-MM-DD can name.
 const (
 	minYear = 1
 	maxYear = 9999
@@ -12,19 +12,20 @@ const (
 // decimals (docs/contract/decisions.md, "Responses").
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// FormatTime returns the public form of t, `2026-10-02T09:15:00.120Z`. Finer
-// than a millisecond is cut.
+// FormatTime returns the public form of t, `2026-10-02T09:15:00.120Z`. What is
+// finer than a millisecond is cut off.
 func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
 
 // AppendTime appends the public form of t.
 func AppendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, timeLayout) }
 
-// ParseTime reads an RFC 3339 date-time with an offset (docs/contract/log.md, "Forms used below"):
-// finer than a millisecond is cut, not rounded; no leap second. The letters T
-// and Z may be written small, as RFC 3339 allows.
+// ParseTime reads an RFC 3339 date-time with an offset (docs/contract/log.md,
+// "Forms used below"). What is finer than a millisecond is cut off, not rounded;
+// leap seconds are refused. T and Z may be lower-case, as RFC 3339 allows. The
+// result is in UTC.
 func ParseTime(s string) (time.Time, bool) {
-	// time.Parse takes more than RFC 3339 (a comma for the point, an hour of
-	// one digit), so the form is read by hand.
+	// time.Parse accepts more than RFC 3339 (a comma for the point, hours of one
+	// digit), so the form is read by hand.
 	if len(s) < len("2006-01-02T15:04:05Z") || !isDate(s[:10]) || (s[10] != 'T' && s[10] != 't') || s[13] != ':' || s[16] != ':' {
 		return time.Time{}, false
 	}

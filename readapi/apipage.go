@@ -143,7 +143,7 @@ func (p *param) words() string {
 	case formTime:
 		return "date-time"
 	case formPeriod:
-		return domain.PeriodForm
+		return domain.FormPeriod.Description()
 	case formID:
 		return "id"
 	case formEnum:

@@ -52,7 +52,7 @@ func (p *param) check(value string) string {
 		}
 	case formPeriod:
 		if _, ok := domain.Period(value); !ok {
-			return "must be " + domain.PeriodForm
+			return "must be " + domain.FormPeriod.Description()
 		}
 	case formID:
 		if !domain.IsID(value) {

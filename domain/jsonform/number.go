@@ -57,8 +57,8 @@ func (s *Scanner) digits() int {
 }
 
 const (
-	// MaxWholeDigits is the number of digits that the largest int64 has.
-	MaxWholeDigits = 19
+	// maxInt64Digits is the number of digits of the largest int64.
+	maxInt64Digits = 19
 	// maxExponent keeps the sum of an exponent and a digit count within an int.
 	maxExponent = 1_000_000
 )
@@ -140,7 +140,7 @@ func (s *Scanner) ScanNumber(places int, n *int64) error {
 	if err != nil {
 		return err
 	}
-	v, ok := ParseNumber(text, places, MaxWholeDigits)
+	v, ok := ParseNumber(text, places, maxInt64Digits)
 	if !ok {
 		return s.Fail("expected a number")
 	}

@@ -28,7 +28,7 @@ func (o *OptInt) DecodeJSON(s *Scanner, _ Form) (bool, error) {
 	if !ok {
 		return false, err
 	}
-	n, ok := ParseNumber(text, 0, MaxWholeDigits)
+	n, ok := ParseNumber(text, 0, maxInt64Digits)
 	if !ok || n < 0 {
 		return false, nil
 	}

@@ -1,0 +1,46 @@
+package domain
+
+// fold is one entry on its way into a State. Effects are functions of a fold and
+// the entry's data.
+type fold struct {
+	stamp
+	*State
+	eventID string
+}
+
+// anomaly notes a reason; an entry gives at most one anomaly of each.
+func (f *fold) anomaly(reason Reason) {
+	for i := len(f.Anomalies) - 1; i >= 0 && f.Anomalies[i].Position == f.position; i-- {
+		if f.Anomalies[i].Reason == reason {
+			return
+		}
+	}
+	f.Anomalies = append(f.Anomalies, Anomaly{Position: f.position, EventID: f.eventID, Reason: reason})
+}
+
+// client returns the reference to a client, with the name it has now.
+func (f *fold) client(id string) Party {
+	p := Party{ID: id}
+	if c := f.Clients.Get(id); c != nil {
+		p.Name = c.Name
+	}
+	return p
+}
+
+// contractor returns the reference to a contractor, with the name it has now.
+func (f *fold) contractor(id string) Party {
+	p := Party{ID: id}
+	if c := f.Contractors.Get(id); c != nil {
+		p.Name = c.Name
+	}
+	return p
+}
+
+// rename shows a party's new name in every row that refers to it; rel is byClient
+// or byContractor.
+func rename(f *fold, rel relation, id, name string) {
+	f.Invoices.change(f.stamp, rel, id, func(r *Invoice) bool { r.party(rel).Name = name; return true })
+	f.Charges.change(f.stamp, rel, id, func(r *Charge) bool { r.party(rel).Name = name; return true })
+	f.TimeEntries.change(f.stamp, rel, id, func(r *TimeEntry) bool { r.party(rel).Name = name; return true })
+	f.Payments.change(f.stamp, rel, id, func(r *Payment) bool { r.party(rel).Name = name; return true })
+}
