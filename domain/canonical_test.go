@@ -11,9 +11,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// TestDraftsRoundTrip decodes random entries, whose texts are of any
-// characters, and wants the canonical form that is written here a second time
-// from the contract's text; what export writes is then decoded to the same.
+// TestDraftsRoundTrip decodes random entries with texts of any characters. Their
+// canonical form must be that which canonical, written from the contract alone,
+// gives, and their exported form must decode to the same draft.
 func TestDraftsRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,7 +52,7 @@ func TestDraftsRoundTrip(t *testing.T) {
 	})
 }
 
-// textRunes are characters that texts may have, the odd ones often.
+// textRunes are characters that texts may have; unusual ones come often.
 func textRunes() *rapid.Generator[rune] {
 	odd := rapid.SampledFrom([]rune("\n\t\"\\/<>&\u00a0\u2028\u2029\ufeff\ufffd\uffff😀\U0010ffff"))
 	usual := rapid.Rune().Filter(func(r rune) bool { return r >= ' ' && (r < 0x7f || r > 0x9f) && (r < 0xd800 || r > 0xdfff) })
@@ -68,7 +68,7 @@ func formOf(typ, name string) domain.Form {
 	return 0
 }
 
-// canonical writes an entry's data in the stored form of the contract.
+// canonical writes an entry's data in the canonical form of the contract.
 func canonical(typ string, data doc) string {
 	var order []string
 	for i := range domain.TypeNamed(typ).Fields {

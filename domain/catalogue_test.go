@@ -73,8 +73,8 @@ func writtenTypes() []writtenType {
 	return list
 }
 
-// examples are values in each form, as JSON, and the form they are right for.
-// What is listed for one form is tried in all of them.
+// examples are values, as JSON: right ones and nearly right ones of every form.
+// Each is tried for every field.
 func examples() []string {
 	return []string{
 		`"x"`, `"X_-9"`, `"a b"`, `"ä"`, `""`, `" "`, `"\t\n"`, `"\r"`, `"\u0000"`, `"\u007f"`, `"\u009f"`, `"😀"`, `"` + strings.Repeat("x", 64) + `"`,
@@ -91,7 +91,7 @@ func examples() []string {
 	}
 }
 
-// fits reads a value in a form of the contract, by its text alone.
+// fits reports whether a value has a form. It is written from the contract alone.
 func fits(form string, v any) bool {
 	text, isText := v.(string)
 	number, isNumber := v.(json.Number)
@@ -159,8 +159,8 @@ func fits(form string, v any) bool {
 	return isText && slices.Contains(strings.Split(form, "|"), text)
 }
 
-// TestCatalogueIsAsWritten holds the catalogue against the contract: types,
-// objects, fields and their order, and for every field which values it takes.
+// TestCatalogueIsAsWritten compares the catalogue with written: types, objects,
+// fields and their order, and for every field which values it takes.
 func TestCatalogueIsAsWritten(t *testing.T) {
 	t.Parallel()
 	want := writtenTypes()

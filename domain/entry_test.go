@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// TestChain works a chain out by hand, as a keeper of positions would.
+// TestChain computes a chain by hand, as a producer who checks one would.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	before := sha256.Sum256([]byte("w"))
@@ -34,8 +34,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestPublicFormShowsIDsAlone fills every field of every type and looks at
-// what the feed would show.
+// TestPublicFormShowsIDsAlone fills every field of every type and checks the whole
+// public form.
 func TestPublicFormShowsIDsAlone(t *testing.T) {
 	t.Parallel()
 	var public []string

@@ -3,7 +3,7 @@ package domain
 // ParseMoney is parseMoney.
 var ParseMoney = parseMoney
 
-// Type is a row of the catalogue, for tests of the package's users' view.
+// Type is a row of the catalogue. Only tests look at the catalogue as a whole.
 type Type struct {
 	Name, Object string
 	Public       bool

@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// An entry that came in at the bound can be exported and come in again; no
-// other line above the bound can.
+// The exported form of an entry as long as the bound is longer than the bound, and
+// is taken all the same; no other line above the bound is.
 func TestTheLargestEntryComesBack(t *testing.T) {
 	t.Parallel()
 	contact := `{"first_name":"` + strings.Repeat("x", 4000) + `"}`
@@ -22,16 +22,16 @@ func TestTheLargestEntryComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := domain.DecodeDraft([]byte(head + strings.Repeat("y", fill+1) + tail)); err == nil {
-		t.Error("a byte more was taken")
+		t.Error("an entry one byte longer was taken")
 	}
 	d.ID, d.CreatedAt = "evt_1", time.Date(2026, 10, 2, 9, 15, 0, 0, time.UTC)
 	e := d.Seal(1, domain.Genesis("w"))
 	exported := e.AppendNDJSON(nil)
 	again, err := domain.DecodeDraft(exported)
 	if err != nil || again.Data != d.Data {
-		t.Errorf("the exported entry of %d bytes does not come back: %v", len(exported), err)
+		t.Errorf("the exported entry of %d bytes is refused: %v", len(exported), err)
 	}
 	if _, err := domain.DecodeDraft([]byte(strings.Replace(string(exported), `"id":`, `"id": `, 1))); err == nil {
-		t.Error("another form of it was taken")
+		t.Error("the same entry in another form was taken")
 	}
 }

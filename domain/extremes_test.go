@@ -13,9 +13,9 @@ func line(n int, typ, data string) string {
 	return fmt.Sprintf(`{"workspace_id":"w","id":"e%d","type":%q,"created_at":"2026-10-02T09:15:00Z","data":%s}`, n, typ, data)
 }
 
-// TestSumsOfTheLargestAmounts adds up the largest amounts and hours that
-// entries can give, a segment an entry: sums have more digits than an entry
-// may, and must be read back all the same.
+// TestSumsOfTheLargestAmounts adds up the largest amounts and hours that entries
+// can give, in segments of one entry: the sums have more digits than an amount of
+// an entry may have, and must still be read back.
 func TestSumsOfTheLargestAmounts(t *testing.T) {
 	t.Parallel()
 	lines := []string{
@@ -47,8 +47,8 @@ func TestSumsOfTheLargestAmounts(t *testing.T) {
 	}
 }
 
-// TestUnreadableEntries: what a newer version wrote is an anomaly each, and
-// stops nothing.
+// TestUnreadableEntries: each entry that only a newer version can read is an
+// anomaly, and the fold goes on.
 func TestUnreadableEntries(t *testing.T) {
 	t.Parallel()
 	log := entriesOf(t, []string{line(1, "test.ping", `{"webhook_id":"h"}`)})
@@ -80,8 +80,8 @@ func TestUnreadableEntries(t *testing.T) {
 	}
 }
 
-// TestOrderOfFields holds each resource against the order of fields in the
-// service description, with the fields that permissions open at the end.
+// TestOrderOfFields compares the fields of each resource with their order in the
+// service description; those that pay:read and margin:read open come last.
 func TestOrderOfFields(t *testing.T) {
 	t.Parallel()
 	var lines []string
@@ -113,7 +113,7 @@ func TestOrderOfFields(t *testing.T) {
 		"credit_move": {"id date kind amount invoice_id invoice_number note", "", ""},
 	} {
 		if len(st.tables[resource]) == 0 {
-			t.Errorf("no %s to look at", resource)
+			t.Errorf("the stream makes no %s", resource)
 		}
 		for id, row := range st.tables[resource] {
 			for part, fragment := range []string{row.parts.Base + "}", "{" + strings.TrimPrefix(row.parts.Pay, ",") + "}", "{" + strings.TrimPrefix(row.parts.Margin, ",") + "}"} {
@@ -125,7 +125,7 @@ func TestOrderOfFields(t *testing.T) {
 	}
 }
 
-// memberNames gives the names of an object's own members in their order.
+// memberNames returns the names of an object's own members in their order.
 func memberNames(t *testing.T, object string) []string {
 	t.Helper()
 	var names []string

@@ -114,7 +114,7 @@ func cut(f domain.Fragments, pay, margin bool) string {
 	return f.Row()
 }
 
-// render makes the lists of a state as a key with these permissions sees them.
+// render returns every list of a state as a key with these permissions sees it.
 func render(s *domain.State, events []string, pay, margin bool) map[string]string {
 	lists := map[string][]placed{}
 	add := func(name string, r domain.Row, f domain.Fragments) {
@@ -161,9 +161,9 @@ func render(s *domain.State, events []string, pay, margin bool) map[string]strin
 	return got
 }
 
-// equalJSON compares values and, in objects of the expected text, the order
-// of fields too: both are compacted and compared byte by byte. The credit
-// object is keyed by client in no order, so it alone is compared by value.
+// equalJSON compares two texts byte by byte, without white space, so the order of
+// fields counts too. The credit object is keyed by client in no order, so it alone
+// is compared by value.
 func equalJSON(t *testing.T, what, got string, want json.RawMessage) {
 	t.Helper()
 	var w bytes.Buffer

@@ -41,8 +41,8 @@ func TestPeriods(t *testing.T) {
 	}
 }
 
-// TestWeeksTileTheYears walks three centuries of weeks: each key covers the
-// days that the calendar gives that ISO week, and they follow without a gap.
+// TestWeeksTileTheYears goes through three centuries of weeks: each key covers the
+// days of that ISO week in Go's calendar, and there are no gaps.
 func TestWeeksTileTheYears(t *testing.T) {
 	t.Parallel()
 	next := time.Date(1899, 12, 31, 0, 0, 0, 0, time.UTC)
@@ -59,7 +59,7 @@ func TestWeeksTileTheYears(t *testing.T) {
 		}
 		pair, ok := domain.Period(pairKey(year, (week+1)/2))
 		if !ok || (week%2 == 1 && pair.Start != info.Start) || (week%2 == 0 && pair.End != info.End) || (week == 53 && pair.End != info.End) {
-			t.Fatalf("%s: its pair is %+v, %v", key, pair, ok)
+			t.Fatalf("%s: the two-week period is %+v, %v", key, pair, ok)
 		}
 		following := next.AddDate(0, 0, 7)
 		if y, _ := following.ISOWeek(); y != year {

@@ -11,9 +11,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// FuzzDecodeDraft throws anything at the strict decoder. What it takes is JSON
-// to the standard library too, has a canonical form that is a fixed point, and
-// folds into rows that are read back.
+// FuzzDecodeDraft: what the strict decoder takes is JSON to the standard library
+// too, its canonical form decodes to the same draft, and its rows are read back.
 func FuzzDecodeDraft(f *testing.F) {
 	for i, typ := range domain.Types() {
 		f.Add([]byte(line(i, typ.Name, dataOf(typ, all, nil))))
@@ -37,7 +36,7 @@ func FuzzDecodeDraft(f *testing.F) {
 		e := d.Seal(1, domain.Genesis(d.WorkspaceID))
 		again, err := domain.DecodeDraft(e.AppendNDJSON(nil))
 		if d.CreatedAt.IsZero() {
-			again.CreatedAt = d.CreatedAt // year 1 is not absent, yet reads as zero
+			again.CreatedAt = d.CreatedAt // the start of year 1 is a zero time, which means absent
 		}
 		if err != nil || again != d {
 			t.Fatalf("%+v is decoded again as %+v, %v", d, again, err)
@@ -90,7 +89,7 @@ func FuzzReadFragments(f *testing.F) {
 	})
 }
 
-// FuzzParseTime holds date-times against the standard library's.
+// FuzzParseTime compares date-times with the standard library's.
 func FuzzParseTime(f *testing.F) {
 	for _, s := range []string{"2026-10-02T09:15:00.120Z", "2026-10-02t11:15:00.1209999+02:00", "2016-12-31T23:59:60Z", "0001-01-01T00:00:00Z"} {
 		f.Add(s)
@@ -100,7 +99,7 @@ func FuzzParseTime(f *testing.F) {
 		got, ok := domain.ParseTime(s)
 		want, err := time.Parse(time.RFC3339Nano, strings.ToUpper(s))
 		wanted := form.MatchString(s) && err == nil && want.UTC().Year() >= 1 && want.UTC().Year() <= 9999
-		if wanted && s[:4] == "0000" { // the year of the local date counts as well
+		if wanted && s[:4] == "0000" { // the year before the offset is applied counts too
 			wanted = false
 		}
 		if ok != wanted {
@@ -117,8 +116,8 @@ func FuzzParseTime(f *testing.F) {
 	})
 }
 
-// FuzzPeriod holds period keys against their form, and what they resolve to
-// against the calendar.
+// FuzzPeriod compares period keys with their form, and what they resolve to with
+// the calendar.
 func FuzzPeriod(f *testing.F) {
 	for _, s := range []string{"2026-10", "2026-W42", "2026-BW21", "2026-BW27", "2025-BW27", "2025-W53", "9999-W52"} {
 		f.Add(s)
@@ -140,7 +139,7 @@ func FuzzPeriod(f *testing.F) {
 	})
 }
 
-// FuzzParseMoney holds amounts against the contract's expressions.
+// FuzzParseMoney compares amounts with the contract's regular expressions.
 func FuzzParseMoney(f *testing.F) {
 	for _, s := range []string{"0.00", "-0.00", "-3.50", "999999999999.99", "1234567890123.00", "1.5", ""} {
 		f.Add(s)

@@ -28,12 +28,12 @@ func pretty(v any) string {
 	return string(b)
 }
 
-// viewed is a row of a State as the oracle keeps one.
+// viewed converts a row of a State to the oracle's form.
 func viewed(r domain.Row, f domain.Fragments, shown bool) *oracleRow {
 	return &oracleRow{doc: parseDoc(f.Row()), position: r.Position, at: r.UpdatedAt, shown: shown}
 }
 
-// views gives every list of a State as the oracle keeps it.
+// views converts every list of a State to the oracle's form.
 func views(s *domain.State) map[string]map[string]*oracleRow {
 	v := map[string]map[string]*oracleRow{}
 	for _, list := range []string{"clients", "contractors", "invoices", "charges", "time_entries", "payments"} {
@@ -48,7 +48,7 @@ func views(s *domain.State) map[string]map[string]*oracleRow {
 	return v
 }
 
-// creditViews gives each client's credit with its history, newest first.
+// creditViews returns each client's credit with its history, newest first.
 func creditViews(s *domain.State) map[string]doc {
 	v := map[string]doc{}
 	s.Credits.All(func(r *domain.Credit) {
@@ -76,8 +76,8 @@ func stateAnomalies(s *domain.State) []anomaly {
 	return list
 }
 
-// compare holds a State against the oracle: every field of every row, drafts
-// too, its place and time of change, credits, closures and anomalies.
+// compare compares a State with the oracle: every field of every row, drafts too,
+// its position and time of change, credits, closures and anomalies.
 func compare(t failer, s *domain.State, o *oracle) {
 	t.Helper()
 	got := views(s)
@@ -90,7 +90,7 @@ func compare(t failer, s *domain.State, o *oracle) {
 			}
 			delete(got[list], id)
 			if have.position != want.position || have.at != want.at || have.shown != want.shown {
-				t.Errorf("%s %s: place %d, changed %s, shown %v; want %d, %s, %v",
+				t.Errorf("%s %s: position %d, changed %s, shown %v; want %d, %s, %v",
 					list, id, have.position, have.at, have.shown, want.position, want.at, want.shown)
 			}
 			if !reflect.DeepEqual(have.doc, want.doc) {
@@ -118,8 +118,8 @@ func compare(t failer, s *domain.State, o *oracle) {
 	}
 }
 
-// TestFoldAgreesWithOracle folds random streams both ways and compares all
-// there is after each entry.
+// TestFoldAgreesWithOracle folds random streams both ways and compares the whole
+// state after each entry.
 func TestFoldAgreesWithOracle(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -136,8 +136,8 @@ func TestFoldAgreesWithOracle(t *testing.T) {
 	})
 }
 
-// TestOracleGivesFixture holds the oracle itself against the fixture,
-// for a key with all permissions.
+// TestOracleGivesFixture compares the oracle itself with the fixture, for a key
+// with all permissions.
 func TestOracleGivesFixture(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open("testdata/agency.ndjson")
@@ -198,7 +198,7 @@ func TestOracleGivesFixture(t *testing.T) {
 	}
 }
 
-// list gives the shown rows in list order.
+// list returns the shown rows in list order.
 func (o *oracle) list(name string) any {
 	rows := slices.SortedFunc(maps.Values(o.rows[name]), func(a, b *oracleRow) int {
 		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.doc["id"].(string), b.doc["id"].(string)))

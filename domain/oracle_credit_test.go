@@ -5,7 +5,7 @@ import (
 	"math/big"
 )
 
-// oracleCredit is what a client has to its credit.
+// oracleCredit is the credit of a client.
 type oracleCredit struct {
 	general  *big.Rat
 	currency any
@@ -13,7 +13,7 @@ type oracleCredit struct {
 	history  []doc // oldest first
 }
 
-// credit gives a client's credit, which exists from then on.
+// credit returns a client's credit; it makes it where there is none.
 func (o *oracle) credit(client string) *oracleCredit {
 	c := o.credits[client]
 	if c == nil {
@@ -90,7 +90,7 @@ func (o *oracle) creditMoved(d doc, kind string) {
 		o.refuse("unknown_object")
 		return
 	}
-	inv := o.known("invoices", d["invoice_id"]) // credit moves all the same
+	inv := o.known("invoices", d["invoice_id"]) // where the invoice is unknown, credit moves all the same
 	c := o.credit(client)
 	move := func(from, by *big.Rat) *big.Rat {
 		if kind == "taken_back" {
@@ -154,7 +154,7 @@ func (o *oracle) creditExpired(d doc) {
 	}
 }
 
-// doc shows the credit as an answer does, the history newest first.
+// doc returns the credit as answers show it, the history newest first.
 func (c *oracleCredit) doc() doc {
 	balance := c.general
 	packages, history := []any{}, []any{}

@@ -2,7 +2,7 @@ package domain_test
 
 import "slices"
 
-// net works out an invoice's net_due; a credit note's stays 0.00.
+// net computes an invoice's net_due; that of a credit note stays 0.00.
 func (o *oracle) net(inv *oracleRow) {
 	if inv.doc["type"] == "credit_note" {
 		return
@@ -131,7 +131,8 @@ func (o *oracle) invoiceIssued(d doc) {
 		func(line doc) { line["issued_invoice_number"] = d["invoice_number"] })
 }
 
-// aboutDocument gives the invoice of an entry that may name a document.
+// aboutDocument returns the invoice that an entry is about; nil, and an anomaly,
+// where it is unknown or lacks the document that the entry names.
 func (o *oracle) aboutDocument(d doc) *oracleRow {
 	inv := o.known("invoices", d["invoice_id"])
 	if inv != nil && d["invoice_number"] != nil && len(documents(inv, d["invoice_number"])) == 0 {

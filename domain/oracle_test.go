@@ -1,8 +1,8 @@
 package domain_test
 
-// oracle is a second fold of the log contract, written from its text alone:
-// slow, direct, on JSON values, one method an entry type, and without a line
-// of the package under test. Where the two differ, the text decides.
+// oracle is a second fold, written from the text of the log contract alone: slow
+// and direct, on JSON values, with a method for each type of entry and no code of
+// the package under test. Where the two differ, the contract decides.
 type oracle struct {
 	rows    map[string]map[string]*oracleRow // by list, then id
 	credits map[string]*oracleCredit
@@ -10,7 +10,7 @@ type oracle struct {
 
 	anomalies []anomaly
 
-	// The entry under way.
+	// The entry being folded.
 	position int64
 	eventID  string
 	at       string
@@ -112,7 +112,7 @@ func (o *oracle) apply(line string) {
 	}
 }
 
-// refuse notes an anomaly, one of a reason at most.
+// refuse notes an anomaly; an entry has at most one of each reason.
 func (o *oracle) refuse(reason string) {
 	if !o.refused[reason] {
 		o.refused[reason] = true
@@ -120,7 +120,8 @@ func (o *oracle) refuse(reason string) {
 	}
 }
 
-// known gives the row that an entry is about, or notes that there is none.
+// known returns the row that an entry is about; nil, and an anomaly, where there
+// is none.
 func (o *oracle) known(list string, id any) *oracleRow {
 	row := o.rows[list][id.(string)]
 	if row == nil {
@@ -137,7 +138,7 @@ func (o *oracle) changed(r *oracleRow) {
 	}
 }
 
-// put makes a row, or gives the one that is there.
+// put returns a row; it makes it where there is none.
 func (o *oracle) put(list, id string) *oracleRow {
 	r := o.rows[list][id]
 	if r == nil {
@@ -159,7 +160,7 @@ func (o *oracle) deleted(list string, id any) {
 	}
 }
 
-// party writes a client or a contractor, and its name wherever it shows.
+// party writes a client or a contractor, and its name in every row that shows it.
 func (o *oracle) party(list, role string, d doc) {
 	id := d[role+"_id"].(string)
 	name := d["name"]
@@ -206,7 +207,7 @@ func (o *oracle) party(list, role string, d doc) {
 	}
 }
 
-// name is what is shown of a party: null until it is recorded.
+// name is the name shown for a party: null until it is recorded.
 func (o *oracle) name(list, id string) any {
 	if r := o.rows[list][id]; r != nil {
 		return r.doc["name"]
@@ -214,7 +215,7 @@ func (o *oracle) name(list, id string) any {
 	return nil
 }
 
-// ref shows a reference to a party.
+// ref returns a reference to a party as answers show it.
 func (o *oracle) ref(list string, id any) any {
 	if id == nil {
 		return nil

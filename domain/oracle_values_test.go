@@ -45,7 +45,7 @@ func add(a, b *big.Rat) *big.Rat { return new(big.Rat).Add(a, b) }
 
 func sub(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }
 
-// floor keeps a rest from falling below zero and says whether it would have.
+// floor returns 0 for an amount below 0, and reports that it did.
 func floor(r *big.Rat) (*big.Rat, bool) {
 	if r.Sign() < 0 {
 		return new(big.Rat), true
@@ -99,8 +99,8 @@ func instantOr(v any, at string) string {
 	return instant(v)
 }
 
-// setPeriod writes the four period fields by walking the days of the years
-// about the key: slow, and with no arithmetic to get wrong.
+// setPeriod writes the four period fields by going through the days of the years
+// around the key: slow, but with no arithmetic to get wrong.
 func setPeriod(row doc, key string) {
 	var of func(time.Time) bool
 	var label string

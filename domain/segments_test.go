@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// inOneGo folds a whole log in memory and gives its rows as a store has them.
+// inOneGo folds a whole log in memory and returns its rows as a store has them.
 func inOneGo(t failer, log []domain.Entry) *store {
 	t.Helper()
 	s := domain.NewState()
@@ -21,9 +21,9 @@ func inOneGo(t failer, log []domain.Entry) *store {
 	return st
 }
 
-// TestSegmentsGiveTheSameRows splits random streams into random segments, each
-// folded on the few rows it names, and wants the same bytes, places and
-// anomalies as from a fold of the whole in memory.
+// TestSegmentsGiveTheSameRows splits random streams into random segments and folds
+// each on just the rows that it needs. Bytes, positions and anomalies must be those
+// of a fold of the whole log in memory.
 func TestSegmentsGiveTheSameRows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -42,8 +42,8 @@ func TestSegmentsGiveTheSameRows(t *testing.T) {
 	})
 }
 
-// TestResetKeepsRows folds on in one State across segments, as a replay does
-// that writes in portions.
+// TestResetKeepsRows folds segments one after the other in the same State, as a
+// replay that writes in portions does.
 func TestResetKeepsRows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -66,11 +66,11 @@ func TestResetKeepsRows(t *testing.T) {
 	})
 }
 
-// TestPlaceIsThatOfTheLastChange looks at every row before and after every
-// entry. A row whose answer differs has moved to the entry's place and carries
-// its time; a row that has not moved is the same to the byte; and the rows
-// reported as changed are exactly those that moved.
-func TestPlaceIsThatOfTheLastChange(t *testing.T) {
+// TestPositionIsThatOfTheLastChange compares every row before and after every
+// entry. A row whose answer differs has the entry's position and time; a row that
+// kept its position is the same to the byte; and the rows reported as changed are
+// exactly those with a new position.
+func TestPositionIsThatOfTheLastChange(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		lines := drawStream(t)
@@ -91,7 +91,7 @@ func TestPlaceIsThatOfTheLastChange(t *testing.T) {
 						t.Errorf("entry %d: %s %s moved, its time of change is %s", e.Position, list, id, now.at)
 					case moved:
 					case was == nil:
-						t.Errorf("entry %d: %s %s is new at place %d", e.Position, list, id, now.position)
+						t.Errorf("entry %d: %s %s is new at position %d", e.Position, list, id, now.position)
 					case was.position != now.position || was.at != now.at || was.shown != now.shown || pretty(was.doc) != pretty(now.doc):
 						t.Errorf("entry %d: %s %s changed without moving\nfrom %s\nto   %s", e.Position, list, id, pretty(was.doc), pretty(now.doc))
 					}

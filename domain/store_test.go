@@ -144,8 +144,8 @@ func (r resource[P]) load(t failer, st *store, s *domain.State, match func(id st
 	}
 }
 
-// save writes back what a fold has changed, and checks that it says rightly
-// what the store has.
+// save writes back what a fold has changed, and checks that Stored and Gone agree
+// with what the store has.
 func (r resource[P]) save(t failer, st *store, s *domain.State) {
 	t.Helper()
 	table := st.tables[r.name]

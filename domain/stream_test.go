@@ -12,19 +12,19 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// Random streams draw every id from a small pool, so that repeats, renames,
-// voids, issues anew, overdrawn credit, references to nothing and to the wrong
-// kind all come up in nearly every stream. Entries do not depend on each
-// other, so that rapid can drop any of them on its way to a minimal stream.
+// Random streams draw every id from a small pool, so that nearly every stream has
+// repeats, renames, voids, documents issued again, overdrawn credit, and references
+// to nothing or to the wrong kind. Entries are drawn independently of each other,
+// so rapid can drop any of them when it looks for a minimal stream.
 
-// raw is an entry before the log has given it a place in time.
+// raw is an entry without a publish time.
 type raw struct {
 	typ  string
 	data doc
 	gap  time.Duration // since the entry before
 }
 
-// pick makes a generator over a few values; nil stands for an absent field.
+// pick generates one of a few values; nil stands for an absent field.
 func pick(values ...any) *rapid.Generator[any] { return rapid.SampledFrom(values) }
 
 func ids(prefix string, n int) []any {
@@ -47,7 +47,7 @@ type fields = map[string]*rapid.Generator[any]
 
 func num(text string) json.Number { return json.Number(text) }
 
-// streamTypes gives each type its fields.
+// streamTypes has generators for the fields of each type.
 var streamTypes = func() map[string]fields {
 	var (
 		client, contractor = pick(ids("c", 3)...), pick(ids("k", 2)...)
@@ -168,8 +168,8 @@ func optional(t *rapid.T, of fields) doc {
 	return d
 }
 
-// entries generates raw entries. Types that make objects come more often than
-// they would by their share of the catalogue.
+// entries generates raw entries. Types that make objects are drawn more often than
+// others.
 func entries() *rapid.Generator[raw] {
 	var names []string
 	for _, t := range domain.Types() {
@@ -184,7 +184,7 @@ func entries() *rapid.Generator[raw] {
 	return rapid.Custom(func(t *rapid.T) raw {
 		typ := rapid.SampledFrom(names).Draw(t, "type")
 		d := optional(t, streamTypes[typ])
-		// A reference that the type lists is left as drawn: absent may matter.
+		// A reference that the type lists stays as drawn: its absence may matter.
 		if rapid.IntRange(0, 3).Draw(t, "reference") == 0 {
 			name := rapid.SampledFrom(sortedKeys(references)).Draw(t, "referenced")
 			if _, listed := streamTypes[typ][name]; !listed {
@@ -196,8 +196,8 @@ func entries() *rapid.Generator[raw] {
 	})
 }
 
-// drawStream draws a stream as the lines to append. rapid's slices are short
-// unless their least length is not: that is drawn first, and shrinks first.
+// drawStream draws a stream as the lines to append. rapid draws short slices unless
+// their minimum length is large, so the minimum is drawn first, and shrinks first.
 func drawStream(t *rapid.T) []string {
 	least := rapid.SampledFrom([]int{1, 8, 24, 70}).Draw(t, "least")
 	at := time.Date(2026, 10, 1, 22, 0, 0, 0, time.UTC)
@@ -239,8 +239,8 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// TestStreamTypesAreTheCatalogue keeps the generator whole: it draws every
-// type, and every field that the catalogue lists.
+// TestStreamTypesAreTheCatalogue: the generator draws every type, and every field
+// that the catalogue lists.
 func TestStreamTypesAreTheCatalogue(t *testing.T) {
 	t.Parallel()
 	for _, typ := range domain.Types() {

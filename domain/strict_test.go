@@ -42,7 +42,8 @@ func sample(f *domain.TypeField) string {
 	return `"` + f.Name + `"`
 }
 
-// dataOf writes an entry's data with a sample of every field that keep wants.
+// dataOf writes an entry's data: a sample of every field that keep accepts, and
+// the values in replace.
 func dataOf(typ *domain.Type, keep func(*domain.TypeField) bool, replace map[string]string) string {
 	var members []string
 	for i := range typ.Fields {
@@ -127,7 +128,7 @@ func TestNestedFieldsAreStrict(t *testing.T) {
 	}
 }
 
-// TestAllFaultsAtOnce wants every fault of a line named, not the first alone.
+// TestAllFaultsAtOnce: every fault of a line is named, not just the first.
 func TestAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := domain.DecodeDraft([]byte(
@@ -244,7 +245,7 @@ func TestBounds(t *testing.T) {
 	if _, err := domain.DecodeDraft([]byte(line + strings.Repeat(" ", domain.MaxEntrySize-len(line)+1))); err == nil {
 		t.Error("an entry one byte over the bound is taken")
 	}
-	// Hostile nesting ends early, wherever it stands.
+	// Hostile nesting ends early, wherever it occurs.
 	deep := strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000)
 	for _, hostile := range []string{
 		`{"x":` + deep + `}`, `{"workspace_id":` + deep + `}`,
@@ -257,8 +258,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestOrderOfMembers: the data may come before the type that says how to read
-// it, and the order of nothing matters.
+// TestOrderOfMembers: members may come in any order; the data even before the type
+// that says how to read it.
 func TestOrderOfMembers(t *testing.T) {
 	t.Parallel()
 	d, err := domain.DecodeDraft([]byte(" {\"data\" :\t{ \"webhook_id\":\"h\" } ,\r\n\"type\":\"test.ping\",\"id\":\"e\",\"workspace_id\":\"w\"} "))

@@ -13,7 +13,7 @@ func (t total) big() *big.Int {
 	return n.Add(n, new(big.Int).SetUint64(t.low))
 }
 
-// Totals do what integers without a limit do.
+// Totals are compared with big integers.
 func TestTotalsAreIntegers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

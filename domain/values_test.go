@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// TestMoneyAndDecimalsAreShownExactly holds what is shown against rationals.
+// TestMoneyAndDecimalsAreShownExactly compares what is shown with big rationals.
 func TestMoneyAndDecimalsAreShownExactly(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -27,8 +27,8 @@ func TestMoneyAndDecimalsAreShownExactly(t *testing.T) {
 	})
 }
 
-// TestSumsAreExactBeyondInt64: the largest amounts and hours, as often as it
-// takes, and what is written of them is read again.
+// TestSumsAreExactBeyondInt64 adds up the largest amounts and hours until the sums
+// no longer fit into an int64, and reads back what is written of them.
 func TestSumsAreExactBeyondInt64(t *testing.T) {
 	t.Parallel()
 	const times = 92_300
@@ -75,7 +75,7 @@ func TestNamesOfRows(t *testing.T) {
 	t.Parallel()
 	client, credit := domain.SplitCreditMoveKey(domain.CreditMoveKey("c-1", "r_2"))
 	if client != "c-1" || credit != "r_2" {
-		t.Errorf("the key of a history row is taken apart as %s and %s", client, credit)
+		t.Errorf("the key of a history row is split into %s and %s", client, credit)
 	}
 	var n domain.Needs
 	for _, e := range entriesOf(t, []string{
