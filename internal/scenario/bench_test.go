@@ -2,7 +2,7 @@ package scenario
 
 import "testing"
 
-// The speed of a benchmark's input: the time is for one line.
+// The time is for one line: benchmarks of the whole program get their input here.
 func BenchmarkNext(b *testing.B) {
 	for name, entries := range map[string]int{"agency": 10_000, "tiny": 10, "busy": 1_000_000} {
 		b.Run(name, func(b *testing.B) {

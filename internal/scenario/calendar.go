@@ -1,8 +1,8 @@
 package scenario
 
-// Simulated moments are milliseconds since the Unix epoch, the precision of the
-// log; days count from the same epoch. Plain integers keep the arithmetic of a
-// step to a few nanoseconds and free of time zones.
+// Simulated moments are milliseconds since the Unix epoch, which is the precision of
+// the log; days count from the same epoch. Plain integers are faster than time.Time
+// and have no time zones.
 const (
 	second  int64 = 1000
 	minute        = 60 * second
@@ -13,7 +13,7 @@ const (
 // day counts days since 1970-01-01.
 type day int64
 
-// dayOf gives the day in UTC of a moment.
+// dayOf returns the day (UTC) of a moment.
 func dayOf(ms int64) day {
 	d := ms / fullDay
 	if ms%fullDay < 0 {
@@ -34,8 +34,8 @@ func (d day) weekday() int {
 	return int(w)
 }
 
-// civil gives the date of the Gregorian calendar: the well-known reckoning by
-// eras of 400 years with years that begin in March.
+// civil returns the date in the Gregorian calendar. It counts in eras of 400 years
+// that begin in March, so that a leap day is the last day of its year.
 func (d day) civil() (year, month, dayOfMonth int) {
 	z := int64(d) + 719468
 	era := z / 146097

@@ -59,7 +59,7 @@ const (
 		package_id id, hours hours`
 )
 
-// references end every type, those that it does not list itself.
+// references are the last fields of every type, except those that it lists itself.
 const references = `invoice_id id, invoice_number text, client_id id, contractor_id id, period period`
 
 // nested are the objects inside of data.
@@ -69,7 +69,7 @@ var nested = map[string]string{
 	"package": `package_id* id, service* text, hours hours, expires_at date`,
 }
 
-// forms are those that a pattern can tell.
+// forms are those that a pattern can check.
 var forms = map[string]*regexp.Regexp{
 	"id":       regexp.MustCompile(`^"[A-Za-z0-9_-]{1,64}"$`),
 	"money":    regexp.MustCompile(`^"(0|[1-9]\d{0,11})\.\d{2}"$`),
@@ -120,8 +120,8 @@ func newChecker() *checker {
 	return c
 }
 
-// data checks that the data of a type has its fields, in their order, each in
-// its form, and no byte that the canonical form does not have.
+// data checks that the data of a type has its fields, in their order and forms, and
+// is in canonical form.
 func (c *checker) data(typ string, data []byte) error {
 	fields, ok := c.types[typ]
 	if !ok {
@@ -253,8 +253,8 @@ func members(data []byte) (names []string, values []json.RawMessage, err error) 
 
 var periodForm = regexp.MustCompile(`^(\d{4})-(BW|W|)(\d{2})$`)
 
-// periodDays reads a period key with package time, apart from the code that
-// writes it, and gives its first and last day.
+// periodDays reads a period key with package time, independently of the code that
+// writes it, and returns its first and last day.
 func periodDays(key string) (first, last time.Time, err error) {
 	m := periodForm.FindStringSubmatch(key)
 	if m == nil {
@@ -287,7 +287,7 @@ func periodDays(key string) (first, last time.Time, err error) {
 	return monday.AddDate(0, 0, 7*(from-1)), monday.AddDate(0, 0, 7*to-1), nil
 }
 
-// The checker is no use if it takes everything.
+// The checker must refuse what is wrong.
 func TestCheckerRefuses(t *testing.T) {
 	t.Parallel()
 	c := newChecker()

@@ -1,9 +1,9 @@
 package scenario
 
-// charge is a cost or a fee beside the hours.
+// charge is a cost or a fee besides the hours.
 type charge struct {
 	id             string
-	bill           *bill
+	invoice        *invoice
 	date           day
 	category, kind string
 	description    string
@@ -14,41 +14,27 @@ type charge struct {
 	state          reviewState
 }
 
-// recordCharge writes the charge as it stands, as the type given: both types
-// take the same fields.
-func (s *sim) recordCharge(c *charge, typ string) {
-	b := c.bill
-	o := s.obj.reset()
-	o.text("charge_id", c.id)
-	o.text("invoice_id", b.knownID())
-	o.text("client_id", b.client.id)
-	if b.contractor != nil {
-		o.text("contractor_id", b.contractor.id)
+// addCharge creates a charge of the bill and plans its review.
+func (b *bill) addCharge(s *sim, on day) {
+	c := newCharge(s, b.invoice, on)
+	b.charges = append(b.charges, c)
+	c.record(s, "charge.created")
+	switch {
+	case s.chance(80):
+		s.after(hour, 2*fullDay, func() {
+			if !b.closed && c.state == inReview {
+				c.delete(s)
+			}
+		})
+	case b.reviewed():
+		s.afterInOffice(2*hour, 3*fullDay, func() { c.approve(s) })
 	}
-	o.date("date", c.date)
-	o.text("category", c.category)
-	o.text("description", c.description)
-	o.text("kind", c.kind)
-	if !c.billed {
-		o.flag("billed_to_client", false)
-	}
-	o.money("amount", c.amount)
-	o.text("currency", b.client.currency)
-	o.text("status", c.status)
-	o.text("period", b.period.key)
-	if c.payAmount > 0 {
-		if c.kind == "service_fee" {
-			o.money("pay_rate", c.payAmount)
-		}
-		o.money("pay_amount", c.payAmount)
-	}
-	s.emit(typ)
 }
 
-func (s *sim) newCharge(b *bill, on day) *charge {
+func newCharge(s *sim, i *invoice, on day) *charge {
 	c := &charge{
 		id:       s.id("ch_", &s.ids.charge),
-		bill:     b,
+		invoice:  i,
 		date:     on,
 		category: s.pick(chargeCategories),
 		kind:     s.pick(chargeKinds),
@@ -58,43 +44,57 @@ func (s *sim) newCharge(b *bill, on day) *charge {
 	if s.chance(400) {
 		c.description = s.pick(descriptions)
 	}
-	if b.contractor != nil && (!c.billed || s.chance(250)) {
+	if i.contractor != nil && (!c.billed || s.chance(250)) {
 		c.payAmount = c.amount * 4 / 5
 	}
-	b.charges = append(b.charges, c)
 	return c
 }
 
-// addCharge creates a charge for the bill and plans its review.
-func (s *sim) addCharge(b *bill, on day) {
-	c := s.newCharge(b, on)
-	s.recordCharge(c, "charge.created")
-	switch {
-	case s.chance(80):
-		s.after(hour, 2*fullDay, func() {
-			if !b.settled && c.state == inReview {
-				s.deleteCharge(c)
-			}
-		})
-	case b.reviewed():
-		s.afterInOffice(2*hour, 3*fullDay, func() { s.approveCharge(c) })
+// record writes the charge as it stands. typ is charge.created or charge.recorded,
+// which take the same fields.
+func (c *charge) record(s *sim, typ string) {
+	i := c.invoice
+	o := s.obj.reset()
+	o.text("charge_id", c.id)
+	o.text("invoice_id", i.knownID())
+	o.text("client_id", i.client.id)
+	if i.contractor != nil {
+		o.text("contractor_id", i.contractor.id)
 	}
+	o.date("date", c.date)
+	o.text("category", c.category)
+	o.text("description", c.description)
+	o.text("kind", c.kind)
+	if !c.billed {
+		o.flag("billed_to_client", false)
+	}
+	o.money("amount", c.amount)
+	o.text("currency", i.client.currency)
+	o.text("status", c.status)
+	o.text("period", i.period.key)
+	if c.payAmount > 0 {
+		if c.kind == "service_fee" {
+			o.money("pay_rate", c.payAmount)
+		}
+		o.money("pay_amount", c.payAmount)
+	}
+	s.emit(typ)
 }
 
-// approveCharge writes the charge anew with its new status.
-func (s *sim) approveCharge(c *charge) {
+// approve records the charge again, with its new status.
+func (c *charge) approve(s *sim) {
 	if c.state != inReview {
 		return
 	}
 	c.state, c.status = approved, "approved"
-	s.recordCharge(c, "charge.recorded")
+	c.record(s, "charge.recorded")
 }
 
-func (s *sim) deleteCharge(c *charge) {
+func (c *charge) delete(s *sim) {
 	c.state = deleted
 	o := s.obj.reset()
 	o.text("charge_id", c.id)
-	o.text("invoice_id", c.bill.knownID())
-	s.refs(c.bill)
+	o.text("invoice_id", c.invoice.knownID())
+	c.invoice.writeReferences(o)
 	s.emit("charge.deleted")
 }

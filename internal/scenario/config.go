@@ -10,31 +10,31 @@ const (
 	defaultClients     = 12
 	defaultContractors = 8
 	maxParties         = 10_000
-	// entriesPerClient sizes a workspace by its entries when nothing else
-	// does: one of ten entries should have work in it, not only clients.
+	// entriesPerClient and entriesPerContractor give a small workspace few parties,
+	// so that even ten entries are not all about parties.
 	entriesPerClient     = 40
 	entriesPerContractor = 60
 )
 
-// Config describes an agency. The zero value of a size means its default.
+// Config describes an agency. A size of zero means its default.
 type Config struct {
 	// WorkspaceID is the workspace of every line: 1 to 64 of A-Z a-z 0-9 _ -.
 	WorkspaceID string
-	// Seed picks the agency; two seeds share nothing but the rules.
+	// Seed selects the agency: its parties and everything that happens.
 	Seed uint64
-	// Start and End bound the simulated span: no line is created before Start
-	// or at or after End. The years 1970 to 9900 are taken.
+	// Start and End are the simulated span: lines are created from Start on and
+	// before End. Both must be in the years 1970 to 9900.
 	Start, End time.Time
 	// Clients (default 12) and Contractors (default 8) size the agency. With
 	// few Entries the defaults are smaller, down to one of each.
 	Clients, Contractors int
-	// Entries stops the stream after so many lines; 0 takes all that the span
-	// gives. When the span gives fewer, more work is done on every day, so
-	// that exactly so many lines come, spread over the span.
+	// Entries is the number of lines; 0 for as many as the span gives. Where it is
+	// less than that, the stream ends early. Where it is more, every day has more
+	// work, so that the lines are spread over the span.
 	Entries int
 }
 
-// withDefaults fills in the sizes that are not given.
+// withDefaults sets the sizes that are zero.
 func (c Config) withDefaults() Config {
 	clients, contractors := defaultClients, defaultContractors
 	if c.Entries > 0 {
@@ -50,7 +50,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate reports every mistake at once.
+// validate returns every mistake, in one error.
 func (c Config) validate() error {
 	var errs []error
 	if !isID(c.WorkspaceID) {
@@ -92,7 +92,7 @@ func startMilli(c Config) int64 {
 // endMilli is the first millisecond that is no longer in the span.
 func endMilli(c Config) int64 { return c.End.UnixMilli() }
 
-// isID checks the form that the log wants of ids.
+// isID reports whether s has the form of ids in the log contract.
 func isID(s string) bool {
 	if len(s) < 1 || len(s) > 64 {
 		return false

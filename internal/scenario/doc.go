@@ -1,21 +1,20 @@
-// Package scenario invents agencies: deterministic, realistic streams of log
-// entries for the demo and for benchmarks.
+// Package scenario generates agencies: realistic streams of log entries for the demo,
+// for tests and for benchmarks.
 //
-// A Generator plays the history of one workspace (clients and contractors,
-// working days, approvals, invoices by week, fortnight or month, payments,
-// payouts, credit) as a discrete-event simulation: every step of a story is an
-// event in a queue ordered by simulated time, and running it writes entries and
-// plans the steps that follow. That is what keeps the order causal (nothing is
-// approved before it is recorded) without a second pass over the stream.
-// Living continues such an agency after its history, one entry a call.
+// A Generator plays the history of one workspace (clients and contractors, working
+// days, approvals, invoices by week, fortnight or month, payments, payouts, credit)
+// as a discrete-event simulation. Every step of a story is an event in a queue that is
+// ordered by simulated time. Running a step writes entries and plans the steps that
+// follow, so the order of entries is causal: nothing is approved before it is
+// recorded. A Living continues such an agency after its history, one entry for each
+// call.
 //
 // Promises:
 //
-//   - The same Config gives the same bytes. The package reads no clock and no
-//     randomness but the PCG seeded by Config.Seed.
-//   - Data is in the canonical form of the log contract, so a reader that
-//     canonicalises it gets the same bytes back.
-//   - Entries are about objects that the stream made before, except for a small
-//     share of odd ones (unknown objects and documents, repeats): real producers
-//     send those too, and a fold has to live with them.
+//   - The same Config gives the same bytes. The package reads no clock, and its only
+//     randomness is the PCG seeded by Config.Seed.
+//   - Data is in the canonical form of the log contract.
+//   - Entries are about objects that earlier entries of the stream made, except for
+//     about 4 in 1,000 that are anomalies (unknown objects and documents, repeats):
+//     real producers send these too, and the fold must handle them.
 package scenario

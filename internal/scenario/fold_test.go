@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// fold is a small reading of the log contract: enough to know which entries are
-// anomalies, whether references lead somewhere, and whether amounts add up.
+// fold is a small fold of the log contract: enough to know which entries are
+// anomalies, whether references are to existing objects, and whether amounts add up.
 type fold struct {
 	t         testing.TB
 	check     *checker
@@ -80,7 +80,7 @@ func (f fields) hundredths(name string) int64 {
 	return r.Num().Int64() / r.Denom().Int64()
 }
 
-// line takes an entry in; every complaint names it.
+// line folds an entry, and fails the test where something about it is wrong.
 func (f *fold) line(l Line) {
 	f.t.Helper()
 	if err := f.check.data(l.Type, l.Data); err != nil {
@@ -88,7 +88,7 @@ func (f *fold) line(l Line) {
 		return
 	}
 	if !isID(l.ID) || f.ids[l.ID] {
-		f.t.Errorf("id %q has a wrong form or is there twice", l.ID)
+		f.t.Errorf("id %q has the wrong form or is not new", l.ID)
 	}
 	f.ids[l.ID] = true
 	f.types[l.Type]++
@@ -111,7 +111,7 @@ func (f *fold) line(l Line) {
 	}
 }
 
-// references checks that an entry speaks of parties and invoices that exist.
+// references checks that an entry refers to parties and invoices that exist.
 func (f *fold) references(d fields) error {
 	for _, name := range []string{"client_id", "contractor_id"} {
 		if id := d.text(name); id != "" && !f.parties[id] {
@@ -131,7 +131,7 @@ func (f *fold) references(d fields) error {
 	return nil
 }
 
-// apply gives false for an anomaly, and an error for what should never happen.
+// apply returns false for an anomaly, and an error for what should never happen.
 func (f *fold) apply(typ string, d fields) (ok bool, err error) {
 	switch {
 	case typ == "client.recorded":
@@ -263,8 +263,8 @@ func (f *fold) invoice(typ string, d fields) (bool, error) {
 	return true, nil
 }
 
-// adds checks that an invoice ready to send is the sum of what is billed on it,
-// and that its margin is what stays.
+// adds checks that an invoice that is ready to send adds up to what is billed on it,
+// and that its margin is what the agency keeps.
 func (f *fold) adds(id string, inv *foldInvoice, d fields) error {
 	gross, payout := inv.gross, d.cents("payout_amount")
 	if d["margin_amount"] != nil {
@@ -350,8 +350,8 @@ func (f *fold) credit(typ string, d fields) error {
 	return nil
 }
 
-// dated checks that what a Living reports is of the day of now, or of some days
-// before: a correction, or work for a period that has just ended.
+// dated checks that work which a Living reports was done today, or some days ago: a
+// correction, or work for a period that has just ended.
 func (f *fold) dated(l Line, now time.Time) {
 	f.t.Helper()
 	var d struct {

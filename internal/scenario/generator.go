@@ -8,7 +8,7 @@ type Generator struct {
 	start, end int64 // the span in milliseconds, end not included
 	entries    int64 // lines wanted; 0 for all
 	given      int64
-	pace       pace
+	workload   workload
 }
 
 // New prepares the history of an agency, or says all that is wrong with cfg.
@@ -17,7 +17,7 @@ func New(cfg Config) (*Generator, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	s := newSim(cfg.WorkspaceID, newCast(cfg), rand.New(rand.NewPCG(cfg.Seed, storySeed)))
+	s := newSim(cfg.WorkspaceID, newAgency(cfg), rand.New(rand.NewPCG(cfg.Seed, storySeed)))
 	s.history = true
 	g := &Generator{
 		sim:     s,
@@ -26,17 +26,18 @@ func New(cfg Config) (*Generator, error) {
 		entries: int64(cfg.Entries),
 	}
 	s.clock, s.now = g.start, g.start
-	g.pace = newPace(g)
+	g.workload = newWorkload(g)
 	g.planParties()
 	s.queue.push(g.start, g.planDay)
 	return g, nil
 }
 
-// storySeed sets the PCG stream of a history apart from that of its cast.
+// storySeed selects the PCG stream of a history; that of the agency is another.
 const storySeed = 0xd1b54a32d192ed03
 
-// Next gives the next line, until the span or the number of lines is used up.
-func (g *Generator) Next() (Line, bool) {
+// Next returns the next line; ok is false at the end of the span, or when there are as
+// many lines as the Config asks for.
+func (g *Generator) Next() (line Line, ok bool) {
 	if g.entries > 0 && g.given == g.entries {
 		return Line{}, false
 	}
@@ -56,17 +57,17 @@ func (g *Generator) Next() (Line, bool) {
 	}
 }
 
-// fill adds one piece of work near the end of the span. The pace leaves few
-// lines to this, but it makes the count exact.
+// fill adds one piece of work near the end of the span. The workload leaves few lines
+// to it, but it makes the number of lines exact.
 func (g *Generator) fill() {
 	g.now += (g.end - g.now) / (g.entries - g.given + 1)
 	g.clock = g.now
 	e := g.active[g.rng.IntN(len(g.active))]
-	g.doWork(g.billFor(e, g.today()), e.service, g.today())
+	g.billFor(e, g.today()).addWork(g.sim, e.service, g.today())
 }
 
-// planParties plans when the parties join: the founders at once, with one of
-// each first, so that there is always somebody to work and to work for.
+// planParties plans when the parties join: the founders at once, beginning with one
+// contractor and one client, so that work is possible from the start.
 func (g *Generator) planParties() {
 	span := g.end - g.start
 	at := func(share float64) (int64, bool) {
@@ -74,7 +75,7 @@ func (g *Generator) planParties() {
 		return ms, share > 0 && ms >= g.now && ms < g.end
 	}
 	moment := g.start
-	gap := min(90*second, span/int64(4*(len(g.cast.clients)+len(g.cast.contractors))))
+	gap := min(90*second, span/int64(4*(len(g.agency.clients)+len(g.agency.contractors))))
 	join := func(founder bool, share float64, run func()) {
 		if founder {
 			g.queue.push(moment, run)
@@ -83,23 +84,23 @@ func (g *Generator) planParties() {
 		ms, _ := at(share)
 		g.queue.push(g.office(ms), run)
 	}
-	clients, contractors := g.cast.clients, g.cast.contractors
+	clients, contractors := g.agency.clients, g.agency.contractors
 	for i := range max(len(clients), len(contractors)) {
 		if i > 0 {
 			moment += g.between(0, gap)
 		}
 		if i < len(contractors) {
 			c := contractors[i]
-			join(c.founder, c.joinAt, func() { g.contractorJoins(c, at) })
+			join(c.founder, c.joinAt, func() { c.join(g.sim, at) })
 		}
 		if i < len(clients) {
 			c := clients[i]
-			join(c.founder, c.joinAt, func() { g.clientJoins(c, at) })
+			join(c.founder, c.joinAt, func() { c.join(g.sim, at) })
 		}
 	}
 }
 
-// planDay plans the work of the day that begins now, and the next day.
+// planDay plans the work of the day that begins now, and the planning of the next.
 func (g *Generator) planDay() {
 	today := g.today()
 	from := max(g.now, min(today.start()+opening-30*minute, g.end-1))
@@ -107,7 +108,7 @@ func (g *Generator) planDay() {
 	if from >= to {
 		to = min((today + 1).start(), g.end)
 	}
-	for range g.pace.today(g, today) {
+	for range g.workload.today(g, today) {
 		g.queue.push(g.between(from, to), func() { g.workOn(today) })
 	}
 	g.planClosings(today)
@@ -116,30 +117,30 @@ func (g *Generator) planDay() {
 	}
 }
 
-// workOn does one piece of work, now and then with a charge.
+// workOn adds one piece of work, now and then with a charge.
 func (g *Generator) workOn(on day) {
 	e := g.active[g.rng.IntN(len(g.active))]
 	b := g.billFor(e, on)
-	g.doWork(b, e.service, on)
+	b.addWork(g.sim, e.service, on)
 	if g.chance(60) {
-		g.addCharge(b, on)
+		b.addCharge(g.sim, on)
 	}
 }
 
-// planClosings closes the periods that ended yesterday some days later, for a
-// single client first now and then.
+// planClosings plans that the periods that ended yesterday are closed some days later,
+// now and then for one client first.
 func (g *Generator) planClosings(today day) {
 	if (today - 1).start() < g.start {
 		return
 	}
-	for r := monthly; r < rhythms; r++ {
-		p := r.period(today - 1)
+	for cycle := monthly; cycle < cycles; cycle++ {
+		p := cycle.period(today - 1)
 		if p.end != today-1 {
 			continue
 		}
 		var of []*client
-		for _, c := range g.cast.clients {
-			if c.rhythm == r && c.joined {
+		for _, c := range g.agency.clients {
+			if c.cycle == cycle && c.joined {
 				of = append(of, c)
 			}
 		}

@@ -23,9 +23,9 @@ func all(t testing.TB, cfg Config) []Line {
 	return lines
 }
 
-// history takes every line, checks what holds for all lines, and tells how many
-// were meant to be odd.
-func history(t testing.TB, cfg Config) (lines []Line, odd int64) {
+// history takes every line, checks what holds for all lines, and returns how many
+// are meant to be anomalies.
+func history(t testing.TB, cfg Config) (lines []Line, anomalous int64) {
 	t.Helper()
 	g := newGenerator(t, cfg)
 	last := cfg.Start
@@ -46,7 +46,7 @@ func history(t testing.TB, cfg Config) (lines []Line, odd int64) {
 	if _, ok := g.Next(); ok {
 		t.Fatal("a line after the last")
 	}
-	return lines, g.odd.count
+	return lines, g.anomalies.written
 }
 
 func stream(lines []Line) []byte {
@@ -73,21 +73,21 @@ func TestSameConfigSameBytes(t *testing.T) {
 	}
 }
 
-// An agency of two years and of the default size is what the demo shows.
+// The demo shows two years of an agency of the default size.
 func TestTwoYears(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			cfg := testConfig(seed)
-			lines, odd := history(t, cfg)
+			lines, anomalous := history(t, cfg)
 			f := newFold(t)
 			for _, l := range lines {
 				f.line(l)
 			}
 			f.paidInFull()
-			if f.anomalies != odd {
-				t.Errorf("%d anomalies, but %d odd lines written", f.anomalies, odd)
+			if f.anomalies != anomalous {
+				t.Errorf("%d anomalies, but %d anomalous lines written", f.anomalies, anomalous)
 			}
 			for typ := range catalogue {
 				if f.types[typ] == 0 {
@@ -164,8 +164,8 @@ func TestExactCounts(t *testing.T) {
 	}
 }
 
-// Any span gives a sound history, also one that begins in a weekend night or on
-// a leap day, or lasts a moment.
+// Any span gives a sound history: also one that begins in a night of a weekend or on a
+// leap day, or that lasts a few milliseconds.
 func TestOddSpans(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

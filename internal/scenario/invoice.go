@@ -1,201 +1,149 @@
 package scenario
 
-// issue gives the invoice a document of the number.
-func (s *sim) issue(b *bill, number string) {
-	b.document = number
-	s.invoiceIssued(b, number, b.gross, false)
-	s.afterInOffice(10*minute, 26*hour, func() { s.send(b) })
+// invoice is an invoice as it stands: of the work of an engagement in a period, or
+// of a credit package that a client buys.
+type invoice struct {
+	client     *client
+	contractor *contractor // nil for a package
+	period     period
+	id, number string
+
+	recorded      bool
+	gross, payout int64 // cents
+	quarters      int64 // of an hour
+	external      bool  // billed outside of the product
+	sold          *pack // the package that this is for
+
+	document  string // the number of the document that counts; empty before it is issued
+	onPayroll bool   // the payout was sent to payroll
 }
 
-func (s *sim) invoiceIssued(b *bill, number string, amount int64, supplemental bool) {
+// newInvoice prepares an invoice; it is not recorded yet.
+func newInvoice(s *sim, cl *client, co *contractor, p period) *invoice {
+	i := &invoice{client: cl, contractor: co, period: p}
+	i.id = s.id("in_", &s.ids.invoice)
+	i.number = "INV-" + i.id[len("in_"):]
+	i.external = co != nil && cl.external && s.chance(150)
+	return i
+}
+
+// knownID is the invoice's id, or "" before the log has it.
+func (i *invoice) knownID() string {
+	if i.recorded {
+		return i.id
+	}
+	return ""
+}
+
+// writeReferences writes the references that end most entries about an invoice or
+// its work.
+func (i *invoice) writeReferences(o *object) {
+	o.text("client_id", i.client.id)
+	if i.contractor != nil {
+		o.text("contractor_id", i.contractor.id)
+	}
+	o.text("period", i.period.key)
+}
+
+// record writes the invoice as it stands.
+func (i *invoice) record(s *sim, draft bool, status string) {
+	i.recorded = true
 	o := s.obj.reset()
-	o.text("invoice_id", b.id)
-	o.text("invoice_number", number)
-	o.money("amount", amount)
-	if s.chance(150) {
-		o.instant("issued_at", s.now-s.between(0, minute))
+	o.text("invoice_id", i.id)
+	o.text("number", i.number)
+	if i.sold != nil {
+		o.text("type", "package")
 	}
-	if supplemental {
-		o.flag("is_supplemental", true)
+	if draft {
+		o.flag("draft", true)
 	}
-	s.refs(b)
-	s.emit("invoice.issued")
-}
-
-// send sends the document, and decides how the invoice goes on.
-func (s *sim) send(b *bill) {
-	s.invoiceSent(b, b.document)
-	first := b.document == b.number
-	if first && b.contractor != nil {
-		s.afterInOffice(2*fullDay, 8*fullDay, func() { s.toPayroll(b) })
+	o.text("client_id", i.client.id)
+	if i.contractor != nil {
+		o.text("contractor_id", i.contractor.id)
 	}
-	switch r := s.rng.Uint32N(1000); {
-	case !first || b.sold != nil || r >= 110:
-		s.awaitPayment(b)
-	case r < 45:
-		s.afterInOffice(6*hour, 4*fullDay, func() { s.void(b) })
-	case r < 90:
-		s.afterInOffice(fullDay, 4*fullDay, func() { s.issueSupplement(b) })
-	default:
-		// Never paid; it stays sent.
+	o.text("period", i.period.key)
+	o.text("plan_name", i.client.plan)
+	o.text("client_billing_status", status)
+	o.money("gross_amount", i.gross)
+	o.text("currency", i.client.currency)
+	if i.external {
+		o.flag("billed_externally", true)
 	}
-}
-
-func (s *sim) invoiceSent(b *bill, number string) {
-	o := s.obj.reset()
-	o.text("invoice_id", b.id)
-	if number != "" && !s.chance(150) {
-		o.text("invoice_number", number)
-	}
-	if s.chance(150) {
-		o.instant("sent_at", s.now-s.between(0, 10*minute))
-	}
-	s.refs(b)
-	s.emit("invoice.sent")
-}
-
-// sendExternally is for invoices that another program makes: no documents.
-func (s *sim) sendExternally(b *bill) {
-	s.invoiceSent(b, "")
-	s.afterInOffice(2*fullDay, 8*fullDay, func() { s.toPayroll(b) })
-	s.awaitPayment(b)
-}
-
-// void takes the document back and issues another one.
-func (s *sim) void(b *bill) {
-	o := s.obj.reset()
-	o.text("invoice_id", b.id)
-	o.text("invoice_number", b.document)
-	s.refs(b)
-	s.emit("invoice.voided")
-	if s.chance(500) {
-		s.after(second, minute, func() { s.takeBackCredit(b) })
-	}
-	s.afterInOffice(2*minute, 30*hour, func() { s.issue(b, b.number+"-R") })
-}
-
-// issueSupplement bills something more in a document of its own.
-func (s *sim) issueSupplement(b *bill) {
-	c := s.newCharge(b, min(s.today(), b.period.end))
-	c.billed, c.payAmount = true, 0
-	c.state, c.status = approved, "approved"
-	s.recordCharge(c, "charge.created")
-	b.extra = c.amount
-	b.gross += c.amount
-	b.supplement = b.number + "-S"
-	s.after(second, minute, func() { s.recordBill(b, false, "ready_to_send") })
-	s.after(minute, 10*minute, func() {
-		s.invoiceIssued(b, b.supplement, b.extra, true)
-		s.afterInOffice(minute, 20*hour, func() {
-			s.invoiceSent(b, b.supplement)
-			s.awaitPayment(b)
-		})
-	})
-}
-
-// awaitPayment plans the client's payment.
-func (s *sim) awaitPayment(b *bill) {
-	s.afterInOffice(3*fullDay, 34*fullDay, func() { s.pay(b) })
-}
-
-// pay confirms what is due beside the credit, in one payment or two, and one
-// more for a supplemental document.
-func (s *sim) pay(b *bill) {
-	b.paid = true
-	due := b.gross - b.extra - b.credited()
-	settled := func() {
-		if b.supplement != "" {
-			s.paymentConfirmed(b, b.supplement, b.extra)
+	if i.gross > 0 {
+		o.money("delivered_value", i.gross)
+		recognized := i.gross
+		if i.sold != nil {
+			recognized = 0 // until the hours are used
 		}
-		s.after(minute, 40*minute, func() { s.markPaid(b) })
+		o.money("recognized_revenue", recognized)
 	}
-	if due > 10_000 && s.chance(80) {
-		part := due / 3
-		s.paymentConfirmed(b, b.document, due-part)
-		s.afterInOffice(2*fullDay, 9*fullDay, func() {
-			s.paymentConfirmed(b, b.document, part)
-			settled()
-		})
+	if i.quarters > 0 {
+		o.hours("billable_hours", i.quarters)
+	}
+	if i.contractor != nil {
+		if status != "" {
+			o.text("contractor_pay_status", "approved")
+		}
+		i.writeMargin(s)
+	}
+	s.emit("invoice.recorded")
+}
+
+// writeMargin writes the payout and what the agency keeps.
+func (i *invoice) writeMargin(s *sim) {
+	o := &s.obj
+	o.money("payout_amount", i.payout)
+	margin := i.gross - i.payout
+	o.money("margin_amount", margin)
+	if i.gross > 0 {
+		o.hundredths("margin_percent", roundedShare(margin, i.gross))
+		if s.chance(60) {
+			o.text("margin_note", s.pick(marginNotes))
+		}
+	}
+}
+
+// roundedShare returns part/whole in hundredths of a percent, rounded half away from
+// zero.
+func roundedShare(part, whole int64) int64 {
+	sign := int64(1)
+	if part < 0 {
+		sign, part = -1, -part
+	}
+	return sign * ((part*20_000 + whole) / (2 * whole))
+}
+
+// sendToPayroll sends the contractor's share to payroll, once, and plans the payout.
+func (i *invoice) sendToPayroll(s *sim) {
+	if i.onPayroll || i.payout == 0 {
 		return
 	}
-	if due > 0 {
-		s.paymentConfirmed(b, b.document, due)
-	}
-	settled()
-}
-
-// markPaid marks each document, or all of them at once.
-func (s *sim) markPaid(b *bill) {
-	switch {
-	case b.document == "" || s.chance(250):
-		s.invoicePaid(b, "")
-	default:
-		s.invoicePaid(b, b.document)
-		if b.supplement != "" {
-			s.after(second, minute, func() { s.invoicePaid(b, b.supplement) })
-		}
-	}
-	switch {
-	case b.sold != nil:
-		s.after(minute, 10*minute, func() { s.grant(b) })
-	case s.chance(30):
-		s.afterInOffice(3*fullDay, 20*fullDay, func() { s.reverse(b) })
-	}
-}
-
-func (s *sim) invoicePaid(b *bill, number string) {
+	i.onPayroll = true
 	o := s.obj.reset()
-	o.text("invoice_id", b.id)
-	o.text("invoice_number", number)
-	if s.chance(200) {
-		o.instant("paid_at", s.now-s.between(minute, 20*hour))
+	o.text("invoice_id", i.id)
+	if s.chance(150) {
+		o.instant("sent_at", s.now-s.between(0, hour))
 	}
-	s.refs(b)
-	s.emit("invoice.paid")
+	o.text("invoice_number", i.document)
+	i.writeReferences(o)
+	s.emit("payout.sent_to_payroll")
+	s.afterInOffice(fullDay, 9*fullDay, func() { i.payOut(s) })
 }
 
-// reverse takes a paid invoice back: a credit note for it, and for some the
-// amount as credit.
-func (s *sim) reverse(b *bill) {
+// payOut pays the contractor.
+func (i *invoice) payOut(s *sim) {
 	o := s.obj.reset()
-	o.text("invoice_id", b.id)
-	o.text("invoice_number", b.document)
-	s.refs(b)
-	s.emit("invoice.reversed")
-	amount := b.gross
-	if s.chance(400) {
-		amount = (amount + 1) / 2
-	}
-	s.after(second, 5*minute, func() { s.issueCreditNote(b, amount) })
-}
-
-func (s *sim) issueCreditNote(b *bill, amount int64) {
-	id := s.id("cn_", &s.ids.note)
-	number := "CN-" + id[len("cn_"):]
-	o := s.obj.reset()
-	o.text("invoice_id", id)
-	o.text("invoice_number", number)
-	o.text("client_id", b.client.id)
-	if b.contractor != nil {
-		o.text("contractor_id", b.contractor.id)
-	}
-	o.text("period", b.period.key)
-	o.money("amount", amount)
-	o.text("currency", b.client.currency)
-	o.text("kind", "post_payment")
-	o.text("source_invoice_id", b.id)
-	s.emit("credit_note.issued")
+	o.text("payment_id", s.id("po_", &s.ids.payment))
+	o.text("invoice_id", i.id)
+	o.text("invoice_number", i.document)
+	o.text("client_id", i.client.id)
+	o.text("contractor_id", i.contractor.id)
+	o.money("amount", i.payout)
+	o.text("currency", i.client.currency)
 	if s.chance(500) {
-		s.after(minute, fullDay, func() { s.topUpGeneral(b.client, amount, "credit_note", id, number) })
+		o.instant("confirmed_at", s.now-s.between(0, 6*hour))
 	}
-}
-
-// closePeriod closes a period for the workspace, or for one client.
-func (s *sim) closePeriod(p period, c *client) {
-	o := s.obj.reset()
-	o.text("period", p.key)
-	if c != nil {
-		o.text("client_id", c.id)
-	}
-	s.emit("period.closed")
+	o.text("source", s.pick(payoutSources))
+	o.text("period", i.period.key)
+	s.emit("payout.paid")
 }

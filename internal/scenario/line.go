@@ -2,22 +2,22 @@ package scenario
 
 import "time"
 
-// Line is one entry in the form that the log takes.
+// Line is one entry, as it is appended to the log.
 type Line struct {
 	WorkspaceID string
-	// ID is always given and unique in its workspace, so that appending the
-	// same stream twice is harmless.
+	// ID is never empty and unique in its workspace, so appending the same stream
+	// twice is harmless.
 	ID   string
 	Type string
-	// CreatedAt is in UTC, of millisecond precision and never before that of
-	// the line before it. It is zero for living entries: the log assigns it.
+	// CreatedAt is in UTC, in whole milliseconds, and never before that of the line
+	// before it. It is zero in lines of a Living, whose time the log assigns.
 	CreatedAt time.Time
 	// Data is the entry's JSON object in canonical form. The caller owns it.
 	Data []byte
 }
 
-// AppendNDJSON appends the line as the log reads it, with its line feed, and
-// without created_at when that is zero.
+// AppendNDJSON appends the line as the append command takes it, with its line feed. A
+// zero CreatedAt is left out.
 func (l Line) AppendNDJSON(b []byte) []byte {
 	b = append(b, `{"workspace_id":`...)
 	b = appendText(b, l.WorkspaceID)

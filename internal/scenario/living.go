@@ -8,7 +8,7 @@ import (
 // Living continues an agency after its history, with small stories about the
 // clients and contractors of the same Config. It is not safe for concurrent use.
 //
-// It does not know what the history left open, and needs not: it tops up the
+// It does not know what the history left open, and does not need to: it tops up the
 // credit that it uses, and sends the invoices that it records.
 type Living struct {
 	*sim
@@ -16,38 +16,38 @@ type Living struct {
 	engagements []*engagement
 }
 
-// openSteps is how many steps a Living keeps waiting. More of them mix more
-// stories; fewer bring a story to its end sooner.
+// openSteps is how many steps a Living keeps planned. With more, more stories run
+// side by side; with fewer, each ends sooner.
 const openSteps = 16
 
-// livingSeed sets the PCG streams of living agencies apart from the others.
+// livingSeed selects the PCG streams of Livings; those of histories are others.
 const livingSeed = 0x8cb92ba72f3d8dd7
 
-// NewLiving prepares the stories that follow position base of the log. Start it
-// again with the position that the log has reached by then, so that its ids
-// never repeat: they contain base. The cfg
-// is one that New takes; sizes out of their range are brought into it.
+// NewLiving prepares the stories that follow position base of the workspace's log.
+// Ids contain base, so a new Living needs the position that the log has reached by
+// then, or ids would repeat. cfg is one that New takes; sizes that are out of range
+// are moved into it.
 func NewLiving(cfg Config, base int64) *Living {
 	cfg = cfg.withDefaults()
 	cfg.Clients = min(max(cfg.Clients, 1), maxParties)
 	cfg.Contractors = min(max(cfg.Contractors, 1), maxParties)
 	base = max(base, 0)
-	s := newSim(cfg.WorkspaceID, newCast(cfg), rand.New(rand.NewPCG(cfg.Seed, livingSeed^uint64(base))))
+	s := newSim(cfg.WorkspaceID, newAgency(cfg), rand.New(rand.NewPCG(cfg.Seed, livingSeed^uint64(base))))
 	s.idBase = "l" + base36(base) + "_"
 	s.eventID = "evt_" + s.idBase
 	l := &Living{sim: s}
-	// A history that was cut short may not have got to those who join late.
+	// Only the founders are sure to have joined in a history that Entries cut short.
 	whole := cfg.Entries == 0
-	for _, c := range s.cast.clients {
+	for _, c := range s.agency.clients {
 		l.meetClient(cfg, c, whole)
 	}
-	for _, c := range s.cast.contractors {
+	for _, c := range s.agency.contractors {
 		c.joined = whole || c.founder
 		if whole && c.renameAt > 0 {
 			c.name = c.laterName
 		}
 	}
-	for _, e := range s.cast.engagements {
+	for _, e := range s.agency.engagements {
 		if e.client.joined && !e.client.left && e.contractor.joined {
 			l.engagements = append(l.engagements, e)
 		}
@@ -58,7 +58,7 @@ func NewLiving(cfg Config, base int64) *Living {
 	return l
 }
 
-// meetClient brings a client to where the history leaves it.
+// meetClient brings a client to the state in which the history leaves it.
 func (l *Living) meetClient(cfg Config, c *client, whole bool) {
 	c.joined = whole || c.founder
 	c.left = whole && c.leaveAt > 0
@@ -71,20 +71,20 @@ func (l *Living) meetClient(cfg Config, c *client, whole bool) {
 	}
 }
 
-// introduce records everybody first, for a workspace without a history.
+// introduce records everybody, for a workspace without a history.
 func (l *Living) introduce() {
-	for _, c := range l.cast.contractors {
+	for _, c := range l.agency.contractors {
 		if c.joined {
-			l.queue.push(0, func() { l.contractorRecorded(c) })
+			l.queue.push(0, func() { c.record(l.sim) })
 		}
 	}
 	for _, c := range l.clients {
-		l.queue.push(0, func() { l.clientRecorded(c) })
+		l.queue.push(0, func() { c.record(l.sim) })
 	}
 }
 
-// Next gives the next entry, as if it happened at the moment now. The stories
-// run in a time of their own: whatever step is next in it comes now.
+// Next returns the next entry, as if it happened at the moment now, which must not go
+// back. The stories have a time of their own, which only orders their steps.
 func (l *Living) Next(now time.Time) Line {
 	l.now = now.UnixMilli()
 	for {
@@ -98,43 +98,43 @@ func (l *Living) Next(now time.Time) Line {
 	}
 }
 
-// newStory begins one; all begin with an entry, so that Next always ends.
+// newStory begins a story. Each begins with an entry, so that Next always ends.
 func (l *Living) newStory() {
 	e := l.engagements[l.rng.IntN(len(l.engagements))]
-	p := e.client.rhythm.period(l.today())
+	p := e.client.cycle.period(l.today())
 	if lapsed := e.client.credit.lapsed(l.today()); lapsed != nil {
-		l.expire(e.client, lapsed)
+		e.client.expire(l.sim, lapsed)
 		return
 	}
-	loose := &bill{client: e.client, contractor: e.contractor, period: p, loose: true}
+	loose := &bill{invoice: &invoice{client: e.client, contractor: e.contractor, period: p}, loose: true}
 	switch r := l.rng.IntN(100); {
 	case r < 12 && e.client.credit.usable(l.today()) == nil:
-		l.topUp(e.client)
+		e.client.topUp(l.sim)
 	case r < 55:
-		l.doWork(loose, e.service, l.today())
+		loose.addWork(l.sim, e.service, l.today())
 	case r < 82:
 		l.billingRound(e, p)
 	case r < 90:
-		l.addCharge(loose, l.today())
+		loose.addCharge(l.sim, l.today())
 	case r < 94:
-		l.changeClient(e.client)
+		e.client.change(l.sim)
 	case r < 96:
-		l.contractorRecorded(e.contractor)
+		e.contractor.record(l.sim)
 	default:
-		l.closePeriod(e.client.rhythm.period(p.start-1), e.client)
+		l.closePeriod(e.client.cycle.period(p.start-1), e.client)
 	}
 }
 
-// billingRound does a little work for an invoice, and bills it.
+// billingRound adds a little work to a new bill, and closes it.
 func (l *Living) billingRound(e *engagement, p period) {
 	b := l.openBill(e, p)
-	work := func() { l.doWork(b, e.service, min(l.today(), p.end)) }
+	work := func() { b.addWork(l.sim, e.service, min(l.today(), p.end)) }
 	work()
 	for range l.rng.IntN(3) {
 		l.after(hour, 20*hour, work)
 	}
 	if l.chance(200) {
-		l.after(hour, 20*hour, func() { l.addCharge(b, min(l.today(), p.end)) })
+		l.after(hour, 20*hour, func() { b.addCharge(l.sim, min(l.today(), p.end)) })
 	}
-	l.after(fullDay, 3*fullDay, func() { l.settle(b) })
+	l.after(fullDay, 3*fullDay, func() { b.close(l.sim) })
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A history, then a demo that is restarted many times: one workspace, one log.
+// A history and then a demo that is restarted many times write to the same log.
 func TestLivingContinuesAHistory(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
@@ -19,7 +19,7 @@ func TestLivingContinuesAHistory(t *testing.T) {
 		position := int64(len(f.ids))
 		before := f.anomalies
 		now := cfg.End
-		odd := int64(0)
+		anomalous := int64(0)
 		for restart := range 30 {
 			l := NewLiving(cfg, position)
 			for range 1 + restart*5 {
@@ -31,13 +31,13 @@ func TestLivingContinuesAHistory(t *testing.T) {
 				f.line(line)
 				position++
 			}
-			odd += l.odd.count - int64(len(l.out)-l.taken)
+			anomalous += l.anomalies.written - int64(len(l.out)-l.taken)
 		}
 		if position != int64(len(f.ids)) {
 			t.Errorf("%d ids at position %d", len(f.ids), position)
 		}
-		if got := f.anomalies - before; got < odd || got > odd+30 {
-			t.Errorf("%d anomalies, about %d odd lines", got, odd)
+		if got := f.anomalies - before; got < anomalous || got > anomalous+30 {
+			t.Errorf("%d anomalies, about %d anomalous lines", got, anomalous)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestLivingStories(t *testing.T) {
 		}
 	}
 	if l.queue.len() > 200 {
-		t.Errorf("%d steps wait: stories do not end", l.queue.len())
+		t.Errorf("%d steps are planned: stories do not end", l.queue.len())
 	}
 }
 
@@ -84,8 +84,8 @@ func TestLivingSameConfigSameLines(t *testing.T) {
 	}
 }
 
-// A history that was cut short may lack those who join late, and a workspace
-// without any has nobody.
+// A history that was cut short may lack parties who join late, and a workspace without
+// a history lacks all.
 func TestLivingKnowsOnlyWhoIsThere(t *testing.T) {
 	t.Parallel()
 	for _, entries := range []int{10, 200, 2_000} {

@@ -2,13 +2,13 @@ package scenario
 
 import "strconv"
 
-// place is where a client sits; state is empty where nobody writes one.
-type place struct{ city, state, zip, country string }
+// location is where a client is; state is empty where addresses have none.
+type location struct{ city, state, zip, country string }
 
-// The word lists. Some words hold what breaks naive programs: other scripts,
+// The word lists. Some words have what naive programs handle wrongly: other scripts,
 // quotes, ampersands, markup, line feeds.
 //
-//nolint:gochecknoglobals // definitions, never changed
+//nolint:gochecknoglobals // constant lists of words
 var (
 	companyHeads = []string{
 		"Northwind", "Summit", "Juniper", "Meridian", "Harbor", "Bluebird", "Cedar & Sons", "Åkerlund", "Lumière",
@@ -69,7 +69,7 @@ var (
 
 	creditNotes = []string{"prepaid", "renewal", "promised on the phone", "goodwill after delay"}
 
-	places = []place{
+	locations = []location{
 		{"Springfield", "IL", "62701", "US"}, {"Austin", "TX", "78701", "US"}, {"Portland", "OR", "97201", "US"},
 		{"Toronto", "ON", "M5H 2N2", "CA"}, {"Wien", "", "1010", "AT"}, {"Kraków", "", "31-042", "PL"},
 		{"Dublin 2", "", "D02 XY45", "IE"}, {"東京都", "千代田区", "100-0001", "JP"}, {"São Paulo", "SP", "01310-100", "BR"},
@@ -78,8 +78,8 @@ var (
 	streets = []string{"Main St", "Elm Avenue", "Harbour Rd", "Bahnhofstraße", "Rue de l’Église", "King \"Old\" St"}
 )
 
-// companyName gives the name of the n-th client; the pick within the lists
-// comes from r. Numbers keep big agencies from repeating themselves.
+// companyName returns the name of the n-th client, picked by r. Numbers keep the
+// names of large agencies apart.
 func companyName(n int, r uint64) string {
 	if n%6 == 4 {
 		return numbered(companiesWorldwide[r%uint64(len(companiesWorldwide))], n/60)
@@ -89,7 +89,7 @@ func companyName(n int, r uint64) string {
 	return numbered(head+" "+tail, n/12)
 }
 
-// personName gives the name of the n-th contractor.
+// personName returns the name of the n-th contractor, picked by r.
 func personName(n int, r uint64) string {
 	if n%5 == 3 {
 		return peopleWorldwide[r%uint64(len(peopleWorldwide))]

@@ -2,10 +2,9 @@ package scenario
 
 import "strconv"
 
-// object builds one canonical JSON object. Its methods append a field each, in
-// the order they are called; the order of the catalogue is thus the order of
-// the calls in the function that writes a type. encoding/json would do, but
-// takes most of the time that a benchmark's input may cost.
+// object builds one JSON object in canonical form. Each method appends a field, so a
+// function that writes a type calls them in the order of the catalogue.
+// encoding/json would do too, but is too slow to make a benchmark's input.
 type object struct {
 	b []byte
 }
@@ -16,23 +15,29 @@ func (o *object) reset() *object {
 	return o
 }
 
-// finish closes the object and gives its bytes, valid until the next reset.
+// finish closes the object and returns its bytes, which are valid until the next
+// reset.
 func (o *object) finish() []byte {
 	o.b = append(o.b, '}')
 	return o.b
 }
 
-func (o *object) name(name string) {
+// separate appends the comma between two members or elements.
+func (o *object) separate() {
 	if c := o.b[len(o.b)-1]; c != '{' && c != '[' {
 		o.b = append(o.b, ',')
 	}
+}
+
+func (o *object) name(name string) {
+	o.separate()
 	o.b = append(o.b, '"')
 	o.b = append(o.b, name...)
 	o.b = append(o.b, '"', ':')
 }
 
-// text writes a string field, or nothing when the value is empty: the contract
-// knows no empty text, so "" means "not given" throughout this package.
+// text writes a string field, or nothing where the value is empty: the contract has
+// no empty texts, so "" means absent throughout this package.
 func (o *object) text(name, value string) {
 	if value == "" {
 		return
@@ -89,13 +94,27 @@ func (o *object) instant(name string, ms int64) {
 	o.b = append(o.b, '"')
 }
 
-// open starts a nested object; closing is for the caller, with close.
+// open starts a nested object, which close ends.
 func (o *object) open(name string) {
 	o.name(name)
 	o.b = append(o.b, '{')
 }
 
 func (o *object) close() { o.b = append(o.b, '}') }
+
+// openArray starts an array of objects, which closeArray ends.
+func (o *object) openArray(name string) {
+	o.name(name)
+	o.b = append(o.b, '[')
+}
+
+// openElement starts an object in an array, which close ends.
+func (o *object) openElement() {
+	o.separate()
+	o.b = append(o.b, '{')
+}
+
+func (o *object) closeArray() { o.b = append(o.b, ']') }
 
 // appendHundredths appends v/100 without trailing zeros.
 func appendHundredths(b []byte, v int64) []byte {
@@ -114,9 +133,9 @@ func appendHundredths(b []byte, v int64) []byte {
 	return b
 }
 
-// appendText appends s as a JSON string with the escapes that JSON requires and
-// no others. Control characters other than newline and tab are no text in the
-// log contract and do not occur here.
+// appendText appends s as a JSON string with only the escapes that JSON requires. Of
+// control characters, newline and tab alone occur here, as the log contract allows
+// no others in texts.
 func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
 	from := 0

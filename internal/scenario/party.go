@@ -1,7 +1,63 @@
 package scenario
 
-// clientRecorded writes the client as it stands.
-func (s *sim) clientRecorded(c *client) {
+// moment converts a share of the span to a moment. ok is false where that moment
+// is not to come: the share is 0, or the moment is past or after the span.
+type moment func(share float64) (ms int64, ok bool)
+
+// join records a client, and plans what becomes of it.
+func (c *client) join(s *sim, at moment) {
+	c.joined = true
+	c.contractFrom = s.today() - day(s.between(0, 20))
+	c.record(s)
+	s.activate()
+	if c.prepays {
+		s.after(2*hour, 9*fullDay, func() { c.reviewCredit(s) })
+	}
+	if ms, ok := at(c.renameAt); ok {
+		s.queue.push(s.office(ms), func() {
+			if !c.left {
+				c.name = c.laterName
+				c.record(s)
+			}
+		})
+	}
+	if ms, ok := at(c.leaveAt); ok {
+		s.queue.push(s.office(ms), func() { c.leave(s) })
+	}
+	s.afterInOffice(60*fullDay, 240*fullDay, func() { c.changeRegularly(s) })
+}
+
+// changeRegularly changes a client every few months.
+func (c *client) changeRegularly(s *sim) {
+	if c.left {
+		return
+	}
+	c.change(s)
+	s.afterInOffice(60*fullDay, 240*fullDay, func() { c.changeRegularly(s) })
+}
+
+// change records a new plan, address or contact.
+func (c *client) change(s *sim) {
+	switch s.rng.IntN(3) {
+	case 0:
+		c.plan = s.pick(plans)
+	case 1:
+		c.street = s.pick(streets)
+	default:
+		c.contacts[s.rng.IntN(len(c.contacts))] = newContact(s.rng)
+	}
+	c.record(s)
+}
+
+// leave ends the contract; invoices that are open still take their course.
+func (c *client) leave(s *sim) {
+	c.left = true
+	c.record(s)
+	s.activate()
+}
+
+// record writes the client as it is now.
+func (c *client) record(s *sim) {
 	o := s.obj.reset()
 	o.text("client_id", c.id)
 	o.text("name", c.name)
@@ -18,18 +74,14 @@ func (s *sim) clientRecorded(c *client) {
 	if c.rate%1000 == 0 {
 		o.text("line_2", "2nd floor")
 	}
-	o.text("city", c.place.city)
-	o.text("state", c.place.state)
-	o.text("zip", c.place.zip)
-	o.text("country", c.place.country)
+	o.text("city", c.location.city)
+	o.text("state", c.location.state)
+	o.text("zip", c.location.zip)
+	o.text("country", c.location.country)
 	o.close()
-	o.name("contacts")
-	o.b = append(o.b, '[')
+	o.openArray("contacts")
 	for i, p := range c.contacts {
-		if i > 0 {
-			o.b = append(o.b, ',')
-		}
-		o.b = append(o.b, '{')
+		o.openElement()
 		o.text("first_name", p.first)
 		o.text("last_name", p.last)
 		o.text("title", p.title)
@@ -39,7 +91,7 @@ func (s *sim) clientRecorded(c *client) {
 		o.flag("receives_invoices", i < 2)
 		o.close()
 	}
-	o.b = append(o.b, ']')
+	o.closeArray()
 	o.date("contract_start_date", c.contractFrom)
 	if c.left {
 		o.date("contract_end_date", s.today())
@@ -47,7 +99,21 @@ func (s *sim) clientRecorded(c *client) {
 	s.emit("client.recorded")
 }
 
-func (s *sim) contractorRecorded(c *contractor) {
+// join records a contractor, and plans a change of name.
+func (c *contractor) join(s *sim, at moment) {
+	c.joined = true
+	c.record(s)
+	s.activate()
+	if ms, ok := at(c.renameAt); ok {
+		s.queue.push(s.office(ms), func() {
+			c.name = c.laterName
+			c.record(s)
+		})
+	}
+}
+
+// record writes the contractor as they are now.
+func (c *contractor) record(s *sim) {
 	o := s.obj.reset()
 	o.text("contractor_id", c.id)
 	o.text("name", c.name)
@@ -57,80 +123,4 @@ func (s *sim) contractorRecorded(c *contractor) {
 	}
 	o.text("title", c.title)
 	s.emit("contractor.recorded")
-}
-
-// clientJoins records a client, and plans what becomes of it. at gives the
-// moment of a share of the span, and ok whether that is still to come.
-func (s *sim) clientJoins(c *client, at func(share float64) (ms int64, ok bool)) {
-	c.joined = true
-	c.contractFrom = s.today() - day(s.between(0, 20))
-	s.clientRecorded(c)
-	s.activate()
-	if c.prepays {
-		s.after(2*hour, 9*fullDay, func() { s.reviewCredit(c) })
-	}
-	if ms, ok := at(c.renameAt); ok {
-		s.queue.push(s.office(ms), func() {
-			if !c.left {
-				c.name = c.laterName
-				s.clientRecorded(c)
-			}
-		})
-	}
-	if ms, ok := at(c.leaveAt); ok {
-		s.queue.push(s.office(ms), func() { s.clientLeaves(c) })
-	}
-	s.afterInOffice(60*fullDay, 240*fullDay, func() { s.clientUpdates(c) })
-}
-
-func (s *sim) contractorJoins(c *contractor, at func(share float64) (ms int64, ok bool)) {
-	c.joined = true
-	s.contractorRecorded(c)
-	s.activate()
-	if ms, ok := at(c.renameAt); ok {
-		s.queue.push(s.office(ms), func() {
-			c.name = c.laterName
-			s.contractorRecorded(c)
-		})
-	}
-}
-
-// clientUpdates changes a client from time to time.
-func (s *sim) clientUpdates(c *client) {
-	if c.left {
-		return
-	}
-	s.changeClient(c)
-	s.afterInOffice(60*fullDay, 240*fullDay, func() { s.clientUpdates(c) })
-}
-
-// changeClient records a new plan, address or contact.
-func (s *sim) changeClient(c *client) {
-	switch s.rng.IntN(3) {
-	case 0:
-		c.plan = s.pick(plans)
-	case 1:
-		c.street = s.pick(streets)
-	default:
-		c.contacts[s.rng.IntN(len(c.contacts))] = newContact(s.rng)
-	}
-	s.clientRecorded(c)
-}
-
-// clientLeaves ends the contract; open invoices still take their course.
-func (s *sim) clientLeaves(c *client) {
-	c.left = true
-	s.clientRecorded(c)
-	s.activate()
-}
-
-// activate lets work begin where both sides have joined, and end where the
-// client has left.
-func (s *sim) activate() {
-	s.active = s.active[:0]
-	for _, e := range s.cast.engagements {
-		if e.client.joined && !e.client.left && e.contractor.joined {
-			s.active = append(s.active, e)
-		}
-	}
 }

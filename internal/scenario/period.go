@@ -1,13 +1,13 @@
 package scenario
 
-// rhythm says how often a client is billed.
-type rhythm uint8
+// cycle says how often a client is billed.
+type cycle uint8
 
 const (
-	monthly rhythm = iota
+	monthly cycle = iota
 	fortnightly
 	weekly
-	rhythms
+	cycles // how many there are
 )
 
 // period is one billing period: its key and its first and last day.
@@ -17,8 +17,8 @@ type period struct {
 }
 
 // days is the usual length of a period, for estimates.
-func (r rhythm) days() int {
-	switch r {
+func (c cycle) days() int {
+	switch c {
 	case weekly:
 		return 7
 	case fortnightly:
@@ -28,16 +28,16 @@ func (r rhythm) days() int {
 	}
 }
 
-// period gives the period that holds d.
-func (r rhythm) period(d day) period {
-	if r == monthly {
+// period returns the period that a day is in.
+func (c cycle) period(d day) period {
+	if c == monthly {
 		return monthOf(d)
 	}
 	year, week := isoWeek(d)
 	monday := d - day(d.weekday())
 	b := make([]byte, 0, 9)
 	b = appendDigits(b, int64(year), 4)
-	if r == weekly {
+	if c == weekly {
 		b = append(b, "-W"...)
 		return period{string(appendDigits(b, int64(week), 2)), monday, monday + 6}
 	}
@@ -47,7 +47,7 @@ func (r rhythm) period(d day) period {
 	switch {
 	case week%2 == 0:
 		return period{key, monday - 7, monday + 6}
-	case week == 53: // alone: week 54 does not exist, and week 1 opens BW01
+	case week == 53: // alone, because the next year begins with BW01
 		return period{key, monday, monday + 6}
 	default:
 		return period{key, monday, monday + 13}
@@ -67,7 +67,8 @@ func monthOf(d day) period {
 	return period{string(b), dayFrom(y, m, 1), dayFrom(next, nm, 1) - 1}
 }
 
-// isoWeek gives the ISO 8601 year and week: those of the week's Thursday.
+// isoWeek returns the ISO 8601 year and week, which are those of the week's
+// Thursday.
 func isoWeek(d day) (year, week int) {
 	thursday := d - day(d.weekday()) + 3
 	year, _, _ = thursday.civil()

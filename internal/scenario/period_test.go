@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The calendar is checked against package time, day by day.
+// The calendar is compared with package time, day by day.
 func TestCalendarAgreesWithTime(t *testing.T) {
 	t.Parallel()
 	first := dayFrom(1969, 12, 1)
@@ -34,15 +34,15 @@ func TestCalendarAgreesWithTime(t *testing.T) {
 
 func TestPeriodsTileTheCalendar(t *testing.T) {
 	t.Parallel()
-	for r := monthly; r < rhythms; r++ {
+	for c := monthly; c < cycles; c++ {
 		d := dayFrom(2000, 1, 1)
-		p := r.period(d)
+		p := c.period(d)
 		seen := map[string]bool{}
 		for ; d < dayFrom(2060, 1, 1); d++ {
-			got := r.period(d)
+			got := c.period(d)
 			if d > p.end {
 				if got.start != p.end+1 {
-					t.Fatalf("after %s comes %s, which begins at %s", p.key, got.key, got.start.append(nil))
+					t.Fatalf("after %s comes %s, which begins on %s", p.key, got.key, got.start.append(nil))
 				}
 				if seen[got.key] {
 					t.Fatalf("%s twice", got.key)
@@ -60,7 +60,7 @@ func TestPeriodsTileTheCalendar(t *testing.T) {
 func TestPeriodKeys(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		rhythm           rhythm
+		cycle            cycle
 		date             string
 		key, first, last string
 	}{
@@ -81,7 +81,7 @@ func TestPeriodKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := tc.rhythm.period(dayOf(at.UnixMilli()))
+		p := tc.cycle.period(dayOf(at.UnixMilli()))
 		got := fmt.Sprintf("%s %s %s", p.key, p.start.append(nil), p.end.append(nil))
 		if want := tc.key + " " + tc.first + " " + tc.last; got != want {
 			t.Errorf("%s: %s, want %s", tc.date, got, want)

@@ -1,7 +1,7 @@
 package scenario
 
-// event is one planned step. seq breaks ties in the order of planning, so that
-// the run does not depend on the shape of the heap.
+// event is one planned step. Steps at the same moment run in the order in which they
+// were planned, by seq; the order does not depend on the shape of the heap.
 type event struct {
 	at  int64
 	seq uint64
@@ -12,8 +12,8 @@ func (e event) before(o event) bool {
 	return e.at < o.at || e.at == o.at && e.seq < o.seq
 }
 
-// queue is a binary heap of events, earliest first. container/heap would box
-// every event into an interface.
+// queue is a binary heap of events, earliest first. container/heap would allocate for
+// every event, which it takes as an interface.
 type queue struct {
 	heap []event
 	seq  uint64
@@ -38,7 +38,7 @@ func (q *queue) push(at int64, run func()) {
 	q.heap[i] = e
 }
 
-// next gives the moment of the earliest event.
+// next returns the moment of the earliest event.
 func (q *queue) next() (at int64, ok bool) {
 	if len(q.heap) == 0 {
 		return 0, false
@@ -46,12 +46,12 @@ func (q *queue) next() (at int64, ok bool) {
 	return q.heap[0].at, true
 }
 
-// pop takes the earliest event out; the queue must not be empty.
+// pop removes and returns the earliest event; the queue must not be empty.
 func (q *queue) pop() event {
 	top := q.heap[0]
 	n := len(q.heap) - 1
 	e := q.heap[n]
-	q.heap[n] = event{} // let go of the step's memory
+	q.heap[n] = event{} // so that the step's memory can be freed
 	q.heap = q.heap[:n]
 	if n == 0 {
 		return top

@@ -9,7 +9,7 @@ const (
 	deleted
 )
 
-// timeEntry is a piece of work on its way to an invoice.
+// timeEntry is a piece of work for a bill.
 type timeEntry struct {
 	id          string
 	bill        *bill
@@ -22,6 +22,73 @@ type timeEntry struct {
 	state       reviewState
 }
 
+// addWork records a piece of work for the bill and plans its review.
+func (b *bill) addWork(s *sim, service string, on day) {
+	t := &timeEntry{
+		id:       s.id("te_", &s.ids.entry),
+		bill:     b,
+		workDate: on,
+		service:  service,
+		quarters: s.between(1, 5) + s.between(0, 8)*s.between(0, 3),
+	}
+	r := s.rng.Uint32()
+	if r%5 < 2 {
+		t.description = s.pick(descriptions)
+	}
+	if r>>4%4 == 0 {
+		t.sessions = int64(r>>8%3) + 1
+	}
+	if r>>12%64 == 0 {
+		// Never below what the work costs.
+		t.flatFee = (t.quarters*b.client.rate/4/2500 + 1) * 2500
+	}
+	b.entries = append(b.entries, t)
+	t.record(s)
+	t.planReview(s)
+}
+
+// planReview plans how the review of a recorded entry goes. Where the bill is not
+// reviewed as work comes, approvals wait until it is closed: the invoice is recorded
+// then, and the approvals can name it.
+func (t *timeEntry) planReview(s *sim) {
+	whileOpen := func(run func()) func() {
+		return func() {
+			if !t.bill.closed && t.state != deleted {
+				run()
+			}
+		}
+	}
+	approve := func() { t.approve(s) }
+	switch r := s.rng.Uint32N(1000); {
+	case r < 35: // declined; most are corrected
+		s.afterInOffice(4*hour, 40*hour, whileOpen(func() {
+			outcome := "needs_correction"
+			if r < 6 {
+				outcome = "rejected"
+			}
+			t.decline(s, outcome)
+			if r < 6 {
+				s.after(hour, 2*fullDay, whileOpen(func() { t.delete(s) }))
+				return
+			}
+			s.after(2*hour, 30*hour, whileOpen(func() {
+				t.quarters = max(1, t.quarters-s.between(1, 3))
+				t.record(s)
+				if t.bill.reviewed() {
+					s.afterInOffice(2*hour, 30*hour, approve)
+				}
+			}))
+		}))
+	case r < 47: // a mistake, deleted before it is approved
+		s.after(10*minute, 20*hour, whileOpen(func() { t.delete(s) }))
+	case t.bill.reviewed():
+		s.afterInOffice(hour, 50*hour, approve)
+		if r < 52 { // a mistake, noticed after the approval
+			s.after(3*fullDay, 6*fullDay, whileOpen(func() { t.delete(s) }))
+		}
+	}
+}
+
 func (t *timeEntry) billAmount() int64 {
 	if t.flatFee > 0 {
 		return t.flatFee
@@ -31,12 +98,12 @@ func (t *timeEntry) billAmount() int64 {
 
 func (t *timeEntry) payAmount() int64 { return t.quarters * t.bill.contractor.rate / 4 }
 
-// recordEntry writes the entry as it stands; it is then in review.
-func (s *sim) recordEntry(t *timeEntry) {
+// record writes the entry as it stands, which puts it in review.
+func (t *timeEntry) record(s *sim) {
 	b := t.bill
 	t.state = inReview
-	s.work++
-	s.reviews++
+	s.workEntries++
+	s.inReview++
 	o := s.obj.reset()
 	o.text("time_entry_id", t.id)
 	o.date("work_date", t.workDate)
@@ -66,110 +133,43 @@ func (s *sim) recordEntry(t *timeEntry) {
 	s.emit("time_entry.recorded")
 }
 
-// approveEntry approves what is still in review: both the plan of the entry and
-// the settling of its bill may come to it, the first wins.
-func (s *sim) approveEntry(t *timeEntry) {
+// approve approves what is still in review. Both the review of the entry and the
+// closing of its bill may plan it; the first one counts.
+func (t *timeEntry) approve(s *sim) {
 	if t.state != inReview {
 		return
 	}
 	t.state = approved
-	s.work++
-	s.reviews--
+	s.workEntries++
+	s.inReview--
 	o := s.obj.reset()
 	o.text("time_entry_id", t.id)
 	o.text("invoice_id", t.bill.knownID())
-	s.refs(t.bill)
+	t.bill.writeReferences(o)
 	s.emit("time_entry.approved")
 }
 
-func (s *sim) declineEntry(t *timeEntry, outcome string) {
+func (t *timeEntry) decline(s *sim, outcome string) {
 	t.state = declined
-	s.work++
-	s.reviews--
+	s.workEntries++
+	s.inReview--
 	o := s.obj.reset()
 	o.text("time_entry_id", t.id)
 	o.text("decline_outcome", outcome)
 	o.text("invoice_id", t.bill.knownID())
-	s.refs(t.bill)
+	t.bill.writeReferences(o)
 	s.emit("time_entry.declined")
 }
 
-func (s *sim) deleteEntry(t *timeEntry) {
+func (t *timeEntry) delete(s *sim) {
 	if t.state == inReview {
-		s.reviews--
+		s.inReview--
 	}
 	t.state = deleted
-	s.work++
+	s.workEntries++
 	o := s.obj.reset()
 	o.text("time_entry_id", t.id)
 	o.text("invoice_id", t.bill.knownID())
-	s.refs(t.bill)
+	t.bill.writeReferences(o)
 	s.emit("time_entry.deleted")
-}
-
-// doWork records a piece of work for the bill and plans its review.
-func (s *sim) doWork(b *bill, service string, on day) {
-	t := &timeEntry{
-		id:       s.id("te_", &s.ids.entry),
-		bill:     b,
-		workDate: on,
-		service:  service,
-		quarters: s.between(1, 5) + s.between(0, 8)*s.between(0, 3),
-	}
-	r := s.rng.Uint32()
-	if r%5 < 2 {
-		t.description = s.pick(descriptions)
-	}
-	if r>>4%4 == 0 {
-		t.sessions = int64(r>>8%3) + 1
-	}
-	if r>>12%64 == 0 {
-		// Never below what the work costs.
-		t.flatFee = (t.quarters*b.client.rate/4/2500 + 1) * 2500
-	}
-	b.entries = append(b.entries, t)
-	s.recordEntry(t)
-	s.planReview(t)
-}
-
-// planReview decides how the review of a recorded entry goes. Where the bill is
-// not known yet, the approvals wait until it is settled, as the invoice is then
-// recorded first and the approvals can name it.
-func (s *sim) planReview(t *timeEntry) {
-	open := func(run func()) func() {
-		return func() {
-			if !t.bill.settled && t.state != deleted {
-				run()
-			}
-		}
-	}
-	approve := func() { s.approveEntry(t) }
-	switch r := s.rng.Uint32N(1000); {
-	case r < 35: // declined, most of them corrected
-		s.afterInOffice(4*hour, 40*hour, open(func() {
-			outcome := "needs_correction"
-			if r < 6 {
-				outcome = "rejected"
-			}
-			s.declineEntry(t, outcome)
-			if r < 6 {
-				s.after(hour, 2*fullDay, open(func() { s.deleteEntry(t) }))
-				return
-			}
-			s.after(2*hour, 30*hour, open(func() {
-				t.quarters = max(1, t.quarters-s.between(1, 3))
-				s.recordEntry(t)
-				if t.bill.reviewed() {
-					s.afterInOffice(2*hour, 30*hour, approve)
-				}
-			}))
-		}))
-	case r < 47: // a mistake, deleted before it is approved
-		s.after(10*minute, 20*hour, open(func() { s.deleteEntry(t) }))
-	case t.bill.reviewed():
-		s.afterInOffice(hour, 50*hour, approve)
-		if r < 52 { // found out after the approval
-			s.after(3*fullDay, 6*fullDay, open(func() { s.deleteEntry(t) }))
-		}
-	}
 }

@@ -2,9 +2,10 @@ package scenario
 
 import "math/rand/v2"
 
-// cast is who takes part. It comes from the Config alone, apart from the run of
-// the story, so that a Living knows the parties of a history it has not played.
-type cast struct {
+// agency is everybody who takes part in the stories of a workspace. It is drawn from
+// the Config alone, with randomness of its own, so that a Living knows the parties
+// of a history that it has not played.
+type agency struct {
 	clients     []*client
 	contractors []*contractor
 	engagements []*engagement
@@ -14,17 +15,17 @@ type client struct {
 	id, name  string
 	laterName string // the name after renameAt
 	plan      string
-	place     place
+	location  location
 	street    string
 	contacts  []contact
-	rhythm    rhythm
+	cycle     cycle
 	currency  string
 	rate      int64 // cents an hour, a multiple of 4: quarters are exact
 	prepays   bool
-	external  bool // billed outside of the product now and then
+	external  bool // some of its invoices are billed outside of the product
 
-	// Shares of the span, 0 for never: when the client joins, is renamed, and
-	// leaves. A founder joins at 0.
+	// When the client joins, is renamed and leaves, as shares of the span; 0 for
+	// never. A founder joins at the start.
 	founder                   bool
 	joinAt, renameAt, leaveAt float64
 
@@ -45,66 +46,66 @@ type contractor struct {
 	joined           bool
 }
 
-// engagement is a contractor who works for a client; each has invoices of its
-// own, as the payout on an invoice is to one contractor.
+// engagement is a contractor who works for a client. Each has invoices of its own,
+// because the payout on an invoice goes to one contractor.
 type engagement struct {
 	client     *client
 	contractor *contractor
 	service    string
-	bill       *bill // of the period that work goes to now
+	bill       *bill // that of the current period, which work goes to
 }
 
-// castSeed sets the PCG stream of the cast apart from that of the story.
-const castSeed = 0x9e3779b97f4a7c15
+// agencySeed selects the PCG stream of the agency; those of the stories are others.
+const agencySeed = 0x9e3779b97f4a7c15
 
-func newCast(cfg Config) *cast {
-	rng := rand.New(rand.NewPCG(cfg.Seed, castSeed))
-	c := &cast{
+func newAgency(cfg Config) *agency {
+	rng := rand.New(rand.NewPCG(cfg.Seed, agencySeed))
+	a := &agency{
 		clients:     make([]*client, cfg.Clients),
 		contractors: make([]*contractor, cfg.Contractors),
 	}
 	home := [...]string{"USD", "EUR", "GBP"}[rng.IntN(3)]
-	for i := range c.contractors {
-		c.contractors[i] = newContractor(rng, i, founders(cfg.Contractors))
+	for i := range a.contractors {
+		a.contractors[i] = newContractor(rng, i, founders(cfg.Contractors))
 	}
-	for i := range c.clients {
-		c.clients[i] = newClient(rng, i, founders(cfg.Clients), home)
+	for i := range a.clients {
+		a.clients[i] = newClient(rng, i, founders(cfg.Clients), home)
 	}
-	c.engage(rng)
-	return c
+	a.engage(rng)
+	return a
 }
 
-// founders is how many of n parties are there from the start: enough for work
-// to begin, the others join in the first part of the span.
+// founders is how many of n parties join at the start. The others join during the
+// first half of the span or a little later.
 func founders(n int) int { return (n*3 + 4) / 5 }
 
 // engage gives every client a contractor and every contractor a client.
-func (c *cast) engage(rng *rand.Rand) {
+func (a *agency) engage(rng *rand.Rand) {
 	pair := func(cl *client, co *contractor) {
-		c.engagements = append(c.engagements, &engagement{
+		a.engagements = append(a.engagements, &engagement{
 			client: cl, contractor: co, service: services[rng.IntN(len(services))],
 		})
 	}
-	settled := founders(len(c.contractors))
-	for i, cl := range c.clients {
+	founding := founders(len(a.contractors))
+	for i, cl := range a.clients {
 		if cl.founder {
-			pair(cl, c.contractors[i%settled])
+			pair(cl, a.contractors[i%founding])
 		} else {
-			pair(cl, c.contractors[(i+1)%len(c.contractors)])
+			pair(cl, a.contractors[(i+1)%len(a.contractors)])
 		}
 	}
 	// A third of the contractors, and all who have no client yet, get another.
-	for j, co := range c.contractors {
-		cl := c.clients[(j*5+2)%len(c.clients)]
-		if busy, same := c.has(cl, co); !same && (!busy || j%3 == 0) {
+	for j, co := range a.contractors {
+		cl := a.clients[(j*5+2)%len(a.clients)]
+		if busy, same := a.has(cl, co); !same && (!busy || j%3 == 0) {
 			pair(cl, co)
 		}
 	}
 }
 
 // has reports whether the contractor works at all, and whether for this client.
-func (c *cast) has(cl *client, co *contractor) (busy, same bool) {
-	for _, e := range c.engagements[:min(len(c.engagements), len(c.clients))] {
+func (a *agency) has(cl *client, co *contractor) (busy, same bool) {
+	for _, e := range a.engagements[:min(len(a.engagements), len(a.clients))] {
 		if e.contractor == co {
 			busy = true
 			same = same || e.client == cl
@@ -122,9 +123,9 @@ func newClient(rng *rand.Rand, i, founders int, home string) *client {
 		id:       partyID("cl_", i),
 		name:     companyName(i, r),
 		plan:     plans[rng.IntN(len(plans))],
-		place:    places[r>>32%uint64(len(places))],
+		location: locations[r>>32%uint64(len(locations))],
 		street:   streets[r>>40%uint64(len(streets))],
-		rhythm:   [...]rhythm{monthly, fortnightly, monthly, weekly, monthly}[i%5],
+		cycle:    [...]cycle{monthly, fortnightly, monthly, weekly, monthly}[i%5],
 		currency: home,
 		rate:     rng.Int64N(25)*500 + 6000,
 		prepays:  i%3 == 0,
@@ -135,7 +136,7 @@ func newClient(rng *rand.Rand, i, founders int, home string) *client {
 		c.currency = "CHF"
 	}
 	if rng.IntN(4) == 0 {
-		c.rate += 40 // 60.40, still whole cents by the quarter
+		c.rate += 40 // such as 60.40: a quarter of an hour is still whole cents
 	}
 	for range rng.IntN(3) + 1 {
 		c.contacts = append(c.contacts, newContact(rng))
@@ -190,8 +191,8 @@ func newContractor(rng *rand.Rand, i, founders int) *contractor {
 	return c
 }
 
-// partyID numbers parties by their place in the cast, so that a Living finds
-// the same ones.
+// partyID numbers parties by their index in the agency, so that a Living finds the
+// same ones.
 func partyID(kind string, i int) string {
 	return string(appendDigits([]byte(kind), int64(i+1), 6))
 }
