@@ -38,7 +38,7 @@ func TestDraftsRoundTrip(t *testing.T) {
 		if !json.Valid([]byte(d.Data)) {
 			t.Fatalf("not JSON: %s", d.Data)
 		}
-		e := d.Seal(7, domain.Genesis("w"))
+		e := d.EntryAt(7, domain.Genesis("w"))
 		out := e.AppendNDJSON(nil)
 		again, err := domain.DecodeDraft(out)
 		if err != nil || again != d {

@@ -10,8 +10,7 @@
 // before the fold, and Fragments are the form in which a store keeps them.
 //
 // What is particular to one type of entry is one row of the catalogue
-// (entryType) beside its data struct and its effect: see invoice.go for an
-// example.
+// (entryType), next to its data struct and its effect; charge.go is an example.
 //
 // Promises:
 //

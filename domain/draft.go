@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -148,14 +147,6 @@ func (d *Draft) setData(text string, errs *jsonform.FieldErrors) error {
 		d.publicData = string(c.appendPublicData(make([]byte, 0, 192)))
 	}
 	return nil
-}
-
-// Seal returns the entry that the draft becomes at a position, after the entry
-// with chain value before. The draft's ID and CreatedAt must be set.
-func (d *Draft) Seal(position int64, before [sha256.Size]byte) Entry {
-	e := Entry{WorkspaceID: d.WorkspaceID, Position: position, ID: d.ID, Type: d.Type, CreatedAt: d.CreatedAt, Data: d.Data}
-	e.Chain = e.ChainAfter(before)
-	return e
 }
 
 // PublicEvent returns what the feed and webhooks show of the draft, whose ID and

@@ -24,7 +24,7 @@ func TestChain(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.ID, d.CreatedAt = fmt.Sprint("e", position), time.Date(2026, 10, 2, 11, 0, 0, int(120*time.Millisecond), time.FixedZone("", 7200))
-		e := d.Seal(position, before)
+		e := d.EntryAt(position, before)
 		text := fmt.Sprintf("%d\ne%d\ninvoice.paid\n2026-10-02T09:00:00.120Z\n"+`{"invoice_id":"i","paid_at":"2026-10-02T09:15:00.000Z"}`, position, position)
 		want := sha256.Sum256(append(before[:], text...))
 		if e.Chain != want || e.ChainAfter(before) != want {
@@ -45,7 +45,7 @@ func TestPublicFormShowsIDsAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.ID, d.CreatedAt = "e", time.Date(2026, 10, 2, 9, 15, 0, 0, time.UTC)
-		e := d.Seal(1, domain.Genesis("w"))
+		e := d.EntryAt(1, domain.Genesis("w"))
 		shown := d.PublicEvent()
 		if again := e.PublicEvent(); again != shown {
 			t.Errorf("%s: as a draft %s, as an entry %s", typ.Name, shown, again)

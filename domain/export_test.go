@@ -1,5 +1,15 @@
 package domain
 
+import "crypto/sha256"
+
+// EntryAt returns the entry that the draft becomes at a position, after the entry
+// with chain value before.
+func (d *Draft) EntryAt(position int64, before [sha256.Size]byte) Entry {
+	e := Entry{WorkspaceID: d.WorkspaceID, Position: position, ID: d.ID, Type: d.Type, CreatedAt: d.CreatedAt, Data: d.Data}
+	e.Chain = e.ChainAfter(before)
+	return e
+}
+
 // ParseMoney is parseMoney.
 var ParseMoney = parseMoney
 

@@ -25,7 +25,7 @@ func TestTheLargestEntryComesBack(t *testing.T) {
 		t.Error("an entry one byte longer was taken")
 	}
 	d.ID, d.CreatedAt = "evt_1", time.Date(2026, 10, 2, 9, 15, 0, 0, time.UTC)
-	e := d.Seal(1, domain.Genesis("w"))
+	e := d.EntryAt(1, domain.Genesis("w"))
 	exported := e.AppendNDJSON(nil)
 	again, err := domain.DecodeDraft(exported)
 	if err != nil || again.Data != d.Data {

@@ -40,7 +40,7 @@ func TestAgencyFixture(t *testing.T) {
 			s = domain.NewState()
 			states[d.WorkspaceID] = s
 		}
-		e := d.Seal(s.Position+1, [32]byte{})
+		e := d.EntryAt(s.Position+1, [32]byte{})
 		s.Apply(&e)
 		if p := d.PublicEvent(); p != "" {
 			events[d.WorkspaceID] = append(events[d.WorkspaceID], p)

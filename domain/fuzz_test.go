@@ -33,7 +33,7 @@ func FuzzDecodeDraft(f *testing.F) {
 		if d.ID == "" {
 			d.ID = "e"
 		}
-		e := d.Seal(1, domain.Genesis(d.WorkspaceID))
+		e := d.EntryAt(1, domain.Genesis(d.WorkspaceID))
 		again, err := domain.DecodeDraft(e.AppendNDJSON(nil))
 		if d.CreatedAt.IsZero() {
 			again.CreatedAt = d.CreatedAt // the start of year 1 is a zero time, which means absent

@@ -59,7 +59,7 @@ type typeHead struct {
 	public bool   // whether the feed and webhooks show entries of this type
 }
 
-// kind is a row of the catalogue, whatever its data.
+// kind is a row of the catalogue for code that works with every type of entry.
 type kind interface {
 	head() *typeHead
 	// read decodes the data of an entry. Faults of form are added to errs; the

@@ -8,8 +8,8 @@ import (
 )
 
 // Money is an amount in hundredths of a currency's unit (docs/contract/log.md,
-// "Forms used below"). It is an integer so that sums are exact; the currency is kept beside
-// it.
+// "Forms used below"). It is an integer so that sums are exact. The currency is a
+// field of its own.
 type Money int64
 
 // The number of digits an amount may have.

@@ -157,7 +157,7 @@ func TestOracleGivesFixture(t *testing.T) {
 			oracles[d.WorkspaceID], states[d.WorkspaceID] = newOracle(), domain.NewState()
 		}
 		oracles[d.WorkspaceID].apply(lines.Text())
-		e := d.Seal(states[d.WorkspaceID].Position+1, [32]byte{})
+		e := d.EntryAt(states[d.WorkspaceID].Position+1, [32]byte{})
 		states[d.WorkspaceID].Apply(&e)
 	}
 	raw, err := os.ReadFile("testdata/agency.expected.json")

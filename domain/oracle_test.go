@@ -147,7 +147,7 @@ func (o *oracle) put(list, id string) *oracleRow {
 			r.doc["updated_at"] = o.at
 		}
 		if list == "time_entries" || list == "charges" {
-			r.doc["issued_invoice_number"] = nil // stays, whatever is recorded
+			r.doc["issued_invoice_number"] = nil // stays when the row is recorded again
 		}
 		o.rows[list][id] = r
 	}

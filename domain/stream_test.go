@@ -225,7 +225,7 @@ func entriesOf(t failer, lines []string) []domain.Entry {
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		e := d.Seal(int64(i+1), chain)
+		e := d.EntryAt(int64(i+1), chain)
 		chain = e.Chain
 		sealed = append(sealed, e)
 	}

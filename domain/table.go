@@ -1,6 +1,6 @@
 package domain
 
-// Row is what every read row has beside its fields.
+// Row is what every read row has besides its fields.
 type Row struct {
 	ID        string
 	Position  int64  // of the last entry that changed the row: its place in lists

@@ -12,7 +12,7 @@ type FieldDescription struct {
 	Form     Form
 	Part     Part
 	Nullable bool
-	Optional bool     // may be absent whatever the reader may see; Describe leaves it to others
+	Optional bool     // may be absent, whatever the reader's permissions; Describe does not set it
 	Values   []string // of texts: all values
 	Known    []string // of texts: values that occur; others may
 	Doc      string

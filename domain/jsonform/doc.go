@@ -5,7 +5,7 @@
 // form, where the value is kept in the struct, and what documentation says about
 // it. Everything else follows from the table:
 //
-//   - Fields.Decode reads an object that somebody else wrote, strictly, and
+//   - Fields.Decode reads an object that came from outside, strictly, and
 //     reports every fault with the field's path and the form wanted.
 //   - Fields.AppendGiven writes the canonical form: only the fields that were
 //     given, in table order. Equal values give equal bytes.

@@ -1,6 +1,6 @@
-// Package rowcheck compares read tables with a fold of the log, line by line.
-// Tests use it as a judge that shares nothing with the code that projects,
-// verifies or rebuilds.
+// Package rowcheck compares the read tables with a fold of the log, row by row, for
+// tests. It shares no code with what projects, verifies or rebuilds the tables, so a
+// mistake there cannot hide itself.
 package rowcheck
 
 import (
@@ -19,8 +19,8 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Diff tells how stored rows and folded ones differ, in at most so many lines;
-// none when they are the same.
+// Diff lists how stored rows differ from folded ones, in no more lines than most; none
+// where they are the same.
 func Diff(stored, folded []string, most int) (lines []string) {
 	stored, folded = slices.Sorted(slices.Values(stored)), slices.Sorted(slices.Values(folded))
 	for i, j := 0, 0; (i < len(stored) || j < len(folded)) && len(lines) < most; {
@@ -38,8 +38,8 @@ func Diff(stored, folded []string, most int) (lines []string) {
 	return lines
 }
 
-// Folded lists every row of a state, one a line, as Stored does. Anomalies are
-// those since the state's last Reset.
+// Folded lists every row of a state and every anomaly since its last Reset, each as
+// a line in the form of Stored.
 func Folded(s *domain.State) []string {
 	var list []string
 	add := func(table string, r *domain.Row, f domain.Fragments, columns ...any) {
@@ -72,7 +72,8 @@ func Folded(s *domain.State) []string {
 	return list
 }
 
-// Stored lists every row of a workspace's read tables, one a line.
+// Stored lists every row of a workspace's read tables, each as a line: the table, the
+// id, the position, the columns that the row is found by, and its parts.
 func Stored(ctx context.Context, q Querier, workspaceID string) (list []string, err error) {
 	for _, sql := range selects() {
 		rows, err := q.Query(ctx, sql+` WHERE workspace_id = $1`, workspaceID)

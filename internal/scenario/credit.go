@@ -16,7 +16,7 @@ type pack struct {
 	timed       bool  // whether it has hours
 	expires     day   // 0 for never
 	expired     bool
-	reserved    bool // for a service that nobody asks for, so it will expire
+	reserved    bool // not drawn on, so that it expires
 }
 
 // usable returns a package to draw on; nil if there is none.
