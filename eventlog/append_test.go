@@ -1,10 +1,10 @@
 package eventlog_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,56 +166,60 @@ func TestAssignedIDs(t *testing.T) {
 	}
 }
 
+// appendIf appends an entry on the condition that the workspace's newest position
+// is the expected one. Only log_append offers that, for callers in SQL.
+func (b *bundle) appendIf(t *testing.T, expected int64, d domain.Draft) (head int64, done bool) {
+	t.Helper()
+	var outcomes []string
+	err := b.pool.QueryRow(t.Context(), `
+		SELECT head, outcomes FROM log_append($1, $2, $3, true, ARRAY[$4], ARRAY[$5], ARRAY[NULL::timestamptz], ARRAY[$6], ARRAY[NULL])`,
+		d.WorkspaceID, b.clock.Now(), expected, d.ID, d.Type, d.Data).Scan(&head, &outcomes)
+	if err != nil {
+		t.Error(err)
+	}
+	return head, len(outcomes) > 0
+}
+
 func TestExpectedPosition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	if _, err := b.log.AppendExpecting(t.Context(), "w", 0, client(t, "w", "a", "n"), client(t, "w", "b", "n")); err != nil {
-		t.Fatal(err)
-	}
-	for _, expected := range []int64{0, 1, 3} {
-		_, err := b.log.AppendExpecting(t.Context(), "w", expected, client(t, "w", "c", "n"))
-		var conflict *eventlog.ConflictError
-		if !errors.As(err, &conflict) || *conflict != (eventlog.ConflictError{WorkspaceID: "w", Expected: expected, Actual: 2}) {
-			t.Errorf("expecting %d: %v", expected, err)
+	for i, id := range []string{"a", "b"} {
+		if _, done := b.appendIf(t, int64(i), client(t, "w", id, "n")); !done {
+			t.Errorf("%s is not appended", id)
 		}
 	}
-	receipts, err := b.log.AppendExpecting(t.Context(), "w", 2, client(t, "w", "c", "n"))
-	if err != nil || receipts[0].Position != 3 {
-		t.Errorf("receipts %+v, error %v", receipts, err)
+	for _, expected := range []int64{0, 1, 3} {
+		if head, done := b.appendIf(t, expected, client(t, "w", "c", "n")); done || head != 2 {
+			t.Errorf("expecting %d: at %d, appended: %v", expected, head, done)
+		}
 	}
-	if _, err := b.log.AppendExpecting(t.Context(), "w", 3, client(t, "x", "d", "n")); err == nil {
-		t.Error("an entry of another workspace was taken")
-	}
-	if _, err := b.log.AppendExpecting(t.Context(), "w", 3); err == nil {
-		t.Error("nothing to append was taken")
+	if _, done := b.appendIf(t, 2, client(t, "w", "c", "n")); !done || len(b.soundLog(t, "w")) != 3 {
+		t.Error("not appended at the expected position")
 	}
 }
 
 // TestOnlyOneOfManyWins: of callers that decided on the same position, one
-// appends and the others hear of the conflict.
+// appends and the others learn of the conflict.
 func TestOnlyOneOfManyWins(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.append(t, client(t, "w", "a", "n"))
 	const callers = 8
-	won := make(chan int, callers)
-	var group sync.WaitGroup
+	var (
+		won   atomic.Int64
+		group sync.WaitGroup
+	)
 	for i := range callers {
 		d := client(t, "w", "by-"+string(rune('0'+i)), "n")
 		group.Go(func() {
-			_, err := b.log.AppendExpecting(t.Context(), "w", 1, d)
-			var conflict *eventlog.ConflictError
-			switch {
-			case err == nil:
-				won <- i
-			case !errors.As(err, &conflict):
-				t.Error(err)
+			if _, done := b.appendIf(t, 1, d); done {
+				won.Add(1)
 			}
 		})
 	}
 	group.Wait()
-	if len(won) != 1 || len(b.soundLog(t, "w")) != 2 {
-		t.Errorf("%d callers won", len(won))
+	if won.Load() != 1 || len(b.soundLog(t, "w")) != 2 {
+		t.Errorf("%d callers won", won.Load())
 	}
 }
 
@@ -231,7 +235,7 @@ func TestManyWorkspacesAllOrNothing(t *testing.T) {
 	if n := len(b.ids(t, "w")) + len(b.ids(t, "y")); n != 0 || len(b.ids(t, "x")) != 1 {
 		t.Error("a part of a refused call was appended")
 	}
-	if workspaces, err := b.log.WorkspaceIDs(t.Context()); err != nil || !slices.Equal(workspaces, []string{"x"}) {
+	if workspaces, err := b.workspaces().IDs(t.Context()); err != nil || !slices.Equal(workspaces, []string{"x"}) {
 		t.Errorf("workspaces %v, error %v", workspaces, err)
 	}
 

@@ -3,8 +3,6 @@ package eventlog
 import (
 	"errors"
 	"fmt"
-
-	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 // Reasons for which the log refuses an entry whose form is right.
@@ -19,6 +17,8 @@ var (
 	// ErrAhead: the publish time is more than 5 minutes in the future.
 	ErrAhead = errors.New("created_at is more than 5 minutes ahead of now")
 )
+
+var errUncheckedDraft = errors.New("not a checked draft: make it with domain.DecodeDraft or domain.NewDraft")
 
 // RefusedError says which entry of an append was refused, and why. Nothing of
 // that append was done.
@@ -44,20 +44,8 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the reason.
 func (e *RefusedError) Unwrap() error { return e.Reason }
 
-// ConflictError says that the log had moved past the position a caller
-// expected. Nothing was appended.
-type ConflictError struct {
-	WorkspaceID      string
-	Expected, Actual int64
-}
-
-// Error names both positions.
-func (e *ConflictError) Error() string {
-	return fmt.Sprintf("workspace %s is at position %d, not at %d as expected", e.WorkspaceID, e.Actual, e.Expected)
-}
-
-// outcome turns a word of log_append into an error; nil for what was done.
-func outcome(word string, index int, id, when string) error {
+// outcomeError turns a word of log_append into an error; nil for what was done.
+func outcomeError(word string, index int, id, when string) error {
 	refused := func(reason error, detail string) error {
 		return &RefusedError{Index: index, ID: id, Reason: reason, Detail: detail}
 	}
@@ -71,22 +59,5 @@ func outcome(word string, index int, id, when string) error {
 	case "ahead":
 		return refused(ErrAhead, "now is "+when)
 	}
-	return fmt.Errorf("log_append answered %q, which this program does not know", word)
-}
-
-// validate catches drafts that were not made by the domain's own functions.
-func validate(drafts []domain.Draft) error {
-	for i := range drafts {
-		if drafts[i].Data == "" || !domain.IsID(drafts[i].WorkspaceID) {
-			return fmt.Errorf("entry %d is not a checked draft: make it with domain.DecodeDraft or domain.NewDraft", i)
-		}
-		if drafts[i].ID != "" && !domain.IsID(drafts[i].ID) {
-			return fmt.Errorf("entry %d: id %q has the wrong form", i, drafts[i].ID)
-		}
-		// Such a year has no public form, so the chain could not be checked.
-		if year := drafts[i].CreatedAt.UTC().Year(); year < 1 || year > 9999 {
-			return fmt.Errorf("entry %d: created_at is in the year %d, which has no YYYY-MM-DD", i, year)
-		}
-	}
-	return nil
+	return fmt.Errorf("log_append returned the outcome %q, which this program does not know", word)
 }

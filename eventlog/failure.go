@@ -94,3 +94,28 @@ func (k *claimer) releaseQuarantine(ctx context.Context) error {
 	}
 	return nil
 }
+
+// keptFailures is how many different failures of a workspace are remembered.
+const keptFailures = 50
+
+// keepFailure adds a failure to the history, in the transaction that records
+// it. The same failure of the same segment is counted, not repeated.
+func keepFailure(ctx context.Context, tx pgx.Tx, consumer string, s *Segment, text string, now time.Time) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO log_failure AS f (workspace_id, consumer, from_position, through_position, error_digest, error, times, first_at, last_at)
+		VALUES ($1, $2, $3, $4, md5($5), $5, 1, $6, $6)
+		ON CONFLICT (workspace_id, consumer, from_position, through_position, error_digest)
+		DO UPDATE SET times = f.times + 1, last_at = excluded.last_at`,
+		s.WorkspaceID, consumer, s.After+1, s.End(), text, now)
+	if err != nil {
+		return fmt.Errorf("keep the failure: %w", err)
+	}
+	_, err = tx.Exec(ctx, `
+		DELETE FROM log_failure f WHERE f.workspace_id = $1 AND f.consumer = $2 AND f.last_at < (
+		       SELECT o.last_at FROM log_failure o WHERE o.workspace_id = $1 AND o.consumer = $2
+		        ORDER BY o.last_at DESC OFFSET $3 LIMIT 1)`, s.WorkspaceID, consumer, keptFailures-1)
+	if err != nil {
+		return fmt.Errorf("forget old failures: %w", err)
+	}
+	return nil
+}

@@ -8,18 +8,25 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// FeedQuery asks for events of a workspace: the public entries of its log up
-// to the visible position, oldest first.
+// Feed reads the events of workspaces: the public entries of their logs up to the
+// visible position. It is safe for concurrent use.
+type Feed struct{ pool *pgxpool.Pool }
+
+// NewFeed makes a Feed.
+func NewFeed(pool *pgxpool.Pool) *Feed { return &Feed{pool: pool} }
+
+// FeedQuery asks for events of a workspace, oldest first.
 type FeedQuery struct {
 	WorkspaceID string
 
-	// After is the place from which to go on: events at higher positions.
-	// Resumed says that it is a reader's place. Otherwise reading starts at the
-	// oldest event that is kept, or at After, whichever is later.
+	// The page has events at positions higher than After. Resumed says that a
+	// reader stopped there and must not miss an event. Otherwise the page starts
+	// at the oldest event that is kept, if that is later.
 	After   int64
 	Resumed bool
 
@@ -27,7 +34,7 @@ type FeedQuery struct {
 	Oldest  time.Time // events published before are past their retention
 	Type    string    // only events of this type; empty: all
 	Payouts bool      // with payout.paid, which needs pay:read
-	Limit   int       // the most events of a page
+	Limit   int       // the most events of a page, 1 to MaxFeedPage
 }
 
 // FeedEvent is one event in its public form, byte for byte.
@@ -36,34 +43,33 @@ type FeedEvent struct {
 	JSON     string
 }
 
-// FeedPage is a page of the feed, and where it stands. All of it is of one
-// snapshot.
+// FeedPage is a page of the feed. All of it is of one snapshot.
 type FeedPage struct {
 	Visible int64     // position up to which events may show
 	MovedAt time.Time // when Visible last moved; zero: never
 	Kept    int64     // first position that is within its retention
 	Events  []FeedEvent
-	More    bool // events are waiting behind the last one
+	More    bool // there are events after the last one
 
-	// Missed: the event that Resumed readers must get next is past its
+	// Missed: the event that a Resumed reader must get next is past its
 	// retention. Events is empty then.
 	Missed bool
 }
 
-// Start is the place before the page's first possible event, for a reader that
-// begins with an empty page.
+// Start is the position before the page's first possible event, for a reader whose
+// first page is empty.
 func (p *FeedPage) Start() int64 { return max(0, p.Kept-1) }
 
-// feedStatement makes the statement for a combination of filters. The first
-// row tells where the workspace stands, the others are the events; one
-// statement, so that both are of one snapshot.
+// feedStatement makes the statement for a combination of filters. The first row
+// has the workspace's positions, the others are the events. It is one statement so
+// that both are of one snapshot.
 //
 // The inner LIMIT is a literal so that the plan, which is made once for all
 // values, is one for a few rows.
 func feedStatement(typed, payouts bool) string {
 	filter := ""
 	switch {
-	case typed && !payouts: // a type of payout.paid leaves nothing
+	case typed && !payouts: // with the type payout.paid nothing is left
 		filter = ` AND type = $7 AND type <> '` + domain.TypePayoutPaid + `'`
 	case typed:
 		filter = ` AND type = $7`
@@ -71,18 +77,18 @@ func feedStatement(typed, payouts bool) string {
 		filter = ` AND type <> '` + domain.TypePayoutPaid + `'`
 	}
 	return `
-		WITH place AS MATERIALIZED (
+		WITH positions AS MATERIALIZED (
 			SELECT c.position AS visible, c.moved_at, log_position_since(c.workspace_id, $2) AS kept,
 			       coalesce(log_position_since(c.workspace_id, $3), 1) AS since
 			  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '` + ReadModels + `'
 		)
-		(SELECT visible AS position, kept, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text AS event FROM place)
+		(SELECT visible AS position, kept, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text AS event FROM positions)
 		UNION ALL
 		(SELECT position, 0, public_event FROM (
 			SELECT position, public_event FROM event_log
 			 WHERE workspace_id = $1
-			   AND position > (SELECT greatest($4, since - 1, CASE WHEN $5 THEN 0 ELSE kept - 1 END) FROM place)
-			   AND position <= (SELECT visible FROM place)
+			   AND position > (SELECT greatest($4, since - 1, CASE WHEN $5 THEN 0 ELSE kept - 1 END) FROM positions)
+			   AND position <= (SELECT visible FROM positions)
 			   AND public_event IS NOT NULL` + filter + `
 			 ORDER BY position LIMIT 101
 		) e LIMIT $6)`
@@ -91,9 +97,9 @@ func feedStatement(typed, payouts bool) string {
 // MaxFeedPage is the most events of a page.
 const MaxFeedPage = 100
 
-// Feed reads a page of events. The error is an *domain.UnknownWorkspaceError when
+// Page reads a page of events. The error is a *domain.UnknownWorkspaceError when
 // there is no such workspace.
-func (l *Log) Feed(ctx context.Context, q FeedQuery) (*FeedPage, error) {
+func (f *Feed) Page(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 	if q.Limit < 1 || q.Limit > MaxFeedPage {
 		return nil, fmt.Errorf("read the feed of %s: a page has 1 to %d events, not %d", q.WorkspaceID, MaxFeedPage, q.Limit)
 	}
@@ -105,7 +111,7 @@ func (l *Log) Feed(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 	if q.Type != "" {
 		args = append(args, q.Type)
 	}
-	rows, err := l.pool.Query(ctx, feedStatement(q.Type != "", q.Payouts), args...)
+	rows, err := f.pool.Query(ctx, feedStatement(q.Type != "", q.Payouts), args...)
 	if err != nil {
 		return nil, fmt.Errorf("read the feed of %s: %w", q.WorkspaceID, err)
 	}
@@ -150,19 +156,19 @@ func scanFeed(rows pgx.Rows) (*FeedPage, error) {
 
 // KeptFrom returns the first position of a workspace that was published at
 // oldest or later; one past the newest when there is none.
-func (l *Log) KeptFrom(ctx context.Context, workspaceID string, oldest time.Time) (int64, error) {
+func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Time) (int64, error) {
 	var position int64
-	if err := l.pool.QueryRow(ctx, `SELECT log_position_since($1, $2)`, workspaceID, oldest).Scan(&position); err != nil {
+	if err := f.pool.QueryRow(ctx, `SELECT log_position_since($1, $2)`, workspaceID, oldest).Scan(&position); err != nil {
 		return 0, fmt.Errorf("find the first kept event of %s: %w", workspaceID, err)
 	}
 	return position, nil
 }
 
-// FeedOne returns the public form of one event, or ok = false for what the feed
-// would not show: unknown ids, internal entries, events that are not visible
-// yet or were published before oldest, and payouts without payouts.
-func (l *Log) FeedOne(ctx context.Context, workspaceID, id string, oldest time.Time, payouts bool) (event string, ok bool, err error) {
-	err = l.pool.QueryRow(ctx, `
+// Event returns the public form of one event, or ok = false for what the feed would
+// not show: unknown ids, internal entries, events that are not visible yet or were
+// published before oldest, and, unless payouts is set, payout.paid.
+func (f *Feed) Event(ctx context.Context, workspaceID, id string, oldest time.Time, payouts bool) (event string, ok bool, err error) {
+	err = f.pool.QueryRow(ctx, `
 		SELECT e.public_event FROM event_log e
 		  JOIN log_checkpoint c ON c.workspace_id = e.workspace_id AND c.consumer = '`+ReadModels+`' AND e.position <= c.position
 		 WHERE e.workspace_id = $1 AND e.id = $2 AND e.public_event IS NOT NULL

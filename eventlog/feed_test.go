@@ -33,6 +33,8 @@ func newFeed(t *testing.T) *feed {
 	return f
 }
 
+func (f *feed) feed() *eventlog.Feed { return eventlog.NewFeed(f.pool) }
+
 // publish appends an entry of a type, some days old.
 func (f *feed) publish(id, typ string, daysOld int) {
 	f.t.Helper()
@@ -65,7 +67,7 @@ func (f *feed) read(change func(*eventlog.FeedQuery)) *eventlog.FeedPage {
 	f.t.Helper()
 	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Payouts: true, Limit: 100}
 	change(&q)
-	page, err := f.log.Feed(f.t.Context(), q)
+	page, err := f.feed().Page(f.t.Context(), q)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -114,9 +116,9 @@ func TestFeed(t *testing.T) {
 		"since just after it":             {func(q *eventlog.FeedQuery) { q.Since = f.now.AddDate(0, 0, -5).Add(time.Millisecond) }, "g", false, false},
 		"since a time to come":            {func(q *eventlog.FeedQuery) { q.Since = f.now.Add(time.Hour) }, "", false, false},
 		"since before what is kept":       {func(q *eventlog.FeedQuery) { q.Since = f.now.AddDate(0, 0, -90) }, "c e f g", false, false},
-		"after a place":                   {func(q *eventlog.FeedQuery) { q.After, q.Resumed = 5, true }, "f g", false, false},
-		"after a place, since a time":     {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Since = 5, true, f.now.AddDate(0, 0, -1) }, "g", false, false},
-		"after a place above the last":    {func(q *eventlog.FeedQuery) { q.After, q.Resumed = 7, true }, "", false, false},
+		"after a position":                {func(q *eventlog.FeedQuery) { q.After, q.Resumed = 5, true }, "f g", false, false},
+		"after a position, since a time":  {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Since = 5, true, f.now.AddDate(0, 0, -1) }, "g", false, false},
+		"after one above the last":        {func(q *eventlog.FeedQuery) { q.After, q.Resumed = 7, true }, "", false, false},
 		"the next one is missed":          {func(q *eventlog.FeedQuery) { q.After, q.Resumed = 1, true }, "", false, true},
 		"the next one is missed, paged":   {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Limit = 0, true, 1 }, "", false, true},
 		"what is missed is not asked for": {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Payouts = 1, true, false }, "c f g", false, false},
@@ -130,7 +132,7 @@ func TestFeed(t *testing.T) {
 			t.Errorf("%s: visible %d, kept from %d, moved at %v", name, p.Visible, p.Kept, p.MovedAt)
 		}
 	}
-	kept, err := f.log.KeptFrom(t.Context(), "acme", f.now.AddDate(0, 0, -30))
+	kept, err := f.feed().KeptFrom(t.Context(), "acme", f.now.AddDate(0, 0, -30))
 	if err != nil || kept != 3 {
 		t.Errorf("kept from %d (%v)", kept, err)
 	}
@@ -149,7 +151,7 @@ func TestFeedOne(t *testing.T) {
 		"old": {false, false}, "just": {true, true}, "inner": {false, false}, "payout": {false, true}, "unseen": {false, false}, "nothing": {false, false},
 	} {
 		for i, payouts := range []bool{false, true} {
-			event, ok, err := f.log.FeedOne(t.Context(), "acme", id, f.now.AddDate(0, 0, -30), payouts)
+			event, ok, err := f.feed().Event(t.Context(), "acme", id, f.now.AddDate(0, 0, -30), payouts)
 			if err != nil || ok != want[i] || ok != strings.HasPrefix(event, fmt.Sprintf(`{"id":%q,`, id)) {
 				t.Errorf("%s with payouts %v: %v %q %v", id, payouts, ok, event, err)
 			}
@@ -161,11 +163,11 @@ func TestFeedRefuses(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
 	var unknown *domain.UnknownWorkspaceError
-	if _, err := f.log.Feed(t.Context(), eventlog.FeedQuery{WorkspaceID: "nobody", Limit: 1}); !errors.As(err, &unknown) {
+	if _, err := f.feed().Page(t.Context(), eventlog.FeedQuery{WorkspaceID: "nobody", Limit: 1}); !errors.As(err, &unknown) {
 		t.Errorf("an unknown workspace: %v", err)
 	}
 	for _, limit := range []int{-1, 0, eventlog.MaxFeedPage + 1} {
-		if _, err := f.log.Feed(t.Context(), eventlog.FeedQuery{WorkspaceID: "acme", Limit: limit}); err == nil {
+		if _, err := f.feed().Page(t.Context(), eventlog.FeedQuery{WorkspaceID: "acme", Limit: limit}); err == nil {
 			t.Errorf("a page of %d events", limit)
 		}
 	}

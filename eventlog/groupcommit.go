@@ -33,9 +33,9 @@ func (l *Log) newBatcher(batchMax int) *batch.Coalescer[*pendingAppend] {
 }
 
 // appendSingle appends one entry through the batcher of its workspace.
-func (l *Log) appendSingle(ctx context.Context, d domain.Draft) ([]Receipt, error) {
+func (l *Log) appendSingle(ctx context.Context, d *domain.Draft) ([]Receipt, error) {
 	batcher := l.batchers[maphash.String(l.seed, d.WorkspaceID)%uint64(len(l.batchers))]
-	p := &pendingAppend{draft: d}
+	p := &pendingAppend{draft: *d}
 	if err := batcher.Do(ctx, p); err != nil {
 		if _, panicked := errors.AsType[*batch.PanicError](err); panicked {
 			err = fmt.Errorf("%w: %w", batch.ErrOutcomeUnknown, err)
@@ -103,7 +103,7 @@ func byWorkspace(group []*pendingAppend) []*appendStatement {
 }
 
 func (l *Log) commitAlone(ctx context.Context, s *appendStatement) {
-	result, err := scanAppendResult(l.pool.QueryRow(ctx, appendSQL, s.batch.args(l.clock(), nil, false)...))
+	result, err := scanAppendResult(l.pool.QueryRow(ctx, appendSQL, s.batch.args(l.clock(), false)...))
 	s.finish(result, err)
 	l.notify(TopicAppended, s.batch.workspaceID)
 }
@@ -112,7 +112,7 @@ func (l *Log) commitAlone(ctx context.Context, s *appendStatement) {
 // one transaction and one round trip. The entries of all stand in the same
 // arrays; each workspace has the elements from low to high.
 const appendTogetherSQL = `
-	SELECT a.head, a.outcomes, a.positions, a.times
+	SELECT a.outcomes, a.positions, a.times
 	  FROM unnest($2::text[], $3::integer[], $4::integer[]) WITH ORDINALITY AS c (workspace_id, low, high, n)
 	 CROSS JOIN LATERAL log_append(c.workspace_id, $1, NULL, false,
 	       ($5::text[])[c.low:c.high], ($6::text[])[c.low:c.high], ($7::timestamptz[])[c.low:c.high],

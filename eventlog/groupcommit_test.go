@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,27 +18,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// patience is how long a test waits for what must come: long enough for a
-// machine that has much else to do.
-const patience = time.Minute
-
-// waitUntil polls a condition that another process (the database) brings about.
-func waitUntil(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	testkit.Eventually(t, func() error {
-		if !holds() {
-			return errors.New(what)
-		}
-		return nil
-	})
-}
-
-// lane is a log with a single lane, whose first flush can be held up by a
-// lock on the head of workspace "w".
-type lane struct {
+// batcher is a log with a single batcher, whose transactions are held up by a lock
+// on the head of workspace "w".
+type batcher struct {
 	*bundle
 	block pgx.Tx
-	armed atomic.Bool // the clock panics, once
+	armed atomic.Bool // the clock panics once
 	calls chan error
 	group sync.WaitGroup
 
@@ -45,28 +31,31 @@ type lane struct {
 	receipts []eventlog.Receipt
 }
 
-// blockedLane returns with the lock held and one append ("driver") stuck in it.
-func blockedLane(t *testing.T) *lane {
+// blockedBatcher returns with the lock held and one append ("leader") waiting for it.
+func blockedBatcher(t *testing.T) *batcher {
 	t.Helper()
-	l := &lane{bundle: setup(t), calls: make(chan error, 100)}
+	l := &batcher{bundle: setup(t), calls: make(chan error, 100)}
 	l.log = newLog(t, eventlog.Config{Pool: l.pool, Clock: l.now, Batchers: 1})
 	l.append(t, client(t, "w", "first", "n"))
 	l.block = l.begin(t)
 	if _, err := l.block.Exec(t.Context(), `SELECT FROM log_head WHERE workspace_id = 'w' FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	l.call(t.Context(), client(t, "w", "driver", "n"))
-	waitUntil(t, "the driver waits for the lock", func() bool {
+	l.call(t.Context(), client(t, "w", "leader", "n"))
+	testkit.Eventually(t, func() error {
 		var waiting int
 		err := l.pool.QueryRow(t.Context(), `
 			SELECT count(*) FROM pg_stat_activity
 			 WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
-		return err == nil && waiting == 1
+		if err == nil && waiting != 1 {
+			err = fmt.Errorf("%d wait for a lock, want the leader to", waiting)
+		}
+		return err
 	})
 	return l
 }
 
-func (l *lane) now() time.Time {
+func (l *batcher) now() time.Time {
 	if l.armed.CompareAndSwap(true, false) {
 		panic(errBomb)
 	}
@@ -76,9 +65,9 @@ func (l *lane) now() time.Time {
 var errBomb = errors.New("the clock went off")
 
 // call appends in a goroutine of its own.
-func (l *lane) call(ctx context.Context, d domain.Draft) {
+func (l *batcher) call(ctx context.Context, d domain.Draft) {
 	l.group.Go(func() {
-		receipts, err := l.recovering(ctx, d)
+		receipts, err := l.log.Append(ctx, d)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", d.ID, err)
 		}
@@ -89,18 +78,8 @@ func (l *lane) call(ctx context.Context, d domain.Draft) {
 	})
 }
 
-// recovering makes an error of a panic, as callers with a Recoverer do.
-func (l *lane) recovering(ctx context.Context, d domain.Draft) (receipts []eventlog.Receipt, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %w", p.(error))
-		}
-	}()
-	return l.log.Append(ctx, d)
-}
-
-// release lets the driver go on and returns all errors.
-func (l *lane) release(t *testing.T) []error {
+// release lets the leader go on and returns all errors.
+func (l *batcher) release(t *testing.T) []error {
 	t.Helper()
 	if err := l.block.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -113,43 +92,62 @@ func (l *lane) release(t *testing.T) []error {
 			errs = append(errs, err)
 		}
 	}
-	places := map[string][]string{}
+	held := map[string][]string{}
 	for _, r := range l.receipts {
 		found := false
 		for _, w := range []string{"w", "x", "sound"} {
-			if places[w] == nil {
-				places[w] = l.ids(t, w)
+			if held[w] == nil {
+				held[w] = l.ids(t, w)
 			}
-			found = found || (r.Position <= int64(len(places[w])) && places[w][r.Position-1] == r.ID)
+			found = found || (r.Position <= int64(len(held[w])) && held[w][r.Position-1] == r.ID)
 		}
 		if !found {
-			t.Errorf("receipt %+v names a place where the entry is not", r)
+			t.Errorf("receipt %+v names a position where the entry is not", r)
 		}
 	}
 	return errs
 }
 
-// queued waits until n callers stand in the lane. Their number shows only in
-// what they wait in, so it asks for goroutines parked in the lane.
-func (l *lane) queued(t *testing.T, n int) {
+// waiting waits until n callers wait for the next transaction.
+func (l *batcher) waiting(t *testing.T, n int) {
 	t.Helper()
-	waitUntil(t, fmt.Sprintf("%d callers wait in the lane", n), func() bool { return parkedInLane() >= n })
+	testkit.Eventually(t, func() error {
+		if got := waitingCallers(); got < n {
+			return fmt.Errorf("%d callers wait, want %d", got, n)
+		}
+		return nil
+	})
+}
+
+// waitingCallers counts goroutines of this process that wait in a Coalescer.
+// Waiting leaves no other trace that a test could look at.
+func waitingCallers() int {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	n := 0
+	for stack := range strings.SplitSeq(string(buf), "\n\n") {
+		header, frames, _ := strings.Cut(stack, "\n")
+		if strings.Contains(header, "[select") && strings.HasPrefix(frames, "github.com/ledgerfeed/ledgerfeed/internal/batch.(*Coalescer[...]).Do(") {
+			n++
+		}
+	}
+	return n
 }
 
 // TestOneRefusedAmongMany: entries that happen to share a transaction have
 // nothing to do with each other.
 func TestOneRefusedAmongMany(t *testing.T) {
-	// Not parallel: queued counts goroutines of the whole process.
-	l := blockedLane(t)
+	// Not parallel: waiting counts goroutines of the whole process.
+	l := blockedBatcher(t)
 	nowMS := noon.Truncate(time.Millisecond)
 	l.call(t.Context(), at(client(t, "w", "old", "n"), nowMS.AddDate(-1, 0, 0)))
-	l.queued(t, 1)
+	l.waiting(t, 1)
 	l.call(t.Context(), client(t, "w", "good", "n"))
 	l.call(t.Context(), client(t, "w", "first", "other"))
 	l.call(t.Context(), at(client(t, "w", "far", "n"), nowMS.AddDate(1, 0, 0)))
 	l.call(t.Context(), client(t, "w", "first", "n"))
 	l.call(t.Context(), client(t, "x", "elsewhere", "n"))
-	l.queued(t, 6)
+	l.waiting(t, 6)
 	errs := l.release(t)
 	reasons := map[string]error{"old:": eventlog.ErrBeforeNewest, "first:": eventlog.ErrOtherContent, "far:": eventlog.ErrAhead}
 	for _, err := range errs {
@@ -163,7 +161,7 @@ func TestOneRefusedAmongMany(t *testing.T) {
 		t.Errorf("not refused: %v", reasons)
 	}
 	ids := l.ids(t, "w")
-	if len(ids) != 3 || ids[0] != "first" || ids[1] != "driver" || ids[2] != "good" || len(l.ids(t, "x")) != 1 {
+	if len(ids) != 3 || ids[0] != "first" || ids[1] != "leader" || ids[2] != "good" || len(l.ids(t, "x")) != 1 {
 		t.Errorf("the log holds %v", ids)
 	}
 	l.soundLog(t, "w")
@@ -172,12 +170,12 @@ func TestOneRefusedAmongMany(t *testing.T) {
 // TestCoalescedTwins: the same entry from two callers at once is appended
 // once, and an entry of the same id but other content is refused.
 func TestCoalescedTwins(t *testing.T) {
-	l := blockedLane(t)
+	l := blockedBatcher(t)
 	l.call(t.Context(), client(t, "w", "twin", "n"))
-	l.queued(t, 1)
+	l.waiting(t, 1)
 	l.call(t.Context(), client(t, "w", "twin", "n"))
 	l.call(t.Context(), client(t, "w", "twin", "other"))
-	l.queued(t, 3)
+	l.waiting(t, 3)
 	errs := l.release(t)
 	if len(errs) != 1 || !errors.Is(errs[0], eventlog.ErrOtherContent) {
 		t.Errorf("errors %v", errs)
@@ -187,14 +185,14 @@ func TestCoalescedTwins(t *testing.T) {
 	}
 }
 
-// TestCoalescing: what waits for the lane goes into one transaction.
+// TestCoalescing: what waits goes into one transaction.
 func TestCoalescing(t *testing.T) {
-	l := blockedLane(t)
-	const waiting = 20
-	for i := range waiting {
+	l := blockedBatcher(t)
+	const entries = 20
+	for i := range entries {
 		l.call(t.Context(), client(t, "w", fmt.Sprint("e", i), "n"))
 	}
-	l.queued(t, waiting)
+	l.waiting(t, entries)
 	if errs := l.release(t); len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -202,21 +200,21 @@ func TestCoalescing(t *testing.T) {
 	err := l.pool.QueryRow(t.Context(), `
 		SELECT count(DISTINCT xmin::text) FROM event_log WHERE workspace_id = 'w' AND id LIKE 'e%'`).Scan(&transactions)
 	if err != nil || transactions != 1 {
-		t.Errorf("%d transactions for %d entries, error %v", transactions, waiting, err)
+		t.Errorf("%d transactions for %d entries, error %v", transactions, entries, err)
 	}
 	l.soundLog(t, "w")
 }
 
-// TestGivingUpInTheLane: a caller whose context ends before its turn is not
-// appended, and those behind it are.
-func TestGivingUpInTheLane(t *testing.T) {
-	l := blockedLane(t)
+// TestGivingUpWhileWaiting: the entry of a caller whose context ends before its
+// transaction begins is not appended, and the others are.
+func TestGivingUpWhileWaiting(t *testing.T) {
+	l := blockedBatcher(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	tired := errors.New("tired")
 	l.call(ctx, client(t, "w", "tired", "n"))
-	l.queued(t, 1)
+	l.waiting(t, 1)
 	l.call(t.Context(), client(t, "w", "patient", "n"))
-	l.queued(t, 2)
+	l.waiting(t, 2)
 	cancel(tired)
 	if err := <-l.calls; !errors.Is(err, tired) || !strings.Contains(err.Error(), "not begun") {
 		t.Errorf("gave up with %v", err)
@@ -229,15 +227,15 @@ func TestGivingUpInTheLane(t *testing.T) {
 	}
 }
 
-// TestDriversContextIsItsOwn: the caller who drives gives up, and the entries
-// of others in the same transaction do not notice.
-func TestDriversContextIsItsOwn(t *testing.T) {
-	l := blockedLane(t)
+// TestLeadersContextIsItsOwn: the leader's caller gives up, which does not affect
+// the entries of others in the same transaction.
+func TestLeadersContextIsItsOwn(t *testing.T) {
+	l := blockedBatcher(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	l.call(ctx, client(t, "w", "next-driver", "n"))
-	l.queued(t, 1)
+	l.call(ctx, client(t, "w", "next-leader", "n"))
+	l.waiting(t, 1)
 	l.call(t.Context(), client(t, "w", "passenger", "n"))
-	l.queued(t, 2)
+	l.waiting(t, 2)
 	if err := l.block.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -273,12 +271,12 @@ func TestEndedContextAppendsNothing(t *testing.T) {
 // transaction learns of it, and that their outcome is unknown; later appends
 // work.
 func TestPanicLeavesNobodyWaiting(t *testing.T) {
-	l := blockedLane(t)
-	l.call(t.Context(), client(t, "w", "unlucky-driver", "n"))
-	l.queued(t, 1)
+	l := blockedBatcher(t)
+	l.call(t.Context(), client(t, "w", "unlucky-leader", "n"))
+	l.waiting(t, 1)
 	l.call(t.Context(), client(t, "w", "passenger-1", "n"))
 	l.call(t.Context(), client(t, "x", "passenger-2", "n"))
-	l.queued(t, 3)
+	l.waiting(t, 3)
 	l.armed.Store(true)
 	errs := l.release(t)
 	for _, err := range errs {
@@ -289,7 +287,7 @@ func TestPanicLeavesNobodyWaiting(t *testing.T) {
 	if len(errs) != 3 {
 		t.Errorf("errors %v", errs)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if receipts, err := l.log.Append(ctx, client(t, "w", "after", "n")); err != nil || receipts[0].Skipped {
 		t.Errorf("after the panic: %v, %v", receipts, err)
@@ -306,16 +304,15 @@ func (b *bomb) Notify(eventlog.Topic, ...string) {
 	}
 }
 
-// TestPanicAfterTheCommit: an announcer that panics does not undo what is
-// committed, nor stop the lane.
+// TestPanicAfterTheCommit: a NotifyFunc that panics does not undo what is
+// committed, nor stop later appends.
 func TestPanicAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	notifier := &bomb{}
 	notifier.armed.Store(true)
-	l := &lane{bundle: b}
 	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Notify: notifier.Notify, Batchers: 1})
-	if _, err := l.recovering(t.Context(), client(t, "w", "a", "n")); !errors.Is(err, errBomb) {
+	if _, err := b.log.Append(t.Context(), client(t, "w", "a", "n")); !errors.Is(err, errBomb) {
 		t.Errorf("got %v", err)
 	}
 	if again := b.append(t, client(t, "w", "a", "n"))[0]; !again.Skipped {
@@ -325,30 +322,23 @@ func TestPanicAfterTheCommit(t *testing.T) {
 }
 
 // TestBrokenWorkspaceLeavesOthersAlone: when a transaction for several
-// workspaces fails, each is tried for itself.
+// workspaces fails, each is tried alone.
 func TestBrokenWorkspaceLeavesOthersAlone(t *testing.T) {
-	l := blockedLane(t)
-	l.append2(t, "broken")
+	l := blockedBatcher(t)
+	twice := client(t, "broken", "first", "n")
+	l.append(t, twice, twice) // two are not batched with others, which the lock holds up
 	// The database refuses every further entry of one workspace.
 	l.exec(t, `ALTER TABLE event_log ADD CONSTRAINT broken CHECK (workspace_id <> 'broken' OR position <= 1)`)
 	l.call(t.Context(), client(t, "broken", "x", "n"))
-	l.queued(t, 1)
+	l.waiting(t, 1)
 	l.call(t.Context(), client(t, "sound", "y", "n"))
 	l.call(t.Context(), client(t, "w", "z", "n"))
-	l.queued(t, 3)
+	l.waiting(t, 3)
 	errs := l.release(t)
 	if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), "x: append to broken") {
 		t.Errorf("errors %v", errs)
 	}
 	if len(l.ids(t, "sound")) != 1 || len(l.ids(t, "w")) != 3 || len(l.ids(t, "broken")) != 1 {
 		t.Error("the others were not appended")
-	}
-}
-
-// append2 appends outside of the lane, which is blocked.
-func (l *lane) append2(t *testing.T, workspaceID string) {
-	t.Helper()
-	if _, err := l.log.AppendExpecting(t.Context(), workspaceID, 0, client(t, workspaceID, "first", "n")); err != nil {
-		t.Fatal(err)
 	}
 }

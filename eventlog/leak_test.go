@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"go.uber.org/goleak"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -16,7 +15,6 @@ import (
 // has goroutines. It is not parallel: the others' would be in the way.
 func TestGoroutinesEnd(t *testing.T) {
 	b := setup(t)
-	b.projecting(t)
 	b.append(t, many(t, "w", 3)...)
 	before := goleak.IgnoreCurrent()
 	for range 5 {
@@ -29,27 +27,17 @@ func TestGoroutinesEnd(t *testing.T) {
 func startAndStop(t *testing.T, b *bundle) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	notifier := newWake(b.pool)
+	notifier := newNotifier(b.pool)
 	log := newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Notify: notifier.Notify})
 	ended := make(chan error, 2)
 	go func() { ended <- notifier.Run(ctx) }()
 	followed := make(chan struct{}, 100)
 	go func() {
-		ended <- log.Follow(ctx, notifier, "w", 0, func(*domain.Entry) error { followed <- struct{}{}; return nil })
+		ended <- follow(ctx, log, notifier, "w", 0, func(*domain.Entry) error { followed <- struct{}{}; return nil })
 	}()
 	<-followed
-	tap, err := eventlog.NewTap(wsql.BeginnerFromPgx(b.pool), eventlog.TapConfig{ConsumerGroup: "g", PollInterval: ms(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tap.Subscribe(ctx, "w"); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := log.Append(ctx, client(t, "w", "", "n")); err != nil {
 		t.Fatal(err)
-	}
-	if err := tap.Close(); err != nil {
-		t.Error(err)
 	}
 	cancel()
 	for range 2 {

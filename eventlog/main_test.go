@@ -20,6 +20,10 @@ func TestMain(m *testing.M) {
 	testkit.Main(m, migrations.Up)
 }
 
+// timeout is how long a test waits for what must come: long enough for a machine
+// that has much else to do.
+const timeout = time.Minute
+
 // noon is where the tests' clocks start; finer than a millisecond on purpose.
 var noon = time.Date(2026, 10, 2, 12, 0, 0, 123_456_789, time.UTC)
 
@@ -35,6 +39,10 @@ func setup(t *testing.T) *bundle {
 	b := &bundle{pool: testkit.Pool(t), clock: testkit.NewClock(noon)}
 	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now})
 	return b
+}
+
+func (b *bundle) workspaces() *eventlog.Workspaces {
+	return eventlog.NewWorkspaces(b.pool, b.clock.Now)
 }
 
 func newLog(t testing.TB, cfg eventlog.Config) *eventlog.Log {

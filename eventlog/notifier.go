@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
-// Topic is something worth waking up for.
+// Topic is what a notification is about.
 type Topic string
 
 // The topics. They are also the names of PostgreSQL's notification channels.
@@ -26,36 +26,51 @@ const (
 
 func topics() []Topic { return []Topic{TopicAppended, TopicProjected} }
 
-// Notifier carries wake-ups: at once inside the process, and to other processes by
-// NOTIFY, sent after the commit and coalesced, because a NOTIFY inside the
-// appending transaction halves its throughput. A wake-up may be lost; whoever
-// waits also sweeps.
+// topicMoved is the topic of a consumer's checkpoints. Only those of the read
+// models have subscribers.
+func topicMoved(consumer string) Topic {
+	if consumer == ReadModels {
+		return TopicProjected
+	}
+	return Topic("ledgerfeed_" + consumer)
+}
+
+// NotifyFunc is called after a commit with the workspaces that changed; it is a
+// [Notifier.Notify]. It must not block.
+type NotifyFunc func(topic Topic, workspaceIDs ...string)
+
+// Notifier tells subscribers which workspaces have changed: at once inside the
+// process, and in other processes by PostgreSQL's NOTIFY. That is sent after the
+// commit, for all workspaces that changed within some milliseconds, because a
+// NOTIFY inside the appending transaction halves its throughput. A notification
+// may be lost, so subscribers also sweep.
 type Notifier struct {
 	pool   *pgxpool.Pool
 	logger *slog.Logger
-	self   string // this process in payloads, so that it does not wake itself twice
+	self   string // this process in payloads, so that it skips its own
 
-	mu      sync.Mutex
-	waiters map[Topic]map[*Subscription]struct{}
-	unsent  map[Topic]map[string]struct{}
-	kick    chan struct{}
+	unsentReady chan struct{} // holds a token when unsent has something
+
+	mu            sync.Mutex
+	subscriptions map[Topic]map[*Subscription]struct{}
+	unsent        map[Topic]map[string]struct{} // workspaces to NOTIFY other processes of
 }
 
-// NewNotifier makes a Notifier. Without Run it wakes only inside the process.
+// NewNotifier makes a Notifier. Without Run it works only inside the process.
 func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
 	return &Notifier{
-		pool:    pool,
-		logger:  logger,
-		self:    uuid.NewString(),
-		waiters: map[Topic]map[*Subscription]struct{}{},
-		unsent:  map[Topic]map[string]struct{}{},
-		kick:    make(chan struct{}, 1),
+		pool:          pool,
+		logger:        logger,
+		self:          uuid.NewString(),
+		unsentReady:   make(chan struct{}, 1),
+		subscriptions: map[Topic]map[*Subscription]struct{}{},
+		unsent:        map[Topic]map[string]struct{}{},
 	}
 }
 
-// Subscription collects the workspaces that were announced.
+// Subscription collects the workspaces of notifications.
 type Subscription struct {
-	// C receives when something was announced; take it with Take.
+	// C receives when there is something to Take.
 	C chan struct{}
 
 	mu  sync.Mutex
@@ -63,109 +78,134 @@ type Subscription struct {
 	all bool
 }
 
-// Take returns what was announced since the last call. With all, anything may
-// have happened (a connection was lost): sweep.
-func (w *Subscription) Take() (ids []string, all bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id := range w.ids {
+// Take returns the workspaces that changed since the last call. With all, any may
+// have, because the connection that listens was lost: sweep.
+func (s *Subscription) Take() (ids []string, all bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.ids {
 		ids = append(ids, id)
 	}
-	all = w.all
-	w.ids, w.all = nil, false
+	all = s.all
+	s.ids, s.all = nil, false
 	return ids, all
 }
 
-func (w *Subscription) add(ids []string, all bool) {
-	w.mu.Lock()
-	if w.ids == nil {
-		w.ids = make(map[string]struct{}, len(ids))
+func (s *Subscription) add(ids []string, all bool) {
+	s.mu.Lock()
+	if s.ids == nil {
+		s.ids = make(map[string]struct{}, len(ids))
 	}
 	for _, id := range ids {
-		w.ids[id] = struct{}{}
+		s.ids[id] = struct{}{}
 	}
-	w.all = w.all || all
-	w.mu.Unlock()
-	select {
-	case w.C <- struct{}{}:
-	default: // it is awake already
-	}
+	s.all = s.all || all
+	s.mu.Unlock()
+	putToken(s.C)
 }
 
-// Subscribe registers a subscription; call the returned function to end it.
-func (w *Notifier) Subscribe(topic Topic) (*Subscription, func()) {
-	waiter := &Subscription{C: make(chan struct{}, 1)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.waiters[topic] == nil {
-		w.waiters[topic] = map[*Subscription]struct{}{}
-	}
-	w.waiters[topic][waiter] = struct{}{}
-	return waiter, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.waiters[topic], waiter)
-	}
-}
-
-// Notify wakes the subscriptions of a topic: in this process at once, in others
-// after the next NOTIFY.
-func (w *Notifier) Notify(topic Topic, workspaceIDs ...string) {
-	if len(workspaceIDs) == 0 {
-		return
-	}
-	w.mu.Lock()
-	for waiter := range w.waiters[topic] {
-		waiter.add(workspaceIDs, false)
-	}
-	if w.unsent[topic] == nil {
-		w.unsent[topic] = map[string]struct{}{}
-	}
-	for _, id := range workspaceIDs {
-		w.unsent[topic][id] = struct{}{}
-	}
-	w.mu.Unlock()
+// putToken puts a token into a channel that holds one, unless it is there already.
+func putToken(c chan<- struct{}) {
 	select {
-	case w.kick <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-func (w *Notifier) local(topic Topic, ids []string, all bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for waiter := range w.waiters[topic] {
-		waiter.add(ids, all)
+// Subscribe starts a subscription; the returned function ends it.
+func (n *Notifier) Subscribe(topic Topic) (*Subscription, func()) {
+	s := &Subscription{C: make(chan struct{}, 1)}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.subscriptions[topic] == nil {
+		n.subscriptions[topic] = map[*Subscription]struct{}{}
+	}
+	n.subscriptions[topic][s] = struct{}{}
+	return s, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.subscriptions[topic], s)
+	}
+}
+
+// followSweep is the longest time between two passes of Follow.
+const followSweep = time.Second
+
+// Follow calls pass now, after notifications of a topic and at least once a
+// second. It returns when pass fails, with that error, or ctx ends, with its
+// cause.
+func (n *Notifier) Follow(ctx context.Context, topic Topic, pass func(context.Context) error) error {
+	s, unsubscribe := n.Subscribe(topic)
+	defer unsubscribe()
+	sweep := time.NewTicker(followSweep)
+	defer sweep.Stop()
+	for {
+		if err := pass(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.C:
+			s.Take()
+		case <-sweep.C:
+		}
+	}
+}
+
+// Notify notifies the subscribers of a topic: in this process at once, in others
+// with the next NOTIFY.
+func (n *Notifier) Notify(topic Topic, workspaceIDs ...string) {
+	if len(workspaceIDs) == 0 {
+		return
+	}
+	n.notifyLocal(topic, workspaceIDs, false)
+	n.mu.Lock()
+	if n.unsent[topic] == nil {
+		n.unsent[topic] = map[string]struct{}{}
+	}
+	for _, id := range workspaceIDs {
+		n.unsent[topic][id] = struct{}{}
+	}
+	n.mu.Unlock()
+	putToken(n.unsentReady)
+}
+
+func (n *Notifier) notifyLocal(topic Topic, ids []string, all bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for s := range n.subscriptions[topic] {
+		s.add(ids, all)
 	}
 }
 
 const (
-	// notifyPause lets announcements gather between two NOTIFYs.
+	// notifyPause is the time between two NOTIFYs, in which workspaces collect.
 	notifyPause = 2 * time.Millisecond
 	// maxPayload is below PostgreSQL's limit of 8,000 bytes.
 	maxPayload = 7900
-	// relisten is the pause before a lost connection is made anew.
-	relisten = 500 * time.Millisecond
+	// retryPause is the wait before the database is tried again.
+	retryPause = 500 * time.Millisecond
 )
 
-// Run sends and receives wake-ups of other processes until ctx ends.
-func (w *Notifier) Run(ctx context.Context) error {
+// Run exchanges notifications with other processes until ctx ends.
+func (n *Notifier) Run(ctx context.Context) error {
 	var group sync.WaitGroup
-	group.Go(func() { w.send(ctx) })
-	group.Go(func() { w.listen(ctx) })
+	group.Go(func() { n.send(ctx) })
+	group.Go(func() { n.listen(ctx) })
 	group.Wait()
 	return nil
 }
 
 // Flush sends what is not yet sent, for a program that is about to end.
-func (w *Notifier) Flush(ctx context.Context) error {
-	w.mu.Lock()
-	unsent := w.unsent
-	w.unsent = map[Topic]map[string]struct{}{}
-	w.mu.Unlock()
+func (n *Notifier) Flush(ctx context.Context) error {
+	n.mu.Lock()
+	unsent := n.unsent
+	n.unsent = map[Topic]map[string]struct{}{}
+	n.mu.Unlock()
 	for topic, ids := range unsent {
-		for _, payload := range payloads(w.self, ids) {
-			if _, err := w.pool.Exec(ctx, `SELECT pg_notify($1, $2)`, string(topic), payload); err != nil {
+		for _, payload := range payloads(n.self, ids) {
+			if _, err := n.pool.Exec(ctx, `SELECT pg_notify($1, $2)`, string(topic), payload); err != nil {
 				return fmt.Errorf("notify %s: %w", topic, err)
 			}
 		}
@@ -173,16 +213,15 @@ func (w *Notifier) Flush(ctx context.Context) error {
 	return nil
 }
 
-func (w *Notifier) send(ctx context.Context) {
+func (n *Notifier) send(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.kick:
+		case <-n.unsentReady:
 		}
-		if err := w.Flush(ctx); err != nil && ctx.Err() == nil {
-			// Others find out by their sweeps.
-			w.logger.WarnContext(ctx, "a wake-up could not be sent", "error", err)
+		if err := n.Flush(ctx); err != nil && ctx.Err() == nil {
+			n.logger.WarnContext(ctx, "cannot notify other processes; they find the changes by their sweeps", "error", err)
 		}
 		if !flow.Pause(ctx, notifyPause) {
 			return
@@ -213,7 +252,8 @@ func payloads(self string, ids map[string]struct{}) []string {
 	return list
 }
 
-// notifyInTx wakes others when the transaction commits.
+// notifyInTx notifies the subscribers of all processes, this one included, when
+// the transaction commits.
 func notifyInTx(ctx context.Context, tx pgx.Tx, topic Topic, workspaceID string) error {
 	if _, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, string(topic), "- "+workspaceID); err != nil {
 		return fmt.Errorf("notify %s: %w", topic, err)
@@ -221,26 +261,32 @@ func notifyInTx(ctx context.Context, tx pgx.Tx, topic Topic, workspaceID string)
 	return nil
 }
 
-func (w *Notifier) listen(ctx context.Context) {
+func (n *Notifier) listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := w.listenOnce(ctx)
+		err := n.listenOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		w.logger.WarnContext(ctx, "the connection for wake-ups was lost; sweeping meanwhile", "error", err)
-		if !flow.Pause(ctx, relisten) {
+		n.logger.WarnContext(ctx, "cannot receive notifications of other processes; their changes are found by sweeps",
+			"error", err, "retry_in", retryPause)
+		if !flow.Pause(ctx, retryPause) {
 			return
 		}
 	}
 }
 
-func (w *Notifier) listenOnce(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, w.pool.Config().ConnConfig)
+// closeTimeout bounds how long a connection that is no longer needed may take to
+// close.
+const closeTimeout = time.Second
+
+// listenOnce receives notifications until the connection is lost.
+func (n *Notifier) listenOnce(ctx context.Context) error {
+	conn, err := pgx.ConnectConfig(ctx, n.pool.Config().ConnConfig)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer func() {
-		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		_ = conn.Close(closeCtx)
 	}()
@@ -250,16 +296,16 @@ func (w *Notifier) listenOnce(ctx context.Context) error {
 		}
 	}
 	for _, topic := range topics() {
-		w.local(topic, nil, true) // whatever was announced before we listened
+		n.notifyLocal(topic, nil, true) // anything may have changed before we listened
 	}
 	for {
-		n, err := conn.WaitForNotification(ctx)
+		received, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return fmt.Errorf("wait for a notification: %w", err)
 		}
-		sender, rest, _ := strings.Cut(n.Payload, " ")
-		if sender != w.self {
-			w.local(Topic(n.Channel), strings.Fields(rest), false)
+		sender, rest, _ := strings.Cut(received.Payload, " ")
+		if sender != n.self {
+			n.notifyLocal(Topic(received.Channel), strings.Fields(rest), false)
 		}
 	}
 }

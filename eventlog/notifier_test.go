@@ -3,7 +3,6 @@ package eventlog_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -15,11 +14,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-func newWake(pool *pgxpool.Pool) *eventlog.Notifier {
-	return eventlog.NewNotifier(pool, slog.New(slog.DiscardHandler))
+func newNotifier(pool *pgxpool.Pool) *eventlog.Notifier {
+	return eventlog.NewNotifier(pool, testkit.Discard())
 }
 
-// process stands for a process of its own: its pool, its wake-ups, its log.
+// process stands for a process of its own: its pool, notifier and log.
 type process struct {
 	pool     *pgxpool.Pool
 	notifier *eventlog.Notifier
@@ -29,16 +28,16 @@ type process struct {
 func newProcess(t *testing.T, url string) *process {
 	t.Helper()
 	p := &process{pool: wide(t, url, 4)}
-	p.notifier = newWake(p.pool)
+	p.notifier = newNotifier(p.pool)
 	p.log = newLog(t, eventlog.Config{Pool: p.pool, Clock: testkit.NewClock(noon).Now, Notify: p.notifier.Notify})
 	return p
 }
 
-// run sends and receives wake-ups, and returns once it listens: it then says
-// that anything may have happened.
+// run runs the notifier, and returns once it listens, which it shows by a
+// notification that anything may have changed.
 func (p *process) run(t *testing.T) {
 	t.Helper()
-	waiter, done := p.notifier.Subscribe(eventlog.TopicProjected)
+	sub, done := p.notifier.Subscribe(eventlog.TopicProjected)
 	defer done()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -49,27 +48,27 @@ func (p *process) run(t *testing.T) {
 			t.Errorf("Run ended with %v", err)
 		}
 	})
-	if _, all := taken(t, waiter); !all {
+	if _, all := taken(t, sub); !all {
 		t.Fatal("listening does not begin with a sweep")
 	}
 }
 
-// taken waits for an announcement.
+// taken waits for a notification.
 func taken(t *testing.T, w *eventlog.Subscription) (ids []string, all bool) {
 	t.Helper()
 	select {
 	case <-w.C:
-	case <-time.After(patience):
-		t.Fatal("nothing was announced")
+	case <-time.After(timeout):
+		t.Fatal("no notification came")
 	}
 	ids, all = w.Take()
 	slices.Sort(ids)
 	return ids, all
 }
 
-func TestWakeInsideTheProcess(t *testing.T) {
+func TestNotifyInsideTheProcess(t *testing.T) {
 	t.Parallel()
-	notifier := newWake(nil) // without Run the database is not asked
+	notifier := newNotifier(nil) // without Run the database is not asked
 	a, doneA := notifier.Subscribe(eventlog.TopicAppended)
 	b, doneB := notifier.Subscribe(eventlog.TopicAppended)
 	other, doneOther := notifier.Subscribe(eventlog.TopicProjected)
@@ -77,38 +76,38 @@ func TestWakeInsideTheProcess(t *testing.T) {
 	defer doneOther()
 	notifier.Notify(eventlog.TopicAppended, "w", "x")
 	notifier.Notify(eventlog.TopicAppended, "w", "y")
-	for _, waiter := range []*eventlog.Subscription{a, b} {
-		if ids, all := taken(t, waiter); all || !slices.Equal(ids, []string{"w", "x", "y"}) {
-			t.Errorf("announced %v, all %v", ids, all)
+	for _, sub := range []*eventlog.Subscription{a, b} {
+		if ids, all := taken(t, sub); all || !slices.Equal(ids, []string{"w", "x", "y"}) {
+			t.Errorf("notified of %v, all %v", ids, all)
 		}
-		if ids, all := waiter.Take(); len(ids) > 0 || all {
-			t.Errorf("announced again: %v, all %v", ids, all)
+		if ids, all := sub.Take(); len(ids) > 0 || all {
+			t.Errorf("notified again: %v, all %v", ids, all)
 		}
 	}
 	doneA()
 	notifier.Notify(eventlog.TopicAppended, "z")
 	notifier.Notify(eventlog.TopicAppended)
 	if ids, _ := taken(t, b); !slices.Equal(ids, []string{"z"}) {
-		t.Errorf("announced %v", ids)
+		t.Errorf("notified of %v", ids)
 	}
-	for name, waiter := range map[string]*eventlog.Subscription{"one that is done": a, "another topic's": other} {
+	for name, sub := range map[string]*eventlog.Subscription{"that has ended": a, "to another topic": other} {
 		select {
-		case <-waiter.C:
-			t.Errorf("%s waiter was woken", name)
+		case <-sub.C:
+			t.Errorf("the subscription %s was notified", name)
 		default:
 		}
 	}
 }
 
-// TestWakeAcrossProcesses: what one process appends wakes another, by lane,
-// batch and the caller's own transaction.
-func TestWakeAcrossProcesses(t *testing.T) {
+// TestNotifyAcrossProcesses: an append in one process notifies another, whether it is
+// a single one, a batch or in the caller's own transaction.
+func TestNotifyAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
 	a, b := newProcess(t, url), newProcess(t, url)
 	a.run(t)
 	b.run(t)
-	waiter, done := b.notifier.Subscribe(eventlog.TopicAppended)
+	sub, done := b.notifier.Subscribe(eventlog.TopicAppended)
 	defer done()
 	for _, how := range []string{"single", "batch", "transaction"} {
 		var err error
@@ -130,13 +129,13 @@ func TestWakeAcrossProcesses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ids, _ := taken(t, waiter); !slices.Equal(ids, []string{how}) {
-			t.Errorf("%s announced %v", how, ids)
+		if ids, _ := taken(t, sub); !slices.Equal(ids, []string{how}) {
+			t.Errorf("%s notified of %v", how, ids)
 		}
 	}
 }
 
-// TestFollowAcrossProcesses is woken long before its next sweep.
+// TestFollowAcrossProcesses: notifications come long before the next sweep.
 func TestFollowAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
@@ -154,7 +153,7 @@ func TestFollowAcrossProcesses(t *testing.T) {
 	}
 	// By sweeps alone it would take a second each.
 	if took := time.Since(began); took > rounds*time.Second/2 {
-		t.Errorf("%d entries took %v: the follower sweeps, it is not woken", rounds, took)
+		t.Errorf("%d entries took %v: the follower sweeps, it is not notified", rounds, took)
 	}
 }
 
@@ -164,7 +163,7 @@ func TestManyWorkspacesInOneNotification(t *testing.T) {
 	url := testkit.NewDatabase(t)
 	a, b := newProcess(t, url), newProcess(t, url)
 	b.run(t)
-	waiter, done := b.notifier.Subscribe(eventlog.TopicProjected)
+	sub, done := b.notifier.Subscribe(eventlog.TopicProjected)
 	defer done()
 	var want []string
 	for i := range 500 {
@@ -176,27 +175,27 @@ func TestManyWorkspacesInOneNotification(t *testing.T) {
 	}
 	got := map[string]bool{}
 	for len(got) < len(want) {
-		ids, _ := taken(t, waiter)
+		ids, _ := taken(t, sub)
 		for _, id := range ids {
 			got[id] = true
 		}
 	}
 	for _, id := range want {
 		if !got[id] {
-			t.Fatalf("%s was not announced", id)
+			t.Fatalf("no notification of %s", id)
 		}
 	}
 }
 
-// TestLostListenerListensAgain: after the connection for wake-ups was lost,
-// everyone sweeps once, and wake-ups come as before.
+// TestLostListenerListensAgain: after the listening connection was lost, every
+// subscriber sweeps once, and notifications come as before.
 func TestLostListenerListensAgain(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
 	a, b := newProcess(t, url), newProcess(t, url)
 	a.run(t)
 	b.run(t)
-	waiter, done := b.notifier.Subscribe(eventlog.TopicAppended)
+	sub, done := b.notifier.Subscribe(eventlog.TopicAppended)
 	defer done()
 	var killed int
 	err := a.pool.QueryRow(t.Context(), `
@@ -205,25 +204,25 @@ func TestLostListenerListensAgain(t *testing.T) {
 	if err != nil || killed != 2 {
 		t.Fatalf("%d listeners killed, error %v", killed, err)
 	}
-	if _, all := taken(t, waiter); !all {
+	if _, all := taken(t, sub); !all {
 		t.Error("the new connection does not begin with a sweep")
 	}
 	if _, err := a.log.Append(t.Context(), client(t, "w", "1", "n")); err != nil {
 		t.Fatal(err)
 	}
-	if ids, _ := taken(t, waiter); !slices.Equal(ids, []string{"w"}) {
-		t.Errorf("announced %v", ids)
+	if ids, _ := taken(t, sub); !slices.Equal(ids, []string{"w"}) {
+		t.Errorf("notified of %v", ids)
 	}
 }
 
-// TestNotifyWithoutDatabase: a wake-up that cannot be sent stops nothing.
+// TestNotifyWithoutDatabase: a notification that cannot be sent stops nothing.
 func TestNotifyWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, testkit.NewDatabase(t))
 	p.pool.Close()
 	p.notifier.Notify(eventlog.TopicAppended, "w")
 	if err := p.notifier.Flush(t.Context()); err == nil {
-		t.Error("nothing was said of the lost wake-up")
+		t.Error("the lost notification is no error")
 	}
 	if err := p.notifier.Flush(t.Context()); err != nil {
 		t.Errorf("nothing to send: %v", err)

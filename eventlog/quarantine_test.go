@@ -43,6 +43,10 @@ func (c *consumer) refuse(workspaceID string, position int64) {
 	})
 }
 
+func (c *consumer) quarantine() *eventlog.Quarantine {
+	return eventlog.NewQuarantine(c.pool, eventlog.ReadModels, c.clock.Now, c.notifier.Notify)
+}
+
 func TestSkippingWhatCannotBeHandled(t *testing.T) {
 	t.Parallel()
 	c := startConsumer(t, 8)
@@ -50,7 +54,7 @@ func TestSkippingWhatCannotBeHandled(t *testing.T) {
 	c.fill("b", 12)
 	c.refuse("a", 5)
 
-	history, err := c.log.Failures(t.Context(), eventlog.ReadModels, "a")
+	history, err := c.quarantine().Failures(t.Context(), "a")
 	if err != nil || len(history) == 0 {
 		t.Fatalf("history %+v, %v", history, err)
 	}
@@ -59,20 +63,20 @@ func TestSkippingWhatCannotBeHandled(t *testing.T) {
 		t.Errorf("the last failure is %+v", last)
 	}
 	// Tried again, it fails again, and that is counted.
-	if err := c.log.RetryQuarantined(t.Context(), eventlog.ReadModels, "a"); err != nil {
+	if err := c.quarantine().Retry(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	msg, _ := c.next()
 	msg.Nack()
 	c.eventually("the failure is counted", func() bool {
-		now, err := c.log.Failures(t.Context(), eventlog.ReadModels, "a")
+		now, err := c.quarantine().Failures(t.Context(), "a")
 		return err == nil && len(now) == len(history) && now[len(now)-1].Times == last.Times+1
 	})
 
-	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "a", ""); err == nil {
+	if _, err := c.quarantine().Skip(t.Context(), "a", ""); err == nil {
 		t.Error("skipped without a reason")
 	}
-	skip, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "a", "sent twice by the importer")
+	skip, err := c.quarantine().Skip(t.Context(), "a", "sent twice by the importer")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +87,7 @@ func TestSkippingWhatCannotBeHandled(t *testing.T) {
 	if skip.Position != 5 || skip.EventID != entry.ID || skip.Type != entry.Type || skip.Error == "" {
 		t.Errorf("skipped %+v, the entry is %+v", skip, entry)
 	}
-	skips, err := c.log.Skips(t.Context(), eventlog.ReadModels, "")
+	skips, err := c.quarantine().Skips(t.Context(), "")
 	if err != nil || len(skips) != 1 || skips[0] != skip {
 		t.Errorf("skips %+v, %v, want %+v", skips, err, skip)
 	}
@@ -96,13 +100,13 @@ func TestSkippingWhatCannotBeHandled(t *testing.T) {
 	if n := c.handledRows(); n != 23 {
 		t.Errorf("%d entries were handled, want all but one of 24", n)
 	}
-	if err := c.log.RetryQuarantined(t.Context(), eventlog.ReadModels, "a"); !errors.As(err, new(*eventlog.NotQuarantinedError)) {
+	if err := c.quarantine().Retry(t.Context(), "a"); !errors.As(err, new(*eventlog.NotQuarantinedError)) {
 		t.Errorf("retry of a healthy workspace: %v", err)
 	}
-	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "a", "no"); !errors.As(err, new(*eventlog.NotQuarantinedError)) {
+	if _, err := c.quarantine().Skip(t.Context(), "a", "no"); !errors.As(err, new(*eventlog.NotQuarantinedError)) {
 		t.Errorf("skip in a healthy workspace: %v", err)
 	}
-	if _, err := c.log.SkipQuarantined(t.Context(), eventlog.ReadModels, "nobody", "no"); !errors.As(err, new(*domain.UnknownWorkspaceError)) {
+	if _, err := c.quarantine().Skip(t.Context(), "nobody", "no"); !errors.As(err, new(*domain.UnknownWorkspaceError)) {
 		t.Errorf("skip in no workspace: %v", err)
 	}
 	if none, err := c.log.EntryAt(t.Context(), "a", 13); none != nil || err != nil {
@@ -119,7 +123,7 @@ func TestFailuresAreBounded(t *testing.T) {
 	msg, _ := c.next()
 	msg.Nack()
 	c.eventually("old failures are forgotten", func() bool {
-		list, err := c.log.Failures(t.Context(), eventlog.ReadModels, "a")
+		list, err := c.quarantine().Failures(t.Context(), "a")
 		return err == nil && len(list) == 50 && list[0].Error == "12" && !strings.Contains(list[49].Error, "60")
 	})
 }

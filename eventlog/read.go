@@ -2,8 +2,8 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -57,17 +57,16 @@ func scanEntry(rows pgx.Rows, e *domain.Entry, more ...any) error {
 // readPage is how many entries a walk reads at a time.
 const readPage = 1000
 
-// Walk calls each with every entry of a workspace after a position, oldest
-// first, up to those committed when it gets there. An error of each ends the
-// walk and is returned.
-func (l *Log) Walk(ctx context.Context, workspaceID string, after int64, each func(*domain.Entry) error) error {
+// Walk calls do with every entry of a workspace after a position, oldest first,
+// up to the newest when it gets there. It returns the first error of do.
+func (l *Log) Walk(ctx context.Context, workspaceID string, after int64, do func(*domain.Entry) error) error {
 	for {
 		entries, err := l.Read(ctx, workspaceID, after, readPage)
 		if err != nil {
 			return err
 		}
 		for i := range entries {
-			if err := each(&entries[i]); err != nil {
+			if err := do(&entries[i]); err != nil {
 				return err
 			}
 		}
@@ -78,46 +77,55 @@ func (l *Log) Walk(ctx context.Context, workspaceID string, after int64, each fu
 	}
 }
 
-// sweepEvery is how long a follower trusts in being woken.
-const sweepEvery = time.Second
-
-// Follow is Walk without an end: at the newest entry it waits for the next. It
-// returns when ctx ends or each fails.
-func (l *Log) Follow(ctx context.Context, notifier *Notifier, workspaceID string, after int64, each func(*domain.Entry) error) error {
-	waiter, done := notifier.Subscribe(TopicAppended)
-	defer done()
-	sweep := time.NewTicker(sweepEvery)
-	defer sweep.Stop()
-	for {
-		err := l.Walk(ctx, workspaceID, after, func(e *domain.Entry) error {
-			if err := each(e); err != nil {
-				return err
-			}
-			after = e.Position
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if !awake(ctx, waiter, sweep.C, workspaceID) {
-			return context.Cause(ctx)
-		}
+// EntryAt returns the entry at a position; nil when there is none.
+func (l *Log) EntryAt(ctx context.Context, workspaceID string, position int64) (*domain.Entry, error) {
+	entries, err := l.Read(ctx, workspaceID, position-1, 1)
+	if err != nil || len(entries) == 0 || entries[0].Position != position {
+		return nil, err
 	}
+	return &entries[0], nil
 }
 
-// awake waits until the workspace was announced or it is time to sweep; it
-// reports false when ctx ended first.
-func awake(ctx context.Context, waiter *Subscription, sweep <-chan time.Time, workspaceID string) bool {
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-sweep:
-			return true
-		case <-waiter.C:
-			if ids, all := waiter.Take(); all || slices.Contains(ids, workspaceID) {
-				return true
-			}
-		}
+// PositionOf returns the position of the entry with an id; 0 when the workspace
+// has none.
+func (l *Log) PositionOf(ctx context.Context, workspaceID, id string) (position int64, err error) {
+	err = l.pool.QueryRow(ctx, `SELECT position FROM event_log WHERE workspace_id = $1 AND id = $2`, workspaceID, id).Scan(&position)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
 	}
+	if err != nil {
+		return 0, fmt.Errorf("find the entry %s of %s: %w", id, workspaceID, err)
+	}
+	return position, nil
+}
+
+// Head is a workspace's newest entry.
+type Head struct {
+	Position  int64
+	CreatedAt time.Time // zero before the first entry
+	Chain     [32]byte
+}
+
+// Head returns the newest position of a workspace. The error is a
+// *domain.UnknownWorkspaceError when there is no such workspace.
+func (l *Log) Head(ctx context.Context, workspaceID string) (Head, error) {
+	var (
+		h     Head
+		at    *time.Time
+		chain []byte
+	)
+	err := l.pool.QueryRow(ctx, `
+		SELECT position, nullif(created_at, '-infinity'), chain FROM log_head WHERE workspace_id = $1`,
+		workspaceID).Scan(&h.Position, &at, &chain)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Head{}, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
+	}
+	if err != nil {
+		return Head{}, fmt.Errorf("read the head of %s: %w", workspaceID, err)
+	}
+	if at != nil {
+		h.CreatedAt = at.UTC()
+	}
+	copy(h.Chain[:], chain)
+	return h, nil
 }

@@ -118,7 +118,7 @@ func TestWorkspacesAreInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.append(t, client(t, "b", "1", "n"), client(t, "_", "1", "n"), client(t, "B", "1", "n"), client(t, "a-1", "1", "n"))
-	got, err := b.log.WorkspaceIDs(t.Context())
+	got, err := b.workspaces().IDs(t.Context())
 	if err != nil || !slices.Equal(got, []string{"B", "_", "a-1", "b"}) {
 		t.Errorf("workspaces %v, %v", got, err)
 	}
@@ -161,6 +161,16 @@ func TestPositionSince(t *testing.T) {
 	}
 }
 
+// follow calls do with every entry of a workspace, also those that come later.
+func follow(ctx context.Context, log *eventlog.Log, notifier *eventlog.Notifier, workspaceID string, after int64, do func(*domain.Entry) error) error {
+	return notifier.Follow(ctx, eventlog.TopicAppended, func(ctx context.Context) error {
+		return log.Walk(ctx, workspaceID, after, func(e *domain.Entry) error {
+			after = e.Position
+			return do(e)
+		})
+	})
+}
+
 // follower follows a workspace until the test ends.
 func follower(t *testing.T, log *eventlog.Log, notifier *eventlog.Notifier, workspaceID string, after int64) <-chan int64 {
 	t.Helper()
@@ -168,7 +178,7 @@ func follower(t *testing.T, log *eventlog.Log, notifier *eventlog.Notifier, work
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- log.Follow(ctx, notifier, workspaceID, after, func(e *domain.Entry) error {
+		ended <- follow(ctx, log, notifier, workspaceID, after, func(e *domain.Entry) error {
 			select {
 			case seen <- e.Position:
 				return nil
@@ -194,7 +204,7 @@ func expect(t *testing.T, seen <-chan int64, positions ...int64) {
 			if got != want {
 				t.Fatalf("position %d, want %d", got, want)
 			}
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatalf("position %d did not come", want)
 		}
 	}
@@ -205,7 +215,7 @@ func expect(t *testing.T, seen <-chan int64, positions ...int64) {
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	notifier := newWake(b.pool)
+	notifier := newNotifier(b.pool)
 	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Notify: notifier.Notify})
 	b.append(t, many(t, "w", 3)...)
 	old, late, fresh := follower(t, b.log, notifier, "w", 0), follower(t, b.log, notifier, "w", 2), follower(t, b.log, notifier, "new", 0)
@@ -219,11 +229,11 @@ func TestFollow(t *testing.T) {
 	expect(t, fresh, 1)
 }
 
-// TestFollowWithoutWakeUps: nothing depends on being woken.
-func TestFollowWithoutWakeUps(t *testing.T) {
+// TestFollowWithoutNotifications: nothing depends on them.
+func TestFollowWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	seen := follower(t, b.log, newWake(b.pool), "w", 0)
+	seen := follower(t, b.log, newNotifier(b.pool), "w", 0)
 	b.append(t, client(t, "w", "1", "n"))
 	expect(t, seen, 1)
 	b.append(t, client(t, "w", "2", "n"))
@@ -235,7 +245,7 @@ func TestFollowEndsWithItsHandler(t *testing.T) {
 	b := setup(t)
 	b.append(t, many(t, "w", 3)...)
 	stop := errors.New("stop")
-	err := b.log.Follow(t.Context(), newWake(b.pool), "w", 1, func(e *domain.Entry) error {
+	err := follow(t.Context(), b.log, newNotifier(b.pool), "w", 1, func(e *domain.Entry) error {
 		return fmt.Errorf("at %d: %w", e.Position, stop)
 	})
 	if !errors.Is(err, stop) || err.Error() != "at 2: stop" {

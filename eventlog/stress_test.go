@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -129,7 +128,7 @@ func (s *storm) insist(t *testing.T, rng *rand.Rand, drafts []domain.Draft) erro
 	}
 }
 
-// inTx appends the first half by AppendTx and the rest by the publisher.
+// inTx appends the first half by AppendTx and the rest by the statement for producers.
 func (s *storm) inTx(ctx context.Context, n int, drafts []domain.Draft, commit bool) error {
 	rollback := errors.New("roll back")
 	err := pgx.BeginFunc(ctx, s.pools[n], func(tx pgx.Tx) error {
@@ -141,12 +140,8 @@ func (s *storm) inTx(ctx context.Context, n int, drafts []domain.Draft, commit b
 		if _, err := s.logs[n].AppendTx(ctx, tx, drafts[:half]...); err != nil {
 			return err
 		}
-		p, err := eventlog.NewPublisher(wsql.TxFromPgx(tx), time.Now, nil)
-		if err != nil {
-			return err
-		}
 		for _, d := range drafts[half:] {
-			if err := p.Publish(d.WorkspaceID, msg(d)); err != nil {
+			if err := publish(ctx, tx, time.Now(), d); err != nil {
 				return err
 			}
 		}

@@ -219,7 +219,7 @@ func (s *subscription) work(ctx context.Context) {
 // giveBackLater returns workspaces that could not be claimed, after a pause:
 // the database may be away.
 func (s *subscription) giveBackLater(ctx context.Context, ids []string) {
-	flow.Pause(ctx, relisten)
+	flow.Pause(ctx, retryPause)
 	s.dirty.done(ids, func(string) bool { return true })
 }
 
@@ -299,7 +299,7 @@ func (s *subscription) failed(ctx context.Context, c *Claim, ids []string, reaso
 	case err != nil:
 		s.cfg.Logger.ErrorContext(ctx, "a segment failed, and that could not be recorded; it is tried again",
 			"consumer", s.consumer, "workspace", seg.WorkspaceID, "from", seg.After+1, "through", seg.End(), "error", reason, "record_error", err)
-		flow.Pause(ctx, relisten)
+		flow.Pause(ctx, retryPause)
 	case r.quarantined:
 		s.cfg.Logger.ErrorContext(ctx, "an entry cannot be handled; its workspace waits there, others go on",
 			"consumer", s.consumer, "workspace", seg.WorkspaceID, "position", seg.After+1, "error", reason, "retry_in", r.wait)
@@ -313,13 +313,4 @@ func (s *subscription) failed(ctx context.Context, c *Claim, ids []string, reaso
 	}
 	// The sweep brings it back when its wait is over.
 	s.dirty.done(ids, func(id string) bool { return id != seg.WorkspaceID })
-}
-
-// topicMoved is announced when a consumer's checkpoints have moved; only the
-// read models' have somebody who waits for them.
-func topicMoved(consumer string) Topic {
-	if consumer == ReadModels {
-		return TopicProjected
-	}
-	return Topic("ledgerfeed_" + consumer)
 }

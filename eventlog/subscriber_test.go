@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +21,7 @@ type consumer struct {
 	*bundle
 	t        *testing.T
 	logged   *testkit.Buffer
+	notifier *eventlog.Notifier
 	sub      *eventlog.Subscriber
 	messages <-chan *message.Message
 }
@@ -37,11 +37,11 @@ func startConsumer(t *testing.T, entries int) *consumer {
 // start makes a Subscriber, as a program that starts does.
 func (c *consumer) start(entries int) {
 	c.t.Helper()
-	logger := slog.New(slog.NewTextHandler(c.logged, nil))
-	notifier := eventlog.NewNotifier(c.pool, logger)
-	c.log = newLog(c.t, eventlog.Config{Pool: c.pool, Clock: c.clock.Now, Notify: notifier.Notify})
+	logger := c.logged.Logger()
+	c.notifier = eventlog.NewNotifier(c.pool, logger)
+	c.log = newLog(c.t, eventlog.Config{Pool: c.pool, Clock: c.clock.Now, Notify: c.notifier.Notify})
 	sub, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
-		Pool: c.pool, Notifier: notifier, Clock: c.clock.Now, Logger: logger, Workers: 2, Entries: entries, Sweep: 5 * time.Millisecond,
+		Pool: c.pool, Notifier: c.notifier, Clock: c.clock.Now, Logger: logger, Workers: 2, Entries: entries, Sweep: 5 * time.Millisecond,
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -74,7 +74,7 @@ func (c *consumer) next() (*message.Message, *eventlog.Claim) {
 			c.t.Fatal(err)
 		}
 		return msg, claim
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		c.t.Fatalf("no message; logged:\n%s", c.logged)
 		return nil, nil
 	}
@@ -120,7 +120,7 @@ func (c *consumer) behind() (entries int64) {
 
 func (c *consumer) progress() []eventlog.Progress {
 	c.t.Helper()
-	list, err := c.log.ProgressOf(c.t.Context(), eventlog.ReadModels, "")
+	list, err := eventlog.ReadProgress(c.t.Context(), c.pool, eventlog.ReadModels, "")
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -130,14 +130,12 @@ func (c *consumer) progress() []eventlog.Progress {
 // eventually waits for a condition of the database.
 func (c *consumer) eventually(what string, holds func() bool) {
 	c.t.Helper()
-	late := time.After(patience)
-	for !holds() {
-		select {
-		case <-late:
-			c.t.Fatalf("did not happen: %s; logged:\n%s", what, c.logged)
-		case <-time.After(5 * time.Millisecond):
+	testkit.Eventually(c.t, func() error {
+		if !holds() {
+			return fmt.Errorf("%s; logged:\n%s", what, c.logged)
 		}
-	}
+		return nil
+	})
 }
 
 // exactlyOnce checks that every entry was handled once, and none twice (the

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
@@ -14,11 +15,22 @@ import (
 type Workspace struct {
 	ID          string
 	Name        string // the id until set
-	NotifyEmail string // the finance team; empty: nobody
+	NotifyEmail string // where mails about failing webhooks go; empty: none
 	CreatedAt   time.Time
 }
 
-// WorkspaceExistsError names a workspace that is there already.
+// Workspaces is the store of workspaces. It is safe for concurrent use.
+type Workspaces struct {
+	pool  *pgxpool.Pool
+	clock func() time.Time
+}
+
+// NewWorkspaces makes a store; the clock gives the time of creation.
+func NewWorkspaces(pool *pgxpool.Pool, clock func() time.Time) *Workspaces {
+	return &Workspaces{pool: pool, clock: clock}
+}
+
+// WorkspaceExistsError says that there is a workspace of this id already.
 type WorkspaceExistsError struct{ WorkspaceID string }
 
 // Error names the workspace.
@@ -26,25 +38,25 @@ func (e *WorkspaceExistsError) Error() string {
 	return fmt.Sprintf("there is a workspace %q already", e.WorkspaceID)
 }
 
-// CreateWorkspace makes a workspace with an empty log, in the caller's
-// transaction. The error is a *WorkspaceExistsError when it is there already.
-// Appending makes workspaces too, so this is for giving a name beforehand.
-func (l *Log) CreateWorkspace(ctx context.Context, tx pgx.Tx, w Workspace) error {
+// Create makes a workspace with an empty log, in the caller's transaction. The
+// error is a *WorkspaceExistsError when there is one already. Appending makes
+// workspaces too, so this is for giving a name beforehand.
+func (s *Workspaces) Create(ctx context.Context, tx pgx.Tx, w Workspace) error {
 	var made bool
-	err := tx.QueryRow(ctx, `SELECT workspace_create($1, $2, $3)`, w.ID, w.Name, l.clock()).Scan(&made)
+	err := tx.QueryRow(ctx, `SELECT workspace_create($1, $2, $3)`, w.ID, w.Name, s.clock()).Scan(&made)
 	if err != nil {
 		return fmt.Errorf("create workspace %s: %w", w.ID, err)
 	}
 	if !made {
 		return &WorkspaceExistsError{w.ID}
 	}
-	return l.SetWorkspace(ctx, tx, w.ID, nil, &w.NotifyEmail)
+	return s.Set(ctx, tx, w.ID, nil, &w.NotifyEmail)
 }
 
-// SetWorkspace changes a workspace's name, or the address that is told of
-// failing webhooks (empty: nobody), in the caller's transaction. Nil leaves as
-// it is. The error is an *domain.UnknownWorkspaceError when there is none.
-func (l *Log) SetWorkspace(ctx context.Context, tx pgx.Tx, id string, name, notifyEmail *string) error {
+// Set changes a workspace's name, or the address that mails about failing webhooks
+// go to (empty: none), in the caller's transaction. Nil leaves it as it is. The
+// error is a *domain.UnknownWorkspaceError when there is no such workspace.
+func (s *Workspaces) Set(ctx context.Context, tx pgx.Tx, id string, name, notifyEmail *string) error {
 	tag, err := tx.Exec(ctx, `
 		UPDATE workspace SET name = coalesce($2, name),
 		       notify_email = CASE WHEN $3::text IS NULL THEN notify_email ELSE nullif($3, '') END
@@ -58,21 +70,17 @@ func (l *Log) SetWorkspace(ctx context.Context, tx pgx.Tx, id string, name, noti
 	return nil
 }
 
-// Workspaces returns all workspaces in the order of their ids.
-func (l *Log) Workspaces(ctx context.Context) ([]Workspace, error) {
-	list, err := l.workspaces(ctx, "")
-	if err != nil {
-		return nil, fmt.Errorf("list workspaces: %w", err)
-	}
-	return list, nil
+// List returns all workspaces in the order of their ids.
+func (s *Workspaces) List(ctx context.Context) ([]Workspace, error) {
+	return s.read(ctx, "")
 }
 
-// Workspace returns one workspace; the error is an *domain.UnknownWorkspaceError when
-// there is none of this id.
-func (l *Log) Workspace(ctx context.Context, id string) (Workspace, error) {
-	list, err := l.workspaces(ctx, " WHERE workspace_id = $1", id)
+// Get returns one workspace. The error is a *domain.UnknownWorkspaceError when there
+// is none of this id.
+func (s *Workspaces) Get(ctx context.Context, id string) (Workspace, error) {
+	list, err := s.read(ctx, " WHERE workspace_id = $1", id)
 	if err != nil {
-		return Workspace{}, fmt.Errorf("read workspace %s: %w", id, err)
+		return Workspace{}, err
 	}
 	if len(list) == 0 {
 		return Workspace{}, &domain.UnknownWorkspaceError{WorkspaceID: id}
@@ -80,22 +88,25 @@ func (l *Log) Workspace(ctx context.Context, id string) (Workspace, error) {
 	return list[0], nil
 }
 
-func (l *Log) workspaces(ctx context.Context, where string, args ...any) ([]Workspace, error) {
-	rows, err := l.pool.Query(ctx, `
+func (s *Workspaces) read(ctx context.Context, where string, args ...any) ([]Workspace, error) {
+	rows, err := s.pool.Query(ctx, `
 		SELECT workspace_id, name, coalesce(notify_email, ''), created_at FROM workspace`+where+` ORDER BY workspace_id`, args...)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the callers say what they read
+		return nil, fmt.Errorf("read workspaces: %w", err)
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Workspace])
+	if err != nil {
+		return nil, fmt.Errorf("read workspaces: %w", err)
+	}
 	for i := range list {
 		list[i].CreatedAt = list[i].CreatedAt.UTC()
 	}
-	return list, err
+	return list, nil
 }
 
-// WorkspaceIDs returns the ids of all workspaces, in order.
-func (l *Log) WorkspaceIDs(ctx context.Context) ([]string, error) {
-	rows, err := l.pool.Query(ctx, `SELECT workspace_id FROM workspace ORDER BY workspace_id`)
+// IDs returns the ids of all workspaces, in order.
+func (s *Workspaces) IDs(ctx context.Context) ([]string, error) {
+	rows, err := s.pool.Query(ctx, `SELECT workspace_id FROM workspace ORDER BY workspace_id`)
 	if err != nil {
 		return nil, fmt.Errorf("list workspaces: %w", err)
 	}

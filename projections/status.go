@@ -53,8 +53,8 @@ type AnomalyStatus struct {
 // ReadStatus reads how far the read models are, in every workspace or, with an
 // id, in one. The error is a *domain.UnknownWorkspaceError when there is none
 // with that id.
-func ReadStatus(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, now time.Time, workspaceID string) (*Status, error) {
-	progress, err := log.ProgressOf(ctx, eventlog.ReadModels, workspaceID)
+func ReadStatus(ctx context.Context, pool *pgxpool.Pool, now time.Time, workspaceID string) (*Status, error) {
+	progress, err := eventlog.ReadProgress(ctx, pool, eventlog.ReadModels, workspaceID)
 	if err != nil {
 		return nil, err
 	}

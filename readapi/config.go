@@ -50,8 +50,8 @@ type Config struct {
 	// Pool reads the read tables; see ReadBuffer and PoolSettings.
 	Pool *pgxpool.Pool
 
-	// Log reads the feed.
-	Log *eventlog.Log
+	// Feed reads events.
+	Feed *eventlog.Feed
 
 	Keys    Authenticator
 	Format  access.Format
@@ -125,7 +125,7 @@ func (c Config) withDefaults() (Config, error) {
 		given bool
 	}{
 		{"Pool", c.Pool != nil},
-		{"Log", c.Log != nil},
+		{"Feed", c.Feed != nil},
 		{"Keys", c.Keys != nil},
 		{"Limiter", c.Limiter != nil},
 		{"Clock", c.Clock != nil},

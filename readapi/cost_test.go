@@ -46,7 +46,7 @@ func (s *statements) counted(t *testing.T, c *readapi.Config) {
 	cfg.ConnConfig.Tracer = s
 	c.Pool = testkit.Must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
 	t.Cleanup(c.Pool.Close)
-	c.Log = testkit.Must(eventlog.New(eventlog.Config{Pool: c.Pool, Clock: c.Clock}))(t)
+	c.Feed = eventlog.NewFeed(c.Pool)
 }
 
 // TestStatementsOfARequest: the checks cost none, limits among them, and every

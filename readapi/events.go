@@ -25,7 +25,7 @@ func (c *call) answerEvents() error {
 		at, q.Resumed = parsePlace(c.place()), true
 		q.After = at.position
 	}
-	page, err := c.api.cfg.Log.Feed(c.ctx, q)
+	page, err := c.api.cfg.Feed.Page(c.ctx, q)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (c *call) answerEvent() error {
 	if !isID(c.id) {
 		return unknownID(words("Event"))
 	}
-	event, ok, err := c.api.cfg.Log.FeedOne(c.ctx, c.key.WorkspaceID, c.id, c.oldestKept(), c.sight.pay)
+	event, ok, err := c.api.cfg.Feed.Event(c.ctx, c.key.WorkspaceID, c.id, c.oldestKept(), c.sight.pay)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func TestDatabaseAway(t *testing.T) {
 	s := newStand(t, func(c *readapi.Config) {
 		c.Pool = testkit.Must(pgxpool.New(t.Context(), "postgres://x@127.0.0.1:1/x?connect_timeout=1"))(t)
 		t.Cleanup(c.Pool.Close)
-		c.Log = testkit.Must(eventlog.New(eventlog.Config{Pool: c.Pool, Clock: c.Clock}))(t)
+		c.Feed = eventlog.NewFeed(c.Pool)
 	})
 	s.workspace("acme")
 	key := s.key("acme", allPermissions()...)

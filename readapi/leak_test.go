@@ -83,7 +83,7 @@ func brokenAPIs() map[string]func(*testing.T, *stand, *readapi.Config) {
 		"without time": func(_ *testing.T, _ *stand, c *readapi.Config) { c.Timeout = time.Nanosecond },
 		"without tables": func(t *testing.T, s *stand, c *readapi.Config) {
 			c.Pool = s.poolWith(t, map[string]string{"search_path": "pg_catalog"})
-			c.Log = testkit.Must(eventlog.New(eventlog.Config{Pool: c.Pool, Clock: s.clock.Now}))(t)
+			c.Feed = eventlog.NewFeed(c.Pool)
 		},
 	}
 }

@@ -95,7 +95,7 @@ func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 	s.directory = testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
 	s.limiter = testkit.Must(limit.New(limit.Config{Pool: pool, Clock: s.clock.Now}))(t)
 	s.config = readapi.Config{
-		Pool: pool, Log: s.log, Keys: s.directory, Format: s.format, Limiter: s.limiter, Clock: s.clock.Now,
+		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: s.directory, Format: s.format, Limiter: s.limiter, Clock: s.clock.Now,
 		Logger:  slog.New(slog.NewJSONHandler(s.output, nil)),
 		BaseURL: "https://api.example.com", DocsURL: docsURL, CursorKey: bytes.Repeat([]byte{7}, 32),
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Requests: s.requests,

@@ -90,7 +90,7 @@ func (c *call) versionOfFeed() (string, error) {
 	}
 	// Read after the version: where the feed begins depends on the clock and on
 	// entries that are long since in the log.
-	kept, err := c.api.cfg.Log.KeptFrom(c.ctx, c.key.WorkspaceID, c.oldestKept())
+	kept, err := c.api.cfg.Feed.KeptFrom(c.ctx, c.key.WorkspaceID, c.oldestKept())
 	if err != nil {
 		return "", err
 	}

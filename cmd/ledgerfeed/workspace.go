@@ -56,8 +56,8 @@ func workspaceCreateCommand(env *cli.Env) *cobra.Command {
 			if err := checkWorkspace(&name, &email); err != nil {
 				return err
 			}
-			return changeWorkspace(ctx, env, id, func(log *eventlog.Log, tx pgx.Tx) error {
-				return log.CreateWorkspace(ctx, tx, eventlog.Workspace{ID: id, Name: name, NotifyEmail: email})
+			return changeWorkspace(ctx, env, id, func(workspaces *eventlog.Workspaces, tx pgx.Tx) error {
+				return workspaces.Create(ctx, tx, eventlog.Workspace{ID: id, Name: name, NotifyEmail: email})
 			})
 		}),
 	}
@@ -91,8 +91,8 @@ func workspaceSetCommand(env *cli.Env) *cobra.Command {
 		if err := checkWorkspace(newName, newEmail); err != nil {
 			return err
 		}
-		return changeWorkspace(ctx, env, id, func(log *eventlog.Log, tx pgx.Tx) error {
-			return log.SetWorkspace(ctx, tx, id, newName, newEmail)
+		return changeWorkspace(ctx, env, id, func(workspaces *eventlog.Workspaces, tx pgx.Tx) error {
+			return workspaces.Set(ctx, tx, id, newName, newEmail)
 		})
 	})
 	return c
@@ -121,10 +121,10 @@ func checkWorkspace(name, email *string) error {
 }
 
 // changeWorkspace makes a change and prints the workspace as it is then.
-func changeWorkspace(ctx context.Context, env *cli.Env, id string, change func(*eventlog.Log, pgx.Tx) error) error {
+func changeWorkspace(ctx context.Context, env *cli.Env, id string, change func(*eventlog.Workspaces, pgx.Tx) error) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
 		err := pg.InTx(ctx, d.Pool, func(tx pgx.Tx) error {
-			if err := change(d.Log, tx); err != nil {
+			if err := change(d.Workspaces(), tx); err != nil {
 				return err
 			}
 			return access.BumpRevision(ctx, tx, id)
@@ -132,7 +132,7 @@ func changeWorkspace(ctx context.Context, env *cli.Env, id string, change func(*
 		if err != nil {
 			return err
 		}
-		found, err := d.Log.Workspace(ctx, id)
+		found, err := d.Workspaces().Get(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func workspaceListCommand(env *cli.Env) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
-				list, err := d.Log.Workspaces(ctx)
+				list, err := d.Workspaces().List(ctx)
 				if err != nil {
 					return err
 				}

@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,8 @@ var arrows = map[string][]string{
 	"domain/jsonform": {},
 	"migrations":      {},
 
-	"eventlog": {"domain", "internal/batch", "internal/flow", "internal/pg"},
+	"eventlog":              {"domain", "internal/batch", "internal/flow", "internal/pg"},
+	"eventlog/watermillsql": {"domain", "eventlog"},
 
 	"projections":        {"domain", "eventlog", "projections/table", "internal/flow"},
 	"projections/table":  {"domain"},
@@ -101,6 +103,24 @@ var arrows = map[string][]string{
 // only.
 var pure = []string{"domain", "domain/jsonform", "docs/receivers/go"}
 
+// homes says which packages may import another module's packages, tests included;
+// the longest matching path counts. Modules that are not listed may be imported
+// everywhere.
+var homes = map[string][]string{
+	"github.com/ThreeDotsLabs/watermill":     {"eventlog", "eventlog/watermillsql", "projections", "delivery", "internal/flow"},
+	"github.com/ThreeDotsLabs/watermill-sql": {"eventlog/watermillsql"},
+}
+
+// homesOf returns the listed module that an imported package is of, and its homes.
+func homesOf(imported string) (name string, of []string, listed bool) {
+	for name = imported; name != "."; name = path.Dir(name) {
+		if of, listed = homes[name]; listed {
+			return name, of, true
+		}
+	}
+	return "", nil, false
+}
+
 // inTests is what the tests of every package may import as well.
 var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "projections/projectionstest"}
 
@@ -123,6 +143,9 @@ func importFault(from string, test bool, imported string) string {
 		external := strings.Contains(strings.Split(imported, "/")[0], ".")
 		if external && !test && slices.Contains(pure, from) {
 			return from + " may import only the standard library, not " + imported
+		}
+		if name, of, listed := homesOf(imported); listed && !slices.Contains(of, from) {
+			return fmt.Sprintf("%s may not import %s; packages that may: %s", from, name, list(of))
 		}
 		return ""
 	case to == from, slices.Contains(allowed, to), test && (slices.Contains(inTests, to) || slices.Contains(inTestsOf[from], to)):
@@ -157,7 +180,14 @@ func TestPackagesImportOnlyWhatTheyMay(t *testing.T) {
 func TestTableOfImportsIsTrue(t *testing.T) {
 	t.Parallel()
 	used := map[string]map[string]bool{}
+	inHomes := map[string]map[string]bool{}
 	for _, file := range tree(t) {
+		for _, imported := range file.imports {
+			if name, _, listed := homesOf(imported); listed {
+				inHomes[name] = orNew(inHomes[name])
+				inHomes[name][file.folder()] = true
+			}
+		}
 		if file.test() {
 			used[file.folder()] = orNew(used[file.folder()])
 			continue
@@ -178,6 +208,13 @@ func TestTableOfImportsIsTrue(t *testing.T) {
 		for _, to := range allowed {
 			if !used[from][to] {
 				t.Errorf("the table of imports allows %s to import %s, which it does not need", from, to)
+			}
+		}
+	}
+	for name, packages := range homes {
+		for _, home := range packages {
+			if !inHomes[name][home] {
+				t.Errorf("the homes of %s list %s, which does not import it", name, home)
 			}
 		}
 	}
@@ -203,17 +240,17 @@ func TestTableOfImportsHasAnOrder(t *testing.T) {
 
 func findCircle(graph map[string][]string) []string {
 	done := map[string]bool{}
-	var path []string
+	var trail []string
 	var visit func(string) []string
 	visit = func(name string) []string {
-		if i := slices.Index(path, name); i >= 0 {
-			return append(slices.Clone(path[i:]), name)
+		if i := slices.Index(trail, name); i >= 0 {
+			return append(slices.Clone(trail[i:]), name)
 		}
 		if done[name] {
 			return nil
 		}
-		path = append(path, name)
-		defer func() { path = path[:len(path)-1] }()
+		trail = append(trail, name)
+		defer func() { trail = trail[:len(trail)-1] }()
 		for _, to := range graph[name] {
 			if circle := visit(to); circle != nil {
 				return circle
@@ -250,6 +287,10 @@ func TestImportFaults(t *testing.T) {
 		{"internal/pg", module + "eventlog", false, "internal/pg may not import eventlog"},
 		{"domain", module + "internal/pg", false, "domain may not import internal/pg"},
 		{"domain", "github.com/google/uuid", false, "domain may import only the standard library"},
+		{"delivery", "github.com/ThreeDotsLabs/watermill/message", false, ""},
+		{"delivery", "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql", false, "delivery may not import github.com/ThreeDotsLabs/watermill-sql; packages that may: eventlog/watermillsql"},
+		{"eventlog", "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql", true, "eventlog may not import github.com/ThreeDotsLabs/watermill-sql"},
+		{"readapi", "github.com/ThreeDotsLabs/watermill/message", true, "readapi may not import github.com/ThreeDotsLabs/watermill"},
 		{"domain", "pgregory.net/rapid", true, ""},
 		{"domain", "crypto/sha256", false, ""},
 		{"docs/receivers/go", "net/http", false, ""},

@@ -26,7 +26,7 @@ type Config struct {
 	Audit    *audit.Trail      // required
 	Keys     *access.Store     // required
 	Webhooks *delivery.Store   // required
-	Log      *eventlog.Log     // required
+	Feed     *eventlog.Feed    // required
 	Clock    func() time.Time  // required
 	Logger   *slog.Logger      // required
 	Settings delivery.Settings // those of Webhooks, for what pages say about them
@@ -68,7 +68,7 @@ type Console struct {
 // New makes a Console; it starts nothing. With an identity provider, it asks
 // it for its description. The error says what is wrong with cfg.
 func New(ctx context.Context, cfg Config) (*Console, error) {
-	if cfg.Pool == nil || cfg.Door == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Log == nil ||
+	if cfg.Pool == nil || cfg.Door == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Feed == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
 		return nil, errors.New("console: Config needs everything but Identity and TestPatience")
 	}

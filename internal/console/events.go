@@ -117,7 +117,7 @@ func (c *Console) event(a *ask, id string) (string, error) {
 	if !domain.IsID(id) {
 		return "", errNotHere
 	}
-	text, ok, err := c.cfg.Log.FeedOne(a.ctx, a.session.WorkspaceID, id, c.oldest(a.now), true)
+	text, ok, err := c.cfg.Feed.Event(a.ctx, a.session.WorkspaceID, id, c.oldest(a.now), true)
 	if err != nil {
 		return "", err
 	}

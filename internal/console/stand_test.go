@@ -72,7 +72,7 @@ func newStand(t *testing.T, change ...func(*Config)) *stand {
 	s.audit = audit.NewTrail(s.pool, s.clock.Now)
 	s.server = httptest.NewUnstartedServer(nil)
 	cfg := Config{
-		Pool: s.pool, Door: s.door, Audit: s.audit, Keys: s.keys, Webhooks: s.webhooks, Log: s.log, Clock: s.clock.Now, Logger: logger,
+		Pool: s.pool, Door: s.door, Audit: s.audit, Keys: s.keys, Webhooks: s.webhooks, Feed: eventlog.NewFeed(s.pool), Clock: s.clock.Now, Logger: logger,
 		Settings: s.settings, URL: "http://" + s.server.Listener.Addr().String(), APIURL: "https://api.example.com",
 		Reference: []byte(`<!DOCTYPE html><html lang="en"><head><title>The API</title><style>body{margin:0}</style></head><body><main><h1>The API</h1></main></body></html>`),
 	}

@@ -51,6 +51,11 @@ func New(t testing.TB) *Bench {
 // NoLog discards what is logged.
 func NoLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
+// Quarantine returns that of the read models.
+func (b *Bench) Quarantine() *eventlog.Quarantine {
+	return eventlog.NewQuarantine(b.Pool, eventlog.ReadModels, time.Now, b.Notifier.Notify)
+}
+
 // Append appends drafts in batches.
 func (b *Bench) Append(drafts []domain.Draft) {
 	b.t.Helper()
@@ -94,7 +99,7 @@ func (b *Bench) AwaitProjected() {
 	defer done()
 	late := time.After(time.Minute)
 	for {
-		status, err := projections.ReadStatus(b.t.Context(), b.Pool, b.Log, time.Now(), "")
+		status, err := projections.ReadStatus(b.t.Context(), b.Pool, time.Now(), "")
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -114,7 +119,7 @@ func (b *Bench) AwaitProjected() {
 // fold of the log.
 func (b *Bench) EqualsFold() {
 	b.t.Helper()
-	workspaces, err := b.Log.WorkspaceIDs(b.t.Context())
+	workspaces, err := eventlog.NewWorkspaces(b.Pool, time.Now).IDs(b.t.Context())
 	if err != nil {
 		b.t.Fatal(err)
 	}

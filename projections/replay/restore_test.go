@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
@@ -18,7 +17,7 @@ func passedOver(t *testing.T) *bench {
 	b := projected(t)
 	b.Append([]domain.Draft{draft(t, `{"workspace_id":"ws-1","id":"poison","type":"client.recorded","data":{"client_id":"poisoned","name":"P"}}`)})
 	b.damage(`UPDATE log_checkpoint SET quarantined = true, failures = 9, failed_to = 901, segment_max = 1, error = 'cannot do that' WHERE workspace_id = 'ws-1'`)
-	if _, err := b.Log.SkipQuarantined(t.Context(), eventlog.ReadModels, "ws-1", "a test of ours"); err != nil {
+	if _, err := b.Quarantine().Skip(t.Context(), "ws-1", "a test of ours"); err != nil {
 		t.Fatal(err)
 	}
 	b.Append([]domain.Draft{draft(t, `{"workspace_id":"ws-1","type":"charge.recorded","data":{"charge_id":"ch-after","client_id":"poisoned","date":"2026-01-01","category":"x","kind":"k","amount":"1.00","currency":"EUR","period":"2026-01"}}`)})
@@ -41,11 +40,11 @@ func TestRestoreGivesASkippedEntryItsEffect(t *testing.T) {
 		if lines, _ := b.verify(r, replay.VerifyRequest{}); len(lines) != 0 {
 			t.Errorf("differences: %s", strings.Join(lines, "\n"))
 		}
-		skips, err := b.Log.Skips(t.Context(), eventlog.ReadModels, "ws-1")
+		skips, err := b.Quarantine().Skips(t.Context(), "ws-1")
 		if err != nil || len(skips) != 0 {
 			t.Errorf("skips %+v, %v", skips, err)
 		}
-		history, err := b.Log.Failures(t.Context(), eventlog.ReadModels, "ws-1")
+		history, err := b.Quarantine().Failures(t.Context(), "ws-1")
 		if err != nil || len(history) != 1 || history[0].From != 901 || !strings.Contains(history[0].Error, "because: a test of ours") {
 			t.Errorf("history %+v, %v", history, err)
 		}
@@ -89,7 +88,7 @@ func TestRestoreChangesNothingWhereItCannot(t *testing.T) {
 				t.Errorf("written: %s", row)
 			}
 		}
-		skips, err := b.Log.Skips(t.Context(), eventlog.ReadModels, "ws-1")
+		skips, err := b.Quarantine().Skips(t.Context(), "ws-1")
 		if err != nil || len(skips) != 1 {
 			t.Errorf("skips %+v, %v", skips, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
@@ -25,7 +24,7 @@ func TestSkippedEntriesHaveNoEffect(t *testing.T) {
 		b.Append([]domain.Draft{d})
 		b.Append(projectionstest.Generate(t, "ws-4", 4, 50))
 		b.damage(`UPDATE log_checkpoint SET quarantined = true, failures = 9, failed_to = 901, segment_max = 1, error = 'no' WHERE workspace_id = 'ws-1'`)
-		if _, err := b.Log.SkipQuarantined(t.Context(), eventlog.ReadModels, "ws-1", "a test of ours"); err != nil {
+		if _, err := b.Quarantine().Skip(t.Context(), "ws-1", "a test of ours"); err != nil {
 			t.Fatal(err)
 		}
 		last, err := domain.DecodeDraft([]byte(`{"workspace_id":"ws-1","id":"after","type":"client.recorded","data":{"client_id":"fine","name":"F"}}`))
@@ -43,7 +42,7 @@ func TestSkippedEntriesHaveNoEffect(t *testing.T) {
 		if n := b.text(`SELECT string_agg(id, ' ') FROM client WHERE workspace_id = 'ws-1' AND id IN ('poisoned', 'fine')`); n != "fine" {
 			t.Errorf("the rebuild made %s", n)
 		}
-		status, err := projections.ReadStatus(t.Context(), b.Pool, b.Log, time.Now(), "ws-1")
+		status, err := projections.ReadStatus(t.Context(), b.Pool, time.Now(), "ws-1")
 		if err != nil || status.Skipped != 1 || status.Workspaces[0].Skipped != 1 || status.Workspaces[0].Rules != projections.RulesVersion {
 			t.Errorf("status %+v, %v", status, err)
 		}
@@ -58,7 +57,7 @@ func TestRulesOfAWorkspaceThatBeginsWithASkip(t *testing.T) {
 	drafts := projectionstest.Generate(t, "w", 1, 20)
 	b.Append(drafts)
 	b.damage(`UPDATE log_checkpoint SET quarantined = true, failures = 9, failed_to = 1, segment_max = 1, error = 'no'`)
-	if _, err := b.Log.SkipQuarantined(t.Context(), eventlog.ReadModels, "w", "a test of ours"); err != nil {
+	if _, err := b.Quarantine().Skip(t.Context(), "w", "a test of ours"); err != nil {
 		t.Fatal(err)
 	}
 	b.Project(1000)

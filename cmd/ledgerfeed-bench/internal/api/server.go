@@ -52,12 +52,12 @@ func Serve(ctx context.Context, db *measure.Database, o Options) (*Server, error
 		return nil, err
 	}
 	context.AfterFunc(ctx, pool.Close)
-	return ServeFrom(ctx, db, pool, db.Log, o)
+	return ServeFrom(ctx, db, pool, db.Pool, o)
 }
 
-// ServeFrom is Serve with the caller's connections for requests, and a log over
-// connections of its choice.
-func ServeFrom(ctx context.Context, db *measure.Database, pool *pgxpool.Pool, log *eventlog.Log, o Options) (*Server, error) {
+// ServeFrom is Serve with the caller's connections for requests, and for
+// the feed.
+func ServeFrom(ctx context.Context, db *measure.Database, pool, feed *pgxpool.Pool, o Options) (*Server, error) {
 	format := access.NewFormat(brand.Brand{})
 	keys, err := access.NewStore(access.StoreConfig{Pool: db.Pool, Format: format})
 	if err != nil {
@@ -85,7 +85,7 @@ func ServeFrom(ctx context.Context, db *measure.Database, pool *pgxpool.Pool, lo
 		requests, runs = store, append(runs, store.Run)
 	}
 	handler, err := readapi.New(readapi.Config{
-		Pool: pool, Log: log, Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
+		Pool: pool, Feed: eventlog.NewFeed(feed), Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
 		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // making its lines is measured, too
 		Requests: requests, Metrics: prometheus.NewRegistry(), CacheBytes: o.CacheBytes,
 		BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey,

@@ -56,17 +56,12 @@ func InDatabase(ctx context.Context, o *Options, work func(context.Context, *Dat
 	}
 	defer db.Pool.Close()
 	db.Notifier = eventlog.NewNotifier(db.Pool, NoLogger())
-	if db.Log, err = db.LogOn(db.Pool); err != nil {
+	if db.Log, err = eventlog.New(eventlog.Config{Pool: db.Pool, Clock: time.Now, Notify: db.Notifier.Notify}); err != nil {
 		return err
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	return work(working, db)
-}
-
-// LogOn returns the log over other connections.
-func (db *Database) LogOn(pool *pgxpool.Pool) (*eventlog.Log, error) {
-	return eventlog.New(eventlog.Config{Pool: pool, Clock: time.Now, Notify: db.Notifier.Notify})
 }
 
 // Quiesce makes the database do now what the measurement before has left to it,

@@ -64,11 +64,7 @@ func (r *reader) capture(ctx context.Context, q api.Request) (statement, error) 
 		return statement{}, fmt.Errorf("cannot capture a statement: %w", err)
 	}
 	defer pool.Close()
-	log, err := r.LogOn(pool)
-	if err != nil {
-		return statement{}, err
-	}
-	s, err := api.ServeFrom(ctx, r.Database, pool, log, api.Options{CacheBytes: api.NoCache})
+	s, err := api.ServeFrom(ctx, r.Database, pool, pool, api.Options{CacheBytes: api.NoCache})
 	if err != nil {
 		return statement{}, err
 	}

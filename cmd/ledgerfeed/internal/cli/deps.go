@@ -62,6 +62,14 @@ func (e *Env) NewDeps(ctx context.Context, db *Database) (*Deps, error) {
 	return &Deps{env: e, Database: db, Pool: pool, Notifier: notifier, Log: log}, nil
 }
 
+// Workspaces returns the store of workspaces.
+func (d *Deps) Workspaces() *eventlog.Workspaces { return eventlog.NewWorkspaces(d.Pool, d.env.Clock) }
+
+// Quarantine returns the quarantine of the read models.
+func (d *Deps) Quarantine() *eventlog.Quarantine {
+	return eventlog.NewQuarantine(d.Pool, eventlog.ReadModels, d.env.Clock, d.Notifier.Notify)
+}
+
 // Keys returns the store of API keys.
 func (d *Deps) Keys() (*access.Store, error) {
 	return access.NewStore(access.StoreConfig{Pool: d.Pool, Format: access.NewFormat(d.env.Settings.Brand), Clock: d.env.Clock})

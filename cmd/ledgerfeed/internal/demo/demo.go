@@ -76,7 +76,7 @@ func run(ctx context.Context, env *cli.Env, db *cli.Database) error {
 // is not there yet from an earlier start, prints the welcome, and appends new
 // entries until ctx ends.
 func show(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Service, r *webhookReceiver, dir string) error {
-	agency, err := newAgency(ctx, deps.Pool, s.Log)
+	agency, err := newAgency(ctx, deps.Pool, s.Log, env.Clock)
 	if err != nil {
 		return err
 	}

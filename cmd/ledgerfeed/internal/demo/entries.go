@@ -37,15 +37,16 @@ type agency struct {
 
 // newAgency creates the workspace at the first start. Its two years of history
 // end at that time, at every start.
-func newAgency(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log) (*agency, error) {
+func newAgency(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, clock func() time.Time) (*agency, error) {
+	workspaces := eventlog.NewWorkspaces(pool, clock)
 	err := pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-		return log.CreateWorkspace(ctx, tx, eventlog.Workspace{ID: workspaceID, Name: workspaceName, NotifyEmail: "finance@harbour-lane.example"})
+		return workspaces.Create(ctx, tx, eventlog.Workspace{ID: workspaceID, Name: workspaceName, NotifyEmail: "finance@harbour-lane.example"})
 	})
 	var exists *eventlog.WorkspaceExistsError
 	if err != nil && !errors.As(err, &exists) {
 		return nil, err
 	}
-	w, err := log.Workspace(ctx, workspaceID)
+	w, err := workspaces.Get(ctx, workspaceID)
 	if err != nil {
 		return nil, err
 	}

@@ -40,8 +40,8 @@ type quarantineListView struct {
 	Skipped     []eventlog.Skip  `json:"skipped"`
 }
 
-func quarantined(ctx context.Context, log *eventlog.Log, workspaceID string) ([]quarantineView, error) {
-	progress, err := log.ProgressOf(ctx, eventlog.ReadModels, workspaceID)
+func quarantined(ctx context.Context, d *cli.Deps, workspaceID string) ([]quarantineView, error) {
+	progress, err := eventlog.ReadProgress(ctx, d.Pool, eventlog.ReadModels, workspaceID)
 	if err != nil {
 		return nil, err
 	}
@@ -69,11 +69,11 @@ func quarantineListCommand(env *cli.Env) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
-				list, err := quarantined(ctx, d.Log, "")
+				list, err := quarantined(ctx, d, "")
 				if err != nil {
 					return err
 				}
-				skips, err := d.Log.Skips(ctx, eventlog.ReadModels, "")
+				skips, err := d.Quarantine().Skips(ctx, "")
 				if err != nil {
 					return err
 				}
@@ -128,7 +128,7 @@ func quarantineShowCommand(env *cli.Env) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
-				v, err := showQuarantine(ctx, d.Log, args[0])
+				v, err := showQuarantine(ctx, d, args[0])
 				if err != nil {
 					return err
 				}
@@ -138,15 +138,15 @@ func quarantineShowCommand(env *cli.Env) *cobra.Command {
 	}
 }
 
-func showQuarantine(ctx context.Context, log *eventlog.Log, workspaceID string) (*quarantineShowView, error) {
+func showQuarantine(ctx context.Context, d *cli.Deps, workspaceID string) (*quarantineShowView, error) {
 	v := &quarantineShowView{History: []eventlog.Failure{}, Skipped: []eventlog.Skip{}}
-	list, err := quarantined(ctx, log, workspaceID)
+	list, err := quarantined(ctx, d, workspaceID)
 	if err != nil {
 		return nil, err
 	}
 	if len(list) > 0 {
 		v.quarantineView = &list[0]
-		entry, err := log.EntryAt(ctx, workspaceID, list[0].Position)
+		entry, err := d.Log.EntryAt(ctx, workspaceID, list[0].Position)
 		if err != nil {
 			return nil, err
 		}
@@ -154,11 +154,11 @@ func showQuarantine(ctx context.Context, log *eventlog.Log, workspaceID string) 
 			v.Entry = json.RawMessage(entry.AppendChainedNDJSON(nil))
 		}
 	}
-	failures, err := log.Failures(ctx, eventlog.ReadModels, workspaceID)
+	failures, err := d.Quarantine().Failures(ctx, workspaceID)
 	if err != nil {
 		return nil, err
 	}
-	skips, err := log.Skips(ctx, eventlog.ReadModels, workspaceID)
+	skips, err := d.Quarantine().Skips(ctx, workspaceID)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ impossible nothing is changed, and the entry stays passed over.`,
 
 func retryQuarantined(ctx context.Context, env *cli.Env, workspaceID string) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
-		if err := d.Log.RetryQuarantined(ctx, eventlog.ReadModels, workspaceID); err != nil {
+		if err := d.Quarantine().Retry(ctx, workspaceID); err != nil {
 			return err
 		}
 		return env.Print(map[string]string{"workspace_id": workspaceID}, func(out io.Writer) error {
@@ -276,7 +276,7 @@ recorded with the reason. ledgerfeed quarantine retry --position takes it back.`
 				return cli.Usagef("--reason is empty: say why the entry may be passed over")
 			}
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
-				s, err := d.Log.SkipQuarantined(ctx, eventlog.ReadModels, args[0], reason)
+				s, err := d.Quarantine().Skip(ctx, args[0], reason)
 				var not *eventlog.NotQuarantinedError
 				if errors.As(err, &not) {
 					return fmt.Errorf("%w: only an entry that a workspace waits at can be passed over", err)

@@ -125,7 +125,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 		return err
 	}
 	api, err := readapi.New(readapi.Config{
-		Pool: pool, Log: s.Log, Keys: directory, Format: format, Limiter: limiter,
+		Pool: pool, Feed: eventlog.NewFeed(s.pool), Keys: directory, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
@@ -232,7 +232,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	c, err := console.New(ctx, console.Config{
-		Pool: pool, Door: door, Audit: audit.NewTrail(pool, s.env.Clock), Keys: keys, Webhooks: webhooks, Log: s.Log,
+		Pool: pool, Door: door, Audit: audit.NewTrail(pool, s.env.Clock), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(s.pool),
 		Clock: s.env.Clock, Logger: s.env.Logger, Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: identity, Reference: reference,
 	})
 	if err != nil {

@@ -42,7 +42,7 @@ func Command(env *cli.Env) *cobra.Command {
 						return err
 					}
 				}
-				s, err := projections.ReadStatus(ctx, d.Pool, d.Log, env.Clock(), workspace)
+				s, err := projections.ReadStatus(ctx, d.Pool, env.Clock(), workspace)
 				if err != nil {
 					return err
 				}
@@ -91,7 +91,7 @@ func AwaitProjected(ctx context.Context, env *cli.Env, d *cli.Deps, workspace st
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for {
-		progress, err := d.Log.ProgressOf(ctx, eventlog.ReadModels, workspace)
+		progress, err := eventlog.ReadProgress(ctx, d.Pool, eventlog.ReadModels, workspace)
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				return cause

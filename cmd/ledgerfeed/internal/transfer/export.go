@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +38,7 @@ interruption some entries may be repeated, and append skips them.`,
 				return cli.Usagef("--resume is for pipes: the file of --out itself tells where to continue")
 			}
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
-				x.log, x.notifier, x.logger = d.Log, d.Notifier, env.Logger
+				x.log, x.workspaces, x.notifier, x.logger = d.Log, d.Workspaces(), d.Notifier, env.Logger
 				if x.file != "" {
 					return x.toFile(ctx)
 				}
@@ -66,12 +65,13 @@ type exporter struct {
 	follow, chain bool
 	file, resume  string // --out, --resume
 
-	log      *eventlog.Log
-	notifier *eventlog.Notifier
-	logger   *slog.Logger
-	out      *bufio.Writer
-	next     map[string]int64 // by workspace, the position after the last one written
-	line     []byte
+	log        *eventlog.Log
+	workspaces *eventlog.Workspaces
+	notifier   *eventlog.Notifier
+	logger     *slog.Logger
+	out        *bufio.Writer
+	next       map[string]int64 // by workspace, the position after the last one written
+	line       []byte
 }
 
 // toPipe exports to standard output, from where the file of --resume says.
@@ -124,7 +124,7 @@ func (x *exporter) writeNew(ctx context.Context) error {
 	workspaces := []string{x.workspace}
 	if x.workspace == "" {
 		var err error
-		if workspaces, err = x.log.WorkspaceIDs(ctx); err != nil {
+		if workspaces, err = x.workspaces.IDs(ctx); err != nil {
 			return err
 		}
 	}
@@ -155,13 +155,8 @@ func (x *exporter) write(e *domain.Entry) error {
 	return nil
 }
 
-// pollInterval bounds how late an entry is written when its notification is lost.
-const pollInterval = time.Second
-
 // followLog writes new entries until ctx ends.
 func (x *exporter) followLog(ctx context.Context) error {
-	appended, unsubscribe := x.notifier.Subscribe(eventlog.TopicAppended)
-	defer unsubscribe()
 	listening, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- x.notifier.Run(listening) }()
@@ -171,18 +166,5 @@ func (x *exporter) followLog(ctx context.Context) error {
 			x.logger.WarnContext(ctx, "notifications ended with an error", "error", err)
 		}
 	}()
-	poll := time.NewTicker(pollInterval)
-	defer poll.Stop()
-	for {
-		if err := x.writeNew(ctx); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-appended.C:
-			appended.Take()
-		case <-poll.C:
-		}
-	}
+	return x.notifier.Follow(ctx, eventlog.TopicAppended, x.writeNew)
 }

@@ -1,4 +1,4 @@
-package eventlog_test
+package watermillsql_test
 
 import (
 	"bytes"
@@ -16,22 +16,23 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/watermillsql"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // msg is a message that stands for the same entry as the draft.
 func msg(d domain.Draft) *message.Message {
 	m := message.NewMessage(d.ID, message.Payload(d.Data))
-	m.Metadata.Set(eventlog.MetadataType, d.Type)
+	m.Metadata.Set(watermillsql.MetadataType, d.Type)
 	if !d.CreatedAt.IsZero() {
-		m.Metadata.Set(eventlog.MetadataCreatedAt, d.CreatedAt.Format(time.RFC3339Nano))
+		m.Metadata.Set(watermillsql.MetadataCreatedAt, d.CreatedAt.Format(time.RFC3339Nano))
 	}
 	return m
 }
 
-func (b *bundle) publisher(t *testing.T, db wsql.ContextExecutor) *eventlog.Publisher {
+func (b *bundle) publisher(t *testing.T, db wsql.ContextExecutor) *watermillsql.Publisher {
 	t.Helper()
-	p, err := eventlog.NewPublisher(db, b.clock.Now, nil)
+	p, err := watermillsql.NewPublisher(db, b.clock.Now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestPublishIsAppend(t *testing.T) {
 	if err := p.Publish("v", messages...); err != nil {
 		t.Fatal(err)
 	}
-	want, got := b.soundLog(t, "w"), b.soundLog(t, "v")
+	want, got := b.entries(t, "w"), b.entries(t, "v")
 	for i := range want {
 		want[i].WorkspaceID = got[i].WorkspaceID
 		if p, a := got[i].AppendNDJSON(nil), want[i].AppendNDJSON(nil); !bytes.Equal(p, a) {
@@ -75,7 +76,7 @@ func TestPublishIsAppend(t *testing.T) {
 	if err := p.Publish("v", messages...); err != nil {
 		t.Errorf("publishing again: %v", err)
 	}
-	if n := len(b.soundLog(t, "v")); n != len(drafts) {
+	if n := len(b.entries(t, "v")); n != len(drafts) {
 		t.Errorf("%d entries after publishing twice", n)
 	}
 }
@@ -96,13 +97,13 @@ func TestPublishWithoutUUIDGetsAnID(t *testing.T) {
 	if err := p.Publish("w", twice, twice); err != nil {
 		t.Errorf("a message twice in one call: %v", err)
 	}
-	if n := len(b.soundLog(t, "w")); n != 3 {
+	if n := len(b.entries(t, "w")); n != 3 {
 		t.Errorf("%d entries", n)
 	}
 	if err := p.Publish("nobody"); err != nil {
 		t.Errorf("publishing nothing: %v", err)
 	}
-	if workspaces, err := b.log.WorkspaceIDs(t.Context()); err != nil || !slices.Equal(workspaces, []string{"w"}) {
+	if workspaces, err := b.workspaces().IDs(t.Context()); err != nil || !slices.Equal(workspaces, []string{"w"}) {
 		t.Errorf("workspaces %v, %v", workspaces, err)
 	}
 }
@@ -163,14 +164,14 @@ func TestPublishRefusesWhatIsNoEntry(t *testing.T) {
 		change func(*message.Message)
 		want   string
 	}{
-		"no type":      {func(m *message.Message) { delete(m.Metadata, eventlog.MetadataType) }, "type"},
-		"unknown type": {func(m *message.Message) { m.Metadata.Set(eventlog.MetadataType, "invoice.lost") }, "type is not known"},
+		"no type":      {func(m *message.Message) { delete(m.Metadata, watermillsql.MetadataType) }, "type"},
+		"unknown type": {func(m *message.Message) { m.Metadata.Set(watermillsql.MetadataType, "invoice.lost") }, "type is not known"},
 		"no JSON":      {func(m *message.Message) { m.Payload = message.Payload("{") }, `message "a"`},
 		"no payload":   {func(m *message.Message) { m.Payload = nil }, "data has the wrong form"},
 		"wrong field":  {func(m *message.Message) { m.Payload = message.Payload(`{"client_id":"c"}`) }, "data.name is missing"},
 		"wrong UUID":   {func(m *message.Message) { m.UUID = "not an id" }, "UUID"},
-		"wrong time":   {func(m *message.Message) { m.Metadata.Set(eventlog.MetadataCreatedAt, "yesterday") }, "created_at has the wrong form"},
-		"empty time":   {func(m *message.Message) { m.Metadata.Set(eventlog.MetadataCreatedAt, "") }, "created_at has the wrong form"},
+		"wrong time":   {func(m *message.Message) { m.Metadata.Set(watermillsql.MetadataCreatedAt, "yesterday") }, "created_at has the wrong form"},
+		"empty time":   {func(m *message.Message) { m.Metadata.Set(watermillsql.MetadataCreatedAt, "") }, "created_at has the wrong form"},
 	} {
 		m := msg(good)
 		c.change(m)
@@ -215,46 +216,56 @@ func TestPublishThroughDatabaseSQL(t *testing.T) {
 	if ids := b.ids(t, "w"); !slices.Equal(ids, []string{"commit", "commit2"}) {
 		t.Errorf("the log holds %v", ids)
 	}
-	b.soundLog(t, "w")
+	b.entries(t, "w")
 	err := b.publisher(t, wsql.BeginnerFromStdSQL(db)).Publish("w", msg(client(t, "w", "commit", "n")))
 	refusal(t, err, 0, "commit", eventlog.ErrOtherContent)
 }
 
-// TestPublishWakes those who wait, in every process, at the commit.
-func TestPublishWakes(t *testing.T) {
+// TestPublishNotifies: the commit notifies subscribers, and nothing before it does.
+func TestPublishNotifies(t *testing.T) {
 	t.Parallel()
-	url := testkit.NewDatabase(t)
-	b := &bundle{pool: wide(t, url, 4), clock: testkit.NewClock(noon)}
-	p := newProcess(t, url)
-	p.run(t)
-	waiter, done := p.notifier.Subscribe(eventlog.TopicAppended)
+	b := setup(t)
+	notifier := eventlog.NewNotifier(b.pool, testkit.Discard())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- notifier.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	sub, done := notifier.Subscribe(eventlog.TopicAppended)
 	defer done()
+	<-sub.C // the notifier listens
+	sub.Take()
 	tx := b.begin(t)
 	if err := b.publisher(t, wsql.TxFromPgx(tx)).Publish("w", msg(client(t, "w", "a", "n"))); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-waiter.C:
-		t.Error("woken before the commit")
+	case <-sub.C:
+		t.Error("notified before the commit")
 	default:
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if ids, _ := taken(t, waiter); !slices.Equal(ids, []string{"w"}) {
-		t.Errorf("announced %v", ids)
+	<-sub.C
+	if ids, _ := sub.Take(); !slices.Equal(ids, []string{"w"}) {
+		t.Errorf("notified of %v", ids)
 	}
 }
 
 func TestPublisherNeedsItsParts(t *testing.T) {
 	t.Parallel()
-	if _, err := eventlog.NewPublisher(nil, testkit.NewClock(noon).Now, nil); err == nil {
+	if _, err := watermillsql.NewPublisher(nil, testkit.NewClock(noon).Now, nil); err == nil {
 		t.Error("a publisher without a database")
 	}
-	if _, err := eventlog.NewPublisher(wsql.TxFromPgx(nil), nil, nil); err == nil {
+	if _, err := watermillsql.NewPublisher(wsql.TxFromPgx(nil), nil, nil); err == nil {
 		t.Error("a publisher without a clock")
 	}
-	if _, err := (eventlog.WatermillSchema{}).InsertQuery(wsql.InsertQueryParams{Topic: "w"}); err == nil {
+	if _, err := (watermillsql.Schema{}).InsertQuery(wsql.InsertQueryParams{Topic: "w"}); err == nil {
 		t.Error("a schema without a clock publishes")
 	}
 	if refused := eventlog.RefusedBy(context.Canceled); refused != nil {

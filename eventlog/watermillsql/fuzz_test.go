@@ -1,4 +1,4 @@
-package eventlog_test
+package watermillsql_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/watermillsql"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -24,11 +24,11 @@ func FuzzMessage(f *testing.F) {
 	f.Add("a.b", "not an id", "", "yesterday", []byte("{"))
 	f.Fuzz(func(t *testing.T, workspaceID, id, typ, createdAt string, data []byte) {
 		m := message.NewMessage(id, data)
-		m.Metadata.Set(eventlog.MetadataType, typ)
+		m.Metadata.Set(watermillsql.MetadataType, typ)
 		if createdAt != "" {
-			m.Metadata.Set(eventlog.MetadataCreatedAt, createdAt)
+			m.Metadata.Set(watermillsql.MetadataCreatedAt, createdAt)
 		}
-		d, err := eventlog.DraftOf(workspaceID, m)
+		d, err := watermillsql.DraftOf(workspaceID, m)
 		if err != nil {
 			var draftErr *domain.DraftError
 			if !errors.As(err, &draftErr) {
@@ -36,11 +36,11 @@ func FuzzMessage(f *testing.F) {
 			}
 			return
 		}
-		again, err := eventlog.DraftOf(workspaceID, msg(d))
+		again, err := watermillsql.DraftOf(workspaceID, msg(d))
 		if err != nil || again != d {
 			t.Fatalf("published again: %+v, %v; at first %+v", again, err, d)
 		}
-		q, err := (eventlog.WatermillSchema{Clock: testkit.NewClock(noon).Now}).InsertQuery(wsql.InsertQueryParams{Topic: workspaceID, Msgs: message.Messages{m}})
+		q, err := (watermillsql.Schema{Clock: testkit.NewClock(noon).Now}).InsertQuery(wsql.InsertQueryParams{Topic: workspaceID, Msgs: message.Messages{m}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package eventlog_test
+package watermillsql_test
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/watermillsql"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // anyMessage carries Watermill's own test messages, whose payload and metadata
 // are anything, in entries of the catalogue.
-type anyMessage struct{ eventlog.WatermillSchema }
+type anyMessage struct{ watermillsql.Schema }
 
 func (a anyMessage) InsertQuery(params wsql.InsertQueryParams) (wsql.Query, error) {
 	entries := make(message.Messages, len(params.Msgs))
@@ -32,14 +32,14 @@ func (a anyMessage) InsertQuery(params wsql.InsertQueryParams) (wsql.Query, erro
 			return wsql.Query{}, err
 		}
 		entries[i] = message.NewMessage(m.UUID, data)
-		entries[i].Metadata.Set(eventlog.MetadataType, "client.recorded")
+		entries[i].Metadata.Set(watermillsql.MetadataType, "client.recorded")
 	}
 	params.Msgs = entries
-	return a.WatermillSchema.InsertQuery(params)
+	return a.Schema.InsertQuery(params)
 }
 
 func (a anyMessage) UnmarshalMessage(params wsql.UnmarshalMessageParams) (wsql.Row, error) {
-	row, err := a.WatermillSchema.UnmarshalMessage(params)
+	row, err := a.Schema.UnmarshalMessage(params)
 	if err != nil {
 		return row, err
 	}
@@ -55,10 +55,10 @@ func (a anyMessage) UnmarshalMessage(params wsql.UnmarshalMessageParams) (wsql.R
 
 // TestWatermillSuite is Watermill's own conformance suite over the adapters.
 //
-// ExactlyOnceDelivery is not claimed: the tap gives every entry at least once,
+// ExactlyOnceDelivery is not claimed: every entry is given at least once,
 // because a nack or a lost connection gives a batch out again. ContextPreserved
 // is for brokers inside a process. TestReconnect wants to restart the broker,
-// which other tests share; TestTapSurvivesKilledConnections ends the
+// which other tests share; TestSubscriberSurvivesKilledConnections ends the
 // connections instead. The suite's sizes are its short ones (ForceShort), so
 // that the whole package stays quick; the property test works with many.
 func TestWatermillSuite(t *testing.T) {
@@ -95,23 +95,23 @@ type suite struct {
 
 func newSuite(t *testing.T) *suite {
 	t.Helper()
-	b := &bundle{pool: wide(t, testkit.NewDatabase(t), 40), clock: testkit.NewClock(noon)}
+	b := setup(t)
 	b.projecting(t)
 	return &suite{db: wsql.BeginnerFromPgx(b.pool), clock: b.clock}
 }
 
-// pubSub composes the adapters as NewPublisher and NewTap do, with the suite's
+// pubSub composes the adapters as NewPublisher and NewSubscriber do, with the suite's
 // messages around them.
 func (s *suite) pubSub(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 	t.Helper()
-	schema := anyMessage{eventlog.WatermillSchema{Clock: s.clock.Now, BatchSize: 10}}
+	schema := anyMessage{watermillsql.Schema{Clock: s.clock.Now, BatchSize: 10}}
 	pub, err := wsql.NewPublisher(s.db, wsql.PublisherConfig{SchemaAdapter: schema}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sub, err := wsql.NewSubscriber(s.db, wsql.SubscriberConfig{
 		ConsumerGroup: group, PollInterval: ms(5), ResendInterval: ms(5),
-		SchemaAdapter: schema, OffsetsAdapter: eventlog.TapOffsets{},
+		SchemaAdapter: schema, OffsetsAdapter: watermillsql.Offsets{},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -2,46 +2,29 @@ package eventlog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
-
-// VisiblePosition returns how far the read models of a workspace have come:
-// the last position that the feed and webhooks may show. It never moves back.
-func (l *Log) VisiblePosition(ctx context.Context, workspaceID string) (int64, error) {
-	var position int64
-	err := l.pool.QueryRow(ctx, `SELECT position FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2`,
-		workspaceID, ReadModels).Scan(&position)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read the visible position of %s: %w", workspaceID, err)
-	}
-	return position, nil
-}
 
 // Progress is how far a consumer has come in one workspace.
 type Progress struct {
 	WorkspaceID string
 	Position    int64     // checkpoint
 	Head        int64     // newest position of the log
-	Oldest      time.Time // publish time of the oldest entry not yet handled; zero when there is none
+	Oldest      time.Time // publish time of the oldest entry not yet handled; zero: there is none
 	Failures    int
-	Error       string // the last failure; empty without trouble
+	Error       string // the last failure; empty: it does not fail
 	RetryAt     time.Time
 	Quarantined bool
 }
 
-// ProgressOf returns how far a consumer has come, for every workspace or, with
-// an id, for one.
-func (l *Log) ProgressOf(ctx context.Context, consumer, workspaceID string) ([]Progress, error) {
-	rows, err := l.pool.Query(ctx, `
+// ReadProgress returns how far a consumer has come, in every workspace or, with an
+// id, in one.
+func ReadProgress(ctx context.Context, pool *pgxpool.Pool, consumer, workspaceID string) ([]Progress, error) {
+	rows, err := pool.Query(ctx, `
 		SELECT c.workspace_id, c.position, h.position, e.created_at,
 		       c.failures, coalesce(c.error, ''), c.retry_at, c.quarantined
 		  FROM log_checkpoint c

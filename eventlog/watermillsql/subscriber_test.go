@@ -1,4 +1,4 @@
-package eventlog_test
+package watermillsql_test
 
 import (
 	"errors"
@@ -13,7 +13,8 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/watermillsql"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // projecting makes the database itself move the visible position with every
@@ -35,14 +36,14 @@ func (b *bundle) show(t *testing.T, workspaceID string, position int64) {
 	b.exec(t, `UPDATE log_checkpoint SET position = $2 WHERE workspace_id = $1 AND consumer = 'read_models'`, workspaceID, position)
 }
 
-// tap subscribes a member of a group and closes it at the end of the test.
-func (b *bundle) tap(t *testing.T, group, workspaceID string, change ...func(*eventlog.TapConfig)) (<-chan *message.Message, *wsql.Subscriber) {
+// member subscribes a member of a group and closes it at the end of the test.
+func (b *bundle) member(t *testing.T, group, workspaceID string, change ...func(*watermillsql.SubscriberConfig)) (<-chan *message.Message, *wsql.Subscriber) {
 	t.Helper()
-	cfg := eventlog.TapConfig{ConsumerGroup: group, PollInterval: ms(5), ResendInterval: ms(1)}
+	cfg := watermillsql.SubscriberConfig{ConsumerGroup: group, PollInterval: ms(5), ResendInterval: ms(1)}
 	for _, f := range change {
 		f(&cfg)
 	}
-	sub, err := eventlog.NewTap(wsql.BeginnerFromPgx(b.pool), cfg)
+	sub, err := watermillsql.NewSubscriber(wsql.BeginnerFromPgx(b.pool), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func receive(t *testing.T, messages <-chan *message.Message) *message.Message {
 			t.Fatal("the subscription ended")
 		}
 		return m
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("no message came")
 	}
 	return nil
@@ -92,14 +93,14 @@ func (b *bundle) checkpoint(t *testing.T, workspaceID, consumer string) (positio
 	return position
 }
 
-// TestTapGivesEntries: every entry as it lies in the log, internal ones
+// TestSubscriberGivesEntries: every entry as it lies in the log, internal ones
 // included, and a message that can be published elsewhere as it is.
-func TestTapGivesEntries(t *testing.T) {
+func TestSubscriberGivesEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.projecting(t)
 	b.append(t, at(sent(t, "w", "a", "i"), noon.AddDate(-1, 0, 0)), client(t, "w", "b", "é \" n"), client(t, "x", "other", "n"))
-	messages, _ := b.tap(t, "g", "w")
+	messages, _ := b.member(t, "g", "w")
 	copies := b.publisher(t, wsql.BeginnerFromPgx(b.pool))
 	for _, e := range b.entries(t, "w") {
 		m := receive(t, messages)
@@ -118,79 +119,79 @@ func TestTapGivesEntries(t *testing.T) {
 	if !slices.Equal(b.ids(t, "copy"), []string{"a", "b"}) {
 		t.Errorf("the copy holds %v", b.ids(t, "copy"))
 	}
-	b.soundLog(t, "copy")
+	b.entries(t, "copy")
 }
 
-// TestTapStopsAtTheVisiblePosition: an entry never outruns its read models.
-func TestTapStopsAtTheVisiblePosition(t *testing.T) {
+// TestSubscriberStopsAtTheVisiblePosition: an entry never outruns its read models.
+func TestSubscriberStopsAtTheVisiblePosition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.append(t, many(t, "w", 6)...)
-	messages, _ := b.tap(t, "g", "w")
+	messages, _ := b.member(t, "g", "w")
 	for _, visible := range []int64{2, 3, 6} {
 		before := b.checkpoint(t, "w", "read_models")
 		b.show(t, "w", visible)
 		for p := before + 1; p <= visible; p++ {
 			m := receive(t, messages)
-			if got := m.Metadata.Get(eventlog.MetadataPosition); got != strconv.FormatInt(p, 10) {
+			if got := m.Metadata.Get(watermillsql.MetadataPosition); got != strconv.FormatInt(p, 10) {
 				t.Fatalf("position %s, want %d", got, p)
 			}
 			m.Ack()
 		}
 		select {
 		case m := <-messages:
-			t.Fatalf("position %s came before it was visible", m.Metadata.Get(eventlog.MetadataPosition))
+			t.Fatalf("position %s came before it was visible", m.Metadata.Get(watermillsql.MetadataPosition))
 		case <-time.After(ms(50)): // ten polls
 		}
 	}
 }
 
-// TestTapBeforeTheWorkspace: a workspace may be subscribed before it exists,
+// TestSubscribingBeforeTheWorkspace: a workspace may be subscribed before it exists,
 // which does not make it.
-func TestTapBeforeTheWorkspace(t *testing.T) {
+func TestSubscribingBeforeTheWorkspace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.projecting(t)
-	messages, _ := b.tap(t, "g", "w")
-	if workspaces, err := b.log.WorkspaceIDs(t.Context()); err != nil || len(workspaces) != 0 {
+	messages, _ := b.member(t, "g", "w")
+	if workspaces, err := b.workspaces().IDs(t.Context()); err != nil || len(workspaces) != 0 {
 		t.Errorf("workspaces %v, %v", workspaces, err)
 	}
 	b.append(t, client(t, "w", "a", "n"))
 	acked(t, messages, "a")
 }
 
-// TestTapResumes behind what was acknowledged, in batches of any size.
-func TestTapResumes(t *testing.T) {
+// TestSubscriberResumes after what was acknowledged, in batches of any size.
+func TestSubscriberResumes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.projecting(t)
 	b.append(t, many(t, "w", 7)...)
 	for _, batch := range []int{0, 1, 3} {
 		group := fmt.Sprint("g", batch)
-		size := func(c *eventlog.TapConfig) { c.BatchSize = batch }
-		messages, sub := b.tap(t, group, "w", size)
+		size := func(c *watermillsql.SubscriberConfig) { c.BatchSize = batch }
+		messages, sub := b.member(t, group, "w", size)
 		acked(t, messages, "e00000", "e00001", "e00002", "e00003")
 		receive(t, messages) // and left unacknowledged
 		if err := sub.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.checkpoint(t, "w", "tap:"+group); got != 4 {
-			t.Errorf("batches of %d: the group stands at %d, want 4", batch, got)
+			t.Errorf("batches of %d: the group is at %d, want 4", batch, got)
 		}
-		messages, _ = b.tap(t, group, "w", size)
+		messages, _ = b.member(t, group, "w", size)
 		acked(t, messages, "e00004", "e00005", "e00006")
 	}
 }
 
-// TestTapSurvivesKilledConnections: nothing is skipped when the database ends
+// TestSubscriberSurvivesKilledConnections: nothing is skipped when the database ends
 // the connection under a batch.
-func TestTapSurvivesKilledConnections(t *testing.T) {
+func TestSubscriberSurvivesKilledConnections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.projecting(t)
 	const entries = 30
 	b.append(t, many(t, "w", entries)...)
-	messages, _ := b.tap(t, "g", "w", func(c *eventlog.TapConfig) { c.BatchSize = 4; c.RetryInterval = ms(5) })
+	messages, _ := b.member(t, "g", "w", func(c *watermillsql.SubscriberConfig) { c.BatchSize = 4; c.RetryInterval = ms(5) })
 	first := map[string]bool{}
 	var order []string
 	for handled := 0; len(first) < entries; handled++ {
@@ -210,22 +211,27 @@ func TestTapSurvivesKilledConnections(t *testing.T) {
 	}
 }
 
-// TestTapNeverMovesBack: a group's position is not lost to a late member.
-func TestTapNeverMovesBack(t *testing.T) {
+// TestOffsetNeverMovesBack: a group's position is not lost to a late member.
+func TestOffsetNeverMovesBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.projecting(t)
 	b.append(t, many(t, "w", 3)...)
-	messages, _ := b.tap(t, "g", "w")
+	messages, _ := b.member(t, "g", "w")
 	acked(t, messages, "e00000", "e00001", "e00002")
-	waitUntil(t, "the group stands at 3", func() bool { return b.checkpoint(t, "w", "tap:g") == 3 })
-	q, err := eventlog.TapOffsets{}.AckMessageQuery(wsql.AckMessageQueryParams{Topic: "w", ConsumerGroup: "g", LastRow: wsql.Row{Offset: 1}})
+	testkit.Eventually(t, func() error {
+		if got := b.checkpoint(t, "w", "tap:g"); got != 3 {
+			return fmt.Errorf("the group is at %d, want 3", got)
+		}
+		return nil
+	})
+	q, err := watermillsql.Offsets{}.AckMessageQuery(wsql.AckMessageQueryParams{Topic: "w", ConsumerGroup: "g", LastRow: wsql.Row{Offset: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.exec(t, q.Query, q.Args...)
 	if got := b.checkpoint(t, "w", "tap:g"); got != 3 {
-		t.Errorf("the group stands at %d", got)
+		t.Errorf("the group is at %d", got)
 	}
 }
 
@@ -244,7 +250,7 @@ func TestMembersShareAGroup(t *testing.T) {
 		group sync.WaitGroup
 	)
 	for range 3 {
-		messages, sub := b.tap(t, "g", "w", func(c *eventlog.TapConfig) { c.BatchSize = 5; c.PollInterval = ms(1) })
+		messages, sub := b.member(t, "g", "w", func(c *watermillsql.SubscriberConfig) { c.BatchSize = 5; c.PollInterval = ms(1) })
 		group.Go(func() {
 			for m := range messages {
 				mu.Lock()
@@ -265,7 +271,7 @@ func TestMembersShareAGroup(t *testing.T) {
 	}
 	select {
 	case <-all:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("not all entries came")
 	}
 	group.Wait()
@@ -274,9 +280,9 @@ func TestMembersShareAGroup(t *testing.T) {
 	}
 }
 
-// TestTapInARouter: the tap works with Watermill's Router, whose handlers may
-// publish what they make in the same house.
-func TestTapInARouter(t *testing.T) {
+// TestSubscriberInARouter: it works with Watermill's Router, whose handlers may
+// publish what they make to the log.
+func TestSubscriberInARouter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.projecting(t)
@@ -284,7 +290,7 @@ func TestTapInARouter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub, err := eventlog.NewTap(wsql.BeginnerFromPgx(b.pool), eventlog.TapConfig{ConsumerGroup: "g", PollInterval: ms(5), ResendInterval: ms(1)})
+	sub, err := watermillsql.NewSubscriber(wsql.BeginnerFromPgx(b.pool), watermillsql.SubscriberConfig{ConsumerGroup: "g", PollInterval: ms(5), ResendInterval: ms(1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +307,12 @@ func TestTapInARouter(t *testing.T) {
 	go func() { ended <- router.Run(t.Context()) }()
 	<-router.Running()
 	b.append(t, many(t, "w", 4)...)
-	waitUntil(t, "the mirror holds all", func() bool { return len(b.ids(t, "mirror")) == 4 })
+	testkit.Eventually(t, func() error {
+		if got := len(b.ids(t, "mirror")); got != 4 {
+			return fmt.Errorf("the mirror holds %d, want 4", got)
+		}
+		return nil
+	})
 	if err := router.Close(); err != nil {
 		t.Error(err)
 	}
@@ -313,21 +324,21 @@ func TestTapInARouter(t *testing.T) {
 	}
 }
 
-func TestTapConfigIsChecked(t *testing.T) {
+func TestSubscriberConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for name, cfg := range map[string]eventlog.TapConfig{
+	for name, cfg := range map[string]watermillsql.SubscriberConfig{
 		"no group":     {},
 		"wrong group":  {ConsumerGroup: "a b"},
 		"batch size":   {ConsumerGroup: "g", BatchSize: -1},
 		"poll":         {ConsumerGroup: "g", PollInterval: -1},
 		"ack deadline": {ConsumerGroup: "g", AckDeadline: -1},
 	} {
-		if _, err := eventlog.NewTap(wsql.BeginnerFromPgx(b.pool), cfg); err == nil {
+		if _, err := watermillsql.NewSubscriber(wsql.BeginnerFromPgx(b.pool), cfg); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	if _, err := eventlog.NewTap(nil, eventlog.TapConfig{ConsumerGroup: "g"}); err == nil {
+	if _, err := watermillsql.NewSubscriber(nil, watermillsql.SubscriberConfig{ConsumerGroup: "g"}); err == nil {
 		t.Error("no database: taken")
 	}
 }

@@ -1,0 +1,185 @@
+package eventlog
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// appendSQL is the only statement by which entries get into the log, apart from
+// its forms for several workspaces (groupcommit.go) and for producers' own
+// transactions (publish.go); see migrations/00001_log.sql. Its third argument
+// makes the append conditional on the newest position; nothing here uses it.
+const appendSQL = `SELECT outcomes, positions, times FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8)`
+
+// maxAppend bounds the entries of one append: more would hold the workspaces'
+// locks for too long. Callers with more send several batches.
+const maxAppend = 10_000
+
+// checked gives the drafts of a call as they are appended: of the right form,
+// each with an id. The caller's own stay as they are.
+func checked(drafts []domain.Draft) ([]domain.Draft, error) {
+	if len(drafts) > maxAppend {
+		return nil, fmt.Errorf("at most %d entries in one append, not %d", maxAppend, len(drafts))
+	}
+	for i := range drafts {
+		if err := validate(&drafts[i]); err != nil {
+			return nil, fmt.Errorf("entry %d: %w", i, err)
+		}
+	}
+	drafts = slices.Clone(drafts)
+	for i := range drafts {
+		if drafts[i].ID != "" {
+			continue
+		}
+		// evt_ and a UUIDv7: ids made one after the other lie together in the index.
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("make an event id: %w", err)
+		}
+		drafts[i].ID = "evt_" + id.String()
+	}
+	return drafts, nil
+}
+
+// validate catches drafts that were not made by the domain's own functions.
+func validate(d *domain.Draft) error {
+	if d.Data == "" || !domain.IsID(d.WorkspaceID) {
+		return errUncheckedDraft
+	}
+	if d.ID != "" && !domain.IsID(d.ID) {
+		return fmt.Errorf("id %q has the wrong form", d.ID)
+	}
+	// Such a year has no public form, so the chain could not be checked.
+	if year := d.CreatedAt.UTC().Year(); year < 1 || year > 9999 {
+		return fmt.Errorf("created_at is in the year %d, which has no YYYY-MM-DD", year)
+	}
+	return nil
+}
+
+// draftBatch is entries of one workspace as the arguments of log_append.
+type draftBatch struct {
+	workspaceID       string
+	ids, types, datas []string
+	created           []*time.Time
+	publics           []*string
+
+	// indexes gives, for each entry, the drafts of the call that it stands for: an
+	// entry given twice in one call is appended once. Batches of group have it.
+	indexes [][]int
+}
+
+func (b *draftBatch) add(d *domain.Draft) {
+	b.ids = append(b.ids, d.ID)
+	b.types = append(b.types, d.Type)
+	b.datas = append(b.datas, d.Data)
+	var at *time.Time
+	if !d.CreatedAt.IsZero() {
+		t := d.CreatedAt
+		at = &t
+	}
+	b.created = append(b.created, at)
+	var public *string
+	if data := d.PublicData(); data != "" {
+		public = &data
+	}
+	b.publics = append(b.publics, public)
+}
+
+// join adds the entries of another batch.
+func (b *draftBatch) join(o *draftBatch) {
+	b.ids = append(b.ids, o.ids...)
+	b.types = append(b.types, o.types...)
+	b.datas = append(b.datas, o.datas...)
+	b.created = append(b.created, o.created...)
+	b.publics = append(b.publics, o.publics...)
+}
+
+// args are the arguments of appendSQL. With whole, a refused entry means that
+// none of the batch is appended.
+func (b *draftBatch) args(now time.Time, whole bool) []any {
+	return []any{b.workspaceID, now, whole, b.ids, b.types, b.created, b.datas, b.publics}
+}
+
+// group sorts drafts into one batch a workspace, the workspaces in the order of
+// their ids so that two appends never wait for each other in a circle.
+func group(drafts []domain.Draft) ([]draftBatch, error) {
+	order := map[string]int{}
+	var workspaces []string
+	for i := range drafts {
+		if _, known := order[drafts[i].WorkspaceID]; !known {
+			order[drafts[i].WorkspaceID] = 0
+			workspaces = append(workspaces, drafts[i].WorkspaceID)
+		}
+	}
+	slices.Sort(workspaces)
+	batches := make([]draftBatch, len(workspaces))
+	for k, w := range workspaces {
+		order[w] = k
+		batches[k].workspaceID = w
+	}
+	first := make(map[[2]string]int, len(drafts))
+	for i := range drafts {
+		d := &drafts[i]
+		b := &batches[order[d.WorkspaceID]]
+		key := [2]string{d.WorkspaceID, d.ID}
+		if at, twice := first[key]; twice {
+			if b.types[at] != d.Type || b.datas[at] != d.Data {
+				return nil, &RefusedError{Index: i, ID: d.ID, Reason: ErrOtherContent}
+			}
+			b.indexes[at] = append(b.indexes[at], i)
+			continue
+		}
+		first[key] = len(b.ids)
+		b.add(d)
+		b.indexes = append(b.indexes, []int{i})
+	}
+	return batches, nil
+}
+
+// appendResult is what log_append returns.
+type appendResult struct {
+	outcomes  []string
+	positions []*int64
+	times     []*time.Time
+}
+
+func scanAppendResult(row pgx.Row) (appendResult, error) {
+	var (
+		r         appendResult
+		positions pgtype.Array[*int64]
+	)
+	if err := row.Scan(&r.outcomes, &positions, &r.times); err != nil {
+		return appendResult{}, err
+	}
+	// Refused entries have no position. An array whose first elements were never
+	// assigned begins at a higher index, and one whose last were not is shorter.
+	r.positions = make([]*int64, len(r.outcomes))
+	if len(positions.Dims) == 1 {
+		copy(r.positions[positions.Dims[0].LowerBound-1:], positions.Elements)
+	}
+	return r, nil
+}
+
+// receipt is the outcome of one entry of the batch.
+func (r *appendResult) receipt(b *draftBatch, i int) (Receipt, error) {
+	when := ""
+	if i < len(r.times) && r.times[i] != nil {
+		when = domain.FormatTime(*r.times[i])
+	}
+	if err := outcomeError(r.outcomes[i], i, b.ids[i], when); err != nil {
+		return Receipt{}, err
+	}
+	return Receipt{
+		ID:        b.ids[i],
+		Position:  *r.positions[i],
+		CreatedAt: r.times[i].UTC(),
+		Skipped:   r.outcomes[i] == "skipped",
+	}, nil
+}

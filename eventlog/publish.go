@@ -1,0 +1,85 @@
+package eventlog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// refusedState is the SQLSTATE with which log_publish refuses an entry.
+const refusedState = "LF001"
+
+// publishedEntry is an entry in the JSON text that log_publish takes.
+type publishedEntry struct {
+	Index     int     `json:"index"` // of the draft among those of the call
+	ID        string  `json:"id"`
+	Type      string  `json:"type"`
+	CreatedAt *string `json:"created_at,omitempty"`
+	Data      string  `json:"data"`
+	Public    *string `json:"public,omitempty"`
+}
+
+// PublishQuery returns a statement, and its arguments, that appends drafts to one
+// workspace: all of them or none, because it fails, and with it the transaction
+// that it runs in, when the log refuses one; see RefusedBy. Any PostgreSQL driver
+// can send it, because the entries are one JSON text. The commit notifies
+// subscribers.
+func PublishQuery(workspaceID string, now time.Time, drafts []domain.Draft) (sql string, args []any, err error) {
+	if drafts, err = checked(drafts); err != nil {
+		return "", nil, err
+	}
+	batches, err := group(drafts)
+	if err != nil {
+		return "", nil, err
+	}
+	entries := []publishedEntry{}
+	for i := range batches {
+		if batches[i].workspaceID != workspaceID {
+			return "", nil, fmt.Errorf("publish to %s: an entry is of workspace %s", workspaceID, batches[i].workspaceID)
+		}
+		entries = batches[i].published()
+	}
+	text, err := json.Marshal(entries)
+	if err != nil {
+		return "", nil, fmt.Errorf("write the entries of %s as JSON: %w", workspaceID, err)
+	}
+	return `SELECT log_publish($1, $2, $3)`, []any{workspaceID, now, string(text)}, nil
+}
+
+func (b *draftBatch) published() []publishedEntry {
+	entries := make([]publishedEntry, len(b.ids))
+	for i := range entries {
+		entries[i] = publishedEntry{Index: b.indexes[i][0], ID: b.ids[i], Type: b.types[i], Data: b.datas[i], Public: b.publics[i]}
+		if at := b.created[i]; at != nil {
+			text := domain.FormatTime(*at)
+			entries[i].CreatedAt = &text
+		}
+	}
+	return entries
+}
+
+// RefusedBy finds the log's refusal in an error of PublishQuery or of its
+// statement. It is nil for every other error.
+func RefusedBy(err error) *RefusedError {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return refused
+	}
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pgErr.Code != refusedState {
+		return nil
+	}
+	var detail struct {
+		Index   int    `json:"index"`
+		ID      string `json:"id"`
+		Outcome string `json:"outcome"`
+		Against string `json:"against"`
+	}
+	_ = json.Unmarshal([]byte(pgErr.Detail), &detail) // otherwise it has no outcome, which is no refusal
+	refused, _ := errors.AsType[*RefusedError](outcomeError(detail.Outcome, detail.Index, detail.ID, detail.Against))
+	return refused
+}

@@ -1,0 +1,10 @@
+// Package watermillsql connects the log with programs that use Watermill and
+// watermill-sql. Producers publish entries in their own transaction, and other
+// services subscribe to the entries of a workspace as consumer groups. Both work
+// on the log itself: there is no outbox table and no second copy of an entry.
+//
+// A message is an entry: its UUID is the entry's id, its topic the workspace, its
+// payload the entry's data, and its metadata the rest (see the Metadata
+// constants). What the program itself does with the log, such as projecting it,
+// goes through eventlog.Subscriber, which is transactional.
+package watermillsql

@@ -1,0 +1,59 @@
+package watermillsql
+
+import (
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+)
+
+// groupPrefix keeps the names of consumer groups apart from the consumers of the
+// program itself. It is stored, so it must not change.
+const groupPrefix = "tap:"
+
+// Offsets keeps the positions of consumer groups among the log's checkpoints, as
+// the consumer "tap:" and the group's name.
+type Offsets struct{}
+
+// makeCheckpoint is for the workspace $1 and the consumer $2; it does nothing
+// while there is no such workspace.
+const makeCheckpoint = `
+	INSERT INTO log_checkpoint (workspace_id, consumer)
+	SELECT w.workspace_id, $2::text FROM workspace w
+	 WHERE w.workspace_id = $1
+	   AND NOT EXISTS (SELECT FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = $2::text)
+	    ON CONFLICT DO NOTHING`
+
+// NextOffsetQuery locks the group's checkpoint, if no other member has it.
+func (Offsets) NextOffsetQuery(params wsql.NextOffsetQueryParams) (wsql.Query, error) {
+	return wsql.Query{
+		Query: `SELECT position FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2::text FOR UPDATE SKIP LOCKED`,
+		Args:  []any{params.Topic, groupPrefix + params.ConsumerGroup},
+	}, nil
+}
+
+// AckMessageQuery moves the group's checkpoint, never back.
+func (Offsets) AckMessageQuery(params wsql.AckMessageQueryParams) (wsql.Query, error) {
+	return wsql.Query{
+		Query: `UPDATE log_checkpoint SET position = $3, moved_at = statement_timestamp()
+			 WHERE workspace_id = $1 AND consumer = $2::text AND position < $3`,
+		Args: []any{params.Topic, groupPrefix + params.ConsumerGroup, params.LastRow.Offset},
+	}, nil
+}
+
+// ConsumedMessageQuery returns none.
+func (Offsets) ConsumedMessageQuery(wsql.ConsumedMessageQueryParams) (wsql.Query, error) {
+	return wsql.Query{}, nil
+}
+
+// SchemaInitializingQueries returns none: migrations make the table of
+// checkpoints.
+func (Offsets) SchemaInitializingQueries(wsql.OffsetsSchemaInitializingQueriesParams) ([]wsql.Query, error) {
+	return nil, nil
+}
+
+// BeforeSubscribingQueries makes the group's checkpoint, so that the first read
+// finds it.
+func (Offsets) BeforeSubscribingQueries(params wsql.BeforeSubscribingQueriesParams) ([]wsql.Query, error) {
+	return []wsql.Query{{
+		Query: makeCheckpoint,
+		Args:  []any{params.Topic, groupPrefix + params.ConsumerGroup},
+	}}, nil
+}

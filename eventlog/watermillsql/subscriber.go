@@ -1,0 +1,75 @@
+package watermillsql
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// SubscriberConfig describes a member of a consumer group.
+type SubscriberConfig struct {
+	// ConsumerGroup names the group: 1 to 64 of A-Z a-z 0-9 _ -. Every group
+	// gets every entry; the members of one share them.
+	ConsumerGroup string
+
+	// BatchSize is the most entries read, and acknowledged, in one transaction.
+	// Default 100.
+	BatchSize int
+
+	// PollInterval is the wait at the newest entry. Default 1 s.
+	PollInterval time.Duration
+
+	// RetryInterval is the wait after a failed read. Default 1 s.
+	RetryInterval time.Duration
+
+	// AckDeadline is how long one message may take; then it is given out again.
+	// Default 30 s.
+	AckDeadline time.Duration
+
+	// ResendInterval is the wait before a nacked message comes again. Default 1 s.
+	ResendInterval time.Duration
+
+	// Logger may be nil.
+	Logger watermill.LoggerAdapter
+}
+
+// NewSubscriber makes a member of a consumer group, for other services on the same
+// database. The topic is a workspace, and the messages are its entries up to the
+// visible position, in order, from the first one on. A workspace may be
+// subscribed to before it exists.
+//
+// It is watermill-sql's Subscriber with Schema and Offsets, and gives every entry
+// at least once: the group's checkpoint moves when all messages of a batch were
+// acknowledged or one of them was refused. Handlers are therefore idempotent, do
+// their work outside wsql.TxFromContext (a nack does not roll that transaction
+// back) and are quick, because the transaction stays open for the whole batch.
+// What must happen exactly once belongs into an eventlog.Subscriber.
+func NewSubscriber(db wsql.Beginner, cfg SubscriberConfig) (*wsql.Subscriber, error) {
+	if !domain.IsID(cfg.ConsumerGroup) {
+		return nil, fmt.Errorf("watermillsql: SubscriberConfig.ConsumerGroup %q: want 1 to 64 of A-Z a-z 0-9 _ -", cfg.ConsumerGroup)
+	}
+	if cfg.BatchSize < 0 || cfg.PollInterval < 0 || cfg.RetryInterval < 0 || cfg.AckDeadline < 0 || cfg.ResendInterval < 0 {
+		return nil, errors.New("watermillsql: the sizes and times of a SubscriberConfig must not be negative")
+	}
+	wcfg := wsql.SubscriberConfig{
+		ConsumerGroup:  cfg.ConsumerGroup,
+		PollInterval:   cfg.PollInterval,
+		RetryInterval:  cfg.RetryInterval,
+		ResendInterval: cfg.ResendInterval,
+		SchemaAdapter:  Schema{BatchSize: cfg.BatchSize},
+		OffsetsAdapter: Offsets{},
+	}
+	if cfg.AckDeadline > 0 {
+		wcfg.AckDeadline = &cfg.AckDeadline
+	}
+	sub, err := wsql.NewSubscriber(db, wcfg, cfg.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("make a subscriber of consumer group %s: %w", cfg.ConsumerGroup, err)
+	}
+	return sub, nil
+}
