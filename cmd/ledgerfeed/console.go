@@ -9,7 +9,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 )
 
 func consoleCommand(env *cli.Env) *cobra.Command {
@@ -32,18 +32,18 @@ func consoleLinkCommand(env *cli.Env) *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	c.Flags().StringVar(&workspace, "workspace", "", "the workspace it opens (required)")
-	c.Flags().StringVar(&role, "role", string(console.Admin), "what may be done with it: viewer (look) or admin (change)")
+	c.Flags().StringVar(&role, "role", string(session.Admin), "what may be done with it: viewer (look) or admin (change)")
 	c.Flags().StringVar(&person, "name", "", "who it is for, as the audit trail names them")
 	c.RunE = env.Run(func(ctx context.Context, _ []string) error {
 		if workspace == "" {
 			return cli.Usagef("want --workspace")
 		}
-		parsed, ok := console.ParseRole(role)
+		parsed, ok := session.ParseRole(role)
 		if !ok {
 			return cli.Usagef("--role is %q: want viewer or admin", role)
 		}
 		return env.WithDeps(ctx, func(d *cli.Deps) error {
-			url, expires, err := d.ConsoleLink(ctx, env.Settings.ConsoleURL(), console.NewLink{WorkspaceID: workspace, Role: parsed, Person: person})
+			url, expires, err := d.ConsoleLink(ctx, env.Settings.ConsoleURL(), session.Link{WorkspaceID: workspace, Role: parsed, Person: person})
 			if err != nil {
 				return err
 			}

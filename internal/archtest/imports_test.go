@@ -33,8 +33,23 @@ var arrows = map[string][]string{
 
 	"delivery": {"domain", "eventlog", "internal/brand", "internal/flow", "internal/pg"},
 
-	"internal/audit":    {},
-	"internal/console":  {"domain", "eventlog", "readapi/access", "delivery", "internal/audit"},
+	"internal/audit": {},
+	"internal/console": {
+		"eventlog", "readapi/access", "delivery", "internal/audit",
+		"internal/console/events", "internal/console/identity", "internal/console/keys", "internal/console/requests", "internal/console/session",
+		"internal/console/signin", "internal/console/web", "internal/console/webhooks",
+	},
+	"internal/console/session":  {"domain"},
+	"internal/console/identity": {"internal/console/session"},
+	"internal/console/label":    {"domain", "readapi/access", "delivery"},
+	"internal/console/chart":    {"internal/console/label"},
+	"internal/console/web":      {"domain", "readapi/access", "delivery", "internal/audit", "internal/console/label", "internal/console/session"},
+	"internal/console/signin":   {"domain", "internal/audit", "internal/console/identity", "internal/console/session", "internal/console/web"},
+	"internal/console/keys":     {"readapi/access", "internal/audit", "internal/console/label", "internal/console/web"},
+	"internal/console/webhooks": {"domain", "delivery", "internal/audit", "internal/console/chart", "internal/console/label", "internal/console/web"},
+	"internal/console/events":   {"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web"},
+	"internal/console/requests": {"readapi/access", "internal/console/chart", "internal/console/web"},
+
 	"internal/archtest": {},
 	"internal/batch":    {},
 	"internal/brand":    {},
@@ -44,27 +59,27 @@ var arrows = map[string][]string{
 	"internal/periodic": {},
 	"internal/pg":       {},
 	"internal/scenario": {},
-	"internal/settings": {"delivery", "internal/brand", "internal/console"},
+	"internal/settings": {"delivery", "internal/brand", "internal/console/identity"},
 	"internal/testkit":  {"internal/localpg"},
 	"internal/rowcheck": {"domain"},
 
 	"cmd/ledgerfeed": {
-		"domain", "eventlog", "readapi", "readapi/access", "delivery", "internal/audit", "internal/console", "internal/localpg", "internal/pg",
+		"domain", "eventlog", "readapi", "readapi/access", "delivery", "internal/audit", "internal/console/session", "internal/localpg", "internal/pg",
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/receiver", "cmd/ledgerfeed/internal/replay",
 		"cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status", "cmd/ledgerfeed/internal/transfer",
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations",
-		"internal/audit", "internal/console", "internal/localpg", "internal/pg", "internal/settings",
+		"internal/audit", "internal/console/session", "internal/localpg", "internal/pg", "internal/settings",
 	},
 	"cmd/ledgerfeed/internal/service": {
 		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery",
 		"readapi", "readapi/access", "readapi/access/limit", "readapi/requestlog",
-		"internal/audit", "internal/console", "internal/flow", "internal/heap", "internal/pg",
+		"internal/audit", "internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg",
 	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/receiver", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
-		"domain", "eventlog", "readapi/access", "delivery", "internal/console", "internal/pg", "internal/scenario",
+		"domain", "eventlog", "readapi/access", "delivery", "internal/console/session", "internal/pg", "internal/scenario",
 	},
 	"cmd/ledgerfeed/internal/receiver": {"cmd/ledgerfeed/internal/cli", "delivery"},
 	"cmd/ledgerfeed/internal/replay":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/audit", "internal/pg"},
@@ -126,7 +141,8 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{
-	"cmd/ledgerfeed": {"projections", "projections/replay"}, // they run a second version of the program, with other rules
+	"cmd/ledgerfeed":   {"projections", "projections/replay"}, // they run a second version of the program, with other rules
+	"internal/console": {"domain", "internal/console/label"},
 }
 
 // importFault says what is wrong with a file of package from importing a

@@ -17,16 +17,17 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // The browser and axe must be there: what is not tried is not known to work.
 const (
-	chromium     = "/usr/bin/chromium" // apt-get install chromium
-	axeFile      = "testdata/browser/node_modules/axe-core/axe.min.js"
-	pictures     = "../.ci/out/console" // see thorough
-	tabPatience  = 6 * time.Minute      // of all that one test does, on a busy machine
-	stepPatience = 15 * time.Second     // of one thing that is waited for
+	chromium    = "/usr/bin/chromium" // apt-get install chromium
+	axeFile     = "testdata/browser/node_modules/axe-core/axe.min.js"
+	pictures    = "../../.ci/out/console" // see thorough
+	tabTimeout  = 6 * time.Minute         // of all that one test does, on a busy machine
+	stepTimeout = 15 * time.Second        // of one thing that is waited for
 )
 
 // tab is a page in a real browser.
@@ -37,7 +38,7 @@ type tab struct {
 }
 
 // open starts a browser for one test.
-func (s *stand) open() *tab {
+func (s *bundle) open() *tab {
 	s.t.Helper()
 	if _, err := os.Stat(chromium); err != nil {
 		s.t.Fatalf("the tests need Debian's chromium: %v", err)
@@ -45,7 +46,7 @@ func (s *stand) open() *tab {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox)
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, closeTab := chromedp.NewContext(ctx)
-	ctx, cancel := context.WithTimeout(ctx, tabPatience)
+	ctx, cancel := context.WithTimeout(ctx, tabTimeout)
 	s.t.Cleanup(func() { cancel(); closeTab(); stop() })
 	tab := &tab{s.t, ctx, s.server.URL}
 	tab.do(
@@ -57,10 +58,10 @@ func (s *stand) open() *tab {
 }
 
 // enter signs the browser in with a link, as a person does.
-func (s *stand) enter(workspace string, role Role) *tab {
+func (s *bundle) enter(workspace string, role session.Role) *tab {
 	s.t.Helper()
 	b := s.open()
-	b.visit(s.link(NewLink{WorkspaceID: workspace, Role: role, Person: "dana@northwind.example"}))
+	b.visit(s.link(session.Link{WorkspaceID: workspace, Role: role, Person: "dana@northwind.example"}))
 	b.press("Sign in")
 	b.sees("Webhooks")
 	return b
@@ -107,7 +108,7 @@ func script[T any](b *tab, expression string) T {
 // until waits until an expression is true of a page that is to stay.
 func (b *tab) until(what, expression string) {
 	b.t.Helper()
-	deadline := time.After(stepPatience)
+	deadline := time.After(stepTimeout)
 	tick := time.NewTicker(40 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -118,7 +119,7 @@ func (b *tab) until(what, expression string) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			b.t.Fatalf("%s: not within %v; the page says:\n%s", what, stepPatience, script[string](b, `location.pathname + "\n" + document.body.innerText`))
+			b.t.Fatalf("%s: not within %v; the page says:\n%s", what, stepTimeout, script[string](b, `location.pathname + "\n" + document.body.innerText`))
 		}
 	}
 }
@@ -203,7 +204,7 @@ func (b *tab) judge(where string) {
 	b.t.Helper()
 	axe, err := os.ReadFile(axeFile)
 	if err != nil {
-		b.t.Fatalf("run npm ci in console/testdata/browser: %v", err)
+		b.t.Fatalf("run npm ci in internal/console/testdata/browser: %v", err)
 	}
 	script[bool](b, string(axe)+"\n;true")
 	b.fits(where)
@@ -233,12 +234,12 @@ func (b *tab) fits(where string) {
 // screen: axe finds nothing, nothing is cut off, and pictures are kept.
 func TestEveryPageInEveryLook(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	well, failing, off := s.furnish(acme)
-	b := s.enter(acme, Admin)
+	s := setup(t)
+	well, failing, off := s.seed(acme)
+	b := s.enter(acme, session.Admin)
 	keys := testkit.Must(s.keys.List(t.Context(), acme))(t)
 	event, _, _ := strings.Cut(s.deliveryOf(well, "failed"), "_wh_")
-	link := s.link(NewLink{WorkspaceID: acme})
+	link := s.link(session.Link{WorkspaceID: acme})
 	pages := []struct{ name, path string }{
 		{"keys", "/keys"}, {"key-new", "/keys/new"}, {"key", "/keys/" + keys[1].ID}, {"key-rotate", "/keys/" + keys[1].ID + "/rotate"}, {"key-revoke", "/keys/" + keys[1].ID + "/revoke"},
 		{"webhooks", "/webhooks"}, {"webhook-new", "/webhooks/new"}, {"webhook", "/webhooks/" + well}, {"webhook-failing", "/webhooks/" + failing}, {"webhook-off", "/webhooks/" + off},
@@ -264,12 +265,12 @@ func TestEveryPageInEveryLook(t *testing.T) {
 // TestAxeSees makes sure that a page with faults is found faulty.
 func TestAxeSees(t *testing.T) {
 	t.Parallel()
-	b := newStand(t).open()
+	b := setup(t).open()
 	b.visit("/sign-in")
 	script[bool](b, `(document.querySelector("main").innerHTML = "<img src='/x.png'><button></button>", true)`)
 	axe, err := os.ReadFile(axeFile)
 	if err != nil {
-		t.Fatalf("run npm ci in console/testdata/browser: %v", err)
+		t.Fatalf("run npm ci in internal/console/testdata/browser: %v", err)
 	}
 	script[bool](b, string(axe)+"\n;true")
 	found := script[string](b, `axe.run(document).then((r) => r.violations.map((v) => v.id).join(" "))`)

@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -39,8 +40,8 @@ func (b *tab) enterOn(name string) {
 // TestKeyboardAlone makes a key, adds a webhook and deletes it without a mouse.
 func TestKeyboardAlone(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	b := s.enter(acme, Admin)
+	s := setup(t)
+	b := s.enter(acme, session.Admin)
 	b.visit("/keys/new")
 	b.reach("skip", `document.activeElement.matches(".skip")`)
 	b.do(chromedp.KeyEvent(kb.Enter))
@@ -83,9 +84,9 @@ func TestKeyboardAlone(t *testing.T) {
 // TestEveryFocusIsSeen gives the focus to whatever takes it on every page.
 func TestEveryFocusIsSeen(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	well, _, off := s.furnish(acme)
-	b := s.enter(acme, Admin)
+	s := setup(t)
+	well, _, off := s.seed(acme)
+	b := s.enter(acme, session.Admin)
 	for _, path := range []string{
 		"/keys", "/keys/new", "/webhooks", "/webhooks/new", "/webhooks/" + well, "/webhooks/" + off, "/webhooks/" + well + "/missed",
 		"/deliveries/" + s.deliveryOf(well, "failed"), "/events", "/requests", "/audit",
@@ -104,11 +105,11 @@ func TestEveryFocusIsSeen(t *testing.T) {
 // TestWithoutScripts goes through what people do with scripts off.
 func TestWithoutScripts(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	well, _, off := s.furnish(acme)
+	s := setup(t)
+	well, _, off := s.seed(acme)
 	b := s.open()
 	b.do(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
-	b.visit(s.link(NewLink{WorkspaceID: acme}))
+	b.visit(s.link(session.Link{WorkspaceID: acme}))
 	b.press("Sign in")
 	b.sees("Webhooks")
 	b.visit("/webhooks/" + well)

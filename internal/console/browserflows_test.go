@@ -16,12 +16,14 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // api answers /v1/me to a key that works, as the API does.
-func (s *stand) api() *httptest.Server {
+func (s *bundle) api() *httptest.Server {
 	s.t.Helper()
 	directory := testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: access.NewFormat(brand.Brand{}), Clock: s.clock.Now}))(s.t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,9 +42,9 @@ func (s *stand) api() *httptest.Server {
 // TestKeyInTheBrowser makes, copies, tries, rotates and revokes a key.
 func TestKeyInTheBrowser(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	s.console.cfg.APIURL = s.api().URL
-	b := s.enter(acme, Admin)
+	s := setup(t)
+	s.console.keys.APIURL = s.api().URL
+	b := s.enter(acme, session.Admin)
 	b.press("API keys")
 	b.press("Create the first key")
 	b.sees("What will use it")
@@ -105,7 +107,7 @@ func TestKeyInTheBrowser(t *testing.T) {
 // typed, tests it, watches a delivery arrive by itself, and sends one again.
 func TestWebhookInTheBrowser(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	s.deliver()
 	var broken atomic.Bool
 	r := s.receiver(func(w http.ResponseWriter, _ *http.Request) {
@@ -113,7 +115,7 @@ func TestWebhookInTheBrowser(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 	})
-	b := s.enter(acme, Admin)
+	b := s.enter(acme, session.Admin)
 	b.press("Add the first webhook")
 	b.sees("It starts with https://")
 	b.write("#address", "https://192.168.1.9/in")
@@ -169,21 +171,21 @@ func TestWebhookInTheBrowser(t *testing.T) {
 	b.sees("signed with both the old and the new secret")
 	b.press("I have kept it")
 	b.press("Delete")
-	b.press("Delete " + hostOf(r.URL))
+	b.press("Delete " + label.Host(r.URL))
 	b.sees("The webhook was deleted")
 }
 
 // TestTurnedOffInTheBrowser turns a webhook back on and sends what it missed.
 func TestTurnedOffInTheBrowser(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	r := s.receiver(func(http.ResponseWriter, *http.Request) {})
 	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, r.URL, []string{"all"}))(t)
 	s.turnOff(hook.ID, time.Now())
 	s.append(acme, "invoice.reversed", `{"invoice_id":"inv_1"}`)
 	s.append(acme, "invoice.reversed", `{"invoice_id":"inv_2"}`)
 	s.deliver()
-	b := s.enter(acme, Admin)
+	b := s.enter(acme, session.Admin)
 	b.press(r.URL)
 	b.sees("This webhook was turned off")
 	b.sees("The last one: the name did not resolve.")

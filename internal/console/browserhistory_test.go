@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 )
 
 // choose sets a list of choices.
@@ -21,9 +23,9 @@ func (b *tab) choose(name, value string) {
 // them, and looks at one in full.
 func TestDeliveriesInTheBrowser(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	well, _, _ := s.furnish(acme)
-	b := s.enter(acme, Viewer)
+	s := setup(t)
+	well, _, _ := s.seed(acme)
+	b := s.enter(acme, session.Viewer)
 	b.visit("/webhooks/" + well)
 	b.until("the chart has bars", `document.querySelectorAll("svg .box.good").length > 10 && document.querySelectorAll("svg .box.bad").length > 0`)
 	b.until("readings have both times", `/[AP]M \(.* UTC\): \d+ succeeded/.test(document.querySelector("svg g title").textContent)`)
@@ -53,9 +55,9 @@ func TestDeliveriesInTheBrowser(t *testing.T) {
 // TestHistoryInTheBrowser filters events, requests and changes.
 func TestHistoryInTheBrowser(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	s.furnish(acme)
-	b := s.enter(acme, Viewer)
+	s := setup(t)
+	s.seed(acme)
+	b := s.enter(acme, session.Viewer)
 	b.press("Events")
 	b.sees("What happened in the last 30 days")
 	script[bool](b, `(window.stays = true)`)
@@ -93,7 +95,7 @@ func TestIdentityInTheBrowser(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
 	p.claims["groups"] = []string{"finance", "support"}
-	s := p.stand(t, "finance=acme:admin;support=*:viewer")
+	s := p.setup(t, "finance=acme:admin;support=*:viewer")
 	p.mux.HandleFunc("/authorize", func(w http.ResponseWriter, r *http.Request) {
 		p.asked = r.URL.Query()
 		back := p.asked.Get("redirect_uri") + "?" + url.Values{"state": {p.asked.Get("state")}, "code": {p.code}}.Encode()

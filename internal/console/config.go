@@ -16,61 +16,56 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/keys"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/requests"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/webhooks"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // Config of a Console.
 type Config struct {
 	Pool     *pgxpool.Pool     // required
-	Door     *Door             // required
+	Sessions *session.Store    // required
 	Audit    *audit.Trail      // required
 	Keys     *access.Store     // required
 	Webhooks *delivery.Store   // required
 	Feed     *eventlog.Feed    // required
 	Clock    func() time.Time  // required
 	Logger   *slog.Logger      // required
-	Settings delivery.Settings // those of Webhooks, for what pages say about them
+	Settings delivery.Settings // those of Webhooks, with their defaults filled in; pages show them
 
 	// URL is where people's browsers reach the console, such as
-	// https://console.example.com; required. Its scheme decides about the
-	// cookies: with https they are Secure and bound to this host (__Host-);
-	// plain http is for the machine's own browser, on a loopback address.
+	// https://console.example.com; required. With https, cookies are Secure and
+	// bound to this host (__Host-). Plain http is allowed on a loopback address
+	// only.
 	URL string
 
-	APIURL string // the API's address, for the lines to try; required
+	APIURL string // the API's address, for the examples on pages; required
 
-	// Reference is the description of the API as a page, its style in one <style>
-	// element and nothing fetched; required.
+	// Reference is the API's description as a page, with its style in one <style>
+	// element and nothing to fetch; required.
 	Reference []byte
 
-	// Identity signs people in with an identity provider; nil: with sign-in
-	// links alone.
-	Identity *IdentityConfig
+	// Identity signs people in with an identity provider; nil: only sign-in links
+	// do.
+	Identity *identity.Config
 
-	// TestPatience is how long "Send test" waits for the receiver's answer.
-	// Default: the time limit of an attempt and 3 s.
-	TestPatience time.Duration
+	// TestTimeout is how long "Send test" waits for the receiver's answer. Default:
+	// the timeout of an attempt and 3 s.
+	TestTimeout time.Duration
 }
 
-// Console is the web interface, an http.Handler.
-type Console struct {
-	cfg    Config
-	secure bool // cookies are Secure and bound to the host
-	pages  *pages
-	assets *assets
-	// reference is Config.Reference with its style among the assets.
-	reference []byte
-	history   *history
-	identity  *identity // nil: there is none
-	handler   http.Handler
-}
-
-// New makes a Console; it starts nothing. With an identity provider, it asks
-// it for its description. The error says what is wrong with cfg.
+// New makes a Console; it starts nothing. With an identity provider, it reads the
+// provider's discovery document. The error names what is wrong with cfg.
 func New(ctx context.Context, cfg Config) (*Console, error) {
-	if cfg.Pool == nil || cfg.Door == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Feed == nil ||
+	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Feed == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
-		return nil, errors.New("console: Config needs everything but Identity and TestPatience")
+		return nil, errors.New("console: Config needs everything but Identity and TestTimeout")
 	}
 	if cfg.Settings.Retention == 0 {
 		cfg.Settings.Retention = 720 * time.Hour
@@ -81,37 +76,44 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 	if cfg.Settings.Timeout == 0 {
 		cfg.Settings.Timeout = 10 * time.Second
 	}
-	if cfg.TestPatience == 0 {
-		cfg.TestPatience = cfg.Settings.Timeout + 3*time.Second
+	if cfg.TestTimeout == 0 {
+		cfg.TestTimeout = cfg.Settings.Timeout + 3*time.Second
 	}
-	secure, err := secureAt(cfg.URL)
+	secure, err := isSecure(cfg.URL)
 	if err != nil {
 		return nil, err
 	}
 	cfg.URL = strings.TrimSuffix(cfg.URL, "/")
-	c := &Console{cfg: cfg, secure: secure, history: newHistory(cfg.Pool, cfg.Clock, cfg.Settings.Retention)}
-	if c.assets, err = loadAssets(); err != nil {
+	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Trail: cfg.Audit, Secure: secure}}
+	if c.assets, err = web.LoadAssets(); err != nil {
 		return nil, err
 	}
 	if c.reference, err = loadReference(cfg.Reference, c.assets); err != nil {
 		return nil, err
 	}
-	if c.pages, err = loadPages(c.assets); err != nil {
+	if err := c.site.LoadPages(c.assets); err != nil {
 		return nil, err
 	}
+	var provider *identity.Provider
 	if cfg.Identity != nil {
-		if c.identity, err = newIdentity(ctx, *cfg.Identity, cfg.URL+identityReturnPath); err != nil {
+		if provider, err = identity.New(ctx, *cfg.Identity, cfg.URL+signin.IdentityReturnPath); err != nil {
 			return nil, err
 		}
 	}
-	if c.handler, err = c.chain(); err != nil {
+	c.signIn = &signin.Pages{Sessions: cfg.Sessions, Provider: provider}
+	counts := requests.NewCounts(cfg.Pool)
+	c.keys = &keys.Pages{Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
+	c.webhooks = &webhooks.Pages{Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout}
+	c.events = &events.Pages{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Retention: cfg.Settings.Retention}
+	c.requests = &requests.Pages{Pool: cfg.Pool, Keys: cfg.Keys, Counts: counts, Retention: cfg.Settings.Retention}
+	if c.handler, err = c.router(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// secureAt tells whether the console's address is one of https.
-func secureAt(address string) (bool, error) {
+// isSecure tells whether the console's address is one of https.
+func isSecure(address string) (bool, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return false, fmt.Errorf("the console's address is %q: want one such as https://console.example.com", address)
@@ -135,18 +137,15 @@ func isLoopback(host string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// ServeHTTP answers a request.
-func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
-
 // NewServer makes the server that a Console is served with.
 func NewServer(c *Console) *http.Server {
 	return &http.Server{
 		Handler:           c,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
-		WriteTimeout:      c.cfg.TestPatience + 30*time.Second,
+		WriteTimeout:      c.webhooks.TestTimeout + 30*time.Second, // "Send test" waits for the receiver
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(c.cfg.Logger.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(c.site.Logger.Handler(), slog.LevelWarn),
 	}
 }

@@ -1,7 +1,7 @@
 // Package console is the web interface, Settings → Integrations: API keys,
-// webhooks and what was delivered to them, events, the request log, and the
-// audit (docs/contract/service.md, "What the service does"; docs/contract/decisions.md, "Keys" and
-// "Webhooks").
+// webhooks and what was delivered to them, events, the request log, and the audit
+// trail (docs/contract/service.md, "What the service does";
+// docs/contract/decisions.md, "Keys" and "Webhooks").
 //
 // What it promises:
 //
@@ -9,12 +9,13 @@
 //     what does not exist: 404.
 //   - A viewer changes nothing, and no other site can have anything changed in
 //     a signed-in person's name.
-//   - Secrets are shown in the one answer that made them, and are in no log.
-//   - Every page works without JavaScript. What scripts and htmx add is
-//     comfort: copying, times in the reader's zone, lists that renew themselves.
-//   - Every change is in the audit, with who made it.
+//   - Secrets are shown in the one response that made them, and are in no log.
+//   - Every page works without JavaScript. Scripts and htmx only add comfort:
+//     copying, times in the reader's zone, lists that renew themselves.
+//   - Every change is in the audit trail, with the person who made it.
 //
-// Pages come from html/template; assets are embedded and nothing is loaded from
-// elsewhere. What a route needs stands in its row (route.go), and the checks
-// are derived from the row.
+// Each subject is a package with its pages: keys, webhooks, events, requests and
+// signin. What they share is in web, label and chart; session and identity know
+// who is signed in. Here are the routes on their mux and the checks that they
+// pass (console.go, middleware.go).
 package console

@@ -17,6 +17,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -97,20 +99,20 @@ func (p *provider) signIn(who *person, to string) *answer {
 	if p.challenge != "" {
 		p.asked.Set("code_challenge", p.challenge)
 	}
-	return who.get(identityReturnPath + "?" + url.Values{"state": {p.asked.Get("state")}, "code": {p.code}}.Encode())
+	return who.get(signin.IdentityReturnPath + "?" + url.Values{"state": {p.asked.Get("state")}, "code": {p.code}}.Encode())
 }
 
-func (p *provider) stand(t *testing.T, rules string) *stand {
+func (p *provider) setup(t *testing.T, rules string) *bundle {
 	t.Helper()
-	return newStand(t, func(c *Config) {
-		c.Identity = &IdentityConfig{Issuer: p.URL, ClientID: "console", ClientSecret: "shh", Map: testkit.Must(ParseIdentityMap(rules))(t)}
+	return setup(t, func(c *Config) {
+		c.Identity = &identity.Config{Issuer: p.URL, ClientID: "console", ClientSecret: "shh", Map: testkit.Must(identity.ParseMap(rules))(t)}
 	})
 }
 
 func TestIdentityProviderSignsIn(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	s := p.stand(t, "finance=acme:admin;support=*:viewer;gone=deleted-workspace:admin")
+	s := p.setup(t, "finance=acme:admin;support=*:viewer;gone=deleted-workspace:admin")
 	s.stranger().get("/sign-in").has("Continue with your organisation")
 
 	p.claims["groups"] = []string{"finance", "cooks"}
@@ -150,7 +152,7 @@ func TestIdentityProviderSignsIn(t *testing.T) {
 func TestIdentityGrantsInTheClaim(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	s := p.stand(t, "")
+	s := p.setup(t, "")
 	p.claims["groups"] = []string{"beta:viewer", "acme:owner", "nonsense"}
 	who := s.stranger()
 	p.signIn(who, "//evil.example").status(http.StatusSeeOther)
@@ -160,7 +162,7 @@ func TestIdentityGrantsInTheClaim(t *testing.T) {
 func TestIdentityRefuses(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	s := p.stand(t, "finance=acme:admin")
+	s := p.setup(t, "finance=acme:admin")
 	p.claims["groups"] = "finance"
 	for name, change := range map[string]func(){
 		"another nonce":     func() { p.claims["nonce"] = "other" },
@@ -180,16 +182,16 @@ func TestIdentityRefuses(t *testing.T) {
 	}
 	p.claims, p.signer, p.challenge = map[string]any{"groups": "finance"}, p.key, ""
 	who := s.stranger()
-	who.get(identityReturnPath + "?state=x&code=the-code").status(http.StatusForbidden).has("was not begun in this browser")
+	who.get(signin.IdentityReturnPath + "?state=x&code=the-code").status(http.StatusForbidden).has("was not begun in this browser")
 	begun := s.stranger()
 	state := testkit.Must(url.Parse(begun.get("/sign-in/identity").to()))(t).Query().Get("state")
-	back := identityReturnPath + "?" + url.Values{"state": {state}, "code": {"the-code"}}.Encode()
+	back := signin.IdentityReturnPath + "?" + url.Values{"state": {state}, "code": {"the-code"}}.Encode()
 	who.get(back).status(http.StatusForbidden) // another browser than the one that began
-	begun.get(identityReturnPath + "?state=" + state + "&error=access_denied").status(http.StatusForbidden)
+	begun.get(signin.IdentityReturnPath + "?state=" + state + "&error=access_denied").status(http.StatusForbidden)
 	begun.get(back).status(http.StatusForbidden) // once
 
 	for _, wrong := range []string{"finance", "=acme:admin", "finance=acme", "finance=acme:owner", "finance=:admin"} {
-		if _, err := ParseIdentityMap(wrong); err == nil {
+		if _, err := identity.ParseMap(wrong); err == nil {
 			t.Errorf("the map %q was taken", wrong)
 		}
 	}

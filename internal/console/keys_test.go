@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -17,8 +18,8 @@ var wholeKey = regexp.MustCompile(`service_[0-9A-Za-z]{8}_[0-9A-Za-z]{38,}`)
 
 func TestKeyIsShownOnce(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	p := s.signIn(acme, Admin)
+	s := setup(t)
+	p := s.signIn(acme, session.Admin)
 	p.get("/keys").status(http.StatusOK).has("No live keys", "Create the first key")
 	made := p.post("/keys", url.Values{"name": {"Payroll export"}, "permission": {"invoices:read", "pay:read"}, "expires": {"90"}}).
 		status(http.StatusOK).has("shown this once", "curl -s https://api.example.com/v1/me")
@@ -53,12 +54,12 @@ func TestKeyIsShownOnce(t *testing.T) {
 
 func TestRequestsTodayBeginAtMidnightUTC(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	id, _ := s.key(acme, "Monthly report", access.EventsRead)
 	now := s.clock.Now().UTC()
 	midnight := now.Truncate(24 * time.Hour)
 	s.requestAt(acme, id, now, midnight, midnight.Add(-time.Millisecond), now.Add(-36*time.Hour))
-	p := s.signIn(acme, Viewer)
+	p := s.signIn(acme, session.Viewer)
 	p.get("/keys").has(`<td data-label="Requests today" class="num">2</td>`)
 	p.get("/keys/" + id).has(`">2</a> <span class="muted">since midnight UTC`)
 	s.requestAt(acme, id, s.clock.Now())
@@ -67,8 +68,8 @@ func TestRequestsTodayBeginAtMidnightUTC(t *testing.T) {
 
 func TestKeyFormSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	p := s.signIn(acme, Admin)
+	s := setup(t)
+	p := s.signIn(acme, session.Admin)
 	for name, c := range map[string]struct {
 		form url.Values
 		want string

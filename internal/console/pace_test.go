@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -24,8 +25,8 @@ func TestPagesAreFast(t *testing.T) {
 	if text := os.Getenv("CONSOLE_P99"); text != "" {
 		limit = testkit.Must(time.ParseDuration(text))(t)
 	}
-	s := newStand(t)
-	well, _, _ := s.furnish(acme)
+	s := setup(t)
+	well, _, _ := s.seed(acme)
 	s.exec(`SELECT webhook_delivery_days(d::date, (now() - interval '31 days')::date) FROM generate_series(now() - interval '30 days', now(), interval '1 day') d`)
 	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
 		SELECT 'acme', $1, 1000 + g, now() - (g::float8 / $2) * interval '29 days', 'evt_' || g, CASE WHEN g % 3 = 0 THEN 'invoice.paid' ELSE 'charge.created' END,
@@ -36,7 +37,7 @@ func TestPagesAreFast(t *testing.T) {
 	key, unused := list[0].ID, list[2].ID
 	s.requests(acme, key, rows/4, 25*24*time.Hour/time.Duration(rows/4))
 	s.exec(`ANALYZE`)
-	p := s.signIn(acme, Admin)
+	p := s.signIn(acme, session.Admin)
 	delivery := s.deliveryOf(well, "pending")
 	event, _, _ := strings.Cut(delivery, "_wh_")
 	hook := "/webhooks/" + well

@@ -4,34 +4,20 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net/http"
-)
 
-const referenceStyle = "reference.css"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+)
 
 var errReference = errors.New("console: Config.Reference has to be a page with one <style> element in its head")
 
-// loadReference takes the description of the API, a page that stands by itself,
-// and moves its style into an asset: no page of the console has any inline.
-func loadReference(page []byte, a *assets) ([]byte, error) {
+// loadReference moves the style of the API's description, which is a page without
+// other files, into an asset, because the console allows no inline styles.
+func loadReference(page []byte, a *web.Assets) ([]byte, error) {
 	before, rest, found := bytes.Cut(page, []byte("<style>"))
 	style, after, closed := bytes.Cut(rest, []byte("</style>"))
 	if !found || !closed {
 		return nil, errReference
 	}
-	a.add(referenceStyle, style)
-	address, err := a.url(referenceStyle)
-	if err != nil {
-		return nil, err
-	}
-	link := fmt.Appendf(nil, `<link rel="stylesheet" href="%s"/>`, address)
+	link := fmt.Appendf(nil, `<link rel="stylesheet" href="%s"/>`, a.Add("reference.css", style))
 	return bytes.Join([][]byte{before, link, after}, nil), nil
-}
-
-// referencePage serves the description; what the API can do is no secret.
-func (c *Console) referencePage(a *ask) error {
-	a.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	a.w.WriteHeader(http.StatusOK)
-	_, _ = a.w.Write(c.reference) // a browser that went away
-	return nil
 }

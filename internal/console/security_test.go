@@ -8,30 +8,31 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // known are values for the parts of addresses.
-func known(s *stand, workspace string) *strings.Replacer {
-	well, _, _ := s.furnish(workspace)
+func known(s *bundle, workspace string) *strings.Replacer {
+	well, _, _ := s.seed(workspace)
 	keys := testkit.Must(s.keys.List(s.t.Context(), workspace))(s.t)
 	delivery := s.deliveryOf(well, "failed")
 	event, _, _ := strings.Cut(delivery, "_wh_")
 	return strings.NewReplacer("{key}", keys[0].ID, "{webhook}", well, "{delivery}", delivery, "{event}", event,
-		"{record}", strings.TrimPrefix(s.requestOf(workspace), "/requests/"), "{workspace}", workspace, "{token}", "none", "{$}", "")
+		"{record}", strings.TrimPrefix(s.requestOf(workspace), "/requests/"), "{workspace}", workspace, "{token}", "none")
 }
 
 // eachRoute tries every route, with values in its address.
-func eachRoute(values *strings.Replacer, try func(r route, method, path string)) {
-	for _, r := range routes() {
-		method, path, _ := strings.Cut(r.pattern, " ")
-		try(r, method, values.Replace(path))
+func (s *bundle) eachRoute(values *strings.Replacer, try func(r web.Route, method, path string)) {
+	for _, r := range s.console.routes() {
+		try(r, r.Method, values.Replace(r.Pattern))
 	}
 }
 
-// asFurnished checks that nobody made or removed a key or a webhook of acme.
-func (s *stand) asFurnished() {
+// unchanged checks that nobody made or removed a key or a webhook of acme.
+func (s *bundle) unchanged() {
 	s.t.Helper()
 	if len(testkit.Must(s.keys.List(s.t.Context(), acme))(s.t)) != 3 || len(testkit.Must(s.webhooks.List(s.t.Context(), acme))(s.t)) != 3 {
 		s.t.Error("something was changed")
@@ -42,10 +43,10 @@ func (s *stand) asFurnished() {
 // session gives nothing to a stranger, nor to a made-up or ended session.
 func TestNothingWithoutASession(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	values := known(s, acme)
 	stranger := s.stranger()
-	ended := s.signIn(acme, Admin)
+	ended := s.signIn(acme, session.Admin)
 	cookie := ended.client.Jar.Cookies(testkit.Must(url.Parse(s.server.URL))(t))[0]
 	ended.post("/sign-out", nil).status(http.StatusSeeOther)
 	sessions := map[string]func(*http.Request){
@@ -53,8 +54,8 @@ func TestNothingWithoutASession(t *testing.T) {
 		"made up": func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookie.Name, Value: strings.Repeat("A", 43)}) },
 		"ended":   func(r *http.Request) { r.AddCookie(cookie) },
 	}
-	eachRoute(values, func(r route, method, path string) {
-		if r.need == needNothing {
+	s.eachRoute(values, func(r web.Route, method, path string) {
+		if r.Access == web.Anyone {
 			return
 		}
 		for name, change := range sessions {
@@ -64,18 +65,18 @@ func TestNothingWithoutASession(t *testing.T) {
 			}
 		}
 	})
-	s.asFurnished()
+	s.unchanged()
 }
 
 // TestAnotherWorkspaceIsNotThere asks for everything of one workspace in
 // another one's session.
 func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	values := known(s, acme)
-	p := s.signIn(beta, Admin)
-	eachRoute(values, func(r route, method, path string) {
-		if !strings.Contains(r.pattern, "{") || strings.Contains(r.pattern, "{token}") || path == "/" {
+	p := s.signIn(beta, session.Admin)
+	s.eachRoute(values, func(r web.Route, method, path string) {
+		if !strings.Contains(r.Pattern, "{") || strings.Contains(r.Pattern, "{token}") || path == "/" {
 			return
 		}
 		p.do(method, path, url.Values{"overlap": {"0"}, "address": {"https://x.example"}, "choice": {"all"}}).
@@ -100,37 +101,37 @@ func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 // looks whether any page offers what is refused.
 func TestViewerChangesNothing(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	values := known(s, acme)
-	p := s.signIn(acme, Viewer)
-	eachRoute(values, func(r route, method, path string) {
+	p := s.signIn(acme, session.Viewer)
+	s.eachRoute(values, func(r web.Route, method, path string) {
 		switch {
-		case r.need == needAdmin:
+		case r.Access == web.Admin:
 			p.do(method, path, url.Values{"name": {"x"}, "permission": {"events:read"}, "expires": {"never"}}).status(http.StatusForbidden)
-		case r.need == needSession && method == http.MethodGet && path != "/":
+		case r.Access == web.SignedIn && method == http.MethodGet && path != "/":
 			a := p.get(path).status(http.StatusOK)
 			if forms := strings.Count(a.body, `method="post"`); forms != 1 { // signing out
 				t.Errorf("%s offers a viewer %d forms", path, forms)
 			}
 		}
 	})
-	s.asFurnished()
+	s.unchanged()
 }
 
 // TestForeignOriginIsRefused sends every change as a browser would for a page
 // of another site.
 func TestForeignOriginIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	values := known(s, acme)
-	p := s.signIn(acme, Admin)
+	p := s.signIn(acme, session.Admin)
 	origins := map[string]func(*http.Request){
 		"cross-site": func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
 		"same-site":  func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
 		"origin":     func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "https://evil.example") },
 		"null":       func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "null") },
 	}
-	eachRoute(values, func(_ route, method, path string) {
+	s.eachRoute(values, func(_ web.Route, method, path string) {
 		if method != http.MethodPost {
 			return
 		}
@@ -140,14 +141,14 @@ func TestForeignOriginIsRefused(t *testing.T) {
 			}
 		}
 	})
-	s.asFurnished()
+	s.unchanged()
 	p.get("/keys").status(http.StatusOK) // nobody was signed out
 }
 
 func TestLinkWorksOnce(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	path := s.link(NewLink{WorkspaceID: acme})
+	s := setup(t)
+	path := s.link(session.Link{WorkspaceID: acme})
 	s.stranger().get(path).status(http.StatusOK).has("Acme Advisors") // looking does not use it up
 	first := s.stranger()
 	if to := first.post(path, nil).to(); to != "/" {
@@ -160,19 +161,19 @@ func TestLinkWorksOnce(t *testing.T) {
 	if strings.Contains(s.logs.String(), strings.TrimPrefix(path, "/sign-in/")) {
 		t.Error("the link is in the log")
 	}
-	late := s.link(NewLink{WorkspaceID: acme})
-	s.clock.Advance(LinkLifetime)
+	late := s.link(session.Link{WorkspaceID: acme})
+	s.clock.Advance(session.LinkLifetime)
 	s.stranger().get(late).status(http.StatusNotFound)
 	s.stranger().post(late, nil).status(http.StatusNotFound)
-	if _, _, err := s.door.Link(t.Context(), NewLink{WorkspaceID: "none"}); err == nil {
+	if _, _, err := s.sessions.CreateLink(t.Context(), session.Link{WorkspaceID: "none"}); err == nil {
 		t.Error("a link for a workspace that does not exist was made")
 	}
 }
 
 func TestSessionEnds(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	idle := s.signIn(acme, Admin)
+	s := setup(t)
+	idle := s.signIn(acme, session.Admin)
 	s.clock.Advance(110 * time.Minute)
 	idle.get("/keys").status(http.StatusOK)
 	s.clock.Advance(110 * time.Minute)
@@ -180,7 +181,7 @@ func TestSessionEnds(t *testing.T) {
 	s.clock.Advance(20 * time.Minute)
 	idle.get("/keys").status(http.StatusSeeOther)
 
-	busy := s.signIn(acme, Admin)
+	busy := s.signIn(acme, session.Admin)
 	for range 12 {
 		busy.get("/keys").status(http.StatusOK)
 		s.clock.Advance(time.Hour)
@@ -190,7 +191,7 @@ func TestSessionEnds(t *testing.T) {
 	if renewing.StatusCode != http.StatusUnauthorized || renewing.Header.Get("Hx-Redirect") != "/sign-in" {
 		t.Errorf("a page that renews itself without a session: %d %q", renewing.StatusCode, renewing.Header)
 	}
-	s.signIn(acme, Viewer) // old rows leave when somebody comes
+	s.signIn(acme, session.Viewer) // old rows leave when somebody comes
 	var rows int
 	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM console_session`).Scan(&rows); err != nil || rows != 1 {
 		t.Errorf("%d sessions are kept (%v), want 1", rows, err)
@@ -199,9 +200,9 @@ func TestSessionEnds(t *testing.T) {
 
 func TestHeadersAndCookies(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	p := s.stranger()
-	in := p.post(s.link(NewLink{WorkspaceID: acme}), nil)
+	in := p.post(s.link(session.Link{WorkspaceID: acme}), nil)
 	for _, a := range []*answer{in, p.get("/keys"), p.get("/nothing"), p.get("/sign-in"), p.get("/api")} {
 		csp := a.Header.Get("Content-Security-Policy")
 		if !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || !strings.Contains(csp, "frame-ancestors 'none'") {
@@ -218,8 +219,8 @@ func TestHeadersAndCookies(t *testing.T) {
 	if plain.Name != "ledgerfeed-session" || !plain.HttpOnly || plain.Secure || plain.SameSite != http.SameSiteLaxMode {
 		t.Errorf("on loopback: %v", plain)
 	}
-	secure := newStand(t, func(c *Config) { c.URL = "https://console.example.com" })
-	a := secure.stranger().post(secure.link(NewLink{WorkspaceID: acme}), nil)
+	secure := setup(t, func(c *Config) { c.URL = "https://console.example.com" })
+	a := secure.stranger().post(secure.link(session.Link{WorkspaceID: acme}), nil)
 	cookie := a.Cookies()[0]
 	if cookie.Name != "__Host-ledgerfeed-session" || !cookie.Secure || !cookie.HttpOnly || cookie.Path != "/" || cookie.Domain != "" {
 		t.Errorf("over https: %v", cookie)
@@ -228,7 +229,7 @@ func TestHeadersAndCookies(t *testing.T) {
 		t.Error("no Strict-Transport-Security over https")
 	}
 	for _, address := range []string{"http://console.example.com", "ftp://localhost", "console", "http://0.0.0.0:8081", "https://x.example/path"} {
-		if _, err := secureAt(address); err == nil {
+		if _, err := isSecure(address); err == nil {
 			t.Errorf("%s was taken", address)
 		}
 	}
@@ -237,7 +238,7 @@ func TestHeadersAndCookies(t *testing.T) {
 // TestMarkupIsText puts markup wherever others' words are shown.
 func TestMarkupIsText(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	const evil = `<script>alert(1)</script>`
 	const attribute = `"><img src=x onerror=alert(1)>`
 	s.key(acme, evil, access.EventsRead)
@@ -255,7 +256,7 @@ func TestMarkupIsText(t *testing.T) {
 	if err := s.audit.Add(t.Context(), audit.Change{WorkspaceID: acme, Person: evil, Via: audit.ViaCommand, Action: evil, ObjectName: evil, Detail: evil}); err != nil {
 		t.Fatal(err)
 	}
-	p := s.signIn(acme, Admin)
+	p := s.signIn(acme, session.Admin)
 	pages := []string{"/keys", "/webhooks", "/webhooks/" + hook.ID, "/webhooks/" + hook.ID + "/edit", "/webhooks/" + hook.ID + "/delete",
 		"/deliveries/" + id + "_" + hook.ID, "/events", "/events/" + id, "/requests", s.requestOf(acme), "/audit",
 		"/events?id=" + url.QueryEscape(evil), "/sign-in?to=" + url.QueryEscape(attribute), "/keys?did=" + url.QueryEscape(evil)}
@@ -268,16 +269,4 @@ func TestMarkupIsText(t *testing.T) {
 	p.get("/deliveries/" + id + "_" + hook.ID).has("&lt;script&gt;alert(1)&lt;/script&gt;")
 	p.post("/keys", url.Values{"name": {attribute}}).status(http.StatusUnprocessableEntity).hasNot(attribute)
 	p.post("/webhooks", url.Values{"address": {attribute}}).status(http.StatusUnprocessableEntity).hasNot(attribute)
-}
-
-func TestOnlyHereIsGoneOnTo(t *testing.T) {
-	t.Parallel()
-	for address, want := range map[string]string{
-		"/keys": "/keys", "/keys?x=1": "/keys?x=1", "": "/", "https://evil.example": "/", "//evil.example": "/", "/\\evil.example": "/",
-		"/\t/evil.example": "/", "javascript:alert(1)": "/",
-	} {
-		if got := within(address); got != want {
-			t.Errorf("within(%q) is %q, want %q", address, got, want)
-		}
-	}
 }

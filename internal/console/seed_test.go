@@ -7,12 +7,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // exec runs SQL that puts history in place which takes days to happen.
-func (s *stand) exec(sql string, args ...any) {
+func (s *bundle) exec(sql string, args ...any) {
 	s.t.Helper()
 	if _, err := s.pool.Exec(s.t.Context(), sql, args...); err != nil {
 		s.t.Fatal(err)
@@ -20,7 +21,7 @@ func (s *stand) exec(sql string, args ...any) {
 }
 
 // key makes a key of a workspace.
-func (s *stand) key(workspace, name string, permissions ...access.Permission) (id, secret string) {
+func (s *bundle) key(workspace, name string, permissions ...access.Permission) (id, secret string) {
 	s.t.Helper()
 	r, text, err := s.keys.Create(s.t.Context(), access.NewKey{WorkspaceID: workspace, Name: name, Permissions: access.PermissionsOf(permissions...)})
 	if err != nil {
@@ -30,7 +31,7 @@ func (s *stand) key(workspace, name string, permissions ...access.Permission) (i
 }
 
 // requests writes n requests of a key into the log, one every few seconds.
-func (s *stand) requests(workspace, keyID string, n int, every time.Duration) {
+func (s *bundle) requests(workspace, keyID string, n int, every time.Duration) {
 	s.t.Helper()
 	s.exec(`
 		INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)
@@ -42,7 +43,7 @@ func (s *stand) requests(workspace, keyID string, n int, every time.Duration) {
 }
 
 // requestAt writes a request of a key into the log for each moment.
-func (s *stand) requestAt(workspace, keyID string, moments ...time.Time) {
+func (s *bundle) requestAt(workspace, keyID string, moments ...time.Time) {
 	s.t.Helper()
 	for _, at := range moments {
 		s.exec(`
@@ -52,10 +53,10 @@ func (s *stand) requestAt(workspace, keyID string, moments ...time.Time) {
 	}
 }
 
-// furnish fills a workspace with what a month leaves behind: keys, webhooks,
+// seed fills a workspace with what a month leaves behind: keys, webhooks,
 // deliveries in every state, requests, audit. It returns the webhooks: one that
 // is well, one that fails, one that was turned off.
-func (s *stand) furnish(workspace string) (well, failing, off string) {
+func (s *bundle) seed(workspace string) (well, failing, off string) {
 	s.t.Helper()
 	now := s.clock.Now().UTC()
 	report, _ := s.key(workspace, "Monthly report", access.InvoicesRead, access.ClientsRead, access.PaymentsRead)
@@ -121,14 +122,14 @@ func (s *stand) furnish(workspace string) (well, failing, off string) {
 }
 
 // turnOff does what days of failures do to a webhook.
-func (s *stand) turnOff(webhookID string, at time.Time) {
+func (s *bundle) turnOff(webhookID string, at time.Time) {
 	s.t.Helper()
 	s.exec(`UPDATE webhook SET state = 'off', version = version + 1, epoch = epoch + 1, failing_since = $2, turned_off_at = $3,
 		turned_off_for = 'the name did not resolve' WHERE webhook_id = $1`, webhookID, at.Add(-74*time.Hour), at.Add(-2*time.Hour))
 }
 
 // deliveryOf is the id of a delivery of a webhook, whichever.
-func (s *stand) deliveryOf(webhookID, state string) string {
+func (s *bundle) deliveryOf(webhookID, state string) string {
 	s.t.Helper()
 	var event string
 	err := s.pool.QueryRow(s.t.Context(), `
@@ -140,12 +141,15 @@ func (s *stand) deliveryOf(webhookID, state string) string {
 }
 
 // requestOf is where the page of one request of a workspace is.
-func (s *stand) requestOf(workspace string) string {
+func (s *bundle) requestOf(workspace string) string {
 	s.t.Helper()
-	var p requestPlace
+	var p struct {
+		At time.Time `json:"a"`
+		ID uuid.UUID `json:"i"`
+	}
 	err := s.pool.QueryRow(s.t.Context(), `SELECT at, record_id FROM request_log WHERE workspace_id = $1 LIMIT 1`, workspace).Scan(&p.At, &p.ID)
 	if err != nil || p.ID == uuid.Nil {
 		s.t.Fatal(err)
 	}
-	return "/requests/" + formatCursor(p)
+	return "/requests/" + web.FormatCursor(p)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -18,14 +19,14 @@ var signingSecret = regexp.MustCompile(`whsec_[0-9A-Za-z]{40}`)
 // again, rotates its secret and deletes it.
 func TestWebhookFromFirstToLast(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	s.deliver()
 	answer := make(chan int, 10)
 	r := s.receiver(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(<-answer)
 		_, _ = w.Write([]byte("the receiver's own words"))
 	})
-	p := s.signIn(acme, Admin)
+	p := s.signIn(acme, session.Admin)
 	p.get("/webhooks").status(http.StatusOK).has("No webhooks yet")
 	p.post("/webhooks", url.Values{"address": {"http://x.example"}}).status(http.StatusUnprocessableEntity).
 		has("must start with https://", "Choose at least one event type")
@@ -81,8 +82,8 @@ func TestWebhookFromFirstToLast(t *testing.T) {
 
 func TestAtMostFiveWebhooks(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	p := s.signIn(acme, Admin)
+	s := setup(t)
+	p := s.signIn(acme, session.Admin)
 	for range 5 {
 		p.post("/webhooks", url.Values{"address": {"https://x.example/"}, "choice": {"all"}}).status(http.StatusOK)
 	}
@@ -94,7 +95,7 @@ func TestAtMostFiveWebhooks(t *testing.T) {
 // missed, whose number is shown before.
 func TestTurnedOffAndBack(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	got := make(chan struct{}, 10)
 	r := s.receiver(func(http.ResponseWriter, *http.Request) { got <- struct{}{} })
 	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, r.URL, []string{"invoice.reversed"}))(t)
@@ -104,7 +105,7 @@ func TestTurnedOffAndBack(t *testing.T) {
 		s.append(acme, "invoice.reversed", `{"invoice_id":"inv_1"}`)
 	}
 	s.append(acme, "charge.deleted", `{"charge_id":"ch_1"}`)
-	p := s.signIn(acme, Admin)
+	p := s.signIn(acme, session.Admin)
 	p.get(here).status(http.StatusOK).has("This webhook was turned off", "the name did not resolve", "Turn back on").hasNot("Send test")
 	p.post(here+"/test", nil).status(http.StatusConflict).has("The webhook is off")
 	s.deliver()
@@ -128,14 +129,14 @@ func TestTurnedOffAndBack(t *testing.T) {
 // among the assets.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	page := s.stranger().get("/api").status(http.StatusOK).has("<h1>The API</h1>").hasNot("<style")
 	style := regexp.MustCompile(`<link rel="stylesheet" href="(/assets/reference\.[0-9a-f]+\.css)"/>`).FindStringSubmatch(page.body)
 	if style == nil {
 		t.Fatalf("no style in %s", page.body)
 	}
 	s.stranger().get(style[1]).status(http.StatusOK).has("body{margin:0}")
-	s.signIn(acme, Viewer).get("/keys").has(`href="/api"`)
+	s.signIn(acme, session.Viewer).get("/keys").has(`href="/api"`)
 	if _, err := loadReference([]byte("<html></html>"), s.console.assets); !errors.Is(err, errReference) {
 		t.Errorf("a page without a style: %v", err)
 	}
@@ -145,30 +146,30 @@ func TestReference(t *testing.T) {
 // webhook is turned on.
 func TestSendAgainWhileOff(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	well, _, _ := s.furnish(acme)
+	s := setup(t)
+	well, _, _ := s.seed(acme)
 	here := "/deliveries/" + s.deliveryOf(well, "succeeded")
 	s.turnOff(well, time.Now())
-	p := s.signIn(acme, Admin)
+	p := s.signIn(acme, session.Admin)
 	p.get(here).status(http.StatusOK).has("Send again")
 	p.get(p.post(here+"/send-again", nil).to()).status(http.StatusOK).hasNot("The webhook is off")
 	p.get("/audit").has("Sent again")
-	s.signIn(acme, Viewer).get(here).status(http.StatusOK).hasNot("Send again</button>")
+	s.signIn(acme, session.Viewer).get(here).status(http.StatusOK).hasNot("Send again</button>")
 }
 
 // TestTestWithoutDelivery says so when nobody delivers.
 func TestTestWithoutDelivery(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, func(c *Config) { c.TestPatience = 200 * time.Millisecond })
+	s := setup(t, func(c *Config) { c.TestTimeout = 200 * time.Millisecond })
 	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, "https://x.example/", []string{"all"}))(t)
-	s.signIn(acme, Admin).post("/webhooks/"+hook.ID+"/test", nil).status(http.StatusOK).has("there is no result yet")
+	s.signIn(acme, session.Admin).post("/webhooks/"+hook.ID+"/test", nil).status(http.StatusOK).has("there is no result yet")
 }
 
 func TestEventsAndRequests(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := setup(t)
 	values := known(s, acme)
-	p := s.signIn(acme, Viewer)
+	p := s.signIn(acme, session.Viewer)
 	first := p.get("/events?type=invoice.reversed").status(http.StatusOK).has("inv_0036", "inv_0000").hasNot("ch_00")
 	if strings.Index(first.body, "inv_0036") > strings.Index(first.body, "inv_0032") {
 		t.Error("events are not the newest first")
@@ -201,8 +202,8 @@ func TestEventsAndRequests(t *testing.T) {
 	p.get("/audit?cursor=nonsense").status(http.StatusBadRequest)
 
 	// What was counted and is over is remembered; what comes is added.
-	before := testkit.Must(s.console.history.today(t.Context(), acme))(t)
-	again := testkit.Must(s.console.history.today(t.Context(), acme))(t)
+	before := testkit.Must(s.console.keys.Counts.Today(t.Context(), acme, s.clock.Now()))(t)
+	again := testkit.Must(s.console.keys.Counts.Today(t.Context(), acme, s.clock.Now()))(t)
 	for k, n := range before {
 		if again[k] != n {
 			t.Errorf("counted %d, then %d", n, again[k])

@@ -15,7 +15,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
-	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
 )
 
 // Settings come from the environment. README lists them all.
@@ -68,15 +68,15 @@ func (s *Settings) Delivery() delivery.Settings {
 }
 
 // Identity returns the identity provider; nil without one.
-func (s *ConsoleSettings) Identity() (*console.IdentityConfig, error) {
+func (s *ConsoleSettings) Identity() (*identity.Config, error) {
 	if s.Issuer == "" {
 		return nil, nil //nolint:nilnil // none is no error
 	}
-	m, err := console.ParseIdentityMap(s.Map)
+	m, err := identity.ParseMap(s.Map)
 	if err != nil {
 		return nil, fmt.Errorf("LEDGERFEED_OIDC_MAP: %w", err)
 	}
-	return &console.IdentityConfig{
+	return &identity.Config{
 		Issuer: s.Issuer, ClientID: s.ClientID, ClientSecret: s.ClientSecret, Scopes: s.Scopes, Claim: s.Claim, Map: m,
 	}, nil
 }

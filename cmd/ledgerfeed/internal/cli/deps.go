@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -94,17 +94,17 @@ func (d *Deps) Audit(ctx context.Context, c audit.Change) error {
 
 // ConsoleLink makes a sign-in link to the console at the address base and adds
 // that to the audit trail.
-func (d *Deps) ConsoleLink(ctx context.Context, base string, n console.NewLink) (url string, expires time.Time, err error) {
-	door, err := console.NewDoor(console.DoorConfig{Pool: d.Pool, Clock: d.env.Clock})
+func (d *Deps) ConsoleLink(ctx context.Context, base string, n session.Link) (url string, expires time.Time, err error) {
+	sessions, err := session.NewStore(session.Config{Pool: d.Pool, Clock: d.env.Clock})
 	if err != nil {
 		return "", expires, err
 	}
-	path, expires, err := door.Link(ctx, n)
+	path, expires, err := sessions.CreateLink(ctx, n)
 	if err != nil {
 		return "", expires, err
 	}
 	if n.Role == "" {
-		n.Role = console.Admin
+		n.Role = session.Admin
 	}
 	err = d.Audit(ctx, audit.Change{WorkspaceID: n.WorkspaceID, Action: audit.LinkCreate, ObjectName: n.Person, Detail: "for the role " + string(n.Role)})
 	return base + path, expires, err

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 )
 
 const welcomeText = `
@@ -69,7 +69,7 @@ func welcome(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Servi
 		return fmt.Errorf("cannot find a client with credit: %w", err)
 	}
 	consoleURL := s.URL(service.RoleConsole)
-	link, _, err := deps.ConsoleLink(ctx, consoleURL, console.NewLink{WorkspaceID: workspaceID, Person: "you"})
+	link, _, err := deps.ConsoleLink(ctx, consoleURL, session.Link{WorkspaceID: workspaceID, Person: "you"})
 	if err != nil {
 		return err
 	}

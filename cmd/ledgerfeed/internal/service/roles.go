@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
@@ -215,7 +216,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	door, err := console.NewDoor(console.DoorConfig{Pool: pool, Clock: s.env.Clock})
+	sessions, err := session.NewStore(session.Config{Pool: pool, Clock: s.env.Clock})
 	if err != nil {
 		return err
 	}
@@ -232,7 +233,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	c, err := console.New(ctx, console.Config{
-		Pool: pool, Door: door, Audit: audit.NewTrail(pool, s.env.Clock), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(s.pool),
+		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool, s.env.Clock), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(s.pool),
 		Clock: s.env.Clock, Logger: s.env.Logger, Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: identity, Reference: reference,
 	})
 	if err != nil {

@@ -1,0 +1,121 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/keys"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/requests"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/webhooks"
+)
+
+// Console is the web interface, an http.Handler.
+type Console struct {
+	sessions  *session.Store
+	trail     *audit.Trail
+	site      *web.Site
+	assets    *web.Assets
+	reference []byte // the API's description, with its style among the assets
+	handler   http.Handler
+
+	signIn   *signin.Pages
+	keys     *keys.Pages
+	webhooks *webhooks.Pages
+	events   *events.Pages
+	requests *requests.Pages
+}
+
+// ServeHTTP answers a request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
+
+// routes are all addresses of the console but the assets. A route that changes
+// something is a POST and requires an admin, except for signing in and out and
+// choosing a workspace.
+func (c *Console) routes() []web.Route {
+	return slices.Concat(
+		[]web.Route{
+			{Method: http.MethodGet, Pattern: "/", Access: web.SignedIn, Handle: home},
+			{Method: http.MethodGet, Pattern: "/api", Access: web.Anyone, Handle: c.referencePage},
+			{Method: http.MethodGet, Pattern: "/audit", Access: web.SignedIn, Handle: c.auditPage},
+		},
+		c.signIn.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.requests.Routes(),
+	)
+}
+
+// router puts the routes on a mux, with the checks as its middleware. Their order:
+// security headers, the log line, the origin, the form, the session, the role.
+func (c *Console) router() (http.Handler, error) {
+	r := chi.NewRouter()
+	r.Use(middleware.GetHead, securityHeaders(c.site.Secure))
+	r.Method(http.MethodGet, "/assets/{file}", c.assets)
+	pages := r.With(c.site.Begin, sameOrigin, parseForm)
+	notFound := refuse(web.ErrNotFound).ServeHTTP
+	pages.NotFound(notFound)
+	pages.MethodNotAllowed(notFound)
+	for _, route := range c.routes() {
+		if route.Method == http.MethodPost && route.Access == web.Anyone && !strings.HasPrefix(route.Pattern, "/sign-in/") {
+			return nil, fmt.Errorf("console: POST %s changes something and requires nothing", route.Pattern)
+		}
+		pages.With(c.checks(route.Access)...).Method(route.Method, route.Pattern, route.Handle)
+	}
+	return r, nil
+}
+
+// checks are the middleware for what a route requires.
+func (c *Console) checks(a web.Access) []func(http.Handler) http.Handler {
+	switch a {
+	case web.Anyone:
+		return nil
+	case web.SignedIn:
+		return []func(http.Handler) http.Handler{signedIn(c.sessions)}
+	case web.Admin:
+	}
+	return []func(http.Handler) http.Handler{signedIn(c.sessions), admin}
+}
+
+func home(r *web.Request) error { return r.Redirect("/webhooks") }
+
+// referencePage serves the API's description to anyone: it is no secret.
+func (c *Console) referencePage(r *web.Request) error {
+	r.WriteHTML(http.StatusOK, c.reference)
+	return nil
+}
+
+// auditPageSize is how many changes a page of the audit trail lists.
+const auditPageSize = 50
+
+// auditBody is what the page of the audit trail is made from.
+type auditBody struct {
+	List []audit.Change
+	web.Pager
+}
+
+func (c *Console) auditPage(r *web.Request) error {
+	body, olderThan := auditBody{}, audit.Newest()
+	if cursor := r.Query("cursor"); cursor != "" {
+		p, err := web.ParseCursor[audit.Position](cursor)
+		if err != nil {
+			return err
+		}
+		olderThan, body.Newest = *p, "/audit"
+	}
+	list, next, err := c.trail.Page(r.Context(), r.Session.WorkspaceID, olderThan, auditPageSize)
+	if err != nil {
+		return err
+	}
+	body.List = list
+	if next != nil {
+		body.Older = web.Address("/audit", "cursor", web.FormatCursor(next))
+	}
+	return r.Show("audit", web.View{Title: "Audit", Section: "audit", Body: body})
+}

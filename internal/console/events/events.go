@@ -1,0 +1,195 @@
+// Package events has the pages of events.
+package events
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+)
+
+// pageSize is how many events a page lists.
+const pageSize = 50
+
+// Pages are the pages of events.
+type Pages struct {
+	Pool      *pgxpool.Pool
+	Feed      *eventlog.Feed
+	Webhooks  *delivery.Store
+	Retention time.Duration // how long events show
+}
+
+// Routes are the addresses of the pages.
+func (p *Pages) Routes() []web.Route {
+	return []web.Route{
+		{Method: http.MethodGet, Pattern: "/events", Access: web.SignedIn, Handle: p.listPage},
+		{Method: http.MethodGet, Pattern: "/events/{event}", Access: web.SignedIn, Handle: p.eventPage},
+	}
+}
+
+// event is an event as the pages show it.
+type event struct {
+	ID        string    `json:"id"`
+	Type      string    `json:"type"`
+	CreatedAt time.Time `json:"created_at"`
+	Data      eventData `json:"data"`
+}
+
+type eventData struct {
+	ObjectType    string `json:"object_type"`
+	ObjectID      string `json:"object_id"`
+	InvoiceID     string `json:"invoice_id"`
+	InvoiceNumber string `json:"invoice_number"`
+	ClientID      string `json:"client_id"`
+	ContractorID  string `json:"contractor_id"`
+	Period        string `json:"period"`
+}
+
+func parse(text string) (*event, error) {
+	e := &event{}
+	if err := json.Unmarshal([]byte(text), e); err != nil {
+		return nil, fmt.Errorf("cannot read an event: %w", err)
+	}
+	return e, nil
+}
+
+// References are the ids that the event has besides its object's.
+func (e *event) References() []web.Pair {
+	var list []web.Pair
+	for _, r := range []web.Pair{
+		{Name: "invoice", Value: e.Data.InvoiceID}, {Name: "number", Value: e.Data.InvoiceNumber}, {Name: "client", Value: e.Data.ClientID},
+		{Name: "contractor", Value: e.Data.ContractorID}, {Name: "period", Value: e.Data.Period},
+	} {
+		if r.Value != "" && r.Value != e.Data.ObjectID {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// listBody is what the list of events is made from.
+type listBody struct {
+	List  []event
+	Type  string // the filters
+	Until string // a day: events up to its end, UTC
+	Find  string // an id that was searched for and not found
+	Types []string
+	First bool   // the first page: it renews itself
+	Here  string // this page's address with its filters
+	Days  int    // how long events show
+	web.Pager
+}
+
+// Filtered tells whether the list is filtered.
+func (b *listBody) Filtered() bool { return b.Type != "" || b.Until != "" }
+
+func (p *Pages) listPage(r *web.Request) error {
+	body := &listBody{Types: domain.PublicTypes(), First: r.Query("before") == "", Days: int(p.Retention / (24 * time.Hour))}
+	if id := r.Query("id"); id != "" {
+		if _, err := p.find(r, id); err == nil {
+			return r.Redirect("/events/" + url.PathEscape(id))
+		} else if !errors.Is(err, web.ErrNotFound) {
+			return err
+		}
+		body.Find = id
+	}
+	if t := r.Query("type"); slices.Contains(body.Types, t) {
+		body.Type = t
+	}
+	q := query{workspaceID: r.Session.WorkspaceID, typ: body.Type, oldest: r.Now.Add(-p.Retention), limit: pageSize}
+	if day, err := time.Parse(time.DateOnly, r.Query("until")); err == nil {
+		body.Until, q.before = r.Query("until"), day.AddDate(0, 0, 1)
+	}
+	if before, err := strconv.ParseInt(r.Query("before"), 10, 64); err == nil {
+		q.beforePosition = before
+	}
+	list, next, err := find(r.Context(), p.Pool, q)
+	if err != nil {
+		return err
+	}
+	for _, text := range list {
+		e, err := parse(text)
+		if err != nil {
+			return err
+		}
+		body.List = append(body.List, *e)
+	}
+	body.Here = web.Address("/events", "type", body.Type, "until", body.Until)
+	if !body.First {
+		body.Newest = body.Here
+	}
+	if next > 0 {
+		body.Older = web.Address("/events", "type", body.Type, "until", body.Until, "before", strconv.FormatInt(next, 10))
+	}
+	return r.Show("events", web.View{Title: "Events", Section: "events", Body: body})
+}
+
+// find returns the public form of an event. The error is web.ErrNotFound, or the
+// database's.
+func (p *Pages) find(r *web.Request, id string) (string, error) {
+	if !domain.IsID(id) {
+		return "", web.ErrNotFound
+	}
+	text, ok, err := p.Feed.Event(r.Context(), r.Session.WorkspaceID, id, r.Now.Add(-p.Retention), true)
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", web.ErrNotFound
+	}
+	return text, nil
+}
+
+// eventBody is what the page of an event is made from.
+type eventBody struct {
+	Event      *event
+	Pretty     string
+	Deliveries []eventDelivery
+	Webhooks   int // of the workspace
+}
+
+// eventDelivery is the delivery of an event to a webhook.
+type eventDelivery struct {
+	Webhook  *delivery.Webhook
+	Delivery *delivery.FullDelivery
+}
+
+func (p *Pages) eventPage(r *web.Request) error {
+	text, err := p.find(r, r.Path("event"))
+	if err != nil {
+		return err
+	}
+	body := &eventBody{Pretty: label.IndentJSON(text)}
+	if body.Event, err = parse(text); err != nil {
+		return err
+	}
+	list, err := p.Webhooks.List(r.Context(), r.Session.WorkspaceID)
+	if err != nil {
+		return err
+	}
+	body.Webhooks = len(list)
+	for i := range list {
+		d, err := p.Webhooks.Delivery(r.Context(), body.Event.ID+"_"+list[i].ID)
+		var unknown *delivery.UnknownDeliveryError
+		if errors.As(err, &unknown) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		body.Deliveries = append(body.Deliveries, eventDelivery{&list[i], d})
+	}
+	return r.Show("event", web.View{Title: body.Event.Type, Section: "events", Body: body})
+}

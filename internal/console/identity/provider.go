@@ -1,0 +1,204 @@
+// Package identity signs people in with an OpenID Connect provider: it sends them
+// there, redeems the code that they come back with, and maps a claim of the ID
+// token to roles in workspaces.
+package identity
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+)
+
+// Config describes an OpenID Connect provider.
+type Config struct {
+	Issuer       string // its address, as in its discovery document
+	ClientID     string
+	ClientSecret string
+	Scopes       []string // requested besides openid, profile and email
+
+	// Claim is the claim of the ID token that decides where a person may go: a
+	// string or a list of strings, such as groups. Default groups.
+	Claim string
+	// Map gives the grants of each value of the claim. Empty: the values are grants
+	// themselves, such as acme:admin.
+	Map Map
+
+	// Client sends requests to the provider; nil: one with a timeout of 10 s.
+	Client *http.Client
+}
+
+// requestTimeout bounds one request to the provider.
+const requestTimeout = 10 * time.Second
+
+// Provider is a provider whose discovery document was read.
+type Provider struct {
+	cfg      Config
+	oauth    oauth2.Config
+	verifier *oidc.IDTokenVerifier
+}
+
+// New reads the provider's discovery document. People come back to returnURL.
+func New(ctx context.Context, cfg Config, returnURL string) (*Provider, error) {
+	if cfg.Issuer == "" || cfg.ClientID == "" {
+		return nil, errors.New("the identity provider needs an issuer and a client id")
+	}
+	if cfg.Client == nil {
+		cfg.Client = &http.Client{Timeout: requestTimeout}
+	}
+	if cfg.Claim == "" {
+		cfg.Claim = "groups"
+	}
+	// The verifier uses this context for the provider's keys as long as it exists.
+	provider, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), cfg.Client), cfg.Issuer)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the discovery document of the identity provider %s: %w", cfg.Issuer, err)
+	}
+	scopes := append([]string{oidc.ScopeOpenID, "profile", "email"}, cfg.Scopes...)
+	return &Provider{
+		cfg: cfg,
+		oauth: oauth2.Config{
+			ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret, Endpoint: provider.Endpoint(), RedirectURL: returnURL, Scopes: scopes,
+		},
+		verifier: provider.Verifier(&oidc.Config{ClientID: cfg.ClientID}),
+	}, nil
+}
+
+// Attempt is a sign-in under way. It is kept in a cookie of the browser that began
+// it, and refused from any other browser.
+type Attempt struct {
+	State, Nonce, Verifier string
+	To                     string // the page to go to afterwards
+}
+
+// NewAttempt makes an Attempt with random tokens from the function.
+func NewAttempt(token func() (string, error), to string) (*Attempt, error) {
+	a := &Attempt{Verifier: oauth2.GenerateVerifier(), To: to}
+	var err error
+	if a.State, err = token(); err != nil {
+		return nil, err
+	}
+	if a.Nonce, err = token(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Matches tells whether a state that came back is the attempt's.
+func (a *Attempt) Matches(state string) bool {
+	return a.State != "" && subtle.ConstantTimeCompare([]byte(a.State), []byte(state)) == 1
+}
+
+// SignInURL is where the provider signs the person in.
+func (p *Provider) SignInURL(a *Attempt) string {
+	return p.oauth.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier))
+}
+
+// Redeem exchanges the provider's code for the person's name and the values of the
+// claim.
+func (p *Provider) Redeem(ctx context.Context, a *Attempt, code string) (person string, values []string, err error) {
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.cfg.Client), requestTimeout)
+	defer cancel()
+	token, err := p.oauth.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot redeem the code: %w", err)
+	}
+	raw, ok := token.Extra("id_token").(string)
+	if !ok {
+		return "", nil, errors.New("the provider's answer has no ID token")
+	}
+	id, err := p.verifier.Verify(ctx, raw)
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot verify the ID token: %w", err)
+	}
+	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(a.Nonce)) != 1 {
+		return "", nil, errors.New("the ID token is of another sign-in")
+	}
+	var claims map[string]json.RawMessage
+	if err := id.Claims(&claims); err != nil {
+		return "", nil, fmt.Errorf("cannot read the ID token: %w", err)
+	}
+	return personName(id.Subject, claims), stringsOf(claims[p.cfg.Claim]), nil
+}
+
+// Workspaces finds the workspaces that exist, as session.Store.Workspaces does.
+type Workspaces func(ctx context.Context, ids []string) (names map[string]string, err error)
+
+// Grants returns the grants that the values of the claim stand for: those in
+// workspaces that exist, with the highest role in each, ordered by workspace.
+func (p *Provider) Grants(ctx context.Context, values []string, workspaces Workspaces) ([]session.Grant, error) {
+	roles := map[string]session.Role{}
+	for _, v := range values {
+		granted := p.cfg.Map[v]
+		if len(p.cfg.Map) == 0 {
+			if g, ok := parseGrant(v); ok {
+				granted = []session.Grant{g}
+			}
+		}
+		for _, g := range granted {
+			if roles[g.Workspace] != session.Admin {
+				roles[g.Workspace] = g.Role
+			}
+		}
+	}
+	if len(roles) == 0 {
+		return nil, nil
+	}
+	var ids []string // nil: all
+	if _, every := roles[everyWorkspace]; !every {
+		ids = []string{}
+		for id := range roles {
+			ids = append(ids, id)
+		}
+	}
+	names, err := workspaces(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var list []session.Grant
+	for id := range names {
+		role, named := roles[id]
+		if every, ok := roles[everyWorkspace]; ok && (!named || every == session.Admin) {
+			role = every
+		}
+		list = append(list, session.Grant{Workspace: id, Role: role})
+	}
+	slices.SortFunc(list, func(x, y session.Grant) int { return cmp.Compare(x.Workspace, y.Workspace) })
+	return list, nil
+}
+
+// personName chooses the name that others know the person by. A mail address
+// counts only if the provider has verified it.
+func personName(subject string, claims map[string]json.RawMessage) string {
+	var verified bool
+	_ = json.Unmarshal(claims["email_verified"], &verified) // absent or of another type: not verified
+	for _, name := range []string{"email", "preferred_username", "name"} {
+		if list := stringsOf(claims[name]); len(list) == 1 && (name != "email" || verified) {
+			return list[0]
+		}
+	}
+	return subject
+}
+
+// stringsOf reads a claim that is a string or a list of strings.
+func stringsOf(raw json.RawMessage) []string {
+	var list []string
+	if json.Unmarshal(raw, &list) == nil {
+		return list
+	}
+	var one string
+	if json.Unmarshal(raw, &one) == nil && one != "" {
+		return []string{one}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+// Package label has the words and formats of the console's pages: what a
+// permission opens, what an event means, how a number or a moment is written.
+package label
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// Permission explains what a permission opens (docs/contract/service.md,
+// "Authentication", 6).
+func Permission(p access.Permission) string {
+	switch p {
+	case access.InvoicesRead:
+		return "Invoices and charges, with what clients are billed"
+	case access.TimeEntriesRead:
+		return "Time entries, with what clients are billed"
+	case access.ClientsRead:
+		return "Clients and their contacts"
+	case access.CreditsRead:
+		return "Credit of each client: balance, packages, history"
+	case access.ContractorsRead:
+		return "Contractors: name, email, title, status"
+	case access.PaymentsRead:
+		return "Confirmed payments from clients"
+	case access.EventsRead:
+		return "The feed of events, 30 days back"
+	case access.PayRead:
+		return "Adds what contractors are paid: rates, amounts, payouts"
+	case access.MarginRead:
+		return "Adds margins to invoices; needs pay:read"
+	}
+	return ""
+}
+
+// PermissionPaths are the addresses that a permission opens, or adds fields to.
+func PermissionPaths(p access.Permission) string {
+	switch p {
+	case access.InvoicesRead:
+		return "/v1/invoices, /v1/charges"
+	case access.TimeEntriesRead:
+		return "/v1/time-entries"
+	case access.ClientsRead:
+		return "/v1/clients"
+	case access.CreditsRead:
+		return "/v1/clients/{id}/credit"
+	case access.ContractorsRead:
+		return "/v1/contractors"
+	case access.PaymentsRead:
+		return "/v1/payments"
+	case access.EventsRead:
+		return "/v1/events"
+	case access.PayRead:
+		return "more in /v1/invoices, /v1/charges, /v1/time-entries, /v1/payments, /v1/events"
+	case access.MarginRead:
+		return "more in /v1/invoices"
+	}
+	return ""
+}
+
+// Sensitive tells whether a permission shows pay or margins.
+func Sensitive(p access.Permission) bool { return p == access.PayRead || p == access.MarginRead }
+
+// Event explains when an event of a type is published.
+func Event(typ string) string {
+	switch typ {
+	case "invoice.issued":
+		return "A document of an invoice was issued"
+	case "invoice.sent":
+		return "An invoice was sent to the client"
+	case "invoice.paid":
+		return "An invoice was paid"
+	case "invoice.voided":
+		return "A document of an invoice was voided"
+	case "invoice.reversed":
+		return "An invoice was reversed"
+	case "credit_note.issued":
+		return "A credit note was issued"
+	case "payout.paid":
+		return "A contractor was paid"
+	case "time_entry.approved":
+		return "A time entry was approved"
+	case "time_entry.declined":
+		return "A time entry was declined"
+	case "time_entry.deleted":
+		return "A time entry was deleted"
+	case "charge.created":
+		return "A charge was added"
+	case "charge.deleted":
+		return "A charge was deleted"
+	case "credit.applied":
+		return "Credit was used for an invoice"
+	case "credit.taken_back":
+		return "Used credit was taken back"
+	case "period.closed":
+		return "A billing period was closed"
+	case domain.TypeTestPing:
+		return "A test was sent from this console"
+	}
+	return ""
+}
+
+// EventGroup is event types that belong together.
+type EventGroup struct {
+	Name  string
+	Types []string
+}
+
+// EventGroups are the event types that a webhook can choose, by subject. The
+// test is not among them, because every webhook gets it.
+func EventGroups() []EventGroup {
+	names := map[string]string{
+		"invoice": "Invoices", "credit_note": "Invoices", "payout": "Payouts", "time_entry": "Time entries", "charge": "Charges",
+		"credit": "Client credit", "period": "Periods",
+	}
+	groups := []EventGroup{{Name: "Invoices"}, {Name: "Time entries"}, {Name: "Charges"}, {Name: "Payouts"}, {Name: "Client credit"}, {Name: "Periods"}, {Name: "Others"}}
+	for _, typ := range domain.PublicTypes() {
+		if typ == domain.TypeTestPing {
+			continue
+		}
+		subject, _, _ := strings.Cut(typ, ".")
+		i := slices.IndexFunc(groups, func(g EventGroup) bool { return g.Name == names[subject] })
+		if i < 0 {
+			i = len(groups) - 1
+		}
+		groups[i].Types = append(groups[i].Types, typ)
+	}
+	return slices.DeleteFunc(groups, func(g EventGroup) bool { return len(g.Types) == 0 })
+}
+
+// Outcome names an outcome of attempts.
+func Outcome(o delivery.Outcome) string {
+	switch o {
+	case delivery.OutcomeSuccess:
+		return "Succeeded"
+	case delivery.OutcomeAnswered:
+		return "Answered with an error"
+	case delivery.OutcomeTimeout:
+		return "No answer in time"
+	case delivery.OutcomeUnreachable:
+		return "Could not connect"
+	case delivery.OutcomeTLS:
+		return "Certificate or TLS fault"
+	case delivery.OutcomeBlocked:
+		return "Address not public"
+	case delivery.OutcomeBroken:
+		return "Answer broken off"
+	}
+	return string(o)
+}
+
+// Badge is the look of a state: good, bad, wait, warn or quiet.
+func Badge(state any) string {
+	switch fmt.Sprint(state) {
+	case "live", "on", string(delivery.Succeeded):
+		return "good"
+	case "revoked", "off", string(delivery.Failed):
+		return "bad"
+	case string(delivery.Pending):
+		return "wait"
+	case "failing":
+		return "warn"
+	}
+	return "quiet"
+}
+
+// Flash is the message about what was done before the browser was redirected to a
+// page. The address holds only its name, so that no link can put text on a page.
+func Flash(name string) string {
+	switch name {
+	case "key-revoked":
+		return "The key was revoked. It stops working everywhere within a second."
+	case "webhook-saved":
+		return "Saved. What is sent from now on goes by it."
+	case "webhook-deleted":
+		return "The webhook was deleted."
+	case "webhook-on":
+		return "The webhook is on again. It gets what happens from now on; “Send missed” sends what happened before."
+	case "missed":
+		return "The missed events are being sent."
+	case "nothing-missed":
+		return "There was nothing to send."
+	case "sent-again":
+		return "It is being sent again."
+	case "signed-out":
+		return "You are signed out."
+	}
+	return ""
+}

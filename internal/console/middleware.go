@@ -1,0 +1,101 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+)
+
+// contentPolicy lets pages load from this host only, and forbids inline scripts
+// and styles.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// securityHeaders sets the headers that every response has.
+func securityHeaders(secure bool) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := w.Header()
+			h.Set("Content-Security-Policy", contentPolicy)
+			h.Set("X-Content-Type-Options", "nosniff")
+			h.Set("X-Frame-Options", "DENY")
+			h.Set("Referrer-Policy", "same-origin")
+			h.Set("Cross-Origin-Opener-Policy", "same-origin")
+			h.Set("Cross-Origin-Resource-Policy", "same-origin")
+			h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+			h.Set("Cache-Control", "no-store")
+			if secure {
+				h.Set("Strict-Transport-Security", "max-age=31536000")
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// sameOrigin refuses requests that another site has a browser send, unless they
+// only read.
+func sameOrigin(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(refuse(web.ErrCrossOrigin))
+	return protection.Handler(next)
+}
+
+// refuse answers every request with the page about an error.
+func refuse(err error) http.Handler {
+	return web.Handler(func(*web.Request) error { return err })
+}
+
+// maxForm bounds what a form may send, in bytes.
+const maxForm = 64 << 10
+
+// parseForm parses the form of a POST request.
+func parseForm(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+			if err := r.ParseForm(); err != nil {
+				web.From(w, r).Fail(web.ErrForm)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// signedIn finds the session of the request. Without one, the browser is
+// redirected to the sign-in page.
+func signedIn(sessions *session.Store) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			req := web.From(w, r)
+			token := req.Cookie(web.SessionCookie)
+			if token == "" {
+				req.Fail(session.ErrNone)
+				return
+			}
+			s, err := sessions.Find(r.Context(), token, !req.Live())
+			if errors.Is(err, session.ErrNone) {
+				req.ClearCookie(web.SessionCookie)
+			}
+			if err != nil {
+				req.Fail(err)
+				return
+			}
+			req.Session = s
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// admin refuses sessions that may not change anything. It follows signedIn.
+func admin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if req := web.From(w, r); !req.Session.MayChange() {
+			req.Fail(web.ErrViewer)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,92 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// LinkLifetime is how long a sign-in link works if it is not used.
+const LinkLifetime = 10 * time.Minute
+
+// Link is a sign-in link.
+type Link struct {
+	WorkspaceID   string
+	WorkspaceName string // only of links that were found
+	Role          Role   // empty for CreateLink: Admin
+	Person        string // the name of the person it signs in; empty for CreateLink: "Guest"
+}
+
+// CreateLink makes a sign-in link that works once, within LinkLifetime, and
+// returns its path, which follows the console's address. Errors:
+// *domain.UnknownWorkspaceError.
+func (s *Store) CreateLink(ctx context.Context, l Link) (path string, expires time.Time, err error) {
+	if l.Role == "" {
+		l.Role = Admin
+	}
+	if l.Person = strings.TrimSpace(l.Person); l.Person == "" {
+		l.Person = "Guest"
+	}
+	if _, ok := ParseRole(string(l.Role)); !ok {
+		return "", expires, fmt.Errorf("cannot make a sign-in link: there is no role %q", l.Role)
+	}
+	token, err := s.Token()
+	if err != nil {
+		return "", expires, err
+	}
+	now := s.now()
+	expires = now.Add(LinkLifetime)
+	if _, err := s.cfg.Pool.Exec(ctx, `DELETE FROM console_link WHERE expires_at <= $1`, now); err != nil {
+		return "", expires, fmt.Errorf("cannot remove expired sign-in links: %w", err)
+	}
+	_, err = s.cfg.Pool.Exec(ctx, `
+		INSERT INTO console_link (workspace_id, hash, person, role, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+		l.WorkspaceID, hashOf(token), l.Person, string(l.Role), now, expires)
+	if isForeignKey(err) {
+		return "", expires, &domain.UnknownWorkspaceError{WorkspaceID: l.WorkspaceID}
+	}
+	if err != nil {
+		return "", expires, fmt.Errorf("cannot save a sign-in link: %w", err)
+	}
+	return "/sign-in/" + token, expires, nil
+}
+
+// ErrLink reports that a link does not work: it was used, it has expired, or it
+// never existed. Callers do not learn which.
+var ErrLink = errors.New("this sign-in link does not work any more")
+
+// FindLink returns the link of a token without using it up, because programs that
+// preview links open them, too. The error is ErrLink, or the database's.
+func (s *Store) FindLink(ctx context.Context, token string) (*Link, error) {
+	return s.readLink(ctx, `
+		SELECT l.workspace_id, w.name, l.person, l.role FROM console_link l
+		  JOIN workspace w ON w.workspace_id = l.workspace_id
+		 WHERE l.hash = $1 AND l.expires_at > $2`, token)
+}
+
+// UseLink returns the link of a token and uses it up. The error is ErrLink, or the
+// database's.
+func (s *Store) UseLink(ctx context.Context, token string) (*Link, error) {
+	return s.readLink(ctx, `
+		DELETE FROM console_link l USING workspace w
+		 WHERE l.hash = $1 AND l.expires_at > $2 AND w.workspace_id = l.workspace_id
+		RETURNING l.workspace_id, w.name, l.person, l.role`, token)
+}
+
+func (s *Store) readLink(ctx context.Context, sql, token string) (*Link, error) {
+	l := &Link{}
+	err := s.cfg.Pool.QueryRow(ctx, sql, hashOf(token), s.now()).Scan(&l.WorkspaceID, &l.WorkspaceName, &l.Person, &l.Role)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, ErrLink
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a sign-in link: %w", err)
+	}
+	return l, nil
+}

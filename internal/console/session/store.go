@@ -1,0 +1,102 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// tokenBytes is the randomness of a token.
+const tokenBytes = 32
+
+// Config is what a Store needs.
+type Config struct {
+	Pool   *pgxpool.Pool    // required
+	Clock  func() time.Time // nil: time.Now
+	Random io.Reader        // source of tokens; nil: crypto/rand.Reader
+
+	// Idle is how long a session lasts without a request. Default 2 h.
+	Idle time.Duration
+	// Absolute is how long a session lasts in any case. Default 12 h.
+	Absolute time.Duration
+}
+
+// Store keeps sign-in links and sessions in the database. It is safe for
+// concurrent use.
+type Store struct {
+	cfg Config
+}
+
+// NewStore makes a Store. The error names what cfg lacks.
+func NewStore(cfg Config) (*Store, error) {
+	if cfg.Pool == nil {
+		return nil, errors.New("session: Config needs a Pool")
+	}
+	if cfg.Idle < 0 || cfg.Absolute < 0 {
+		return nil, errors.New("session: Config.Idle and Absolute must not be below 0")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Reader
+	}
+	if cfg.Idle == 0 {
+		cfg.Idle = 2 * time.Hour
+	}
+	if cfg.Absolute == 0 {
+		cfg.Absolute = 12 * time.Hour
+	}
+	return &Store{cfg: cfg}, nil
+}
+
+// now is the time of a call, in the precision of the database.
+func (s *Store) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Microsecond) }
+
+// Token makes a random token.
+func (s *Store) Token() (string, error) {
+	var b [tokenBytes]byte
+	if _, err := io.ReadFull(s.cfg.Random, b[:]); err != nil {
+		return "", fmt.Errorf("cannot make a token: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(b[:]), nil
+}
+
+// hashOf is what the database keeps of a token.
+func hashOf(token string) []byte {
+	h := sha256.Sum256([]byte(token))
+	return h[:]
+}
+
+func isForeignKey(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "23503"
+}
+
+// Workspaces returns the names of those workspaces that exist, by id; with nil
+// ids, of all.
+func (s *Store) Workspaces(ctx context.Context, ids []string) (map[string]string, error) {
+	rows, err := s.cfg.Pool.Query(ctx, `SELECT workspace_id, name FROM workspace WHERE $1::text[] IS NULL OR workspace_id = ANY ($1)`, ids)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read workspaces: %w", err)
+	}
+	names := map[string]string{}
+	var id, name string
+	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+		names[id] = name
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read workspaces: %w", err)
+	}
+	return names, nil
+}

@@ -1,0 +1,280 @@
+package console
+
+import (
+	"context"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// The workspaces of the tests; what happens in one must not show in the other.
+const (
+	acme = "acme"
+	beta = "beta"
+)
+
+// bundle is a console over a database of its own, with what it manages.
+type bundle struct {
+	t        *testing.T
+	pool     *pgxpool.Pool
+	sessions *session.Store
+	audit    *audit.Trail
+	keys     *access.Store
+	webhooks *delivery.Store
+	log      *eventlog.Log
+	notifier *eventlog.Notifier
+	keyring  *delivery.Keyring
+	settings delivery.Settings
+	clock    *testkit.Clock
+	logs     *testkit.Buffer
+	console  *Console
+	server   *httptest.Server
+}
+
+// setup makes a bundle; change may alter the console's Config.
+func setup(t *testing.T, change ...func(*Config)) *bundle {
+	t.Helper()
+	s := &bundle{t: t, pool: testkit.Pool(t), clock: testkit.RunningClock(), logs: &testkit.Buffer{}}
+	logger := slog.New(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s.notifier = eventlog.NewNotifier(s.pool, logger)
+	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.clock.Now, Notify: s.notifier.Notify}))(t)
+	format := access.NewFormat(brand.Brand{})
+	s.keys = testkit.Must(access.NewStore(access.StoreConfig{Pool: s.pool, Format: format, Clock: s.clock.Now}))(t)
+	s.keyring = testkit.Must(delivery.NewKeyring("0123456789abcdef"))(t)
+	s.settings = delivery.Settings{
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFile: certificateFile(t), Timeout: 5 * time.Second,
+	}
+	s.webhooks = testkit.Must(delivery.NewStore(delivery.StoreConfig{
+		Pool: s.pool, Keyring: s.keyring, Log: s.log, Notify: s.notifier.Notify, Clock: s.clock.Now, Settings: s.settings,
+	}))(t)
+	s.sessions = testkit.Must(session.NewStore(session.Config{Pool: s.pool, Clock: s.clock.Now}))(t)
+	s.audit = audit.NewTrail(s.pool, s.clock.Now)
+	s.server = httptest.NewUnstartedServer(nil)
+	cfg := Config{
+		Pool: s.pool, Sessions: s.sessions, Audit: s.audit, Keys: s.keys, Webhooks: s.webhooks, Feed: eventlog.NewFeed(s.pool), Clock: s.clock.Now, Logger: logger,
+		Settings: s.settings, URL: "http://" + s.server.Listener.Addr().String(), APIURL: "https://api.example.com",
+		Reference: []byte(`<!DOCTYPE html><html lang="en"><head><title>The API</title><style>body{margin:0}</style></head><body><main><h1>The API</h1></main></body></html>`),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	s.console = testkit.Must(New(t.Context(), cfg))(t)
+	s.server.Config.Handler = s.console
+	s.server.Start()
+	t.Cleanup(s.server.Close)
+	for id, name := range map[string]string{acme: "Acme Advisors", beta: "Beta Studio"} {
+		if _, err := s.pool.Exec(t.Context(), `SELECT workspace_create($1, $2, now())`, id, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// certificateFile holds the certificate that every httptest server has.
+func certificateFile(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	name := filepath.Join(t.TempDir(), "ca.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(name, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// deliver runs an engine until the test ends.
+func (s *bundle) deliver() {
+	s.t.Helper()
+	engine := testkit.Must(delivery.New(delivery.Config{
+		Pool: s.pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.clock.Now, Logger: slog.New(slog.DiscardHandler),
+		Settings: s.settings, Sweep: 100 * time.Millisecond,
+	}))(s.t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := engine.Run(ctx); err != nil {
+			s.t.Errorf("deliver: %v", err)
+		}
+	})
+	// Stands for the projector: what is appended is visible a moment later.
+	group.Go(func() {
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				s.show(ctx)
+			}
+		}
+	})
+	s.t.Cleanup(func() { cancel(); group.Wait() })
+}
+
+// show makes visible what was appended.
+func (s *bundle) show(ctx context.Context) {
+	rows, err := s.pool.Query(ctx, `
+		UPDATE log_checkpoint c SET position = h.position FROM log_head h
+		 WHERE c.workspace_id = h.workspace_id AND c.consumer = 'read_models' AND c.position < h.position RETURNING c.workspace_id`)
+	if err != nil {
+		return // the test is over
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if rows.Scan(&id) == nil {
+			s.notifier.Notify(eventlog.TopicProjected, id)
+		}
+	}
+}
+
+// append appends an entry and makes it visible.
+func (s *bundle) append(workspace, typ, data string) (id string) {
+	s.t.Helper()
+	draft := testkit.Must(domain.NewDraft(workspace, typ, []byte(data)))(s.t)
+	receipts := testkit.Must(s.log.Append(s.t.Context(), draft))(s.t)
+	s.show(s.t.Context())
+	return receipts[0].ID
+}
+
+// receiver is an HTTPS server that answers webhooks.
+func (s *bundle) receiver(answer http.HandlerFunc) *httptest.Server {
+	s.t.Helper()
+	r := httptest.NewUnstartedServer(answer)
+	r.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	r.StartTLS()
+	s.t.Cleanup(func() { r.CloseClientConnections(); r.Close() })
+	return r
+}
+
+// person is a browser without scripts.
+type person struct {
+	t      *testing.T
+	bundle *bundle
+	client *http.Client
+}
+
+// stranger is a browser in which nobody is signed in.
+func (s *bundle) stranger() *person {
+	s.t.Helper()
+	jar := testkit.Must(cookiejar.New(nil))(s.t)
+	client := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &person{s.t, s, client}
+}
+
+// link makes a sign-in link.
+func (s *bundle) link(n session.Link) (path string) {
+	s.t.Helper()
+	path, _, err := s.sessions.CreateLink(s.t.Context(), n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+// signIn signs somebody in with a link.
+func (s *bundle) signIn(workspace string, role session.Role) *person {
+	s.t.Helper()
+	p := s.stranger()
+	p.post(s.link(session.Link{WorkspaceID: workspace, Role: role, Person: string(role) + "@" + workspace + ".example"}), nil).status(http.StatusSeeOther)
+	return p
+}
+
+// answer is what came back.
+type answer struct {
+	*http.Response
+	t    *testing.T
+	body string
+}
+
+func (p *person) do(method, path string, form url.Values, change ...func(*http.Request)) *answer {
+	p.t.Helper()
+	var body io.Reader
+	if form != nil || method == http.MethodPost {
+		body = strings.NewReader(form.Encode())
+	}
+	r := testkit.Must(http.NewRequestWithContext(p.t.Context(), method, p.bundle.server.URL+path, body))(p.t)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	for _, c := range change {
+		c(r)
+	}
+	resp, err := p.client.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text := testkit.Must(io.ReadAll(resp.Body))(p.t)
+	return &answer{resp, p.t, string(text)}
+}
+
+func (p *person) get(path string) *answer {
+	p.t.Helper()
+	return p.do(http.MethodGet, path, nil)
+}
+
+func (p *person) post(path string, form url.Values) *answer {
+	p.t.Helper()
+	return p.do(http.MethodPost, path, form)
+}
+
+func (a *answer) status(want int) *answer {
+	a.t.Helper()
+	if a.StatusCode != want {
+		a.t.Fatalf("%s %s: %d, want %d\n%s", a.Request.Method, a.Request.URL, a.StatusCode, want, a.body)
+	}
+	return a
+}
+
+func (a *answer) has(texts ...string) *answer {
+	a.t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(a.body, text) {
+			a.t.Fatalf("%s %s: %q is not on the page\n%s", a.Request.Method, a.Request.URL, text, a.body)
+		}
+	}
+	return a
+}
+
+func (a *answer) hasNot(texts ...string) *answer {
+	a.t.Helper()
+	for _, text := range texts {
+		if strings.Contains(a.body, text) {
+			a.t.Fatalf("%s %s: %q is on the page", a.Request.Method, a.Request.URL, text)
+		}
+	}
+	return a
+}
+
+// to is where the answer sends the browser.
+func (a *answer) to() string {
+	a.t.Helper()
+	a.status(http.StatusSeeOther)
+	return a.Header.Get("Location")
+}

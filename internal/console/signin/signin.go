@@ -1,0 +1,143 @@
+// Package signin has the pages for signing in and out: sign-in links, the identity
+// provider, and the choice of a workspace.
+package signin
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+)
+
+// Pages are the pages for signing in and out.
+type Pages struct {
+	Sessions *session.Store
+	Provider *identity.Provider // nil: only sign-in links sign people in
+}
+
+// signInBody is what the sign-in page is made from.
+type signInBody struct {
+	Provider bool   // there is an identity provider
+	To       string // the page to go to afterwards
+}
+
+func (p *Pages) signInPage(r *web.Request) error {
+	return r.Show("sign-in", web.View{
+		Title: "Sign in", Wide: true, Body: signInBody{Provider: p.Provider != nil, To: web.Local(r.Query("to"))},
+	})
+}
+
+// linkBody is what the page of a sign-in link is made from.
+type linkBody struct {
+	Link *session.Link // nil: it does not work
+	Path string
+}
+
+// linkPage shows where a link leads without using it up, because mail programs and
+// chats open links to preview them.
+func (p *Pages) linkPage(r *web.Request) error {
+	l, err := p.Sessions.FindLink(r.Context(), r.Path("token"))
+	return showLink(r, l, err)
+}
+
+func showLink(r *web.Request, l *session.Link, err error) error {
+	status := http.StatusOK
+	switch {
+	case errors.Is(err, session.ErrLink):
+		status = http.StatusNotFound
+	case err != nil:
+		return err
+	}
+	return r.ShowStatus(status, "sign-in-link", web.View{Title: "Sign in", Wide: true, Body: linkBody{l, r.URL.Path}})
+}
+
+func (p *Pages) useLink(r *web.Request) error {
+	l, err := p.Sessions.UseLink(r.Context(), r.Path("token"))
+	if err != nil {
+		return showLink(r, nil, err)
+	}
+	return p.begin(r, l.Person, []session.Grant{{Workspace: l.WorkspaceID, Role: l.Role}}, "/", "with a sign-in link")
+}
+
+// begin signs a person in, to the first of the grants, and redirects the browser.
+func (p *Pages) begin(r *web.Request, person string, grants []session.Grant, to, how string) error {
+	workspace := grants[0].Workspace
+	token, expires, err := p.Sessions.Open(r.Context(), person, workspace, grants, r.Now)
+	if err != nil {
+		return err
+	}
+	// An earlier session of this browser ends, so that its token no longer works.
+	if old, err := p.Sessions.Find(r.Context(), r.Cookie(web.SessionCookie), false); err == nil {
+		if err := p.Sessions.End(r.Context(), old); err != nil {
+			return err
+		}
+	}
+	r.Audit(audit.Change{WorkspaceID: workspace, Person: person, Action: audit.SignIn, Detail: how})
+	r.SetCookie(web.SessionCookie, token, expires.Sub(r.Now))
+	return r.Redirect(to)
+}
+
+func (p *Pages) signOut(r *web.Request) error {
+	if err := p.Sessions.End(r.Context(), r.Session); err != nil {
+		return err
+	}
+	r.Audit(audit.Change{Action: audit.SignOut})
+	r.ClearCookie(web.SessionCookie)
+	r.W.Header().Set("Clear-Site-Data", `"cache"`)
+	return r.Redirect("/sign-in?did=signed-out")
+}
+
+// workspaceRow is a workspace that the person may look at.
+type workspaceRow struct {
+	ID, Name string
+	Role     session.Role
+	Current  bool
+}
+
+func (p *Pages) workspacesPage(r *web.Request) error {
+	var ids []string
+	for _, g := range r.Session.Grants {
+		ids = append(ids, g.Workspace)
+	}
+	names, err := p.Sessions.Workspaces(r.Context(), ids)
+	if err != nil {
+		return err
+	}
+	var list []workspaceRow
+	for _, g := range r.Session.Grants {
+		if name, ok := names[g.Workspace]; ok {
+			list = append(list, workspaceRow{g.Workspace, name, g.Role, g.Workspace == r.Session.WorkspaceID})
+		}
+	}
+	slices.SortFunc(list, func(x, y workspaceRow) int {
+		return cmp.Compare(strings.ToLower(x.Name), strings.ToLower(y.Name))
+	})
+	return r.Show("workspaces", web.View{Title: "Workspaces", Body: list})
+}
+
+// switchWorkspace replaces the session by one in another workspace, with another
+// token and the same absolute limit.
+func (p *Pages) switchWorkspace(r *web.Request) error {
+	wanted := r.Path("workspace")
+	if !slices.ContainsFunc(r.Session.Grants, func(g session.Grant) bool { return g.Workspace == wanted }) {
+		return &domain.UnknownWorkspaceError{WorkspaceID: wanted}
+	}
+	token, expires, err := p.Sessions.Open(r.Context(), r.Session.Person, wanted, r.Session.Grants, p.Sessions.SignedIn(r.Session))
+	if err != nil {
+		return err
+	}
+	if err := p.Sessions.End(r.Context(), r.Session); err != nil {
+		return err
+	}
+	r.Audit(audit.Change{WorkspaceID: wanted, Action: audit.SignIn, Detail: "from another workspace"})
+	r.SetCookie(web.SessionCookie, token, max(expires.Sub(r.Now), time.Second))
+	return r.Redirect("/")
+}

@@ -1,0 +1,110 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// Why a request is refused.
+var (
+	ErrNotFound    = errors.New("there is nothing at this address")
+	ErrCrossOrigin = errors.New("the request came from another site")
+	ErrViewer      = errors.New("a viewer cannot change anything")
+	ErrForm        = errors.New("the form cannot be read")
+)
+
+// PageError is an error with the text of the page about it.
+type PageError struct {
+	Status int
+	Title  string
+	Text   string
+	ID     string // of the request, to find its log line; set by Fail
+	Back   string // where the page leads to; empty: nowhere
+}
+
+func (e *PageError) Error() string { return e.Title + ": " + e.Text }
+
+// Fail answers with a page about an error. Unexpected errors go to the log, not
+// to the page.
+func (r *Request) Fail(err error) {
+	if errors.Is(err, session.ErrNone) {
+		r.signInFirst()
+		return
+	}
+	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		return // the browser has gone away
+	}
+	e := pageError(err)
+	e.ID = r.ID
+	if e.Status >= http.StatusInternalServerError {
+		r.site.Logger.ErrorContext(r.Context(), "console", "request_id", r.ID, "error", err)
+	}
+	if r.Session != nil && e.Back == "" {
+		e.Back = "/"
+	}
+	if err := r.ShowStatus(e.Status, "error", View{Title: e.Title, Wide: r.Session == nil, Body: e}); err != nil {
+		r.site.Logger.ErrorContext(r.Context(), "console", "request_id", r.ID, "error", err)
+		http.Error(r.W, e.Title, e.Status)
+	}
+}
+
+// pageError finds the text for an error.
+func pageError(err error) PageError {
+	var (
+		page      *PageError
+		key       *access.UnknownKeyError
+		webhook   *delivery.UnknownWebhookError
+		sent      *delivery.UnknownDeliveryError
+		workspace *domain.UnknownWorkspaceError
+		notLive   *access.NotLiveError
+	)
+	switch {
+	case errors.As(err, &page):
+		return *page
+	case errors.As(err, &key), errors.As(err, &webhook), errors.As(err, &sent), errors.As(err, &workspace), errors.Is(err, ErrNotFound):
+		return PageError{Status: http.StatusNotFound, Title: "Not found",
+			Text: "There is nothing at this address in your workspace. It may have been deleted, or be older than what is kept."}
+	case errors.Is(err, ErrCursor), errors.Is(err, delivery.ErrCursor), errors.Is(err, ErrForm):
+		return PageError{Status: http.StatusBadRequest, Title: "That address does not work",
+			Text: "The address of the page is not complete, or what was sent cannot be read. Begin again from the list."}
+	case errors.Is(err, ErrCrossOrigin):
+		return PageError{Status: http.StatusForbidden, Title: "Refused",
+			Text: "This request came from another site, so nothing was changed. Open the console and do it there."}
+	case errors.Is(err, ErrViewer):
+		return PageError{Status: http.StatusForbidden, Title: "You can look, but not change",
+			Text: "Your role in this workspace is viewer. Ask an admin of the workspace to do this, or to give you their role."}
+	case errors.As(err, &notLive):
+		return PageError{Status: http.StatusConflict, Title: "This key is " + string(notLive.State),
+			Text: "A key that is " + string(notLive.State) + " cannot be changed any more. Create a new one.", Back: "/keys"}
+	case errors.Is(err, delivery.ErrOff):
+		return PageError{Status: http.StatusConflict, Title: "The webhook is off",
+			Text: "Nothing is sent to a webhook that is off. Turn it back on first.", Back: "/webhooks"}
+	case errors.Is(err, delivery.ErrNotFinished):
+		return PageError{Status: http.StatusConflict, Title: "Still on its way",
+			Text: "This delivery is tried again by itself. It can be sent again once it has finished.", Back: "/webhooks"}
+	}
+	return PageError{Status: http.StatusInternalServerError, Title: "Something went wrong",
+		Text: "This is our fault, not yours. Try again in a moment; if it stays, tell support the number below."}
+}
+
+// signInFirst redirects a browser without a session to the sign-in page, and from
+// there back to where it was going.
+func (r *Request) signInFirst() {
+	address := "/sign-in"
+	if r.Method == http.MethodGet && r.URL.Path != "/" && !r.Live() {
+		address += "?to=" + url.QueryEscape(r.URL.RequestURI())
+	}
+	if r.Live() {
+		r.W.Header().Set("HX-Redirect", "/sign-in")
+		r.W.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	http.Redirect(r.W, r.Request, address, http.StatusSeeOther)
+}

@@ -1,0 +1,159 @@
+// Package webhooks has the pages of webhooks and of what was delivered to them.
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+)
+
+// Pages are the pages of webhooks.
+type Pages struct {
+	Pool        *pgxpool.Pool
+	Store       *delivery.Store
+	Settings    delivery.Settings // those of Store
+	TestTimeout time.Duration     // how long "Send test" waits for the receiver's answer
+}
+
+// row is a webhook as the pages show it.
+type row struct {
+	delivery.Webhook
+	Look      string // on, failing or off
+	Succeeded int64  // attempts in the last 24 hours
+	Failed    int64
+}
+
+func newRow(w *delivery.Webhook) row {
+	r := row{Webhook: *w, Look: w.State}
+	if w.On() && !w.FailingSince.IsZero() {
+		r.Look = "failing"
+	}
+	for outcome, n := range w.Last24Hours {
+		if outcome == delivery.OutcomeSuccess {
+			r.Succeeded += n
+		} else {
+			r.Failed += n
+		}
+	}
+	return r
+}
+
+// All tells whether the webhook gets every type.
+func (r row) All() bool { return slices.Contains(r.Events, delivery.AllEvents) }
+
+// EventsLabel describes the events that the webhook gets.
+func (r row) EventsLabel() string {
+	if r.All() {
+		return "All events"
+	}
+	return label.Plural(len(r.Events), "event type", "event types")
+}
+
+// noticePart is a piece of a notice: text, or a moment.
+type noticePart struct {
+	Text string
+	At   time.Time // zero: it is text
+}
+
+// noticeMoment is the form of moments in notices.
+const noticeMoment = "2 January 2006, 15:04 UTC"
+
+var momentPattern = regexp.MustCompile(`\d{1,2} [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC`)
+
+// NoticeParts splits the webhook's notice, so that the moments in it can be shown
+// in the reader's zone; empty without a notice.
+func (r row) NoticeParts() []noticePart {
+	if r.Notice == nil {
+		return nil
+	}
+	var parts []noticePart
+	rest := *r.Notice
+	for _, at := range momentPattern.FindAllString(rest, -1) {
+		t, err := time.Parse(noticeMoment, at)
+		if err != nil {
+			continue // it only looks like one
+		}
+		before, after, _ := strings.Cut(rest, at)
+		parts, rest = append(parts, noticePart{Text: before}, noticePart{At: t}), after
+	}
+	return append(parts, noticePart{Text: rest})
+}
+
+// find returns a webhook of the session's workspace.
+func (p *Pages) find(r *web.Request, id string) (*delivery.Webhook, error) {
+	w, err := p.Store.Get(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	if w.WorkspaceID != r.Session.WorkspaceID {
+		return nil, &delivery.UnknownWebhookError{WebhookID: id}
+	}
+	return w, nil
+}
+
+// listBody is what the list of webhooks is made from.
+type listBody struct {
+	List  []row
+	Max   int
+	Chart *chart.Chart // of all of them together; nil without any
+}
+
+func (p *Pages) listPage(r *web.Request) error {
+	list, err := p.Store.List(r.Context(), r.Session.WorkspaceID)
+	if err != nil {
+		return err
+	}
+	body := listBody{Max: delivery.MaxWebhooks}
+	for i := range list {
+		body.List = append(body.List, newRow(&list[i]))
+	}
+	if len(list) > 0 {
+		if body.Chart, err = p.attemptsChart(r.Context(), r.Session.WorkspaceID, "", r.Now); err != nil {
+			return err
+		}
+	}
+	return r.Show("webhooks", web.View{Title: "Webhooks", Section: "webhooks", Body: body})
+}
+
+// attemptsChart draws the attempts of the last 24 hours by hour; those of one
+// webhook, or with an empty id of all.
+func (p *Pages) attemptsChart(ctx context.Context, workspaceID, webhookID string, now time.Time) (*chart.Chart, error) {
+	const succeeded, failed = 0, 1
+	series := []chart.Series{{Name: "Succeeded", Look: chart.Good}, {Name: "Failed", Look: chart.Bad}}
+	bars := chart.Empty(now.Truncate(time.Hour).Add(-23*time.Hour), time.Hour, 24, len(series))
+	rows, err := p.Pool.Query(ctx, `
+		SELECT hour, outcome = 'success', sum(attempts)::bigint FROM webhook_hour
+		 WHERE workspace_id = $1 AND ($2 = '' OR webhook_id = $2) AND hour >= $3
+		 GROUP BY 1, 2`, workspaceID, webhookID, bars[0].At)
+	if err != nil {
+		return nil, fmt.Errorf("cannot count attempts: %w", err)
+	}
+	var (
+		hour    time.Time
+		success bool
+		n       int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&hour, &success, &n}, func() error {
+		kind := failed
+		if success {
+			kind = succeeded
+		}
+		chart.Add(bars, hour, time.Hour, kind, n)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot count attempts: %w", err)
+	}
+	return chart.New("deliveries", "Attempts in the last 24 hours", "attempts", bars, series), nil
+}
