@@ -1,32 +1,34 @@
-package delivery
+package delivery_test
 
 import (
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 func TestDeliversSignedEventsOnce(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{})
-	rc := newReceiver(t, nil)
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL+"/hook?x=1", []string{"all"}))(t)
 	b.engine()
 	ids := b.append("invoice.reversed", 300)
-	got := rc.wait(t, 300)
+	got := rc.Wait(t, 300)
 	seen := map[string]bool{}
 	for _, r := range got {
-		if err := Verify(time.Now(), r.header.Get("Service-Signature"), []byte(r.body), w.Secret); err != nil {
+		if err := attempt.Verify(time.Now(), r.Header.Get("Service-Signature"), []byte(r.Body), w.Secret); err != nil {
 			t.Fatal(err)
 		}
-		seen[r.eventID()] = true
-		if want := r.eventID() + "_" + w.ID; r.header.Get("Service-Delivery-Id") != want {
-			t.Errorf("delivery id %q, want %q", r.header.Get("Service-Delivery-Id"), want)
+		seen[r.Header.Get("Service-Event-Id")] = true
+		if want := r.Header.Get("Service-Event-Id") + "_" + w.ID; r.Header.Get("Service-Delivery-Id") != want {
+			t.Errorf("delivery id %q, want %q", r.Header.Get("Service-Delivery-Id"), want)
 		}
-		if r.header.Get("User-Agent") != "SERVICE-Webhooks/1" || r.header.Get("Content-Type") != "application/json" {
-			t.Errorf("headers %v", r.header)
+		if r.Header.Get("User-Agent") != "SERVICE-Webhooks/1" || r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("headers %v", r.Header)
 		}
 	}
 	for _, id := range ids {
@@ -37,26 +39,26 @@ func TestDeliversSignedEventsOnce(t *testing.T) {
 	if len(got) != 300 {
 		t.Errorf("%d messages, want 300", len(got))
 	}
-	want := make([]State, 300)
+	want := make([]policy.State, 300)
 	for i := range want {
-		want[i] = Succeeded
+		want[i] = policy.Succeeded
 	}
 	b.states(w.ID, want...)
 }
 
 func TestRetriesByScheduleThenFails(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{Schedule: Schedule{50 * time.Millisecond, 100 * time.Millisecond}})
-	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	b := setup(t, policy.Settings{Schedule: policy.Schedule{50 * time.Millisecond, 100 * time.Millisecond}})
+	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 1)
 	b.append("time_entry.approved", 1)
-	d := b.states(w.ID, Failed)
+	d := b.states(w.ID, policy.Failed)
 	if len(d[0].Attempts) != 3 || *d[0].Attempts[0].Status != 500 || *d[0].Attempts[2].Error != "answered 500 (Internal Server Error)" {
 		t.Errorf("attempts %+v", d[0].Attempts)
 	}
-	if got := rc.all(); len(got) != 3 {
+	if got := rc.All(); len(got) != 3 {
 		t.Errorf("%d requests, want 3", len(got))
 	}
 }

@@ -5,16 +5,17 @@ import (
 	"fmt"
 )
 
-// MaxWebhooks is the most webhooks of a workspace.
+// MaxWebhooks is the largest number of webhooks of a workspace
+// (docs/contract/service.md, "Webhook setup").
 const MaxWebhooks = 5
 
-// ErrOff means that a webhook is off, and what was asked for needs it on.
+// ErrOff means that the webhook must be on for what was asked.
 var ErrOff = errors.New("the webhook is off; turn it back on first")
 
-// ErrNotFinished means that a delivery is still tried by itself.
+// ErrNotFinished means that a delivery is pending.
 var ErrNotFinished = errors.New("the delivery is pending; it is tried again by itself")
 
-// ErrTooManyWebhooks means that the workspace has its five.
+// ErrTooManyWebhooks means that the workspace has MaxWebhooks webhooks already.
 var ErrTooManyWebhooks = fmt.Errorf("a workspace has at most %d webhooks", MaxWebhooks)
 
 // UnknownWebhookError names a webhook that does not exist.
@@ -25,7 +26,7 @@ func (e *UnknownWebhookError) Error() string {
 	return fmt.Sprintf("there is no webhook %q", e.WebhookID)
 }
 
-// UnknownDeliveryError names a delivery that does not exist, or not any more.
+// UnknownDeliveryError names a delivery that does not exist, or no longer does.
 type UnknownDeliveryError struct{ DeliveryID string }
 
 // Error names the delivery.
@@ -39,8 +40,8 @@ type EventsError struct{ Reason string }
 // Error is a sentence for the user.
 func (e *EventsError) Error() string { return e.Reason }
 
-// SinceError says what is wrong with the time from which missed events are to
-// be sent.
+// SinceError says what is wrong with the time since which missed events are to be
+// sent.
 type SinceError struct{ Reason string }
 
 // Error is a sentence for the user.

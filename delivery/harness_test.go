@@ -1,17 +1,11 @@
-package delivery
+package delivery_test
 
 import (
 	"context"
-	"encoding/pem"
 	"fmt"
-	"io"
 	"log"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +13,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -32,23 +30,19 @@ type bench struct {
 	pool     *pgxpool.Pool
 	notifier *eventlog.Notifier
 	log      *eventlog.Log
-	store    *Store
-	keyring  *Keyring
-	settings Settings
+	store    *delivery.Store
+	keyring  *keyring.Keyring
+	settings policy.Settings
 	logger   *slog.Logger
 	clock    *testkit.Clock
 }
 
-func loopback() []netip.Prefix {
-	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-}
-
-func setup(t testing.TB, s Settings) *bench {
+func setup(t testing.TB, s policy.Settings) *bench {
 	t.Helper()
 	return setupOn(t, testkit.Pool(t), s)
 }
 
-func setupOn(t testing.TB, pool *pgxpool.Pool, s Settings) *bench {
+func setupOn(t testing.TB, pool *pgxpool.Pool, s policy.Settings) *bench {
 	t.Helper()
 	b := &bench{t: t, pool: pool, logger: slog.New(slog.DiscardHandler), clock: testkit.RunningClock()}
 	if testing.Verbose() && os.Getenv("DELIVERY_TEST_LOG") != "" {
@@ -56,15 +50,21 @@ func setupOn(t testing.TB, pool *pgxpool.Pool, s Settings) *bench {
 	}
 	b.notifier = eventlog.NewNotifier(b.pool, b.logger)
 	b.log = testkit.Must(eventlog.New(eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Notify: b.notifier.Notify}))(t)
-	b.keyring = testkit.Must(NewKeyring("0123456789abcdef"))(t)
-	s.Allow = append(s.Allow, loopback()...)
+	b.keyring = testkit.Must(keyring.New("0123456789abcdef"))(t)
+	s.Allow = append(s.Allow, testkit.Loopback()...)
 	if s.CAFile == "" {
-		s.CAFile = caFile(t)
+		s.CAFile = testkit.CAFile(t)
 	}
 	b.settings = s
-	b.store = testkit.Must(NewStore(StoreConfig{Pool: b.pool, Keyring: b.keyring, Log: b.log, Notify: b.notifier.Notify, Clock: b.clock.Now, Settings: s}))(t)
+	b.store = testkit.Must(delivery.NewStore(delivery.StoreConfig{Pool: b.pool, Keyring: b.keyring, Log: b.log, Notify: b.notifier.Notify, Clock: b.clock.Now, Settings: s}))(t)
 	b.workspace(workspace)
 	return b
+}
+
+// status is the lag of all webhooks.
+func (b *bench) status() []dispatch.Lag {
+	b.t.Helper()
+	return testkit.Must(dispatch.ReadStatus(b.t.Context(), b.pool, b.clock.Now(), ""))(b.t)
 }
 
 func (b *bench) workspace(id string) {
@@ -74,32 +74,19 @@ func (b *bench) workspace(id string) {
 	}
 }
 
-// caFile holds the certificate that every httptest server has.
-func caFile(t testing.TB) string {
-	t.Helper()
-	s := httptest.NewTLSServer(nil)
-	defer s.Close()
-	path := filepath.Join(t.TempDir(), "ca.pem")
-	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	if err := os.WriteFile(path, block, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func discardLog() *log.Logger { return slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo) }
 
 // engine runs an Engine until the test or stop ends it.
-func (b *bench) engine(change ...func(*Config)) (e *Engine, stop func()) {
+func (b *bench) engine(change ...func(*dispatch.Config)) (e *dispatch.Dispatcher, stop func()) {
 	b.t.Helper()
-	cfg := Config{
+	cfg := dispatch.Config{
 		Pool: b.pool, Keyring: b.keyring, Notifier: b.notifier, Clock: b.clock.Now, Logger: b.logger, Settings: b.settings,
 		Sweep: 200 * time.Millisecond,
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
-	e = testkit.Must(New(cfg))(b.t)
+	e = testkit.Must(dispatch.New(cfg))(b.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
@@ -132,7 +119,7 @@ func (b *bench) hookIn(ws, url string) {
 // oneForEach makes so many workspaces, each with a webhook at the receiver. The
 // returned function appends an event to each and waits until all have arrived;
 // sent counts the events.
-func (b *bench) oneForEach(rc *receiver, spaces int) (all func(), sent *int) {
+func (b *bench) oneForEach(rc *testkit.Receiver, spaces int) (all func(), sent *int) {
 	b.t.Helper()
 	var names []string
 	for i := range spaces {
@@ -145,7 +132,7 @@ func (b *bench) oneForEach(rc *receiver, spaces int) (all func(), sent *int) {
 			b.appendTo(ws, "invoice.reversed", 1)
 			*sent++
 		}
-		rc.wait(b.t, *sent)
+		rc.Wait(b.t, *sent)
 	}, sent
 }
 
@@ -203,92 +190,12 @@ func (b *bench) show(ws string) {
 	}
 }
 
-// received is a request as a receiver saw it.
-type received struct {
-	header http.Header
-	body   string
-	at     time.Time
-}
-
-func (r *received) eventID() string { return r.header.Get("Service-Event-Id") }
-
-// receiver is an HTTPS server that keeps what it gets.
-type receiver struct {
-	*httptest.Server
-	mu   sync.Mutex
-	got  []received
-	more chan struct{}
-}
-
-// newReceiver answers as handler says; nil: 200.
-func newReceiver(t testing.TB, handler func(n int, w http.ResponseWriter, r *http.Request)) *receiver {
-	t.Helper()
-	rc := &receiver{more: make(chan struct{}, 1)}
-	rc.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		rc.mu.Lock()
-		rc.got = append(rc.got, received{r.Header, string(body), time.Now()})
-		n := len(rc.got)
-		rc.mu.Unlock()
-		select {
-		case rc.more <- struct{}{}:
-		default:
-		}
-		if handler != nil {
-			handler(n, w, r)
-		}
-	}))
-	rc.EnableHTTP2 = true
-	rc.Config.ErrorLog = discardLog()
-	rc.StartTLS()
-	t.Cleanup(func() { rc.CloseClientConnections(); rc.Close() })
-	return rc
-}
-
-func (r *receiver) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.got)
-}
-
-func (r *receiver) all() []received {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]received(nil), r.got...)
-}
-
-// wait returns what was received when it is at least n.
-func (r *receiver) wait(t testing.TB, n int) []received {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	for {
-		if r.count() >= n {
-			return r.all()
-		}
-		select {
-		case <-r.more:
-		case <-deadline:
-			t.Fatalf("received %d messages, want %d", r.count(), n)
-		}
-	}
-}
-
-// slowly is the time that a receiver takes.
-func slowly(r *http.Request, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.Context().Done():
-	}
-}
-
 // states waits until a webhook's deliveries are in these states, newest first.
-func (b *bench) states(webhookID string, want ...State) []Delivery {
+func (b *bench) states(webhookID string, want ...policy.State) []delivery.Delivery {
 	b.t.Helper()
-	var list []Delivery
+	var list []delivery.Delivery
 	testkit.Eventually(b.t, func() error {
-		page, err := b.store.Deliveries(b.t.Context(), webhookID, Query{Limit: 500})
+		page, err := b.store.Deliveries(b.t.Context(), webhookID, delivery.Query{Limit: 500})
 		if err != nil {
 			return err
 		}
@@ -305,10 +212,13 @@ func (b *bench) states(webhookID string, want ...State) []Delivery {
 	return list
 }
 
-func join(states []State) string {
+func join(states []policy.State) string {
 	var list []string
 	for _, s := range states {
 		list = append(list, string(s))
 	}
 	return strings.Join(list, " ")
 }
+
+// readableTime is how notices write times.
+func readableTime(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }

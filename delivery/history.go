@@ -11,24 +11,25 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Query says which deliveries are wanted.
+// Query selects deliveries.
 type Query struct {
-	State     State  // empty: every
-	EventType string // empty: every
-	Limit     int    // default 50, at most 500
-	Cursor    string // Next of the page before; empty: the newest
+	State     policy.State // empty: all
+	EventType string       // empty: all
+	Limit     int          // default 50, at most 500
+	Cursor    string       // Next of the page before; empty: begin with the newest
 }
 
-// Page is some deliveries, the newest first.
+// Page is a page of deliveries, newest first.
 type Page struct {
 	Deliveries []Delivery
-	Next       string // cursor of the next page; empty: there is none
+	Next       string // cursor of the next page; empty: this is the last
 }
 
-// ErrCursor means that a cursor is not one that Deliveries gave.
+// ErrCursor means that a cursor did not come from Deliveries.
 var ErrCursor = errors.New("the cursor is not one of this list")
 
 const (
@@ -59,16 +60,16 @@ func (s *Store) Deliveries(ctx context.Context, webhookID string, q Query) (*Pag
 	}
 	switch q.State {
 	case "":
-	case Succeeded:
+	case policy.Succeeded:
 		and(`d.state = 'succeeded'`)
-	default: // <> lets the planner see that the index of the troubled serves
+	default: // the second condition lets the planner use the partial index
 		and(`d.state = ? AND d.state <> 'succeeded'`, string(q.State))
 	}
 	if q.EventType != "" {
 		and(`d.event_type = ?`, q.EventType)
 	}
 	if q.Cursor != "" {
-		at, position, err := parsePlace(q.Cursor)
+		at, position, err := parseCursor(q.Cursor)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +89,7 @@ func (s *Store) Deliveries(ctx context.Context, webhookID string, q Query) (*Pag
 	page := &Page{Deliveries: list}
 	if len(list) > q.Limit {
 		page.Deliveries = list[:q.Limit]
-		page.Next = placeOf(&list[q.Limit-1])
+		page.Next = cursorAfter(&list[q.Limit-1])
 	}
 	if page.Deliveries == nil {
 		page.Deliveries = []Delivery{}
@@ -115,22 +116,22 @@ func scanDelivery(row pgx.CollectableRow, webhookID string, more ...any) (Delive
 	return d, nil
 }
 
-// place is where a page ended.
-type place struct {
+// pageEnd is the last delivery of a page.
+type pageEnd struct {
 	At       time.Time `json:"a"`
 	Position int64     `json:"p"`
 }
 
-func placeOf(d *Delivery) string {
-	b, err := json.Marshal(place{d.CreatedAt.Time, d.position})
+func cursorAfter(d *Delivery) string {
+	b, err := json.Marshal(pageEnd{d.CreatedAt.Time, d.position})
 	if err != nil {
-		return "" // not reached: both have a form
+		return "" // cannot happen: both fields have a JSON form
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-func parsePlace(cursor string) (time.Time, int64, error) {
-	var p place
+func parseCursor(cursor string) (time.Time, int64, error) {
+	var p pageEnd
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || json.Unmarshal(b, &p) != nil {
 		return time.Time{}, 0, ErrCursor
@@ -138,11 +139,11 @@ func parsePlace(cursor string) (time.Time, int64, error) {
 	return p.At, p.Position, nil
 }
 
-// webhookIDLength is that of wh_ and a UUID.
+// webhookIDLength is the length of wh_ and a UUID.
 const webhookIDLength = 3 + 36
 
-// splitDeliveryID takes an id apart. Both parts may hold underscores; the
-// second has a known length.
+// splitDeliveryID splits a delivery id. Both parts may hold underscores; the
+// second one has a fixed length.
 func splitDeliveryID(id string) (eventID, webhookID string, ok bool) {
 	cut := len(id) - webhookIDLength
 	if cut < 2 || id[cut-1] != '_' {
@@ -197,9 +198,9 @@ func (s *Store) delivery(ctx context.Context, db querier, deliveryID string) (*F
 	return full, w, nil
 }
 
-// Resend has a finished delivery sent once more, at once, under its id, also to
-// a webhook that is off: whoever mended a receiver can see whether it works. If
-// it fails, the delivery is failed again, without retries. Errors:
+// Resend makes one new attempt of a finished delivery at once, under the same id.
+// It works for a webhook that is off, so that a repaired receiver can be tried. If
+// the attempt fails, the delivery is failed again, without retries. Errors:
 // *UnknownDeliveryError, ErrNotFinished.
 func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error) {
 	var workspaceID string
@@ -208,7 +209,7 @@ func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error
 		if err != nil {
 			return err
 		}
-		if d.State == Pending {
+		if d.State == policy.Pending {
 			return ErrNotFinished
 		}
 		workspaceID = w.WorkspaceID
@@ -221,7 +222,7 @@ func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error
 			return fmt.Errorf("send delivery %s again: %w", deliveryID, err)
 		}
 		if tag.RowsAffected() == 0 {
-			return ErrNotFinished // somebody was faster
+			return ErrNotFinished // another call was first
 		}
 		_, err = tx.Exec(ctx, `
 			INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, once, epoch)
@@ -237,7 +238,7 @@ func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error
 	if err != nil {
 		return nil, err
 	}
-	s.announce(workspaceID)
+	s.changed(workspaceID)
 	d, err := s.Delivery(ctx, deliveryID)
 	if err != nil {
 		return nil, err

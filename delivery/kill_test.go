@@ -1,4 +1,4 @@
-package delivery
+package delivery_test
 
 import (
 	"context"
@@ -14,6 +14,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -34,12 +37,12 @@ func full() bool { return os.Getenv("DELIVERY_TEST_FULL") != "" }
 
 // childSettings have a schedule of seven retries, as users have it, in seconds instead
 // of days: a busy machine does not fail one and the same delivery so often.
-func childSettings(ca string) Settings {
-	schedule := Schedule{50 * time.Millisecond}
+func childSettings(ca string) policy.Settings {
+	schedule := policy.Schedule{50 * time.Millisecond}
 	for len(schedule) < 7 {
 		schedule = append(schedule, 2*schedule[len(schedule)-1])
 	}
-	return Settings{CAFile: ca, Allow: loopback(), Timeout: 800 * time.Millisecond, Schedule: schedule}
+	return policy.Settings{CAFile: ca, Allow: testkit.Loopback(), Timeout: 800 * time.Millisecond, Schedule: schedule}
 }
 
 // childEngine is the engine of such a process.
@@ -52,12 +55,12 @@ func childEngine(ctx context.Context, url, ca string, lease time.Duration) error
 	logger := slog.New(slog.DiscardHandler)
 	notifier := eventlog.NewNotifier(pool, logger)
 	go func() { _ = notifier.Run(ctx) }()
-	keyring, err := NewKeyring("0123456789abcdef")
+	keys, err := keyring.New("0123456789abcdef")
 	if err != nil {
 		return err
 	}
-	e, err := New(Config{
-		Pool: pool, Keyring: keyring, Notifier: notifier, Clock: time.Now, Logger: logger, Settings: childSettings(ca),
+	e, err := dispatch.New(dispatch.Config{
+		Pool: pool, Keyring: keys, Notifier: notifier, Clock: time.Now, Logger: logger, Settings: childSettings(ca),
 		Lease: lease, Sweep: 50 * time.Millisecond,
 	})
 	if err != nil {
@@ -69,20 +72,15 @@ func childEngine(ctx context.Context, url, ca string, lease time.Duration) error
 // runChildIfAsked is called by TestMain.
 func runChildIfAsked() {
 	url := os.Getenv(childURL)
-	if url == "" && os.Getenv(childHostile) == "" {
+	if url == "" {
 		return
 	}
-	var err error
-	if url != "" {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		var lease time.Duration
-		if lease, err = time.ParseDuration(os.Getenv(childLease)); err == nil {
-			err = childEngine(ctx, url, os.Getenv(childCA), lease)
-		}
-		stop()
-	} else {
-		err = childReceivers(os.Stdin, os.Stdout)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	lease, err := time.ParseDuration(os.Getenv(childLease))
+	if err == nil {
+		err = childEngine(ctx, url, os.Getenv(childCA), lease)
 	}
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		os.Exit(1)
@@ -90,20 +88,11 @@ func runChildIfAsked() {
 	os.Exit(0)
 }
 
-// child is this test program, to be started as something else.
-func child(env ...string) *exec.Cmd {
-	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), env...)
-	c.Stderr = os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return c
-}
-
 // engineChild starts an engine of its own; kill it.
 func (b *bench) engineChild(lease time.Duration) *exec.Cmd {
 	b.t.Helper()
 	t := b.t
-	c := child(childURL+"="+b.pool.Config().ConnString(), childCA+"="+b.settings.CAFile, childLease+"="+lease.String())
+	c := testkit.Child(childURL+"="+b.pool.Config().ConnString(), childCA+"="+b.settings.CAFile, childLease+"="+lease.String())
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +109,11 @@ func TestKilledLosesNothing(t *testing.T) {
 	if full() {
 		kills, events = 100, 12500
 	}
-	b := setup(t, Settings{})
-	receivers := make([]*receiver, webhooks)
+	b := setup(t, policy.Settings{})
+	receivers := make([]*testkit.Receiver, webhooks)
 	for i := range receivers {
-		receivers[i] = newReceiver(t, func(n int, w http.ResponseWriter, r *http.Request) {
-			slowly(r, time.Millisecond)
+		receivers[i] = testkit.NewReceiver(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			testkit.TakeTime(r, time.Millisecond)
 			if n%50 == 0 {
 				w.WriteHeader(http.StatusInternalServerError) // some have to be tried again
 			}
@@ -159,9 +148,9 @@ func TestKilledLosesNothing(t *testing.T) {
 	duplicates := 0
 	for _, rc := range receivers {
 		successes := map[string]int{}
-		for i, r := range rc.all() {
+		for i, r := range rc.All() {
 			if (i+1)%50 != 0 {
-				successes[r.eventID()]++
+				successes[r.Header.Get("Service-Event-Id")]++
 			}
 		}
 		if len(successes) != sent {
@@ -189,9 +178,9 @@ func TestKilledLosesNothing(t *testing.T) {
 	}
 }
 
-func total(list []*receiver) (n int) {
+func total(list []*testkit.Receiver) (n int) {
 	for _, r := range list {
-		n += r.count()
+		n += r.Count()
 	}
 	return n
 }
@@ -207,8 +196,8 @@ func TestTakenOverWithinTheLease(t *testing.T) {
 	for _, processes := range []int{2, 4} {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, Settings{})
-			rc := newReceiver(t, nil)
+			b := setup(t, policy.Settings{})
+			rc := testkit.NewReceiver(t, nil)
 			all, sent := b.oneForEach(rc, spaces)
 			children := make([]*exec.Cmd, processes)
 			for i := range children {
@@ -233,7 +222,7 @@ func TestTakenOverWithinTheLease(t *testing.T) {
 			if took > lease {
 				t.Errorf("taking over took %v, the lease is %v", took, lease)
 			}
-			if extra := rc.count() - *sent; extra > 10*spaces/processes+10 {
+			if extra := rc.Count() - *sent; extra > 10*spaces/processes+10 {
 				t.Errorf("%d messages more than events", extra)
 			}
 		})
@@ -262,17 +251,17 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 	if _, err := migrations.Up(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	b := setupOn(t, testkit.Must(pgxpool.New(t.Context(), url))(t), Settings{Timeout: time.Second, Schedule: Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
+	b := setupOn(t, testkit.Must(pgxpool.New(t.Context(), url))(t), policy.Settings{Timeout: time.Second, Schedule: policy.Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
 	t.Cleanup(b.pool.Close)
-	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { slowly(r, time.Millisecond) })
+	rc := testkit.NewReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { testkit.TakeTime(r, time.Millisecond) })
 	for i := range webhooks {
 		testkit.Must(b.store.Create(t.Context(), workspace, fmt.Sprintf("%s/%d", rc.URL, i), []string{"all"}))(t)
 	}
 	b.append("invoice.reversed", events)
 	sent := webhooks * events
-	_, stop := b.engine(func(c *Config) { c.Lease = 4 * time.Second })
+	_, stop := b.engine(func(c *dispatch.Config) { c.Lease = 4 * time.Second })
 	for i := range restarts {
-		rc.wait(t, sent*(i+1)/(restarts+2))
+		rc.Wait(t, sent*(i+1)/(restarts+2))
 		if err := server.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -291,13 +280,13 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 	})
 	stop()
 	seen := map[string]int{}
-	for _, r := range rc.all() {
-		seen[r.header.Get("Service-Delivery-Id")]++
+	for _, r := range rc.All() {
+		seen[r.Header.Get("Service-Delivery-Id")]++
 	}
 	if len(seen) != sent {
 		t.Errorf("%d deliveries arrived, want %d", len(seen), sent)
 	}
-	extra := rc.count() - sent
+	extra := rc.Count() - sent
 	t.Logf("%d restarts, %d deliveries, %d duplicates (at most %d)", restarts, sent, extra, 10*webhooks*restarts)
 	if extra > 10*webhooks*restarts {
 		t.Errorf("%d duplicates, at most %d were under way", extra, 10*webhooks*restarts)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
@@ -79,8 +80,8 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 	if w.Events == nil {
 		w.Events = []string{AllEvents}
 	}
-	counts := map[Outcome]int64{}
-	for _, o := range Outcomes() {
+	counts := map[attempt.Outcome]int64{}
+	for _, o := range attempt.Outcomes() {
 		counts[o] = w.Last24Hours[o]
 	}
 	w.Last24Hours = counts
@@ -88,18 +89,17 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 	return w, nil
 }
 
-// notice is what the owner is told about a webhook that needs attention. It is
-// made from what is stored alone: a command may run with other settings than
-// the service.
+// notice says what about a webhook needs attention; nil: nothing does. It uses
+// only what is stored, because a command may have other settings than the service.
 func notice(w *Webhook, reason *string) *string {
 	var text string
 	switch {
 	case !w.On():
 		text = fmt.Sprintf("Turned off on %s, because every attempt had failed since %s. The last one: %s.",
-			readable(w.TurnedOffAt.Time), readable(w.FailingSince.Time), orEmpty(reason))
+			readableTime(w.TurnedOffAt.Time), readableTime(w.FailingSince.Time), orEmpty(reason))
 	case !w.FailingSince.IsZero():
 		text = fmt.Sprintf("Failing since %s: no attempt has succeeded since then. If that goes on, the webhook is turned off.",
-			readable(w.FailingSince.Time))
+			readableTime(w.FailingSince.Time))
 	default:
 		return nil
 	}
@@ -112,3 +112,5 @@ func orEmpty(s *string) string {
 	}
 	return *s
 }
+
+func readableTime(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }

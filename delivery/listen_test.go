@@ -1,4 +1,4 @@
-package delivery
+package delivery_test
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/delivery/receiver"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -24,7 +26,7 @@ func TestListenerShowsDeliveries(t *testing.T) {
 				mu     sync.Mutex
 				secret = "whsec_none yet"
 			)
-			l := testkit.Must(NewListener(t.Context(), ListenConfig{Addr: "127.0.0.1:0", Out: &out, JSON: asJSON, Secrets: func() []string {
+			l := testkit.Must(receiver.New(t.Context(), receiver.Config{Addr: "127.0.0.1:0", Out: &out, JSON: asJSON, Secrets: func() []string {
 				mu.Lock()
 				defer mu.Unlock()
 				return []string{secret}
@@ -42,18 +44,18 @@ func TestListenerShowsDeliveries(t *testing.T) {
 			if err := os.WriteFile(ca, l.Certificate(), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			b := setup(t, Settings{CAFile: ca, Schedule: Schedule{}})
+			b := setup(t, policy.Settings{CAFile: ca, Schedule: policy.Schedule{}})
 			w := testkit.Must(b.store.Create(t.Context(), workspace, l.URL(), []string{"all"}))(t)
 			b.engine()
 			b.append("invoice.reversed", 1)
-			b.states(w.ID, Failed)
+			b.states(w.ID, policy.Failed)
 			mu.Lock()
 			secret = w.Secret
 			mu.Unlock()
 			b.append("invoice.reversed", 1)
-			d := b.states(w.ID, Succeeded, Failed)
+			d := b.states(w.ID, policy.Succeeded, policy.Failed)
 			testkit.Must(b.store.Resend(t.Context(), d[0].ID))(t)
-			b.states(w.ID, Succeeded, Failed)
+			b.states(w.ID, policy.Succeeded, policy.Failed)
 			lines := out.Lines()
 			if len(lines) != 3 {
 				t.Fatalf("printed %q", lines)
@@ -66,10 +68,10 @@ func TestListenerShowsDeliveries(t *testing.T) {
 				}
 				return
 			}
-			var got [3]Arrival
+			var got [3]receiver.Arrival
 			for i := range got {
 				var known struct {
-					Arrival
+					receiver.Arrival
 					At time.Time `json:"at"`
 				}
 				if err := json.Unmarshal([]byte(lines[i]), &known); err != nil {

@@ -1,4 +1,4 @@
-package delivery
+package delivery_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -23,7 +25,13 @@ func (t *tally) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQue
 	t.n.Add(1)
 	return ctx
 }
-func (t *tally) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (t *tally) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+func (t *tally) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) { t.n.Add(1) }
+func (t *tally) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+func (t *tally) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)     {}
 
 // counting is a pool for an engine whose statements are counted.
 func (b *bench) counting() (*pgxpool.Pool, *tally) {
@@ -31,7 +39,7 @@ func (b *bench) counting() (*pgxpool.Pool, *tally) {
 	cfg := b.pool.Config()
 	counted := &tally{}
 	cfg.ConnConfig.Tracer = counted
-	for k, v := range PoolSettings() {
+	for k, v := range dispatch.PoolSettings() {
 		cfg.ConnConfig.RuntimeParams[k] = v
 	}
 	pool := testkit.Must(pgxpool.NewWithConfig(b.t.Context(), cfg))(b.t)
@@ -70,7 +78,7 @@ func (b *bench) rowWrites() (n int64) {
 // because a webhook waits for its places, and a slow machine is not at full load.
 func TestCostsLittleAtFullLoad(t *testing.T) {
 	const webhooks, events = 20, 300
-	b := setup(t, Settings{})
+	b := setup(t, policy.Settings{})
 	s, n := sink(t)
 	for i := range webhooks {
 		ws := fmt.Sprintf("w%d", i)
@@ -80,7 +88,7 @@ func TestCostsLittleAtFullLoad(t *testing.T) {
 	pool, counted := b.counting()
 	before := b.rowWrites()
 	began := time.Now()
-	_, stop := b.engine(func(c *Config) { c.Pool = pool })
+	_, stop := b.engine(func(c *dispatch.Config) { c.Pool = pool })
 	testkit.Eventually(t, func() error {
 		if got := n.Load(); got < webhooks*events {
 			return fmt.Errorf("%d delivered, want %d", got, webhooks*events)

@@ -1,4 +1,4 @@
-package delivery
+package delivery_test
 
 import (
 	"testing"

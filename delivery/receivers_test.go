@@ -3,7 +3,7 @@
 // These tests run programs that Go does not bring: node with npm, and python3.
 // They are apart so that the ordinary tests need nothing set up; CI runs both.
 
-package delivery
+package delivery_test
 
 import (
 	"bufio"
@@ -23,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -55,15 +57,15 @@ func TestStripeLibraryVerifies(t *testing.T) {
 		t.Fatalf("npm ci: %v\n%s", err, out)
 	}
 
-	b := setup(t, Settings{})
-	rc := newReceiver(t, nil)
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 3)
-	rc.wait(t, 3)
+	rc.Wait(t, 3)
 	rotated := testkit.Must(b.store.RotateSecret(t.Context(), w.ID))(t)
 	b.append("time_entry.approved", 3)
-	got := rc.wait(t, 6)
+	got := rc.Wait(t, 6)
 
 	type question struct {
 		Header string `json:"header"`
@@ -78,17 +80,17 @@ func TestStripeLibraryVerifies(t *testing.T) {
 		want = append(want, expect)
 	}
 	for i, r := range got {
-		header, id := r.header.Get("Service-Signature"), r.eventID()
-		ask(id, header, r.body, w.Secret, r.at)
+		header, id := r.Header.Get("Service-Signature"), r.Header.Get("Service-Event-Id")
+		ask(id, header, r.Body, w.Secret, r.At)
 		if i < 3 {
-			ask("refused", header, r.body, rotated.Secret, r.at)
+			ask("refused", header, r.Body, rotated.Secret, r.At)
 		} else {
-			ask(id, header, r.body, rotated.Secret, r.at)
+			ask(id, header, r.Body, rotated.Secret, r.At)
 		}
-		ask("refused", header, r.body+" ", w.Secret, r.at)
-		ask("refused", header, strings.Replace(r.body, "e", "f", 1), w.Secret, r.at)
-		ask("refused", header, r.body, w.Secret, r.at.Add(302*time.Second))
-		ask("refused", strings.Replace(header, "t=1", "t=2", 1), r.body, w.Secret, r.at)
+		ask("refused", header, r.Body+" ", w.Secret, r.At)
+		ask("refused", header, strings.Replace(r.Body, "e", "f", 1), w.Secret, r.At)
+		ask("refused", header, r.Body, w.Secret, r.At.Add(302*time.Second))
+		ask("refused", strings.Replace(header, "t=1", "t=2", 1), r.Body, w.Secret, r.At)
 	}
 	check := exec.CommandContext(t.Context(), node, "verify.mjs")
 	check.Dir = dir
@@ -134,7 +136,7 @@ func TestExampleReceivers(t *testing.T) {
 }
 
 func exampleReceiver(t *testing.T, command []string) {
-	b := setup(t, Settings{Schedule: Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
+	b := setup(t, policy.Settings{Schedule: policy.Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
 	// The receiver needs the secret, which comes with the address: the proxy
 	// has its address before there is something behind it.
 	var upstream string
@@ -186,26 +188,26 @@ func exampleReceiver(t *testing.T, command []string) {
 	body := `{"id":"evt_x","type":"test.ping","created_at":"2026-10-02T09:15:00.120Z","data":{"object_type":"webhook","object_id":"wh_1"}}`
 	for name, header := range map[string]string{
 		"nothing": "", "nonsense": "t=x,v1=y", "no signature": fmt.Sprintf("t=%d", time.Now().Unix()),
-		"another secret": Sign(time.Now(), []byte(body), "whsec_other"),
-		"another body":   Sign(time.Now(), []byte(body+" "), w.Secret),
-		"too old":        Sign(time.Now().Add(-302*time.Second), []byte(body), w.Secret),
-		"too new":        Sign(time.Now().Add(310*time.Second), []byte(body), w.Secret),
-		"half of one":    Sign(time.Now(), []byte(body), w.Secret)[:40],
+		"another secret": attempt.Sign(time.Now(), []byte(body), "whsec_other"),
+		"another body":   attempt.Sign(time.Now(), []byte(body+" "), w.Secret),
+		"too old":        attempt.Sign(time.Now().Add(-302*time.Second), []byte(body), w.Secret),
+		"too new":        attempt.Sign(time.Now().Add(310*time.Second), []byte(body), w.Secret),
+		"half of one":    attempt.Sign(time.Now(), []byte(body), w.Secret)[:40],
 	} {
 		if status := post(header, body); status != 400 {
 			t.Errorf("%s: answered %d, want 400", name, status)
 		}
 	}
 	for range 2 { // the second one is a repeat
-		if status := post(Sign(time.Now(), []byte(body), w.Secret, "whsec_old"), body); status != 204 {
+		if status := post(attempt.Sign(time.Now(), []byte(body), w.Secret, "whsec_old"), body); status != 204 {
 			t.Errorf("a right message: answered %d", status)
 		}
 	}
 	b.engine()
 	b.append("invoice.reversed", 20)
-	want := make([]State, 20)
+	want := make([]policy.State, 20)
 	for i := range want {
-		want[i] = Succeeded
+		want[i] = policy.Succeeded
 	}
 	list := b.states(w.ID, want...)
 	testkit.Must(b.store.Resend(t.Context(), list[0].ID))(t)

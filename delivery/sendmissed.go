@@ -8,10 +8,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Missed is what "Send missed" would send, or sends.
+// Missed is what "Send missed" sends, or would send.
 type Missed struct {
 	Since Time  `json:"since"`
 	Count int64 `json:"count"`
@@ -23,7 +24,7 @@ type Missed struct {
 func (s *Store) CountMissed(ctx context.Context, webhookID string, since time.Time) (*Missed, error) {
 	m := &Missed{Since: Time{since.UTC()}}
 	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
-		_, err := s.missedRange(ctx, tx, webhookID, m)
+		_, _, err := s.missedRange(ctx, tx, webhookID, m)
 		return err
 	})
 	if err != nil {
@@ -32,69 +33,61 @@ func (s *Store) CountMissed(ctx context.Context, webhookID string, since time.Ti
 	return m, nil
 }
 
-// missedSpan is the positions among which the missed events are.
-type missedSpan struct {
-	key          key
-	after, until int64
-	on           bool
-}
-
-func (s *Store) missedRange(ctx context.Context, tx pgx.Tx, webhookID string, m *Missed) (*missedSpan, error) {
+// missedRange finds the part of the log in which a webhook may have missed events,
+// and counts them into m. The webhook's row stays locked.
+func (s *Store) missedRange(ctx context.Context, tx pgx.Tx, webhookID string, m *Missed) (r *dispatch.Missed, on bool, err error) {
 	now := s.now()
 	switch {
 	case m.Since.After(now):
-		return nil, &SinceError{"the time is in the future"}
+		return nil, false, &SinceError{"the time is in the future"}
 	case m.Since.Before(now.Add(-s.cfg.Settings.Retention)):
-		return nil, &SinceError{"missed events can be sent for the last " + inWords(s.cfg.Settings.Retention)}
+		return nil, false, &SinceError{"missed events can be sent for the last " + dispatch.Days(s.cfg.Settings.Retention)}
 	}
-	span := &missedSpan{key: key{webhookID: webhookID}}
-	var events []string
-	err := tx.QueryRow(ctx, `
+	r = &dispatch.Missed{WebhookID: webhookID}
+	// A webhook that is on gets the events after its cursor anyway.
+	err = tx.QueryRow(ctx, `
 		SELECT w.workspace_id, w.events, w.state = 'on', log_position_since(w.workspace_id, $2) - 1,
 		       CASE WHEN w.state = 'on' THEN c.position ELSE h.position END
 		  FROM webhook w
 		  JOIN webhook_cursor c ON c.workspace_id = w.workspace_id AND c.webhook_id = w.webhook_id
 		  JOIN log_head h ON h.workspace_id = w.workspace_id
 		 WHERE w.webhook_id = $1 FOR NO KEY UPDATE OF w`, webhookID, m.Since.Time).
-		Scan(&span.key.workspaceID, &events, &span.on, &span.after, &span.until)
+		Scan(&r.WorkspaceID, &r.Types, &on, &r.After, &r.To)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, &UnknownWebhookError{webhookID}
+		return nil, false, &UnknownWebhookError{webhookID}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find missed events of %s: %w", webhookID, err)
+		return nil, false, fmt.Errorf("find missed events of %s: %w", webhookID, err)
 	}
-	// After its cursor the webhook gets everything anyway.
-	err = tx.QueryRow(ctx, missedSQL+` SELECT count(*) FROM e`,
-		span.key.workspaceID, webhookID, events, span.after, span.until).Scan(&m.Count)
-	if err != nil {
-		return nil, fmt.Errorf("count missed events of %s: %w", webhookID, err)
+	if m.Count, err = r.Count(ctx, tx); err != nil {
+		return nil, false, fmt.Errorf("count missed events of %s: %w", webhookID, err)
 	}
-	return span, nil
+	return r, on, nil
 }
 
-// SendMissed has every event sent once that CountMissed counts, in the
-// background and beside new events, within the webhook's bound. A failing one
-// is tried again like any other. Events that an earlier call still sends stay
-// included. Errors: *UnknownWebhookError, *SinceError, ErrOff.
+// SendMissed sends every event that CountMissed counts once, in the background,
+// alongside new events and within the webhook's bound. A delivery that fails is
+// retried like any other. Events that an earlier call still sends stay included.
+// Errors: *UnknownWebhookError, *SinceError, ErrOff.
 func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Time) (*Missed, error) {
 	m := &Missed{Since: Time{since.UTC()}}
 	var workspaceID string
 	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
-		span, err := s.missedRange(ctx, tx, webhookID, m)
+		r, on, err := s.missedRange(ctx, tx, webhookID, m)
 		if err != nil {
 			return err
 		}
-		if !span.on {
+		if !on {
 			return ErrOff
 		}
-		workspaceID = span.key.workspaceID
+		workspaceID = r.WorkspaceID
 		if m.Count == 0 {
 			return nil
 		}
 		_, err = tx.Exec(ctx, `
 			UPDATE webhook_cursor
 			   SET replay_position = least(replay_position, $3), replay_until = greatest(replay_until, $4)
-			 WHERE workspace_id = $1 AND webhook_id = $2`, workspaceID, webhookID, span.after, span.until)
+			 WHERE workspace_id = $1 AND webhook_id = $2`, workspaceID, webhookID, r.After, r.To)
 		if err != nil {
 			return fmt.Errorf("send missed events of %s: %w", webhookID, err)
 		}
@@ -107,6 +100,6 @@ func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Tim
 	if err != nil {
 		return nil, err
 	}
-	s.announce(workspaceID)
+	s.changed(workspaceID)
 	return m, nil
 }

@@ -1,11 +1,10 @@
-package delivery
+package delivery_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,22 +15,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // TestStopFinishesWhatIsUnderWay stops engines in the middle, again and again:
 // nothing is sent twice, nothing is lost, no goroutine stays.
 func TestStopFinishesWhatIsUnderWay(t *testing.T) {
-	b := setup(t, Settings{})
-	rc := newReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { slowly(r, 2*time.Millisecond) })
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { testkit.TakeTime(r, 2*time.Millisecond) })
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	const events = 400
 	ids := b.append("invoice.reversed", events)
 	for round := 1; round <= 4; round++ {
 		ignore := goleak.IgnoreCurrent()
 		_, stop := b.engine()
-		rc.wait(t, events*round/5)
+		rc.Wait(t, events*round/5)
 		stop()
 		rc.CloseClientConnections()
 		if err := goleak.Find(ignore, goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck"),
@@ -44,24 +45,24 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 		}
 	}
 	b.engine()
-	got := rc.wait(t, events)
-	want := make([]State, events)
+	got := rc.Wait(t, events)
+	want := make([]policy.State, events)
 	for i := range want {
-		want[i] = Succeeded
+		want[i] = policy.Succeeded
 	}
 	b.states(w.ID, want...)
-	if n := len(rc.all()); n != events || len(got) != len(ids) {
+	if n := len(rc.All()); n != events || len(got) != len(ids) {
 		t.Errorf("%d messages, want %d", n, events)
 	}
 }
 
-// TestLostLeaseIsTakenAnew takes the lease of a running engine away.
-func TestLostLeaseIsTakenAnew(t *testing.T) {
+// TestLostLeaseIsReplaced takes the lease of a running dispatcher away.
+func TestLostLeaseIsReplaced(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{Timeout: 4 * time.Second})
-	rc := newReceiver(t, nil)
+	b := setup(t, policy.Settings{Timeout: 4 * time.Second})
+	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.engine(func(c *Config) { c.Lease, c.Sweep = 8*time.Second, 50*time.Millisecond })
+	b.engine(func(c *dispatch.Config) { c.Lease, c.Sweep = 8*time.Second, 50*time.Millisecond })
 	sent := 0
 	for range 5 {
 		b.append("invoice.reversed", 20)
@@ -84,7 +85,7 @@ func TestLostLeaseIsTakenAnew(t *testing.T) {
 			return err
 		})
 	}
-	if extra := len(rc.all()) - sent; extra > 5*10 {
+	if extra := len(rc.All()) - sent; extra > 5*10 {
 		t.Errorf("%d duplicates after 5 lost leases, at most 50 were under way", extra)
 	}
 }
@@ -93,26 +94,26 @@ func TestLostLeaseIsTakenAnew(t *testing.T) {
 // nothing counts as a failure of the receiver.
 func TestUnopenedSecretPauses(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{})
-	rc := newReceiver(t, nil)
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	other := testkit.Must(NewKeyring("another key than the first"))(t)
+	other := testkit.Must(keyring.New("another key than the first"))(t)
 	log := &logBook{}
-	_, stop := b.engine(func(c *Config) { c.Keyring, c.Logger = other, slog.New(log) })
+	_, stop := b.engine(func(c *dispatch.Config) { c.Keyring, c.Logger = other, slog.New(log) })
 	b.append("invoice.reversed", 3)
 	testkit.Eventually(t, func() error {
-		if len(log.lines("a delivery could not be attempted; its webhook pauses")) < 2 { // and is tried again
+		if len(log.lines("cannot attempt a delivery; pausing its webhook")) < 2 { // and is tried again
 			return errors.New("nothing was said about it")
 		}
 		return nil
 	})
 	stop()
-	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); len(rc.all()) != 0 || !got.FailingSince.IsZero() {
-		t.Errorf("%d messages, failing since %v", len(rc.all()), got.FailingSince)
+	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); len(rc.All()) != 0 || !got.FailingSince.IsZero() {
+		t.Errorf("%d messages, failing since %v", len(rc.All()), got.FailingSince)
 	}
 	b.engine()
-	rc.wait(t, 3)
-	b.states(w.ID, Succeeded, Succeeded, Succeeded)
+	rc.Wait(t, 3)
+	b.states(w.ID, policy.Succeeded, policy.Succeeded, policy.Succeeded)
 }
 
 // logBook keeps what is logged.
@@ -150,17 +151,17 @@ func (l *logBook) lines(message string) (list []map[string]slog.Value) {
 // one that succeeds.
 func TestOneWideLineForEachAttempt(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{Schedule: Schedule{time.Millisecond}})
-	rc := newReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+	b := setup(t, policy.Settings{Schedule: policy.Schedule{time.Millisecond}})
+	rc := testkit.NewReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	log := &logBook{}
-	b.engine(func(c *Config) { c.Logger = slog.New(log) })
+	b.engine(func(c *dispatch.Config) { c.Logger = slog.New(log) })
 	id := b.append("invoice.reversed", 1)[0]
-	b.states(w.ID, Succeeded)
+	b.states(w.ID, policy.Succeeded)
 	lines := log.lines("webhook attempt")
 	if len(lines) != 2 {
 		t.Fatalf("%d lines for 2 attempts", len(lines))
@@ -185,24 +186,24 @@ func TestOneWideLineForEachAttempt(t *testing.T) {
 // TestStatusAndMetrics looks at a backlog from outside.
 func TestStatusAndMetrics(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{})
+	b := setup(t, policy.Settings{})
 	var open atomic.Bool
-	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		if !open.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.append("invoice.reversed", 5)
-	lag := testkit.Must(b.store.Status(t.Context(), workspace))(t)
+	lag := b.status()
 	if len(lag) != 1 || lag[0].Entries != 5 || lag[0].Held || lag[0].WebhookID != w.ID {
 		t.Errorf("status %+v", lag)
 	}
 	registry := prometheus.NewRegistry()
-	b.engine(func(c *Config) { c.Metrics = registry })
-	b.states(w.ID, Pending, Pending, Pending, Pending, Pending)
+	b.engine(func(c *dispatch.Config) { c.Metrics = registry })
+	b.states(w.ID, policy.Pending, policy.Pending, policy.Pending, policy.Pending, policy.Pending)
 	testkit.Eventually(t, func() error {
-		lag := testkit.Must(b.store.Status(t.Context(), ""))(t)
+		lag := b.status()
 		if lag[0].Entries != 0 || lag[0].Waiting != 5 || !lag[0].Held {
 			return fmt.Errorf("status %+v", lag)
 		}
@@ -243,18 +244,26 @@ func gauges(t *testing.T, registry *prometheus.Registry, found map[string]float6
 	}
 }
 
+// gauge is the value of one gauge.
+func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	found := map[string]float64{}
+	gauges(t, registry, found)
+	return found[name]
+}
+
 // TestRareTypesAreFoundInALongLog steps over what is not for the webhook.
 func TestRareTypesAreFoundInALongLog(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{})
-	rc := newReceiver(t, nil)
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"charge.deleted"}))(t)
 	b.append("invoice.reversed", 3000)
 	id := b.append("charge.deleted", 1)[0]
 	b.append("time_entry.approved", 500)
-	_, stop := b.engine(func(c *Config) { c.Idle = 10 * time.Millisecond })
-	if got := rc.wait(t, 1); got[0].eventID() != id {
-		t.Errorf("got %s", got[0].eventID())
+	_, stop := b.engine(func(c *dispatch.Config) { c.Idle = 10 * time.Millisecond })
+	if got := rc.Wait(t, 1); got[0].Header.Get("Service-Event-Id") != id {
+		t.Errorf("got %s", got[0].Header.Get("Service-Event-Id"))
 	}
 	testkit.Eventually(t, func() error { // let go, with its cursor at the end
 		var done bool
@@ -265,30 +274,30 @@ func TestRareTypesAreFoundInALongLog(t *testing.T) {
 		return err
 	})
 	b.append("charge.deleted", 1)
-	rc.wait(t, 2)
+	rc.Wait(t, 2)
 	stop()
 }
 
 // TestConfigIsChecked refuses what cannot work.
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
-	if _, err := New(Config{}); err == nil {
+	if _, err := dispatch.New(dispatch.Config{}); err == nil {
 		t.Error("an empty Config was taken")
 	}
-	b := setup(t, Settings{})
-	base := Config{Pool: b.pool, Keyring: b.keyring, Notifier: b.notifier, Clock: time.Now, Logger: b.logger}
-	for name, change := range map[string]func(*Config){
-		"a lease that is too short": func(c *Config) { c.Lease = 5 * time.Second },
-		"a missing CA file":         func(c *Config) { c.Settings.CAFile = "/nowhere" },
-		"a negative timeout":        func(c *Config) { c.Settings.Timeout = -1 },
+	b := setup(t, policy.Settings{})
+	base := dispatch.Config{Pool: b.pool, Keyring: b.keyring, Notifier: b.notifier, Clock: time.Now, Logger: b.logger}
+	for name, change := range map[string]func(*dispatch.Config){
+		"a lease that is too short": func(c *dispatch.Config) { c.Lease = 5 * time.Second },
+		"a missing CA file":         func(c *dispatch.Config) { c.Settings.CAFile = "/nowhere" },
+		"a negative timeout":        func(c *dispatch.Config) { c.Settings.Timeout = -1 },
 	} {
 		cfg := base
 		change(&cfg)
-		if _, err := New(cfg); err == nil {
+		if _, err := dispatch.New(cfg); err == nil {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	e := testkit.Must(New(base))(t)
+	e := testkit.Must(dispatch.New(base))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := e.Run(ctx); err != nil {
@@ -296,13 +305,14 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestOrphansAreFreed has a webhook claimed in the engine's name that it does
-// not know of, as after a claim whose answer was lost.
+// TestOrphansAreFreed claims a webhook in the dispatcher's name that it does not
+// know of, as after a claim whose answer was lost.
 func TestOrphansAreFreed(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{Timeout: 4 * time.Second})
-	rc := newReceiver(t, nil)
-	e, _ := b.engine(func(c *Config) { c.Lease, c.Sweep = 8*time.Second, 50*time.Millisecond })
+	b := setup(t, policy.Settings{Timeout: 4 * time.Second})
+	rc := testkit.NewReceiver(t, nil)
+	registry := prometheus.NewRegistry()
+	b.engine(func(c *dispatch.Config) { c.Lease, c.Sweep, c.Metrics = 8*time.Second, 50*time.Millisecond, registry })
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	testkit.Eventually(t, func() error {
 		var id string
@@ -313,39 +323,8 @@ func TestOrphansAreFreed(t *testing.T) {
 		return err
 	})
 	b.append("invoice.reversed", 1)
-	rc.wait(t, 1)
-	if n := e.desk.load().lanes; n != 1 {
-		t.Errorf("%d webhooks are held", n)
-	}
-}
-
-// TestHeaderNamesKeepTheBrandsCase looks at the bytes of a request.
-func TestHeaderNamesKeepTheBrandsCase(t *testing.T) {
-	t.Parallel()
-	head := make(chan string, 1)
-	h := hostile{serve: func(c net.Conn) {
-		buf := make([]byte, 4096)
-		n, _ := c.Read(buf)
-		head <- string(buf[:n])
-		write(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-	}}
-	sender := testkit.Must(NewSender(SenderConfig{Settings: Settings{Brand: testkit.Must(brand.Parse("ACME-Pay"))(t), Allow: loopback(), CAFile: caFile(t)}, Clock: time.Now}))(t)
-	defer sender.Close()
-	if a := sender.to(t, h.here(t)); !a.Success() {
-		t.Fatalf("%+v", a)
-	}
-	got := <-head
-	for _, want := range []string{
-		"\r\nACME-Pay-Signature: t=", "\r\nACME-Pay-Event-Id: evt_1\r\n", "\r\nACME-Pay-Delivery-Id: evt_1_wh\r\n",
-		"\r\nUser-Agent: ACME-Pay-Webhooks/1\r\n", "\r\nContent-Type: application/json\r\n", "\r\nContent-Length: 2\r\n",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the request has no %q:\n%s", want, got)
-		}
-	}
-	for _, not := range []string{"Idempotency-Key", "Accept-Encoding", "Transfer-Encoding"} {
-		if strings.Contains(got, not) {
-			t.Errorf("the request has %s:\n%s", not, got)
-		}
+	rc.Wait(t, 1)
+	if held := gauge(t, registry, "ledgerfeed_webhooks_held"); held != 1 {
+		t.Errorf("%v webhooks are held", held)
 	}
 }

@@ -15,40 +15,43 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// StoreConfig of a Store.
+// StoreConfig configures a Store.
 type StoreConfig struct {
-	Pool     *pgxpool.Pool // required
-	Keyring  *Keyring      // required
-	Log      *eventlog.Log // required; "Send test" appends to it
+	Pool     *pgxpool.Pool    // required
+	Keyring  *keyring.Keyring // required
+	Log      *eventlog.Log    // required; "Send test" appends to it
 	Notify   eventlog.NotifyFunc
 	Clock    func() time.Time // nil: time.Now
 	Random   io.Reader        // source of secrets; nil: crypto/rand.Reader
-	Settings Settings
+	Settings policy.Settings
 }
 
-// Store makes and changes webhooks, and shows what was delivered. Its methods
-// may be called by any number of goroutines and processes; each has taken
-// effect when it returns without an error. Errors that a method's comment does
-// not name come from the database.
+// Store creates and changes webhooks, and shows what was delivered. Any number of
+// goroutines and processes may call its methods. A method has taken effect when it
+// returns without an error. Errors that a method's comment does not name come from
+// the database.
 //
-// A method that names a webhook by its id alone finds it in whichever workspace
-// it is; who may see it is for the caller to check with Get.
+// A method that takes only a webhook's id finds it in any workspace. The caller
+// checks with Get whether the user may see it.
 type Store struct {
 	cfg StoreConfig
 }
 
-// NewStore makes a Store. The error says what cfg lacks.
+// NewStore returns a Store. The error says what is wrong with cfg.
 func NewStore(cfg StoreConfig) (*Store, error) {
 	if cfg.Pool == nil || cfg.Keyring == nil || cfg.Log == nil {
 		return nil, errors.New("delivery: StoreConfig needs a Pool, a Keyring and a Log")
 	}
 	var err error
-	if cfg.Settings, err = cfg.Settings.withDefaults(); err != nil {
+	if cfg.Settings, err = cfg.Settings.WithDefaults(); err != nil {
 		return nil, err
 	}
 	if cfg.Clock == nil {
@@ -60,18 +63,18 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 	return &Store{cfg: cfg}, nil
 }
 
-// now is the one time of a transaction, as precise as the database keeps it.
+// now is the time with the precision of the database.
 func (s *Store) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Microsecond) }
 
-// announce has engines look at a workspace's webhooks.
-func (s *Store) announce(workspaceID string) {
+// changed tells dispatchers that a workspace's webhooks were changed.
+func (s *Store) changed(workspaceID string) {
 	if s.cfg.Notify != nil {
 		s.cfg.Notify(eventlog.TopicProjected, workspaceID)
 	}
 }
 
-// checkEvents brings a choice of types into the order of the catalogue; nil
-// means all.
+// checkEvents checks a choice of event types and returns it in the order of the
+// catalogue; nil means all.
 func checkEvents(events []string) ([]string, error) {
 	if len(events) == 0 {
 		return nil, &EventsError{"choose event types, or all"}
@@ -91,19 +94,19 @@ func checkEvents(events []string) ([]string, error) {
 	return slices.DeleteFunc(known, func(k string) bool { return !slices.Contains(events, k) }), nil
 }
 
-// Create adds a webhook, which gets the events appended from now on. Its
-// secret is returned here and never again. Events are types, or "all".
-// Errors: *AddressError, *EventsError, *domain.UnknownWorkspaceError,
+// Create adds a webhook, which gets the events appended from now on. Its secret is
+// returned only here. events are event types, or "all".
+// Errors: *attempt.AddressError, *EventsError, *domain.UnknownWorkspaceError,
 // ErrTooManyWebhooks.
 func (s *Store) Create(ctx context.Context, workspaceID, url string, events []string) (*WithSecret, error) {
-	if err := CheckAddress(url, s.cfg.Settings.Allow); err != nil {
+	if err := attempt.CheckAddress(url, s.cfg.Settings.Allow); err != nil {
 		return nil, err
 	}
 	types, err := checkEvents(events)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := newSecret(s.cfg.Random)
+	secret, err := attempt.NewSecret(s.cfg.Random)
 	if err != nil {
 		return nil, err
 	}
@@ -112,57 +115,64 @@ func (s *Store) Create(ctx context.Context, workspaceID, url string, events []st
 		return nil, fmt.Errorf("make a webhook id: %w", err)
 	}
 	id := "wh_" + unique.String()
-	err = pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
-		return insertWebhook(ctx, tx, key{workspaceID, id}, url, types, s.cfg.Keyring.seal(workspaceID, id, secret), s.now())
-	})
+	w := &newWebhook{workspaceID, id, url, types, s.cfg.Keyring.Seal(workspaceID, id, secret), s.now()}
+	err = pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error { return insertWebhook(ctx, tx, w) })
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.Get(ctx, id)
+	created, err := s.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return &WithSecret{Webhook: *w, Secret: secret}, nil
+	return &WithSecret{Webhook: *created, Secret: secret}, nil
 }
 
-// insertWebhook locks the workspace, so that two who make its fifth webhook at
-// the same time count one after the other.
-func insertWebhook(ctx context.Context, tx pgx.Tx, k key, url string, events []string, sealed []byte, now time.Time) error {
+// newWebhook is the row of a webhook that is created.
+type newWebhook struct {
+	workspaceID, id, url string
+	events               []string
+	sealedSecret         []byte
+	createdAt            time.Time
+}
+
+// insertWebhook locks the workspace, so that two calls at the same time cannot both
+// create its fifth webhook.
+func insertWebhook(ctx context.Context, tx pgx.Tx, w *newWebhook) error {
 	var n int
-	err := tx.QueryRow(ctx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`, k.workspaceID).Scan(&n)
+	err := tx.QueryRow(ctx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`, w.workspaceID).Scan(&n)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return &domain.UnknownWorkspaceError{WorkspaceID: k.workspaceID}
+		return &domain.UnknownWorkspaceError{WorkspaceID: w.workspaceID}
 	}
 	if err != nil {
-		return fmt.Errorf("lock workspace %s: %w", k.workspaceID, err)
+		return fmt.Errorf("lock workspace %s: %w", w.workspaceID, err)
 	}
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhook WHERE workspace_id = $1`, k.workspaceID).Scan(&n); err != nil {
-		return fmt.Errorf("count the webhooks of %s: %w", k.workspaceID, err)
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhook WHERE workspace_id = $1`, w.workspaceID).Scan(&n); err != nil {
+		return fmt.Errorf("count the webhooks of %s: %w", w.workspaceID, err)
 	}
 	if n >= MaxWebhooks {
 		return ErrTooManyWebhooks
 	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO webhook (workspace_id, webhook_id, url, events, created_at, secret) VALUES ($1, $2, $3, $4, $5, $6)`,
-		k.workspaceID, k.webhookID, url, events, now, sealed)
+		w.workspaceID, w.id, w.url, w.events, w.createdAt, w.sealedSecret)
 	if err != nil {
 		return fmt.Errorf("insert a webhook: %w", err)
 	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO webhook_cursor (workspace_id, webhook_id, position)
-		SELECT $1, $2, position FROM log_head WHERE workspace_id = $1`, k.workspaceID, k.webhookID)
+		SELECT $1, $2, position FROM log_head WHERE workspace_id = $1`, w.workspaceID, w.id)
 	if err != nil {
 		return fmt.Errorf("insert a webhook's cursor: %w", err)
 	}
 	return nil
 }
 
-// Edit changes a webhook's address or its choice of types; nil leaves as it
-// is. What is sent from now on goes by it. Errors: *AddressError, *EventsError,
+// Edit changes a webhook's address or its event types; nil leaves them as they are.
+// It applies to messages that are sent from now on. Errors: *attempt.AddressError, *EventsError,
 // *UnknownWebhookError.
 func (s *Store) Edit(ctx context.Context, webhookID string, url *string, events []string) (*Webhook, error) {
 	if url != nil {
-		if err := CheckAddress(*url, s.cfg.Settings.Allow); err != nil {
+		if err := attempt.CheckAddress(*url, s.cfg.Settings.Allow); err != nil {
 			return nil, err
 		}
 	}
@@ -181,7 +191,7 @@ func (s *Store) Edit(ctx context.Context, webhookID string, url *string, events 
 	return s.Get(ctx, webhookID)
 }
 
-// update changes a webhook's row and has engines read it again.
+// update changes a webhook's row and tells dispatchers to read it again.
 func (s *Store) update(ctx context.Context, webhookID, set string, args ...any) error {
 	var workspaceID string
 	err := s.cfg.Pool.QueryRow(ctx, `UPDATE webhook SET version = version + 1, `+set+` WHERE webhook_id = $1 RETURNING workspace_id`,
@@ -192,11 +202,11 @@ func (s *Store) update(ctx context.Context, webhookID, set string, args ...any) 
 	if err != nil {
 		return fmt.Errorf("change webhook %s: %w", webhookID, err)
 	}
-	s.announce(workspaceID)
+	s.changed(workspaceID)
 	return nil
 }
 
-// Delete removes a webhook. What is under way to it may still arrive. Errors:
+// Delete removes a webhook. Messages that are under way may still arrive. Errors:
 // *UnknownWebhookError.
 func (s *Store) Delete(ctx context.Context, webhookID string) error {
 	var workspaceID string
@@ -207,15 +217,15 @@ func (s *Store) Delete(ctx context.Context, webhookID string) error {
 	if err != nil {
 		return fmt.Errorf("delete webhook %s: %w", webhookID, err)
 	}
-	s.announce(workspaceID)
+	s.changed(workspaceID)
 	return nil
 }
 
-// RotateSecret gives a webhook a new secret, which is returned here and never
-// again. For the overlap the old one signs, too; one that was rotated before
-// and still overlaps ends now. Errors: *UnknownWebhookError.
+// RotateSecret gives a webhook a new secret, which is returned only here. During
+// the overlap messages are signed with the old secret as well; the one before that
+// ends now. Errors: *UnknownWebhookError.
 func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret, error) {
-	secret, err := newSecret(s.cfg.Random)
+	secret, err := attempt.NewSecret(s.cfg.Random)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +234,7 @@ func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret
 		return nil, err
 	}
 	err = s.update(ctx, webhookID, `old_secret = secret, old_secret_until = $3, secret = $2`,
-		s.cfg.Keyring.seal(w.WorkspaceID, webhookID, secret), s.now().Add(s.cfg.Settings.SecretOverlap))
+		s.cfg.Keyring.Seal(w.WorkspaceID, webhookID, secret), s.now().Add(s.cfg.Settings.SecretOverlap))
 	if err != nil {
 		return nil, err
 	}
@@ -234,8 +244,8 @@ func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret
 	return &WithSecret{Webhook: *w, Secret: secret}, nil
 }
 
-// Test appends a test.ping to the log, which is delivered to this webhook
-// alone, whichever types it chose. It returns the event's id. Errors:
+// Test appends a test.ping to the log, which is delivered to this webhook only,
+// whatever event types it chose. It returns the event's id. Errors:
 // *UnknownWebhookError, ErrOff.
 func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err error) {
 	w, err := s.Get(ctx, webhookID)
@@ -260,9 +270,9 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 	return receipts[0].ID, nil
 }
 
-// TurnOn turns a webhook back on that was turned off, and clears the count of
-// its failures. It gets the events appended from now on; see SendMissed for
-// those before. A webhook that is on stays as it is. Errors:
+// TurnOn turns a webhook back on and clears its count of failures. It gets the
+// events appended from now on; SendMissed sends earlier ones. A webhook that is on
+// stays as it is. Errors:
 // *UnknownWebhookError.
 func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) {
 	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
@@ -275,7 +285,7 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 			       failing_since = NULL, failure_marks = '{}', warned = 0, turned_off_at = NULL, turned_off_for = NULL
 			 WHERE webhook_id = $1 AND state = 'off' RETURNING workspace_id, epoch`, webhookID).Scan(&workspaceID, &epoch)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // on already, or unknown: Get tells
+			return nil // on already, or unknown, which Get reports
 		}
 		if err != nil {
 			return fmt.Errorf("turn webhook %s on: %w", webhookID, err)
@@ -287,7 +297,7 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 		if err != nil {
 			return fmt.Errorf("move the cursor of webhook %s: %w", webhookID, err)
 		}
-		// What was sent again while it was off, and has not gone out yet, still does.
+		// A delivery that was sent again while it was off, and is pending, stays pending.
 		_, err = tx.Exec(ctx, `
 			UPDATE webhook_waiting SET epoch = $3 WHERE workspace_id = $1 AND webhook_id = $2 AND once AND epoch = $3 - 1`,
 			workspaceID, webhookID, epoch)
@@ -303,6 +313,6 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 	if err != nil {
 		return nil, err
 	}
-	s.announce(w.WorkspaceID)
+	s.changed(w.WorkspaceID)
 	return w, nil
 }

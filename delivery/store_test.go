@@ -1,4 +1,4 @@
-package delivery
+package delivery_test
 
 import (
 	"encoding/json"
@@ -11,19 +11,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 func TestCreateChecksAndLimits(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{})
+	b := setup(t, policy.Settings{})
 	ctx := t.Context()
-	var address *AddressError
+	var address *attempt.AddressError
 	if _, err := b.store.Create(ctx, workspace, "http://example.com", []string{"all"}); !errors.As(err, &address) {
 		t.Errorf("http: %v", err)
 	}
-	var events *EventsError
+	var events *delivery.EventsError
 	for _, choice := range [][]string{nil, {"invoice.recorded"}, {"all", "invoice.paid"}, {""}} {
 		if _, err := b.store.Create(ctx, workspace, "https://example.com", choice); !errors.As(err, &events) {
 			t.Errorf("events %q: %v", choice, err)
@@ -45,12 +48,12 @@ func TestCreateChecksAndLimits(t *testing.T) {
 		switch err := <-made; {
 		case err == nil:
 			ok++
-		case !errors.Is(err, ErrTooManyWebhooks):
+		case !errors.Is(err, delivery.ErrTooManyWebhooks):
 			t.Error(err)
 		}
 	}
 	list := testkit.Must(b.store.List(ctx, workspace))(t)
-	if ok != MaxWebhooks || len(list) != MaxWebhooks {
+	if ok != delivery.MaxWebhooks || len(list) != delivery.MaxWebhooks {
 		t.Errorf("%d made, %d listed, want 5", ok, len(list))
 	}
 	if !slices.Equal(list[0].Events, []string{"invoice.paid", "payout.paid"}) {
@@ -63,11 +66,11 @@ func TestCreateChecksAndLimits(t *testing.T) {
 
 func TestUnknownIDs(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{})
+	b := setup(t, policy.Settings{})
 	ctx := t.Context()
 	const id = "wh_00000000-0000-7000-8000-000000000000"
-	var hook *UnknownWebhookError
-	var del *UnknownDeliveryError
+	var hook *delivery.UnknownWebhookError
+	var del *delivery.UnknownDeliveryError
 	for name, err := range map[string]error{
 		"get":          second(b.store.Get(ctx, id)),
 		"edit":         second(b.store.Edit(ctx, id, nil, []string{"all"})),
@@ -75,7 +78,7 @@ func TestUnknownIDs(t *testing.T) {
 		"rotate":       second(b.store.RotateSecret(ctx, id)),
 		"test":         second(b.store.Test(ctx, id)),
 		"turn on":      second(b.store.TurnOn(ctx, id)),
-		"deliveries":   second(b.store.Deliveries(ctx, id, Query{})),
+		"deliveries":   second(b.store.Deliveries(ctx, id, delivery.Query{})),
 		"send missed":  second(b.store.SendMissed(ctx, id, time.Now())),
 		"count missed": second(b.store.CountMissed(ctx, id, time.Now())),
 	} {
@@ -97,7 +100,7 @@ func second[T any](_ T, err error) error { return err }
 
 func TestSecretsAreSealed(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{})
+	b := setup(t, policy.Settings{})
 	w := testkit.Must(b.store.Create(t.Context(), workspace, "https://example.com", []string{"all"}))(t)
 	if !strings.HasPrefix(w.Secret, "whsec_") || len(w.Secret) < 38 {
 		t.Errorf("secret %q", w.Secret)
@@ -117,22 +120,22 @@ func TestSecretsAreSealed(t *testing.T) {
 
 func TestRotationSignsWithBoth(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{})
-	rc := newReceiver(t, nil)
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 1)
-	rc.wait(t, 1)
+	rc.Wait(t, 1)
 	rotatedAt := b.clock.Now()
 	rotated := testkit.Must(b.store.RotateSecret(t.Context(), w.ID))(t)
 	b.append("invoice.reversed", 1)
-	got := rc.wait(t, 2)[1]
-	header := got.header.Get("Service-Signature")
+	got := rc.Wait(t, 2)[1]
+	header := got.Header.Get("Service-Signature")
 	if strings.Count(header, "v1=") != 2 {
 		t.Fatalf("during the overlap: %q", header)
 	}
 	for _, s := range []string{w.Secret, rotated.Secret} {
-		if err := Verify(time.Now(), header, []byte(got.body), s); err != nil {
+		if err := attempt.Verify(time.Now(), header, []byte(got.Body), s); err != nil {
 			t.Error(err)
 		}
 	}
@@ -143,48 +146,48 @@ func TestRotationSignsWithBoth(t *testing.T) {
 	// other programs are set.
 	b.clock.Advance(rotated.OldSecretUntil.Sub(b.clock.Now()))
 	b.append("invoice.reversed", 1)
-	got = rc.wait(t, 3)[2]
-	header = got.header.Get("Service-Signature")
-	if strings.Count(header, "v1=") != 1 || Verify(b.clock.Now(), header, []byte(got.body), rotated.Secret) != nil {
+	got = rc.Wait(t, 3)[2]
+	header = got.Header.Get("Service-Signature")
+	if strings.Count(header, "v1=") != 1 || attempt.Verify(b.clock.Now(), header, []byte(got.Body), rotated.Secret) != nil {
 		t.Errorf("after the overlap: %q", header)
 	}
 }
 
 func TestPingGoesToOneAlone(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{})
-	rc, other := newReceiver(t, nil), newReceiver(t, nil)
+	b := setup(t, policy.Settings{})
+	rc, other := testkit.NewReceiver(t, nil), testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
 	testkit.Must(b.store.Create(t.Context(), workspace, other.URL, []string{"all"}))(t)
 	b.engine()
 	id := testkit.Must(b.store.Test(t.Context(), w.ID))(t)
 	b.project(workspace)
-	got := rc.wait(t, 1)
-	if got[0].eventID() != id || !strings.Contains(got[0].body, `"type":"test.ping"`) {
+	got := rc.Wait(t, 1)
+	if got[0].Header.Get("Service-Event-Id") != id || !strings.Contains(got[0].Body, `"type":"test.ping"`) {
 		t.Errorf("got %+v", got[0])
 	}
 	b.append("invoice.reversed", 1)
-	if got := other.wait(t, 1); got[0].eventID() == id {
+	if got := other.Wait(t, 1); got[0].Header.Get("Service-Event-Id") == id {
 		t.Error("the ping went to another webhook, too")
 	}
 }
 
 func TestChoiceAndAddressCanChange(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{})
-	rc, next := newReceiver(t, nil), newReceiver(t, nil)
+	b := setup(t, policy.Settings{})
+	rc, next := testkit.NewReceiver(t, nil), testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
 	b.engine()
 	b.append("time_entry.approved", 3)
 	b.append("invoice.reversed", 1)
-	rc.wait(t, 1)
+	rc.Wait(t, 1)
 	testkit.Must(b.store.Edit(t.Context(), w.ID, &next.URL, []string{"time_entry.approved"}))(t)
 	b.append("invoice.reversed", 3)
 	id := b.append("time_entry.approved", 1)[0]
-	if got := next.wait(t, 1); len(got) != 1 || got[0].eventID() != id {
-		t.Errorf("got %d messages, first %s", len(got), got[0].eventID())
+	if got := next.Wait(t, 1); len(got) != 1 || got[0].Header.Get("Service-Event-Id") != id {
+		t.Errorf("got %d messages, first %s", len(got), got[0].Header.Get("Service-Event-Id"))
 	}
-	if n := len(rc.all()); n != 1 {
+	if n := len(rc.All()); n != 1 {
 		t.Errorf("the old address got %d messages, want 1", n)
 	}
 	if err := b.store.Delete(t.Context(), w.ID); err != nil {
@@ -192,18 +195,18 @@ func TestChoiceAndAddressCanChange(t *testing.T) {
 	}
 	other := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.append("time_entry.approved", 1)
-	rc.wait(t, 2)
-	if n := len(next.all()); n != 1 {
+	rc.Wait(t, 2)
+	if n := len(next.All()); n != 1 {
 		t.Errorf("a deleted webhook got %d messages, want 1", n)
 	}
-	b.states(other.ID, Succeeded)
+	b.states(other.ID, policy.Succeeded)
 }
 
 func TestSendAgainMakesOneAttempt(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{Schedule: Schedule{}})
+	b := setup(t, policy.Settings{Schedule: policy.Schedule{}})
 	var healthy atomic.Bool
-	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		if !healthy.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -212,29 +215,29 @@ func TestSendAgainMakesOneAttempt(t *testing.T) {
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 1)
-	d := b.states(w.ID, Failed)[0]
+	d := b.states(w.ID, policy.Failed)[0]
 	for n := 2; n <= 3; n++ {
 		if n == 3 {
 			healthy.Store(true)
 		}
-		if again := testkit.Must(b.store.Resend(t.Context(), d.ID))(t); again.State == Failed && len(again.Attempts) == n-1 {
+		if again := testkit.Must(b.store.Resend(t.Context(), d.ID))(t); again.State == policy.Failed && len(again.Attempts) == n-1 {
 			t.Errorf("after send again: %+v", again)
 		}
 		testkit.Eventually(t, func() error {
 			full, err := b.store.Delivery(t.Context(), d.ID)
-			if err == nil && (len(full.Attempts) != n || full.State == Pending) {
+			if err == nil && (len(full.Attempts) != n || full.State == policy.Pending) {
 				err = fmt.Errorf("%d attempts, %s", len(full.Attempts), full.State)
 			}
 			return err
 		})
 	}
 	full := testkit.Must(b.store.Delivery(t.Context(), d.ID))(t)
-	if full.State != Succeeded || *full.Attempts[2].Answer != "thanks" || full.Body != rc.all()[0].body || full.Attempts[2].Error != nil {
+	if full.State != policy.Succeeded || *full.Attempts[2].Answer != "thanks" || full.Body != rc.All()[0].Body || full.Attempts[2].Error != nil {
 		t.Errorf("delivery %+v", full)
 	}
-	for _, r := range rc.wait(t, 3) {
-		if r.header.Get("Service-Delivery-Id") != d.ID {
-			t.Errorf("delivery id %q, want %q", r.header.Get("Service-Delivery-Id"), d.ID)
+	for _, r := range rc.Wait(t, 3) {
+		if r.Header.Get("Service-Delivery-Id") != d.ID {
+			t.Errorf("delivery id %q, want %q", r.Header.Get("Service-Delivery-Id"), d.ID)
 		}
 	}
 	var left int
@@ -245,24 +248,24 @@ func TestSendAgainMakesOneAttempt(t *testing.T) {
 
 func TestPendingIsNotSentAgain(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{Schedule: Schedule{time.Hour}})
-	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	b := setup(t, policy.Settings{Schedule: policy.Schedule{time.Hour}})
+	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	b.engine()
 	b.append("invoice.reversed", 1)
-	d := b.states(w.ID, Pending)[0]
+	d := b.states(w.ID, policy.Pending)[0]
 	if wait := time.Until(d.NextAttemptAt.Time); wait < 59*time.Minute || wait > time.Hour {
 		t.Errorf("next attempt in %v, want an hour", wait)
 	}
-	if _, err := b.store.Resend(t.Context(), d.ID); !errors.Is(err, ErrNotFinished) {
+	if _, err := b.store.Resend(t.Context(), d.ID); !errors.Is(err, delivery.ErrNotFinished) {
 		t.Errorf("send again: %v", err)
 	}
 }
 
 func TestDeliveriesPageAndFilter(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{Schedule: Schedule{}})
-	rc := newReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+	b := setup(t, policy.Settings{Schedule: policy.Schedule{}})
+	rc := testkit.NewReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n%5 == 0 {
 			w.WriteHeader(http.StatusNotFound)
 		}
@@ -271,8 +274,8 @@ func TestDeliveriesPageAndFilter(t *testing.T) {
 	b.engine()
 	b.append("invoice.reversed", 30)
 	b.append("time_entry.approved", 20)
-	rc.wait(t, 50)
-	all := func(q Query) (list []Delivery) {
+	rc.Wait(t, 50)
+	all := func(q delivery.Query) (list []delivery.Delivery) {
 		for {
 			p := testkit.Must(b.store.Deliveries(t.Context(), w.ID, q))(t)
 			list = append(list, p.Deliveries...)
@@ -282,30 +285,30 @@ func TestDeliveriesPageAndFilter(t *testing.T) {
 		}
 	}
 	testkit.Eventually(t, func() error {
-		if n := len(all(Query{Limit: 7})); n != 50 {
+		if n := len(all(delivery.Query{Limit: 7})); n != 50 {
 			return fmt.Errorf("%d deliveries", n)
 		}
 		return nil
 	})
-	list := all(Query{Limit: 7})
-	if !slices.IsSortedFunc(list, func(a, b Delivery) int { return b.CreatedAt.Compare(a.CreatedAt.Time) }) {
+	list := all(delivery.Query{Limit: 7})
+	if !slices.IsSortedFunc(list, func(a, b delivery.Delivery) int { return b.CreatedAt.Compare(a.CreatedAt.Time) }) {
 		t.Error("not the newest first")
 	}
-	if n := len(all(Query{Limit: 3, State: Failed})); n != 10 {
+	if n := len(all(delivery.Query{Limit: 3, State: policy.Failed})); n != 10 {
 		t.Errorf("%d failed, want 10", n)
 	}
-	if n := len(all(Query{Limit: 3, State: Succeeded, EventType: "time_entry.approved"})); n < 10 || n > 20 {
+	if n := len(all(delivery.Query{Limit: 3, State: policy.Succeeded, EventType: "time_entry.approved"})); n < 10 || n > 20 {
 		t.Errorf("%d succeeded time entries", n)
 	}
-	if n := len(all(Query{Limit: 9, EventType: "time_entry.approved"})); n != 20 {
+	if n := len(all(delivery.Query{Limit: 9, EventType: "time_entry.approved"})); n != 20 {
 		t.Errorf("%d of the type, want 20", n)
 	}
-	if _, err := b.store.Deliveries(t.Context(), w.ID, Query{Cursor: "x"}); !errors.Is(err, ErrCursor) {
+	if _, err := b.store.Deliveries(t.Context(), w.ID, delivery.Query{Cursor: "x"}); !errors.Is(err, delivery.ErrCursor) {
 		t.Errorf("a wrong cursor: %v", err)
 	}
 	testkit.Eventually(t, func() error {
 		got := testkit.Must(b.store.Get(t.Context(), w.ID))(t)
-		if got.Last24Hours[OutcomeSuccess] != 40 || got.Last24Hours[OutcomeAnswered] != 10 {
+		if got.Last24Hours[attempt.OutcomeSuccess] != 40 || got.Last24Hours[attempt.OutcomeAnswered] != 10 {
 			return fmt.Errorf("counts %v", got.Last24Hours)
 		}
 		return nil

@@ -1,4 +1,4 @@
-package delivery
+package delivery_test
 
 import (
 	"errors"
@@ -15,7 +15,12 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -94,32 +99,32 @@ func (p *postOffice) subjects(t *testing.T) (list []string) {
 func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	t.Parallel()
 	office := newPostOffice(t, 1)
-	b := setup(t, Settings{})
+	b := setup(t, policy.Settings{})
 	b.notify("finance@example.com")
 	var healthy atomic.Bool
-	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		if !healthy.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 			fmt.Fprint(w, "out of order")
 		}
 	})
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.engine(func(c *Config) { c.Mail = MailSettings{URL: office.url, From: "billing@example.com"} })
+	b.engine(func(c *dispatch.Config) { c.Mail = mail.Settings{URL: office.url, From: "billing@example.com"} })
 	began := b.clock.Now().Truncate(time.Millisecond) // as precise as the log
 	got, sent := b.failUntilOff(w.ID, 2*time.Hour)
 	if lasted := got.TurnedOffAt.Sub(got.FailingSince.Time); lasted < 72*time.Hour || lasted > 75*time.Hour {
 		t.Errorf("turned off after %v", lasted)
 	}
-	for _, want := range []string{"answered 500", readable(got.FailingSince.Time), readable(got.TurnedOffAt.Time)} {
+	for _, want := range []string{"answered 500", readableTime(got.FailingSince.Time), readableTime(got.TurnedOffAt.Time)} {
 		if got.Notice == nil || !strings.Contains(*got.Notice, want) {
 			t.Errorf("the notice does not say %q: %v", want, *got.Notice)
 		}
 	}
-	page := testkit.Must(b.store.Deliveries(t.Context(), w.ID, Query{Limit: 500}))(t)
+	page := testkit.Must(b.store.Deliveries(t.Context(), w.ID, delivery.Query{Limit: 500}))(t)
 	for _, d := range page.Deliveries {
-		want := Cancelled
+		want := policy.Cancelled
 		if len(d.Attempts) == 8 { // over before
-			want = Failed
+			want = policy.Failed
 		}
 		if d.State != want {
 			t.Errorf("delivery %s with %d attempts is %s, want %s", d.ID, len(d.Attempts), d.State, want)
@@ -157,37 +162,37 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	// Off: nothing is sent, nothing can be.
 	b.append("invoice.reversed", 5)
 	sent += 5
-	if _, err := b.store.Test(t.Context(), w.ID); !errors.Is(err, ErrOff) {
+	if _, err := b.store.Test(t.Context(), w.ID); !errors.Is(err, delivery.ErrOff) {
 		t.Errorf("test: %v", err)
 	}
-	if _, err := b.store.SendMissed(t.Context(), w.ID, began); !errors.Is(err, ErrOff) {
+	if _, err := b.store.SendMissed(t.Context(), w.ID, began); !errors.Is(err, delivery.ErrOff) {
 		t.Errorf("send missed: %v", err)
 	}
 	if m := testkit.Must(b.store.CountMissed(t.Context(), w.ID, began))(t); int(m.Count) != sent {
 		t.Errorf("%d missed, want %d", m.Count, sent)
 	}
-	before := len(rc.all())
+	before := len(rc.All())
 	healthy.Store(true)
 	if on := testkit.Must(b.store.TurnOn(t.Context(), w.ID))(t); !on.On() || !on.FailingSince.IsZero() || on.Notice != nil {
 		t.Errorf("turned on: %+v", on)
 	}
 	b.append("invoice.reversed", 1)
-	rc.wait(t, before+1)
+	rc.Wait(t, before+1)
 	m := testkit.Must(b.store.SendMissed(t.Context(), w.ID, began))(t)
 	if int(m.Count) != sent {
 		t.Errorf("%d missed, want %d", m.Count, sent)
 	}
-	all := rc.wait(t, before+1+sent)[before:]
+	all := rc.Wait(t, before+1+sent)[before:]
 	seen := map[string]int{}
 	for _, r := range all {
-		seen[r.eventID()]++
+		seen[r.Header.Get("Service-Event-Id")]++
 	}
 	if len(seen) != sent+1 {
 		t.Errorf("%d events, want %d", len(seen), sent+1)
 	}
-	want := make([]State, sent+1)
+	want := make([]policy.State, sent+1)
 	for i := range want {
-		want[i] = Succeeded
+		want[i] = policy.Succeeded
 	}
 	b.states(w.ID, want...)
 	testkit.Eventually(t, func() error {
@@ -199,20 +204,20 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	if m := testkit.Must(b.store.SendMissed(t.Context(), w.ID, began))(t); m.Count != 0 {
 		t.Errorf("%d missed after all were sent", m.Count)
 	}
-	if n := len(rc.all()); n != before+1+sent {
+	if n := len(rc.All()); n != before+1+sent {
 		t.Errorf("%d messages, want %d", n, before+1+sent)
 	}
 }
 
 // failUntilOff appends an event every so often, as the clock goes, until the
 // webhook is off because all of them fail, and says how many.
-func (b *bench) failUntilOff(webhookID string, every time.Duration) (w *Webhook, events int) {
+func (b *bench) failUntilOff(webhookID string, every time.Duration) (w *delivery.Webhook, events int) {
 	b.t.Helper()
 	for events = 1; ; events++ {
 		b.append("invoice.reversed", 1)
 		testkit.Eventually(b.t, func() error {
 			w = testkit.Must(b.store.Get(b.t.Context(), webhookID))(b.t)
-			n := len(testkit.Must(b.store.Deliveries(b.t.Context(), webhookID, Query{Limit: 500}))(b.t).Deliveries)
+			n := len(testkit.Must(b.store.Deliveries(b.t.Context(), webhookID, delivery.Query{Limit: 500}))(b.t).Deliveries)
 			if w.On() && n < events {
 				return fmt.Errorf("%d of %d events were attempted", n, events)
 			}
@@ -232,44 +237,45 @@ func (b *bench) failUntilOff(webhookID string, every time.Duration) (w *Webhook,
 // one does who mended the receiver: nothing else goes out, and it stays off.
 func TestSendAgainWhileOff(t *testing.T) {
 	t.Parallel()
-	b := setup(t, Settings{})
+	b := setup(t, policy.Settings{})
 	var healthy atomic.Bool
-	rc := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		if !healthy.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	e, _ := b.engine()
+	registry := prometheus.NewRegistry()
+	b.engine(func(c *dispatch.Config) { c.Metrics = registry })
 	b.failUntilOff(w.ID, 30*time.Hour)
-	want := make([]State, len(testkit.Must(b.store.Deliveries(t.Context(), w.ID, Query{}))(t).Deliveries))
+	want := make([]policy.State, len(testkit.Must(b.store.Deliveries(t.Context(), w.ID, delivery.Query{}))(t).Deliveries))
 	for i := range want {
-		want[i] = Cancelled
+		want[i] = policy.Cancelled
 	}
 	newest := b.states(w.ID, want...)[0]
 	b.append("invoice.reversed", 3) // not for a webhook that is off
-	again := func(state State) Delivery {
+	again := func(state policy.State) delivery.Delivery {
 		t.Helper()
-		before := rc.count()
+		before := rc.Count()
 		testkit.Must(b.store.Resend(t.Context(), newest.ID))(t)
 		want[0] = state
 		d := b.states(w.ID, want...)[0]
-		if n := rc.count(); n != before+1 || rc.all()[before].eventID() != newest.EventID {
+		if n := rc.Count(); n != before+1 || rc.All()[before].Header.Get("Service-Event-Id") != newest.EventID {
 			t.Errorf("%d messages, want one of %s", n-before, newest.EventID)
 		}
 		return d
 	}
-	first := again(Failed)
+	first := again(policy.Failed)
 	healthy.Store(true)
-	if d := again(Succeeded); len(d.Attempts) != len(newest.Attempts)+2 || len(first.Attempts) != len(newest.Attempts)+1 {
+	if d := again(policy.Succeeded); len(d.Attempts) != len(newest.Attempts)+2 || len(first.Attempts) != len(newest.Attempts)+1 {
 		t.Errorf("attempts: %d, then %d, then %d", len(newest.Attempts), len(first.Attempts), len(d.Attempts))
 	}
 	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); got.On() {
 		t.Error("sending again has turned it on")
 	}
 	testkit.Eventually(t, func() error {
-		if n := e.desk.load().lanes; n != 0 {
-			return fmt.Errorf("%d webhooks are held, and none is on", n)
+		if n := gauge(t, registry, "ledgerfeed_webhooks_held"); n != 0 {
+			return fmt.Errorf("%v webhooks are held, and none is on", n)
 		}
 		return nil
 	})
@@ -294,16 +300,5 @@ func (b *bench) notify(to string) {
 	b.t.Helper()
 	if _, err := b.pool.Exec(b.t.Context(), `UPDATE workspace SET notify_email = $1`, to); err != nil {
 		b.t.Fatal(err)
-	}
-}
-
-func TestMailSettingsAreChecked(t *testing.T) {
-	t.Parallel()
-	for _, s := range []MailSettings{
-		{URL: "http://x", From: "a@b.c"}, {URL: "smtp://", From: "a@b.c"}, {URL: "smtp://h:1"}, {URL: "smtp://h", From: "nobody"},
-	} {
-		if _, err := newMailer(s, nil, time.Now, nil); err == nil {
-			t.Errorf("%+v was taken", s)
-		}
 	}
 }

@@ -4,16 +4,18 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// AllEvents is the choice of every event type, also of those to come.
+// AllEvents chooses every event type, including those of later versions.
 const AllEvents = "all"
 
-// Time is a point in time in its public form; the zero value is null.
+// Time is a time that has its public form in JSON; the zero value is null.
 type Time struct{ time.Time }
 
-// MarshalJSON gives the public form.
+// MarshalJSON returns the public form.
 func (t Time) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
 		return []byte("null"), nil
@@ -28,7 +30,8 @@ func timeOf(t *time.Time) Time {
 	return Time{t.UTC()}
 }
 
-// Webhook is what its owner sees of it (docs/contract/decisions.md, "Commands").
+// Webhook is a webhook as its owner sees it (docs/contract/decisions.md,
+// "Commands").
 type Webhook struct {
 	ID             string   `json:"id"`
 	WorkspaceID    string   `json:"workspace_id"`
@@ -38,31 +41,31 @@ type Webhook struct {
 	CreatedAt      Time     `json:"created_at"`
 	FailingSince   Time     `json:"failing_since"`
 	TurnedOffAt    Time     `json:"turned_off_at"`
-	Notice         *string  `json:"notice"` // what needs attention, in a sentence; null: nothing
+	Notice         *string  `json:"notice"` // what needs attention, in words; null: nothing does
 	OldSecretUntil Time     `json:"old_secret_until"`
 
-	// Last24Hours counts attempts by outcome; see Outcome.
-	Last24Hours map[Outcome]int64 `json:"last_24_hours"`
+	// Last24Hours counts attempts by outcome.
+	Last24Hours map[attempt.Outcome]int64 `json:"last_24_hours"`
 
-	// SendingMissed tells that "Send missed" is not done yet.
+	// SendingMissed is true while "Send missed" is under way.
 	SendingMissed bool `json:"sending_missed"`
 }
 
 // On tells whether events are sent to it.
 func (w *Webhook) On() bool { return w.State == "on" }
 
-// WithSecret is a webhook together with its secret, which is shown once.
+// WithSecret is a webhook with its signing secret, which is shown once.
 type WithSecret struct {
 	Webhook
 	Secret string `json:"secret"`
 }
 
-// Delivery is one event to one webhook, with every attempt.
+// Delivery is one event for one webhook, with all attempts.
 type Delivery struct {
 	ID            string        `json:"id"` // <event id>_<webhook id>
 	EventID       string        `json:"event_id"`
 	EventType     string        `json:"event_type"`
-	State         State         `json:"state"`
+	State         policy.State  `json:"state"`
 	CreatedAt     Time          `json:"created_at"`
 	NextAttemptAt Time          `json:"next_attempt_at"`
 	Attempts      []AttemptView `json:"attempts"` // oldest first
@@ -79,10 +82,10 @@ type AttemptView struct {
 	Answer     *string         `json:"answer"` // the first KiB; null: empty
 }
 
-// FullDelivery is a delivery with what was sent.
+// FullDelivery is a delivery with the message.
 type FullDelivery struct {
 	Delivery
 	WebhookID string `json:"webhook_id"`
 	URL       string `json:"url"`
-	Body      string `json:"body"` // byte for byte
+	Body      string `json:"body"` // as it was sent
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/receiver"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
@@ -41,7 +42,7 @@ func withWebhooks(ctx context.Context, env *cli.Env, work func(*cli.Deps, *deliv
 		}
 		err = work(d, store)
 		var (
-			address *delivery.AddressError
+			address *attempt.AddressError
 			events  *delivery.EventsError
 			since   *delivery.SinceError
 		)

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -103,7 +103,7 @@ func TestWebhookListen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("SERVICE-Signature", delivery.Sign(time.Now(), []byte(body), signed))
+		r.Header.Set("SERVICE-Signature", attempt.Sign(time.Now(), []byte(body), signed))
 		r.Header.Set("SERVICE-Event-Id", "evt_1")
 		answer, err := transport.RoundTrip(r)
 		if err != nil {

@@ -31,22 +31,37 @@ var arrows = map[string][]string{
 	"readapi/requestlog":   {"internal/periodic"},
 	"readapi":              {"domain", "domain/jsonform", "eventlog", "readapi/access", "readapi/access/limit", "readapi/requestlog", "internal/brand"},
 
-	"delivery": {"domain", "eventlog", "internal/brand", "internal/flow", "internal/pg"},
+	"delivery/attempt":            {"delivery/policy", "domain"},
+	"delivery/dispatch/scheduler": {"delivery/attempt", "delivery/policy"},
+	"delivery/dispatch": {
+		"delivery/attempt", "delivery/dispatch/scheduler", "delivery/keyring", "delivery/mail", "delivery/policy", "eventlog",
+		"internal/flow", "internal/pg",
+	},
+	"delivery/keyring":  {},
+	"delivery/mail":     {},
+	"delivery/policy":   {"internal/brand"},
+	"delivery/receiver": {"delivery", "delivery/attempt", "internal/brand"},
+	"delivery": {
+		"domain", "eventlog", "internal/pg", "delivery/attempt", "delivery/dispatch", "delivery/keyring", "delivery/policy",
+	},
 
 	"internal/audit": {},
 	"internal/console": {
-		"eventlog", "readapi/access", "delivery", "internal/audit",
-		"internal/console/events", "internal/console/identity", "internal/console/keys", "internal/console/requests", "internal/console/session",
-		"internal/console/signin", "internal/console/web", "internal/console/webhooks",
+		"eventlog", "readapi/access", "delivery", "internal/audit", "internal/console/events", "internal/console/identity",
+		"internal/console/keys", "internal/console/requests", "internal/console/session", "internal/console/signin",
+		"internal/console/web", "internal/console/webhooks", "delivery/policy",
 	},
 	"internal/console/session":  {"domain"},
 	"internal/console/identity": {"internal/console/session"},
-	"internal/console/label":    {"domain", "readapi/access", "delivery"},
+	"internal/console/label":    {"domain", "readapi/access", "delivery/attempt", "delivery/policy"},
 	"internal/console/chart":    {"internal/console/label"},
 	"internal/console/web":      {"domain", "readapi/access", "delivery", "internal/audit", "internal/console/label", "internal/console/session"},
 	"internal/console/signin":   {"domain", "internal/audit", "internal/console/identity", "internal/console/session", "internal/console/web"},
 	"internal/console/keys":     {"readapi/access", "internal/audit", "internal/console/label", "internal/console/web"},
-	"internal/console/webhooks": {"domain", "delivery", "internal/audit", "internal/console/chart", "internal/console/label", "internal/console/web"},
+	"internal/console/webhooks": {
+		"domain", "delivery", "internal/audit", "internal/console/chart", "internal/console/label", "internal/console/web",
+		"delivery/attempt", "delivery/policy",
+	},
 	"internal/console/events":   {"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web"},
 	"internal/console/requests": {"readapi/access", "internal/console/chart", "internal/console/web"},
 
@@ -59,31 +74,33 @@ var arrows = map[string][]string{
 	"internal/periodic": {},
 	"internal/pg":       {},
 	"internal/scenario": {},
-	"internal/settings": {"delivery", "internal/brand", "internal/console/identity"},
+	"internal/settings": {"internal/brand", "internal/console/identity", "delivery/mail", "delivery/policy"},
 	"internal/testkit":  {"internal/localpg"},
 	"internal/rowcheck": {"domain"},
 
 	"cmd/ledgerfeed": {
-		"domain", "eventlog", "readapi", "readapi/access", "delivery", "internal/audit", "internal/console/session", "internal/localpg", "internal/pg",
-		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/receiver", "cmd/ledgerfeed/internal/replay",
-		"cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status", "cmd/ledgerfeed/internal/transfer",
+		"domain", "eventlog", "readapi", "readapi/access", "delivery", "internal/audit", "internal/console/session",
+		"internal/localpg", "internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo",
+		"cmd/ledgerfeed/internal/receiver", "cmd/ledgerfeed/internal/replay", "cmd/ledgerfeed/internal/service",
+		"cmd/ledgerfeed/internal/status", "cmd/ledgerfeed/internal/transfer", "delivery/attempt",
 	},
 	"cmd/ledgerfeed/internal/cli": {
-		"eventlog", "projections", "readapi/access", "delivery", "migrations",
-		"internal/audit", "internal/console/session", "internal/localpg", "internal/pg", "internal/settings",
+		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/audit", "internal/console/session",
+		"internal/localpg", "internal/pg", "internal/settings", "delivery/keyring",
 	},
 	"cmd/ledgerfeed/internal/service": {
-		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery",
-		"readapi", "readapi/access", "readapi/access/limit", "readapi/requestlog",
-		"internal/audit", "internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg",
+		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
+		"readapi/access", "readapi/access/limit", "readapi/requestlog", "internal/audit", "internal/console",
+		"internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
 	},
 	"cmd/ledgerfeed/internal/demo": {
-		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/receiver", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
-		"domain", "eventlog", "readapi/access", "delivery", "internal/console/session", "internal/pg", "internal/scenario",
+		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/receiver", "cmd/ledgerfeed/internal/service",
+		"cmd/ledgerfeed/internal/status", "domain", "eventlog", "readapi/access", "delivery", "internal/console/session",
+		"internal/pg", "internal/scenario", "delivery/receiver",
 	},
-	"cmd/ledgerfeed/internal/receiver": {"cmd/ledgerfeed/internal/cli", "delivery"},
+	"cmd/ledgerfeed/internal/receiver": {"cmd/ledgerfeed/internal/cli", "delivery/receiver"},
 	"cmd/ledgerfeed/internal/replay":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/audit", "internal/pg"},
-	"cmd/ledgerfeed/internal/status":   {"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery"},
+	"cmd/ledgerfeed/internal/status":   {"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery/dispatch"},
 	"cmd/ledgerfeed/internal/transfer": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog"},
 
 	"cmd/ledgerfeed-bench": {
@@ -105,6 +122,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-bench/internal/deliverbench": {
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "delivery",
+		"delivery/attempt", "delivery/dispatch", "delivery/keyring", "delivery/policy",
 	},
 	"cmd/ledgerfeed-bench/internal/replaybench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload",
@@ -122,7 +140,7 @@ var pure = []string{"domain", "domain/jsonform", "docs/receivers/go"}
 // the longest matching path counts. Modules that are not listed may be imported
 // everywhere.
 var homes = map[string][]string{
-	"github.com/ThreeDotsLabs/watermill":     {"eventlog", "eventlog/watermillsql", "projections", "delivery", "internal/flow"},
+	"github.com/ThreeDotsLabs/watermill":     {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow"},
 	"github.com/ThreeDotsLabs/watermill-sql": {"eventlog/watermillsql"},
 }
 
@@ -142,7 +160,8 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{
 	"cmd/ledgerfeed":   {"projections", "projections/replay"}, // they run a second version of the program, with other rules
-	"internal/console": {"domain", "internal/console/label"},
+	"internal/console": {"domain", "internal/console/label", "delivery/dispatch", "delivery/keyring"},
+	"delivery":         {"delivery/mail", "delivery/receiver"},
 }
 
 // importFault says what is wrong with a file of package from importing a
@@ -303,7 +322,7 @@ func TestImportFaults(t *testing.T) {
 		{"internal/pg", module + "eventlog", false, "internal/pg may not import eventlog"},
 		{"domain", module + "internal/pg", false, "domain may not import internal/pg"},
 		{"domain", "github.com/google/uuid", false, "domain may import only the standard library"},
-		{"delivery", "github.com/ThreeDotsLabs/watermill/message", false, ""},
+		{"delivery/dispatch", "github.com/ThreeDotsLabs/watermill/message", false, ""},
 		{"delivery", "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql", false, "delivery may not import github.com/ThreeDotsLabs/watermill-sql; packages that may: eventlog/watermillsql"},
 		{"eventlog", "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql", true, "eventlog may not import github.com/ThreeDotsLabs/watermill-sql"},
 		{"readapi", "github.com/ThreeDotsLabs/watermill/message", true, "readapi may not import github.com/ThreeDotsLabs/watermill"},

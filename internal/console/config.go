@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
@@ -29,15 +30,15 @@ import (
 
 // Config of a Console.
 type Config struct {
-	Pool     *pgxpool.Pool     // required
-	Sessions *session.Store    // required
-	Audit    *audit.Trail      // required
-	Keys     *access.Store     // required
-	Webhooks *delivery.Store   // required
-	Feed     *eventlog.Feed    // required
-	Clock    func() time.Time  // required
-	Logger   *slog.Logger      // required
-	Settings delivery.Settings // those of Webhooks, with their defaults filled in; pages show them
+	Pool     *pgxpool.Pool    // required
+	Sessions *session.Store   // required
+	Audit    *audit.Trail     // required
+	Keys     *access.Store    // required
+	Webhooks *delivery.Store  // required
+	Feed     *eventlog.Feed   // required
+	Clock    func() time.Time // required
+	Logger   *slog.Logger     // required
+	Settings policy.Settings  // those of Webhooks, with their defaults filled in; pages show them
 
 	// URL is where people's browsers reach the console, such as
 	// https://console.example.com; required. With https, cookies are Secure and

@@ -20,6 +20,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
@@ -45,8 +48,8 @@ type bundle struct {
 	webhooks *delivery.Store
 	log      *eventlog.Log
 	notifier *eventlog.Notifier
-	keyring  *delivery.Keyring
-	settings delivery.Settings
+	keyring  *keyring.Keyring
+	settings policy.Settings
 	clock    *testkit.Clock
 	logs     *testkit.Buffer
 	console  *Console
@@ -62,8 +65,8 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.clock.Now, Notify: s.notifier.Notify}))(t)
 	format := access.NewFormat(brand.Brand{})
 	s.keys = testkit.Must(access.NewStore(access.StoreConfig{Pool: s.pool, Format: format, Clock: s.clock.Now}))(t)
-	s.keyring = testkit.Must(delivery.NewKeyring("0123456789abcdef"))(t)
-	s.settings = delivery.Settings{
+	s.keyring = testkit.Must(keyring.New("0123456789abcdef"))(t)
+	s.settings = policy.Settings{
 		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFile: certificateFile(t), Timeout: 5 * time.Second,
 	}
 	s.webhooks = testkit.Must(delivery.NewStore(delivery.StoreConfig{
@@ -108,7 +111,7 @@ func certificateFile(t *testing.T) string {
 // deliver runs an engine until the test ends.
 func (s *bundle) deliver() {
 	s.t.Helper()
-	engine := testkit.Must(delivery.New(delivery.Config{
+	engine := testkit.Must(dispatch.New(dispatch.Config{
 		Pool: s.pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.clock.Now, Logger: slog.New(slog.DiscardHandler),
 		Settings: s.settings, Sweep: 100 * time.Millisecond,
 	}))(s.t)

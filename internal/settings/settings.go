@@ -13,7 +13,8 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
 )
@@ -39,8 +40,8 @@ type Settings struct {
 	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h"`
 
 	SecretKey string `env:"LEDGERFEED_SECRET_KEY"` // seals webhooks' secrets
-	Webhooks  delivery.Settings
-	Mail      delivery.MailSettings
+	Webhooks  policy.Settings
+	Mail      mail.Settings
 	Console   ConsoleSettings
 
 	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h"` // 0: no background audit
@@ -61,7 +62,7 @@ type ConsoleSettings struct {
 }
 
 // Delivery returns the settings of webhooks.
-func (s *Settings) Delivery() delivery.Settings {
+func (s *Settings) Delivery() policy.Settings {
 	d := s.Webhooks
 	d.Brand, d.Retention = s.Brand, s.Retention
 	return d

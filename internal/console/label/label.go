@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -134,21 +135,21 @@ func EventGroups() []EventGroup {
 }
 
 // Outcome names an outcome of attempts.
-func Outcome(o delivery.Outcome) string {
+func Outcome(o attempt.Outcome) string {
 	switch o {
-	case delivery.OutcomeSuccess:
+	case attempt.OutcomeSuccess:
 		return "Succeeded"
-	case delivery.OutcomeAnswered:
+	case attempt.OutcomeAnswered:
 		return "Answered with an error"
-	case delivery.OutcomeTimeout:
+	case attempt.OutcomeTimeout:
 		return "No answer in time"
-	case delivery.OutcomeUnreachable:
+	case attempt.OutcomeUnreachable:
 		return "Could not connect"
-	case delivery.OutcomeTLS:
+	case attempt.OutcomeTLS:
 		return "Certificate or TLS fault"
-	case delivery.OutcomeBlocked:
+	case attempt.OutcomeBlocked:
 		return "Address not public"
-	case delivery.OutcomeBroken:
+	case attempt.OutcomeBroken:
 		return "Answer broken off"
 	}
 	return string(o)
@@ -157,11 +158,11 @@ func Outcome(o delivery.Outcome) string {
 // Badge is the look of a state: good, bad, wait, warn or quiet.
 func Badge(state any) string {
 	switch fmt.Sprint(state) {
-	case "live", "on", string(delivery.Succeeded):
+	case "live", "on", string(policy.Succeeded):
 		return "good"
-	case "revoked", "off", string(delivery.Failed):
+	case "revoked", "off", string(policy.Failed):
 		return "bad"
-	case string(delivery.Pending):
+	case string(policy.Pending):
 		return "wait"
 	case "failing":
 		return "warn"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
@@ -14,7 +15,7 @@ import (
 func (p *Pages) create(r *web.Request) error {
 	f, events := readForm(r)
 	// The store reports only the first fault; the page shows both.
-	f.addFaults(delivery.CheckAddress(f.Address, p.Settings.Allow))
+	f.addFaults(attempt.CheckAddress(f.Address, p.Settings.Allow))
 	if len(f.Faults) > 0 {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}
@@ -67,7 +68,7 @@ func (p *Pages) edit(r *web.Request) error {
 		return err
 	}
 	f, events := readForm(r)
-	f.addFaults(delivery.CheckAddress(f.Address, p.Settings.Allow))
+	f.addFaults(attempt.CheckAddress(f.Address, p.Settings.Allow))
 	if len(f.Faults) > 0 {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}

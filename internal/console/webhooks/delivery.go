@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
@@ -62,7 +63,7 @@ func (p *Pages) deliveryPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	body := &deliveryBody{Delivery: d, Webhook: newRow(w), Finished: d.State != delivery.Pending, Pretty: label.IndentJSON(d.Body)}
+	body := &deliveryBody{Delivery: d, Webhook: newRow(w), Finished: d.State != policy.Pending, Pretty: label.IndentJSON(d.Body)}
 	for i := len(d.Attempts) - 1; i >= 0; i-- {
 		body.Attempts = append(body.Attempts, newAttemptRow(i+1, &d.Attempts[i]))
 	}

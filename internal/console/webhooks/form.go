@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
@@ -56,7 +57,7 @@ func readForm(r *web.Request) (f *form, events []string) {
 // other errors.
 func (f *form) addFaults(err error) bool {
 	var (
-		address *delivery.AddressError
+		address *attempt.AddressError
 		events  *delivery.EventsError
 	)
 	switch {
@@ -80,7 +81,7 @@ func newPage(r *web.Request) error {
 func (p *Pages) checkAddress(r *web.Request) error {
 	fault := ""
 	address := r.Query("address")
-	if err := delivery.CheckAddress(address, p.Settings.Allow); err != nil && address != "" {
+	if err := attempt.CheckAddress(address, p.Settings.Allow); err != nil && address != "" {
 		fault = label.Sentence(err.Error())
 	}
 	return r.ShowPart("webhook-form", "address-fault", fault)

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
@@ -22,8 +24,8 @@ import (
 type Pages struct {
 	Pool        *pgxpool.Pool
 	Store       *delivery.Store
-	Settings    delivery.Settings // those of Store
-	TestTimeout time.Duration     // how long "Send test" waits for the receiver's answer
+	Settings    policy.Settings // those of Store
+	TestTimeout time.Duration   // how long "Send test" waits for the receiver's answer
 }
 
 // row is a webhook as the pages show it.
@@ -40,7 +42,7 @@ func newRow(w *delivery.Webhook) row {
 		r.Look = "failing"
 	}
 	for outcome, n := range w.Last24Hours {
-		if outcome == delivery.OutcomeSuccess {
+		if outcome == attempt.OutcomeSuccess {
 			r.Succeeded += n
 		} else {
 			r.Failed += n

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -22,18 +22,18 @@ func TestSnippetsCheckSignatures(t *testing.T) {
 	t.Parallel()
 	const secret, old, body = "whsec_new", "whsec_old", `{"id":"evt_1","name":"ü"}`
 	now := time.Now()
-	good := delivery.Sign(now, []byte(body), secret)
+	good := attempt.Sign(now, []byte(body), secret)
 	type try struct {
 		Header, Body string
 		Want         bool
 	}
 	tries := []try{
 		{good, body, true},
-		{delivery.Sign(now, []byte(body), old, secret), body, true}, // any one v1
-		{delivery.Sign(now.Add(-4*time.Minute), []byte(body), secret), body, true},
-		{delivery.Sign(now.Add(-6*time.Minute), []byte(body), secret), body, false},
-		{delivery.Sign(now.Add(6*time.Minute), []byte(body), secret), body, false},
-		{delivery.Sign(now, []byte(body), old), body, false},
+		{attempt.Sign(now, []byte(body), old, secret), body, true}, // any one v1
+		{attempt.Sign(now.Add(-4*time.Minute), []byte(body), secret), body, true},
+		{attempt.Sign(now.Add(-6*time.Minute), []byte(body), secret), body, false},
+		{attempt.Sign(now.Add(6*time.Minute), []byte(body), secret), body, false},
+		{attempt.Sign(now, []byte(body), old), body, false},
 		{good, body + " ", false},
 		{"", body, false},
 		{"t=,v1=", body, false},

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
@@ -36,7 +38,7 @@ type webhookBody struct {
 
 // outcomeRow is how many attempts had an outcome.
 type outcomeRow struct {
-	Outcome delivery.Outcome
+	Outcome attempt.Outcome
 	Count   int64
 }
 
@@ -49,7 +51,7 @@ func (p *Pages) webhookPage(r *web.Request) error {
 		return err
 	}
 	body := &webhookBody{Webhook: newRow(w), Types: domain.PublicTypes(), First: r.Query("cursor") == "", States: []string{
-		string(delivery.Pending), string(delivery.Succeeded), string(delivery.Failed), string(delivery.Cancelled),
+		string(policy.Pending), string(policy.Succeeded), string(policy.Failed), string(policy.Cancelled),
 	}}
 	if s := r.Query("state"); slices.Contains(body.States, s) {
 		body.State = s
@@ -58,7 +60,7 @@ func (p *Pages) webhookPage(r *web.Request) error {
 		body.Type = t
 	}
 	page, err := p.Store.Deliveries(r.Context(), w.ID, delivery.Query{
-		State: delivery.State(body.State), EventType: body.Type, Limit: deliveriesPageSize, Cursor: r.Query("cursor"),
+		State: policy.State(body.State), EventType: body.Type, Limit: deliveriesPageSize, Cursor: r.Query("cursor"),
 	})
 	if err != nil {
 		return err
@@ -71,8 +73,8 @@ func (p *Pages) webhookPage(r *web.Request) error {
 	if page.Next != "" {
 		body.Older = web.Address("/webhooks/"+w.ID, "state", body.State, "type", body.Type, "cursor", page.Next)
 	}
-	for _, o := range delivery.Outcomes() {
-		if n := w.Last24Hours[o]; n > 0 && o != delivery.OutcomeSuccess {
+	for _, o := range attempt.Outcomes() {
+		if n := w.Last24Hours[o]; n > 0 && o != attempt.OutcomeSuccess {
 			body.Outcomes = append(body.Outcomes, outcomeRow{o, n})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 )
 
 // Benchmark is ledgerfeed-bench deliver.
@@ -124,7 +125,7 @@ func (e *engine) drain(ctx context.Context, r *receiver, total int) (rate float6
 
 // bareLoop sends signed messages with the same client, without the engine.
 func (e *engine) bareLoop(ctx context.Context, r *receiver, hook *delivery.WithSecret) (float64, error) {
-	sender, err := delivery.NewSender(delivery.SenderConfig{Settings: e.settings, Clock: time.Now})
+	sender, err := attempt.NewSender(attempt.SenderConfig{Settings: e.settings, Clock: time.Now})
 	if err != nil {
 		return 0, err
 	}
@@ -137,7 +138,7 @@ func (e *engine) bareLoop(ctx context.Context, r *receiver, hook *delivery.WithS
 		return 0, fmt.Errorf("the receiver's address: %w", err)
 	}
 	n, took, _, err := measure.Repeat(ctx, goodWebhooks*inFlight, e.Duration(bareTime), func(ctx context.Context, _, _ int) error {
-		a := sender.Send(ctx, &delivery.Message{
+		a := sender.Send(ctx, &attempt.Message{
 			URL: target, WebhookID: hook.ID, EventID: draft.ID, Body: body, Secrets: []string{hook.Secret}, DeliveryID: draft.ID + "_" + hook.ID,
 		})
 		if !a.Success() {

@@ -16,15 +16,18 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 // engine is the delivery engine with the database that it works on.
 type engine struct {
 	*measure.Database
-	settings delivery.Settings
+	settings policy.Settings
 	store    *delivery.Store
-	keyring  *delivery.Keyring
+	keyring  *keyring.Keyring
 	counted  *statementCount // of the last start
 	appended int             // events so far; the next ids follow from it
 }
@@ -41,8 +44,8 @@ func (e *engine) prepare(r *receiver) (removeFile func(), err error) {
 		return nil, fmt.Errorf("cannot write the receivers' certificate: %w", err)
 	}
 	removeFile = func() { _ = os.Remove(file.Name()) }
-	e.settings = delivery.Settings{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFile: file.Name()}
-	if e.keyring, err = delivery.NewKeyring("a key for benchmarks only"); err != nil {
+	e.settings = policy.Settings{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFile: file.Name()}
+	if e.keyring, err = keyring.New("a key for benchmarks only"); err != nil {
 		return removeFile, err
 	}
 	e.store, err = delivery.NewStore(delivery.StoreConfig{Pool: e.Pool, Keyring: e.keyring, Log: e.Log, Notify: e.Notifier.Notify, Settings: e.settings})
@@ -65,14 +68,14 @@ func (e *engine) start(ctx context.Context) (stop func() error, err error) {
 	}
 	e.counted = &statementCount{}
 	cfg.MaxConns, cfg.ConnConfig.Tracer = 8, e.counted
-	for name, value := range delivery.PoolSettings() {
+	for name, value := range dispatch.PoolSettings() {
 		cfg.ConnConfig.RuntimeParams[name] = value
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to deliver: %w", err)
 	}
-	running, err := delivery.New(delivery.Config{
+	running, err := dispatch.New(dispatch.Config{
 		Pool: pool, Keyring: e.keyring, Notifier: e.Notifier, Clock: time.Now, Logger: measure.NoLogger(), Settings: e.settings, Bound: inFlight,
 	})
 	if err != nil {

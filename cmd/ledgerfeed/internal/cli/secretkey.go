@@ -10,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 )
 
 // Keyring encrypts and decrypts webhooks' secrets with LEDGERFEED_SECRET_KEY.
 // Without it, with a key in the data directory, made at the first use.
-func (e *Env) Keyring(ctx context.Context, db *Database) (*delivery.Keyring, error) {
+func (e *Env) Keyring(ctx context.Context, db *Database) (*keyring.Keyring, error) {
 	text := e.Settings.SecretKey
 	if text == "" {
 		var err error
@@ -23,7 +23,7 @@ func (e *Env) Keyring(ctx context.Context, db *Database) (*delivery.Keyring, err
 			return nil, err
 		}
 	}
-	k, err := delivery.NewKeyring(text)
+	k, err := keyring.New(text)
 	if err != nil {
 		return nil, Usagef("LEDGERFEED_SECRET_KEY: %w", err)
 	}

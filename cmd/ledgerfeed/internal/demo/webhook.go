@@ -7,14 +7,15 @@ import (
 	"sync"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/receiver"
+	listener "github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/receiver"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/receiver"
 )
 
 // webhookReceiver receives the demo's own webhook on this machine and prints
 // what arrives.
 type webhookReceiver struct {
-	*delivery.Listener
+	*receiver.Server
 	mu     sync.Mutex
 	secret string // guarded by mu
 }
@@ -23,7 +24,7 @@ type webhookReceiver struct {
 // that deliveries of this process can reach it.
 func listen(ctx context.Context, env *cli.Env, dir string) (r *webhookReceiver, err error) {
 	r = &webhookReceiver{}
-	cfg := delivery.ListenConfig{
+	cfg := receiver.Config{
 		Addr: "127.0.0.1:0", Out: env.Out, Brand: env.Settings.Brand, Clock: env.Clock,
 		Secrets: func() []string {
 			r.mu.Lock()
@@ -32,7 +33,7 @@ func listen(ctx context.Context, env *cli.Env, dir string) (r *webhookReceiver, 
 		},
 	}
 	webhooks := &env.Settings.Webhooks
-	if r.Listener, webhooks.CAFile, err = receiver.Listen(ctx, cfg, dir); err != nil {
+	if r.Server, webhooks.CAFile, err = listener.Listen(ctx, cfg, dir); err != nil {
 		return nil, err
 	}
 	webhooks.Allow = append(webhooks.Allow, netip.MustParsePrefix("127.0.0.0/8"))

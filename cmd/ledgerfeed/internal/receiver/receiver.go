@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/receiver"
 )
 
 // Command is ledgerfeed webhook listen.
@@ -32,7 +32,7 @@ reach it, give the service the two settings that are printed at the start.`,
 			if port < 0 || port > 65535 {
 				return cli.Usagef("--port is %d: want 0 to 65535", port)
 			}
-			cfg := delivery.ListenConfig{Addr: "127.0.0.1:" + strconv.Itoa(port), Out: env.Out, JSON: env.JSON, Brand: env.Settings.Brand, Clock: env.Clock}
+			cfg := receiver.Config{Addr: "127.0.0.1:" + strconv.Itoa(port), Out: env.Out, JSON: env.JSON, Brand: env.Settings.Brand, Clock: env.Clock}
 			if len(secrets) > 0 {
 				cfg.Secrets = func() []string { return secrets }
 			}
@@ -55,8 +55,8 @@ reach it, give the service the two settings that are printed at the start.`,
 
 // Listen starts a listener and writes its certificate to a file in dir, where
 // the service can read it.
-func Listen(ctx context.Context, cfg delivery.ListenConfig, dir string) (l *delivery.Listener, certificate string, err error) {
-	if l, err = delivery.NewListener(ctx, cfg); err != nil {
+func Listen(ctx context.Context, cfg receiver.Config, dir string) (l *receiver.Server, certificate string, err error) {
+	if l, err = receiver.New(ctx, cfg); err != nil {
 		return nil, "", err
 	}
 	if certificate, err = writeCertificate(dir, l.Certificate()); err != nil {

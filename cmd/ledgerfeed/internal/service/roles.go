@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
@@ -180,11 +181,11 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pool, err := s.openPool(ctx, pg.Options{MaxConns: deliverConnections, Settings: delivery.PoolSettings()})
+	pool, err := s.openPool(ctx, pg.Options{MaxConns: deliverConnections, Settings: dispatch.PoolSettings()})
 	if err != nil {
 		return err
 	}
-	engine, err := delivery.New(delivery.Config{
+	engine, err := dispatch.New(dispatch.Config{
 		Pool: pool, Keyring: keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail,
 	})

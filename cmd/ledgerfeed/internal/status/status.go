@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
@@ -21,7 +21,7 @@ import (
 // view is what status prints as JSON.
 type view struct {
 	Projections []*projections.Status `json:"projections"`
-	Delivery    []delivery.Lag        `json:"delivery"` // one for each webhook
+	Delivery    []dispatch.Lag        `json:"delivery"` // one for each webhook
 }
 
 // Command is ledgerfeed status.
@@ -49,12 +49,12 @@ func Command(env *cli.Env) *cobra.Command {
 				if env.Rules.Version > 0 {
 					s.CompareRules(env.Rules.Version)
 				}
-				lags, err := delivery.ReadStatus(ctx, d.Pool, env.Clock(), workspace)
+				lags, err := dispatch.ReadStatus(ctx, d.Pool, env.Clock(), workspace)
 				if err != nil {
 					return err
 				}
 				if lags == nil {
-					lags = []delivery.Lag{}
+					lags = []dispatch.Lag{}
 				}
 				return env.Print(view{[]*projections.Status{s}, lags}, func(out io.Writer) error {
 					return errors.Join(writeStatus(out, s), writeLags(out, lags))
@@ -171,7 +171,7 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 	return nil
 }
 
-func writeLags(out io.Writer, list []delivery.Lag) error {
+func writeLags(out io.Writer, list []dispatch.Lag) error {
 	if len(list) == 0 {
 		return nil
 	}

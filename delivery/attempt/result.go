@@ -1,0 +1,66 @@
+package attempt
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// Result is the result of one attempt.
+type Result struct {
+	At       time.Time     // start
+	Duration time.Duration // until the response was read or given up
+	Status   int           // HTTP status; 0: no response
+	Outcome  Outcome
+	Error    string // why it failed, in words; empty: success
+	Answer   string // first KiB of the response body, as text
+
+	// Handshake is true if the attempt began a TLS handshake.
+	Handshake bool
+}
+
+// Success tells whether the receiver accepted the message.
+func (r *Result) Success() bool { return r.Outcome == OutcomeSuccess }
+
+// Ended is the end of the attempt.
+func (r *Result) Ended() time.Time { return r.At.Add(r.Duration) }
+
+// Costly tells whether the attempt failed and used much more processor time or
+// held its place much longer than an answered one: it began a TLS handshake, or
+// there was no response in time.
+func (r *Result) Costly() bool {
+	return !r.Success() && (r.Handshake || r.Outcome == OutcomeTimeout)
+}
+
+// AppendJSON appends the form in which an attempt is stored and shown to users:
+// {"at","status","error","duration_ms","answer"}.
+func (r *Result) AppendJSON(b []byte) []byte {
+	b = append(b, `{"at":"`...)
+	b = domain.AppendTime(b, r.At)
+	b = append(b, `","status":`...)
+	if r.Status == 0 {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendInt(b, int64(r.Status), 10)
+	}
+	b = append(b, `,"error":`...)
+	b = appendText(b, r.Error)
+	b = append(b, `,"duration_ms":`...)
+	b = strconv.AppendInt(b, r.Duration.Milliseconds(), 10)
+	b = append(b, `,"answer":`...)
+	return append(appendText(b, r.Answer), '}')
+}
+
+// appendText appends a JSON string, or null for an empty text.
+func appendText(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, "null"...)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return append(b, "null"...) // cannot happen: every string has a JSON form
+	}
+	return append(b, text...)
+}

@@ -1,0 +1,309 @@
+package attempt
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+)
+
+const (
+	maxAnswer  = 64 << 10 // bytes of a response body that are read
+	keptAnswer = 1 << 10  // bytes of it that are kept
+	maxHeaders = 16 << 10 // bytes of response headers
+
+	// maxDials is how many connections one attempt may make. When a receiver
+	// answers a request with GOAWAY, the transport repeats it on a new connection
+	// at once, and would do so without end.
+	maxDials = 3
+
+	// idleConns is how many connections to receivers stay open between messages:
+	// in the process, for one host, and for how long.
+	idleConns        = 2048
+	idleConnsPerHost = 512
+	idleConnTime     = 60 * time.Second
+)
+
+// SenderConfig configures a Sender.
+type SenderConfig struct {
+	Settings policy.Settings
+	Clock    func() time.Time // required
+
+	// Resolver looks up names; nil: Go's resolver with the system's settings.
+	Resolver *net.Resolver
+}
+
+// Sender makes attempts. All connections come from one dialer, which checks
+// every address after the name is resolved. A Sender is safe for concurrent use.
+type Sender struct {
+	settings  policy.Settings
+	clock     func() time.Time
+	dialer    *dialer
+	transport *http.Transport
+	headers   headerNames
+}
+
+type headerNames struct{ signature, eventID, deliveryID, agent string }
+
+// NewSender returns a Sender. The error is about the settings or the CA file.
+func NewSender(cfg SenderConfig) (*Sender, error) {
+	if cfg.Clock == nil {
+		return nil, errors.New("attempt: SenderConfig needs a Clock")
+	}
+	settings, err := cfg.Settings.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	roots, err := authorities(settings.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Resolver == nil {
+		cfg.Resolver = &net.Resolver{PreferGo: true}
+	}
+	d := &dialer{
+		timeout: settings.Timeout,
+		tcp:     &net.Dialer{Control: newFilter(settings.Allow).control, Resolver: cfg.Resolver, KeepAlive: 30 * time.Second},
+		tls: &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			RootCAs:            roots,
+			NextProtos:         []string{"h2", "http/1.1"},
+			ClientSessionCache: tls.NewLRUClientSessionCache(idleConns),
+		},
+	}
+	return &Sender{
+		settings: settings,
+		clock:    cfg.Clock,
+		dialer:   d,
+		headers: headerNames{
+			signature:  settings.Brand.SignatureHeader(),
+			eventID:    settings.Brand.EventIDHeader(),
+			deliveryID: settings.Brand.DeliveryIDHeader(),
+			agent:      settings.Brand.UserAgent(),
+		},
+		transport: &http.Transport{
+			Proxy:                  nil, // ignore the environment's (docs/contract/decisions.md, "Webhooks")
+			DialContext:            d.refuse,
+			DialTLSContext:         d.dial,
+			ForceAttemptHTTP2:      true,
+			DisableCompression:     true,
+			MaxIdleConns:           idleConns,
+			MaxIdleConnsPerHost:    idleConnsPerHost,
+			IdleConnTimeout:        idleConnTime,
+			MaxResponseHeaderBytes: maxHeaders,
+			HTTP2: &http.HTTP2Config{
+				MaxReceiveBufferPerConnection: 128 << 10, // bounds what an endless body can fill
+				MaxReceiveBufferPerStream:     64 << 10,
+				SendPingTimeout:               15 * time.Second,
+				PingTimeout:                   5 * time.Second,
+			},
+		},
+	}, nil
+}
+
+// Close closes idle connections.
+func (s *Sender) Close() { s.transport.CloseIdleConnections() }
+
+// authorities returns the system's certificate authorities and those of a file.
+func authorities(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // nil is the system's pool to crypto/tls
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("read the system's certificate authorities: %w", err)
+	}
+	pem, err := os.ReadFile(file) //nolint:gosec // the operator's own setting
+	if err != nil {
+		return nil, fmt.Errorf("LEDGERFEED_WEBHOOK_CA_FILE: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("LEDGERFEED_WEBHOOK_CA_FILE: %s holds no certificate in PEM form", file)
+	}
+	return pool, nil
+}
+
+// Message is a message to one webhook.
+type Message struct {
+	URL        *url.URL
+	WebhookID  string
+	EventID    string
+	Body       []byte   // the event's public form, byte for byte
+	Secrets    []string // one, or two during the overlap after a rotation
+	DeliveryID string
+}
+
+// progressKey is the context key of an attempt's progress. The transport dials
+// with a context that outlives the request; the progress tells the dialer when
+// the attempt has to end.
+type progressKey struct{}
+
+// Send makes one attempt, which ends within the timeout of the settings.
+func (s *Sender) Send(ctx context.Context, m *Message) Result {
+	a := Result{At: s.clock().UTC().Truncate(time.Millisecond)}
+	began := time.Now()
+	p := &progress{began: began}
+	p.reached.Store(int32(stageAnswer)) // until a connection has to be made
+	ctx, cancel := context.WithDeadline(ctx, began.Add(s.settings.Timeout))
+	defer cancel()
+	ctx = context.WithValue(ctx, progressKey{}, p)
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: p.connected})
+	resp, err := s.transport.RoundTrip(s.request(ctx, m, a.At))
+	if err != nil {
+		a.Outcome, a.Error = explain(err, stage(p.reached.Load()), s.settings.Timeout)
+	} else {
+		a.Status = resp.StatusCode
+		a.Outcome, a.Error = explainStatus(resp.StatusCode)
+		if resp.StatusCode != http.StatusSwitchingProtocols { // its body is a connection without a deadline
+			a.Answer = readAnswer(resp.Body)
+		}
+		cancel() // before Close, so that Close does not wait for the rest of the body
+		_ = resp.Body.Close()
+	}
+	a.Duration, a.Handshake = time.Since(began), p.handshake.Load()
+	return a
+}
+
+// progress is how far an attempt has come. The dialer updates it from other
+// goroutines.
+type progress struct {
+	began     time.Time
+	reached   atomic.Int32 // a stage
+	hasConn   atomic.Bool  // the attempt has a connection, possibly one that another attempt dialed
+	dials     atomic.Int32
+	handshake atomic.Bool // a TLS handshake was begun
+}
+
+func (p *progress) connected(httptrace.GotConnInfo) {
+	p.hasConn.Store(true)
+	p.reached.Store(int32(stageAnswer))
+}
+
+func (s *Sender) request(ctx context.Context, m *Message, at time.Time) *http.Request {
+	// The map is filled directly because Header.Set would change the case of
+	// names with the brand. The empty Idempotency-Key is not sent: it tells the
+	// transport that it may repeat the request when a kept-open connection turns
+	// out to be closed. A message may arrive twice, but should not wait a minute
+	// because of that race.
+	header := http.Header{
+		"Content-Type":       {"application/json"},
+		"User-Agent":         {s.headers.agent},
+		"Idempotency-Key":    {},
+		s.headers.signature:  {Sign(at, m.Body, m.Secrets...)},
+		s.headers.eventID:    {m.EventID},
+		s.headers.deliveryID: {m.DeliveryID},
+	}
+	body := m.Body
+	r := &http.Request{
+		Method: http.MethodPost, URL: m.URL, Host: m.URL.Host, Header: header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(len(body)),
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+	}
+	return r.WithContext(ctx)
+}
+
+// readAnswer reads a response body up to maxAnswer or the deadline, so that the
+// connection can be used again, and returns its beginning as text.
+func readAnswer(body io.Reader) string {
+	var kept bytes.Buffer
+	limited := io.LimitReader(body, maxAnswer+1)
+	_, err := io.CopyN(&kept, limited, keptAnswer)
+	if err == nil {
+		_, _ = io.Copy(io.Discard, limited) // only the beginning is kept, so an error here does not matter
+	}
+	text := strings.ToValidUTF8(kept.String(), "?")
+	return strings.ReplaceAll(text, "\x00", "?") // PostgreSQL's JSON cannot hold NUL
+}
+
+// dialer makes all connections.
+type dialer struct {
+	timeout time.Duration
+	tcp     *net.Dialer
+	tls     *tls.Config
+}
+
+// errTooManyDials means that the receiver accepted connections and closed each
+// of them again.
+var errTooManyDials = errors.New("every connection was closed")
+
+// refuse is the dialer for connections without TLS, which do not occur: webhook
+// addresses are https only.
+func (d *dialer) refuse(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("only https is spoken")
+}
+
+// dial connects and completes the TLS handshake within the attempt's timeout.
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, p.began.Add(d.timeout))
+		defer cancel()
+		if p.dials.Add(1) > maxDials {
+			return nil, errTooManyDials
+		}
+	}
+	reach(ctx, stageConnect)
+	raw, err := d.tcp.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, &stageError{stageConnect, err}
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		_ = raw.Close()
+		return nil, &stageError{stageConnect, err}
+	}
+	cfg := d.tls.Clone()
+	cfg.ServerName = strings.TrimSuffix(host, ".")
+	cfg.ClientSessionCache = addressSessions{d.tls.ClientSessionCache, address}
+	conn := tls.Client(raw, cfg)
+	reach(ctx, stageTLS)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, &stageError{stageTLS, err}
+	}
+	reach(ctx, stageAnswer)
+	return conn, nil
+}
+
+// addressSessions keeps the TLS sessions of one host and port. crypto/tls keys
+// sessions by host name only, so receivers on two ports of a host would replace
+// each other's session, and every connection would need a full handshake.
+type addressSessions struct {
+	all     tls.ClientSessionCache
+	address string
+}
+
+// Get implements tls.ClientSessionCache.
+func (s addressSessions) Get(string) (*tls.ClientSessionState, bool) { return s.all.Get(s.address) }
+
+// Put implements tls.ClientSessionCache.
+func (s addressSessions) Put(_ string, state *tls.ClientSessionState) { s.all.Put(s.address, state) }
+
+// reach records that the attempt's own connection has reached a stage.
+func reach(ctx context.Context, at stage) {
+	p, ok := ctx.Value(progressKey{}).(*progress)
+	if !ok {
+		return
+	}
+	if at == stageTLS {
+		p.handshake.Store(true)
+	}
+	if !p.hasConn.Load() {
+		p.reached.Store(int32(at))
+	}
+}

@@ -1,0 +1,48 @@
+package delivery_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestEventsDoNotWaitForClaims: what comes for a webhook that is held is sent
+// although nothing can be claimed.
+func TestEventsDoNotWaitForClaims(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
+	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.engine()
+	b.append("invoice.reversed", 1)
+	rc.Wait(t, 1)
+
+	lock := testkit.Must(b.pool.Begin(t.Context()))(t)
+	defer func() { _ = lock.Rollback(t.Context()) }()
+	testkit.Must(lock.Exec(t.Context(), `LOCK TABLE webhook_cursor IN EXCLUSIVE MODE`))(t)
+	b.append("invoice.reversed", 1)
+	testkit.Eventually(t, func() error { return b.waitsFor("WITH wanted AS") })
+	b.append("invoice.reversed", 1)
+	testkit.Within(t, 10*time.Second, func() error { // the claim gives up after 30 s
+		if n := rc.Count(); n != 3 {
+			return fmt.Errorf("%d messages arrived, want 3", n)
+		}
+		return nil
+	})
+}
+
+// waitsFor complains unless a statement with such a text waits for a lock.
+func (b *bench) waitsFor(text string) error {
+	var n int
+	err := b.pool.QueryRow(b.t.Context(), `
+		SELECT count(*) FROM pg_stat_activity
+		 WHERE datname = current_database() AND wait_event_type = 'Lock' AND strpos(query, $1) > 0`, text).Scan(&n)
+	if err == nil && n == 0 {
+		err = errors.New("no claim waits for the lock")
+	}
+	return err
+}

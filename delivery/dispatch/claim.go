@@ -1,0 +1,253 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+)
+
+// claim takes webhooks that no process holds, and loads them.
+func (d *Dispatcher) claim(ctx context.Context, c *scheduler.Claim) scheduler.Event {
+	limited, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	endpoints, err := d.store.claimAndLoad(limited, c, d.clock())
+	if err != nil {
+		if ctx.Err() == nil {
+			d.logger.WarnContext(ctx, "cannot claim webhooks; trying again", "error", err, "retry_in", retryPause)
+		}
+		flow.Pause(ctx, retryPause)
+		return scheduler.ClaimFailed{Claim: c}
+	}
+	return scheduler.Claimed{Claim: c, Endpoints: endpoints}
+}
+
+func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.Time) ([]scheduler.Loaded, error) {
+	claimed, err := s.claim(ctx, c, now)
+	if err != nil || len(claimed) == 0 {
+		return nil, err
+	}
+	endpoints, err := s.loadClaimed(ctx, claimed)
+	if err != nil {
+		// If this fails too they are held in the database only, until the next
+		// renewal of the lease finds that.
+		return nil, errors.Join(err, s.release(ctx, c.Lease, unmoved(claimed)))
+	}
+	return endpoints, nil
+}
+
+func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) ([]scheduler.Loaded, error) {
+	rows, err := s.load(ctx, claimed)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		if rows[i].outdated {
+			if err := s.cancelOutdated(ctx, rows[i].Key); err != nil {
+				return nil, err
+			}
+		}
+	}
+	sent, err := s.readJournal(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	endpoints := make([]scheduler.Loaded, len(rows))
+	for i := range rows {
+		endpoints[i] = rows[i].Loaded
+		endpoints[i].Sent = sent[rows[i].Key]
+	}
+	return endpoints, nil
+}
+
+// free is true of a cursor c that no living process holds.
+const free = `(c.holder IS NULL OR NOT EXISTS (
+	SELECT FROM webhook_instance i WHERE i.workspace_id = '*' AND i.instance_id = c.holder AND i.lease_until > clock_timestamp()))`
+
+// claim takes those of the webhooks that may have something to do and that no
+// process holds. A webhook that is off can only have "Send again" to do.
+func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([]scheduler.Key, error) {
+	ws, hs := split(c.Keys)
+	_, not := split(c.Except)
+	return s.keys(ctx, "claim webhooks", `
+		WITH wanted AS (
+		    SELECT c.workspace_id, c.webhook_id FROM webhook_cursor c WHERE c.workspace_id = ANY ($2)
+		    UNION
+		    SELECT * FROM unnest($3::text[], $4::text[])
+		), locked AS MATERIALIZED (
+		    SELECT c.workspace_id, c.webhook_id
+		      FROM wanted n
+		      JOIN webhook_cursor c ON c.workspace_id = n.workspace_id AND c.webhook_id = n.webhook_id
+		      JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id
+		      JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
+		     WHERE `+free+` AND c.webhook_id <> ALL ($6)
+		       AND EXISTS (SELECT FROM webhook_instance me
+		                    WHERE me.workspace_id = '*' AND me.instance_id = $1 AND me.lease_until > clock_timestamp())
+		       AND (w.state = 'on' AND (v.position > c.position OR c.replay_until IS NOT NULL) OR EXISTS (
+		            SELECT FROM webhook_waiting q
+		             WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $5
+		               AND (w.state = 'on' OR q.epoch = w.epoch)))
+		       FOR UPDATE OF c SKIP LOCKED)
+		UPDATE webhook_cursor c SET holder = $1 FROM locked l
+		 WHERE c.workspace_id = l.workspace_id AND c.webhook_id = l.webhook_id
+		RETURNING c.workspace_id, c.webhook_id`,
+		c.Lease, c.WorkspaceIDs, ws, hs, now, not)
+}
+
+// webhookRow is a webhook as its rows have it.
+type webhookRow struct {
+	scheduler.Loaded
+	outdated bool // deliveries are pending that must be cancelled
+}
+
+// load reads webhooks. Those that do not exist are missing from the result.
+func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, error) {
+	ws, hs := split(keys)
+	rows, err := s.pool.Query(ctx, `
+		SELECT w.workspace_id, w.webhook_id, w.url, w.events, w.state = 'on', w.version, w.epoch,
+		       w.secret, w.old_secret, w.old_secret_until, w.failing_since, w.failure_marks, w.warned,
+		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0),
+		       EXISTS (SELECT FROM webhook_waiting q
+		                WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < w.epoch)
+		  FROM unnest($1::text[], $2::text[]) AS k (w, h)
+		  JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
+		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h`, ws, hs)
+	if err != nil {
+		return nil, fmt.Errorf("load webhooks: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, s.scanWebhook)
+	if err != nil {
+		return nil, fmt.Errorf("load webhooks: %w", err)
+	}
+	return list, nil
+}
+
+func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
+	var (
+		e              = &scheduler.Endpoint{}
+		secret, old    []byte
+		oldUntil       *time.Time
+		failing        *time.Time
+		marks          []int64
+		workspaceID    = &w.Key.WorkspaceID
+		webhookID      = &w.Key.WebhookID
+		position, from = &w.Position, &w.ReplayAfter
+	)
+	err = row.Scan(workspaceID, webhookID, &e.Address, &e.Events, &e.On, &e.Version, &e.Epoch,
+		&secret, &old, &oldUntil, &failing, &marks, &w.Health.Warned, position, from, &w.ReplayTo, &w.outdated)
+	if err != nil {
+		return w, err
+	}
+	w.Endpoint = e
+	if failing != nil {
+		w.Health.FailingSince = failing.UTC()
+	}
+	for _, ms := range marks {
+		w.Health.Marks = append(w.Health.Marks, time.UnixMilli(ms).UTC())
+	}
+	if e.URL, err = url.Parse(e.Address); err != nil {
+		e.Broken = fmt.Errorf("the address of %s: %w", *webhookID, err)
+	}
+	if e.Secret, err = s.keyring.Open(*workspaceID, *webhookID, secret); err != nil {
+		e.Broken = err
+	}
+	if oldUntil != nil {
+		e.OldUntil = *oldUntil
+		// Without the old secret messages are still signed with the new one.
+		e.OldSecret, _ = s.keyring.Open(*workspaceID, *webhookID, old)
+	}
+	return w, nil
+}
+
+// readJournal reads which positions after each webhook's cursor were sent before.
+func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[scheduler.Key]map[int64]struct{}, error) {
+	keys, after := make([]scheduler.Key, len(webhooks)), make([]int64, len(webhooks))
+	for i := range webhooks {
+		keys[i], after[i] = webhooks[i].Key, webhooks[i].Position
+	}
+	ws, hs := split(keys)
+	rows, err := s.pool.Query(ctx, `
+		SELECT d.workspace_id, d.webhook_id, d.position
+		  FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (w, h, after)
+		  JOIN webhook_delivery d ON d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after`, ws, hs, after)
+	if err != nil {
+		return nil, fmt.Errorf("read what was sent before: %w", err)
+	}
+	sent := map[scheduler.Key]map[int64]struct{}{}
+	var (
+		k scheduler.Key
+		p int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&k.WorkspaceID, &k.WebhookID, &p}, func() error {
+		if sent[k] == nil {
+			sent[k] = map[int64]struct{}{}
+		}
+		sent[k][p] = struct{}{}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what was sent before: %w", err)
+	}
+	return sent, nil
+}
+
+// cancelChunk is how many deliveries one statement cancels.
+const cancelChunk = 5000
+
+// cancelOutdated cancels deliveries that are pending under an older epoch of a
+// webhook.
+func (s *store) cancelOutdated(ctx context.Context, k scheduler.Key) error {
+	for {
+		var n int
+		err := s.pool.QueryRow(ctx, `SELECT webhook_cancel($1, $2, $3)`, k.WorkspaceID, k.WebhookID, cancelChunk).Scan(&n)
+		if err != nil {
+			return fmt.Errorf("cancel the pending deliveries of %s: %w", k.WebhookID, err)
+		}
+		if n < cancelChunk {
+			return nil
+		}
+	}
+}
+
+// unmoved are releases that do not move cursors: their epoch matches no row.
+func unmoved(keys []scheduler.Key) []scheduler.ReleaseRecord {
+	list := make([]scheduler.ReleaseRecord, len(keys))
+	for i, k := range keys {
+		list[i] = scheduler.ReleaseRecord{Key: k, Epoch: -1, Version: -1}
+	}
+	return list
+}
+
+// release gives webhooks back, with their cursors where they belong.
+func (s *store) release(ctx context.Context, lease string, list []scheduler.ReleaseRecord) error {
+	var (
+		n                = len(list)
+		ws, hs           = make([]string, n), make([]string, n)
+		epochs, versions = make([]int, n), make([]int, n)
+		done, replayed   = make([]int64, n), make([]int64, n)
+	)
+	for i, r := range list {
+		ws[i], hs[i], epochs[i], versions[i], done[i], replayed[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.Epoch, r.Version, r.Position, r.Replayed
+	}
+	_, err := s.pool.Exec(ctx, `
+		UPDATE webhook_cursor c
+		   SET holder = NULL,
+		       position = CASE WHEN w.epoch = m.epoch THEN greatest(c.position, m.done) ELSE c.position END,
+		       replay_position = CASE WHEN w.version <> m.version OR m.replay = 0 THEN c.replay_position
+		                              WHEN m.replay < c.replay_until THEN m.replay END,
+		       replay_until = CASE WHEN w.version = m.version AND m.replay > 0 AND m.replay >= c.replay_until THEN NULL ELSE c.replay_until END
+		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[]) AS m (w, h, epoch, version, done, replay)
+		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h
+		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1`,
+		lease, ws, hs, epochs, versions, done, replayed)
+	if err != nil {
+		return fmt.Errorf("release webhooks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// changeHealth turns a webhook off or warns that it is failing, repeating it until
+// it is done.
+func (d *Dispatcher) changeHealth(ctx context.Context, c *scheduler.HealthChange) scheduler.Event {
+	for {
+		err := d.changeHealthOnce(ctx, c)
+		if err == nil || ctx.Err() != nil {
+			return scheduler.HealthChanged{Change: c}
+		}
+		d.logger.WarnContext(ctx, "cannot turn off a failing webhook or store a mail about it; trying again", "webhook", c.Key.WebhookID, "error", err)
+		flow.Pause(ctx, 4*retryPause)
+	}
+}
+
+// changeHealthOnce may be repeated after an error: only the first time finds the
+// webhook in the epoch of the decision, and a mail is stored once.
+func (d *Dispatcher) changeHealthOnce(ctx context.Context, c *scheduler.HealthChange) error {
+	turnedOff := false
+	err := pg.InTx(ctx, d.store.pool, func(tx pgx.Tx) (err error) {
+		if c.Change == policy.TurnOff {
+			if turnedOff, err = turnOff(ctx, tx, c); err != nil || !turnedOff {
+				return err
+			}
+		}
+		return d.mailer.Store(ctx, tx, notification(c, d.cfg.Settings.TurnOffAfter))
+	})
+	if err != nil {
+		return err
+	}
+	d.logHealth(ctx, c, turnedOff)
+	d.mailer.SendSoon()
+	if turnedOff {
+		return d.store.cancelOutdated(ctx, c.Key) // what one chunk did not cover
+	}
+	return nil
+}
+
+// turnOff turns a webhook off and cancels its pending deliveries. It returns false
+// if the webhook was changed since the decision.
+func turnOff(ctx context.Context, tx pgx.Tx, c *scheduler.HealthChange) (bool, error) {
+	tag, err := tx.Exec(ctx, `
+		UPDATE webhook SET state = 'off', version = version + 1, epoch = epoch + 1,
+		       turned_off_at = $4, turned_off_for = $5, failure_marks = '{}'
+		 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND state = 'on'`,
+		c.Key.WorkspaceID, c.Key.WebhookID, c.Endpoint.Epoch, c.At, c.Reason)
+	if err != nil {
+		return false, fmt.Errorf("turn off webhook %s: %w", c.Key.WebhookID, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return false, nil
+	}
+	if _, err := tx.Exec(ctx, `SELECT webhook_cancel($1, $2, $3)`, c.Key.WorkspaceID, c.Key.WebhookID, cancelChunk); err != nil {
+		return false, fmt.Errorf("cancel the pending deliveries of %s: %w", c.Key.WebhookID, err)
+	}
+	return true, nil
+}
+
+func (d *Dispatcher) logHealth(ctx context.Context, c *scheduler.HealthChange, turnedOff bool) {
+	message := "a webhook is failing"
+	switch {
+	case turnedOff:
+		message = "turned off a webhook, because every attempt failed"
+	case c.Change == policy.TurnOff:
+		return // it was changed since
+	}
+	d.logger.WarnContext(ctx, message,
+		"workspace", c.Key.WorkspaceID, "webhook", c.Key.WebhookID, "url", c.Endpoint.Address, "failing_since", c.Since, "error", c.Reason)
+}
+
+// notification is the mail to the finance team about a change
+// (docs/contract/decisions.md, "All failed for 3 days").
+func notification(c *scheduler.HealthChange, turnOffAfter time.Duration) *mail.Notification {
+	var subject, what, next string
+	after := Days(turnOffAfter)
+	switch c.Change {
+	case policy.TurnOff:
+		subject = "Webhook turned off: " + c.Endpoint.URL.Host
+		what = "was turned off, because every attempt to deliver to it has failed for " + after + "."
+		next = "Nothing more is sent to it. Once the receiver works again, turn the webhook back on under\n" +
+			"Settings, Integrations, Webhooks, and send the missed events from there.\n"
+	case policy.Failing, policy.NoChange:
+		subject = "Webhook failing: " + c.Endpoint.URL.Host
+		what = "is failing: no attempt to deliver to it has succeeded since then."
+		next = "Failed messages are tried again for a while. If every attempt fails for " + after + ",\nthe webhook is turned off.\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "The webhook\n\n    %s\n\n%s\n\n", c.Endpoint.Address, what)
+	fmt.Fprintf(&b, "Workspace:      %s\nFailing since:  %s\nReason:         %s\n",
+		c.Key.WorkspaceID, c.Since.UTC().Format("2 January 2006, 15:04 UTC"), c.Reason)
+	if c.Answer == "" {
+		b.WriteString("Last answer:    (none)\n")
+	} else {
+		fmt.Fprintf(&b, "Last answer:\n\n%s\n", indent(c.Answer))
+	}
+	b.WriteString("\n" + next)
+	// The same change always has the same id, so that it is stored once.
+	id := uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s/%d/%d/%d", c.Key.WebhookID, c.Endpoint.Epoch, c.Change, c.At.UnixNano()))
+	return &mail.Notification{ID: "mail_" + id.String(), WorkspaceID: c.Key.WorkspaceID, WebhookID: c.Key.WebhookID, Subject: subject, Body: b.String()}
+}
+
+// Days writes a duration in the largest unit of which it is a multiple: "3 days",
+// "1 hour", "90 seconds".
+func Days(d time.Duration) string {
+	for _, u := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		if n := d / u.size; d%u.size == 0 && n > 0 {
+			if n == 1 {
+				return "1 " + u.name
+			}
+			return fmt.Sprintf("%d %ss", n, u.name)
+		}
+	}
+	return d.String()
+}
+
+// indent sets a receiver's response apart from our own text and removes control
+// characters.
+func indent(answer string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, answer)
+	return "    " + strings.ReplaceAll(strings.TrimRight(clean, "\n"), "\n", "\n    ")
+}

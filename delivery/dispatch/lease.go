@@ -1,0 +1,158 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+)
+
+// renewals is how often a lease is renewed in the time that it lasts.
+const renewals = 6
+
+// keepLease renews the lease until ctx ends, and takes a new one when the
+// scheduler asks for it. It returns the lease that it has at the end.
+func (d *Dispatcher) keepLease(ctx context.Context, lease string) string {
+	every := time.NewTicker(d.store.leaseTime / renewals)
+	defer every.Stop()
+	for {
+		d.setLease(lease)
+		select {
+		case <-ctx.Done():
+			return lease
+		case old := <-d.takeLease:
+			lease = d.replaceLease(ctx, old)
+			continue
+		case <-every.C:
+		}
+		at := d.clock()
+		renewing, cancel := context.WithTimeout(ctx, d.store.leaseTime/2)
+		census, orphans, err := d.store.renewLease(renewing, lease)
+		cancel()
+		switch {
+		case err == nil:
+			if orphans > 0 {
+				signal(d.orphaned) // the next sweep may be far off when sweeping takes long
+			}
+			d.post(scheduler.LeaseRenewed{Lease: lease, At: at, Census: census})
+		case leaseIsOver(err):
+			d.post(scheduler.LeaseLost{Lease: lease})
+		case ctx.Err() == nil:
+			d.logger.WarnContext(ctx, "cannot renew the lease for delivering; trying again", "error", err)
+		}
+	}
+}
+
+// replaceLease gives up a lease and takes a new one.
+func (d *Dispatcher) replaceLease(ctx context.Context, old string) string {
+	for ctx.Err() == nil {
+		at := d.clock()
+		err := d.store.dropLease(ctx, old)
+		var lease string
+		if err == nil {
+			lease, err = d.store.takeLease(ctx)
+		}
+		if err == nil {
+			d.logger.WarnContext(ctx, "the lease for delivering was lost; took a new one, and claiming webhooks again")
+			d.post(scheduler.LeaseTaken{Lease: lease, At: at})
+			return lease
+		}
+		d.logger.WarnContext(ctx, "cannot take a lease for delivering; trying again", "error", err)
+		flow.Pause(ctx, 4*retryPause)
+	}
+	return old
+}
+
+// setLease tells the sweeps which lease is the process's own.
+func (d *Dispatcher) setLease(lease string) { d.lease.Store(&lease) }
+
+// signal puts a token into a channel that has room for one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// reconcile frees webhooks that are held under the lease and unknown to the
+// scheduler.
+func (d *Dispatcher) reconcile(ctx context.Context, r scheduler.Reconcile) scheduler.Event {
+	limited, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	held, err := d.store.keys(limited, "look for webhooks held",
+		`SELECT workspace_id, webhook_id FROM webhook_cursor WHERE holder = $1`, r.Lease)
+	if err == nil {
+		unknown := slices.DeleteFunc(held, func(k scheduler.Key) bool {
+			_, known := r.Known[k]
+			return known
+		})
+		err = d.store.release(limited, r.Lease, unmoved(unknown))
+	}
+	if err != nil && ctx.Err() == nil {
+		d.logger.WarnContext(ctx, "cannot free webhooks that a claim without an answer left behind; trying again at the next renewal of the lease", "error", err)
+	}
+	return scheduler.Reconciled{}
+}
+
+// takeLease inserts a lease under a new name. What an older lease held is free
+// once that is over.
+func (s *store) takeLease(ctx context.Context) (lease string, err error) {
+	lease = uuid.NewString()
+	_, err = s.pool.Exec(ctx, `
+		INSERT INTO webhook_instance (instance_id, lease_until) VALUES ($1, clock_timestamp() + $2)`, lease, s.leaseTime)
+	if err != nil {
+		return "", fmt.Errorf("take a lease for delivering: %w", err)
+	}
+	return lease, nil
+}
+
+var errLeaseOver = errors.New("the lease is over: other processes may have taken over its webhooks")
+
+// codeLeaseOver is the SQLSTATE of the same error in webhook_lease.
+const codeLeaseOver = "LF007"
+
+func leaseIsOver(err error) bool {
+	var pe *pgconn.PgError
+	return errors.Is(err, errLeaseOver) || errors.As(err, &pe) && pe.Code == codeLeaseOver
+}
+
+// renewLease extends the lease; the error satisfies leaseIsOver when it is too
+// late. Orphans are webhooks of processes that died.
+func (s *store) renewLease(ctx context.Context, lease string) (c scheduler.Census, orphans int, err error) {
+	err = s.pool.QueryRow(ctx, `
+		WITH me AS (
+		    UPDATE webhook_instance SET lease_until = clock_timestamp() + $2
+		     WHERE workspace_id = '*' AND instance_id = $1 AND lease_until > clock_timestamp() RETURNING 1)
+		SELECT (SELECT count(*) FROM webhook_instance WHERE workspace_id = '*' AND lease_until > clock_timestamp()),
+		       (SELECT count(*) FROM webhook_cursor WHERE holder IS NOT NULL),
+		       (SELECT count(*) FROM webhook_cursor WHERE holder = $1),
+		       (SELECT count(*) FROM webhook_cursor c WHERE c.holder IS NOT NULL AND `+free+`)
+		  FROM me`, lease, s.leaseTime).Scan(&c.Processes, &c.Held, &c.Mine, &orphans)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return c, 0, errLeaseOver
+	}
+	if err != nil {
+		return c, 0, fmt.Errorf("renew the lease for delivering: %w", err)
+	}
+	return c, orphans, nil
+}
+
+// dropLease gives a lease up, and with it every webhook at once. It also deletes
+// the leases of processes that died long ago.
+func (s *store) dropLease(ctx context.Context, lease string) error {
+	_, err := s.pool.Exec(ctx, `
+		DELETE FROM webhook_instance
+		 WHERE workspace_id = '*' AND (instance_id = $1 OR lease_until < clock_timestamp() - interval '1 hour')`, lease)
+	if err != nil {
+		return fmt.Errorf("give up the lease for delivering: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m, migrations.Up) }
+
+const day = 24 * time.Hour
+
+// TestHistoryDaysComeAndGo keeps partitions for thirty days, and gives way to a
+// reader instead of making every insert wait.
+func TestHistoryDaysComeAndGo(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Pool(t)
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
+	day0 := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
+	insert := func(at time.Time) {
+		t.Helper()
+		_, err := pool.Exec(t.Context(), `INSERT INTO webhook_delivery VALUES ('acme', 'wh', 1, $1, 'e', 't', 'succeeded', NULL, '[]')`, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert(day0.Add(-29 * day)) // before there is a partition for it
+	insert(day0)
+	for d := range 40 {
+		now := day0.Add(time.Duration(d) * day)
+		if err := s.maintain(t.Context(), now, 30*day); err != nil {
+			t.Fatal(err)
+		}
+		insert(now.Add(time.Hour))
+	}
+	var rowsLeft, elsewhere, days int
+	err := pool.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE tableoid = 'webhook_delivery_other'::regclass),
+		(SELECT count(*) FROM pg_inherits WHERE inhparent = 'webhook_delivery'::regclass) FROM webhook_delivery`).Scan(&rowsLeft, &elsewhere, &days)
+	if err != nil || rowsLeft != 31 || elsewhere != 0 || days != 30+1+7+1 {
+		t.Errorf("%d rows, %d of them without a day, %d partitions, %v", rowsLeft, elsewhere, days, err)
+	}
+	tx := testkit.Must(pool.Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), `SELECT count(*) FROM webhook_delivery`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.maintain(t.Context(), day0.Add(60*day), 30*day); err == nil || !isLocked(err) {
+		t.Errorf("beside a long reader: %v", err)
+	}
+	insert(day0.Add(60 * day))
+}
+
+// TestSecretsAreResealed takes an old key out of use.
+func TestSecretsAreResealed(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Pool(t)
+	k := scheduler.Key{WorkspaceID: "acme", WebhookID: "wh_1"}
+	older := testkit.Must(keyring.New("0123456789abcdef"))(t)
+	_, err := pool.Exec(t.Context(), `
+		WITH w AS (INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme', now())),
+		     h AS (INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret, old_secret, old_secret_until)
+		           VALUES ('acme', 'wh_1', 'https://example.com', now(), $1, $2, now() + interval '1 day'))
+		INSERT INTO webhook_cursor (workspace_id, webhook_id, position) VALUES ('acme', 'wh_1', 0)`,
+		older.Seal("acme", "wh_1", "whsec_new"), older.Seal("acme", "wh_1", "whsec_old"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := func(keys *keyring.Keyring) *scheduler.Endpoint {
+		t.Helper()
+		rows := testkit.Must((&store{pool: pool, keyring: keys}).load(t.Context(), []scheduler.Key{k}))(t)
+		return rows[0].Endpoint
+	}
+	both := testkit.Must(keyring.New("fedcba9876543210, 0123456789abcdef"))(t)
+	if n, err := (&store{pool: pool, keyring: both}).resealSecrets(t.Context()); n != 1 || err != nil {
+		t.Errorf("%d re-sealed, %v", n, err)
+	}
+	if e := endpoint(testkit.Must(keyring.New("fedcba9876543210"))(t)); e.Broken != nil || e.Secret != "whsec_new" || e.OldSecret != "whsec_old" {
+		t.Errorf("with the new key: %+v", e)
+	}
+	if e := endpoint(older); e.Broken == nil {
+		t.Error("the old key still opens it")
+	}
+}

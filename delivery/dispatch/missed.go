@@ -1,0 +1,75 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+)
+
+// missedSQL names, as e, the missed events of webhook $2 in workspace $1: those of
+// the types $3 (null: all) at the positions after $4 up to $5 that were neither
+// delivered nor wait to be.
+const missedSQL = `
+	WITH e AS NOT MATERIALIZED (
+	    SELECT e.* FROM event_log e
+	     WHERE e.workspace_id = $1 AND e.position > $4 AND e.position <= $5 AND e.public_event IS NOT NULL
+	       AND e.type <> 'test.ping' AND ($3::text[] IS NULL OR e.type = ANY ($3))
+	       AND NOT EXISTS (SELECT FROM webhook_delivery d
+	                        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = e.position
+	                          AND d.state IN ('succeeded', 'pending')))`
+
+// Missed is a range of the log in which a webhook may have missed events.
+type Missed struct {
+	WorkspaceID, WebhookID string
+	Types                  []string // that the webhook chose; nil: all
+	After, To              int64    // positions after the first, up to the second
+}
+
+// Count counts the events that "Send missed" sends: those that were neither
+// delivered nor wait to be.
+func (m *Missed) Count(ctx context.Context, tx pgx.Tx) (n int64, err error) {
+	err = tx.QueryRow(ctx, missedSQL+` SELECT count(*) FROM e`, m.WorkspaceID, m.WebhookID, m.Types, m.After, m.To).Scan(&n)
+	return n, err
+}
+
+// readMissed reads the next missed events of a webhook and returns the position
+// that it has read up to. An event whose delivery failed or was cancelled before
+// continues that delivery.
+func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list []*scheduler.Attempt, to int64, err error) {
+	to = min(r.ReplayTo, r.ReplayAfter+missedWindow)
+	rows, err := s.pool.Query(ctx, missedSQL+`
+		SELECT e.position, e.id, e.type, e.public_event, e.created_at, coalesce(d.attempts, 0), d.created_at FROM e
+		  LEFT JOIN LATERAL (
+		       SELECT d.created_at, jsonb_array_length(d.attempts) AS attempts FROM webhook_delivery d
+		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = e.position
+		        ORDER BY d.created_at DESC LIMIT 1) AS d ON true
+		 ORDER BY e.position LIMIT $6`,
+		r.Key.WorkspaceID, r.Key.WebhookID, r.Events, r.ReplayAfter, to, r.ReplayRoom)
+	if err != nil {
+		return nil, 0, err //nolint:wrapcheck // the caller says what it reads
+	}
+	list, err = pgx.CollectRows(rows, scanMissed)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(list) == r.ReplayRoom {
+		to = list[len(list)-1].Position
+	}
+	return list, to, nil
+}
+
+func scanMissed(row pgx.CollectableRow) (*scheduler.Attempt, error) {
+	var (
+		a       = &scheduler.Attempt{}
+		created *time.Time
+	)
+	err := row.Scan(&a.Position, &a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created)
+	if created != nil {
+		a.CreatedAt = created.UTC()
+	}
+	a.Before = a.Made
+	return a, err
+}

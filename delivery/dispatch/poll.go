@@ -1,0 +1,171 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+)
+
+const (
+	// A webhook that chose rare types passes over many entries. How many one
+	// statement looks at is bounded, so that it does not delay others. Missed events
+	// need a look into the history each.
+	logWindow    = 50_000
+	missedWindow = 4_000
+)
+
+// poll reads what there is to send to webhooks, and the settings of those that
+// were changed.
+func (d *Dispatcher) poll(ctx context.Context, p *scheduler.Poll) scheduler.Event {
+	limited, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	polled, err := d.store.poll(limited, p, d.clock())
+	if err != nil {
+		if ctx.Err() == nil {
+			d.logger.WarnContext(ctx, "cannot read what is to be delivered; trying again", "webhooks", len(p.Requests), "error", err, "retry_in", retryPause)
+		}
+		flow.Pause(ctx, retryPause)
+		return scheduler.PollFailed{Poll: p}
+	}
+	return polled
+}
+
+func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (scheduler.Event, error) {
+	answers, versions, err := s.readDue(ctx, p.Requests, now)
+	if err != nil {
+		return nil, fmt.Errorf("read what is due: %w", err)
+	}
+	polled := scheduler.Polled{Poll: p, Answers: answers}
+	var changed []scheduler.Key
+	for i := range answers {
+		if answers[i].Found && versions[i] != p.Requests[i].Version {
+			changed = append(changed, p.Requests[i].Key)
+		}
+	}
+	if len(changed) > 0 {
+		loaded, err := s.load(ctx, changed)
+		if err != nil {
+			return nil, err
+		}
+		polled.Changed = make(map[scheduler.Key]*scheduler.Loaded, len(loaded))
+		for i := range loaded {
+			polled.Changed[loaded[i].Key] = &loaded[i].Loaded
+		}
+	}
+	for i := range p.Requests {
+		r, a := &p.Requests[i], &answers[i]
+		if r.ReplayTo == 0 || r.ReplayRoom == 0 || polled.Changed[r.Key] != nil || !a.Found {
+			continue
+		}
+		if a.Attempts[scheduler.Replay], a.ReplayTo, err = s.readMissed(ctx, r); err != nil {
+			return nil, fmt.Errorf("read missed events of %s: %w", r.Key.WebhookID, err)
+		}
+	}
+	return polled, nil
+}
+
+// rowState marks the one row for each webhook that is not a message. Other rows
+// have their scheduler.Source in its place.
+const rowState = 10
+
+const dueSQL = `
+	WITH k AS MATERIALIZED (
+	    SELECT k.n, k.w, k.h, k.after, k.room, k.retry_room, w.version, w.epoch, v.position AS visible,
+	           w.events
+	      FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::integer[])
+	           WITH ORDINALITY AS k (w, h, after, room, retry_room, n)
+	      JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
+	      JOIN log_checkpoint v ON v.workspace_id = k.w AND v.consumer = 'read_models')
+	SELECT k.n, 10, k.visible, '', '', '', now(), k.version, 0, false, (
+	           SELECT min(q.next_attempt_at) FROM webhook_waiting q
+	            WHERE q.workspace_id = k.w AND q.webhook_id = k.h AND q.next_attempt_at > $6)
+	  FROM k
+	UNION ALL
+	SELECT k.n, 0, e.position, e.id, e.type, e.public_event, e.created_at, 0, 0, false, NULL
+	  FROM k CROSS JOIN LATERAL (
+	       SELECT e.position, e.id, e.type, e.public_event, e.created_at FROM event_log e
+	        WHERE e.workspace_id = k.w AND e.position > k.after AND e.position <= least(k.visible, k.after + $7) AND e.public_event IS NOT NULL
+	          AND CASE WHEN e.type = 'test.ping' THEN e.data->>'webhook_id' = k.h
+	                   ELSE k.events IS NULL OR e.type = ANY (k.events) END
+	        ORDER BY e.position LIMIT k.room) AS e
+	 WHERE k.room > 0
+	UNION ALL
+	SELECT k.n, 1, q.position, e.id, e.type, e.public_event, e.created_at, q.attempts, q.before, q.once, q.created_at
+	  FROM k CROSS JOIN LATERAL (
+	       SELECT * FROM webhook_waiting q
+	        WHERE q.workspace_id = k.w AND q.webhook_id = k.h AND q.next_attempt_at <= $6 AND q.epoch = k.epoch
+	        ORDER BY q.next_attempt_at LIMIT k.retry_room) AS q
+	  JOIN event_log e ON e.workspace_id = k.w AND e.position = q.position
+	 WHERE k.retry_room > 0`
+
+// readDue reads for many webhooks at once: the next entries of the log, up to the
+// visible position, and the deliveries whose retry is due. It returns the version
+// of each webhook's settings, too.
+func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, now time.Time) (answers []scheduler.PollAnswer, versions []int, err error) {
+	var (
+		n             = len(requests)
+		ws, hs        = make([]string, n), make([]string, n)
+		after         = make([]int64, n)
+		room, retries = make([]int, n), make([]int, n)
+	)
+	for i := range requests {
+		r := &requests[i]
+		ws[i], hs[i], after[i], room[i], retries[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.After, r.LiveRoom, r.RetryRoom
+	}
+	rows, err := s.pool.Query(ctx, dueSQL, ws, hs, after, room, retries, now, int64(logWindow))
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // the caller says what it reads
+	}
+	answers, versions = make([]scheduler.PollAnswer, n), make([]int, n)
+	if err := scanDue(rows, answers, versions); err != nil {
+		return nil, nil, err
+	}
+	for i := range answers {
+		a, r := &answers[i], &requests[i]
+		live := a.Attempts[scheduler.Live]
+		slices.SortFunc(live, func(x, y *scheduler.Attempt) int { return int(x.Position - y.Position) })
+		switch {
+		case r.LiveRoom == 0:
+			a.LiveTo = r.After
+		case len(live) >= r.LiveRoom:
+			a.LiveTo = live[len(live)-1].Position
+		default:
+			a.LiveTo = max(min(a.Visible, r.After+logWindow), r.After)
+		}
+	}
+	return answers, versions, nil
+}
+
+func scanDue(rows pgx.Rows, answers []scheduler.PollAnswer, versions []int) error {
+	defer rows.Close()
+	for rows.Next() {
+		var (
+			n, kind int
+			m       scheduler.Attempt
+			at      *time.Time
+		)
+		err := rows.Scan(&n, &kind, &m.Position, &m.EventID, &m.EventType, &m.Body, &m.Published, &m.Made, &m.Before, &m.Once, &at)
+		if err != nil {
+			return err
+		}
+		a := &answers[n-1]
+		if kind == rowState {
+			a.Found, a.Visible, versions[n-1] = true, m.Position, m.Made
+			if at != nil {
+				a.NextAttempt = *at
+			}
+			continue
+		}
+		if at != nil {
+			m.CreatedAt = at.UTC()
+		}
+		a.Attempts[kind] = append(a.Attempts[kind], &m)
+	}
+	return rows.Err()
+}

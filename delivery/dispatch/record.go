@@ -1,0 +1,259 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+)
+
+// record writes a record, repeating it until it is written or the lease is over:
+// the result of an attempt must not be lost because the database is away. Then it
+// releases webhooks.
+func (d *Dispatcher) record(ctx context.Context, r *scheduler.Record) {
+	defer d.post(scheduler.Recorded{Record: r})
+	for wait := retryPause; ; wait = min(2*wait, maxRetryPause) {
+		err := d.store.record(ctx, r)
+		switch {
+		case err == nil:
+			d.release(ctx, r)
+			return
+		case leaseIsOver(err):
+			d.logger.WarnContext(ctx, "the lease was over before attempts could be recorded; they are made again by the processes that take over", "attempts", len(r.Attempts))
+			d.post(scheduler.LeaseLost{Lease: r.Lease})
+			return
+		case ctx.Err() != nil:
+			return
+		}
+		d.logger.WarnContext(ctx, "cannot record attempts; trying again", "attempts", len(r.Attempts), "error", err, "retry_in", wait)
+		flow.Pause(ctx, wait)
+	}
+}
+
+func (d *Dispatcher) release(ctx context.Context, r *scheduler.Record) {
+	if len(r.Releases) == 0 {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if err := d.store.release(limited, r.Lease, r.Releases); err != nil && ctx.Err() == nil {
+		d.logger.WarnContext(ctx, "cannot release webhooks; taking a new lease frees them", "webhooks", len(r.Releases), "error", err)
+		d.post(scheduler.LeaseLost{Lease: r.Lease})
+	}
+}
+
+// record writes all parts of a record in one round trip and one transaction.
+// Repeating it after an error is safe: the first attempt of a delivery is there
+// already, and a later one knows how many came before it. Only the counts may be
+// added twice. The error satisfies leaseIsOver when nothing was written because
+// the lease is over.
+func (s *store) record(ctx context.Context, r *scheduler.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	b := &pgx.Batch{}
+	b.Queue(`SELECT webhook_lease($1)`, r.Lease)
+	queueAttempts(b, r.Attempts)
+	queueCursors(b, r.Lease, r.Cursors)
+	queueHealth(b, r.Health)
+	queueCounts(b, r.Counts)
+	if b.Len() == 1 {
+		return nil // only releases
+	}
+	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("record attempts: %w", err)
+	}
+	return nil
+}
+
+// queueAttempts adds first attempts to the history as new deliveries, later ones
+// to their delivery, and keeps what is to be tried again.
+func queueAttempts(b *pgx.Batch, attempts []scheduler.AttemptRecord) {
+	var first, pending []scheduler.AttemptRecord
+	for i := range attempts {
+		a := &attempts[i]
+		if a.State == policy.Pending {
+			pending = append(pending, *a)
+		}
+		if a.Number == 1 {
+			first = append(first, *a)
+			continue
+		}
+		queueLaterAttempt(b, a)
+	}
+	if len(first) > 0 {
+		queueFirstAttempts(b, first)
+	}
+	if len(pending) > 0 {
+		queuePending(b, pending)
+	}
+}
+
+func queueFirstAttempts(b *pgx.Batch, list []scheduler.AttemptRecord) {
+	var (
+		n                = len(list)
+		ws, hs           = make([]string, n), make([]string, n)
+		positions        = make([]int64, n)
+		created          = make([]time.Time, n)
+		ids, types       = make([]string, n), make([]string, n)
+		states, attempts = make([]string, n), make([]string, n)
+		next             = make([]*time.Time, n)
+	)
+	for i := range list {
+		a := &list[i]
+		ws[i], hs[i], positions[i], created[i], ids[i], types[i] = a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt, a.EventID, a.EventType
+		states[i], attempts[i], next[i] = string(a.State), string(a.Result.AppendJSON(nil)), nextOf(a)
+	}
+	b.Queue(`
+		INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts)
+		SELECT w, h, position, created_at, event_id, event_type, state, next, jsonb_build_array(attempt::jsonb)
+		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::text[])
+		       AS a (w, h, position, created_at, event_id, event_type, state, next, attempt)
+		    ON CONFLICT DO NOTHING`, ws, hs, positions, created, ids, types, states, next, attempts)
+}
+
+// nextOf is the time of the next attempt; nil when there is none.
+func nextOf(a *scheduler.AttemptRecord) *time.Time {
+	if a.State != policy.Pending {
+		return nil
+	}
+	return &a.Next
+}
+
+// queueLaterAttempt has a statement for each attempt, because one for all of them
+// would look into every day's partition of the history.
+func queueLaterAttempt(b *pgx.Batch, a *scheduler.AttemptRecord) {
+	b.Queue(`
+		UPDATE webhook_delivery
+		   SET state = $5, next_attempt_at = $6, attempts = attempts || $7::jsonb
+		 WHERE workspace_id = $1 AND webhook_id = $2 AND position = $3 AND created_at = $4 AND jsonb_array_length(attempts) = $8`,
+		a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt,
+		string(a.State), nextOf(a), string(a.Result.AppendJSON(nil)), a.Number-1)
+	if a.State != policy.Pending {
+		b.Queue(`DELETE FROM webhook_waiting WHERE workspace_id = $1 AND webhook_id = $2 AND position = $3 AND attempts < $4`,
+			a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.Number)
+	}
+}
+
+func queuePending(b *pgx.Batch, list []scheduler.AttemptRecord) {
+	var (
+		n             = len(list)
+		ws, hs        = make([]string, n), make([]string, n)
+		positions     = make([]int64, n)
+		created, next = make([]time.Time, n), make([]time.Time, n)
+		made, before  = make([]int, n), make([]int, n)
+		epochs        = make([]int, n)
+	)
+	for i := range list {
+		a := &list[i]
+		ws[i], hs[i], positions[i], created[i], next[i] = a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt, a.Next
+		made[i], before[i], epochs[i] = a.Number, a.Before, a.Epoch
+	}
+	b.Queue(`
+		INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, before, next_attempt_at, epoch)
+		SELECT a.w, a.h, a.position, a.created_at, a.made, a.before, a.next, a.epoch
+		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[], $5::integer[], $6::integer[], $7::timestamptz[], $8::integer[])
+		       AS a (w, h, position, created_at, made, before, next, epoch)
+		  JOIN webhook w ON w.workspace_id = a.w AND w.webhook_id = a.h
+		    ON CONFLICT (workspace_id, webhook_id, position) DO UPDATE
+		       SET attempts = excluded.attempts, before = excluded.before, next_attempt_at = excluded.next_attempt_at, once = false, epoch = excluded.epoch
+		     WHERE q.attempts < excluded.attempts`, ws, hs, positions, created, made, before, next, epochs)
+}
+
+func queueCursors(b *pgx.Batch, lease string, list []scheduler.CursorRecord) {
+	if len(list) == 0 {
+		return
+	}
+	var (
+		n                = len(list)
+		ws, hs           = make([]string, n), make([]string, n)
+		epochs, versions = make([]int, n), make([]int, n)
+		positions        = make([]int64, n)
+		replayed         = make([]*int64, n)
+	)
+	for i := range list {
+		c := &list[i]
+		ws[i], hs[i], epochs[i], versions[i], positions[i] = c.Key.WorkspaceID, c.Key.WebhookID, c.Epoch, c.Version, c.Position
+		if c.Replayed > 0 {
+			replayed[i] = &c.Replayed
+		}
+	}
+	b.Queue(`
+		UPDATE webhook_cursor c
+		   SET position = greatest(c.position, m.position),
+		       replay_position = CASE WHEN m.replayed IS NULL OR m.version <> w.version THEN c.replay_position
+		                              WHEN m.replayed < c.replay_until THEN m.replayed END,
+		       replay_until = CASE WHEN m.version = w.version AND m.replayed >= c.replay_until THEN NULL ELSE c.replay_until END
+		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[]) AS m (w, h, epoch, version, position, replayed)
+		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h AND w.epoch = m.epoch
+		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1`, lease, ws, hs, epochs, versions, positions, replayed)
+}
+
+func queueHealth(b *pgx.Batch, list []scheduler.HealthRecord) {
+	if len(list) == 0 {
+		return
+	}
+	var (
+		n              = len(list)
+		ws, hs         = make([]string, n), make([]string, n)
+		epochs, warned = make([]int, n), make([]int, n)
+		since          = make([]*time.Time, n)
+		marks          = make([]string, n)
+	)
+	for i := range list {
+		h := &list[i]
+		ws[i], hs[i], epochs[i], warned[i], marks[i] = h.Key.WorkspaceID, h.Key.WebhookID, h.Epoch, h.Health.Warned, marksArray(h.Health.Marks)
+		if !h.Health.FailingSince.IsZero() {
+			since[i] = &h.Health.FailingSince
+		}
+	}
+	b.Queue(`
+		UPDATE webhook w SET failing_since = f.since, failure_marks = f.marks::bigint[], warned = f.warned
+		  FROM unnest($1::text[], $2::text[], $3::integer[], $4::timestamptz[], $5::text[], $6::integer[]) AS f (w, h, epoch, since, marks, warned)
+		 WHERE w.workspace_id = f.w AND w.webhook_id = f.h AND w.epoch = f.epoch`, ws, hs, epochs, since, marks, warned)
+}
+
+// marksArray writes times as an array of Unix milliseconds, in PostgreSQL's text
+// form: unnest cannot take arrays of different lengths.
+func marksArray(marks []time.Time) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, m := range marks {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.FormatInt(m.UnixMilli(), 10))
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+func queueCounts(b *pgx.Batch, list []scheduler.CountRecord) {
+	if len(list) == 0 {
+		return
+	}
+	var (
+		n        = len(list)
+		ws, hs   = make([]string, n), make([]string, n)
+		hours    = make([]time.Time, n)
+		outcomes = make([]string, n)
+		counts   = make([]int64, n)
+	)
+	for i := range list {
+		c := &list[i]
+		ws[i], hs[i], hours[i], outcomes[i], counts[i] = c.Key.WorkspaceID, c.Key.WebhookID, c.Hour, string(c.Outcome), c.N
+	}
+	b.Queue(`
+		INSERT INTO webhook_hour AS t (workspace_id, webhook_id, hour, outcome, attempts)
+		SELECT n.w, n.h, n.hour, n.outcome, n.count
+		  FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::bigint[]) AS n (w, h, hour, outcome, count)
+		  JOIN webhook w ON w.workspace_id = n.w AND w.webhook_id = n.h
+		    ON CONFLICT (workspace_id, webhook_id, hour, outcome) DO UPDATE SET attempts = t.attempts + excluded.attempts`,
+		ws, hs, hours, outcomes, counts)
+}

@@ -1,0 +1,71 @@
+package scheduler
+
+import (
+	"time"
+)
+
+// offer lists a queue that may be able to start an attempt.
+func (s *Scheduler) offer(now time.Time, q *queue) {
+	if !s.draining {
+		s.starts.offer(now, q)
+	}
+	// Record soon when the queue waits for places. One that is failing waits for
+	// the next batch, so that it does not cost the others commits.
+	if q.unrecorded >= s.cfg.Bound && q.health.FailingSince.IsZero() && q.waiting() > 0 {
+		s.results.urgent = true
+	}
+}
+
+// startAttempts starts attempts as long as there are queues that may.
+func (s *Scheduler) startAttempts(now time.Time) {
+	if now.Sub(s.leaseFrom) >= s.cfg.LeaseUse || s.lease == "" {
+		return // other processes may take over before an attempt would end
+	}
+	for q := s.starts.next(now, len(s.queues)); q != nil; q = s.starts.next(now, len(s.queues)) {
+		s.emit(Start{q.start()})
+		q.lastUsed = now
+		s.offer(now, q)
+		s.polls.refill(q)
+	}
+}
+
+// attempted decides what follows an attempt and has it recorded.
+func (s *Scheduler) attempted(now time.Time, e Attempted) {
+	a, q := e.Attempt, e.Attempt.queue
+	a.result = e.Result
+	s.starts.ended(now)
+	q.inFlight--
+	q.pause.inRow = 0
+	if q.evict.lost {
+		q.unrecorded--
+		return
+	}
+	if a.CreatedAt.IsZero() {
+		a.CreatedAt = a.result.At
+	}
+	q.unsaved.counts[hourlyCount{a.result.At.Truncate(time.Hour), a.result.Outcome}]++
+	s.results.judge(a, s.cfg.Policy)
+	s.results.add(a, now)
+	if s.starts.throttle.attempted(q, a.result.Costly()) {
+		s.starts.offerAgain(now, q)
+	}
+	s.offer(now, q)
+}
+
+// notAttempted pauses a webhook, longer each time. Its settings are read again:
+// the key that opens its secret may have come.
+func (s *Scheduler) notAttempted(now time.Time, e NotAttempted) {
+	a, q := e.Attempt, e.Attempt.queue
+	s.starts.ended(now)
+	q.putBack(a)
+	pause := min(time.Second<<min(q.pause.inRow, 6), time.Minute)
+	q.pause = pauseState{until: now.Add(pause), inRow: q.pause.inRow + 1}
+	if q.endpoint == a.Endpoint {
+		outdated := *q.endpoint
+		outdated.Version = -1
+		q.endpoint = &outdated
+	}
+	s.timers.update(now, q)
+	s.releaseIfDone(q)
+	s.emit(Paused{Attempt: a, Err: e.Err, Pause: pause})
+}

@@ -1,0 +1,351 @@
+package scheduler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+)
+
+// The simulated database: what the statements of package dispatch do, on maps.
+
+func (p *process) takeLease(old string) {
+	w := p.world
+	if p.dead {
+		return
+	}
+	delete(w.leases, old)
+	w.serial++
+	p.lease = fmt.Sprintf("lease %d of process %d", w.serial, p.name)
+	w.leases[p.lease] = w.now.Add(simLease)
+	p.lastLive = map[Key]int64{}
+	p.tell(LeaseTaken{Lease: p.lease, At: w.now})
+}
+
+func (p *process) leaseIsOver(lease string) bool {
+	until, ok := p.world.leases[lease]
+	return !ok || !p.world.now.Before(until)
+}
+
+// renew happens every sixth of the lease's time.
+func (p *process) renew() {
+	w := p.world
+	if p.dead {
+		return
+	}
+	w.after(simLease/6, p.renew)
+	if w.now.Before(p.paused) || w.chance(10) {
+		return
+	}
+	lease, at := p.lease, w.now
+	if p.leaseIsOver(lease) {
+		p.tell(LeaseLost{Lease: lease})
+		return
+	}
+	w.leases[lease] = w.now.Add(simLease)
+	c := Census{}
+	for l, until := range w.leases {
+		if w.now.Before(until) {
+			c.Processes++
+		}
+		for _, h := range w.hooks {
+			if h.holder == l {
+				c.Held++
+				if l == lease {
+					c.Mine++
+				}
+			}
+		}
+	}
+	w.after(w.takes(10*time.Millisecond), func() { p.tell(LeaseRenewed{Lease: lease, At: at, Census: c}) })
+}
+
+// free tells whether no living process holds a webhook.
+func (w *world) free(h *simHook) bool {
+	until, ok := w.leases[h.holder]
+	return h.holder == "" || !ok || !w.now.Before(until)
+}
+
+// hasWork tells whether a webhook has something to do.
+func (w *world) hasWork(h *simHook) bool {
+	if h.on && (w.logs[h.key.WorkspaceID].visible() > h.position || h.replayTo > 0) {
+		return true
+	}
+	for _, d := range h.deliveries {
+		if d.state == policy.Pending && !d.next.After(w.now) && (h.on || d.epoch == h.epoch) {
+			return true
+		}
+	}
+	return false
+}
+
+// sweep happens every second.
+func (p *process) sweep() {
+	w := p.world
+	if p.dead {
+		return
+	}
+	every := time.Second
+	if w.rareSweeps {
+		every = 20 * time.Second
+	}
+	w.after(every, p.sweep)
+	if w.now.Before(p.paused) || w.chance(5) {
+		return
+	}
+	var found []Candidate
+	for _, k := range slices.SortedFunc(maps.Keys(w.hooks), Key.compare) {
+		h := w.hooks[k]
+		if w.hasWork(h) && (h.holder == p.lease && !w.rareSweeps || w.free(h)) {
+			found = append(found, Candidate{Key: k, Visible: w.logs[k.WorkspaceID].visible()})
+		}
+	}
+	p.tell(Found{Candidates: found})
+}
+
+func (h *simHook) endpoint() *Endpoint {
+	return &Endpoint{Address: "https://example.com", On: h.on, Version: h.version, Epoch: h.epoch, Secret: "s"}
+}
+
+func (h *simHook) loaded() Loaded {
+	l := Loaded{Key: h.key, Endpoint: h.endpoint(), Health: h.health, Position: h.position, ReplayAfter: h.replayAfter, ReplayTo: h.replayTo}
+	for position := range h.deliveries {
+		if position > h.position {
+			if l.Sent == nil {
+				l.Sent = map[int64]struct{}{}
+			}
+			l.Sent[position] = struct{}{}
+		}
+	}
+	return l
+}
+
+func (p *process) claim(c *Claim) {
+	w := p.world
+	if p.dead {
+		return
+	}
+	if w.chance(10) {
+		p.tell(ClaimFailed{Claim: c})
+		return
+	}
+	answer := Claimed{Claim: c}
+	for _, k := range slices.SortedFunc(maps.Keys(w.hooks), Key.compare) {
+		h := w.hooks[k]
+		asked := slices.Contains(c.WorkspaceIDs, k.WorkspaceID) || slices.Contains(c.Keys, k)
+		if !asked || slices.Contains(c.Except, k) || !w.free(h) || !w.hasWork(h) || p.leaseIsOver(c.Lease) {
+			continue
+		}
+		h.holder = c.Lease
+		delete(p.lastLive, k)
+		w.cancelOutdated(h)
+		answer.Endpoints = append(answer.Endpoints, h.loaded())
+	}
+	if w.chance(10) { // the answer is lost: they are held in the database only
+		p.tell(ClaimFailed{Claim: c})
+		return
+	}
+	p.tell(answer)
+}
+
+func (w *world) cancelOutdated(h *simHook) {
+	for _, d := range h.deliveries {
+		if d.state == policy.Pending && d.epoch < h.epoch {
+			d.state = policy.Cancelled
+		}
+	}
+}
+
+func (p *process) reconcile(r Reconcile) {
+	for _, h := range p.world.hooks {
+		if _, known := r.Known[h.key]; h.holder == r.Lease && !known {
+			h.holder = ""
+		}
+	}
+	p.tell(Reconciled{})
+}
+
+func (p *process) poll(poll *Poll) {
+	w := p.world
+	if p.dead {
+		return
+	}
+	if w.chance(8) {
+		w.after(250*time.Millisecond, func() { p.tell(PollFailed{Poll: poll}) })
+		return
+	}
+	answer := Polled{Poll: poll, Answers: make([]PollAnswer, len(poll.Requests)), Changed: map[Key]*Loaded{}}
+	for i := range poll.Requests {
+		r := &poll.Requests[i]
+		h := w.hooks[r.Key]
+		if h == nil {
+			continue
+		}
+		w.answer(h, r, &answer.Answers[i])
+		if h.version != r.Version {
+			l := h.loaded()
+			answer.Changed[r.Key] = &l
+		}
+	}
+	w.after(w.takes(20*time.Millisecond), func() { p.tell(answer) })
+}
+
+func (w *world) answer(h *simHook, r *PollRequest, a *PollAnswer) {
+	log := w.logs[h.key.WorkspaceID]
+	a.Found, a.Visible, a.LiveTo, a.ReplayTo = true, log.visible(), r.After, r.ReplayAfter
+	for p := r.After + 1; p <= a.Visible && len(a.Attempts[Live]) < r.LiveRoom; p++ {
+		a.Attempts[Live] = append(a.Attempts[Live], &Attempt{Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1]})
+		a.LiveTo = p
+	}
+	for _, p := range slices.Sorted(maps.Keys(h.deliveries)) {
+		d := h.deliveries[p]
+		switch {
+		case d.state != policy.Pending || d.epoch != h.epoch:
+		case d.next.After(w.now):
+			if a.NextAttempt.IsZero() || d.next.Before(a.NextAttempt) {
+				a.NextAttempt = d.next
+			}
+		case len(a.Attempts[Retry]) < r.RetryRoom:
+			a.Attempts[Retry] = append(a.Attempts[Retry], &Attempt{
+				Position: p, EventID: fmt.Sprint(p), CreatedAt: d.createdAt, Made: d.attempts, Before: d.before, Once: d.once,
+			})
+		}
+	}
+	for p := r.ReplayAfter + 1; r.ReplayTo > 0 && p <= r.ReplayTo && len(a.Attempts[Replay]) < r.ReplayRoom; p++ {
+		a.ReplayTo = p
+		if d := h.deliveries[p]; d == nil {
+			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{Position: p, EventID: fmt.Sprint(p)})
+		} else if d.state == policy.Failed || d.state == policy.Cancelled {
+			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{
+				Position: p, EventID: fmt.Sprint(p), CreatedAt: d.createdAt, Made: d.attempts, Before: d.attempts,
+			})
+		}
+	}
+}
+
+// record writes a record, perhaps after failures; one that was written although
+// its answer was lost is written again.
+func (p *process) record(r *Record) {
+	w := p.world
+	if p.dead {
+		return
+	}
+	if w.chance(6) {
+		if w.chance(2) && !p.leaseIsOver(r.Lease) {
+			w.write(r)
+		}
+		w.after(w.takes(2*time.Second), func() { p.record(r) })
+		return
+	}
+	if p.leaseIsOver(r.Lease) {
+		p.tell(LeaseLost{Lease: r.Lease}, Recorded{Record: r})
+		return
+	}
+	w.write(r)
+	for _, c := range r.Releases {
+		h := w.hooks[c.Key]
+		if h.holder == r.Lease {
+			h.holder = ""
+			w.moveCursor(h, &c)
+		}
+	}
+	w.after(w.takes(5*time.Millisecond), func() { p.tell(Recorded{Record: r}) })
+}
+
+func (w *world) write(r *Record) {
+	for i := range r.Attempts {
+		a := &r.Attempts[i]
+		h := w.hooks[a.Key]
+		d := h.deliveries[a.Position]
+		switch {
+		case a.Number == 1 && d == nil:
+			d = &simDelivery{createdAt: a.CreatedAt}
+			h.deliveries[a.Position] = d
+		case d == nil || d.attempts != a.Number-1:
+			continue // written before
+		}
+		d.attempts, d.state, d.before, d.once = a.Number, a.State, a.Before, false
+		if a.State == policy.Pending {
+			d.next, d.epoch = a.Next, a.Epoch
+		}
+	}
+	for i := range r.Cursors {
+		if h := w.hooks[r.Cursors[i].Key]; h.holder == r.Lease {
+			w.moveCursor(h, &r.Cursors[i])
+		}
+	}
+	for i := range r.Health {
+		if h := w.hooks[r.Health[i].Key]; h.epoch == r.Health[i].Epoch {
+			h.health = r.Health[i].Health
+		}
+	}
+}
+
+// moveCursor moves a webhook's cursor, which must not pass an event without a
+// delivery.
+func (w *world) moveCursor(h *simHook, c *CursorRecord) {
+	if c.Epoch == h.epoch && c.Position > h.position {
+		for position := max(h.position, h.from) + 1; position <= c.Position; position++ {
+			if h.deliveries[position] == nil {
+				w.t.Fatalf("%v: the cursor passes %d, which was not sent, on its way to %d", h.key, position, c.Position)
+			}
+		}
+		h.position = c.Position
+	}
+	if c.Version == h.version && c.Replayed > 0 {
+		if c.Replayed >= h.replayTo {
+			h.replayAfter, h.replayTo = 0, 0
+		} else {
+			h.replayAfter = c.Replayed
+		}
+	}
+}
+
+func (p *process) changeHealth(c *HealthChange) {
+	w := p.world
+	if p.dead {
+		return
+	}
+	h := w.hooks[c.Key]
+	if c.Change == policy.TurnOff && h.on && h.epoch == c.Endpoint.Epoch {
+		w.turnOff(h)
+	}
+	p.tell(HealthChanged{Change: c})
+}
+
+func (w *world) turnOff(h *simHook) {
+	h.on = false
+	h.version++
+	h.epoch++
+	w.cancelOutdated(h)
+}
+
+// turnOn is what a user does; with sendMissed also the events since it went off.
+func (w *world) turnOn(h *simHook, sendMissed bool) {
+	if h.on {
+		return
+	}
+	visible := w.logs[h.key.WorkspaceID].visible()
+	h.on, h.health = true, policy.Health{}
+	h.version++
+	h.epoch++
+	if sendMissed && visible > h.from {
+		h.replayAfter, h.replayTo = h.from, visible
+		h.position = visible
+	} else {
+		h.from, h.position = visible, visible
+		h.replayAfter, h.replayTo = 0, 0
+	}
+	w.notify(h.key.WorkspaceID)
+}
+
+// resend is "Send again".
+func (w *world) resend(h *simHook, position int64) {
+	if d := h.deliveries[position]; d != nil && d.state != policy.Pending {
+		d.state, d.once, d.resent, d.next, d.epoch = policy.Pending, true, true, w.now, h.epoch
+		h.extra++ // it is meant to arrive again
+		w.notify(h.key.WorkspaceID)
+	}
+}

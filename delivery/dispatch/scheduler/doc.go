@@ -1,0 +1,28 @@
+// Package scheduler decides which message is sent to which webhook, and when. It
+// is a state machine without input, output, goroutines or a clock:
+// [Scheduler.Step] takes the time and events, changes the state, and returns the
+// effects that the dispatcher has to carry out. Each effect is answered by an
+// event.
+//
+//	event                                   effects it may lead to
+//	Changed, Found      something to do     Poll, Claim
+//	Claimed             webhooks are held   Poll
+//	Polled              messages are read   Start
+//	Attempted           a message was sent  Record, ChangeHealth
+//	Recorded            it is in the log    Start, Notify
+//	LeaseLost           others may send     TakeLease
+//	Tick                time has passed     any of them
+//
+// What it keeps:
+//
+//   - Nothing is skipped. A cursor never moves past a message whose result is not
+//     recorded, so a process that takes over sends it again.
+//   - A webhook never has more than its bound of messages that are started and
+//     not recorded.
+//   - First attempts of a webhook start in log order.
+//   - Webhooks share the process evenly; a receiver that hangs or fails delays
+//     only its own webhook.
+//   - A retry never starts before its time.
+//
+// The tests run it in virtual time against a simulated database and receivers.
+package scheduler

@@ -1,0 +1,286 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+)
+
+// Event is something that the scheduler is told.
+type Event interface{ event() }
+
+type (
+	// Changed says that the visible position of workspaces moved, or their webhooks were
+	// changed.
+	Changed struct {
+		WorkspaceIDs []string
+		All          bool // notifications may have been lost: any workspace may have changed
+	}
+
+	// Found says that a sweep found webhooks with something to do that no other process
+	// holds.
+	Found struct{ Candidates []Candidate }
+
+	// Claimed answers Claim: which webhooks are held by this process now.
+	Claimed struct {
+		Claim     *Claim
+		Endpoints []Loaded
+	}
+
+	// ClaimFailed answers Claim: nothing is held that was not held before.
+	ClaimFailed struct{ Claim *Claim }
+
+	// Polled answers Poll.
+	Polled struct {
+		Poll    *Poll
+		Answers []PollAnswer // one for each request, in order
+
+		// Changed are the webhooks whose settings have another version than the
+		// request says, as they are now.
+		Changed map[Key]*Loaded
+	}
+
+	// PollFailed answers Poll: nothing could be read.
+	PollFailed struct{ Poll *Poll }
+
+	// Attempted answers Start: the attempt was made.
+	Attempted struct {
+		Attempt *Attempt
+		Result  attempt.Result
+	}
+
+	// NotAttempted answers Start: the attempt could not be made, for a reason
+	// that is not the receiver's. The webhook pauses.
+	NotAttempted struct {
+		Attempt *Attempt
+		Err     error
+	}
+
+	// Returned answers Start: the dispatcher stops and did not make the attempt.
+	Returned struct{ Attempt *Attempt }
+
+	// Recorded answers Record.
+	Recorded struct{ Record *Record }
+
+	// HealthChanged answers ChangeHealth.
+	HealthChanged struct{ Change *HealthChange }
+
+	// LeaseTaken answers TakeLease, or comes first of all.
+	LeaseTaken struct {
+		Lease string
+		At    time.Time // before the statement that took it
+	}
+
+	// LeaseRenewed says that the lease lasts again from At on.
+	LeaseRenewed struct {
+		Lease  string
+		At     time.Time // before the statement that renewed it
+		Census Census
+	}
+
+	// LeaseLost says that other processes may have taken over what was held under a lease.
+	LeaseLost struct{ Lease string }
+
+	// Reconciled answers Reconcile.
+	Reconciled struct{}
+
+	// Tick says that time has passed. It is due at Scheduler.NextTick.
+	Tick struct{}
+
+	// Drain asks to start nothing more, finish what is under way, and release
+	// everything.
+	Drain struct{}
+)
+
+func (Changed) event()       {}
+func (Found) event()         {}
+func (Claimed) event()       {}
+func (ClaimFailed) event()   {}
+func (Polled) event()        {}
+func (PollFailed) event()    {}
+func (Attempted) event()     {}
+func (NotAttempted) event()  {}
+func (Returned) event()      {}
+func (Recorded) event()      {}
+func (HealthChanged) event() {}
+func (LeaseTaken) event()    {}
+func (LeaseRenewed) event()  {}
+func (LeaseLost) event()     {}
+func (Reconciled) event()    {}
+func (Tick) event()          {}
+func (Drain) event()         {}
+
+// Candidate is a webhook that has something to do.
+type Candidate struct {
+	Key     Key
+	Visible int64 // visible position of its workspace, if events after its cursor are what it has to do; otherwise 0
+}
+
+// Loaded is a webhook as its rows have it.
+type Loaded struct {
+	Key                   Key
+	Endpoint              *Endpoint
+	Health                policy.Health
+	Position              int64 // of its cursor
+	ReplayAfter, ReplayTo int64 // missed events are sent after the first position, up to the second; 0: none are
+
+	// Sent are the positions after the cursor that were sent before: the history
+	// of deliveries is the cursor's journal.
+	Sent map[int64]struct{}
+}
+
+// PollAnswer is what there is to send to one webhook.
+type PollAnswer struct {
+	Found       bool // the webhook exists
+	Visible     int64
+	NextAttempt time.Time // when the next retry after those read is due; zero: none waits
+	Attempts    [sources][]*Attempt
+
+	LiveTo, ReplayTo int64 // what the log was read up to, for the two sources
+}
+
+// Census is what a process learns when it renews its lease.
+type Census struct {
+	Processes  int // that are alive, this one included
+	Held, Mine int // webhooks that any process, or this one, holds
+}
+
+// Effect is something that the dispatcher has to do.
+type Effect interface{ effect() }
+
+type (
+	// Poll reads what there is to send to webhooks.
+	Poll struct{ Requests []PollRequest }
+
+	// Claim takes webhooks that no process holds: those of some workspaces and
+	// some by name, except a few.
+	Claim struct {
+		Lease        string
+		WorkspaceIDs []string
+		Keys         []Key
+		Except       []Key
+	}
+
+	// Start makes an attempt.
+	Start struct{ Attempt *Attempt }
+
+	// Paused says that a webhook pauses and why, for the log.
+	Paused struct {
+		Attempt *Attempt
+		Err     error
+		Pause   time.Duration
+	}
+
+	// ChangeHealth turns a webhook off, or tells the finance team that it is
+	// failing.
+	ChangeHealth struct{ Change *HealthChange }
+
+	// TakeLease gives up a lease, if there was one, and takes a new one.
+	TakeLease struct{ Old string }
+
+	// Reconcile frees webhooks that are held under the lease and are not known
+	// here, because the answer to a claim was lost.
+	Reconcile struct {
+		Lease string
+		Known map[Key]struct{}
+	}
+
+	// Notify tells other processes that workspaces have webhooks to claim.
+	Notify struct{ WorkspaceIDs []string }
+)
+
+// Record writes results, cursors, health and counts, and then releases webhooks.
+// Repeating it after an error is safe.
+type Record struct {
+	Lease    string
+	Attempts []AttemptRecord
+	Cursors  []CursorRecord
+	Health   []HealthRecord
+	Counts   []CountRecord
+	Releases []ReleaseRecord
+
+	attempts []*Attempt
+	evicted  []*queue
+	changes  []*HealthChange
+}
+
+func (*Poll) effect()        {}
+func (*Claim) effect()       {}
+func (Start) effect()        {}
+func (Paused) effect()       {}
+func (ChangeHealth) effect() {}
+func (*Record) effect()      {}
+func (TakeLease) effect()    {}
+func (Reconcile) effect()    {}
+func (Notify) effect()       {}
+
+// PollRequest says what is to be read for a webhook.
+type PollRequest struct {
+	Key     Key
+	Version int      // of the settings known here
+	Events  []string // event types; nil: all
+
+	After      int64 // read the log after this position
+	LiveRoom   int   // at most so many attempts of each source
+	RetryRoom  int
+	ReplayRoom int
+
+	ReplayAfter, ReplayTo int64 // range of missed events; ReplayTo 0: none
+
+	queue *queue
+}
+
+// HealthChange is a change of a webhook's health.
+type HealthChange struct {
+	Key      Key
+	Endpoint *Endpoint
+	Change   policy.Change
+	Since    time.Time // of failing
+	At       time.Time // end of the attempt that led to it
+	Reason   string    // of its failure
+	Answer   string    // its response
+
+	queue *queue
+}
+
+// AttemptRecord is one attempt for the history of deliveries.
+type AttemptRecord struct {
+	Key       Key
+	Position  int64
+	CreatedAt time.Time // of the delivery
+	EventID   string
+	EventType string
+	Number    int // of the attempt, from 1
+	Before    int
+	State     policy.State
+	Next      time.Time // of a pending delivery
+	Epoch     int
+	Result    attempt.Result
+}
+
+// CursorRecord moves a cursor; it never moves back.
+type CursorRecord struct {
+	Key            Key
+	Epoch, Version int // of the settings under which it moved
+	Position       int64
+	Replayed       int64 // 0: no missed events are being sent
+}
+
+// HealthRecord stores a webhook's health.
+type HealthRecord struct {
+	Key    Key
+	Epoch  int
+	Health policy.Health
+}
+
+// CountRecord adds attempts to the count of an hour.
+type CountRecord struct {
+	Key     Key
+	Hour    time.Time
+	Outcome attempt.Outcome
+	N       int64
+}
+
+// ReleaseRecord gives a webhook back, with its cursor where it belongs.
+type ReleaseRecord = CursorRecord

@@ -1,0 +1,80 @@
+package scheduler
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+)
+
+// Key identifies a webhook.
+type Key struct{ WorkspaceID, WebhookID string }
+
+// Endpoint is a webhook's settings, as its row has them. It is never changed;
+// new settings are a new Endpoint.
+type Endpoint struct {
+	URL       *url.URL
+	Address   string   // URL as the user wrote it
+	Events    []string // event types; nil: all
+	On        bool
+	Version   int // raised by every change that a user makes
+	Epoch     int // raised when the webhook is turned off or on
+	Secret    string
+	OldSecret string // signs too until OldUntil; empty: none
+	OldUntil  time.Time
+	Broken    error // why no message can be sent, such as a secret that cannot be opened; nil: it can
+}
+
+// Secrets returns the secrets that sign a message sent at a time, the newest
+// first.
+func (e *Endpoint) Secrets(at time.Time) []string {
+	if e.OldSecret != "" && at.Before(e.OldUntil) {
+		return []string{e.Secret, e.OldSecret}
+	}
+	return []string{e.Secret}
+}
+
+// Source says where a message comes from.
+type Source int
+
+// The sources.
+const (
+	Live    Source = iota // the next entries of the log
+	Retry                 // a delivery that is pending
+	Replay                // "Send missed"
+	sources               // their number
+)
+
+// Attempt is one attempt of one delivery. The reader fills in the first group of
+// fields; the dispatcher reads them and must not change them.
+type Attempt struct {
+	Source    Source
+	Position  int64 // of the event in its workspace's log
+	EventID   string
+	EventType string
+	Body      []byte    // the event's public form
+	Published time.Time // created_at of the event
+
+	CreatedAt time.Time // of the delivery; zero before its first attempt
+	Made      int       // attempts made before this one
+	Before    int       // of them before the retry schedule began again; see policy.Attempted
+	Once      bool      // "Send again"; see policy.Attempted
+
+	// Endpoint is the webhook's settings when the attempt was started.
+	Endpoint *Endpoint
+
+	queue  *queue
+	result attempt.Result
+	state  policy.State
+	next   time.Time // of a pending delivery
+}
+
+// Number is the attempt's number in its delivery, from 1.
+func (a *Attempt) Number() int { return a.Made + 1 }
+
+// Key identifies the webhook that the attempt is for.
+func (a *Attempt) Key() Key { return a.queue.key }
+
+// DeliveryID is the same for all attempts of a delivery.
+func (a *Attempt) DeliveryID() string { return a.EventID + "_" + a.queue.key.WebhookID }

@@ -1,0 +1,137 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// ReadAhead is how many messages of a source are read for a webhook at a time.
+	ReadAhead = 128
+
+	// maxPollBatch is how many webhooks one poll reads for.
+	maxPollBatch = 64
+	// maxPolls is how many polls run at once, so that one slow statement (missed
+	// events of weeks) does not delay the others.
+	maxPolls = 2
+)
+
+// polls are the queues to be read for.
+type polls struct {
+	dirty    []*queue
+	underWay int
+}
+
+// mark has a queue read for.
+func (p *polls) mark(q *queue) {
+	switch {
+	case q.evict.leaving:
+		q.evict.changed = true
+	case q.poll.underWay:
+		q.poll.again = true
+	case !q.poll.dirty:
+		q.poll.dirty = true
+		p.dirty = append(p.dirty, q)
+	}
+}
+
+// refill has a queue read for when little is left of what was read, and there is
+// more.
+func (p *polls) refill(q *queue) {
+	if !q.evict.leaving && !q.health.turningOff && q.needsMore() {
+		p.mark(q)
+	}
+}
+
+// take returns the next poll to make; nil: none now.
+func (p *polls) take() *Poll {
+	poll := &Poll{}
+	for p.underWay < maxPolls && len(p.dirty) > 0 && len(poll.Requests) < maxPollBatch {
+		q := pop(&p.dirty)
+		q.poll.dirty = false
+		if q.evict.leaving {
+			q.evict.changed = true
+			continue
+		}
+		q.poll.underWay = true
+		poll.Requests = append(poll.Requests, q.request())
+	}
+	if len(poll.Requests) == 0 {
+		return nil
+	}
+	p.underWay++
+	return poll
+}
+
+// ended is called for each queue of a poll that was answered.
+func (p *polls) ended(now time.Time, q *queue) {
+	q.poll.underWay, q.poll.at = false, now
+	clear(q.poll.recorded)
+	if q.poll.again {
+		q.poll.again = false
+		p.mark(q)
+	}
+}
+
+// request says what is to be read for a queue.
+func (q *queue) request() PollRequest {
+	r := PollRequest{
+		Key: q.key, Version: q.endpoint.Version, Events: q.endpoint.Events, After: q.live.scanned,
+		LiveRoom:    max(ReadAhead-len(q.pending[Live]), 0),
+		RetryRoom:   max(ReadAhead-len(q.pending[Retry]), 0),
+		ReplayRoom:  max(ReadAhead-len(q.pending[Replay]), 0),
+		ReplayAfter: q.replay.scanned, ReplayTo: q.replay.to, queue: q,
+	}
+	if !q.endpoint.On { // it is held for "Send again" only
+		r.LiveRoom = 0
+	}
+	return r
+}
+
+// fill adds what was read.
+func (q *queue) fill(a *PollAnswer, r *PollRequest) {
+	for from := range sources {
+		for _, one := range a.Attempts[from] {
+			if _, sent := q.live.sent[one.Position]; sent && from == Live {
+				delete(q.live.sent, one.Position)
+				continue
+			}
+			if from != Live && q.holds(one.Position) {
+				continue
+			}
+			one.Source, one.queue = from, q
+			q.pending[from] = append(q.pending[from], one)
+		}
+	}
+	q.live.scanned, q.live.visible = max(q.live.scanned, a.LiveTo), a.Visible
+	if !q.endpoint.On {
+		q.live.visible = q.live.scanned // nothing after it is for a webhook that is off
+	}
+	if r.ReplayTo > 0 && r.ReplayRoom > 0 {
+		q.replay.scanned = max(q.replay.scanned, a.ReplayTo)
+		q.unsaved.cursor = true
+	}
+	q.retry.more = len(a.Attempts[Retry]) >= r.RetryRoom
+	if len(q.pending[Live]) == 0 && q.live.scanned < q.live.visible || len(q.pending[Replay]) == 0 && q.replay.scanned < q.replay.to {
+		q.poll.again = true // what was read is not for this webhook or was sent before
+	}
+}
+
+// change gives a queue new settings. It returns false if the webhook was turned off,
+// or off and on again, since they were read: then others moved its cursor, so the
+// queue must be released.
+func (q *queue) change(w *Loaded) bool {
+	if w.Endpoint.Epoch != q.endpoint.Epoch {
+		return false
+	}
+	if !slices.Equal(w.Endpoint.Events, q.endpoint.Events) || (w.Endpoint.Events == nil) != (q.endpoint.Events == nil) {
+		q.unread(Live)
+	}
+	if w.Endpoint.On && (w.ReplayTo != q.replay.to || w.ReplayAfter < q.replay.saved) {
+		q.pending[Replay] = nil
+		q.replay = replayRange{scanned: w.ReplayAfter, to: w.ReplayTo, saved: w.ReplayAfter}
+	}
+	q.endpoint = w.Endpoint
+	q.poll.again = true
+	return true
+}

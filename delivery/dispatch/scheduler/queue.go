@@ -1,0 +1,272 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+)
+
+// queue is a webhook that this process holds: what was read for it, what is
+// under way, and how far it has come.
+type queue struct {
+	key      Key
+	endpoint *Endpoint
+	health   healthState
+
+	pending [sources][]*Attempt
+	turn    Source // the source whose turn it is next
+	// open are the attempts that are started and not recorded, by position.
+	open       [sources]map[int64]struct{}
+	inFlight   int // of them, being made
+	unrecorded int // all of them
+
+	live   liveRange
+	replay replayRange
+	retry  retryState
+	poll   pollState
+	evict  evictState
+	costly costlyState
+
+	listed   bool // in one of the scheduler's lists of queues that may start something
+	pause    pauseState
+	timer    timer
+	lastUsed time.Time
+	unsaved  unsaved
+}
+
+// healthState is the webhook's health.
+type healthState struct {
+	policy.Health
+	unsaved    bool // not stored yet
+	turningOff bool
+}
+
+// pauseState is about attempts that could not be made.
+type pauseState struct {
+	until time.Time
+	inRow int // pauses without an attempt between them
+}
+
+// unsaved is what is stored once a second, if it changed.
+type unsaved struct {
+	cursor bool // results were recorded since the cursor was stored
+	counts map[hourlyCount]int64
+}
+
+// liveRange is the part of the log from which new events are sent.
+type liveRange struct {
+	scanned int64 // the log was read up to here
+	visible int64 // the workspace's visible position, as last read
+	saved   int64 // what the stored cursor says
+	// sent are positions after saved that another process had sent before.
+	sent map[int64]struct{}
+}
+
+// replayRange is the part of the log whose missed events are sent.
+type replayRange struct {
+	scanned int64 // read up to here
+	to      int64 // last position; 0: there are no missed events
+	saved   int64
+}
+
+// retryState is about deliveries that wait in the database.
+type retryState struct {
+	next time.Time // when the scheduler looks for the next one
+	more bool      // more are due than were read
+}
+
+// pollState is about reading for a queue.
+type pollState struct {
+	dirty    bool // waits to be read for
+	underWay bool
+	again    bool // became dirty while it was read for
+	at       time.Time
+	// recorded are positions that were recorded while the poll was under way: it
+	// may still return them.
+	recorded map[int64]struct{}
+}
+
+// evictState is about giving a webhook back.
+type evictState struct {
+	leaving    bool // start nothing more; release when everything is recorded
+	changed    bool // became dirty while it was leaving: claim it again
+	rebalanced bool // leaves so that another process takes it
+	lost       bool // belongs to a lease that is over: nothing of it is recorded
+}
+
+// hourlyCount is what attempts are counted by.
+type hourlyCount struct {
+	hour    time.Time
+	outcome attempt.Outcome
+}
+
+func newQueue(w *Loaded, now time.Time) *queue {
+	q := &queue{
+		key: w.Key, endpoint: w.Endpoint, health: healthState{Health: w.Health}, lastUsed: now,
+		live:    liveRange{scanned: w.Position, visible: w.Position, saved: w.Position, sent: w.Sent},
+		poll:    pollState{recorded: map[int64]struct{}{}},
+		unsaved: unsaved{counts: map[hourlyCount]int64{}},
+	}
+	if w.ReplayTo > 0 && w.Endpoint.On {
+		q.replay = replayRange{scanned: w.ReplayAfter, to: w.ReplayTo, saved: w.ReplayAfter}
+	}
+	if !w.Health.FailingSince.IsZero() {
+		// Its failures may be costly. Until this process has had a response, treat
+		// it as if they were.
+		q.costly.failures = costlyAfter
+	}
+	for i := range q.open {
+		q.open[i] = map[int64]struct{}{}
+	}
+	return q
+}
+
+// mayStart tells whether the queue has something to send and is not held back by
+// its own state.
+func (q *queue) mayStart(bound int, now time.Time) bool {
+	return !q.evict.leaving && !q.health.turningOff && q.unrecorded < bound && q.waiting() > 0 && !now.Before(q.pause.until)
+}
+
+// waiting counts the attempts that were read and not started.
+func (q *queue) waiting() (n int) {
+	for i := range q.pending {
+		n += len(q.pending[i])
+	}
+	return n
+}
+
+// start takes the next attempt. The sources take turns, so that neither a long
+// backlog nor many retries hold the others up.
+func (q *queue) start() *Attempt {
+	for range sources {
+		from := q.turn
+		q.turn = (q.turn + 1) % sources
+		if len(q.pending[from]) == 0 {
+			continue
+		}
+		a := pop(&q.pending[from])
+		q.open[from][a.Position] = struct{}{}
+		q.inFlight++
+		q.unrecorded++
+		a.Endpoint = q.endpoint
+		return a
+	}
+	return nil
+}
+
+// putBack undoes start.
+func (q *queue) putBack(a *Attempt) {
+	delete(q.open[a.Source], a.Position)
+	q.inFlight--
+	q.unrecorded--
+	list := q.pending[a.Source]
+	at := 0
+	if a.Source != Retry { // the others stay in log order, which done relies on
+		for at < len(list) && list[at].Position < a.Position {
+			at++
+		}
+	}
+	q.pending[a.Source] = slices.Insert(list, at, a)
+	if q.evict.leaving {
+		q.unread(a.Source)
+	}
+}
+
+// holds tells whether a position is pending or open, or was recorded during the
+// poll that is being answered.
+func (q *queue) holds(position int64) bool {
+	if _, ok := q.poll.recorded[position]; ok {
+		return true
+	}
+	for i := range q.open {
+		if _, ok := q.open[i][position]; ok {
+			return true
+		}
+	}
+	for _, from := range []Source{Retry, Replay} {
+		for _, a := range q.pending[from] {
+			if a.Position == position {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// recorded frees the place of an attempt whose result is in the database.
+func (q *queue) recorded(a *Attempt) {
+	delete(q.open[a.Source], a.Position)
+	q.unrecorded--
+	q.unsaved.cursor = true
+	if q.poll.underWay {
+		q.poll.recorded[a.Position] = struct{}{}
+	}
+}
+
+// done is the position up to which every event is recorded or is not for this
+// webhook: what the stored cursor may say.
+func (q *queue) done() int64 { return lowest(q.open[Live], q.pending[Live], q.live.scanned) }
+
+// replayed is the same for missed events; 0 when there are none.
+func (q *queue) replayed() int64 {
+	if q.replay.to == 0 {
+		return 0
+	}
+	return lowest(q.open[Replay], q.pending[Replay], q.replay.scanned)
+}
+
+// lowest is the position before the first one that is open or pending.
+func lowest(open map[int64]struct{}, pending []*Attempt, scanned int64) int64 {
+	least := scanned
+	for p := range open {
+		least = min(least, p-1)
+	}
+	if len(pending) > 0 {
+		least = min(least, pending[0].Position-1)
+	}
+	return least
+}
+
+// unread drops the attempts of a source that are not started, so that they are
+// read again.
+func (q *queue) unread(from Source) {
+	list := q.pending[from]
+	q.pending[from] = nil
+	if len(list) == 0 {
+		return
+	}
+	switch from {
+	case Live:
+		q.live.scanned = min(q.live.scanned, list[0].Position-1)
+	case Replay:
+		q.replay.scanned = min(q.replay.scanned, list[0].Position-1)
+	case Retry, sources: // they wait in the database
+	}
+}
+
+// idle tells whether the queue has nothing to do.
+func (q *queue) idle() bool {
+	return q.unrecorded == 0 && q.waiting() == 0 && !q.poll.dirty && !q.poll.underWay && q.replay.to == 0 && q.live.scanned >= q.live.visible
+}
+
+// needsMore tells whether little is left of what was read, and there is more.
+func (q *queue) needsMore() bool {
+	return len(q.pending[Live]) < ReadAhead/4 && q.live.scanned < q.live.visible ||
+		len(q.pending[Replay]) < ReadAhead/4 && q.replay.to > 0 ||
+		len(q.pending[Retry]) == 0 && q.retry.more
+}
+
+// cursor is what a stored cursor may say now.
+func (q *queue) cursor() CursorRecord {
+	return CursorRecord{Key: q.key, Epoch: q.endpoint.Epoch, Version: q.endpoint.Version, Position: q.done(), Replayed: q.replayed()}
+}
+
+// pop takes the first element of a list that is not empty.
+func pop[T any](list *[]*T) *T {
+	first := (*list)[0]
+	(*list)[0] = nil
+	*list = (*list)[1:]
+	return first
+}

@@ -1,0 +1,145 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+)
+
+// Results are batched because every commit delays the whole server. A batch is
+// written after linger, or when it has batchSize results. When a webhook needs its
+// places to send more, the batch is written after urgentLinger, and at once if few
+// attempts are under way, because then few results would join it.
+const (
+	linger       = 10 * time.Millisecond
+	urgentLinger = 3 * time.Millisecond
+	batchSize    = 16
+	manyInFlight = 8
+
+	// maxBatch is the largest number of attempts in one record.
+	maxBatch = 500
+)
+
+// results are what is to be recorded.
+type results struct {
+	attempts []*Attempt
+	first    time.Time // when the oldest of them came
+	urgent   bool
+
+	save    []*queue // cursors and counts to be stored
+	evicted []*queue // to be released
+	changes []*HealthChange
+
+	underWay *Record
+}
+
+func (r *results) add(a *Attempt, now time.Time) {
+	if len(r.attempts) == 0 {
+		r.first = now
+	}
+	r.attempts = append(r.attempts, a)
+}
+
+// due is when the next record is to be written; zero: there is nothing to
+// record, or a record is under way.
+func (r *results) due(now time.Time, inFlight int, draining bool) time.Time {
+	switch {
+	case r.underWay != nil:
+		return time.Time{}
+	case len(r.attempts) == 0:
+		if len(r.save)+len(r.evicted) > 0 {
+			return now
+		}
+		return time.Time{}
+	case draining || len(r.attempts) >= batchSize:
+		return now
+	case !r.urgent:
+		return r.first.Add(linger)
+	case inFlight >= manyInFlight:
+		return r.first.Add(urgentLinger)
+	}
+	return now
+}
+
+// take returns the next record.
+func (r *results) take(lease string, now time.Time) *Record {
+	record := &Record{Lease: lease}
+	n := min(len(r.attempts), maxBatch)
+	for _, a := range r.attempts[:n] {
+		record.addAttempt(a)
+	}
+	r.attempts = slices.Delete(r.attempts, 0, n)
+	r.first, r.urgent = now, false
+	for _, q := range r.save {
+		record.addCursor(q)
+		record.addCounts(q)
+	}
+	for _, q := range r.evicted {
+		record.addCounts(q)
+		record.Releases = append(record.Releases, q.cursor())
+	}
+	record.evicted, record.changes = r.evicted, r.changes
+	r.save, r.evicted, r.changes = nil, nil, nil
+	r.underWay = record
+	return record
+}
+
+func (r *Record) addAttempt(a *Attempt) {
+	q := a.queue
+	r.attempts = append(r.attempts, a)
+	r.Attempts = append(r.Attempts, AttemptRecord{
+		Key: q.key, Position: a.Position, CreatedAt: a.CreatedAt, EventID: a.EventID, EventType: a.EventType,
+		Number: a.Number(), Before: a.Before, State: a.state, Next: a.next, Epoch: a.Endpoint.Epoch, Result: a.result,
+	})
+	if q.health.unsaved {
+		q.health.unsaved = false
+		r.Health = append(r.Health, HealthRecord{Key: q.key, Epoch: q.endpoint.Epoch, Health: q.health.Health})
+	}
+}
+
+// addCursor moves the stored cursor if it lags. Attempts of the same record are
+// not done yet, so the cursor stays before them; the history is its journal.
+func (r *Record) addCursor(q *queue) {
+	c := q.cursor()
+	if c.Position > q.live.saved || c.Replayed > q.replay.saved {
+		r.Cursors = append(r.Cursors, c)
+		q.live.saved, q.replay.saved = c.Position, c.Replayed
+		if q.replay.to > 0 && c.Replayed >= q.replay.to {
+			q.replay = replayRange{}
+		}
+	}
+	q.unsaved.cursor = false
+}
+
+func (r *Record) addCounts(q *queue) {
+	for c, n := range q.unsaved.counts {
+		r.Counts = append(r.Counts, CountRecord{Key: q.key, Hour: c.hour, Outcome: c.outcome, N: n})
+	}
+	clear(q.unsaved.counts)
+}
+
+// judge decides what follows an attempt to a webhook that is held.
+func (r *results) judge(a *Attempt, p policy.Policy) {
+	q := a.queue
+	attempted := policy.Attempted{
+		N: a.Number(), Before: a.Before, Once: a.Once, Success: a.result.Success(), Ended: a.result.Ended().Truncate(time.Millisecond),
+	}
+	if q.health.turningOff || !q.endpoint.On || q.endpoint.Epoch != a.Endpoint.Epoch {
+		a.state = p.DecideOff(attempted)
+		return
+	}
+	v := p.Decide(q.health.Health, attempted)
+	a.state, a.next = v.State, v.Next
+	if !q.health.FailingSince.IsZero() || !v.Health.FailingSince.IsZero() {
+		q.health.unsaved = true
+	}
+	q.health.Health = v.Health
+	q.health.turningOff = v.Change == policy.TurnOff
+	if v.Change != policy.NoChange {
+		r.changes = append(r.changes, &HealthChange{
+			Key: q.key, Endpoint: q.endpoint, Change: v.Change, Since: v.Health.FailingSince,
+			At: a.result.Ended(), Reason: a.result.Error, Answer: a.result.Answer, queue: q,
+		})
+	}
+}

@@ -1,0 +1,228 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+)
+
+const (
+	// saveInterval is how often cursors that moved are stored.
+	saveInterval = time.Second
+	// skipSaves is how many times longer a cursor waits that only passed entries
+	// which are not for its webhook.
+	skipSaves = 5
+
+	// rereadInterval is how often a sweep makes a webhook be read for when nothing
+	// new is visible: something of it waits in the database, and a notification
+	// may have been lost. Receivers that hang keep messages open for long, so more
+	// often would delay the others.
+	rereadInterval = 10 * time.Second
+)
+
+// Config configures a Scheduler. All fields are required.
+type Config struct {
+	Policy policy.Policy
+
+	Bound int // attempts of one webhook that are started and not recorded
+	Limit int // attempts that are started in the process
+
+	// CostlyPerSecond is the rate of attempts for webhooks that keep failing
+	// expensively, together.
+	CostlyPerSecond int
+
+	Idle time.Duration // a webhook without work is released after it
+
+	// LeaseUse is how long after a renewal attempts may be started: the time that
+	// the lease lasts, less the timeout of an attempt.
+	LeaseUse time.Duration
+
+	// Rest is how long a webhook that was released for another process is not
+	// claimed by this one.
+	Rest time.Duration
+}
+
+// Scheduler is the state machine. Its methods must not be called concurrently.
+type Scheduler struct {
+	cfg Config
+
+	queues      map[Key]*queue
+	byWorkspace map[string][]*queue
+
+	starts  starts
+	polls   polls
+	claims  claims
+	results results
+	timers  timers
+
+	lease     string
+	leaseFrom time.Time // when it was last taken or renewed
+	taking    bool      // a lease is being taken
+
+	saved     int // how often cursors were stored
+	nextSave  time.Time
+	unclaimed int // webhooks with something to do that nobody holds, by the last sweep
+	draining  bool
+
+	effects []Effect // of the step under way
+}
+
+// New returns a Scheduler without a lease; the first event must be LeaseTaken.
+func New(cfg Config) *Scheduler {
+	return &Scheduler{
+		cfg: cfg, queues: map[Key]*queue{}, byWorkspace: map[string][]*queue{},
+		starts: starts{bound: cfg.Bound, limit: cfg.Limit, throttle: newThrottle(cfg.CostlyPerSecond)}, claims: newClaims(),
+	}
+}
+
+// Step processes events and returns what has to be done.
+func (s *Scheduler) Step(now time.Time, events ...Event) []Effect {
+	for _, e := range events {
+		s.apply(now, e)
+	}
+	s.tick(now)
+	if !s.draining {
+		s.startAttempts(now)
+		for poll := s.polls.take(); poll != nil; poll = s.polls.take() {
+			s.emit(poll)
+		}
+		if claim := s.claims.take(s.lease, now); claim != nil {
+			s.emit(claim)
+		}
+	}
+	if due := s.results.due(now, s.starts.inFlight, s.draining); !due.IsZero() && !now.Before(due) {
+		s.emit(s.results.take(s.lease, now))
+	}
+	effects := s.effects
+	s.effects = nil
+	return effects
+}
+
+func (s *Scheduler) apply(now time.Time, e Event) {
+	switch e := e.(type) {
+	case Changed:
+		s.changed(e)
+	case Found:
+		s.found(now, e.Candidates)
+	case Claimed:
+		s.claimed(now, e)
+	case ClaimFailed:
+		s.claims.failed(e.Claim)
+	case Polled:
+		s.polled(now, e)
+	case PollFailed:
+		s.pollFailed(now, e.Poll)
+	case Attempted:
+		s.attempted(now, e)
+	case NotAttempted:
+		s.notAttempted(now, e)
+	case Returned:
+		s.starts.inFlight--
+		e.Attempt.queue.putBack(e.Attempt)
+	case Recorded:
+		s.recorded(now, e.Record)
+	case HealthChanged:
+		if e.Change.Change == policy.TurnOff && !e.Change.queue.evict.lost {
+			e.Change.queue.endpoint = unknownEndpoint()
+			s.evict(e.Change.queue)
+		}
+	case LeaseTaken:
+		s.lease, s.leaseFrom, s.taking = e.Lease, e.At, false
+	case LeaseRenewed:
+		s.leaseRenewed(now, e)
+	case LeaseLost:
+		s.leaseLost(e.Lease)
+	case Reconciled:
+		s.claims.blocked = false
+	case Drain:
+		s.draining = true
+	case Tick:
+	}
+}
+
+func (s *Scheduler) emit(e Effect) { s.effects = append(s.effects, e) }
+
+// NextTick is when Step has to be called if no event comes before.
+func (s *Scheduler) NextTick(now time.Time) time.Time {
+	first := s.nextSave
+	earlier := func(at time.Time) {
+		if !at.IsZero() && at.Before(first) {
+			first = at
+		}
+	}
+	earlier(s.timers.next())
+	earlier(s.starts.throttle.next(now))
+	earlier(s.results.due(now, s.starts.inFlight, s.draining))
+	if s.lease != "" && !s.draining {
+		earlier(s.claims.next(now))
+	}
+	return first
+}
+
+// InFlight is the number of attempts under way.
+func (s *Scheduler) InFlight() int { return s.starts.inFlight }
+
+// Done tells whether everything was finished and released after Drain.
+func (s *Scheduler) Done() bool {
+	return s.draining && s.starts.inFlight == 0 && len(s.queues) == 0 && s.claims.underWay == nil &&
+		s.results.underWay == nil && len(s.results.attempts)+len(s.results.evicted) == 0
+}
+
+// tick does what is due by now.
+func (s *Scheduler) tick(now time.Time) {
+	for q := s.timers.take(now); q != nil; q = s.timers.take(now) {
+		s.polls.mark(q)
+		s.starts.offer(now, q)
+		s.timers.update(now, q)
+	}
+	for _, q := range s.starts.throttle.release(now) {
+		s.starts.offerAgain(now, q)
+	}
+	if !now.Before(s.nextSave) {
+		s.saveCursors(now)
+		s.nextSave = now.Add(saveInterval)
+	}
+	if s.draining && s.starts.inFlight == 0 {
+		for _, q := range s.queues {
+			s.evict(q)
+		}
+	}
+}
+
+// saveCursors has moved cursors and counts stored, and idle webhooks released.
+func (s *Scheduler) saveCursors(now time.Time) {
+	s.saved++
+	for _, q := range s.queues {
+		switch {
+		case q.evict.leaving:
+		case q.idle() && (now.Sub(q.lastUsed) >= s.cfg.Idle || !q.endpoint.On) && len(q.unsaved.counts) == 0:
+			s.evict(q)
+		case q.unsaved.cursor || len(q.unsaved.counts) > 0 || s.saved%skipSaves == 0 && q.done() > q.live.saved:
+			s.results.save = append(s.results.save, q)
+		}
+	}
+}
+
+// Stats are figures about a Scheduler.
+type Stats struct {
+	Webhooks  int // held
+	InFlight  int // attempts
+	Throttled int // webhooks that wait for a token
+	Behind    int // webhooks with something to send that are held here, or by nobody
+	Lag       time.Duration
+}
+
+// Stats returns figures for metrics. Lag is the age of the oldest event that
+// waits for its first attempt.
+func (s *Scheduler) Stats(now time.Time) Stats {
+	stats := Stats{Webhooks: len(s.queues), InFlight: s.starts.inFlight, Throttled: len(s.starts.throttle.queues), Behind: s.unclaimed}
+	for _, q := range s.queues {
+		if q.waiting() > 0 || q.live.scanned < q.live.visible {
+			stats.Behind++
+		}
+		if len(q.pending[Live]) > 0 {
+			stats.Lag = max(stats.Lag, now.Sub(q.pending[Live][0].Published))
+		}
+	}
+	return stats
+}

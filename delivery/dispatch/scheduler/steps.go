@@ -1,0 +1,195 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+)
+
+// changed marks the webhooks of workspaces dirty. Others of these workspaces may
+// not be held here, so they are claimed.
+func (s *Scheduler) changed(e Changed) {
+	if e.All {
+		for _, q := range s.queues {
+			s.polls.mark(q)
+		}
+	}
+	for _, w := range e.WorkspaceIDs {
+		for _, q := range s.byWorkspace[w] {
+			s.polls.mark(q)
+		}
+		s.claims.addWorkspace(w)
+	}
+}
+
+// found claims the webhooks that a sweep found. One that is held here may have
+// missed a notification.
+func (s *Scheduler) found(now time.Time, list []Candidate) {
+	s.unclaimed = 0
+	for _, c := range list {
+		q := s.queues[c.Key]
+		switch {
+		case q == nil:
+			s.claims.addKey(c.Key)
+			s.unclaimed++
+		case c.Visible > q.live.visible || now.Sub(q.poll.at) >= rereadInterval:
+			s.polls.mark(q)
+		}
+	}
+}
+
+// retryAt has a queue read for at a time, unless that is to happen before.
+func (s *Scheduler) retryAt(now time.Time, q *queue, at time.Time) {
+	if at.IsZero() || q.retry.next.After(now) && !at.Before(q.retry.next) {
+		return
+	}
+	q.retry.next = at
+	if !at.After(now) {
+		s.polls.mark(q)
+	}
+	s.timers.update(now, q)
+}
+
+func (s *Scheduler) polled(now time.Time, e Polled) {
+	s.polls.underWay--
+	for i := range e.Poll.Requests {
+		r, a := &e.Poll.Requests[i], &e.Answers[i]
+		q := r.queue
+		switch changed := e.Changed[r.Key]; {
+		case q.evict.lost:
+		case !a.Found:
+			s.evict(q) // deleted
+		case changed != nil:
+			if !q.change(changed) {
+				q.endpoint = unknownEndpoint()
+				s.evict(q)
+				q.evict.changed = true
+			}
+		case !q.evict.leaving:
+			q.fill(a, r)
+			// A time that is still to come stays: a retry that was recorded during
+			// the poll is not in its answer.
+			s.retryAt(now, q, a.NextAttempt)
+		}
+		s.polls.ended(now, q)
+		s.releaseIfDone(q)
+		s.offer(now, q)
+	}
+}
+
+func (s *Scheduler) pollFailed(now time.Time, poll *Poll) {
+	s.polls.underWay--
+	for i := range poll.Requests {
+		q := poll.Requests[i].queue
+		s.polls.ended(now, q)
+		s.releaseIfDone(q)
+		if !q.evict.leaving {
+			s.polls.mark(q)
+		}
+	}
+}
+
+// unknownEndpoint stands for settings that are not known. Its epoch and version
+// match no row, so no cursor is moved under it.
+func unknownEndpoint() *Endpoint { return &Endpoint{Epoch: -1, Version: -1} }
+
+func (s *Scheduler) claimed(now time.Time, e Claimed) {
+	s.claims.done(e.Claim, e.Endpoints, now)
+	if e.Claim.Lease != s.lease {
+		return // held under a lease that is over, so by nobody
+	}
+	for i := range e.Endpoints {
+		w := &e.Endpoints[i]
+		if s.queues[w.Key] != nil {
+			continue // cannot happen: what is held is not free
+		}
+		q := newQueue(w, now)
+		s.queues[w.Key] = q
+		s.byWorkspace[w.Key.WorkspaceID] = append(s.byWorkspace[w.Key.WorkspaceID], q)
+		s.polls.mark(q)
+		if s.draining {
+			s.evict(q)
+		}
+	}
+}
+
+// evict starts giving a webhook back.
+func (s *Scheduler) evict(q *queue) {
+	if q.evict.leaving {
+		return
+	}
+	q.evict.leaving = true
+	for from := range sources {
+		q.unread(from)
+	}
+	s.releaseIfDone(q)
+}
+
+// releaseIfDone releases a webhook that is leaving when nothing of it is open.
+func (s *Scheduler) releaseIfDone(q *queue) {
+	if q.evict.leaving && q.unrecorded == 0 && !q.poll.underWay && s.queues[q.key] == q {
+		forget(s, q)
+		s.results.evicted = append(s.results.evicted, q)
+	}
+}
+
+// forget removes a queue from the scheduler.
+func forget(s *Scheduler, q *queue) {
+	w := q.key.WorkspaceID
+	delete(s.queues, q.key)
+	s.byWorkspace[w] = slices.DeleteFunc(s.byWorkspace[w], func(other *queue) bool { return other == q })
+	if len(s.byWorkspace[w]) == 0 {
+		delete(s.byWorkspace, w)
+	}
+	delete(s.claims.quiet, w) // there may be something to claim again
+	s.timers.set(q, time.Time{})
+	if s.starts.throttle.remove(q) {
+		q.listed = false
+	}
+}
+
+// recorded frees the places of attempts whose results are stored, and finishes
+// releases.
+func (s *Scheduler) recorded(now time.Time, r *Record) {
+	s.results.underWay = nil
+	for _, a := range r.attempts {
+		q := a.queue
+		q.recorded(a)
+		if q.evict.lost {
+			continue
+		}
+		if a.state == policy.Pending && !q.evict.leaving {
+			s.retryAt(now, q, a.next)
+		}
+		s.polls.refill(q)
+		s.offer(now, q)
+		s.releaseIfDone(q)
+	}
+	for _, c := range r.changes {
+		s.emit(ChangeHealth{c})
+	}
+	s.released(r.evicted)
+}
+
+// released claims webhooks again that have something to do, and tells others of
+// those that are left to them.
+func (s *Scheduler) released(list []*queue) {
+	var notify []string
+	for _, q := range list {
+		held := s.queues[q.key]
+		switch {
+		case q.evict.lost || !q.evict.changed:
+		case held != nil:
+			s.polls.mark(held)
+		default:
+			s.claims.addKey(q.key)
+		}
+		if q.evict.rebalanced && !q.evict.lost {
+			notify = append(notify, q.key.WorkspaceID)
+		}
+	}
+	if len(notify) > 0 {
+		s.emit(Notify{notify})
+	}
+}

@@ -1,0 +1,94 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// An attempt that is answered over an open connection costs next to nothing. One
+// that needs a new connection costs a TLS handshake, one to two milliseconds of a
+// processor; one without a response holds its place for the whole timeout, and
+// its record is three rows instead of one. A process that delivers to many
+// receivers that hang would spend its processors on them. So webhooks whose
+// attempts keep failing expensively share one token bucket. The few that a process
+// usually has never empty it, and one attempt of another kind takes a webhook out.
+const (
+	// costlyAfter is how many costly failures in a row put a webhook under the
+	// token bucket.
+	costlyAfter = 3
+
+	// burstSeconds is how many seconds' worth of tokens may be used at once.
+	burstSeconds = 10
+)
+
+// costlyState is a queue's part in the throttle.
+type costlyState struct {
+	failures int  // costly ones in a row
+	hasToken bool // it may start one attempt
+}
+
+// throttle is the token bucket and the queues that wait for a token.
+type throttle struct {
+	bucket *rate.Limiter
+	queues []*queue
+}
+
+func newThrottle(perSecond int) throttle {
+	return throttle{bucket: rate.NewLimiter(rate.Limit(perSecond), burstSeconds*perSecond)}
+}
+
+// holdsBack tells whether a queue has to wait for a token before its next
+// attempt, and if so, has it wait.
+func (t *throttle) holdsBack(q *queue, now time.Time) bool {
+	switch {
+	case q.costly.failures < costlyAfter:
+		return false
+	case q.costly.hasToken:
+		q.costly.hasToken = false
+		return false
+	case len(t.queues) == 0 && t.bucket.AllowN(now, 1):
+		return false
+	}
+	t.queues = append(t.queues, q)
+	return true
+}
+
+// release returns the queues that get a token now.
+func (t *throttle) release(now time.Time) (list []*queue) {
+	for len(t.queues) > 0 && t.bucket.AllowN(now, 1) {
+		q := pop(&t.queues)
+		q.costly.hasToken = true
+		list = append(list, q)
+	}
+	return list
+}
+
+// next is when the first waiting queue gets a token; zero when none waits.
+func (t *throttle) next(now time.Time) time.Time {
+	if len(t.queues) == 0 {
+		return time.Time{}
+	}
+	missing := 1 - t.bucket.TokensAt(now)
+	return now.Add(max(time.Duration(missing/float64(t.bucket.Limit())*float64(time.Second)), 0) + time.Microsecond)
+}
+
+// attempted counts costly failures. Any other result takes the queue out of the
+// throttle; it returns true if the queue was waiting for a token.
+func (t *throttle) attempted(q *queue, costly bool) (waited bool) {
+	if costly {
+		q.costly.failures++
+		return false
+	}
+	q.costly = costlyState{}
+	return t.remove(q)
+}
+
+func (t *throttle) remove(q *queue) bool {
+	i := slices.Index(t.queues, q)
+	if i >= 0 {
+		t.queues = slices.Delete(t.queues, i, i+1)
+	}
+	return i >= 0
+}

@@ -1,0 +1,53 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+)
+
+// store holds the dispatcher's SQL.
+type store struct {
+	pool      *pgxpool.Pool
+	keyring   *keyring.Keyring
+	leaseTime time.Duration
+}
+
+const (
+	// statementTimeout bounds a statement, whose connection may have died without
+	// notice.
+	statementTimeout = 30 * time.Second
+
+	// retryPause is the pause after a statement failed, because the database may be
+	// away. Where it grows, it doubles up to maxRetryPause.
+	retryPause    = 250 * time.Millisecond
+	maxRetryPause = 2 * time.Second
+)
+
+// split returns the two columns of keys, for unnest.
+func split(keys []scheduler.Key) (workspaces, webhooks []string) {
+	workspaces, webhooks = make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		workspaces[i], webhooks[i] = k.WorkspaceID, k.WebhookID
+	}
+	return workspaces, webhooks
+}
+
+// keys returns the webhooks that a statement names; doing is for the error.
+func (s *store) keys(ctx context.Context, doing, sql string, args ...any) ([]scheduler.Key, error) {
+	rows, err := s.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.Key])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	return keys, nil
+}

@@ -1,0 +1,79 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+)
+
+// work is what a message of the Router stands for: one attempt of one delivery.
+type work struct {
+	attempt *scheduler.Attempt
+	result  attempt.Result // set by the handler
+	err     error          // why the handler could not make the attempt
+}
+
+// KeepError keeps the handler's error, which Nack cannot carry.
+func (w *work) KeepError(err error) { w.err = err }
+
+// subscriber gives the Watermill Router its messages.
+type subscriber struct {
+	dispatcher *Dispatcher
+	stop       chan struct{} // closed by Close
+	once       sync.Once
+	done       sync.WaitGroup
+}
+
+// Subscribe takes the first lease and starts delivering. Delivering ends when ctx
+// does or at Close.
+func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	d := s.dispatcher
+	if d.started.Swap(true) {
+		return nil, errors.New("a dispatcher runs once")
+	}
+	lease, err := d.store.takeLease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.maintain(ctx) // before anything is recorded, so that the history has a partition for today
+	out := make(chan *message.Message)
+	s.done.Go(func() {
+		defer close(out)
+		d.run(ctx, s.stop, lease, out)
+	})
+	return out, nil
+}
+
+// Close stops starting attempts, waits until those under way are recorded, and
+// returns.
+func (s *subscriber) Close() error {
+	s.once.Do(func() { close(s.stop) })
+	s.done.Wait()
+	return nil
+}
+
+// await reports the result of an attempt when the Router is done with it.
+func (d *Dispatcher) await(ctx context.Context, w *work, msg *message.Message) {
+	select {
+	case <-msg.Acked():
+		d.metrics.attempted(&w.result)
+		d.logAttempt(ctx, w)
+		d.post(scheduler.Attempted{Attempt: w.attempt, Result: w.result})
+	case <-msg.Nacked():
+		if w.err == nil {
+			w.err = errors.New("the handler failed without an error")
+		}
+		d.post(scheduler.NotAttempted{Attempt: w.attempt, Err: w.err})
+	}
+}
+
+// message is the work as the Router gets it.
+func (w *work) message(ctx context.Context) *message.Message {
+	return flow.Message(ctx, w.attempt.DeliveryID(), w.attempt.Body, w)
+}

@@ -1,0 +1,116 @@
+// Package keyring seals the signing secrets of webhooks for the database
+// (docs/contract/decisions.md, "Signing secrets are stored encrypted").
+package keyring
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// keyIDSize is the length of the key id before a sealed secret, in bytes.
+const keyIDSize = 8
+
+// minKeyText is the smallest length of a key's text, in characters.
+const minKeyText = 16
+
+// Keyring encrypts ("seals") secrets with AES-256-GCM. The workspace and the
+// webhook are associated data, so a sealed secret that is copied to another row
+// cannot be opened there.
+//
+// To change the key: add the new one after the old one on every process, then
+// move it to the front, and remove the old one when no secret is sealed under it
+// any more. Dispatchers re-seal secrets that are under an older key.
+type Keyring struct {
+	keys []sealingKey // the first one seals, all of them open
+}
+
+type sealingKey struct {
+	id   [keyIDSize]byte
+	aead cipher.AEAD
+}
+
+// New reads LEDGERFEED_SECRET_KEY: one key, or several separated by
+// commas, the first of which seals. A key is any text of at least 16
+// characters, best a random one (openssl rand -hex 32).
+func New(text string) (*Keyring, error) {
+	k := &Keyring{}
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		if len(part) < minKeyText {
+			return nil, fmt.Errorf("a secret key has at least %d characters, best from: openssl rand -hex 32", minKeyText)
+		}
+		key, err := newSealingKey(part)
+		if err != nil {
+			return nil, err
+		}
+		k.keys = append(k.keys, key)
+	}
+	return k, nil
+}
+
+func newSealingKey(text string) (sealingKey, error) {
+	var key sealingKey
+	material, err := hkdf.Key(sha256.New, []byte(text), nil, "ledgerfeed webhook secrets", 32+keyIDSize)
+	if err != nil {
+		return key, fmt.Errorf("derive a secret key: %w", err)
+	}
+	copy(key.id[:], material[32:])
+	block, err := aes.NewCipher(material[:32])
+	if err != nil {
+		return key, fmt.Errorf("prepare a secret key: %w", err)
+	}
+	key.aead, err = cipher.NewGCM(block)
+	if err != nil {
+		return key, fmt.Errorf("prepare a secret key: %w", err)
+	}
+	return key, nil
+}
+
+// ErrUnknownKey means that a secret is sealed under a key that is not in the
+// keyring.
+var ErrUnknownKey = errors.New("the signing secret is sealed under a key that LEDGERFEED_SECRET_KEY does not hold")
+
+// associatedData binds a sealed secret to its row.
+func associatedData(workspaceID, webhookID string) []byte {
+	return []byte("webhook\x00" + workspaceID + "\x00" + webhookID)
+}
+
+// Seal encrypts a secret for the row of a webhook, under the first key.
+func (k *Keyring) Seal(workspaceID, webhookID, secret string) []byte {
+	key := &k.keys[0]
+	box := make([]byte, keyIDSize+key.aead.NonceSize(), keyIDSize+key.aead.NonceSize()+len(secret)+key.aead.Overhead())
+	copy(box, key.id[:])
+	nonce := box[keyIDSize:]
+	_, _ = rand.Read(nonce) // never fails: the runtime ends the program when the system has no randomness
+	return key.aead.Seal(box, nonce, []byte(secret), associatedData(workspaceID, webhookID))
+}
+
+// Open decrypts a secret. The error is ErrUnknownKey, or says that the sealed
+// secret was altered.
+func (k *Keyring) Open(workspaceID, webhookID string, box []byte) (string, error) {
+	for i := range k.keys {
+		key := &k.keys[i]
+		rest, ok := bytes.CutPrefix(box, key.id[:])
+		if !ok || len(rest) < key.aead.NonceSize() {
+			continue
+		}
+		plain, err := key.aead.Open(nil, rest[:key.aead.NonceSize()], rest[key.aead.NonceSize():], associatedData(workspaceID, webhookID))
+		if err != nil {
+			return "", fmt.Errorf("the signing secret of %s was altered: %w", webhookID, err)
+		}
+		return string(plain), nil
+	}
+	return "", ErrUnknownKey
+}
+
+// Current tells whether a secret is sealed under the first key.
+func (k *Keyring) Current(box []byte) bool {
+	return bytes.HasPrefix(box, k.keys[0].id[:])
+}

@@ -1,0 +1,244 @@
+// Package mail sends notifications about webhooks to the finance team of a
+// workspace (docs/contract/decisions.md, "Mail goes out over"). A notification
+// is stored in the transaction of what it is about; Run sends what is stored,
+// from any number of processes.
+package mail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	netmail "net/mail"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/wneessen/go-mail"
+)
+
+// Settings say how mail is sent.
+type Settings struct {
+	// URL is smtp://user:password@host:port (STARTTLS when the server offers
+	// it) or smtps://… (TLS from the start). User and port are optional. Empty:
+	// no mail is sent; log lines and the console's notices remain.
+	URL string `env:"LEDGERFEED_SMTP_URL"`
+
+	// From is the sender's address. Required with URL.
+	From string `env:"LEDGERFEED_MAIL_FROM"`
+}
+
+const (
+	sendTimeout = 30 * time.Second
+	// sendLease is how long other processes leave a mail to the one that sends it.
+	sendLease = 2 * sendTimeout
+	// sweepInterval is how often a process looks for mails that others stored.
+	sweepInterval = 15 * time.Second
+	// firstRetry is the wait after the first failure; it doubles up to longestRetry.
+	firstRetry   = time.Second
+	longestRetry = 30 * time.Minute
+	// giveUpAfter is the age at which a mail that could not be sent is dropped.
+	giveUpAfter = 7 * 24 * time.Hour
+)
+
+// Mailer stores and sends notifications. It is safe for concurrent use.
+type Mailer struct {
+	pool   *pgxpool.Pool
+	clock  func() time.Time
+	logger *slog.Logger
+	from   string
+	client *mail.Client // nil: no mail
+	stored chan struct{}
+}
+
+// New returns a Mailer. The error names the setting that is wrong.
+func New(s Settings, pool *pgxpool.Pool, clock func() time.Time, logger *slog.Logger) (*Mailer, error) {
+	m := &Mailer{pool: pool, clock: clock, logger: logger, from: s.From, stored: make(chan struct{}, 1)}
+	if s.URL == "" {
+		return m, nil
+	}
+	u, err := url.Parse(s.URL)
+	if err != nil || u.Hostname() == "" || u.Scheme != "smtp" && u.Scheme != "smtps" {
+		return nil, errors.New("LEDGERFEED_SMTP_URL is not of the form smtp://user:password@host:port or smtps://…")
+	}
+	if _, err := netmail.ParseAddress(s.From); err != nil {
+		return nil, fmt.Errorf("LEDGERFEED_MAIL_FROM: %w", err)
+	}
+	options := []mail.Option{mail.WithTimeout(sendTimeout), mail.WithTLSPolicy(mail.TLSOpportunistic)}
+	if u.Scheme == "smtps" {
+		options = append(options, mail.WithSSL(), mail.WithPort(mail.DefaultPortSSL))
+	}
+	if port, err := strconv.Atoi(u.Port()); err == nil {
+		options = append(options, mail.WithPort(port))
+	}
+	if password, ok := u.User.Password(); ok {
+		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(u.User.Username()), mail.WithPassword(password))
+	}
+	if m.client, err = mail.NewClient(u.Hostname(), options...); err != nil {
+		return nil, fmt.Errorf("LEDGERFEED_SMTP_URL: %w", err)
+	}
+	return m, nil
+}
+
+// Notification is a mail without its recipient, which is the workspace's
+// notify_email when the mail is sent.
+type Notification struct {
+	ID          string // the same for the same notification, so that it is stored once
+	WorkspaceID string
+	WebhookID   string
+	Subject     string
+	Body        string
+}
+
+// Store stores a notification in the transaction of what it is about. It does
+// nothing when no mail is sent or the workspace has no address. After the commit
+// call SendSoon.
+func (m *Mailer) Store(ctx context.Context, tx pgx.Tx, n *Notification) error {
+	if m.client == nil {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO webhook_mail (workspace_id, mail_id, webhook_id, subject, body, created_at, next_attempt_at)
+		SELECT workspace_id, $2, $3, $4, $5, $6, $6 FROM workspace WHERE workspace_id = $1 AND notify_email <> ''
+		    ON CONFLICT DO NOTHING`,
+		n.WorkspaceID, n.ID, n.WebhookID, n.Subject, n.Body, m.clock())
+	if err != nil {
+		return fmt.Errorf("store a mail about webhook %s: %w", n.WebhookID, err)
+	}
+	return nil
+}
+
+// SendSoon wakes Run, so that it does not wait for its next sweep.
+func (m *Mailer) SendSoon() {
+	select {
+	case m.stored <- struct{}{}:
+	default: // Run is about to look already
+	}
+}
+
+// Run sends stored mails until ctx ends.
+func (m *Mailer) Run(ctx context.Context) {
+	if m.client == nil {
+		return
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.stored:
+		case <-timer.C:
+		}
+		next, err := m.sendDue(ctx)
+		if err != nil && ctx.Err() == nil {
+			m.logger.WarnContext(ctx, "cannot look for mails to send; trying again", "error", err, "retry_in", next)
+		}
+		timer.Reset(next)
+	}
+}
+
+// dueMail is a mail that is to be sent now.
+type dueMail struct {
+	Notification
+	to        string
+	createdAt time.Time
+	attempts  int
+}
+
+// sendDue sends the mails that are due and returns when to look again. A mail is
+// claimed by moving its next_attempt_at ahead, so no transaction is open while a
+// mail server is slow.
+func (m *Mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
+	now := m.clock()
+	rows, err := m.pool.Query(ctx, `
+		UPDATE webhook_mail l SET next_attempt_at = $2, attempts = l.attempts + 1
+		  FROM workspace w
+		 WHERE (l.workspace_id, l.mail_id) IN (
+		       SELECT workspace_id, mail_id FROM webhook_mail WHERE next_attempt_at <= $1
+		        ORDER BY next_attempt_at LIMIT 20 FOR UPDATE SKIP LOCKED)
+		   AND w.workspace_id = l.workspace_id
+		RETURNING l.workspace_id, l.mail_id, l.webhook_id, coalesce(w.notify_email, ''), l.subject, l.body, l.created_at, l.attempts`,
+		now, now.Add(sendLease))
+	if err != nil {
+		return sweepInterval, fmt.Errorf("claim mails: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d dueMail, err error) {
+		err = row.Scan(&d.WorkspaceID, &d.ID, &d.WebhookID, &d.to, &d.Subject, &d.Body, &d.createdAt, &d.attempts)
+		return d, err
+	})
+	if err != nil {
+		return sweepInterval, fmt.Errorf("claim mails: %w", err)
+	}
+	for i := range list {
+		if err := m.sendOne(ctx, &list[i]); err != nil {
+			return sweepInterval, err
+		}
+	}
+	var at *time.Time
+	if err := m.pool.QueryRow(ctx, `SELECT min(next_attempt_at) FROM webhook_mail`).Scan(&at); err != nil {
+		return sweepInterval, fmt.Errorf("look for the next mail: %w", err)
+	}
+	if at == nil {
+		return sweepInterval, nil
+	}
+	return min(max(at.Sub(m.clock()), time.Millisecond), sweepInterval), nil
+}
+
+// sendOne sends a mail and deletes it, or puts it off. The error is about the
+// database only.
+func (m *Mailer) sendOne(ctx context.Context, d *dueMail) error {
+	failure := m.send(ctx, d)
+	if failure != nil && ctx.Err() != nil {
+		return ctx.Err() // the process stops; the mail is due again when its lease is over
+	}
+	log := m.logger.With("workspace", d.WorkspaceID, "webhook", d.WebhookID, "mail", d.ID, "subject", d.Subject)
+	wait := min(firstRetry<<min(d.attempts-1, 20), longestRetry)
+	switch {
+	case failure == nil:
+		log.InfoContext(ctx, "sent a mail")
+	case m.clock().Sub(d.createdAt) > giveUpAfter:
+		log.ErrorContext(ctx, "dropped a mail that could not be sent for a week", "error", failure)
+	default:
+		log.WarnContext(ctx, "cannot send a mail; trying again", "error", failure, "attempts", d.attempts, "retry_in", wait)
+		_, err := m.pool.Exec(ctx, `
+			UPDATE webhook_mail SET next_attempt_at = $3, error = $4 WHERE workspace_id = $1 AND mail_id = $2`,
+			d.WorkspaceID, d.ID, m.clock().Add(wait), failure.Error())
+		if err != nil {
+			return fmt.Errorf("put off mail %s: %w", d.ID, err)
+		}
+		return nil
+	}
+	if _, err := m.pool.Exec(ctx, `DELETE FROM webhook_mail WHERE workspace_id = $1 AND mail_id = $2`, d.WorkspaceID, d.ID); err != nil {
+		return fmt.Errorf("delete mail %s: %w", d.ID, err)
+	}
+	return nil
+}
+
+func (m *Mailer) send(ctx context.Context, d *dueMail) error {
+	if d.to == "" {
+		return nil // the workspace's address was removed after the mail was stored
+	}
+	msg := mail.NewMsg()
+	if err := msg.From(m.from); err != nil {
+		return fmt.Errorf("sender: %w", err)
+	}
+	if err := msg.To(d.to); err != nil {
+		return fmt.Errorf("recipient: %w", err)
+	}
+	msg.Subject(d.Subject)
+	// If the server's answer is lost, the mail is sent again; the message id lets
+	// mail programs show it once.
+	msg.SetMessageIDWithValue(d.ID + "@ledgerfeed")
+	msg.SetDateWithValue(d.createdAt)
+	msg.SetGenHeader("Auto-Submitted", "auto-generated")
+	msg.SetBodyString(mail.TypeTextPlain, d.Body)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	if err := m.client.DialAndSendWithContext(ctx, msg); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package policy
+
+import "time"
+
+// State of a delivery (docs/contract/decisions.md, "The retry schedule").
+type State string
+
+// The states.
+const (
+	Pending   State = "pending"
+	Succeeded State = "succeeded"
+	Failed    State = "failed"
+	Cancelled State = "cancelled"
+)
+
+// Policy is the settings that decide what follows an attempt.
+type Policy struct {
+	Schedule     Schedule
+	TurnOffAfter time.Duration // of failing, before a webhook is turned off
+}
+
+// Attempted describes one attempt of one delivery.
+type Attempted struct {
+	N       int  // its number in the delivery; 1 is the first attempt
+	Before  int  // attempts made before the schedule began again; 0 except for missed events that are sent again
+	Once    bool // "Send again": there is no further attempt
+	Success bool
+	Ended   time.Time
+}
+
+// Verdict is what follows an attempt.
+type Verdict struct {
+	State  State
+	Next   time.Time // time of the next attempt of a pending delivery, otherwise zero
+	Health Health
+	Change Change
+}
+
+// Decide returns what follows an attempt to a webhook that is on. If the change
+// is TurnOff, the state is Cancelled instead of Pending, because all pending
+// deliveries of the webhook are cancelled.
+func (p Policy) Decide(h Health, a Attempted) Verdict {
+	if a.Success {
+		return Verdict{State: Succeeded, Health: h.Succeeded()}
+	}
+	v := Verdict{State: Failed}
+	v.Health, v.Change = h.Failed(a.Ended, p.TurnOffAfter)
+	if a.Once {
+		return v
+	}
+	if next, ok := p.Schedule.Next(a.N-a.Before, a.Ended); ok {
+		v.State, v.Next = Pending, next
+		if v.Change == TurnOff {
+			v.State, v.Next = Cancelled, time.Time{}
+		}
+	}
+	return v
+}
+
+// DecideOff returns the state of a delivery after an attempt to a webhook that
+// is off, or that was turned off during the attempt. There is no further
+// attempt.
+func (p Policy) DecideOff(a Attempted) State {
+	if a.Success {
+		return Succeeded
+	}
+	if _, more := p.Schedule.Next(a.N-a.Before, a.Ended); more && !a.Once {
+		return Cancelled
+	}
+	return Failed
+}
+
+// Load is how many attempts are under way, and how many may be.
+type Load struct {
+	Own, Bound   int // of one webhook
+	Total, Limit int // of the process
+	Webhooks     int // that the process delivers to
+}
+
+// MayStart tells whether a webhook may start another attempt. It may use its
+// own bound while less than half of the process's limit is in use, and after
+// that an even share of the limit. A webhook with nothing under way may always
+// start one attempt within the limit.
+func MayStart(l Load) bool {
+	if l.Own >= l.Bound || l.Total >= l.Limit {
+		return false
+	}
+	if l.Own == 0 || l.Total < l.Limit/2 {
+		return true
+	}
+	return l.Own < max(1, l.Limit/max(l.Webhooks, 1))
+}

@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+)
+
+// Settings are what an operator can set about webhooks
+// (docs/contract/decisions.md, "Settings that tests and self-hosters may
+// change"). A zero value means the default, except for the lists. The tags are
+// for caarlos0/env.
+type Settings struct {
+	// Brand stands in the names of headers and in the User-Agent.
+	Brand brand.Brand `env:"LEDGERFEED_BRAND"`
+
+	// Schedule is the waits between attempts. Nil: 1m,5m,30m,2h,6h,12h,24h.
+	Schedule Schedule `env:"LEDGERFEED_RETRY_SCHEDULE"`
+
+	// TurnOffAfter is how long every attempt has to fail before a webhook is
+	// turned off. Default 72h.
+	TurnOffAfter time.Duration `env:"LEDGERFEED_TURN_OFF_AFTER"`
+
+	// SecretOverlap is how long messages are signed with the old secret as well
+	// after a rotation. Default 24h.
+	SecretOverlap time.Duration `env:"LEDGERFEED_SECRET_OVERLAP"`
+
+	// Timeout bounds an attempt: name look-up, connection, TLS, headers and
+	// body together. Default 10s.
+	Timeout time.Duration `env:"LEDGERFEED_WEBHOOK_TIMEOUT"`
+
+	// Retention is how long deliveries are kept, and how far back missed
+	// events can be sent. Default 720h.
+	Retention time.Duration `env:"LEDGERFEED_RETENTION"`
+
+	// Allow lists address ranges that may be connected to although they are not
+	// public, for tests and private installations.
+	Allow []netip.Prefix `env:"LEDGERFEED_WEBHOOK_ALLOW"`
+
+	// CAFile names a file with PEM certificates of authorities to trust in
+	// addition to the system's. Empty: none.
+	CAFile string `env:"LEDGERFEED_WEBHOOK_CA_FILE"`
+}
+
+// WithDefaults returns the settings with defaults filled in. The error names a
+// setting that is wrong, by its variable.
+func (s Settings) WithDefaults() (Settings, error) {
+	if s.Schedule == nil {
+		s.Schedule = DefaultSchedule()
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		def   time.Duration
+		name  string
+	}{
+		{&s.TurnOffAfter, 72 * time.Hour, "LEDGERFEED_TURN_OFF_AFTER"},
+		{&s.SecretOverlap, 24 * time.Hour, "LEDGERFEED_SECRET_OVERLAP"},
+		{&s.Timeout, 10 * time.Second, "LEDGERFEED_WEBHOOK_TIMEOUT"},
+		{&s.Retention, 720 * time.Hour, "LEDGERFEED_RETENTION"},
+	} {
+		if *d.field == 0 {
+			*d.field = d.def
+		}
+		if *d.field < 0 {
+			return s, fmt.Errorf("%s is below 0", d.name)
+		}
+	}
+	return s, nil
+}
+
+// Policy returns the part of the settings that decides what follows an attempt.
+func (s *Settings) Policy() Policy {
+	return Policy{Schedule: s.Schedule, TurnOffAfter: s.TurnOffAfter}
+}
