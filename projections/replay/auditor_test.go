@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
-// auditing is an auditor with a clock, a log and metrics to look at.
+// auditing is an Auditor whose clock, log and metrics a test controls.
 type auditing struct {
 	*replay.Auditor
 	b       *bench
@@ -111,7 +111,7 @@ func TestAuditOnceADay(t *testing.T) {
 	}
 }
 
-// Rows of other rules are no alarm; a log that was touched is, all the same.
+// Rows made by other rules are not an alarm. A changed log is one all the same.
 func TestAuditOfOtherRules(t *testing.T) {
 	t.Parallel()
 	b := projected(t)
@@ -128,18 +128,18 @@ func TestAuditOfOtherRules(t *testing.T) {
 	}
 }
 
-// Instances take turns; one that has died holds the others up for a minute.
+// One process audits at a time. One that has died delays the others by a minute.
 func TestAuditsTakeTurns(t *testing.T) {
 	t.Parallel()
 	b := projected(t)
 	a := newAuditing(b, projections.LiveRules())
 	b.damage(`INSERT INTO replay_audit (workspace_id, claimed_until) VALUES ('ws-1', $1)`, a.now.Add(time.Minute))
 	if n := a.all(); n != 0 {
-		t.Errorf("%d workspaces were audited beside another instance", n)
+		t.Errorf("%d workspaces were audited although another process was auditing", n)
 	}
 	a.now = a.now.Add(61 * time.Second)
 	if n := a.all(); n != 2 {
-		t.Errorf("%d workspaces were audited after the other has died, want 2", n)
+		t.Errorf("%d workspaces were audited after the other process has died, want 2", n)
 	}
 }
 

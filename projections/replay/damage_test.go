@@ -10,12 +10,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
 )
 
-// damaging does something to the database that nobody is allowed to do, and
-// tells the differences that must be named.
+// damaging changes the database in a way that no program does, and returns the
+// differences that must be reported.
 type damaging struct {
 	name  string
-	log   bool // of the log: not to be repaired
-	among bool // what follows from it may be named too
+	log   bool // of the log: rebuild refuses
+	among bool // differences that follow from it may be reported too
 	do    func(b *bench) []string
 }
 
@@ -132,7 +132,7 @@ func damages() []damaging {
 	}
 }
 
-// newestEffect is the newest entry that shows in a row.
+// newestEffect is the position of the newest entry that a row shows.
 func (b *bench) newestEffect(workspaceID string) string {
 	return b.text(`SELECT greatest((SELECT max(position) FROM invoice WHERE workspace_id = $1), (SELECT max(position) FROM charge WHERE workspace_id = $1),
 		(SELECT max(position) FROM time_entry WHERE workspace_id = $1), (SELECT max(position) FROM payment WHERE workspace_id = $1),
@@ -140,7 +140,7 @@ func (b *bench) newestEffect(workspaceID string) string {
 		(SELECT max(position) FROM client_credit WHERE workspace_id = $1), (SELECT max(position) FROM anomaly WHERE workspace_id = $1))::text`, workspaceID)
 }
 
-// hash is the chain value that belongs to an entry as it is stored now.
+// hash is the chain value that follows from an entry as it is stored now.
 func (b *bench) hash(workspaceID, id string) string {
 	b.t.Helper()
 	var (

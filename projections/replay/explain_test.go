@@ -11,7 +11,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
-// answers lists every row of a fold as explain gives it: all parts of it.
+// answers lists the answers of a fold with all their fragments, by resource and
+// id.
 func answers(s *domain.State) map[string]map[string]string {
 	list := map[string]map[string]string{}
 	add := func(resource, id string, f domain.Fragments) {
@@ -30,8 +31,8 @@ func answers(s *domain.State) map[string]map[string]string {
 	return list
 }
 
-// At any position, what is explained is a fold up to there, and each field was
-// what it is since the entry that is named, and not before.
+// At any position, the explained row is that of a fold up to there, and each
+// field has had its value since the entry that is named, and not before.
 func TestExplainIsAFold(t *testing.T) {
 	t.Parallel()
 	b := projected(t)

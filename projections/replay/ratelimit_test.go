@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// The service counts as at work while it appends or is read, and for a while
-// after.
+// The service counts as busy while entries are appended or the API is read, and
+// for a while after.
 func TestYieldingRateLimiterSeesHowBusyTheServiceIs(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)

@@ -50,8 +50,8 @@ func (b *bench) versions() map[string]string {
 	return list
 }
 
-// A rebuild repairs what is derived, refuses to touch a workspace whose log is
-// wrong, and leaves rows that are right alone.
+// A rebuild repairs what is derived from the log, refuses a workspace whose log
+// is wrong, and does not write correct rows.
 func TestRebuildRepairsDamage(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {
@@ -73,7 +73,7 @@ func TestRebuildRepairsDamage(t *testing.T) {
 						t.Errorf("ws-1 was rebuilt from a log that is wrong: %+v", done["ws-1"])
 					}
 					if !maps.Equal(damaged, after) {
-						t.Error("rows were touched although the log is wrong")
+						t.Error("rows were written although the log is wrong")
 					}
 					return
 				}
@@ -150,7 +150,7 @@ func TestRebuildOfSomeResources(t *testing.T) {
 	})
 }
 
-// The projector that goes on by wrong rows, while they are being compared, is
+// Rows that the projector derives from damaged rows during the comparison are
 // repaired with them.
 func TestRebuildRepairsWhatFollowedFromDamage(t *testing.T) {
 	t.Parallel()
@@ -180,7 +180,7 @@ func TestRebuildRepairsWhatFollowedFromDamage(t *testing.T) {
 	})
 }
 
-// In whatever order the ids come, a key that is a pair compares as one.
+// Keys of two columns are compared in the order of both, whatever the ids are.
 func TestVerifyComparesPairsInOrder(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {
@@ -208,15 +208,15 @@ func TestVerifyComparesPairsInOrder(t *testing.T) {
 			t.Errorf("%d differences, want %d", len(lines), want)
 		}
 		if !slices.IsSorted(lines) || len(slices.Compact(slices.Clone(lines))) != len(lines) {
-			t.Error("a difference was named twice")
+			t.Error("a difference was reported twice")
 		}
 		b.rebuild(r, replay.RebuildRequest{Resources: []string{"credit"}})
 		b.EqualsFold()
 	})
 }
 
-// A projector that cannot read a row, because it is damaged or of a version with
-// another form of answers, waits; the rebuild lets it go on.
+// A projector cannot go on when a row is damaged, or was written by a version
+// with another form of answers. After a rebuild it can.
 func TestRebuildLetsAFailingWorkspaceGoOn(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
-// settled opens a pool whose connections have settings.
-func (b *bench) settled(settings map[string]string) *pgxpool.Pool {
+// poolWith opens a pool whose connections have settings.
+func (b *bench) poolWith(settings map[string]string) *pgxpool.Pool {
 	b.t.Helper()
 	pool, err := pg.Open(b.t.Context(), b.URL, pg.Options{MaxConns: 6, Settings: settings})
 	if err != nil {
@@ -25,18 +25,18 @@ func (b *bench) settled(settings map[string]string) *pgxpool.Pool {
 	return pool
 }
 
-// Stopped in the middle of writing, with its transaction open, a rebuild holds
-// up no reader and no append: they wait for no lock of it, however long it
-// takes, and see the old rows. That is what bounds a reader's delay; how long
-// it is in milliseconds, the benchmark says.
-func TestRebuildHoldsUpNobody(t *testing.T) {
+// A rebuild that is stopped in the middle of writing, with its transaction open,
+// blocks no reader and no append: they do not wait for its locks, however long it
+// takes, and readers see the old rows. The benchmark measures their delay in
+// milliseconds.
+func TestRebuildBlocksNobody(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {
 		b := projected(t).within(memory)
 		b.damage(`UPDATE invoice SET base = regexp_replace(base, '"plan_name":(null|"[^"]*")', '"plan_name":"DAMAGED"') WHERE workspace_id = 'ws-1'`)
 		b.damage(`UPDATE contractor SET position = position + 1 WHERE workspace_id = 'ws-1'`)
-		// Contractors are written after invoices; whoever holds one stops the
-		// rebuild between them.
+		// Contractors are written after invoices, so a locked contractor stops the
+		// rebuild between the two.
 		holder, err := b.Pool.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -52,9 +52,9 @@ func TestRebuildHoldsUpNobody(t *testing.T) {
 		}()
 		b.awaitText("1", `SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 
-		hasty := b.settled(map[string]string{"lock_timeout": "1ms"})
+		impatient := b.poolWith(map[string]string{"lock_timeout": "1ms"})
 		for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly", "log_checkpoint"} {
-			if _, err := hasty.Exec(t.Context(), `SELECT * FROM `+table+` WHERE workspace_id = 'ws-1'`); err != nil {
+			if _, err := impatient.Exec(t.Context(), `SELECT * FROM `+table+` WHERE workspace_id = 'ws-1'`); err != nil {
 				t.Errorf("a reader of %s waits: %v", table, err)
 			}
 		}
@@ -62,7 +62,7 @@ func TestRebuildHoldsUpNobody(t *testing.T) {
 		if n := b.text(repaired); n != "0" {
 			t.Errorf("readers see %s new rows before the others", n)
 		}
-		log, err := eventlog.New(eventlog.Config{Pool: hasty, Clock: time.Now})
+		log, err := eventlog.New(eventlog.Config{Pool: impatient, Clock: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,14 +82,14 @@ func TestRebuildHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// awaitText waits until a statement gives what is wanted.
+// awaitText waits until a statement returns the wanted value.
 func (b *bench) awaitText(want, sql string) {
 	b.t.Helper()
 	b.until(func() bool { return b.text(sql) == want }, func() string { return sql + " gives " + want })
 }
 
-// Between two pages nothing of the database is held: no transaction is open on
-// any connection that replays, so the longest snapshot is that of a page.
+// Between two pages no transaction is open on any connection of a replay, so the
+// longest snapshot is that of a page.
 func TestReplayHoldsNoSnapshot(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {
@@ -99,7 +99,7 @@ func TestReplayHoldsNoSnapshot(t *testing.T) {
 		settings["application_name"] = "replaying"
 		pages := 0
 		r := b.replayer(func(c *replay.Config) {
-			c.Pool, c.Workers = b.settled(settings), 1
+			c.Pool, c.Workers = b.poolWith(settings), 1
 			c.Limit = func(ctx context.Context, _ int) error {
 				pages++
 				var held int
@@ -122,14 +122,14 @@ func TestReplayHoldsNoSnapshot(t *testing.T) {
 	})
 }
 
-// How many workspaces do not fit into the memory is told. Where even what a
-// fold into shadow tables takes is more than it, they are worked at one by one.
-func TestLargeWorkspacesAreTold(t *testing.T) {
+// The progress counts the workspaces that do not fit into the memory. When not
+// even a fold into shadow tables fits, they are folded one by one.
+func TestLargeWorkspacesAreCounted(t *testing.T) {
 	t.Parallel()
 	b := projected(t)
 	var (
 		progress replay.Progress
-		turns    []string // workspaces in the order of their entries; nothing guards it but that they run alone
+		turns    []string // workspaces in the order of their entries; unguarded, because only one is folded at a time
 		appear   = func(s *domain.State, e *domain.Entry) {
 			if len(turns) == 0 || turns[len(turns)-1] != e.WorkspaceID {
 				turns = append(turns, e.WorkspaceID)
@@ -144,6 +144,6 @@ func TestLargeWorkspacesAreTold(t *testing.T) {
 		t.Errorf("differences: %v", lines)
 	}
 	if len(turns) != 2 || progress.OverMemory.Load() != 2 {
-		t.Errorf("the turns were %v; %d were told to be too large", turns, progress.OverMemory.Load())
+		t.Errorf("the turns were %v; %d were counted as too large", turns, progress.OverMemory.Load())
 	}
 }

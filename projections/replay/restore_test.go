@@ -10,9 +10,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
-// passedOver is a bench whose ws-1 has passed over position 901, the record of
-// a client, and has shown a charge of that client since.
-func passedOver(t *testing.T) *bench {
+// skipping is a bench whose ws-1 has skipped position 901, the record of a
+// client, and has shown a charge of that client since.
+func skipping(t *testing.T) *bench {
 	t.Helper()
 	b := projected(t)
 	b.Append([]domain.Draft{draft(t, `{"workspace_id":"ws-1","id":"poison","type":"client.recorded","data":{"client_id":"poisoned","name":"P"}}`)})
@@ -25,12 +25,12 @@ func passedOver(t *testing.T) *bench {
 	return b
 }
 
-// An entry that was passed over gets its effect after all, and so does what
-// came after it.
+// A skipped entry gets its effect after all, and the entries after it are folded
+// with it.
 func TestRestoreGivesASkippedEntryItsEffect(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {
-		b := passedOver(t).within(memory)
+		b := skipping(t).within(memory)
 		r := b.replayer()
 		done, err := r.Restore(t.Context(), "ws-1", 901)
 		if err != nil || done.Written != 3 || done.Refused != "" {
@@ -59,12 +59,12 @@ func TestRestoreGivesASkippedEntryItsEffect(t *testing.T) {
 	})
 }
 
-// What still cannot be folded stays passed over, and so does anything in a
+// An entry that still cannot be folded stays skipped, and so does any entry of a
 // workspace whose log is wrong.
 func TestRestoreChangesNothingWhereItCannot(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {
-		b := passedOver(t).within(memory)
+		b := skipping(t).within(memory)
 		failing := b.replayer(func(c *replay.Config) {
 			c.Rules = projections.Rules{Version: projections.RulesVersion, Apply: func(s *domain.State, e *domain.Entry) {
 				if e.ID == "poison" {

@@ -32,8 +32,8 @@ func nextRules() projections.Rules {
 	}}
 }
 
-// A program with other rules: its rebuild brings the rows over, until then it
-// is known which workspaces wait for it.
+// The rebuild of a program with other rules converts the rows. Until then the
+// checkpoint tells which workspaces are not converted.
 func TestRebuildToOtherRules(t *testing.T) {
 	t.Parallel()
 	b := projected(t)
@@ -67,12 +67,12 @@ func TestRebuildToOtherRules(t *testing.T) {
 	if int64(written) != done["ws-1"].Written {
 		t.Errorf("%d rows were written, said %d", written, done["ws-1"].Written)
 	}
-	// A workspace begun by the new program stands on its rules; one that an old
-	// program has added to does not.
+	// A workspace that the new program began has its rules. One that an old program
+	// has added to does not.
 	b.Append(projectionstest.Generate(t, "ws-3", 3, 300))
 	b.ProjectBy(1000, nextRules())
 	if rules("ws-3") != fmt.Sprint(nextRules().Version) {
-		t.Errorf("the new workspace stands on rules %s", rules("ws-3"))
+		t.Errorf("the new workspace has rules %s", rules("ws-3"))
 	}
 	b.Append(projectionstest.Generate(t, "ws-1", 1, 1000)[900:])
 	b.Project(1000)
@@ -82,7 +82,7 @@ func TestRebuildToOtherRules(t *testing.T) {
 	b.rebuild(next, replay.RebuildRequest{})
 	for _, w := range []string{"ws-1", "ws-2", "ws-3"} {
 		if rules(w) != fmt.Sprint(nextRules().Version) {
-			t.Errorf("%s stands on rules %s after the rebuild", w, rules(w))
+			t.Errorf("%s has rules %s after the rebuild", w, rules(w))
 		}
 	}
 	if lines, _ := b.verify(next, replay.VerifyRequest{}); len(lines) != 0 {

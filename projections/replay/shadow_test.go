@@ -24,7 +24,7 @@ func readTables() []string {
 	return []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly"}
 }
 
-// shuffled lets entries come before what they refer to, at times.
+// shuffled makes some entries come before those that they refer to.
 func shuffled(drafts []domain.Draft, seed uint64) []domain.Draft {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for part := range slices.Chunk(drafts, 40) {
@@ -36,9 +36,9 @@ func shuffled(drafts []domain.Draft, seed uint64) []domain.Draft {
 	return drafts
 }
 
-// damageByChance changes, deletes and adds rows of every table: the same ones
+// damageAtRandom changes, deletes and adds rows of every table: the same ones
 // for the same seed.
-func (b *bench) damageByChance(seed int) {
+func (b *bench) damageAtRandom(seed int) {
 	b.t.Helper()
 	for _, table := range readTables() {
 		pick := fmt.Sprintf("abs(hashtextextended(%s.position::text, %d)) %%", table, seed)
@@ -65,23 +65,23 @@ func (b *bench) damageByChance(seed int) {
 	}
 }
 
-// found is all that a verify tells, in its order.
-func (b *bench) found(memory int64) (told []string) {
+// found is everything that a verify reports, in its order.
+func (b *bench) found(memory int64) (reported []string) {
 	b.t.Helper()
 	err := b.within(memory).replayer().Verify(b.t.Context(), replay.VerifyRequest{},
-		func(d replay.Difference) { told = append(told, d.String()) },
+		func(d replay.Difference) { reported = append(reported, d.String()) },
 		func(v replay.Verification) {
 			v.Took = 0
-			told = append(told, fmt.Sprintf("%+v", v))
+			reported = append(reported, fmt.Sprintf("%+v", v))
 		})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return told
+	return reported
 }
 
-// In memory and in shadow tables, the same differences are found, in the same
-// order, and the same is done about them.
+// In memory and in shadow tables, the same differences are found in the same
+// order, and repaired in the same way.
 func TestBothWaysDoTheSame(t *testing.T) {
 	t.Parallel()
 	for seed := range 6 {
@@ -90,7 +90,7 @@ func TestBothWaysDoTheSame(t *testing.T) {
 			b := newBench(t)
 			b.Append(shuffled(projectionstest.Generate(t, "w", uint64(seed), 1000*(1+seed)), uint64(seed)))
 			b.Project(1000)
-			b.damageByChance(seed)
+			b.damageAtRandom(seed)
 			inMemory, inTables := b.found(0), b.found(1)
 			if !slices.Equal(inMemory, inTables) {
 				t.Errorf("in memory:\n%s\nin shadow tables:\n%s", strings.Join(inMemory, "\n"), strings.Join(inTables, "\n"))
@@ -100,7 +100,7 @@ func TestBothWaysDoTheSame(t *testing.T) {
 			}
 			done := b.within(1).rebuild(b.replayer(), replay.RebuildRequest{})["w"]
 			b.EqualsFold()
-			b.damageByChance(seed)
+			b.damageAtRandom(seed)
 			again := b.within(0).rebuild(b.replayer(), replay.RebuildRequest{})["w"]
 			b.EqualsFold()
 			done.Took, again.Took = 0, 0
@@ -113,8 +113,8 @@ func TestBothWaysDoTheSame(t *testing.T) {
 
 const temporaryTables = `SELECT count(*)::text FROM pg_class WHERE relpersistence = 't'`
 
-// Whether it is interrupted, fails or finishes, work in shadow tables leaves
-// none of them behind, and only what is finished changes anything.
+// No shadow tables are left whether the work finishes, fails or is interrupted,
+// and only finished work changes rows.
 func TestShadowTablesEndWithTheWork(t *testing.T) {
 	t.Parallel()
 	b := projected(t).within(1)
@@ -172,8 +172,8 @@ func TestShadowTablesEndWithTheWork(t *testing.T) {
 	b.awaitText("0", temporaryTables)
 }
 
-// Whatever a session takes a bare name for, fresh rows are never put among the
-// rows that answer readers.
+// Whatever the search_path of a session is, the rows of shadow tables never get
+// into the read tables.
 func TestShadowTablesAreNotTheReadTables(t *testing.T) {
 	t.Parallel()
 	b := projected(t).within(1)
@@ -193,15 +193,15 @@ func TestShadowTablesAreNotTheReadTables(t *testing.T) {
 	}
 }
 
-// lookEvery is so that looking, which collects garbage, takes no longer than
-// the work.
-const lookEvery = 10
+// measureEvery is how many pages there are to a measurement, which collects
+// garbage, so that measuring takes no longer than the work.
+const measureEvery = 10
 
-// largestHeap is the most that was live when a replay paused, beyond what was
-// live before.
+// largestHeap measures between pages of a replay how much memory is live beyond
+// what was live before.
 type largestHeap struct {
 	before, most uint64
-	looks        int
+	pages        int
 }
 
 func liveHeap() uint64 {
@@ -211,16 +211,16 @@ func liveHeap() uint64 {
 	return m.HeapAlloc
 }
 
-func (h *largestHeap) look(context.Context, int) error {
-	if h.looks++; h.looks%lookEvery == 0 {
+func (h *largestHeap) measure(context.Context, int) error {
+	if h.pages++; h.pages%measureEvery == 0 {
 		now := liveHeap()
 		h.most = max(h.most, now-min(now, h.before))
 	}
 	return nil
 }
 
-// large appends a workspace of so many entries, and lets its checkpoint stand
-// at the end though there are no rows.
+// large appends a workspace of so many entries and moves its checkpoint to the
+// end, although there are no rows.
 func (b *bench) large(entries int) {
 	b.t.Helper()
 	end := time.Now().UTC().Truncate(24 * time.Hour)
@@ -245,8 +245,8 @@ func (b *bench) large(entries int) {
 	b.damage(`UPDATE log_checkpoint SET position = $1, rules = $2`, entries, projections.RulesVersion)
 }
 
-// A workspace that does not fit into the memory takes little of it, although
-// every row is missing. It runs beside no other test: all share a heap.
+// A workspace that does not fit into the memory takes little of it, even when
+// every row is missing. This test is not parallel, because it measures the heap.
 func TestShadowTablesTakeLittleMemory(t *testing.T) {
 	const (
 		entries = 100_000
@@ -256,7 +256,7 @@ func TestShadowTablesTakeLittleMemory(t *testing.T) {
 	b.large(entries)
 	measured := func(memory int64) (*replay.Replayer, *replay.Progress, *largestHeap) {
 		progress, heap := &replay.Progress{}, &largestHeap{before: liveHeap()}
-		return b.replayer(func(c *replay.Config) { c.Memory, c.Progress, c.Limit = memory, progress, heap.look }), progress, heap
+		return b.replayer(func(c *replay.Config) { c.Memory, c.Progress, c.Limit = memory, progress, heap.measure }), progress, heap
 	}
 	r, progress, inTables := measured(entries * 500)
 	done := b.rebuild(r, replay.RebuildRequest{})["large"]

@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
-// An entry that was passed over has no effect in a fold either: verify agrees
-// with the projector that went on behind it, and so does a rebuild.
+// A skipped entry has no effect in a replay either: verify and rebuild agree with
+// the projector, which continued after it.
 func TestSkippedEntriesHaveNoEffect(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {
@@ -49,8 +49,8 @@ func TestSkippedEntriesHaveNoEffect(t *testing.T) {
 	})
 }
 
-// A workspace whose first entry was passed over stands on the rules of the
-// program that projects the second.
+// A workspace whose first entry was skipped has the rules of the program that
+// projects the second.
 func TestRulesOfAWorkspaceThatBeginsWithASkip(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -66,7 +66,7 @@ func TestRulesOfAWorkspaceThatBeginsWithASkip(t *testing.T) {
 	}
 }
 
-// A rule that panics is an error of its workspace, with the position.
+// A rule that panics is an error that names the workspace and the position.
 func TestVerifySurvivesAPanic(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {

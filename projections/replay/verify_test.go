@@ -49,7 +49,7 @@ func TestVerifyFindsNothingInWhatWasProjected(t *testing.T) {
 	})
 }
 
-// Every kind of damage is named, and nothing else is.
+// Every kind of damage is reported, and nothing else is.
 func TestVerifyNamesDamage(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {
@@ -79,8 +79,8 @@ func TestVerifyNamesDamage(t *testing.T) {
 	})
 }
 
-// A kept chain value proves that nothing before was touched, also against one
-// who has made the whole chain anew.
+// A chain checkpoint proves that nothing up to it was changed, even by somebody
+// who has computed the whole chain again.
 func TestVerifySinceAChainCheckpoint(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {
