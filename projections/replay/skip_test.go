@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func TestRulesOfAWorkspaceThatBeginsWithASkip(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Project(1000)
-	if rules := b.text(`SELECT rules::text FROM log_checkpoint`); rules != "1" {
+	if rules := b.text(`SELECT rules::text FROM log_checkpoint`); rules != strconv.Itoa(projections.RulesVersion) {
 		t.Errorf("rules %s", rules)
 	}
 }
