@@ -70,7 +70,7 @@ func TestBoundOfMessagesUnderWay(t *testing.T) {
 	})
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	ids := b.append("invoice.reversed", events)
-	b.engine()
+	b.dispatcher()
 	g.full(t, bound)
 	down.Store(true)
 	close(g.opened)
@@ -107,8 +107,8 @@ func TestBoundOfMessagesUnderWay(t *testing.T) {
 	}
 }
 
-// TestHangingReceiversDelayNobody has most receivers hang, each with all the
-// places it may take: the others get everything while none of those ends.
+// TestHangingReceiversDelayNobody: most receivers hang, each with as many attempts
+// as its bound allows. The others get all their messages before any of those ends.
 func TestHangingReceiversDelayNobody(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Timeout: time.Minute})
@@ -124,20 +124,20 @@ func TestHangingReceiversDelayNobody(t *testing.T) {
 		}
 	})
 	fine := testkit.NewReceiver(t, nil)
-	hook := func(i int, url string) string {
+	webhook := func(i int, url string) string {
 		ws := fmt.Sprintf("w%d", i)
-		b.hookIn(ws, url)
+		b.webhookIn(ws, url)
 		return ws
 	}
 	var healthy []string
 	for i := range good {
-		healthy = append(healthy, hook(i, fine.URL))
+		healthy = append(healthy, webhook(i, fine.URL))
 	}
 	registry := prometheus.NewRegistry()
-	b.engine(func(c *dispatch.Config) { c.Limit, c.Metrics = (good+hanging)*bound, registry })
-	t.Cleanup(letGo) // before the engine stops, which waits for them
+	b.dispatcher(func(c *dispatch.Config) { c.Limit, c.Metrics = (good+hanging)*bound, registry })
+	t.Cleanup(letGo) // before the dispatcher stops, which waits for them
 	for i := range hanging {
-		b.appendTo(hook(100+i, hang.URL), "invoice.reversed", 4*bound)
+		b.appendTo(webhook(100+i, hang.URL), "invoice.reversed", 4*bound)
 	}
 	hang.Wait(t, hanging*bound)
 	for i := range messages {
@@ -161,8 +161,8 @@ func TestHangingReceiversDelayNobody(t *testing.T) {
 	})
 }
 
-// TestInstancesShare runs two engines and then four: each gets its part, and
-// when all but one stop, that one does everything.
+// TestInstancesShare runs one dispatcher, then two, then four: each gets an even
+// share. When all but one stop, that one delivers everything.
 func TestInstancesShare(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Timeout: 2 * time.Second})
@@ -176,7 +176,7 @@ func TestInstancesShare(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
 		for len(metrics) < n {
 			registry := prometheus.NewRegistry()
-			_, stop := b.engine(func(c *dispatch.Config) { c.Lease, c.Sweep, c.Metrics = 4*time.Second, 50*time.Millisecond, registry })
+			_, stop := b.dispatcher(func(c *dispatch.Config) { c.Lease, c.Sweep, c.Metrics = 4*time.Second, 50*time.Millisecond, registry })
 			metrics, stops = append(metrics, registry), append(stops, stop)
 		}
 		testkit.Eventually(t, func() error {

@@ -10,14 +10,14 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// TestEventsDoNotWaitForClaims: what comes for a webhook that is held is sent
-// although nothing can be claimed.
+// TestEventsDoNotWaitForClaims: an event for a webhook that is held is sent although
+// a claim waits for a lock.
 func TestEventsDoNotWaitForClaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
 	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.engine()
+	b.dispatcher()
 	b.append("invoice.reversed", 1)
 	rc.Wait(t, 1)
 
@@ -35,7 +35,7 @@ func TestEventsDoNotWaitForClaims(t *testing.T) {
 	})
 }
 
-// waitsFor complains unless a statement with such a text waits for a lock.
+// waitsFor returns an error unless a statement with this text waits for a lock.
 func (b *bench) waitsFor(text string) error {
 	var n int
 	err := b.pool.QueryRow(b.t.Context(), `

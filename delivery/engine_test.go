@@ -15,7 +15,7 @@ func TestDeliversSignedEventsOnce(t *testing.T) {
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL+"/hook?x=1", []string{"all"}))(t)
-	b.engine()
+	b.dispatcher()
 	ids := b.append("invoice.reversed", 300)
 	got := rc.Wait(t, 300)
 	seen := map[string]bool{}
@@ -51,7 +51,7 @@ func TestRetriesByScheduleThenFails(t *testing.T) {
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{50 * time.Millisecond, 100 * time.Millisecond}})
 	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
-	b.engine()
+	b.dispatcher()
 	b.append("invoice.reversed", 1)
 	b.append("time_entry.approved", 1)
 	d := b.states(w.ID, policy.Failed)

@@ -24,7 +24,7 @@ import (
 
 const workspace = "acme"
 
-// bench is a database with a workspace, and what manages its webhooks.
+// bench is a database with a workspace and the Store of its webhooks.
 type bench struct {
 	t        testing.TB
 	pool     *pgxpool.Pool
@@ -76,8 +76,8 @@ func (b *bench) workspace(id string) {
 
 func discardLog() *log.Logger { return slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo) }
 
-// engine runs an Engine until the test or stop ends it.
-func (b *bench) engine(change ...func(*dispatch.Config)) (e *dispatch.Dispatcher, stop func()) {
+// dispatcher runs a Dispatcher until the test or stop ends it.
+func (b *bench) dispatcher(change ...func(*dispatch.Config)) (e *dispatch.Dispatcher, stop func()) {
 	b.t.Helper()
 	cfg := dispatch.Config{
 		Pool: b.pool, Keyring: b.keyring, Notifier: b.notifier, Clock: b.clock.Now, Logger: b.logger, Settings: b.settings,
@@ -109,22 +109,22 @@ func (b *bench) append(typ string, n int) (ids []string) {
 	return b.appendTo(workspace, typ, n)
 }
 
-// hookIn makes a workspace with a webhook that takes everything.
-func (b *bench) hookIn(ws, url string) {
+// webhookIn makes a workspace with a webhook for all event types.
+func (b *bench) webhookIn(ws, url string) {
 	b.t.Helper()
 	b.workspace(ws)
 	testkit.Must(b.store.Create(b.t.Context(), ws, url, []string{"all"}))(b.t)
 }
 
-// oneForEach makes so many workspaces, each with a webhook at the receiver. The
-// returned function appends an event to each and waits until all have arrived;
-// sent counts the events.
+// oneForEach makes workspaces, each with a webhook at the receiver. The returned
+// function appends an event to each and waits until all have arrived; sent counts
+// the events.
 func (b *bench) oneForEach(rc *testkit.Receiver, spaces int) (all func(), sent *int) {
 	b.t.Helper()
 	var names []string
 	for i := range spaces {
 		names = append(names, fmt.Sprintf("w%d", i))
-		b.hookIn(names[i], rc.URL)
+		b.webhookIn(names[i], rc.URL)
 	}
 	sent = new(int)
 	return func() {
@@ -143,7 +143,7 @@ func (b *bench) appendTo(ws, typ string, n int) (ids []string) {
 	return ids
 }
 
-// write appends without making it visible.
+// write appends events without making them visible.
 func (b *bench) write(ws, typ string, n int) (ids []string) {
 	b.t.Helper()
 	data := map[string]string{
@@ -179,7 +179,7 @@ func (b *bench) project(ws string) {
 	b.notifier.Notify(eventlog.TopicProjected, ws)
 }
 
-// show is project whose wake-up is lost.
+// show moves the visible position without a notification.
 func (b *bench) show(ws string) {
 	b.t.Helper()
 	_, err := b.pool.Exec(b.t.Context(), `

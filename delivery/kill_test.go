@@ -23,7 +23,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
-// Environment of a process of this test program that runs an engine and
+// Environment of a process of this test program that runs a dispatcher and
 // nothing else, so that it can be killed.
 const (
 	childURL   = "DELIVERY_TEST_CHILD_URL"
@@ -31,12 +31,12 @@ const (
 	childLease = "DELIVERY_TEST_CHILD_LEASE"
 )
 
-// full asks for the scale of the issue (about two minutes) instead of the
-// everyday one: DELIVERY_TEST_FULL=1.
+// full tells whether DELIVERY_TEST_FULL asks for the full scale: 100 kills in
+// 50,000 deliveries, which takes about two minutes.
 func full() bool { return os.Getenv("DELIVERY_TEST_FULL") != "" }
 
-// childSettings have a schedule of seven retries, as users have it, in seconds instead
-// of days: a busy machine does not fail one and the same delivery so often.
+// childSettings has seven retries, like the default schedule, within seconds instead
+// of days. Even a busy machine does not fail one delivery that often.
 func childSettings(ca string) policy.Settings {
 	schedule := policy.Schedule{50 * time.Millisecond}
 	for len(schedule) < 7 {
@@ -45,8 +45,8 @@ func childSettings(ca string) policy.Settings {
 	return policy.Settings{CAFile: ca, Allow: testkit.Loopback(), Timeout: 800 * time.Millisecond, Schedule: schedule}
 }
 
-// childEngine is the engine of such a process.
-func childEngine(ctx context.Context, url, ca string, lease time.Duration) error {
+// childDispatcher is the dispatcher of such a process.
+func childDispatcher(ctx context.Context, url, ca string, lease time.Duration) error {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func runChildIfAsked() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	lease, err := time.ParseDuration(os.Getenv(childLease))
 	if err == nil {
-		err = childEngine(ctx, url, os.Getenv(childCA), lease)
+		err = childDispatcher(ctx, url, os.Getenv(childCA), lease)
 	}
 	stop()
 	if err != nil {
@@ -88,8 +88,8 @@ func runChildIfAsked() {
 	os.Exit(0)
 }
 
-// engineChild starts an engine of its own; kill it.
-func (b *bench) engineChild(lease time.Duration) *exec.Cmd {
+// dispatcherChild starts a dispatcher in another process; the test kills it.
+func (b *bench) dispatcherChild(lease time.Duration) *exec.Cmd {
 	b.t.Helper()
 	t := b.t
 	c := testkit.Child(childURL+"="+b.pool.Config().ConnString(), childCA+"="+b.settings.CAFile, childLease+"="+lease.String())
@@ -100,9 +100,9 @@ func (b *bench) engineChild(lease time.Duration) *exec.Cmd {
 	return c
 }
 
-// TestKilledLosesNothing kills one of two processes again and again while they
-// deliver. Nothing may be lost, and what arrives twice is at most what was
-// under way at each kill.
+// TestKilledLosesNothing kills one of two processes repeatedly while they deliver.
+// No message may be lost, and no more may arrive twice than were under way at the
+// kills.
 func TestKilledLosesNothing(t *testing.T) {
 	t.Parallel()
 	kills, webhooks, events := 8, 4, 1500
@@ -121,7 +121,7 @@ func TestKilledLosesNothing(t *testing.T) {
 		testkit.Must(b.store.Create(t.Context(), workspace, receivers[i].URL, []string{"all"}))(t)
 	}
 	const lease = 1300 * time.Millisecond
-	children := []*exec.Cmd{b.engineChild(lease), b.engineChild(lease)}
+	children := []*exec.Cmd{b.dispatcherChild(lease), b.dispatcherChild(lease)}
 	for k := range kills {
 		b.append("invoice.reversed", events/kills)
 		want := events / kills * webhooks * k / 2
@@ -134,7 +134,7 @@ func TestKilledLosesNothing(t *testing.T) {
 		c := children[k%2]
 		_ = c.Process.Signal(syscall.SIGKILL)
 		_ = c.Wait()
-		children[k%2] = b.engineChild(lease)
+		children[k%2] = b.dispatcherChild(lease)
 	}
 	sent := events / kills * kills
 	testkit.Within(t, 3*time.Minute, func() error {
@@ -160,8 +160,8 @@ func TestKilledLosesNothing(t *testing.T) {
 			duplicates += n - 1
 		}
 	}
-	// A process that stood still for longer than its lease is as good as killed; and
-	// what came too late for the sender was sent again by the schedule.
+	// A process that did not run for longer than its lease counts as killed. A message
+	// whose answer came after the timeout is sent again by the schedule.
 	var leases, unanswered int
 	err := b.pool.QueryRow(t.Context(), `
 		SELECT (SELECT count(*) FROM webhook_instance),
@@ -186,12 +186,12 @@ func total(list []*testkit.Receiver) (n int) {
 }
 
 // TestTakenOverWithinTheLease kills one of two and one of four processes, and
-// appends for every webhook: what the dead one held is delivered by others
-// before its lease, as configured, is over.
+// appends an event for every webhook. Others deliver the dead one's events within
+// the configured lease.
 func TestTakenOverWithinTheLease(t *testing.T) {
 	t.Parallel()
-	// Taking over is due after seven eighths of the lease. The lease is so long
-	// that the last eighth is more than a busy machine makes of nothing.
+	// Others take over after seven eighths of the lease. The lease is long enough for
+	// the last eighth to cover the delays of a busy machine.
 	const lease, spaces = 24 * time.Second, 12
 	for _, processes := range []int{2, 4} {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestTakenOverWithinTheLease(t *testing.T) {
 			all, sent := b.oneForEach(rc, spaces)
 			children := make([]*exec.Cmd, processes)
 			for i := range children {
-				children[i] = b.engineChild(lease)
+				children[i] = b.dispatcherChild(lease)
 			}
 			testkit.Eventually(t, func() error { // each has its share
 				all()
@@ -230,7 +230,7 @@ func TestTakenOverWithinTheLease(t *testing.T) {
 }
 
 // TestSurvivesDatabaseRestarts stops and starts PostgreSQL under a running
-// engine.
+// dispatcher.
 func TestSurvivesDatabaseRestarts(t *testing.T) {
 	t.Parallel()
 	restarts, webhooks, events := 2, 2, 1500
@@ -259,7 +259,7 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 	}
 	b.append("invoice.reversed", events)
 	sent := webhooks * events
-	_, stop := b.engine(func(c *dispatch.Config) { c.Lease = 4 * time.Second })
+	_, stop := b.dispatcher(func(c *dispatch.Config) { c.Lease = 4 * time.Second })
 	for i := range restarts {
 		rc.Wait(t, sent*(i+1)/(restarts+2))
 		if err := server.Close(t.Context()); err != nil {

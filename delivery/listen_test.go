@@ -46,7 +46,7 @@ func TestListenerShowsDeliveries(t *testing.T) {
 			}
 			b := setup(t, policy.Settings{CAFile: ca, Schedule: policy.Schedule{}})
 			w := testkit.Must(b.store.Create(t.Context(), workspace, l.URL(), []string{"all"}))(t)
-			b.engine()
+			b.dispatcher()
 			b.append("invoice.reversed", 1)
 			b.states(w.ID, policy.Failed)
 			mu.Lock()

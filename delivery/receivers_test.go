@@ -1,7 +1,7 @@
 //go:build outside
 
-// These tests run programs that Go does not bring: node with npm, and python3.
-// They are apart so that the ordinary tests need nothing set up; CI runs both.
+// These tests need programs that do not come with Go: node with npm, and python3.
+// They have a build tag so that the ordinary tests need nothing set up. CI runs both.
 
 package delivery_test
 
@@ -39,8 +39,8 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// TestStripeLibraryVerifies has the official library of a service that uses
-// the same header form check our deliveries, unchanged.
+// TestStripeLibraryVerifies checks our deliveries with the unchanged library of a
+// service that uses the same form of signature header.
 func TestStripeLibraryVerifies(t *testing.T) {
 	t.Parallel()
 	node, npm := program(t, "node"), program(t, "npm")
@@ -60,7 +60,7 @@ func TestStripeLibraryVerifies(t *testing.T) {
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.engine()
+	b.dispatcher()
 	b.append("invoice.reversed", 3)
 	rc.Wait(t, 3)
 	rotated := testkit.Must(b.store.RotateSecret(t.Context(), w.ID))(t)
@@ -109,8 +109,8 @@ func TestStripeLibraryVerifies(t *testing.T) {
 	}
 }
 
-// TestExampleReceivers runs each of docs/receivers against real deliveries,
-// through a proxy that ends TLS as it would in life.
+// TestExampleReceivers runs each receiver of docs/receivers against real deliveries,
+// behind a proxy that terminates TLS, as in production.
 func TestExampleReceivers(t *testing.T) {
 	t.Parallel()
 	docs := testkit.Must(filepath.Abs("../docs/receivers"))(t)
@@ -137,8 +137,8 @@ func TestExampleReceivers(t *testing.T) {
 
 func exampleReceiver(t *testing.T, command []string) {
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
-	// The receiver needs the secret, which comes with the address: the proxy
-	// has its address before there is something behind it.
+	// The receiver needs the secret, and creating the webhook needs the address. So
+	// the proxy, which has the address, starts before the receiver.
 	var upstream string
 	proxy := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := &url.URL{Scheme: "http", Host: upstream}
@@ -203,7 +203,7 @@ func exampleReceiver(t *testing.T, command []string) {
 			t.Errorf("a right message: answered %d", status)
 		}
 	}
-	b.engine()
+	b.dispatcher()
 	b.append("invoice.reversed", 20)
 	want := make([]policy.State, 20)
 	for i := range want {

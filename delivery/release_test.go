@@ -21,7 +21,7 @@ func TestReleasedAndClaimedAgain(t *testing.T) {
 	rc := testkit.NewReceiver(t, nil)
 	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
 	for range 2 {
-		b.engine(func(c *dispatch.Config) { c.Lease, c.Sweep, c.Idle = 10*time.Minute, time.Minute, time.Nanosecond })
+		b.dispatcher(func(c *dispatch.Config) { c.Lease, c.Sweep, c.Idle = 10*time.Minute, time.Minute, time.Nanosecond })
 	}
 	// Idle webhooks are released once a second; another notification lets the
 	// dispatchers see that the second is over.
@@ -63,7 +63,7 @@ func TestLostNotificationIsMadeUpFor(t *testing.T) {
 	rc := testkit.NewReceiver(t, nil)
 	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	registry := prometheus.NewRegistry()
-	b.engine(func(c *dispatch.Config) { c.Sweep, c.Idle, c.Metrics = 20*time.Millisecond, time.Hour, registry })
+	b.dispatcher(func(c *dispatch.Config) { c.Sweep, c.Idle, c.Metrics = 20*time.Millisecond, time.Hour, registry })
 	b.append("invoice.reversed", 1)
 	rc.Wait(t, 1)
 	for n := 2; n < 4; n++ {

@@ -21,8 +21,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// TestStopFinishesWhatIsUnderWay stops engines in the middle, again and again:
-// nothing is sent twice, nothing is lost, no goroutine stays.
+// TestStopFinishesWhatIsUnderWay stops dispatchers repeatedly while they deliver:
+// no message is sent twice or lost, and no goroutine is left.
 func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { testkit.TakeTime(r, 2*time.Millisecond) })
@@ -31,7 +31,7 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	ids := b.append("invoice.reversed", events)
 	for round := 1; round <= 4; round++ {
 		ignore := goleak.IgnoreCurrent()
-		_, stop := b.engine()
+		_, stop := b.dispatcher()
 		rc.Wait(t, events*round/5)
 		stop()
 		rc.CloseClientConnections()
@@ -44,7 +44,7 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 			t.Errorf("%d leases are left, %v", held, err)
 		}
 	}
-	b.engine()
+	b.dispatcher()
 	got := rc.Wait(t, events)
 	want := make([]policy.State, events)
 	for i := range want {
@@ -62,7 +62,7 @@ func TestLostLeaseIsReplaced(t *testing.T) {
 	b := setup(t, policy.Settings{Timeout: 4 * time.Second})
 	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.engine(func(c *dispatch.Config) { c.Lease, c.Sweep = 8*time.Second, 50*time.Millisecond })
+	b.dispatcher(func(c *dispatch.Config) { c.Lease, c.Sweep = 8*time.Second, 50*time.Millisecond })
 	sent := 0
 	for range 5 {
 		b.append("invoice.reversed", 20)
@@ -90,8 +90,8 @@ func TestLostLeaseIsReplaced(t *testing.T) {
 	}
 }
 
-// TestUnopenedSecretPauses has an engine without the key: nothing is sent, and
-// nothing counts as a failure of the receiver.
+// TestUnopenedSecretPauses: a dispatcher without the key sends nothing, and nothing
+// counts as a failure of the receiver.
 func TestUnopenedSecretPauses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
@@ -99,7 +99,7 @@ func TestUnopenedSecretPauses(t *testing.T) {
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	other := testkit.Must(keyring.New("another key than the first"))(t)
 	log := &logBook{}
-	_, stop := b.engine(func(c *dispatch.Config) { c.Keyring, c.Logger = other, slog.New(log) })
+	_, stop := b.dispatcher(func(c *dispatch.Config) { c.Keyring, c.Logger = other, slog.New(log) })
 	b.append("invoice.reversed", 3)
 	testkit.Eventually(t, func() error {
 		if len(log.lines("cannot attempt a delivery; pausing its webhook")) < 2 { // and is tried again
@@ -111,7 +111,7 @@ func TestUnopenedSecretPauses(t *testing.T) {
 	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); len(rc.All()) != 0 || !got.FailingSince.IsZero() {
 		t.Errorf("%d messages, failing since %v", len(rc.All()), got.FailingSince)
 	}
-	b.engine()
+	b.dispatcher()
 	rc.Wait(t, 3)
 	b.states(w.ID, policy.Succeeded, policy.Succeeded, policy.Succeeded)
 }
@@ -159,7 +159,7 @@ func TestOneWideLineForEachAttempt(t *testing.T) {
 	})
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	log := &logBook{}
-	b.engine(func(c *dispatch.Config) { c.Logger = slog.New(log) })
+	b.dispatcher(func(c *dispatch.Config) { c.Logger = slog.New(log) })
 	id := b.append("invoice.reversed", 1)[0]
 	b.states(w.ID, policy.Succeeded)
 	lines := log.lines("webhook attempt")
@@ -183,7 +183,7 @@ func TestOneWideLineForEachAttempt(t *testing.T) {
 	}
 }
 
-// TestStatusAndMetrics looks at a backlog from outside.
+// TestStatusAndMetrics reads the status and the metrics of a backlog.
 func TestStatusAndMetrics(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
@@ -200,7 +200,7 @@ func TestStatusAndMetrics(t *testing.T) {
 		t.Errorf("status %+v", lag)
 	}
 	registry := prometheus.NewRegistry()
-	b.engine(func(c *dispatch.Config) { c.Metrics = registry })
+	b.dispatcher(func(c *dispatch.Config) { c.Metrics = registry })
 	b.states(w.ID, policy.Pending, policy.Pending, policy.Pending, policy.Pending, policy.Pending)
 	testkit.Eventually(t, func() error {
 		lag := b.status()
@@ -252,7 +252,7 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	return found[name]
 }
 
-// TestRareTypesAreFoundInALongLog steps over what is not for the webhook.
+// TestRareTypesAreFoundInALongLog: many entries are not for the webhook.
 func TestRareTypesAreFoundInALongLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
@@ -261,11 +261,11 @@ func TestRareTypesAreFoundInALongLog(t *testing.T) {
 	b.append("invoice.reversed", 3000)
 	id := b.append("charge.deleted", 1)[0]
 	b.append("time_entry.approved", 500)
-	_, stop := b.engine(func(c *dispatch.Config) { c.Idle = 10 * time.Millisecond })
+	_, stop := b.dispatcher(func(c *dispatch.Config) { c.Idle = 10 * time.Millisecond })
 	if got := rc.Wait(t, 1); got[0].Header.Get("Service-Event-Id") != id {
 		t.Errorf("got %s", got[0].Header.Get("Service-Event-Id"))
 	}
-	testkit.Eventually(t, func() error { // let go, with its cursor at the end
+	testkit.Eventually(t, func() error { // released, with its cursor at the end
 		var done bool
 		err := b.pool.QueryRow(t.Context(), `SELECT position = 3501 AND holder IS NULL FROM webhook_cursor WHERE webhook_id = $1`, w.ID).Scan(&done)
 		if err == nil && !done {
@@ -278,7 +278,7 @@ func TestRareTypesAreFoundInALongLog(t *testing.T) {
 	stop()
 }
 
-// TestConfigIsChecked refuses what cannot work.
+// TestConfigIsChecked: a Config that cannot work is refused.
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	if _, err := dispatch.New(dispatch.Config{}); err == nil {
@@ -312,7 +312,7 @@ func TestOrphansAreFreed(t *testing.T) {
 	b := setup(t, policy.Settings{Timeout: 4 * time.Second})
 	rc := testkit.NewReceiver(t, nil)
 	registry := prometheus.NewRegistry()
-	b.engine(func(c *dispatch.Config) { c.Lease, c.Sweep, c.Metrics = 8*time.Second, 50*time.Millisecond, registry })
+	b.dispatcher(func(c *dispatch.Config) { c.Lease, c.Sweep, c.Metrics = 8*time.Second, 50*time.Millisecond, registry })
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	testkit.Eventually(t, func() error {
 		var id string

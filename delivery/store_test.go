@@ -69,7 +69,7 @@ func TestUnknownIDs(t *testing.T) {
 	b := setup(t, policy.Settings{})
 	ctx := t.Context()
 	const id = "wh_00000000-0000-7000-8000-000000000000"
-	var hook *delivery.UnknownWebhookError
+	var webhook *delivery.UnknownWebhookError
 	var del *delivery.UnknownDeliveryError
 	for name, err := range map[string]error{
 		"get":          second(b.store.Get(ctx, id)),
@@ -82,7 +82,7 @@ func TestUnknownIDs(t *testing.T) {
 		"send missed":  second(b.store.SendMissed(ctx, id, time.Now())),
 		"count missed": second(b.store.CountMissed(ctx, id, time.Now())),
 	} {
-		if !errors.As(err, &hook) {
+		if !errors.As(err, &webhook) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -123,7 +123,7 @@ func TestRotationSignsWithBoth(t *testing.T) {
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.engine()
+	b.dispatcher()
 	b.append("invoice.reversed", 1)
 	rc.Wait(t, 1)
 	rotatedAt := b.clock.Now()
@@ -142,8 +142,8 @@ func TestRotationSignsWithBoth(t *testing.T) {
 	if until := rotated.OldSecretUntil.Sub(rotatedAt); until < 24*time.Hour-time.Second || until > 24*time.Hour+time.Minute {
 		t.Errorf("the old secret signs for %v", until)
 	}
-	// Nobody announces the end of the overlap; it is settled in the row, however
-	// other programs are set.
+	// The end of the overlap is stored with the webhook, so it does not depend on the
+	// settings of the process that delivers.
 	b.clock.Advance(rotated.OldSecretUntil.Sub(b.clock.Now()))
 	b.append("invoice.reversed", 1)
 	got = rc.Wait(t, 3)[2]
@@ -159,7 +159,7 @@ func TestPingGoesToOneAlone(t *testing.T) {
 	rc, other := testkit.NewReceiver(t, nil), testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
 	testkit.Must(b.store.Create(t.Context(), workspace, other.URL, []string{"all"}))(t)
-	b.engine()
+	b.dispatcher()
 	id := testkit.Must(b.store.Test(t.Context(), w.ID))(t)
 	b.project(workspace)
 	got := rc.Wait(t, 1)
@@ -177,7 +177,7 @@ func TestChoiceAndAddressCanChange(t *testing.T) {
 	b := setup(t, policy.Settings{})
 	rc, next := testkit.NewReceiver(t, nil), testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
-	b.engine()
+	b.dispatcher()
 	b.append("time_entry.approved", 3)
 	b.append("invoice.reversed", 1)
 	rc.Wait(t, 1)
@@ -213,7 +213,7 @@ func TestSendAgainMakesOneAttempt(t *testing.T) {
 		fmt.Fprint(w, "thanks")
 	})
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.engine()
+	b.dispatcher()
 	b.append("invoice.reversed", 1)
 	d := b.states(w.ID, policy.Failed)[0]
 	for n := 2; n <= 3; n++ {
@@ -251,7 +251,7 @@ func TestPendingIsNotSentAgain(t *testing.T) {
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{time.Hour}})
 	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.engine()
+	b.dispatcher()
 	b.append("invoice.reversed", 1)
 	d := b.states(w.ID, policy.Pending)[0]
 	if wait := time.Until(d.NextAttemptAt.Time); wait < 59*time.Minute || wait > time.Hour {
@@ -271,7 +271,7 @@ func TestDeliveriesPageAndFilter(t *testing.T) {
 		}
 	})
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.engine()
+	b.dispatcher()
 	b.append("invoice.reversed", 30)
 	b.append("time_entry.approved", 20)
 	rc.Wait(t, 50)

@@ -45,9 +45,9 @@ func TestThrottleIsForCostlyFailures(t *testing.T) {
 	fails := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	began := time.Now()
 	registry := prometheus.NewRegistry()
-	b.engine(func(c *dispatch.Config) { c.CostlyPerSecond, c.Bound, c.Metrics = perSecond, bound, registry })
+	b.dispatcher(func(c *dispatch.Config) { c.CostlyPerSecond, c.Bound, c.Metrics = perSecond, bound, registry })
 	for ws, url := range map[string]string{"w1": hangsUp.URL, "w2": hangs.URL, "w3": fails.URL} {
-		b.hookIn(ws, url)
+		b.webhookIn(ws, url)
 		b.appendTo(ws, "invoice.reversed", messages)
 	}
 	fails.Wait(t, messages)

@@ -16,7 +16,7 @@ import (
 )
 
 // BenchmarkBareLoop sends signed bodies with the same client and as many
-// connections as BenchmarkEngine, and does nothing else: its limit.
+// connections as BenchmarkDispatcher, and does nothing else: its limit.
 func BenchmarkBareLoop(b *testing.B) {
 	s, n := sink(b)
 	sender := testkit.Must(attempt.NewSender(attempt.SenderConfig{Settings: policy.Settings{Allow: testkit.Loopback(), CAFile: testkit.CAFile(b)}, Clock: time.Now}))(b)
@@ -43,8 +43,8 @@ func BenchmarkBareLoop(b *testing.B) {
 // benchSpaces is how many workspaces have their five webhooks each.
 const benchSpaces = 4
 
-// BenchmarkEngine delivers a backlog to twenty webhooks.
-func BenchmarkEngine(b *testing.B) {
+// BenchmarkDispatcher delivers a backlog to twenty webhooks.
+func BenchmarkDispatcher(b *testing.B) {
 	h := setup(b, policy.Settings{})
 	s, n := sink(b)
 	events := max(b.N/benchSpaces/delivery.MaxWebhooks, 1)
@@ -60,7 +60,7 @@ func BenchmarkEngine(b *testing.B) {
 	}
 	pool, _ := h.counting()
 	b.ResetTimer()
-	_, stop := h.engine(func(c *dispatch.Config) { c.Pool = pool })
+	_, stop := h.dispatcher(func(c *dispatch.Config) { c.Pool = pool })
 	testkit.Eventually(b, func() error {
 		if got, want := n.Load(), int64(events*benchSpaces*delivery.MaxWebhooks); got < want {
 			return fmt.Errorf("%d delivered, want %d", got, want)

@@ -24,8 +24,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// postOffice is an SMTP server that keeps what it takes. It refuses the first
-// mails, for the moment, as often as refuse says.
+// postOffice is an SMTP server that keeps the mails it accepts. It refuses the first
+// ones with a temporary error; refuse is how many.
 type postOffice struct {
 	mu     sync.Mutex
 	refuse int
@@ -78,7 +78,7 @@ func (b *letterBox) Data(r io.Reader) error {
 	return nil
 }
 
-// subjects are those of the mails taken so far.
+// subjects returns the subjects of the mails accepted so far.
 func (p *postOffice) subjects(t *testing.T) (list []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,7 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 		}
 	})
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.engine(func(c *dispatch.Config) { c.Mail = mail.Settings{URL: office.url, From: "billing@example.com"} })
+	b.dispatcher(func(c *dispatch.Config) { c.Mail = mail.Settings{URL: office.url, From: "billing@example.com"} })
 	began := b.clock.Now().Truncate(time.Millisecond) // as precise as the log
 	got, sent := b.failUntilOff(w.ID, 2*time.Hour)
 	if lasted := got.TurnedOffAt.Sub(got.FailingSince.Time); lasted < 72*time.Hour || lasted > 75*time.Hour {
@@ -159,7 +159,7 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	}
 	office.mu.Unlock()
 
-	// Off: nothing is sent, nothing can be.
+	// While it is off, nothing is sent.
 	b.append("invoice.reversed", 5)
 	sent += 5
 	if _, err := b.store.Test(t.Context(), w.ID); !errors.Is(err, delivery.ErrOff) {
@@ -209,8 +209,8 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	}
 }
 
-// failUntilOff appends an event every so often, as the clock goes, until the
-// webhook is off because all of them fail, and says how many.
+// failUntilOff advances the clock and appends events until the webhook is turned
+// off, because all of them fail. It returns how many there were.
 func (b *bench) failUntilOff(webhookID string, every time.Duration) (w *delivery.Webhook, events int) {
 	b.t.Helper()
 	for events = 1; ; events++ {
@@ -233,8 +233,8 @@ func (b *bench) failUntilOff(webhookID string, every time.Duration) (w *delivery
 	}
 }
 
-// TestSendAgainWhileOff sends what was cancelled to a webhook that is off, as
-// one does who mended the receiver: nothing else goes out, and it stays off.
+// TestSendAgainWhileOff sends a cancelled delivery again to a webhook that is off, as
+// a user does after repairing the receiver. Nothing else is sent, and it stays off.
 func TestSendAgainWhileOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
@@ -246,7 +246,7 @@ func TestSendAgainWhileOff(t *testing.T) {
 	})
 	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	registry := prometheus.NewRegistry()
-	b.engine(func(c *dispatch.Config) { c.Metrics = registry })
+	b.dispatcher(func(c *dispatch.Config) { c.Metrics = registry })
 	b.failUntilOff(w.ID, 30*time.Hour)
 	want := make([]policy.State, len(testkit.Must(b.store.Deliveries(t.Context(), w.ID, delivery.Query{}))(t).Deliveries))
 	for i := range want {
@@ -280,7 +280,7 @@ func TestSendAgainWhileOff(t *testing.T) {
 		return nil
 	})
 
-	// Turned on before it has gone out, it still goes out.
+	// It is still sent when the webhook is turned on before that.
 	stopped := testkit.Must(b.store.Get(t.Context(), w.ID))(t)
 	if _, err := b.pool.Exec(t.Context(), `UPDATE webhook_cursor SET holder = 'somebody'; INSERT INTO webhook_instance VALUES ('*', 'somebody', now() + interval '1 hour')`); err != nil {
 		t.Fatal(err)

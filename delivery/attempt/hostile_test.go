@@ -212,7 +212,7 @@ func selfSigned(ip string, key *ecdsa.PrivateKey) []byte {
 	return der
 }
 
-// start runs the receiver and returns its address, and what ends it.
+// start runs the receiver and returns its address and a function that ends it.
 func (h *hostile) start() (address string, stop func(), err error) {
 	if h.serve == nil {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -268,7 +268,7 @@ func (h *hostile) here(t *testing.T) (address string) {
 	return address
 }
 
-// hostileWorld is what such a process says of itself.
+// hostileWorld is what such a process prints about itself.
 type hostileWorld struct {
 	Authorities []byte // PEM
 	Addresses   []string
@@ -318,9 +318,9 @@ func elsewhere(t *testing.T) (addresses []string, ca string) {
 	return world.Addresses, ca
 }
 
-// held is the memory in use: the heap that the collector found alive, and the
-// goroutines' stacks. What was allocated since it looked is not counted, as
-// most of that lies about for the next collection.
+// held is the memory in use: the live heap at the last garbage collection, and the
+// stacks of goroutines. Later allocations do not count, because most of them are
+// garbage already.
 func held() int64 {
 	runtime.GC()
 	m := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
@@ -328,8 +328,8 @@ func held() int64 {
 	return int64(m[0].Value.Uint64() + m[1].Value.Uint64())
 }
 
-// TestHostileReceivers gives each of them many messages at once: none takes
-// longer than the deadline and 100 ms, none costs more than 256 KiB of memory.
+// TestHostileReceivers sends each of them many messages at once. No attempt takes
+// longer than its deadline and 100 ms, and none needs more than 256 KiB of memory.
 func TestHostileReceivers(t *testing.T) {
 	addresses, ca := elsewhere(t)
 	const together = 8
@@ -393,8 +393,8 @@ func TestHostileReceivers(t *testing.T) {
 	}
 }
 
-// TestKeptOpenConnectionMayBeClosed has a receiver that closes its connection
-// after each answer without saying so: no message may fail by that.
+// TestKeptOpenConnectionMayBeClosed: a receiver closes its connection after each
+// answer without announcing it. No message may fail because of that.
 func TestKeptOpenConnectionMayBeClosed(t *testing.T) {
 	t.Parallel()
 	h := hostile{serve: func(c net.Conn) {

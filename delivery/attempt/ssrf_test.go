@@ -91,9 +91,9 @@ func (s *nameServer) resolver() *net.Resolver {
 	}}
 }
 
-// watched makes a sender, and a look at the addresses which its guard let pass.
-// A connection may still be dialed when the answer of its message is known, so
-// the addresses are asked for, not handed out.
+// watched returns a sender and a function that lists the addresses which its filter
+// allowed so far. A connection may still be dialed when the result of its message is
+// known, so the list is a function.
 func watched(t *testing.T, s policy.Settings, r *net.Resolver) (*Sender, func() []string) {
 	t.Helper()
 	if s.Timeout == 0 {
@@ -142,7 +142,7 @@ func forbidden() []string {
 	}
 }
 
-// spellings of an IPv4 address, as host of an address.
+// spellings returns ways to write an IPv4 address as the host of a URL.
 func spellings(v4 string) []string {
 	a := netip.MustParseAddr(v4).As4()
 	n := binary.BigEndian.Uint32(a[:])
@@ -254,8 +254,8 @@ func TestPublicAddressesPass(t *testing.T) {
 	}
 }
 
-// TestChangingAnswersGainNothing has a name that is first public and then not,
-// and one that is both at once. Public here is what the operator opened.
+// TestChangingAnswersGainNothing: a name resolves to a public address and later to
+// another one, or to both at once. What the operator allows counts as public.
 func TestChangingAnswersGainNothing(t *testing.T) {
 	t.Parallel()
 	var hits [2]int

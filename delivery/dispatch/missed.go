@@ -47,7 +47,7 @@ func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list 
 		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = e.position
 		        ORDER BY d.created_at DESC LIMIT 1) AS d ON true
 		 ORDER BY e.position LIMIT $6`,
-		r.Key.WorkspaceID, r.Key.WebhookID, r.Events, r.ReplayAfter, to, r.ReplayRoom)
+		r.Key.WorkspaceID, r.Key.WebhookID, r.Events, r.ReplayAfter, to, r.ReplayLimit)
 	if err != nil {
 		return nil, 0, err //nolint:wrapcheck // the caller says what it reads
 	}
@@ -55,7 +55,7 @@ func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list 
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(list) == r.ReplayRoom {
+	if len(list) == r.ReplayLimit {
 		to = list[len(list)-1].Position
 	}
 	return list, to, nil

@@ -60,7 +60,7 @@ func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (sch
 	}
 	for i := range p.Requests {
 		r, a := &p.Requests[i], &answers[i]
-		if r.ReplayTo == 0 || r.ReplayRoom == 0 || polled.Changed[r.Key] != nil || !a.Found {
+		if r.ReplayTo == 0 || r.ReplayLimit == 0 || polled.Changed[r.Key] != nil || !a.Found {
 			continue
 		}
 		if a.Attempts[scheduler.Replay], a.ReplayTo, err = s.readMissed(ctx, r); err != nil {
@@ -116,7 +116,7 @@ func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, n
 	)
 	for i := range requests {
 		r := &requests[i]
-		ws[i], hs[i], after[i], room[i], retries[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.After, r.LiveRoom, r.RetryRoom
+		ws[i], hs[i], after[i], room[i], retries[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.After, r.LiveLimit, r.RetryLimit
 	}
 	rows, err := s.pool.Query(ctx, dueSQL, ws, hs, after, room, retries, now, int64(logWindow))
 	if err != nil {
@@ -131,9 +131,9 @@ func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, n
 		live := a.Attempts[scheduler.Live]
 		slices.SortFunc(live, func(x, y *scheduler.Attempt) int { return int(x.Position - y.Position) })
 		switch {
-		case r.LiveRoom == 0:
+		case r.LiveLimit == 0:
 			a.LiveTo = r.After
-		case len(live) >= r.LiveRoom:
+		case len(live) >= r.LiveLimit:
 			a.LiveTo = live[len(live)-1].Position
 		default:
 			a.LiveTo = max(min(a.Visible, r.After+logWindow), r.After)

@@ -12,12 +12,12 @@ const (
 	// webhooks with events are held already, so claims for them are collected.
 	fruitlessPause = 20 * time.Millisecond
 
-	// quietTime is how long a workspace in which there was nothing to claim is
+	// debounceTime is how long a workspace in which there was nothing to claim is
 	// left out. In a busy workspace whose webhooks are all held, not every event
 	// is worth a claim. A sweep finds what is missed.
-	quietTime = 200 * time.Millisecond
-	// maxQuiet bounds the workspaces that are remembered as quiet.
-	maxQuiet = 10_000
+	debounceTime = 200 * time.Millisecond
+	// maxDebounced bounds the workspaces that are remembered for that.
+	maxDebounced = 10_000
 )
 
 // claims are the webhooks that may have something to do and are not held here.
@@ -30,14 +30,14 @@ type claims struct {
 	notBefore time.Time
 	blocked   bool // while held webhooks are reconciled with the database
 
-	quiet   map[string]time.Time // workspaces with nothing to claim, until when
-	resting map[Key]time.Time    // webhooks that are left to other processes, until when
+	debounced   map[string]time.Time // workspaces with nothing to claim, until when
+	coolingDown map[Key]time.Time    // webhooks that are left to other processes, until when
 }
 
 func newClaims() claims {
 	return claims{
 		workspaces: map[string]struct{}{}, keys: map[Key]struct{}{},
-		quiet: map[string]time.Time{}, resting: map[Key]time.Time{},
+		debounced: map[string]time.Time{}, coolingDown: map[Key]time.Time{},
 	}
 }
 
@@ -45,7 +45,7 @@ func (c *claims) empty() bool { return len(c.workspaces)+len(c.keys) == 0 }
 
 // addWorkspace adds the webhooks of a workspace that are not held here.
 func (c *claims) addWorkspace(workspaceID string) {
-	if until := c.quiet[workspaceID]; c.empty() || until.Before(c.due) {
+	if until := c.debounced[workspaceID]; c.empty() || until.Before(c.due) {
 		c.due = until
 	}
 	c.workspaces[workspaceID] = struct{}{}
@@ -65,7 +65,7 @@ func (c *claims) take(lease string, now time.Time) *Claim {
 	claim := &Claim{Lease: lease}
 	c.due = time.Time{}
 	for w := range c.workspaces {
-		until := c.quiet[w]
+		until := c.debounced[w]
 		if !now.Before(until) {
 			claim.WorkspaceIDs = append(claim.WorkspaceIDs, w)
 			delete(c.workspaces, w)
@@ -79,8 +79,8 @@ func (c *claims) take(lease string, now time.Time) *Claim {
 	slices.Sort(claim.WorkspaceIDs)
 	claim.Keys = slices.SortedFunc(maps.Keys(c.keys), Key.compare)
 	clear(c.keys)
-	maps.DeleteFunc(c.resting, func(_ Key, until time.Time) bool { return !now.Before(until) })
-	claim.Except = slices.SortedFunc(maps.Keys(c.resting), Key.compare)
+	maps.DeleteFunc(c.coolingDown, func(_ Key, until time.Time) bool { return !now.Before(until) })
+	claim.Except = slices.SortedFunc(maps.Keys(c.coolingDown), Key.compare)
 	c.underWay = claim
 	return claim
 }
@@ -89,14 +89,14 @@ func (c *claims) take(lease string, now time.Time) *Claim {
 // claimed.
 func (c *claims) done(claim *Claim, claimed []Loaded, now time.Time) {
 	c.underWay = nil
-	if len(c.quiet) > maxQuiet {
-		clear(c.quiet)
+	if len(c.debounced) > maxDebounced {
+		clear(c.debounced)
 	}
 	for _, w := range claim.WorkspaceIDs {
-		c.quiet[w] = now.Add(quietTime)
+		c.debounced[w] = now.Add(debounceTime)
 	}
 	for i := range claimed {
-		delete(c.quiet, claimed[i].Key.WorkspaceID)
+		delete(c.debounced, claimed[i].Key.WorkspaceID)
 	}
 	if len(claimed) == 0 {
 		c.notBefore = now.Add(fruitlessPause)

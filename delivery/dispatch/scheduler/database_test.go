@@ -50,7 +50,7 @@ func (p *process) renew() {
 		if w.now.Before(until) {
 			c.Processes++
 		}
-		for _, h := range w.hooks {
+		for _, h := range w.webhooks {
 			if h.holder == l {
 				c.Held++
 				if l == lease {
@@ -63,13 +63,13 @@ func (p *process) renew() {
 }
 
 // free tells whether no living process holds a webhook.
-func (w *world) free(h *simHook) bool {
+func (w *world) free(h *simWebhook) bool {
 	until, ok := w.leases[h.holder]
 	return h.holder == "" || !ok || !w.now.Before(until)
 }
 
 // hasWork tells whether a webhook has something to do.
-func (w *world) hasWork(h *simHook) bool {
+func (w *world) hasWork(h *simWebhook) bool {
 	if h.on && (w.logs[h.key.WorkspaceID].visible() > h.position || h.replayTo > 0) {
 		return true
 	}
@@ -96,8 +96,8 @@ func (p *process) sweep() {
 		return
 	}
 	var found []Candidate
-	for _, k := range slices.SortedFunc(maps.Keys(w.hooks), Key.compare) {
-		h := w.hooks[k]
+	for _, k := range slices.SortedFunc(maps.Keys(w.webhooks), Key.compare) {
+		h := w.webhooks[k]
 		if w.hasWork(h) && (h.holder == p.lease && !w.rareSweeps || w.free(h)) {
 			found = append(found, Candidate{Key: k, Visible: w.logs[k.WorkspaceID].visible()})
 		}
@@ -105,11 +105,11 @@ func (p *process) sweep() {
 	p.tell(Found{Candidates: found})
 }
 
-func (h *simHook) endpoint() *Endpoint {
+func (h *simWebhook) endpoint() *Endpoint {
 	return &Endpoint{Address: "https://example.com", On: h.on, Version: h.version, Epoch: h.epoch, Secret: "s"}
 }
 
-func (h *simHook) loaded() Loaded {
+func (h *simWebhook) loaded() Loaded {
 	l := Loaded{Key: h.key, Endpoint: h.endpoint(), Health: h.health, Position: h.position, ReplayAfter: h.replayAfter, ReplayTo: h.replayTo}
 	for position := range h.deliveries {
 		if position > h.position {
@@ -132,8 +132,8 @@ func (p *process) claim(c *Claim) {
 		return
 	}
 	answer := Claimed{Claim: c}
-	for _, k := range slices.SortedFunc(maps.Keys(w.hooks), Key.compare) {
-		h := w.hooks[k]
+	for _, k := range slices.SortedFunc(maps.Keys(w.webhooks), Key.compare) {
+		h := w.webhooks[k]
 		asked := slices.Contains(c.WorkspaceIDs, k.WorkspaceID) || slices.Contains(c.Keys, k)
 		if !asked || slices.Contains(c.Except, k) || !w.free(h) || !w.hasWork(h) || p.leaseIsOver(c.Lease) {
 			continue
@@ -150,7 +150,7 @@ func (p *process) claim(c *Claim) {
 	p.tell(answer)
 }
 
-func (w *world) cancelOutdated(h *simHook) {
+func (w *world) cancelOutdated(h *simWebhook) {
 	for _, d := range h.deliveries {
 		if d.state == policy.Pending && d.epoch < h.epoch {
 			d.state = policy.Cancelled
@@ -159,7 +159,7 @@ func (w *world) cancelOutdated(h *simHook) {
 }
 
 func (p *process) reconcile(r Reconcile) {
-	for _, h := range p.world.hooks {
+	for _, h := range p.world.webhooks {
 		if _, known := r.Known[h.key]; h.holder == r.Lease && !known {
 			h.holder = ""
 		}
@@ -179,7 +179,7 @@ func (p *process) poll(poll *Poll) {
 	answer := Polled{Poll: poll, Answers: make([]PollAnswer, len(poll.Requests)), Changed: map[Key]*Loaded{}}
 	for i := range poll.Requests {
 		r := &poll.Requests[i]
-		h := w.hooks[r.Key]
+		h := w.webhooks[r.Key]
 		if h == nil {
 			continue
 		}
@@ -192,10 +192,10 @@ func (p *process) poll(poll *Poll) {
 	w.after(w.takes(20*time.Millisecond), func() { p.tell(answer) })
 }
 
-func (w *world) answer(h *simHook, r *PollRequest, a *PollAnswer) {
+func (w *world) answer(h *simWebhook, r *PollRequest, a *PollAnswer) {
 	log := w.logs[h.key.WorkspaceID]
 	a.Found, a.Visible, a.LiveTo, a.ReplayTo = true, log.visible(), r.After, r.ReplayAfter
-	for p := r.After + 1; p <= a.Visible && len(a.Attempts[Live]) < r.LiveRoom; p++ {
+	for p := r.After + 1; p <= a.Visible && len(a.Attempts[Live]) < r.LiveLimit; p++ {
 		a.Attempts[Live] = append(a.Attempts[Live], &Attempt{Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1]})
 		a.LiveTo = p
 	}
@@ -207,13 +207,13 @@ func (w *world) answer(h *simHook, r *PollRequest, a *PollAnswer) {
 			if a.NextAttempt.IsZero() || d.next.Before(a.NextAttempt) {
 				a.NextAttempt = d.next
 			}
-		case len(a.Attempts[Retry]) < r.RetryRoom:
+		case len(a.Attempts[Retry]) < r.RetryLimit:
 			a.Attempts[Retry] = append(a.Attempts[Retry], &Attempt{
 				Position: p, EventID: fmt.Sprint(p), CreatedAt: d.createdAt, Made: d.attempts, Before: d.before, Once: d.once,
 			})
 		}
 	}
-	for p := r.ReplayAfter + 1; r.ReplayTo > 0 && p <= r.ReplayTo && len(a.Attempts[Replay]) < r.ReplayRoom; p++ {
+	for p := r.ReplayAfter + 1; r.ReplayTo > 0 && p <= r.ReplayTo && len(a.Attempts[Replay]) < r.ReplayLimit; p++ {
 		a.ReplayTo = p
 		if d := h.deliveries[p]; d == nil {
 			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{Position: p, EventID: fmt.Sprint(p)})
@@ -245,7 +245,7 @@ func (p *process) record(r *Record) {
 	}
 	w.write(r)
 	for _, c := range r.Releases {
-		h := w.hooks[c.Key]
+		h := w.webhooks[c.Key]
 		if h.holder == r.Lease {
 			h.holder = ""
 			w.moveCursor(h, &c)
@@ -257,7 +257,7 @@ func (p *process) record(r *Record) {
 func (w *world) write(r *Record) {
 	for i := range r.Attempts {
 		a := &r.Attempts[i]
-		h := w.hooks[a.Key]
+		h := w.webhooks[a.Key]
 		d := h.deliveries[a.Position]
 		switch {
 		case a.Number == 1 && d == nil:
@@ -272,12 +272,12 @@ func (w *world) write(r *Record) {
 		}
 	}
 	for i := range r.Cursors {
-		if h := w.hooks[r.Cursors[i].Key]; h.holder == r.Lease {
+		if h := w.webhooks[r.Cursors[i].Key]; h.holder == r.Lease {
 			w.moveCursor(h, &r.Cursors[i])
 		}
 	}
 	for i := range r.Health {
-		if h := w.hooks[r.Health[i].Key]; h.epoch == r.Health[i].Epoch {
+		if h := w.webhooks[r.Health[i].Key]; h.epoch == r.Health[i].Epoch {
 			h.health = r.Health[i].Health
 		}
 	}
@@ -285,7 +285,7 @@ func (w *world) write(r *Record) {
 
 // moveCursor moves a webhook's cursor, which must not pass an event without a
 // delivery.
-func (w *world) moveCursor(h *simHook, c *CursorRecord) {
+func (w *world) moveCursor(h *simWebhook, c *CursorRecord) {
 	if c.Epoch == h.epoch && c.Position > h.position {
 		for position := max(h.position, h.from) + 1; position <= c.Position; position++ {
 			if h.deliveries[position] == nil {
@@ -308,14 +308,14 @@ func (p *process) changeHealth(c *HealthChange) {
 	if p.dead {
 		return
 	}
-	h := w.hooks[c.Key]
+	h := w.webhooks[c.Key]
 	if c.Change == policy.TurnOff && h.on && h.epoch == c.Endpoint.Epoch {
 		w.turnOff(h)
 	}
 	p.tell(HealthChanged{Change: c})
 }
 
-func (w *world) turnOff(h *simHook) {
+func (w *world) turnOff(h *simWebhook) {
 	h.on = false
 	h.version++
 	h.epoch++
@@ -323,7 +323,7 @@ func (w *world) turnOff(h *simHook) {
 }
 
 // turnOn is what a user does; with sendMissed also the events since it went off.
-func (w *world) turnOn(h *simHook, sendMissed bool) {
+func (w *world) turnOn(h *simWebhook, sendMissed bool) {
 	if h.on {
 		return
 	}
@@ -342,7 +342,7 @@ func (w *world) turnOn(h *simHook, sendMissed bool) {
 }
 
 // resend is "Send again".
-func (w *world) resend(h *simHook, position int64) {
+func (w *world) resend(h *simWebhook, position int64) {
 	if d := h.deliveries[position]; d != nil && d.state != policy.Pending {
 		d.state, d.once, d.resent, d.next, d.epoch = policy.Pending, true, true, w.now, h.epoch
 		h.extra++ // it is meant to arrive again

@@ -221,10 +221,10 @@ type PollRequest struct {
 	Version int      // of the settings known here
 	Events  []string // event types; nil: all
 
-	After      int64 // read the log after this position
-	LiveRoom   int   // at most so many attempts of each source
-	RetryRoom  int
-	ReplayRoom int
+	After       int64 // read the log after this position
+	LiveLimit   int   // at most so many attempts of each source
+	RetryLimit  int
+	ReplayLimit int
 
 	ReplayAfter, ReplayTo int64 // range of missed events; ReplayTo 0: none
 

@@ -30,7 +30,7 @@ func rebalance(s *Scheduler, now time.Time, c Census) {
 		}
 		if q := s.queues[k]; !q.evict.leaving && !q.health.turningOff {
 			q.evict.rebalanced = true
-			s.claims.resting[q.key] = now.Add(s.cfg.Rest)
+			s.claims.coolingDown[q.key] = now.Add(s.cfg.CoolDown)
 			s.evict(q)
 			surplus--
 		}

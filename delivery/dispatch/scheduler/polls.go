@@ -77,13 +77,13 @@ func (p *polls) ended(now time.Time, q *queue) {
 func (q *queue) request() PollRequest {
 	r := PollRequest{
 		Key: q.key, Version: q.endpoint.Version, Events: q.endpoint.Events, After: q.live.scanned,
-		LiveRoom:    max(ReadAhead-len(q.pending[Live]), 0),
-		RetryRoom:   max(ReadAhead-len(q.pending[Retry]), 0),
-		ReplayRoom:  max(ReadAhead-len(q.pending[Replay]), 0),
+		LiveLimit:   max(ReadAhead-len(q.pending[Live]), 0),
+		RetryLimit:  max(ReadAhead-len(q.pending[Retry]), 0),
+		ReplayLimit: max(ReadAhead-len(q.pending[Replay]), 0),
 		ReplayAfter: q.replay.scanned, ReplayTo: q.replay.to, queue: q,
 	}
 	if !q.endpoint.On { // it is held for "Send again" only
-		r.LiveRoom = 0
+		r.LiveLimit = 0
 	}
 	return r
 }
@@ -107,11 +107,11 @@ func (q *queue) fill(a *PollAnswer, r *PollRequest) {
 	if !q.endpoint.On {
 		q.live.visible = q.live.scanned // nothing after it is for a webhook that is off
 	}
-	if r.ReplayTo > 0 && r.ReplayRoom > 0 {
+	if r.ReplayTo > 0 && r.ReplayLimit > 0 {
 		q.replay.scanned = max(q.replay.scanned, a.ReplayTo)
 		q.unsaved.cursor = true
 	}
-	q.retry.more = len(a.Attempts[Retry]) >= r.RetryRoom
+	q.retry.more = len(a.Attempts[Retry]) >= r.RetryLimit
 	if len(q.pending[Live]) == 0 && q.live.scanned < q.live.visible || len(q.pending[Replay]) == 0 && q.replay.scanned < q.replay.to {
 		q.poll.again = true // what was read is not for this webhook or was sent before
 	}

@@ -37,9 +37,9 @@ type Config struct {
 	// the lease lasts, less the timeout of an attempt.
 	LeaseUse time.Duration
 
-	// Rest is how long a webhook that was released for another process is not
+	// CoolDown is how long a webhook that was released for another process is not
 	// claimed by this one.
-	Rest time.Duration
+	CoolDown time.Duration
 }
 
 // Scheduler is the state machine. Its methods must not be called concurrently.

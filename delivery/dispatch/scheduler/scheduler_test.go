@@ -21,7 +21,7 @@ type bench struct {
 }
 
 func newBench(change func(*Config)) *bench {
-	cfg := Config{Bound: 10, Limit: 1000, CostlyPerSecond: 5, Idle: time.Hour, LeaseUse: 24 * time.Hour, Rest: time.Second}
+	cfg := Config{Bound: 10, Limit: 1000, CostlyPerSecond: 5, Idle: time.Hour, LeaseUse: 24 * time.Hour, CoolDown: time.Second}
 	change(&cfg)
 	b := &bench{Scheduler: New(cfg), now: start}
 	b.step(LeaseTaken{Lease: "lease", At: start})
@@ -42,7 +42,7 @@ func (b *bench) step(events ...Event) {
 				answer := Polled{Poll: e, Answers: make([]PollAnswer, len(e.Requests))}
 				for i, r := range e.Requests {
 					a := &answer.Answers[i]
-					a.Found, a.Visible, a.LiveTo = true, 1_000_000, r.After+int64(r.LiveRoom)
+					a.Found, a.Visible, a.LiveTo = true, 1_000_000, r.After+int64(r.LiveLimit)
 					for p := r.After + 1; p <= a.LiveTo; p++ {
 						a.Attempts[Live] = append(a.Attempts[Live], &Attempt{Position: p, Published: start})
 					}

@@ -19,7 +19,7 @@ func TestRandomHistories(t *testing.T) {
 		w := newWorld(t, rapid.Bool().Draw(t, "faulty"))
 		for i := range rapid.IntRange(1, 6).Draw(t, "webhooks") {
 			k := Key{fmt.Sprintf("w%d", rapid.IntRange(0, 2).Draw(t, "workspace")), fmt.Sprintf("wh%d", i)}
-			w.addHook(k, receiver(rapid.IntRange(0, 3).Draw(t, "receiver")))
+			w.addWebhook(k, receiver(rapid.IntRange(0, 3).Draw(t, "receiver")))
 		}
 		for range rapid.IntRange(1, 3).Draw(t, "processes") {
 			w.start()
@@ -34,7 +34,7 @@ func TestRandomHistories(t *testing.T) {
 
 func (w *world) randomStep() {
 	t := w.t
-	h := w.anyHook()
+	h := w.anyWebhook()
 	switch rapid.IntRange(0, 11).Draw(t, "step") {
 	case 0:
 		if len(w.processes) > 0 && w.faulty {
@@ -63,8 +63,8 @@ func (w *world) randomStep() {
 	}
 }
 
-func (w *world) anyHook() *simHook {
-	return w.hooks[rapid.SampledFrom(w.keys()).Draw(w.t, "webhook")]
+func (w *world) anyWebhook() *simWebhook {
+	return w.webhooks[rapid.SampledFrom(w.keys()).Draw(w.t, "webhook")]
 }
 
 // TestNobodyWaitsForOthers runs healthy webhooks beside ones that fail and hang,
@@ -81,13 +81,13 @@ func TestNobodyWaitsForOthers(t *testing.T) {
 			k := Key{fmt.Sprintf("w%d", rapid.IntRange(0, 2).Draw(t, "workspace")), fmt.Sprintf("wh%d", i)}
 			r := receiver(rapid.IntRange(0, 3).Draw(t, "receiver"))
 			healthy[k] = r == answers || r == failsSometimes
-			w.addHook(k, r)
+			w.addWebhook(k, r)
 		}
 		for range rapid.IntRange(1, 3).Draw(t, "processes") {
 			w.start()
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
-			h := w.anyHook()
+			h := w.anyWebhook()
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
 				if len(w.processes) < 4 {
@@ -116,13 +116,13 @@ const promptly = time.Second
 
 func (w *world) checkNobodyIsStuck(healthy map[Key]bool) {
 	for _, k := range w.keys() {
-		h := w.hooks[k]
+		h := w.webhooks[k]
 		busy := !healthy[k] || !w.hasWork(h)
 		if w.free(h) { // a retry that is due is found by a sweep
 			busy = busy || w.logs[k.WorkspaceID].visible() == h.position
 		}
 		for _, p := range w.processes {
-			if _, resting := p.scheduler.claims.resting[k]; resting && w.free(h) {
+			if _, coolingDown := p.scheduler.claims.coolingDown[k]; coolingDown && w.free(h) {
 				busy = true // a process left it to others
 			}
 			if q := p.scheduler.queues[k]; q != nil && (q.unrecorded > 0 || q.live.saved < q.done()) {

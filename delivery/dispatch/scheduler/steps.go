@@ -142,7 +142,7 @@ func forget(s *Scheduler, q *queue) {
 	if len(s.byWorkspace[w]) == 0 {
 		delete(s.byWorkspace, w)
 	}
-	delete(s.claims.quiet, w) // there may be something to claim again
+	delete(s.claims.debounced, w) // there may be something to claim again
 	s.timers.set(q, time.Time{})
 	if s.starts.throttle.remove(q) {
 		q.listed = false

@@ -25,7 +25,7 @@ type world struct {
 	serial   int64
 
 	logs      map[string]*simLog
-	hooks     map[Key]*simHook
+	webhooks  map[Key]*simWebhook
 	leases    map[string]time.Time // lease → until
 	processes []*process
 	started   int // processes ever
@@ -39,8 +39,8 @@ type simLog struct{ published []time.Time }
 
 func (l *simLog) visible() int64 { return int64(len(l.published)) }
 
-// simHook is a webhook's rows and its receiver.
-type simHook struct {
+// simWebhook is a webhook's rows and its receiver.
+type simWebhook struct {
 	key      Key
 	on       bool
 	version  int
@@ -132,9 +132,9 @@ func newWorld(t *rapid.T, faulty bool) *world {
 			Bound:  rapid.IntRange(1, 4).Draw(t, "bound"), Limit: rapid.IntRange(4, 40).Draw(t, "limit"),
 			CostlyPerSecond: rapid.IntRange(1, 5).Draw(t, "costly a second"),
 			Idle:            rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(t, "idle"),
-			LeaseUse:        simLease - simTimeout, Rest: 10 * time.Second,
+			LeaseUse:        simLease - simTimeout, CoolDown: 10 * time.Second,
 		},
-		logs: map[string]*simLog{}, hooks: map[Key]*simHook{}, leases: map[string]time.Time{},
+		logs: map[string]*simLog{}, webhooks: map[Key]*simWebhook{}, leases: map[string]time.Time{},
 	}
 }
 
@@ -165,19 +165,19 @@ func (w *world) chance(in int) bool {
 	return w.faulty && w.random.IntN(in) == 0
 }
 
-func (w *world) addHook(k Key, r receiver) *simHook {
+func (w *world) addWebhook(k Key, r receiver) *simWebhook {
 	if w.logs[k.WorkspaceID] == nil {
 		w.logs[k.WorkspaceID] = &simLog{}
 	}
-	h := &simHook{
+	h := &simWebhook{
 		key: k, on: true, version: 1, epoch: 1, deliveries: map[int64]*simDelivery{}, arrived: map[int64]int{}, receiver: r,
 	}
 	h.from, h.position = w.logs[k.WorkspaceID].visible(), w.logs[k.WorkspaceID].visible()
-	w.hooks[k] = h
+	w.webhooks[k] = h
 	return h
 }
 
-// publish appends events to a workspace; processes hear of it, or not.
+// publish appends events to a workspace; processes are notified, or not.
 func (w *world) publish(workspace string, n int) {
 	for range n {
 		w.logs[workspace].published = append(w.logs[workspace].published, w.now)
@@ -216,7 +216,7 @@ func (w *world) kill(p *process) {
 // mayDouble counts what may arrive again, because it is started and not recorded.
 func (p *process) mayDouble() {
 	for k, q := range p.scheduler.queues {
-		p.world.hooks[k].extra += q.unrecorded
+		p.world.webhooks[k].extra += q.unrecorded
 	}
 }
 
@@ -311,7 +311,7 @@ func (p *process) check() {
 
 // attempt makes an attempt: the receiver answers after a while, or never.
 func (p *process) attempt(a *Attempt) {
-	w, h := p.world, p.world.hooks[a.Key()]
+	w, h := p.world, p.world.webhooks[a.Key()]
 	p.checkStart(a, h)
 	p.inFlight[a] = w.now
 	r := attempt.Result{At: w.now.Truncate(time.Millisecond), Status: 200, Outcome: attempt.OutcomeSuccess}
@@ -335,7 +335,7 @@ func (p *process) attempt(a *Attempt) {
 }
 
 // checkStart holds an attempt to the rules for starting.
-func (p *process) checkStart(a *Attempt, h *simHook) {
+func (p *process) checkStart(a *Attempt, h *simWebhook) {
 	w := p.world
 	if w.now.Sub(p.scheduler.leaseFrom) >= w.cfg.LeaseUse {
 		w.t.Fatalf("%v: an attempt was started under a lease that may end before it", h.key)
@@ -358,7 +358,7 @@ func (p *process) checkStart(a *Attempt, h *simHook) {
 // nothing was lost.
 func (w *world) finish() {
 	w.faulty = false
-	for _, h := range w.hooks {
+	for _, h := range w.webhooks {
 		h.dead = false
 		if h.receiver != failsSometimes {
 			h.receiver = answers
@@ -368,14 +368,14 @@ func (w *world) finish() {
 		w.start()
 	}
 	w.run(10 * time.Minute)
-	for _, k := range slices.SortedFunc(maps.Keys(w.hooks), Key.compare) {
-		w.checkDelivered(w.hooks[k])
+	for _, k := range slices.SortedFunc(maps.Keys(w.webhooks), Key.compare) {
+		w.checkDelivered(w.webhooks[k])
 	}
 }
 
 // checkDelivered checks that every event is delivered, or failed after all its
 // attempts.
-func (w *world) checkDelivered(h *simHook) {
+func (w *world) checkDelivered(h *simWebhook) {
 	if !h.on {
 		return
 	}
@@ -398,8 +398,8 @@ func (w *world) checkDelivered(h *simHook) {
 }
 
 func (w *world) String() string {
-	return fmt.Sprintf("%d processes, %d webhooks", len(w.processes), len(w.hooks))
+	return fmt.Sprintf("%d processes, %d webhooks", len(w.processes), len(w.webhooks))
 }
 
 // keys are the webhooks in order.
-func (w *world) keys() []Key { return slices.SortedFunc(maps.Keys(w.hooks), Key.compare) }
+func (w *world) keys() []Key { return slices.SortedFunc(maps.Keys(w.webhooks), Key.compare) }
