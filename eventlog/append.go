@@ -4,21 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
-
-// Receipt says what became of one entry of an append.
-type Receipt struct {
-	ID        string
-	Position  int64
-	CreatedAt time.Time
-	Skipped   bool // the log held the same entry already (docs/contract/log.md, "An entry")
-}
 
 // Append appends entries of any number of workspaces, all of them or, on an
 // error, none. Entries of one workspace are appended in the order given.

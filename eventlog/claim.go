@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
@@ -31,75 +32,75 @@ type Segment struct {
 func (s *Segment) End() int64 { return s.After + int64(len(s.Entries)) }
 
 // Claim is segments of some workspaces, whose checkpoints Tx holds locked. A
-// handler does its work in Tx and neither commits nor rolls back: that is the
-// subscriber's, on Ack and Nack, together with the checkpoints.
+// handler does its work in Tx and neither commits nor rolls back: the Subscriber
+// does, on Ack and Nack, together with the checkpoints.
 type Claim struct {
 	Tx       pgx.Tx
 	Segments []Segment
 
 	consumer string
 	rules    int
-	err      error // what the handler said
+	err      error // the handler's
 }
 
-// KeepError remembers what the handler said, for the record of the failure.
+// KeepError keeps the handler's error, to record it with the failure.
 func (c *Claim) KeepError(err error) { c.err = err }
 
-// ClaimOf returns the claim that a message of a Subscriber stands for.
+// ClaimOf returns the claim that a message of a Subscriber carries.
 func ClaimOf(msg *message.Message) (*Claim, error) {
 	c, err := flow.Work[*Claim](msg)
 	if err != nil {
-		return nil, fmt.Errorf("a claim: %w", err)
+		return nil, fmt.Errorf("cannot find the claim: %w", err)
 	}
 	return c, nil
 }
 
-// KeepError is the middleware that keeps a handler's error with its claim; see
-// flow.KeepError for its place.
+// KeepError is the middleware that keeps a handler's error with its claim. It goes
+// outside the middleware that recovers panics.
 func KeepError(next message.HandlerFunc) message.HandlerFunc {
 	return flow.KeepError[*Claim](next)
 }
 
-// segmentName is how a message's payload shows a segment to people and logs;
-// handlers take the claim from the context.
-type segmentName struct {
+// segmentRange is a segment in the payload of a message, which is for people and
+// logs; handlers use ClaimOf.
+type segmentRange struct {
 	WorkspaceID string `json:"workspace_id"`
 	After       int64  `json:"after"`
 	Through     int64  `json:"through"`
 }
 
 func (c *Claim) message(ctx context.Context) (*message.Message, error) {
-	names := make([]segmentName, len(c.Segments))
+	ranges := make([]segmentRange, len(c.Segments))
 	for i := range c.Segments {
 		s := &c.Segments[i]
-		names[i] = segmentName{s.WorkspaceID, s.After, s.End()}
+		ranges[i] = segmentRange{s.WorkspaceID, s.After, s.End()}
 	}
-	payload, err := json.Marshal(names)
+	payload, err := json.Marshal(ranges)
 	if err != nil {
-		return nil, fmt.Errorf("name the segments of a claim: %w", err)
+		return nil, fmt.Errorf("write the segments of a claim as JSON: %w", err)
 	}
 	return flow.Message(ctx, watermill.NewUUID(), payload, c), nil
 }
 
-// claimer takes claims for one consumer.
+// claimer makes the claims of one consumer.
 type claimer struct {
-	pool     pg.Beginner
+	pool     *pgxpool.Pool
 	clock    func() time.Time
 	consumer string
 	rules    int // see SubscriberConfig
 	entries  int // the most entries of a claim
 }
 
-// claim locks the checkpoints of those of the workspaces that nobody else
-// has, and reads their next entries. Alone takes one that has failed before.
-// It returns nil when there is nothing to do.
-func (k *claimer) claim(ctx context.Context, workspaces []string, alone bool) (*Claim, error) {
-	tx, err := k.pool.BeginTx(ctx, pgx.TxOptions{})
+// claim locks the checkpoints of those workspaces that no other claim holds, and
+// reads their next entries. Workspaces that are failing are left out, unless
+// isolated is set. It returns nil when there is nothing to do.
+func (k *claimer) claim(ctx context.Context, workspaces []string, isolated bool) (*Claim, error) {
+	tx, err := k.pool.Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("begin a claim: %w", err)
 	}
 	c := &Claim{Tx: tx, consumer: k.consumer, rules: k.rules}
-	if err := k.fill(ctx, c, workspaces, alone); err != nil {
+	if err := k.fill(ctx, c, workspaces, isolated); err != nil {
 		pg.Rollback(ctx, tx)
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func (k *claimer) claim(ctx context.Context, workspaces []string, alone bool) (*
 	return c, nil
 }
 
-func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, alone bool) error {
+func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, isolated bool) error {
 	each := max(1, k.entries/len(workspaces))
 	rows, err := c.Tx.Query(ctx, `
 		SELECT workspace_id, position, least(coalesce(segment_max, $4), $4), failures, coalesce(failed_to, 0)
@@ -118,7 +119,7 @@ func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, alone
 		 WHERE consumer = $1 AND workspace_id = ANY ($2)
 		   AND (retry_at IS NULL OR retry_at <= $3) AND (failures = 0 OR $5)
 		   FOR UPDATE SKIP LOCKED`,
-		k.consumer, workspaces, k.clock(), each, alone)
+		k.consumer, workspaces, k.clock(), each, isolated)
 	if err != nil {
 		return fmt.Errorf("lock checkpoints: %w", err)
 	}
@@ -159,8 +160,8 @@ func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, alone
 	return nil
 }
 
-// readSegments is a statement of its own, after the locks: its snapshot holds
-// whatever was committed before they were had.
+// readSegments is a statement of its own, after the locks, so that its snapshot has
+// everything that was committed before them.
 func readSegments(ctx context.Context, tx pgx.Tx, ids []string, afters []int64, limits []int32, into map[string]*Segment) error {
 	rows, err := tx.Query(ctx, `
 		SELECT `+entryColumns+`, k.workspace_id
@@ -188,11 +189,11 @@ func readSegments(ctx context.Context, tx pgx.Tx, ids []string, afters []int64, 
 		return fmt.Errorf("read segments: %w", err)
 	}
 	for _, s := range into {
-		// A statement with a lateral limit promises no order over all.
+		// SQL promises no order across the rows of a lateral subquery.
 		slices.SortFunc(s.Entries, func(a, b domain.Entry) int { return int(a.Position - b.Position) })
 		for i := range s.Entries {
 			if want := s.After + int64(i) + 1; s.Entries[i].Position != want {
-				return fmt.Errorf("the log of %s has position %d where %d is due: an entry is missing", s.WorkspaceID, s.Entries[i].Position, want)
+				return fmt.Errorf("the log of %s has position %d where %d is expected: an entry is missing", s.WorkspaceID, s.Entries[i].Position, want)
 			}
 		}
 	}
@@ -206,9 +207,9 @@ func (c *Claim) commit(ctx context.Context, now time.Time) error {
 	for i := range c.Segments {
 		ids[i], ends[i] = c.Segments[i].WorkspaceID, c.Segments[i].End()
 	}
-	// The trouble is over when the whole segment that failed first is behind.
-	// Rows that were all made in order from position 1 stand on this handler's
-	// rules; to others it adds some that do.
+	// The failure state is cleared once the checkpoint has passed failed_to. rules is
+	// the oldest version that any row was made by: the handler's if it began at
+	// position 1, otherwise the older of the two.
 	const sql = `
 		UPDATE log_checkpoint c SET
 		       position    = k.position,

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// dirtySet holds the workspaces that may have entries a consumer has not
-// taken, the oldest first. A workspace is in it once. While a worker has it,
-// a further mark is remembered and puts it back at the end: without that, an
-// entry appended between the worker's read and its commit would wait for the
-// next sweep.
+// dirtySet holds the workspaces that may have entries a consumer has not handled,
+// the oldest first. A workspace is in it once. A mark that comes while a worker has
+// the workspace is remembered and puts it back at the end: otherwise an entry that
+// is appended between the worker's read and its commit would wait for the next
+// sweep.
 type dirtySet struct {
 	// ready holds one token while something is queued.
 	ready chan struct{}
@@ -20,18 +20,18 @@ type dirtySet struct {
 }
 
 type dirtyWorkspace struct {
-	id    string
-	alone bool // to be claimed by itself, because it failed
-	taken bool
-	again bool
+	id       string
+	isolated bool // it is failing, and is claimed alone
+	taken    bool // by a worker
+	marked   bool // again, while taken
 }
 
 func newDirtySet() *dirtySet {
 	return &dirtySet{ready: make(chan struct{}, 1), known: map[string]*dirtyWorkspace{}}
 }
 
-// mark queues workspaces; alone ones are claimed by themselves.
-func (d *dirtySet) mark(ids []string, alone bool) {
+// mark queues workspaces; isolated ones are claimed alone.
+func (d *dirtySet) mark(ids []string, isolated bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
@@ -41,82 +41,83 @@ func (d *dirtySet) mark(ids []string, alone bool) {
 			d.known[id] = w
 			d.queue = append(d.queue, w)
 		} else if w.taken {
-			w.again = true
+			w.marked = true
 		}
-		w.alone = w.alone || alone
+		w.isolated = w.isolated || isolated
 	}
 	d.signal()
 }
 
+// signal puts the token of ready. The caller holds mu.
 func (d *dirtySet) signal() {
-	if len(d.queue) == 0 {
-		return
-	}
-	select {
-	case d.ready <- struct{}{}:
-	default:
+	if len(d.queue) > 0 {
+		putToken(d.ready)
 	}
 }
 
-// take waits for queued workspaces and hands out the oldest, at most most of
-// them, or one that is to be alone. It returns nothing when ctx has ended.
-func (d *dirtySet) take(ctx context.Context, most int) (ids []string, alone bool) {
+// take waits for queued workspaces and takes the oldest, at most most of them, or
+// one that is isolated. It returns none when ctx has ended.
+func (d *dirtySet) take(ctx context.Context, most int) (ids []string, isolated bool) {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, false
 		case <-d.ready:
 		}
-		if ids, alone := d.takeNow(most); len(ids) > 0 {
-			return ids, alone
+		if ids, isolated := d.takeNow(most); len(ids) > 0 {
+			return ids, isolated
 		}
 	}
 }
 
-func (d *dirtySet) takeNow(most int) (ids []string, alone bool) {
+func (d *dirtySet) takeNow(most int) (ids []string, isolated bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for len(d.queue) > 0 && len(ids) < most {
 		w := d.queue[0]
-		if w.alone && len(ids) > 0 {
+		if w.isolated && len(ids) > 0 {
 			break
 		}
 		d.queue = d.queue[1:]
 		w.taken = true
 		ids = append(ids, w.id)
-		if w.alone {
-			alone = true
+		if w.isolated {
+			isolated = true
 			break
 		}
 	}
 	d.signal()
-	return ids, alone
+	return ids, isolated
 }
 
-// done gives workspaces back; more says that they have further entries.
+// done ends the taking of workspaces; more says which of them have further
+// entries.
 func (d *dirtySet) done(ids []string, more func(id string) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
 		w := d.known[id]
-		if !w.again && !more(id) {
+		if !w.marked && !more(id) {
 			delete(d.known, id)
 			continue
 		}
-		w.taken, w.again, w.alone = false, false, false
-		d.queue = append(d.queue, w)
+		d.requeue(w, false)
 	}
 	d.signal()
 }
 
-// failed gives workspaces back to be claimed again, each by itself.
-func (d *dirtySet) failed(ids []string) {
+// isolate ends the taking of workspaces, and queues each to be claimed alone.
+func (d *dirtySet) isolate(ids []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
-		w := d.known[id]
-		w.taken, w.again, w.alone = false, false, true
-		d.queue = append(d.queue, w)
+		d.requeue(d.known[id], true)
 	}
 	d.signal()
+}
+
+// requeue puts a workspace that was taken at the end. The caller holds mu.
+func (d *dirtySet) requeue(w *dirtyWorkspace, isolated bool) {
+	w.taken, w.marked, w.isolated = false, false, isolated
+	d.queue = append(d.queue, w)
 }

@@ -1,6 +1,7 @@
-// Package eventlog keeps the append-only log, the source of truth: appending,
-// reading, following, how far each consumer has come, and which entries the
-// world may see.
+// Package eventlog is the append-only log, the source of truth. A Log appends and
+// reads entries, a Notifier tells subscribers which workspaces have changed, a
+// Subscriber gives the entries to a consumer, exactly once, and Feed reads what the
+// public may see.
 //
 // Its promises:
 //
@@ -11,5 +12,5 @@
 //   - Publish times never fall.
 //   - A workspace's visible position is the checkpoint of its read models. It
 //     never moves back, and the feed and the deliveries read only up to it, so
-//     an event never outruns its data.
+//     an event is never shown before its data.
 package eventlog

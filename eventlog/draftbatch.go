@@ -167,6 +167,14 @@ func scanAppendResult(row pgx.Row) (appendResult, error) {
 	return r, nil
 }
 
+// Receipt says what became of one entry of an append.
+type Receipt struct {
+	ID        string
+	Position  int64
+	CreatedAt time.Time
+	Skipped   bool // the log held the same entry already (docs/contract/log.md, "An entry")
+}
+
 // receipt is the outcome of one entry of the batch.
 func (r *appendResult) receipt(b *draftBatch, i int) (Receipt, error) {
 	when := ""

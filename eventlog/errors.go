@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Reasons for which the log refuses an entry whose form is right.
+// Reasons for which the log refuses a well-formed entry.
 var (
 	// ErrOtherContent: the workspace holds an entry of this id with another
 	// type or other data.
@@ -26,7 +26,7 @@ type RefusedError struct {
 	Index  int    // of the entry among those of the call
 	ID     string // empty: the entry brought none
 	Reason error  // one of the reasons above
-	Detail string // the time it was measured against, if any
+	Detail string // the time it was compared with, if any
 }
 
 // Error names the entry and the reason.
@@ -44,12 +44,13 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the reason.
 func (e *RefusedError) Unwrap() error { return e.Reason }
 
-// outcomeError turns a word of log_append into an error; nil for what was done.
-func outcomeError(word string, index int, id, when string) error {
+// outcomeError turns an outcome of log_append into an error; nil: it was appended or
+// skipped. when is the time that the entry was compared with.
+func outcomeError(name string, index int, id, when string) error {
 	refused := func(reason error, detail string) error {
 		return &RefusedError{Index: index, ID: id, Reason: reason, Detail: detail}
 	}
-	switch word {
+	switch name {
 	case "appended", "skipped":
 		return nil
 	case "other_content":
@@ -59,5 +60,5 @@ func outcomeError(word string, index int, id, when string) error {
 	case "ahead":
 		return refused(ErrAhead, "now is "+when)
 	}
-	return fmt.Errorf("log_append returned the outcome %q, which this program does not know", word)
+	return fmt.Errorf("log_append returned the outcome %q, which this program does not know", name)
 }

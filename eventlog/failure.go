@@ -11,16 +11,16 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// What happens to a workspace whose segment fails: it is tried again with
-// growing waits; after so many failures the segment is halved, until the entry
-// that fails is alone; then the workspace is quarantined there. Others go on.
+// A segment that fails is tried again, each time after twice the wait. After
+// failuresBeforeHalving failures it is halved each time, until it is the entry that
+// fails alone; then the workspace is quarantined there. Other workspaces continue.
 const (
 	failuresBeforeHalving = 5
 	firstWait             = time.Second
 	longestWait           = time.Minute
 
-	// quarantineWait is how often a quarantined workspace is tried again; a
-	// program that starts tries at once, since it may be a newer one.
+	// quarantineWait is how often a quarantined workspace is tried again. A program
+	// that starts tries at once, because it may be a newer version.
 	quarantineWait = 5 * time.Minute
 )
 
@@ -32,8 +32,7 @@ type retry struct {
 	quarantined bool
 }
 
-// afterFailure decides how a segment of so many entries is tried again, which
-// has failed so many times before.
+// afterFailure decides how a segment with that many entries is tried again.
 func afterFailure(failuresBefore, entries int) retry {
 	r := retry{failures: failuresBefore + 1}
 	switch {
@@ -51,13 +50,12 @@ func afterFailure(failuresBefore, entries int) retry {
 	return r
 }
 
-// recordFailure keeps why the segment of a claim of one workspace failed, in a
-// transaction of its own. Another instance may have come further meanwhile;
-// then there is nothing to record.
+// recordFailure records why a segment failed, in a transaction of its own. When
+// another instance has moved the checkpoint since, there is nothing to record.
 func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (retry, error) {
 	r := afterFailure(s.failures, len(s.Entries))
 	now := k.clock()
-	text := strings.ToValidUTF8(strings.ReplaceAll(reason.Error(), "\x00", ""), "\uFFFD") // what the database takes as text
+	text := strings.ToValidUTF8(strings.ReplaceAll(reason.Error(), "\x00", ""), "\uFFFD") // PostgreSQL takes neither as text
 	err := pg.InTx(ctx, k.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			UPDATE log_checkpoint SET
@@ -75,7 +73,7 @@ func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (
 		if tag.RowsAffected() == 0 {
 			return nil
 		}
-		return keepFailure(ctx, tx, k.consumer, s, text, now)
+		return addFailure(ctx, tx, k.consumer, s, text, now)
 	})
 	if err != nil {
 		return r, fmt.Errorf("record that %s failed at position %d: %w", s.WorkspaceID, s.After+1, err)
@@ -83,24 +81,21 @@ func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (
 	return r, nil
 }
 
-// releaseQuarantine lets every quarantined workspace be tried at once.
-func (k *claimer) releaseQuarantine(ctx context.Context) error {
-	err := pg.InTx(ctx, k.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE log_checkpoint SET retry_at = NULL WHERE consumer = $1 AND failures > 0 AND quarantined`, k.consumer)
-		return err //nolint:wrapcheck // wrapped below
-	})
-	if err != nil {
-		return fmt.Errorf("let quarantined workspaces be tried again: %w", err)
+// retryQuarantined lets every quarantined workspace be tried at once.
+func (k *claimer) retryQuarantined(ctx context.Context) error {
+	const sql = `UPDATE log_checkpoint SET retry_at = NULL WHERE consumer = $1 AND failures > 0 AND quarantined`
+	if _, err := k.pool.Exec(ctx, sql, k.consumer); err != nil {
+		return fmt.Errorf("retry quarantined workspaces: %w", err)
 	}
 	return nil
 }
 
-// keptFailures is how many different failures of a workspace are remembered.
+// keptFailures is how many different failures of a workspace the history has.
 const keptFailures = 50
 
-// keepFailure adds a failure to the history, in the transaction that records
-// it. The same failure of the same segment is counted, not repeated.
-func keepFailure(ctx context.Context, tx pgx.Tx, consumer string, s *Segment, text string, now time.Time) error {
+// addFailure adds a failure to the history. The same failure of the same segment is
+// counted, not repeated.
+func addFailure(ctx context.Context, tx pgx.Tx, consumer string, s *Segment, text string, now time.Time) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO log_failure AS f (workspace_id, consumer, from_position, through_position, error_digest, error, times, first_at, last_at)
 		VALUES ($1, $2, $3, $4, md5($5), $5, 1, $6, $6)
@@ -108,14 +103,14 @@ func keepFailure(ctx context.Context, tx pgx.Tx, consumer string, s *Segment, te
 		DO UPDATE SET times = f.times + 1, last_at = excluded.last_at`,
 		s.WorkspaceID, consumer, s.After+1, s.End(), text, now)
 	if err != nil {
-		return fmt.Errorf("keep the failure: %w", err)
+		return fmt.Errorf("add to the history of failures: %w", err)
 	}
 	_, err = tx.Exec(ctx, `
 		DELETE FROM log_failure f WHERE f.workspace_id = $1 AND f.consumer = $2 AND f.last_at < (
 		       SELECT o.last_at FROM log_failure o WHERE o.workspace_id = $1 AND o.consumer = $2
 		        ORDER BY o.last_at DESC OFFSET $3 LIMIT 1)`, s.WorkspaceID, consumer, keptFailures-1)
 	if err != nil {
-		return fmt.Errorf("forget old failures: %w", err)
+		return fmt.Errorf("delete old failures: %w", err)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (q *Quarantine) Retry(ctx context.Context, workspaceID string) error {
 	case errors.Is(err, pgx.ErrNoRows):
 		return &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	case err != nil:
-		return fmt.Errorf("let %s be tried again: %w", workspaceID, err)
+		return fmt.Errorf("retry %s: %w", workspaceID, err)
 	case !quarantined:
 		return &NotQuarantinedError{workspaceID}
 	}

@@ -299,7 +299,7 @@ func TestAFailingReadIsNotAnEmptyLog(t *testing.T) {
 	c.eventually("the failure is recorded", func() bool { return c.progress()[0].Failures == 1 })
 	c.exec(t, `ALTER TABLE event_log RENAME COLUMN data TO moved`)
 	c.clock.Advance(time.Minute)
-	c.eventually("a warning", func() bool { return contains(c.logged.String(), "a claim failed") })
+	c.eventually("a warning", func() bool { return contains(c.logged.String(), "cannot claim entries") })
 	c.exec(t, `ALTER TABLE event_log RENAME COLUMN moved TO data`)
 	c.drain()
 	c.exactlyOnce()

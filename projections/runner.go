@@ -77,7 +77,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: claimTimeout}, flow.Quietly(cfg.Logger))
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: claimTimeout}, flow.RouterLogger(cfg.Logger))
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rowcheck"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -137,7 +136,7 @@ func newFoldCheck(t *testing.T, url string) *foldCheck {
 // fold of its log up to its checkpoint.
 func (c *foldCheck) readModels(round int) {
 	c.t.Helper()
-	err := pg.InTxWith(c.t.Context(), c.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(c.t.Context(), c.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
 		rows, err := tx.Query(c.t.Context(), `SELECT workspace_id, position FROM log_checkpoint`)
 		if err != nil {
 			return err

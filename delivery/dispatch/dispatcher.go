@@ -146,7 +146,7 @@ const closeTimeout = 15 * time.Second
 // Run delivers until ctx ends, lets attempts under way finish, records them, and
 // returns. It may be called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: d.cfg.Settings.Timeout + 2*closeTimeout}, flow.Quietly(d.logger))
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: d.cfg.Settings.Timeout + 2*closeTimeout}, flow.RouterLogger(d.logger))
 	if err != nil {
 		return fmt.Errorf("dispatch: %w", err)
 	}

@@ -1,6 +1,6 @@
-// Package flow holds what the rooms that run a Watermill Router do alike: the
-// value that a message stands for, the error that Nack cannot carry, the
-// Router's voice, and waiting.
+// Package flow is what the packages that run a Watermill Router share: messages
+// that carry a value of the process, the error that a Nack cannot carry, and the
+// Router's logger.
 package flow
 
 import (
@@ -13,34 +13,36 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// ErrForeign says that a message does not carry what its handler works on.
-var ErrForeign = errors.New("the message comes from another subscriber: it does not carry what this handler works on")
+var errForeign = errors.New("the message comes from another subscriber: it does not carry what this handler works on")
 
-// ErrorKeeper is work that remembers why its handler failed.
-type ErrorKeeper interface{ KeepError(error) }
+// errorKeeper is work that remembers why its handler failed.
+type errorKeeper interface{ KeepError(error) }
 
-type carried[T any] struct{}
+// workKey is the key of a message's work in its context.
+type workKey[T any] struct{}
 
-// Message makes the message that stands for work of a subscriber.
+// Message makes a message that carries a subscriber's work in its context; id and
+// payload are for people and logs.
 func Message[T any](ctx context.Context, id string, payload []byte, work T) *message.Message {
 	msg := message.NewMessage(id, payload)
-	msg.SetContext(context.WithValue(ctx, carried[T]{}, work))
+	msg.SetContext(context.WithValue(ctx, workKey[T]{}, work))
 	return msg
 }
 
-// Work returns what a message stands for; the error is ErrForeign.
+// Work returns the work that Message gave a message. The error says that the
+// message carries none of this type.
 func Work[T any](msg *message.Message) (T, error) {
-	work, ok := msg.Context().Value(carried[T]{}).(T)
+	work, ok := msg.Context().Value(workKey[T]{}).(T)
 	if !ok {
-		return work, ErrForeign
+		return work, errForeign
 	}
 	return work, nil
 }
 
-// KeepError is a middleware that keeps a handler's error with the work, so
-// that the record of a failure can say what happened; Watermill's Nack cannot.
-// It goes outside of the middleware that recovers panics.
-func KeepError[T ErrorKeeper](next message.HandlerFunc) message.HandlerFunc {
+// KeepError is a middleware that keeps a handler's error with the work, so that
+// the subscriber can record it; Watermill's Nack carries no error. It goes outside
+// the middleware that recovers panics.
+func KeepError[T errorKeeper](next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		produced, err := next(msg)
 		if work, werr := Work[T](msg); err != nil && werr == nil {
@@ -50,16 +52,17 @@ func KeepError[T ErrorKeeper](next message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// Quietly is a Router's voice where the subscriber reports by itself, and
-// better, what a handler could not do.
-func Quietly(logger *slog.Logger) watermill.LoggerAdapter {
+// RouterLogger is for a Router whose subscriber logs the failures of handlers
+// itself, in more detail: it logs the Router's errors and information as debug
+// messages.
+func RouterLogger(logger *slog.Logger) watermill.LoggerAdapter {
 	return watermill.NewSlogLoggerWithLevelMapping(logger, map[slog.Level]slog.Level{
 		slog.LevelInfo:  slog.LevelDebug,
 		slog.LevelError: slog.LevelDebug,
 	})
 }
 
-// Pause waits, and reports false when ctx ended first.
+// Pause waits for d, and reports false when ctx ended first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -1,5 +1,4 @@
-// Package pg holds what every user of the database does alike: pools and
-// transactions.
+// Package pg opens pools and runs transactions.
 package pg
 
 import (
@@ -59,23 +58,18 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// rollbackPatience bounds a rollback whose caller's context is already over.
-const rollbackPatience = 5 * time.Second
+// rollbackTimeout bounds a rollback, which does not end with its caller's context.
+const rollbackTimeout = 5 * time.Second
 
-// Beginner starts transactions: a pool or a connection.
-type Beginner interface {
-	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
+// beginner is a pool or a connection.
+type beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// InTx runs do in a transaction and commits it, or rolls it back when do
-// fails or panics.
-func InTx(ctx context.Context, b Beginner, do func(pgx.Tx) error) error {
-	return InTxWith(ctx, b, pgx.TxOptions{}, do)
-}
-
-// InTxWith is InTx with options.
-func InTxWith(ctx context.Context, b Beginner, o pgx.TxOptions, do func(pgx.Tx) error) error {
-	tx, err := b.BeginTx(ctx, o)
+// InTx runs do in a transaction and commits it, or rolls it back when do fails or
+// panics.
+func InTx(ctx context.Context, b beginner, do func(pgx.Tx) error) error {
+	tx, err := b.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
@@ -95,11 +89,10 @@ func InTxWith(ctx context.Context, b Beginner, o pgx.TxOptions, do func(pgx.Tx) 
 	return nil
 }
 
-// Rollback ends a transaction that must not stay open, also when the context
-// of the work is over. A failing rollback leaves a broken connection, which
-// the pool throws away; there is nothing else to do about it.
+// Rollback rolls a transaction back, also when ctx has ended. When that fails the
+// connection is broken; it is closed, so that the pool drops it.
 func Rollback(ctx context.Context, tx pgx.Tx) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
 	if err := tx.Rollback(ctx); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
 		_ = tx.Conn().Close(ctx)

@@ -1,0 +1,232 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// consumer is the work of one Subscribe: a goroutine marks workspaces with new
+// entries as dirty, and workers claim them and hand the claims to the handler.
+type consumer struct {
+	claimer
+	cfg   *SubscriberConfig
+	dirty *dirtySet
+	out   chan *message.Message
+}
+
+func newConsumer(cfg *SubscriberConfig, name string) *consumer {
+	return &consumer{
+		claimer: claimer{pool: cfg.Pool, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries},
+		cfg:     cfg,
+		dirty:   newDirtySet(),
+		out:     make(chan *message.Message),
+	}
+}
+
+func (c *consumer) run(ctx context.Context) {
+	defer close(c.out)
+	var group sync.WaitGroup
+	group.Go(func() { c.markDirty(ctx) })
+	for range c.cfg.Workers {
+		group.Go(func() { c.work(ctx) })
+	}
+	group.Wait()
+}
+
+// markDirty marks workspaces at notifications. It also sweeps, for those whose
+// notification was lost or whose next attempt is due.
+func (c *consumer) markDirty(ctx context.Context) {
+	appended, unsubscribe := c.cfg.Notifier.Subscribe(TopicAppended)
+	defer unsubscribe()
+	sweep := time.NewTimer(0)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-appended.C:
+			ids, all := appended.Take()
+			c.dirty.mark(ids, false)
+			if !all {
+				continue
+			}
+		case <-sweep.C:
+		}
+		began := time.Now() // not of the injected clock: it measures the sweep itself
+		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
+			c.cfg.Logger.WarnContext(ctx, "cannot sweep for new entries; retrying at the next sweep", "consumer", c.consumer, "error", err)
+		}
+		// A sweep over many workspaces takes no more than 2 % of the time.
+		sweep.Reset(max(c.cfg.Sweep, 50*time.Since(began)))
+	}
+}
+
+// sweep marks every workspace that is behind and may be tried.
+func (c *consumer) sweep(ctx context.Context) error {
+	rows, err := c.pool.Query(ctx, `
+		SELECT c.workspace_id, c.failures > 0
+		  FROM log_checkpoint c JOIN log_head h USING (workspace_id)
+		 WHERE c.consumer = $1 AND h.position > c.position AND (c.retry_at IS NULL OR c.retry_at <= $2)
+		 ORDER BY c.moved_at NULLS FIRST`,
+		c.consumer, c.clock())
+	if err != nil {
+		return fmt.Errorf("find workspaces that are behind: %w", err)
+	}
+	defer rows.Close()
+	var healthy, failing []string
+	for rows.Next() {
+		var (
+			id    string
+			fails bool
+		)
+		if err := rows.Scan(&id, &fails); err != nil {
+			return fmt.Errorf("find workspaces that are behind: %w", err)
+		}
+		if fails {
+			failing = append(failing, id)
+		} else {
+			healthy = append(healthy, id)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("find workspaces that are behind: %w", err)
+	}
+	c.dirty.mark(healthy, false)
+	c.dirty.mark(failing, true)
+	return nil
+}
+
+// work makes one claim after the other.
+//
+// The number of workspaces in a claim adapts to what it finds. Where each has few
+// entries, many share a transaction; where some have a backlog, few do, so that
+// their segments are long. Both keep the cost of each entry low.
+func (c *consumer) work(ctx context.Context) {
+	most := c.cfg.Workspaces
+	for {
+		ids, isolated := c.dirty.take(ctx, most)
+		if len(ids) == 0 {
+			return
+		}
+		claim, err := c.claim(ctx, ids, isolated)
+		if err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			c.cfg.Logger.WarnContext(ctx, "cannot claim entries; retrying", "consumer", c.consumer, "error", err, "retry_in", retryPause)
+			flow.Pause(ctx, retryPause)
+			c.dirty.done(ids, func(string) bool { return true })
+			continue
+		}
+		if claim == nil {
+			c.dirty.done(ids, func(string) bool { return false })
+			continue
+		}
+		full := c.handle(ctx, claim, ids)
+		switch {
+		case 2*full > len(ids):
+			most = max(1, len(ids)/2)
+		case full == 0:
+			most = min(2*most, c.cfg.Workspaces)
+		}
+	}
+}
+
+// finishTimeout bounds the statements after a handler. They do not end with the
+// program's context.
+const finishTimeout = 30 * time.Second
+
+// handle hands a claim to the handler and then commits it or rolls it back. It
+// returns how many of the workspaces may have more entries than the claim took.
+func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string) (full int) {
+	lasting := context.WithoutCancel(ctx)
+	msg, err := claim.message(lasting)
+	if err == nil {
+		select {
+		case c.out <- msg:
+		case <-ctx.Done():
+			pg.Rollback(lasting, claim.Tx)
+			c.dirty.done(ids, func(string) bool { return true })
+			return 0
+		}
+		err = outcomeOf(msg, claim)
+	}
+	finish, cancel := context.WithTimeout(lasting, finishTimeout)
+	defer cancel()
+	if err == nil {
+		err = claim.commit(finish, c.clock())
+	}
+	if err != nil {
+		pg.Rollback(finish, claim.Tx)
+		c.failed(finish, claim, ids, err)
+		return 0
+	}
+	more := map[string]bool{}
+	moved := make([]string, len(claim.Segments))
+	for i := range claim.Segments {
+		moved[i] = claim.Segments[i].WorkspaceID
+		if claim.Segments[i].full {
+			more[moved[i]] = true
+			full++
+		}
+	}
+	if s := &claim.Segments[0]; s.failures > 0 && s.End() < s.failedTo {
+		c.dirty.isolate(ids) // until the entry that fails is reached
+	} else {
+		c.dirty.done(ids, func(id string) bool { return more[id] })
+	}
+	c.cfg.Notifier.Notify(topicMoved(c.consumer), moved...)
+	return full
+}
+
+// outcomeOf waits until the handler acks or nacks, and returns its error.
+func outcomeOf(msg *message.Message, claim *Claim) error {
+	select {
+	case <-msg.Acked():
+		return nil
+	case <-msg.Nacked():
+	}
+	if claim.err != nil {
+		return claim.err
+	}
+	return errors.New("the handler nacked without an error")
+}
+
+// failed deals with a claim that was rolled back. Of several workspaces it is not
+// known which one fails, so each is tried alone. Of one, the failure is recorded.
+func (c *consumer) failed(ctx context.Context, claim *Claim, ids []string, reason error) {
+	if len(claim.Segments) > 1 {
+		c.cfg.Logger.WarnContext(ctx, "cannot handle a claim; trying each of its workspaces alone",
+			"consumer", c.consumer, "workspaces", len(claim.Segments), "error", reason)
+		c.dirty.isolate(ids)
+		return
+	}
+	s := &claim.Segments[0]
+	r, err := c.recordFailure(ctx, s, reason)
+	switch {
+	case err != nil:
+		c.cfg.Logger.ErrorContext(ctx, "cannot handle a segment, nor record that; retrying",
+			"consumer", c.consumer, "workspace", s.WorkspaceID, "from", s.After+1, "through", s.End(), "error", reason, "record_error", err)
+		flow.Pause(ctx, retryPause)
+	case r.quarantined:
+		c.cfg.Logger.ErrorContext(ctx, "cannot handle an entry; its workspace is quarantined there, others continue",
+			"consumer", c.consumer, "workspace", s.WorkspaceID, "position", s.After+1, "error", reason, "retry_in", r.wait)
+	default:
+		c.cfg.Logger.WarnContext(ctx, "cannot handle a segment; retrying",
+			"consumer", c.consumer, "workspace", s.WorkspaceID, "from", s.After+1, "through", s.End(), "failures", r.failures, "error", reason, "retry_in", r.wait)
+	}
+	if err != nil || r.wait == 0 {
+		c.dirty.isolate(ids)
+		return
+	}
+	// A sweep marks it again when its wait is over.
+	c.dirty.done(ids, func(id string) bool { return id != s.WorkspaceID })
+}
