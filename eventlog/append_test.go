@@ -99,7 +99,8 @@ func TestImpossibleYearIsRefused(t *testing.T) {
 }
 
 // TestIdempotency: an entry that the log holds is skipped before any rule
-// about time, and its created_at does not matter; other content is an error.
+// about time, and its created_at does not matter; other content is an
+// error.
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -223,8 +224,8 @@ func TestOnlyOneOfManyWins(t *testing.T) {
 	}
 }
 
-// TestManyWorkspacesAllOrNothing: one refused entry in one workspace keeps all
-// of a call out of all.
+// TestManyWorkspacesAllOrNothing: after a refusal in one workspace nothing of the
+// call is appended in any.
 func TestManyWorkspacesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -256,7 +257,8 @@ func TestManyWorkspacesAllOrNothing(t *testing.T) {
 	}
 }
 
-// TestFirstRefusalIsTheCallersFirst, whatever order the workspaces are locked in.
+// TestFirstRefusalIsTheCallersFirst: the order in which workspaces are locked does
+// not show.
 func TestFirstRefusalIsTheCallersFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

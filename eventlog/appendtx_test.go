@@ -39,8 +39,8 @@ func TestAppendTxFollowsItsTransaction(t *testing.T) {
 	b.soundLog(t, "new")
 }
 
-// TestRefusedAppendTxChangesNothing: a producer that commits in spite of a
-// refusal commits its own work only, in all workspaces of the call.
+// TestRefusedAppendTxChangesNothing: a producer that commits after a refusal
+// commits only its own work, and nothing of the call in any workspace.
 func TestRefusedAppendTxChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -68,7 +68,7 @@ func TestRefusedAppendTxChangesNothing(t *testing.T) {
 	b.soundLog(t, "w")
 }
 
-// TestAppendTxTwiceInOneTransaction sees its own entries.
+// TestAppendTxTwiceInOneTransaction: the second call sees the entries of the first.
 func TestAppendTxTwiceInOneTransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// TestChainIsTheDomains: the database and the domain make the same chain, of
-// every type there is and of texts that JSON has to escape.
+// TestChainIsTheDomains: the database and the domain compute the same chain, for
+// every type and for texts that JSON has to escape.
 func TestChainIsTheDomains(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -53,11 +53,11 @@ func jsonText(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(s) + `"`
 }
 
-// TestChainOfAStream appends the shared agency and checks the whole log.
+// TestChainOfAStream appends the fixture agency and checks the whole log.
 func TestChainOfAStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.clock.Advance(10 * 365 * 24 * time.Hour) // the stream reaches into the future
+	b.clock.Advance(10 * 365 * 24 * time.Hour) // some entries are later than the clock
 	perWorkspace := map[string]int{}
 	var drafts []domain.Draft
 	for line := range bytes.Lines(agency(t)) {
@@ -87,7 +87,7 @@ func TestChainOfAStream(t *testing.T) {
 	}
 }
 
-// TestLogIsAppendOnly: the database itself refuses, whoever asks.
+// TestLogIsAppendOnly: the database itself refuses changes, also to its owner.
 func TestLogIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// feed is a log of which the first entries are visible.
+// feed is a log whose first entries are visible.
 type feed struct {
 	t    *testing.T
 	pool *pgxpool.Pool
@@ -173,7 +173,7 @@ func TestFeedRefuses(t *testing.T) {
 	}
 }
 
-// TestFeedOfAnEmptyLog: a reader that begins there misses nothing later.
+// TestFeedOfAnEmptyLog: a reader that begins there gets the later events.
 func TestFeedOfAnEmptyLog(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)

@@ -134,8 +134,8 @@ func waitingCallers() int {
 	return n
 }
 
-// TestOneRefusedAmongMany: entries that happen to share a transaction have
-// nothing to do with each other.
+// TestOneRefusedAmongMany: a refusal does not affect the other entries of the
+// transaction.
 func TestOneRefusedAmongMany(t *testing.T) {
 	// Not parallel: waiting counts goroutines of the whole process.
 	l := blockedBatcher(t)
@@ -167,8 +167,8 @@ func TestOneRefusedAmongMany(t *testing.T) {
 	l.soundLog(t, "w")
 }
 
-// TestCoalescedTwins: the same entry from two callers at once is appended
-// once, and an entry of the same id but other content is refused.
+// TestCoalescedTwins: the same entry from two callers at once is appended once, and
+// one with the same id but other content is refused.
 func TestCoalescedTwins(t *testing.T) {
 	l := blockedBatcher(t)
 	l.call(t.Context(), client(t, "w", "twin", "n"))
@@ -185,7 +185,7 @@ func TestCoalescedTwins(t *testing.T) {
 	}
 }
 
-// TestCoalescing: what waits goes into one transaction.
+// TestCoalescing: appends that wait share one transaction.
 func TestCoalescing(t *testing.T) {
 	l := blockedBatcher(t)
 	const entries = 20
@@ -267,9 +267,8 @@ func TestEndedContextAppendsNothing(t *testing.T) {
 	}
 }
 
-// TestPanicLeavesNobodyWaiting: after a panic everyone who shared the
-// transaction learns of it, and that their outcome is unknown; later appends
-// work.
+// TestPanicLeavesNobodyWaiting: after a panic every caller of the transaction
+// gets it, and learns that the outcome is unknown. Later appends work.
 func TestPanicLeavesNobodyWaiting(t *testing.T) {
 	l := blockedBatcher(t)
 	l.call(t.Context(), client(t, "w", "unlucky-leader", "n"))

@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
-// TestGoroutinesEnd starts and stops, again and again, everything here that
-// has goroutines. It is not parallel: the others' would be in the way.
+// TestGoroutinesEnd starts and stops everything here that has goroutines, several
+// times. It is not parallel, because it would find the goroutines of other tests.
 func TestGoroutinesEnd(t *testing.T) {
 	b := setup(t)
 	b.append(t, many(t, "w", 3)...)
@@ -20,7 +20,7 @@ func TestGoroutinesEnd(t *testing.T) {
 	for range 5 {
 		startAndStop(t, b)
 	}
-	b.pool.Reset() // its idle connections are not what is looked for
+	b.pool.Reset() // idle connections have goroutines, too
 	goleak.VerifyNone(t, before)
 }
 

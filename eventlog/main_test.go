@@ -131,8 +131,7 @@ func (b *bundle) exec(t *testing.T, sql string, args ...any) {
 	}
 }
 
-// begin starts a transaction that the test's end rolls back, if nobody has
-// ended it.
+// begin starts a transaction; the end of the test rolls it back.
 func (b *bundle) begin(t *testing.T) pgx.Tx {
 	t.Helper()
 	tx, err := b.pool.Begin(t.Context())
@@ -143,8 +142,8 @@ func (b *bundle) begin(t *testing.T) pgx.Tx {
 	return tx
 }
 
-// refusal checks that err is the refusal of the entry at index, and returns
-// what it was measured against.
+// refusal checks that err is the refusal of the entry at index, and returns its
+// detail.
 func refusal(t *testing.T, err error, index int, id string, reason error) (detail string) {
 	t.Helper()
 	var refused *eventlog.RefusedError
@@ -157,7 +156,7 @@ func refusal(t *testing.T, err error, index int, id string, reason error) (detai
 	return refused.Detail
 }
 
-// soundLog checks what holds for every log at every time: positions 1…n,
+// soundLog checks the invariants of a log: positions 1…n,
 // times that never fall, the chain, the public form and the head.
 func (b *bundle) soundLog(t *testing.T, workspaceID string) []domain.Entry {
 	t.Helper()

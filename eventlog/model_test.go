@@ -19,7 +19,7 @@ import (
 // model is the log as docs/contract/log.md, "An entry", describes it, in a few lines.
 type model map[string][]domain.Draft
 
-// judge says what becomes of one more entry.
+// judge decides about one entry.
 func (m model) judge(d domain.Draft, now time.Time) (entry domain.Draft, position int64, skipped bool, reason error) {
 	log := m[d.WorkspaceID]
 	for i, old := range log {
@@ -59,8 +59,7 @@ func (m model) clone() model {
 	return c
 }
 
-// append is an append of all or nothing; the refused entry is the call's
-// first.
+// append appends all or nothing; refused is the first refused entry of the call.
 func (m model) append(drafts []domain.Draft, now time.Time) (receipts []eventlog.Receipt, refused int, reason error) {
 	after := m.clone()
 	refused = -1
@@ -86,8 +85,8 @@ func (m model) append(drafts []domain.Draft, now time.Time) (receipts []eventlog
 	return receipts, -1, nil
 }
 
-// TestAppendAgreesWithTheModel plays random calls, by every way into the log,
-// against the log and the model.
+// TestAppendAgreesWithTheModel makes random calls, by every way into the log, and
+// compares the log with the model.
 func TestAppendAgreesWithTheModel(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -108,7 +107,7 @@ func TestAppendAgreesWithTheModel(t *testing.T) {
 	})
 }
 
-// play makes one call and compares its outcome.
+// play makes one random call and compares its outcome.
 func play(rt *rapid.T, t *testing.T, b *bundle, m model, workspaces []string) {
 	ctx := t.Context()
 	way := rapid.SampledFrom([]string{"append", "append", "tx commit", "tx rollback", "publish"}).Draw(rt, "way")
@@ -121,7 +120,7 @@ func play(rt *rapid.T, t *testing.T, b *bundle, m model, workspaces []string) {
 		drafts[i] = drawDraft(rt, t, b, m, rapid.SampledFrom(workspaces).Draw(rt, "workspace"))
 	}
 	if sameIDOtherContent(drafts) {
-		return // refused before the log is asked; TestSameIDTwiceInOneCall
+		return // refused before the database is asked; see TestSameIDTwiceInOneCall
 	}
 	before := m.clone()
 	want, index, reason := m.append(drafts, b.clock.Now())

@@ -18,7 +18,7 @@ func newNotifier(pool *pgxpool.Pool) *eventlog.Notifier {
 	return eventlog.NewNotifier(pool, testkit.Discard())
 }
 
-// process stands for a process of its own: its pool, notifier and log.
+// process stands for one process: its pool, notifier and log.
 type process struct {
 	pool     *pgxpool.Pool
 	notifier *eventlog.Notifier

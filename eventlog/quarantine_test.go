@@ -10,16 +10,17 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
-// refuse nacks every attempt at an entry until its workspace waits there, and
-// handles all others: a message that nobody takes would hold its checkpoint.
+// refuse nacks every attempt at an entry until its workspace is quarantined there,
+// and handles all other entries, because a message that is not taken holds its
+// checkpoint.
 func (c *consumer) refuse(workspaceID string, position int64) {
 	c.t.Helper()
-	c.eventually("the workspace waits and others do not", func() bool {
-		waits := true
+	c.eventually("the workspace is quarantined and others are done", func() bool {
+		done := true
 		for _, p := range c.progress() {
-			waits = waits && (p.Quarantined || p.WorkspaceID != workspaceID && p.Position == p.Head)
+			done = done && (p.Quarantined || p.WorkspaceID != workspaceID && p.Position == p.Head)
 		}
-		if waits {
+		if done {
 			return true
 		}
 		select {
@@ -114,7 +115,8 @@ func TestSkippingWhatCannotBeHandled(t *testing.T) {
 	}
 }
 
-// However different the errors, the history does not grow for ever.
+// TestFailuresAreBounded: the history does not grow without bound, also when every
+// error is different.
 func TestFailuresAreBounded(t *testing.T) {
 	t.Parallel()
 	c := startConsumer(t, 1)

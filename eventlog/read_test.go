@@ -80,7 +80,7 @@ func TestHead(t *testing.T) {
 	b.soundLog(t, "w")
 }
 
-// TestWalk goes over page borders, and takes what is appended on its way.
+// TestWalk: it crosses pages, and includes entries that are appended meanwhile.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -124,7 +124,7 @@ func TestWorkspacesAreInOrder(t *testing.T) {
 	}
 }
 
-// TestPositionSince compares the search by halving with one entry by entry.
+// TestPositionSince compares the binary search with a search entry by entry.
 func TestPositionSince(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -210,8 +210,8 @@ func expect(t *testing.T, seen <-chan int64, positions ...int64) {
 	}
 }
 
-// TestFollow takes what is there, then what comes, also of a workspace that
-// does not exist yet.
+// TestFollow: it gives the entries there are, then those that come, also of a
+// workspace that does not exist yet.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

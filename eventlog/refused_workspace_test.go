@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// TestRefusedAppendMakesNoWorkspace: a workspace is made by its first entry,
-// and a refused one is none, whichever way it came.
+// TestRefusedAppendMakesNoWorkspace: a workspace is made by its first entry, but not
+// by a refused one.
 func TestRefusedAppendMakesNoWorkspace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -47,8 +47,8 @@ func TestRefusedAppendMakesNoWorkspace(t *testing.T) {
 	}
 }
 
-// TestFirstAppendsRace: of entries that come first at the same time, refused
-// ones take nothing away from the others.
+// TestFirstAppendsRace: refused entries do not affect others that are a workspace's
+// first at the same time.
 func TestFirstAppendsRace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -18,11 +18,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// fate is what a writer knows of an entry when it is through with it.
+// fate is what a writer knows of its entry at the end.
 type fate int
 
 const (
-	unknown    fate = iota // an error that leaves it open
+	unknown    fate = iota // an error that does not tell
 	appended               // acknowledged
 	rolledBack             // its transaction was rolled back
 )
@@ -44,10 +44,10 @@ const (
 	stormCalls   = 120 // of each writer
 )
 
-// TestLogInAStorm: whatever writers, rollbacks, killed backends and impatient
-// callers do, positions are 1…n, no reader sees a position before the one
-// below it, nothing acknowledged is lost, nothing rolled back is there, and
-// nothing is there twice.
+// TestLogInAStorm: with many writers, rollbacks, killed backends and callers that
+// give up, positions are 1…n, no reader sees a position before the one below it,
+// nothing acknowledged is lost, nothing rolled back is there, and nothing is there
+// twice.
 func TestLogInAStorm(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
@@ -111,8 +111,8 @@ func (s *storm) write(t *testing.T, writer int, rng *rand.Rand) {
 	}
 }
 
-// insist appends, and after an error appends again, with the same ids, as
-// Append asks for; at another process, as often happens.
+// insist appends until that succeeds, with the same ids, as Append demands, and
+// each time through another process.
 func (s *storm) insist(t *testing.T, rng *rand.Rand, drafts []domain.Draft) error {
 	for {
 		_, err := s.logs[rng.IntN(len(s.logs))].Append(t.Context(), drafts...)
@@ -173,7 +173,7 @@ func (s *storm) settle(drafts []domain.Draft, as fate, err error) {
 	}
 }
 
-// kill ends backends at random, those of the writers.
+// kill ends random backends of the writers.
 func (s *storm) kill(ctx context.Context, t *testing.T, url string, rng *rand.Rand) {
 	conn, err := pgx.Connect(ctx, url+"&application_name=killer")
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *storm) kill(ctx context.Context, t *testing.T, url string, rng *rand.Ra
 	}
 }
 
-// watch reads on, as a consumer would, and looks at the whole each time.
+// watch reads the new entries, as a consumer does, and counts all each time.
 func (s *storm) watch(ctx context.Context, t *testing.T, url, workspaceID string) {
 	conn, err := pgx.Connect(ctx, url+"&application_name=watcher")
 	if err != nil {

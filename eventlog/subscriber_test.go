@@ -15,8 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// consumer is a log with a running Subscriber, whose messages a test handles
-// by hand.
+// consumer is a log with a running Subscriber, whose messages a test handles.
 type consumer struct {
 	*bundle
 	t        *testing.T
@@ -34,7 +33,7 @@ func startConsumer(t *testing.T, entries int) *consumer {
 	return c
 }
 
-// start makes a Subscriber, as a program that starts does.
+// start starts a Subscriber, as a new process does.
 func (c *consumer) start(entries int) {
 	c.t.Helper()
 	logger := c.logged.Logger()
@@ -93,7 +92,7 @@ func handle(t *testing.T, msg *message.Message, claim *eventlog.Claim) {
 	}
 }
 
-// drain handles messages until all workspaces stand at their heads.
+// drain handles messages until all workspaces are at their heads.
 func (c *consumer) drain() {
 	c.t.Helper()
 	for c.behind() > 0 {
@@ -138,8 +137,8 @@ func (c *consumer) eventually(what string, holds func() bool) {
 	})
 }
 
-// exactlyOnce checks that every entry was handled once, and none twice (the
-// primary key saw to that).
+// exactlyOnce checks that every entry was handled. The primary key prevents that
+// one is handled twice.
 func (c *consumer) exactlyOnce() {
 	c.t.Helper()
 	var missing int64
@@ -201,9 +200,9 @@ func sum(m map[string]int64) (n int64) {
 	return n
 }
 
-// A nack takes back what the handler wrote, and the entries come again in a
-// transaction that works. (The stock subscriber gave them again in the same
-// one, and committed what had been written so far.)
+// TestNackRollsBack: what the handler wrote is rolled back, and the entries come again
+// in a new transaction. (watermill-sql's subscriber gives them again in the same one,
+// and commits what was written.)
 func TestNackRollsBack(t *testing.T) {
 	t.Parallel()
 	c := startConsumer(t, 10)
@@ -220,7 +219,7 @@ func TestNackRollsBack(t *testing.T) {
 	c.exactlyOnce()
 }
 
-// An SQL error of one attempt leaves nothing behind for the next.
+// TestAnSQLErrorCostsOneAttempt: it does not affect the next attempt.
 func TestAnSQLErrorCostsOneAttempt(t *testing.T) {
 	t.Parallel()
 	c := startConsumer(t, 10)
@@ -233,17 +232,17 @@ func TestAnSQLErrorCostsOneAttempt(t *testing.T) {
 	c.eventually("the failure is recorded", func() bool { return c.progress()[0].Failures == 1 })
 	c.clock.Advance(time.Minute)
 	msg, claim = c.next()
-	handle(t, msg, claim) // fails the test if the transaction is dead
+	handle(t, msg, claim) // fails the test if the transaction is aborted
 	msg.Ack()
 	c.eventually("projected", func() bool { return c.behind() == 0 })
 	if p := c.progress()[0]; p.Failures != 0 || p.Error != "" {
-		t.Fatalf("the trouble is over, but recorded: %+v", p)
+		t.Fatalf("the failure is over but still recorded: %+v", p)
 	}
 	c.exactlyOnce()
 }
 
-// Close waits for the handler that is under way, and commits all of its work
-// with the checkpoint. (The stock subscriber could commit half of it.)
+// TestCloseFinishesWhatIsUnderWay: Close waits for the handler under way, and commits
+// all of its work with the checkpoint. (watermill-sql's subscriber can commit half.)
 func TestCloseFinishesWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	c := startConsumer(t, 10)
@@ -288,8 +287,8 @@ func TestCloseFinishesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// A log that cannot be read is a warning and a retry. (To the stock
-// subscriber it was a log without news.)
+// TestAFailingReadIsNotAnEmptyLog: a read that fails is logged and retried. (For
+// watermill-sql's subscriber it is a log without new entries.)
 func TestAFailingReadIsNotAnEmptyLog(t *testing.T) {
 	t.Parallel()
 	c := startConsumer(t, 10)
@@ -307,8 +306,9 @@ func TestAFailingReadIsNotAnEmptyLog(t *testing.T) {
 
 func contains(s, part string) bool { return strings.Contains(s, part) }
 
-// A transaction that stays open, here or in another database of the server,
-// holds nothing up. (The stock subscriber waits for the oldest one.)
+// TestOpenTransactionsHoldNothingUp: a transaction that stays open, here or in another
+// database of the server, delays nothing. (watermill-sql's subscriber waits for the
+// oldest one.)
 func TestOpenTransactionsHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	c := startConsumer(t, 10)
@@ -325,8 +325,7 @@ func TestOpenTransactionsHoldNothingUp(t *testing.T) {
 	c.exactlyOnce()
 }
 
-// openWriter runs a statement in a transaction that nobody ends before the
-// test does.
+// openWriter runs a statement in a transaction that stays open until the test ends.
 type openWriter struct {
 	t *testing.T
 	b *bundle
@@ -337,9 +336,9 @@ func (o openWriter) Exec(ctx context.Context, sql string) error {
 	return err
 }
 
-// One entry that cannot be handled stops its workspace, right before it, and
-// nothing else; nothing is acknowledged that was not handled. (The stock
-// queues lost 96 of 100 after one bad message.)
+// TestOneBadEntryStopsOnlyItsWorkspace: its workspace stops right before it, and
+// nothing is acknowledged that was not handled. (watermill-sql's queue lost 96 of 100
+// after one bad message.)
 func TestOneBadEntryStopsOnlyItsWorkspace(t *testing.T) {
 	t.Parallel()
 	c := startConsumer(t, 100)
@@ -370,7 +369,7 @@ func TestOneBadEntryStopsOnlyItsWorkspace(t *testing.T) {
 				handle(t, msg, claim)
 				msg.Ack()
 			default:
-				c.clock.Advance(time.Second) // waits pass
+				c.clock.Advance(time.Second) // until the next attempt is due
 			}
 			for _, p := range c.progress() {
 				if p.WorkspaceID == "bad" && !p.Quarantined || p.WorkspaceID != "bad" && p.Position != p.Head {
@@ -386,7 +385,7 @@ func TestOneBadEntryStopsOnlyItsWorkspace(t *testing.T) {
 	if p.Position != poison-1 || p.Error != "this entry is poison" {
 		t.Fatalf("quarantined with %+v, want it right before position %d with the reason", p, poison)
 	}
-	// A newer program, which can handle it, takes it up at once.
+	// A newer version, which can handle it, tries it at once.
 	_ = c.sub.Close()
 	for msg := range c.messages {
 		msg.Nack()
@@ -395,13 +394,13 @@ func TestOneBadEntryStopsOnlyItsWorkspace(t *testing.T) {
 	c.drain()
 	c.exactlyOnce()
 	if p := c.progress()[0]; p.Quarantined || p.Failures != 0 || p.Error != "" {
-		t.Fatalf("the trouble is over, but recorded: %+v", p)
+		t.Fatalf("the failure is over but still recorded: %+v", p)
 	}
 }
 
-// Two instances share the work; none is done twice or left. Each has a pool of its
-// own, as instances do: claims that wait to be handled hold their connections, and of
-// two instances they would take all of one pool.
+// TestTwoSubscribersShareTheWork: two instances do all of it, and nothing twice. Each
+// has its own pool, as in production: claims that wait to be handled hold their
+// connections, and those of two instances would exhaust one pool.
 func TestTwoSubscribersShareTheWork(t *testing.T) {
 	t.Parallel()
 	a := startConsumer(t, 20)

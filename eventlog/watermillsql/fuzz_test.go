@@ -14,9 +14,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// FuzzMessage: any message is an entry or is refused with a DraftError; one
-// that is an entry stays the same entry when it is read back and published
-// again, and reaches the database as it is.
+// FuzzMessage: any message is an entry or is refused with a DraftError. An entry
+// stays the same when it is read back and published again, and reaches the database
+// unchanged.
 func FuzzMessage(f *testing.F) {
 	f.Add("w", "a", "client.recorded", "", []byte(`{"client_id":"c","name":"n"}`))
 	f.Add("w", "", "invoice.sent", "2026-10-02T11:15:00.1209999+02:00", []byte(`{ "client_id":"k", "invoice_id":"\u0069","sent_at":"2026-10-02t11:15:00Z"}`))

@@ -86,8 +86,7 @@ func (b *bundle) append(t *testing.T, drafts ...domain.Draft) {
 	testkit.Must(b.log.Append(t.Context(), drafts...))(t)
 }
 
-// entries reads a log and checks what holds for every one: the positions and the
-// chain.
+// entries reads a log and checks its positions and its chain.
 func (b *bundle) entries(t *testing.T, workspaceID string) []domain.Entry {
 	t.Helper()
 	entries := testkit.Must(b.log.Read(t.Context(), workspaceID, 0, 100_000))(t)
@@ -115,8 +114,7 @@ func (b *bundle) exec(t *testing.T, sql string, args ...any) {
 	testkit.Must(b.pool.Exec(t.Context(), sql, args...))(t)
 }
 
-// begin starts a transaction that the test's end rolls back, if nobody has ended
-// it.
+// begin starts a transaction; the end of the test rolls it back.
 func (b *bundle) begin(t *testing.T) pgx.Tx {
 	t.Helper()
 	tx := testkit.Must(b.pool.Begin(t.Context()))(t)
@@ -124,8 +122,8 @@ func (b *bundle) begin(t *testing.T) pgx.Tx {
 	return tx
 }
 
-// refusal checks that err is the refusal of the entry at index, and returns what
-// it was measured against.
+// refusal checks that err is the refusal of the entry at index, and returns its
+// detail.
 func refusal(t *testing.T, err error, index int, id string, reason error) (detail string) {
 	t.Helper()
 	refused, ok := errors.AsType[*eventlog.RefusedError](err)

@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// msg is a message that stands for the same entry as the draft.
+// msg is the message of a draft.
 func msg(d domain.Draft) *message.Message {
 	m := message.NewMessage(d.ID, message.Payload(d.Data))
 	m.Metadata.Set(watermillsql.MetadataType, d.Type)
@@ -44,8 +44,8 @@ func (b *bundle) publisher(t *testing.T, db wsql.ContextExecutor) *watermillsql.
 	return p
 }
 
-// TestPublishIsAppend: what is published lies in the log byte for byte like
-// what is appended.
+// TestPublishIsAppend: published entries are in the log byte for byte as appended
+// ones.
 func TestPublishIsAppend(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -154,7 +154,7 @@ func TestRefusedPublishFailsTheTransaction(t *testing.T) {
 	}
 }
 
-// TestPublishRefusesWhatIsNoEntry before the database hears of it.
+// TestPublishRefusesWhatIsNoEntry, before the database is asked.
 func TestPublishRefusesWhatIsNoEntry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -189,7 +189,7 @@ func TestPublishRefusesWhatIsNoEntry(t *testing.T) {
 	}
 }
 
-// TestPublishThroughDatabaseSQL: producers on database/sql are served, too.
+// TestPublishThroughDatabaseSQL: producers can use database/sql, too.
 func TestPublishThroughDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -221,7 +221,7 @@ func TestPublishThroughDatabaseSQL(t *testing.T) {
 	refusal(t, err, 0, "commit", eventlog.ErrOtherContent)
 }
 
-// TestPublishNotifies: the commit notifies subscribers, and nothing before it does.
+// TestPublishNotifies: subscribers are notified at the commit and not before.
 func TestPublishNotifies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// projecting makes the database itself move the visible position with every
-// append: a stand-in for the projector.
+// projecting makes the database move the visible position with every append, in
+// place of the projector.
 func (b *bundle) projecting(t *testing.T) {
 	t.Helper()
 	b.exec(t, `
@@ -36,7 +36,7 @@ func (b *bundle) show(t *testing.T, workspaceID string, position int64) {
 	b.exec(t, `UPDATE log_checkpoint SET position = $2 WHERE workspace_id = $1 AND consumer = 'read_models'`, workspaceID, position)
 }
 
-// member subscribes a member of a group and closes it at the end of the test.
+// member starts a member of a consumer group; the end of the test closes it.
 func (b *bundle) member(t *testing.T, group, workspaceID string, change ...func(*watermillsql.SubscriberConfig)) (<-chan *message.Message, *wsql.Subscriber) {
 	t.Helper()
 	cfg := watermillsql.SubscriberConfig{ConsumerGroup: group, PollInterval: ms(5), ResendInterval: ms(1)}
@@ -93,8 +93,8 @@ func (b *bundle) checkpoint(t *testing.T, workspaceID, consumer string) (positio
 	return position
 }
 
-// TestSubscriberGivesEntries: every entry as it lies in the log, internal ones
-// included, and a message that can be published elsewhere as it is.
+// TestSubscriberGivesEntries: it gives every entry as it is in the log, internal ones
+// included, and its messages can be published to another workspace.
 func TestSubscriberGivesEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -122,7 +122,8 @@ func TestSubscriberGivesEntries(t *testing.T) {
 	b.entries(t, "copy")
 }
 
-// TestSubscriberStopsAtTheVisiblePosition: an entry never outruns its read models.
+// TestSubscriberStopsAtTheVisiblePosition: an entry is never given before its
+// read models show it.
 func TestSubscriberStopsAtTheVisiblePosition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -146,8 +147,8 @@ func TestSubscriberStopsAtTheVisiblePosition(t *testing.T) {
 	}
 }
 
-// TestSubscribingBeforeTheWorkspace: a workspace may be subscribed before it exists,
-// which does not make it.
+// TestSubscribingBeforeTheWorkspace: a workspace may be subscribed to
+// before it exists, which does not create it.
 func TestSubscribingBeforeTheWorkspace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -160,7 +161,8 @@ func TestSubscribingBeforeTheWorkspace(t *testing.T) {
 	acked(t, messages, "a")
 }
 
-// TestSubscriberResumes after what was acknowledged, in batches of any size.
+// TestSubscriberResumes: it continues after what was acknowledged, with batches of any
+// size.
 func TestSubscriberResumes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -171,7 +173,7 @@ func TestSubscriberResumes(t *testing.T) {
 		size := func(c *watermillsql.SubscriberConfig) { c.BatchSize = batch }
 		messages, sub := b.member(t, group, "w", size)
 		acked(t, messages, "e00000", "e00001", "e00002", "e00003")
-		receive(t, messages) // and left unacknowledged
+		receive(t, messages) // and not acknowledged
 		if err := sub.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +213,7 @@ func TestSubscriberSurvivesKilledConnections(t *testing.T) {
 	}
 }
 
-// TestOffsetNeverMovesBack: a group's position is not lost to a late member.
+// TestOffsetNeverMovesBack: a late member does not change a group's position.
 func TestOffsetNeverMovesBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -235,8 +237,8 @@ func TestOffsetNeverMovesBack(t *testing.T) {
 	}
 }
 
-// TestMembersShareAGroup: each entry goes to one member, in order, while
-// nobody fails.
+// TestMembersShareAGroup: each entry goes to one member, in order, as long as no
+// message fails.
 func TestMembersShareAGroup(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -56,11 +56,10 @@ func (a anyMessage) UnmarshalMessage(params wsql.UnmarshalMessageParams) (wsql.R
 // TestWatermillSuite is Watermill's own conformance suite over the adapters.
 //
 // ExactlyOnceDelivery is not claimed: every entry is given at least once,
-// because a nack or a lost connection gives a batch out again. ContextPreserved
-// is for brokers inside a process. TestReconnect wants to restart the broker,
-// which other tests share; TestSubscriberSurvivesKilledConnections ends the
+// because a nack or a lost connection redelivers a batch. ContextPreserved is for brokers inside a
+// process. TestReconnect restarts the broker, which other tests share; TestSubscriberSurvivesKilledConnections ends the
 // connections instead. The suite's sizes are its short ones (ForceShort), so
-// that the whole package stays quick; the property test works with many.
+// that the whole package stays quick.
 func TestWatermillSuite(t *testing.T) {
 	t.Parallel()
 	s := newSuite(t)
@@ -77,8 +76,8 @@ func TestWatermillSuite(t *testing.T) {
 	)
 }
 
-// TestNewGroupReceivesOldMessages is the suite's test of that, for which every
-// subscriber is a group of its own.
+// TestNewGroupReceivesOldMessages is the suite's test of that. Every subscriber is a
+// group of its own for it.
 func TestNewGroupReceivesOldMessages(t *testing.T) {
 	t.Parallel()
 	s := newSuite(t)
@@ -119,8 +118,8 @@ func (s *suite) pubSub(t *testing.T, group string) (message.Publisher, message.S
 	return pub, &closing{Subscriber: sub, stop: make(chan struct{})}
 }
 
-// closing is a subscriber whose channels are closed when Close returns, as the
-// suite wants it. That of watermill-sql returns a moment before.
+// closing is a subscriber whose channels are closed when Close returns, as the suite
+// expects. Close of watermill-sql's returns a moment before that.
 type closing struct {
 	*wsql.Subscriber
 	stop  chan struct{}
@@ -128,7 +127,7 @@ type closing struct {
 	group sync.WaitGroup
 }
 
-// Subscribe hands on what the subscriber gives.
+// Subscribe forwards the messages of the subscriber.
 func (c *closing) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	in, err := c.Subscriber.Subscribe(ctx, topic)
 	if err != nil {
@@ -148,7 +147,7 @@ func (c *closing) Subscribe(ctx context.Context, topic string) (<-chan *message.
 	return out, nil
 }
 
-// Close is the subscriber's.
+// Close closes the subscriber, and then the channels.
 func (c *closing) Close() error {
 	c.once.Do(func() { close(c.stop) })
 	err := c.Subscriber.Close()

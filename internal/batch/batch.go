@@ -14,14 +14,12 @@ import (
 	"time"
 )
 
-// What became of an item whose caller's context ended before its batch did.
-var (
-	// ErrNotBegun: no batch has taken the item, and none will.
-	ErrNotBegun = errors.New("not begun")
+// ErrOutcomeUnknown says that a caller's context ended after a batch had taken its
+// item. The batch may still be using the item.
+var ErrOutcomeUnknown = errors.New("outcome unknown")
 
-	// ErrOutcomeUnknown: a batch has taken the item and may still be using it.
-	ErrOutcomeUnknown = errors.New("outcome unknown")
-)
+// errNotBegun says that a caller's context ended before a batch took its item.
+var errNotBegun = errors.New("not begun")
 
 // PanicError is what every caller of a batch gets when the work panics. Part of
 // the work may be done.
@@ -43,10 +41,10 @@ func (e *PanicError) Unwrap() error {
 
 // Config of a Coalescer of items of type T.
 type Config[T any] struct {
-	// Run works on one batch and puts each result into its item. Items are in
-	// the order in which their callers came. It is called by several goroutines
-	// at once if Concurrent allows it. The context has the values of the
-	// leader's, but ends after Timeout alone, because others depend on it.
+	// Run works on one batch and puts each result into its item. The items are in
+	// the order in which their callers came. Several goroutines may call it at once,
+	// as Concurrent allows. The context has the values of the leader's, but only the
+	// Timeout ends it, because others depend on the batch.
 	Run func(ctx context.Context, items []T)
 
 	Timeout    time.Duration // of one batch; required
@@ -60,13 +58,13 @@ type Config[T any] struct {
 	Detached bool
 }
 
-// Coalescer collects the items of concurrent callers into batches. What comes
-// while as many batches are under way as may be waits for the next one, so that
-// an item's batch never begins before its call. A lone caller does not wait.
+// Coalescer collects the items of concurrent callers into batches. Items that come
+// while Concurrent batches are under way wait for the next one, so a batch never
+// begins before the calls that it serves. A lone caller does not wait.
 //
-// A Coalescer has no goroutine of its own. Each batch is led by one of its
-// callers: the one that finds it idle, or else the oldest that waits when an
-// earlier batch ends, to which that batch's leader hands off.
+// A Coalescer has no goroutine of its own. One of the callers of a batch is its
+// leader: a caller that comes when fewer than Concurrent batches are under way, or
+// the oldest waiting caller, to which the leader of a batch that ends hands off.
 type Coalescer[T any] struct {
 	cfg Config[T]
 
@@ -101,13 +99,14 @@ func New[T any](cfg Config[T]) *Coalescer[T] {
 	return &Coalescer[T]{cfg: cfg}
 }
 
-// Do has a batch work on the item and returns nil when that batch has ended; its
-// results are in the item. The error is a *PanicError, or wraps ErrNotBegun or
-// ErrOutcomeUnknown and the cause of the context's end. After ErrOutcomeUnknown
-// the item must be left alone.
+// Do has a batch work on the item and returns nil when that batch has ended; the
+// results are in the item. The error is a *PanicError when the work panicked.
+// Otherwise ctx has ended and the error wraps its cause: either no batch has taken
+// the item, and none will, or the error is an ErrOutcomeUnknown and the caller must
+// not touch the item any more.
 func (c *Coalescer[T]) Do(ctx context.Context, item T) error {
 	if ctx.Err() != nil {
-		return left(ctx, ErrNotBegun)
+		return left(ctx, errNotBegun)
 	}
 	p := &pending[T]{ctx: ctx, item: item}
 	if c.join(p) {
@@ -153,7 +152,7 @@ func (c *Coalescer[T]) leave(p *pending[T]) error {
 	}
 	c.mu.Unlock()
 	if i >= 0 {
-		return left(p.ctx, ErrNotBegun)
+		return left(p.ctx, errNotBegun)
 	}
 	select {
 	case e := <-p.events: // at the same moment
@@ -161,7 +160,7 @@ func (c *Coalescer[T]) leave(p *pending[T]) error {
 			return p.err
 		}
 		c.handOff()
-		return left(p.ctx, ErrNotBegun)
+		return left(p.ctx, errNotBegun)
 	default:
 		return left(p.ctx, ErrOutcomeUnknown)
 	}

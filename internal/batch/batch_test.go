@@ -157,12 +157,12 @@ func TestCallersLeave(t *testing.T) {
 		stays := g.do(t.Context(), 3)
 		leave(errGone)
 		<-waits.ended
-		if !errors.Is(waits.err, batch.ErrNotBegun) || !errors.Is(waits.err, errGone) || waits.item != 2 {
+		if errors.Is(waits.err, batch.ErrOutcomeUnknown) || !errors.Is(waits.err, errGone) || waits.item != 2 {
 			t.Errorf("who waited left with %v, item %d", waits.err, waits.item)
 		}
 		late := g.do(ctx, 4)
 		<-late.ended
-		if !errors.Is(late.err, batch.ErrNotBegun) {
+		if errors.Is(late.err, batch.ErrOutcomeUnknown) || !errors.Is(late.err, errGone) {
 			t.Errorf("who came with an ended context left with %v", late.err)
 		}
 

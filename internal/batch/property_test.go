@@ -132,7 +132,7 @@ func (h *history) checkCaller(t *rapid.T, c *caller) {
 		t.Fatalf("the item of %d is taken %d times", c.arrives, len(c.batches))
 	}
 	if len(c.batches) == 0 {
-		if !errors.Is(c.err, batch.ErrNotBegun) || !errors.Is(c.err, errGone) || c.ended != c.leaves {
+		if errors.Is(c.err, batch.ErrOutcomeUnknown) || !errors.Is(c.err, errGone) || c.ended != c.leaves {
 			t.Fatalf("the item of %d, which no batch took, ended at %d with %v", c.arrives, c.ended, c.err)
 		}
 		return
