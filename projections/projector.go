@@ -13,8 +13,8 @@ import (
 )
 
 // Project gives segments of several workspaces their effect on tables, within
-// tx, by the given rules. It returns the folds by workspace, which tell what has
-// changed.
+// tx, by the given rules. It returns the folds by workspace, with what has
+// changed in them.
 func Project(ctx context.Context, tx pgx.Tx, tables *table.Set, rules Rules, list []eventlog.Segment) (map[string]*table.Fold, error) {
 	s := newSegments(tables, list)
 	if err := s.load(ctx, tx); err != nil {

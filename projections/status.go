@@ -103,7 +103,7 @@ func (s *Status) CompareRules(version int) {
 	}
 }
 
-// Waits tells whether rows of the workspace were made by other rules than those
+// Waits reports whether rows of the workspace were made by other rules than those
 // of a version. A workspace without rows does not wait.
 func (w *WorkspaceStatus) Waits(version int) bool { return w.Position > 0 && w.Rules != version }
 

@@ -10,7 +10,7 @@ import (
 
 // diagnosis answers whether the rows are wrong or the checkpoint is.
 type diagnosis struct {
-	checkpoint   *Difference // nil: the checkpoint is right, as far as the rows tell
+	checkpoint   *Difference // nil: nothing shows that the checkpoint is wrong
 	explainsRows bool        // the rows are right for another position, so only the checkpoint is wrong
 }
 
@@ -63,7 +63,7 @@ func (f *workspaceFold) diagnoseCheckpoint(ctx context.Context, rowsDiffer bool)
 	return diagnosis{checkpoint: wrong(stored), explainsRows: stored > h.checkpoint}, nil
 }
 
-// matchAt tells whether the stored rows are those of a position. The checkpoint
+// matchAt reports whether the stored rows are those of a position. The checkpoint
 // must stay where it is.
 func (f *workspaceFold) matchAt(ctx context.Context, position, checkpoint int64) (bool, error) {
 	if err := f.foldTo(ctx, position); err != nil {

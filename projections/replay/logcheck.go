@@ -52,7 +52,7 @@ type logCheck struct {
 }
 
 // mislinked is an entry whose stored chain value does not follow from it. The
-// next entry tells which of the two was changed: see resolve.
+// next entry shows which of the two was changed: see resolve.
 type mislinked struct {
 	id       string
 	computed [32]byte

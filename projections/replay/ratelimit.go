@@ -50,9 +50,9 @@ const (
 
 	checkEvery = time.Second
 
-	// knownAfter is when the statistics tell what other processes do: requests
-	// are recorded once a second, and a connection reports its counts once a
-	// second.
+	// knownAfter is how long it takes until the statistics show what other
+	// processes do: requests are recorded once a second, and a connection reports
+	// its counts once a second.
 	knownAfter = 3 * time.Second
 
 	// staysBusy is how long the service counts as busy after the last activity:
@@ -106,7 +106,7 @@ func (y *yieldingLimiter) check(ctx context.Context) (busy bool, err error) {
 	}
 	switch {
 	case y.checkedAt.IsZero():
-		y.busyUntil = now.Add(knownAfter) // assume the worst until the statistics tell
+		y.busyUntil = now.Add(knownAfter) // assume so until the statistics are known
 	case float64(activity-y.activity) >= busyFrom*since.Seconds():
 		y.busyUntil = now.Add(staysBusy)
 	}

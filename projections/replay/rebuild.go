@@ -126,7 +126,7 @@ func (r *Replayer) rebuild(ctx context.Context, w workspaceSize, scope rebuildSc
 	}
 	if f.check.end(head); f.check.broken {
 		b.Position = head.checkpoint
-		b.Refused = "its log is not what was appended: " + strings.Join(faults, ", ") + "; ledgerfeed verify tells more"
+		b.Refused = "its log is not what was appended: " + strings.Join(faults, ", ") + "; run ledgerfeed verify for all differences"
 		return b, nil
 	}
 	f.check = nil // entries from here on have just been appended

@@ -28,7 +28,7 @@ func (b *bench) rebuild(r *replay.Replayer, q replay.RebuildRequest) map[string]
 	return done
 }
 
-// versions tells for every stored row which transaction wrote it.
+// versions is the transaction that wrote each stored row.
 func (b *bench) versions() map[string]string {
 	b.t.Helper()
 	list := map[string]string{}

@@ -98,9 +98,9 @@ func (f *workspaceFold) lockCheckpoint(ctx context.Context, tx pgx.Tx) (int64, e
 	return min(checkpoint, end), nil
 }
 
-// moveCheckpoint stores with the checkpoint that rows have changed (position and
-// moved_at are the version by which readers tell), and by which rules all of
-// them are made now. A workspace that failed at its rows is tried again.
+// moveCheckpoint stores with the checkpoint that rows have changed (readers take
+// position and moved_at for the version of the rows), and by which rules all of
+// them are made now. A workspace that failed because of its rows is tried again.
 func (f *workspaceFold) moveCheckpoint(ctx context.Context, tx pgx.Tx, position int64, scope *rebuildScope, b *Rebuilt) error {
 	var rules *int // nil: rows of other resources were made by older rules
 	if scope.everything() {

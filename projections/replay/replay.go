@@ -137,7 +137,7 @@ func (r *Replayer) withMemory(ctx context.Context, w workspaceSize, do func(cont
 	return nil
 }
 
-// tooLarge tells whether the rows of a workspace take more than Config.Memory.
+// tooLarge reports whether the rows of a workspace take more than Config.Memory.
 func (r *Replayer) tooLarge(w workspaceSize) bool { return w.entries*entryBytes > r.cfg.Memory }
 
 // workspaceSize is a workspace and how many entries its log holds.

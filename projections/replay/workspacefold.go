@@ -225,7 +225,7 @@ func (f *workspaceFold) apply(s *domain.State, e *domain.Entry) {
 
 // readSkips reads which of the entries up to a position an operator made the
 // projector skip. A skip is stored in the transaction that moves the checkpoint
-// past the entry, so whatever has read the checkpoint finds the skip.
+// past the entry, so it is there for everybody who has read the checkpoint.
 func (f *workspaceFold) readSkips(ctx context.Context, through int64) error {
 	rows, err := f.cfg.Pool.Query(ctx, `
 		SELECT position FROM log_skip

@@ -18,13 +18,13 @@ type Querier interface {
 // Page is rows of a read table that follow each other in the order of their
 // keys, from one snapshot.
 type Page struct {
-	Checkpoint int64 // where the read models of the workspace stand in that snapshot
+	Checkpoint int64 // of the workspace's read models in that snapshot
 	Keys       []Key
 	Values     [][][]byte // of Columns, for each of Keys; NULL is nil
 	found      map[Key]struct{}
 }
 
-// Holds tells whether a row is on the page.
+// Holds reports whether a row is on the page.
 func (p *Page) Holds(k Key) bool {
 	_, found := p.found[k]
 	return found

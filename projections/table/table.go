@@ -1,7 +1,9 @@
 // Package table describes the read tables: their columns, and how rows of the
 // domain become rows of SQL. The projector loads and saves by these
 // descriptions; replay reads, compares, repairs and explains by the same ones.
-// A new column of a read table is one line in catalogue.go.
+//
+// A new column of a read table takes a migration, one line in catalogue.go, and a
+// new projections.RulesVersion. A test compares the descriptions with the schema.
 package table
 
 import (
@@ -65,7 +67,7 @@ func CompareKeys(a, b Key) int {
 // padded is a number as part of a Key.
 func padded(n int64) string { return fmt.Sprintf("%019d", n) }
 
-// HasID tells whether the rows are answers of the API with an id.
+// HasID reports whether the rows are answers of the API with an id.
 func (t *Table) HasID() bool { return len(t.Keys) == 1 }
 
 // First is a key before every key of the table.
@@ -100,7 +102,7 @@ func (t *Table) Answer(values []string) string {
 	return columns
 }
 
-// Equal tells whether a stored row is the expected one. Values are those of
+// Equal reports whether a stored row is the expected one. Values are those of
 // Columns, as text; NULL is nil in a stored row and "" in an expected one.
 func Equal(stored [][]byte, expected []string) bool {
 	for i, want := range expected {
