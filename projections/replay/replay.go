@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -90,32 +90,14 @@ const (
 )
 
 // each calls do for workspaces in parallel, as far as the memory allows. The
-// first error stops the rest and is returned.
+// first error cancels the rest and is returned.
 func (r *Replayer) each(ctx context.Context, workspaces []workspaceSize, do func(context.Context, workspaceSize) error) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	queue := make(chan workspaceSize)
-	var group sync.WaitGroup
-	for range min(r.cfg.Workers, len(workspaces)) {
-		group.Go(func() {
-			for w := range queue {
-				if err := r.withMemory(ctx, w, do); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(r.cfg.Workers)
 	for _, w := range workspaces {
-		select {
-		case queue <- w:
-			continue
-		case <-ctx.Done():
-		}
-		break
+		group.Go(func() error { return r.withMemory(ctx, w, do) })
 	}
-	close(queue)
-	group.Wait()
-	return context.Cause(ctx)
+	return group.Wait()
 }
 
 // withMemory calls do once there is memory for the workspace, or for its shadow
@@ -124,12 +106,14 @@ func (r *Replayer) withMemory(ctx context.Context, w workspaceSize, do func(cont
 	need := w.entries * entryBytes
 	if r.tooLarge(w) {
 		need = min(shadowBytes, r.cfg.Memory)
-		r.cfg.Progress.OverMemory.Add(1)
 	}
 	if err := r.memory.Acquire(ctx, need); err != nil {
 		return context.Cause(ctx)
 	}
 	defer r.memory.Release(need)
+	if r.tooLarge(w) {
+		r.cfg.Progress.OverMemory.Add(1)
+	}
 	if err := do(ctx, w); err != nil {
 		return err
 	}

@@ -111,7 +111,6 @@ func creditMoves(name string) *Table {
 			{name: "client_id", at: func(r *domain.CreditMove) any { return &r.ClientID }},
 			{name: "id", at: func(r *domain.CreditMove) any { return &r.CreditID }},
 		},
-		columns:   []field[domain.CreditMove]{{name: "position", at: func(r *domain.CreditMove) any { return &r.Position }, loaded: true}},
 		fragments: []string{"base"}, render: (*domain.CreditMove).Fragments,
 	})
 }
@@ -128,7 +127,6 @@ func closedPeriods(name string) *Table {
 			{name: "period", at: func(r *domain.ClosedPeriod) any { return &r.Period }},
 			{name: "client_id", at: func(r *domain.ClosedPeriod) any { return &r.ClientID }},
 		},
-		columns: []field[domain.ClosedPeriod]{{name: "position", at: func(r *domain.ClosedPeriod) any { return &r.Position }, loaded: true}},
 	})
 }
 
@@ -136,8 +134,9 @@ func closedPeriods(name string) *Table {
 func anomalyTable(name string) *Table {
 	return describe(description[domain.Anomaly]{
 		name: name, label: "anomalies", appendOnly: true,
-		rows:  func(f *Fold) store[*domain.Anomaly] { return anomalies{f} },
-		rowID: anomalyID,
+		rows:     func(f *Fold) store[*domain.Anomaly] { return anomalies{f} },
+		rowID:    anomalyID,
+		position: func(a *domain.Anomaly) *int64 { return &a.Position },
 		keys: []field[domain.Anomaly]{
 			{name: "position", at: func(a *domain.Anomaly) any { return &a.Position }},
 			{name: "reason", at: func(a *domain.Anomaly) any { return (*string)(&a.Reason) }},

@@ -2,7 +2,6 @@ package table
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -16,8 +15,12 @@ type description[R any] struct {
 	label, resource string // see Table
 
 	rows  func(*Fold) store[*R]
-	row   func(*R) *domain.Row // nil where nothing is ever loaded
 	rowID func(Key) string     // the id in rows; nil: the first key column
+	row   func(*R) *domain.Row // its position becomes a column
+
+	// position is where a type without a domain.Row has its position. Such rows
+	// are never loaded.
+	position func(*R) *int64
 
 	keys    []field[R]
 	columns []field[R]
@@ -30,6 +33,8 @@ type description[R any] struct {
 	read      func(*R, domain.Fragments) error
 
 	appendOnly bool
+
+	loads []field[R] // what load reads beside fragments; set by describe
 }
 
 // field is a column and the field of the Go type that holds its value.
@@ -50,11 +55,10 @@ type answer[R any] interface {
 }
 
 // answers describes the table of a resource: beside the columns of its
-// description it has an id, a position and fragments.
+// description it has an id and fragments.
 func answers[R any, P answer[R]](d description[R]) *Table {
 	d.label = d.resource
 	d.keys = []field[R]{{name: "id", at: func(r *R) any { return &d.row(r).ID }}}
-	d.columns = append([]field[R]{{name: "position", at: func(r *R) any { return &d.row(r).Position }, loaded: true}}, d.columns...)
 	d.render = func(r *R) domain.Fragments { return P(r).Fragments() }
 	d.read = func(r *R, f domain.Fragments) error { return P(r).Read(f) }
 	return describe(d)
@@ -65,28 +69,25 @@ func describe[R any](d description[R]) *Table {
 	if d.rowID == nil {
 		d.rowID = func(k Key) string { return k[0] }
 	}
-	t := &Table{Name: d.name, Label: d.label, Resource: d.resource, appendOnly: d.appendOnly}
-	access := &typedAccess[R]{description: d}
+	if d.position == nil {
+		d.position = func(r *R) *int64 { return &d.row(r).Position }
+		d.columns = append([]field[R]{{name: "position", at: func(r *R) any { return d.position(r) }, loaded: true}}, d.columns...)
+	}
+	t := &Table{Name: d.name, Label: d.label, Resource: d.resource, appendOnly: d.appendOnly, rowAccess: &d}
 	for _, f := range d.keys {
 		t.Keys = append(t.Keys, f.column())
-		access.loaded = append(access.loaded, f)
+		d.loads = append(d.loads, f)
 	}
 	for _, f := range d.columns {
 		t.Columns = append(t.Columns, f.column())
 		if f.loaded {
-			access.loaded = append(access.loaded, f)
+			d.loads = append(d.loads, f)
 		}
 	}
-	for _, f := range slices.Concat(d.keys, d.columns) {
-		if f.name == "position" {
-			access.positionAt = f.at
-		}
+	for _, name := range d.fragments {
+		t.Columns = append(t.Columns, Column{Name: name, Type: Text, Fragment: true})
 	}
-	for _, part := range d.fragments {
-		t.Columns = append(t.Columns, Column{Name: part, Type: Text, Fragment: true})
-	}
-	t.rows = access
-	t.sql = t.statements(access.loadedColumns())
+	t.sql = t.statements()
 	return t
 }
 
@@ -114,37 +115,20 @@ func text(value any) string {
 	panic(fmt.Sprintf("table: a column cannot hold a %T", value))
 }
 
-// rowAccess is what a Table does with rows of its Go type.
-type rowAccess interface {
-	expected(f *Fold, k Key, values []string) bool
-	position(f *Fold, k Key) int64
-	each(f *Fold, visit func(Key))
-	changed(f *Fold, visit func(Key))
-	deleted(f *Fold, visit func(Key))
-	load(found pgx.Rows, folds map[string]*Fold) error
-}
-
-type typedAccess[R any] struct {
-	description[R]
-	loaded     []field[R]
-	positionAt func(*R) any // the column position, which every table has
-}
-
-// loadedColumns are the columns that load expects, in its order.
-func (a *typedAccess[R]) loadedColumns() []string {
+func (d *description[R]) loadedColumns() []string {
 	var names []string
-	for _, f := range a.loaded {
+	for _, f := range d.loads {
 		names = append(names, f.name)
 	}
-	if a.read != nil {
-		names = append(names, a.fragments...)
+	if d.read != nil {
+		names = append(names, d.fragments...)
 	}
 	return names
 }
 
-func (a *typedAccess[R]) key(row *R) (k Key) {
-	for i := range a.keys {
-		value := a.keys[i].at(row)
+func (d *description[R]) key(row *R) (k Key) {
+	for i := range d.keys {
+		value := d.keys[i].at(row)
 		if n, ok := value.(*int64); ok {
 			k[i] = padded(*n)
 		} else {
@@ -154,80 +138,76 @@ func (a *typedAccess[R]) key(row *R) (k Key) {
 	return k
 }
 
-func (a *typedAccess[R]) get(f *Fold, k Key) *R { return a.rows(f).Get(a.rowID(k)) }
+func (d *description[R]) get(f *Fold, k Key) *R { return d.rows(f).Get(d.rowID(k)) }
 
-func (a *typedAccess[R]) expected(f *Fold, k Key, values []string) bool {
-	row := a.get(f, k)
+func (d *description[R]) Expected(f *Fold, k Key, values []string) bool {
+	row := d.get(f, k)
 	if row == nil {
 		return false
 	}
-	for i := range a.columns {
-		values[i] = text(a.columns[i].at(row))
+	for i := range d.columns {
+		values[i] = text(d.columns[i].at(row))
 	}
-	if a.render != nil {
-		parts := a.render(row)
-		copy(values[len(a.columns):], []string{parts.Base, parts.Pay, parts.Margin}[:len(a.fragments)])
+	if d.render != nil {
+		parts := d.render(row)
+		copy(values[len(d.columns):], []string{parts.Base, parts.Pay, parts.Margin}[:len(d.fragments)])
 	}
 	return true
 }
 
-func (a *typedAccess[R]) position(f *Fold, k Key) int64 {
-	row := a.get(f, k)
-	if row == nil {
-		return 0
+func (d *description[R]) Position(f *Fold, k Key) int64 {
+	if row := d.get(f, k); row != nil {
+		return *d.position(row)
 	}
-	p, _ := a.positionAt(row).(*int64)
-	return *p
+	return 0
 }
 
-func (a *typedAccess[R]) each(f *Fold, visit func(Key)) {
-	a.rows(f).All(func(row *R) { visit(a.key(row)) })
+func (d *description[R]) Each(f *Fold, visit func(Key)) {
+	d.rows(f).All(func(row *R) { visit(d.key(row)) })
 }
 
-func (a *typedAccess[R]) changed(f *Fold, visit func(Key)) {
-	for _, row := range a.rows(f).Changed() {
-		visit(a.key(row))
+func (d *description[R]) Changed(f *Fold, visit func(Key)) {
+	for _, row := range d.rows(f).Changed() {
+		visit(d.key(row))
 	}
 }
 
-func (a *typedAccess[R]) deleted(f *Fold, visit func(Key)) {
-	for _, id := range a.rows(f).Gone() {
+func (d *description[R]) Deleted(f *Fold, visit func(Key)) {
+	for _, id := range d.rows(f).Gone() {
 		visit(Key{id})
 	}
 }
 
-// load reads found rows, workspace_id and loadedColumns, into the folds of
-// their workspaces.
-func (a *typedAccess[R]) load(found pgx.Rows, folds map[string]*Fold) error {
+func (d *description[R]) load(found pgx.Rows, folds map[string]*Fold) error {
 	var (
 		workspaceID string
 		f           domain.Fragments
 	)
-	dest := make([]any, 1+len(a.loaded), 1+len(a.loaded)+len(a.fragments))
+	dest := make([]any, 1+len(d.loads), 1+len(d.loads)+len(d.fragments))
 	dest[0] = &workspaceID
-	if a.read != nil {
-		dest = append(dest, []any{&f.Base, &f.Pay, &f.Margin}[:len(a.fragments)]...)
+	if d.read != nil {
+		dest = append(dest, []any{&f.Base, &f.Pay, &f.Margin}[:len(d.fragments)]...)
 	}
 	for found.Next() {
 		row := new(R)
-		for i := range a.loaded {
-			dest[1+i] = a.loaded[i].at(row)
+		for i := range d.loads {
+			dest[1+i] = d.loads[i].at(row)
 		}
 		if err := found.Scan(dest...); err != nil {
-			return fmt.Errorf("load from %s: %w", a.name, err)
+			return fmt.Errorf("load from %s: %w", d.name, err)
 		}
-		id := a.rowID(a.key(row))
-		if a.read != nil {
-			if err := a.read(row, f); err != nil {
+		id := d.rowID(d.key(row))
+		if d.read != nil {
+			if err := d.read(row, f); err != nil {
 				return fmt.Errorf("cannot read the row %s of %s in workspace %s; ledgerfeed rebuild repairs it, or converts it when another version wrote it: %w",
-					id, a.name, workspaceID, err)
+					id, d.name, workspaceID, err)
 			}
 		}
-		a.row(row).ID = id
-		a.rows(folds[workspaceID]).Load(row)
+		d.row(row).ID = id
+		d.rows(folds[workspaceID]).Load(row)
 	}
 	if err := found.Err(); err != nil {
-		return fmt.Errorf("load from %s: %w", a.name, err)
+		return fmt.Errorf("load from %s: %w", d.name, err)
 	}
 	return nil
 }

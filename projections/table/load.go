@@ -29,7 +29,7 @@ func (t *Table) QueueLoad(b *pgx.Batch, l *Lookup, folds map[string]*Fold) {
 		return
 	}
 	b.Queue(t.loadBy(l.columns), arguments(l.values)...).Query(func(found pgx.Rows) error {
-		return t.rows.load(found, folds)
+		return t.load(found, folds)
 	})
 }
 

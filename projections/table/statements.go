@@ -24,89 +24,70 @@ type statements struct {
 	until string // the same, up to a key
 }
 
-func (t *Table) statements(loaded []string) statements {
+func (t *Table) statements() statements {
+	key, all := t.primaryKey(), t.allColumns()
+	insert := "INSERT INTO " + t.Name + " (" + join(all, ", ", columnName("")) + ")" +
+		"\nSELECT " + join(all, ", ", func(i int, c *Column) string {
+		if i < len(key) {
+			return c.cast("k." + c.Name)
+		}
+		return c.cast("nullif(k." + c.Name + ", '')")
+	}) + "\n  FROM " + rowsOf(all, 1)
+	keysAfter := "SELECT " + t.readKeys() + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND " + t.keyIs(">", 2)
+	inOrder := " ORDER BY " + join(t.Keys, ", ", columnName("t.")) + fmt.Sprintf(" LIMIT %d", PageRows)
 	return statements{
-		load: "SELECT " + list(of("t", append([]string{"workspace_id"}, loaded...))) + " FROM " + t.Name + " t",
-		save: t.insertSQL() + "\nON CONFLICT " + tuple(t.primaryKey()) + " DO UPDATE SET " + list(t.assignments()),
-		add:  t.insertSQL(),
-		drop: t.dropSQL(),
+		load: "SELECT t.workspace_id, t." + strings.Join(t.loadedColumns(), ", t.") + " FROM " + t.Name + " t",
+		save: insert + "\nON CONFLICT (" + join(key, ", ", columnName("")) + ") DO UPDATE SET " +
+			join(t.Columns, ", ", func(_ int, c *Column) string { return c.Name + " = excluded." + c.Name }),
+		add:  insert,
+		drop: "DELETE FROM " + t.Name + " t USING " + rowsOf(key, 1) + " WHERE " + join(key, " AND ", match),
 
 		page:  t.pageSQL(),
-		pick:  t.pickSQL(),
-		since: "SELECT " + list(t.readKeys()) + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND t.position > $2::bigint",
-		after: t.keysSQL(false),
-		until: t.keysSQL(true),
+		pick:  t.rowSQL() + " JOIN " + rowsOf(t.Keys, 2) + " ON t.workspace_id = $1 AND " + join(t.Keys, " AND ", match),
+		since: "SELECT " + t.readKeys() + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND t.position > $2::bigint",
+		after: keysAfter + inOrder,
+		until: keysAfter + " AND " + t.keyIs("<=", 2+len(t.Keys)) + inOrder,
 	}
 }
-
-// list and tuple join names, values or parameters.
-func list(names []string) string  { return strings.Join(names, ", ") }
-func tuple(names []string) string { return "(" + list(names) + ")" }
-
-// of names columns as those of a table's alias.
-func of(alias string, names []string) []string {
-	out := make([]string, len(names))
-	for i, name := range names {
-		out[i] = alias + "." + name
-	}
-	return out
-}
-
-func names(columns []Column) []string {
-	out := make([]string, len(columns))
-	for i, c := range columns {
-		out[i] = c.Name
-	}
-	return out
-}
-
-// textArrays are n parameters, each an array of texts.
-func textArrays(from, n int) []string {
-	out := make([]string, n)
-	for i := range out {
-		out[i] = fmt.Sprintf("$%d::text[]", from+i)
-	}
-	return out
-}
-
-func (t *Table) primaryKey() []string {
-	return append([]string{"workspace_id"}, names(t.Keys)...)
-}
-
-// allColumns are those of the primary key and the others.
-func (t *Table) allColumns() []string { return append(t.primaryKey(), names(t.Columns)...) }
 
 // loadBy completes the load statement: it finds rows by their workspace and
 // other columns, which must be texts. Parameters: an array for each.
 func (t *Table) loadBy(columns []string) string {
-	by := []Column{{Name: "workspace_id", Type: Text}}
+	by := []Column{workspaceColumn()}
 	for _, name := range columns {
 		by = append(by, Column{Name: name, Type: Text})
 	}
-	return t.sql.load + " JOIN unnest" + tuple(textArrays(1, len(by))) + " AS k " + tuple(names(by)) + " ON " + matching(by)
+	return t.sql.load + " JOIN " + rowsOf(by, 1) + " ON " + join(by, " AND ", match)
 }
 
-// matching compares columns of t with the texts of k.
-func matching(columns []Column) string {
-	out := make([]string, len(columns))
-	for i, c := range columns {
-		out[i] = "t." + c.Name + " = " + c.cast("k."+c.Name)
+func workspaceColumn() Column { return Column{Name: "workspace_id", Type: Text} }
+
+func (t *Table) primaryKey() []Column { return append([]Column{workspaceColumn()}, t.Keys...) }
+
+func (t *Table) allColumns() []Column { return append(t.primaryKey(), t.Columns...) }
+
+// join is a text for each of the columns, with a separator in between.
+func join(columns []Column, separator string, text func(i int, c *Column) string) string {
+	texts := make([]string, len(columns))
+	for i := range columns {
+		texts[i] = text(i, &columns[i])
 	}
-	return strings.Join(out, " AND ")
+	return strings.Join(texts, separator)
 }
 
-// insertSQL takes an array a column, in the order of allColumns.
-func (t *Table) insertSQL() string {
-	all := t.allColumns()
-	values := []string{"k.workspace_id"}
-	for _, c := range t.Keys {
-		values = append(values, c.cast("k."+c.Name))
-	}
-	for _, c := range t.Columns {
-		values = append(values, c.cast("nullif(k."+c.Name+", '')"))
-	}
-	return "INSERT INTO " + t.Name + " " + tuple(all) + "\nSELECT " + list(values) +
-		"\n  FROM unnest" + tuple(textArrays(1, len(all))) + " AS k " + tuple(all)
+// columnName is the name of a column, after a prefix.
+func columnName(prefix string) func(int, *Column) string {
+	return func(_ int, c *Column) string { return prefix + c.Name }
+}
+
+// match compares a column of t with the text of k.
+func match(_ int, c *Column) string { return "t." + c.Name + " = " + c.cast("k."+c.Name) }
+
+// rowsOf makes rows k of parameters: an array of texts for each column, the
+// first one numbered from.
+func rowsOf(columns []Column, from int) string {
+	array := func(i int, _ *Column) string { return fmt.Sprintf("$%d::text[]", from+i) }
+	return "unnest(" + join(columns, ", ", array) + ") AS k (" + join(columns, ", ", columnName("")) + ")"
 }
 
 // cast makes a value of the column's type of a text.
@@ -117,84 +98,41 @@ func (c *Column) cast(text string) string {
 	return text + "::" + string(c.Type)
 }
 
-func (t *Table) assignments() []string {
-	out := names(t.Columns)
-	for i, name := range out {
-		out[i] = name + " = excluded." + name
-	}
-	return out
-}
-
-// dropSQL takes an array a column of the primary key.
-func (t *Table) dropSQL() string {
-	key := t.primaryKey()
-	return "DELETE FROM " + t.Name + " t USING unnest" + tuple(textArrays(1, len(key))) + " AS k " + tuple(key) +
-		" WHERE t.workspace_id = k.workspace_id AND " + matching(t.Keys)
-}
-
-// readKeys selects the key as replay reads it.
-func (t *Table) readKeys() []string {
-	out := make([]string, len(t.Keys))
-	for i, c := range t.Keys {
-		out[i] = "t." + c.Name
+// readKeys selects the key as a Key has it.
+func (t *Table) readKeys() string {
+	return join(t.Keys, ", ", func(_ int, c *Column) string {
 		if c.Type == Bigint {
-			out[i] = "lpad(t." + c.Name + "::text, 19, '0') AS " + c.Name // see Key
+			return "lpad(t." + c.Name + "::text, 19, '0') AS " + c.Name
 		}
-	}
-	return out
+		return "t." + c.Name
+	})
 }
 
-// keyParameters are the parameters of a key, the first one numbered from.
-func (t *Table) keyParameters(from int) []string {
-	out := make([]string, len(t.Keys))
-	for i, c := range t.Keys {
-		out[i] = c.cast(fmt.Sprintf("$%d::text", from+i))
-	}
-	return out
+// keyIs compares the key with that of the parameters, the first one numbered
+// from.
+func (t *Table) keyIs(operator string, from int) string {
+	parameter := func(i int, c *Column) string { return c.cast(fmt.Sprintf("$%d::text", from+i)) }
+	return "(" + join(t.Keys, ", ", columnName("t.")) + ") " + operator + " (" + join(t.Keys, ", ", parameter) + ")"
 }
 
 // rowSQL selects the key and all columns, which it names v0, v1, ….
 func (t *Table) rowSQL() string {
-	read := t.readKeys()
-	for i, c := range t.Columns {
-		read = append(read, fmt.Sprintf("t.%s::text AS v%d", c.Name, i))
-	}
-	return "SELECT " + list(read) + " FROM " + t.Name + " t"
+	value := func(i int, c *Column) string { return fmt.Sprintf("t.%s::text AS v%d", c.Name, i) }
+	return "SELECT " + t.readKeys() + ", " + join(t.Columns, ", ", value) + " FROM " + t.Name + " t"
 }
 
 // pageSQL is one statement, so that rows and checkpoint come from one snapshot.
 // Parameters: workspace, key, limit.
 func (t *Table) pageSQL() string {
-	keys := of("t", names(t.Keys))
-	out := of("p", names(t.Keys))
-	for i := range t.Columns {
-		out = append(out, fmt.Sprintf("p.v%d", i))
-	}
-	return "SELECT c.position, " + list(out) + `
+	value := func(i int, _ *Column) string { return fmt.Sprintf("p.v%d", i) }
+	return "SELECT c.position, " + join(t.Keys, ", ", columnName("p.")) + ", " + join(t.Columns, ", ", value) + `
 		  FROM log_checkpoint c LEFT JOIN LATERAL (
-		       ` + t.rowSQL() + ` WHERE t.workspace_id = $1 AND ` + tuple(keys) + " > " + tuple(t.keyParameters(2)) +
-		" ORDER BY " + list(keys) + fmt.Sprintf(" LIMIT $%d", len(keys)+2) + `) p ON true
+		       ` + t.rowSQL() + ` WHERE t.workspace_id = $1 AND ` + t.keyIs(">", 2) +
+		" ORDER BY " + join(t.Keys, ", ", columnName("t.")) + fmt.Sprintf(" LIMIT $%d", 2+len(t.Keys)) + `) p ON true
 		 WHERE c.workspace_id = $1 AND c.consumer = 'read_models'`
-}
-
-// pickSQL takes a workspace and an array a key column.
-func (t *Table) pickSQL() string {
-	return t.rowSQL() + " JOIN unnest" + tuple(textArrays(2, len(t.Keys))) + " AS k " + tuple(names(t.Keys)) +
-		" ON t.workspace_id = $1 AND " + matching(t.Keys)
-}
-
-// keysSQL takes a workspace and a key, and another one for the end.
-func (t *Table) keysSQL(end bool) string {
-	keys := of("t", names(t.Keys))
-	sql := "SELECT " + list(t.readKeys()) + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND " +
-		tuple(keys) + " > " + tuple(t.keyParameters(2))
-	if end {
-		sql += " AND " + tuple(keys) + " <= " + tuple(t.keyParameters(2+len(keys)))
-	}
-	return sql + " ORDER BY " + list(keys) + fmt.Sprintf(" LIMIT %d", PageRows)
 }
 
 // copySQL takes rows in the text format of COPY.
 func (t *Table) copySQL() string {
-	return "COPY " + t.Name + " " + tuple(t.allColumns()) + " FROM STDIN"
+	return "COPY " + t.Name + " (" + join(t.allColumns(), ", ", columnName("")) + ") FROM STDIN"
 }

@@ -10,6 +10,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Table describes one read table. Every table has a column workspace_id, which
@@ -25,8 +27,8 @@ type Table struct {
 	Keys    []Column // the primary key after workspace_id: one or two columns
 	Columns []Column // all others
 
+	rowAccess
 	appendOnly bool // the projector inserts rows and never changes them
-	rows       rowAccess
 	sql        statements
 }
 
@@ -113,22 +115,26 @@ func Equal(stored [][]byte, expected []string) bool {
 	return true
 }
 
-// Expected is the row with this key that a fold says the table must hold: it
-// writes the values of Columns as text, "" for NULL, and reports false when
-// there must be no such row.
-func (t *Table) Expected(f *Fold, k Key, values []string) bool { return t.rows.expected(f, k, values) }
+// rowAccess is what a Table does with the Go rows of a Fold.
+type rowAccess interface {
+	// Expected is the row with this key that the fold says the table must hold: it
+	// writes the values of Columns as text, "" for NULL, and reports false when
+	// there must be no such row.
+	Expected(f *Fold, k Key, values []string) bool
 
-// Position is that of the entry that last changed a row of a fold, 0 when there
-// is no such row.
-func (t *Table) Position(f *Fold, k Key) int64 { return t.rows.position(f, k) }
+	// Position is that of the entry that last changed the row, 0 when there is no
+	// such row.
+	Position(f *Fold, k Key) int64
 
-// Each calls visit with the key of every row of a fold, in no order.
-func (t *Table) Each(f *Fold, visit func(Key)) { t.rows.each(f, visit) }
+	// Each calls visit with the key of every row, in no order. Changed does so with
+	// those that were made or changed since the fold's last Reset and still exist,
+	// Deleted with stored rows that were deleted since; only rows with an id are.
+	Each(f *Fold, visit func(Key))
+	Changed(f *Fold, visit func(Key))
+	Deleted(f *Fold, visit func(Key))
 
-// Changed calls visit with the key of every row that was made or changed since
-// the fold's last Reset, and still exists.
-func (t *Table) Changed(f *Fold, visit func(Key)) { t.rows.changed(f, visit) }
-
-// Deleted calls visit with the key of every stored row that was deleted since
-// the fold's last Reset. Only rows with an id are ever deleted.
-func (t *Table) Deleted(f *Fold, visit func(Key)) { t.rows.deleted(f, visit) }
+	// load reads found rows, workspace_id and loadedColumns, into the folds of
+	// their workspaces.
+	load(found pgx.Rows, folds map[string]*Fold) error
+	loadedColumns() []string
+}
