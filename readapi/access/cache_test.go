@@ -17,19 +17,18 @@ func TestCacheTrustsForAWhile(t *testing.T) {
 		t.Error("an entry is kept before the first confirmation")
 	}
 	c.confirm(start, nil, false)
-	_, epoch := c.get(hash{1}, start)
-	c.put(hash{1}, e, epoch, start)
+	c.put(hash{1}, e, c.currentEpoch(), start)
 	for after, want := range map[time.Duration]*entry{-1: nil, 0: e, trustFor - 1: e, trustFor: nil, time.Hour: nil} {
-		if got, _ := c.get(hash{1}, start.Add(after)); got != want {
+		if got := c.get(hash{1}, start.Add(after)); got != want {
 			t.Errorf("after %v: %v", after, got)
 		}
 	}
 	c.confirm(start.Add(trustFor-1), nil, false)
-	if got, _ := c.get(hash{1}, start.Add(trustFor)); got != e {
+	if got := c.get(hash{1}, start.Add(trustFor)); got != e {
 		t.Error("a confirmation in time did not keep the entry")
 	}
 	c.confirm(start.Add(time.Hour), nil, false)
-	if got, _ := c.get(hash{1}, start.Add(time.Hour)); got != nil || c.len() != 0 {
+	if got := c.get(hash{1}, start.Add(time.Hour)); got != nil || c.len() != 0 {
 		t.Error("a confirmation after an outage kept the entry")
 	}
 }
@@ -38,11 +37,11 @@ func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	c := newCache(trustFor, maxAge, 10)
 	c.confirm(start, nil, true)
-	_, epoch := c.get(hash{}, start)
+	epoch := c.currentEpoch()
 	for i := range 100 {
 		h := hash{byte(i)}
 		c.put(h, &entry{readAt: start}, epoch, start)
-		if got, _ := c.get(h, start); got == nil {
+		if got := c.get(h, start); got == nil {
 			t.Fatal("the newest entry is gone")
 		}
 		if c.len() > 10 {
@@ -55,11 +54,11 @@ func TestCacheLetsIdleEntriesGo(t *testing.T) {
 	t.Parallel()
 	c := newCache(trustFor, maxAge, 10)
 	c.confirm(start, nil, true)
-	_, epoch := c.get(hash{}, start)
+	epoch := c.currentEpoch()
 	c.put(hash{1}, &entry{readAt: start}, epoch, start)
 	for now := start; now.Before(start.Add(2*maxAge + 2*trustFor)); now = now.Add(trustFor / 2) {
 		c.confirm(now, nil, false)
-		if got, _ := c.get(hash{1}, now); (got != nil) != now.Before(start.Add(maxAge)) {
+		if got := c.get(hash{1}, now); (got != nil) != now.Before(start.Add(maxAge)) {
 			t.Fatalf("after %v: %v", now.Sub(start), got)
 		}
 	}
@@ -68,10 +67,9 @@ func TestCacheLetsIdleEntriesGo(t *testing.T) {
 	}
 }
 
-// In whatever order look-ups, polls and changes of keys begin and end, nothing is
-// found that is out of date by trustFor or more, or that a poll has found to be
-// out of date. Each change of a key is a new
-// version of it, with a revision, as in the database.
+// In whatever order look-ups, polls and changes of keys begin and end, nothing is found
+// that is out of date by trustFor or more, or that a poll has found to be out of date.
+// Each change of a key is a new version of it, with a revision, as in the database.
 func TestCacheIsNeverStale(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -86,7 +84,7 @@ func TestCacheIsNeverStale(t *testing.T) {
 	})
 }
 
-// cacheModel is a cache beside the database that it remembers keys of.
+// cacheModel is a cache and the database whose keys it holds.
 type cacheModel struct {
 	cache    *cache
 	now      time.Time
@@ -103,14 +101,14 @@ type keyVersion struct {
 	since    time.Time
 }
 
-// keyReading is a look-up that has read a key and has yet to remember it.
+// keyReading is a look-up that has read a key and has yet to cache it.
 type keyReading struct {
 	key   int
 	entry *entry
 	epoch uint64
 }
 
-// keyPolling is a poll that has read what changed and has yet to say so.
+// keyPolling is a poll that has read what changed and has yet to confirm the cache.
 type keyPolling struct {
 	at       time.Time
 	revision int
@@ -158,7 +156,7 @@ func (m *cacheModel) lookUp(t *rapid.T) {
 
 func (m *cacheModel) beginLookUp(t *rapid.T) {
 	key := m.drawKey(t)
-	_, epoch := m.cache.get(hashOf(key), m.now)
+	epoch := m.cache.currentEpoch()
 	read := &entry{key: &Key{RateLimit: m.newest(key).revision}, readAt: m.now}
 	m.readings = append(m.readings, keyReading{key, read, epoch})
 }
@@ -186,7 +184,7 @@ func (m *cacheModel) beginPoll() {
 
 func (m *cacheModel) check(t *rapid.T) {
 	for key, versions := range m.versions {
-		e, _ := m.cache.get(hashOf(key), m.now)
+		e := m.cache.get(hashOf(key), m.now)
 		if e == nil {
 			continue
 		}

@@ -5,89 +5,84 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 )
 
 const (
-	// trustFor is how long after the start of the last good poll the cache is
-	// believed: less than the second within which a revoked key must stop
+	// trustFor is how long after the start of the last successful poll the cache is
+	// trusted: less than the second within which a revoked key must stop working
 	// (docs/contract/decisions.md, "Keys").
 	trustFor = 900 * time.Millisecond
-	// maxAge is for faults that the poll cannot see, such as a database that was
-	// put back to an earlier state: they end after this time.
+	// maxAge of a cached key bounds faults that polls cannot see, such as a database
+	// that was restored to an earlier state.
 	maxAge = 5 * time.Minute
-	// lookupTimeout is for one question to the database, waiting for a connection
-	// included.
-	lookupTimeout = 2 * time.Second
-	// joinWithin is how old a question under way may be for another request to
-	// wait for its answer, which is as old as the question.
-	joinWithin = 500 * time.Millisecond
+	// lookUpTimeout is for one query, waiting for a connection included.
+	lookUpTimeout = 2 * time.Second
 )
 
-var (
-	errLookupTimeout = errors.New("the look-up of an API key took too long")
-	errLookupPanic   = errors.New("the look-up of an API key did not finish")
-)
+var errLookUpTimeout = errors.New("the look-up of an API key took too long")
 
 // DirectoryConfig is what a Directory needs.
 type DirectoryConfig struct {
-	Pool   *pgxpool.Pool    // required; Run keeps one of its connections
+	Pool   *pgxpool.Pool    // required; Run holds one of its connections
 	Format Format           // required, from NewFormat
 	Clock  func() time.Time // nil: time.Now
-	Log    *slog.Logger     // told when polling begins to fail and when it works again; nil: nobody
+	Log    *slog.Logger     // gets a line when polls begin to fail and when they work again; nil: no lines
 
-	// PollEvery is how often Run asks what changed, at most 300 ms; 0: 250 ms.
+	// PollEvery is how often Run asks the database which keys changed, at most
+	// 300 ms; 0: 250 ms.
 	PollEvery time.Duration
-	// MaxKeys bounds how many secrets are remembered, about 600 bytes each; 0:
-	// 100,000.
+	// MaxKeys bounds how many secrets are cached, about 600 bytes each; 0: 100,000.
 	MaxKeys int
-	// MaxLookups bounds how many look-ups are under way at once, and so how many
-	// connections they can take from the pool; 0: 8.
-	MaxLookups int
+	// MaxLookUps bounds how many look-ups are under way at once, and so how many
+	// connections of the pool they can take; 0: 8.
+	MaxLookUps int
 	// OnPoll is called after each poll with its error, for metrics and tests. It
 	// must not block; nil: nothing is called.
 	OnPoll func(error)
 }
 
-// Directory recognises keys. It remembers the keys that are used and has Run ask
-// the database several times a second which keys changed, by a counter that
-// becomes visible in order (table access_revision), so that no change is missed
-// however late it commits. What it remembers counts for 0.9 seconds after the
-// last question that was answered; after that, and while Run does not run, it
-// asks the database for every request. Its methods may be called by any number of
-// goroutines.
+// Directory recognises keys. It caches the keys that are in use, and Run asks the
+// database several times a second which keys changed, by a counter whose values become
+// visible in order (table access_revision), so that no change is missed however late
+// it commits. The cache is trusted for 0.9 seconds after the start of the last
+// successful poll; after that, and while Run does not run, every request looks its
+// key up in the database. The methods may be called by any number of goroutines.
 type Directory struct {
 	cfg           DirectoryConfig
 	pollTimeout   time.Duration
-	lookupTimeout time.Duration
+	lookUpTimeout time.Duration
 	cache         *cache
 	running       atomic.Bool
-	asked         atomic.Uint64
-	slots         chan struct{} // one for each look-up under way
+	queries       atomic.Uint64 // look-ups sent to the database
 
-	mu      sync.Mutex
-	flights map[hash]*flight
+	// lookUps sends the look-ups of several requests as one query.
+	lookUps *batch.Coalescer[*lookUp]
 }
 
-// flight is a look-up under way, shared by requests with the same key.
-type flight struct {
-	began time.Time
-	done  chan struct{} // closed when entry and err are set
-	entry *entry        // nil without an error: there is no such key
+// lookUp asks for one secret. The cache does not know it, or cannot be trusted.
+type lookUp struct {
+	hash  hash
+	entry *entry // nil without an error: there is no such key
 	err   error
 }
 
 // NewDirectory makes a Directory. The error says what is wrong with cfg.
 func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
+	return newDirectory(cfg, pollTimeout, lookUpTimeout)
+}
+
+func newDirectory(cfg DirectoryConfig, maxPoll, maxLookUp time.Duration) (*Directory, error) {
 	if cfg.Pool == nil || cfg.Format.brand == "" {
 		return nil, errors.New("access directory: Pool and Format must be set")
 	}
-	if cfg.PollEvery < 0 || cfg.PollEvery > pollTimeout || cfg.MaxKeys < 0 || cfg.MaxLookups < 0 {
-		return nil, fmt.Errorf("access directory: PollEvery must be 0 to %v, MaxKeys and MaxLookups not below 0", pollTimeout)
+	if cfg.PollEvery < 0 || cfg.PollEvery > pollTimeout || cfg.MaxKeys < 0 || cfg.MaxLookUps < 0 {
+		return nil, fmt.Errorf("access directory: PollEvery must be 0 to %v, MaxKeys and MaxLookUps must not be below 0", pollTimeout)
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
@@ -101,26 +96,27 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 	if cfg.MaxKeys == 0 {
 		cfg.MaxKeys = 100_000
 	}
-	if cfg.MaxLookups == 0 {
-		cfg.MaxLookups = 8
+	if cfg.MaxLookUps == 0 {
+		cfg.MaxLookUps = 8
 	}
 	if cfg.OnPoll == nil {
 		cfg.OnPoll = func(error) {}
 	}
-	return &Directory{
+	d := &Directory{
 		cfg:           cfg,
-		pollTimeout:   pollTimeout,
-		lookupTimeout: lookupTimeout,
+		pollTimeout:   maxPoll,
+		lookUpTimeout: maxLookUp,
 		cache:         newCache(trustFor, maxAge, cfg.MaxKeys),
-		slots:         make(chan struct{}, cfg.MaxLookups),
-		flights:       map[hash]*flight{},
-	}, nil
+	}
+	// Detached: a request whose caller goes does not wait for the others.
+	d.lookUps = batch.New(batch.Config[*lookUp]{Run: d.readEntries, Timeout: maxLookUp, Concurrent: cfg.MaxLookUps, Detached: true})
+	return d, nil
 }
 
-// Authenticate gives the key whose full text it is handed, "" for none. The Key is
-// shared and must not be changed. Errors: ErrRefused, as a *RefusedError, for a
-// text that is no valid key, for whatever reason; ErrUnavailable if the database
-// had to be asked and does not answer; ctx's own.
+// Authenticate returns the key of a full text, "" for none. The Key is shared and must
+// not be changed. Errors: ErrRefused, as a *RefusedError, for a text that is no valid
+// key, for whatever reason; ErrUnavailable if the database is needed and does not
+// answer; ctx's own.
 func (d *Directory) Authenticate(ctx context.Context, text string) (*Key, error) {
 	if text == "" {
 		return nil, &RefusedError{Reason: ReasonMissing}
@@ -130,9 +126,9 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*Key, error)
 		return nil, &RefusedError{Reason: ReasonMalformed}
 	}
 	h := secret.Hash()
-	e, epoch := d.cache.get(h, d.cfg.Clock())
+	e := d.cache.get(h, d.cfg.Clock())
 	if e == nil {
-		if e, err = d.lookUp(ctx, h, epoch); err != nil {
+		if e, err = d.lookUp(ctx, h); err != nil {
 			return nil, err
 		}
 	}
@@ -142,72 +138,55 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*Key, error)
 	return e.admit(d.cfg.Clock())
 }
 
-// lookUp asks the database, or waits for a request that is asking for the same.
-func (d *Directory) lookUp(ctx context.Context, h hash, epoch uint64) (*entry, error) {
-	now := d.cfg.Clock()
-	d.mu.Lock()
-	f, joined := d.flights[h]
-	joined = joined && within(f.began, now, joinWithin)
-	if !joined {
-		f = &flight{began: now, done: make(chan struct{}), err: errLookupPanic}
-		d.flights[h] = f
+// lookUp reads a secret from the database, together with those that other requests
+// look up at the same time. The result is no older than the call.
+func (d *Directory) lookUp(ctx context.Context, h hash) (*entry, error) {
+	l := &lookUp{hash: h}
+	limited, cancel := context.WithTimeoutCause(ctx, d.lookUpTimeout, errLookUpTimeout)
+	defer cancel()
+	if err := d.lookUps.Do(limited, l); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("wait for the look-up of an API key: %w", context.Cause(ctx))
+		}
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	d.mu.Unlock()
-	if !joined {
-		d.fly(ctx, h, epoch, f)
+	if l.err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, l.err)
 	}
-	select {
-	case <-f.done:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for the look-up of an API key: %w", context.Cause(ctx))
-	}
-	if f.err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, f.err)
-	}
-	return f.entry, nil
+	return l.entry, nil
 }
 
-// fly runs in the goroutine of the request that asked first. It does not end with
-// that request, because others wait for the answer.
-func (d *Directory) fly(ctx context.Context, h hash, epoch uint64, f *flight) {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), d.lookupTimeout, errLookupTimeout)
-	defer cancel()
-	defer func() {
-		d.mu.Lock()
-		if d.flights[h] == f {
-			delete(d.flights, h)
-		}
-		d.mu.Unlock()
-		close(f.done)
-	}()
-	select {
-	case d.slots <- struct{}{}:
-		defer func() { <-d.slots }()
-	case <-ctx.Done():
-		f.err = context.Cause(ctx)
-		return
+// readEntries reads the secrets of a batch and caches what it finds.
+func (d *Directory) readEntries(ctx context.Context, lookUps []*lookUp) {
+	d.queries.Add(1)
+	epoch, began := d.cache.currentEpoch(), d.cfg.Clock()
+	hashes := make([]hash, len(lookUps))
+	for i, l := range lookUps {
+		hashes[i] = l.hash
 	}
-	d.asked.Add(1)
-	f.entry, f.err = readEntry(ctx, d.cfg.Pool, h)
-	switch {
-	case f.err != nil && ctx.Err() != nil:
-		f.err = fmt.Errorf("%w: %w", context.Cause(ctx), f.err)
-	case f.entry != nil:
-		// What does not exist is not remembered: it would work a moment later if
-		// it were made now, and the checksum keeps nonsense from coming this far.
-		f.entry.readAt = f.began
-		d.cache.put(h, f.entry, epoch, d.cfg.Clock())
+	found, err := readEntries(ctx, d.cfg.Pool, hashes)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", errLookUpTimeout, err)
+	}
+	for _, l := range lookUps {
+		l.entry, l.err = found[l.hash], err
+	}
+	// A secret that does not exist is not cached: it has to work as soon as it is
+	// made, and the checksum keeps invented ones from getting this far.
+	for h, e := range found {
+		e.readAt = began
+		d.cache.put(h, e, epoch, d.cfg.Clock())
 	}
 }
 
 // Stats is a Directory at a glance, for metrics.
 type Stats struct {
-	Remembered int    // secrets in memory
-	Lookups    uint64 // questions to the database so far, polls not counted
-	Fresh      bool   // false: every request asks the database
+	Cached  int    // secrets in memory
+	LookUps uint64 // queries so far, polls not counted
+	Fresh   bool   // false: every request looks its key up in the database
 }
 
 // Stats may be called at any time.
 func (d *Directory) Stats() Stats {
-	return Stats{Remembered: d.cache.len(), Lookups: d.asked.Load(), Fresh: d.cache.fresh(d.cfg.Clock())}
+	return Stats{Cached: d.cache.len(), LookUps: d.queries.Load(), Fresh: d.cache.fresh(d.cfg.Clock())}
 }

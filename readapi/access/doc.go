@@ -6,11 +6,12 @@
 //   - A secret leaves the package once, when it is made. The database holds its
 //     SHA-256, and a Secret that is printed or logged shows its public prefix.
 //   - A key that was revoked or rotated, or that expired, is refused by every
-//     instance within a second, whether or not anything told the instance. A
-//     Directory that cannot be sure of what it remembers asks the database for
-//     each request, and refuses to answer when it cannot.
+//     instance within a second, whether or not a notification reached it. A
+//     Directory that cannot be sure of its cache looks every key up in the
+//     database; without the database it says that it cannot decide.
 //   - A key that was just made works at once, on every instance.
-//   - A request with a key that the instance knows costs no SQL.
+//   - A request with a key that the instance has cached costs no SQL.
 //
-// Store changes keys, Directory recognises them, Format is how they are written.
+// A [Store] changes keys, a [Directory] recognises them, and a [Format] is how they are
+// written.
 package access

@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,10 +19,10 @@ type entry struct {
 	revoked bool
 	ended   bool      // replaced by a rotation without an overlap
 	endsAt  time.Time // refused from then on because of a rotation; zero: never
-	readAt  time.Time // by the directory's clock, before the database was asked
+	readAt  time.Time // by the directory's clock, before the database was queried
 }
 
-// admit gives the key if it may be used at now. The error is a *RefusedError.
+// admit returns the key if it may be used at now. The error is a *RefusedError.
 func (e *entry) admit(now time.Time) (*Key, error) {
 	var reason Reason
 	switch {
@@ -39,29 +38,45 @@ func (e *entry) admit(now time.Time) (*Key, error) {
 	return nil, &RefusedError{Reason: reason, Prefix: e.key.Prefix, KeyID: e.key.ID, WorkspaceID: e.key.WorkspaceID}
 }
 
-// readEntry asks the database for a secret; nil without an error means that there
-// is none.
-func readEntry(ctx context.Context, pool *pgxpool.Pool, h hash) (*entry, error) {
-	const find = `SELECT k.key_id, k.workspace_id, w.name, k.name, s.prefix, k.permissions, k.rate_limit_per_minute,
+// readEntries reads secrets from the database; those that do not exist are not in the
+// result.
+func readEntries(ctx context.Context, pool *pgxpool.Pool, hashes []hash) (map[hash]*entry, error) {
+	const find = `SELECT s.hash, k.key_id, k.workspace_id, w.name, k.name, s.prefix, k.permissions, k.rate_limit_per_minute,
 			k.created_at, k.expires_at, k.revoked_at IS NOT NULL, s.ended, s.ends_at
 		FROM api_key_secret s
 		JOIN api_key k ON k.workspace_id = s.workspace_id AND k.key_id = s.key_id
 		JOIN workspace w ON w.workspace_id = s.workspace_id
-		WHERE s.hash = $1`
-	k, e := &Key{}, &entry{}
-	var permissions []string
-	var expiresAt, endsAt *time.Time
-	err := pool.QueryRow(ctx, find, h[:]).Scan(&k.ID, &k.WorkspaceID, &k.WorkspaceName, &k.Name, &k.Prefix, &permissions,
-		&k.RateLimit, &k.CreatedAt, &expiresAt, &e.revoked, &e.ended, &endsAt)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+		WHERE s.hash = ANY ($1)`
+	wanted := make([][]byte, len(hashes))
+	for i := range hashes {
+		wanted[i] = hashes[i][:]
 	}
+	rows, err := pool.Query(ctx, find, wanted)
 	if err != nil {
-		return nil, fmt.Errorf("look for a key: %w", err)
+		return nil, fmt.Errorf("look for keys: %w", err)
 	}
-	k.Permissions = storedPermissions(permissions)
-	k.CreatedAt = k.CreatedAt.UTC()
-	k.ExpiresAt = orZero(expiresAt)
-	e.key, e.endsAt = k, orZero(endsAt)
-	return e, nil
+	found := make(map[hash]*entry, len(hashes))
+	var (
+		stored            []byte
+		k                 Key
+		e                 entry
+		permissions       []string
+		expiresAt, endsAt *time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{
+		&stored, &k.ID, &k.WorkspaceID, &k.WorkspaceName, &k.Name, &k.Prefix, &permissions, &k.RateLimit,
+		&k.CreatedAt, &expiresAt, &e.revoked, &e.ended, &endsAt,
+	}, func() error {
+		key, read := k, e
+		key.Permissions = storedPermissions(permissions)
+		key.CreatedAt = k.CreatedAt.UTC()
+		key.ExpiresAt = orZero(expiresAt)
+		read.key, read.endsAt = &key, orZero(endsAt)
+		found[hash(stored)] = &read // 32 bytes by a constraint of the table
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for keys: %w", err)
+	}
+	return found, nil
 }

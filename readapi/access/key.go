@@ -24,12 +24,12 @@ const (
 	maxNameLength = 100
 )
 
-// Key is what a request may do and who it does it for. The Directory hands the
-// same Key to many requests at once: it must not be changed.
+// Key is what a request may do, and for which workspace. Many requests share the Key
+// that a Directory returns, so it must not be changed.
 type Key struct {
 	ID            string // "key_" and a UUIDv7; the same before and after a rotation
 	WorkspaceID   string
-	WorkspaceName string // at most a second old, if whoever changes it calls BumpRevision
+	WorkspaceName string // at most a second old, if those that change it call BumpRevision
 	Name          string
 	Prefix        string // public part of the secret in use: brand, underscore, 8 characters
 	Permissions   Permissions
@@ -48,8 +48,8 @@ const (
 	Revoked State = "revoked"
 )
 
-// Record is a key as those who manage it see it. Its Prefix is that of the newest
-// secret.
+// Record is a key with what its managers see beside it. Its Prefix is that of the
+// newest secret.
 type Record struct {
 	Key
 	RevokedAt  time.Time // zero: it was not revoked
@@ -64,7 +64,7 @@ type ReplacedSecret struct {
 	EndsAt    time.Time // refused from then on
 }
 
-// State tells whether the key works at now.
+// State is whether the key works at now.
 func (r *Record) State(now time.Time) State {
 	switch {
 	case !r.RevokedAt.IsZero():
@@ -75,7 +75,7 @@ func (r *Record) State(now time.Time) State {
 	return Live
 }
 
-// NewKey is what a key is made from.
+// NewKey is what a new key is made from.
 type NewKey struct {
 	WorkspaceID string
 	Name        string // 1 to 100 characters, without control characters or spaces around
@@ -84,7 +84,7 @@ type NewKey struct {
 	RateLimit   int       // requests a minute, 1 to MaxRateLimit; 0: DefaultRateLimit
 }
 
-// validate gives every mistake at once, each an *InvalidError.
+// validate returns every mistake at once, each an *InvalidError.
 func (n *NewKey) validate(now time.Time) error {
 	var errs []error
 	if problem := nameProblem(n.Name); problem != "" {
@@ -121,7 +121,7 @@ func validateRateLimit(perMinute int) error {
 	return nil
 }
 
-// InvalidError is a wrong input to this package, in words for its user.
+// InvalidError is a wrong input to this package; its text is for the user.
 type InvalidError struct {
 	Field   string // "name", "scopes", "expires", "rate-limit" or "overlap"
 	Problem string

@@ -16,8 +16,8 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// List gives all keys of a workspace, revoked and expired ones too, in the order
-// in which they were made. Errors: *domain.UnknownWorkspaceError.
+// List returns all keys of a workspace, revoked and expired ones too, in the order in
+// which they were made. Errors: *domain.UnknownWorkspaceError.
 func (s *Store) List(ctx context.Context, workspaceID string) ([]*Record, error) {
 	records, err := queryRecords(ctx, s.pool, `k.workspace_id = $1`, workspaceID)
 	if err != nil || len(records) > 0 {
@@ -34,14 +34,14 @@ func (s *Store) List(ctx context.Context, workspaceID string) ([]*Record, error)
 	return records, nil
 }
 
-// Get gives one key. Errors: *UnknownKeyError.
+// Get returns one key. Errors: *UnknownKeyError.
 func (s *Store) Get(ctx context.Context, workspaceID, keyID string) (*Record, error) {
 	return getRecord(ctx, s.pool, workspaceID, keyID)
 }
 
-// WorkspaceOf tells which workspace a key belongs to, for operators who name a key
-// by its id alone; what a workspace's own users name must not be looked up with
-// it. Errors: *UnknownKeyError.
+// WorkspaceOf returns the workspace that a key belongs to, for operators who name a key
+// by its id alone. Ids that the users of a workspace give must not be looked up with it,
+// because it finds keys of every workspace. Errors: *UnknownKeyError.
 func (s *Store) WorkspaceOf(ctx context.Context, keyID string) (string, error) {
 	const find = `SELECT workspace_id FROM api_key WHERE key_id = $1`
 	var workspaceID string

@@ -13,26 +13,25 @@ import (
 )
 
 const (
-	// pollTimeout leaves time for another poll before trustFor is over.
+	// pollTimeout leaves time for another poll before trustFor ends.
 	pollTimeout = 300 * time.Millisecond
-	// maxForgotten is how many secrets one poll forgets by name. After more
-	// changes than that, as by a script that revokes a million keys, all are
-	// forgotten.
+	// maxForgotten is how many secrets one poll removes from the cache one by one.
+	// After more changes, as by a script that revokes a million keys, the whole
+	// cache is dropped.
 	maxForgotten = 10_000
 )
 
 var errPollTimeout = errors.New("the poll for changed API keys took too long")
 
-// poller is what Run knows; only Run's goroutine touches it.
+// poller is what Run's goroutine remembers between polls.
 type poller struct {
 	conn *pgxpool.Conn // nil: to be acquired
 	seen int64         // revision up to which changes are known; -1: none yet
 }
 
-// Run keeps the Directory fresh until ctx is done, and then returns nil. It keeps
-// one connection of the pool for itself, so that requests that wait for
-// connections cannot delay it, and gives it back when it returns. The error is
-// for a second Run beside the first.
+// Run keeps the cache up to date until ctx is done, and then returns nil. It holds one
+// connection of the pool, so that requests that wait for connections cannot delay it,
+// and releases it when it returns. The error is for a second Run beside the first.
 func (d *Directory) Run(ctx context.Context) error {
 	if !d.running.CompareAndSwap(false, true) {
 		return errors.New("access directory: Run is running already")
@@ -48,7 +47,7 @@ func (d *Directory) Run(ctx context.Context) error {
 	return nil
 }
 
-// poll asks what changed and has the cache forget it.
+// poll reads which keys changed and removes them from the cache.
 func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.pollTimeout, errPollTimeout)
 	defer cancel()
@@ -71,8 +70,8 @@ func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
 	if err := p.conn.QueryRow(ctx, current).Scan(&revision); err != nil {
 		return fmt.Errorf("read the access revision: %w", err)
 	}
-	// A revision that went back means that the database was put back to an earlier
-	// state, by a failover or a restore.
+	// A lower revision than before means that a failover or a restore brought the
+	// database back to an earlier state.
 	all := p.seen < 0 || revision < p.seen
 	var changed []hash
 	if !all && revision > p.seen {
@@ -82,14 +81,14 @@ func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
 		all = len(changed) > maxForgotten
 	}
 	d.cache.confirm(began, changed, all)
-	// Not the highest revision that readChanged saw: those above revision are read
-	// again next time, which does no harm.
+	// Not the highest revision that readChanged saw: changes above revision are read
+	// again by the next poll, which does no harm.
 	p.seen = revision
 	return nil
 }
 
-// readChanged gives the secrets of the keys that changed after a revision, at
-// most one more than maxForgotten.
+// readChanged returns the secrets of the keys that changed after a revision, at most
+// one more than maxForgotten.
 func readChanged(ctx context.Context, conn *pgxpool.Conn, after int64) ([]hash, error) {
 	const changed = `SELECT s.hash FROM api_key k
 		JOIN api_key_secret s ON s.workspace_id = k.workspace_id AND s.key_id = k.key_id

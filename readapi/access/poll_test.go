@@ -113,8 +113,8 @@ func TestRunSeesARevocationInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.admits(t, secret)
-	if got := d.Stats(); got.Remembered != 1 || !got.Fresh {
-		t.Fatalf("not remembered: %+v", got)
+	if got := d.Stats(); got.Cached != 1 || !got.Fresh {
+		t.Fatalf("not cached: %+v", got)
 	}
 	b.revoke(t, made.ID)
 	revoked := time.Now()

@@ -7,8 +7,8 @@ import "errors"
 // (docs/contract/decisions.md, "Requests", 4).
 var ErrRefused = errors.New("the API key is refused")
 
-// ErrUnavailable means that it cannot be said whether a key is valid, because the
-// database does not answer: 503.
+// ErrUnavailable means that the database does not answer, so that it is unknown whether
+// a key is valid: 503.
 var ErrUnavailable = errors.New("API keys cannot be checked now")
 
 // Reason is why a key was refused, for logs and metrics only.
@@ -24,8 +24,7 @@ const (
 	ReasonExpired   Reason = "expired"
 )
 
-// RefusedError is a refusal with what a log may hold about it. It matches
-// ErrRefused.
+// RefusedError is a refusal with what logs may hold of it. It matches ErrRefused.
 type RefusedError struct {
 	Reason      Reason
 	Prefix      string // public part of what was sent; empty if missing or malformed

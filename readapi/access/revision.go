@@ -7,12 +7,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// BumpRevision makes every instance read the keys of a workspace again within a
-// second of tx's commit. Whoever changes what a Key shows of its workspace, its
-// name, calls it as the last thing in the transaction that does so: the revision
-// row is shared by all workspaces and stays locked until that transaction ends.
+// BumpRevision makes every instance read the keys of a workspace again within a second
+// of tx's commit. A transaction that changes what a Key shows of its workspace, which
+// is the name, must call it last: all workspaces share the revision row, which stays
+// locked until the transaction ends.
 func BumpRevision(ctx context.Context, tx pgx.Tx, workspaceID string) error {
-	// Locking the keys first, in order, keeps the order of locks that Store has:
+	// The keys are locked first and in order, because Store locks in that order too:
 	// keys, then revision.
 	const lock = `SELECT 1 FROM api_key
 		WHERE workspace_id = $1 AND revoked_at IS NULL ORDER BY key_id FOR NO KEY UPDATE`
@@ -33,8 +33,8 @@ func BumpRevision(ctx context.Context, tx pgx.Tx, workspaceID string) error {
 // nextRevision takes the next revision and holds the row until tx ends, which is
 // what makes revisions visible in order.
 func nextRevision(ctx context.Context, tx pgx.Tx) (int64, error) {
-	// A process that dies without closing its connection must not keep all others
-	// from changing keys: the server ends a transaction that then stays silent.
+	// A process that dies without closing its connection must not stop all others from
+	// changing keys: the server ends a transaction that is idle after this statement.
 	const next = `UPDATE access_revision SET revision = revision + 1 WHERE workspace_id = '*'
 		RETURNING revision, set_config('idle_in_transaction_session_timeout', '5s', true)`
 	var revision int64

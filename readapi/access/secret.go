@@ -13,7 +13,7 @@ import (
 )
 
 // ErrMalformed means that a text is not a key: it has another form, or its
-// checksum is wrong, as after a mistyped character. Which of the two is not told.
+// checksum is wrong, as after a mistyped character. The error does not say which.
 var ErrMalformed = errors.New("the text is not an API key")
 
 const (
@@ -31,9 +31,9 @@ const (
 //	<brand lower-case>_<8 characters prefix>_<32 or more characters secret><6 characters checksum>
 //
 // all but the brand in base62 (0-9, A-Z, a-z). The checksum is the CRC-32 (IEEE)
-// of everything before it, in base62, highest digit first. It finds every
-// mistyped character; it is no proof of anything, since anybody can compute it. A Format comes from NewFormat and may be used by
-// any number of goroutines.
+// of everything before it, in base62, highest digit first. It finds every mistyped
+// character; it proves nothing, because anybody can compute it. A Format comes from
+// NewFormat and may be used by any number of goroutines.
 type Format struct {
 	brand  string
 	anyKey *regexp.Regexp
@@ -43,10 +43,10 @@ type Format struct {
 // matter.
 func NewFormat(name brand.Brand) Format {
 	prefix := name.KeyPrefix()
-	// Redaction is more lenient than Parse: the brand in any case, and the
-	// underscores as a URL may hold them.
+	// Redaction finds more than Parse accepts: the brand in any case, and underscores as
+	// a URL may encode them.
 	const underscore = `(?:_|%5[Ff])`
-	// What follows without a gap goes too: it may be the next key.
+	// What follows without a gap is redacted too: it may be the next key.
 	pattern := fmt.Sprintf(`((?i:%s)%s[0-9A-Za-z]{%d}%s)[0-9A-Za-z]{%d}(?:[0-9A-Za-z_-]|%%5[Ff])*`,
 		regexp.QuoteMeta(prefix), underscore, prefixLength, underscore, secretLength+checksumLength)
 	return Format{brand: prefix, anyKey: regexp.MustCompile(pattern)}
@@ -72,7 +72,7 @@ func (f Format) Parse(text string) (Secret, error) {
 	return f.secretOf(text), nil
 }
 
-// cut gives what the checksum is over, if text has the form of a key.
+// cut returns what the checksum is of, if text has the form of a key.
 func (f Format) cut(text string) (body string, ok bool) {
 	if len(text) > maxKeyLength {
 		return "", false
@@ -87,16 +87,16 @@ func (f Format) cut(text string) (body string, ok bool) {
 	return text[:len(text)-checksumLength], true
 }
 
-// LooksLikeKey reports whether something in text has the form of a key, with a
-// right checksum or not. It serves to refuse keys in URLs (docs/contract/decisions.md,
-// "Requests", 2): give it decoded query values and path segments.
+// LooksLikeKey reports whether a part of text has the form of a key, whether or not the
+// checksum is right. It is for refusing keys in URLs (docs/contract/decisions.md,
+// "Requests", 2): pass it decoded query values and path segments.
 func (f Format) LooksLikeKey(text string) bool {
 	return f.mayHoldKey(text) && f.anyKey.MatchString(text)
 }
 
-// Redact puts "[redacted]" in the place of the secret of whatever in text has the
-// form of a key. Brand and public prefix stay, so that a log still tells which
-// key it was.
+// Redact replaces the secret of everything in text that has the form of a key by
+// "[redacted]". Brand and public prefix stay, so that a log still says which key it
+// was.
 func (f Format) Redact(text string) string {
 	if !f.mayHoldKey(text) {
 		return text
@@ -104,14 +104,14 @@ func (f Format) Redact(text string) string {
 	return f.anyKey.ReplaceAllString(text, "${1}"+hidden)
 }
 
-// mayHoldKey spares nearly every text the regular expression: it is shorter than
-// a key. The zero Format finds nothing.
+// mayHoldKey rules out texts that are shorter than a key, which nearly all are, without
+// the regular expression. The zero Format finds nothing.
 func (f Format) mayHoldKey(text string) bool {
 	return f.anyKey != nil && len(text) >= len(f.brand)+1+prefixLength+1+secretLength+checksumLength
 }
 
-// Secret is the full text of a key. Printed or logged it shows only its public
-// part; Reveal gives the text.
+// Secret is the full text of a key. When it is printed or logged it shows only its
+// public part; Reveal returns the text.
 type Secret struct {
 	text         string
 	prefixLength int
@@ -121,7 +121,7 @@ func (f Format) secretOf(text string) Secret {
 	return Secret{text: text, prefixLength: len(f.brand) + 1 + prefixLength}
 }
 
-// Reveal gives the full text, for the one time that it is shown to the user.
+// Reveal returns the full text, for the one time that it is shown to the user.
 func (s Secret) Reveal() string { return s.text }
 
 // Prefix is the public beginning: brand, underscore and 8 characters.
@@ -150,8 +150,8 @@ func checksum(body string) string {
 	return string(out[:])
 }
 
-// fillBase62 draws evenly: bytes of 248 and more are thrown away, because 248 is
-// the highest multiple of 62 in a byte.
+// fillBase62 makes every digit equally likely: it drops bytes of 248 and more, because
+// 248 is the highest multiple of 62 in a byte.
 func fillBase62(dst []byte, random io.Reader) error {
 	buf := make([]byte, len(dst)+len(dst)/4)
 	for filled := 0; filled < len(dst); {

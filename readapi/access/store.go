@@ -23,10 +23,10 @@ type StoreConfig struct {
 	Random io.Reader        // source of secrets and ids; nil: crypto/rand.Reader
 }
 
-// Store makes and changes keys. Its methods may be called by any number of
-// goroutines and processes; each is one transaction that has taken effect when the
-// method returns without an error. Errors that are not named in a method's
-// comment come from the database.
+// Store makes and changes keys. Its methods may be called by any number of goroutines
+// and processes. Each is one transaction, which is committed when the method returns
+// without an error. Errors that a method's comment does not name come from the
+// database.
 type Store struct {
 	pool   *pgxpool.Pool
 	format Format
@@ -49,7 +49,7 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 	return s, nil
 }
 
-// now is the one time of a transaction, as precise as the database keeps it.
+// now is the time of a transaction, to the microsecond as the database stores it.
 func (s *Store) now() time.Time {
 	return s.clock().UTC().Truncate(time.Microsecond)
 }
@@ -87,8 +87,8 @@ func (s *Store) Create(ctx context.Context, n NewKey) (*Record, Secret, error) {
 	return record, secret, nil
 }
 
-// insertKey locks the workspace, so that two who make its hundredth key at the
-// same time count one after the other, and fills in its name.
+// insertKey locks the workspace, so that two transactions that make its hundredth key
+// at the same time count one after the other, and fills in the workspace's name.
 func insertKey(ctx context.Context, tx pgx.Tx, r *Record, secret Secret) error {
 	const lock = `SELECT name FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`
 	err := tx.QueryRow(ctx, lock, r.WorkspaceID).Scan(&r.WorkspaceName)
@@ -126,11 +126,10 @@ func insertSecret(ctx context.Context, tx pgx.Tx, k *Key, secret Secret, now tim
 	return nil
 }
 
-// Rotate gives a key a new secret, returned here and never again, and keeps its
-// id, permissions, name, counter and expiry. Its earlier secrets end after
-// overlap, 0 to MaxOverlap, or earlier if an earlier rotation said so: an overlap
-// of 0 ends them all, on every instance within a second, whatever their clocks
-// say. Errors: *InvalidError, *UnknownKeyError, *NotLiveError.
+// Rotate makes a new secret for a key, returned here and never again, and keeps its
+// id, permissions, name, counter and expiry. Its earlier secrets end after overlap, 0 to
+// MaxOverlap, or earlier if an earlier rotation said so. An overlap of 0 ends them all,
+// on every instance within a second, whatever the clocks of the instances say. Errors: *InvalidError, *UnknownKeyError, *NotLiveError.
 func (s *Store) Rotate(ctx context.Context, workspaceID, keyID string, overlap time.Duration) (*Record, Secret, error) {
 	if overlap < 0 || overlap > MaxOverlap {
 		return nil, Secret{}, &InvalidError{Field: "overlap", Problem: "must be 0 to 24 hours"}
@@ -170,8 +169,8 @@ func (s *Store) SetRateLimit(ctx context.Context, workspaceID, keyID string, per
 	})
 }
 
-// Revoke ends a key for good, on every instance within a second. A key that is
-// revoked already keeps its first time of revocation, and that is no error.
+// Revoke ends a key for good, on every instance within a second. Revoking a revoked key
+// is no error; the key keeps its first time of revocation.
 // Errors: *UnknownKeyError.
 func (s *Store) Revoke(ctx context.Context, workspaceID, keyID string) (*Record, error) {
 	now := s.now()
@@ -189,9 +188,9 @@ func (s *Store) Revoke(ctx context.Context, workspaceID, keyID string) (*Record,
 	return record, err
 }
 
-// change runs do on a locked key that is live at now (the zero time: not revoked,
-// expired or not), makes every instance read the key again, and returns the key
-// as it is afterwards. Errors: *UnknownKeyError, *NotLiveError, do's.
+// change runs do on a locked key that is live at now, makes every instance read the key
+// again, and returns the key as it is afterwards. With the zero time for now, a key is
+// live unless it was revoked, expired or not. Errors: *UnknownKeyError, *NotLiveError, do's.
 func (s *Store) change(ctx context.Context, workspaceID, keyID string, now time.Time, do func(pgx.Tx, *Record) error) (*Record, error) {
 	var after *Record
 	err := s.transact(ctx, func(tx pgx.Tx) error {
@@ -212,7 +211,8 @@ func (s *Store) change(ctx context.Context, workspaceID, keyID string, now time.
 		if after, err = getRecord(ctx, tx, workspaceID, keyID); err != nil {
 			return err
 		}
-		// Last, because all who change keys wait for each other from here on.
+		// Last, because from here on all transactions that change keys wait for this
+		// one.
 		revision, err := nextRevision(ctx, tx)
 		if err != nil {
 			return err
@@ -229,8 +229,8 @@ func (s *Store) change(ctx context.Context, workspaceID, keyID string, now time.
 	return after, nil
 }
 
-// transact runs do in a transaction that sees what others committed before each
-// statement, which is what counting under a lock needs.
+// transact runs do in a transaction in which each statement sees what others committed
+// before it, which counting under a lock needs.
 func (s *Store) transact(ctx context.Context, do func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, do)
 }

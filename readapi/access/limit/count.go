@@ -44,3 +44,14 @@ func (c *count) notAdded(n int64) {
 
 // setShared takes over the table's count, which never falls within a minute.
 func (c *count) setShared(total int64) { c.shared = max(c.shared, total) }
+
+// delta is what an exchange adds to the count of one key or address in the table.
+type delta struct {
+	workspaceID string // noWorkspace for addresses
+	subject     string // a key's id, or an address
+	minute, n   int64
+}
+
+// noWorkspace stands for the workspace in counts of addresses, which belong to none.
+// No workspace can have this id.
+const noWorkspace = "*"

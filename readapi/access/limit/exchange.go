@@ -15,16 +15,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
-// noWorkspace stands for the workspace in counts of addresses, which belong to
-// none. No workspace can have this id.
-const noWorkspace = "*"
-
-// delta is what an exchange adds to the count of one key or address.
-type delta struct {
-	workspaceID, subject string
-	minute, n            int64
-}
-
 const (
 	exchangeTimeout = time.Second
 	// exchangeOverlap is for rows that were changed before the last exchange and
