@@ -6,116 +6,105 @@ import (
 	"sync"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
-// pageCache keeps answers that are asked for again and again, as they were sent,
-// under the version that they are of. An answer is used only when the workspace
-// has been asked for its version after the request came, so that a caller never
-// gets one that is out of date; it spares the rows, the rendering and the
-// compression.
+// answerCache holds answers as they were sent, each with the version of what it
+// shows. It saves reading and rendering the rows and compressing them. A cached
+// answer is used only if the workspace's version, read after the request came, is
+// still the same, so no caller gets one that is out of date.
 //
-// Memory is bounded in bytes: two generations of half the size each, of which
-// the older one goes when the younger one is full. An answer is kept from the
-// second time on that it is asked for, so that reading through a long list costs
-// nothing and pushes nothing out.
-type pageCache struct {
+// Its memory is bounded in bytes: two generations of half the size each; when the
+// new one is full, it becomes the old one, and the old one is dropped. An answer is
+// cached the second time that it is asked for, so that reading through a long list
+// costs nothing and evicts nothing.
+type answerCache struct {
 	half int // bytes of a generation
 
-	mu         sync.Mutex
-	young, old map[pageKey]*keptPage
-	size       int // of young
-
-	seed maphash.Seed
-	once [onceSize]uint64 // hashes of answers that were asked for once
+	mu      sync.Mutex
+	newer   map[cacheKey]*cachedAnswer
+	older   map[cacheKey]*cachedAnswer
+	size    int // of newer, in bytes
+	seed    maphash.Seed
+	askedAt [askedSlots]uint64 // hashes of answers that were asked for once
 }
 
-// pageKey is a request: all that its answer depends on but the version.
-type pageKey struct {
+// cacheKey is a request: everything that its answer depends on except the version.
+type cacheKey struct {
 	workspaceID string
 	permissions access.Permissions
 	path, query string
-	encoding    encoding // as accepted, not as used
+	preferred   answer.Encoding
 }
 
-func (k *pageKey) size() int { return len(k.workspaceID) + len(k.path) + len(k.query) }
-
-// keptPage is an answer as it was sent. It is never changed.
-type keptPage struct {
+// cachedAnswer is never changed.
+type cachedAnswer struct {
 	version string
-	used    encoding
-	body    []byte
+	body    answer.Encoded
 	rows    int
 }
 
+// size is about what an entry takes, in bytes.
+func (c *cachedAnswer) size(key *cacheKey) int {
+	const overhead = 320
+	return len(c.body.Body) + len(key.workspaceID) + len(key.path) + len(key.query) + overhead
+}
+
 const (
-	// DefaultCacheBytes is the memory that kept answers may take.
+	// DefaultCacheBytes is the memory that cached answers may take.
 	DefaultCacheBytes = 32 << 20
 
-	onceSize = 4096
-	// largestPage is the share of a generation that one answer may take.
-	largestPage = 16
-	// pageOverhead is what an entry takes beside its body, about.
-	pageOverhead = 320
+	askedSlots = 4096
+	// maxShare is the share of a generation that one answer may take: a 16th.
+	maxShare = 16
 )
 
-func newPageCache(bytes int) *pageCache {
-	return &pageCache{half: bytes / 2, young: map[pageKey]*keptPage{}, seed: maphash.MakeSeed()}
+func newAnswerCache(bytes int) *answerCache {
+	return &answerCache{half: bytes / 2, newer: map[cacheKey]*cachedAnswer{}, seed: maphash.MakeSeed()}
 }
 
-// get returns what is kept for a request, of whatever version, or nil.
-func (c *pageCache) get(key pageKey) *keptPage {
+// get returns the cached answer to a request, of whatever version, or nil.
+func (c *answerCache) get(key cacheKey) *cachedAnswer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.young[key]; p != nil {
-		return p
+	if cached := c.newer[key]; cached != nil {
+		return cached
 	}
-	p := c.old[key]
-	if p != nil { // still in use
-		delete(c.old, key)
-		c.add(key, p)
+	cached := c.older[key]
+	if cached != nil { // still in use
+		delete(c.older, key)
+		c.add(key, cached)
 	}
-	return p
+	return cached
 }
 
-// offer keeps an answer if it was asked for before. The body is copied.
-func (c *pageCache) offer(key pageKey, p keptPage) {
-	if len(p.body) > c.half/largestPage {
+// put caches an answer if it was asked for before. The body is copied.
+func (c *answerCache) put(key cacheKey, a cachedAnswer) {
+	if len(a.body.Body) > c.half/maxShare {
 		return
 	}
 	hash := maphash.Comparable(c.seed, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if at := &c.once[hash%onceSize]; *at != hash {
-		*at = hash
+	if slot := &c.askedAt[hash%askedSlots]; *slot != hash {
+		*slot = hash
 		return
 	}
-	p.body = append(make([]byte, 0, len(p.body)), p.body...)
-	c.add(key, &p)
+	a.body.Body = append(make([]byte, 0, len(a.body.Body)), a.body.Body...)
+	c.add(key, &a)
 }
 
-// add puts an answer into the young generation. The caller holds mu.
-func (c *pageCache) add(key pageKey, p *keptPage) {
-	weight := func(p *keptPage) int { return len(p.body) + key.size() + pageOverhead }
-	if before := c.young[key]; before != nil {
-		c.size -= weight(before)
+// add puts an answer into the new generation. The caller holds mu.
+func (c *answerCache) add(key cacheKey, a *cachedAnswer) {
+	if before := c.newer[key]; before != nil {
+		c.size -= before.size(&key)
 	}
-	// As they come they are parts of the request's whole first line.
+	// Path and query are parts of the request's first line and would keep all of
+	// it in memory.
 	key.path, key.query = strings.Clone(key.path), strings.Clone(key.query)
-	if c.size+weight(p) > c.half {
-		c.old, c.young, c.size = c.young, map[pageKey]*keptPage{}, 0
+	if size := a.size(&key); c.size+size > c.half {
+		c.older, c.newer, c.size = c.newer, map[cacheKey]*cachedAnswer{}, 0
 	}
-	c.young[key] = p
-	c.size += weight(p)
-}
-
-// worthKeeping tells whether an answer can be kept and costs more than asking
-// for the version does. A single row does not.
-func (r *route) worthKeeping() bool { return r.version != nil && r.shape != shapeOne }
-
-// pageKey names this request in the cache.
-func (c *call) pageKey() pageKey {
-	return pageKey{
-		workspaceID: c.key.WorkspaceID, permissions: c.key.Permissions,
-		path: c.r.URL.EscapedPath(), query: c.r.URL.RawQuery, encoding: c.accepted()[0],
-	}
+	c.newer[key] = a
+	c.size += a.size(&key)
 }

@@ -3,113 +3,89 @@ package readapi
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
-// allowed are the methods of every path.
-const allowed = "GET, HEAD, OPTIONS"
-
-// run takes a request through the checks, in the order of docs/contract/decisions.md,
-// "Requests", and answers it. Every path goes through the same chain; what
-// differs comes from its row of the route table.
-func (c *call) run() error {
-	for _, check := range [...]func(*call) error{
-		(*call).checkSize,
-		(*call).checkMethod,     // 1
-		(*call).checkAddress,    // 2
-		(*call).checkKey,        // 3 and 4
-		(*call).checkRate,       // 5
-		(*call).checkPath,       // 6
-		(*call).checkPermission, // 7
-		(*call).checkParams,     // 8
-	} {
-		if err := check(c); err != nil {
-			return err
-		}
-		if c.status != 0 { // OPTIONS is answered on the way
-			return nil
-		}
+// check makes a middleware of a check: a request that fails it is answered with the
+// check's error and goes no further.
+func check(passes func(*request) error) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			q := requestOf(r)
+			if err := passes(q); err != nil {
+				q.refuse(err)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
 	}
-	if done, err := c.answerKnown(); done || err != nil {
-		return err
-	}
-	return c.route.answer(c) // 9
 }
 
-// checkSize refuses headers that are too large while the server still lets a
-// handler answer; see MaxHeaderBytes.
-func (c *call) checkSize() error {
-	size := len(c.r.Method) + len(c.r.RequestURI) + len(c.r.Host)
-	for name, values := range c.r.Header {
+// handler is an endpoint's handler; its error becomes the answer.
+type handler func(*request) error
+
+// ServeHTTP answers a request that passed all checks.
+func (h handler) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	q := requestOf(r)
+	if err := h(q); err != nil {
+		q.refuse(err)
+	}
+}
+
+// checkSize refuses headers that are too large but that the server has still read;
+// see NewServer.
+func checkSize(q *request) error {
+	size := len(q.http.Method) + len(q.http.RequestURI) + len(q.http.Host)
+	for name, values := range q.http.Header {
 		for _, v := range values {
 			size += len(name) + len(v) + len(": \r\n")
 		}
 	}
-	if size > MaxHeaderBytes {
-		c.countAddress()
-		return headersTooLarge()
+	if size > answer.MaxHeaderBytes {
+		return answer.HeadersTooLarge()
 	}
 	return nil
 }
 
-// countAddress lets the headers speak of the address's refused keys, as they do
-// until the key is known.
-func (c *call) countAddress() {
-	c.allowance, c.policy = c.api.cfg.Limiter.Refusals(c.address), policyAddress
-}
-
-func (c *call) checkMethod() error {
-	switch c.r.Method {
+func checkMethod(q *request) error {
+	switch q.http.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return nil
 	}
-	c.countAddress()
-	return methodNotAllowed()
+	return answer.MethodNotAllowed()
 }
 
-func (c *call) checkAddress() error {
-	if c.api.keys.inAddress(c.r.RequestURI, c.r.URL.RawQuery) {
-		c.countAddress()
-		return keyInURL()
+func checkURL(q *request) error {
+	if q.api.keys.inURL(q.http.RequestURI, q.http.URL.RawQuery) {
+		return answer.KeyInURL()
 	}
 	return nil
 }
 
-// checkKey finds the key. Who has none is told apart only by how many refused
-// keys its address has sent; a valid key passes from any address.
-func (c *call) checkKey() error {
-	key, err := c.api.cfg.Keys.Authenticate(c.ctx, bearer(c.r.Header.Values("Authorization")))
-	if err == nil {
-		c.key, c.sight = key, sightOf(key.Permissions)
-		return nil
-	}
-	if !errors.Is(err, access.ErrRefused) {
-		c.countAddress()
+// identify looks for the key. Not to find a valid one is no error yet: checkSlowDown
+// and checkKey decide how that is answered.
+func identify(q *request) error {
+	key, err := q.api.cfg.Keys.Authenticate(q, bearerToken(q.http.Header.Values("Authorization")))
+	switch {
+	case err == nil:
+		q.key, q.visible = key, visibilityOf(key.Permissions)
+	case !errors.Is(err, access.ErrRefused):
 		return err
+	case !errors.As(err, &q.refused):
+		q.refused = &access.RefusedError{Reason: access.ReasonMalformed}
 	}
-	reason := access.ReasonMalformed
-	var refused *access.RefusedError
-	if errors.As(err, &refused) {
-		reason = refused.Reason
-	}
-	if reason == access.ReasonMissing {
-		c.countAddress() // no key was sent, so none is refused
-	} else {
-		c.allowance, c.policy = c.api.cfg.Limiter.Refuse(c.address), policyAddress
-	}
-	if !c.allowance.OK {
-		return tooManyRefusedKeys(c.allowance.Reset)
-	}
-	p := unauthorized(reason)
-	p.cause = err
-	return p
+	return nil
 }
 
-// bearer reads the key out of the header: one header, scheme in any case. Empty
-// when there is none; another scheme gives a text that is no key.
-func bearer(headers []string) string {
+// bearerToken reads the key from the header: one header, the scheme in any case. It
+// is empty if there is none; for another scheme it is a text that is no key.
+func bearerToken(headers []string) string {
 	if len(headers) == 0 {
 		return ""
 	}
@@ -123,42 +99,103 @@ func bearer(headers []string) string {
 	return strings.Trim(key, " ")
 }
 
-func (c *call) checkRate() error {
-	c.allowance, c.policy = c.api.cfg.Limiter.Take(c.key), policyKey
-	if !c.allowance.OK {
-		return tooManyRequests(c.allowance)
+// checkSlowDown counts the refused keys of the address. A valid key passes from any
+// address.
+func checkSlowDown(q *request) error {
+	switch {
+	case q.key != nil:
+		return nil
+	case q.refused.Reason == access.ReasonMissing:
+		q.countRefusals() // no key was sent, so none is refused
+	default:
+		q.out.Policy, q.out.Allowance = answer.PolicyAddress, q.api.cfg.Limiter.Refuse(q.address)
+	}
+	if !q.out.Allowance.OK {
+		return answer.TooManyRefusedKeys(q.out.Allowance.Reset)
 	}
 	return nil
 }
 
-func (c *call) checkPath() error {
-	if c.route, c.id = c.api.routes.find(c.r.URL.EscapedPath()); c.route == nil {
-		return unknownPath()
-	}
-	if c.r.Method == http.MethodOptions {
-		c.writeOptions()
+func checkKey(q *request) error {
+	if q.key == nil {
+		return answer.Unauthorized(q.refused.Reason, q.refused)
 	}
 	return nil
 }
 
-func (c *call) checkPermission() error {
-	if p := c.route.permission; p != "" && !c.key.Permissions.Has(p) {
-		return lacksPermission(p)
+func checkRate(q *request) error {
+	q.out.Policy, q.out.Allowance = answer.PolicyKey, q.api.cfg.Limiter.Take(q.key)
+	if !q.out.Allowance.OK {
+		return answer.TooManyRequests(q.out.Allowance)
 	}
 	return nil
 }
 
-func (c *call) checkParams() error {
-	var errs []paramError
-	c.given, errs = readParams(c.route.params, c.r.URL.RawQuery)
-	if i := c.route.cursor; c.given.get(i) != "" {
-		if _, ok := c.api.cursors.open(c.circumstances(), c.given.get(i)); !ok {
+// decodePath lets chi route the decoded path, so that two spellings of a path are
+// the same path. An escaped slash is no separator, and a slash at the end makes
+// another path, so such paths are unknown.
+func decodePath(next http.Handler) http.Handler {
+	unknown := handler(answerUnknownPath)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, ok := decodedPath(r.URL.EscapedPath())
+		if !ok {
+			unknown.ServeHTTP(w, r)
+			return
+		}
+		chi.RouteContext(r.Context()).RoutePath = path
+		next.ServeHTTP(w, r)
+	})
+}
+
+func decodedPath(escaped string) (path string, ok bool) {
+	path = escaped
+	if strings.Contains(escaped, "%") {
+		if strings.Contains(strings.ToLower(escaped), "%2f") {
+			return "", false
+		}
+		var err error
+		if path, err = url.PathUnescape(escaped); err != nil {
+			return "", false
+		}
+	}
+	return path, strings.HasPrefix(path, "/") && !strings.HasSuffix(path, "/") && !strings.Contains(path, "//")
+}
+
+// answerUnknownPath is the mux's NotFound.
+func answerUnknownPath(*request) error { return answer.UnknownPath() }
+
+// enter notes which endpoint a request is for.
+func (e *endpoint) enter(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := requestOf(r)
+		q.endpoint, q.pathID = e, chi.URLParam(r, "id")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// answerMethods answers OPTIONS.
+func answerMethods(q *request) error {
+	q.out.Methods()
+	return nil
+}
+
+func checkPermission(q *request) error {
+	if p := q.endpoint.Permission; p != "" && !q.key.Permissions.Has(p) {
+		return answer.LacksPermission(p)
+	}
+	return nil
+}
+
+func checkParams(q *request) error {
+	errs := q.params.parse(q.endpoint.Params, q.http.URL.RawQuery)
+	if cursor := q.params.get(q.endpoint.cursor); cursor != "" {
+		if _, ok := q.api.cursors.open(q.associatedData(), cursor); !ok {
 			errs = addError(errs, "cursor", "does not belong to this request: it was altered, or another parameter is not "+
 				"what it was when the cursor was given; keep all others the same, or begin anew without a cursor")
 		}
 	}
 	if len(errs) > 0 {
-		return wrongParams(errs)
+		return answer.WrongParams(errs)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -21,9 +20,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
-// Authenticator tells whose key a text is; *access.Directory is one. Errors:
-// access.ErrRefused for a text that is no valid key, access.ErrUnavailable when
-// that cannot be said now.
+// Authenticator finds the key of a text; *access.Directory is one. Errors:
+// access.ErrRefused for a text that is no valid key, access.ErrUnavailable if that
+// cannot be decided now.
 type Authenticator interface {
 	Authenticate(ctx context.Context, text string) (*access.Key, error)
 }
@@ -35,12 +34,12 @@ type Limiter interface {
 	Take(key *access.Key) limit.Allowance
 	// Refuse counts one refused key of an address.
 	Refuse(address netip.Addr) limit.Allowance
-	// Refusals tells where an address stands without counting.
+	// Refusals returns what an address has left, without counting.
 	Refusals(address netip.Addr) limit.Allowance
 }
 
-// RequestLog is told of every request after its answer was written.
-// *requestlog.Store is one. Record must not block and must not keep the record.
+// RequestLog gets the record of every request after its answer was written;
+// *requestlog.Store is one. Record must not block and must not retain the record.
 type RequestLog interface {
 	Record(record *requestlog.Record)
 }
@@ -59,47 +58,48 @@ type Config struct {
 	Clock   func() time.Time
 	Logger  *slog.Logger
 
-	// Brand stands in the description of the API (LEDGERFEED_BRAND).
+	// Brand is part of the names in the description of the API (LEDGERFEED_BRAND).
 	Brand brand.Brand
 
-	// BaseURL is the address under which callers reach the API, DocsURL that of
-	// its documentation; both without a slash at the end.
+	// BaseURL is the address at which callers reach the API, DocsURL that of its
+	// documentation; both without a slash at the end.
 	BaseURL, DocsURL string
 
 	// TrustedProxies are peers whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 
-	// CursorKey, 32 random bytes, seals cursors and ETags. All instances of a
-	// service have the same, and keep it: cursors made with another are refused.
+	// CursorKey, 32 random bytes, seals cursors and keys ETags. All instances of a
+	// service must use the same for good, because cursors sealed with another are
+	// refused; see SharedCursorKey.
 	CursorKey []byte
 
 	// Retention is how long events can be read after they were published.
 	// Default: 720 hours.
 	Retention time.Duration
 
-	// Timeout bounds a request from its first check to its answer; past it the
+	// Timeout bounds a request from its first check to its answer; after it the
 	// answer is 503. Default: 10 seconds.
 	Timeout time.Duration
 
-	// CacheBytes is the memory for answers that are asked for again and again.
-	// Default: DefaultCacheBytes; below 0: none are kept.
+	// CacheBytes bounds the memory for cached answers. Default: DefaultCacheBytes;
+	// below 0: nothing is cached.
 	CacheBytes int
 
-	// Requests is told of every request; nil: nobody.
+	// Requests gets a record of every request; nil: no records.
 	Requests RequestLog
 
-	// Metrics registers the collectors; nil: nothing is measured.
+	// Metrics registers the collectors; nil: they are not registered.
 	Metrics prometheus.Registerer
 }
 
-// ReadBuffer is the size of a connection's read buffer, in bytes, that suits
-// Config.Pool: a page of 50 rows is about 55 KB.
+// ReadBuffer is the right size of a read buffer of Config.Pool's connections, in
+// bytes: a page of 50 rows is about 55 KB.
 const ReadBuffer = 32 << 10
 
-// PoolSettings are the run-time parameters that suit Config.Pool. Every list
-// reads a few rows in the order of an index, so the plan that is made once for
-// all values is the best one, and one that reads and sorts a whole workspace
-// must never be chosen, whatever the statistics say.
+// PoolSettings are the run-time parameters of Config.Pool's connections. Every list
+// reads a few rows in the order of an index, so one plan for all values is the best,
+// and a plan that reads and sorts a whole workspace must never be chosen, whatever the
+// statistics say.
 func PoolSettings() map[string]string {
 	return map[string]string{
 		"plan_cache_mode":                 "force_generic_plan",
@@ -141,7 +141,7 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, fmt.Errorf("readapi: Config.CursorKey must have %d bytes, not %d", cursorKeySize, len(c.CursorKey)))
 	}
 	if c.Retention < 0 || c.Timeout < 0 {
-		errs = append(errs, errors.New("readapi: Config.Retention and Config.Timeout are not below 0"))
+		errs = append(errs, errors.New("readapi: Config.Retention and Config.Timeout must not be below 0"))
 	}
 	if c.Retention == 0 {
 		c.Retention = defaultRetention
@@ -166,65 +166,3 @@ func isAddress(s string) bool {
 type noRequestLog struct{}
 
 func (noRequestLog) Record(*requestlog.Record) {}
-
-// API answers requests; it is an http.Handler for a server made by NewServer.
-type API struct {
-	cfg      Config
-	routes   *routes
-	cursors  *sealer
-	tags     *tagger
-	versions *gather[versionQuestion]
-	rows     map[string]*gather[rowQuestion] // by table
-	document []byte
-	codecs   *codecs
-	pages    *pageCache
-	keys     keyFinder
-	measures *measures
-}
-
-// New makes an API. Nothing that it starts outlives a request by more than its
-// timeout. The error says everything that is wrong with cfg.
-func New(cfg Config) (*API, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	table := newRoutes()
-	document, err := describeAPI(table, Description{Brand: cfg.Brand, BaseURL: cfg.BaseURL, DocsURL: cfg.DocsURL})
-	if err != nil {
-		return nil, err
-	}
-	cursors, err := newSealer(cfg.CursorKey)
-	if err != nil {
-		return nil, err
-	}
-	codecs, err := newCodecs()
-	if err != nil {
-		return nil, err
-	}
-	measures, err := newMeasures(cfg.Metrics)
-	if err != nil {
-		return nil, err
-	}
-	rows := map[string]*gather[rowQuestion]{}
-	for _, r := range table.list {
-		if r.shape == shapeOne && rows[r.resource.table] == nil {
-			rows[r.resource.table] = newRowReader(cfg.Pool, cfg.Timeout)
-		}
-	}
-	return &API{
-		cfg:      cfg,
-		routes:   table,
-		cursors:  cursors,
-		tags:     newTagger(cfg.CursorKey, document),
-		versions: newVersions(cfg.Pool, cfg.Timeout),
-		rows:     rows,
-		document: document,
-		codecs:   codecs,
-		pages:    newPageCache(max(0, cfg.CacheBytes)),
-		keys:     keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
-		measures: measures,
-	}, nil
-}
-
-var _ http.Handler = (*API)(nil)

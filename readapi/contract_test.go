@@ -14,7 +14,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
-	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
 
 // contract judges answers by the served description, with a validator that
@@ -23,7 +23,7 @@ type contract struct{ document *openapi3.T }
 
 // theContract is read once for all tests: it is the same for every stand.
 var theContract = sync.OnceValues(func() (*contract, error) {
-	raw, err := readapi.Describe(readapi.Description{BaseURL: "https://api.example.com", DocsURL: docsURL})
+	raw, err := openapi.Document(openapi.Info{BaseURL: "https://api.example.com", DocsURL: docsURL})
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func TestDescription(t *testing.T) {
 	s := newStand(t)
 	s.workspace("acme")
 	r := s.get("/v1/openapi.json", s.key("acme", allPermissions()...))
-	want, err := readapi.Describe(readapi.Description{BaseURL: "https://api.example.com", DocsURL: docsURL})
+	want, err := openapi.Document(openapi.Info{BaseURL: "https://api.example.com", DocsURL: docsURL})
 	if err != nil || !bytes.Equal(r.body, want) {
 		t.Errorf("the served document is not the described one (%v)", err)
 	}

@@ -9,109 +9,113 @@ import (
 	"fmt"
 )
 
-// A cursor is a place in a list, sealed: nobody can read or alter it, and it
-// opens only in the circumstances in which it was made (docs/contract/decisions.md,
-// "Responses").
+// cursorSealer makes cursors of positions in lists. A cursor is a sealed position:
+// nobody can read or alter it, and it opens only with the associated data with which
+// it was sealed (docs/contract/decisions.md, "Responses").
 //
-// The seal is a synthetic one: an HMAC over the circumstances and the place is
-// both the proof and the start value of the cipher. The same place in the same
-// circumstances gives the same cursor, on every instance, which a strong ETag
-// over a page needs.
-type sealer struct {
+// The seal is a synthetic one: an HMAC over the associated data and the position is
+// both the proof and the initial counter of the cipher. So the same position with
+// the same associated data gives the same cursor on every instance, which a strong
+// ETag over a page needs.
+type cursorSealer struct {
 	mac   *keyedHash
 	block cipher.Block
 }
 
 const (
-	sealSize = 16
+	proofSize = 16
 	// maxCursor bounds what is looked at; a cursor has at most 140 characters.
 	maxCursor = 512
 )
 
-func newSealer(key []byte) (*sealer, error) {
-	block, err := aes.NewCipher(derive(key, "cursor cipher"))
+func newCursorSealer(key []byte) (*cursorSealer, error) {
+	block, err := aes.NewCipher(deriveKey(key, "cursor cipher"))
 	if err != nil {
-		return nil, fmt.Errorf("prepare the seal of cursors: %w", err)
+		return nil, fmt.Errorf("prepare the cipher of cursors: %w", err)
 	}
-	return &sealer{mac: newKeyedHash(derive(key, "cursor proof")), block: block}, nil
+	return &cursorSealer{mac: newKeyedHash(deriveKey(key, "cursor proof")), block: block}, nil
 }
 
-func (s *sealer) proof(circumstances, place []byte) [sealSize]byte {
+func (s *cursorSealer) proof(associated, position []byte) [proofSize]byte {
 	var size [8]byte
-	binary.BigEndian.PutUint64(size[:], uint64(len(circumstances)))
-	sum := s.mac.sum(size[:], circumstances, place)
-	return [sealSize]byte(sum[:sealSize])
+	binary.BigEndian.PutUint64(size[:], uint64(len(associated)))
+	sum := s.mac.sum(size[:], associated, position)
+	return [proofSize]byte(sum[:proofSize])
 }
 
-// seal makes a cursor of a place.
-func (s *sealer) seal(circumstances, place []byte) string {
-	proof := s.proof(circumstances, place)
-	sealed := make([]byte, sealSize+len(place))
+// seal makes a cursor.
+func (s *cursorSealer) seal(associated, position []byte) string {
+	proof := s.proof(associated, position)
+	sealed := make([]byte, proofSize+len(position))
 	copy(sealed, proof[:])
-	cipher.NewCTR(s.block, proof[:]).XORKeyStream(sealed[sealSize:], place)
+	cipher.NewCTR(s.block, proof[:]).XORKeyStream(sealed[proofSize:], position)
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// open gives the place of a cursor; false when it was altered or made in other
-// circumstances.
-func (s *sealer) open(circumstances []byte, cursor string) ([]byte, bool) {
+// open returns the position in a cursor; false if the cursor was altered or sealed
+// with other associated data.
+func (s *cursorSealer) open(associated []byte, cursor string) ([]byte, bool) {
 	if len(cursor) > maxCursor {
 		return nil, false
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	// The decoder passes over line breaks, which would be an alteration.
-	if err != nil || len(sealed) < sealSize || base64.RawURLEncoding.EncodedLen(len(sealed)) != len(cursor) {
+	// The decoder skips line breaks, which would be an alteration.
+	if err != nil || len(sealed) < proofSize || base64.RawURLEncoding.EncodedLen(len(sealed)) != len(cursor) {
 		return nil, false
 	}
-	place := make([]byte, len(sealed)-sealSize)
-	cipher.NewCTR(s.block, sealed[:sealSize]).XORKeyStream(place, sealed[sealSize:])
-	proof := s.proof(circumstances, place)
-	return place, hmac.Equal(proof[:], sealed[:sealSize])
+	position := make([]byte, len(sealed)-proofSize)
+	cipher.NewCTR(s.block, sealed[:proofSize]).XORKeyStream(position, sealed[proofSize:])
+	proof := s.proof(associated, position)
+	return position, hmac.Equal(proof[:], sealed[:proofSize])
 }
 
-// circumstances are what a cursor is tied to: the workspace, the endpoint with
-// what its path names, and every other parameter as it came, absent ones too.
-// The key is not among them.
-func (c *call) circumstances() []byte {
-	b := make([]byte, 0, 128)
-	b = appendSized(b, c.key.WorkspaceID)
-	b = appendSized(b, c.route.pattern)
-	b = appendSized(b, c.id)
-	for i := range c.route.params {
-		p := &c.route.params[i]
-		if p.form == formCursor {
-			continue
-		}
-		b = appendSized(b, p.name)
-		if !c.given.has(i) {
-			b = append(b, 0)
-			continue
-		}
-		b = append(b, 1)
-		b = appendSized(b, c.given.get(i))
-	}
-	return b
-}
-
+// appendSized appends a string so that what follows it cannot be taken for part of
+// it.
 func appendSized(b []byte, s string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))
 	return append(b, s...)
 }
 
-// place is where a list goes on. Lists of rows use position and id, events
-// position alone; for a credit's history see historyPlace.
-type place struct {
+// listPosition is where a list continues. Lists of rows use position and id, events
+// position alone; for a credit's history see historyPosition.
+type listPosition struct {
 	position int64
 	id       string
 }
 
-func (p place) append(b []byte) []byte {
+func (p listPosition) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(p.position))
 	return append(b, p.id...)
 }
 
-// parsePlace reads what append wrote; the seal has proved that it did.
-func parsePlace(b []byte) place {
+// parseListPosition reads what append wrote, which the cursor's proof guarantees.
+func parseListPosition(b []byte) listPosition {
 	position, n := binary.Uvarint(b)
-	return place{position: int64(position), id: string(b[n:])}
+	return listPosition{position: int64(position), id: string(b[n:])}
+}
+
+// historyPosition is where a reader of a credit's history is. It reads newest first,
+// in passes: each goes from the newest row down to where the pass before began. The
+// first pass has floor 0 and so reads everything.
+type historyPosition struct {
+	floor int64 // rows up to here were read in earlier passes
+	top   int64 // the newest row of this pass; 0: it has not begun
+	below int64 // rows from here on up were read in this pass; 0: none
+}
+
+func (p historyPosition) append(b []byte) []byte {
+	for _, n := range [...]int64{p.floor, p.top, p.below} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b
+}
+
+// parseHistoryPosition reads what append wrote, which the cursor's proof guarantees.
+func parseHistoryPosition(b []byte) historyPosition {
+	var p historyPosition
+	for _, n := range [...]*int64{&p.floor, &p.top, &p.below} {
+		v, size := binary.Uvarint(b)
+		*n, b = int64(v), b[max(size, 0):]
+	}
+	return p
 }

@@ -1,14 +1,13 @@
 // Package readapi is the read-only HTTP API: GET, HEAD and OPTIONS on the
 // resources, lists and events of one workspace.
 //
-// Everything about an endpoint stands in one row of the route table: its path,
-// permission, parameters, fields and words. Routing, the chain of checks, the
-// reading of parameters and the OpenAPI document all come from that row, so none
-// can forget what another knows.
+// An [API] is a chi mux. Its middleware are the checks of a request, in the order of
+// docs/contract/decisions.md, "Requests"; the endpoints, with their permissions and
+// parameters, come from the table in package route.
 //
 // Its promises:
 //
-//   - Checks run in one order, the same for every path (docs/contract/decisions.md, "Requests").
+//   - Every path goes through the same checks in the same order.
 //   - What a key may not see is never read from the database on its behalf.
 //   - An answer is of one snapshot: the rows of a page and the version in its
 //     ETag are read by one statement.

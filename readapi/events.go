@@ -2,41 +2,41 @@ package readapi
 
 import (
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
-func (c *call) answerEvents() error {
-	r := c.route
-	q := eventlog.FeedQuery{
-		WorkspaceID: c.key.WorkspaceID,
-		Since:       c.given.time(r.since),
-		Oldest:      c.oldestKept(),
-		Type:        c.given.get(r.kind),
-		Payouts:     c.sight.pay,
-		Limit:       c.given.limit(r.limit),
+// answerEvents answers with a page of the feed.
+func answerEvents(q *request) error {
+	e := q.endpoint
+	query := eventlog.FeedQuery{
+		WorkspaceID: q.key.WorkspaceID,
+		Since:       q.params.time(e.since),
+		Oldest:      q.oldestKept(),
+		Type:        q.params.get(e.enum),
+		Payouts:     q.visible.pay,
+		Limit:       q.params.limit(e.limit),
 	}
-	at := place{}
-	if c.given.has(r.cursor) {
-		at, q.Resumed = parsePlace(c.place()), true
-		q.After = at.position
+	var at listPosition
+	if q.params.has(e.cursor) {
+		at, query.Resumed = parseListPosition(q.position()), true
+		query.After = at.position
 	}
-	page, err := c.api.cfg.Feed.Page(c.ctx, q)
+	page, err := q.api.cfg.Feed.Page(q, query)
 	if err != nil {
 		return err
 	}
 	if page.Missed {
-		return wrongParams([]paramError{{Field: "cursor", Message: "is too old: the event that follows it was published more than " +
-			lengthOf(c.api.cfg.Retention) + " ago and is no longer kept, so events have been missed; begin anew with created_since"}})
+		return answer.WrongParams([]answer.ParamError{{Field: "cursor", Message: "is too old: the event that follows it was published more than " +
+			formatSpan(q.api.cfg.Retention) + " ago and is no longer kept, so events have been missed; begin anew with created_since"}})
 	}
-	body := getScratch()
-	defer putScratch(body)
+	body := q.api.answers.Buffer()
+	defer q.api.answers.Release(body)
 	body.WriteString(`{"data":[`)
-	if !q.Resumed {
+	if !query.Resumed {
 		at.position = page.Start()
 	}
 	for i := range page.Events {
@@ -46,18 +46,18 @@ func (c *call) answerEvents() error {
 		body.WriteString(page.Events[i].JSON)
 		at.position = page.Events[i].Position
 	}
-	c.rows = len(page.Events)
-	appendEnd(body, page.More, c.api.cursors.seal(c.circumstances(), at.append(nil)))
+	q.rows = len(page.Events)
+	appendEnd(body, page.More, q.cursor(at.append(nil)))
 	movedAt := "0"
 	if !page.MovedAt.IsZero() {
 		movedAt = strconv.FormatInt(page.MovedAt.UnixMicro(), 10)
 	}
-	c.write(body.Bytes(), feedVersion(rowsVersion(page.Visible, movedAt), page.Kept))
+	q.answerWith(body.Bytes(), formatFeedVersion(formatRowsVersion(page.Visible, movedAt), page.Kept))
 	return nil
 }
 
-// lengthOf is a time span in words.
-func lengthOf(d time.Duration) string {
+// formatSpan is a time span in whole days, or as Go writes it.
+func formatSpan(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d%day == 0 && d > day {
 		return strconv.Itoa(int(d/day)) + " days"
@@ -65,34 +65,20 @@ func lengthOf(d time.Duration) string {
 	return d.String()
 }
 
-func (c *call) answerEvent() error {
-	if !isID(c.id) {
-		return unknownID(words("Event"))
+// answerEvent answers with one event.
+func answerEvent(q *request) error {
+	label := q.endpoint.Resource.Label()
+	if !domain.IsID(q.pathID) { // cannot exist, and may be no text for the database
+		return answer.UnknownID(label)
 	}
-	event, ok, err := c.api.cfg.Feed.Event(c.ctx, c.key.WorkspaceID, c.id, c.oldestKept(), c.sight.pay)
+	event, ok, err := q.api.cfg.Feed.Event(q, q.key.WorkspaceID, q.pathID, q.oldestKept(), q.visible.pay)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		return unknownID(words("Event"))
+		return answer.UnknownID(label)
 	}
-	c.rows = 1
-	c.write([]byte(event), "event") // an event never changes
+	q.rows = 1
+	q.answerWith([]byte(event), "event") // an event never changes
 	return nil
 }
-
-func isID(s string) bool { return domain.IsID(s) }
-
-// words is a resource's name in a sentence: "TimeEntry" is a time entry.
-func words(name string) string {
-	var b strings.Builder
-	for i, r := range name {
-		if unicode.IsUpper(r) && i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
-}
-
-func (r *resource) words() string { return words(r.name) }

@@ -194,7 +194,7 @@ func FuzzKeyInAddress(f *testing.F) {
 		if strings.HasSuffix(query, "%") || strings.HasSuffix(path, "%") {
 			return // would make another text of the key's first characters
 		}
-		if !s.api.InAddress(path+"?"+query+key, query+key) || !s.api.InAddress(path+key+"?"+query, query) {
+		if !s.api.InURL(path+"?"+query+key, query+key) || !s.api.InURL(path+key+"?"+query, query) {
 			t.Errorf("%q is not found in %q, %q", key, path, query)
 		}
 	})

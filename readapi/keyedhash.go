@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// keyedHash is HMAC-SHA-256 under one key. What the key costs is paid once, not
-// for every text.
+// keyedHash is HMAC-SHA-256 under one key. Hashes are used again, because setting
+// one up with the key costs as much as hashing a short text.
 type keyedHash struct {
 	key  []byte
 	idle sync.Pool // of hash.Hash
@@ -16,7 +16,7 @@ type keyedHash struct {
 
 func newKeyedHash(key []byte) *keyedHash { return &keyedHash{key: key} }
 
-// sum is that of the parts one after the other.
+// sum hashes the parts one after the other.
 func (k *keyedHash) sum(parts ...[]byte) (sum [sha256.Size]byte) {
 	h, ok := k.idle.Get().(hash.Hash)
 	if ok {
@@ -32,8 +32,8 @@ func (k *keyedHash) sum(parts ...[]byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// derive makes a key for one purpose out of the key for all.
-func derive(key []byte, purpose string) []byte {
+// deriveKey makes a key for one purpose from Config.CursorKey.
+func deriveKey(key []byte, purpose string) []byte {
 	sum := newKeyedHash(key).sum([]byte("ledgerfeed " + purpose))
 	return sum[:]
 }

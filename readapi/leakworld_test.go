@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // canary is a value that only some may see.
@@ -182,18 +182,18 @@ func otherValues(blind access.Permissions) []string {
 	return pairs
 }
 
-// TestEveryProtectedFieldHasACanary: the definitions of the fields say which are
-// for some alone, so that a new one cannot be forgotten here.
+// TestEveryProtectedFieldHasACanary: the definitions of the fields say which need a
+// permission, so that a new one cannot be forgotten here.
 func TestEveryProtectedFieldHasACanary(t *testing.T) {
 	t.Parallel()
 	s := leakWorld(t, leakTime(), 0)
 	key := s.key("acme", allPermissions()...)
-	for path, fields := range map[string][]jsonform.FieldDescription{
-		"/v1/invoices": domain.InvoiceFields(), "/v1/charges": domain.ChargeFields(), "/v1/time-entries": domain.TimeEntryFields(),
-		"/v1/payments": domain.PaymentFields(), "/v1/clients": domain.ClientFields(), "/v1/contractors": domain.ContractorFields(),
-	} {
+	for _, r := range route.Table() {
+		if r.Kind != route.Rows {
+			continue
+		}
 		values := map[string]string{}
-		for _, row := range s.page(path, key).Data {
+		for _, row := range s.page(r.Path, key).Data {
 			var members map[string]json.RawMessage
 			if err := json.Unmarshal(row, &members); err != nil {
 				t.Fatal(err)
@@ -202,9 +202,9 @@ func TestEveryProtectedFieldHasACanary(t *testing.T) {
 				values[name] += string(value)
 			}
 		}
-		for i := range fields {
-			if fields[i].Part != domain.Base && !hasCanary(values[fields[i].Name]) {
-				t.Errorf("no canary in %s of %s: %s", fields[i].Name, path, values[fields[i].Name])
+		for _, f := range r.Resource.Fields {
+			if f.Part != domain.Base && !hasCanary(values[f.Name]) {
+				t.Errorf("no canary in %s of %s: %s", f.Name, r.Path, values[f.Name])
 			}
 		}
 	}

@@ -60,10 +60,14 @@ func (s *stand) singles(workspaces ...string) []single {
 	return list
 }
 
-// together asks side by side, so that questions share the way to the database, and
-// counts the exempt ones, which cannot be answered.
+// together asks side by side, so that queries share batches, and counts the exempt
+// ones, which cannot be answered. At first the invoices are locked, so that batches of
+// them fill.
 func (s *stand) together(list []single, exempt func(single) bool) (exempted int) {
 	s.t.Helper()
+	tx := testkit.Must(s.pool.Begin(s.t.Context()))(s.t)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(s.t.Context())) }()
+	testkit.Must(tx.Exec(s.t.Context(), `LOCK TABLE invoice IN ACCESS EXCLUSIVE MODE`))(s.t)
 	const callers = 24
 	counts := make([]int, callers)
 	group, ctx := errgroup.WithContext(s.t.Context())
@@ -83,6 +87,10 @@ func (s *stand) together(list []single, exempt func(single) bool) (exempted int)
 			return nil
 		})
 	}
+	s.locksWaitedFor(2)
+	if err := tx.Commit(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
 	if err := group.Wait(); err != nil {
 		s.t.Error(err)
 	}
@@ -90,6 +98,14 @@ func (s *stand) together(list []single, exempt func(single) bool) (exempted int)
 		exempted += n
 	}
 	return exempted
+}
+
+// locksWaitedFor waits until so many statements wait for locks.
+func (s *stand) locksWaitedFor(n int64) {
+	s.t.Helper()
+	s.until(func() bool {
+		return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) >= n
+	})
 }
 
 func (s *stand) askFor(ctx context.Context, q single, broken bool) error {
@@ -109,7 +125,7 @@ func (s *stand) askFor(ctx context.Context, q single, broken bool) error {
 
 // TestRowsThatAreReadTogether: single rows of several workspaces, resources and keys,
 // asked for at once, are each what the fold says; and where some cannot be read, the
-// others of the same round are.
+// others of the same batch are.
 func TestRowsThatAreReadTogether(t *testing.T) {
 	t.Parallel()
 	var asked statements
@@ -122,18 +138,18 @@ func TestRowsThatAreReadTogether(t *testing.T) {
 	list := s.singles("acme", "zenith")
 	s.together(list, func(single) bool { return false })
 	if asked.batches.Load() == 0 || asked.failed.Load() > 0 {
-		t.Errorf("%d rounds, of which %d failed", asked.batches.Load(), asked.failed.Load())
+		t.Errorf("%d batches, of which %d failed", asked.batches.Load(), asked.failed.Load())
 	}
-	// Who may not see pay reads no such column.
+	// Requests with keys that may not see pay do not read that column.
 	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE invoice RENAME COLUMN pay TO away`); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.together(list, func(q single) bool { return strings.HasPrefix(q.path, "/v1/invoices/") && q.pay }); n == 0 || asked.failed.Load() == 0 {
-		t.Errorf("%d invoices with pay were asked for, %d rounds failed", n, asked.failed.Load())
+		t.Errorf("%d invoices with pay were asked for, %d batches failed", n, asked.failed.Load())
 	}
 }
 
-// TestATableThatHasToBeWaitedFor holds up those alone who ask for its rows.
+// TestATableThatHasToBeWaitedFor: a locked table delays only requests for its rows.
 func TestATableThatHasToBeWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -153,11 +169,9 @@ func TestATableThatHasToBeWaitedFor(t *testing.T) {
 		}
 		return err
 	}
-	for waiting := range int64(2) { // one after the other, so that they wait in rounds of their own
+	for waiting := range int64(2) { // one after the other, so that they wait in batches of their own
 		group.Go(func() error { return expect("/v1/charges/ch_1") })
-		s.until(func() bool {
-			return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > waiting
-		})
+		s.locksWaitedFor(waiting + 1)
 	}
 	for range 20 {
 		for _, path := range []string{"/v1/clients/cl_1", "/v1/invoices/in_1", "/v1/payments/pm_1"} {
@@ -174,8 +188,8 @@ func TestATableThatHasToBeWaitedFor(t *testing.T) {
 	}
 }
 
-// TestRowsAreNeverOld changes a row again and again while others ask for it: who asks
-// after a change is visible gets it, in whatever company.
+// TestRowsAreNeverOld changes a row again and again while others ask for it: a request
+// that is made after a change is visible gets it, whichever requests share its batch.
 func TestRowsAreNeverOld(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)

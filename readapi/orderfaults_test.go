@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
 // attempt is a request on its way to being made.
@@ -104,7 +104,7 @@ func isOptions(a *attempt) bool { return a.method == http.MethodOptions }
 // faultsInOrder are the steps of docs/contract/decisions.md, "Requests", each in several ways.
 func faultsInOrder(k *faultyKeys) []fault {
 	list := []fault{
-		{"headers that are too large", 431, "longer than", header("X-Large", strings.Repeat("x", readapi.MaxHeaderBytes)), nil},
+		{"headers that are too large", 431, "longer than", header("X-Large", strings.Repeat("x", answer.MaxHeaderBytes)), nil},
 		{"another method", 405, "read only", func(a *attempt) { a.method = http.MethodPost }, nil},
 		{"a parameter for keys", 400, "replace the key", query("api_key=1"), nil},
 		{"a key as a value", 400, "replace the key", query("limit=" + k.unknown), nil},

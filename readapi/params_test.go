@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
 // TestWrongParameters: all that is wrong, once each, in the order of the query.
@@ -125,12 +125,12 @@ func TestThousandsOfWrongParameters(t *testing.T) {
 		if or := bytes.Contains(r.body, []byte(" or more are wrong")); or != (want == 100) {
 			t.Errorf("%d wrong parameters: %.300s", sent, r.body)
 		}
-		if len(r.body) > 2*readapi.MaxHeaderBytes {
+		if len(r.body) > 2*answer.MaxHeaderBytes {
 			t.Errorf("%d wrong parameters are answered with %d bytes", sent, len(r.body))
 		}
 	}
 	// What JSON writes with six characters is the worst that a name can hold.
-	if r := s.get("/v1/invoices?"+strings.Repeat("%00", 5000), key); r.status != 400 || len(r.body) > 3*readapi.MaxHeaderBytes {
+	if r := s.get("/v1/invoices?"+strings.Repeat("%00", 5000), key); r.status != 400 || len(r.body) > 3*answer.MaxHeaderBytes {
 		t.Errorf("a name of control characters: %d, %d bytes", r.status, len(r.body))
 	}
 }

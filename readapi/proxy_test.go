@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
 
 const (
@@ -79,7 +79,7 @@ func startProxy(t *testing.T) *proxy {
 	behind.Start()
 	t.Cleanup(behind.Close)
 	document := filepath.Join(t.TempDir(), "openapi.json")
-	description := testkit.Must(readapi.Describe(readapi.Description{BaseURL: "https://api.example.com", DocsURL: docsURL}))(t)
+	description := testkit.Must(openapi.Document(openapi.Info{BaseURL: "https://api.example.com", DocsURL: docsURL}))(t)
 	if err := os.WriteFile(document, description, 0o600); err != nil {
 		t.Fatal(err)
 	}

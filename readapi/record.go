@@ -1,53 +1,49 @@
 package readapi
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
-// Refusal says why a request was refused before it was looked at more closely.
-// Refused requests are counted by the minute, not listed (docs/contract/service.md, "Limits",
-// 6).
-type Refusal string
-
-// The refusals. Those of keys are access's reasons.
-const (
-	RefusedMethod    Refusal = "method"
-	RefusedHeaders   Refusal = "headers"
-	RefusedNotHTTP   Refusal = "not_http"
-	RefusedKeyInURL  Refusal = "key_in_url"
-	RefusedSlowDown  Refusal = "slow_down"
-	RefusedRateLimit Refusal = "rate_limit"
-)
-
-// statusGone stands in the log for requests whose caller did not wait.
+// statusGone stands in the log for failed requests whose caller no longer waited.
 const statusGone = 499
 
-// record tells the log of a request.
-func (a *API) record(c *call) {
-	ctx := c.r.Context()
+// record writes a request to the metrics, the request log and the log.
+func (a *API) record(q *request) {
+	ctx := q.http.Context()
+	cause := cmp.Or(q.cause, q.out.Err)
 	record := requestlog.Record{
-		At: c.began, RequestID: c.requestID, Method: method(c.r.Method), Status: c.status,
-		Duration: a.cfg.Clock().Sub(c.began), Bytes: c.bytes, Rows: c.rows, Refusal: string(c.refusal),
+		At: q.began, RequestID: q.id, Method: knownMethod(q.http.Method), Status: q.out.Status,
+		Duration: a.cfg.Clock().Sub(q.began), Bytes: q.out.Bytes, Rows: q.rows, Refusal: string(q.refusal),
 	}
-	if c.key != nil {
-		record.WorkspaceID, record.KeyID, record.KeyPrefix = c.key.WorkspaceID, c.key.ID, c.key.Prefix
-	} else if refused := refusedKey(c.cause); refused != nil {
+	var refused *access.RefusedError
+	if q.key != nil {
+		record.WorkspaceID, record.KeyID, record.KeyPrefix = q.key.WorkspaceID, q.key.ID, q.key.Prefix
+	} else if errors.As(cause, &refused) {
 		record.WorkspaceID, record.KeyID = refused.WorkspaceID, refused.KeyID
-		if refused.KeyID != "" { // a prefix that belongs to nobody is the caller's own text
+		if refused.KeyID != "" { // the prefix of an unknown key is a text of the caller's
 			record.KeyPrefix = refused.Prefix
 		}
 	}
-	if c.route != nil {
-		record.Route = c.route.pattern
+	if q.endpoint != nil {
+		record.Route = q.endpoint.Path
 	}
-	if c.status >= http.StatusInternalServerError && c.gone() {
+	if q.out.Status >= http.StatusInternalServerError && errors.Is(ctx.Err(), context.Canceled) {
 		record.Status = statusGone
 	}
-	a.measures.observe(&record)
+	a.metrics.observe(&record)
 	a.cfg.Requests.Record(&record)
+	a.log(ctx, &record, cause)
+}
+
+// log writes the one log line of a request.
+func (a *API) log(ctx context.Context, record *requestlog.Record, cause error) {
 	level := slog.LevelInfo
 	switch {
 	case record.Status == http.StatusInternalServerError:
@@ -72,14 +68,14 @@ func (a *API) record(c *call) {
 	if record.Refusal != "" {
 		attributes = append(attributes, slog.String("refused", record.Refusal))
 	}
-	if level > slog.LevelInfo && c.cause != nil {
-		attributes = append(attributes, slog.String("error", a.cfg.Format.Redact(c.cause.Error())))
+	if level > slog.LevelInfo && cause != nil {
+		attributes = append(attributes, slog.String("error", a.cfg.Format.Redact(cause.Error())))
 	}
 	a.cfg.Logger.LogAttrs(ctx, level, "request", attributes...)
 }
 
-// method keeps made-up methods out of the log.
-func method(m string) string {
+// knownMethod keeps made-up methods out of the log.
+func knownMethod(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut,
 		http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodTrace:

@@ -4,11 +4,9 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
-)
 
-// MaxHeaderBytes is how large the request line and headers of a request may be
-// together. The server itself gives up reading at four times as much.
-const MaxHeaderBytes = 16 << 10
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+)
 
 // Times that bound what a slow caller can hold.
 const (
@@ -18,8 +16,10 @@ const (
 	idleTimeout       = 2 * time.Minute
 )
 
-// NewServer makes the server for an API: every time and size that a caller has
-// influence on is bounded. Serve it on a listener that API.Guard wraps.
+// NewServer makes the server of an API, with a bound on every time and size that a
+// caller has influence on. It must be served on a listener that API.RewriteErrors
+// wraps. It reads headers of up to four times answer.MaxHeaderBytes, so that the API
+// itself can refuse most that are too large.
 func NewServer(api *API, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           api,
@@ -27,9 +27,9 @@ func NewServer(api *API, logger *slog.Logger) *http.Server {
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    4 * MaxHeaderBytes,
+		MaxHeaderBytes:    4 * answer.MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-		// OPTIONS * is a path like any other.
+		// OPTIONS * is an unknown path like any other.
 		DisableGeneralOptionsHandler: true,
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
 // TestLargeHeaders: too large ones are refused in words; the server itself
@@ -60,8 +60,8 @@ func TestWhatTheServerRefusesItself(t *testing.T) {
 		"an unknown version":  {"GET /v1/me HTTP/3.9\r\nHost: a\r\n\r\n", 400},
 		"an unknown coding":   {"GET /v1/me HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n", 400},
 		"an expectation":      {"GET /v1/me HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n", 400},
-		"headers without end": {"GET /v1/me HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 5*readapi.MaxHeaderBytes), 431},
-		"a line without end":  {"GET /" + strings.Repeat("x", 5*readapi.MaxHeaderBytes), 431},
+		"headers without end": {"GET /v1/me HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 5*answer.MaxHeaderBytes), 431},
+		"a line without end":  {"GET /" + strings.Repeat("x", 5*answer.MaxHeaderBytes), 431},
 		"a key in a bad path": {"GET /v1/%zz" + key + " HTTP/1.1\r\nHost: a\r\n\r\n", 400},
 	} {
 		response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(s.raw(c.request))), nil)
@@ -101,9 +101,9 @@ func (s *stand) raw(request string) string {
 	if _, err := io.WriteString(conn, request); err != nil {
 		s.t.Fatal(err)
 	}
-	answer, err := io.ReadAll(conn)
+	text, err := io.ReadAll(conn)
 	if os.IsTimeout(err) {
 		s.t.Errorf("the connection is held open after %.60q", request)
 	}
-	return string(answer)
+	return string(text)
 }

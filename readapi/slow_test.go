@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
 // TestServerIsBounded: a caller has influence on no time or size without a bound.
@@ -29,7 +30,7 @@ func TestServerIsBounded(t *testing.T) {
 			t.Errorf("a caller may take %v for %s", d, name)
 		}
 	}
-	if n := server.MaxHeaderBytes; n <= readapi.MaxHeaderBytes || n > 1<<20 {
+	if n := server.MaxHeaderBytes; n <= answer.MaxHeaderBytes || n > 1<<20 {
 		t.Errorf("the server reads %d bytes of headers", n)
 	}
 }
@@ -43,7 +44,7 @@ func (s *stand) impatient(change func(*http.Server), wrap func(net.Listener) net
 	server := readapi.NewServer(s.api, s.config.Logger)
 	change(server)
 	listener := testkit.Must((&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0"))(s.t)
-	s.server = &httptest.Server{Listener: s.api.Guard(wrap(listener)), Config: server}
+	s.server = &httptest.Server{Listener: s.api.RewriteErrors(wrap(listener)), Config: server}
 	s.server.Start()
 	s.t.Cleanup(s.server.Close)
 }
@@ -70,9 +71,9 @@ func TestSlowCallers(t *testing.T) {
 		"no request after the first": {func(h *http.Server) { h.IdleTimeout = soon }, head + "\r\n", "HTTP/1.1 200 OK"},
 	} {
 		s.impatient(c.change, asItIs)
-		answer := s.raw(c.request)
-		if c.want == "" && answer != "" && !strings.Contains(answer, "application/problem+json") || !strings.HasPrefix(answer, c.want) {
-			t.Errorf("%s: %.300s", name, answer)
+		got := s.raw(c.request)
+		if c.want == "" && got != "" && !strings.Contains(got, "application/problem+json") || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %.300s", name, got)
 		}
 	}
 }
@@ -166,13 +167,13 @@ func TestDrain(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		testkit.Must(io.WriteString(conn, begun))(t)
 	}
-	answer := make(chan reply, 1)
+	replies := make(chan reply, 1)
 	go func() {
 		r, err := ask(t.Context(), s.server, http.MethodGet, "/v1/me", key)
 		if err != nil {
 			t.Error(err)
 		}
-		answer <- r
+		replies <- r
 	}()
 	<-g.entered
 	closed, drained := make(chan struct{}), make(chan error, 1)
@@ -183,7 +184,7 @@ func TestDrain(t *testing.T) {
 		t.Error("a server that stops takes another caller", conn.Close())
 	}
 	close(g.open)
-	if r := <-answer; r.status != 200 || len(r.body) == 0 {
+	if r := <-replies; r.status != 200 || len(r.body) == 0 {
 		t.Errorf("what was under way is answered with %d %s", r.status, r.body)
 	}
 	select {

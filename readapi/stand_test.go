@@ -116,7 +116,7 @@ func serve(t testing.TB, api *readapi.API, logger *slog.Logger) *httptest.Server
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &httptest.Server{Listener: api.Guard(listener), Config: readapi.NewServer(api, logger)}
+	server := &httptest.Server{Listener: api.RewriteErrors(listener), Config: readapi.NewServer(api, logger)}
 	server.Start()
 	t.Cleanup(server.Close)
 	return server

@@ -13,47 +13,48 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 )
 
-// rowsVersion names a state of a workspace's read tables: the visible position
+// formatRowsVersion names a state of a workspace's read tables: the visible position
 // and, so that a repair at the same position shows too, when it moved.
-func rowsVersion(position int64, movedAt string) string {
+func formatRowsVersion(position int64, movedAt string) string {
 	return strconv.FormatInt(position, 10) + "." + movedAt
 }
 
-// feedVersion names a state of a workspace's feed: what is visible, which is its
-// rows' version, and where it begins as events pass their retention.
-func feedVersion(rows string, kept int64) string {
+// formatFeedVersion names a state of a workspace's feed: what is visible, which is
+// the version of its rows, and where the feed begins as events pass their retention.
+func formatFeedVersion(rows string, kept int64) string {
 	return rows + "." + strconv.FormatInt(kept, 10)
 }
 
-// versionQuestion asks for the version of a workspace's rows.
-type versionQuestion struct {
+// versionQuery asks for the version of a workspace's rows.
+type versionQuery struct {
 	workspaceID string
 
 	version string
 	err     error
 }
 
-var errNoStanding = errors.New("the workspace has no checkpoint")
+var errNoVersionRow = errors.New("the workspace has no checkpoint")
 
-// newVersions reads the versions of workspaces.
-func newVersions(pool *pgxpool.Pool, patience time.Duration) *gather[versionQuestion] {
-	return newGather(pool, patience, func(ctx context.Context, questions []*versionQuestion) {
-		found, err := readVersions(ctx, pool, questions)
-		for _, q := range questions {
+// newVersionReader reads the versions of workspaces.
+func newVersionReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*versionQuery] {
+	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*versionQuery) {
+		found, err := readVersions(ctx, pool, queries)
+		for _, q := range queries {
 			q.version, q.err = found[q.workspaceID], err
 			if err == nil && q.version == "" {
-				q.err = fmt.Errorf("read the version of workspace %s: %w", q.workspaceID, errNoStanding)
+				q.err = fmt.Errorf("read the version of workspace %s: %w", q.workspaceID, errNoVersionRow)
 			}
 		}
 	})
 }
 
-// readVersions finds the versions of workspaces; empty: one has none.
-func readVersions(ctx context.Context, pool *pgxpool.Pool, questions []*versionQuestion) (map[string]string, error) {
-	found := make(map[string]string, len(questions))
-	for _, q := range questions { // many may ask for the same
+// readVersions returns the version of each workspace; empty: it has none.
+func readVersions(ctx context.Context, pool *pgxpool.Pool, queries []*versionQuery) (map[string]string, error) {
+	found := make(map[string]string, len(queries))
+	for _, q := range queries { // many may ask for the same
 		found[q.workspaceID] = ""
 	}
 	rows, err := pool.Query(ctx, `
@@ -67,7 +68,7 @@ func readVersions(ctx context.Context, pool *pgxpool.Pool, questions []*versionQ
 		position    int64
 	)
 	if _, err := pgx.ForEachRow(rows, []any{&id, &position, &movedAt}, func() error {
-		found[id] = rowsVersion(position, movedAt)
+		found[id] = formatRowsVersion(position, movedAt)
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("read the versions of workspaces: %w", err)
@@ -75,27 +76,33 @@ func readVersions(ctx context.Context, pool *pgxpool.Pool, questions []*versionQ
 	return found, nil
 }
 
-func (c *call) versionOfRows() (string, error) {
-	q := &versionQuestion{workspaceID: c.key.WorkspaceID}
-	if err := c.api.versions.put(c.ctx, q); err != nil {
+// rowsVersion is the version of endpoints that show rows of read tables.
+func rowsVersion(q *request) (string, error) {
+	query := &versionQuery{workspaceID: q.key.WorkspaceID}
+	if err := q.api.versions.Do(q, query); err != nil {
 		return "", fmt.Errorf("read the version of a workspace: %w", err)
 	}
-	return q.version, q.err
+	return query.version, query.err
 }
 
-func (c *call) versionOfFeed() (string, error) {
-	version, err := c.versionOfRows()
+// feedVersion is the version of the list of events.
+func feedVersion(q *request) (string, error) {
+	version, err := rowsVersion(q)
 	if err != nil {
 		return "", err
 	}
 	// Read after the version: where the feed begins depends on the clock and on
-	// entries that are long since in the log.
-	kept, err := c.api.cfg.Feed.KeptFrom(c.ctx, c.key.WorkspaceID, c.oldestKept())
+	// entries that have long been in the log.
+	kept, err := q.api.cfg.Feed.KeptFrom(q, q.key.WorkspaceID, q.oldestKept())
 	if err != nil {
 		return "", err
 	}
-	return feedVersion(version, kept), nil
+	return formatFeedVersion(version, kept), nil
 }
 
 // oldestKept is the publish time of the oldest events that can be read.
-func (c *call) oldestKept() time.Time { return c.began.Add(-c.api.cfg.Retention) }
+func (q *request) oldestKept() time.Time { return q.began.Add(-q.api.cfg.Retention) }
+
+// documentVersion is the version of the OpenAPI document, which is part of every tag
+// already.
+func documentVersion(*request) (string, error) { return "document", nil }

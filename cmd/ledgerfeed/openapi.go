@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
 
 func openapiCommand(env *cli.Env) *cobra.Command {
@@ -21,11 +21,11 @@ func openapiCommand(env *cli.Env) *cobra.Command {
 		Short: "Write the API's description (OpenAPI 3.1)",
 		Args:  cobra.NoArgs,
 		RunE: env.Run(func(context.Context, []string) error {
-			describe := readapi.Describe
+			describe := openapi.Document
 			if html {
-				describe = readapi.DescribePage
+				describe = openapi.Page
 			}
-			document, err := describe(readapi.Description{Brand: env.Settings.Brand, BaseURL: env.Settings.BaseURL, DocsURL: env.Settings.DocsURL})
+			document, err := describe(openapi.Info{Brand: env.Settings.Brand, BaseURL: env.Settings.BaseURL, DocsURL: env.Settings.DocsURL})
 			if err != nil {
 				return err
 			}

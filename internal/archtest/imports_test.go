@@ -26,10 +26,16 @@ var arrows = map[string][]string{
 		"domain", "eventlog", "projections", "internal/pg", "internal/rowcheck", "internal/scenario", "internal/testkit",
 	},
 
-	"readapi/access":       {"domain", "internal/brand", "internal/periodic"},
+	"readapi/access":       {"domain", "internal/batch", "internal/brand", "internal/periodic"},
 	"readapi/access/limit": {"readapi/access", "internal/periodic"},
 	"readapi/requestlog":   {"internal/periodic"},
-	"readapi":              {"domain", "domain/jsonform", "eventlog", "readapi/access", "readapi/access/limit", "readapi/requestlog", "internal/brand"},
+	"readapi/route":        {"domain", "domain/jsonform", "readapi/access"},
+	"readapi/answer":       {"readapi/access", "readapi/access/limit"},
+	"readapi/openapi":      {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
+	"readapi": {
+		"domain", "eventlog", "internal/batch", "internal/brand",
+		"readapi/access", "readapi/access/limit", "readapi/answer", "readapi/openapi", "readapi/requestlog", "readapi/route",
+	},
 
 	"delivery/attempt":            {"delivery/policy", "domain"},
 	"delivery/dispatch/scheduler": {"delivery/attempt", "delivery/policy"},
@@ -79,7 +85,7 @@ var arrows = map[string][]string{
 	"internal/rowcheck": {"domain"},
 
 	"cmd/ledgerfeed": {
-		"domain", "eventlog", "readapi", "readapi/access", "delivery", "internal/audit", "internal/console/session",
+		"domain", "eventlog", "readapi/access", "readapi/openapi", "delivery", "internal/audit", "internal/console/session",
 		"internal/localpg", "internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo",
 		"cmd/ledgerfeed/internal/receiver", "cmd/ledgerfeed/internal/replay", "cmd/ledgerfeed/internal/service",
 		"cmd/ledgerfeed/internal/status", "cmd/ledgerfeed/internal/transfer", "delivery/attempt",
@@ -90,7 +96,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/service": {
 		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
-		"readapi/access", "readapi/access/limit", "readapi/requestlog", "internal/audit", "internal/console",
+		"readapi/access", "readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit", "internal/console",
 		"internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
 	},
 	"cmd/ledgerfeed/internal/demo": {

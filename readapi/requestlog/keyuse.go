@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // keyUses holds the minute in which the last use of each key was written, so that
@@ -16,13 +18,13 @@ type usedKey struct{ workspaceID, keyID string }
 // more than needed.
 const maxKeyUses = 100_000
 
-// writeKeyUses writes when the keys of accepted requests were last used.
-func (s *Store) writeKeyUses(ctx context.Context, batch []Record) error {
+// write writes when the keys of accepted requests were last used.
+func (u keyUses) write(ctx context.Context, pool *pgxpool.Pool, batch []Record) error {
 	latest := map[usedKey]time.Time{}
 	for i := range batch {
 		r := &batch[i]
 		key := usedKey{r.WorkspaceID, r.KeyID}
-		if r.Refusal != "" || r.WorkspaceID == "" || s.uses[key] >= minuteOf(r.At) {
+		if r.Refusal != "" || r.WorkspaceID == "" || u[key] >= minuteOf(r.At) {
 			continue
 		}
 		if r.At.After(latest[key]) {
@@ -49,14 +51,14 @@ func (s *Store) writeKeyUses(ctx context.Context, batch []Record) error {
 		 ORDER BY k.workspace_id, k.key_id
 		ON CONFLICT (workspace_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at
 		 WHERE date_trunc('minute', u.last_used_at) < date_trunc('minute', excluded.last_used_at)`
-	if _, err := s.cfg.Pool.Exec(ctx, write, workspaces, keys, times); err != nil {
+	if _, err := pool.Exec(ctx, write, workspaces, keys, times); err != nil {
 		return fmt.Errorf("write when keys were used: %w", err)
 	}
-	if len(s.uses) > maxKeyUses {
-		clear(s.uses)
+	if len(u) > maxKeyUses {
+		clear(u)
 	}
 	for key, at := range latest {
-		s.uses[key] = minuteOf(at)
+		u[key] = minuteOf(at)
 	}
 	return nil
 }

@@ -179,7 +179,7 @@ func (s *Store) write(ctx context.Context, batch []Record) error {
 			return fmt.Errorf("write requests: %w", err)
 		}
 	}
-	if err := s.writeKeyUses(ctx, batch); err != nil {
+	if err := s.uses.write(ctx, s.cfg.Pool, batch); err != nil {
 		return err
 	}
 	return s.writeRefused(ctx, refused)

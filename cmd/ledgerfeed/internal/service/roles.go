@@ -22,6 +22,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
@@ -139,7 +140,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	s.Add("keys", directory.Run)
 	s.Add("limits", limiter.Run)
 	s.Add("request log", requests.Run)
-	listener, err := s.bind(ctx, RoleAPI, "LEDGERFEED_LISTEN", set.Listen, readapi.NewServer(api, s.env.Logger), api.Guard)
+	listener, err := s.bind(ctx, RoleAPI, "LEDGERFEED_LISTEN", set.Listen, readapi.NewServer(api, s.env.Logger), api.RewriteErrors)
 	s.components = append(s.components, listener)
 	return err
 }
@@ -229,7 +230,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if set.Console.URL == "" && strings.HasPrefix(url, "https:") {
 		s.env.Logger.WarnContext(ctx, "LEDGERFEED_CONSOLE_URL is not set: people can sign in to the console over https only", "expected_at", url)
 	}
-	reference, err := readapi.DescribePage(readapi.Description{Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL})
+	reference, err := openapi.Page(openapi.Info{Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,60 @@
+package answer
+
+// Names of headers as they are written. They are set under exactly these names,
+// because the canonical ones would be Etag and Ratelimit-Limit on the wire.
+const (
+	HeaderAllow           = "Allow"
+	HeaderCacheControl    = "Cache-Control"
+	HeaderChallenge       = "WWW-Authenticate"
+	HeaderContentEncoding = "Content-Encoding"
+	HeaderContentLength   = "Content-Length"
+	HeaderContentType     = "Content-Type"
+	HeaderETag            = "ETag"
+	HeaderLimit           = "RateLimit-Limit"
+	HeaderNoSniff         = "X-Content-Type-Options"
+	HeaderPolicy          = "RateLimit-Policy"
+	HeaderRate            = "RateLimit"
+	HeaderRemaining       = "RateLimit-Remaining"
+	HeaderRequestID       = "X-Request-Id"
+	HeaderReset           = "RateLimit-Reset"
+	HeaderRetryAfter      = "Retry-After"
+	HeaderVary            = "Vary"
+)
+
+// Values of headers that never change.
+const (
+	AllowedMethods  = "GET, HEAD, OPTIONS" // Allow
+	CacheRevalidate = "private, no-cache"  // Cache-Control beside an ETag
+	CacheNever      = "private, no-store"  // Cache-Control of all other answers
+	Challenge       = "Bearer"             // WWW-Authenticate
+	NoSniff         = "nosniff"            // X-Content-Type-Options
+	VaryEncoding    = "Accept-Encoding"    // Vary
+)
+
+// Policy is what the RateLimit headers of an answer count, as the IETF draft names
+// it.
+type Policy string
+
+// The policies.
+const (
+	PolicyKey     Policy = "key"          // requests of the key
+	PolicyAddress Policy = "refused-keys" // refused keys of the address
+)
+
+// fixedValues are header values as net/http takes them, made once and only read.
+type fixedValues struct {
+	allow, cacheRevalidate, cacheNever, challenge, noSniff, typeJSON, typeProblem, varyEncoding []string
+}
+
+func newFixedValues() fixedValues {
+	return fixedValues{
+		allow:           []string{AllowedMethods},
+		cacheRevalidate: []string{CacheRevalidate},
+		cacheNever:      []string{CacheNever},
+		challenge:       []string{Challenge},
+		noSniff:         []string{NoSniff},
+		typeJSON:        []string{"application/json"},
+		typeProblem:     []string{"application/problem+json"},
+		varyEncoding:    []string{VaryEncoding},
+	}
+}

@@ -1,0 +1,178 @@
+package answer
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
+)
+
+// Writer writes the answer to one request. It belongs to the request's goroutine.
+type Writer struct {
+	renderer  *Renderer
+	w         http.ResponseWriter
+	request   *http.Request
+	requestID string
+	encodings []Encoding // of accepted; nil until they are needed
+
+	// Policy and Allowance are what the RateLimit headers say. Both must be set
+	// before anything is written.
+	Policy    Policy
+	Allowance limit.Allowance
+
+	// What was written, for the request log.
+	Status int   // 0: nothing yet
+	Bytes  int   // of the body
+	Err    error // that of writing the body: the caller has gone
+}
+
+// Encoded is a body in an encoding.
+type Encoded struct {
+	Encoding Encoding
+	Body     []byte
+}
+
+// Writer makes the Writer of the answer to a request.
+func (r *Renderer) Writer(w http.ResponseWriter, request *http.Request, requestID string) Writer {
+	return Writer{renderer: r, w: w, request: request, requestID: requestID}
+}
+
+// accepted are the encodings that the caller accepts, best first.
+func (w *Writer) accepted() []Encoding {
+	if w.encodings == nil {
+		w.encodings = acceptedEncodings(w.request.Header.Values("Accept-Encoding"))
+	}
+	return w.encodings
+}
+
+// Preferred is the encoding that the caller likes best. Small bodies are not
+// compressed whatever it is.
+func (w *Writer) Preferred() Encoding { return w.accepted()[0] }
+
+// Encode compresses a body into buffer, if the caller accepts that and the body is
+// large enough; otherwise the result is the body itself.
+func (w *Writer) Encode(buffer *bytes.Buffer, body []byte) Encoded {
+	best := w.Preferred()
+	if best == Identity || len(body) <= compressAbove {
+		return Encoded{Identity, body}
+	}
+	if err := w.renderer.codecs.compress(buffer, best, body); err != nil {
+		w.renderer.logger.LogAttrs(w.request.Context(), slog.LevelError, "cannot compress an answer; it is sent uncompressed",
+			slog.String("request_id", w.requestID), slog.Any("error", err))
+		return Encoded{Identity, body}
+	}
+	return Encoded{best, buffer.Bytes()}
+}
+
+// Match returns the ETag among those of If-None-Match that names a representation
+// of the tagged answer that the caller could get now: uncompressed, or in an
+// encoding that it accepts. Empty: there is none.
+func (w *Writer) Match(tag string) string {
+	candidates := w.IfNoneMatch()
+	if candidates == "" {
+		return ""
+	}
+	for _, e := range w.accepted() {
+		if current := etag(tag, e); matches(candidates, current) {
+			return current
+		}
+	}
+	return ""
+}
+
+// IfNoneMatch is the request's If-None-Match, several headers as one list.
+func (w *Writer) IfNoneMatch() string {
+	return strings.Join(w.request.Header.Values("If-None-Match"), ",")
+}
+
+// OK answers 200 with a JSON body. The tag names the body in every encoding.
+func (w *Writer) OK(body Encoded, tag string) {
+	h := w.setCommon()
+	h[HeaderCacheControl] = w.renderer.fixed.cacheRevalidate
+	h[HeaderETag] = []string{etag(tag, body.Encoding)}
+	w.send(http.StatusOK, w.renderer.fixed.typeJSON, body)
+}
+
+// NotModified answers 304; the ETag is one that Match returned.
+func (w *Writer) NotModified(etag string) {
+	h := w.setCommon()
+	h[HeaderETag] = []string{etag}
+	h[HeaderCacheControl] = w.renderer.fixed.cacheRevalidate
+	h[HeaderVary] = w.renderer.fixed.varyEncoding
+	w.Status = http.StatusNotModified
+	w.w.WriteHeader(http.StatusNotModified)
+}
+
+// Methods answers OPTIONS with 204 and the methods of every path.
+func (w *Writer) Methods() {
+	h := w.setCommon()
+	h[HeaderAllow] = w.renderer.fixed.allow
+	h[HeaderCacheControl] = w.renderer.fixed.cacheNever
+	w.Status = http.StatusNoContent
+	w.w.WriteHeader(http.StatusNoContent)
+}
+
+// Problem answers with a problem document.
+func (w *Writer) Problem(p *Error) {
+	body, err := p.document(w.renderer.docsURL, w.requestID)
+	if err != nil {
+		w.renderer.logger.ErrorContext(w.request.Context(), "cannot write a problem document; the answer has no body",
+			"request_id", w.requestID, "error", err)
+	}
+	h := w.setCommon()
+	h[HeaderCacheControl] = w.renderer.fixed.cacheNever
+	switch p.Status {
+	case http.StatusMethodNotAllowed:
+		h[HeaderAllow] = w.renderer.fixed.allow
+	case http.StatusUnauthorized:
+		h[HeaderChallenge] = w.renderer.fixed.challenge
+	}
+	if p.RetryAfter > 0 {
+		h[HeaderRetryAfter] = []string{strconv.Itoa(p.RetryAfter)}
+	}
+	buffer := w.renderer.Buffer()
+	defer w.renderer.Release(buffer)
+	w.send(p.Status, w.renderer.fixed.typeProblem, w.Encode(buffer, body))
+}
+
+// setCommon sets the headers that every answer has.
+func (w *Writer) setCommon() http.Header {
+	var (
+		h         = w.w.Header()
+		policy    = string(w.Policy)
+		perMinute = strconv.Itoa(w.Allowance.Limit)
+		remaining = strconv.Itoa(w.Allowance.Remaining)
+		reset     = strconv.Itoa(w.Allowance.Reset)
+	)
+	// One array for all values, because each []string would be an allocation.
+	values := [...]string{
+		w.requestID, perMinute, remaining, reset,
+		`"` + policy + `";q=` + perMinute + `;w=60`,
+		`"` + policy + `";r=` + remaining + `;t=` + reset,
+	}
+	for i, name := range [...]string{HeaderRequestID, HeaderLimit, HeaderRemaining, HeaderReset, HeaderPolicy, HeaderRate} {
+		h[name] = values[i : i+1 : i+1]
+	}
+	h[HeaderNoSniff] = w.renderer.fixed.noSniff
+	return h
+}
+
+// send writes an answer, for HEAD without the body.
+func (w *Writer) send(status int, contentType []string, body Encoded) {
+	h := w.w.Header()
+	h[HeaderContentType] = contentType
+	h[HeaderVary] = w.renderer.fixed.varyEncoding
+	if body.Encoding != Identity {
+		h[HeaderContentEncoding] = []string{body.Encoding.name()}
+	}
+	h[HeaderContentLength] = []string{strconv.Itoa(len(body.Body))}
+	w.Status = status
+	w.w.WriteHeader(status)
+	if w.request.Method == http.MethodHead {
+		return
+	}
+	w.Bytes, w.Err = w.w.Write(body.Body)
+}

@@ -1,0 +1,29 @@
+package readapi
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+)
+
+// API answers requests; it is an http.Handler for a server made by NewServer.
+type API struct {
+	cfg      Config
+	mux      *chi.Mux
+	routing  sync.Pool // of *chi.Context
+	answers  *answer.Renderer
+	document []byte // of /v1/openapi.json
+	keys     keyFinder
+	cursors  *cursorSealer
+	tags     *tagger
+	versions *batch.Coalescer[*versionQuery]
+	rows     map[string]*batch.Coalescer[*rowQuery] // by table
+	cache    *answerCache
+	metrics  *metrics
+}
+
+var _ http.Handler = (*API)(nil)

@@ -1,0 +1,105 @@
+package readapi
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+)
+
+// tagger makes the tags in ETags. A tag names everything that an answer depends on:
+// the version of what it shows, the URL, what the key may see, and how this program
+// writes answers. It is keyed, so that it tells nothing and cannot be made up.
+type tagger struct {
+	mac     *keyedHash
+	program [sha256.Size]byte // how answers are written
+}
+
+func newTagger(key, document []byte) *tagger {
+	return &tagger{mac: newKeyedHash(deriveKey(key, "etag")), program: sha256.Sum256(document)}
+}
+
+// tagSize in bytes: 120 bits, which is 20 characters.
+const tagSize = 15
+
+// tag names the answer to a request at a version, in every encoding.
+func (q *request) tag(version string) string {
+	b := make([]byte, 0, 256)
+	b = appendSized(b, q.key.WorkspaceID)
+	b = appendSized(b, q.key.Permissions.String())
+	b = appendSized(b, q.http.URL.EscapedPath())
+	b = appendSized(b, q.http.URL.RawQuery)
+	b = appendSized(b, version)
+	sum := q.api.tags.mac.sum(q.api.tags.program[:], b)
+	return base64.RawURLEncoding.EncodeToString(sum[:tagSize])
+}
+
+// cacheKey names the request in the cache.
+func (q *request) cacheKey() cacheKey {
+	return cacheKey{
+		workspaceID: q.key.WorkspaceID, permissions: q.key.Permissions,
+		path: q.http.URL.EscapedPath(), query: q.http.URL.RawQuery, preferred: q.out.Preferred(),
+	}
+}
+
+// answerRequest answers a request that passed all checks: without reading what it
+// asks for, if that is possible.
+func answerRequest(q *request) error {
+	if done, err := q.answerUnchanged(); done || err != nil {
+		return err
+	}
+	return q.endpoint.answer(q)
+}
+
+// answerUnchanged answers 304 if the caller has the current answer, or with a cached
+// one. Both first read the workspace's version; a request that can use neither skips
+// that query.
+func (q *request) answerUnchanged() (done bool, err error) {
+	if q.endpoint.version == nil {
+		return false, nil
+	}
+	var cached *cachedAnswer
+	if q.endpoint.cacheable() {
+		cached = q.api.cache.get(q.cacheKey())
+	}
+	// Only ETags count here: whether "*" matches depends on whether there is an
+	// answer.
+	candidates := q.out.IfNoneMatch()
+	if cached == nil && !strings.Contains(candidates, `"`) {
+		return false, nil
+	}
+	version, err := q.endpoint.version(q)
+	if err != nil {
+		return false, err
+	}
+	tag := q.tag(version)
+	current := cached != nil && cached.version == version
+	// With a current answer there is one, and so "*" matches too.
+	if current || strings.Contains(candidates, tag) {
+		if etag := q.out.Match(tag); etag != "" {
+			q.out.NotModified(etag)
+			return true, nil
+		}
+	}
+	if !current {
+		return false, nil
+	}
+	q.rows = cached.rows
+	q.out.OK(cached.body, tag)
+	return true, nil
+}
+
+// answerWith answers with a JSON body of a version, or 304 if the caller has it.
+func (q *request) answerWith(body []byte, version string) {
+	tag := q.tag(version)
+	if etag := q.out.Match(tag); etag != "" {
+		q.out.NotModified(etag)
+		return
+	}
+	buffer := q.api.answers.Buffer()
+	defer q.api.answers.Release(buffer)
+	encoded := q.out.Encode(buffer, body)
+	if q.endpoint.cacheable() {
+		q.api.cache.put(q.cacheKey(), cachedAnswer{version: version, body: encoded, rows: q.rows})
+	}
+	q.out.OK(encoded, tag)
+}

@@ -1,0 +1,78 @@
+package readapi
+
+import "github.com/ledgerfeed/ledgerfeed/readapi/route"
+
+// endpoint is a route with what its requests need, made once.
+type endpoint struct {
+	route.Route
+
+	// answer writes the answer to a request that passed all checks.
+	answer func(*request) error
+
+	// version returns the version of what the endpoint shows, with which its
+	// answers change; nil: it cannot be known without making the answer.
+	version func(*request) (string, error)
+
+	// Indexes of parameters in Params; -1: the endpoint has none of the form.
+	limit, cursor, since, enum int
+
+	filters    []filter
+	statements map[statementKey]string // of Rows, Row and Credit
+}
+
+// filter is a parameter that a column must equal.
+type filter struct {
+	param  int // index in Params
+	column string
+}
+
+// statementKey tells the statements of an endpoint apart.
+type statementKey struct {
+	given   uint // bit i: filter i is used
+	visible visibility
+}
+
+func newEndpoint(r route.Route) *endpoint {
+	if len(r.Params) > maxParams {
+		panic("readapi: " + r.Path + " has too many parameters") // by the route table, which every test uses
+	}
+	e := &endpoint{Route: r, limit: -1, cursor: -1, since: -1, enum: -1, statements: map[statementKey]string{}}
+	for i := range e.Params {
+		p := &e.Params[i]
+		switch {
+		case p.Form == route.FormLimit:
+			e.limit = i
+		case p.Form == route.FormCursor:
+			e.cursor = i
+		case p.Form == route.FormTime:
+			e.since = i
+		case p.Column != "":
+			e.filters = append(e.filters, filter{param: i, column: p.Column})
+		default:
+			e.enum = i
+		}
+	}
+	for _, visible := range visibilities() {
+		switch e.Kind {
+		case route.Row:
+			e.statements[statementKey{visible: visible}] = rowStatement(e.Resource, visible)
+		case route.Rows:
+			for given := range uint(1) << len(e.filters) {
+				e.statements[statementKey{given, visible}] = listStatement(e.Resource, e.filters, given, visible)
+			}
+		case route.Credit:
+			e.statements[statementKey{visible: visible}] = creditStatement()
+		default:
+		}
+	}
+	return e
+}
+
+// cacheable reports whether answers can be cached and cost more than reading the
+// version does. A single row costs as much.
+func (e *endpoint) cacheable() bool { return e.version != nil && e.Kind != route.Row }
+
+// statement returns the statement of the filters that are given.
+func (e *endpoint) statement(given uint, visible visibility) string {
+	return e.statements[statementKey{given, visible}]
+}

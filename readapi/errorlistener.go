@@ -1,0 +1,110 @@
+package readapi
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+)
+
+// RewriteErrors wraps the listener that a server of NewServer serves. What is no HTTP
+// request, or has headers too large to read, never reaches a handler: the server
+// answers it with a line of plain text. In its place the listener's connections send
+// a problem document, with the headers that every answer has.
+func (a *API) RewriteErrors(listener net.Listener) net.Listener { return &errorListener{listener, a} }
+
+type errorListener struct {
+	net.Listener
+
+	api *API
+}
+
+// Accept waits for the next connection.
+func (l *errorListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		return &errorConn{tcp, l.api}, nil
+	}
+	return conn, nil
+}
+
+// errorConn is a connection on which the server's own errors are rewritten. It has
+// the other methods of a TCP connection, which the server uses.
+type errorConn struct {
+	*net.TCPConn
+
+	api *API
+}
+
+// plainError is what follows the status line in the server's own errors, and in no
+// answer of a handler.
+const plainError = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+
+// Write rewrites errors of the server itself, which writes each in one piece, and
+// passes everything else on.
+func (c *errorConn) Write(p []byte) (int, error) {
+	const proto = "HTTP/1.1 "
+	if len(p) < len(proto)+3 || p[len(proto)] < '4' || string(p[:len(proto)]) != proto {
+		return c.TCPConn.Write(p)
+	}
+	line, _, _ := bytes.Cut(p, []byte("\r\n"))
+	status := string(line[len(proto) : len(proto)+3])
+	// 417 comes with other headers; no handler answers with it.
+	if status != "417" && !bytes.HasPrefix(p[len(line):], []byte(plainError)) {
+		return c.TCPConn.Write(p)
+	}
+	rewritten, err := c.rewrite(status)
+	if err != nil {
+		return c.TCPConn.Write(p)
+	}
+	if _, err := c.TCPConn.Write(rewritten); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// rewrite is the whole answer in place of the server's error of a status.
+func (c *errorConn) rewrite(status string) ([]byte, error) {
+	p := answer.NotHTTP()
+	if status == strconv.Itoa(http.StatusRequestHeaderFieldsTooLarge) {
+		p = answer.HeadersTooLarge()
+	}
+	w := &memoryWriter{header: http.Header{}}
+	// Nothing is known of the request but its connection.
+	r := &http.Request{Method: http.MethodGet, Header: http.Header{}, RemoteAddr: c.RemoteAddr().String()}
+	q := c.api.newRequest(r.Context(), w, r)
+	q.refuse(p)
+	c.api.record(q)
+	delete(w.header, answer.HeaderVary) // no encoding was negotiated
+	w.header["Connection"] = []string{"close"}
+	w.header["Date"] = []string{q.began.UTC().Format(http.TimeFormat)}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", p.Status, http.StatusText(p.Status))
+	if err := w.header.Write(&b); err != nil {
+		return nil, fmt.Errorf("write the headers of a refusal: %w", err)
+	}
+	b.WriteString("\r\n")
+	b.Write(w.body)
+	return b.Bytes(), nil
+}
+
+// memoryWriter keeps an answer that no server writes.
+type memoryWriter struct {
+	header http.Header
+	body   []byte
+}
+
+func (w *memoryWriter) Header() http.Header { return w.header }
+
+func (w *memoryWriter) WriteHeader(int) {}
+
+func (w *memoryWriter) Write(p []byte) (int, error) {
+	w.body = append(w.body, p...)
+	return len(p), nil
+}

@@ -1,0 +1,69 @@
+package readapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+)
+
+// problemOf makes a problem of any error. An error that is not known is a fault of
+// the service, and callers do not see its text.
+func problemOf(err error) *answer.Error {
+	var p *answer.Error
+	if errors.As(err, &p) {
+		return p
+	}
+	if isUnavailable(err) {
+		return answer.Unavailable(err)
+	}
+	return answer.Internal(err)
+}
+
+// isUnavailable reports whether an error means that the database, or time, is what is
+// missing, so that the same request may succeed a little later.
+func isUnavailable(err error) bool {
+	var (
+		refused  *pgconn.ConnectError
+		network  net.Error
+		database *pgconn.PgError
+	)
+	switch {
+	case errors.Is(err, access.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return true
+	case errors.As(err, &database):
+		// The classes of PostgreSQL's Appendix A: connections, resources,
+		// operator's intervention, system errors; and a standby that had to end
+		// the statement.
+		if len(database.Code) < 2 {
+			return false
+		}
+		switch database.Code[:2] {
+		case "08", "53", "57", "58", "40":
+			return true
+		}
+		return false
+	}
+	return errors.As(err, &refused) || errors.As(err, &network) || pgconn.SafeToRetry(err) || isBroken(err)
+}
+
+// isBroken reports whether an error is that of a connection that ended, or of a pool
+// that is being closed.
+func isBroken(err error) bool {
+	for _, known := range []error{
+		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, puddle.ErrClosedPool,
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}

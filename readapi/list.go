@@ -1,0 +1,75 @@
+package readapi
+
+import (
+	"bytes"
+	"time"
+)
+
+// answerRows answers with a page of a read table.
+func answerRows(q *request) error {
+	e := q.endpoint
+	var at listPosition
+	if q.params.has(e.cursor) {
+		at = parseListPosition(q.position())
+	}
+	var since *time.Time
+	// Rows after a position that the list has reached meet the condition, because
+	// publish times rise with the positions. At the start it is looked up each time,
+	// because a time in the future has no position yet.
+	if q.params.has(e.since) && at.position == 0 {
+		t := q.params.time(e.since)
+		since = &t
+	}
+	size := q.params.limit(e.limit)
+	args := append(make([]any, 0, listArguments+len(e.filters)), q.key.WorkspaceID, at.position, at.id, since, size+1)
+	var given uint
+	for i, f := range e.filters {
+		if q.params.has(f.param) {
+			given |= 1 << i
+			args = append(args, q.params.get(f.param))
+		}
+	}
+	rows, err := q.query(e.statement(given, q.visible), args...)
+	if err != nil {
+		return err
+	}
+	defer rows.rows.Close()
+	version, err := rows.version()
+	if err != nil {
+		return q.readError(err)
+	}
+	body := q.api.answers.Buffer()
+	defer q.api.answers.Release(body)
+	more, err := q.appendPage(body, rows, size, &at)
+	if err != nil {
+		return q.readError(err)
+	}
+	appendEnd(body, more, q.cursor(at.append(nil)))
+	rows.rows.Close() // before the answer is written: a slow caller must not hold a connection
+	q.answerWith(body.Bytes(), version)
+	return nil
+}
+
+// appendPage writes the opening of the envelope and up to size rows, moves at to the
+// last of them, and returns whether there are more.
+func (q *request) appendPage(body *bytes.Buffer, rows *rowReader, size int, at *listPosition) (more bool, err error) {
+	body.WriteString(`{"data":[`)
+	for {
+		position, values, ok, err := rows.next()
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			return false, nil
+		}
+		if q.rows == size {
+			return true, nil
+		}
+		if q.rows > 0 {
+			body.WriteByte(',')
+		}
+		appendRow(body, values[columnFragments:])
+		at.position, at.id = position, string(values[columnID])
+		q.rows++
+	}
+}

@@ -1,0 +1,54 @@
+package readapi
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
+)
+
+// metrics are the API's metrics. Every label value comes from a fixed list, never from
+// a caller.
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	refused  *prometheus.CounterVec
+}
+
+func newMetrics(register prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerfeed_api_requests_total", Help: "Requests by route and status.",
+		}, []string{"route", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ledgerfeed_api_request_seconds", Help: "Time from the first check to the end of the answer, by route.",
+			Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 10},
+		}, []string{"route"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerfeed_api_refused_total", Help: "Refused requests by reason.",
+		}, []string{"reason"}),
+	}
+	if register == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.refused} {
+		if err := register.Register(c); err != nil {
+			return nil, fmt.Errorf("readapi: register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) observe(r *requestlog.Record) {
+	route := r.Route
+	if route == "" {
+		route = "other"
+	}
+	m.requests.WithLabelValues(route, strconv.Itoa(r.Status)).Inc()
+	m.duration.WithLabelValues(route).Observe(r.Duration.Seconds())
+	if r.Refusal != "" {
+		m.refused.WithLabelValues(r.Refusal).Inc()
+	}
+}

@@ -1,0 +1,120 @@
+package readapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// New makes an API. Nothing that it starts outlives a request by more than
+// Config.Timeout. The error says everything that is wrong with cfg.
+func New(cfg Config) (*API, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	document, err := openapi.Document(openapi.Info{Brand: cfg.Brand, BaseURL: cfg.BaseURL, DocsURL: cfg.DocsURL})
+	if err != nil {
+		return nil, err
+	}
+	cursors, err := newCursorSealer(cfg.CursorKey)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := answer.NewRenderer(cfg.DocsURL, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	a := &API{
+		cfg:      cfg,
+		mux:      chi.NewRouter(),
+		answers:  answers,
+		document: document,
+		keys:     keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
+		cursors:  cursors,
+		tags:     newTagger(cfg.CursorKey, document),
+		versions: newVersionReader(cfg.Pool, cfg.Timeout),
+		rows:     map[string]*batch.Coalescer[*rowQuery]{},
+		cache:    newAnswerCache(max(0, cfg.CacheBytes)),
+		metrics:  metrics,
+	}
+	a.routing.New = func() any { return chi.NewRouteContext() }
+	a.mountRoutes()
+	return a, nil
+}
+
+// mountRoutes mounts the route table on the mux. The numbers are those of
+// docs/contract/decisions.md, "Requests, in the order in which they are checked".
+func (a *API) mountRoutes() {
+	a.mux.Use(
+		check(checkSize),
+		check(checkMethod), // 1
+		check(checkURL),    // 2
+		check(identify),
+		check(checkSlowDown), // 3
+		check(checkKey),      // 4
+		check(checkRate),     // 5
+		decodePath,           // 6, which is what the mux does next
+	)
+	a.mux.NotFound(handler(answerUnknownPath).ServeHTTP)
+	for _, r := range route.Table() {
+		e := newEndpoint(r)
+		e.answer, e.version = a.handlers(r)
+		found := a.mux.With(e.enter)
+		found.Method(http.MethodOptions, e.Path, handler(answerMethods))
+		checked := found.With(
+			check(checkPermission), // 7
+			check(checkParams),     // 8
+		)
+		checked.Method(http.MethodGet, e.Path, handler(answerRequest)) // 9
+		checked.Method(http.MethodHead, e.Path, handler(answerRequest))
+	}
+}
+
+// handlers are what answers a kind of response, and what knows its version; see
+// endpoint.
+func (a *API) handlers(r route.Route) (handle func(*request) error, version func(*request) (string, error)) {
+	switch r.Kind {
+	case route.Rows:
+		return answerRows, rowsVersion
+	case route.Row:
+		if a.rows[r.Resource.Table] == nil {
+			a.rows[r.Resource.Table] = newRowReader(a.cfg.Pool, a.cfg.Timeout)
+		}
+		return answerRow, rowsVersion
+	case route.Credit:
+		return answerCredit, rowsVersion
+	case route.Events:
+		return answerEvents, feedVersion
+	case route.Event:
+		return answerEvent, nil
+	case route.KeyInfo:
+		return answerKeyInfo, nil
+	case route.Document:
+		return answerDocument, documentVersion
+	}
+	panic("readapi: a route of an unknown kind")
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Timeout)
+	defer cancel()
+	q := a.newRequest(ctx, w, r)
+	q.routing = a.routing.Get().(*chi.Context)
+	q.routing.Reset()
+	defer a.routing.Put(q.routing)
+	defer a.record(q)
+	defer func() { q.answerPanic(recover()) }()
+	a.mux.ServeHTTP(w, r.WithContext(q))
+}

@@ -1,0 +1,121 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// Info is what the description says about the service that serves the API.
+type Info struct {
+	Brand            brand.Brand // part of the names of webhook headers (LEDGERFEED_BRAND)
+	BaseURL, DocsURL string      // without a slash at the end
+}
+
+const introduction = `Read access to the invoices, time entries, charges, clients and their credit, contractors, confirmed payments and events of one workspace.
+
+The API is read only: GET, HEAD and OPTIONS, anything else is answered with 405. Every request can be repeated.
+
+**Keys.** Send an API key in the header Authorization: Bearer <API_KEY>. A key belongs to one workspace and has permissions; they decide which endpoints it may call and which fields it sees. A field that a key may not see is absent, never null. Every field that it may see is present, null without a value. A key in the URL is refused with 400.
+
+**Forms.** Money is a string with two decimals beside a currency. Timestamps are UTC with three decimals. Dates are YYYY-MM-DD.
+
+**Lists** are in order of last change, oldest first. next_cursor is always given: keep it, also from the last page, and ask again later with the same parameters to get exactly what has changed since. Pages may be read while data changes: a row that changes moves to the end.
+
+**Conditional requests.** Every answer has a strong ETag; send it in If-None-Match and get 304 while nothing has changed. Answers over 1 KiB are compressed with zstd or gzip where the caller accepts it.
+
+**Limits.** Each key may make a number of requests a clock minute, 120 unless raised. Above, the answer is 429 with Retry-After. RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset are on every response; RateLimit and RateLimit-Policy say the same in the form of the IETF draft. Until a key is known they count the refused keys of the caller's address, 20 a minute.
+
+**Errors** are problem documents (RFC 9457). Retry 429, 500 and 503 with growing waits; never retry 400, 401, 403 or 404 unchanged. Log the request_id of failed requests.`
+
+// Document writes the OpenAPI 3.1 document of the API, as /v1/openapi.json serves
+// it.
+func Document(info Info) ([]byte, error) {
+	s := newSchemas()
+	paths := object{}
+	for _, r := range route.Table() {
+		paths = paths.with(r.Path, s.pathItem(&r))
+	}
+	webhook := s.webhook(info.Brand)
+	s.add("Problem", s.problem())
+	document := object{
+		{"openapi", "3.1.0"},
+		{"info", object{
+			{"title", "Ledgerfeed"},
+			{"version", "1"},
+			{"summary", "Billing, time and payment data of one workspace, read only."},
+			{"description", introduction},
+			{"contact", object{{"name", "Documentation"}, {"url", info.DocsURL}}},
+			{"license", object{{"name", "Apache License 2.0"}, {"identifier", "Apache-2.0"}}},
+		}},
+		{"servers", []object{{{"url", info.BaseURL}}}},
+		{"tags", tags()},
+		{"paths", paths},
+		{"webhooks", object{{"event", webhook}}},
+		{"components", object{
+			{"securitySchemes", object{{"apiKey", object{
+				{"type", "http"}, {"scheme", "bearer"}, {"bearerFormat", "API key"},
+				{"description", "An API key, made under Settings, Integrations, API Keys. The names beside an operation are the permissions that it needs."},
+			}}}},
+			{"parameters", commonParameters()},
+			{"headers", headers()},
+			{"responses", errorResponses(info.DocsURL)},
+			{"schemas", s.named},
+		}},
+	}
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(document); err != nil {
+		return nil, fmt.Errorf("write the description of the API: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+func tags() []object {
+	tag := func(name, description string) object { return object{{"name", name}, {"description", description}} }
+	return []object{
+		tag("Invoices", "Invoices, packages, credit notes and charges."),
+		tag("Payments", "Payments that the accounting system has confirmed."),
+		tag("Time entries", "Work that was recorded."),
+		tag("Contractors", "Who does the work."),
+		tag("Clients", "Who the work is for, and their credit."),
+		tag("Events", "What happened, in order, for 30 days; also pushed by webhooks."),
+		tag("Key", "The key itself, and this description."),
+	}
+}
+
+// webhook describes the message that webhooks get (docs/contract/service.md,
+// "Delivery request").
+func (s *schemas) webhook(names brand.Brand) object {
+	header := func(name, description string, schema object, example string) object {
+		return object{{"name", name}, {"in", "header"}, {"required", true}, {"description", description}, {"schema", schema}, {"example", example}}
+	}
+	anyText := object{{"type", "string"}}
+	return object{{"post", object{
+		{"operationId", "receiveEvent"},
+		{"tags", []string{"Events"}},
+		{"summary", "An event, sent to your webhook"},
+		{"description", "Sent to the webhooks that chose the event's type. Any 2xx within 10 seconds is success; otherwise it is sent again after " +
+			"1 minute, 5 minutes, 30 minutes, 2, 6, 12 and 24 hours. The same event can come more than once: recognise it by its id. " +
+			"Check the signature before you read the body: one of the v1 values must be the HMAC-SHA256, in hex, of t, a point and the body as it came, " +
+			"keyed with the webhook's secret, and t must be within 300 seconds of now."},
+		{"security", []object{}},
+		{"parameters", []object{
+			header(names.SignatureHeader(), "Time and signatures; two of them for 24 hours after the secret was rotated.", anyText, "t=1790932500,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd"),
+			header(names.EventIDHeader(), "The event's id.", anyText, "evt_0199a2f4c1e87b4f"),
+			header(names.DeliveryIDHeader(), "The id of this delivery: the event's and the webhook's.", anyText, "evt_0199a2f4c1e87b4f_wh_7"),
+		}},
+		{"requestBody", object{{"required", true}, {"content", object{{"application/json", object{
+			{"schema", s.fields("Event", domain.EventFields())},
+			{"example", json.RawMessage(jsonform.ExampleOf(domain.EventFields()))},
+		}}}}}},
+		{"responses", object{{"2XX", object{{"description", "The message was taken."}}}}},
+	}}}
+}

@@ -1,0 +1,116 @@
+package openapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// errorsOf refers to the errors that a request to a route can be answered with.
+func errorsOf(r *route.Route) object {
+	statuses := []int{http.StatusBadRequest, http.StatusUnauthorized}
+	if r.Permission != "" {
+		statuses = append(statuses, http.StatusForbidden)
+	}
+	if r.HasID() {
+		statuses = append(statuses, http.StatusNotFound)
+	}
+	return errorReferences(append(statuses, http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge,
+		http.StatusInternalServerError, http.StatusServiceUnavailable)...)
+}
+
+func errorReferences(statuses ...int) object {
+	responses := object{}
+	for _, status := range statuses {
+		responses = responses.with(strconv.Itoa(status), reference("responses", "Error"+strconv.Itoa(status)))
+	}
+	return responses
+}
+
+// errorResponses describes the answers that are problems.
+func errorResponses(docsURL string) object {
+	responses := object{}
+	for _, p := range []*answer.Error{
+		answer.WrongParams([]answer.ParamError{{Field: "limit", Message: "must be a whole number from 1 to 100"}}),
+		answer.Unauthorized("", nil),
+		answer.LacksPermission(access.InvoicesRead),
+		answer.UnknownID("invoice"),
+		answer.TooManyRequests(limit.Allowance{Limit: access.DefaultRateLimit, Reset: 42}),
+		answer.HeadersTooLarge(),
+		answer.Internal(nil),
+		answer.Unavailable(nil),
+	} {
+		described := append(responseHeaders(false), errorHeaders(p)...)
+		example := object{
+			{"type", docsURL + "/errors/" + strconv.Itoa(p.Status)},
+			{"title", answer.Title(p.Status)},
+			{"status", p.Status},
+			{"detail", p.Detail},
+			{"request_id", "req_3f2c9a1d5b7e4c0a8d6f1e2b3c4d5e6f"},
+		}
+		if len(p.Errors) > 0 {
+			example = example.with("errors", p.Errors)
+		}
+		responses = responses.with("Error"+strconv.Itoa(p.Status), object{
+			{"description", errorDescription(p.Status)},
+			{"headers", described},
+			{"content", object{{"application/problem+json", object{{"schema", reference("schemas", "Problem")}, {"example", example}}}}},
+		})
+	}
+	return responses
+}
+
+func errorHeaders(p *answer.Error) object {
+	h := object{}
+	if p.RetryAfter > 0 {
+		h = h.with(answer.HeaderRetryAfter, reference("headers", answer.HeaderRetryAfter))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h = h.with(answer.HeaderChallenge, reference("headers", answer.HeaderChallenge))
+	}
+	return h
+}
+
+// errorDescription says when an error is answered and what to do (docs/contract/service.md, "Errors").
+func errorDescription(status int) string {
+	switch status {
+	case http.StatusBadRequest:
+		return "A parameter is wrong or unknown, a cursor does not match, or a key was put in the URL. Fix the request; do not retry it unchanged."
+	case http.StatusUnauthorized:
+		return "No key, or the key is unknown, revoked or expired. Do not retry."
+	case http.StatusForbidden:
+		return "The key lacks the permission that detail names."
+	case http.StatusNotFound:
+		return "There is nothing with this id that this key may see."
+	case http.StatusMethodNotAllowed:
+		return "The API is read only. Use GET, HEAD or OPTIONS."
+	case http.StatusTooManyRequests:
+		return "Too many requests, or too many refused keys from this address. Wait the seconds in Retry-After, then retry."
+	case http.StatusRequestHeaderFieldsTooLarge:
+		return "The request line and headers are too large."
+	case http.StatusServiceUnavailable:
+		return "Briefly unavailable. Retry with growing waits."
+	}
+	return "A fault of the service. Retry after a short wait; report the request_id if it goes on."
+}
+
+// problem is the schema of a problem document.
+func (s *schemas) problem() object {
+	row := s.add("ParameterError", closed("A wrong parameter.", object{
+		{"field", text("The parameter's name, as it came.", "limit")},
+		{"message", text("What is wrong, in plain English.", "must be a whole number from 1 to 100")},
+	}, []string{"field", "message"}))
+	return closed("An error (RFC 9457).", object{
+		{"type", object{{"type", "string"}, {"format", "uri"}, {"description", "Identifies the kind of error; ends in the status."}}},
+		{"title", text("Short summary.", answer.Title(http.StatusNotFound))},
+		{"status", object{{"type", "integer"}, {"enum", []int{400, 401, 403, 404, 405, 429, 431, 500, 503}}}},
+		{"detail", text("What happened and what to do, in plain English.", "This key lacks the permission invoices:read.")},
+		{"request_id", text("The same as in X-Request-Id.", "req_3f2c9a1d5b7e4c0a8d6f1e2b3c4d5e6f")},
+		{"errors", object{{"type", "array"}, {"description", "Only where parameters are wrong: one row for each, for " +
+			strconv.Itoa(answer.MaxParamErrors) + " of them at most."}, {"items", row}, {"minItems", 1}, {"maxItems", answer.MaxParamErrors}}},
+	}, []string{"type", "title", "status", "detail", "request_id"})
+}

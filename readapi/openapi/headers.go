@@ -1,0 +1,41 @@
+package openapi
+
+import "github.com/ledgerfeed/ledgerfeed/readapi/answer"
+
+// headers describes the headers of responses.
+func headers() object {
+	number := object{{"type", "integer"}, {"minimum", 0}}
+	header := func(description string, required bool, schema object, example any) object {
+		return object{{"description", description}, {"required", required}, {"schema", schema}, {"example", example}}
+	}
+	anyText := object{{"type", "string"}}
+	return object{
+		{answer.HeaderRequestID, header("The id of this request.", true, object{{"type", "string"}, {"pattern", `^[A-Za-z0-9._-]{1,64}$`}}, "req_3f2c9a1d5b7e4c0a8d6f1e2b3c4d5e6f")},
+		{answer.HeaderLimit, header("Requests allowed in a clock minute.", true, number, 120)},
+		{answer.HeaderRemaining, header("Requests left in this minute.", true, number, 117)},
+		{answer.HeaderReset, header("Seconds until the minute ends.", true, number, 42)},
+		{answer.HeaderRate, header("What is left, in the form of the IETF draft.", true, anyText, `"key";r=117;t=42`)},
+		{answer.HeaderPolicy, header("The limit, in the form of the IETF draft.", true, anyText, `"key";q=120;w=60`)},
+		{answer.HeaderCacheControl, header("private, no-cache beside an ETag, else private, no-store.", true, object{{"type", "string"}, {"enum", []string{answer.CacheRevalidate, answer.CacheNever}}}, answer.CacheRevalidate)},
+		{answer.HeaderNoSniff, header("Always nosniff.", true, object{{"type", "string"}, {"const", answer.NoSniff}}, answer.NoSniff)},
+		{answer.HeaderETag, header("Names this answer, for If-None-Match. Strong; each encoding has its own.", true, anyText, `"0dGvpk6SZxbQXJ4s0W2q"`)},
+		{answer.HeaderVary, header("Answers differ by the encodings that the caller accepts.", false, anyText, answer.VaryEncoding)},
+		{answer.HeaderRetryAfter, header("Seconds to wait before the next try.", true, number, 42)},
+		{answer.HeaderChallenge, header("How to send a key.", true, object{{"type", "string"}, {"const", answer.Challenge}}, answer.Challenge)},
+	}
+}
+
+// responseHeaders refers to the headers that every response has, and, if it is
+// tagged, to ETag.
+func responseHeaders(tagged bool) object {
+	h := object{}
+	for _, name := range []string{
+		answer.HeaderRequestID, answer.HeaderLimit, answer.HeaderRemaining, answer.HeaderReset, answer.HeaderRate, answer.HeaderPolicy, answer.HeaderCacheControl, answer.HeaderNoSniff, answer.HeaderVary,
+	} {
+		h = h.with(name, reference("headers", name))
+	}
+	if tagged {
+		h = h.with(answer.HeaderETag, reference("headers", answer.HeaderETag))
+	}
+	return h
+}

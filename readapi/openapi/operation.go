@@ -1,0 +1,166 @@
+package openapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// pathItem describes the three methods of a path.
+func (s *schemas) pathItem(r *route.Route) object {
+	item := object{}
+	if r.HasID() {
+		item = item.with("parameters", []object{{
+			{"name", "id"}, {"in", "path"}, {"required", true}, {"description", "The id of the " + idLabel(r) + "."},
+			{"schema", object{{"type", "string"}, {"minLength", 1}}}, {"example", idExample(r)},
+		}})
+	}
+	schema, example := s.response(r)
+	return item.
+		with("get", operation(r, "", schema, example)).
+		with("head", operation(r, "head", nil, "")).
+		with("options", options(r))
+}
+
+// idLabel says whose id is in the path of a route. A route without a resource of
+// its own is about a client.
+func idLabel(r *route.Route) string {
+	if r.Resource == nil {
+		return "client"
+	}
+	return r.Resource.Label()
+}
+
+func idExample(r *route.Route) string {
+	if r.Resource == nil {
+		return "cl_4821"
+	}
+	return strings.Trim(r.Resource.Fields[0].Example, `"`)
+}
+
+// operation describes GET if method is empty, and otherwise HEAD, which answers the
+// same without a body.
+func operation(r *route.Route, method string, schema object, example string) object {
+	described := object{{"operationId", r.Operation}, {"tags", []string{r.Group}}, {"summary", r.Summary}}
+	description := r.Description
+	if method != "" {
+		described[0].value = method + strings.ToUpper(r.Operation[:1]) + r.Operation[1:]
+		described[2].value = r.Summary + ", without the body"
+		description = "Answers as GET would, Content-Length included, without the body."
+	}
+	description += " " + permissionDescription(r)
+	parameters := make([]any, 0, len(r.Params)+2)
+	for i := range r.Params {
+		parameters = append(parameters, parameter(&r.Params[i]))
+	}
+	parameters = append(parameters, reference("parameters", "RequestId"), reference("parameters", "IfNoneMatch"))
+	ok := object{{"description", "Done."}, {"headers", responseHeaders(true)}}
+	if method == "" {
+		ok = ok.with("content", object{{"application/json", object{
+			{"schema", schema},
+			{"example", json.RawMessage(example)},
+		}}})
+	}
+	unchanged := object{
+		{"description", "Nothing has changed since the answer with the ETag in If-None-Match."}, {"headers", responseHeaders(true)},
+	}
+	responses := object{{"200", ok}, {"304", unchanged}}
+	return described.
+		with("description", description).
+		with("security", []object{{{"apiKey", scopesOf(r)}}}).
+		with("parameters", parameters).
+		with("responses", append(responses, errorsOf(r)...))
+}
+
+func scopesOf(r *route.Route) []string {
+	if r.Permission == "" {
+		return []string{}
+	}
+	return []string{string(r.Permission)}
+}
+
+func permissionDescription(r *route.Route) string {
+	if r.Permission == "" {
+		return "Needs no permission beyond a valid key."
+	}
+	description := "Needs " + string(r.Permission) + "."
+	if r.Resource == nil {
+		return description
+	}
+	for _, part := range []jsonform.Part{domain.Pay, domain.Margin} {
+		if r.Resource.Has(part) {
+			description += " " + string(permissionOf(part)) + " adds fields."
+		}
+	}
+	return description
+}
+
+func options(r *route.Route) object {
+	name := strings.ToUpper(r.Operation[:1]) + r.Operation[1:]
+	statuses := []int{http.StatusBadRequest, http.StatusUnauthorized}
+	if r.HasID() {
+		statuses = append(statuses, http.StatusNotFound) // an escaped slash is not part of an id
+	}
+	statuses = append(statuses, http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge, http.StatusInternalServerError, http.StatusServiceUnavailable)
+	noContent := object{
+		{"description", "The methods of this path."},
+		{"headers", append(responseHeaders(false), member{answer.HeaderAllow, object{
+			{"description", "Methods that the path takes."}, {"required", true}, {"schema", object{{"type", "string"}, {"const", answer.AllowedMethods}}},
+		}})},
+	}
+	return object{
+		{"operationId", "options" + name},
+		{"tags", []string{r.Group}},
+		{"summary", r.Summary + ": methods"},
+		{"description", "Tells the methods of this path. Needs a valid key and no permission."},
+		{"security", []object{{{"apiKey", []string{}}}}},
+		{"parameters", []object{reference("parameters", "RequestId")}},
+		{"responses", append(object{{"204", noContent}}, errorReferences(statuses...)...)},
+	}
+}
+
+// parameter describes a query parameter.
+func parameter(p *route.Param) object {
+	schema := object{{"type", "string"}}
+	var example any = p.Example
+	switch p.Form {
+	case route.FormLimit:
+		schema = object{{"type", "integer"}, {"minimum", 1}, {"maximum", route.MaxLimit}, {"default", route.DefaultLimit}}
+		example = route.DefaultLimit
+	case route.FormCursor:
+		schema = schema.with("minLength", 1)
+	case route.FormTime:
+		schema = schema.with("format", "date-time")
+	case route.FormPeriod:
+		schema = schema.with("pattern", patternPeriod)
+	case route.FormID:
+		schema = schema.with("pattern", patternID)
+	case route.FormEnum:
+		schema = schema.with("enum", p.Values)
+	}
+	described := object{{"name", p.Name}, {"in", "query"}, {"description", p.Description}, {"schema", schema}}
+	if p.Form == route.FormCursor {
+		return described // an example would be refused
+	}
+	return described.with("example", example)
+}
+
+func commonParameters() object {
+	return object{
+		{"RequestId", object{
+			{"name", answer.HeaderRequestID}, {"in", "header"},
+			{"description", "An id of your own for this request: 1 to 64 of A-Z a-z 0-9 . _ -. Otherwise one is made."},
+			{"schema", object{{"type", "string"}}}, {"example", "import-2026-10-02-0001"},
+		}},
+		{"IfNoneMatch", object{
+			{"name", "If-None-Match"}, {"in", "header"},
+			{"description", "ETags of answers that you have, or *."},
+			{"schema", object{{"type", "string"}}}, {"example", `"0dGvpk6SZxbQXJ4s0W2q"`},
+		}},
+	}
+}

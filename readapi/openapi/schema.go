@@ -1,0 +1,253 @@
+package openapi
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// Patterns of forms (docs/contract/log.md, "Forms"; docs/contract/decisions.md, "Responses").
+const (
+	patternID          = `^[A-Za-z0-9_-]{1,64}$`
+	patternMoney       = `^\d+\.\d{2}$`
+	patternSignedMoney = `^-?\d+\.\d{2}$`
+	patternCurrency    = `^[A-Z]{3}$`
+	patternDateTime    = `^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$`
+	patternPeriod      = `^\d{4}-((0[1-9]|1[0-2])|W(0[1-9]|[1-4]\d|5[0-3])|BW(0[1-9]|1\d|2[0-7]))$`
+)
+
+// schemas collects the named schemas of the description, each once.
+type schemas struct {
+	named object
+	known map[string]bool
+}
+
+func newSchemas() *schemas { return &schemas{known: map[string]bool{}} }
+
+func (s *schemas) add(name string, schema object) object {
+	if !s.known[name] {
+		s.known[name] = true
+		s.named = s.named.with(name, schema)
+	}
+	return reference("schemas", name)
+}
+
+// fields adds the schema of an object with these fields.
+func (s *schemas) fields(name string, fields []jsonform.FieldDescription) object {
+	if s.known[name] {
+		return reference("schemas", name)
+	}
+	s.known[name] = true
+	at := len(s.named)
+	s.named = s.named.with(name, nil) // before the schemas of the objects in it
+	properties, required := object{}, []string{}
+	for i := range fields {
+		f := &fields[i]
+		properties = properties.with(f.Name, s.field(f))
+		if f.Part == domain.Base && !f.Optional {
+			required = append(required, f.Name)
+		}
+	}
+	s.named[at].value = closed("", properties, required)
+	return reference("schemas", name)
+}
+
+// closed is an object that has these members and no others.
+func closed(description string, properties object, required []string) object {
+	schema := object{{"type", "object"}}
+	if description != "" {
+		schema = schema.with("description", description)
+	}
+	return schema.with("properties", properties).with("required", required).with("additionalProperties", false)
+}
+
+// field is the schema of a field.
+func (s *schemas) field(f *jsonform.FieldDescription) object {
+	var schema object
+	switch f.Form {
+	case domain.FormObject:
+		schema = s.fields(f.Object, f.Fields)
+		if f.Nullable {
+			schema = object{{"anyOf", []object{schema, {{"type", "null"}}}}}
+		}
+	case domain.FormArray:
+		schema = object{{"type", "array"}, {"items", s.fields(f.Object, f.Fields)}}
+	default:
+		schema = value(f)
+	}
+	if description := fieldDescription(f); description != "" {
+		schema = schema.with("description", description)
+	}
+	if p := permissionOf(f.Part); p != "" {
+		schema = schema.with("x-permission", p)
+	}
+	return schema
+}
+
+// permissionOf is the permission that a part of a row needs beside that of the
+// endpoint.
+func permissionOf(part jsonform.Part) access.Permission {
+	switch part {
+	case domain.Pay:
+		return access.PayRead
+	case domain.Margin:
+		return access.MarginRead
+	case domain.Base:
+	}
+	return ""
+}
+
+func fieldDescription(f *jsonform.FieldDescription) string {
+	var sentences []string
+	if f.Doc != "" {
+		sentences = append(sentences, f.Doc)
+	}
+	if len(f.Known) > 0 {
+		sentences = append(sentences, "Values that occur: "+strings.Join(f.Known, ", ")+"; others may come.")
+	}
+	if p := permissionOf(f.Part); p != "" {
+		sentences = append(sentences, "Needs "+string(p)+"; absent without it.")
+	}
+	if f.Optional {
+		sentences = append(sentences, "Absent where it does not apply.")
+	}
+	return strings.Join(sentences, " ")
+}
+
+// value is the schema of a single value.
+func value(f *jsonform.FieldDescription) object {
+	kind, more := "string", object{}
+	switch f.Form {
+	case domain.FormID:
+		more = object{{"pattern", patternID}}
+	case domain.FormText:
+		more = object{{"minLength", 1}}
+	case domain.FormEnum:
+		values := make([]any, 0, len(f.Values)+1)
+		for _, v := range f.Values {
+			values = append(values, v)
+		}
+		if f.Nullable {
+			values = append(values, nil)
+		}
+		more = object{{"enum", values}}
+	case domain.FormMoney:
+		more = object{{"pattern", patternMoney}}
+	case domain.FormSignedMoney:
+		more = object{{"pattern", patternSignedMoney}}
+	case domain.FormCurrency:
+		more = object{{"pattern", patternCurrency}}
+	case domain.FormDate:
+		more = object{{"format", "date"}}
+	case domain.FormDateTime:
+		more = object{{"format", "date-time"}, {"pattern", patternDateTime}}
+	case domain.FormPeriod:
+		more = object{{"pattern", patternPeriod}}
+	case domain.FormHours:
+		kind, more = "number", object{{"minimum", 0}}
+	case domain.FormNumber:
+		kind = "number"
+	case domain.FormInteger:
+		kind, more = "integer", object{{"minimum", 0}}
+	case domain.FormBool:
+		kind = "boolean"
+	case domain.FormObject, domain.FormArray: // see field
+	}
+	var typ any = kind
+	if f.Nullable {
+		typ = []string{kind, "null"}
+	}
+	schema := append(object{{"type", typ}}, more...)
+	if f.Example != "" {
+		schema = schema.with("examples", []json.RawMessage{json.RawMessage(f.Example)})
+	}
+	return schema
+}
+
+// text is a schema of text without further rules.
+func text(description, example string) object {
+	return object{{"type", "string"}, {"description", description}, {"examples", []string{example}}}
+}
+
+// response adds the schemas of a route's answer; it returns that of the whole
+// answer and an example.
+func (s *schemas) response(r *route.Route) (schema object, example string) {
+	switch r.Kind {
+	case route.Row, route.Event:
+		return s.fields(r.Resource.Name, r.Resource.Fields), jsonform.ExampleOf(r.Resource.Fields)
+	case route.Rows, route.Events:
+		row := s.fields(r.Resource.Name, r.Resource.Fields)
+		list := s.add(r.Resource.Name+"List", closed("", object{
+			{"data", object{{"type", "array"}, {"items", row}}},
+			{"has_more", hasMore()},
+			{"next_cursor", nextCursor()},
+		}, []string{"data", "has_more", "next_cursor"}))
+		return list, `{"data":[` + jsonform.ExampleOf(r.Resource.Fields) + `],"has_more":true,"next_cursor":"` + exampleCursor + `"}`
+	case route.Credit:
+		return s.credit()
+	case route.KeyInfo:
+		return s.keyInfo()
+	case route.Document:
+	}
+	return s.add("Description", object{
+		{"type", "object"}, {"description", "An OpenAPI 3.1 document."}, {"required", []string{"openapi", "info", "paths"}},
+		{"properties", object{
+			{"openapi", object{{"type", "string"}}},
+			{"info", object{{"type", "object"}, {"additionalProperties", true}}},
+			{"paths", object{{"type", "object"}, {"additionalProperties", true}}},
+		}},
+		{"additionalProperties", true},
+	}), `{"openapi":"3.1.0","info":{"title":"Ledgerfeed","version":"1"},"paths":{}}`
+}
+
+const exampleCursor = "q83vEjRWeJASNFZ4kBI0Vg"
+
+func hasMore() object {
+	return object{{"type", "boolean"}, {"description", "Whether rows are waiting behind next_cursor now."}}
+}
+
+func nextCursor() object {
+	return text("Where to go on. Always given: after the last page, keep it and ask again later to get what has changed since.", exampleCursor)
+}
+
+// credit is the credit's own fields, then the envelope of its history.
+func (s *schemas) credit() (object, string) {
+	fields := domain.CreditFields()
+	properties, required := object{}, []string{}
+	for i := range fields {
+		properties = properties.with(fields[i].Name, s.field(&fields[i]))
+		required = append(required, fields[i].Name)
+	}
+	row := s.fields("CreditHistoryRow", domain.CreditMoveFields())
+	properties = properties.
+		with("history", object{{"type", "array"}, {"items", row}, {"description", "Newest first."}}).
+		with("has_more", hasMore()).
+		with("next_cursor", nextCursor())
+	credit := s.add("ClientCredit", closed("", properties, append(required, "history", "has_more", "next_cursor")))
+	return credit, strings.TrimSuffix(jsonform.ExampleOf(fields), "}") + `,"history":[` + jsonform.ExampleOf(domain.CreditMoveFields()) +
+		`],"has_more":false,"next_cursor":"` + exampleCursor + `"}`
+}
+
+func (s *schemas) keyInfo() (object, string) {
+	scopes := access.PermissionsOf(access.AllPermissions()...).Strings()
+	company := s.add("Company", closed("The workspace.", object{
+		{"id", object{{"type", "string"}, {"pattern", patternID}}},
+		{"name", object{{"type", "string"}}},
+	}, []string{"id", "name"}))
+	key := s.add("Key", closed("The key that made the request.", object{
+		{"name", object{{"type", "string"}}},
+		{"prefix", text("The public beginning of the key.", "service_4fT9kQ2x")},
+	}, []string{"name", "prefix"}))
+	me := s.add("KeyInformation", closed("", object{
+		{"company", company},
+		{"key", key},
+		{"scopes", object{{"type", "array"}, {"description", "The key's permissions."}, {"items", object{{"type", "string"}, {"enum", scopes}}}}},
+		{"rate_limit_per_minute", object{{"type", "integer"}, {"minimum", 1}}},
+	}, []string{"company", "key", "scopes", "rate_limit_per_minute"}))
+	return me, `{"company":{"id":"northwind","name":"Northwind Agency"},"key":{"name":"Reporting","prefix":"service_4fT9kQ2x"},` +
+		`"scopes":["invoices:read","events:read"],"rate_limit_per_minute":120}`
+}

@@ -1,0 +1,37 @@
+package route
+
+import (
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// Route is one endpoint.
+type Route struct {
+	Path        string            // such as /v1/invoices/{id}; {id} is the only variable there is
+	Operation   string            // unique name, for generated clients
+	Group       string            // heading in the description
+	Permission  access.Permission // empty: any valid key
+	Summary     string
+	Description string
+	Params      []Param
+	Kind        Kind
+	Resource    *Resource // what is answered; nil for kinds with a form of their own
+}
+
+// Kind is the kind of a response: what it is made from, and its form.
+type Kind int
+
+// The kinds of responses.
+const (
+	Rows     Kind = iota + 1 // a page of the rows of a read table
+	Row                      // one row of a read table
+	Credit                   // a client's credit with a page of its history
+	Events                   // a page of the log's feed
+	Event                    // one event of the feed
+	KeyInfo                  // the key that makes the request
+	Document                 // the OpenAPI document
+)
+
+// HasID reports whether the path names one object by its id.
+func (r *Route) HasID() bool { return strings.Contains(r.Path, "{id}") }

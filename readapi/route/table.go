@@ -1,0 +1,193 @@
+package route
+
+import (
+	"slices"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// Table is every endpoint of the API, in the order of its description
+// (docs/contract/service.md, "Endpoints"; docs/contract/decisions.md, "Responses").
+func Table() []Route {
+	return slices.Concat(invoices(), payments(), timeEntries(), contractors(), clients(), events(), key())
+}
+
+func invoices() []Route {
+	invoice := &Resource{Name: "Invoice", Table: "invoice", Fields: domain.InvoiceFields(), Shown: "shown"}
+	charge := &Resource{Name: "Charge", Table: "charge", Fields: domain.ChargeFields(), ShownWithoutPay: "billed"}
+	return []Route{
+		{
+			Path: "/v1/invoices", Operation: "listInvoices", Group: "Invoices", Permission: access.InvoicesRead, Kind: Rows, Resource: invoice,
+			Summary: "List invoices", Description: "Invoices, packages and credit notes, oldest change first. Drafts are not shown.",
+			Params: paged(
+				updatedSince(), period(), clientID(), contractorID(),
+				Param{Name: "status", Form: FormEnum, Values: domain.BillingStatuses(), Column: "status", Description: "Only invoices with this client_billing_status.", Example: "sent"},
+				Param{Name: "type", Form: FormEnum, Values: domain.InvoiceTypes(), Column: "type", Description: "Only this type.", Example: "invoice"},
+			),
+		},
+		{
+			Path: "/v1/invoices/{id}", Operation: "getInvoice", Group: "Invoices", Permission: access.InvoicesRead, Kind: Row, Resource: invoice,
+			Summary: "Get an invoice", Description: "One invoice, package or credit note.",
+		},
+		{
+			Path: "/v1/charges", Operation: "listCharges", Group: "Invoices", Permission: access.InvoicesRead, Kind: Rows, Resource: charge,
+			Summary: "List charges", Description: "Charges, oldest change first. Those that are not billed to the client are shown only to keys with pay:read.",
+			Params: paged(updatedSince(), period(), clientID(), contractorID()),
+		},
+		{
+			Path: "/v1/charges/{id}", Operation: "getCharge", Group: "Invoices", Permission: access.InvoicesRead, Kind: Row, Resource: charge,
+			Summary: "Get a charge", Description: "One charge.",
+		},
+	}
+}
+
+func payments() []Route {
+	payment := &Resource{
+		Name: "Payment", Table: "payment", Fields: domain.PaymentFields(), ShownWithoutPay: "direction = '" + domain.ReceivedFromClient + "'",
+	}
+	return []Route{
+		{
+			Path: "/v1/payments", Operation: "listPayments", Group: "Payments", Permission: access.PaymentsRead, Kind: Rows, Resource: payment,
+			Summary: "List payments",
+			Description: "Payments that the accounting system has confirmed, oldest change first. " +
+				"Payouts to contractors are shown only to keys with pay:read.",
+			Params: paged(updatedSince(), clientID(), Param{
+				Name: "direction", Form: FormEnum, Values: []string{domain.ReceivedFromClient, domain.PaidToContractor}, Column: "direction",
+				Description: "Only this direction. Without pay:read, paid_to_contractor gives an empty list.", Example: domain.ReceivedFromClient,
+			}),
+		},
+		{
+			Path: "/v1/payments/{id}", Operation: "getPayment", Group: "Payments", Permission: access.PaymentsRead, Kind: Row, Resource: payment,
+			Summary: "Get a payment", Description: "One payment.",
+		},
+	}
+}
+
+func timeEntries() []Route {
+	timeEntry := &Resource{Name: "TimeEntry", Table: "time_entry", Fields: domain.TimeEntryFields()}
+	return []Route{
+		{
+			Path: "/v1/time-entries", Operation: "listTimeEntries", Group: "Time entries", Permission: access.TimeEntriesRead, Kind: Rows, Resource: timeEntry,
+			Summary: "List time entries", Description: "Time entries, oldest change first.",
+			Params: paged(
+				updatedSince(), period(), clientID(), contractorID(),
+				Param{Name: "status", Form: FormEnum, Values: domain.LineStatuses(), Column: "status", Description: "Only time entries with this status.", Example: "approved"},
+			),
+		},
+		{
+			Path: "/v1/time-entries/{id}", Operation: "getTimeEntry", Group: "Time entries", Permission: access.TimeEntriesRead, Kind: Row, Resource: timeEntry,
+			Summary: "Get a time entry", Description: "One time entry.",
+		},
+	}
+}
+
+func contractors() []Route {
+	contractor := &Resource{Name: "Contractor", Table: "contractor", Fields: domain.ContractorFields()}
+	return []Route{
+		{
+			Path: "/v1/contractors", Operation: "listContractors", Group: "Contractors", Permission: access.ContractorsRead, Kind: Rows, Resource: contractor,
+			Summary: "List contractors", Description: "Contractors, oldest change first.",
+			Params: paged(updatedSince()),
+		},
+		{
+			Path: "/v1/contractors/{id}", Operation: "getContractor", Group: "Contractors", Permission: access.ContractorsRead, Kind: Row, Resource: contractor,
+			Summary: "Get a contractor", Description: "One contractor.",
+		},
+	}
+}
+
+func clients() []Route {
+	client := &Resource{Name: "Client", Table: "client", Fields: domain.ClientFields()}
+	return []Route{
+		{
+			Path: "/v1/clients", Operation: "listClients", Group: "Clients", Permission: access.ClientsRead, Kind: Rows, Resource: client,
+			Summary: "List clients", Description: "Clients with their contacts, oldest change first.",
+			Params: paged(updatedSince()),
+		},
+		{
+			Path: "/v1/clients/{id}", Operation: "getClient", Group: "Clients", Permission: access.ClientsRead, Kind: Row, Resource: client,
+			Summary: "Get a client", Description: "One client with its contacts.",
+		},
+		{
+			Path: "/v1/clients/{id}/credit", Operation: "getClientCredit", Group: "Clients", Permission: access.CreditsRead, Kind: Credit,
+			Summary: "Get a client's credit",
+			Description: "A client's credit: balance, prepaid packages in the order in which they were added, and the history, newest first. " +
+				"limit and cursor page the history towards older rows. The cursor of the last page gives the rows that were added since the first page was read, newest first, " +
+				"so that a follower gets every row once.",
+			Params: paged(),
+		},
+	}
+}
+
+func events() []Route {
+	event := &Resource{Name: "Event", Fields: domain.EventFields()}
+	return []Route{
+		{
+			Path: "/v1/events", Operation: "listEvents", Group: "Events", Permission: access.EventsRead, Kind: Events, Resource: event,
+			Summary: "List events",
+			Description: "Events in publish order, oldest first, kept for 30 days: follow the feed by its cursor without missing any. " +
+				"An event shows when everything that it speaks of can be read. payout.paid is shown only to keys with pay:read; without it, " +
+				"type=payout.paid gives an empty list. A cursor whose next event is no longer kept is refused with 400: begin anew with created_since.",
+			Params: paged(
+				Param{Name: "type", Form: FormEnum, Values: domain.PublicTypes(), Description: "Only events of this type.", Example: "invoice.paid"},
+				Param{
+					Name: "created_since", Form: FormTime, Example: "2026-10-02T09:15:00.120Z",
+					Description: "Only events published at or after this time, such as the created_at of the last event that was handled. Finer than a millisecond is cut.",
+				},
+			),
+		},
+		{
+			Path: "/v1/events/{id}", Operation: "getEvent", Group: "Events", Permission: access.EventsRead, Kind: Event, Resource: event,
+			Summary: "Get an event", Description: "One event, within 30 days of its publish time.",
+		},
+	}
+}
+
+// key is what any valid key may ask for.
+func key() []Route {
+	return []Route{
+		{
+			Path: "/v1/me", Operation: "getMe", Group: "Key", Kind: KeyInfo,
+			Summary: "Whose key this is, and what it may do", Description: "The workspace and the key with which the request was made.",
+		},
+		{
+			Path: "/v1/openapi.json", Operation: "getOpenAPI", Group: "Key", Kind: Document,
+			Summary: "This description", Description: "The OpenAPI 3.1 description of the API.",
+		},
+	}
+}
+
+// paged are the parameters of a page, and those that select its rows.
+func paged(selection ...Param) []Param {
+	return append([]Param{
+		{Name: "limit", Form: FormLimit, Description: "The most rows of a page.", Example: "50"},
+		{
+			Name: "cursor", Form: FormCursor, Example: "q83vEjRWeJASNFZ4kBI0Vg",
+			Description: "next_cursor of the page before. Every other parameter must stay as it was, limit included. It does not expire, " +
+				"works with every key of the workspace, and is opaque.",
+		},
+	}, selection...)
+}
+
+func updatedSince() Param {
+	return Param{
+		Name: "updated_since", Form: FormTime, Example: "2026-10-02T09:15:00.120Z",
+		Description: "Only rows that changed at or after this time. Finer than a millisecond is cut.",
+	}
+}
+
+func period() Param {
+	return Param{
+		Name: "period", Form: FormPeriod, Column: "period", Example: "2026-10",
+		Description: "Only rows of this billing period: YYYY-MM, YYYY-Www or YYYY-BWnn.",
+	}
+}
+
+func clientID() Param {
+	return Param{Name: "client_id", Form: FormID, Column: "client_id", Description: "Only rows of this client.", Example: "cl_4821"}
+}
+
+func contractorID() Param {
+	return Param{Name: "contractor_id", Form: FormID, Column: "contractor_id", Description: "Only rows of this contractor.", Example: "co_118"}
+}

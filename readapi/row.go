@@ -1,0 +1,127 @@
+package readapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+)
+
+// rowQuery asks for one row by its id.
+type rowQuery struct {
+	statement       string // of rowStatement
+	workspaceID, id string
+
+	body    *bytes.Buffer // the row; empty if there is none
+	version string
+	err     error
+}
+
+var (
+	errNoResult = errors.New("the query has no result")
+	errRowPanic = errors.New("panic while reading a row")
+)
+
+// newRowReader reads single rows of one table. Each row of a batch is still read by a
+// statement of its own; they share the round trip. Each table has a reader of its own,
+// so that one that is locked delays no requests for another.
+func newRowReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*rowQuery] {
+	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*rowQuery) {
+		if len(queries) > 1 {
+			err := readTogether(ctx, pool, queries)
+			if err == nil {
+				return
+			}
+			var unreachable *pgconn.ConnectError
+			if ctx.Err() != nil || errors.As(err, &unreachable) {
+				for _, q := range queries {
+					q.err = err
+				}
+				return
+			}
+		}
+		// One by one: there is only one, or the error of one ended the whole batch.
+		for _, q := range queries {
+			rows, err := pool.Query(ctx, q.statement, q.workspaceID, q.id)
+			if err == nil {
+				err = q.read(rows)
+			}
+			q.err = err
+		}
+	})
+}
+
+func readTogether(ctx context.Context, pool *pgxpool.Pool, queries []*rowQuery) (err error) {
+	var statements pgx.Batch
+	for _, q := range queries {
+		statements.Queue(q.statement, q.workspaceID, q.id)
+	}
+	results := pool.SendBatch(ctx, &statements)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	for _, q := range queries {
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		if q.err = q.read(rows); q.err != nil {
+			return q.err
+		}
+	}
+	return nil
+}
+
+// read reads the result. A panic becomes the error of this query, so that it does not
+// end the batch of the others.
+func (q *rowQuery) read(rows pgx.Rows) (err error) {
+	defer rows.Close()
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%w: %v\n%s", errRowPanic, fault, debug.Stack())
+		}
+	}()
+	q.body.Reset()
+	r := &rowReader{rows: rows}
+	if q.version, err = r.version(); err != nil {
+		return err
+	}
+	_, values, ok, err := r.next()
+	if ok && err == nil {
+		appendRow(q.body, values[columnFragments:])
+	}
+	return err
+}
+
+// answerRow answers with one row of a read table.
+func answerRow(q *request) error {
+	resource := q.endpoint.Resource
+	if !domain.IsID(q.pathID) { // cannot exist, and may be no text for the database
+		return answer.UnknownID(resource.Label())
+	}
+	query := &rowQuery{
+		statement: q.endpoint.statement(0, q.visible), workspaceID: q.key.WorkspaceID, id: q.pathID,
+		body: q.api.answers.Buffer(), err: errNoResult,
+	}
+	if err := q.api.rows[resource.Table].Do(q, query); err != nil { // the buffer is still in use
+		return q.readError(err)
+	}
+	defer q.api.answers.Release(query.body)
+	if query.err != nil {
+		return q.readError(query.err)
+	}
+	if query.body.Len() == 0 {
+		return answer.UnknownID(resource.Label())
+	}
+	q.rows = 1
+	q.answerWith(query.body.Bytes(), query.version)
+	return nil
+}

@@ -1,0 +1,131 @@
+package readapi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Columns of every statement that reads rows; the fragments of the row follow.
+const (
+	columnPosition = iota
+	columnID
+	columnFragments
+)
+
+var errRowForm = errors.New("a row has another form than its statement says")
+
+// rowReader reads the result of a statement without copying the rows.
+type rowReader struct {
+	rows   pgx.Rows
+	binary bool // whether positions come in binary form
+}
+
+// query runs a statement for the request's endpoint.
+func (q *request) query(statement string, args ...any) (*rowReader, error) {
+	rows, err := q.api.cfg.Pool.Query(q, statement, args...)
+	if err != nil {
+		return nil, q.readError(err)
+	}
+	return &rowReader{rows: rows}, nil
+}
+
+// readError says which endpoint could not be read.
+func (q *request) readError(err error) error {
+	return fmt.Errorf("read %s: %w", q.endpoint.Path, err)
+}
+
+// next reads the next row; its values are valid until the row after it.
+func (r *rowReader) next() (position int64, values [][]byte, ok bool, err error) {
+	if !r.rows.Next() {
+		return 0, nil, false, r.rows.Err()
+	}
+	values = r.rows.RawValues()
+	if fields := r.rows.FieldDescriptions(); len(fields) > 0 {
+		r.binary = fields[columnPosition].Format == pgx.BinaryFormatCode
+	}
+	position, err = r.int(values[columnPosition])
+	return position, values, true, err
+}
+
+func (r *rowReader) int(value []byte) (int64, error) {
+	if r.binary {
+		if len(value) != 8 {
+			return 0, errRowForm
+		}
+		return int64(binary.BigEndian.Uint64(value)), nil
+	}
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errRowForm, err)
+	}
+	return n, nil
+}
+
+// version reads the first row: the version of the rows that follow.
+func (r *rowReader) version() (string, error) {
+	position, values, ok, err := r.next()
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", errNoVersionRow
+	}
+	return formatRowsVersion(position, string(values[columnID])), nil
+}
+
+// appendRow puts the fragments of a row together.
+func appendRow(b *bytes.Buffer, fragments [][]byte) {
+	for _, f := range fragments {
+		b.Write(f)
+	}
+	b.WriteByte('}')
+}
+
+// appendEnd ends the envelope of a list (docs/contract/service.md, "Endpoints").
+func appendEnd(b *bytes.Buffer, more bool, cursor string) {
+	b.WriteString(`],"has_more":`)
+	b.Write(strconv.AppendBool(b.AvailableBuffer(), more))
+	b.WriteString(`,"next_cursor":"`)
+	b.WriteString(cursor) // base64
+	b.WriteString(`"}`)
+}
+
+// associatedData is what a cursor is tied to: the workspace, the endpoint with the id
+// in its path, and every other parameter as it was given, absent ones too. The key is
+// not part of it, because a cursor works with every key of the workspace.
+func (q *request) associatedData() []byte {
+	b := make([]byte, 0, 128)
+	b = appendSized(b, q.key.WorkspaceID)
+	b = appendSized(b, q.endpoint.Path)
+	b = appendSized(b, q.pathID)
+	for i := range q.endpoint.Params {
+		if i == q.endpoint.cursor {
+			continue
+		}
+		b = appendSized(b, q.endpoint.Params[i].Name)
+		if !q.params.has(i) {
+			b = append(b, 0)
+			continue
+		}
+		b = append(b, 1)
+		b = appendSized(b, q.params.get(i))
+	}
+	return b
+}
+
+// position opens the request's cursor, which checkParams found valid. Nil without a
+// cursor.
+func (q *request) position() []byte {
+	position, _ := q.api.cursors.open(q.associatedData(), q.params.get(q.endpoint.cursor))
+	return position
+}
+
+// cursor seals the position at which the list of the request continues.
+func (q *request) cursor(position []byte) string {
+	return q.api.cursors.seal(q.associatedData(), position)
+}

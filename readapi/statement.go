@@ -1,0 +1,106 @@
+package readapi
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// columnsOf are the columns of a resource's table that a key may see. Each holds a
+// fragment of the row's JSON; they are in the order in which they are put together.
+func columnsOf(r *route.Resource, visible visibility) string {
+	columns := "base"
+	if visible.pay && r.Has(domain.Pay) {
+		columns += ", pay"
+	}
+	if visible.margin && r.Has(domain.Margin) {
+		columns += ", margin"
+	}
+	return columns
+}
+
+// conditionsOf is what the rows that a key may see must meet beside the filters, as
+// SQL that begins with AND.
+func conditionsOf(r *route.Resource, visible visibility) string {
+	var b strings.Builder
+	if r.Shown != "" {
+		b.WriteString(" AND " + r.Shown)
+	}
+	if r.ShownWithoutPay != "" && !visible.pay {
+		b.WriteString(" AND " + r.ShownWithoutPay)
+	}
+	return b.String()
+}
+
+// versionRow selects the first row of every answer: the workspace's visible position
+// and, as text, the microsecond at which it moved. It is part of the statement that
+// reads the rows, so that both are of one snapshot. columns are those of the rows
+// that follow.
+func versionRow(columns string) string {
+	return `SELECT position, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text AS id` +
+		strings.Repeat(", NULL::text", strings.Count(columns, ",")+1) + `
+	  FROM log_checkpoint WHERE workspace_id = $1 AND consumer = '` + eventlog.ReadModels + `'`
+}
+
+// listArguments is how many arguments of a list's statement come before those of the
+// filters: workspace, position, id, since, limit.
+const listArguments = 5
+
+// listStatement reads a page in list order, after a position. Bit i of given says
+// that the filter on column i is used.
+//
+// The inner LIMIT is a literal so that the plan, which is made once for all values,
+// is one for a few rows; $5 then takes as many as were asked for. The page begins at
+// the later one of the cursor's position and that of the first entry published at or
+// after $4.
+func listStatement(r *route.Resource, filters []filter, given uint, visible visibility) string {
+	columns := columnsOf(r, visible)
+	var b strings.Builder
+	b.WriteString("(" + versionRow(columns) + `)
+	UNION ALL
+	(SELECT position, id, ` + columns + ` FROM (SELECT position, id, ` + columns + ` FROM ` + r.Table + `
+	  WHERE workspace_id = $1 AND (position, id) > (greatest($2, coalesce(log_position_since($1, $4), 0)), $3)`)
+	b.WriteString(conditionsOf(r, visible))
+	n := listArguments
+	for i, f := range filters {
+		if given&(1<<i) != 0 {
+			n++
+			b.WriteString(" AND " + f.column + " = $" + strconv.Itoa(n))
+		}
+	}
+	b.WriteString(` ORDER BY position, id LIMIT ` + strconv.Itoa(route.MaxLimit+1) + `) page LIMIT $5)`)
+	return b.String()
+}
+
+// rowStatement reads one row by its id. The version row comes whether or not that
+// row exists.
+func rowStatement(r *route.Resource, visible visibility) string {
+	columns := columnsOf(r, visible)
+	return "(" + versionRow(columns) + `)
+	UNION ALL
+	(SELECT position, id, ` + columns + ` FROM ` + r.Table + ` WHERE workspace_id = $1 AND id = $2` + conditionsOf(r, visible) + `)`
+}
+
+// Positions that tell the rows of creditStatement apart.
+const (
+	positionCredit = -1
+	positionNewer  = -2
+)
+
+// creditStatement reads a client's credit with a page of its history, newest first.
+// Its rows: the version row; the credit, if there is one; a row if the history goes
+// on after position $5; the history between the positions $3 and $4.
+func creditStatement() string {
+	return "(" + versionRow("base") + `)
+	UNION ALL
+	(SELECT -1, 'credit', base FROM client_credit WHERE workspace_id = $1 AND id = $2)
+	UNION ALL
+	(SELECT -2, 'newer', '' WHERE EXISTS (SELECT FROM credit_move WHERE workspace_id = $1 AND client_id = $2 AND position > $5))
+	UNION ALL
+	(SELECT position, id, base FROM (SELECT position, id, base FROM credit_move
+	  WHERE workspace_id = $1 AND client_id = $2 AND position > $3 AND position < $4
+	  ORDER BY position DESC LIMIT ` + strconv.Itoa(route.MaxLimit+1) + `) page LIMIT $6)`
+}
