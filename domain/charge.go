@@ -72,8 +72,6 @@ var chargeRecordedFields = []jsonform.Field[chargeRecorded]{
 	{Name: "pay_amount", Form: FormMoney, At: func(d *chargeRecorded) any { return &d.PayAmount }},
 }
 
-func aboutCharge(d *chargeRecorded) string { return d.ChargeID }
-
 func needsOfCharge(n *Needs, d *chargeRecorded) {
 	n.Charges.add(d.ChargeID)
 	n.parties(&d.references)
@@ -81,12 +79,12 @@ func needsOfCharge(n *Needs, d *chargeRecorded) {
 
 var chargeCreatedType = define(entryType[chargeRecorded]{
 	typeHead: typeHead{name: "charge.created", object: "charge", public: true},
-	fields:   chargeRecordedFields, about: aboutCharge, effect: createCharge, needs: needsOfCharge,
+	fields:   chargeRecordedFields, effect: createCharge, needs: needsOfCharge,
 })
 
 var chargeRecordedType = define(entryType[chargeRecorded]{
 	typeHead: typeHead{name: "charge.recorded", object: "charge"},
-	fields:   chargeRecordedFields, about: aboutCharge, effect: recordCharge, needs: needsOfCharge,
+	fields:   chargeRecordedFields, effect: recordCharge, needs: needsOfCharge,
 })
 
 func createCharge(f *fold, d *chargeRecorded) {
@@ -126,7 +124,6 @@ var chargeDeletedType = define(entryType[chargeDeleted]{
 	fields: []jsonform.Field[chargeDeleted]{
 		{Name: "charge_id", Form: FormID, Required: true, At: func(d *chargeDeleted) any { return &d.ChargeID }},
 	},
-	about:  func(d *chargeDeleted) string { return d.ChargeID },
 	effect: deleteCharge,
 	needs:  func(n *Needs, d *chargeDeleted) { n.Charges.add(d.ChargeID) },
 })

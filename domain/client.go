@@ -82,7 +82,6 @@ var clientRecordedType = define(entryType[clientRecorded]{
 		{Name: "contract_start_date", Form: FormDate, At: func(d *clientRecorded) any { return &d.ContractStartDate }},
 		{Name: "contract_end_date", Form: FormDate, At: func(d *clientRecorded) any { return &d.ContractEndDate }},
 	},
-	about:  func(d *clientRecorded) string { return d.ClientID },
 	effect: recordClient,
 	needs: func(n *Needs, d *clientRecorded) {
 		n.Clients.add(d.ClientID)

@@ -27,7 +27,6 @@ var periodClosedType = define(entryType[periodClosed]{
 		{Name: "period", Form: FormPeriod, Required: true, At: func(d *periodClosed) any { return &d.Period }},
 		{Name: "client_id", Form: FormID, At: func(d *periodClosed) any { return &d.ClientID }},
 	},
-	about:  func(d *periodClosed) string { return d.Period },
 	effect: closePeriod,
 	needs:  func(n *Needs, d *periodClosed) { n.Periods.add(d.Period) },
 	mass:   func(m *MassEffects, d *periodClosed) { m.InvoicesIn.add(d.Period) },

@@ -36,7 +36,6 @@ var contractorRecordedType = define(entryType[contractorRecorded]{
 		{Name: "status", Form: FormText, At: func(d *contractorRecorded) any { return &d.Status }},
 		{Name: "title", Form: FormText, At: func(d *contractorRecorded) any { return &d.Title }},
 	},
-	about:  func(d *contractorRecorded) string { return d.ContractorID },
 	effect: recordContractor,
 	needs:  func(n *Needs, d *contractorRecorded) { n.Contractors.add(d.ContractorID) },
 	mass:   func(m *MassEffects, d *contractorRecorded) { m.ContractorNames.add(d.ContractorID, d.Name) },

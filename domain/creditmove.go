@@ -28,8 +28,6 @@ var creditMovedFields = []jsonform.Field[creditMoved]{
 	{Name: "hours", Form: FormHours, At: func(d *creditMoved) any { return &d.Hours }},
 }
 
-func aboutCreditMoved(d *creditMoved) string { return d.CreditID }
-
 func needsOfCreditMoved(n *Needs, d *creditMoved) {
 	n.Credits.add(d.ClientID)
 	n.CreditMoves.add(CreditMoveKey(d.ClientID, d.CreditID))
@@ -38,12 +36,12 @@ func needsOfCreditMoved(n *Needs, d *creditMoved) {
 
 var creditAppliedType = define(entryType[creditMoved]{
 	typeHead: typeHead{name: "credit.applied", object: "credit", public: true},
-	fields:   creditMovedFields, about: aboutCreditMoved, effect: applyCredit, needs: needsOfCreditMoved,
+	fields:   creditMovedFields, effect: applyCredit, needs: needsOfCreditMoved,
 })
 
 var creditTakenBackType = define(entryType[creditMoved]{
 	typeHead: typeHead{name: "credit.taken_back", object: "credit", public: true},
-	fields:   creditMovedFields, about: aboutCreditMoved, effect: takeBackCredit, needs: needsOfCreditMoved,
+	fields:   creditMovedFields, effect: takeBackCredit, needs: needsOfCreditMoved,
 })
 
 func applyCredit(f *fold, d *creditMoved) {
@@ -127,7 +125,6 @@ var creditExpiredType = define(entryType[creditExpired]{
 		{Name: "date", Form: FormDate, At: func(d *creditExpired) any { return &d.Date }},
 		{Name: "note", Form: FormText, At: func(d *creditExpired) any { return &d.Note }},
 	},
-	about:  func(d *creditExpired) string { return d.CreditID },
 	effect: expireCredit,
 	needs: func(n *Needs, d *creditExpired) {
 		n.Credits.add(d.ClientID)

@@ -23,7 +23,6 @@ var creditNoteIssuedType = define(entryType[creditNoteIssued]{
 		{Name: "kind", Form: FormText, Required: true, At: func(d *creditNoteIssued) any { return &d.Kind }},
 		{Name: "source_invoice_id", Form: FormID, Required: true, At: func(d *creditNoteIssued) any { return &d.SourceInvoiceID }},
 	},
-	about:  func(d *creditNoteIssued) string { return d.InvoiceID },
 	effect: issueCreditNote,
 	needs: func(n *Needs, d *creditNoteIssued) {
 		n.Invoices.add(d.InvoiceID)

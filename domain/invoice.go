@@ -178,7 +178,6 @@ var invoiceRecordedType = define(entryType[invoiceRecorded]{
 		{Name: "margin_percent", Form: FormNumber, At: func(d *invoiceRecorded) any { return &d.MarginPercent }},
 		{Name: "margin_note", Form: FormText, At: func(d *invoiceRecorded) any { return &d.MarginNote }},
 	},
-	about:  func(d *invoiceRecorded) string { return d.InvoiceID },
 	effect: recordInvoice,
 	needs: func(n *Needs, d *invoiceRecorded) {
 		n.Invoices.add(d.InvoiceID)

@@ -38,8 +38,7 @@ type data[D any] interface {
 // fields zero.
 type entryType[D any] struct {
 	typeHead
-	fields []jsonform.Field[D] // those that the catalogue lists, in its order
-	about  func(*D) string     // the id of the object
+	fields []jsonform.Field[D] // those that the catalogue lists, in its order; the first is the id of the object
 
 	// effect changes the rows of a State. It may read and change the rows that
 	// needs names by their ids, and change the rows that mass names by what they
@@ -125,7 +124,7 @@ func (c *contentOf[D]) apply(f *fold) { c.typ.effect(f, &c.data) }
 // else of an entry.
 func (c *contentOf[D]) appendPublicData(b []byte) []byte {
 	b = jsonform.AppendString(append(b, `{"object_type":`...), c.typ.object)
-	b = jsonform.AppendString(append(b, `,"object_id":`...), c.typ.about(&c.data))
+	b = jsonform.AppendString(append(b, `,"object_id":`...), *c.typ.fields[0].At(&c.data).(*string))
 	refs := c.typ.refs(&c.data)
 	for i := range referenceFields {
 		if id := *referenceFields[i].at(refs); id != "" {

@@ -58,7 +58,6 @@ var paymentConfirmedType = define(entryType[paymentConfirmed]{
 		{Name: "confirmed_at", Form: FormDateTime, At: func(d *paymentConfirmed) any { return &d.ConfirmedAt }},
 		{Name: "source", Form: FormText, Required: true, At: func(d *paymentConfirmed) any { return &d.Source }},
 	},
-	about:  func(d *paymentConfirmed) string { return d.PaymentID },
 	effect: func(f *fold, d *paymentConfirmed) { f.addPayment(d, ReceivedFromClient, Party{}) },
 	needs: func(n *Needs, d *paymentConfirmed) {
 		n.Payments.add(d.PaymentID)

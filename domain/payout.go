@@ -18,7 +18,6 @@ var payoutSentToPayrollType = define(entryType[payoutSentToPayroll]{
 		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *payoutSentToPayroll) any { return &d.InvoiceID }},
 		{Name: "sent_at", Form: FormDateTime, At: func(d *payoutSentToPayroll) any { return &d.SentAt }},
 	},
-	about:  func(d *payoutSentToPayroll) string { return d.InvoiceID },
 	effect: sendPayoutToPayroll,
 	needs:  func(n *Needs, d *payoutSentToPayroll) { n.Invoices.add(d.InvoiceID) },
 })
@@ -51,7 +50,6 @@ var payoutPaidType = define(entryType[payoutPaid]{
 		{Name: "confirmed_at", Form: FormDateTime, At: func(d *payoutPaid) any { return &d.ConfirmedAt }},
 		{Name: "source", Form: FormText, Required: true, At: func(d *payoutPaid) any { return &d.Source }},
 	},
-	about:  func(d *payoutPaid) string { return d.PaymentID },
 	effect: payPayout,
 	needs: func(n *Needs, d *payoutPaid) {
 		n.Payments.add(d.PaymentID)

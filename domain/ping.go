@@ -13,6 +13,5 @@ var testPingType = define(entryType[testPing]{
 	fields: []jsonform.Field[testPing]{
 		{Name: "webhook_id", Form: FormID, Required: true, At: func(d *testPing) any { return &d.WebhookID }},
 	},
-	about:  func(d *testPing) string { return d.WebhookID },
 	effect: func(*fold, *testPing) {},
 })

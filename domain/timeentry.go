@@ -86,7 +86,6 @@ var timeEntryRecordedType = define(entryType[timeEntryRecorded]{
 		{Name: "pay_amount", Form: FormMoney, At: func(d *timeEntryRecorded) any { return &d.PayAmount }},
 		{Name: "pay_status", Form: FormText, At: func(d *timeEntryRecorded) any { return &d.PayStatus }},
 	},
-	about:  func(d *timeEntryRecorded) string { return d.TimeEntryID },
 	effect: recordTimeEntry,
 	needs: func(n *Needs, d *timeEntryRecorded) {
 		n.TimeEntries.add(d.TimeEntryID)
@@ -126,7 +125,6 @@ var timeEntryApprovedType = define(entryType[timeEntryApproved]{
 		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryApproved) any { return &d.TimeEntryID }},
 		{Name: "invoice_id", Form: FormID, At: func(d *timeEntryApproved) any { return &d.InvoiceID }},
 	},
-	about:  func(d *timeEntryApproved) string { return d.TimeEntryID },
 	effect: approveTimeEntry,
 	needs:  func(n *Needs, d *timeEntryApproved) { n.TimeEntries.add(d.TimeEntryID) },
 })
@@ -153,7 +151,6 @@ var timeEntryDeclinedType = define(entryType[timeEntryDeclined]{
 		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryDeclined) any { return &d.TimeEntryID }},
 		{Name: "decline_outcome", Form: FormText, At: func(d *timeEntryDeclined) any { return &d.DeclineOutcome }},
 	},
-	about:  func(d *timeEntryDeclined) string { return d.TimeEntryID },
 	effect: declineTimeEntry,
 	needs:  func(n *Needs, d *timeEntryDeclined) { n.TimeEntries.add(d.TimeEntryID) },
 })
@@ -178,7 +175,6 @@ var timeEntryDeletedType = define(entryType[timeEntryDeleted]{
 	fields: []jsonform.Field[timeEntryDeleted]{
 		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryDeleted) any { return &d.TimeEntryID }},
 	},
-	about:  func(d *timeEntryDeleted) string { return d.TimeEntryID },
 	effect: deleteTimeEntry,
 	needs:  func(n *Needs, d *timeEntryDeleted) { n.TimeEntries.add(d.TimeEntryID) },
 })

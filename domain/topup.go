@@ -42,7 +42,6 @@ var creditToppedUpType = define(entryType[creditToppedUp]{
 		{Name: "note", Form: FormText, At: func(d *creditToppedUp) any { return &d.Note }},
 		{Name: "package", Form: FormObject, At: func(d *creditToppedUp) any { return jsonform.ObjectOf(&d.Package, packageGrantFields) }},
 	},
-	about:  func(d *creditToppedUp) string { return d.CreditID },
 	effect: topUpCredit,
 	needs: func(n *Needs, d *creditToppedUp) {
 		n.Credits.add(d.ClientID)
