@@ -22,14 +22,18 @@ type pendingAppend struct {
 	err     error
 }
 
-// groupCommitTimeout bounds one shared transaction.
-const groupCommitTimeout = 30 * time.Second
+const (
+	// groupCommitTimeout bounds one shared transaction.
+	groupCommitTimeout = 30 * time.Second
+	// groupCommitMax is the most entries of one.
+	groupCommitMax = 512
+)
 
 // newBatcher makes a batcher of single appends: while one transaction is under
 // way, the appends that come wait together and share the next one. A lone append
 // pays nothing for it; a busy workspace pays one commit for many entries.
-func (l *Log) newBatcher(batchMax int) *batch.Coalescer[*pendingAppend] {
-	return batch.New(batch.Config[*pendingAppend]{Run: l.commitGroup, Timeout: groupCommitTimeout, Max: batchMax})
+func (l *Log) newBatcher() *batch.Coalescer[*pendingAppend] {
+	return batch.New(batch.Config[*pendingAppend]{Run: l.commitGroup, Timeout: groupCommitTimeout, Max: groupCommitMax})
 }
 
 // appendSingle appends one entry through the batcher of its workspace.
@@ -48,8 +52,8 @@ func (l *Log) appendSingle(ctx context.Context, d *domain.Draft) ([]Receipt, err
 	return []Receipt{p.receipt}, nil
 }
 
-// commitGroup appends entries that have nothing to do with each other: a refused
-// entry does not affect the others.
+// commitGroup appends entries of independent callers: a refused entry does not affect
+// the others.
 func (l *Log) commitGroup(ctx context.Context, group []*pendingAppend) {
 	statements := byWorkspace(group)
 	if len(statements) == 1 {
@@ -109,8 +113,8 @@ func (l *Log) commitAlone(ctx context.Context, s *appendStatement) {
 }
 
 // appendTogetherSQL is log_append for several workspaces: one statement, and so
-// one transaction and one round trip. The entries of all stand in the same
-// arrays; each workspace has the elements from low to high.
+// one transaction and one round trip. All entries are in the same arrays; each
+// workspace has the elements from low to high.
 const appendTogetherSQL = `
 	SELECT a.outcomes, a.positions, a.times
 	  FROM unnest($2::text[], $3::integer[], $4::integer[]) WITH ORDINALITY AS c (workspace_id, low, high, n)

@@ -30,9 +30,6 @@ type Config struct {
 	// once. Default: one a processor, and at least 2; with more, the callers of
 	// one process contend.
 	Batchers int
-
-	// BatchMax is the most entries one such transaction takes. Default 512.
-	BatchMax int
 }
 
 // Log appends to and reads from the log. It is safe for concurrent use.
@@ -49,15 +46,15 @@ func New(cfg Config) (*Log, error) {
 	if cfg.Pool == nil || cfg.Clock == nil {
 		return nil, errors.New("eventlog: Config needs a Pool and a Clock")
 	}
-	if cfg.Batchers < 0 || cfg.BatchMax < 0 {
-		return nil, errors.New("eventlog: Config.Batchers and Config.BatchMax must not be negative")
+	if cfg.Batchers < 0 {
+		return nil, errors.New("eventlog: Config.Batchers must not be negative")
 	}
 	if cfg.Notify == nil {
 		cfg.Notify = func(Topic, ...string) {}
 	}
 	l := &Log{pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify, seed: maphash.MakeSeed()}
 	for range cmp.Or(cfg.Batchers, max(2, runtime.GOMAXPROCS(0))) {
-		l.batchers = append(l.batchers, l.newBatcher(cmp.Or(cfg.BatchMax, 512)))
+		l.batchers = append(l.batchers, l.newBatcher())
 	}
 	return l, nil
 }
