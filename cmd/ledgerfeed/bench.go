@@ -13,28 +13,32 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 )
 
-// benchProgram is a program of its own, so that the code of the benchmarks is
-// not part of what runs in production.
+// benchProgram has the benchmarks. It is a program of its own, so that their code
+// is not part of what runs in production.
 const benchProgram = "ledgerfeed-bench"
 
+// benchCommand runs benchProgram with the same arguments. Its flags, its help and
+// its exit status are those of that program.
 func benchCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:                "bench log|read|deliver|replay",
 		Short:              "Measure the program against limits taken in the same run (runs " + benchProgram + ")",
-		DisableFlagParsing: true, // the flags are those of the other program
+		DisableFlagParsing: true,
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			path, err := findBenchProgram()
 			if err != nil {
 				return err
 			}
-			run := exec.CommandContext(ctx, path, args...)
-			run.Stdin, run.Stdout, run.Stderr = env.In, env.Out, env.ErrOut
-			run.Cancel = func() error { return run.Process.Signal(os.Interrupt) }
-			if err := run.Run(); err != nil {
-				var exited *exec.ExitError
-				if errors.As(err, &exited) && exited.ExitCode() == cli.ExitUsage {
-					return cli.Usagef("%s: %w", benchProgram, err)
-				}
+			bench := exec.CommandContext(ctx, path, args...)
+			bench.Stdin, bench.Stdout, bench.Stderr = env.In, env.Out, env.ErrOut
+			// It drops its database when it is interrupted.
+			bench.Cancel = func() error { return bench.Process.Signal(os.Interrupt) }
+			err = bench.Run()
+			var exit *exec.ExitError
+			if errors.As(err, &exit) && exit.Exited() {
+				return &cli.ExitError{Status: exit.ExitCode()} // it has printed what is wrong
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %w", benchProgram, err)
 			}
 			return nil
@@ -45,14 +49,13 @@ func benchCommand(env *cli.Env) *cobra.Command {
 // findBenchProgram looks beside this program, then on PATH.
 func findBenchProgram() (string, error) {
 	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), benchProgram)
-		if path, err := exec.LookPath(beside); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), benchProgram)); err == nil {
 			return path, nil
 		}
 	}
 	path, err := exec.LookPath(benchProgram)
 	if err != nil {
-		return "", fmt.Errorf("the benchmarks are the program %s: build it beside this one, or run it with: go run ./cmd/%s", benchProgram, benchProgram)
+		return "", fmt.Errorf("cannot find the program %s, which has the benchmarks: build it beside this one, or run it with go run ./cmd/%[1]s", benchProgram)
 	}
 	return path, nil
 }

@@ -22,11 +22,16 @@ func execute(ctx context.Context, env *cli.Env, args []string) int {
 	root.SetOut(env.Out)
 	root.SetErr(env.ErrOut)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
+	var (
+		exit  *cli.ExitError
+		usage *cli.UsageError
+	)
+	switch {
+	case err == nil:
 		return cli.ExitDone
-	}
-	var usage *cli.UsageError
-	if !env.Started() || errors.As(err, &usage) {
+	case errors.As(err, &exit):
+		return exit.Status
+	case !env.Started() || errors.As(err, &usage):
 		fmt.Fprintf(env.ErrOut, "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
 		return cli.ExitUsage
 	}

@@ -22,6 +22,11 @@ type UsageError struct{ Err error }
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
+// ExitError ends the program with a status, without a message.
+type ExitError struct{ Status int }
+
+func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Status) }
+
 // Usagef makes a UsageError.
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
