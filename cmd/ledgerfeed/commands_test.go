@@ -22,6 +22,7 @@ func TestExitStatuses(t *testing.T) {
 	}{
 		{"--help", 0, ""},
 		{"append --help", 0, ""},
+		{"completion bash", 0, ""},
 		{"nonsense", 2, "nonsense"},
 		{"append --nonsense", 2, "--nonsense"},
 		{"append /nonexistent/file", 1, "/nonexistent/file"},
@@ -51,6 +52,23 @@ func TestExitStatuses(t *testing.T) {
 		r := runCommand(t, command(t, url, strings.Fields(c.args)...))
 		if r.code != c.code || !strings.Contains(r.errOut, c.says) {
 			t.Errorf("%s: exit %d, want %d and %q in:\n%s%s", c.args, r.code, c.code, c.says, r.out, r.errOut)
+		}
+	}
+}
+
+// Every command and role refuses a wrong setting, all of them at once, also one
+// that it does not use.
+func TestWrongSettings(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{
+		"serve --roles api", "serve --roles project", "serve --roles deliver", "serve --roles console",
+		"status", "key list --workspace w", "webhook list --workspace w", "openapi", "bench log", "demo",
+	} {
+		c := command(t, "postgres://nobody@127.0.0.1:1/none", strings.Fields(args)...)
+		c.Env = append(c.Env, "LEDGERFEED_BRAND=9x", "LEDGERFEED_WEBHOOK_TIMEOUT=-5s")
+		r := runCommand(t, c)
+		if r.code != cli.ExitUsage || strings.Count(r.errOut, "LEDGERFEED_BRAND") != 1 || strings.Count(r.errOut, "LEDGERFEED_WEBHOOK_TIMEOUT") != 1 {
+			t.Errorf("%s: exit %d, want 2 and both settings:\n%s", args, r.code, r.errOut)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func consoleLinkCommand(env *cli.Env) *cobra.Command {
 			return cli.Usagef("--role is %q: want viewer or admin", role)
 		}
 		return env.WithDeps(ctx, func(d *cli.Deps) error {
-			url, expires, err := d.ConsoleLink(ctx, env.Settings.ConsoleURL(), session.Link{WorkspaceID: workspace, Role: parsed, Person: person})
+			url, expires, err := d.ConsoleLink(ctx, env.Settings.ConsoleAddress(), session.Link{WorkspaceID: workspace, Role: parsed, Person: person})
 			if err != nil {
 				return err
 			}

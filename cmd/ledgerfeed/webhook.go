@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/receiver"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/listen"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -21,7 +21,7 @@ import (
 func webhookCommand(env *cli.Env) *cobra.Command {
 	c := cli.Group("webhook", "Create, change, test and look into webhooks",
 		webhookCreateCommand(env), webhookListCommand(env), webhookDeleteCommand(env), webhookRotateCommand(env),
-		webhookTestCommand(env), webhookTurnOnCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookMissedCommand(env), receiver.Command(env))
+		webhookTestCommand(env), webhookTurnOnCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookMissedCommand(env), listen.Command(env))
 	c.Long = `Create, change, test and look into webhooks.
 
 Some settings decide what these commands do, and have to be the same as for

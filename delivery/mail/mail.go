@@ -24,10 +24,28 @@ type Settings struct {
 	// URL is smtp://user:password@host:port (STARTTLS when the server offers
 	// it) or smtps://… (TLS from the start). User and port are optional. Empty:
 	// no mail is sent; log lines and the console's notices remain.
-	URL string `env:"LEDGERFEED_SMTP_URL"`
+	URL string
 
 	// From is the sender's address. Required with URL.
-	From string `env:"LEDGERFEED_MAIL_FROM"`
+	From string
+}
+
+// Check tells which of the settings have the right form.
+func (s Settings) Check() (urlOK, fromOK bool) {
+	if s.URL == "" {
+		return true, true
+	}
+	_, err := parseURL(s.URL)
+	_, fromErr := netmail.ParseAddress(s.From)
+	return err == nil, fromErr == nil
+}
+
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.Scheme != "smtp" && u.Scheme != "smtps" {
+		return nil, errors.New("the mail server is not of the form smtp://user:password@host:port or smtps://…")
+	}
+	return u, nil
 }
 
 const (
@@ -53,18 +71,18 @@ type Mailer struct {
 	stored chan struct{}
 }
 
-// New returns a Mailer. The error names the setting that is wrong.
+// New returns a Mailer. The error is about the settings.
 func New(s Settings, pool *pgxpool.Pool, clock func() time.Time, logger *slog.Logger) (*Mailer, error) {
 	m := &Mailer{pool: pool, clock: clock, logger: logger, from: s.From, stored: make(chan struct{}, 1)}
 	if s.URL == "" {
 		return m, nil
 	}
-	u, err := url.Parse(s.URL)
-	if err != nil || u.Hostname() == "" || u.Scheme != "smtp" && u.Scheme != "smtps" {
-		return nil, errors.New("LEDGERFEED_SMTP_URL is not of the form smtp://user:password@host:port or smtps://…")
+	if _, ok := s.Check(); !ok {
+		return nil, errors.New("the sender of mails is not a mail address")
 	}
-	if _, err := netmail.ParseAddress(s.From); err != nil {
-		return nil, fmt.Errorf("LEDGERFEED_MAIL_FROM: %w", err)
+	u, err := parseURL(s.URL)
+	if err != nil {
+		return nil, err
 	}
 	options := []mail.Option{mail.WithTimeout(sendTimeout), mail.WithTLSPolicy(mail.TLSOpportunistic)}
 	if u.Scheme == "smtps" {
@@ -77,7 +95,7 @@ func New(s Settings, pool *pgxpool.Pool, clock func() time.Time, logger *slog.Lo
 		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(u.User.Username()), mail.WithPassword(password))
 	}
 	if m.client, err = mail.NewClient(u.Hostname(), options...); err != nil {
-		return nil, fmt.Errorf("LEDGERFEED_SMTP_URL: %w", err)
+		return nil, fmt.Errorf("cannot use the mail server: %w", err)
 	}
 	return m, nil
 }

@@ -10,42 +10,41 @@ import (
 
 // Settings are what an operator can set about webhooks
 // (docs/contract/decisions.md, "Settings that tests and self-hosters may
-// change"). A zero value means the default, except for the lists. The tags are
-// for caarlos0/env.
+// change"). A zero value means the default, except for the lists.
 type Settings struct {
 	// Brand stands in the names of headers and in the User-Agent.
-	Brand brand.Brand `env:"LEDGERFEED_BRAND"`
+	Brand brand.Brand
 
 	// Schedule is the waits between attempts. Nil: 1m,5m,30m,2h,6h,12h,24h.
-	Schedule Schedule `env:"LEDGERFEED_RETRY_SCHEDULE"`
+	Schedule Schedule
 
 	// TurnOffAfter is how long every attempt has to fail before a webhook is
 	// turned off. Default 72h.
-	TurnOffAfter time.Duration `env:"LEDGERFEED_TURN_OFF_AFTER"`
+	TurnOffAfter time.Duration
 
 	// SecretOverlap is how long messages are signed with the old secret as well
 	// after a rotation. Default 24h.
-	SecretOverlap time.Duration `env:"LEDGERFEED_SECRET_OVERLAP"`
+	SecretOverlap time.Duration
 
 	// Timeout bounds an attempt: name look-up, connection, TLS, headers and
 	// body together. Default 10s.
-	Timeout time.Duration `env:"LEDGERFEED_WEBHOOK_TIMEOUT"`
+	Timeout time.Duration
 
 	// Retention is how long deliveries are kept, and how far back missed
 	// events can be sent. Default 720h.
-	Retention time.Duration `env:"LEDGERFEED_RETENTION"`
+	Retention time.Duration
 
 	// Allow lists address ranges that may be connected to although they are not
 	// public, for tests and private installations.
-	Allow []netip.Prefix `env:"LEDGERFEED_WEBHOOK_ALLOW"`
+	Allow []netip.Prefix
 
 	// CAFile names a file with PEM certificates of authorities to trust in
 	// addition to the system's. Empty: none.
-	CAFile string `env:"LEDGERFEED_WEBHOOK_CA_FILE"`
+	CAFile string
 }
 
 // WithDefaults returns the settings with defaults filled in. The error names a
-// setting that is wrong, by its variable.
+// field with a negative time.
 func (s Settings) WithDefaults() (Settings, error) {
 	if s.Schedule == nil {
 		s.Schedule = DefaultSchedule()
@@ -55,16 +54,16 @@ func (s Settings) WithDefaults() (Settings, error) {
 		def   time.Duration
 		name  string
 	}{
-		{&s.TurnOffAfter, 72 * time.Hour, "LEDGERFEED_TURN_OFF_AFTER"},
-		{&s.SecretOverlap, 24 * time.Hour, "LEDGERFEED_SECRET_OVERLAP"},
-		{&s.Timeout, 10 * time.Second, "LEDGERFEED_WEBHOOK_TIMEOUT"},
-		{&s.Retention, 720 * time.Hour, "LEDGERFEED_RETENTION"},
+		{&s.TurnOffAfter, 72 * time.Hour, "TurnOffAfter"},
+		{&s.SecretOverlap, 24 * time.Hour, "SecretOverlap"},
+		{&s.Timeout, 10 * time.Second, "Timeout"},
+		{&s.Retention, 720 * time.Hour, "Retention"},
 	} {
 		if *d.field == 0 {
 			*d.field = d.def
 		}
 		if *d.field < 0 {
-			return s, fmt.Errorf("%s is below 0", d.name)
+			return s, fmt.Errorf("policy: Settings.%s is below 0", d.name)
 		}
 	}
 	return s, nil

@@ -54,9 +54,10 @@ var arrows = map[string][]string{
 	"internal/audit": {},
 	"internal/console": {
 		"eventlog", "readapi/access", "delivery", "internal/audit", "internal/console/events", "internal/console/identity",
-		"internal/console/keys", "internal/console/requests", "internal/console/session", "internal/console/signin",
+		"internal/console/keys", "internal/console/origin", "internal/console/requests", "internal/console/session", "internal/console/signin",
 		"internal/console/web", "internal/console/webhooks", "delivery/policy",
 	},
+	"internal/console/origin":   {},
 	"internal/console/session":  {"domain"},
 	"internal/console/identity": {"internal/console/session"},
 	"internal/console/label":    {"domain", "readapi/access", "delivery/attempt", "delivery/policy"},
@@ -80,14 +81,14 @@ var arrows = map[string][]string{
 	"internal/periodic": {},
 	"internal/pg":       {},
 	"internal/scenario": {},
-	"internal/settings": {"internal/brand", "internal/console/identity", "delivery/mail", "delivery/policy"},
+	"internal/settings": {"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity", "internal/console/origin"},
 	"internal/testkit":  {"internal/localpg"},
 	"internal/rowcheck": {"domain"},
 
 	"cmd/ledgerfeed": {
 		"domain", "eventlog", "readapi/access", "readapi/openapi", "delivery", "internal/audit", "internal/console/session",
 		"internal/localpg", "internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo",
-		"cmd/ledgerfeed/internal/receiver", "cmd/ledgerfeed/internal/replay", "cmd/ledgerfeed/internal/service",
+		"cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/replay", "cmd/ledgerfeed/internal/service",
 		"cmd/ledgerfeed/internal/status", "cmd/ledgerfeed/internal/transfer", "delivery/attempt",
 	},
 	"cmd/ledgerfeed/internal/cli": {
@@ -100,11 +101,11 @@ var arrows = map[string][]string{
 		"internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
 	},
 	"cmd/ledgerfeed/internal/demo": {
-		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/receiver", "cmd/ledgerfeed/internal/service",
+		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service",
 		"cmd/ledgerfeed/internal/status", "domain", "eventlog", "readapi/access", "delivery", "internal/console/session",
 		"internal/pg", "internal/scenario", "delivery/receiver",
 	},
-	"cmd/ledgerfeed/internal/receiver": {"cmd/ledgerfeed/internal/cli", "delivery/receiver"},
+	"cmd/ledgerfeed/internal/listen":   {"cmd/ledgerfeed/internal/cli", "delivery/receiver"},
 	"cmd/ledgerfeed/internal/replay":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/audit", "internal/pg"},
 	"cmd/ledgerfeed/internal/status":   {"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery/dispatch"},
 	"cmd/ledgerfeed/internal/transfer": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog"},

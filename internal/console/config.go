@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -20,6 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/keys"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/requests"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
@@ -38,7 +36,7 @@ type Config struct {
 	Feed     *eventlog.Feed   // required
 	Clock    func() time.Time // required
 	Logger   *slog.Logger     // required
-	Settings policy.Settings  // those of Webhooks, with their defaults filled in; pages show them
+	Settings policy.Settings  // those of Webhooks; pages show them
 
 	// URL is where people's browsers reach the console, such as
 	// https://console.example.com; required. With https, cookies are Secure and
@@ -68,24 +66,18 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
 		return nil, errors.New("console: Config needs everything but Identity and TestTimeout")
 	}
-	if cfg.Settings.Retention == 0 {
-		cfg.Settings.Retention = 720 * time.Hour
-	}
-	if cfg.Settings.SecretOverlap == 0 {
-		cfg.Settings.SecretOverlap = 24 * time.Hour
-	}
-	if cfg.Settings.Timeout == 0 {
-		cfg.Settings.Timeout = 10 * time.Second
+	var err error
+	if cfg.Settings, err = cfg.Settings.WithDefaults(); err != nil {
+		return nil, err
 	}
 	if cfg.TestTimeout == 0 {
 		cfg.TestTimeout = cfg.Settings.Timeout + 3*time.Second
 	}
-	secure, err := isSecure(cfg.URL)
+	at, err := origin.Parse(cfg.URL)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the console's address is %q: %w", cfg.URL, err)
 	}
-	cfg.URL = strings.TrimSuffix(cfg.URL, "/")
-	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Trail: cfg.Audit, Secure: secure}}
+	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Trail: cfg.Audit, Secure: at.Secure}}
 	if c.assets, err = web.LoadAssets(); err != nil {
 		return nil, err
 	}
@@ -97,7 +89,7 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 	}
 	var provider *identity.Provider
 	if cfg.Identity != nil {
-		if provider, err = identity.New(ctx, *cfg.Identity, cfg.URL+signin.IdentityReturnPath); err != nil {
+		if provider, err = identity.New(ctx, *cfg.Identity, at.URL+signin.IdentityReturnPath); err != nil {
 			return nil, err
 		}
 	}
@@ -111,31 +103,6 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 		return nil, err
 	}
 	return c, nil
-}
-
-// isSecure tells whether the console's address is one of https.
-func isSecure(address string) (bool, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return false, fmt.Errorf("the console's address is %q: want one such as https://console.example.com", address)
-	}
-	switch {
-	case u.Scheme == "https":
-		return true, nil
-	case u.Scheme == "http" && isLoopback(u.Hostname()):
-		return false, nil
-	case u.Scheme == "http":
-		return false, fmt.Errorf("the console's address is %q: beyond this machine it has to be https, because its cookie signs people in", address)
-	}
-	return false, fmt.Errorf("the console's address is %q: want https://…", address)
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
 }
 
 // NewServer makes the server that a Console is served with.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -229,7 +230,7 @@ func TestHeadersAndCookies(t *testing.T) {
 		t.Error("no Strict-Transport-Security over https")
 	}
 	for _, address := range []string{"http://console.example.com", "ftp://localhost", "console", "http://0.0.0.0:8081", "https://x.example/path"} {
-		if _, err := isSecure(address); err == nil {
+		if _, err := origin.Parse(address); err == nil {
 			t.Errorf("%s was taken", address)
 		}
 	}

@@ -1,17 +1,15 @@
-// Package settings reads the settings of the commands from the environment.
+// Package settings reads and checks the settings of the commands, which come from
+// the environment. Every setting is checked here, once, for every command and
+// role; all faults are reported together.
 package settings
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
-
-	"github.com/caarlos0/env/v11"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
@@ -19,74 +17,71 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
 )
 
-// Settings come from the environment. README lists them all.
+// Settings are all settings, with defaults filled in. README lists them for
+// operators; a test compares. The tag want is the form of a value, for the message
+// about a wrong one. The values of those tagged secret are not shown.
 type Settings struct {
-	DatabaseURL   string      `env:"DATABASE_URL"`
-	DataDir       string      `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"`
-	Listen        string      `env:"LEDGERFEED_LISTEN" envDefault:"127.0.0.1:8080"`
-	ConsoleListen string      `env:"LEDGERFEED_CONSOLE_LISTEN" envDefault:"127.0.0.1:8081"`
-	AdminListen   string      `env:"LEDGERFEED_ADMIN_LISTEN" envDefault:"127.0.0.1:9090"`
-	Brand         brand.Brand `env:"LEDGERFEED_BRAND"`
-	BaseURL       string      `env:"LEDGERFEED_BASE_URL"`
-	DocsURL       string      `env:"LEDGERFEED_DOCS_URL"`
-	LogFormat     string      `env:"LEDGERFEED_LOG_FORMAT" envDefault:"text"`
-	LogLevel      slog.Level  `env:"LEDGERFEED_LOG_LEVEL" envDefault:"info"`
+	DatabaseURL string `env:"DATABASE_URL" secret:"true"`                   // empty: the program's own PostgreSQL
+	DataDir     string `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"` // of the program's own PostgreSQL
 
-	// DrainDelay is for how long serve goes on serving after it has said that it
-	// is not ready any more.
-	DrainDelay time.Duration `env:"LEDGERFEED_DRAIN_DELAY" envDefault:"2s"`
+	Listen        string `env:"LEDGERFEED_LISTEN" envDefault:"127.0.0.1:8080" want:"host:port, such as 127.0.0.1:8080"`
+	ConsoleListen string `env:"LEDGERFEED_CONSOLE_LISTEN" envDefault:"127.0.0.1:8081" want:"host:port, such as 127.0.0.1:8081"`
+	AdminListen   string `env:"LEDGERFEED_ADMIN_LISTEN" envDefault:"127.0.0.1:9090" want:"host:port, such as 127.0.0.1:9090"`
 
-	TrustedProxies prefixes      `env:"LEDGERFEED_TRUSTED_PROXIES"`
-	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h"`
+	Brand      brand.Brand `env:"LEDGERFEED_BRAND" want:"a letter, then at most 31 letters, digits or hyphens"`
+	BaseURL    string      `env:"LEDGERFEED_BASE_URL" want:"an address such as https://api.example.com"`                                      // default: http:// and Listen
+	DocsURL    string      `env:"LEDGERFEED_DOCS_URL" want:"an address such as https://api.example.com/docs"`                                 // default: BaseURL and /docs
+	ConsoleURL string      `env:"LEDGERFEED_CONSOLE_URL" want:"an address such as https://console.example.com; http:// only on this machine"` // default: see ConsoleAddress
 
-	SecretKey string `env:"LEDGERFEED_SECRET_KEY"` // seals webhooks' secrets
-	Webhooks  policy.Settings
-	Mail      mail.Settings
-	Console   ConsoleSettings
+	TrustedProxies prefixes      `env:"LEDGERFEED_TRUSTED_PROXIES" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
+	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h" want:"a time above 0, such as 720h"`
 
-	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h"` // 0: no background audit
-	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000"` // entries and rows a second
+	// Webhooks (docs/contract/decisions.md, "Webhooks").
+	SecretKey      string          `env:"LEDGERFEED_SECRET_KEY" secret:"true" want:"one key or several separated by commas, each of at least 16 characters, best from: openssl rand -hex 32"` // empty: a key in the data directory
+	RetrySchedule  policy.Schedule `env:"LEDGERFEED_RETRY_SCHEDULE" envDefault:"1m,5m,30m,2h,6h,12h,24h" want:"at most 30 waits such as 30s, 5m or 2h, separated by commas"`
+	TurnOffAfter   time.Duration   `env:"LEDGERFEED_TURN_OFF_AFTER" envDefault:"72h" want:"a time above 0, such as 72h"`
+	SecretOverlap  time.Duration   `env:"LEDGERFEED_SECRET_OVERLAP" envDefault:"24h" want:"a time above 0, such as 24h"`
+	WebhookTimeout time.Duration   `env:"LEDGERFEED_WEBHOOK_TIMEOUT" envDefault:"10s" want:"a time above 0, such as 10s"`
+	WebhookAllow   prefixes        `env:"LEDGERFEED_WEBHOOK_ALLOW" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
+	WebhookCAFile  string          `env:"LEDGERFEED_WEBHOOK_CA_FILE"` // read by those who send
+	SMTPURL        string          `env:"LEDGERFEED_SMTP_URL" secret:"true" want:"smtp://user:password@host:port or smtps://…"`
+	MailFrom       string          `env:"LEDGERFEED_MAIL_FROM" want:"a mail address such as ledgerfeed@example.com, which LEDGERFEED_SMTP_URL needs"`
+
+	// Sign-in with OpenID Connect; without an issuer, only sign-in links do.
+	OIDCIssuer       string       `env:"LEDGERFEED_OIDC_ISSUER" want:"an address such as https://accounts.example.com"`
+	OIDCClientID     string       `env:"LEDGERFEED_OIDC_CLIENT_ID" want:"the id of this client, which LEDGERFEED_OIDC_ISSUER needs"`
+	OIDCClientSecret string       `env:"LEDGERFEED_OIDC_CLIENT_SECRET" secret:"true"`
+	OIDCScopes       []string     `env:"LEDGERFEED_OIDC_SCOPES"`                    // besides openid, profile and email
+	OIDCClaim        string       `env:"LEDGERFEED_OIDC_CLAIM" envDefault:"groups"` // decides about workspaces and roles
+	OIDCMap          identity.Map `env:"LEDGERFEED_OIDC_MAP" want:"values of the claim with their roles, such as finance=acme:admin;support=*:viewer,acme:admin"`
+
+	// DrainDelay is how long serve still serves after /readyz says "not ready".
+	DrainDelay time.Duration `env:"LEDGERFEED_DRAIN_DELAY" envDefault:"2s" want:"a time such as 2s, or 0 to stop at once"`
+	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h" want:"a time such as 24h, or 0 for no background verification"`
+	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000" want:"entries and rows a second, 1 or more"`
+
+	LogFormat string     `env:"LEDGERFEED_LOG_FORMAT" envDefault:"text" want:"text or json"`
+	LogLevel  slog.Level `env:"LEDGERFEED_LOG_LEVEL" envDefault:"info" want:"debug, info, warn or error"`
 }
 
-// ConsoleSettings are those of the console alone.
-type ConsoleSettings struct {
-	URL string `env:"LEDGERFEED_CONSOLE_URL"` // where browsers reach it; default: the address it listens at
-
-	// Sign-in with OpenID Connect; without an issuer, with sign-in links alone.
-	Issuer       string   `env:"LEDGERFEED_OIDC_ISSUER"`
-	ClientID     string   `env:"LEDGERFEED_OIDC_CLIENT_ID"`
-	ClientSecret string   `env:"LEDGERFEED_OIDC_CLIENT_SECRET"`
-	Scopes       []string `env:"LEDGERFEED_OIDC_SCOPES"`                    // besides openid, profile, email
-	Claim        string   `env:"LEDGERFEED_OIDC_CLAIM" envDefault:"groups"` // decides about workspaces and roles
-	Map          string   `env:"LEDGERFEED_OIDC_MAP"`                       // finance=acme:admin;support=*:viewer
-}
-
-// Delivery returns the settings of webhooks.
-func (s *Settings) Delivery() policy.Settings {
-	d := s.Webhooks
-	d.Brand, d.Retention = s.Brand, s.Retention
-	return d
-}
-
-// Identity returns the identity provider; nil without one.
-func (s *ConsoleSettings) Identity() (*identity.Config, error) {
-	if s.Issuer == "" {
-		return nil, nil //nolint:nilnil // none is no error
+// setDefaults fills in the defaults that follow from other settings.
+func (s *Settings) setDefaults() {
+	if s.BaseURL == "" {
+		s.BaseURL = "http://" + s.Listen
 	}
-	m, err := identity.ParseMap(s.Map)
-	if err != nil {
-		return nil, fmt.Errorf("LEDGERFEED_OIDC_MAP: %w", err)
+	s.BaseURL = strings.TrimSuffix(s.BaseURL, "/")
+	if s.DocsURL == "" {
+		s.DocsURL = s.BaseURL + "/docs"
 	}
-	return &identity.Config{
-		Issuer: s.Issuer, ClientID: s.ClientID, ClientSecret: s.ClientSecret, Scopes: s.Scopes, Claim: s.Claim, Map: m,
-	}, nil
+	s.DocsURL = strings.TrimSuffix(s.DocsURL, "/")
+	s.ConsoleURL = strings.TrimSuffix(s.ConsoleURL, "/")
 }
 
-// ConsoleURL is where browsers reach the console. A listener beyond this
-// machine is taken to stand behind a proxy that speaks https.
-func (s *Settings) ConsoleURL() string {
-	if s.Console.URL != "" {
-		return strings.TrimSuffix(s.Console.URL, "/")
+// ConsoleAddress is where browsers reach the console. Without ConsoleURL, a
+// listener beyond this machine is taken to stand behind a proxy that speaks https.
+func (s *Settings) ConsoleAddress() string {
+	if s.ConsoleURL != "" {
+		return s.ConsoleURL
 	}
 	host, _, err := net.SplitHostPort(s.ConsoleListen)
 	ip, ipErr := netip.ParseAddr(host)
@@ -99,65 +94,30 @@ func (s *Settings) ConsoleURL() string {
 	return "https://" + s.ConsoleListen
 }
 
-// prefixes is a list of CIDRs, separated by commas.
-type prefixes []netip.Prefix
-
-// UnmarshalText reads the list.
-func (p *prefixes) UnmarshalText(text []byte) error {
-	for part := range strings.SplitSeq(string(text), ",") {
-		part = strings.TrimSpace(part)
-		if part == "" {
-			continue
-		}
-		prefix, err := netip.ParsePrefix(part)
-		if err != nil {
-			return fmt.Errorf("want CIDRs such as 10.0.0.0/8, separated by commas: %w", err)
-		}
-		*p = append(*p, prefix.Masked())
+// Delivery returns the settings of webhooks.
+func (s *Settings) Delivery() policy.Settings {
+	return policy.Settings{
+		Brand: s.Brand, Schedule: s.RetrySchedule, TurnOffAfter: s.TurnOffAfter, SecretOverlap: s.SecretOverlap,
+		Timeout: s.WebhookTimeout, Retention: s.Retention, Allow: s.WebhookAllow, CAFile: s.WebhookCAFile,
 	}
-	return nil
 }
 
-// Read reads and checks the settings.
-func Read() (Settings, error) {
-	s, err := env.ParseAs[Settings]()
-	if err != nil {
-		return s, err
-	}
-	if s.BaseURL == "" {
-		s.BaseURL = "http://" + s.Listen
-	}
-	if s.DocsURL == "" {
-		s.DocsURL = s.BaseURL + "/docs"
-	}
-	for _, u := range []struct{ name, value string }{
-		{"LEDGERFEED_BASE_URL", s.BaseURL}, {"LEDGERFEED_DOCS_URL", s.DocsURL},
-	} {
-		parsed, err := url.Parse(u.value)
-		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
-			return s, fmt.Errorf("%s is %q: want an address such as https://api.example.com", u.name, u.value)
-		}
-	}
-	s.BaseURL, s.DocsURL = strings.TrimSuffix(s.BaseURL, "/"), strings.TrimSuffix(s.DocsURL, "/")
-	if s.Retention <= 0 {
-		return s, fmt.Errorf("LEDGERFEED_RETENTION is %s: want a time above 0, such as 720h", s.Retention)
-	}
-	if s.DrainDelay < 0 {
-		return s, fmt.Errorf("LEDGERFEED_DRAIN_DELAY is %s: want a time such as 2s, or 0 to stop at once", s.DrainDelay)
-	}
-	if s.AuditEvery < 0 {
-		return s, fmt.Errorf("LEDGERFEED_AUDIT_EVERY is %s: want a time such as 24h, or 0 for no background audit", s.AuditEvery)
-	}
-	if s.AuditRate < 1 {
-		return s, fmt.Errorf("LEDGERFEED_AUDIT_RATE is %d: want entries and rows a second, 1 or more", s.AuditRate)
-	}
-	if s.LogFormat != "text" && s.LogFormat != "json" {
-		return s, fmt.Errorf("LEDGERFEED_LOG_FORMAT is %q: want text or json", s.LogFormat)
-	}
-	return s, nil
+// Mail returns the settings of mail.
+func (s *Settings) Mail() mail.Settings {
+	return mail.Settings{URL: s.SMTPURL, From: s.MailFrom}
 }
 
-// Logger makes the logger that the settings ask for.
+// Identity returns the identity provider; nil without one.
+func (s *Settings) Identity() *identity.Config {
+	if s.OIDCIssuer == "" {
+		return nil
+	}
+	return &identity.Config{
+		Issuer: s.OIDCIssuer, ClientID: s.OIDCClientID, ClientSecret: s.OIDCClientSecret, Scopes: s.OIDCScopes, Claim: s.OIDCClaim, Map: s.OIDCMap,
+	}
+}
+
+// Logger makes the logger that the settings describe.
 func (s *Settings) Logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: s.LogLevel}
 	if s.LogFormat == "json" {

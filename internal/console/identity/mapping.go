@@ -14,10 +14,14 @@ type Map map[string][]session.Grant
 // everyWorkspace is the workspace of a grant for all.
 const everyWorkspace = "*"
 
-// MapForm describes what ParseMap reads.
-const MapForm = "values of the claim with the roles that they give, such as finance=acme:admin;support=*:viewer,acme:admin"
+// UnmarshalText is ParseMap, for settings.
+func (m *Map) UnmarshalText(text []byte) (err error) {
+	*m, err = ParseMap(string(text))
+	return err
+}
 
-// ParseMap reads a map of the form that MapForm describes; empty is an empty map.
+// ParseMap reads a map such as "finance=acme:admin;support=*:viewer,acme:admin";
+// empty is an empty map.
 func ParseMap(text string) (Map, error) {
 	m := Map{}
 	for rule := range strings.SplitSeq(text, ";") {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,9 +45,9 @@ func (e *Env) AddFlags(flags *pflag.FlagSet) {
 // work. From there on an error is a failure, unless it is a UsageError.
 func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		s, err := settings.Read()
+		s, err := settings.Read(os.Environ())
 		if err != nil {
-			return err
+			return &UsageError{err}
 		}
 		if e.dataDir != "" {
 			s.DataDir = e.dataDir

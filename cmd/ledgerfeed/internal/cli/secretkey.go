@@ -25,7 +25,7 @@ func (e *Env) Keyring(ctx context.Context, db *Database) (*keyring.Keyring, erro
 	}
 	k, err := keyring.New(text)
 	if err != nil {
-		return nil, Usagef("LEDGERFEED_SECRET_KEY: %w", err)
+		return nil, fmt.Errorf("cannot use the key for webhooks' secrets: %w", err)
 	}
 	return k, nil
 }

@@ -53,7 +53,7 @@ func run(ctx context.Context, env *cli.Env, db *cli.Database) error {
 	}
 	defer deps.Pool.Close()
 	dir := db.DataDir(env.Settings.DataDir)
-	r, err := listen(ctx, env, dir)
+	r, err := startReceiver(ctx, env, dir)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	listener "github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/receiver"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/listen"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/receiver"
 )
@@ -20,9 +20,9 @@ type webhookReceiver struct {
 	secret string // guarded by mu
 }
 
-// listen starts the receiver on a free port and changes the settings of env so
+// startReceiver starts the receiver on a free port and changes the settings of env so
 // that deliveries of this process can reach it.
-func listen(ctx context.Context, env *cli.Env, dir string) (r *webhookReceiver, err error) {
+func startReceiver(ctx context.Context, env *cli.Env, dir string) (r *webhookReceiver, err error) {
 	r = &webhookReceiver{}
 	cfg := receiver.Config{
 		Addr: "127.0.0.1:0", Out: env.Out, Brand: env.Settings.Brand, Clock: env.Clock,
@@ -32,11 +32,10 @@ func listen(ctx context.Context, env *cli.Env, dir string) (r *webhookReceiver, 
 			return []string{r.secret}
 		},
 	}
-	webhooks := &env.Settings.Webhooks
-	if r.Server, webhooks.CAFile, err = listener.Listen(ctx, cfg, dir); err != nil {
+	if r.Server, env.Settings.WebhookCAFile, err = listen.Start(ctx, cfg, dir); err != nil {
 		return nil, err
 	}
-	webhooks.Allow = append(webhooks.Allow, netip.MustParsePrefix("127.0.0.0/8"))
+	env.Settings.WebhookAllow = append(env.Settings.WebhookAllow, netip.MustParsePrefix("127.0.0.0/8"))
 	return r, nil
 }
 

@@ -188,7 +188,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 	}
 	engine, err := dispatch.New(dispatch.Config{
 		Pool: pool, Keyring: keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
-		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail,
+		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare webhooks: %w", err)
@@ -222,12 +222,8 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	identity, err := set.Console.Identity()
-	if err != nil {
-		return err
-	}
-	url := set.ConsoleURL()
-	if set.Console.URL == "" && strings.HasPrefix(url, "https:") {
+	url := set.ConsoleAddress()
+	if set.ConsoleURL == "" && strings.HasPrefix(url, "https:") {
 		s.env.Logger.WarnContext(ctx, "LEDGERFEED_CONSOLE_URL is not set: people can sign in to the console over https only", "expected_at", url)
 	}
 	reference, err := openapi.Page(openapi.Info{Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL})
@@ -236,7 +232,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	}
 	c, err := console.New(ctx, console.Config{
 		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool, s.env.Clock), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(s.pool),
-		Clock: s.env.Clock, Logger: s.env.Logger, Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: identity, Reference: reference,
+		Clock: s.env.Clock, Logger: s.env.Logger, Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: set.Identity(), Reference: reference,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the console: %w", err)

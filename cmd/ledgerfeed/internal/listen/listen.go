@@ -1,6 +1,6 @@
-// Package receiver receives webhooks on this machine, for the command webhook
+// Package listen receives webhooks on this machine, for the command webhook
 // listen and for the demo.
-package receiver
+package listen
 
 import (
 	"context"
@@ -36,7 +36,7 @@ reach it, give the service the two settings that are printed at the start.`,
 			if len(secrets) > 0 {
 				cfg.Secrets = func() []string { return secrets }
 			}
-			l, certificate, err := Listen(ctx, cfg, env.Settings.DataDir)
+			l, certificate, err := Start(ctx, cfg, env.Settings.DataDir)
 			if err != nil {
 				return err
 			}
@@ -53,9 +53,9 @@ reach it, give the service the two settings that are printed at the start.`,
 	return c
 }
 
-// Listen starts a listener and writes its certificate to a file in dir, where
+// Start starts a receiver and writes its certificate to a file in dir, where
 // the service can read it.
-func Listen(ctx context.Context, cfg receiver.Config, dir string) (l *receiver.Server, certificate string, err error) {
+func Start(ctx context.Context, cfg receiver.Config, dir string) (l *receiver.Server, certificate string, err error) {
 	if l, err = receiver.New(ctx, cfg); err != nil {
 		return nil, "", err
 	}

@@ -1,0 +1,180 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
+)
+
+// Fault is a setting with a wrong value.
+type Fault struct {
+	Variable string
+	Value    string // empty for a secret one
+	Want     string // the form of its values
+	secret   bool
+}
+
+func (f Fault) String() string {
+	if f.secret {
+		return f.Variable + " has a wrong value, which is not shown: want " + f.Want
+	}
+	return fmt.Sprintf("%s is %q: want %s", f.Variable, f.Value, f.Want)
+}
+
+// Error is all faults of the settings, by the name of the variable.
+type Error struct{ Faults []Fault }
+
+func (e *Error) Error() string {
+	if len(e.Faults) == 1 {
+		return e.Faults[0].String()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d settings are wrong:", len(e.Faults))
+	for _, f := range e.Faults {
+		b.WriteString("\n  " + f.String())
+	}
+	return b.String()
+}
+
+// Read reads the settings from an environment of NAME=value, such as os.Environ
+// gives. Empty values are as if they were not there. The error is an *Error.
+func Read(environ []string) (Settings, error) {
+	variables := env.ToMap(environ)
+	var s Settings
+	wrong, err := parse(&s, variables)
+	if err != nil {
+		return s, err
+	}
+	wrong = append(wrong, s.check()...)
+	if len(wrong) > 0 {
+		return s, &Error{faults(wrong, variables)}
+	}
+	s.setDefaults()
+	return s, nil
+}
+
+// parse fills in the fields and returns the variables whose values their types
+// refuse.
+func parse(s *Settings, variables map[string]string) (wrong []string, err error) {
+	err = env.ParseWithOptions(s, env.Options{Environment: variables})
+	var all env.AggregateError
+	switch {
+	case err == nil:
+		return nil, nil
+	case !errors.As(err, &all):
+		return nil, fmt.Errorf("cannot read the settings: %w", err)
+	}
+	for _, one := range all.Errors {
+		var field env.ParseError
+		if !errors.As(one, &field) {
+			return nil, fmt.Errorf("cannot read the settings: %w", one)
+		}
+		f, _ := reflect.TypeFor[Settings]().FieldByName(field.Name) // that is where it comes from
+		wrong = append(wrong, f.Tag.Get("env"))
+	}
+	return wrong, nil
+}
+
+// check returns the variables whose values their types accept and that are wrong
+// all the same. It may return again what parse has found.
+func (s *Settings) check() (wrong []string) {
+	_, secretKey := keyring.New(s.SecretKey)
+	_, consoleURL := origin.Parse(s.ConsoleURL)
+	mailURL, mailFrom := s.Mail().Check()
+	for _, c := range []struct {
+		variable string
+		ok       bool
+	}{
+		{"LEDGERFEED_LISTEN", isListenAddress(s.Listen)},
+		{"LEDGERFEED_CONSOLE_LISTEN", isListenAddress(s.ConsoleListen)},
+		{"LEDGERFEED_ADMIN_LISTEN", isListenAddress(s.AdminListen)},
+		{"LEDGERFEED_BASE_URL", s.BaseURL == "" || isAddress(s.BaseURL)},
+		{"LEDGERFEED_DOCS_URL", s.DocsURL == "" || isAddress(s.DocsURL)},
+		{"LEDGERFEED_CONSOLE_URL", s.ConsoleURL == "" || consoleURL == nil},
+		{"LEDGERFEED_RETENTION", s.Retention > 0},
+		{"LEDGERFEED_SECRET_KEY", s.SecretKey == "" || secretKey == nil},
+		{"LEDGERFEED_TURN_OFF_AFTER", s.TurnOffAfter > 0},
+		{"LEDGERFEED_SECRET_OVERLAP", s.SecretOverlap > 0},
+		{"LEDGERFEED_WEBHOOK_TIMEOUT", s.WebhookTimeout > 0},
+		{"LEDGERFEED_SMTP_URL", mailURL},
+		{"LEDGERFEED_MAIL_FROM", mailFrom},
+		{"LEDGERFEED_OIDC_ISSUER", s.OIDCIssuer == "" || isAddress(s.OIDCIssuer)},
+		{"LEDGERFEED_OIDC_CLIENT_ID", s.OIDCIssuer == "" || s.OIDCClientID != ""},
+		{"LEDGERFEED_DRAIN_DELAY", s.DrainDelay >= 0},
+		{"LEDGERFEED_AUDIT_EVERY", s.AuditEvery >= 0},
+		{"LEDGERFEED_AUDIT_RATE", s.AuditRate >= 1},
+		{"LEDGERFEED_LOG_FORMAT", s.LogFormat == "text" || s.LogFormat == "json"},
+	} {
+		if !c.ok {
+			wrong = append(wrong, c.variable)
+		}
+	}
+	return wrong
+}
+
+// faults describes variables, each once.
+func faults(wrong []string, variables map[string]string) []Fault {
+	var list []Fault
+	settings := reflect.TypeFor[Settings]()
+	for i := range settings.NumField() {
+		tag := settings.Field(i).Tag
+		name := tag.Get("env")
+		if !slices.Contains(wrong, name) {
+			continue
+		}
+		f := Fault{Variable: name, Value: variables[name], Want: tag.Get("want"), secret: tag.Get("secret") != ""}
+		if f.secret {
+			f.Value = ""
+		}
+		list = append(list, f)
+	}
+	slices.SortStableFunc(list, func(x, y Fault) int { return cmp.Compare(x.Variable, y.Variable) })
+	return list
+}
+
+// isListenAddress tells whether an address can be listened at, as far as its form
+// goes.
+func isListenAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	n, err := strconv.Atoi(port)
+	return err == nil && n >= 0 && n <= 65535
+}
+
+func isAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+// prefixes is a list of CIDRs, separated by commas.
+type prefixes []netip.Prefix
+
+// UnmarshalText reads the list.
+func (p *prefixes) UnmarshalText(text []byte) error {
+	for part := range strings.SplitSeq(string(text), ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(part)
+		if err != nil {
+			return fmt.Errorf("cannot read a CIDR: %w", err)
+		}
+		*p = append(*p, prefix.Masked())
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package settings
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	s, err := Read([]string{"LEDGERFEED_BRAND=", "LEDGERFEED_RETRY_SCHEDULE="}) // empty: as if not there
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.DataDir != ".ledgerfeed" || s.BaseURL != "http://127.0.0.1:8080" || s.DocsURL != "http://127.0.0.1:8080/docs" || s.ConsoleAddress() != "http://127.0.0.1:8081" ||
+		s.Brand.String() != "SERVICE" || len(s.RetrySchedule) != 7 || s.Retention != 720*time.Hour || s.Identity() != nil {
+		t.Errorf("%+v", s)
+	}
+	filled, err := s.Delivery().WithDefaults()
+	if err != nil || !reflect.DeepEqual(filled, s.Delivery()) {
+		t.Errorf("the defaults of webhooks are %+v here, %+v there (%v)", s.Delivery(), filled, err)
+	}
+}
+
+func TestEverySettingIsRead(t *testing.T) {
+	t.Parallel()
+	s, err := Read([]string{
+		"DATABASE_URL=postgres://db", "LEDGERFEED_DATA_DIR=/data", "LEDGERFEED_LISTEN=:80", "LEDGERFEED_CONSOLE_LISTEN=0.0.0.0:81", "LEDGERFEED_ADMIN_LISTEN=[::1]:82",
+		"LEDGERFEED_BRAND=ACME", "LEDGERFEED_BASE_URL=https://api.acme.example/", "LEDGERFEED_DOCS_URL=https://docs.acme.example/", "LEDGERFEED_CONSOLE_URL=https://console.acme.example/",
+		"LEDGERFEED_TRUSTED_PROXIES=10.1.2.3/8, ::1/128", "LEDGERFEED_RETENTION=48h", "LEDGERFEED_SECRET_KEY=0123456789abcdef,fedcba9876543210",
+		"LEDGERFEED_RETRY_SCHEDULE=1s,2m", "LEDGERFEED_TURN_OFF_AFTER=3s", "LEDGERFEED_SECRET_OVERLAP=1h", "LEDGERFEED_WEBHOOK_TIMEOUT=2s",
+		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8,::1/128", "LEDGERFEED_WEBHOOK_CA_FILE=/x.pem", "LEDGERFEED_SMTP_URL=smtp://u:p@mail.acme.example:25", "LEDGERFEED_MAIL_FROM=billing@acme.example",
+		"LEDGERFEED_OIDC_ISSUER=https://id.acme.example", "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_SECRET=shh", "LEDGERFEED_OIDC_SCOPES=groups,roles",
+		"LEDGERFEED_OIDC_CLAIM=roles", "LEDGERFEED_OIDC_MAP=finance=acme:admin", "LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_AUDIT_EVERY=0", "LEDGERFEED_AUDIT_RATE=7",
+		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := reflect.ValueOf(s); true {
+		for i := range v.NumField() {
+			if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "DrainDelay" && name != "AuditEvery" {
+				t.Errorf("%s was not read", name)
+			}
+		}
+	}
+	d := s.Delivery()
+	if d.Brand.String() != "ACME" || !slices.Equal(d.Schedule, []time.Duration{time.Second, 2 * time.Minute}) || d.TurnOffAfter != 3*time.Second ||
+		d.SecretOverlap != time.Hour || d.Timeout != 2*time.Second || d.Retention != 48*time.Hour || d.CAFile != "/x.pem" ||
+		!slices.Equal(d.Allow, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}) {
+		t.Errorf("webhooks: %+v", d)
+	}
+	if s.BaseURL != "https://api.acme.example" || s.DocsURL != "https://docs.acme.example" || s.ConsoleAddress() != "https://console.acme.example" {
+		t.Errorf("a slash at the end stays: %s %s %s", s.BaseURL, s.DocsURL, s.ConsoleAddress())
+	}
+	if s.TrustedProxies[0].String() != "10.0.0.0/8" || s.Mail().From != "billing@acme.example" || s.Identity().Map["finance"][0].Role != "admin" {
+		t.Errorf("%+v", s)
+	}
+	var out bytes.Buffer
+	logger := s.Logger(&out)
+	logger.Warn("dropped")
+	logger.Error("written")
+	if text := out.String(); !strings.HasPrefix(text, "{") || strings.Contains(text, "dropped") {
+		t.Errorf("logged %s", text)
+	}
+}
+
+func TestConsoleAddress(t *testing.T) {
+	t.Parallel()
+	for listen, want := range map[string]string{
+		"127.0.0.1:8081": "http://127.0.0.1:8081", "[::1]:81": "http://[::1]:81", "localhost:81": "http://localhost:81",
+		":8081": "https://localhost:8081", "0.0.0.0:8081": "https://0.0.0.0:8081", "console.example:81": "https://console.example:81",
+	} {
+		s, err := Read([]string{"LEDGERFEED_CONSOLE_LISTEN=" + listen})
+		if err != nil || s.ConsoleAddress() != want {
+			t.Errorf("listening at %s: %s, %v; want %s", listen, s.ConsoleAddress(), err, want)
+		}
+	}
+}
+
+// A wrong value of any setting is refused, with the variable, the value and the
+// form wanted, and in no words of Go's parsers.
+func TestWrongValues(t *testing.T) {
+	t.Parallel()
+	for _, c := range []string{
+		"LEDGERFEED_LISTEN=8080", "LEDGERFEED_CONSOLE_LISTEN=localhost", "LEDGERFEED_ADMIN_LISTEN=127.0.0.1:99999",
+		"LEDGERFEED_BRAND=9x", "LEDGERFEED_BASE_URL=api.example.com", "LEDGERFEED_DOCS_URL=ftp://x", "LEDGERFEED_CONSOLE_URL=http://console.example.com",
+		"LEDGERFEED_TRUSTED_PROXIES=127.0.0.1", "LEDGERFEED_RETENTION=0", "LEDGERFEED_RETENTION=30d",
+		"LEDGERFEED_RETRY_SCHEDULE=soon", "LEDGERFEED_TURN_OFF_AFTER=-1s", "LEDGERFEED_SECRET_OVERLAP=0s", "LEDGERFEED_WEBHOOK_TIMEOUT=10", "LEDGERFEED_WEBHOOK_ALLOW=all",
+		"LEDGERFEED_OIDC_ISSUER=accounts", "LEDGERFEED_OIDC_MAP=finance", "LEDGERFEED_DRAIN_DELAY=-1s", "LEDGERFEED_AUDIT_EVERY=daily",
+		"LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_AUDIT_RATE=fast", "LEDGERFEED_LOG_FORMAT=xml", "LEDGERFEED_LOG_LEVEL=loud",
+	} {
+		_, err := Read([]string{c, "LEDGERFEED_OIDC_CLIENT_ID=console"})
+		variable, value, _ := strings.Cut(c, "=")
+		if err == nil || !strings.HasPrefix(err.Error(), variable+` is "`+value+`": want `) || strings.Contains(err.Error(), "\n") || strings.HasSuffix(err.Error(), "want ") {
+			t.Errorf("%s: %v", c, err)
+		}
+	}
+	for _, c := range []string{"LEDGERFEED_SECRET_KEY=tooshort", "LEDGERFEED_SMTP_URL=mail:hunter2@x"} {
+		_, err := Read([]string{c, "LEDGERFEED_MAIL_FROM=a@b.example"})
+		variable, value, _ := strings.Cut(c, "=")
+		if err == nil || !strings.HasPrefix(err.Error(), variable+" has a wrong value, which is not shown: want ") || strings.Contains(err.Error(), value) {
+			t.Errorf("%s: %v", c, err)
+		}
+	}
+	for set, want := range map[string]string{
+		"LEDGERFEED_SMTP_URL=smtp://mail.example": `LEDGERFEED_MAIL_FROM is "": want a mail address`, "LEDGERFEED_OIDC_ISSUER=https://id.example": `LEDGERFEED_OIDC_CLIENT_ID is "": want the id`,
+	} {
+		if _, err := Read([]string{set}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s alone: %v", set, err)
+		}
+	}
+}
+
+// All faults are reported at once, each once.
+func TestAllFaultsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := Read([]string{"LEDGERFEED_RETENTION=soon", "LEDGERFEED_BRAND=9x", "LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_LOG_LEVEL=loud"})
+	want := `4 settings are wrong:
+  LEDGERFEED_AUDIT_RATE is "0": want entries and rows a second, 1 or more
+  LEDGERFEED_BRAND is "9x": want a letter, then at most 31 letters, digits or hyphens
+  LEDGERFEED_LOG_LEVEL is "loud": want debug, info, warn or error
+  LEDGERFEED_RETENTION is "soon": want a time above 0, such as 720h`
+	var wrong *Error
+	if !errors.As(err, &wrong) || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}
+
+// README has every setting with its default.
+func TestReadmeHasEverySetting(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Settings\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	fields := reflect.TypeFor[Settings]()
+	for i := range fields.NumField() {
+		variable, def := fields.Field(i).Tag.Get("env"), fields.Field(i).Tag.Get("envDefault")
+		var row string
+		for line := range strings.Lines(section) {
+			if strings.Contains(line, "`"+variable+"`") {
+				row = line
+				break
+			}
+		}
+		if row == "" || !strings.Contains(row, "`"+def+"`") && def != "" {
+			t.Errorf("README does not have %s with its default %s: %s", variable, def, row)
+		}
+	}
+}
