@@ -85,19 +85,19 @@ func describe[R any](d description[R]) *Table {
 		}
 	}
 	for _, name := range d.fragments {
-		t.Columns = append(t.Columns, Column{Name: name, Type: Text, Fragment: true})
+		t.Columns = append(t.Columns, Column{Name: name, typ: typeText, Fragment: true})
 	}
 	t.sql = t.statements()
 	return t
 }
 
 func (f *field[R]) column() Column {
-	c := Column{Name: f.name, Type: Text, HiddenBecause: f.hiddenBecause}
+	c := Column{Name: f.name, typ: typeText, HiddenBecause: f.hiddenBecause}
 	switch f.at(new(R)).(type) {
 	case *int64:
-		c.Type = Bigint
+		c.typ = typeBigint
 	case *bool:
-		c.Type = Boolean
+		c.typ = typeBoolean
 	}
 	return c
 }

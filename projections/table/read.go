@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Querier is a pool, a connection or a transaction.
-type Querier interface {
+// querier is a pool, a connection or a transaction.
+type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -40,7 +40,7 @@ func (p *Page) Last() *Key {
 }
 
 // ReadPage reads the rows of a workspace after a key.
-func (t *Table) ReadPage(ctx context.Context, from Querier, workspaceID string, after Key) (*Page, error) {
+func (t *Table) ReadPage(ctx context.Context, from querier, workspaceID string, after Key) (*Page, error) {
 	page, err := t.readPage(ctx, from, workspaceID, after)
 	if err != nil {
 		return nil, fmt.Errorf("read the rows of %s in %s: %w", t.Name, workspaceID, err)
@@ -51,7 +51,7 @@ func (t *Table) ReadPage(ctx context.Context, from Querier, workspaceID string, 
 	return page, nil
 }
 
-func (t *Table) readPage(ctx context.Context, from Querier, workspaceID string, after Key) (*Page, error) {
+func (t *Table) readPage(ctx context.Context, from querier, workspaceID string, after Key) (*Page, error) {
 	rows, err := from.Query(ctx, t.sql.page, append(t.keyArguments(workspaceID, after), PageRows)...)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (t *Table) readPage(ctx context.Context, from Querier, workspaceID string, 
 }
 
 // Pick reads rows of a workspace by their keys, in no order.
-func (t *Table) Pick(ctx context.Context, from Querier, workspaceID string, keys []Key) (map[Key][][]byte, error) {
+func (t *Table) Pick(ctx context.Context, from querier, workspaceID string, keys []Key) (map[Key][][]byte, error) {
 	columns := make([][]string, len(t.Keys))
 	for _, k := range keys {
 		for i := range columns {
@@ -102,13 +102,13 @@ func (t *Table) Pick(ctx context.Context, from Querier, workspaceID string, keys
 
 // KeysSince calls each with the keys of a workspace's rows that were changed
 // after a position.
-func (t *Table) KeysSince(ctx context.Context, from Querier, workspaceID string, position int64, each func(Key) error) error {
+func (t *Table) KeysSince(ctx context.Context, from querier, workspaceID string, position int64, each func(Key) error) error {
 	return t.keys(ctx, from, t.sql.since, []any{workspaceID, position}, each)
 }
 
 // KeysAfter returns a page of the keys of a workspace's rows in their order:
 // those after a key, and through another one unless that is nil.
-func (t *Table) KeysAfter(ctx context.Context, from Querier, workspaceID string, after Key, through *Key) ([]Key, error) {
+func (t *Table) KeysAfter(ctx context.Context, from querier, workspaceID string, after Key, through *Key) ([]Key, error) {
 	sql, args := t.sql.after, t.keyArguments(workspaceID, after)
 	if through != nil {
 		sql, args = t.sql.until, append(args, t.keyArguments(workspaceID, *through)[1:]...)
@@ -122,7 +122,7 @@ func (t *Table) KeysAfter(ctx context.Context, from Querier, workspaceID string,
 }
 
 // keys runs a statement that selects keys. The first argument is the workspace.
-func (t *Table) keys(ctx context.Context, from Querier, sql string, args []any, each func(Key) error) error {
+func (t *Table) keys(ctx context.Context, from querier, sql string, args []any, each func(Key) error) error {
 	rows, err := from.Query(ctx, sql, args...)
 	if err != nil {
 		return fmt.Errorf("list the rows of %s in %s: %w", t.Name, args[0], err)
@@ -178,7 +178,7 @@ func (t *Table) split(raw [][]byte) (k Key, values [][]byte) {
 
 // NewestPosition is the position of the newest entry that any row of a workspace
 // shows, 0 when there are no rows.
-func NewestPosition(ctx context.Context, from Querier, tables []*Table, workspaceID string) (position int64, err error) {
+func NewestPosition(ctx context.Context, from querier, tables []*Table, workspaceID string) (position int64, err error) {
 	newest := make([]string, len(tables))
 	for i, t := range tables {
 		newest[i] = "(SELECT max(position) FROM " + t.Name + " WHERE workspace_id = $1)"

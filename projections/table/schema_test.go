@@ -1,4 +1,4 @@
-package table_test
+package table
 
 import (
 	"slices"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
-	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
 func TestMain(m *testing.M) {
@@ -20,13 +19,13 @@ func TestMain(m *testing.M) {
 func TestDescriptionsMatchTheSchema(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
-	for _, described := range table.NewSet().All() {
+	for _, described := range NewSet().All() {
 		want := []string{"workspace_id text"}
 		for _, c := range slices.Concat(described.Keys, described.Columns) {
-			want = append(want, c.Name+" "+string(c.Type))
+			want = append(want, c.Name+" "+string(c.typ))
 		}
 		slices.Sort(want)
-		if got := list(t, pool, `
+		if got := readTexts(t, pool, `
 			SELECT attname || ' ' || atttypid::regtype FROM pg_attribute
 			 WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attname COLLATE "C"`, described.Name); !slices.Equal(got, want) {
 			t.Errorf("%s has the columns %q, described as %q", described.Name, got, want)
@@ -35,7 +34,7 @@ func TestDescriptionsMatchTheSchema(t *testing.T) {
 		for _, c := range described.Keys {
 			key = append(key, c.Name)
 		}
-		if got := list(t, pool, `
+		if got := readTexts(t, pool, `
 			SELECT attname FROM pg_index i CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k (attnum, n)
 			  JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 			 WHERE i.indrelid = $1::regclass AND i.indisprimary ORDER BY k.n`, described.Name); !slices.Equal(got, key) {
@@ -44,7 +43,7 @@ func TestDescriptionsMatchTheSchema(t *testing.T) {
 	}
 }
 
-func list(t *testing.T, pool table.Querier, sql, name string) []string {
+func readTexts(t *testing.T, pool querier, sql, name string) []string {
 	t.Helper()
 	rows, err := pool.Query(t.Context(), sql, name)
 	if err != nil {

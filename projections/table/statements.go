@@ -9,7 +9,8 @@ import (
 // some milliseconds of a snapshot.
 const PageRows = 1000
 
-// statements of a table. All values go in and out as text, NULL as NULL or "".
+// statements of a table. Parameters are texts, with "" for NULL, and so are the
+// results, with NULL, except those of load.
 type statements struct {
 	load string // what load reads; add the columns to join on with loadBy
 	save string // inserts rows, or changes those that are there
@@ -55,12 +56,12 @@ func (t *Table) statements() statements {
 func (t *Table) loadBy(columns []string) string {
 	by := []Column{workspaceColumn()}
 	for _, name := range columns {
-		by = append(by, Column{Name: name, Type: Text})
+		by = append(by, Column{Name: name, typ: typeText})
 	}
 	return t.sql.load + " JOIN " + rowsOf(by, 1) + " ON " + join(by, " AND ", match)
 }
 
-func workspaceColumn() Column { return Column{Name: "workspace_id", Type: Text} }
+func workspaceColumn() Column { return Column{Name: "workspace_id", typ: typeText} }
 
 func (t *Table) primaryKey() []Column { return append([]Column{workspaceColumn()}, t.Keys...) }
 
@@ -92,16 +93,16 @@ func rowsOf(columns []Column, from int) string {
 
 // cast makes a value of the column's type of a text.
 func (c *Column) cast(text string) string {
-	if c.Type == Text {
+	if c.typ == typeText {
 		return text
 	}
-	return text + "::" + string(c.Type)
+	return text + "::" + string(c.typ)
 }
 
 // readKeys selects the key as a Key has it.
 func (t *Table) readKeys() string {
 	return join(t.Keys, ", ", func(_ int, c *Column) string {
-		if c.Type == Bigint {
+		if c.typ == typeBigint {
 			return "lpad(t." + c.Name + "::text, 19, '0') AS " + c.Name
 		}
 		return "t." + c.Name

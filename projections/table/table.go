@@ -35,7 +35,7 @@ type Table struct {
 // Column of a read table.
 type Column struct {
 	Name string
-	Type Type
+	typ  sqlType
 
 	// Fragment marks a part of the answer: text that joins with the other
 	// fragments of the row to a JSON object (see domain.Fragments).
@@ -46,14 +46,13 @@ type Column struct {
 	HiddenBecause string
 }
 
-// Type is the SQL type of a column.
-type Type string
+// sqlType is the type of a column.
+type sqlType string
 
-// The types.
 const (
-	Text    Type = "text"
-	Bigint  Type = "bigint"
-	Boolean Type = "boolean"
+	typeText    sqlType = "text"
+	typeBigint  sqlType = "bigint"
+	typeBoolean sqlType = "boolean"
 )
 
 // Key identifies a row within its workspace: the values of Table.Keys. Numbers
@@ -74,7 +73,7 @@ func (t *Table) HasID() bool { return len(t.Keys) == 1 }
 
 // First is a key before every key of the table.
 func (t *Table) First() Key {
-	if t.Keys[0].Type == Bigint {
+	if t.Keys[0].typ == typeBigint {
 		return Key{padded(0)}
 	}
 	return Key{}
@@ -82,7 +81,7 @@ func (t *Table) First() Key {
 
 // KeyName is a key as people write it.
 func (t *Table) KeyName(k Key) string {
-	if t.Keys[0].Type == Bigint {
+	if t.Keys[0].typ == typeBigint {
 		k[0] = strings.TrimLeft(k[0], "0")
 	}
 	return strings.TrimSuffix(k[0]+"/"+k[1], "/")
