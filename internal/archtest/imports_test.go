@@ -77,6 +77,7 @@ var arrows = map[string][]string{
 	"internal/brand":    {},
 	"internal/flow":     {},
 	"internal/heap":     {},
+	"internal/datadir":  {},
 	"internal/localpg":  {},
 	"internal/periodic": {},
 	"internal/pg":       {},
@@ -93,7 +94,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/audit", "internal/console/session",
-		"internal/localpg", "internal/pg", "internal/settings", "delivery/keyring",
+		"internal/datadir", "internal/localpg", "internal/pg", "internal/settings", "delivery/keyring",
 	},
 	"cmd/ledgerfeed/internal/service": {
 		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
@@ -103,9 +104,9 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service",
 		"cmd/ledgerfeed/internal/status", "domain", "eventlog", "readapi/access", "delivery", "internal/console/session",
-		"internal/pg", "internal/scenario", "delivery/receiver",
+		"internal/datadir", "internal/pg", "internal/scenario", "delivery/receiver",
 	},
-	"cmd/ledgerfeed/internal/listen":   {"cmd/ledgerfeed/internal/cli", "delivery/receiver"},
+	"cmd/ledgerfeed/internal/listen":   {"cmd/ledgerfeed/internal/cli", "delivery/receiver", "internal/datadir"},
 	"cmd/ledgerfeed/internal/replay":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/audit", "internal/pg"},
 	"cmd/ledgerfeed/internal/status":   {"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery/dispatch"},
 	"cmd/ledgerfeed/internal/transfer": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog"},

@@ -29,9 +29,9 @@ type Options struct {
 
 // Open makes a pool and checks that the database answers.
 func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(url)
+	cfg, err := ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("DATABASE_URL: %w", err)
+		return nil, err
 	}
 	if o.MaxConns > 0 {
 		cfg.MaxConns = o.MaxConns

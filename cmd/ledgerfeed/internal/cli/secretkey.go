@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
 
 // Keyring encrypts and decrypts webhooks' secrets with LEDGERFEED_SECRET_KEY.
@@ -19,7 +19,7 @@ func (e *Env) Keyring(ctx context.Context, db *Database) (*keyring.Keyring, erro
 	text := e.Settings.SecretKey
 	if text == "" {
 		var err error
-		if text, err = e.ownSecretKey(ctx, filepath.Join(db.DataDir(e.Settings.DataDir), "secret.key"), !db.IsLocal()); err != nil {
+		if text, err = e.ownSecretKey(ctx, db.DataDir(e.Settings.DataDir), !db.IsLocal()); err != nil {
 			return nil, err
 		}
 	}
@@ -30,42 +30,33 @@ func (e *Env) Keyring(ctx context.Context, db *Database) (*keyring.Keyring, erro
 	return k, nil
 }
 
+// secretKeyName is the file in the data directory that holds the key.
+const secretKeyName = "secret.key"
+
 // ownSecretKey reads the key in the data directory, or makes it. With shared,
 // programs on other machines may use the same database.
-func (e *Env) ownSecretKey(ctx context.Context, name string, shared bool) (string, error) {
+func (e *Env) ownSecretKey(ctx context.Context, path string, shared bool) (string, error) {
+	dir, err := datadir.Make(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the key for webhooks' secrets: %w", err)
+	}
+	defer func() { _ = dir.Close() }()
 	for {
-		text, err := os.ReadFile(name)
+		text, err := dir.ReadFile(secretKeyName)
 		if err == nil {
 			return string(text), nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("cannot read the key for webhooks' secrets: %w", err)
 		}
-		if err := makeSecretKey(name); err != nil && !errors.Is(err, fs.ErrExist) {
+		var key [32]byte
+		_, _ = rand.Read(key[:]) // never fails: the program ends when the system has no randomness
+		// When two programs make one at the same time, the first one stays.
+		if err := dir.CreateFile(secretKeyName, []byte(hex.EncodeToString(key[:]))); err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", fmt.Errorf("cannot make a key for webhooks' secrets: %w", err)
 		}
 		if shared {
-			e.Logger.WarnContext(ctx, "made a key for webhooks' secrets; programs on other machines that use this database need it in LEDGERFEED_SECRET_KEY", "file", name)
+			e.Logger.WarnContext(ctx, "made a key for webhooks' secrets; programs on other machines that use this database need it in LEDGERFEED_SECRET_KEY", "file", filepath.Join(path, secretKeyName))
 		}
 	}
-}
-
-// makeSecretKey writes a fresh key. The file appears whole or not at all, and
-// when two programs make one at the same time, the first one stays.
-func makeSecretKey(name string) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-	var key [32]byte
-	_, _ = rand.Read(key[:]) // never fails: the program ends when the system has no randomness
-	file, err := os.CreateTemp(filepath.Dir(name), ".secret-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(file.Name()) }()
-	_, err = file.WriteString(hex.EncodeToString(key[:]))
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Link(file.Name(), name)
 }

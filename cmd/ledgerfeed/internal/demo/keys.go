@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -17,12 +16,15 @@ import (
 // yesterday work today: its keys and its webhook, whose secrets are shown only
 // once. No other key is ever kept in clear.
 type saved struct {
-	file string
+	dir string // the data directory
 
 	Everything savedKey     `json:"everything"`
 	WithoutPay savedKey     `json:"without_pay"`
 	Webhook    savedWebhook `json:"webhook"`
 }
+
+// savedName is the file in the data directory.
+const savedName = "demo-keys.json"
 
 type savedKey struct {
 	ID  string `json:"id"`
@@ -36,9 +38,14 @@ type savedWebhook struct {
 
 // loadSaved reads the file in the data directory, which does not exist at the
 // first start.
-func loadSaved(dir string) (*saved, error) {
-	s := &saved{file: filepath.Join(dir, "demo-keys.json")}
-	text, err := os.ReadFile(s.file)
+func loadSaved(path string) (*saved, error) {
+	s := &saved{dir: path}
+	dir, err := datadir.Make(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the demo's keys: %w", err)
+	}
+	defer func() { _ = dir.Close() }()
+	text, err := dir.ReadFile(savedName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -46,18 +53,19 @@ func loadSaved(dir string) (*saved, error) {
 		err = json.Unmarshal(text, s)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the demo's keys from %s: %w", s.file, err)
+		return nil, fmt.Errorf("cannot read the demo's keys from %s in %s: %w", savedName, path, err)
 	}
 	return s, nil
 }
 
 func (s *saved) save() error {
 	text, err := json.MarshalIndent(s, "", "  ")
+	var dir *datadir.Dir
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(s.file), 0o700)
+		dir, err = datadir.Make(s.dir)
 	}
 	if err == nil {
-		err = os.WriteFile(s.file, append(text, '\n'), 0o600)
+		err = errors.Join(dir.WriteFile(savedName, append(text, '\n')), dir.Close())
 	}
 	if err != nil {
 		return fmt.Errorf("cannot save the demo's keys: %w", err)

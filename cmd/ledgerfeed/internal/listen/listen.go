@@ -5,7 +5,6 @@ package listen
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/receiver"
+	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
 
 // Command is ledgerfeed webhook listen.
@@ -65,13 +65,12 @@ func Start(ctx context.Context, cfg receiver.Config, dir string) (l *receiver.Se
 	return l, certificate, nil
 }
 
-func writeCertificate(dir string, certificate []byte) (string, error) {
-	name, err := filepath.Abs(filepath.Join(dir, "receiver.pem"))
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(name), 0o700)
+func writeCertificate(path string, certificate []byte) (string, error) {
+	dir, err := datadir.Make(path)
+	if err != nil {
+		return "", err
 	}
-	if err == nil {
-		err = os.WriteFile(name, certificate, 0o600)
-	}
-	return name, err
+	defer func() { _ = dir.Close() }()
+	const name = "receiver.pem"
+	return filepath.Join(dir.Name(), name), dir.WriteFile(name, certificate)
 }
