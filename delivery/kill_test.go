@@ -19,6 +19,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
@@ -251,7 +252,7 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 	if _, err := migrations.Up(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	b := setupOn(t, testkit.Must(pgxpool.New(t.Context(), url))(t), policy.Settings{Timeout: time.Second, Schedule: policy.Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
+	b := setupOn(t, testkit.Must(pg.Open(t.Context(), url, pg.Options{}))(t), policy.Settings{Timeout: time.Second, Schedule: policy.Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
 	t.Cleanup(b.pool.Close)
 	rc := testkit.NewReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { testkit.TakeTime(r, time.Millisecond) })
 	for i := range webhooks {

@@ -3,7 +3,6 @@ package migrations
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -11,10 +10,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver that goose speaks to
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 //go:embed 0*.sql
@@ -53,7 +53,7 @@ const (
 
 // Fit looks at the schema of the database at url, and changes nothing.
 func Fit(ctx context.Context, url string) (fit Fitness, err error) {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := pg.Connect(ctx, url)
 	if err != nil {
 		return 0, fmt.Errorf("look at the database's schema: %w", err)
 	}
@@ -103,10 +103,11 @@ func newest() (int64, error) {
 
 // with opens the database for goose.
 func with(url string, do func(*goose.Provider) error) (err error) {
-	db, err := sql.Open("pgx", url)
+	cfg, err := pg.ParseConfig(url)
 	if err != nil {
-		return fmt.Errorf("open the database: %w", err)
+		return err
 	}
+	db := stdlib.OpenDB(*cfg.ConnConfig)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {

@@ -28,7 +28,6 @@ import (
 )
 
 func main() {
-	localpg.RunKeeperIfAsked()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

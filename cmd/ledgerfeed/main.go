@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 )
 
 func main() {
-	localpg.RunKeeperIfAsked()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := execute(ctx, &cli.Env{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Clock: time.Now}, os.Args[1:])
 	stop()

@@ -17,7 +17,7 @@ func migrateCommand(env *cli.Env) *cobra.Command {
 		Short: "Bring the schema up to date",
 		Args:  cobra.NoArgs,
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
-			db, err := env.OpenDatabase(ctx)
+			db, err := env.OpenDatabase(ctx, false)
 			if err != nil {
 				return err
 			}

@@ -27,7 +27,7 @@ finishes what is under way, and ends.`,
 			if err := service.CheckRoles(roles); err != nil {
 				return err
 			}
-			db, err := env.OpenDatabase(ctx)
+			db, err := env.OpenDatabase(ctx, true)
 			if err != nil {
 				return err
 			}

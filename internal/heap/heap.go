@@ -1,4 +1,4 @@
-// Package heap says how much garbage a process that serves may gather.
+// Package heap lets a process that serves collect garbage less often.
 package heap
 
 import (
@@ -6,15 +6,15 @@ import (
 	"runtime/debug"
 )
 
-// percent is how much the heap may grow between two collections, of what is in
-// use. By Go's own measure, 100, it is collected whenever it has doubled: with a
-// thousand messages under way to receivers that hang, that was a collection of
-// 50 ms every 2.5 s, which the messages to all others felt.
+// percent is how much the heap may grow between two collections, in percent of
+// what is in use. With Go's default, 100, and a thousand webhook messages under way
+// to receivers that hang, a collection took 50 ms every 2.5 s and delayed the
+// messages to all other receivers.
 const percent = 400
 
-// LetGrow has the heap collected less often, at up to five times what is in use,
-// until restore is called. It does nothing where GOGC or GOMEMLIMIT is set: whoever
-// runs the program knows better what memory there is.
+// LetGrow lets the heap grow to five times what is in use before it is collected,
+// until restore is called. It does nothing if GOGC or GOMEMLIMIT is set: the
+// operator knows better how much memory there is.
 func LetGrow() (restore func()) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		if os.Getenv(name) != "" {

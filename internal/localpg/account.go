@@ -1,60 +1,50 @@
+//go:build unix
+
 package localpg
 
 import (
-	"errors"
-	"fmt"
-	"hash/fnv"
 	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
 
-// account is a Unix account by its ids.
+// account is the account and the group that a server runs as.
 type account struct {
-	Name string `json:"name"`
-	UID  int    `json:"uid"`
-	GID  int    `json:"gid"`
+	name     string
+	uid, gid int
 }
 
 // other tells whether a process has to change its account to become this one.
-func (a account) other() bool { return a.UID != os.Geteuid() }
+func (a account) other() bool { return a.uid != os.Geteuid() }
 
-// String is the name for messages.
-func (a account) String() string {
-	if a.Name == "" {
-		return "uid " + strconv.Itoa(a.UID)
-	}
-	return a.Name
-}
-
-// mayEnter tells whether the account has search permission on a directory.
-// Access lists are not looked at: they are rare, and a refusal of PostgreSQL's
-// own would still name the path.
-func (a account) mayEnter(info fs.FileInfo) bool {
-	uid, gid := ownerOf(info)
+// may tells whether the account has the permission, one of 1 (enter) and 2
+// (write), on a file or directory. Access lists are not looked at: they are
+// rare, and a refusal of PostgreSQL's own would still name the path.
+func (a account) may(info fs.FileInfo, permission fs.FileMode) bool {
+	uid, gid := datadir.OwnerOf(info)
 	perm := info.Mode().Perm()
 	switch {
-	case a.UID == 0:
+	case a.uid == 0:
 		return true
-	case uid == a.UID:
-		return perm&0o100 != 0
-	case gid == a.GID:
-		return perm&0o010 != 0
+	case uid == a.uid:
+		return perm&(permission<<6) != 0
+	case gid == a.gid:
+		return perm&(permission<<3) != 0
 	default:
-		return perm&0o001 != 0
+		return perm&permission != 0
 	}
 }
 
-// mayReach tells whether the account can enter path and all directories
+// mayReach tells whether the account can enter a directory and all directories
 // above. What does not exist yet will be made so that it can.
 func (a account) mayReach(path string) bool {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
-		if err == nil && info.IsDir() && !a.mayEnter(info) {
+		if err == nil && info.IsDir() && !a.may(info, 1) {
 			return false
 		}
 		if dir == filepath.Dir(dir) {
@@ -63,110 +53,32 @@ func (a account) mayReach(path string) bool {
 	}
 }
 
-// rootRules say where the server lives and whom it runs as. PostgreSQL refuses
-// to run as root, so for root both are questions.
-type rootRules struct {
-	accounts []string // tried in this order when the process is root
-	dir      string   // holds the data directories that could not be where they were wanted
-}
-
-func defaultRootRules() rootRules {
-	return rootRules{accounts: []string{"postgres", "nobody"}, dir: "/var/lib/ledgerfeed"}
-}
-
-// resolve answers both for a wanted data directory.
-func (r rootRules) resolve(wanted string) (place, error) {
-	abs, err := filepath.Abs(wanted)
-	if err != nil {
-		return place{}, fmt.Errorf("find the data directory %q: %w", wanted, err)
-	}
-	if real, err := filepath.EvalSymlinks(abs); err == nil {
-		abs = real // one directory, one name
-	} else if up, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
-		abs = filepath.Join(up, filepath.Base(abs))
-	}
-	self := account{UID: os.Geteuid(), GID: os.Getegid()}
-	p := place{Wanted: abs, Dir: abs, Account: self, Owner: self}
-	if self.UID != 0 {
-		p.Programs = p.file("programs")
-		return p, nil
-	}
-	p.Programs = filepath.Join(r.dir, "programs")
-	if p.Account, err = r.serverAccount(abs); err != nil {
-		return place{}, err
-	}
-	if !p.Account.mayReach(abs) {
-		p.Dir = filepath.Join(r.dir, stableName(abs))
-		// The account chosen by abs's cluster, if any, has no say over there.
-		if p.Account, err = r.serverAccount(p.Dir); err != nil {
-			return place{}, err
-		}
-		if !p.Account.mayReach(p.Dir) {
-			return place{}, fmt.Errorf("the account %s, under which PostgreSQL runs because root may not run it, can enter neither %s nor %s: choose another data directory", p.Account, abs, p.Dir)
-		}
-	}
-	if info, err := os.Stat(p.Dir); err == nil {
-		p.Owner.UID, p.Owner.GID = ownerOf(info)
-	}
-	return p, nil
-}
-
-// serverAccount is the account that owns the cluster or else the directory, so
-// that root helping out in a user's directory leaves it to the user, or else
-// the first account that exists.
-func (r rootRules) serverAccount(dir string) (account, error) {
-	for _, owned := range []string{filepath.Join(dir, clusterName), dir} {
-		info, err := os.Stat(owned)
+// canExchange returns the first directory above path whose entries the account
+// can exchange, if there is one.
+func (a account) canExchange(path string) (string, bool) {
+	for dir := path; dir != filepath.Dir(dir); {
+		dir = filepath.Dir(dir)
+		info, err := os.Stat(dir)
 		if err != nil {
 			continue
 		}
-		if uid, gid := ownerOf(info); uid != 0 {
-			a := account{UID: uid, GID: gid}
-			if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
-				a.Name = u.Username
-			}
-			return a, nil
+		uid, _ := datadir.OwnerOf(info)
+		if uid == a.uid || a.may(info, 2) && info.Mode()&fs.ModeSticky == 0 {
+			return dir, true
 		}
 	}
-	for _, name := range r.accounts {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, err1 := strconv.Atoi(u.Uid)
-		gid, err2 := strconv.Atoi(u.Gid)
-		if err := errors.Join(err1, err2); err != nil {
-			return account{}, fmt.Errorf("read the account %s: %w", name, err)
-		}
-		return account{Name: name, UID: uid, GID: gid}, nil
-	}
-	return account{}, fmt.Errorf("PostgreSQL refuses to run as root, and none of the accounts %s exists: create one, or run as an ordinary user", strings.Join(r.accounts, ", "))
+	return "", false
 }
 
-// stableName names the substitute of a path: readable, and the same each time.
-func stableName(path string) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(path))
-	readable := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
-			return r
-		case r == '/':
-			return '-'
+// privateGroup is a group that has no name, and so no members: only processes
+// that root starts with it are in it. It stays below 65536, which is all that
+// many containers have.
+func privateGroup() int {
+	gid := 65400
+	for {
+		if _, err := user.LookupGroupId(strconv.Itoa(gid)); err != nil {
+			return gid
 		}
-		return -1
-	}, strings.Trim(path, "/"))
-	if len(readable) > 32 {
-		readable = readable[len(readable)-32:]
+		gid--
 	}
-	return fmt.Sprintf("%s-%016x", strings.Trim(readable, "-"), h.Sum64())
-}
-
-// ownerOf is whom a file belongs to.
-func ownerOf(info fs.FileInfo) (uid, gid int) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return -1, -1
-	}
-	return int(st.Uid), int(st.Gid)
 }

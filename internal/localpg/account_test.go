@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"log/slog"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -40,11 +37,11 @@ func TestDirectoryUnderAPrivateHome(t *testing.T) {
 		t.Errorf("data in %s, want it in %s", s.DataDir(), opts.roots.dir)
 	}
 	wantContains(t, log.String(), "level=WARN", s.DataDir(), cfg.DataDir)
-	if b := mustOpenWith(t, cfg, opts); b.keeper != s.keeper {
+	if b := mustOpenWith(t, cfg, opts); b.URL() != s.URL() {
 		t.Error("the second time another directory is used")
 	}
 	cfg.DataDir += "2"
-	if c := mustOpenWith(t, cfg, opts); c.keeper == s.keeper {
+	if c := mustOpenWith(t, cfg, opts); c.URL() == s.URL() {
 		t.Error("two wanted directories share a substitute")
 	}
 	if _, err := os.Stat(filepath.Join(home, "work")); !os.IsNotExist(err) {
@@ -52,70 +49,12 @@ func TestDirectoryUnderAPrivateHome(t *testing.T) {
 	}
 }
 
-// TestRootHelpsOutInAUsersDirectory: root joins and starts servers in a user's
-// directory, and afterwards the user can still use it.
-func TestRootHelpsOutInAUsersDirectory(t *testing.T) {
-	t.Parallel()
-	dir := dataDir(t)
-	var attr *syscall.SysProcAttr // for an ordinary user: this user twice
-	if os.Geteuid() == 0 {
-		uid, gid := lookup(t, "nobody")
-		attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-		if err := os.Chown(filepath.Dir(dir), uid, gid); err != nil {
-			t.Fatal(err)
-		}
-	}
-	userOpens := func() *helper {
-		h, report := startHelper(t, throwaway(dir), attr)
-		if r := report(); r.Error != "" {
-			t.Fatalf("the user: %s", r.Error)
-		}
-		return h
-	}
-	h := userOpens()
-	exec1(t, h.report.URL, "create table kept as select 7 as v")
-	root := mustOpen(t, throwaway(dir))
-	if root.keeper != h.report.Keeper {
-		t.Error("root did not join the user's server")
-	}
-	h.leave(t)
-	mustClose(t, root)
-
-	root = mustOpen(t, throwaway(dir)) // now root starts it
-	h = userOpens()
-	if h.report.Keeper != root.keeper {
-		t.Error("the user did not join root's server")
-	}
-	mustClose(t, root)
-	h.leave(t)
-
-	h = userOpens() // and the user starts it again
-	if got := query(t, h.report.URL, "select v from kept"); got != "7" {
-		t.Errorf("read %s back, want 7", got)
-	}
-	h.leave(t)
-}
-
-func lookup(t *testing.T, name string) (uid, gid int) {
-	t.Helper()
-	u, err := user.Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, err1 := strconv.Atoi(u.Uid)
-	gid, err2 := strconv.Atoi(u.Gid)
-	if err1 != nil || err2 != nil {
-		t.Fatalf("ids of %s: %s, %s", name, u.Uid, u.Gid)
-	}
-	return uid, gid
-}
-
 func TestMayEnter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	uid, gid := os.Geteuid(), os.Getegid()
-	stranger := account{UID: uid + 1000, GID: gid + 1000}
-	member := account{UID: uid + 1000, GID: gid}
+	stranger := account{uid: uid + 1000, gid: gid + 1000}
+	member := account{uid: uid + 1000, gid: gid}
 	for _, c := range []struct {
 		mode os.FileMode
 		a    account
@@ -135,8 +74,8 @@ func TestMayEnter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.a.mayEnter(info); got != c.want {
-			t.Errorf("mode %o, account %+v: mayEnter = %v", c.mode, c.a, got)
+		if got := c.a.may(info, 1); got != c.want {
+			t.Errorf("mode %o, account %+v: may enter = %v", c.mode, c.a, got)
 		}
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {

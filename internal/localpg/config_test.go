@@ -9,13 +9,15 @@ import (
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	durable := Config{DataDir: dataDir(t), Settings: map[string]string{"work_mem": "7MB", "jit": "on"}}
-	s := mustOpen(t, durable)
+	durable := Config{DataDir: dataDir(t)}
+	opts := defaultOptions()
+	opts.settings = map[string]string{"work_mem": "7MB", "jit": "on"}
+	s := mustOpenWith(t, durable, opts)
 	for setting, want := range map[string]string{
 		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "data_checksums": "on",
 		"listen_addresses": "", "server_encoding": "UTF8", "timezone": "UTC", "max_connections": "200",
 		"shared_buffers": "256MB", "max_wal_size": "2GB",
-		"work_mem": "7MB", "jit": "on", // the caller's win
+		"work_mem": "7MB", "jit": "on", // the test's win
 	} {
 		if got := query(t, s.URL(), "select current_setting('"+setting+"')"); got != want {
 			t.Errorf("%s = %q, want %q", setting, got, want)
@@ -46,11 +48,6 @@ func TestEnvironmentDoesNotMatter(t *testing.T) {
 	}
 	dir := dataDir(t)
 	s := mustOpen(t, throwaway(dir))
-	for _, name := range []string{"PGOPTIONS", "PGDATABASE"} { // the test's own connection reads these
-		if err := os.Unsetenv(name); err != nil {
-			t.Fatal(err)
-		}
-	}
 	query(t, s.URL(), "select 1")
 }
 
@@ -64,55 +61,48 @@ func TestUnusualPaths(t *testing.T) {
 		t.Run(name[:4], func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(dataDir(t), name)
-			a := mustOpen(t, throwaway(dir))
+			h, r := runOpener(t, throwaway(dir))
 			b := mustOpen(t, throwaway(dir))
-			if a.keeper != b.keeper {
-				t.Error("two keepers in one directory")
+			if b.URL() != r.URL || isOwner(b) {
+				t.Error("two servers of one directory")
 			}
 			query(t, b.URL(), "select 1")
-			p, err := defaultRootRules().resolve(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sockets := filepath.Dir(p.keeperSocket())
-			if moved := !strings.Contains(name, "space"); moved != (sockets != p.Dir) {
+			sockets := b.place.sockets()
+			if moved := !strings.Contains(name, "space"); moved != (sockets != b.place.dir) {
 				t.Errorf("sockets in %s", sockets)
 			}
 
-			// A killed keeper leaves the short directory; the next one uses it.
-			kill(t, a.keeper)
-			awaitDone(t, a)
+			// A killed owner leaves the short directory; the next one uses it.
+			h.killed(t)
 			awaitDone(t, b)
 			c := mustOpen(t, throwaway(dir))
-			if got := filepath.Dir(p.keeperSocket()); got != sockets {
-				t.Errorf("sockets moved from %s to %s", sockets, got)
-			}
+			query(t, c.URL(), "select 1")
 			mustClose(t, c)
-			if _, err := os.Stat(sockets); sockets != p.Dir && !os.IsNotExist(err) {
+			if _, err := os.Stat(sockets); sockets != c.place.dir && !os.IsNotExist(err) {
 				t.Errorf("the short directory after the stop: %v", err)
 			}
 		})
 	}
 }
 
-func TestStrangersSocketDirectoryIsNotUsed(t *testing.T) {
+func TestOpenSocketDirectoryIsNotUsed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(dataDir(t), strings.Repeat("deep/", 30)+"end")
-	mustClose(t, mustOpen(t, throwaway(dir)))
-	planted := dataDir(t)
-	if err := os.Mkdir(planted, 0o777); err != nil {
+	p, err := defaultRootRules().resolve(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(planted, 0o777); err != nil {
+	if err := os.Mkdir(p.sockets(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, socketsAtName), []byte(planted+"\n"), 0o600); err != nil {
+	t.Cleanup(func() { _ = os.Remove(p.sockets()) })
+	if err := os.Chmod(p.sockets(), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	s := mustOpen(t, throwaway(dir))
-	if strings.Contains(s.URL(), filepath.Base(filepath.Dir(planted))) {
-		t.Errorf("the server listens in a directory open to all: %s", s.URL())
+	if _, err = Open(testContext(t), throwaway(dir)); err == nil {
+		t.Fatal("the server's socket is in a directory that others can write to")
 	}
+	wantContains(t, err.Error(), p.sockets(), "can be written to by other accounts", "chmod go-w")
 }
 
 func TestSymlinkedDirectoryIsTheSame(t *testing.T) {
@@ -123,7 +113,7 @@ func TestSymlinkedDirectoryIsTheSame(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	if b := mustOpen(t, throwaway(link)); b.keeper != a.keeper {
-		t.Error("two names of one directory, two keepers")
+	if b := mustOpen(t, throwaway(link)); isOwner(b) || b.URL() != a.URL() {
+		t.Error("two names of one directory, two servers")
 	}
 }

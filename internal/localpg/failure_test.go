@@ -1,6 +1,7 @@
 package localpg
 
 import (
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,18 +10,19 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/localpg/programs"
 )
 
-func TestKilledKeeper(t *testing.T) {
+func TestKilledOwner(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
+	h, r := runOpener(t, Config{DataDir: dir})
+	exec1(t, r.URL, "create table kept as select 7 as v")
 	s := mustOpen(t, Config{DataDir: dir})
-	exec1(t, s.URL(), "create table kept as select 7 as v")
-	kill(t, s.keeper)
+	h.killed(t)
 	awaitDone(t, s)
-	if s.Err() == nil {
-		t.Error("Done is closed, but Err is nil")
-	}
+	wantContains(t, s.Err().Error(), "process "+strconv.Itoa(h.cmd.Process.Pid))
 	// At once: the orphan is shutting down, and Open waits for it.
 	again := mustOpen(t, Config{DataDir: dir})
 	if got := query(t, again.URL(), "select v from kept"); got != "7" {
@@ -33,6 +35,24 @@ func TestKilledKeeper(t *testing.T) {
 	}
 }
 
+// TestOrphanIsStopped: where the kernel does not tell the server that its owner
+// was killed, the next program does.
+func TestOrphanIsStopped(t *testing.T) {
+	t.Parallel()
+	dir := dataDir(t)
+	s := mustOpen(t, Config{DataDir: dir})
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, lockName), []byte(strconv.Itoa(dead.Process.Pid)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.place.stopOrphan()
+	awaitDone(t, s)
+	wantContains(t, serverLog(t, dir), "received fast shutdown request", "database system is shut down")
+}
+
 func TestKilledPostmaster(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
@@ -40,7 +60,7 @@ func TestKilledPostmaster(t *testing.T) {
 	exec1(t, s.URL(), "create table kept as select 7 as v")
 	kill(t, postmasterPID(t, dir))
 	awaitDone(t, s)
-	wantContains(t, s.Err().Error(), "PostgreSQL ended unexpectedly", "killed", serverLogName)
+	wantContains(t, s.Err().Error(), "ended unexpectedly", "killed", serverLogName)
 	mustClose(t, s)
 
 	began := time.Now()
@@ -53,20 +73,17 @@ func TestKilledPostmaster(t *testing.T) {
 }
 
 // TestKilledEverything is a machine that loses power, as far as a process can
-// tell: nobody cleaned anything up.
+// tell: nothing was cleaned up.
 func TestKilledEverything(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
-	h := runHelper(t, Config{DataDir: dir})
-	exec1(t, h.report.URL, "create table kept as select 7 as v")
+	h, r := runOpener(t, Config{DataDir: dir})
+	exec1(t, r.URL, "create table kept as select 7 as v")
 	postmaster := postmasterPID(t, dir)
-	for _, pid := range []int{h.report.Keeper, postmaster} {
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil { // so that neither sees the other die
-			t.Fatal(err)
-		}
+	if err := syscall.Kill(h.cmd.Process.Pid, syscall.SIGSTOP); err != nil { // so that it does not see the server die
+		t.Fatal(err)
 	}
 	kill(t, postmaster)
-	kill(t, h.report.Keeper)
 	h.killed(t)
 	s := mustOpen(t, Config{DataDir: dir})
 	if got := query(t, s.URL(), "select v from kept"); got != "7" {
@@ -74,39 +91,12 @@ func TestKilledEverything(t *testing.T) {
 	}
 }
 
-func TestSignalledKeeperLetsUsersFinish(t *testing.T) {
-	t.Parallel()
-	dir := dataDir(t)
-	s := mustOpen(t, throwaway(dir))
-	if err := syscall.Kill(s.keeper, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	awaitLog(t, dir, "asked to end, waiting", 1) // or it may hear of the last user's end first
-	query(t, s.URL(), "select 1")
-	mustClose(t, s)
-	if s.Err() != nil {
-		t.Errorf("Err = %v after an orderly end", s.Err())
-	}
-
-	s = mustOpen(t, throwaway(dir))
-	for _, wait := range []func(){
-		func() { awaitLog(t, dir, "asked to end, waiting", 2) }, // two signals at once would be one
-		func() { awaitDone(t, s) },
-	} {
-		if err := syscall.Kill(s.keeper, syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		wait()
-	}
-	wantContains(t, s.Err().Error(), "asked twice to end")
-	wantContains(t, serverLog(t, dir), "database system is shut down")
-}
-
 func TestStartupErrorQuotesTheLog(t *testing.T) {
 	t.Parallel()
 	cfg := throwaway(dataDir(t))
-	cfg.Settings = map[string]string{"shared_buffers": "a lot"}
-	_, err := Open(testContext(t), cfg)
+	opts := defaultOptions()
+	opts.settings = map[string]string{"shared_buffers": "a lot"}
+	_, err := open(testContext(t), cfg, opts)
 	if err == nil {
 		t.Fatal("a senseless setting was accepted")
 	}
@@ -114,7 +104,6 @@ func TestStartupErrorQuotesTheLog(t *testing.T) {
 	if isLocked(t, cfg.DataDir) {
 		t.Error("a failed start leaves the directory locked")
 	}
-	cfg.Settings = nil
 	query(t, mustOpen(t, cfg).URL(), "select 1") // nothing is spoilt
 }
 
@@ -163,7 +152,7 @@ func TestStalePostmasterFile(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	mustClose(t, mustOpen(t, throwaway(dir)))
-	// After a restart of a container, the old process id belongs to somebody.
+	// After a restart of a container, the old process id belongs to another process.
 	stale := filepath.Join(dir, clusterName, "postmaster.pid")
 	text := strconv.Itoa(os.Getpid()) + "\n" + filepath.Join(dir, clusterName) + "\n1700000000\n5432\n\n\n\n"
 	if err := os.WriteFile(stale, []byte(text), 0o600); err != nil {
@@ -180,46 +169,39 @@ func TestServerStartedByHandIsWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Sockets = dir
-	progs, err := findPrograms(testContext(t), defaultSearch(), p, 0, func(string) {})
+	progs, err := programs.Find(testContext(t), programs.DefaultSearch(), p.wantedPrograms(0), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	byHand := serverCommand(testContext(t), p, progs.postgres, []string{
-		"-D", p.cluster(), "-c", "listen_addresses=", "-c", "unix_socket_directories=" + p.runDir(), "-c", "shared_buffers=16MB"})
+	byHand := p.command(testContext(t), progs.Postgres, []string{
+		"-D", p.cluster(), "-c", "listen_addresses=", "-c", "unix_socket_directories=" + p.runDir(), "-c", "shared_buffers=16MB",
+		"-c", "hba_file=" + p.file(hbaName), "-c", "ident_file=" + p.file(identName)})
 	if err := byHand.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pm := &postmaster{cmd: byHand, url: p.url(), exited: make(chan struct{})}
-	if err := pm.awaitReady(testContext(t)); err != nil {
+	pm := &postmaster{cmd: byHand, exited: make(chan struct{})}
+	if err := pm.awaitReady(testContext(t), p); err != nil {
 		t.Fatal(err)
 	}
-	h, report := startHelper(t, throwaway(dir), nil)
-	defer h.leave(t)
-	awaitLog(t, dir, "waiting for another PostgreSQL server", 1)
+	log := &lines{}
+	cfg := throwaway(dir)
+	cfg.Logger = log.logger()
+	opened := make(chan error, 1)
+	go func() {
+		s, err := Open(testContext(t), cfg)
+		if err == nil {
+			err = s.Close(testContext(t))
+		}
+		opened <- err
+	}()
+	log.await(t, "waiting for another PostgreSQL server")
 	if err := byHand.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	if err := byHand.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if r := report(); r.Error != "" {
-		t.Fatalf("after the other server had gone: %s", r.Error)
+	if err := <-opened; err != nil {
+		t.Fatalf("after the other server had gone: %v", err)
 	}
-}
-
-func TestForgottenRunKeeperIfAsked(t *testing.T) {
-	t.Parallel()
-	// The helper is a program whose main does not begin with RunKeeperIfAsked.
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), keeperEnv+"=1", forgetfulEnv+"="+dataDir(t))
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		t.Fatal("a program that is not the keeper it should be may go on")
-	}
-	wantContains(t, string(out), "must call localpg.RunKeeperIfAsked first")
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package localpg
 
 import (
@@ -5,59 +7,45 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
 
-// tailSize is how much of a log an error quotes.
+// tailSize is how much of a log an error quotes, in bytes.
 const tailSize = 3 << 10
 
-// fileTail is the end of a text file, from offset start on at the earliest, in
-// whole lines if possible. It serves error messages, so it never fails itself.
+// fileTail is the end of a text file, from offset start on at the earliest. It
+// serves error messages, so it never fails itself.
 func fileTail(path string, start int64) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return "(" + err.Error() + ")"
 	}
 	defer f.Close()
-	info, err := f.Stat()
+	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return "(" + err.Error() + ")"
 	}
-	from := max(start, info.Size()-tailSize)
-	text, err := io.ReadAll(io.NewSectionReader(f, from, info.Size()-from))
+	text := make([]byte, min(end-start, tailSize))
+	n, err := f.ReadAt(text, end-int64(len(text)))
 	if err != nil {
 		return "(" + err.Error() + ")"
 	}
-	if from > start {
-		if _, whole, ok := bytes.Cut(text, []byte("\n")); ok {
-			text = whole
-		}
-	}
-	if text = bytes.TrimSpace(text); len(text) == 0 {
-		return "(nothing)"
-	}
-	return string(text)
+	return string(bytes.TrimSpace(text[:n]))
 }
 
-// makeDirs makes a directory and those above that are missing, with this mode
-// whatever the umask: another account may have to pass through.
-func makeDirs(dir string, mode fs.FileMode) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
+// maxLogSize is the size, in bytes, above which a start puts a log aside.
+const maxLogSize = 8 << 20
+
+// openLog opens the server's log for appending.
+func openLog(dir *datadir.Dir) (*os.File, error) {
+	if info, err := dir.Lstat(serverLogName); err == nil && info.Size() > maxLogSize {
+		if err := dir.Rename(serverLogName, serverLogName+".1"); err != nil {
+			return nil, fmt.Errorf("put the old log aside: %w", err)
+		}
 	}
-	if err := makeDirs(filepath.Dir(dir), mode); err != nil {
-		return err
-	}
-	err := os.Mkdir(dir, mode)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return os.Chmod(dir, mode)
+	return dir.OpenFile(serverLogName, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 }
 
 // syncDir makes renames inside a directory durable.

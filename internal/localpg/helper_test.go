@@ -6,24 +6,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// patience bounds every wait of the tests: far longer than anything takes.
-const patience = 90 * time.Second
+// testTimeout bounds every wait of the tests: far longer than anything takes.
+const testTimeout = 90 * time.Second
 
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -70,7 +72,7 @@ func mustOpenWith(t *testing.T, cfg Config, opts options) *Server {
 
 func mustClose(t *testing.T, s *Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
 		t.Errorf("Close: %v", err)
@@ -81,7 +83,7 @@ func mustClose(t *testing.T, s *Server) {
 func query(t *testing.T, url, sql string) string {
 	t.Helper()
 	ctx := testContext(t)
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := pg.Connect(ctx, url)
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -96,7 +98,7 @@ func query(t *testing.T, url, sql string) string {
 func exec1(t *testing.T, url, sql string) {
 	t.Helper()
 	ctx := testContext(t)
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := pg.Connect(ctx, url)
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -106,7 +108,7 @@ func exec1(t *testing.T, url, sql string) {
 	}
 }
 
-// isLocked tells whether any process of a server, keeper included, is left.
+// isLocked tells whether any process of a server, its owner included, is left.
 func isLocked(t *testing.T, dir string) bool {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, lockName))
@@ -115,28 +117,6 @@ func isLocked(t *testing.T, dir string) bool {
 	}
 	defer f.Close()
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil
-}
-
-// awaitUnlocked blocks until every process of the server is gone.
-func awaitUnlocked(t *testing.T, dir string) {
-	t.Helper()
-	f, err := os.Open(filepath.Join(dir, lockName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make(chan error, 1)
-	go func() {
-		defer f.Close()
-		got <- syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-	}()
-	select {
-	case err := <-got:
-		if err != nil {
-			t.Fatalf("lock: %v", err)
-		}
-	case <-time.After(patience):
-		t.Fatal("the server's processes do not end")
-	}
 }
 
 // serverLog is what PostgreSQL wrote.
@@ -152,7 +132,7 @@ func serverLog(t *testing.T, dir string) string {
 // postmasterPID reads the id of the running postmaster.
 func postmasterPID(t *testing.T, dir string) int {
 	t.Helper()
-	pid, live := livePostmaster(filepath.Join(dir, clusterName))
+	pid, live := place{dir: dir}.livePostmaster()
 	if !live {
 		t.Fatal("no postmaster is running")
 	}
@@ -171,69 +151,78 @@ func awaitDone(t *testing.T, s *Server) {
 	t.Helper()
 	select {
 	case <-s.Done():
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("Done is not closed")
 	}
 }
 
 // What turns the test binary into another program.
 const (
-	helperEnv    = "LOCALPG_TEST_HELPER"    // a user; the value is its Config
-	forgetfulEnv = "LOCALPG_TEST_FORGETFUL" // one that does not call RunKeeperIfAsked; the value is a directory
+	openEnv   = "LOCALPG_TEST_OPEN"   // opens a server; the value is its Config
+	dialEnv   = "LOCALPG_TEST_DIAL"   // connects to the URL
+	listenEnv = "LOCALPG_TEST_LISTEN" // listens on the socket
+	readEnv   = "LOCALPG_TEST_READ"   // reads the file
 )
 
-// forgetfulMain opens a server without ever having been a keeper.
-func forgetfulMain() {
-	dir, asked := os.LookupEnv(forgetfulEnv)
-	if !asked {
-		return
-	}
-	_, err := Open(context.Background(), throwaway(dir))
-	fmt.Println(err)
-	os.Exit(1)
+// report is what a helper says when it has done what it was started for.
+type report struct {
+	URL   string
+	Owner bool
+	Error string
 }
 
-// helperReport is what a helper says once it is in.
-type helperReport struct {
-	URL    string
-	Keeper int
-	Error  string
-}
-
-// helperMain turns the test binary into a user process: it opens the server
-// named in its environment, reports, waits until its input ends, and leaves.
+// helperMain does what the environment asks for, reports, waits until its input
+// ends, and ends.
 func helperMain() {
-	text, asked := os.LookupEnv(helperEnv)
-	if !asked {
+	var (
+		r    report
+		err  error
+		stop = func() error { return nil }
+	)
+	ctx := context.Background()
+	if text, asked := os.LookupEnv(openEnv); asked {
+		var cfg Config
+		if err := json.Unmarshal([]byte(text), &cfg); err != nil {
+			panic(err)
+		}
+		var s *Server
+		if s, err = Open(ctx, cfg); err == nil {
+			r.URL, r.Owner = s.URL(), isOwner(s)
+			stop = func() error { return s.Close(ctx) }
+		}
+	} else if url, asked := os.LookupEnv(dialEnv); asked {
+		var conn *pgx.Conn
+		if conn, err = pg.Connect(ctx, url); err == nil {
+			stop = func() error { return conn.Close(ctx) }
+		}
+	} else if socket, asked := os.LookupEnv(listenEnv); asked {
+		_, err = net.Listen("unix", socket)
+	} else if path, asked := os.LookupEnv(readEnv); asked {
+		_, err = os.ReadFile(path)
+	} else {
 		return
 	}
-	var cfg Config
-	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
-		panic(err)
-	}
-	var report helperReport
-	s, err := Open(context.Background(), cfg)
 	if err != nil {
-		report.Error = err.Error()
-	} else {
-		report.URL, report.Keeper = s.URL(), s.keeper
+		r.Error = err.Error()
 	}
-	_ = json.NewEncoder(os.Stdout).Encode(report)
+	_ = json.NewEncoder(os.Stdout).Encode(r)
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	status := 0
-	if s != nil {
-		if err := s.Close(context.Background()); err != nil {
-			status = 1
-		}
+	if stop() != nil {
+		os.Exit(1)
 	}
-	os.Exit(status)
+	os.Exit(0)
 }
 
-// helper is a user process of its own.
+func isOwner(s *Server) bool {
+	_, owner := s.hold.(*owned)
+	return owner
+}
+
+// helper is a process of its own.
 type helper struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	report helperReport
+	stdout io.Reader
 }
 
 // publicSelf is the test binary at a path that every account may execute: go
@@ -248,61 +237,70 @@ func publicSelf(t *testing.T) string {
 		return self
 	}
 	path := filepath.Join(filepath.Dir(dataDir(t)), "user.test")
-	in, err := os.Open(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	if err := writeFile(path, in, 0o755); err != nil {
-		t.Fatal(err)
+	// Not copied by this process: a child that it forks meanwhile would have the
+	// file open for writing, and then it cannot be executed.
+	if out, err := exec.Command("cp", self, path).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	return path
 }
 
-// startHelper starts a user process and does not wait for it.
-func startHelper(t *testing.T, cfg Config, attr *syscall.SysProcAttr) (*helper, func() helperReport) {
+// startHelper starts a process that does what a variable of its environment says,
+// under an account (nil: this one), and does not wait for its report.
+func startHelper(t *testing.T, variable, value string, as *syscall.Credential) *helper {
+	t.Helper()
+	h := &helper{cmd: exec.Command(publicSelf(t))}
+	h.cmd.Env = append(os.Environ(), variable+"="+value)
+	h.cmd.Stderr = os.Stderr
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	stdin, err := h.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := h.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.stdin, h.stdout = stdin, stdout
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.cmd.Process.Kill(); _ = h.cmd.Wait() })
+	return h
+}
+
+// report waits for the helper's.
+func (h *helper) report(t *testing.T) (r report) {
+	t.Helper()
+	line, err := bufio.NewReader(h.stdout).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &r)
+	}
+	if err != nil {
+		t.Fatalf("no report of the helper: %v", err)
+	}
+	return r
+}
+
+// startOpener starts a process that opens a server.
+func startOpener(t *testing.T, cfg Config) *helper {
 	t.Helper()
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &helper{cmd: exec.Command(publicSelf(t))}
-	h.cmd.Env = append(os.Environ(), helperEnv+"="+string(text))
-	h.cmd.Stderr = os.Stderr
-	h.cmd.SysProcAttr = attr
-	stdin, err := h.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.stdin = stdin
-	stdout, err := h.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = h.cmd.Process.Kill(); _ = h.cmd.Wait() })
-	return h, func() helperReport {
-		line, err := bufio.NewReader(stdout).ReadBytes('\n')
-		if err == nil {
-			err = json.Unmarshal(line, &h.report)
-		}
-		if err != nil {
-			h.report.Error = "no report: " + err.Error()
-		}
-		return h.report
-	}
+	return startHelper(t, openEnv, string(text), nil)
 }
 
-// runHelper starts a user process and waits until it is in.
-func runHelper(t *testing.T, cfg Config) *helper {
+// runOpener starts a process that opens a server and waits until it has.
+func runOpener(t *testing.T, cfg Config) (*helper, report) {
 	t.Helper()
-	h, report := startHelper(t, cfg, nil)
-	if r := report(); r.Error != "" {
+	h := startOpener(t, cfg)
+	r := h.report(t)
+	if r.Error != "" {
 		t.Fatalf("helper: %s", r.Error)
 	}
-	return h
+	return h, r
 }
 
 // leave lets the helper close its server and end.
@@ -321,23 +319,11 @@ func (h *helper) killed(t *testing.T) {
 	_ = h.cmd.Wait()
 }
 
-// awaitLog reads the keeper's log until it says something so many times.
-func awaitLog(t *testing.T, dir, part string, times int) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for strings.Count(fileTail(filepath.Join(dir, keeperLogName), 0), part) < times {
-		if time.Now().After(deadline) {
-			t.Fatalf("the keeper's log does not say %q", part)
-		}
-		runtime.Gosched()
-	}
-}
-
 // ping connects once.
 func ping(url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := pg.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -351,4 +337,23 @@ func wantContains(t *testing.T, text string, parts ...string) {
 			t.Errorf("%q is missing in:\n%s", part, text)
 		}
 	}
+}
+
+// await waits until a condition holds.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(testTimeout); !ok(); <-again.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("within %v there was not %s", testTimeout, what)
+		}
+	}
+}
+
+// await waits until the log has a text, and returns the log.
+func (l *lines) await(t *testing.T, text string) string {
+	t.Helper()
+	await(t, "the log to say "+text, func() bool { return strings.Contains(l.String(), text) })
+	return l.String()
 }

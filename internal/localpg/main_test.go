@@ -6,12 +6,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain makes the test binary a keeper, a user of its own that tests can
-// kill, or a program that has forgotten something; else it runs the tests and
-// sees that no goroutine outlives the servers it belongs to.
+// TestMain makes the test binary a helper process if it was started as one;
+// otherwise it runs the tests and checks that no goroutine outlives the servers it
+// belongs to.
 func TestMain(m *testing.M) {
-	forgetfulMain()
-	RunKeeperIfAsked()
 	helperMain()
 	goleak.VerifyTestMain(m)
 }

@@ -1,223 +1,157 @@
+//go:build unix
+
 package localpg
 
 import (
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
 
 // Names inside a data directory.
 const (
 	clusterName    = "pgdata"
 	newClusterName = "pgdata.new"
-	lockName       = "keeper.lock"
-	keeperSockName = "keeper.sock"
-	keeperLogName  = "keeper.log"
+	lockName       = "server.lock"
 	serverLogName  = "postgres.log"
+	hbaName        = "pg_hba.conf"
+	identName      = "pg_ident.conf"
 	runName        = "run"
-	socketsAtName  = "sockets-at"
 )
 
 // place is a data directory after all questions of paths and accounts have
 // been answered.
 type place struct {
-	Wanted  string  `json:"wanted"`  // what the caller asked for, absolute
-	Dir     string  `json:"dir"`     // what is used
-	Sockets string  `json:"sockets"` // Dir, or a short directory if Dir's path is too long for sockets
-	Account account `json:"account"` // whom the server runs as
-	// Programs is where downloaded server programs are kept if the user's own
-	// cache does not serve.
-	Programs string `json:"programs"`
-	// Owner owns the keeper's files. It is the owner of Dir and not always this
-	// process: root working in a user's directory must not lock that user out.
-	Owner account `json:"owner"`
+	wanted   string  // what the caller asked for, absolute
+	dir      string  // what is used
+	account  account // the account and group that the server runs as
+	programs string  // where downloaded server programs are kept if the user's own cache does not serve
 }
 
-func (p place) file(name string) string { return filepath.Join(p.Dir, name) }
+func (p place) file(name string) string { return filepath.Join(p.dir, name) }
 func (p place) cluster() string         { return p.file(clusterName) }
-func (p place) listenPath() string      { return filepath.Join(p.Sockets, keeperSockName) }
-func (p place) runDir() string          { return filepath.Join(p.Sockets, runName) }
+func (p place) runDir() string          { return filepath.Join(p.sockets(), runName) }
 
-// tryLock makes the data directory if need be and takes its lock. It returns
-// no file if another process holds it.
-func (p place) tryLock() (*os.File, error) {
-	if err := makeDirs(p.Dir, p.dirMode()); err != nil {
-		return nil, fmt.Errorf("make the data directory: %w", err)
+// maxSocketDir leaves room for "/run/.s.PGSQL.5432" within the 104 bytes that
+// macOS, the stricter system, allows for a socket's path.
+const maxSocketDir = 84
+
+// sockets is the directory above the socket's: the data directory, or one in
+// /tmp if that cannot be named in a socket's path, in a URL or in PostgreSQL's
+// list of socket directories.
+func (p place) sockets() string {
+	if len(p.dir) <= maxSocketDir && !strings.ContainsAny(p.dir, ",\"'\\\n") {
+		return p.dir
 	}
-	lock, err := p.openFile(lockName, os.O_RDWR)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock of the data directory: %w", err)
-	}
-	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err != nil {
-		_ = lock.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("lock %s: %w", p.file(lockName), err)
-	}
-	// Between open and lock a keeper may have removed the file (RemoveOnStop);
-	// then this lock guards nothing.
-	held, err1 := lock.Stat()
-	named, err2 := os.Lstat(p.file(lockName))
-	if err1 != nil || err2 != nil || !os.SameFile(held, named) {
-		_ = lock.Close()
-		return nil, nil //nolint:nilerr // gone is no failure: the caller tries again
-	}
-	return lock, nil
+	return fmt.Sprintf("/tmp/ledgerfeed-%x", sha256.Sum256([]byte(p.dir)))[:32]
 }
 
-// dirMode is the mode of directories for the keeper's files. Root must let the
-// server's account pass through; everything of worth inside has mode 0700.
-func (p place) dirMode() fs.FileMode {
-	if p.Account.other() {
-		return 0o711
-	}
-	return 0o700
+// url is the address of this place's server.
+func (p place) url() string {
+	host := strings.ReplaceAll(url.QueryEscape(p.runDir()), "+", "%20") // libpq does not read "+" as a space
+	// Without options, those in PGOPTIONS would count.
+	return "postgres://" + databaseName + "@/" + databaseName + "?host=" + host + "&port=5432&sslmode=disable&options=&requirepeer=" + url.QueryEscape(p.account.name)
 }
 
-// openFile opens or creates one of the keeper's files. It does not follow a
-// symbolic link: root may be working in a directory that another account owns.
-func (p place) openFile(name string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(p.file(name), flag|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
+// prepare makes the directories and the rules of authentication for a server
+// that is about to start. The caller holds the lock.
+func (p place) prepare(dir *datadir.Dir) error {
+	if err := p.admitServer(dir); err != nil {
+		return err
 	}
-	if p.Owner.other() {
-		if err := f.Chown(p.Owner.UID, p.Owner.GID); err != nil {
-			_ = f.Close()
-			return nil, err
+	if p.sockets() != p.dir {
+		short, err := datadir.Make(p.sockets())
+		if err != nil {
+			return fmt.Errorf("make a short directory for the socket (the path %s is too long for it, or has characters that it may not have): %w", p.dir, err)
+		}
+		defer func() { _ = short.Close() }()
+		if err := p.admitServer(short); err != nil {
+			return err
 		}
 	}
-	return f, nil
+	if err := p.serverDir(p.runDir()); err != nil {
+		return err
+	}
+	return p.writeRules(dir)
+}
+
+// admitServer lets the server's account pass through a directory, by its group.
+func (p place) admitServer(dir *datadir.Dir) error {
+	if !p.account.other() {
+		return nil
+	}
+	if err := dir.Chown(".", os.Geteuid(), p.account.gid); err != nil {
+		return err
+	}
+	return dir.Chmod(".", 0o710)
 }
 
 // serverDir makes a directory that only the server's account may enter, or
 // checks that it is one.
 func (p place) serverDir(dir string) error {
 	err := os.Mkdir(dir, 0o700)
-	if err == nil && p.Account.other() {
-		return os.Lchown(dir, p.Account.UID, p.Account.GID)
+	if err == nil && p.account.other() {
+		return os.Lchown(dir, p.account.uid, p.account.gid)
 	}
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return privateDir(dir, p.Account.UID)
-}
-
-// privateDir says what is wrong with a directory that should be uid's alone.
-func privateDir(dir string, uid int) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() {
-		return fmt.Errorf("%s is in the way: it is not a directory", dir)
-	}
-	if owner, _ := ownerOf(info); owner != uid {
-		return fmt.Errorf("%s belongs to uid %d, not to uid %d", dir, owner, uid)
-	}
-	if perm := info.Mode().Perm(); perm != 0o700 {
-		return fmt.Errorf("%s has mode %04o; it must have 0700", dir, perm)
+	if owner, _ := datadir.OwnerOf(info); !info.IsDir() || owner != p.account.uid || info.Mode().Perm() != 0o700 {
+		return fmt.Errorf("%s must be a directory of the account %s with mode 0700, but it belongs to %s and has mode %v: remove it", dir, p.account.name, datadir.AccountName(owner), info.Mode())
 	}
 	return nil
 }
 
-// maxSocketDir leaves room for "/run/.s.PGSQL.5432" within the 104 bytes that
-// macOS, the stricter system, allows for a socket's path.
-const maxSocketDir = 84
-
-// keeperSocket is where users join. The record is read anew each time, because
-// whoever starts the keeper decides it.
-func (p place) keeperSocket() string {
-	if fitsSockets(p.Dir) {
-		return p.file(keeperSockName)
-	}
-	at, err := os.ReadFile(p.file(socketsAtName))
-	if err != nil {
-		return p.file(keeperSockName) // nobody has started a keeper here yet
-	}
-	return filepath.Join(strings.TrimSpace(string(at)), keeperSockName)
-}
-
-// fitsSockets tells whether sockets can be made below dir, and named in a URL
-// and in PostgreSQL's list of socket directories.
-func fitsSockets(dir string) bool {
-	return len(dir) <= maxSocketDir && !strings.ContainsAny(dir, ",\"'\\\n")
-}
-
-// settleSockets decides where the sockets are. The caller holds the lock.
-func (p place) settleSockets() (place, error) {
-	p.Sockets = p.Dir
-	if fitsSockets(p.Dir) {
-		return p, nil
-	}
-	if at, err := os.ReadFile(p.file(socketsAtName)); err == nil {
-		// Left by a keeper that was killed. Anybody may have made something of
-		// that name in /tmp since, so it is used only if it is still ours.
-		old := strings.TrimSpace(string(at))
-		info, err := os.Lstat(old)
-		if err == nil && info.IsDir() && info.Mode().Perm() == p.dirMode() {
-			if uid, _ := ownerOf(info); uid == p.Owner.UID {
-				p.Sockets = old
-				return p, nil
-			}
+// writeRules writes who may connect to the server: the account that starts it,
+// known by its socket, as the one role. Everything else is refused, because no
+// rule is there for it.
+func (p place) writeRules(dir *datadir.Dir) error {
+	self := `"` + strings.ReplaceAll(datadir.AccountName(os.Geteuid()), `"`, `""`) + `"`
+	for name, rules := range map[string]string{
+		hbaName:   "local all all peer map=ledgerfeed\n",
+		identName: "ledgerfeed " + self + " " + databaseName + "\n",
+	} {
+		if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		file, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+		if err != nil {
+			return err
+		}
+		if p.account.other() {
+			err = errors.Join(file.Chown(os.Geteuid(), p.account.gid), file.Chmod(0o640))
+		}
+		_, werr := file.WriteString("# Written at each start of the server; changes are lost.\n" + rules)
+		if err := errors.Join(err, werr, file.Close()); err != nil {
+			return err
 		}
 	}
-	dir, err := os.MkdirTemp("/tmp", "ledgerfeed-")
-	if err != nil {
-		return p, fmt.Errorf("make a short directory for sockets (%s is too long a path): %w", p.Dir, err)
-	}
-	p.Sockets = dir
-	if err := os.Chmod(dir, p.dirMode()); err != nil {
-		return p, err
-	}
-	record, err := p.openFile(socketsAtName, os.O_WRONLY|os.O_TRUNC)
-	if err != nil {
-		return p, fmt.Errorf("record where the sockets are: %w", err)
-	}
-	if p.Owner.other() { // a user's directory: the user must reach the sockets too
-		err = os.Lchown(dir, p.Owner.UID, p.Owner.GID)
-	}
-	_, werr := record.WriteString(dir + "\n")
-	if err := errors.Join(err, werr, record.Close()); err != nil {
-		return p, fmt.Errorf("record where the sockets are: %w", err)
-	}
-	return p, nil
+	return nil
 }
 
-// dropSockets undoes settleSockets when the server has stopped.
-func (p place) dropSockets() {
-	_ = os.Remove(filepath.Join(p.Sockets, keeperSockName))
-	if p.Sockets != p.Dir {
-		_ = os.Remove(p.runDir())
-		_ = os.Remove(p.Sockets)
-		_ = os.Remove(p.file(socketsAtName))
+// command is one that runs under the server's account in an
+// environment of our making: a PGDATA or PGPORT of the caller's must not matter.
+func (p place) command(ctx context.Context, path string, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir = p.dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if p.account.other() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(p.account.uid), Gid: uint32(p.account.gid)}
 	}
-}
-
-// removeAll deletes what the keeper and the server made, and the directory if
-// nothing else is in it: RemoveOnStop must never reach a stranger's file.
-func (p place) removeAll() error {
-	var errs []error
-	for _, name := range []string{clusterName, newClusterName, runName, serverLogName, serverLogName + ".1", keeperLogName, lockName} {
-		errs = append(errs, os.RemoveAll(p.file(name)))
-	}
-	if err := os.Remove(p.Dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// lockHolder names, for an error, the process recorded in the lock file.
-func lockHolder(p place) string {
-	pid, err := os.ReadFile(p.file(lockName))
-	if s := strings.TrimSpace(string(pid)); err == nil && s != "" {
-		return "keeper process " + s
-	}
-	return "keeper process unknown"
+	return cmd
 }

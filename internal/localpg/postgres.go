@@ -1,3 +1,5 @@
+//go:build unix
+
 package localpg
 
 import (
@@ -5,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,62 +16,69 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/localpg/programs"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// databaseName is the database and the role that are made for the program.
-const databaseName = "ledgerfeed"
-
-// postmaster is a running postgres process, the keeper's child.
+// postmaster is a running postgres process, a child of this one.
 type postmaster struct {
 	cmd      *exec.Cmd
-	url      string
 	logPath  string
 	logStart int64         // where this run begins in the log
 	exited   chan struct{} // closed when the process has been waited for
-	exitErr  error         // how it ended; set before exited is closed
+	state    string        // how it ended; set before exited is closed
 }
 
-func (pm *postmaster) pid() int        { return pm.cmd.Process.Pid }
-func (pm *postmaster) logTail() string { return fileTail(pm.logPath, pm.logStart) }
+// failure says how the server ended and quotes its log.
+func (pm *postmaster) failure() error {
+	return fmt.Errorf("%s; the end of %s:\n%s", pm.state, pm.logPath, fileTail(pm.logPath, pm.logStart))
+}
 
 // startPostgres finds the programs, makes the cluster if there is none, runs
-// the server and returns when it takes connections. Cancelling ctx gives up and
-// leaves nothing running. The lock is inherited by all server processes.
-func startPostgres(ctx context.Context, job assignment, lock *os.File, note func(string)) (*postmaster, error) {
-	p := job.Place
-	if err := p.serverDir(p.runDir()); err != nil {
-		return nil, fmt.Errorf("prepare the directory of PostgreSQL's socket: %w", err)
+// the server and returns when it accepts connections. If ctx ends before, it stops
+// the server.
+func (s *setup) startPostgres(ctx context.Context, l *lock) (*postmaster, error) {
+	p := s.place
+	if err := p.prepare(l.dir); err != nil {
+		return nil, fmt.Errorf("prepare the data directory %s: %w", p.dir, err)
 	}
 	major, err := clusterMajor(p)
 	if err != nil {
 		return nil, err
 	}
-	progs, err := findPrograms(ctx, job.Search, p, major, note)
+	progs, err := programs.Find(ctx, s.opts.search, p.wantedPrograms(major), s.log)
 	if err != nil {
 		return nil, err
 	}
 	if major == 0 {
-		if err := initCluster(ctx, job, progs, lock); err != nil {
+		if err := s.initCluster(ctx, l, progs); err != nil {
 			return nil, err
 		}
 	}
-	if err := awaitPostmaster(ctx, p.cluster(), note); err != nil {
+	if err := p.awaitPostmaster(ctx, s.log); err != nil {
 		return nil, err
 	}
-	pm, err := launch(job, progs, lock)
+	pm, err := s.launch(l, progs)
 	if err != nil {
 		return nil, err
 	}
-	if err := pm.awaitReady(ctx); err != nil {
-		return nil, errors.Join(err, pm.stop(true))
+	if err := pm.awaitReady(ctx, p); err != nil {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), startStopTimeout)
+		defer cancel()
+		return nil, errors.Join(err, pm.stop(stop))
 	}
 	return pm, nil
 }
 
+// wantedPrograms describes the programs for this place's cluster.
+func (p place) wantedPrograms(major int) programs.Wanted {
+	return programs.Wanted{Cluster: p.cluster(), Major: major, Account: p.account.name, MayReach: p.account.mayReach, Cache: p.programs}
+}
+
 // clusterMajor is the major version that made the cluster, or 0 if there is
-// none yet. What is neither is left alone.
+// none yet. Anything else in its place is left alone.
 func clusterMajor(p place) (int, error) {
 	if _, err := os.Lstat(p.cluster()); errors.Is(err, os.ErrNotExist) {
 		return 0, nil
@@ -81,7 +89,7 @@ func clusterMajor(p place) (int, error) {
 		return 0, fmt.Errorf("%s exists but does not look like PostgreSQL's data (nothing was changed; move it away, or choose another data directory): %w", p.cluster(), err)
 	}
 	major, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || major < oldestMajor {
+	if err != nil || major < programs.OldestMajor {
 		return 0, fmt.Errorf("%s names the version %q, which this program cannot run (nothing was changed; choose another data directory)", path, strings.TrimSpace(string(text)))
 	}
 	return major, nil
@@ -89,29 +97,29 @@ func clusterMajor(p place) (int, error) {
 
 // initCluster makes a cluster in a side directory and moves it into place, so
 // that an interrupted initdb is never taken for a cluster.
-func initCluster(ctx context.Context, job assignment, progs programs, lock *os.File) error {
-	p := job.Place
-	side := p.file(newClusterName)
-	if err := os.RemoveAll(side); err != nil {
+func (s *setup) initCluster(ctx context.Context, l *lock, progs programs.Programs) error {
+	p := s.place
+	if err := l.dir.RemoveAll(newClusterName); err != nil {
 		return fmt.Errorf("remove what an interrupted initdb left: %w", err)
 	}
+	side := p.file(newClusterName)
 	if err := p.serverDir(side); err != nil {
 		return fmt.Errorf("make the directory of a new cluster: %w", err)
 	}
 	args := []string{
-		"-D", side, "--username=" + databaseName, "--auth-local=trust", "--auth-host=reject",
+		"-D", side, "--username=" + databaseName, "--auth=reject", // the rules are in p.dir
 		"--encoding=UTF8", "--locale=C", "--data-checksums", "--no-instructions",
 	}
-	if job.Throwaway {
+	if s.cfg.Throwaway {
 		args = append(args, "--no-sync")
 	}
 	var output bytes.Buffer
-	cmd := serverCommand(ctx, p, progs.initdb, args)
+	cmd := p.command(ctx, progs.Initdb, args)
 	cmd.Stdout, cmd.Stderr = &output, &output
-	cmd.ExtraFiles = []*os.File{lock}
+	cmd.ExtraFiles = []*os.File{l.file}
 	dieWithParent(cmd, syscall.SIGKILL)
 	var err error
-	onOwnThread(func() error { return cmd.Start() }, func(startErr error) {
+	onOwnThread(cmd.Start, func(startErr error) {
 		if err = startErr; err == nil {
 			err = cmd.Wait()
 		}
@@ -120,47 +128,48 @@ func initCluster(ctx context.Context, job assignment, progs programs, lock *os.F
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("make a PostgreSQL cluster in %s as %s with %s: %w\n%s", p.Dir, p.Account, progs.initdb, err, output.Bytes())
+		return fmt.Errorf("make a PostgreSQL cluster in %s as %s with %s: %w\n%s", p.dir, p.account.name, progs.Initdb, err, output.Bytes())
 	}
-	if err := os.Rename(side, p.cluster()); err != nil {
+	if err := l.dir.Rename(newClusterName, clusterName); err != nil {
 		return fmt.Errorf("move the new cluster into place: %w", err)
 	}
-	if job.Throwaway {
+	if s.cfg.Throwaway {
 		return nil
 	}
-	return syncDir(p.Dir)
+	return syncDir(p.dir)
 }
 
 // launch starts postgres itself, not pg_ctl, which would put a process between
-// the keeper and its child.
-func launch(job assignment, progs programs, lock *os.File) (*postmaster, error) {
-	p := job.Place
-	log, err := openLog(p, serverLogName)
+// this one and its child.
+func (s *setup) launch(l *lock, progs programs.Programs) (*postmaster, error) {
+	p := s.place
+	log, err := openLog(l.dir)
 	if err != nil {
 		return nil, fmt.Errorf("open PostgreSQL's log: %w", err)
 	}
 	defer log.Close()
-	pm := &postmaster{url: p.url(), logPath: log.Name(), exited: make(chan struct{})}
+	pm := &postmaster{logPath: p.file(serverLogName), exited: make(chan struct{})}
 	if info, err := log.Stat(); err == nil {
 		pm.logStart = info.Size()
 	}
-	args := append([]string{"-D", p.cluster()}, settingArgs(job, progs)...)
 	// Not bound to a context: only stop ends the server, and not by SIGKILL.
-	pm.cmd = serverCommand(context.Background(), p, progs.postgres, args)
+	pm.cmd = p.command(context.Background(), progs.Postgres, append([]string{"-D", p.cluster()}, s.settingArgs(progs)...))
 	pm.cmd.Stdout, pm.cmd.Stderr = log, log
-	pm.cmd.ExtraFiles = []*os.File{lock}
+	pm.cmd.ExtraFiles = []*os.File{l.file}
+	pm.cmd.SysProcAttr.Setsid = true      // a terminal's Ctrl-C is for the program, which stops the server when it is done
 	dieWithParent(pm.cmd, syscall.SIGINT) // fast shutdown
 
 	started := make(chan error, 1)
 	go onOwnThread(pm.cmd.Start, func(err error) {
 		started <- err
 		if err == nil {
-			pm.exitErr = exitError(pm.cmd.Wait())
+			_ = pm.cmd.Wait()
+			pm.state = pm.cmd.ProcessState.String()
 			close(pm.exited)
 		}
 	})
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("run %s as %s: %w", progs.postgres, p.Account, err)
+		return nil, fmt.Errorf("run %s as %s: %w", progs.Postgres, p.account.name, err)
 	}
 	return pm, nil
 }
@@ -174,37 +183,36 @@ func onOwnThread(start func() error, rest func(error)) {
 	rest(start())
 }
 
-// exitError is never nil: for a server that should run, even status 0 is news.
-func exitError(err error) error {
-	if err == nil {
-		return errors.New("exit status 0")
-	}
-	return err
-}
-
-// awaitReady returns when the program's database takes connections, and makes
+// awaitReady returns when the program's database accepts connections, and makes
 // that database the first time. Crash recovery may take long; ctx bounds it.
-func (pm *postmaster) awaitReady(ctx context.Context) error {
+func (pm *postmaster) awaitReady(ctx context.Context, p place) error {
 	for {
-		err := pm.tryConnect(ctx)
+		err := errNotReady
+		if p.isReady() {
+			err = p.ensureDatabase(ctx)
+		}
 		if err == nil {
 			return nil
 		}
+		if final(err) {
+			return fmt.Errorf("connect to the PostgreSQL that was just started: %w", err)
+		}
 		select {
 		case <-pm.exited:
-			return fmt.Errorf("PostgreSQL did not start: %w; the end of %s:\n%s", pm.exitErr, pm.logPath, pm.logTail())
+			return fmt.Errorf("PostgreSQL did not start: %w", pm.failure())
 		case <-ctx.Done():
 			return fmt.Errorf("start PostgreSQL: %w (last seen: %w)", context.Cause(ctx), err)
-		case <-time.After(3 * time.Millisecond):
+		case <-time.After(retryEvery):
 		}
 	}
 }
 
-func (pm *postmaster) tryConnect(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, pm.url)
+// ensureDatabase makes the program's database if the server does not have it.
+func (p place) ensureDatabase(ctx context.Context) error {
+	conn, err := p.connect(ctx)
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == "3D000" { // invalid_catalog_name
-		admin, err := pgx.Connect(ctx, DatabaseURL(pm.url, "postgres"))
+	if errors.As(err, &refused) && refused.Code == noDatabase {
+		admin, err := pg.Connect(ctx, DatabaseURL(p.url(), "postgres"))
 		if err != nil {
 			return err
 		}
@@ -217,43 +225,17 @@ func (pm *postmaster) tryConnect(ctx context.Context) error {
 	return conn.Close(ctx)
 }
 
-// stopPatience is how long a fast shutdown, which ends with a checkpoint, may
-// take. After it the server is stopped at once and recovers at the next start.
-const stopPatience = 5 * time.Minute
+// startStopTimeout bounds the shutdown of a server that did not start as it should.
+const startStopTimeout = 20 * time.Second
 
-// stop shuts the server down and returns when it is gone, with its children.
-func (pm *postmaster) stop(now bool) error {
-	patience := stopPatience
-	if now {
-		patience = 20 * time.Second
-	}
+// stop shuts the server down and returns when it is gone, with its children. When
+// ctx is done before, the server goes on stopping by itself.
+func (pm *postmaster) stop(ctx context.Context) error {
 	_ = pm.cmd.Process.Signal(syscall.SIGINT) // fast shutdown; fails only if it is gone
 	select {
 	case <-pm.exited:
-	case <-time.After(patience):
-		_ = pm.cmd.Process.Signal(syscall.SIGQUIT) // immediate shutdown
-		<-pm.exited
-		return fmt.Errorf("PostgreSQL had not shut down after %v and was stopped at once; the next start recovers", patience)
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for PostgreSQL to stop: %w (it goes on stopping by itself; its log is %s)", context.Cause(ctx), pm.logPath)
 	}
-	return nil
-}
-
-// serverCommand is a command that runs under the server's account in an
-// environment of our making: a PGDATA or PGPORT of the caller's must not matter.
-func serverCommand(ctx context.Context, p place, path string, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir = p.Dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	if p.Account.other() {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(p.Account.UID), Gid: uint32(p.Account.GID)}
-	}
-	return cmd
-}
-
-// url is the address of this place's server.
-func (p place) url() string {
-	// libpq, unlike pgx, does not read "+" as a space.
-	host := strings.ReplaceAll(url.QueryEscape(p.runDir()), "+", "%20")
-	return "postgres://" + databaseName + "@/" + databaseName + "?host=" + host + "&port=5432&sslmode=disable"
 }

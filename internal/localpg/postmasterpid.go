@@ -1,71 +1,110 @@
+//go:build unix
+
 package localpg
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
 
-// postmasterPatience bounds the wait for a server that runs in the cluster
-// although the lock is free: one that somebody started by hand.
-const postmasterPatience = 60 * time.Second
+// postmasterTimeout bounds the wait for a server that runs in the cluster
+// although the lock is free: one that was started by hand.
+const postmasterTimeout = 60 * time.Second
 
 // awaitPostmaster waits for a server in the cluster to go away and clears the
-// file of one that has. PostgreSQL checks the file too, but only by asking
-// whether the process id is taken; after a restart of a container it easily is,
-// by a process that has nothing to do with it.
-func awaitPostmaster(ctx context.Context, cluster string, note func(string)) error {
-	deadline := time.Now().Add(postmasterPatience)
+// file of one that has. PostgreSQL checks the file too, but only for whether the
+// process id is taken; after a restart of a container it easily is, by an
+// unrelated process.
+func (p place) awaitPostmaster(ctx context.Context, log *slog.Logger) error {
+	deadline := time.Now().Add(postmasterTimeout)
 	for told := false; ; told = true {
-		pid, live := livePostmaster(cluster)
+		pid, live := p.livePostmaster()
 		if !live {
 			break
 		}
 		if !told {
-			note(fmt.Sprintf("waiting for another PostgreSQL server, process %d, that runs in %s", pid, cluster))
+			log.Info("waiting for another PostgreSQL server to end", "process", pid, "directory", p.cluster())
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("another PostgreSQL server, process %d, runs in %s and was not started by this program: stop it, or choose another data directory", pid, cluster)
+			return fmt.Errorf("another PostgreSQL server, process %d, runs in %s and was not started by this program: stop it, or choose another data directory", pid, p.cluster())
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(retryEvery):
 		}
 	}
-	err := os.Remove(filepath.Join(cluster, "postmaster.pid"))
+	err := os.Remove(filepath.Join(p.cluster(), "postmaster.pid"))
 	if err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("clear the process id of a server that is gone: %w", err)
 	}
 	return nil
 }
 
+// postmasterFile reads the lines of postmaster.pid, which PostgreSQL keeps while
+// the server runs.
+func (p place) postmasterFile() []string {
+	text, err := os.ReadFile(filepath.Join(p.cluster(), "postmaster.pid"))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(string(text), "\n")
+}
+
+// isReady tells whether the server says that it accepts connections. Asking it by
+// connecting would leave a line in its log each time it does not.
+func (p place) isReady() bool {
+	const status = 7 // the line, counted from 0
+	lines := p.postmasterFile()
+	return len(lines) > status && strings.TrimSpace(lines[status]) == "ready"
+}
+
 // livePostmaster reads postmaster.pid and tells whether that process is alive
 // and really a server of this cluster.
-func livePostmaster(cluster string) (pid int, live bool) {
-	text, err := os.ReadFile(filepath.Join(cluster, "postmaster.pid"))
-	if err != nil {
+func (p place) livePostmaster() (pid int, live bool) {
+	lines := p.postmasterFile()
+	if len(lines) == 0 {
 		return 0, false
 	}
-	first, _, _ := bytes.Cut(text, []byte("\n"))
-	pid, err = strconv.Atoi(string(bytes.TrimSpace(first)))
-	if err != nil || pid <= 0 || syscall.Kill(pid, 0) == syscall.ESRCH {
+	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil || pid <= 0 || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return 0, false
 	}
 	// A postmaster works in its cluster's directory.
-	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {
-		return pid, cwd == cluster
+	if cwd, err := os.Stat(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {
+		cluster, err := os.Stat(p.cluster())
+		return pid, err == nil && os.SameFile(cwd, cluster)
 	}
 	name, err := exec.Command("ps", "-p", strconv.Itoa(pid), "-o", "comm=").Output()
 	if err != nil {
 		return pid, true // not known: PostgreSQL's own check decides
 	}
-	name = bytes.ToLower(name)
-	return pid, bytes.Contains(name, []byte("postgres")) || bytes.Contains(name, []byte("postmaster"))
+	return pid, strings.Contains(string(name), "postgres")
+}
+
+// stopOrphan asks the server of an owner that was killed to shut down. On Linux
+// the kernel has done so already. The owner is looked at again after the server was
+// found: a new owner writes its id into the lock before it starts a server, so if
+// the lock still names a dead process, the server is that one's.
+func (p place) stopOrphan() {
+	if !p.ownerIsDead() {
+		return
+	}
+	if server, live := p.livePostmaster(); live && p.ownerIsDead() {
+		_ = syscall.Kill(server, syscall.SIGINT)
+	}
+}
+
+func (p place) ownerIsDead() bool {
+	owner := p.owner()
+	return owner != 0 && errors.Is(syscall.Kill(owner, 0), syscall.ESRCH)
 }

@@ -1,20 +1,27 @@
+//go:build unix
+
 package localpg
 
 import (
+	"context"
 	"maps"
 	"slices"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/localpg/programs"
 )
 
 // settingArgs are the command-line settings of the server. They are given at
 // each start, not written into postgresql.conf, so that a cluster made by an
 // older version of this program gets the present ones.
-func settingArgs(job assignment, progs programs) []string {
+func (s *setup) settingArgs(progs programs.Programs) []string {
 	settings := map[string]string{
 		// Reachable through the socket directory only, which is private.
 		"listen_addresses":        "",
-		"unix_socket_directories": job.Place.runDir(),
+		"unix_socket_directories": s.place.runDir(),
 		"unix_socket_permissions": "0700",
 		"port":                    "5432", // names the socket, nothing else
+		"hba_file":                s.place.file(hbaName),
+		"ident_file":              s.place.file(identName),
 
 		"cluster_name":      "ledgerfeed", // seen in ps
 		"max_connections":   "200",
@@ -36,7 +43,7 @@ func settingArgs(job assignment, progs programs) []string {
 		"jit":              "off",
 		"random_page_cost": "1.1",
 	}
-	if job.Throwaway {
+	if s.cfg.Throwaway {
 		maps.Copy(settings, map[string]string{
 			"shared_buffers":     "64MB",
 			"fsync":              "off",
@@ -47,18 +54,28 @@ func settingArgs(job assignment, progs programs) []string {
 			"wal_compression":    "off",
 		})
 	} else {
-		if progs.has("wal_compression", "lz4", job.Place) {
+		if s.accepts(progs, "wal_compression", "lz4") {
 			settings["wal_compression"] = "lz4"
 		}
-		if progs.hasLibrary("pg_stat_statements") {
+		if progs.HasLibrary("pg_stat_statements") {
 			settings["shared_preload_libraries"] = "pg_stat_statements"
 		}
 	}
-	maps.Copy(settings, job.Settings)
+	if s.place.account.other() {
+		// Shared memory in /dev/shm would be open to all processes of the account.
+		settings["dynamic_shared_memory_type"] = "mmap"
+	}
+	maps.Copy(settings, s.opts.settings)
 
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		args = append(args, "-c", name+"="+settings[name])
 	}
 	return args
+}
+
+// accepts tells whether this build of the server knows a value of a setting.
+func (s *setup) accepts(progs programs.Programs, setting, value string) bool {
+	args := []string{"-D", s.place.cluster(), "-C", setting, "-c", setting + "=" + value}
+	return s.place.command(context.Background(), progs.Postgres, args).Run() == nil
 }

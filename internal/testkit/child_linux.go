@@ -1,17 +1,10 @@
 package testkit
 
 import (
-	"os"
 	"os/exec"
 	"syscall"
 )
 
-// Child is this test program, to be started as another process. The environment
-// tells its TestMain what to do. It is killed when the test process dies.
-func Child(env ...string) *exec.Cmd {
-	c := exec.Command(os.Args[0]) //nolint:gosec,noctx // the program itself; the test kills it
-	c.Env = append(os.Environ(), env...)
-	c.Stderr = os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return c
-}
+// endWithTest has the kernel kill a process that is about to be started when the
+// test process ends.
+func endWithTest(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

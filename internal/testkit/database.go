@@ -7,26 +7,23 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 )
 
 // current holds the process's server. It is the one package variable here:
 // the testing package gives TestMain no other way to hand something to tests.
-// Main sets it once, before any test runs, and nobody changes it after.
+// Main sets it once, before any test runs, and nothing changes it after.
 var current *server //nolint:gochecknoglobals // see above
 
-// stopPatience bounds what happens outside of any test's own time.
-const stopPatience = time.Minute
+// stopTimeout bounds what happens outside of any test's own time.
+const stopTimeout = time.Minute
 
 // Main runs the tests of a package and exits. A TestMain calls it and nothing
 // else. The function migrate brings the schema into the database at url and
 // says what it applied: migrations.Up, which nothing in internal may import.
 func Main(m *testing.M, migrate migration) {
-	localpg.RunKeeperIfAsked()
 	current = newServer(migrate)
 	code := m.Run()
-	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	err := current.stop(ctx)
 	cancel() // os.Exit runs no deferred calls
 	if err != nil {
@@ -37,7 +34,7 @@ func Main(m *testing.M, migrate migration) {
 }
 
 // NewDatabase returns the URL of a fresh, migrated database that belongs to this test
-// alone and is dropped when the test ends, whoever is still connected to it.
+// alone. It is dropped when the test ends, and connections to it are cut.
 func NewDatabase(t testing.TB) string {
 	t.Helper()
 	return create(t, (*server).template)
@@ -76,7 +73,7 @@ func create(t testing.TB, source func(*server, context.Context) (string, error))
 	}
 	t.Cleanup(func() {
 		// Not t.Context(): that one is cancelled before cleanups run.
-		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		if err := current.drop(ctx, name); err != nil {
 			t.Errorf("testkit: %v", err)

@@ -1,16 +1,37 @@
 package testkit
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-func TestMain(m *testing.M) { Main(m, migrateExample) }
+// asKilled makes this test binary a process that uses a database until it is killed.
+const asKilled = "TESTKIT_TEST_KILLED"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asKilled) == "" {
+		Main(m, migrateExample)
+	}
+	pg, err := newServer(migrateExample).started()
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(pg.DataDir())
+	select {}
+}
 
 // migrateExample stands for a package's migrations.
 func migrateExample(ctx context.Context, url string) ([]string, error) {
@@ -98,4 +119,31 @@ func TestDataIsInMemory(t *testing.T) {
 	if got := pg.DataDir(); len(got) < len(want) || got[:len(want)] != want {
 		t.Errorf("data in %s, want it below %s", got, want)
 	}
+}
+
+// TestKilledTestLeavesNothing: also kill -9 of a test process leaves neither a
+// server nor its files.
+func TestKilledTestLeavesNothing(t *testing.T) {
+	t.Parallel()
+	c := Child(asKilled + "=1")
+	out := Must(c.StdoutPipe())(t)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir := strings.TrimSpace(Must(bufio.NewReader(out).ReadString('\n'))(t))
+	server, _, _ := strings.Cut(string(Must(os.ReadFile(filepath.Join(dir, "pgdata", "postmaster.pid")))(t)), "\n")
+	pid := Must(strconv.Atoi(server))(t)
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	Eventually(t, func() error {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s is still there (%w)", dir, err)
+		}
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("the server, process %d, is still there (%w)", pid, err)
+		}
+		return nil
+	})
 }

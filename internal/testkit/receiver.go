@@ -75,7 +75,7 @@ func (r *Receiver) All() []Received {
 // minute.
 func (r *Receiver) Wait(t testing.TB, n int) []Received {
 	t.Helper()
-	deadline := time.After(eventuallyPatience)
+	deadline := time.After(eventuallyTimeout)
 	for {
 		if r.Count() >= n {
 			return r.All()

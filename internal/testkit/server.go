@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,9 +22,9 @@ import (
 // templateName is the migrated database that NewDatabase clones.
 const templateName = "testkit_template"
 
-// startPatience bounds the start of the server and the migrations. They do not
+// startTimeout bounds the start of the server and the migrations. They do not
 // run under a test's context: the result serves all tests of the process.
-const startPatience = 3 * time.Minute
+const startTimeout = 3 * time.Minute
 
 // migration brings the schema into the database at url and says what it
 // applied.
@@ -32,14 +35,14 @@ type server struct {
 	migrate migration
 	serial  atomic.Int64 // makes names of databases unique
 
-	// Each is done once; the tests that come together wait for the first, and
-	// a failure is every later test's failure, too.
+	// Each is done once; tests that come meanwhile wait for the result, and a
+	// failure is every later test's failure, too.
 	started   func() (*localpg.Server, error)
 	templated func() error
 
-	mu   sync.Mutex
-	pg   *localpg.Server // what stop has to close; guarded by mu
-	base string          // the private directory; guarded by mu
+	mu     sync.Mutex
+	pg     *localpg.Server // what stop has to close; guarded by mu
+	reaper *reaper         // what removes the files; guarded by mu
 }
 
 func newServer(migrate migration) *server {
@@ -51,25 +54,20 @@ func newServer(migrate migration) *server {
 
 // start runs PostgreSQL in a private directory.
 func (s *server) start() (*localpg.Server, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	base, err := os.MkdirTemp(memoryDir(), "ledgerfeed-test-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the test server: %w", err)
 	}
-	s.mu.Lock()
-	s.base = base
-	s.mu.Unlock()
-	// Root's server runs under another account, which has to pass through; the
-	// data below is that account's alone.
-	if os.Geteuid() == 0 {
-		if err := os.Chmod(base, 0o711); err != nil {
-			return nil, fmt.Errorf("open the test server's directory for its account: %w", err)
-		}
+	r, err := startReaper(base)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(base))
 	}
-	// The keeper removes the server's directory itself, so that a test process
-	// that is killed or times out does not leave its data in memory.
-	pg, err := localpg.Open(ctx, localpg.Config{DataDir: base, Throwaway: true, RemoveOnStop: true})
+	s.mu.Lock()
+	s.reaper = r
+	s.mu.Unlock()
+	pg, err := localpg.Open(ctx, localpg.Config{DataDir: base, Throwaway: true})
 	if err != nil {
 		return nil, fmt.Errorf("start a PostgreSQL for the tests: %w", err)
 	}
@@ -95,7 +93,7 @@ func memoryDir() string {
 // stop ends the server, if one was started, and removes what it left.
 func (s *server) stop(ctx context.Context) error {
 	s.mu.Lock()
-	pg, base := s.pg, s.base
+	pg, r := s.pg, s.reaper
 	s.mu.Unlock()
 	var errs []error
 	if pg != nil {
@@ -103,19 +101,52 @@ func (s *server) stop(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("stop the test server: %w", err))
 		}
 	}
-	if base != "" {
-		errs = append(errs, os.RemoveAll(base))
+	if r != nil {
+		if err := r.reap(); err != nil {
+			errs = append(errs, fmt.Errorf("remove the test server: %w", err))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// template is the database that NewDatabase clones, made by the first who asks.
+// reaper is a shell that removes a directory when this process has ended,
+// however it ended: it reads from a pipe whose other end only this process has.
+type reaper struct {
+	pipe  io.Closer
+	shell *exec.Cmd
+}
+
+// A server whose owner was killed gets five seconds to shut down. After that, or
+// where it has not been told, it ends when it misses its files.
+const reaperScript = `read -r _
+for i in 1 2 3 4 5 6 7 8 9 10; do [ -e "$0/pgdata/postmaster.pid" ] && sleep 0.5; done
+until rm -rf "$0"; do sleep 0.1; done`
+
+func startReaper(dir string) (*reaper, error) {
+	r := &reaper{shell: &exec.Cmd{
+		Path: "/bin/sh", Args: []string{"sh", "-c", reaperScript, dir}, Dir: "/",
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // a terminal's Ctrl-C is not for it
+	}}
+	pipe, err := r.shell.StdinPipe()
+	if err == nil {
+		err = r.shell.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the shell that removes the test server: %w", err)
+	}
+	r.pipe = pipe
+	return r, nil
+}
+
+func (r *reaper) reap() error { return errors.Join(r.pipe.Close(), r.shell.Wait()) }
+
+// template is the database that NewDatabase clones, made at the first call.
 func (s *server) template(context.Context) (string, error) {
 	return templateName, s.templated()
 }
 
 func (s *server) makeTemplate() error {
-	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if err := s.admin(ctx, "CREATE DATABASE "+templateName+" TEMPLATE template0"); err != nil {
 		return fmt.Errorf("make the template database: %w", err)
@@ -146,7 +177,7 @@ func (s *server) clone(ctx context.Context, template, test string) (string, erro
 	return name, nil
 }
 
-// drop removes a database together with whoever is connected to it.
+// drop removes a database and ends the connections to it.
 func (s *server) drop(ctx context.Context, name string) error {
 	if err := s.admin(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 		return fmt.Errorf("drop the test's database: %w", err)
@@ -162,34 +193,29 @@ func (s *server) admin(ctx context.Context, sql string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, pg.URL())
+	conn, err := pgx.Connect(ctx, s.url(maintenanceName))
 	if err != nil {
-		return s.explain(pg, err)
+		return pg.Explain(err)
 	}
-	_, err = conn.Exec(ctx, sql)
-	if err != nil {
-		err = s.explain(pg, err)
+	if _, err = conn.Exec(ctx, sql); err != nil {
+		err = pg.Explain(err)
 	}
 	return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 }
 
-// explain adds to a failure that the server is gone, if that is the cause.
-func (s *server) explain(pg *localpg.Server, err error) error {
-	select {
-	case <-pg.Done():
-		return fmt.Errorf("%w (%w)", err, pg.Err())
-	default:
-		return err
-	}
-}
+// maintenanceName is a database that no test uses.
+const maintenanceName = "postgres"
 
-// url is the address of one of the server's databases.
+// url is the address of one of the server's databases. It lacks requirepeer,
+// which pgx does not know: tests connect with pgx directly, and the server's
+// directory is this process's own.
 func (s *server) url(name string) string {
 	pg, err := s.started()
 	if err != nil {
-		return "" // not reached: nobody has a name without a server
+		return "" // not reached: there is no database without a server
 	}
-	return localpg.DatabaseURL(pg.URL(), name)
+	url, _, _ := strings.Cut(localpg.DatabaseURL(pg.URL(), name), "&requirepeer=")
+	return url
 }
 
 // identifier makes a name of letters, digits and underscores, short enough to

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// eventuallyPatience is long enough for a machine that has much else to do.
-	eventuallyPatience = time.Minute
+	// eventuallyTimeout is long enough for a machine that has much else to do.
+	eventuallyTimeout = time.Minute
 	// eventuallyEvery leaves the processors to what is waited for.
 	eventuallyEvery = 5 * time.Millisecond
 )
@@ -17,7 +17,7 @@ const (
 // complaint after a minute.
 func Eventually(t testing.TB, ok func() error) {
 	t.Helper()
-	Within(t, eventuallyPatience, ok)
+	Within(t, eventuallyTimeout, ok)
 }
 
 // Within is Eventually with another limit.

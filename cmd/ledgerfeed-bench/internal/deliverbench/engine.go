@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // engine is the delivery engine with the database that it works on.
@@ -62,7 +63,7 @@ func (e *engine) webhook(ctx context.Context, workspaceID, address string) (*del
 
 // start runs the engine until stop is called.
 func (e *engine) start(ctx context.Context) (stop func() error, err error) {
-	cfg, err := pgxpool.ParseConfig(e.URL)
+	cfg, err := pg.ParseConfig(e.URL)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to deliver: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // anHour updates what an engine updates in place within an hour: cursors and
@@ -62,7 +63,7 @@ func (e *engine) besideReports(ctx context.Context, r *receiver) error {
 // besideReport is backlogRate at the end of the hour for which a report has its
 // snapshot open.
 func (e *engine) besideReport(ctx context.Context, r *receiver) (rate float64, err error) {
-	report, err := pgx.Connect(ctx, e.URL)
+	report, err := pg.Connect(ctx, e.URL)
 	if err != nil {
 		return 0, fmt.Errorf("cannot open a long transaction: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -32,7 +31,7 @@ const dropTimeout = time.Minute
 // that work gets ends with it, and with that whatever work has started.
 func InDatabase(ctx context.Context, o *Options, work func(context.Context, *Database) error) (err error) {
 	name := "ledgerfeed_bench_" + strconv.Itoa(os.Getpid())
-	server, err := pgx.Connect(ctx, o.ServerURL)
+	server, err := pg.Connect(ctx, o.ServerURL)
 	if err != nil {
 		return fmt.Errorf("cannot connect to the server: %w", err)
 	}

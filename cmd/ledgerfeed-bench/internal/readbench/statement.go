@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/api"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // statement is one that the API sent to the database. The limit is the same
@@ -53,7 +54,7 @@ func (t *statementTracer) take() []statement {
 func (r *reader) capture(ctx context.Context, q api.Request) (statement, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	cfg, err := pgxpool.ParseConfig(r.URL)
+	cfg, err := pg.ParseConfig(r.URL)
 	if err != nil {
 		return statement{}, fmt.Errorf("cannot capture a statement: %w", err)
 	}

@@ -18,12 +18,13 @@ type Database struct {
 }
 
 // OpenDatabase returns the database of the settings. The program's own
-// PostgreSQL is started unless another process runs it already.
-func (e *Env) OpenDatabase(ctx context.Context) (*Database, error) {
+// PostgreSQL is started unless another process runs it already. A command that
+// serves takes it over when that process ends.
+func (e *Env) OpenDatabase(ctx context.Context, serves bool) (*Database, error) {
 	if e.Settings.DatabaseURL != "" {
 		return &Database{URL: e.Settings.DatabaseURL}, nil
 	}
-	server, err := localpg.Open(ctx, localpg.Config{DataDir: e.Settings.DataDir, Logger: e.Logger})
+	server, err := localpg.Open(ctx, localpg.Config{DataDir: e.Settings.DataDir, Logger: e.Logger, TakeOver: serves})
 	if err != nil {
 		return nil, fmt.Errorf("the program's own PostgreSQL: %w", err)
 	}
@@ -33,8 +34,9 @@ func (e *Env) OpenDatabase(ctx context.Context) (*Database, error) {
 // closeTimeout bounds the wait for the program's own PostgreSQL to stop.
 const closeTimeout = 30 * time.Second
 
-// Close releases the program's own PostgreSQL, which stops when no other process
-// uses it. With a DATABASE_URL it does nothing.
+// Close releases the program's own PostgreSQL. If this process started it, it
+// stops once commands beside it have ended, or have been waited for long enough.
+// With a DATABASE_URL it does nothing.
 func (d *Database) Close(ctx context.Context) error {
 	if d.local == nil {
 		return nil
@@ -75,6 +77,15 @@ func (d *Database) Watch(ctx context.Context) error {
 	case <-d.local.Done():
 		return fmt.Errorf("%w (%w)", errStopped, d.local.Err())
 	}
+}
+
+// explain adds to an error of work on the database that the program's own
+// PostgreSQL has stopped, if it has.
+func (d *Database) explain(err error) error {
+	if d.local == nil {
+		return err
+	}
+	return d.local.Explain(err)
 }
 
 // Migrate brings the schema up to date and returns what it applied.

@@ -27,11 +27,11 @@ type Deps struct {
 // WithDeps opens the database, does the work, and closes it again. Running
 // services are notified of what the work appended before it returns.
 func (e *Env) WithDeps(ctx context.Context, work func(*Deps) error) (err error) {
-	db, err := e.OpenDatabase(ctx)
+	db, err := e.OpenDatabase(ctx, false)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	defer func() { err = errors.Join(db.explain(err), db.Close(ctx)) }()
 	if err := db.prepare(ctx); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ try. Ctrl-C stops everything; the next start continues from there.`,
 				env.Logger = env.Settings.Logger(env.ErrOut)
 			}
 			env.Settings.DrainDelay = 0 // there is no load balancer
-			db, err := env.OpenDatabase(ctx)
+			db, err := env.OpenDatabase(ctx, true)
 			if err != nil {
 				return err
 			}

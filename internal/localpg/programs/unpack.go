@@ -1,4 +1,4 @@
-package localpg
+package programs
 
 import (
 	"archive/tar"
@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
 
 // packageRoot is the directory that everything in an npm archive is in.
@@ -50,7 +52,7 @@ func unpack(archive io.Reader, dir string) error {
 // writeFile writes one file of the archive. Modes are set whatever the umask:
 // another account is going to run these programs.
 func writeFile(path string, content io.Reader, mode os.FileMode) error {
-	if err := makeDirs(filepath.Dir(path), 0o755); err != nil {
+	if err := datadir.MakeDirs(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	// A child forked meanwhile would hold the file open for writing until it

@@ -1,0 +1,99 @@
+//go:build unix
+
+package localpg
+
+import (
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
+)
+
+// rootRules say where the server lives and which account runs it. PostgreSQL refuses
+// to run as root, so for root both are questions.
+type rootRules struct {
+	accounts []string // tried in this order when the process is root
+	dir      string   // holds the data directories that could not be where they were wanted
+}
+
+func defaultRootRules() rootRules {
+	return rootRules{accounts: []string{"postgres", "nobody"}, dir: "/var/lib/ledgerfeed"}
+}
+
+// resolve answers both for a wanted data directory.
+func (r rootRules) resolve(wanted string) (place, error) {
+	dir, err := datadir.Resolve(wanted)
+	if err != nil {
+		return place{}, err
+	}
+	p := place{wanted: dir, dir: dir}
+	if uid := os.Geteuid(); uid != 0 {
+		p.account = account{name: datadir.AccountName(uid), uid: uid, gid: os.Getegid()}
+		p.programs = p.file("programs")
+		return p, nil
+	}
+	p.programs = filepath.Join(r.dir, "programs")
+	if p.account, err = r.serverAccount(dir); err != nil {
+		return place{}, err
+	}
+	if !p.account.mayReach(filepath.Dir(dir)) { // the directory itself is opened to the account's group
+		p.dir = filepath.Join(r.dir, stableName(dir))
+		// The account of the wanted place's cluster, if any, has no say over there.
+		if p.account, err = r.serverAccount(p.dir); err != nil {
+			return place{}, err
+		}
+		if !p.account.mayReach(r.dir) {
+			return place{}, fmt.Errorf("the account %s, under which PostgreSQL runs because root may not run it, can enter neither %s nor %s: choose another data directory", p.account.name, dir, p.dir)
+		}
+	}
+	if above, can := p.account.canExchange(p.dir); can {
+		return place{}, fmt.Errorf("the account %s, under which PostgreSQL runs because root may not run it, can exchange what is in %s, so the data directory %s is not used: choose another one with LEDGERFEED_DATA_DIR", p.account.name, above, p.dir)
+	}
+	return p, nil
+}
+
+// serverAccount is the account that owns the cluster, or else the first of the
+// accounts that exists. Its group is one that no other process has.
+func (r rootRules) serverAccount(dir string) (account, error) {
+	if info, err := os.Stat(filepath.Join(dir, clusterName)); err == nil {
+		if uid, _ := datadir.OwnerOf(info); uid != 0 {
+			return account{name: datadir.AccountName(uid), uid: uid, gid: privateGroup()}, nil
+		}
+	}
+	for _, name := range r.accounts {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.Atoi(u.Uid)
+		if err != nil {
+			return account{}, fmt.Errorf("read the account %s: %w", name, err)
+		}
+		return account{name: name, uid: uid, gid: privateGroup()}, nil
+	}
+	return account{}, fmt.Errorf("PostgreSQL refuses to run as root, and none of the accounts %s exists: create one, or run as an ordinary user", strings.Join(r.accounts, ", "))
+}
+
+// stableName names the substitute of a path: readable, and the same each time.
+func stableName(path string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(path))
+	readable := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		case r == '/':
+			return '-'
+		}
+		return -1
+	}, strings.Trim(path, "/"))
+	if len(readable) > 32 {
+		readable = readable[len(readable)-32:]
+	}
+	return fmt.Sprintf("%s-%016x", strings.Trim(readable, "-"), h.Sum64())
+}
