@@ -102,7 +102,7 @@ func TestALineThatIsTooLong(t *testing.T) {
 	}
 }
 
-// What is exported and appended elsewhere is the same log, byte by byte.
+// An export that is appended elsewhere gives the same log, byte by byte.
 func TestExportAndAppendMakeTheSameLog(t *testing.T) {
 	t.Parallel()
 	here, there := testkit.NewDatabase(t), testkit.NewDatabase(t)
@@ -141,8 +141,8 @@ func countEntries(t *testing.T, chained, workspaceID string) (n int) {
 	return n
 }
 
-// Followed, the export goes on with what is appended later, in whatever
-// workspace.
+// With --follow, the export writes what is appended later, too, also in new
+// workspaces.
 func TestExportFollows(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)

@@ -125,7 +125,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Status tells lag, anomalies and where a workspace stands, and waits.
+// Status shows lag, anomalies and positions, and waits.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
@@ -158,7 +158,7 @@ func TestStatus(t *testing.T) {
 		t.Fatalf("before: %+v", s)
 	}
 	if r := runCommand(t, command(t, url, "status", "--wait", "--timeout", "300ms")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "300ms") {
-		t.Fatalf("waiting in vain: %+v", r)
+		t.Fatalf("waiting without a projector: %+v", r)
 	}
 	serving := startProcess(t, command(t, url, "serve", "--roles", "project"))
 	after := ask("--wait").Projections[0]

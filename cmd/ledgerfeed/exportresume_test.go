@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// However often it is killed, a followed export into a file holds every entry
-// once, and makes the same log and read models elsewhere.
+// However often an export into a file is killed, the file has every entry once,
+// and gives the same log and read models elsewhere.
 func TestExportGoesOn(t *testing.T) {
 	t.Parallel()
 	here, there := testkit.NewDatabase(t), testkit.NewDatabase(t)
@@ -51,7 +51,7 @@ func TestExportGoesOn(t *testing.T) {
 	}
 }
 
-// Into a pipe, a file of its own says where to go on.
+// An export into a pipe keeps in a file of its own where to continue.
 func TestExportResumes(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)

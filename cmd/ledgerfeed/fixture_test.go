@@ -51,7 +51,7 @@ func newReader(t *testing.T, database, base, workspaceID, scopes string) reader 
 	return reader{t: t, base: base, key: made.Key}
 }
 
-// get answers a path, which must be there.
+// get requests a path, which must exist.
 func (r reader) get(path string) []byte {
 	r.t.Helper()
 	status, body := r.ask(path)
@@ -160,8 +160,8 @@ func asBytes(list []json.RawMessage) [][]byte {
 	return out
 }
 
-// The fixture, appended and served by the program, gives exactly what is
-// expected, to the byte and in the order of fields, for each permission set.
+// The fixture, appended and served by the program, gives exactly the expected
+// bytes, in the order of fields, for each set of permissions.
 func TestFixtureThroughTheProgram(t *testing.T) {
 	t.Parallel()
 	database := testkit.NewDatabase(t)

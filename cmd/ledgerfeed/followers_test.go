@@ -77,8 +77,9 @@ func (f *follower) pollUntil(over <-chan struct{}) error {
 }
 
 // TestTwentyFollowers follows lists and events at different page sizes while
-// 10,000 entries are appended and projected by the program. Each follower has at
-// the end what who begins anew reads, which verify proves to be the fold.
+// 10,000 entries are appended and projected by the program. In the end each
+// follower has what a reader that starts from the beginning gets, which verify
+// proves to be the fold.
 func TestTwentyFollowers(t *testing.T) {
 	t.Parallel()
 	const appends = 10_000
@@ -105,20 +106,20 @@ func TestTwentyFollowers(t *testing.T) {
 	}
 	succeed(t, database, "verify")
 	for _, f := range followers {
-		anew := &follower{caller: caller, path: f.path, limit: 100, rows: map[string]string{}}
+		fresh := &follower{caller: caller, path: f.path, limit: 100, rows: map[string]string{}}
 		for more := true; more; {
-			if more, err = anew.poll(); err != nil {
+			if more, err = fresh.poll(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if len(anew.rows) < 40 {
-			t.Errorf("%s has %d rows: the test tests little", f.path, len(anew.rows))
+		if len(fresh.rows) < 40 {
+			t.Errorf("%s has %d rows: the test tests little", f.path, len(fresh.rows))
 		}
-		if f.path == "/v1/events" && !slices.Equal(f.inOrder, anew.inOrder) {
-			t.Errorf("events by %d: %d seen, want %d, each once and in order", f.limit, len(f.inOrder), len(anew.inOrder))
+		if f.path == "/v1/events" && !slices.Equal(f.inOrder, fresh.inOrder) {
+			t.Errorf("events by %d: %d seen, want %d, each once and in order", f.limit, len(f.inOrder), len(fresh.inOrder))
 		}
-		maps.DeleteFunc(f.rows, func(id, _ string) bool { _, there := anew.rows[id]; return !there }) // deleted since
-		if !maps.Equal(f.rows, anew.rows) {
+		maps.DeleteFunc(f.rows, func(id, _ string) bool { _, there := fresh.rows[id]; return !there }) // deleted since
+		if !maps.Equal(f.rows, fresh.rows) {
 			t.Errorf("%s by %d: not every row was seen in its newest state", f.path, f.limit)
 		}
 	}

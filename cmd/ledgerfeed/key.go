@@ -22,11 +22,10 @@ func keyCommand(env *cli.Env) *cobra.Command {
 		keyCreateCommand(env), keyListCommand(env), keyRotateCommand(env), keyRevokeCommand(env), keySetLimitCommand(env))
 }
 
-// keyView is a key in the output of commands. Key, the secret itself, is
-// there only when it has just been made.
+// keyView is a key in the output of commands.
 type keyView struct {
 	ID          string   `json:"id"`
-	Key         string   `json:"key,omitempty"`
+	Key         string   `json:"key,omitempty"` // only when it has just been made
 	Prefix      string   `json:"prefix"`
 	WorkspaceID string   `json:"workspace_id"`
 	Name        string   `json:"name"`
@@ -55,8 +54,8 @@ func optionalTime(t time.Time) *string {
 	return &s
 }
 
-// withKeys does the work of a command with the store of keys. A complaint of the
-// store about its input is wrong usage.
+// withKeys does the work of a command with the store of keys. Input that the store
+// refuses is wrong usage.
 func withKeys(ctx context.Context, env *cli.Env, work func(*cli.Deps, *access.Store) error) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
 		store, err := d.Keys()
@@ -88,7 +87,7 @@ func keyCreateCommand(env *cli.Env) *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	c.Flags().StringVar(&n.WorkspaceID, "workspace", "", "the workspace it reads (required)")
-	c.Flags().StringVar(&n.Name, "name", "", "a name to know it by (required)")
+	c.Flags().StringVar(&n.Name, "name", "", "a name to recognise it by (required)")
 	c.Flags().StringVar(&scopes, "scopes", "", "its permissions, separated by commas (required): "+access.PermissionsOf(access.AllPermissions()...).String())
 	c.Flags().StringVar(&expires, "expires", "", "when it ends: a date-time such as 2027-01-31T00:00:00Z, a date, or a time from now such as 720h or 90d (default: never)")
 	c.Flags().IntVar(&n.RateLimit, "rate-limit", 0, fmt.Sprintf("requests a minute (default %d)", access.DefaultRateLimit))
@@ -104,8 +103,9 @@ func keyCreateCommand(env *cli.Env) *cobra.Command {
 			return &cli.UsageError{Err: err}
 		}
 		if expires != "" {
-			if n.ExpiresAt, err = parseMoment(expires, env.Clock(), false); err != nil {
-				return cli.Usagef("--expires: %w", err)
+			var ok bool
+			if n.ExpiresAt, ok = parseMoment(expires, env.Clock(), 1); !ok {
+				return cli.Usagef("--expires is %q: want %s from now", expires, momentForm)
 			}
 		}
 		return withKeys(ctx, env, func(d *cli.Deps, store *access.Store) error {
@@ -203,7 +203,7 @@ func keyRotateCommand(env *cli.Env) *cobra.Command {
 func keyRevokeCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke KEY-ID",
-		Short: "End a key for good, within a second",
+		Short: "End a key for ever, within a second",
 		Args:  cobra.ExactArgs(1),
 		RunE: ofKey(env, func(ctx context.Context, d *cli.Deps, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.Revoke(ctx, workspaceID, keyID)

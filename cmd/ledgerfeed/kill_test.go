@@ -33,9 +33,8 @@ func kills(t *testing.T, usual int) int {
 	return n
 }
 
-// Killed at any moment while appending and projecting, the read models are
-// those of the log up to their checkpoint, and what an append acknowledged is
-// in the log.
+// However appending and projecting are killed, the read models are those of the
+// log up to their checkpoint, and the log has what an append has acknowledged.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
@@ -64,7 +63,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		serving.kill()
 		check.readModels(round)
 	}
-	// Run again, the same files bring the log to its end, and nothing twice.
+	// Appended again, the same files complete the log, with nothing twice.
 	for _, f := range files[next:] {
 		succeed(t, url, "append", f)
 	}

@@ -58,7 +58,7 @@ func TestSideBySide(t *testing.T) {
 	if !strings.Contains(list, "acme") {
 		t.Errorf("workspaces: %s", list)
 	}
-	if status := ask(t, api+"/v1/me"); status != http.StatusUnauthorized {
+	if status := statusOf(t, api+"/v1/me"); status != http.StatusUnauthorized {
 		t.Errorf("a request without a key is answered %d", status)
 	}
 	key := succeedLocally(t, dir, "key", "create", "--workspace", "acme", "--name", "k", "--scopes", "invoices:read", "--json")

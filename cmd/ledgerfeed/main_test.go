@@ -3,10 +3,10 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -55,7 +55,7 @@ func command(t *testing.T, url string, args ...string) *exec.Cmd {
 	return c
 }
 
-// result is what a command that ended left.
+// result is the exit status and the output of a command.
 type result struct {
 	code        int
 	out, errOut string
@@ -83,17 +83,17 @@ func succeed(t *testing.T, url string, args ...string) string {
 	return r.out
 }
 
-// process is the program running beside a test.
+// process is the program running while a test does other things.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	log  *outputLog
-	done chan struct{}
+	log  *testkit.Buffer // both streams
+	done chan struct{}   // closed when the process has ended and log is complete
 }
 
 func startProcess(t *testing.T, c *exec.Cmd) *process {
 	t.Helper()
-	p := &process{t: t, cmd: c, log: newOutputLog(), done: make(chan struct{})}
+	p := &process{t: t, cmd: c, log: &testkit.Buffer{}, done: make(chan struct{})}
 	c.Stdout, c.Stderr = p.log, p.log
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,6 @@ func startProcess(t *testing.T, c *exec.Cmd) *process {
 	go func() {
 		defer close(p.done)
 		_ = c.Wait()
-		p.log.end()
 	}()
 	t.Cleanup(p.kill)
 	return p
@@ -125,67 +124,27 @@ func (p *process) stop() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// await waits until the output has the text, and returns the rest of its line.
-func (p *process) await(text string) string {
+// await waits until the output has a line with the text, and returns the rest of
+// that line.
+func (p *process) await(text string) (rest string) {
 	p.t.Helper()
-	rest, ok := p.log.await(text, time.Minute)
-	if !ok {
-		p.t.Fatalf("the output never had %q:\n%s", text, p.log)
-	}
-	return rest
-}
-
-// outputLog collects what a process writes.
-type outputLog struct {
-	mu     sync.Mutex
-	text   strings.Builder
-	ended  bool
-	change chan struct{} // closed and replaced at every change
-}
-
-func newOutputLog() *outputLog { return &outputLog{change: make(chan struct{})} }
-
-func (l *outputLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Write(p)
-	close(l.change)
-	l.change = make(chan struct{})
-	return len(p), nil
-}
-
-func (l *outputLog) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-	close(l.change)
-	l.change = make(chan struct{})
-}
-
-func (l *outputLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *outputLog) await(text string, patience time.Duration) (string, bool) {
-	late := time.After(patience)
-	for {
-		l.mu.Lock()
-		whole, ended, change := l.text.String(), l.ended, l.change
-		l.mu.Unlock()
-		if _, rest, found := strings.Cut(whole, text); found {
-			if line, _, complete := strings.Cut(rest, "\n"); complete {
-				return line, true
+	testkit.Eventually(p.t, func() error {
+		ended := false
+		select {
+		case <-p.done:
+			ended = true
+		default:
+		}
+		if _, after, found := strings.Cut(p.log.String(), text); found {
+			if line, _, complete := strings.Cut(after, "\n"); complete {
+				rest = line
+				return nil
 			}
 		}
 		if ended {
-			return "", false
+			p.t.Fatalf("the process ended without %q in its output:\n%s", text, p.log)
 		}
-		select {
-		case <-change:
-		case <-late:
-			return "", false
-		}
-	}
+		return fmt.Errorf("the output does not have %q:\n%s", text, p.log)
+	})
+	return rest
 }

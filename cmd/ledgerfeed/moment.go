@@ -1,34 +1,31 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
+// momentForm describes what parseMoment reads, before "ago" or "from now".
+const momentForm = "a date-time such as 2027-01-31T00:00:00Z, a date such as 2027-01-31, or a time such as 720h or 90d"
+
 // parseMoment reads the value of a flag: a date-time, a date, or a length of time
-// before or after now.
-func parseMoment(s string, now time.Time, before bool) (time.Time, error) {
+// after now, or before now with direction -1.
+func parseMoment(s string, now time.Time, direction int) (at time.Time, ok bool) {
 	if t, ok := domain.ParseTime(s); ok {
-		return t, nil
+		return t, true
 	}
 	if t, err := time.Parse(time.DateOnly, s); err == nil {
-		return t, nil
+		return t, true
 	}
-	text, inDays := strings.CutSuffix(s, "d")
+	hours, inDays := strings.CutSuffix(s, "d")
 	if inDays {
-		text += "h"
+		s, direction = hours+"h", 24*direction
 	}
-	if d, err := time.ParseDuration(text); err == nil && d > 0 {
-		if inDays {
-			d *= 24
-		}
-		if before {
-			d = -d
-		}
-		return now.Add(d), nil
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return time.Time{}, false
 	}
-	return time.Time{}, fmt.Errorf("%q: want a date-time such as 2027-01-31T00:00:00Z, a date such as 2027-01-31, or a time such as 720h or 90d", s)
+	return now.Add(time.Duration(direction) * d), true
 }

@@ -50,7 +50,7 @@ func TestVerifyAndRebuildCommands(t *testing.T) {
 	url, conn := served(t)
 	out := succeed(t, url, "verify", "--workspace", "agency-0")
 	_, chain, _ := strings.Cut(strings.SplitN(out, "\n", 2)[0], "chain ")
-	if !strings.HasPrefix(out, "agency-0 stands at position 360 of 360, chain ") || len(chain) != 64 {
+	if !strings.HasPrefix(out, "agency-0 is at position 360 of 360, chain ") || len(chain) != 64 {
 		t.Fatalf("verify says: %s", out)
 	}
 	succeed(t, url, "verify", "--workspace", "agency-0", "--since-position", "360", "--chain", chain)
@@ -176,10 +176,10 @@ func TestQuarantineCommands(t *testing.T) {
 	}
 	succeed(t, url, "verify")
 	if r := runCommand(t, command(t, url, "quarantine", "retry", "agency-0", "--position", "360")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "is not skipped") {
-		t.Errorf("retry of an entry that was not passed over: %+v", r)
+		t.Errorf("retry of an entry that was not skipped: %+v", r)
 	}
-	if out := succeed(t, url, "quarantine", "retry", "agency-0", "--position", "361"); !strings.Contains(out, "the entry at position 361 has its effect: 2 rows written") {
-		t.Errorf("retry of what was passed over says: %s", out)
+	if out := succeed(t, url, "quarantine", "retry", "agency-0", "--position", "361"); !strings.Contains(out, "the entry at position 361 is restored: 2 rows written") {
+		t.Errorf("retry of what was skipped says: %s", out)
 	}
 	var audited []string
 	rows, err := conn.Query(t.Context(), `SELECT action || ' ' || object_name || ' ' || coalesce(detail, '') FROM console_audit WHERE workspace_id = 'agency-0' ORDER BY at`)
@@ -226,7 +226,7 @@ func TestReplayUsage(t *testing.T) {
 	}
 }
 
-// Asked to stop, verify and rebuild stop at once and say how things stand.
+// Asked to stop, verify and rebuild stop at once and tell what they have changed.
 func TestReplayIsInterrupted(t *testing.T) {
 	t.Parallel()
 	url, conn := served(t)
@@ -244,7 +244,7 @@ func TestReplayIsInterrupted(t *testing.T) {
 		})
 	}
 	for _, verb := range []string{"verify", "rebuild"} {
-		reads(false) // the database has let go of the verb before
+		reads(false) // the sessions of the command before have ended
 		p := startProcess(t, command(t, url, verb, "--rate", "20"))
 		reads(true)
 		if code := p.stop(); code != cli.ExitFailed || !strings.Contains(p.log.String(), "interrupted; ") {
@@ -254,8 +254,8 @@ func TestReplayIsInterrupted(t *testing.T) {
 	succeed(t, url, "verify")
 }
 
-// The background audit is on with the role that projects, unless it is turned
-// off: its measures tell.
+// The background verification runs in the role that projects unless it is turned
+// off, as its metrics show.
 func TestServeAudits(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
@@ -266,12 +266,12 @@ func TestServeAudits(t *testing.T) {
 		}
 		serving := startProcess(t, c)
 		reader := caller{url: strings.TrimSpace(serving.await("for=admin url="))}
-		measures, err := reader.get("/metrics", "")
+		metrics, err := reader.get("/metrics", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if on := bytes.Contains(measures.body, []byte("\nledgerfeed_audit_differing_workspaces 0\n")); on != (every != "0") {
-			t.Errorf("with LEDGERFEED_AUDIT_EVERY=%s the audit is on: %t", every, on)
+		if on := bytes.Contains(metrics.body, []byte("\nledgerfeed_audit_differing_workspaces 0\n")); on != (every != "0") {
+			t.Errorf("with LEDGERFEED_AUDIT_EVERY=%s the background verification runs: %t", every, on)
 		}
 		if code := serving.stop(); code != cli.ExitDone {
 			t.Errorf("serve ended with %d:\n%s", code, serving.log)

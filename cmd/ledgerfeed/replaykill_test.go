@@ -23,10 +23,10 @@ import (
 // damagedPlan is what damage puts into every invoice of a workspace.
 const damagedPlan = "DAMAGED"
 
-// Rebuilt under load and killed at any moment, a workspace has its old rows or
-// its new ones: for twenty readers who page through all lists, for a follower
-// of the feed, and after the kill. Entries are appended and projected all the
-// while. LEDGERFEED_TEST_KILLS says how often.
+// When a rebuild is killed at any moment under load, each workspace has either its
+// old rows or its new ones: for twenty readers that page through all lists, for a
+// follower of the feed, and after the kill. Entries are appended and projected at
+// the same time. LEDGERFEED_TEST_KILLS is the number of kills.
 func TestRebuildKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
@@ -72,8 +72,8 @@ func TestRebuildKilledUnderLoad(t *testing.T) {
 	}
 }
 
-// damageInvoices damages all invoices of all workspaces, each workspace's at
-// once, and tells the API that they have changed.
+// damageInvoices damages all invoices of all workspaces in one transaction, and
+// marks the workspaces as changed for the API's cache.
 func damageInvoices(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	err := pg.InTx(t.Context(), conn, func(tx pgx.Tx) error {
@@ -91,7 +91,7 @@ func damageInvoices(t *testing.T, conn *pgx.Conn) {
 	}
 }
 
-// underLoad is readers and a writer at work.
+// underLoad is readers and a writer that run until end.
 type underLoad struct {
 	t     *testing.T
 	stop  chan struct{}
@@ -219,7 +219,7 @@ func (l *underLoad) follow(c *caller) {
 	}
 }
 
-// write records time entries, deletes them again, and so gives the feed events.
+// write records and approves time entries, which gives the feed events.
 func (l *underLoad) write(url string, workspaces []string) {
 	pool, err := pg.Open(l.t.Context(), url, pg.Options{MaxConns: 1})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/demo"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/replay"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
 )
@@ -68,10 +68,10 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		webhookCommand(env),
 		consoleCommand(env),
 		status.Command(env),
-		replay.RebuildCommand(env),
-		replay.VerifyCommand(env),
-		replay.ExplainCommand(env),
-		replay.QuarantineCommand(env),
+		repair.RebuildCommand(env),
+		repair.VerifyCommand(env),
+		repair.ExplainCommand(env),
+		repair.QuarantineCommand(env),
 		openapiCommand(env),
 		benchCommand(env),
 	)

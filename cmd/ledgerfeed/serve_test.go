@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// ask answers with the status of an address, or 0 where nobody listens.
-func ask(t *testing.T, address string) int {
+// statusOf returns the status that an address answers with; 0 without a listener.
+func statusOf(t *testing.T, address string) int {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
@@ -29,8 +29,8 @@ func ask(t *testing.T, address string) int {
 	return resp.StatusCode
 }
 
-// TestReadinessGoesFirst: after SIGTERM the service says that it is not ready
-// while it still answers whoever has not heard of it.
+// TestReadinessGoesFirst: after SIGTERM the service reports that it is not ready
+// while it still answers requests.
 func TestReadinessGoesFirst(t *testing.T) {
 	t.Parallel()
 	c := command(t, testkit.NewDatabase(t), "serve", "--roles", "api")
@@ -38,24 +38,24 @@ func TestReadinessGoesFirst(t *testing.T) {
 	serving := startProcess(t, c)
 	api := apiOf(serving)
 	admin := strings.TrimSpace(strings.TrimPrefix(serving.await("for=admin"), " url="))
-	if status := ask(t, admin+"/readyz"); status != http.StatusOK {
+	if status := statusOf(t, admin+"/readyz"); status != http.StatusOK {
 		t.Fatalf("readiness is %d:\n%s", status, serving.log)
 	}
 	if err := serving.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	serving.await("not ready any more")
-	if status := ask(t, admin+"/readyz"); status != http.StatusServiceUnavailable {
+	if status := statusOf(t, admin+"/readyz"); status != http.StatusServiceUnavailable {
 		t.Errorf("readiness is %d after SIGTERM, want 503", status)
 	}
-	if status := ask(t, api+"/v1/me"); status != http.StatusUnauthorized {
+	if status := statusOf(t, api+"/v1/me"); status != http.StatusUnauthorized {
 		t.Errorf("a new request is answered %d, want 401 as before", status)
 	}
 	<-serving.done
 	if code := serving.cmd.ProcessState.ExitCode(); code != cli.ExitDone {
 		t.Errorf("serve ended with %d:\n%s", code, serving.log)
 	}
-	if status := ask(t, api+"/v1/me"); status != 0 {
+	if status := statusOf(t, api+"/v1/me"); status != 0 {
 		t.Errorf("a stopped service answers %d", status)
 	}
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // asNextProgram is the value of asProgram that makes this test binary the next
-// version of the program: one rule is another.
+// version of the program, with one different rule.
 const asNextProgram = "next"
 
 func nextProgram() int {
@@ -104,7 +104,7 @@ func apiOf(p *process) string {
 
 // The procedure of an upgrade without downtime, with two builds that differ in
 // one rule: readers never see an error, and after the rebuild they see the new
-// rule in every row, also behind an ETag that they kept.
+// rule in every row, also in requests with an ETag from before.
 func TestUpgradeToOtherRules(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
@@ -121,7 +121,7 @@ func TestUpgradeToOtherRules(t *testing.T) {
 	}
 
 	var reads, wrong atomic.Int64
-	var balancer sync.Mutex // what stands before the processes: which of them gets the next request
+	var balancer sync.Mutex // guards current: the process that gets the next request
 	current := r
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -19,21 +19,21 @@ import (
 )
 
 func webhookCommand(env *cli.Env) *cobra.Command {
-	c := cli.Group("webhook", "Create, change, test and look into webhooks",
+	c := cli.Group("webhook", "Create, change, test and inspect webhooks",
 		webhookCreateCommand(env), webhookListCommand(env), webhookDeleteCommand(env), webhookRotateCommand(env),
 		webhookTestCommand(env), webhookTurnOnCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookMissedCommand(env), listen.Command(env))
-	c.Long = `Create, change, test and look into webhooks.
+	c.Long = `Create, change, test and inspect webhooks.
 
-Some settings decide what these commands do, and have to be the same as for
-serve: LEDGERFEED_SECRET_KEY (all of them), LEDGERFEED_WEBHOOK_ALLOW (create),
-LEDGERFEED_SECRET_OVERLAP (rotate-secret: when the old secret ends is settled,
-and printed, when it is rotated), LEDGERFEED_RETENTION (deliveries, resend,
-send-missed) and LEDGERFEED_BRAND (listen).`
+Some settings affect these commands and have to be the same as for serve:
+LEDGERFEED_SECRET_KEY (all of them), LEDGERFEED_WEBHOOK_ALLOW (create),
+LEDGERFEED_SECRET_OVERLAP (rotate-secret, which prints when the old secret
+ends), LEDGERFEED_RETENTION (deliveries, resend, send-missed) and
+LEDGERFEED_BRAND (listen).`
 	return c
 }
 
-// withWebhooks does the work of a command with the store of webhooks. A complaint
-// of the store about its input is wrong usage.
+// withWebhooks does the work of a command with the store of webhooks. Input that
+// the store refuses is wrong usage.
 func withWebhooks(ctx context.Context, env *cli.Env, work func(*cli.Deps, *delivery.Store) error) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
 		store, err := d.Webhooks(ctx)
@@ -180,13 +180,13 @@ func webhookDeleteCommand(env *cli.Env) *cobra.Command {
 }
 
 func webhookRotateCommand(env *cli.Env) *cobra.Command {
-	return ofWebhook(env, "rotate-secret WEBHOOK", "Give a webhook a new secret; the old one signs beside it for a while", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
+	return ofWebhook(env, "rotate-secret WEBHOOK", "Give a webhook a new secret; messages are signed with the old one, too, for a while", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
 		hook, err := store.RotateSecret(ctx, id)
 		if err != nil {
 			return err
 		}
 		if !hook.OldSecretUntil.IsZero() {
-			fmt.Fprintf(env.ErrOut, "The old secret signs beside the new one until %s.\n", domain.FormatTime(hook.OldSecretUntil.Time))
+			fmt.Fprintf(env.ErrOut, "Messages are signed with both secrets until %s.\n", domain.FormatTime(hook.OldSecretUntil.Time))
 		}
 		return errors.Join(printSecret(env, hook), auditWebhook(ctx, d, audit.WebhookRotateSecret, &hook.Webhook, ""))
 	})
@@ -242,7 +242,7 @@ func webhookDeliveriesCommand(env *cli.Env) *cobra.Command {
 	})
 	c.Flags().StringVar((*string)(&q.State), "state", "", "only pending, succeeded, failed or cancelled ones")
 	c.Flags().StringVar(&q.EventType, "type", "", "only those of this event type")
-	c.Flags().IntVar(&q.Limit, "limit", 1000, "at most so many")
+	c.Flags().IntVar(&q.Limit, "limit", 1000, "how many at most")
 	return c
 }
 
@@ -256,7 +256,7 @@ func writeDeliveries(out io.Writer, list []delivery.Delivery) error {
 	return t.Flush()
 }
 
-// lastAnswer tells in words how the last attempt ended.
+// lastAnswer describes how the last attempt ended.
 func lastAnswer(d *delivery.Delivery) string {
 	if len(d.Attempts) == 0 {
 		return "-"
@@ -289,12 +289,9 @@ func webhookResendCommand(env *cli.Env) *cobra.Command {
 func webhookMissedCommand(env *cli.Env) *cobra.Command {
 	var since string
 	c := ofWebhook(env, "send-missed WEBHOOK", "Send the events that a webhook missed since a time", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
-		if since == "" {
-			return cli.Usagef("--since: is missing: want a date-time such as 2026-10-01T00:00:00Z, a date, or a time ago such as 48h")
-		}
-		from, err := parseMoment(since, env.Clock(), true)
-		if err != nil {
-			return cli.Usagef("--since: %w", err)
+		from, ok := parseMoment(since, env.Clock(), -1)
+		if !ok {
+			return cli.Usagef("--since is %q: want %s ago", since, momentForm)
 		}
 		m, err := store.SendMissed(ctx, id, from)
 		if err != nil {
@@ -304,7 +301,7 @@ func webhookMissedCommand(env *cli.Env) *cobra.Command {
 			return err
 		}
 		return env.Print(m, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "%d events are on their way\n", m.Count)
+			_, err := fmt.Fprintf(out, "%d events are being sent\n", m.Count)
 			return err
 		})
 	})

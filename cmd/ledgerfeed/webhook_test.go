@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// Webhooks by command, from creation to deletion, each change in the audit.
+// Webhooks by command, from creation to deletion, each change in the audit trail.
 func TestWebhookCommands(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
@@ -56,7 +56,7 @@ func TestWebhookCommands(t *testing.T) {
 		{"send-missed " + made.ID, cli.ExitUsage, "--since"},
 		{"send-missed " + made.ID + " --since 2d --json", cli.ExitDone, ""},
 		{"test " + made.ID, cli.ExitDone, ""},
-		{"rotate-secret " + made.ID, cli.ExitDone, "signs beside the new one until 20"},
+		{"rotate-secret " + made.ID, cli.ExitDone, "signed with both secrets until 20"},
 		{"deliveries " + made.ID + " --json", cli.ExitDone, ""},
 		{"delete " + made.ID, cli.ExitDone, ""},
 	} {
@@ -83,8 +83,8 @@ func TestWebhookCommands(t *testing.T) {
 	}
 }
 
-// The local receiver takes what is signed with its secret, prints it, and
-// refuses the rest.
+// The local receiver accepts what is signed with its secret, prints it, and refuses
+// the rest.
 func TestWebhookListen(t *testing.T) {
 	t.Parallel()
 	const secret, body = "whsec_for this test", `{"id":"evt_1","type":"invoice.paid","data":{"object_id":"inv_1"}}`

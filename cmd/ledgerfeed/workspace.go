@@ -63,7 +63,7 @@ func workspaceCreateCommand(env *cli.Env) *cobra.Command {
 	}
 	c.Flags().StringVar(&id, "id", "", "its id, 1 to 64 letters, digits, _ and - (required)")
 	c.Flags().StringVar(&name, "name", "", "shown on /v1/me and in the console (default: the id)")
-	c.Flags().StringVar(&email, "notify-email", "", "the finance team: told when a webhook fails or is turned off")
+	c.Flags().StringVar(&email, "notify-email", "", "the finance team's address, which gets mail when a webhook fails or is turned off")
 	return c
 }
 
@@ -71,12 +71,12 @@ func workspaceSetCommand(env *cli.Env) *cobra.Command {
 	var id, name, email string
 	c := &cobra.Command{
 		Use:   "set",
-		Short: "Change a workspace's name or the address that is told of failing webhooks",
+		Short: "Change a workspace's name, or the address that gets mail about failing webhooks",
 		Args:  cobra.NoArgs,
 	}
 	c.Flags().StringVar(&id, "id", "", "the workspace (required)")
 	c.Flags().StringVar(&name, "name", "", "its new name")
-	c.Flags().StringVar(&email, "notify-email", "", "its new address; empty: nobody is told")
+	c.Flags().StringVar(&email, "notify-email", "", "its new address; empty: nobody gets mail")
 	c.RunE = env.Run(func(ctx context.Context, _ []string) error {
 		var newName, newEmail *string
 		if c.Flags().Changed("name") {
@@ -98,7 +98,7 @@ func workspaceSetCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-// maxWorkspaceName is in characters.
+// maxWorkspaceName is the most characters of a name.
 const maxWorkspaceName = 200
 
 func checkWorkspace(name, email *string) error {
@@ -120,7 +120,7 @@ func checkWorkspace(name, email *string) error {
 	return nil
 }
 
-// changeWorkspace makes a change and prints the workspace as it is then.
+// changeWorkspace makes a change and prints the workspace afterwards.
 func changeWorkspace(ctx context.Context, env *cli.Env, id string, change func(*eventlog.Workspaces, pgx.Tx) error) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
 		err := pg.InTx(ctx, d.Pool, func(tx pgx.Tx) error {

@@ -90,7 +90,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed": {
 		"domain", "eventlog", "readapi/access", "readapi/openapi", "delivery", "internal/audit", "internal/console/session",
 		"internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo",
-		"cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/replay", "cmd/ledgerfeed/internal/service",
+		"cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service",
 		"cmd/ledgerfeed/internal/status", "cmd/ledgerfeed/internal/transfer", "delivery/attempt",
 	},
 	"cmd/ledgerfeed/internal/cli": {
@@ -108,7 +108,7 @@ var arrows = map[string][]string{
 		"internal/datadir", "internal/pg", "internal/scenario", "delivery/receiver",
 	},
 	"cmd/ledgerfeed/internal/listen":   {"cmd/ledgerfeed/internal/cli", "delivery/receiver", "internal/datadir"},
-	"cmd/ledgerfeed/internal/replay":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/audit", "internal/pg"},
+	"cmd/ledgerfeed/internal/repair":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/audit", "internal/pg"},
 	"cmd/ledgerfeed/internal/status":   {"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery/dispatch"},
 	"cmd/ledgerfeed/internal/transfer": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog"},
 

@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// The browser and axe must be there: what is not tried is not known to work.
+// The browser and axe must be installed: the tests are not skipped without them.
 const (
 	chromium    = "/usr/bin/chromium" // apt-get install chromium
 	axeFile     = "testdata/browser/node_modules/axe-core/axe.min.js"
@@ -67,15 +67,15 @@ func (s *bundle) enter(workspace string, role session.Role) *tab {
 	return b
 }
 
-// marksLeaving has a page say from the moment a link or a form was used that
-// another takes its place: until that one is there, nothing on this one counts.
+// marksLeaving makes a page set testLeaving when a link or a form is used, because
+// another page will replace it and nothing on this one counts any more.
 const marksLeaving = `(() => {
 	const leaves = (event) => { if (!event.defaultPrevented) window.testLeaving = true; };
 	addEventListener("click", (event) => { if (event.target.closest("a[href]:not([href^='#'])")) leaves(event); });
 	addEventListener("submit", leaves);
 })()`
 
-// call is a command of the browser whose answer is not wanted.
+// call is a command of the browser whose result is ignored.
 func call[P, R any](command cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
 	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, target, command, params)
@@ -105,14 +105,14 @@ func script[T any](b *tab, expression string) T {
 	return v
 }
 
-// until waits until an expression is true of a page that is to stay.
+// until waits until an expression is true on a page that is not being left.
 func (b *tab) until(what, expression string) {
 	b.t.Helper()
 	deadline := time.After(stepTimeout)
 	tick := time.NewTicker(40 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		// While a page gives way to another, there is none to ask.
+		// While one page replaces another, evaluating fails.
 		if ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!window.testLeaving && ("+expression+")")); err == nil && ok {
 			return
 		}
@@ -129,15 +129,15 @@ func (b *tab) sees(text string) {
 	b.until(text, fmt.Sprintf(`document.body.innerText.includes(%s)`, quoted(text)))
 }
 
-// lists waits until a list that renews itself holds a text. The choices of its
-// filter, which hold every type of event, are no part of it.
+// lists waits until a list that renews itself has a text. Its filter, which has
+// every type of event, does not count.
 func (b *tab) lists(text string) {
 	b.t.Helper()
 	b.until("in the list: "+text, fmt.Sprintf(`document.querySelector("#live").innerText.includes(%s)`, quoted(text)))
 }
 
-// all waits until the page of such a search holds something that a selector
-// finds, and a function in JavaScript is true of each.
+// all waits until the address has the search, a selector finds elements, and a
+// function in JavaScript is true for each of them.
 func (b *tab) all(what, selector, holds string, search ...string) {
 	b.t.Helper()
 	b.until(what, fmt.Sprintf(`((found) => found.length > 0 && found.every(%s))([...document.querySelectorAll(%s)]) && %s.every((part) => location.search.includes(part))`,
@@ -163,11 +163,11 @@ func (b *tab) write(selector, text string) {
 	b.do(chromedp.SendKeys(selector, text))
 }
 
-// thorough tells that CI asks for pictures and for axe in every look, with
-// CONSOLE_PICTURES=1: that takes as long as all other tests together.
+// thorough tells whether CONSOLE_PICTURES=1 requests pictures, and axe in every
+// look. Together they take as long as all other tests.
 func thorough() bool { return os.Getenv("CONSOLE_PICTURES") != "" }
 
-// picture keeps what the page looks like.
+// picture saves a picture of the page.
 func (b *tab) picture(name string) {
 	b.t.Helper()
 	if !thorough() {
@@ -185,7 +185,7 @@ func (b *tab) picture(name string) {
 	}
 }
 
-// look is how the browser shows pages.
+// appearance is how the browser shows pages.
 type appearance struct {
 	name   string
 	width  int64
@@ -199,7 +199,7 @@ func (b *tab) appear(a appearance) {
 	}))
 }
 
-// judge has axe look at the page.
+// judge fails if axe finds a fault on the page.
 func (b *tab) judge(where string) {
 	b.t.Helper()
 	axe, err := os.ReadFile(axeFile)
@@ -215,8 +215,8 @@ func (b *tab) judge(where string) {
 	}
 }
 
-// fits checks that nothing of the page is beyond the window's edge, nor cut
-// off at the edge of what it stands in. Text as it was sent may scroll.
+// fits checks that nothing of the page is beyond the window's edge or cut off at the
+// edge of its container. Text as it was sent may scroll.
 func (b *tab) fits(where string) {
 	b.t.Helper()
 	cut := script[string](b, `[...document.querySelectorAll("body *")].filter((e) =>
@@ -253,7 +253,7 @@ func TestEveryPageInEveryLook(t *testing.T) {
 		for _, p := range pages {
 			b.visit(p.path)
 			if a.width < 1280 && (a.name != "small" || !thorough()) {
-				b.fits(p.name + ", " + a.name) // what axe finds there, it finds in light
+				b.fits(p.name + ", " + a.name) // axe finds the same in light
 				continue
 			}
 			b.judge(p.name + ", " + a.name)
@@ -262,7 +262,7 @@ func TestEveryPageInEveryLook(t *testing.T) {
 	}
 }
 
-// TestAxeSees makes sure that a page with faults is found faulty.
+// TestAxeSees makes sure that axe finds faults.
 func TestAxeSees(t *testing.T) {
 	t.Parallel()
 	b := setup(t).open()

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// reach goes on with the keyboard until the focus is where an expression says,
-// and checks that it can be seen there.
+// reach presses Tab until an expression is true for the focused element, and checks
+// that the focus is visible there.
 func (b *tab) reach(what, expression string) {
 	b.t.Helper()
 	for range 60 {
@@ -81,7 +81,7 @@ func TestKeyboardAlone(t *testing.T) {
 	b.sees("The webhook was deleted")
 }
 
-// TestEveryFocusIsSeen gives the focus to whatever takes it on every page.
+// TestEveryFocusIsSeen focuses every element that can be focused on every page.
 func TestEveryFocusIsSeen(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -102,7 +102,7 @@ func TestEveryFocusIsSeen(t *testing.T) {
 	}
 }
 
-// TestWithoutScripts goes through what people do with scripts off.
+// TestWithoutScripts does what people do, with scripts turned off.
 func TestWithoutScripts(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

@@ -193,7 +193,7 @@ func TestTurnedOffInTheBrowser(t *testing.T) {
 	b.press("Turn back on")
 	b.sees("2 events were missed")
 	b.sees("Since (your time)")
-	script[bool](b, `(e => e.dispatchEvent(new Event("input")))(document.querySelector("input[data-utc]"))`) // typed anew
+	script[bool](b, `(e => e.dispatchEvent(new Event("input")))(document.querySelector("input[data-utc]"))`) // as if it was typed
 	b.press("Count")
 	b.until("the same moment is sent, in UTC", `location.search.includes("000Z") && document.readyState === "complete"`)
 	b.sees("2 events were missed")

@@ -107,7 +107,7 @@ func TestIdentityInTheBrowser(t *testing.T) {
 	b.sees("You are here")
 	b.judge("workspaces")
 	b.picture("workspaces-two")
-	b.press("Open\nBeta Studio") // of which the name is only heard
+	b.press("Open\nBeta Studio") // the name is for screen readers only
 	b.sees("Viewer: you can look, not change")
 	b.press("Sign out")
 	b.sees("You are signed out")

@@ -22,7 +22,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// provider is an OpenID Connect provider that signs in whoever comes.
+// provider is an OpenID Connect provider that signs everyone in.
 type provider struct {
 	*httptest.Server
 	t      *testing.T
@@ -30,8 +30,7 @@ type provider struct {
 	claims map[string]any // of the next ID token, over the usual ones
 	asked  url.Values     // how the browser came
 	signer *rsa.PrivateKey
-	// challenge stands in for the browser's own, as when a code was stolen;
-	// empty: it does not.
+	// challenge replaces the browser's own if not empty, as when a code was stolen.
 	challenge string
 	code      string // expected
 	mux       *http.ServeMux
@@ -69,8 +68,8 @@ func newProvider(t *testing.T) *provider {
 	return p
 }
 
-// verifies checks what PKCE proves: who redeems the code is who asked for it
-// (RFC 7636, 4.6).
+// verifies checks what PKCE proves: the program that redeems the code is the one
+// that requested it (RFC 7636, 4.6).
 func (p *provider) verifies(verifier string) bool {
 	sum := sha256.Sum256([]byte(verifier))
 	return p.asked.Get("code_challenge_method") == "S256" && p.asked.Get("code_challenge") == base64.RawURLEncoding.EncodeToString(sum[:])
@@ -135,7 +134,7 @@ func TestIdentityProviderSignsIn(t *testing.T) {
 	who.get("/keys/new").status(http.StatusForbidden) // a viewer there, an admin only in the other
 	before := s.stranger()
 	before.client.Jar.SetCookies(testkit.Must(url.Parse(s.server.URL))(t), old)
-	before.get("/keys").status(http.StatusSeeOther) // the token of before is worth nothing
+	before.get("/keys").status(http.StatusSeeOther) // the earlier token no longer works
 
 	for name, values := range map[string]any{"no group": nil, "another group": []string{"cooks"}, "a workspace that is gone": "gone", "grants are not taken as they come": "acme:admin"} {
 		p.claims["groups"] = values

@@ -15,8 +15,8 @@ import (
 
 // TestPagesAreFast measures every page with many deliveries and requests. The
 // figure is taken with CONSOLE_ROWS=1000000 and CONSOLE_P99=30ms on a quiet
-// machine; by default it is small, and its limit is one that only a scan of a
-// table would miss.
+// machine. By default there are fewer rows, with a limit that only a sequential
+// scan exceeds.
 func TestPagesAreFast(t *testing.T) {
 	rows, rounds, limit := 20_000, 30, 250*time.Millisecond
 	if text := os.Getenv("CONSOLE_ROWS"); text != "" {

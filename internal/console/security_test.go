@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// known are values for the parts of addresses.
+// known seeds a workspace and returns values for the parameters in addresses.
 func known(s *bundle, workspace string) *strings.Replacer {
 	well, _, _ := s.seed(workspace)
 	keys := testkit.Must(s.keys.List(s.t.Context(), workspace))(s.t)
@@ -32,7 +32,7 @@ func (s *bundle) eachRoute(values *strings.Replacer, try func(r web.Route, metho
 	}
 }
 
-// unchanged checks that nobody made or removed a key or a webhook of acme.
+// unchanged checks that no key or webhook of acme was made or removed.
 func (s *bundle) unchanged() {
 	s.t.Helper()
 	if len(testkit.Must(s.keys.List(s.t.Context(), acme))(s.t)) != 3 || len(testkit.Must(s.webhooks.List(s.t.Context(), acme))(s.t)) != 3 {
@@ -40,8 +40,8 @@ func (s *bundle) unchanged() {
 	}
 }
 
-// TestNothingWithoutASession goes through the table of routes: what needs a
-// session gives nothing to a stranger, nor to a made-up or ended session.
+// TestNothingWithoutASession goes through the routes: those that require a session
+// give nothing without one, or with one that is made up or has ended.
 func TestNothingWithoutASession(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -69,8 +69,8 @@ func TestNothingWithoutASession(t *testing.T) {
 	s.unchanged()
 }
 
-// TestAnotherWorkspaceIsNotThere asks for everything of one workspace in
-// another one's session.
+// TestAnotherWorkspaceIsNotThere requests everything of one workspace with a
+// session of another.
 func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -98,8 +98,8 @@ func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 	}
 }
 
-// TestViewerChangesNothing goes through the table of routes as a viewer, and
-// looks whether any page offers what is refused.
+// TestViewerChangesNothing goes through the routes as a viewer, and checks that no
+// page offers what is refused.
 func TestViewerChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -119,8 +119,8 @@ func TestViewerChangesNothing(t *testing.T) {
 	s.unchanged()
 }
 
-// TestForeignOriginIsRefused sends every change as a browser would for a page
-// of another site.
+// TestForeignOriginIsRefused sends every change as a browser does for a page of
+// another site.
 func TestForeignOriginIsRefused(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -178,7 +178,7 @@ func TestSessionEnds(t *testing.T) {
 	s.clock.Advance(110 * time.Minute)
 	idle.get("/keys").status(http.StatusOK)
 	s.clock.Advance(110 * time.Minute)
-	idle.get("/webhooks?live=1").status(http.StatusOK) // a page that renews itself is nobody's use
+	idle.get("/webhooks?live=1").status(http.StatusOK) // a page that renews itself does not count
 	s.clock.Advance(20 * time.Minute)
 	idle.get("/keys").status(http.StatusSeeOther)
 
@@ -192,7 +192,7 @@ func TestSessionEnds(t *testing.T) {
 	if renewing.StatusCode != http.StatusUnauthorized || renewing.Header.Get("Hx-Redirect") != "/sign-in" {
 		t.Errorf("a page that renews itself without a session: %d %q", renewing.StatusCode, renewing.Header)
 	}
-	s.signIn(acme, session.Viewer) // old rows leave when somebody comes
+	s.signIn(acme, session.Viewer) // a new session removes expired ones
 	var rows int
 	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM console_session`).Scan(&rows); err != nil || rows != 1 {
 		t.Errorf("%d sessions are kept (%v), want 1", rows, err)
@@ -236,7 +236,7 @@ func TestHeadersAndCookies(t *testing.T) {
 	}
 }
 
-// TestMarkupIsText puts markup wherever others' words are shown.
+// TestMarkupIsText puts markup into every text that pages show and others wrote.
 func TestMarkupIsText(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

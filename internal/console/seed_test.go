@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// exec runs SQL that puts history in place which takes days to happen.
+// exec runs SQL, for history that takes days to happen.
 func (s *bundle) exec(sql string, args ...any) {
 	s.t.Helper()
 	if _, err := s.pool.Exec(s.t.Context(), sql, args...); err != nil {
@@ -53,9 +53,9 @@ func (s *bundle) requestAt(workspace, keyID string, moments ...time.Time) {
 	}
 }
 
-// seed fills a workspace with what a month leaves behind: keys, webhooks,
-// deliveries in every state, requests, audit. It returns the webhooks: one that
-// is well, one that fails, one that was turned off.
+// seed fills a workspace as a month of use does: keys, webhooks, deliveries in
+// every state, requests, the audit trail. It returns the webhooks: one that works,
+// one that fails, one that was turned off.
 func (s *bundle) seed(workspace string) (well, failing, off string) {
 	s.t.Helper()
 	now := s.clock.Now().UTC()
@@ -121,14 +121,14 @@ func (s *bundle) seed(workspace string) (well, failing, off string) {
 	return well, failing, off
 }
 
-// turnOff does what days of failures do to a webhook.
+// turnOff turns a webhook off as days of failures do.
 func (s *bundle) turnOff(webhookID string, at time.Time) {
 	s.t.Helper()
 	s.exec(`UPDATE webhook SET state = 'off', version = version + 1, epoch = epoch + 1, failing_since = $2, turned_off_at = $3,
 		turned_off_for = 'the name did not resolve' WHERE webhook_id = $1`, webhookID, at.Add(-74*time.Hour), at.Add(-2*time.Hour))
 }
 
-// deliveryOf is the id of a delivery of a webhook, whichever.
+// deliveryOf is the id of some delivery to a webhook.
 func (s *bundle) deliveryOf(webhookID, state string) string {
 	s.t.Helper()
 	var event string
@@ -140,7 +140,7 @@ func (s *bundle) deliveryOf(webhookID, state string) string {
 	return event + "_" + webhookID
 }
 
-// requestOf is where the page of one request of a workspace is.
+// requestOf is the address of the page of some request of a workspace.
 func (s *bundle) requestOf(workspace string) string {
 	s.t.Helper()
 	var p struct {

@@ -2,16 +2,12 @@ package console
 
 import (
 	"context"
-	"encoding/pem"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -32,13 +28,13 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// The workspaces of the tests; what happens in one must not show in the other.
+// The workspaces of the tests. What happens in one must not show in the other.
 const (
 	acme = "acme"
 	beta = "beta"
 )
 
-// bundle is a console over a database of its own, with what it manages.
+// bundle is a console with a database of its own.
 type bundle struct {
 	t        *testing.T
 	pool     *pgxpool.Pool
@@ -60,14 +56,14 @@ type bundle struct {
 func setup(t *testing.T, change ...func(*Config)) *bundle {
 	t.Helper()
 	s := &bundle{t: t, pool: testkit.Pool(t), clock: testkit.RunningClock(), logs: &testkit.Buffer{}}
-	logger := slog.New(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	logger := s.logs.Logger()
 	s.notifier = eventlog.NewNotifier(s.pool, logger)
 	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.clock.Now, Notify: s.notifier.Notify}))(t)
 	format := access.NewFormat(brand.Brand{})
 	s.keys = testkit.Must(access.NewStore(access.StoreConfig{Pool: s.pool, Format: format, Clock: s.clock.Now}))(t)
 	s.keyring = testkit.Must(keyring.New("0123456789abcdef"))(t)
 	s.settings = policy.Settings{
-		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFile: certificateFile(t), Timeout: 5 * time.Second,
+		Allow: testkit.Loopback(), CAFile: testkit.CAFile(t), Timeout: 5 * time.Second,
 	}
 	s.webhooks = testkit.Must(delivery.NewStore(delivery.StoreConfig{
 		Pool: s.pool, Keyring: s.keyring, Log: s.log, Notify: s.notifier.Notify, Clock: s.clock.Now, Settings: s.settings,
@@ -95,34 +91,21 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	return s
 }
 
-// certificateFile holds the certificate that every httptest server has.
-func certificateFile(t *testing.T) string {
-	t.Helper()
-	server := httptest.NewTLSServer(nil)
-	defer server.Close()
-	name := filepath.Join(t.TempDir(), "ca.pem")
-	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(name, block, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
-}
-
-// deliver runs an engine until the test ends.
+// deliver delivers webhooks until the test ends.
 func (s *bundle) deliver() {
 	s.t.Helper()
-	engine := testkit.Must(dispatch.New(dispatch.Config{
-		Pool: s.pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.clock.Now, Logger: slog.New(slog.DiscardHandler),
+	dispatcher := testkit.Must(dispatch.New(dispatch.Config{
+		Pool: s.pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.clock.Now, Logger: testkit.Discard(),
 		Settings: s.settings, Sweep: 100 * time.Millisecond,
 	}))(s.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() {
-		if err := engine.Run(ctx); err != nil {
+		if err := dispatcher.Run(ctx); err != nil {
 			s.t.Errorf("deliver: %v", err)
 		}
 	})
-	// Stands for the projector: what is appended is visible a moment later.
+	// In place of the projector: entries become visible soon after they are appended.
 	group.Go(func() {
 		ticker := time.NewTicker(20 * time.Millisecond)
 		defer ticker.Stop()
@@ -138,7 +121,7 @@ func (s *bundle) deliver() {
 	s.t.Cleanup(func() { cancel(); group.Wait() })
 }
 
-// show makes visible what was appended.
+// show makes all entries visible.
 func (s *bundle) show(ctx context.Context) {
 	rows, err := s.pool.Query(ctx, `
 		UPDATE log_checkpoint c SET position = h.position FROM log_head h
@@ -181,7 +164,7 @@ type person struct {
 	client *http.Client
 }
 
-// stranger is a browser in which nobody is signed in.
+// stranger is a browser without a session.
 func (s *bundle) stranger() *person {
 	s.t.Helper()
 	jar := testkit.Must(cookiejar.New(nil))(s.t)
@@ -199,7 +182,7 @@ func (s *bundle) link(n session.Link) (path string) {
 	return path
 }
 
-// signIn signs somebody in with a link.
+// signIn signs a person in with a link.
 func (s *bundle) signIn(workspace string, role session.Role) *person {
 	s.t.Helper()
 	p := s.stranger()
@@ -207,7 +190,7 @@ func (s *bundle) signIn(workspace string, role session.Role) *person {
 	return p
 }
 
-// answer is what came back.
+// answer is a response, read whole.
 type answer struct {
 	*http.Response
 	t    *testing.T
@@ -275,7 +258,7 @@ func (a *answer) hasNot(texts ...string) *answer {
 	return a
 }
 
-// to is where the answer sends the browser.
+// to is where the answer redirects the browser.
 func (a *answer) to() string {
 	a.t.Helper()
 	a.status(http.StatusSeeOther)

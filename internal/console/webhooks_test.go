@@ -15,8 +15,8 @@ import (
 
 var signingSecret = regexp.MustCompile(`whsec_[0-9A-Za-z]{40}`)
 
-// TestWebhookFromFirstToLast adds a webhook, tests it, sees it fail, sends
-// again, rotates its secret and deletes it.
+// TestWebhookFromFirstToLast adds a webhook, tests it, lets it fail, sends again,
+// rotates its secret and deletes it.
 func TestWebhookFromFirstToLast(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -60,7 +60,7 @@ func TestWebhookFromFirstToLast(t *testing.T) {
 		return nil
 	})
 	p.get(here + "?state=pending").status(http.StatusOK).has(strings.TrimPrefix(failed, "/")).hasNot(strings.TrimPrefix(tested, "/"))
-	p.get(here + "?type=invoice.paid").status(http.StatusOK).has("No delivery of the last 30 days is like that")
+	p.get(here + "?type=invoice.paid").status(http.StatusOK).has("No delivery of the last 30 days matches")
 
 	p.get(here + "/rotate").status(http.StatusOK).has("signed with both until")
 	rotated := signingSecret.FindString(p.post(here+"/rotate", nil).status(http.StatusOK).has("both the old and the new secret").body)
@@ -91,8 +91,8 @@ func TestAtMostFiveWebhooks(t *testing.T) {
 	p.get("/webhooks").hasNot("Add webhook").has("5 webhooks are the most")
 }
 
-// TestTurnedOffAndBack sees the notice, turns the webhook on, and sends what it
-// missed, whose number is shown before.
+// TestTurnedOffAndBack finds the notice, turns the webhook on, and sends the events
+// that it missed, whose number is shown before.
 func TestTurnedOffAndBack(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -125,8 +125,7 @@ func TestTurnedOffAndBack(t *testing.T) {
 	p.get("/audit").has("Turned on webhook", "3 events since")
 }
 
-// TestReference: the description of the API is there for anybody, its style
-// among the assets.
+// TestReference: anyone can read the API's description; its style is an asset.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -142,8 +141,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestSendAgainWhileOff: whoever has mended a receiver sees it work before the
-// webhook is turned on.
+// TestSendAgainWhileOff: a repaired receiver can be tried before the webhook is
+// turned on.
 func TestSendAgainWhileOff(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -157,7 +156,7 @@ func TestSendAgainWhileOff(t *testing.T) {
 	s.signIn(acme, session.Viewer).get(here).status(http.StatusOK).hasNot("Send again</button>")
 }
 
-// TestTestWithoutDelivery says so when nobody delivers.
+// TestTestWithoutDelivery: the page tells when no process delivers.
 func TestTestWithoutDelivery(t *testing.T) {
 	t.Parallel()
 	s := setup(t, func(c *Config) { c.TestTimeout = 200 * time.Millisecond })
@@ -177,7 +176,7 @@ func TestEventsAndRequests(t *testing.T) {
 	today := s.clock.Now().UTC().Format(time.DateOnly)
 	yesterday := s.clock.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
 	p.get("/events?until=" + today).has("inv_0036")
-	p.get("/events?until=" + yesterday).has("No event is like that")
+	p.get("/events?until=" + yesterday).has("No event matches")
 	event := values.Replace("{event}")
 	if to := p.get("/events?id=" + event).to(); to != "/events/"+event {
 		t.Errorf("looking for an event leads to %s", to)
@@ -201,7 +200,7 @@ func TestEventsAndRequests(t *testing.T) {
 	p.get("/requests?cursor=x").status(http.StatusBadRequest)
 	p.get("/audit?cursor=nonsense").status(http.StatusBadRequest)
 
-	// What was counted and is over is remembered; what comes is added.
+	// Cached counts stay the same.
 	before := testkit.Must(s.console.keys.Counts.Today(t.Context(), acme, s.clock.Now()))(t)
 	again := testkit.Must(s.console.keys.Counts.Today(t.Context(), acme, s.clock.Now()))(t)
 	for k, n := range before {

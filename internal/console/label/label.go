@@ -177,7 +177,7 @@ func Flash(name string) string {
 	case "key-revoked":
 		return "The key was revoked. It stops working everywhere within a second."
 	case "webhook-saved":
-		return "Saved. What is sent from now on goes by it."
+		return "Saved. It applies to everything that is sent from now on."
 	case "webhook-deleted":
 		return "The webhook was deleted."
 	case "webhook-on":

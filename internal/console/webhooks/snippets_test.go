@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// TestSnippetsCheckSignatures runs what people copy, in its language, on
-// headers as deliveries have them and on forged ones.
+// TestSnippetsCheckSignatures runs each snippet in its language, with headers as
+// deliveries have them and with forged ones.
 func TestSnippetsCheckSignatures(t *testing.T) {
 	t.Parallel()
 	const secret, old, body = "whsec_new", "whsec_old", `{"id":"evt_1","name":"ü"}`

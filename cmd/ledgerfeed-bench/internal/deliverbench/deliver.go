@@ -38,80 +38,80 @@ const (
 
 // benchBacklog measures the throughput.
 func benchBacklog(ctx context.Context, o *measure.Options) error {
-	return withReceiver(ctx, o, (*engine).throughput)
+	return withReceiver(ctx, o, (*bench).throughput)
 }
 
 // withReceiver runs work in a fresh database, with a receiver that answers at
 // once.
-func withReceiver(ctx context.Context, o *measure.Options, work func(*engine, context.Context, *receiver) error) error {
+func withReceiver(ctx context.Context, o *measure.Options, work func(*bench, context.Context, *receiver) error) error {
 	return measure.InDatabase(ctx, o, func(ctx context.Context, db *measure.Database) error {
-		e := &engine{Database: db}
+		b := &bench{Database: db}
 		r := newReceiver(http1)
 		defer r.Close()
-		removeFile, err := e.prepare(r)
+		removeFile, err := b.prepare(r)
 		if err != nil {
 			return err
 		}
 		defer removeFile()
-		return work(e, ctx, r)
+		return work(b, ctx, r)
 	})
 }
 
 // throughput measures a backlog against the same messages in a bare loop.
-func (e *engine) throughput(ctx context.Context, r *receiver) error {
-	each := e.Size(eventsEach, 300)
+func (b *bench) throughput(ctx context.Context, r *receiver) error {
+	each := b.Size(eventsEach, 300)
 	total := goodWebhooks * each
-	e.Say("appending %d events for %d webhooks", total, goodWebhooks)
+	b.Say("appending %d events for %d webhooks", total, goodWebhooks)
 	var (
 		hook *delivery.WithSecret
 		err  error
 	)
 	for i := range goodWebhooks {
-		if hook, err = e.webhook(ctx, workload.WorkspaceID(i), r.url()); err != nil {
+		if hook, err = b.webhook(ctx, workload.WorkspaceID(i), r.url()); err != nil {
 			return err
 		}
-		if err := e.appendEvents(ctx, workload.WorkspaceID(i), each); err != nil {
+		if err := b.appendEvents(ctx, workload.WorkspaceID(i), each); err != nil {
 			return err
 		}
 	}
-	if err := workload.SkipProjection(ctx, e.Database); err != nil {
+	if err := workload.SkipProjection(ctx, b.Database); err != nil {
 		return err
 	}
-	if err := e.Quiesce(ctx); err != nil {
+	if err := b.Quiesce(ctx); err != nil {
 		return err
 	}
-	bare, err := e.bareLoop(ctx, r, hook)
+	bare, err := b.bareLoop(ctx, r, hook)
 	if err != nil {
 		return err
 	}
-	writes, err := e.rowWrites(ctx)
+	writes, err := b.rowWrites(ctx)
 	if err != nil {
 		return err
 	}
-	rate, err := e.drain(ctx, r, total)
+	rate, err := b.drain(ctx, r, total)
 	if err != nil {
 		return err
 	}
-	after, err := e.rowWrites(ctx)
+	after, err := b.rowWrites(ctx)
 	if err != nil {
 		return err
 	}
-	e.Report.Add(measure.Figure{
+	b.Report.Add(measure.Figure{
 		Name: "deliver a backlog over TLS, 20 webhooks, all recorded", Value: rate, Unit: "/s",
 		Limit: bare, LimitIs: "the same client in a bare loop, as many connections",
 	}.RatioAtLeast(0.4))
-	e.Report.Add(measure.Figure{Name: "    SQL statements for one delivery", Value: float64(e.counted.n.Load()) / float64(total), Unit: ""}.Below(0.1))
-	e.Report.Add(measure.Figure{Name: "    rows written for one delivery", Value: float64(after-writes) / float64(total), Unit: ""}.Below(1.2))
+	b.Report.Add(measure.Figure{Name: "    SQL statements for one delivery", Value: float64(b.counted.n.Load()) / float64(total), Unit: ""}.Below(0.1))
+	b.Report.Add(measure.Figure{Name: "    rows written for one delivery", Value: float64(after-writes) / float64(total), Unit: ""}.Below(1.2))
 	return nil
 }
 
-// drain starts the engine on a backlog of total messages, stops it when the
+// drain starts the dispatcher on a backlog of total messages, stops it when the
 // receiver has answered them, and returns the messages a second.
-func (e *engine) drain(ctx context.Context, r *receiver, total int) (rate float64, err error) {
+func (b *bench) drain(ctx context.Context, r *receiver, total int) (rate float64, err error) {
 	r.answered.Store(0)
-	e.Say("delivering %d messages", total)
+	b.Say("delivering %d messages", total)
 	began := time.Now()
-	stop, err := e.start(ctx)
+	stop, err := b.start(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -119,13 +119,13 @@ func (e *engine) drain(ctx context.Context, r *receiver, total int) (rate float6
 		return 0, errors.Join(err, stop())
 	}
 	rate = measure.PerSecond(total, time.Since(began))
-	e.Say("    %.0f a second", rate)
+	b.Say("    %.0f a second", rate)
 	return rate, stop()
 }
 
-// bareLoop sends signed messages with the same client, without the engine.
-func (e *engine) bareLoop(ctx context.Context, r *receiver, hook *delivery.WithSecret) (float64, error) {
-	sender, err := attempt.NewSender(attempt.SenderConfig{Settings: e.settings, Clock: time.Now})
+// bareLoop sends signed messages with the same client, without the dispatcher.
+func (b *bench) bareLoop(ctx context.Context, r *receiver, hook *delivery.WithSecret) (float64, error) {
+	sender, err := attempt.NewSender(attempt.SenderConfig{Settings: b.settings, Clock: time.Now})
 	if err != nil {
 		return 0, err
 	}
@@ -137,7 +137,7 @@ func (e *engine) bareLoop(ctx context.Context, r *receiver, hook *delivery.WithS
 	if err != nil {
 		return 0, fmt.Errorf("the receiver's address: %w", err)
 	}
-	n, took, _, err := measure.Repeat(ctx, goodWebhooks*inFlight, e.Duration(bareTime), func(ctx context.Context, _, _ int) error {
+	n, took, _, err := measure.Repeat(ctx, goodWebhooks*inFlight, b.Duration(bareTime), func(ctx context.Context, _, _ int) error {
 		a := sender.Send(ctx, &attempt.Message{
 			URL: target, WebhookID: hook.ID, EventID: draft.ID, Body: body, Secrets: []string{hook.Secret}, DeliveryID: draft.ID + "_" + hook.ID,
 		})
@@ -152,14 +152,14 @@ func (e *engine) bareLoop(ctx context.Context, r *receiver, hook *delivery.WithS
 // rowWrites counts the rows written to the tables of webhooks so far. PostgreSQL
 // reports what a connection has written some time later, so rowWrites waits until
 // the count no longer changes.
-func (e *engine) rowWrites(ctx context.Context) (int64, error) {
+func (b *bench) rowWrites(ctx context.Context) (int64, error) {
 	const stable = 4 // equal counts in a row
 	poll := time.NewTicker(500 * time.Millisecond)
 	defer poll.Stop()
 	before := int64(-1)
 	for same := 0; ; {
 		var n int64
-		err := e.Pool.QueryRow(ctx, `
+		err := b.Pool.QueryRow(ctx, `
 			SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0) FROM pg_stat_user_tables WHERE relname LIKE 'webhook%'`).Scan(&n)
 		if err != nil {
 			return 0, fmt.Errorf("cannot count row writes: %w", err)

@@ -105,7 +105,7 @@ func besideOthers(ctx context.Context, o *measure.Options, speaks protocol, hang
 		if err := db.DoNotWaitForDisk(ctx); err != nil {
 			return err
 		}
-		_, list, err := (&engine{Database: db}).latency(ctx, latency{
+		_, list, err := (&bench{Database: db}).latency(ctx, latency{
 			rate: hangingRate, speaks: speaks, duration: 2 * db.Duration(latencyTime), others: hangingWebhooks, othersHang: hang,
 		})
 		if err == nil {

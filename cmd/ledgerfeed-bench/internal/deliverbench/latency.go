@@ -19,7 +19,7 @@ const latencyTime = 10 * time.Second
 func benchLatency(ctx context.Context, o *measure.Options) error {
 	for _, rate := range []int{100, 500} {
 		if err := measure.InDatabase(ctx, o, func(ctx context.Context, db *measure.Database) error {
-			return (&engine{Database: db}).latencyAt(ctx, rate)
+			return (&bench{Database: db}).latencyAt(ctx, rate)
 		}); err != nil {
 			return err
 		}
@@ -29,15 +29,15 @@ func benchLatency(ctx context.Context, o *measure.Options) error {
 
 // latencyAt measures the time from the commit of an append to the first byte at
 // the receiver, with the projector running.
-func (e *engine) latencyAt(ctx context.Context, rate int) error {
-	l := latency{rate: rate, speaks: http1, duration: e.Duration(latencyTime)}
-	first, later, err := e.latency(ctx, l)
+func (b *bench) latencyAt(ctx context.Context, rate int) error {
+	l := latency{rate: rate, speaks: http1, duration: b.Duration(latencyTime)}
+	first, later, err := b.latency(ctx, l)
 	if err != nil {
 		return err
 	}
-	e.Report.Add(measure.Figure{Name: fmt.Sprintf("commit → first byte at the receiver, %d/s, p50", rate), Value: measure.Quantile(times(later), 0.5), Unit: "ms"}.Below(15))
-	e.Report.Add(measure.Figure{Name: "    p99", Value: measure.Quantile(times(later), 0.99), Unit: "ms"}.Below(60))
-	e.Report.Add(measure.Figure{Name: "    the first message of each webhook after the start, longest", Value: measure.Quantile(times(first), 1), Unit: "ms"})
+	b.Report.Add(measure.Figure{Name: fmt.Sprintf("commit → first byte at the receiver, %d/s, p50", rate), Value: measure.Quantile(times(later), 0.5), Unit: "ms"}.Below(15))
+	b.Report.Add(measure.Figure{Name: "    p99", Value: measure.Quantile(times(later), 0.99), Unit: "ms"}.Below(60))
+	b.Report.Add(measure.Figure{Name: "    the first message of each webhook after the start, longest", Value: measure.Quantile(times(first), 1), Unit: "ms"})
 	return nil
 }
 
@@ -82,47 +82,47 @@ func (l latency) startOthers() (list []*receiver, stop func()) {
 func otherID(i int) string { return fmt.Sprintf("other-%03d", i) }
 
 // latency returns the arrivals at goodWebhooks: of the first message of each
-// after the engine has started, and of those while it is measured.
-func (e *engine) latency(ctx context.Context, l latency) (first, later []arrival, err error) {
+// after the dispatcher has started, and of those while it is measured.
+func (b *bench) latency(ctx context.Context, l latency) (first, later []arrival, err error) {
 	good := newReceiver(l.speaks)
 	defer good.Close()
 	others, stopOthers := l.startOthers()
 	defer stopOthers()
-	removeFile, err := e.prepare(good)
+	removeFile, err := b.prepare(good)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer removeFile()
 	seen := watch(good)
 	for i := range goodWebhooks {
-		if _, err := e.webhook(ctx, workload.WorkspaceID(i), good.url()); err != nil {
+		if _, err := b.webhook(ctx, workload.WorkspaceID(i), good.url()); err != nil {
 			return nil, nil, err
 		}
 	}
 	for i, r := range others {
-		if _, err := e.webhook(ctx, otherID(i), r.url()); err != nil {
+		if _, err := b.webhook(ctx, otherID(i), r.url()); err != nil {
 			return nil, nil, err
 		}
 	}
-	stop, err := e.start(ctx)
+	stop, err := b.start(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	projecting, stopProjector := context.WithCancel(ctx)
 	defer stopProjector()
-	projected, err := workload.StartProjector(projecting, e.Database)
+	projected, err := workload.StartProjector(projecting, b.Database)
 	if err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
-	err = e.firstMessages(ctx, seen, others)
+	err = b.firstMessages(ctx, seen, others)
 	if err == nil {
 		first = seen.take()
-		e.Say("appending %d events a second for %d webhooks", l.rate, goodWebhooks+l.others)
-		err = e.appendAtRate(ctx, seen, l, "before", l.warmUp())
+		b.Say("appending %d events a second for %d webhooks", l.rate, goodWebhooks+l.others)
+		err = b.appendAtRate(ctx, seen, l, "before", l.warmUp())
 		seen.take()
 	}
 	if err == nil {
-		err = e.appendAtRate(ctx, seen, l, "then", l.duration)
+		err = b.appendAtRate(ctx, seen, l, "then", l.duration)
 	}
 	if err == nil {
 		later = seen.take()
@@ -132,15 +132,15 @@ func (e *engine) latency(ctx context.Context, l latency) (first, later []arrival
 }
 
 // firstMessages sends one event to every webhook, so that what is measured
-// afterwards is not the start of the engine.
-func (e *engine) firstMessages(ctx context.Context, seen *arrivals, others []*receiver) error {
+// afterwards is not the start of the dispatcher.
+func (b *bench) firstMessages(ctx context.Context, seen *arrivals, others []*receiver) error {
 	for i := range goodWebhooks {
-		if err := e.appendSeen(ctx, seen, workload.WorkspaceID(i), "warm-up"); err != nil {
+		if err := b.appendSeen(ctx, seen, workload.WorkspaceID(i), "warm-up"); err != nil {
 			return err
 		}
 	}
 	for i := range others {
-		if _, err := e.Log.Append(ctx, workload.Reversed(otherID(i), "warm-up")); err != nil {
+		if _, err := b.Log.Append(ctx, workload.Reversed(otherID(i), "warm-up")); err != nil {
 			return err
 		}
 	}
@@ -157,16 +157,16 @@ func (e *engine) firstMessages(ctx context.Context, seen *arrivals, others []*re
 
 // appendAtRate appends events for a time and waits until those for goodWebhooks
 // have arrived.
-func (e *engine) appendAtRate(ctx context.Context, seen *arrivals, l latency, name string, duration time.Duration) error {
+func (b *bench) appendAtRate(ctx context.Context, seen *arrivals, l latency, name string, duration time.Duration) error {
 	err := atRate(ctx, l.rate, duration, func(i int) error {
 		id := fmt.Sprintf("%s_%07d", name, i)
 		if l.others == 0 {
-			return e.appendSeen(ctx, seen, workload.WorkspaceID(i%goodWebhooks), id)
+			return b.appendSeen(ctx, seen, workload.WorkspaceID(i%goodWebhooks), id)
 		}
 		if i%2 == 0 {
-			return e.appendSeen(ctx, seen, workload.WorkspaceID(i/2%goodWebhooks), id)
+			return b.appendSeen(ctx, seen, workload.WorkspaceID(i/2%goodWebhooks), id)
 		}
-		_, err := e.Log.Append(ctx, workload.Reversed(otherID(i/2%l.others), id))
+		_, err := b.Log.Append(ctx, workload.Reversed(otherID(i/2%l.others), id))
 		return err
 	})
 	if err != nil {
@@ -175,9 +175,9 @@ func (e *engine) appendAtRate(ctx context.Context, seen *arrivals, l latency, na
 	return seen.await(ctx)
 }
 
-func (e *engine) appendSeen(ctx context.Context, seen *arrivals, workspaceID, id string) error {
+func (b *bench) appendSeen(ctx context.Context, seen *arrivals, workspaceID, id string) error {
 	draft := workload.Reversed(workspaceID, workspaceID+"_"+id) // one receiver gets the events of all workspaces
-	if _, err := e.Log.Append(ctx, draft); err != nil {
+	if _, err := b.Log.Append(ctx, draft); err != nil {
 		return err
 	}
 	seen.committed(draft.ID, time.Now())

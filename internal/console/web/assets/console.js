@@ -1,4 +1,4 @@
-// Comfort only: every page works without this file.
+// Every page works without this file.
 "use strict";
 
 // Times in the reader's zone; the title keeps UTC.
@@ -59,7 +59,7 @@ function copyButtons(root) {
   }
 }
 
-// A permission that needs another switches it on, and goes off with it.
+// Ticking a permission that needs another ticks both; clearing the other clears both.
 function permissions(root) {
   for (const box of root.querySelectorAll("[data-switches-on]")) {
     const other = root.querySelector(`input[value="${CSS.escape(box.dataset.switchesOn)}"]`);
@@ -68,7 +68,7 @@ function permissions(root) {
   }
 }
 
-// Choosing a type chooses "only these", and "all" puts the types away.
+// Choosing a type also chooses "only these". Choosing "all" hides the types.
 function eventTypes(root) {
   const some = root.querySelector("[data-reveals]");
   if (!some) return;
@@ -78,13 +78,14 @@ function eventTypes(root) {
   show();
 }
 
-// A page that shows a secret gives way to one that can be loaded again.
+// The address of a page that shows a secret becomes one that can be loaded again
+// without sending the form again.
 function leaveNoForm(root) {
   const page = root.querySelector("[data-address]");
   if (page) history.replaceState(null, "", page.dataset.address);
 }
 
-// Updates can be paused, and are while the page is not looked at.
+// Updates can be paused, and pause by themselves while the page is hidden.
 let paused = false;
 function pauseButtons(root) {
   for (const button of root.querySelectorAll("[data-pause]")) {
@@ -98,7 +99,7 @@ function pauseButtons(root) {
   }
 }
 
-// A button that was pressed is not pressed twice.
+// A form is sent only once, however often its button is pressed.
 function onceOnly(root) {
   for (const form of root.querySelectorAll('form[method="post"]')) {
     form.addEventListener("submit", () => {

@@ -1,4 +1,4 @@
-package replay
+package repair
 
 import (
 	"context"
@@ -34,49 +34,51 @@ chain of every workspace, fold its log by this program's rules, and compare
 every read row, anomaly and checkpoint. Lists every difference; exit status 1
 if there is one. Changes nothing, and works while the service runs.
 
-Who keeps a position and its chain value, as verify prints them, proves later
-with --since-position and --chain that nothing up to there was touched.`,
+Keep a position and its chain value, as verify prints them for one workspace,
+to prove later with --since-position and --chain that nothing up to there was
+touched.`,
 		Args: cobra.NoArgs,
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
-			seal, err := readSeal(f.workspace, since, chain)
+			checkpoint, err := readCheckpoint(f.workspace, since, chain)
 			if err != nil {
 				return err
 			}
 			return with(ctx, env, "verify", f, func(r *running) error {
-				return r.verify(ctx, replay.VerifyRequest{WorkspaceID: f.workspace, Since: seal})
+				return r.verify(ctx, replay.VerifyRequest{WorkspaceID: f.workspace, Since: checkpoint})
 			})
 		}),
 	}
 	f.add(c)
 	c.Flags().Int64Var(&since, "since-position", 0, "a position whose chain value was kept; needs --workspace and --chain")
-	c.Flags().StringVar(&chain, "chain", "", "the chain value kept of --since-position, in hex")
+	c.Flags().StringVar(&chain, "chain", "", "the chain value of --since-position, in hex")
 	return c
 }
 
-func readSeal(workspace string, since int64, chain string) (*replay.ChainCheckpoint, error) {
+// readCheckpoint reads --since-position and --chain; nil without them.
+func readCheckpoint(workspace string, since int64, chain string) (*replay.ChainCheckpoint, error) {
 	if since == 0 && chain == "" {
 		return nil, nil
 	}
 	if since < 1 || chain == "" || workspace == "" {
 		return nil, cli.Usagef("--since-position (1 or more), --chain and --workspace are given together")
 	}
-	s := &replay.ChainCheckpoint{Position: since}
+	c := &replay.ChainCheckpoint{Position: since}
 	value, err := hex.DecodeString(chain)
-	if err != nil || len(value) != len(s.Chain) {
-		return nil, cli.Usagef("--chain is %q: want %d hexadecimal digits", chain, 2*len(s.Chain))
+	if err != nil || len(value) != len(c.Chain) {
+		return nil, cli.Usagef("--chain is %q: want %d hexadecimal digits", chain, 2*len(c.Chain))
 	}
-	copy(s.Chain[:], value)
-	return s, nil
+	copy(c.Chain[:], value)
+	return c, nil
 }
 
-// heldDifferences is how many differences are held back while progress shows;
-// with more, they are printed as they come.
-const heldDifferences = 1000
+// maxHeld is how many differences are held back while progress is displayed. When
+// there are more, they are printed as they are found.
+const maxHeld = 1000
 
 func (r *running) verify(ctx context.Context, q replay.VerifyRequest) error {
 	v := verifyView{Workspaces: []replay.Verification{}, Differences: []replay.Difference{}}
 	var writing error
-	tell := func() {
+	flush := func() {
 		r.quiet()
 		for i := range v.Differences {
 			if _, err := fmt.Fprintln(r.env.Out, v.Differences[i].String()); err != nil {
@@ -88,13 +90,13 @@ func (r *running) verify(ctx context.Context, q replay.VerifyRequest) error {
 	many := false
 	err := r.Verify(ctx, q, func(d replay.Difference) {
 		v.Differences = append(v.Differences, d)
-		if many = many || len(v.Differences) > heldDifferences; many && !r.env.JSON {
-			tell()
+		if many = many || len(v.Differences) > maxHeld; many && !r.env.JSON {
+			flush()
 		}
 	}, func(w replay.Verification) { v.Workspaces = append(v.Workspaces, w) })
 	r.quiet()
 	if !r.env.JSON {
-		tell()
+		flush()
 	}
 	if err := errors.Join(interrupted(ctx, err, "nothing was changed"), writing); err != nil {
 		return err
@@ -115,7 +117,7 @@ func (r *running) verify(ctx context.Context, q replay.VerifyRequest) error {
 func writeVerified(out io.Writer, list []replay.Verification, m *replay.Progress) error {
 	if len(list) == 1 {
 		w := &list[0]
-		fmt.Fprintf(out, "%s stands at position %d of %d, chain %s\n", w.WorkspaceID, w.Position, w.Head, w.Chain)
+		fmt.Fprintf(out, "%s is at position %d of %d, chain %s\n", w.WorkspaceID, w.Position, w.Head, w.Chain)
 	}
 	_, err := fmt.Fprintf(out, "verified %d workspaces: %s entries, %s rows, %s differences\n%s\n",
 		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()), costLine(m))

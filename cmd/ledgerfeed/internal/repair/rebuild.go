@@ -1,8 +1,7 @@
-package replay
+package repair
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -26,12 +25,12 @@ func RebuildCommand(env *cli.Env) *cobra.Command {
 		Short: "Rebuild the read models from the log while readers keep reading",
 		Long: `Rebuild the read models from the log while readers keep reading: fold the log
 of every workspace by this program's rules, compare, and write the rows that
-differ, all of a workspace at once. Rows that are right are not touched.
+differ, all of a workspace in one transaction. Correct rows are not touched.
 
 RESOURCE limits it to some of ` + strings.Join(replay.Resources(), ", ") + `.
 
-It can be interrupted at any moment: each workspace is as it was before, or
-rebuilt, and a second run finishes the rest. A workspace whose log itself was
+It can be interrupted at any moment: each workspace is either as it was before
+or rebuilt, and a second run finishes the rest. A workspace whose log itself was
 tampered with is refused.`,
 		RunE: env.Run(func(ctx context.Context, resources []string) error {
 			for _, name := range resources {
@@ -66,7 +65,7 @@ func (r *running) rebuild(ctx context.Context, q replay.RebuildRequest) error {
 		return err
 	}
 	if refused > 0 {
-		return errors.New("workspaces were refused, and are as they were: " + fmt.Sprint(refused))
+		return fmt.Errorf("%d workspaces were refused and are as they were", refused)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package replay
+package repair
 
 import (
 	"bytes"
@@ -10,8 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
-// Off a terminal there is a plain line every few seconds, and none after the
-// end.
+// Without a terminal there is a line every few seconds, and none after the end.
 func TestReplayProgressInLines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

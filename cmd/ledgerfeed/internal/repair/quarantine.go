@@ -1,4 +1,4 @@
-package replay
+package repair
 
 import (
 	"context"
@@ -20,18 +20,18 @@ import (
 
 // QuarantineCommand is ledgerfeed quarantine.
 func QuarantineCommand(env *cli.Env) *cobra.Command {
-	return cli.Group("quarantine", "Look after workspaces that wait at an entry that cannot be projected",
+	return cli.Group("quarantine", "List, retry or skip entries that cannot be projected",
 		quarantineListCommand(env), quarantineShowCommand(env), quarantineRetryCommand(env), quarantineSkipCommand(env))
 }
 
-// quarantineView is a workspace that waits.
+// quarantineView is a workspace that waits at an entry that cannot be projected.
 type quarantineView struct {
 	WorkspaceID string     `json:"workspace_id"`
 	Position    int64      `json:"position"` // of the entry it waits at
 	Error       string     `json:"error"`
 	Failures    int        `json:"failures"`
-	RetryAt     *time.Time `json:"retry_at"` // null: at the next sweep
-	Behind      int64      `json:"behind"`   // entries that wait, this one included
+	RetryAt     *time.Time `json:"retry_at"` // null: at the next poll
+	Behind      int64      `json:"behind"`   // entries not projected, this one included
 }
 
 // quarantineListView is what list prints as JSON.
@@ -65,7 +65,7 @@ func quarantined(ctx context.Context, d *cli.Deps, workspaceID string) ([]quaran
 func quarantineListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the workspaces that wait, and the entries that were passed over",
+		Short: "List the workspaces that wait, and the entries that were skipped",
 		Args:  cobra.NoArgs,
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
@@ -105,7 +105,7 @@ func writeQuarantined(out io.Writer, list []quarantineView, skips []eventlog.Ski
 func writeSkips(out io.Writer, skips []eventlog.Skip) error {
 	for i := range skips {
 		s := &skips[i]
-		if _, err := fmt.Fprintf(out, "passed over in %s at position %d, %s (%s), on %s, because: %s\n",
+		if _, err := fmt.Fprintf(out, "skipped in %s at position %d, %s (%s), on %s, because: %s\n",
 			s.WorkspaceID, s.Position, s.EventID, s.Type, domain.FormatTime(s.SkippedAt), s.Reason); err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func writeQuarantine(out io.Writer, workspaceID string, v *quarantineShowView) e
 	if v.quarantineView == nil {
 		fmt.Fprintf(out, "%s is not quarantined.\n", workspaceID)
 	} else {
-		fmt.Fprintf(out, "%s waits at position %d, and %d entries with it.\nEntry: %sError: %s\nFailures: %d, next attempt: %s\n",
+		fmt.Fprintf(out, "%s waits at position %d; %d entries are not projected, this one included.\nEntry: %sError: %s\nFailures: %d, next attempt: %s\n",
 			workspaceID, v.Position, v.Behind, v.Entry, v.Error, v.Failures, nextAttempt(v.RetryAt))
 	}
 	for i := range v.History {
@@ -196,13 +196,13 @@ func quarantineRetryCommand(env *cli.Env) *cobra.Command {
 		Short: "Let a running service try the entry again now",
 		Long: `Let a running service try the entry that a workspace waits at again now.
 
-With --position, give an entry that was passed over its effect after all: the
-workspace is rebuilt with it while readers keep reading. Where that is still
-impossible nothing is changed, and the entry stays passed over.`,
+With --position, restore an entry that was skipped: the workspace is rebuilt with
+it while readers keep reading. If that is still impossible, nothing is changed
+and the entry stays skipped.`,
 		Args: cobra.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			if position < 0 {
-				return cli.Usagef("--position is %d: want that of an entry that was passed over", position)
+				return cli.Usagef("--position is %d: want that of an entry that was skipped", position)
 			}
 			if position > 0 {
 				return restore(ctx, env, args[0], position)
@@ -210,7 +210,7 @@ impossible nothing is changed, and the entry stays passed over.`,
 			return retryQuarantined(ctx, env, args[0])
 		}),
 	}
-	c.Flags().Int64Var(&position, "position", 0, "of an entry that was passed over and is to have its effect after all")
+	c.Flags().Int64Var(&position, "position", 0, "of an entry that was skipped and is to be restored")
 	return c
 }
 
@@ -220,13 +220,13 @@ func retryQuarantined(ctx context.Context, env *cli.Env, workspaceID string) err
 			return err
 		}
 		return env.Print(map[string]string{"workspace_id": workspaceID}, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "%s is tried again within seconds, if ledgerfeed serve is running.\n", workspaceID)
+			_, err := fmt.Fprintf(out, "%s is tried again within seconds if ledgerfeed serve is running.\n", workspaceID)
 			return err
 		})
 	})
 }
 
-// restore gives an entry that was passed over its effect.
+// restore gives an entry that was skipped its effect.
 func restore(ctx context.Context, env *cli.Env, workspaceID string, position int64) error {
 	f := flags{workers: 1, memoryMiB: defaultMemoryMiB, rate: yieldingRate}
 	return with(ctx, env, "retry", f, func(r *running) error {
@@ -242,13 +242,13 @@ func restore(ctx context.Context, env *cli.Env, workspaceID string, position int
 			return err
 		}
 		if b.Refused != "" {
-			return fmt.Errorf("the entry at position %d of %s stays passed over", position, workspaceID)
+			return fmt.Errorf("the entry at position %d of %s stays skipped", position, workspaceID)
 		}
 		return nil
 	})
 }
 
-// entryName names an entry in the audit.
+// entryName names an entry in the audit trail.
 func entryName(position int64) string { return fmt.Sprintf("at position %d", position) }
 
 func writeRestored(out io.Writer, b *replay.Rebuilt, position int64) (err error) {
@@ -256,7 +256,7 @@ func writeRestored(out io.Writer, b *replay.Rebuilt, position int64) (err error)
 		_, err = fmt.Fprintf(out, "%s: refused: %s\n", b.WorkspaceID, b.Refused)
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s: the entry at position %d has its effect: %s rows written, %s deleted\n",
+	_, err = fmt.Fprintf(out, "%s: the entry at position %d is restored: %s rows written, %s deleted\n",
 		b.WorkspaceID, position, thousands(b.Written), thousands(b.Deleted))
 	return err
 }
@@ -265,21 +265,21 @@ func quarantineSkipCommand(env *cli.Env) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:   "skip WORKSPACE --reason TEXT",
-		Short: "Pass over the entry that a workspace waits at",
-		Long: `Pass over the entry that a workspace waits at: it has no effect on the read
-models, now or in a rebuild, and the workspace goes on behind it. It stays in
-the log, shows in the feed if its type does, and that it was passed over is
-recorded with the reason. ledgerfeed quarantine retry --position takes it back.`,
+		Short: "Skip the entry that a workspace waits at",
+		Long: `Skip the entry that a workspace waits at: it has no effect on the read models,
+now or in a rebuild, and the entries after it are projected. It stays in the
+log, shows in the feed if its type does, and is listed as skipped with the
+reason. ledgerfeed quarantine retry --position restores it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			if reason == "" {
-				return cli.Usagef("--reason is empty: say why the entry may be passed over")
+				return cli.Usagef("--reason is empty: want why the entry may be skipped")
 			}
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
 				s, err := d.Quarantine().Skip(ctx, args[0], reason)
 				var not *eventlog.NotQuarantinedError
 				if errors.As(err, &not) {
-					return fmt.Errorf("%w: only an entry that a workspace waits at can be passed over", err)
+					return fmt.Errorf("%w: only an entry that a workspace waits at can be skipped", err)
 				}
 				if err != nil {
 					return err
@@ -289,7 +289,7 @@ recorded with the reason. ledgerfeed quarantine retry --position takes it back.`
 			})
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, in words; kept with the record")
+	c.Flags().StringVar(&reason, "reason", "", "why, in words; listed with the entry")
 	_ = c.MarkFlagRequired("reason") // it is defined above
 	return c
 }

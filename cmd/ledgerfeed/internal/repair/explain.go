@@ -1,4 +1,4 @@
-package replay
+package repair
 
 import (
 	"context"
@@ -22,9 +22,9 @@ func ExplainCommand(env *cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "explain RESOURCE ID",
-		Short: "Show a row as it stood at some moment, and which entry set each field",
-		Long: `Show a row as it stood at some moment, and for each of its fields the entry
-that made it what it was: why does this invoice say 420.00?
+		Short: "Show a row as it was at some moment, and which entry set each field",
+		Long: `Show a row as it was at some moment, and for each of its fields the entry that
+set its value: why does this invoice say 420.00?
 
 RESOURCE is one of ` + strings.Join(replay.Resources(), ", ") + `; the ID of a
 credit is its client's.`,
@@ -71,8 +71,8 @@ func readMoment(text string, q *replay.ExplainRequest) error {
 	return nil
 }
 
-// shownValue bounds a value in the table for people, in bytes.
-const shownValue = 60
+// maxValue bounds a value in the table for people, in bytes.
+const maxValue = 60
 
 func writeExplanation(out io.Writer, x *replay.Explanation) error {
 	fmt.Fprintf(out, "%s %s of %s, as of position %d\n", x.Resource, x.ID, x.WorkspaceID, x.Position)
@@ -81,14 +81,14 @@ func writeExplanation(out io.Writer, x *replay.Explanation) error {
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(x.Fields) == 0 {
-		fmt.Fprintln(out, "It was not there: it had been deleted.")
+		fmt.Fprintln(out, "It had been deleted.")
 	} else {
 		fmt.Fprintln(t, "FIELD\tVALUE\tSET BY\tAT\tPOSITION\tENTRY")
 	}
 	for _, f := range x.Fields {
 		value := string(f.Value)
-		if len(value) > shownValue {
-			value = strings.ToValidUTF8(value[:shownValue], "") + "…"
+		if len(value) > maxValue {
+			value = strings.ToValidUTF8(value[:maxValue], "") + "…"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", f.Name, value, f.SetBy.Type, f.SetBy.CreatedAt, f.SetBy.Position, f.SetBy.EventID)
 	}

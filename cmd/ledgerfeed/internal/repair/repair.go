@@ -1,6 +1,6 @@
-// Package replay has the commands that fold the log again: verify, rebuild and
+// Package repair has the commands that fold the log again: verify, rebuild and
 // explain, and quarantine, which decides about entries that cannot be projected.
-package replay
+package repair
 
 import (
 	"context"
@@ -55,7 +55,7 @@ type running struct {
 	env   *cli.Env
 	deps  *cli.Deps
 	meter *replay.Progress
-	quiet func() // ends the display of progress; call it before printing
+	quiet func() // ends the progress display; call it before printing
 }
 
 // with opens the database, makes a Replay, and shows progress while work runs.

@@ -23,8 +23,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// engine is the delivery engine with the database that it works on.
-type engine struct {
+// bench is a database with a dispatcher that can be started.
+type bench struct {
 	*measure.Database
 	settings policy.Settings
 	store    *delivery.Store
@@ -33,9 +33,9 @@ type engine struct {
 	appended int             // events so far; the next ids follow from it
 }
 
-// prepare makes what the engine needs to reach receivers on this machine. Call
+// prepare makes what the dispatcher needs to reach receivers on this machine. Call
 // removeFile at the end.
-func (e *engine) prepare(r *receiver) (removeFile func(), err error) {
+func (b *bench) prepare(r *receiver) (removeFile func(), err error) {
 	file, err := os.CreateTemp("", "ledgerfeed-bench-*.pem")
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the receivers' certificate: %w", err)
@@ -45,30 +45,30 @@ func (e *engine) prepare(r *receiver) (removeFile func(), err error) {
 		return nil, fmt.Errorf("cannot write the receivers' certificate: %w", err)
 	}
 	removeFile = func() { _ = os.Remove(file.Name()) }
-	e.settings = policy.Settings{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFile: file.Name()}
-	if e.keyring, err = keyring.New("a key for benchmarks only"); err != nil {
+	b.settings = policy.Settings{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFile: file.Name()}
+	if b.keyring, err = keyring.New("a key for benchmarks only"); err != nil {
 		return removeFile, err
 	}
-	e.store, err = delivery.NewStore(delivery.StoreConfig{Pool: e.Pool, Keyring: e.keyring, Log: e.Log, Notify: e.Notifier.Notify, Settings: e.settings})
+	b.store, err = delivery.NewStore(delivery.StoreConfig{Pool: b.Pool, Keyring: b.keyring, Log: b.Log, Notify: b.Notifier.Notify, Settings: b.settings})
 	return removeFile, err
 }
 
 // webhook makes a workspace with a webhook.
-func (e *engine) webhook(ctx context.Context, workspaceID, address string) (*delivery.WithSecret, error) {
-	if _, err := e.Log.Append(ctx, workload.Reversed(workspaceID, "first")); err != nil {
+func (b *bench) webhook(ctx context.Context, workspaceID, address string) (*delivery.WithSecret, error) {
+	if _, err := b.Log.Append(ctx, workload.Reversed(workspaceID, "first")); err != nil {
 		return nil, err
 	}
-	return e.store.Create(ctx, workspaceID, address, []string{delivery.AllEvents})
+	return b.store.Create(ctx, workspaceID, address, []string{delivery.AllEvents})
 }
 
-// start runs the engine until stop is called.
-func (e *engine) start(ctx context.Context) (stop func() error, err error) {
-	cfg, err := pg.ParseConfig(e.URL)
+// start runs the dispatcher until stop is called.
+func (b *bench) start(ctx context.Context) (stop func() error, err error) {
+	cfg, err := pg.ParseConfig(b.URL)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to deliver: %w", err)
 	}
-	e.counted = &statementCount{}
-	cfg.MaxConns, cfg.ConnConfig.Tracer = 8, e.counted
+	b.counted = &statementCount{}
+	cfg.MaxConns, cfg.ConnConfig.Tracer = 8, b.counted
 	for name, value := range dispatch.PoolSettings() {
 		cfg.ConnConfig.RuntimeParams[name] = value
 	}
@@ -77,7 +77,7 @@ func (e *engine) start(ctx context.Context) (stop func() error, err error) {
 		return nil, fmt.Errorf("cannot connect to deliver: %w", err)
 	}
 	running, err := dispatch.New(dispatch.Config{
-		Pool: pool, Keyring: e.keyring, Notifier: e.Notifier, Clock: time.Now, Logger: measure.NoLogger(), Settings: e.settings, Bound: inFlight,
+		Pool: pool, Keyring: b.keyring, Notifier: b.Notifier, Clock: time.Now, Logger: measure.NoLogger(), Settings: b.settings, Bound: inFlight,
 	})
 	if err != nil {
 		pool.Close()
@@ -105,17 +105,17 @@ func (t *statementCount) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx
 func (*statementCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // appendEvents appends n events to a workspace.
-func (e *engine) appendEvents(ctx context.Context, workspaceID string, n int) error {
+func (b *bench) appendEvents(ctx context.Context, workspaceID string, n int) error {
 	const batch = 500
 	for from := 0; from < n; from += batch {
 		var drafts []domain.Draft
 		for i := from; i < min(n, from+batch); i++ {
-			drafts = append(drafts, workload.Reversed(workspaceID, fmt.Sprintf("evt_%07d", e.appended+i)))
+			drafts = append(drafts, workload.Reversed(workspaceID, fmt.Sprintf("evt_%07d", b.appended+i)))
 		}
-		if _, err := e.Log.Append(ctx, drafts...); err != nil {
+		if _, err := b.Log.Append(ctx, drafts...); err != nil {
 			return err
 		}
 	}
-	e.appended += n
+	b.appended += n
 	return nil
 }
