@@ -11,6 +11,11 @@ import (
 // It has two generations. Entries are put into the new one; when that is full or too
 // old, it becomes the old one, and the old one is dropped. This bounds the memory and
 // drops keys that are not used any more, without bookkeeping when an entry is read.
+//
+// No library is used, because putting, forgetting and confirming must each be one step
+// together with the epoch, which takes a lock of our own around any library, and
+// because get, which every request calls, needs only a read lock here: it does not
+// record that an entry was used.
 type cache struct {
 	trustFor time.Duration // after the last confirmation
 	maxAge   time.Duration // of an entry
