@@ -1,23 +1,23 @@
 package readapi_test
 
 import (
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
-// benchStand is a stand whose keys are remembered, as in a running service.
+// benchStand is a stand whose keys are cached, as in a running service.
 func benchStand(b *testing.B, cached bool) (*stand, string) {
 	b.Helper()
 	s := newStand(b, func(c *readapi.Config) {
 		if !cached {
 			c.CacheBytes = -1
 		}
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = testkit.Discard()
 		c.Requests = nil
 	})
 	s.append(history(b, "acme", 3, s.clock.Now(), 60*24*time.Hour, 2000)...)

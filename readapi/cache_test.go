@@ -17,13 +17,13 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// TestKeptAnswersAreNeverOld asks for the same again and again while entries are
+// TestCachedAnswersAreNeverOld asks for the same again and again while entries are
 // appended: each answer is what the fold says at that moment, for each key and
 // encoding.
-func TestKeptAnswersAreNeverOld(t *testing.T) {
+func TestCachedAnswersAreNeverOld(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.contract = nil // the other suites have judged these answers
+	s.contract = nil // the other suites judge these answers
 	lines := history(t, "acme", 6, s.clock.Now(), 25*24*time.Hour, 260)
 	s.append(lines[:200]...)
 	s.project("acme", 0)
@@ -66,8 +66,8 @@ func TestKeptAnswersAreNeverOld(t *testing.T) {
 	}
 }
 
-// TestRepairsShow: rows that were put right at the same position are not hidden
-// by what was kept or tagged before.
+// TestRepairsShow: rows that were repaired at the same position are not hidden
+// by what was cached or tagged before.
 func TestRepairsShow(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -91,9 +91,9 @@ func TestRepairsShow(t *testing.T) {
 	}
 }
 
-// TestKeptAnswersAreBounded: however many different answers are asked for again,
-// the memory for them stays within its bound, that of the requests included.
-func TestKeptAnswersAreBounded(t *testing.T) { // alone, because it measures the process
+// TestCachedAnswersAreBounded: however many different answers are asked for again,
+// the memory for them stays within its bound, including what they keep of requests.
+func TestCachedAnswersAreBounded(t *testing.T) { // alone, because it measures the process
 	const bound = 1 << 20
 	s := newStand(t, func(c *readapi.Config) { c.CacheBytes = bound })
 	s.contract = nil
@@ -115,7 +115,7 @@ func TestKeptAnswersAreBounded(t *testing.T) { // alone, because it measures the
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	ask(0, 100) // what connections and pools need is there now
+	ask(0, 100) // connections and pools have what they need now
 	before := heap()
 	ask(100, 700) // some 12 MB of answers
 	if grown := heap() - before; grown > 4*bound {

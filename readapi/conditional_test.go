@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// TestConditionalRequests: an ETag names an answer as long as that is what would
-// be answered, per key's sight, address and encoding.
+// TestConditionalRequests: an ETag matches as long as the answer would be the same, for
+// the key's permissions, the URL and the encoding.
 func TestConditionalRequests(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -59,7 +59,7 @@ func TestConditionalRequests(t *testing.T) {
 				t.Errorf("%s gzipped with its ETag: %d", path, n.status)
 			}
 			if n := s.get(path, k, "If-None-Match", zipped.header.Get("Etag")); zipped.header.Get("Etag") != tag && n.status != 200 {
-				t.Errorf("%s for who no longer accepts gzip: %d", path, n.status)
+				t.Errorf("%s without gzip in Accept-Encoding: %d", path, n.status)
 			}
 		}
 	}
@@ -98,8 +98,8 @@ func TestConditionalRequests(t *testing.T) {
 	}
 }
 
-// TestCompression: above 1 KiB, where the caller accepts it, and it opens to the
-// same bytes.
+// TestCompression: answers above 1 KiB are compressed if the caller accepts it, and
+// decompress to the same bytes.
 func TestCompression(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -138,7 +138,7 @@ func unpack(t testing.TB, r reply) []byte {
 	return testkit.Must(u.unpack(r.header.Get("Content-Encoding"), r.body))(t)
 }
 
-// unpacker opens bodies, one after the other.
+// unpacker decompresses bodies, one after the other.
 type unpacker struct {
 	gzip *gzip.Reader
 	zstd *zstd.Decoder

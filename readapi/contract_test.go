@@ -17,8 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
 
-// contract judges answers by the served description, with a validator that
-// knows nothing of this program.
+// contract judges answers by the served description, with a validator that is not ours.
 type contract struct{ document *openapi3.T }
 
 // theContract is read once for all tests: it is the same for every stand.
@@ -38,7 +37,7 @@ func parseContract(raw []byte) (*contract, error) {
 	return &contract{document}, nil
 }
 
-// routeOf finds the description of a request; nil where there is none.
+// routeOf finds the description of a request; nil if there is none.
 func (c *contract) routeOf(method string, target *url.URL) (*routers.Route, map[string]string) {
 	segments := strings.Split(target.EscapedPath(), "/")
 	for pattern, item := range c.document.Paths.Map() {
@@ -62,12 +61,12 @@ func (c *contract) routeOf(method string, target *url.URL) (*routers.Route, map[
 	return nil, nil
 }
 
-// judge fails the test when an answer is not as described.
+// judge fails the test if an answer is not as described.
 func (c *contract) judge(t testing.TB, method, target string, r reply) {
 	t.Helper()
 	u, err := url.Parse("https://api.example.com" + target)
 	if err != nil {
-		return // no address, so not described
+		return // no URL, so not described
 	}
 	route, params := c.routeOf(method, u)
 	if route == nil {

@@ -14,10 +14,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// TestTheJudgeSeesFaults: what the contract must catch, it catches. Every answer
-// is spoilt in every place, one place at a time: a field that does not belong
-// there, one that is missing, money as a number and any other value of another
-// type, a wrong status, a missing header.
+// TestTheJudgeSeesFaults: the contract catches what it must. Every answer is spoilt in
+// every place, one place at a time: an extra field, a missing one, money as a number and
+// any other value as another type, a wrong status, a missing header.
 func TestTheJudgeSeesFaults(t *testing.T) {
 	t.Parallel()
 	c := testkit.Must(theContract())(t)
@@ -27,10 +26,10 @@ func TestTheJudgeSeesFaults(t *testing.T) {
 	for target := range endpoints() {
 		good := s.get(target, key)
 		if findings(t, c, target, good) != "" {
-			t.Fatalf("fault is found with a good answer of %s: %s", target, findings(t, c, target, good))
+			t.Fatalf("a good answer of %s is not as described: %s", target, findings(t, c, target, good))
 		}
 		bad := spoiltAround(good)
-		if target != "/v1/openapi.json" { // of which not every member is described
+		if target != "/v1/openapi.json" { // not every member of it is described
 			bad = append(bad, spoiltWithin(t, good)...)
 		}
 		for _, b := range bad {
@@ -122,8 +121,7 @@ func spoiltWithin(t *testing.T, good reply) []spoilt {
 	return list
 }
 
-// spoil changes one thing after the other within a value, calls each and puts it
-// right again.
+// spoil changes one thing after the other within a value, calls each and restores it.
 func spoil(value any, at string, each func(name string, money bool)) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -152,7 +150,7 @@ func spoil(value any, at string, each func(name string, money bool)) {
 	}
 }
 
-// ofAnotherType is a value as a careless program would write it.
+// ofAnotherType is a value written as another type.
 func ofAnotherType(value any) any {
 	text, ok := value.(string)
 	switch {
@@ -166,24 +164,24 @@ func ofAnotherType(value any) any {
 	return "7"
 }
 
-// isMoney knows money by its form.
+// isMoney reports whether a value has the form of money.
 func isMoney(value any) bool {
 	text, ok := value.(string)
 	return ok && len(text) > 3 && text[len(text)-3] == '.' && strings.Trim(text, "-.0123456789") == ""
 }
 
-// mayBeAbsent knows the fields that a key may lack the permission for, and those
-// of an event's data.
+// mayBeAbsent reports whether a field may be absent: a key may lack the permission for
+// it, or it is one of an event's data.
 func mayBeAbsent(name, at string) bool {
 	switch name {
 	case "contractor_pay_status", "payout_amount", "payout_sent_to_payroll_at", "margin_amount", "margin_percent", "margin_note",
 		"pay_rate", "pay_amount", "pay_status":
 		return true
 	}
-	return strings.HasSuffix(at, "/data") // of an event; that of a list goes on with a number
+	return strings.HasSuffix(at, "/data") // of an event; in a list a number follows
 }
 
-// TestTheJudgeSeesFaultsOfProblems: so it does with errors.
+// TestTheJudgeSeesFaultsOfProblems is TestTheJudgeSeesFaults for problem documents.
 func TestTheJudgeSeesFaultsOfProblems(t *testing.T) {
 	t.Parallel()
 	c := testkit.Must(theContract())(t)
@@ -193,7 +191,7 @@ func TestTheJudgeSeesFaultsOfProblems(t *testing.T) {
 	for target, k := range map[string]string{"/v1/invoices?limit=0": key, "/v1/clients": key, "/v1/invoices/in_1": key, "/v1/me": ""} {
 		good := s.get(target, k)
 		if findings(t, c, target, good) != "" {
-			t.Fatalf("fault is found with %s", good.body)
+			t.Fatalf("a good answer is not as described: %s", good.body)
 		}
 		for _, b := range spoiltWithin(t, good) {
 			b.reply.status = good.status

@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// statements counts what a pool is asked.
+// statements counts the statements that a pool sends.
 type statements struct{ n, batches, failed atomic.Int64 }
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -49,8 +49,8 @@ func (s *statements) counted(t *testing.T, c *readapi.Config) {
 	c.Feed = eventlog.NewFeed(c.Pool)
 }
 
-// TestStatementsOfARequest: the checks cost none, limits among them, and every
-// answer at most one, but for a feed that has not changed.
+// TestStatementsOfARequest: the checks, limits included, cost no statement, and every
+// answer costs one at most, except that of an unchanged feed.
 func TestStatementsOfARequest(t *testing.T) {
 	t.Parallel()
 	var asked statements
@@ -83,15 +83,15 @@ func TestStatementsOfARequest(t *testing.T) {
 		costs("GET", 1, http.MethodGet, path, key)
 		tag, unchanged := s.get(path, key).header.Get("Etag"), int64(1)
 		if path == "/v1/events" {
-			unchanged = 2 // what is visible, and where the feed begins
+			unchanged = 2 // the version, and where the feed begins
 		}
 		costs("304", unchanged, http.MethodGet, path, key, "If-None-Match", tag)
-		costs("what was kept", unchanged, http.MethodGet, path, key)
+		costs("a cached answer", unchanged, http.MethodGet, path, key)
 	}
 }
 
-// TestUnchangedNeedsNoReadTable takes the read tables away: who has an answer
-// hears that it has not changed, and what was kept is still sent.
+// TestUnchangedNeedsNoReadTable takes the read tables away: a caller that has an answer
+// still gets 304, and cached answers are still sent.
 func TestUnchangedNeedsNoReadTable(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -101,7 +101,7 @@ func TestUnchangedNeedsNoReadTable(t *testing.T) {
 	key := s.key("acme", allPermissions()...)
 	tags := map[string]string{}
 	for path := range endpoints() {
-		for range 3 { // kept from the second time on
+		for range 3 { // cached the second time
 			tags[path] = s.get(path, key).header.Get("Etag")
 		}
 	}
@@ -112,7 +112,7 @@ func TestUnchangedNeedsNoReadTable(t *testing.T) {
 	}
 	for path, tag := range tags {
 		if path == "/v1/events/ev_1" {
-			continue // shows a row of the log, which is no read table
+			continue // shows an entry of the log, which is no read table
 		}
 		if r := s.get(path, key, "If-None-Match", tag); r.status != 304 {
 			t.Errorf("%s with its ETag: %d", path, r.status)
@@ -120,7 +120,7 @@ func TestUnchangedNeedsNoReadTable(t *testing.T) {
 	}
 	for path := range lists() {
 		if r := s.get(path, key); r.status != 200 {
-			t.Errorf("%s, which was kept: %d", path, r.status)
+			t.Errorf("%s, which is cached: %d", path, r.status)
 		}
 		if r := s.get(path+"?limit=7", key); r.status != 500 && path != "/v1/events" {
 			t.Errorf("%s, which was not: %d", path, r.status)

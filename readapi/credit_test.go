@@ -47,8 +47,8 @@ func historyIDs(t *testing.T, rows []json.RawMessage) []string {
 	return ids
 }
 
-// TestCreditHistory pages a history newest first, and follows it: rows that are
-// added while it is read come in the next round, each once.
+// TestCreditHistory pages a history newest first, and follows it: rows that are added
+// while it is read come in the next pass, each once.
 func TestCreditHistory(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -62,7 +62,7 @@ func TestCreditHistory(t *testing.T) {
 		t.Errorf("a credit without history: %+v", empty)
 	}
 	if again := s.credit("c2", "cursor="+empty.NextCursor, key); again.NextCursor != empty.NextCursor {
-		t.Error("an empty page moves the place")
+		t.Error("an empty page moves the position")
 	}
 	if r := s.get("/v1/clients/nobody/credit", key); r.status != 404 {
 		t.Errorf("credit of nobody: %d", r.status)
@@ -98,22 +98,22 @@ func TestCreditHistory(t *testing.T) {
 			t.Errorf("%s: %v", size, ids)
 		}
 		if c := s.credit("c1", query, key); len(c.History) != 0 || *c.HasMore {
-			t.Errorf("%s: a follower who is through gets %v", size, historyIDs(t, c.History))
+			t.Errorf("%s: a follower at the end gets %v", size, historyIDs(t, c.History))
 		}
 	}
 
-	// A first page of 10, then 3 more rows, then the rest: the new ones wait for
-	// the end of the round, and has_more says that they wait.
+	// A first page of 10, then 3 more rows, then the rest: the new ones come after the
+	// end of the pass, and has_more says that there are more.
 	first := s.credit("c1", "limit=10", key)
 	add(3)
 	second := s.credit("c1", "limit=10&cursor="+first.NextCursor, key)
 	third := s.credit("c1", "limit=10&cursor="+second.NextCursor, key)
 	if got := historyIDs(t, third.History); len(got) != 5 || got[4] != "cr_001" || !*third.HasMore {
-		t.Errorf("the end of the round: %v, has_more %v", got, *third.HasMore)
+		t.Errorf("the end of the pass: %v, has_more %v", got, *third.HasMore)
 	}
 	fourth := s.credit("c1", "limit=10&cursor="+third.NextCursor, key)
 	if got := strings.Join(historyIDs(t, fourth.History), " "); got != "cr_028 cr_027 cr_026" || *fourth.HasMore {
-		t.Errorf("the next round: %v, has_more %v", got, *fourth.HasMore)
+		t.Errorf("the next pass: %v, has_more %v", got, *fourth.HasMore)
 	}
 	if fifth := s.credit("c1", "limit=10&cursor="+fourth.NextCursor, key); len(fifth.History) != 0 || fifth.NextCursor != fourth.NextCursor {
 		t.Errorf("after that: %v", historyIDs(t, fifth.History))

@@ -29,8 +29,8 @@ func wrong(t testing.TB, r reply) []string {
 	return fields
 }
 
-// TestCursorsAreBound: a cursor opens in the circumstances in which it was made
-// and in no others.
+// TestCursorsAreBound: a cursor opens with the associated data with which it was sealed,
+// and with no other.
 func TestCursorsAreBound(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -79,7 +79,7 @@ func TestCursorsAreBound(t *testing.T) {
 			t.Errorf("%s: %d %s", target, r.status, r.body)
 		}
 	}
-	// Every single character counts.
+	// Changing any one character makes it invalid.
 	for i := range cursor {
 		altered := []byte(cursor)
 		altered[i] = 'A'
@@ -90,8 +90,7 @@ func TestCursorsAreBound(t *testing.T) {
 			t.Errorf("altered at %d: %d", i, r.status)
 		}
 	}
-	// The key does not matter, nor the order of parameters, nor how they are
-	// escaped.
+	// The key, the order of parameters and their escaping do not matter.
 	for target, k := range map[string]string{
 		path + "?" + with(func(url.Values) {}):                                second,
 		path + "?client_id=" + client + "&limit=%33&&cursor=" + cursor:        key,

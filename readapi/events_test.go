@@ -58,7 +58,7 @@ func TestEventsPassTheirRetention(t *testing.T) {
 	}
 	byType := s.page("/v1/events?type=period.closed&limit=1", plain)
 
-	// Two days later e29 is past its retention, e28 is just not.
+	// Two days later e29 is past its retention, and e28 is not yet.
 	s.clock.Advance(36 * time.Hour)
 	if r := s.get("/v1/events/e29", everything); r.status != 404 {
 		t.Errorf("an event past its retention: %d", r.status)
@@ -84,7 +84,7 @@ func TestEventsPassTheirRetention(t *testing.T) {
 	if got := eventIDs(t, s.page("/v1/events?limit=1&cursor="+*first.NextCursor, plain)); got != "e27" {
 		t.Errorf("the same cursor without pay:read gives %q", got)
 	}
-	// Cursors that have seen everything that they ask for do not expire.
+	// Cursors at the end of what they ask for do not expire.
 	s.clock.Advance(90 * day)
 	for query, p := range map[string]page{
 		"type=invoice.paid": none, "type=period.closed&limit=1": byType,
@@ -95,8 +95,8 @@ func TestEventsPassTheirRetention(t *testing.T) {
 			t.Errorf("%s gives %q", query, eventIDs(t, again))
 		}
 	}
-	// What is published now is what the follower of a time to come gets, from
-	// that time on.
+	// A follower that begins at a time in the future gets what is published from that
+	// time on.
 	s.append(event("n1", "invoice.paid", s.clock.Now().Add(-1)), event("n2", "invoice.reversed", s.clock.Now()))
 	s.project("acme", 0)
 	if got := eventIDs(t, s.page("/v1/events?type=invoice.paid&cursor="+*none.NextCursor, plain)); got != "n1" {

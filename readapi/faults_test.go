@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
-// broken is a directory that cannot tell, or panics.
+// broken is a directory that returns an error, or panics.
 type broken struct{ err error }
 
 func (b broken) Authenticate(context.Context, string) (*access.Key, error) {
@@ -29,13 +29,13 @@ func (b broken) Authenticate(context.Context, string) (*access.Key, error) {
 	return nil, b.err
 }
 
-// jammed is a limiter that panics when it is asked for a key.
+// jammed is a limiter that panics when it counts a key.
 type jammed struct{ readapi.Limiter }
 
 func (jammed) Take(*access.Key) limit.Allowance { panic("another bug with secrets in its text") }
 
-// TestFaultsOfTheServer: what goes wrong inside is a documented answer, and its
-// text stays inside.
+// TestFaultsOfTheServer: inner errors are answered as documented, and callers do not see
+// their text.
 func TestFaultsOfTheServer(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]struct {
@@ -92,8 +92,8 @@ func TestFaultsOfTheServer(t *testing.T) {
 	}
 }
 
-// TestDatabaseAway: what needs the database is answered with 503 everywhere, and
-// what does not goes on.
+// TestDatabaseAway: requests that need the database are answered with 503, all others as
+// usual.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(c *readapi.Config) {
@@ -105,7 +105,7 @@ func TestDatabaseAway(t *testing.T) {
 	key := s.key("acme", allPermissions()...)
 	for path, permission := range endpoints() {
 		want := 503
-		if permission == "" { // shows what is in memory
+		if permission == "" { // shows only what is in memory
 			want = 200
 		}
 		for _, match := range []string{"", `"x"`} {

@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// follower follows a list by its cursor and keeps what it was shown.
+// follower follows a list by its cursor and records what it shows.
 type follower struct {
 	path, query string
 
@@ -30,7 +30,7 @@ func newFollower(path, query string) *follower {
 	return &follower{path: path, query: query, rows: map[string]string{}}
 }
 
-// poll asks for the next page and tells whether more rows wait.
+// poll reads the next page and returns whether there are more rows.
 func (f *follower) poll(ctx context.Context, server *httptest.Server, key string) (more bool, err error) {
 	target := f.path + "?" + f.query
 	if f.cursor != "" {
@@ -59,8 +59,8 @@ func (f *follower) poll(ctx context.Context, server *httptest.Server, key string
 	return *p.HasMore, nil
 }
 
-// finish polls to the end and compares with the fold: every row was shown in its
-// newest state, events each once and in order.
+// finish polls to the end and compares with the fold: every row was shown in its newest
+// state, each event once and in order.
 func (f *follower) finish(s *stand, workspaceID, key string) {
 	s.t.Helper()
 	for more := true; more; {
@@ -135,9 +135,9 @@ func twentyFollowers() []*follower {
 	}
 }
 
-// TestTwentyFollowersDuringTenThousandAppends lets a writer append, the read
-// models follow and twenty followers read, all at the same time and each as fast
-// as it can. What they see is judged as above.
+// TestTwentyFollowersDuringTenThousandAppends runs a writer, the read models and twenty
+// followers at the same time, each as fast as it can. What the followers see is judged
+// as in TestFollowersWhileRowsChange.
 func TestTwentyFollowersDuringTenThousandAppends(t *testing.T) {
 	t.Parallel()
 	const appends = 10_000
@@ -167,13 +167,13 @@ func TestTwentyFollowersDuringTenThousandAppends(t *testing.T) {
 		during += len(f.inOrder)
 		f.finish(s, "acme", key)
 	}
-	// Otherwise they have only read what lay there already.
+	// Otherwise they read only what was there before.
 	if during < appends/2 {
 		t.Errorf("the followers have seen %d rows while entries were appended", during)
 	}
 }
 
-// pollUntil polls for as long as nobody says that it is over.
+// pollUntil polls until over is closed.
 func (f *follower) pollUntil(ctx context.Context, over <-chan struct{}, server *httptest.Server, key string) error {
 	for {
 		select {

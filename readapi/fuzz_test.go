@@ -22,8 +22,8 @@ func fuzzStand(f *testing.F) (*stand, string) {
 	return s, key
 }
 
-// answer lets the handler answer and judges what it says: nothing a caller sends
-// gives a 500 or an answer that is not described.
+// answer judges the handler's answer: no request is answered with 500 or with anything
+// that is not described.
 func (s *stand) answer(t *testing.T, r *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -33,7 +33,7 @@ func (s *stand) answer(t *testing.T, r *http.Request) *httptest.ResponseRecorder
 	if w.Code >= 500 {
 		t.Errorf("%s %q: %d %s", r.Method, r.URL, w.Code, w.Body)
 	}
-	if len(got.body) > 0 { // HEAD says how it would be packed
+	if len(got.body) > 0 { // HEAD has the headers of a body that is not there
 		got.body = unpack(t, got)
 	}
 	s.contract.judge(t, r.Method, r.URL.RequestURI(), got)
@@ -49,8 +49,8 @@ func canonical(h http.Header) http.Header {
 	return c
 }
 
-// request makes a request with a path and query as they would come over the
-// wire; nil where no server would pass them on.
+// request makes a request with a path and query as they come over the wire; nil if no
+// server would accept them.
 func request(t *testing.T, method, path, query, key string) *http.Request {
 	t.Helper()
 	target := path
@@ -145,33 +145,34 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// FuzzSeal: what was sealed opens to the same, and only as it was.
+// FuzzSeal: a cursor opens to the position that was sealed, and to none if it was
+// altered.
 func FuzzSeal(f *testing.F) {
 	s, _ := fuzzStand(f)
-	f.Add([]byte("circumstances"), []byte("place"), 3, byte(1))
+	f.Add([]byte("associated"), []byte("position"), 3, byte(1))
 	f.Add([]byte{}, []byte{}, 0, byte(255))
-	f.Fuzz(func(t *testing.T, circumstances, place []byte, at int, change byte) {
-		if len(place) > 200 {
+	f.Fuzz(func(t *testing.T, associated, position []byte, at int, change byte) {
+		if len(position) > 200 {
 			return
 		}
-		cursor := s.api.SealCursor(circumstances, place)
-		opened, ok := s.api.OpenCursor(circumstances, cursor)
-		if !ok || !bytes.Equal(opened, place) {
-			t.Fatalf("%q opens to %q, %v", place, opened, ok)
+		cursor := s.api.SealCursor(associated, position)
+		opened, ok := s.api.OpenCursor(associated, cursor)
+		if !ok || !bytes.Equal(opened, position) {
+			t.Fatalf("%q opens to %q, %v", position, opened, ok)
 		}
-		if _, ok := s.api.OpenCursor(append(circumstances, 0), cursor); ok {
-			t.Error("opens in other circumstances")
+		if _, ok := s.api.OpenCursor(append(associated, 0), cursor); ok {
+			t.Error("opens with other associated data")
 		}
 		altered := []byte(cursor)
 		i := uint(at) % uint(len(altered))
 		altered[i] ^= change
-		if _, ok := s.api.OpenCursor(circumstances, string(altered)); ok && string(altered) != cursor {
+		if _, ok := s.api.OpenCursor(associated, string(altered)); ok && string(altered) != cursor {
 			t.Errorf("opens although altered at %d", i)
 		}
 	})
 }
 
-// FuzzKeyInAddress: a key is found wherever it stands and however often it is
+// FuzzKeyInAddress: a key is found wherever it is in a URL and however often it is
 // escaped.
 func FuzzKeyInAddress(f *testing.F) {
 	s, _ := fuzzStand(f)
@@ -192,7 +193,7 @@ func FuzzKeyInAddress(f *testing.F) {
 			key = b.String()
 		}
 		if strings.HasSuffix(query, "%") || strings.HasSuffix(path, "%") {
-			return // would make another text of the key's first characters
+			return // what is before would change the key's first characters
 		}
 		if !s.api.InURL(path+"?"+query+key, query+key) || !s.api.InURL(path+key+"?"+query, query) {
 			t.Errorf("%q is not found in %q, %q", key, path, query)

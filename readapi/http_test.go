@@ -44,9 +44,8 @@ func TestHeadAnswersAsGet(t *testing.T) {
 	}
 }
 
-// TestMethods: other methods get 405 on every path, OPTIONS an empty answer. For
-// CONNECT, of which the client makes something else, see
-// TestWhatTheServerRefusesItself.
+// TestMethods: other methods get 405 on every path, OPTIONS an empty answer. CONNECT,
+// which the client does not send as it is, is in TestWhatTheServerRefusesItself.
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -75,7 +74,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestRequestID: a good one is taken over, anything else replaced.
+// TestRequestID: a valid id is taken over, anything else replaced.
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
-// TestInstancesAreOne: a caller may go from one instance to another with every
-// request: cursors, ETags and bytes are the same.
+// TestInstancesAreOne: a caller may reach another instance with every request, because
+// cursors, ETags and bytes are the same.
 func TestInstancesAreOne(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -43,7 +43,7 @@ func TestInstancesAreOne(t *testing.T) {
 			t.Errorf("%s read from two instances by turns: %d rows, want %d", path, len(got), len(want))
 		}
 	}
-	// Another secret: nothing of the first opens.
+	// With another secret no cursor of the first opens.
 	s.config.CursorKey = bytes.Repeat([]byte{8}, 32)
 	other := serve(t, testkit.Must(readapi.New(s.config))(t), s.config.Logger)
 	page := s.page("/v1/invoices?limit=1", key)

@@ -26,10 +26,9 @@ const (
 	revokedWithin = time.Second
 )
 
-// instances are two of the service on the stand's database, each with everything
-// of its own and at the pace of a running one. Their clock goes as the real one
-// does, from the beginning of a minute: what is done within a minute lies in one
-// clock minute.
+// instances are two instances of the service on the stand's database, each with pools,
+// caches and counters of its own. Their clock runs like the real one, but from the
+// beginning of a minute, so that what is done within a minute is in one clock minute.
 func (s *stand) instances(t *testing.T) []*httptest.Server {
 	t.Helper()
 	began := time.Now()
@@ -64,9 +63,9 @@ func (s *stand) instance(t *testing.T, clock func() time.Time) *httptest.Server 
 	return serve(t, testkit.Must(readapi.New(cfg))(t), cfg.Logger)
 }
 
-// TestTwoInstancesUnderLoad: with callers on both, a key's limit holds within
-// the stated slack, a revoked key is dead on both within a second, and readers
-// go from one to the other with every page.
+// TestTwoInstancesUnderLoad: with callers on both, a key's limit holds within the stated
+// slack, both refuse a revoked key within a second, and readers switch instances with
+// every page.
 func TestTwoInstancesUnderLoad(t *testing.T) { // alone, because it measures time
 	const perMinute = 6000
 	s := newStand(t)
@@ -90,15 +89,15 @@ func TestTwoInstancesUnderLoad(t *testing.T) { // alone, because it measures tim
 	limited := startLoad(t.Context(), instances, s.keyLimited("acme", perMinute, access.PayRead), 4*time.Millisecond)
 	doomed := startLoad(t.Context(), instances, mortal.Reveal(), 20*time.Millisecond)
 
-	doomed.until(t, "that both admit the key", func(list []heard) bool {
+	doomed.until(t, "that both admit the key", func(list []response) bool {
 		return count(list, 0, http.StatusOK, time.Now()) > 50 && count(list, 1, http.StatusOK, time.Now()) > 50
 	})
 	testkit.Must(s.store.Revoke(t.Context(), "acme", record.ID))(t)
 	revoked := time.Now()
-	doomed.until(t, "that the key's last second passes", func([]heard) bool { return time.Since(revoked) > 2*revokedWithin })
+	doomed.until(t, "that the key's last second passes", func([]response) bool { return time.Since(revoked) > 2*revokedWithin })
 	checkRevocation(t, doomed.stop(t), revoked)
 
-	limited.until(t, "that both refuse the key for longer than the slack", func(list []heard) bool {
+	limited.until(t, "that both refuse the key for longer than the slack", func(list []response) bool {
 		before := time.Now().Add(-2 * limitSlack)
 		return count(list, 0, http.StatusTooManyRequests, before) > 0 && count(list, 1, http.StatusTooManyRequests, before) > 0
 	})
@@ -109,8 +108,8 @@ func TestTwoInstancesUnderLoad(t *testing.T) { // alone, because it measures tim
 	}
 }
 
-// checkRevocation: nobody is let in who asks a second after the revocation.
-func checkRevocation(t *testing.T, list []heard, revoked time.Time) {
+// checkRevocation: no request that is made a second after the revocation passes.
+func checkRevocation(t *testing.T, list []response, revoked time.Time) {
 	t.Helper()
 	last := time.Duration(0)
 	for _, h := range list {
@@ -128,9 +127,9 @@ func checkRevocation(t *testing.T, list []heard, revoked time.Time) {
 	}
 }
 
-// checkLimit: no request is let through by an instance that has heard of as many
-// as the limit, its own up to then and those of the other up to the slack before.
-func checkLimit(t *testing.T, list []heard, perMinute int) {
+// checkLimit: an instance lets no request pass once it must know of as many as the
+// limit: its own until then, and those of the other instance until the slack before.
+func checkLimit(t *testing.T, list []response, perMinute int) {
 	t.Helper()
 	passed := [2][]time.Time{}
 	for _, h := range list {
@@ -165,8 +164,8 @@ func checkLimit(t *testing.T, list []heard, perMinute int) {
 	}
 }
 
-// readByTurns reads every list again and again, each page from the other
-// instance, until it is over.
+// readByTurns reads every list again and again, each page from the other instance, until
+// over is closed.
 func readByTurns(ctx context.Context, instances []*httptest.Server, key string, want map[string][]string, over <-chan struct{}) error {
 	for turn := 0; ; {
 		for path, rows := range want {

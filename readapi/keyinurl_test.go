@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestKeyInURL tries the spellings in which a key can get into an address. None
-// passes, and none gets into an answer or a log.
+// TestKeyInURL tries the spellings in which a key can get into a URL. None passes, and
+// none gets into an answer or a log.
 func TestKeyInURL(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)

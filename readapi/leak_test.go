@@ -23,9 +23,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// leakSets are permission sets: those of every endpoint, each one's alone, all
-// but it, and none's, all with every sight of pay and margin. Those of every
-// endpoint come first.
+// leakSets are permission sets: those of all endpoints, of each endpoint alone, of all
+// others, and of none, each with every visibility of pay and margin. Those of all
+// endpoints come first.
 func leakSets() [][]access.Permission {
 	endpoints := allPermissions()[:7]
 	groups := [][]access.Permission{endpoints}
@@ -34,8 +34,8 @@ func leakSets() [][]access.Permission {
 	}
 	var sets [][]access.Permission
 	for _, group := range append(groups, nil) {
-		for _, sight := range [][]access.Permission{nil, {access.PayRead}, {access.PayRead, access.MarginRead}} {
-			if set := slices.Concat(group, sight); len(set) > 0 {
+		for _, fields := range [][]access.Permission{nil, {access.PayRead}, {access.PayRead, access.MarginRead}} {
+			if set := slices.Concat(group, fields); len(set) > 0 {
 				sets = append(sets, set)
 			}
 		}
@@ -43,7 +43,7 @@ func leakSets() [][]access.Permission {
 	return sets
 }
 
-// leakRequest is a request of the oracle: never the same one twice with a key.
+// leakRequest is a request of the oracle, which makes each once with a key.
 type leakRequest struct {
 	api    string // which API answers: "", or one of brokenAPIs
 	method string
@@ -52,9 +52,9 @@ type leakRequest struct {
 	noneOf string // If-None-Match
 }
 
-// leakRequests are what is asked with every key: each target with the methods,
-// encodings and conditions that answer differently, and with the service broken.
-// The tags are those of a key that sees everything.
+// leakRequests are the requests of every key: each target with the methods, encodings
+// and conditions that change the answer, and with a broken service. The tags are those of
+// a key that sees everything.
 func leakRequests(targets []string, tags map[string]string) []leakRequest {
 	var list []leakRequest
 	for _, target := range targets {
@@ -96,7 +96,7 @@ func (s *stand) poolWith(t testing.TB, settings map[string]string) *pgxpool.Pool
 	return pool
 }
 
-// leakOracle asks and listens.
+// leakOracle makes requests and looks for canaries in the answers.
 type leakOracle struct {
 	apis     map[string]*readapi.API
 	canaries []canary
@@ -104,21 +104,21 @@ type leakOracle struct {
 	mu       sync.Mutex
 	answers  int
 	statuses map[int]int
-	heard    map[string]bool // canaries that somebody saw
+	seen     map[string]bool // canaries that some answer showed
 	faults   []string
 }
 
-// minLeakAnswers is how many answers the oracle has to hear.
+// minLeakAnswers is how many answers the oracle must get.
 const minLeakAnswers = 100_000
 
-// TestNothingLeaks asks for everything with keys of many permission sets, in many
-// ways, and looks for what each may not see in bodies, headers, ETags and the
+// TestNothingLeaks makes requests of many kinds for everything, with keys of many
+// permission sets, and looks for what each may not see in bodies, headers, ETags and the
 // log.
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	s := leakWorld(t, leakTime(), 0)
 	s.keepKeys(t)
-	oracle := &leakOracle{apis: map[string]*readapi.API{"": s.api}, canaries: canaries(), statuses: map[int]int{}, heard: map[string]bool{}}
+	oracle := &leakOracle{apis: map[string]*readapi.API{"": s.api}, canaries: canaries(), statuses: map[int]int{}, seen: map[string]bool{}}
 	for name, breakIt := range brokenAPIs() {
 		cfg := s.config
 		breakIt(t, s, &cfg)
@@ -155,7 +155,7 @@ func (o *leakOracle) ask(ctx context.Context, key string, has access.Permissions
 	}
 	defer unpack.close()
 	asked := make(map[leakRequest]bool, len(requests))
-	heard, statuses := map[string]bool{}, map[int]int{}
+	seen, statuses := map[string]bool{}, map[int]int{}
 	var faults []string
 	for _, q := range requests {
 		if asked[q] {
@@ -169,7 +169,7 @@ func (o *leakOracle) ask(ctx context.Context, key string, has access.Permissions
 		w := httptest.NewRecorder()
 		o.apis[q.api].ServeHTTP(w, r)
 		body := w.Body.Bytes()
-		if len(body) > 0 { // HEAD says how it would be packed
+		if len(body) > 0 { // HEAD has the headers of a body that is not there
 			if body, err = unpack.unpack(w.Header().Get("Content-Encoding"), body); err != nil {
 				return fmt.Errorf("%+v: %w", q, err)
 			}
@@ -180,7 +180,7 @@ func (o *leakOracle) ask(ctx context.Context, key string, has access.Permissions
 			if !strings.Contains(said, c.text) {
 				continue
 			}
-			heard[c.text] = true
+			seen[c.text] = true
 			if !c.mayBeSeenBy(has) {
 				faults = append(faults, fmt.Sprintf("%+v with %s shows %s: %.300s", q, has, c.text, said))
 			}
@@ -189,11 +189,11 @@ func (o *leakOracle) ask(ctx context.Context, key string, has access.Permissions
 			faults = append(faults, fmt.Sprintf("%+v with %s: %d %s", q, has, w.Code, body))
 		}
 	}
-	o.add(len(asked), statuses, heard, faults)
+	o.add(len(asked), statuses, seen, faults)
 	return nil
 }
 
-func (o *leakOracle) add(answers int, statuses map[int]int, heard map[string]bool, faults []string) {
+func (o *leakOracle) add(answers int, statuses map[int]int, seen map[string]bool, faults []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answers += answers
@@ -201,12 +201,12 @@ func (o *leakOracle) add(answers int, statuses map[int]int, heard map[string]boo
 	for status, n := range statuses {
 		o.statuses[status] += n
 	}
-	for text := range heard {
-		o.heard[text] = true
+	for text := range seen {
+		o.seen[text] = true
 	}
 }
 
-// judge says what was found, and whether the test has tested anything.
+// judge reports what was found, and whether the test has tested anything.
 func (o *leakOracle) judge(t *testing.T, s *stand) {
 	t.Helper()
 	for _, fault := range o.faults[:min(len(o.faults), 20)] {
@@ -214,7 +214,7 @@ func (o *leakOracle) judge(t *testing.T, s *stand) {
 	}
 	log, records := s.output.String(), fmt.Sprint(s.requests.all())
 	for _, c := range o.canaries {
-		if c.hearers != nil && !o.heard[c.text] {
+		if c.readers != nil && !o.seen[c.text] {
 			t.Errorf("%s was never shown to anyone: the test does not test it", c.text)
 		}
 		if strings.Contains(log, c.text) || strings.Contains(records, c.text) {
@@ -249,7 +249,7 @@ func (q *leakRequest) request(ctx context.Context, key string) (*http.Request, e
 	return r, nil
 }
 
-// tags are the ETags that a key gets for addresses.
+// tags are the ETags that a key gets for targets.
 func (s *stand) tags(targets []string, key string) map[string]string {
 	s.t.Helper()
 	tags := map[string]string{}
@@ -259,7 +259,7 @@ func (s *stand) tags(targets []string, key string) map[string]string {
 	return tags
 }
 
-// keysThatSeeNothing are keys that once saw everything, or would in a minute.
+// keysThatSeeNothing are a revoked key, and one whose rate limit is reached.
 func (s *stand) keysThatSeeNothing(t testing.TB) map[string]access.Permissions {
 	t.Helper()
 	exhausted := s.keyLimited("acme", 1, allPermissions()...)
@@ -274,9 +274,9 @@ func (s *stand) keysThatSeeNothing(t testing.TB) map[string]access.Permissions {
 	return map[string]access.Permissions{exhausted: 0, revoked.Reveal(): 0}
 }
 
-// TestHiddenValuesChangeNothing asks two worlds the same that differ in nothing
-// but what a key may not see: every byte of every answer is the same, lengths,
-// cursors and ETags too.
+// TestHiddenValuesChangeNothing makes the same requests to two worlds that differ only in
+// what a key may not see: every byte of every answer is the same, lengths, cursors and
+// ETags included.
 func TestHiddenValuesChangeNothing(t *testing.T) {
 	t.Parallel()
 	for _, set := range [][]access.Permission{

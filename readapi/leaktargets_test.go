@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// leakTargets are addresses of everything: lists with filters, pairs of filters,
-// from every place; single rows, hidden ones too; and requests that are wrong.
-// They are sorted, and none is there twice.
+// leakTargets are paths with queries for everything: lists with filters, pairs of
+// filters, and cursors of every position; single rows, hidden ones too; and requests that
+// are wrong. They are sorted, each once.
 func leakTargets(s *stand, everything string) []string {
 	var targets []string
 	for path, filters := range lists() {
@@ -48,8 +48,8 @@ func listTargets(s *stand, path string, filters map[string][]string, key string)
 	return append(targets, cursorTargets(s, path, key)...)
 }
 
-// cursorTargets go on from every place of a list, of which some lie before rows
-// that are hidden.
+// cursorTargets continue from every position of a list, some of which are before hidden
+// rows.
 func cursorTargets(s *stand, path, key string) []string {
 	var targets []string
 	for _, query := range []string{"limit=1", "limit=3", "direction=paid_to_contractor&limit=1", "type=payout.paid&limit=1"} {
@@ -66,8 +66,8 @@ func cursorTargets(s *stand, path, key string) []string {
 	return targets
 }
 
-// rowTargets are single rows under every path: shown and hidden ones, those of
-// other paths and of another workspace, and none.
+// rowTargets are single rows at every path: shown and hidden ones, those of other paths
+// and of another workspace, and ones that do not exist.
 func rowTargets() []string {
 	var targets []string
 	for path, ids := range map[string][]string{

@@ -12,15 +12,15 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// canary is a value that only some may see.
+// canary is a value that only some keys may see.
 type canary struct {
 	text    string
-	hearers []access.Permissions // each of these is enough; none: nobody may
+	readers []access.Permissions // each of these is enough; none: no key may see it
 }
 
-// mayBeSeenBy tells whether a key with these permissions may see the canary.
+// mayBeSeenBy reports whether a key with these permissions may see the canary.
 func (c canary) mayBeSeenBy(has access.Permissions) bool {
-	for _, enough := range c.hearers {
+	for _, enough := range c.readers {
 		if has&enough == enough {
 			return true
 		}
@@ -32,11 +32,11 @@ func canaries() []canary {
 	list := []canary{
 		{text: "canary-draft"},        // an invoice that is a draft
 		{text: "canary-deleted"},      // a charge and a time entry that were deleted
-		{text: "canary-foreign"},      // whatever another workspace has
+		{text: "canary-foreign"},      // anything of another workspace
 		{text: "canary-internal"},     // the id of an entry that is no event
 		{text: "canary-old-event"},    // an event past its retention
 		{text: "canary-unseen-event"}, // an event above the visible position
-		{text: "canary-unprojected"},  // what it brings
+		{text: "canary-unprojected"},  // what that event brings
 		{text: "canary-key-name"},     // the name of a key that was revoked
 	}
 	needs := func(permissions []access.Permission, texts ...string) {
@@ -62,11 +62,11 @@ func canaries() []canary {
 }
 
 // leakRows is how many rows of each kind there are: enough for answers that are
-// worth compressing, and for pages.
+// compressed, and for several pages.
 const leakRows = 4
 
-// leaky are entries of a workspace with the canaries in their places: those that
-// are projected, and those that wait.
+// leaky are entries of a workspace that hold the canaries: those that are projected, and
+// those that are not yet.
 func leaky(workspaceID string, now time.Time) (projected, waiting []string) {
 	projected = append(projected, `"id":"ev_old","type":"invoice.reversed","created_at":"`+domain.FormatTime(now.AddDate(0, 0, -40))+
 		`","data":{"invoice_id":"canary-old-event"}`)
@@ -108,8 +108,7 @@ func leakyRows() []string {
 	}
 }
 
-// leakyOnce are rows that are hidden from everybody, and fields that only a
-// further entry fills.
+// leakyOnce are rows that no key may see, and fields that only a further entry fills.
 func leakyOnce() []string {
 	const about = `"client_id":"cl_1","period":"2026-10","currency":"EUR"`
 	return []string{
@@ -123,9 +122,9 @@ func leakyOnce() []string {
 	}
 }
 
-// leakWorld is a stand with canaries in the workspace acme, and in another one
-// whose every word is for nobody here. With blind, whatever these permissions do
-// not let see has other values.
+// leakWorld is a stand with canaries in the workspace acme, and with another workspace
+// of which no key here may see anything. With blind, everything that these permissions
+// may not see has other values.
 func leakWorld(t testing.TB, now time.Time, blind access.Permissions) *stand {
 	t.Helper()
 	s := newStand(t)
@@ -149,8 +148,8 @@ func leakWorld(t testing.TB, now time.Time, blind access.Permissions) *stand {
 	return s
 }
 
-// foreign turns a line into one of another workspace, whose texts are for nobody
-// here and whose ids look alike.
+// foreign turns a line into one of another workspace, with texts that no key here may see
+// and similar ids.
 func foreign(line string) string {
 	line = strings.NewReplacer(`"Contractor"`, `"canary-foreign"`, `"Client"`, `"canary-foreign"`, `"I-`, `"canary-foreign-`, `"canary-plan"`, `"canary-foreign"`).Replace(line)
 	for _, id := range []string{"in_", "ch_", "te_", "pm_", "cl_", "co_", "ev_"} {
@@ -219,6 +218,6 @@ func hasCanary(text string) bool {
 	return false
 }
 
-// leakTime is when the canaries are looked for: a fixed time, so that two worlds
-// have one history.
+// leakTime is the time of the tests: a fixed one, so that two worlds have the same
+// history.
 func leakTime() time.Time { return time.Date(2026, 11, 3, 10, 20, 30, 0, time.UTC) }

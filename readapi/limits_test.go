@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
-// TestRefusalsLookAlike: missing, malformed, unknown, revoked and expired keys
-// are one to the caller.
+// TestRefusalsLookAlike: missing, malformed, unknown, revoked and expired keys are
+// answered alike.
 func TestRefusalsLookAlike(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -42,7 +42,7 @@ func TestRefusalsLookAlike(t *testing.T) {
 	} {
 		r := s.get("/v1/me", "", append(headers, "X-Request-Id", "same", "X-Forwarded-For", fmt.Sprintf("203.0.113.%d", i))...)
 		r.header.Del("Date")
-		// What was sent counts, and what was not does not: that alone differs.
+		// Only the count differs: a key that was sent counts, a missing one does not.
 		r.header.Del("RateLimit")
 		r.header.Del("RateLimit-Remaining")
 		text := fmt.Sprint(r.status, r.header, string(r.body))

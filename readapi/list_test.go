@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// lists are the paths of the conformance suite with the filters of each.
+// lists are the paths of the lists of rows, with the filters of each.
 func lists() map[string]map[string][]string {
 	periods := []string{"2026-10", "2026-09", "2026-W41", "2026-BW21", "2031-01"}
 	return map[string]map[string][]string{
@@ -81,7 +81,7 @@ func TestEveryListShowsWhatTheFoldSays(t *testing.T) {
 		want := texts(s.expected("acme", path, nil, view{true, true}))
 		for _, size := range []int{1, 2, 3, 7, 50, 99, 100} {
 			if size == 1 && len(want) > 120 {
-				continue // the small lists have shown it
+				continue // the small lists show it
 			}
 			got, last := s.walk(path, key, url.Values{"limit": {strconv.Itoa(size)}})
 			if !slices.Equal(got, want) {
@@ -89,7 +89,7 @@ func TestEveryListShowsWhatTheFoldSays(t *testing.T) {
 			}
 			again := s.page(fmt.Sprintf("%s?limit=%d&cursor=%s", path, size, last), key)
 			if len(again.Data) != 0 || *again.HasMore || *again.NextCursor != last {
-				t.Errorf("%s by %d: a follower who is through gets %d rows, has_more %v, another place: %v",
+				t.Errorf("%s by %d: a follower at the end gets %d rows, has_more %v, another position: %v",
 					path, size, len(again.Data), *again.HasMore, *again.NextCursor != last)
 			}
 		}
@@ -119,7 +119,7 @@ func pairs(filters map[string][]string, client, contractor string) []url.Values 
 	return list
 }
 
-// someParties gives the client and the contractor with the most time entries.
+// someParties returns the client and the contractor with the most time entries.
 func (s *stand) someParties(workspaceID string) (client, contractor string) {
 	clients, contractors := map[string]int{}, map[string]int{}
 	s.states[workspaceID].TimeEntries.All(func(r *domain.TimeEntry) {
@@ -140,11 +140,11 @@ func most(counts map[string]int) string {
 }
 
 // TestSince tries updated_since and created_since at, before and after the
-// publish times of the log, and times to come.
+// publish times of the log, and times in the future.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.contract = nil // the other suites have judged these answers
+	s.contract = nil // the other suites judge these answers
 	now := s.clock.Now()
 	s.append(history(t, "acme", 5, now, 20*24*time.Hour, 200)...)
 	s.project("acme", 0)

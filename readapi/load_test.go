@@ -12,25 +12,25 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// heard is an answer with when it was asked for and when it came.
-type heard struct {
+// response is an answer, with the times of the request and of the answer.
+type response struct {
 	instance    int
 	status      int
 	asked, came time.Time
 }
 
-// load is callers who ask several instances for /v1/me with one key.
+// load is callers that ask several instances for /v1/me with one key.
 type load struct {
 	group  *errgroup.Group
 	cancel context.CancelFunc
 	more   chan struct{} // signalled after an answer
 
 	mu   sync.Mutex
-	list []heard
+	list []response
 }
 
-// startLoad starts four callers for each instance. Each of them asks every so
-// often, or as often as it is answered.
+// startLoad starts four callers for each instance. Each makes a request at every
+// interval, or when it has its answer, if that takes longer.
 func startLoad(ctx context.Context, instances []*httptest.Server, key string, every time.Duration) *load {
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
@@ -60,11 +60,11 @@ func (l *load) call(ctx context.Context, instance int, server *httptest.Server, 
 		case err != nil:
 			return err
 		}
-		l.add(heard{instance, r.status, asked, time.Now()})
+		l.add(response{instance, r.status, asked, time.Now()})
 	}
 }
 
-func (l *load) add(h heard) {
+func (l *load) add(h response) {
 	l.mu.Lock()
 	l.list = append(l.list, h)
 	l.mu.Unlock()
@@ -74,14 +74,14 @@ func (l *load) add(h heard) {
 	}
 }
 
-func (l *load) soFar() []heard {
+func (l *load) soFar() []response {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.list)
 }
 
-// until waits for answers that are enough.
-func (l *load) until(t testing.TB, what string, enough func([]heard) bool) {
+// until waits until the answers are enough.
+func (l *load) until(t testing.TB, what string, enough func([]response) bool) {
 	t.Helper()
 	patience := time.After(2 * time.Minute)
 	for !enough(l.soFar()) {
@@ -93,8 +93,8 @@ func (l *load) until(t testing.TB, what string, enough func([]heard) bool) {
 	}
 }
 
-// stop ends the load and gives all that was heard.
-func (l *load) stop(t testing.TB) []heard {
+// stop ends the load and returns all answers.
+func (l *load) stop(t testing.TB) []response {
 	t.Helper()
 	l.cancel()
 	if err := l.group.Wait(); err != nil {
@@ -103,9 +103,8 @@ func (l *load) stop(t testing.TB) []heard {
 	return l.soFar()
 }
 
-// count tells how many answers of an instance have a status and came before a
-// time.
-func count(list []heard, instance, status int, before time.Time) int {
+// count is how many answers of an instance have a status and came before a time.
+func count(list []response, instance, status int, before time.Time) int {
 	n := 0
 	for i := range list {
 		if h := &list[i]; h.instance == instance && h.status == status && h.came.Before(before) {

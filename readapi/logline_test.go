@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// TestOneLineForARequest: each request is one line with the same members, which
-// say what was answered.
+// TestOneLineForARequest: each request is one line with the same attributes, which say
+// what was answered.
 func TestOneLineForARequest(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -59,7 +59,8 @@ func TestOneLineForARequest(t *testing.T) {
 	}
 }
 
-// TestALoggerForErrors is told of nothing else; the request log is told of all.
+// TestALoggerForErrors: a logger for errors alone gets no other lines; the request log
+// gets every request.
 func TestALoggerForErrors(t *testing.T) {
 	t.Parallel()
 	silent := &testkit.Buffer{}
@@ -69,6 +70,6 @@ func TestALoggerForErrors(t *testing.T) {
 	s.workspace("acme")
 	s.get("/v1/me", s.key("acme", access.PayRead))
 	if silent.String() != "" || s.requests.last().Status != 200 {
-		t.Errorf("the logger is told %q, the request log of a %d", silent, s.requests.last().Status)
+		t.Errorf("the logger got %q, the request log a %d", silent, s.requests.last().Status)
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// wanted is a row as the list must show it to some key.
+// wanted is a row as a list must show it.
 type wanted struct {
 	position int64
 	id       string
 	json     string
 }
 
-// view is what a key may see beside the endpoints themselves.
+// view is which permission fields a key sees.
 type view struct{ pay, margin bool }
 
 func (v view) row(f domain.Fragments) string {

@@ -30,7 +30,7 @@ func endpoints() map[string]access.Permission {
 	}
 }
 
-// objects are entries that make everything that endpoints names.
+// objects are entries that make everything that endpoints asks for.
 func objects(w string) []string {
 	lines := []string{
 		`"type":"client.recorded","data":{"client_id":"cl_1","name":"Client"}`,
@@ -47,8 +47,8 @@ func objects(w string) []string {
 	return lines
 }
 
-// TestChecksRunInOrder makes requests with no, one and every two faults, on
-// every path and method, and sees which of them is answered.
+// TestChecksRunInOrder makes requests with no fault, one, and every pair of faults, to
+// every path with every method: the one that is checked first is answered.
 func TestChecksRunInOrder(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -63,7 +63,7 @@ func TestChecksRunInOrder(t *testing.T) {
 			for i := range faults {
 				for j := i; j < len(faults); j++ {
 					made++
-					// Ever new addresses, so that refused keys do not add up.
+					// Always another address, so that refused keys do not add up.
 					a := &attempt{
 						method: method, path: path, permission: permission, key: keys.good,
 						address: fmt.Sprintf("198.%d.%d.%d", 18+made/16/250/250, made/16/250%250, made/16%250),
@@ -80,8 +80,8 @@ func TestChecksRunInOrder(t *testing.T) {
 	}
 }
 
-// TestEndpointsAreAllThereAre: the tests that go through endpoints go through
-// the route table, with its permissions.
+// TestEndpointsAreAllThereAre: endpoints is the whole route table, with its
+// permissions.
 func TestEndpointsAreAllThereAre(t *testing.T) {
 	t.Parallel()
 	routes := map[string]access.Permission{}
@@ -104,8 +104,8 @@ func TestEndpointsAreAllThereAre(t *testing.T) {
 	}
 }
 
-// checkAttempt lets faults make something of a request, and checks that the
-// first one that applies is answered.
+// checkAttempt puts faults into a request, and checks that the first one that applies is
+// answered.
 func checkAttempt(t *testing.T, s *stand, a *attempt, made []fault) {
 	t.Helper()
 	names := make([]string, len(made))
@@ -150,7 +150,7 @@ func checkAttempt(t *testing.T, s *stand, a *attempt, made []fault) {
 	}
 }
 
-// checkHeaders looks for what every answer has.
+// checkHeaders looks for the headers that every answer has.
 func checkHeaders(t testing.TB, what string, r reply) {
 	t.Helper()
 	for name, want := range map[string]string{
@@ -190,7 +190,7 @@ func checkHeaders(t testing.TB, what string, r reply) {
 	}
 }
 
-// TestAddressBehindProxies: who is trusted decides whose address counts.
+// TestAddressBehindProxies: which proxies are trusted decides whose address counts.
 func TestAddressBehindProxies(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(c *readapi.Config) {
@@ -211,7 +211,7 @@ func TestAddressBehindProxies(t *testing.T) {
 		{[]string{"203.0.113.1"}, "19"},
 		{[]string{"203.0.113.2"}, "19"},
 		{[]string{"203.0.113.1, 10.1.2.3"}, "18"},                 // through two proxies
-		{[]string{"198.51.100.7, 203.0.113.1"}, "17"},             // what is left of it is made up
+		{[]string{"198.51.100.7, 203.0.113.1"}, "17"},             // what is to the left of it proves nothing
 		{[]string{"198.51.100.8", "203.0.113.1 ,10.1.2.3"}, "16"}, // in two headers
 		{[]string{"203.0.113.1:4711"}, "15"},
 		{[]string{"::ffff:203.0.113.1"}, "14"},

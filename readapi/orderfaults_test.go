@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
-// attempt is a request on its way to being made.
+// attempt is a request before it is made.
 type attempt struct {
 	method, path, key, address string
 	permission                 access.Permission
@@ -21,8 +21,8 @@ type attempt struct {
 	headers                    []string
 }
 
-// fault is something that is wrong with a request, and what it is answered
-// with unless an earlier check finds something.
+// fault is something that is wrong with a request, and its answer unless an earlier check
+// fails.
 type fault struct {
 	name   string
 	status int
@@ -31,7 +31,7 @@ type fault struct {
 	lifted func(*attempt) bool // does not apply to this request; nil: always does
 }
 
-// faultyKeys are keys that open less than good does.
+// faultyKeys are keys that may do less than good.
 type faultyKeys struct {
 	good, exhausted, unknown, revoked, expired string
 
@@ -98,7 +98,7 @@ func query(text string) func(*attempt) {
 	return func(a *attempt) { a.query = append(a.query, text) }
 }
 
-// isOptions lifts what OPTIONS is not checked for.
+// isOptions is for faults that OPTIONS is not checked for.
 func isOptions(a *attempt) bool { return a.method == http.MethodOptions }
 
 // faultsInOrder are the steps of docs/contract/decisions.md, "Requests", each in several ways.

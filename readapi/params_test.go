@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
-// TestWrongParameters: all that is wrong, once each, in the order of the query.
+// TestWrongParameters: everything that is wrong is named, once each, in the order of the
+// query.
 func TestWrongParameters(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -41,7 +42,7 @@ func TestWrongParameters(t *testing.T) {
 		"/v1/invoices?<b>=1":                                         "<b>",
 		"/v1/invoices?%00=1":                                         "\x00",
 		"/v1/invoices?cursor=":                                       "cursor",
-		"/v1/invoices?cursor=a&limit=0":                              "limit cursor", // judged when all others are known
+		"/v1/invoices?cursor=a&limit=0":                              "limit cursor", // comes last, because it depends on all others
 		"/v1/invoices?limit=0&cursor=a":                              "limit cursor",
 		"/v1/invoices?period=2026-13":                                "period",
 		"/v1/invoices?period=2026-W54":                               "period",
@@ -99,8 +100,8 @@ func TestWrongParameters(t *testing.T) {
 	}
 }
 
-// TestThousandsOfWrongParameters: an answer names the first hundred and stays in
-// proportion to the request.
+// TestThousandsOfWrongParameters: an answer names the first hundred, so that its size
+// stays in proportion to the request's.
 func TestThousandsOfWrongParameters(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -129,14 +130,14 @@ func TestThousandsOfWrongParameters(t *testing.T) {
 			t.Errorf("%d wrong parameters are answered with %d bytes", sent, len(r.body))
 		}
 	}
-	// What JSON writes with six characters is the worst that a name can hold.
+	// A character that JSON writes as six is the worst that a name can hold.
 	if r := s.get("/v1/invoices?"+strings.Repeat("%00", 5000), key); r.status != 400 || len(r.body) > 3*answer.MaxHeaderBytes {
 		t.Errorf("a name of control characters: %d, %d bytes", r.status, len(r.body))
 	}
 }
 
-// TestUnknownPaths: what is not exactly a path of the table is not there, and
-// two spellings of one path are one.
+// TestUnknownPaths: a path that is not exactly one of the table is unknown, but two
+// spellings of a path are the same path.
 func TestUnknownPaths(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -165,7 +166,8 @@ func TestUnknownPaths(t *testing.T) {
 			t.Errorf("%q: %d %s", path, r.status, r.body)
 		}
 	}
-	// Another workspace's id and none look the same, but for the request's own id.
+	// The id of another workspace and one that does not exist are answered alike, except
+	// for the request's own id.
 	a, b := s.get("/v1/clients/cl_other", key, "X-Request-Id", "x"), s.get("/v1/clients/cl_none", key, "X-Request-Id", "x")
 	if !bytes.Equal(a.body, b.body) {
 		t.Errorf("%s and %s tell another workspace's id from none", a.body, b.body)

@@ -30,7 +30,7 @@ func (n *planNode) walk(each func(*planNode)) {
 	}
 }
 
-// fillTables gives a workspace 20,000 rows of everything, beside small ones.
+// fillTables makes a workspace with 20,000 rows in every table, and a small one.
 func (s *stand) fillTables() {
 	s.t.Helper()
 	var b strings.Builder
@@ -53,7 +53,7 @@ func (s *stand) fillTables() {
 	}
 }
 
-// planOf runs a statement as the program prepares it and returns how.
+// planOf runs a statement as the program prepares it and returns its plan.
 func (s *stand) planOf(tx pgx.Tx, sql, arguments string) planNode {
 	s.t.Helper()
 	ctx := s.t.Context()

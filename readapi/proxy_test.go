@@ -1,7 +1,7 @@
 //go:build outside
 
-// These tests have answers judged by prism, a validating proxy that we did not
-// write; it needs node and what .ci/check-contract installs.
+// These tests have answers judged by prism, a validating proxy that is not ours. It needs
+// node and what .ci/check-contract installs.
 
 package readapi_test
 
@@ -24,30 +24,27 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
 
 const (
-	prism         = "../.ci/contract/node_modules/.bin/prism" // .ci/check-contract installs it
-	prismPatience = 60 * time.Second                          // until it listens
-	// nodeOptions let prism pass on headers as large as the tests send, and end
+	prism = "../.ci/contract/node_modules/.bin/prism" // .ci/check-contract installs it
+	// nodeOptions make prism pass on headers as large as the tests send, and end
 	// with the test process, however that ends.
 	nodeOptions = "NODE_OPTIONS=--max-http-header-size=1048576 --import=data:text/javascript,process.stdin.on('end',()=>process.exit()).resume()"
 	// exchangeHeader names an exchange to the server behind prism.
 	exchangeHeader = "X-Exchange"
 )
 
-// proxy is a prism between the tests and the servers of their stands. Behind it
-// is one server for all: it finds out by exchangeHeader which exchange a request
-// belongs to.
+// proxy is a prism between the tests and the servers of their stands. Behind it is one
+// server for all of them, which finds the exchange of a request by exchangeHeader.
 type proxy struct {
 	host    string // where prism listens
 	client  *http.Client
 	serial  atomic.Int64
-	carried atomic.Int64 // answers that prism has judged
+	carried atomic.Int64 // answers that prism judged
 
 	mu      sync.Mutex
 	waiting map[string]*exchange // guarded by mu
@@ -56,7 +53,7 @@ type proxy struct {
 // exchange is a request on its way through prism.
 type exchange struct {
 	method, path string
-	answer       func() (reply, error) // asks who is behind prism
+	answer       func() (reply, error) // gets the answer from the server behind prism
 	once         sync.Once
 	got          reply
 	err          error
@@ -85,7 +82,7 @@ func startProxy(t *testing.T) *proxy {
 	}
 	p.host = freeHost(t)
 	_, port, _ := net.SplitHostPort(p.host)
-	// Nothing is said but of its own failures: what it finds stands in headers.
+	// It logs only its own failures; what it finds is in headers.
 	run := exec.CommandContext(t.Context(), prism, "proxy", document, behind.URL,
 		"--port", port, "--validate-request=false", "--cors=false", "-v", "fatal")
 	run.Env = append(os.Environ(), nodeOptions)
@@ -93,7 +90,7 @@ func startProxy(t *testing.T) *proxy {
 	return p
 }
 
-// freeHost is a loopback address that nobody listens on.
+// freeHost is a loopback address on which nothing listens.
 func freeHost(t *testing.T) string {
 	t.Helper()
 	l := testkit.Must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
@@ -104,8 +101,8 @@ func freeHost(t *testing.T) string {
 // run starts prism and waits until it listens.
 func (p *proxy) run(t *testing.T, command *exec.Cmd) {
 	t.Helper()
-	said := &testkit.Buffer{}
-	command.Stdout, command.Stderr = said, said
+	output := &testkit.Buffer{}
+	command.Stdout, command.Stderr = output, output
 	stdin := testkit.Must(command.StdinPipe())(t)
 	if err := command.Start(); err != nil {
 		t.Fatalf("prism does not start (.ci/check-contract installs it): %v", err)
@@ -116,27 +113,23 @@ func (p *proxy) run(t *testing.T, command *exec.Cmd) {
 		_ = stdin.Close() // the test's context has killed it already, or it ends now
 		<-ended
 	})
-	deadline := time.After(prismPatience)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.host); err == nil {
-			conn.Close()
-			return
-		}
+	testkit.Eventually(t, func() error {
 		select {
-		case <-tick.C:
 		case err := <-ended:
 			ended <- err
-			t.Fatalf("prism ended: %v\n%s", err, said)
-		case <-deadline:
-			t.Fatalf("prism does not listen within %v\n%s", prismPatience, said)
+			t.Fatalf("prism ended: %v\n%s", err, output)
+		default:
 		}
-	}
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.host)
+		if err != nil {
+			return fmt.Errorf("prism does not listen: %w\n%s", err, output)
+		}
+		return conn.Close()
+	})
 }
 
-// behind is the server behind prism. It asks with the test's own bytes, because
-// prism writes queries and repeated headers anew.
+// behind is the server behind prism. It makes the request with the test's own bytes,
+// because prism rewrites queries and repeated headers.
 func (p *proxy) behind(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	x := p.waiting[r.Header.Get(exchangeHeader)]
@@ -158,7 +151,7 @@ func (p *proxy) behind(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// passedOn fails unless prism asks for what the test asked for.
+// passedOn fails unless prism passed the test's request on.
 func (x *exchange) passedOn(r *http.Request) error {
 	escaped, _, _ := strings.Cut(x.path, "?")
 	path, err := url.PathUnescape(escaped)
@@ -168,8 +161,8 @@ func (x *exchange) passedOn(r *http.Request) error {
 	return nil
 }
 
-// hand gives prism the answer. Its body is unpacked: prism knows no zstd. An
-// answer to HEAD is not called JSON, because prism would read its body.
+// hand sends prism the answer. The body is decompressed, because prism does not know
+// zstd. The answer to HEAD has no Content-Type, because prism would read its body.
 func (x *exchange) hand(w http.ResponseWriter) error {
 	r := x.got
 	u, err := newUnpacker()
@@ -199,8 +192,8 @@ func (x *exchange) hand(w http.ResponseWriter) error {
 	return err
 }
 
-// carry sends a request through prism to who answers it, and returns what was
-// answered, before prism wrote it anew, with what prism finds in it.
+// carry sends a request through prism to answer, and returns the answer as it was before
+// prism rewrote it, with what prism finds in it.
 func (p *proxy) carry(ctx context.Context, answer func() (reply, error), method, path, key string, headers ...string) (reply, []violation, error) {
 	x := &exchange{method: method, path: path, answer: answer}
 	name := strconv.FormatInt(p.serial.Add(1), 10)
@@ -254,8 +247,8 @@ func (p *proxy) found(x *exchange, through reply) ([]violation, error) {
 	return found, nil
 }
 
-// missesBody tells whether prism only finds that there is no body, which it does of
-// HEAD where the description shares an error with GET.
+// missesBody reports whether prism finds only that there is no body, as it does for HEAD
+// where the description shares an error with GET.
 func (v violation) missesBody() bool {
 	return slices.Equal(v.Location, []string{"response", "body"}) ||
 		slices.Equal(v.Location, []string{"response"}) && strings.HasPrefix(v.Message, `The received media type "" does not match`)
@@ -286,8 +279,7 @@ func violations(header string) ([]violation, error) {
 	return found, nil
 }
 
-// carries says whether prism can judge a request's answer: there has to be a
-// description of it.
+// carries reports whether prism can judge the answer to a request: it must be described.
 func carries(c *contract, method, path string) bool {
 	u, err := url.Parse("https://api.example.com" + path)
 	if err != nil {

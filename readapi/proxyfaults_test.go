@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTheProxySeesFaults: what TestTheJudgeSeesFaults spoils, prism finds, too.
+// TestTheProxySeesFaults: prism, too, finds what TestTheJudgeSeesFaults spoils.
 func TestTheProxySeesFaults(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t)
@@ -26,7 +26,7 @@ func TestTheProxySeesFaults(t *testing.T) {
 			}
 		}
 		bad := spoiltAround(good)
-		if target != "/v1/openapi.json" { // of which not every member is described
+		if target != "/v1/openapi.json" { // not every member of it is described
 			bad = append(bad, spoiltWithin(t, good)...)
 		}
 		for _, b := range bad {
@@ -44,7 +44,7 @@ func TestTheProxySeesFaults(t *testing.T) {
 	}
 }
 
-// finds says whether prism finds fault with an answer.
+// finds reports whether prism finds a fault in an answer.
 func (p *proxy) finds(t *testing.T, method, target string, r reply) bool {
 	t.Helper()
 	answer := func() (reply, error) { return r, nil }

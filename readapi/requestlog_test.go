@@ -91,18 +91,18 @@ func TestRequestsAreKept(t *testing.T) {
 	}
 }
 
-// until waits for what another process of the program does.
+// until waits for something that the database or another goroutine does.
 func (s *stand) until(done func() bool) {
 	s.t.Helper()
 	testkit.Eventually(s.t, func() error {
 		if !done() {
-			return errors.New("it does not happen")
+			return errors.New("the condition does not become true")
 		}
 		return nil
 	})
 }
 
-// TestRunEnds: nothing of the package outlives what it was started for.
+// TestRunEnds: no goroutine outlives Run or the server.
 func TestRunEnds(t *testing.T) {
 	s := newStand(t)
 	s.append(objects("acme")...)

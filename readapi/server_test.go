@@ -16,8 +16,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
-// TestLargeHeaders: too large ones are refused in words; the server itself
-// gives up only later.
+// TestLargeHeaders: headers that are too large get a problem document; the server itself
+// refuses only much larger ones.
 func TestLargeHeaders(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -39,7 +39,8 @@ func TestLargeHeaders(t *testing.T) {
 	}
 }
 
-// TestWhatTheServerRefusesItself: what no handler sees is answered alike.
+// TestWhatTheServerRefusesItself: requests that no handler sees are answered like all
+// others.
 func TestWhatTheServerRefusesItself(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)

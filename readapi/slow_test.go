@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +21,7 @@ import (
 // TestServerIsBounded: a caller has influence on no time or size without a bound.
 func TestServerIsBounded(t *testing.T) {
 	t.Parallel()
-	server := readapi.NewServer(nil, slog.New(slog.DiscardHandler))
+	server := readapi.NewServer(nil, testkit.Discard())
 	for name, d := range map[string]time.Duration{
 		"headers": server.ReadHeaderTimeout, "a request": server.ReadTimeout, "an answer": server.WriteTimeout, "the next request": server.IdleTimeout,
 	} {
@@ -78,7 +77,7 @@ func TestSlowCallers(t *testing.T) {
 	}
 }
 
-// narrow makes connections that hold no more than a few kilobytes on their way.
+// narrow makes connections with a send buffer of a few kilobytes.
 type narrow struct{ net.Listener }
 
 func (n narrow) Accept() (net.Conn, error) {
@@ -89,15 +88,15 @@ func (n narrow) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// narrowWindow does the same on the caller's side, before the server is told how
-// much it may send.
+// narrowWindow does the same on the caller's side, before the server learns how much it
+// may send.
 func narrowWindow(_, _ string, raw syscall.RawConn) error {
 	var set error
 	err := raw.Control(func(fd uintptr) { set = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) })
 	return errors.Join(err, set)
 }
 
-// TestWhoDoesNotRead: a caller who takes no answer is let go, and has held no
+// TestWhoDoesNotRead: a caller that does not read its answer is disconnected, and holds no
 // connection to the database.
 func TestWhoDoesNotRead(t *testing.T) {
 	t.Parallel()
@@ -151,8 +150,8 @@ func (g *gate) Authenticate(ctx context.Context, text string) (*access.Key, erro
 	return g.Authenticator.Authenticate(ctx, text)
 }
 
-// TestDrain: a server that stops takes no more callers, finishes what is under
-// way, and is not held by connections that wait or dawdle.
+// TestDrain: a server that stops accepts no more callers, finishes requests under way, and
+// does not wait for idle or slow connections.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	g := &gate{entered: make(chan struct{}), open: make(chan struct{})}
@@ -181,7 +180,7 @@ func TestDrain(t *testing.T) {
 	go func() { drained <- s.server.Config.Shutdown(t.Context()) }()
 	<-closed
 	if conn, err := dialer.DialContext(t.Context(), "tcp", address); err == nil {
-		t.Error("a server that stops takes another caller", conn.Close())
+		t.Error("a server that stops accepts another caller", conn.Close())
 	}
 	close(g.open)
 	if r := <-replies; r.status != 200 || len(r.body) == 0 {
@@ -193,6 +192,6 @@ func TestDrain(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("slow callers hold a server that stops")
+		t.Error("slow callers delay a server that stops")
 	}
 }

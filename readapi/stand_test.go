@@ -54,7 +54,7 @@ type stand struct {
 	contract  *contract // judges every answer
 }
 
-// requestList keeps what a RequestLog is told.
+// requestList is a RequestLog that keeps the records.
 type requestList struct {
 	mu   sync.Mutex
 	list []requestlog.Record
@@ -147,8 +147,8 @@ func (s *stand) keyLimited(workspaceID string, perMinute int, permissions ...acc
 	return secret.Reveal()
 }
 
-// keepKeys lets the stand's directory remember keys until the test ends, as it
-// does in a running service.
+// keepKeys lets the stand's directory cache keys until the test ends, as it does in a
+// running service.
 func (s *stand) keepKeys(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -185,7 +185,7 @@ func (s *stand) drafts(lines ...string) []domain.Draft {
 	return drafts
 }
 
-// history gives the first n lines of an agency's history that ends now.
+// history returns the first n lines of an agency's history that ends at end.
 func history(t testing.TB, workspaceID string, seed uint64, end time.Time, span time.Duration, n int) []string {
 	t.Helper()
 	g, err := scenario.New(scenario.Config{
@@ -204,7 +204,7 @@ func history(t testing.TB, workspaceID string, seed uint64, end time.Time, span 
 	}
 }
 
-// reply is an answer with its body.
+// reply is an answer that was read to its end.
 type reply struct {
 	status int
 	header http.Header
@@ -217,7 +217,7 @@ func (s *stand) do(method, path, key string, headers ...string) reply {
 	r := s.exchange(method, path, key, headers...)
 	if s.contract != nil {
 		opened := r
-		if len(r.body) > 0 { // HEAD says how it would be packed
+		if len(r.body) > 0 { // HEAD has the headers of a body that is not there
 			opened.body = unpack(s.t, r)
 		}
 		s.contract.judge(s.t, method, path, opened)
@@ -235,7 +235,7 @@ func send(t testing.TB, server *httptest.Server, method, path, key string, heade
 	return testkit.Must(ask(t.Context(), server, method, path, key, headers...))(t)
 }
 
-// ask is send for goroutines that are not the test's own.
+// ask is send for goroutines other than the test's.
 func ask(ctx context.Context, server *httptest.Server, method, path, key string, headers ...string) (reply, error) {
 	r, err := written(ctx, server.Listener.Addr().String(), method, path, key, headers...)
 	if err != nil {
@@ -250,7 +250,7 @@ func ask(ctx context.Context, server *httptest.Server, method, path, key string,
 	return reply{response.StatusCode, response.Header, body}, err
 }
 
-// written is a request to a host whose path and query go out as they are given.
+// written is a request to a host whose path and query are sent as they are given.
 func written(ctx context.Context, host, method, path, key string, headers ...string) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+host, http.NoBody)
 	if err != nil {
@@ -273,7 +273,7 @@ func written(ctx context.Context, host, method, path, key string, headers ...str
 // allPermissions are the scopes of a key that may see everything.
 func allPermissions() []access.Permission { return access.AllPermissions() }
 
-// without is allPermissions but for some.
+// without is allPermissions except some.
 func without(missing ...access.Permission) []access.Permission {
 	var list []access.Permission
 	for _, p := range allPermissions() {

@@ -111,7 +111,7 @@ func TestKnownKeysCostNoSQL(t *testing.T) {
 	for range 1000 {
 		d.admits(t, secret)
 	}
-	// A change of another key, and the making of one, leave it in memory.
+	// Making another key, and changing it, leave this one in the cache.
 	other, _ := b.create(t)
 	b.revoke(t, other.ID)
 	d.mustPoll(t)
@@ -119,7 +119,7 @@ func TestKnownKeysCostNoSQL(t *testing.T) {
 	if got := d.Stats(); got != (Stats{Cached: 1, LookUps: 1, Fresh: true}) {
 		t.Errorf("got %+v", got)
 	}
-	// What a revoked key's owner keeps sending costs no more.
+	// Requests with a revoked key cost no queries either.
 	b.revoke(t, made.ID)
 	d.mustPoll(t)
 	for range 1000 {
@@ -130,8 +130,8 @@ func TestKnownKeysCostNoSQL(t *testing.T) {
 	}
 }
 
-// Two instances remember a key; a change made by a third is followed by each with
-// its next poll.
+// Two instances have cached a key; each sees a change that a third makes with its next
+// poll.
 func TestChangesReachEveryInstance(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -176,8 +176,8 @@ func TestChangesReachEveryInstance(t *testing.T) {
 	}
 }
 
-// An instance that could not poll for 0.9 s asks the database and so sees a
-// revocation that nothing told it of.
+// An instance that could not poll for 0.9 s looks keys up in the database, and so sees a
+// revocation without a poll.
 func TestWithoutPollsEveryRequestAsks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -237,8 +237,8 @@ func TestRotationOverlap(t *testing.T) {
 	d.admits(t, third)
 }
 
-// A rotation without an overlap ends the old secret on an instance whose clock is
-// behind, too.
+// A rotation without an overlap ends the old secret even on an instance whose clock is
+// behind.
 func TestRotationWithoutOverlapTrustsNoClock(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -252,8 +252,8 @@ func TestRotationWithoutOverlapTrustsNoClock(t *testing.T) {
 	d.admits(t, third)
 }
 
-// After more changes than are forgotten one by one, everything is forgotten; after
-// the database was put back to an earlier state, too.
+// The whole cache is dropped after more changes than are forgotten one by one, and after
+// the database was restored to an earlier state.
 func TestForgettingEverything(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -275,7 +275,7 @@ func TestForgettingEverything(t *testing.T) {
 
 // A look-up that read a key before it was revoked must not bring it back into the
 // cache after the poll that forgot it.
-func TestLateLookUpIsNotRemembered(t *testing.T) {
+func TestLateLookUpIsNotCached(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	d := b.directory(t)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 // start is a time in the middle of a minute, whole microseconds.
 var start = time.Date(2026, 10, 2, 9, 15, 30, 123456000, time.UTC)
 
-// bundle is what a test against the database works with.
+// bundle is a database with what makes and reads keys in it.
 type bundle struct {
 	pool   *pgxpool.Pool
 	clock  *testkit.Clock
@@ -26,7 +26,7 @@ type bundle struct {
 	store  *Store
 }
 
-// setup gives a database of its own with the workspaces acme and globex.
+// setup makes a database with the workspaces acme and globex.
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{pool: testkit.Pool(t), clock: testkit.NewClock(start), format: format(t, "SERVICE")}

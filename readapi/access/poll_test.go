@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -51,7 +50,7 @@ func (n *network) set(away bool) {
 	}
 }
 
-// pool gives a pool to the database of b whose connections go through n.
+// pool is a pool to the database of b whose connections go through n.
 func (n *network) pool(t *testing.T, b *bundle) *pgxpool.Pool {
 	t.Helper()
 	cfg := b.pool.Config()
@@ -95,15 +94,15 @@ func (b *bundle) run(t *testing.T, change ...func(*DirectoryConfig)) *running {
 	return &running{d, polls}
 }
 
-// nextPoll waits for a whole poll that begins after the call: the one that is
-// reported next may have begun before.
+// nextPoll waits for a whole poll that begins after the call; the one that is reported
+// next may have begun before.
 func (r *running) nextPoll() error {
 	<-r.polls
 	<-r.polls
 	return <-r.polls
 }
 
-// A revocation made on one instance ends the key on another well within a second.
+// An instance refuses a key well within a second after another instance revoked it.
 func TestRunSeesARevocationInTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -131,8 +130,8 @@ func TestRunSeesARevocationInTime(t *testing.T) {
 	d.refuses(t, secret, ReasonRevoked)
 }
 
-// With the database away, keys are admitted for as long as they are known to be
-// good, then nobody is, and when it is back all is as before.
+// Without the database, cached keys are admitted as long as the cache is trusted, and
+// then none; with the database back, keys are admitted as before.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -167,7 +166,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// Run survives an outage, and tells of its beginning and end once.
+// Run survives an outage, and logs its beginning and its end once.
 func TestRunThroughAnOutage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -175,7 +174,7 @@ func TestRunThroughAnOutage(t *testing.T) {
 	var log testkit.Buffer
 	d := b.run(t, func(cfg *DirectoryConfig) {
 		cfg.Pool = n.pool(t, b)
-		cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+		cfg.Log = log.Logger()
 	})
 	_, secret := b.create(t)
 	if err := d.nextPoll(); err != nil {
@@ -196,7 +195,7 @@ func TestRunThroughAnOutage(t *testing.T) {
 	}
 }
 
-// A pool that is used up by requests does not keep the Directory from polling.
+// The Directory polls even when requests hold all other connections of the pool.
 func TestPollsHaveTheirOwnConnection(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -250,8 +249,8 @@ func TestRunStartStop(t *testing.T) {
 	goleak.VerifyNone(t, ignore)
 }
 
-// The revision row that is missing, or locked by someone who does not commit, is
-// noticed and no change of a key is lost.
+// A revision row that is missing, or locked by a transaction that does not commit, makes
+// no instance miss a change of a key.
 func TestRevisionRow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -260,8 +259,8 @@ func TestRevisionRow(t *testing.T) {
 	d.mustPoll(t)
 	d.admits(t, secret)
 
-	// A change that commits after one with a higher revision would be missed, so
-	// there is none: the second waits for the first.
+	// A change that committed after one with a higher revision would be missed. It cannot
+	// happen: the second waits for the first.
 	tx, err := b.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -291,6 +290,6 @@ func TestRevisionRow(t *testing.T) {
 	}
 	other, _ := b.create(t)
 	if _, err := b.store.Revoke(t.Context(), "acme", other.ID); err == nil {
-		t.Error("a key is revoked that the instances would not hear of")
+		t.Error("a key is revoked, and the instances would not see it")
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
-// known is a key that was made once and must stay readable for ever.
+// known is a key of an early version, which must remain valid.
 const known = "service_0123456A_abcdefghijklmnopqrstuvwxyz0123453iw4p1"
 
 func TestParseKnownKey(t *testing.T) {
@@ -81,8 +81,7 @@ type errReader struct{ err error }
 
 func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 
-// Whatever bytes the source gives, the key is read back, and the text that is read
-// is the text that was made.
+// With any random bytes, the text of a made key is parsed to the same key.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	f := format(t, "SERVICE")
@@ -104,8 +103,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// Every single wrong character anywhere is found: a CRC-32 finds all changes
-// within 32 neighbouring bits.
+// Any one wrong character is found: a CRC-32 finds all changes within 32 neighbouring
+// bits.
 func TestEveryMistypedCharacterIsRefused(t *testing.T) {
 	t.Parallel()
 	f := format(t, "SERVICE")
@@ -227,7 +226,7 @@ func generate(t *testing.T, f Format) Secret {
 	return secret
 }
 
-// draw makes a key out of drawn bytes, with enough good ones after them.
+// draw makes a key from drawn bytes, followed by enough that are not dropped.
 func draw(t *rapid.T, f Format) Secret {
 	random := rapid.SliceOfN(rapid.Byte(), 200, 200).Draw(t, "random")
 	secret, err := f.Generate(io.MultiReader(bytes.NewReader(random), bytes.NewReader(make([]byte, 500))))

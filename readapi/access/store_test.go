@@ -94,8 +94,8 @@ func TestOnlyHashesAreStored(t *testing.T) {
 	}
 }
 
-// A hundred live keys may be made, by however many at once, and a key that stops
-// being live makes room for another.
+// At most a hundred live keys can be made, however many transactions make them at once,
+// and a key that is no longer live makes room for another.
 func TestHundredLiveKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -184,7 +184,7 @@ func TestRotateKeepsTheKey(t *testing.T) {
 	if !reflect.DeepEqual(*rotated, want) {
 		t.Errorf("rotated %+v; want %+v", rotated, want)
 	}
-	// A second rotation never lengthens what the first one left.
+	// A second rotation never extends the overlap of the first.
 	b.clock.Advance(23 * time.Hour)
 	rotated, third, err := b.store.Rotate(t.Context(), "acme", made.ID, 2*time.Hour)
 	if err != nil {
@@ -264,8 +264,8 @@ func TestWorkspaceOf(t *testing.T) {
 	}
 }
 
-// Changes of keys and of workspace names, all at once, never deadlock, and each
-// takes a revision of its own.
+// Concurrent changes of keys and workspace names do not deadlock, and each takes a
+// revision of its own.
 func TestConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -304,7 +304,7 @@ func TestConcurrentChanges(t *testing.T) {
 	}
 }
 
-// rename is what the command "workspace set" does.
+// rename does what the command "workspace set" does.
 func (b *bundle) rename(ctx context.Context, workspaceID, name string) error {
 	return pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `UPDATE workspace SET name = $2 WHERE workspace_id = $1`, workspaceID, name); err != nil {
@@ -314,7 +314,7 @@ func (b *bundle) rename(ctx context.Context, workspaceID, name string) error {
 	})
 }
 
-// The schema documents itself.
+// Every table and column has a comment.
 func TestEverythingIsCommented(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -217,8 +217,8 @@ func TestInstancesCountTogether(t *testing.T) {
 	}
 }
 
-// TestManyInstancesNeverLoseACount hammers one key through four instances and
-// then compares: nothing is lost, nothing counted twice.
+// TestManyInstancesNeverLoseACount sends many requests with one key through four
+// instances: none is lost, none counted twice.
 func TestManyInstancesNeverLoseACount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -263,7 +263,8 @@ func TestManyInstancesNeverLoseACount(t *testing.T) {
 	}
 }
 
-// TestLimiterWithoutTheDatabase goes on alone, loses nothing, and catches up.
+// TestLimiterWithoutTheDatabase: an instance without the database counts alone, loses
+// nothing, and catches up.
 func TestLimiterWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

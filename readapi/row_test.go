@@ -28,9 +28,8 @@ type single struct {
 	tag       string // of the answer to a request that comes alone
 }
 
-// singles are requests for the rows of two workspaces as each view shows them, for
-// those that it does not show, and for some that are of the other workspace or of
-// nobody.
+// singles are requests for the rows of two workspaces as each view shows them, for those
+// that it does not show, and for rows of the other workspace or of none.
 func (s *stand) singles(workspaces ...string) []single {
 	s.t.Helper()
 	var list []single
