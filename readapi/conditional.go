@@ -8,7 +8,7 @@ import (
 
 // tagger makes the tags in ETags. A tag names everything that an answer depends on:
 // the version of what it shows, the URL, what the key may see, and how this program
-// writes answers. It is keyed, so that it tells nothing and cannot be made up.
+// writes answers. It is keyed, so that it reveals nothing and cannot be forged.
 type tagger struct {
 	mac     *keyedHash
 	program [sha256.Size]byte // how answers are written

@@ -143,9 +143,16 @@ func TestRowsThatAreReadTogether(t *testing.T) {
 	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE invoice RENAME COLUMN pay TO away`); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.together(list, func(q single) bool { return strings.HasPrefix(q.path, "/v1/invoices/") && q.pay }); n == 0 || asked.failed.Load() == 0 {
-		t.Errorf("%d invoices with pay were asked for, %d batches failed", n, asked.failed.Load())
+	broken := func(q single) bool { return q.pay && strings.HasPrefix(q.path, "/v1/invoices/") }
+	for range 100 { // which requests share a batch is a matter of timing
+		if s.together(list, broken) == 0 {
+			t.Fatal("no invoice with pay was asked for")
+		}
+		if asked.failed.Load() > 0 {
+			return
+		}
 	}
+	t.Error("no batch failed")
 }
 
 // TestATableThatHasToBeWaitedFor: a locked table delays only requests for its rows.

@@ -121,7 +121,7 @@ func (d *Directory) Authenticate(ctx context.Context, text string) (*Key, error)
 	if text == "" {
 		return nil, &RefusedError{Reason: ReasonMissing}
 	}
-	secret, err := d.cfg.Format.Parse(text)
+	secret, err := d.cfg.Format.parse(text)
 	if err != nil {
 		return nil, &RefusedError{Reason: ReasonMalformed}
 	}

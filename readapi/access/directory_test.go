@@ -427,7 +427,7 @@ func TestConfigsAreChecked(t *testing.T) {
 
 func BenchmarkAuthenticate(b *testing.B) {
 	f := NewFormat(brand.Brand{})
-	secret := testkit.Must(f.Parse(known))(b)
+	secret := testkit.Must(f.parse(known))(b)
 	d := &Directory{cfg: DirectoryConfig{Format: f, Clock: time.Now}, cache: newCache(time.Hour, time.Hour, 10)}
 	now := time.Now()
 	d.cache.confirm(now, nil, true)

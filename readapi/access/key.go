@@ -90,7 +90,7 @@ func (n *NewKey) validate(now time.Time) error {
 	if problem := nameProblem(n.Name); problem != "" {
 		errs = append(errs, &InvalidError{Field: "name", Problem: problem})
 	}
-	errs = append(errs, n.Permissions.Validate())
+	errs = append(errs, n.Permissions.validate())
 	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.After(now) {
 		errs = append(errs, &InvalidError{Field: "expires", Problem: "must be in the future"})
 	}

@@ -22,8 +22,8 @@ const (
 	MarginRead      Permission = "margin:read"
 )
 
-// AllPermissions lists every permission in the order of docs/contract/service.md, "Authentication". The
-// caller may keep and change the slice.
+// AllPermissions lists every permission in the order of docs/contract/service.md,
+// "Authentication". The caller may keep and change the slice.
 func AllPermissions() []Permission {
 	return []Permission{
 		InvoicesRead, TimeEntriesRead, ClientsRead, CreditsRead, ContractorsRead,
@@ -31,7 +31,7 @@ func AllPermissions() []Permission {
 	}
 }
 
-// bit gives the permission's place in a Permissions, 0 for an unknown one.
+// bit is the permission's bit in a Permissions, 0 for an unknown one.
 func (p Permission) bit() Permissions {
 	switch p {
 	case InvoicesRead:
@@ -60,7 +60,7 @@ func (p Permission) bit() Permissions {
 // numbers behind it are not stored anywhere and may change between versions.
 type Permissions uint16
 
-// PermissionsOf makes a set. Permissions that do not exist are left out.
+// PermissionsOf makes a set. It leaves out permissions that do not exist.
 func PermissionsOf(ps ...Permission) Permissions {
 	var set Permissions
 	for _, p := range ps {
@@ -72,16 +72,16 @@ func PermissionsOf(ps ...Permission) Permissions {
 // ParseScopes reads a comma-separated list such as "invoices:read,pay:read", as
 // the command line takes it. Spaces around names and repeated names do no harm.
 // The error is an *InvalidError for "scopes"; it names every unknown permission
-// and the allowed ones, or says what the set lacks (Validate).
+// and the allowed ones, or says what the set lacks (validate).
 func ParseScopes(text string) (Permissions, error) {
 	if strings.TrimSpace(text) == "" {
-		return 0, Permissions(0).Validate()
+		return 0, Permissions(0).validate()
 	}
 	return ParsePermissions(strings.Split(text, ","))
 }
 
-// ParsePermissions is ParseScopes for names that come one by one, as from the
-// boxes of a form.
+// ParsePermissions is ParseScopes for a list of names, as the checkboxes of a form give
+// them.
 func ParsePermissions(names []string) (Permissions, error) {
 	var set Permissions
 	var unknown []string
@@ -100,16 +100,16 @@ func ParsePermissions(names []string) (Permissions, error) {
 		}
 		return 0, &InvalidError{Field: "scopes", Problem: what + strings.Join(unknown, ", ") + "; allowed are " + allowedList()}
 	}
-	if err := set.Validate(); err != nil {
+	if err := set.validate(); err != nil {
 		return 0, err
 	}
 	return set, nil
 }
 
-// Validate says whether a key may be made with this set: it must not be empty,
+// validate says whether a key may be made with this set: it must not be empty,
 // and margin:read needs pay:read (docs/contract/service.md, "Field visibility", 4). The error
 // is an *InvalidError for "scopes".
-func (s Permissions) Validate() error {
+func (s Permissions) validate() error {
 	switch {
 	case s == 0:
 		return &InvalidError{Field: "scopes", Problem: "name at least one permission; allowed are " + allowedList()}
@@ -125,7 +125,8 @@ func (s Permissions) Has(p Permission) bool {
 	return s&p.bit() != 0
 }
 
-// Strings gives the names in the order of docs/contract/service.md, "Authentication", never nil.
+// Strings returns the names in the order of docs/contract/service.md,
+// "Authentication", never nil.
 func (s Permissions) Strings() []string {
 	names := make([]string, 0, len(AllPermissions()))
 	for _, p := range AllPermissions() {
@@ -141,9 +142,9 @@ func (s Permissions) String() string {
 	return strings.Join(s.Strings(), ",")
 }
 
-// storedPermissions reads what the database holds. Unlike ParsePermissions it
-// passes over what it does not know: a newer program beside this one may know
-// more permissions.
+// storedPermissions reads what the database holds. Unlike ParsePermissions it ignores
+// names that it does not know, because a newer version of the program may run beside
+// this one and know more.
 func storedPermissions(names []string) Permissions {
 	var set Permissions
 	for _, name := range names {
@@ -152,7 +153,7 @@ func storedPermissions(names []string) Permissions {
 	return set
 }
 
-// allowedList is what error messages name.
+// allowedList is every permission, for error messages.
 func allowedList() string {
 	return strings.Join(PermissionsOf(AllPermissions()...).Strings(), ", ")
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
-// ErrMalformed means that a text is not a key: it has another form, or its
+// errMalformed means that a text is not a key: it has another form, or its
 // checksum is wrong, as after a mistyped character. The error does not say which.
-var ErrMalformed = errors.New("the text is not an API key")
+var errMalformed = errors.New("the text is not an API key")
 
 const (
 	digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -43,7 +43,7 @@ type Format struct {
 // matter.
 func NewFormat(name brand.Brand) Format {
 	prefix := name.KeyPrefix()
-	// Redaction finds more than Parse accepts: the brand in any case, and underscores as
+	// Redaction finds more than parse accepts: the brand in any case, and underscores as
 	// a URL may encode them.
 	const underscore = `(?:_|%5[Ff])`
 	// What follows without a gap is redacted too: it may be the next key.
@@ -63,11 +63,11 @@ func (f Format) Generate(random io.Reader) (Secret, error) {
 	return f.secretOf(body + checksum(body)), nil
 }
 
-// Parse reads the text of a key. The error is ErrMalformed, for every reason.
-func (f Format) Parse(text string) (Secret, error) {
+// parse reads the text of a key. The error is errMalformed, for every reason.
+func (f Format) parse(text string) (Secret, error) {
 	body, ok := f.cut(text)
 	if !ok || text[len(body):] != checksum(body) {
-		return Secret{}, ErrMalformed
+		return Secret{}, errMalformed
 	}
 	return f.secretOf(text), nil
 }

@@ -23,7 +23,7 @@ const known = "service_0123456A_abcdefghijklmnopqrstuvwxyz0123453iw4p1"
 
 func TestParseKnownKey(t *testing.T) {
 	t.Parallel()
-	secret, err := format(t, "SERVICE").Parse(known)
+	secret, err := format(t, "SERVICE").parse(known)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,10 +40,10 @@ func TestBrands(t *testing.T) {
 		if !strings.HasPrefix(secret.Reveal(), strings.ToLower(name)+"_") {
 			t.Errorf("brand %q made %s", name, secret)
 		}
-		if _, err := f.Parse(secret.Reveal()); err != nil {
+		if _, err := f.parse(secret.Reveal()); err != nil {
 			t.Errorf("brand %q does not read its own key: %v", name, err)
 		}
-		if _, err := format(t, "other").Parse(secret.Reveal()); !errors.Is(err, ErrMalformed) {
+		if _, err := format(t, "other").parse(secret.Reveal()); !errors.Is(err, errMalformed) {
 			t.Errorf("another brand reads the key of %q: %v", name, err)
 		}
 	}
@@ -87,7 +87,7 @@ func TestRoundTrip(t *testing.T) {
 	f := format(t, "SERVICE")
 	rapid.Check(t, func(t *rapid.T) {
 		secret := draw(t, f)
-		got, err := f.Parse(secret.Reveal())
+		got, err := f.parse(secret.Reveal())
 		if err != nil || got != secret {
 			t.Fatalf("Parse(%q) = %v, %v", secret.Reveal(), got, err)
 		}
@@ -116,7 +116,7 @@ func TestEveryMistypedCharacterIsRefused(t *testing.T) {
 					continue
 				}
 				changed := text[:i] + string(c) + text[i+1:]
-				if _, err := f.Parse(changed); !errors.Is(err, ErrMalformed) {
+				if _, err := f.parse(changed); !errors.Is(err, errMalformed) {
 					t.Fatalf("%q for %q is read: %v", changed, text, err)
 				}
 			}
@@ -131,7 +131,7 @@ func TestCutAndLengthenedKeysAreRefused(t *testing.T) {
 		text := draw(t, f).Reveal()
 		at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
 		for _, changed := range []string{text[:at], text[:at] + text[at+1:], text + "\n", " " + text, text + text, strings.ToUpper(text)} {
-			if _, err := f.Parse(changed); !errors.Is(err, ErrMalformed) {
+			if _, err := f.parse(changed); !errors.Is(err, errMalformed) {
 				t.Fatalf("%q for %q is read: %v", changed, text, err)
 			}
 		}
@@ -143,7 +143,7 @@ func TestLongerSecretsAreRead(t *testing.T) {
 	f := format(t, "SERVICE")
 	for length, ok := range map[int]bool{31: false, 32: true, 33: true, 64: true, 233: true, 234: false} {
 		body := "service_abcdefgh_" + strings.Repeat("x", length)
-		if _, err := f.Parse(body + checksum(body)); (err == nil) != ok {
+		if _, err := f.parse(body + checksum(body)); (err == nil) != ok {
 			t.Errorf("a secret of %d characters: %v", length, err)
 		}
 	}
@@ -203,9 +203,9 @@ func FuzzParse(f *testing.F) {
 	f.Add("service__" + strings.Repeat("x", 50))
 	f.Add(strings.Repeat("service_", 100))
 	f.Fuzz(func(t *testing.T, text string) {
-		secret, err := format.Parse(text)
+		secret, err := format.parse(text)
 		if err != nil {
-			if !errors.Is(err, ErrMalformed) || secret != (Secret{}) {
+			if !errors.Is(err, errMalformed) || secret != (Secret{}) {
 				t.Fatalf("Parse(%q) = %v, %v", text, secret, err)
 			}
 		} else if secret.Reveal() != text || !strings.HasPrefix(text, secret.Prefix()+"_") || !format.LooksLikeKey(text) {
