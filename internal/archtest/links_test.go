@@ -1,0 +1,139 @@
+package archtest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestLinksInDocuments: a link in a document of the repository leads to a file
+// that exists, and to a heading that is there. Files that a text names in
+// backquotes exist too.
+func TestLinksInDocuments(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	documents := markdown(t, root)
+	if len(documents) < 8 {
+		t.Fatalf("only %d documents found", len(documents))
+	}
+	links := 0
+	for _, name := range documents {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range linksIn(string(text)) {
+			links++
+			if fault := linkFault(root, name, target); fault != "" {
+				t.Errorf("%s: %s", name, fault)
+			}
+		}
+	}
+	if links < 20 {
+		t.Errorf("only %d links found: the test does not see them", links)
+	}
+}
+
+// markdown lists the documents: those at the top and those below docs.
+func markdown(t *testing.T, root string) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(root, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(filepath.Join(root, "docs"), func(name string, _ fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(name) == ".md" {
+			list = append(list, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+var (
+	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	// pathLike matches a path of this repository in backquotes.
+	pathLike  = regexp.MustCompile("`((?:\\.ci|cmd|delivery|docs|domain|eventlog|internal|migrations|projections|readapi)/[\\w./-]*)`")
+	codeBlock = regexp.MustCompile("(?ms)^```.*?^```")
+)
+
+func linksIn(text string) (targets []string) {
+	text = codeBlock.ReplaceAllString(text, "")
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		targets = append(targets, m[1])
+	}
+	for _, m := range pathLike.FindAllStringSubmatch(text, -1) {
+		targets = append(targets, "/"+m[1])
+	}
+	return targets
+}
+
+// linkFault says what is wrong with a link of a document; empty: nothing. A target
+// that begins with a slash is a path from the root.
+func linkFault(root, document, target string) string {
+	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+		return ""
+	}
+	file, heading, _ := strings.Cut(target, "#")
+	full := filepath.Join(filepath.Dir(document), file)
+	switch {
+	case strings.HasPrefix(file, "/"):
+		full = filepath.Join(root, file)
+	case file == "":
+		full = document
+	}
+	if _, err := os.Stat(full); err != nil {
+		return "leads to " + file + ", which does not exist"
+	}
+	if heading == "" {
+		return ""
+	}
+	text, err := os.ReadFile(full)
+	if err != nil {
+		return err.Error()
+	}
+	if !slices.Contains(anchors(string(text)), heading) {
+		return "leads to the heading #" + heading + " of " + full + ", which has none of that name"
+	}
+	return ""
+}
+
+var (
+	headingLine = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors are the names of a document's headings, as they stand in links.
+func anchors(text string) (list []string) {
+	for _, m := range headingLine.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
+		name := notInAnchor.ReplaceAllString(strings.ToLower(m[1]), "")
+		list = append(list, strings.ReplaceAll(strings.TrimSpace(name), " ", "-"))
+	}
+	return list
+}
+
+func TestLinkFaults(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	document := filepath.Join(root, "README.md")
+	for target, want := range map[string]string{
+		"docs/design.md":                "",
+		"docs/contract/log.md#an-entry": "",
+		"docs/nothing.md":               "does not exist",
+		"docs/contract/log.md#no":       "none of that name",
+		"https://example.com/x":         "",
+		"/delivery":                     "",
+		"/delivery/nothing.go":          "does not exist",
+	} {
+		if got := linkFault(root, document, target); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", target, got, want)
+		}
+	}
+}
