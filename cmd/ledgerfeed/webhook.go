@@ -65,17 +65,17 @@ func ofWebhook(env *cli.Env, use, short string, work func(ctx context.Context, d
 }
 
 // auditWebhook adds a change of a webhook to the audit trail.
-func auditWebhook(ctx context.Context, d *cli.Deps, action audit.Action, hook *delivery.Webhook, detail string) error {
-	return d.Audit(ctx, audit.Change{WorkspaceID: hook.WorkspaceID, Action: action, ObjectID: hook.ID, ObjectName: hook.URL, Detail: detail})
+func auditWebhook(ctx context.Context, d *cli.Deps, action audit.Action, webhook *delivery.Webhook, detail string) error {
+	return d.Audit(ctx, audit.Change{WorkspaceID: webhook.WorkspaceID, Action: action, ObjectID: webhook.ID, ObjectName: webhook.URL, Detail: detail})
 }
 
 // auditWebhookID is auditWebhook where only the webhook's id is known.
 func auditWebhookID(ctx context.Context, d *cli.Deps, store *delivery.Store, action audit.Action, id, detail string) error {
-	hook, err := store.Get(ctx, id)
+	webhook, err := store.Get(ctx, id)
 	if err != nil {
 		return err
 	}
-	return auditWebhook(ctx, d, action, hook, detail)
+	return auditWebhook(ctx, d, action, webhook, detail)
 }
 
 func webhookCreateCommand(env *cli.Env) *cobra.Command {
@@ -162,14 +162,14 @@ func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 
 func webhookDeleteCommand(env *cli.Env) *cobra.Command {
 	return ofWebhook(env, "delete WEBHOOK", "Delete a webhook", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
-		hook, err := store.Get(ctx, id)
+		webhook, err := store.Get(ctx, id)
 		if err != nil {
 			return err
 		}
 		if err := store.Delete(ctx, id); err != nil {
 			return err
 		}
-		if err := auditWebhook(ctx, d, audit.WebhookDelete, hook, ""); err != nil {
+		if err := auditWebhook(ctx, d, audit.WebhookDelete, webhook, ""); err != nil {
 			return err
 		}
 		return env.Print(map[string]any{"id": id, "deleted": true}, func(out io.Writer) error {
@@ -181,14 +181,14 @@ func webhookDeleteCommand(env *cli.Env) *cobra.Command {
 
 func webhookRotateCommand(env *cli.Env) *cobra.Command {
 	return ofWebhook(env, "rotate-secret WEBHOOK", "Give a webhook a new secret; messages are signed with the old one, too, for a while", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
-		hook, err := store.RotateSecret(ctx, id)
+		webhook, err := store.RotateSecret(ctx, id)
 		if err != nil {
 			return err
 		}
-		if !hook.OldSecretUntil.IsZero() {
-			fmt.Fprintf(env.ErrOut, "Messages are signed with both secrets until %s.\n", domain.FormatTime(hook.OldSecretUntil.Time))
+		if !webhook.OldSecretUntil.IsZero() {
+			fmt.Fprintf(env.ErrOut, "Messages are signed with both secrets until %s.\n", domain.FormatTime(webhook.OldSecretUntil.Time))
 		}
-		return errors.Join(printSecret(env, hook), auditWebhook(ctx, d, audit.WebhookRotateSecret, &hook.Webhook, ""))
+		return errors.Join(printSecret(env, webhook), auditWebhook(ctx, d, audit.WebhookRotateSecret, &webhook.Webhook, ""))
 	})
 }
 
@@ -210,14 +210,14 @@ func webhookTestCommand(env *cli.Env) *cobra.Command {
 
 func webhookTurnOnCommand(env *cli.Env) *cobra.Command {
 	return ofWebhook(env, "turn-on WEBHOOK", "Turn a webhook back on", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
-		hook, err := store.TurnOn(ctx, id)
+		webhook, err := store.TurnOn(ctx, id)
 		if err != nil {
 			return err
 		}
-		if err := auditWebhook(ctx, d, audit.WebhookTurnOn, hook, ""); err != nil {
+		if err := auditWebhook(ctx, d, audit.WebhookTurnOn, webhook, ""); err != nil {
 			return err
 		}
-		return env.Print(hook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*hook}) })
+		return env.Print(webhook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*webhook}) })
 	})
 }
 

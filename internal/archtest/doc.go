@@ -1,3 +1,3 @@
 // Package archtest holds the tests about the source tree itself: who may
-// import whom, and what no room may contain. It has no code of its own.
+// import whom, and what no package may contain. It has no code of its own.
 package archtest

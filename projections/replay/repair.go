@@ -28,7 +28,7 @@ func (f *workspaceFold) repair(ctx context.Context, scope *rebuildScope, b *Rebu
 	for attempt := 0; ; attempt++ {
 		behind := false
 		err := pg.InTx(ctx, f.cfg.Pool, func(tx pgx.Tx) error {
-			position, err := f.lockCheckpoint(ctx, tx)
+			position, err := lockCheckpoint(ctx, tx, f.workspaceID)
 			if err != nil {
 				return err
 			}
@@ -80,20 +80,20 @@ func (f *workspaceFold) repairAt(ctx context.Context, tx pgx.Tx, position int64,
 	return f.moveCheckpoint(ctx, tx, position, scope, b)
 }
 
-// lockCheckpoint blocks the projector of the workspace and returns the
+// lockCheckpoint blocks the projector of a workspace and returns the
 // checkpoint, or the end of the log when the checkpoint is above it.
-func (f *workspaceFold) lockCheckpoint(ctx context.Context, tx pgx.Tx) (int64, error) {
+func lockCheckpoint(ctx context.Context, tx pgx.Tx, workspaceID string) (int64, error) {
 	var checkpoint, end int64
 	err := tx.QueryRow(ctx, `SELECT position FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2 FOR UPDATE`,
-		f.workspaceID, eventlog.ReadModels).Scan(&checkpoint)
+		workspaceID, eventlog.ReadModels).Scan(&checkpoint)
 	if err != nil {
-		return 0, fmt.Errorf("lock the checkpoint of %s: %w", f.workspaceID, err)
+		return 0, fmt.Errorf("lock the checkpoint of %s: %w", workspaceID, err)
 	}
 	// A statement of its own, so that it sees what was committed before the lock
 	// was taken.
-	err = tx.QueryRow(ctx, `SELECT position FROM log_head WHERE workspace_id = $1`, f.workspaceID).Scan(&end)
+	err = tx.QueryRow(ctx, `SELECT position FROM log_head WHERE workspace_id = $1`, workspaceID).Scan(&end)
 	if err != nil {
-		return 0, fmt.Errorf("read the head of %s: %w", f.workspaceID, err)
+		return 0, fmt.Errorf("read the head of %s: %w", workspaceID, err)
 	}
 	return min(checkpoint, end), nil
 }

@@ -21,17 +21,16 @@ type arrays [][]string
 
 func (t *Table) arrays(values int) arrays { return make(arrays, 1+len(t.Keys)+values) }
 
-func (t *Table) appendKey(a arrays, workspaceID string, k Key) {
+// add appends one row. The arrays say how many parts the key and the values have:
+// those of a statement that deletes take no values.
+func (a arrays) add(workspaceID string, k Key, values []string) {
 	a[0] = append(a[0], workspaceID)
-	for i := range t.Keys {
+	keys := len(a) - 1 - len(values)
+	for i := range keys {
 		a[1+i] = append(a[1+i], k[i])
 	}
-}
-
-func (t *Table) appendRow(a arrays, workspaceID string, k Key, values []string) {
-	t.appendKey(a, workspaceID, k)
 	for i, v := range values {
-		a[1+len(t.Keys)+i] = append(a[1+len(t.Keys)+i], v)
+		a[1+keys+i] = append(a[1+keys+i], v)
 	}
 }
 
@@ -42,10 +41,10 @@ func (t *Table) QueueSave(b *pgx.Batch, workspaces []string, folds map[string]*F
 	values := make([]string, len(t.Columns))
 	for _, w := range workspaces {
 		f := folds[w]
-		t.Deleted(f, func(k Key) { t.appendKey(deleted, w, k) })
+		t.Deleted(f, func(k Key) { deleted.add(w, k, nil) })
 		t.Changed(f, func(k Key) {
 			t.Expected(f, k, values)
-			t.appendRow(changed, w, k, values)
+			changed.add(w, k, values)
 		})
 	}
 	if len(deleted[0]) > 0 {
@@ -65,7 +64,7 @@ func (t *Table) QueueSave(b *pgx.Batch, workspaces []string, folds map[string]*F
 func (t *Table) Delete(ctx context.Context, tx pgx.Tx, workspaceID string, keys []Key) error {
 	a := t.arrays(0)
 	for _, k := range keys {
-		t.appendKey(a, workspaceID, k)
+		a.add(workspaceID, k, nil)
 	}
 	if _, err := tx.Exec(ctx, t.sql.drop, arguments(a)...); err != nil {
 		return fmt.Errorf("delete rows of %s in %s: %w", t.Name, workspaceID, err)
@@ -77,7 +76,7 @@ func (t *Table) Delete(ctx context.Context, tx pgx.Tx, workspaceID string, keys 
 func (t *Table) Save(ctx context.Context, tx pgx.Tx, workspaceID string, rows []Row) error {
 	a := t.arrays(len(t.Columns))
 	for _, r := range rows {
-		t.appendRow(a, workspaceID, r.Key, r.Values)
+		a.add(workspaceID, r.Key, r.Values)
 	}
 	if _, err := tx.Exec(ctx, t.sql.save, arguments(a)...); err != nil {
 		return fmt.Errorf("write rows of %s in %s: %w", t.Name, workspaceID, err)

@@ -34,7 +34,7 @@ func (t *Table) statements() statements {
 		}
 		return c.cast("nullif(k." + c.Name + ", '')")
 	}) + "\n  FROM " + rowsOf(all, 1)
-	keysAfter := "SELECT " + t.readKeys() + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND " + t.keyIs(">", 2)
+	keysAfter := "SELECT " + readKeys(t.Keys) + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND " + keyIs(t.Keys, ">", 2)
 	inOrder := " ORDER BY " + join(t.Keys, ", ", columnName("t.")) + fmt.Sprintf(" LIMIT %d", PageRows)
 	return statements{
 		load: "SELECT t.workspace_id, t." + strings.Join(t.loadedColumns(), ", t.") + " FROM " + t.Name + " t",
@@ -45,9 +45,9 @@ func (t *Table) statements() statements {
 
 		page:  t.pageSQL(),
 		pick:  t.rowSQL() + " JOIN " + rowsOf(t.Keys, 2) + " ON t.workspace_id = $1 AND " + join(t.Keys, " AND ", match),
-		since: "SELECT " + t.readKeys() + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND t.position > $2::bigint",
+		since: "SELECT " + readKeys(t.Keys) + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND t.position > $2::bigint",
 		after: keysAfter + inOrder,
-		until: keysAfter + " AND " + t.keyIs("<=", 2+len(t.Keys)) + inOrder,
+		until: keysAfter + " AND " + keyIs(t.Keys, "<=", 2+len(t.Keys)) + inOrder,
 	}
 }
 
@@ -100,8 +100,8 @@ func (c *Column) cast(text string) string {
 }
 
 // readKeys selects the key as a Key has it.
-func (t *Table) readKeys() string {
-	return join(t.Keys, ", ", func(_ int, c *Column) string {
+func readKeys(key []Column) string {
+	return join(key, ", ", func(_ int, c *Column) string {
 		if c.typ == typeBigint {
 			return "lpad(t." + c.Name + "::text, 19, '0') AS " + c.Name
 		}
@@ -111,15 +111,15 @@ func (t *Table) readKeys() string {
 
 // keyIs compares the key with that of the parameters, the first one numbered
 // from.
-func (t *Table) keyIs(operator string, from int) string {
+func keyIs(key []Column, operator string, from int) string {
 	parameter := func(i int, c *Column) string { return c.cast(fmt.Sprintf("$%d::text", from+i)) }
-	return "(" + join(t.Keys, ", ", columnName("t.")) + ") " + operator + " (" + join(t.Keys, ", ", parameter) + ")"
+	return "(" + join(key, ", ", columnName("t.")) + ") " + operator + " (" + join(key, ", ", parameter) + ")"
 }
 
 // rowSQL selects the key and all columns, which it names v0, v1, ….
 func (t *Table) rowSQL() string {
 	value := func(i int, c *Column) string { return fmt.Sprintf("t.%s::text AS v%d", c.Name, i) }
-	return "SELECT " + t.readKeys() + ", " + join(t.Columns, ", ", value) + " FROM " + t.Name + " t"
+	return "SELECT " + readKeys(t.Keys) + ", " + join(t.Columns, ", ", value) + " FROM " + t.Name + " t"
 }
 
 // pageSQL is one statement, so that rows and checkpoint come from one snapshot.
@@ -128,7 +128,7 @@ func (t *Table) pageSQL() string {
 	value := func(i int, _ *Column) string { return fmt.Sprintf("p.v%d", i) }
 	return "SELECT c.position, " + join(t.Keys, ", ", columnName("p.")) + ", " + join(t.Columns, ", ", value) + `
 		  FROM log_checkpoint c LEFT JOIN LATERAL (
-		       ` + t.rowSQL() + ` WHERE t.workspace_id = $1 AND ` + t.keyIs(">", 2) +
+		       ` + t.rowSQL() + ` WHERE t.workspace_id = $1 AND ` + keyIs(t.Keys, ">", 2) +
 		" ORDER BY " + join(t.Keys, ", ", columnName("t.")) + fmt.Sprintf(" LIMIT $%d", 2+len(t.Keys)) + `) p ON true
 		 WHERE c.workspace_id = $1 AND c.consumer = 'read_models'`
 }

@@ -63,11 +63,11 @@ func (b *bench) throughput(ctx context.Context, r *receiver) error {
 	total := goodWebhooks * each
 	b.Say("appending %d events for %d webhooks", total, goodWebhooks)
 	var (
-		hook *delivery.WithSecret
-		err  error
+		webhook *delivery.WithSecret
+		err     error
 	)
 	for i := range goodWebhooks {
-		if hook, err = b.webhook(ctx, workload.WorkspaceID(i), r.url()); err != nil {
+		if webhook, err = b.webhook(ctx, workload.WorkspaceID(i), r.url()); err != nil {
 			return err
 		}
 		if err := b.appendEvents(ctx, workload.WorkspaceID(i), each); err != nil {
@@ -80,7 +80,7 @@ func (b *bench) throughput(ctx context.Context, r *receiver) error {
 	if err := b.Quiesce(ctx); err != nil {
 		return err
 	}
-	bare, err := b.bareLoop(ctx, r, hook)
+	bare, err := b.bareLoop(ctx, r, webhook)
 	if err != nil {
 		return err
 	}
@@ -124,13 +124,13 @@ func (b *bench) drain(ctx context.Context, r *receiver, total int) (rate float64
 }
 
 // bareLoop sends signed messages with the same client, without the dispatcher.
-func (b *bench) bareLoop(ctx context.Context, r *receiver, hook *delivery.WithSecret) (float64, error) {
+func (b *bench) bareLoop(ctx context.Context, r *receiver, webhook *delivery.WithSecret) (float64, error) {
 	sender, err := attempt.NewSender(attempt.SenderConfig{Settings: b.settings, Clock: time.Now})
 	if err != nil {
 		return 0, err
 	}
 	defer sender.Close()
-	draft := workload.Reversed(hook.WorkspaceID, "evt_0000000")
+	draft := workload.Reversed(webhook.WorkspaceID, "evt_0000000")
 	draft.CreatedAt = time.Now()
 	body := []byte(draft.PublicEvent())
 	target, err := url.Parse(r.url())
@@ -139,7 +139,7 @@ func (b *bench) bareLoop(ctx context.Context, r *receiver, hook *delivery.WithSe
 	}
 	n, took, _, err := measure.Repeat(ctx, goodWebhooks*inFlight, b.Duration(bareTime), func(ctx context.Context, _, _ int) error {
 		a := sender.Send(ctx, &attempt.Message{
-			URL: target, WebhookID: hook.ID, EventID: draft.ID, Body: body, Secrets: []string{hook.Secret}, DeliveryID: draft.ID + "_" + hook.ID,
+			URL: target, WebhookID: webhook.ID, EventID: draft.ID, Body: body, Secrets: []string{webhook.Secret}, DeliveryID: draft.ID + "_" + webhook.ID,
 		})
 		if !a.Success() {
 			return fmt.Errorf("a bare message failed: %+v", a)

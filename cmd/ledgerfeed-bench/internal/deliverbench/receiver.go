@@ -61,7 +61,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // url is a receiver's address under the name in its certificate.
-func (r *receiver) url() string { return r.URL + "/hook" }
+func (r *receiver) url() string { return r.URL + "/webhook" }
 
 // awaitTimeout bounds the wait for messages.
 const awaitTimeout = 5 * time.Minute

@@ -14,13 +14,13 @@ import (
 type bench struct{ *measure.Database }
 
 // replay does some work with a Replay and returns how long it took.
-func (b *bench) replay(ctx context.Context, meter *replay.Progress, pace func(context.Context, int) error, do func(*replay.Replayer) error) (time.Duration, error) {
+func (b *bench) replay(ctx context.Context, progress *replay.Progress, pace func(context.Context, int) error, do func(*replay.Replayer) error) (time.Duration, error) {
 	pool, err := pg.Open(ctx, b.URL, pg.Options{MaxConns: 2*replay.DefaultWorkers + 1, ReadBuffer: 64 << 10, Settings: replay.PoolSettings()})
 	if err != nil {
 		return 0, err
 	}
 	defer pool.Close()
-	p, err := replay.New(replay.Config{Pool: pool, Clock: time.Now, Progress: meter, Limit: pace})
+	p, err := replay.New(replay.Config{Pool: pool, Clock: time.Now, Progress: progress, Limit: pace})
 	if err != nil {
 		return 0, err
 	}

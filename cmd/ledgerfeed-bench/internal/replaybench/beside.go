@@ -19,8 +19,8 @@ func (b *bench) whileRebuilding(ctx context.Context, work func() error) error {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
-		var meter replay.Progress
-		_, err := b.replay(rebuilding, &meter, replay.NewYieldingRateLimiter(b.Pool), func(p *replay.Replayer) error {
+		var progress replay.Progress
+		_, err := b.replay(rebuilding, &progress, replay.NewYieldingRateLimiter(b.Pool), func(p *replay.Replayer) error {
 			for {
 				if err := p.Rebuild(rebuilding, replay.RebuildRequest{}, func(replay.Rebuilt) {}); err != nil {
 					return err

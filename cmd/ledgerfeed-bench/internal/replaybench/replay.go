@@ -127,21 +127,21 @@ func (b *bench) rebuildAndVerify(ctx context.Context, r *results, each int) erro
 	}
 	b.Say("rebuilding from %d entries", r.entries)
 	measure.ResetPeak()
-	var meter replay.Progress
-	took, err := b.replay(ctx, &meter, nil, func(p *replay.Replayer) error {
+	var progress replay.Progress
+	took, err := b.replay(ctx, &progress, nil, func(p *replay.Replayer) error {
 		return p.Rebuild(ctx, replay.RebuildRequest{}, func(replay.Rebuilt) {})
 	})
 	if err != nil {
 		return err
 	}
 	r.rebuilt = measure.PerSecond(r.entries, took)
-	r.peak, r.rows = measure.PeakMemory(), meter.LargestRows.Load()
+	r.peak, r.rows = measure.PeakMemory(), progress.LargestRows.Load()
 	if err := b.Quiesce(ctx); err != nil {
 		return err
 	}
 	b.Say("verifying %d entries", r.entries)
 	measure.ResetPeak()
-	took, err = b.replay(ctx, &meter, nil, func(p *replay.Replayer) error {
+	took, err = b.replay(ctx, &progress, nil, func(p *replay.Replayer) error {
 		return verify(ctx, p, replay.VerifyRequest{})
 	})
 	if err != nil {
@@ -156,18 +156,18 @@ func (b *bench) rebuildAndVerify(ctx context.Context, r *results, each int) erro
 // heap when all of one workspace's rows are in memory.
 func (b *bench) rowBytes(ctx context.Context) (float64, error) {
 	var (
-		meter        replay.Progress
+		progress     replay.Progress
 		before, full = measure.LiveHeap(), 0.0
 	)
-	_, err := b.replay(ctx, &meter, func(context.Context, int) error {
-		if full == 0 && meter.RowsCompared.Load() > 0 {
+	_, err := b.replay(ctx, &progress, func(context.Context, int) error {
+		if full == 0 && progress.RowsCompared.Load() > 0 {
 			full = measure.LiveHeap()
 		}
 		return nil
 	}, func(p *replay.Replayer) error {
 		return verify(ctx, p, replay.VerifyRequest{WorkspaceID: workload.WorkspaceID(0)})
 	})
-	if rows := meter.LargestRows.Load(); rows > 0 {
+	if rows := progress.LargestRows.Load(); rows > 0 {
 		return max(0, full-before) / float64(rows), err
 	}
 	return 0, err

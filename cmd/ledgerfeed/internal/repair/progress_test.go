@@ -15,14 +15,14 @@ func TestReplayProgressInLines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var (
-			out   bytes.Buffer
-			meter replay.Progress
+			out      bytes.Buffer
+			progress replay.Progress
 		)
-		meter.Entries.Store(1_000_000)
-		meter.EntriesDone.Store(250_000)
-		meter.Workspaces.Store(4)
-		meter.WorkspacesDone.Store(1)
-		stop := showProgress(&out, "verify", &meter)
+		progress.Entries.Store(1_000_000)
+		progress.EntriesDone.Store(250_000)
+		progress.Workspaces.Store(4)
+		progress.WorkspacesDone.Store(1)
+		stop := showProgress(&out, "verify", &progress)
 		<-time.After(2*lineEvery + lineEvery/2) // of the test's own time
 		stop()
 		<-time.After(2 * lineEvery)
@@ -43,14 +43,14 @@ func TestReplayProgressAsABar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
 			out         bytes.Buffer
-			meter       replay.Progress
+			progress    replay.Progress
 			done, ended = make(chan struct{}), make(chan struct{})
 		)
-		meter.Entries.Store(10_000_000)
-		meter.EntriesDone.Store(2_500_000)
+		progress.Entries.Store(10_000_000)
+		progress.EntriesDone.Store(2_500_000)
 		go func() {
 			defer close(ended)
-			showBar(&out, "rebuild", &meter, time.Now(), done)
+			showBar(&out, "rebuild", &progress, time.Now(), done)
 		}()
 		<-time.After(2*time.Second + barEvery/2) // of the test's own time
 		close(done)
@@ -72,21 +72,21 @@ func TestReplayProgressAsABar(t *testing.T) {
 
 func TestReplayLineNamesWhatWasFound(t *testing.T) {
 	t.Parallel()
-	var meter replay.Progress
-	if line := progressLine(&meter, 0); !strings.Contains(line, ", ? left, ") {
+	var progress replay.Progress
+	if line := progressLine(&progress, 0); !strings.Contains(line, ", ? left, ") {
 		t.Errorf("before anything is done: %s", line)
 	}
-	meter.Differences.Store(1234)
-	meter.RowsWritten.Store(56)
-	if line := progressLine(&meter, time.Second); !strings.HasSuffix(line, ", 1,234 differences, 56 rows written") {
+	progress.Differences.Store(1234)
+	progress.RowsWritten.Store(56)
+	if line := progressLine(&progress, time.Second); !strings.HasSuffix(line, ", 1,234 differences, 56 rows written") {
 		t.Errorf("with differences: %s", line)
 	}
-	meter.LargestRows.Store(1_000_000)
-	if line := costLine(&meter); !strings.HasPrefix(line, "the largest workspace has 1,000,000 rows; memory ") || !strings.HasSuffix(line, " MiB") {
+	progress.LargestRows.Store(1_000_000)
+	if line := costLine(&progress); !strings.HasPrefix(line, "the largest workspace has 1,000,000 rows; memory ") || !strings.HasSuffix(line, " MiB") {
 		t.Errorf("at the end: %s", line)
 	}
-	meter.OverMemory.Store(2)
-	if line := costLine(&meter); !strings.HasSuffix(line, " MiB; 2 larger than --memory by estimate, folded into temporary tables") {
+	progress.OverMemory.Store(2)
+	if line := costLine(&progress); !strings.HasSuffix(line, " MiB; 2 larger than --memory by estimate, folded into temporary tables") {
 		t.Errorf("at the end, with large workspaces: %s", line)
 	}
 }

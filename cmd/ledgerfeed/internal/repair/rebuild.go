@@ -61,7 +61,7 @@ func (r *running) rebuild(ctx context.Context, q replay.RebuildRequest) error {
 	if err := interrupted(ctx, err, fmt.Sprintf("%d workspaces are rebuilt, the others are as they were: run it again to finish", len(v.Workspaces))); err != nil {
 		return err
 	}
-	if err := r.env.Print(v, func(out io.Writer) error { return writeRebuilt(out, v.Workspaces, r.meter) }); err != nil {
+	if err := r.env.Print(v, func(out io.Writer) error { return writeRebuilt(out, v.Workspaces, r.progress) }); err != nil {
 		return err
 	}
 	if refused > 0 {

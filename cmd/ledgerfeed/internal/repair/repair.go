@@ -52,10 +52,10 @@ func (f *flags) check() error {
 // running is a Replay at work for a command.
 type running struct {
 	*replay.Replayer
-	env   *cli.Env
-	deps  *cli.Deps
-	meter *replay.Progress
-	quiet func() // ends the progress display; call it before printing
+	env      *cli.Env
+	deps     *cli.Deps
+	progress *replay.Progress
+	quiet    func() // ends the progress display; call it before printing
 }
 
 // with opens the database, makes a Replay, and shows progress while work runs.
@@ -78,16 +78,16 @@ func with(ctx context.Context, env *cli.Env, verb string, f flags, work func(*ru
 		case f.rate > 0:
 			pace = replay.NewRateLimiter(f.rate)
 		}
-		var meter replay.Progress
+		var progress replay.Progress
 		r, err := replay.New(replay.Config{
-			Pool: pool, Clock: env.Clock, Rules: env.Rules, Notify: d.Notifier.Notify, Workers: f.workers, Memory: f.memoryMiB << 20, Progress: &meter, Limit: pace,
+			Pool: pool, Clock: env.Clock, Rules: env.Rules, Notify: d.Notifier.Notify, Workers: f.workers, Memory: f.memoryMiB << 20, Progress: &progress, Limit: pace,
 		})
 		if err != nil {
 			return err
 		}
-		quiet := sync.OnceFunc(showProgress(env.ErrOut, verb, &meter))
+		quiet := sync.OnceFunc(showProgress(env.ErrOut, verb, &progress))
 		defer quiet()
-		return work(&running{r, env, d, &meter, quiet})
+		return work(&running{r, env, d, &progress, quiet})
 	})
 }
 

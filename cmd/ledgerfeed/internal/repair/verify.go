@@ -101,10 +101,10 @@ func (r *running) verify(ctx context.Context, q replay.VerifyRequest) error {
 	if err := errors.Join(interrupted(ctx, err, "nothing was changed"), writing); err != nil {
 		return err
 	}
-	if err := r.env.Print(v, func(out io.Writer) error { return writeVerified(out, v.Workspaces, r.meter) }); err != nil {
+	if err := r.env.Print(v, func(out io.Writer) error { return writeVerified(out, v.Workspaces, r.progress) }); err != nil {
 		return err
 	}
-	switch n := r.meter.Differences.Load(); n {
+	switch n := r.progress.Differences.Load(); n {
 	case 0:
 		return nil
 	case 1:
