@@ -22,8 +22,7 @@ const appendSQL = `SELECT outcomes, positions, times FROM log_append($1, $2, NUL
 // locks for too long. Callers with more send several batches.
 const maxAppend = 10_000
 
-// checked gives the drafts of a call as they are appended: of the right form,
-// each with an id. The caller's own stay as they are.
+// checked validates drafts and returns a copy in which each has an id.
 func checked(drafts []domain.Draft) ([]domain.Draft, error) {
 	if len(drafts) > maxAppend {
 		return nil, fmt.Errorf("at most %d entries in one append, not %d", maxAppend, len(drafts))

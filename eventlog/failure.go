@@ -17,7 +17,6 @@ import (
 const (
 	failuresBeforeHalving = 5
 	firstWait             = time.Second
-	longestWait           = time.Minute
 
 	// quarantineWait is how often a quarantined workspace is tried again. A program
 	// that starts tries at once, because it may be a newer version.
@@ -37,7 +36,7 @@ func afterFailure(failuresBefore, entries int) retry {
 	r := retry{failures: failuresBefore + 1}
 	switch {
 	case r.failures < failuresBeforeHalving:
-		r.wait = min(firstWait<<failuresBefore, longestWait)
+		r.wait = firstWait << failuresBefore // 1, 2, 4, 8 s
 	case entries > 1:
 		half := entries / 2
 		r.segmentMax = &half

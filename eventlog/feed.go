@@ -24,9 +24,9 @@ func NewFeed(pool *pgxpool.Pool) *Feed { return &Feed{pool: pool} }
 type FeedQuery struct {
 	WorkspaceID string
 
-	// The page has events at positions higher than After. Resumed says that a
-	// reader stopped there and must not miss an event. Otherwise the page starts
-	// at the oldest event that is kept, if that is later.
+	// The page has events at positions higher than After. Resumed: After comes from a
+	// cursor, and an event that is no longer kept after it is reported as Missed.
+	// Otherwise the page starts at the oldest event that is kept, if that is later.
 	After   int64
 	Resumed bool
 

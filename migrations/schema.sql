@@ -9,7 +9,7 @@ CREATE TABLE access_revision (
 );
 COMMENT ON TABLE access_revision IS 'Counter of changes of keys, one row; every instance polls it several times a second.';
 COMMENT ON COLUMN access_revision.workspace_id IS 'Always *, which stands for all workspaces.';
-COMMENT ON COLUMN access_revision.revision IS 'Changes so far.';
+COMMENT ON COLUMN access_revision.revision IS 'Number of changes so far.';
 
 CREATE TABLE anomaly (
     workspace_id text COLLATE "C" NOT NULL,
@@ -18,7 +18,7 @@ CREATE TABLE anomaly (
     event_id text COLLATE "C" NOT NULL,
     CONSTRAINT anomaly_pkey PRIMARY KEY (workspace_id, "position", reason)
 );
-COMMENT ON TABLE anomaly IS 'Entries that could not have their effect, or not all of it. Data, not a stop.';
+COMMENT ON TABLE anomaly IS 'Entries that had no effect, or only a part of their effect, with the reason. They do not stop the projector.';
 
 CREATE TABLE api_key (
     workspace_id text COLLATE "C" NOT NULL,
@@ -38,14 +38,14 @@ CREATE TABLE api_key (
 );
 COMMENT ON TABLE api_key IS 'API keys of the workspaces. Rows are never deleted: a revoked key stays listed.';
 COMMENT ON COLUMN api_key.workspace_id IS 'The one workspace that the key reads.';
-COMMENT ON COLUMN api_key.key_id IS 'key_ and a UUIDv7; stays the same through rotations, and the rate-limit counter goes by it.';
+COMMENT ON COLUMN api_key.key_id IS 'key_ and a UUIDv7. It stays the same through rotations; the rate limit counts by it.';
 COMMENT ON COLUMN api_key.name IS 'Name given by the user, 1 to 100 characters, not unique.';
-COMMENT ON COLUMN api_key.permissions IS 'Permissions (scopes) such as invoices:read, fixed for the life of the key. A program ignores those that it does not know.';
+COMMENT ON COLUMN api_key.permissions IS 'Permissions (scopes) such as invoices:read, fixed for the life of the key. A program ignores permissions that it does not know.';
 COMMENT ON COLUMN api_key.rate_limit_per_minute IS 'Requests allowed in a clock minute.';
-COMMENT ON COLUMN api_key.created_at IS 'When the key was made.';
+COMMENT ON COLUMN api_key.created_at IS 'When the key was created.';
 COMMENT ON COLUMN api_key.expires_at IS 'From this time on the key is refused; null: it does not expire.';
-COMMENT ON COLUMN api_key.revoked_at IS 'When the key was revoked; null: it was not. A key with a value here is refused whatever the clock says.';
-COMMENT ON COLUMN api_key.revision IS 'Value of access_revision at the last change of the key, its secrets or its workspace''s name; 0: none since it was made.';
+COMMENT ON COLUMN api_key.revoked_at IS 'When the key was revoked; null: it was not. A revoked key is refused, whatever the time says.';
+COMMENT ON COLUMN api_key.revision IS 'Value of access_revision at the last change of the key, its secrets or its workspace''s name; 0: unchanged since it was created.';
 CREATE INDEX api_key_by_id ON public.api_key USING btree (key_id);
 CREATE INDEX api_key_changed ON public.api_key USING btree (revision) WHERE (revision > 0);
 
@@ -62,14 +62,14 @@ CREATE TABLE api_key_secret (
     CONSTRAINT api_key_secret_end_known CHECK (((ends_at IS NOT NULL) OR (NOT ended))),
     CONSTRAINT api_key_secret_hash_length CHECK ((octet_length(hash) = 32))
 );
-COMMENT ON TABLE api_key_secret IS 'Secrets of the keys. Rows are never deleted: the instances find by them what to forget.';
+COMMENT ON TABLE api_key_secret IS 'Secrets of the keys. Rows are never deleted: instances read from them which cached keys to drop.';
 COMMENT ON COLUMN api_key_secret.workspace_id IS 'Workspace of the key.';
 COMMENT ON COLUMN api_key_secret.key_id IS 'Key that the secret opens.';
 COMMENT ON COLUMN api_key_secret.hash IS 'SHA-256 of the full text of the key, the only form in which the secret is kept.';
 COMMENT ON COLUMN api_key_secret.prefix IS 'Public beginning of the key: brand, underscore, 8 characters.';
-COMMENT ON COLUMN api_key_secret.created_at IS 'When the secret was made: with the key, or by a rotation.';
+COMMENT ON COLUMN api_key_secret.created_at IS 'When the secret was created: with the key, or by a rotation.';
 COMMENT ON COLUMN api_key_secret.ends_at IS 'From this time on the secret is refused, because a rotation replaced it; null: it is the key''s newest.';
-COMMENT ON COLUMN api_key_secret.ended IS 'True: refused at once, whatever the clocks of the instances say, because a rotation replaced it without an overlap.';
+COMMENT ON COLUMN api_key_secret.ended IS 'True: a rotation without an overlap replaced the secret. It is refused at once, whatever the clocks of the instances say.';
 CREATE INDEX api_key_secret_by_hash ON public.api_key_secret USING btree (hash);
 
 CREATE TABLE api_key_use (
@@ -81,7 +81,7 @@ CREATE TABLE api_key_use (
 ) WITH (fillfactor=50);
 COMMENT ON TABLE api_key_use IS 'Uses of API keys.';
 COMMENT ON COLUMN api_key_use.key_id IS 'The key.';
-COMMENT ON COLUMN api_key_use.last_used_at IS 'When a request last passed with the key; written once a minute at most.';
+COMMENT ON COLUMN api_key_use.last_used_at IS 'When a request with the key was last accepted; written once a minute at most.';
 
 CREATE TABLE charge (
     workspace_id text COLLATE "C" NOT NULL,
@@ -97,7 +97,7 @@ CREATE TABLE charge (
     CONSTRAINT charge_pkey PRIMARY KEY (workspace_id, id)
 );
 COMMENT ON TABLE charge IS 'Charges (/v1/charges).';
-COMMENT ON COLUMN charge.billed IS 'billed_to_client; the others are shown only with pay:read.';
+COMMENT ON COLUMN charge.billed IS 'billed_to_client. Charges that are not billed are shown only with pay:read.';
 CREATE INDEX charge_billed ON public.charge USING btree (workspace_id, "position", id) WHERE billed;
 CREATE INDEX charge_client ON public.charge USING btree (workspace_id, client_id, "position", id);
 CREATE INDEX charge_contractor ON public.charge USING btree (workspace_id, contractor_id, "position", id);
@@ -132,7 +132,7 @@ CREATE TABLE closed_period (
     position bigint NOT NULL,
     CONSTRAINT closed_period_pkey PRIMARY KEY (workspace_id, period, client_id)
 );
-COMMENT ON TABLE closed_period IS 'Periods that are closed, for the workspace (client_id '''') or for one client.';
+COMMENT ON TABLE closed_period IS 'Closed periods, of the whole workspace (client_id is empty) or of one client.';
 
 CREATE TABLE console_audit (
     workspace_id text COLLATE "C" NOT NULL,
@@ -147,15 +147,15 @@ CREATE TABLE console_audit (
     CONSTRAINT console_audit_pkey PRIMARY KEY (workspace_id, at, audit_id),
     CONSTRAINT console_audit_via_check CHECK ((via = ANY (ARRAY['console'::text, 'command'::text])))
 );
-COMMENT ON TABLE console_audit IS 'Every change of keys and webhooks, and every sign-in: who, when, what. Refuses UPDATE, DELETE and TRUNCATE.';
+COMMENT ON TABLE console_audit IS 'Every change of keys and webhooks, and every sign-in: who, when, what. UPDATE, DELETE and TRUNCATE are refused.';
 COMMENT ON COLUMN console_audit.at IS 'When it was done.';
-COMMENT ON COLUMN console_audit.audit_id IS 'Tells changes of one moment apart.';
-COMMENT ON COLUMN console_audit.person IS 'Who did it, as in console_session.person; for commands the account and machine that ran them.';
-COMMENT ON COLUMN console_audit.via IS 'console or command.';
+COMMENT ON COLUMN console_audit.audit_id IS 'Distinguishes changes that were made at the same time.';
+COMMENT ON COLUMN console_audit.person IS 'Who did it, as in console_session.person; for commands, the account and the machine that ran them.';
+COMMENT ON COLUMN console_audit.via IS 'console or command: where the change was made.';
 COMMENT ON COLUMN console_audit.action IS 'What was done, such as key.create or webhook.rotate_secret.';
 COMMENT ON COLUMN console_audit.object_id IS 'Id of the key, webhook or delivery; empty for sign-ins.';
-COMMENT ON COLUMN console_audit.object_name IS 'The name or address it had then; it stays readable when the object is gone.';
-COMMENT ON COLUMN console_audit.detail IS 'What it was changed to, in words; never a secret.';
+COMMENT ON COLUMN console_audit.object_name IS 'Name or address of the object at that time, readable when the object no longer exists.';
+COMMENT ON COLUMN console_audit.detail IS 'The new value, in words; never a secret.';
 CREATE TRIGGER console_audit_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.console_audit FOR EACH STATEMENT EXECUTE FUNCTION console_audit_refuse();
 
 CREATE TABLE console_link (
@@ -171,11 +171,11 @@ CREATE TABLE console_link (
     CONSTRAINT console_link_person_check CHECK ((person <> ''::text)),
     CONSTRAINT console_link_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'admin'::text])))
 );
-COMMENT ON TABLE console_link IS 'Sign-in links that were not used yet. Using one deletes it, so that it works once.';
+COMMENT ON TABLE console_link IS 'Sign-in links that have not been used. Using a link deletes it, so that it works once.';
 COMMENT ON COLUMN console_link.hash IS 'SHA-256 of the token in the link, the only form in which it is kept.';
-COMMENT ON COLUMN console_link.person IS 'The name that who signs in with it gets.';
+COMMENT ON COLUMN console_link.person IS 'Name of the person who signs in with the link.';
 COMMENT ON COLUMN console_link.role IS 'viewer or admin.';
-COMMENT ON COLUMN console_link.expires_at IS 'It does not work from then on.';
+COMMENT ON COLUMN console_link.expires_at IS 'The link does not work from this time on.';
 CREATE INDEX console_link_by_hash ON public.console_link USING btree (hash);
 CREATE INDEX console_link_expiry ON public.console_link USING btree (expires_at);
 
@@ -194,14 +194,14 @@ CREATE TABLE console_session (
     CONSTRAINT console_session_person_check CHECK ((person <> ''::text)),
     CONSTRAINT console_session_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'admin'::text])))
 ) WITH (fillfactor=70);
-COMMENT ON TABLE console_session IS 'Who is signed in to the console. A row is deleted when its person signs out, and some time after it ended.';
-COMMENT ON COLUMN console_session.workspace_id IS 'The workspace that the session looks at.';
+COMMENT ON TABLE console_session IS 'Sessions of the console. A row is deleted when the person signs out, and some time after the session ended.';
+COMMENT ON COLUMN console_session.workspace_id IS 'The workspace that the session shows.';
 COMMENT ON COLUMN console_session.hash IS 'SHA-256 of the token in the browser''s cookie, the only form in which it is kept.';
-COMMENT ON COLUMN console_session.person IS 'Who it is, for people: a mail address or a name of the identity provider, or the name given to a sign-in link.';
-COMMENT ON COLUMN console_session.role IS 'viewer (looks) or admin (changes), in this workspace.';
+COMMENT ON COLUMN console_session.person IS 'Name of the person: a mail address or a name from the identity provider, or the name in a sign-in link.';
+COMMENT ON COLUMN console_session.role IS 'viewer (may look) or admin (may change), in this workspace.';
 COMMENT ON COLUMN console_session.grants IS 'Array of {workspace, role}: the workspaces that the person may switch to.';
-COMMENT ON COLUMN console_session.seen_at IS 'When it was last used, at most a minute behind; the idle limit counts from here.';
-COMMENT ON COLUMN console_session.expires_at IS 'The absolute limit: it ends then, however much it is used.';
+COMMENT ON COLUMN console_session.seen_at IS 'When it was last used, at most a minute late; the idle limit counts from here.';
+COMMENT ON COLUMN console_session.expires_at IS 'When the session ends, even if it is in use.';
 CREATE INDEX console_session_by_hash ON public.console_session USING btree (hash);
 CREATE INDEX console_session_expiry ON public.console_session USING btree (expires_at);
 
@@ -223,7 +223,7 @@ CREATE TABLE credit_move (
     base text NOT NULL,
     CONSTRAINT credit_move_pkey PRIMARY KEY (workspace_id, client_id, id)
 );
-COMMENT ON TABLE credit_move IS 'The history of a client''s credit; one row an entry, never changed.';
+COMMENT ON TABLE credit_move IS 'The history of a client''s credit: one row for each entry, never changed.';
 CREATE INDEX credit_move_list ON public.credit_move USING btree (workspace_id, client_id, "position");
 
 CREATE TABLE event_log (
@@ -239,12 +239,12 @@ CREATE TABLE event_log (
     CONSTRAINT event_log_workspace_id_id_key UNIQUE (workspace_id, id),
     CONSTRAINT event_log_position_check CHECK (("position" > 0))
 );
-COMMENT ON TABLE event_log IS 'The append-only log. Refuses UPDATE, DELETE and TRUNCATE.';
+COMMENT ON TABLE event_log IS 'The append-only log. UPDATE, DELETE and TRUNCATE are refused.';
 COMMENT ON COLUMN event_log.position IS '1, 2, 3, … in its workspace, without a gap, in commit order.';
-COMMENT ON COLUMN event_log.created_at IS 'Publish time, whole milliseconds, never before that of the position below.';
+COMMENT ON COLUMN event_log.created_at IS 'Publish time, in whole milliseconds, never before that of the previous position.';
 COMMENT ON COLUMN event_log.data IS 'The fields in canonical form; json, not jsonb, because the chain covers the exact bytes.';
-COMMENT ON COLUMN event_log.public_event IS 'What the feed and webhooks show: ids only, byte for byte. Null for internal types. Stored so that neither ever has to read data.';
-COMMENT ON COLUMN event_log.chain IS 'SHA-256 over the chain before it and this entry.';
+COMMENT ON COLUMN event_log.public_event IS 'The public form, byte for byte as the feed and the webhooks carry it: ids only. Null for internal types. Stored, so that the feed and the webhooks never read data.';
+COMMENT ON COLUMN event_log.chain IS 'SHA-256 of the previous chain value and this entry.';
 CREATE INDEX event_log_feed ON public.event_log USING btree (workspace_id, "position") WHERE (public_event IS NOT NULL);
 CREATE INDEX event_log_feed_type ON public.event_log USING btree (workspace_id, type, "position") WHERE (public_event IS NOT NULL);
 CREATE TRIGGER event_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.event_log FOR EACH STATEMENT EXECUTE FUNCTION event_log_refuse();
@@ -265,8 +265,8 @@ CREATE TABLE invoice (
     CONSTRAINT invoice_pkey PRIMARY KEY (workspace_id, id)
 );
 COMMENT ON TABLE invoice IS 'Invoices, packages and credit notes (/v1/invoices).';
-COMMENT ON COLUMN invoice.shown IS 'False while it is a draft: kept for the fold, hidden from every reader.';
-COMMENT ON COLUMN invoice.status IS 'client_billing_status.';
+COMMENT ON COLUMN invoice.shown IS 'False for a draft: the projector keeps it, readers do not see it.';
+COMMENT ON COLUMN invoice.status IS 'The field client_billing_status.';
 COMMENT ON COLUMN invoice.base IS 'Fields for invoices:read.';
 COMMENT ON COLUMN invoice.pay IS 'Fields that need pay:read.';
 COMMENT ON COLUMN invoice.margin IS 'Fields that need margin:read.';
@@ -292,17 +292,17 @@ CREATE TABLE log_checkpoint (
     CONSTRAINT log_checkpoint_pkey PRIMARY KEY (workspace_id, consumer),
     CONSTRAINT log_checkpoint_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
-COMMENT ON TABLE log_checkpoint IS 'How far each consumer has come in each workspace. The position of consumer ''read_models'' is the workspace''s visible position.';
-COMMENT ON COLUMN log_checkpoint.consumer IS 'Who handles the entries: read_models is the projector.';
+COMMENT ON TABLE log_checkpoint IS 'The last position that each consumer has handled in each workspace. The position of consumer ''read_models'' is the workspace''s visible position.';
+COMMENT ON COLUMN log_checkpoint.consumer IS 'Name of the consumer; read_models is the projector.';
 COMMENT ON COLUMN log_checkpoint.position IS 'The last entry whose effect is committed; never moves back.';
 COMMENT ON COLUMN log_checkpoint.moved_at IS 'When rows last changed: the position moved, or a rebuild repaired rows. Position and moved_at together are a version of everything that the workspace shows.';
-COMMENT ON COLUMN log_checkpoint.failures IS 'Failed attempts since position last moved without trouble.';
-COMMENT ON COLUMN log_checkpoint.failed_to IS 'The last position of the segment that failed first; the trouble is over when position has reached it.';
-COMMENT ON COLUMN log_checkpoint.segment_max IS 'While halving towards the entry that fails: the most entries the next attempt takes. Null: the usual size.';
-COMMENT ON COLUMN log_checkpoint.error IS 'The last failure in words; null after a success.';
-COMMENT ON COLUMN log_checkpoint.retry_at IS 'Not before this moment is the next attempt made.';
-COMMENT ON COLUMN log_checkpoint.quarantined IS 'The entry after position has failed alone, and again: this workspace waits for a newer program.';
-COMMENT ON COLUMN log_checkpoint.rules IS 'The oldest version of the rules by which any of the consumer''s rows in this workspace may have been made; 0 when that is not known. A rebuild brings it up to the program''s.';
+COMMENT ON COLUMN log_checkpoint.failures IS 'Failed attempts since position last moved without a failure.';
+COMMENT ON COLUMN log_checkpoint.failed_to IS 'The last position of the segment that failed first. The failure is over when position has reached it.';
+COMMENT ON COLUMN log_checkpoint.segment_max IS 'While the consumer narrows down which entry fails: the most entries that the next attempt takes. Null: the usual size.';
+COMMENT ON COLUMN log_checkpoint.error IS 'Error of the last attempt; null after a success.';
+COMMENT ON COLUMN log_checkpoint.retry_at IS 'The next attempt is not made before this time.';
+COMMENT ON COLUMN log_checkpoint.quarantined IS 'True: the entry after position failed repeatedly, alone. The workspace stops before it until it is retried or skipped.';
+COMMENT ON COLUMN log_checkpoint.rules IS 'The oldest version of the rules that any of the consumer''s rows in this workspace may have been made by; 0: unknown. A rebuild raises it to the program''s version.';
 CREATE INDEX log_checkpoint_troubled ON public.log_checkpoint USING btree (workspace_id, consumer) WHERE (failures > 0);
 
 CREATE TABLE log_failure (
@@ -318,12 +318,12 @@ CREATE TABLE log_failure (
     CONSTRAINT log_failure_pkey PRIMARY KEY (workspace_id, consumer, from_position, through_position, error_digest),
     CONSTRAINT log_failure_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
 );
-COMMENT ON TABLE log_failure IS 'The history of segments that a consumer could not handle: one row for each segment and error, however often it happened.';
+COMMENT ON TABLE log_failure IS 'The history of segments that a consumer failed to handle: one row for each segment and error.';
 COMMENT ON COLUMN log_failure.consumer IS 'As in log_checkpoint.';
 COMMENT ON COLUMN log_failure.from_position IS 'First position of the segment.';
 COMMENT ON COLUMN log_failure.through_position IS 'Last position of the segment.';
-COMMENT ON COLUMN log_failure.error_digest IS 'MD5 of error, which may be longer than a key.';
-COMMENT ON COLUMN log_failure.error IS 'What the consumer said.';
+COMMENT ON COLUMN log_failure.error_digest IS 'MD5 of error, which can be too long for a key.';
+COMMENT ON COLUMN log_failure.error IS 'The consumer''s error.';
 COMMENT ON COLUMN log_failure.times IS 'How often it happened.';
 COMMENT ON COLUMN log_failure.first_at IS 'When it first happened.';
 COMMENT ON COLUMN log_failure.last_at IS 'When it last happened.';
@@ -338,7 +338,7 @@ CREATE TABLE log_head (
     CONSTRAINT log_head_chain_check CHECK ((octet_length(chain) = 32)),
     CONSTRAINT log_head_position_check CHECK (("position" >= 0))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
-COMMENT ON TABLE log_head IS 'The newest entry of each workspace. Its row lock is what makes positions gapless and in commit order.';
+COMMENT ON TABLE log_head IS 'The newest entry of each workspace. Appends lock its row, which makes positions gapless and puts them in commit order.';
 COMMENT ON COLUMN log_head.position IS 'Position of the newest entry; 0 before the first.';
 COMMENT ON COLUMN log_head.created_at IS 'Publish time of the newest entry; -infinity before the first. The next one is never before it.';
 COMMENT ON COLUMN log_head.chain IS 'Chain value of the newest entry; SHA-256 of the workspace id before the first.';
@@ -356,11 +356,11 @@ CREATE TABLE log_skip (
     CONSTRAINT log_skip_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
     CONSTRAINT log_skip_reason_given CHECK ((reason <> ''::text))
 );
-COMMENT ON TABLE log_skip IS 'Entries that an operator made a consumer pass over, without any effect, also in a rebuild.';
+COMMENT ON TABLE log_skip IS 'Entries that an operator made a consumer skip. They have no effect, in a rebuild either.';
 COMMENT ON COLUMN log_skip.consumer IS 'As in log_checkpoint.';
 COMMENT ON COLUMN log_skip.error IS 'Why the consumer could not handle the entry.';
-COMMENT ON COLUMN log_skip.reason IS 'What the operator gave as the reason for passing over it.';
-COMMENT ON COLUMN log_skip.skipped_at IS 'When it was passed over.';
+COMMENT ON COLUMN log_skip.reason IS 'The operator''s reason for skipping it.';
+COMMENT ON COLUMN log_skip.skipped_at IS 'When it was skipped.';
 
 CREATE TABLE payment (
     workspace_id text COLLATE "C" NOT NULL,
@@ -373,7 +373,7 @@ CREATE TABLE payment (
     CONSTRAINT payment_pkey PRIMARY KEY (workspace_id, id)
 );
 COMMENT ON TABLE payment IS 'Confirmed payments, both directions (/v1/payments).';
-COMMENT ON COLUMN payment.direction IS 'received_from_client, or paid_to_contractor: those are shown only with pay:read.';
+COMMENT ON COLUMN payment.direction IS 'received_from_client, or paid_to_contractor, which is shown only with pay:read.';
 CREATE INDEX payment_client ON public.payment USING btree (workspace_id, client_id, "position", id) WHERE (client_id IS NOT NULL);
 CREATE INDEX payment_contractor ON public.payment USING btree (workspace_id, contractor_id) WHERE (contractor_id IS NOT NULL);
 CREATE INDEX payment_direction ON public.payment USING btree (workspace_id, direction, "position", id);
@@ -387,12 +387,12 @@ CREATE UNLOGGED TABLE rate_count (
     changed_at timestamp with time zone NOT NULL,
     CONSTRAINT rate_count_pkey PRIMARY KEY (workspace_id, subject)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=50);
-COMMENT ON TABLE rate_count IS 'How many requests each key made, and how many refused keys each address sent, in the clock minute that runs. Every instance adds to it and reads it a few times a second.';
+COMMENT ON TABLE rate_count IS 'Requests of each key, and refused keys of each address, in the current clock minute. Every instance adds to it and reads it a few times a second.';
 COMMENT ON COLUMN rate_count.workspace_id IS 'Workspace of the key; * for addresses.';
 COMMENT ON COLUMN rate_count.subject IS 'Key id, or address (of IPv6 the network of 64 bits).';
 COMMENT ON COLUMN rate_count.minute IS 'The clock minute that is counted: minutes since 1970.';
-COMMENT ON COLUMN rate_count.taken IS 'The count of all instances together.';
-COMMENT ON COLUMN rate_count.changed_at IS 'By the database''s clock; instances read what changed since they last did.';
+COMMENT ON COLUMN rate_count.taken IS 'Total of all instances.';
+COMMENT ON COLUMN rate_count.changed_at IS 'By the database''s clock; instances read what changed since their last read.';
 
 CREATE TABLE replay_audit (
     workspace_id text COLLATE "C" NOT NULL,
@@ -404,12 +404,12 @@ CREATE TABLE replay_audit (
     CONSTRAINT replay_audit_pkey PRIMARY KEY (workspace_id),
     CONSTRAINT replay_audit_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
 );
-COMMENT ON TABLE replay_audit IS 'When each workspace''s rows were last compared with a fold of its log in the background, and what came out.';
+COMMENT ON TABLE replay_audit IS 'When each workspace''s rows were last compared with a fold of its log in the background, and the result.';
 COMMENT ON COLUMN replay_audit.audited_at IS 'When the last audit ended; null before the first.';
-COMMENT ON COLUMN replay_audit.position IS 'The checkpoint that the rows were compared at.';
-COMMENT ON COLUMN replay_audit.differences IS 'How many differences the last audit found; null when it could not be finished.';
-COMMENT ON COLUMN replay_audit.error IS 'Why the last audit could not be finished.';
-COMMENT ON COLUMN replay_audit.claimed_until IS 'Until then an instance is at it; it prolongs the time as it goes.';
+COMMENT ON COLUMN replay_audit.position IS 'The checkpoint at which the rows were compared.';
+COMMENT ON COLUMN replay_audit.differences IS 'Number of differences that the last audit found; null when it did not finish.';
+COMMENT ON COLUMN replay_audit.error IS 'Why the last audit did not finish.';
+COMMENT ON COLUMN replay_audit.claimed_until IS 'Until this time an instance is auditing the workspace; it extends the time while it works.';
 
 CREATE TABLE request_log (
     slot smallint NOT NULL,
@@ -427,18 +427,18 @@ CREATE TABLE request_log (
     record_id uuid NOT NULL,
     CONSTRAINT request_log_pkey PRIMARY KEY (workspace_id, at, record_id, slot)
 ) PARTITION BY LIST (slot);
-COMMENT ON TABLE request_log IS 'Requests that passed the key and its rate limit, written in batches some moments after they were answered.';
+COMMENT ON TABLE request_log IS 'Requests that passed the checks of the key and its rate limit, written in batches after they were answered.';
 COMMENT ON COLUMN request_log.slot IS 'Days since 1970 (UTC) modulo 32: the partition.';
-COMMENT ON COLUMN request_log.at IS 'When the request came.';
-COMMENT ON COLUMN request_log.request_id IS 'As in X-Request-Id: may be the caller''s own, and repeat.';
+COMMENT ON COLUMN request_log.at IS 'When the request arrived.';
+COMMENT ON COLUMN request_log.request_id IS 'As in X-Request-Id: can be the caller''s own, so it is not unique.';
 COMMENT ON COLUMN request_log.key_id IS 'The key that was used.';
 COMMENT ON COLUMN request_log.key_prefix IS 'Public beginning of the key''s secret that was used.';
 COMMENT ON COLUMN request_log.method IS 'GET, HEAD or OPTIONS.';
 COMMENT ON COLUMN request_log.route IS 'Pattern of the path, such as /v1/invoices/{id}; empty for unknown paths. Never a query.';
 COMMENT ON COLUMN request_log.duration_us IS 'Microseconds from the first check to the end of the answer.';
-COMMENT ON COLUMN request_log.bytes IS 'Size of the body as it was sent.';
+COMMENT ON COLUMN request_log.bytes IS 'Size of the body as sent.';
 COMMENT ON COLUMN request_log.row_count IS 'Rows in the answer.';
-COMMENT ON COLUMN request_log.record_id IS 'Made by the instance; tells records of one moment apart.';
+COMMENT ON COLUMN request_log.record_id IS 'Made by the instance; distinguishes requests that arrived at the same time.';
 CREATE INDEX request_log_key ON ONLY public.request_log USING btree (workspace_id, key_id, at);
 
 CREATE TABLE request_log_00 PARTITION OF request_log FOR VALUES IN ('0');
@@ -514,11 +514,11 @@ CREATE TABLE request_refused (
     CONSTRAINT request_refused_pkey PRIMARY KEY (workspace_id, minute, reason, key_id)
 );
 COMMENT ON TABLE request_refused IS 'How many requests were refused in each minute, by reason; kept as long as request_log.';
-COMMENT ON COLUMN request_refused.workspace_id IS 'Workspace of the key; * where no key of a workspace was sent.';
-COMMENT ON COLUMN request_refused.minute IS 'Begin of the clock minute.';
+COMMENT ON COLUMN request_refused.workspace_id IS 'Workspace of the key; * when the request had no key of a workspace.';
+COMMENT ON COLUMN request_refused.minute IS 'Start of the clock minute.';
 COMMENT ON COLUMN request_refused.reason IS 'method, headers, not_http, key_in_url, slow_down, rate_limit, or why a key was refused: missing, malformed, unknown, revoked, rotated, expired.';
-COMMENT ON COLUMN request_refused.key_id IS 'The key that was sent, where there is one; else empty.';
-COMMENT ON COLUMN request_refused.refused IS 'Requests refused, all instances together.';
+COMMENT ON COLUMN request_refused.key_id IS 'The key in the request; empty when there was none.';
+COMMENT ON COLUMN request_refused.refused IS 'Number of refused requests, of all instances.';
 
 CREATE TABLE service_key (
     workspace_id text COLLATE "C" NOT NULL,
@@ -528,9 +528,9 @@ CREATE TABLE service_key (
     CONSTRAINT service_key_value_check CHECK ((octet_length(value) = 32)),
     CONSTRAINT service_key_workspace_id_check CHECK ((workspace_id = '*'::text))
 );
-COMMENT ON TABLE service_key IS 'Random keys that all instances of the service share. None opens customers'' secrets: those have a key outside of the database.';
+COMMENT ON TABLE service_key IS 'Random keys that all instances of the service share. None decrypts customers'' secrets: the keys for those are not in the database.';
 COMMENT ON COLUMN service_key.workspace_id IS 'Always *, which stands for all workspaces.';
-COMMENT ON COLUMN service_key.name IS 'What it is for: cursor (seals cursors and ETags of the API).';
+COMMENT ON COLUMN service_key.name IS 'Purpose of the key: cursor (encrypts cursors and keys ETags of the API).';
 COMMENT ON COLUMN service_key.value IS '32 random bytes.';
 
 CREATE TABLE time_entry (
@@ -577,12 +577,12 @@ CREATE TABLE webhook (
 ) WITH (fillfactor=60);
 COMMENT ON TABLE webhook IS 'Addresses that events are sent to, at most five for a workspace.';
 COMMENT ON COLUMN webhook.webhook_id IS 'wh_ and a UUIDv7.';
-COMMENT ON COLUMN webhook.events IS 'The event types that it chose; null: all, including those of later versions.';
+COMMENT ON COLUMN webhook.events IS 'The chosen event types; null: all, including those of later versions.';
 COMMENT ON COLUMN webhook.state IS 'on or off.';
 COMMENT ON COLUMN webhook.secret IS 'The signing secret, sealed with AES-256-GCM: key id (8 bytes), nonce (12), ciphertext and tag. Bound to workspace and webhook.';
 COMMENT ON COLUMN webhook.old_secret IS 'The secret before the last rotation, sealed in the same way; it signs too until old_secret_until.';
 COMMENT ON COLUMN webhook.old_secret_until IS 'Until then messages are signed with the old secret as well; null: there was no rotation.';
-COMMENT ON COLUMN webhook.version IS 'Raised by every change that a user makes, so that the process that delivers reads the row again.';
+COMMENT ON COLUMN webhook.version IS 'Raised by every change that a user makes, so that the dispatcher reads the row again.';
 COMMENT ON COLUMN webhook.epoch IS 'Raised when it is turned off or on. What was decided or is pending under an older epoch is cancelled.';
 COMMENT ON COLUMN webhook.failing_since IS 'The first failed attempt after the last success, or after it was turned on; null: it is not failing.';
 COMMENT ON COLUMN webhook.failure_marks IS 'Unix milliseconds of failed attempts: the first and last of each span, enough to tell whether one fell into each third of the time after which it is turned off.';
@@ -710,9 +710,9 @@ CREATE TABLE workspace (
     CONSTRAINT workspace_pkey PRIMARY KEY (workspace_id),
     CONSTRAINT workspace_workspace_id_check CHECK ((workspace_id ~ '^[A-Za-z0-9_-]{1,64}$'::text))
 );
-COMMENT ON TABLE workspace IS 'One customer of the billing product. Made by its first entry, or by hand.';
+COMMENT ON TABLE workspace IS 'One customer of the billing product. Created by its first entry, or with a command.';
 COMMENT ON COLUMN workspace.name IS 'Shown on /v1/me and in the console; the id until set.';
-COMMENT ON COLUMN workspace.notify_email IS 'The finance team: told when a webhook fails or is turned off. Null: nobody.';
+COMMENT ON COLUMN workspace.notify_email IS 'Address of the finance team, which gets a mail when a webhook fails or is turned off. Null: nobody gets one.';
 
 CREATE OR REPLACE FUNCTION public.console_audit_refuse()
  RETURNS trigger
@@ -1041,7 +1041,7 @@ BEGIN
     RETURN true;
 END
 $function$;
-COMMENT ON FUNCTION workspace_create(text,text,timestamp with time zone) IS 'Makes a workspace with an empty log; false when it is there already.';
+COMMENT ON FUNCTION workspace_create(text,text,timestamp with time zone) IS 'Creates a workspace with an empty log; false when it exists.';
 
 CREATE OR REPLACE FUNCTION public.workspace_unmake(w text)
  RETURNS void
@@ -1051,4 +1051,4 @@ AS $function$
     DELETE FROM log_head WHERE workspace_id = w;
     DELETE FROM workspace WHERE workspace_id = w;
 $function$;
-COMMENT ON FUNCTION workspace_unmake(text) IS 'Takes back the workspace that the same transaction made for entries which were then refused.';
+COMMENT ON FUNCTION workspace_unmake(text) IS 'Deletes the workspace that the same transaction created for entries which were then refused.';

@@ -73,7 +73,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	}
 	tag := q.tag(version)
 	current := cached != nil && cached.version == version
-	// With a current answer there is one, and so "*" matches too.
+	// A current cached answer proves that the resource exists, so "*" matches.
 	if current || strings.Contains(candidates, tag) {
 		if etag := q.out.Match(tag); etag != "" {
 			q.out.NotModified(etag)

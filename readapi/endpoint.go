@@ -9,8 +9,8 @@ type endpoint struct {
 	// answer writes the answer to a request that passed all checks.
 	answer func(*request) error
 
-	// version returns the version of what the endpoint shows, with which its
-	// answers change; nil: it cannot be known without making the answer.
+	// version returns a text that changes when the answer does. Nil: only making
+	// the answer tells.
 	version func(*request) (string, error)
 
 	// Indexes of parameters in Params; -1: the endpoint has none of the form.
@@ -68,8 +68,9 @@ func newEndpoint(r route.Route) *endpoint {
 	return e
 }
 
-// cacheable reports whether answers can be cached and cost more than reading the
-// version does. A single row costs as much.
+// cacheable reports whether answers are cached. A cached answer needs a read of the
+// version, so the cache pays only where an answer costs more than that: a single row
+// does not.
 func (e *endpoint) cacheable() bool { return e.version != nil && e.Kind != route.Row }
 
 // statement returns the statement of the filters that are given.

@@ -81,8 +81,7 @@ func (a *API) mountRoutes() {
 	}
 }
 
-// handlers are what answers a kind of response, and what knows its version; see
-// endpoint.
+// handlers returns the two functions of an endpoint, answer and version.
 func (a *API) handlers(r route.Route) (handle func(*request) error, version func(*request) (string, error)) {
 	switch r.Kind {
 	case route.Rows:

@@ -216,16 +216,16 @@ func (s *store) cancelOutdated(ctx context.Context, k scheduler.Key) error {
 }
 
 // unmoved are releases that do not move cursors: their epoch matches no row.
-func unmoved(keys []scheduler.Key) []scheduler.ReleaseRecord {
-	list := make([]scheduler.ReleaseRecord, len(keys))
+func unmoved(keys []scheduler.Key) []scheduler.CursorRecord {
+	list := make([]scheduler.CursorRecord, len(keys))
 	for i, k := range keys {
-		list[i] = scheduler.ReleaseRecord{Key: k, Epoch: -1, Version: -1}
+		list[i] = scheduler.CursorRecord{Key: k, Epoch: -1, Version: -1}
 	}
 	return list
 }
 
 // release gives webhooks back, with their cursors where they belong.
-func (s *store) release(ctx context.Context, lease string, list []scheduler.ReleaseRecord) error {
+func (s *store) release(ctx context.Context, lease string, list []scheduler.CursorRecord) error {
 	var (
 		n                = len(list)
 		ws, hs           = make([]string, n), make([]string, n)

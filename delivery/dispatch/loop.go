@@ -92,7 +92,7 @@ func (l *loop) deliver(ctx context.Context, stop <-chan struct{}) {
 		case e := <-l.events:
 			l.step(l.received(e)...)
 		case out <- l.message:
-			l.handedOver()
+			l.accepted()
 			continue // nothing that the scheduler needs to know
 		case <-timer.C:
 			l.step(scheduler.Tick{})
@@ -154,8 +154,8 @@ func (l *loop) drain() {
 	l.step(events...)
 }
 
-// handedOver is called when the Router has taken the next message.
-func (l *loop) handedOver() {
+// accepted is called when the Router has taken the next message.
+func (l *loop) accepted() {
 	w, msg := l.next, l.message
 	l.awaits.Go(func() { l.await(l.lasting, w, msg) })
 	l.next, l.message = nil, nil

@@ -41,7 +41,7 @@ func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (sch
 	if err != nil {
 		return nil, fmt.Errorf("read what is due: %w", err)
 	}
-	polled := scheduler.Polled{Poll: p, Answers: answers}
+	polled := scheduler.Polled{Poll: p, Results: answers}
 	var changed []scheduler.Key
 	for i := range answers {
 		if answers[i].Found && versions[i] != p.Requests[i].Version {
@@ -76,10 +76,10 @@ const rowState = 10
 
 const dueSQL = `
 	WITH k AS MATERIALIZED (
-	    SELECT k.n, k.w, k.h, k.after, k.room, k.retry_room, w.version, w.epoch, v.position AS visible,
+	    SELECT k.n, k.w, k.h, k.after, k.live_limit, k.retry_limit, w.version, w.epoch, v.position AS visible,
 	           w.events
 	      FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::integer[])
-	           WITH ORDINALITY AS k (w, h, after, room, retry_room, n)
+	           WITH ORDINALITY AS k (w, h, after, live_limit, retry_limit, n)
 	      JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
 	      JOIN log_checkpoint v ON v.workspace_id = k.w AND v.consumer = 'read_models')
 	SELECT k.n, 10, k.visible, '', '', '', now(), k.version, 0, false, (
@@ -93,36 +93,36 @@ const dueSQL = `
 	        WHERE e.workspace_id = k.w AND e.position > k.after AND e.position <= least(k.visible, k.after + $7) AND e.public_event IS NOT NULL
 	          AND CASE WHEN e.type = 'test.ping' THEN e.data->>'webhook_id' = k.h
 	                   ELSE k.events IS NULL OR e.type = ANY (k.events) END
-	        ORDER BY e.position LIMIT k.room) AS e
-	 WHERE k.room > 0
+	        ORDER BY e.position LIMIT k.live_limit) AS e
+	 WHERE k.live_limit > 0
 	UNION ALL
 	SELECT k.n, 1, q.position, e.id, e.type, e.public_event, e.created_at, q.attempts, q.before, q.once, q.created_at
 	  FROM k CROSS JOIN LATERAL (
 	       SELECT * FROM webhook_waiting q
 	        WHERE q.workspace_id = k.w AND q.webhook_id = k.h AND q.next_attempt_at <= $6 AND q.epoch = k.epoch
-	        ORDER BY q.next_attempt_at LIMIT k.retry_room) AS q
+	        ORDER BY q.next_attempt_at LIMIT k.retry_limit) AS q
 	  JOIN event_log e ON e.workspace_id = k.w AND e.position = q.position
-	 WHERE k.retry_room > 0`
+	 WHERE k.retry_limit > 0`
 
 // readDue reads for many webhooks at once: the next entries of the log, up to the
 // visible position, and the deliveries whose retry is due. It returns the version
 // of each webhook's settings, too.
-func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, now time.Time) (answers []scheduler.PollAnswer, versions []int, err error) {
+func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, now time.Time) (answers []scheduler.PollResult, versions []int, err error) {
 	var (
-		n             = len(requests)
-		ws, hs        = make([]string, n), make([]string, n)
-		after         = make([]int64, n)
-		room, retries = make([]int, n), make([]int, n)
+		n               = len(requests)
+		ws, hs          = make([]string, n), make([]string, n)
+		after           = make([]int64, n)
+		limits, retries = make([]int, n), make([]int, n)
 	)
 	for i := range requests {
 		r := &requests[i]
-		ws[i], hs[i], after[i], room[i], retries[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.After, r.LiveLimit, r.RetryLimit
+		ws[i], hs[i], after[i], limits[i], retries[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.After, r.LiveLimit, r.RetryLimit
 	}
-	rows, err := s.pool.Query(ctx, dueSQL, ws, hs, after, room, retries, now, int64(logWindow))
+	rows, err := s.pool.Query(ctx, dueSQL, ws, hs, after, limits, retries, now, int64(logWindow))
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // the caller says what it reads
 	}
-	answers, versions = make([]scheduler.PollAnswer, n), make([]int, n)
+	answers, versions = make([]scheduler.PollResult, n), make([]int, n)
 	if err := scanDue(rows, answers, versions); err != nil {
 		return nil, nil, err
 	}
@@ -142,7 +142,7 @@ func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, n
 	return answers, versions, nil
 }
 
-func scanDue(rows pgx.Rows, answers []scheduler.PollAnswer, versions []int) error {
+func scanDue(rows pgx.Rows, answers []scheduler.PollResult, versions []int) error {
 	defer rows.Close()
 	for rows.Next() {
 		var (

@@ -61,7 +61,7 @@ var (
 	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	// pathLike matches a path of this repository in backquotes.
 	pathLike  = regexp.MustCompile("`((?:\\.ci|cmd|delivery|docs|domain|eventlog|internal|migrations|projections|readapi)/[\\w./-]*)`")
-	codeBlock = regexp.MustCompile("(?ms)^```.*?^```")
+	codeBlock = regexp.MustCompile("(?ms)^```.*?\n```")
 )
 
 func linksIn(text string) (targets []string) {

@@ -30,7 +30,7 @@ const (
 // manyFields are the types that may have more than maxFields fields: what the
 // contract gives a resource, and settings, which are lists by nature.
 var manyFields = []string{
-	"domain.Invoice", "domain.TimeEntry", "domain.Charge", "domain.InvoiceRecorded", "domain.Data",
+	"domain.Invoice", "domain.TimeEntry", "domain.Charge",
 }
 
 // TestShape holds files, functions and types to sizes that can be read, and the

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// module is the module's path, before a room's folder.
+// module is the module's path, before a package's folder.
 const module = "github.com/ledgerfeed/ledgerfeed/"
 
 // source is a Go file as the rules look at it.
@@ -107,5 +107,3 @@ func parseFile(set *token.FileSet, file *source) *ast.File {
 	}
 	return syntax
 }
-
-var _ = parseFile // for the test of shapes

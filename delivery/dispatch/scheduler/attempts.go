@@ -4,12 +4,12 @@ import (
 	"time"
 )
 
-// offer lists a queue that may be able to start an attempt.
-func (s *Scheduler) offer(now time.Time, q *queue) {
+// enqueue lists a queue that may be able to start an attempt.
+func (s *Scheduler) enqueue(now time.Time, q *queue) {
 	if !s.draining {
-		s.starts.offer(now, q)
+		s.starts.enqueue(now, q)
 	}
-	// Record soon when the queue waits for places. One that is failing waits for
+	// Record soon when the queue has reached its bound. One that is failing waits for
 	// the next batch, so that it does not cost the others commits.
 	if q.unrecorded >= s.cfg.Bound && q.health.FailingSince.IsZero() && q.waiting() > 0 {
 		s.results.urgent = true
@@ -24,7 +24,7 @@ func (s *Scheduler) startAttempts(now time.Time) {
 	for q := s.starts.next(now, len(s.queues)); q != nil; q = s.starts.next(now, len(s.queues)) {
 		s.emit(Start{q.start()})
 		q.lastUsed = now
-		s.offer(now, q)
+		s.enqueue(now, q)
 		s.polls.refill(q)
 	}
 }
@@ -47,9 +47,9 @@ func (s *Scheduler) attempted(now time.Time, e Attempted) {
 	s.results.judge(a, s.cfg.Policy)
 	s.results.add(a, now)
 	if s.starts.throttle.attempted(q, a.result.Costly()) {
-		s.starts.offerAgain(now, q)
+		s.starts.requeue(now, q)
 	}
-	s.offer(now, q)
+	s.enqueue(now, q)
 }
 
 // notAttempted pauses a webhook, longer each time. Its settings are read again:

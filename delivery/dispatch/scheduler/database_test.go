@@ -176,14 +176,14 @@ func (p *process) poll(poll *Poll) {
 		w.after(250*time.Millisecond, func() { p.tell(PollFailed{Poll: poll}) })
 		return
 	}
-	answer := Polled{Poll: poll, Answers: make([]PollAnswer, len(poll.Requests)), Changed: map[Key]*Loaded{}}
+	answer := Polled{Poll: poll, Results: make([]PollResult, len(poll.Requests)), Changed: map[Key]*Loaded{}}
 	for i := range poll.Requests {
 		r := &poll.Requests[i]
 		h := w.webhooks[r.Key]
 		if h == nil {
 			continue
 		}
-		w.answer(h, r, &answer.Answers[i])
+		w.answer(h, r, &answer.Results[i])
 		if h.version != r.Version {
 			l := h.loaded()
 			answer.Changed[r.Key] = &l
@@ -192,7 +192,7 @@ func (p *process) poll(poll *Poll) {
 	w.after(w.takes(20*time.Millisecond), func() { p.tell(answer) })
 }
 
-func (w *world) answer(h *simWebhook, r *PollRequest, a *PollAnswer) {
+func (w *world) answer(h *simWebhook, r *PollRequest, a *PollResult) {
 	log := w.logs[h.key.WorkspaceID]
 	a.Found, a.Visible, a.LiveTo, a.ReplayTo = true, log.visible(), r.After, r.ReplayAfter
 	for p := r.After + 1; p <= a.Visible && len(a.Attempts[Live]) < r.LiveLimit; p++ {

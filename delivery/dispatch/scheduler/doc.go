@@ -1,17 +1,20 @@
 // Package scheduler decides which message is sent to which webhook, and when. It
 // is a state machine without input, output, goroutines or a clock:
 // [Scheduler.Step] takes the time and events, changes the state, and returns the
-// effects that the dispatcher has to carry out. Each effect is answered by an
-// event.
+// effects that the dispatcher has to carry out. All effects but Notify and Paused
+// are answered by an event.
 //
-//	event                                   effects it may lead to
-//	Changed, Found      something to do     Poll, Claim
-//	Claimed             webhooks are held   Poll
-//	Polled              messages are read   Start
-//	Attempted           a message was sent  Record, ChangeHealth
-//	Recorded            it is in the log    Start, Notify
-//	LeaseLost           others may send     TakeLease
-//	Tick                time has passed     any of them
+//	event                                     effects it may lead to
+//	Changed, Found        something to do     Poll, Claim
+//	Claimed, ClaimFailed  webhooks are held   Poll, Claim
+//	Polled, PollFailed    messages are read   Start, Poll
+//	Attempted, Returned   a message was sent  Record, Start
+//	NotAttempted          it could not be     Paused
+//	Recorded              results are stored  ChangeHealth, Start, Poll, Claim, Notify
+//	HealthChanged         a webhook is off    Poll
+//	LeaseTaken, LeaseLost others may send     TakeLease, Claim
+//	LeaseRenewed          it lasts longer     Reconcile, Record
+//	Tick, Drain           time has passed     any of them
 //
 // What it keeps:
 //

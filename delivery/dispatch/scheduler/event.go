@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 )
 
-// Event is something that the scheduler is told.
+// Event is an input of the scheduler.
 type Event interface{ event() }
 
 type (
@@ -34,7 +34,7 @@ type (
 	// Polled answers Poll.
 	Polled struct {
 		Poll    *Poll
-		Answers []PollAnswer // one for each request, in order
+		Results []PollResult // one for each request, in order
 
 		// Changed are the webhooks whose settings have another version than the
 		// request says, as they are now.
@@ -125,13 +125,13 @@ type Loaded struct {
 	Position              int64 // of its cursor
 	ReplayAfter, ReplayTo int64 // missed events are sent after the first position, up to the second; 0: none are
 
-	// Sent are the positions after the cursor that were sent before: the history
-	// of deliveries is the cursor's journal.
+	// Sent are the positions after the cursor that the history of deliveries has
+	// already: they are not sent again.
 	Sent map[int64]struct{}
 }
 
-// PollAnswer is what there is to send to one webhook.
-type PollAnswer struct {
+// PollResult is what there is to send to one webhook.
+type PollResult struct {
 	Found       bool // the webhook exists
 	Visible     int64
 	NextAttempt time.Time // when the next retry after those read is due; zero: none waits
@@ -198,7 +198,7 @@ type Record struct {
 	Cursors  []CursorRecord
 	Health   []HealthRecord
 	Counts   []CountRecord
-	Releases []ReleaseRecord
+	Releases []CursorRecord // webhooks to release, with their cursors
 
 	attempts []*Attempt
 	evicted  []*queue
@@ -281,6 +281,3 @@ type CountRecord struct {
 	Outcome attempt.Outcome
 	N       int64
 }
-
-// ReleaseRecord gives a webhook back, with its cursor where it belongs.
-type ReleaseRecord = CursorRecord

@@ -28,7 +28,7 @@ func rebalance(s *Scheduler, now time.Time, c Census) {
 		if surplus <= 0 {
 			return
 		}
-		if q := s.queues[k]; !q.evict.leaving && !q.health.turningOff {
+		if q := s.queues[k]; !q.evict.evicting && !q.health.turningOff {
 			q.evict.rebalanced = true
 			s.claims.coolingDown[q.key] = now.Add(s.cfg.CoolDown)
 			s.evict(q)
@@ -60,7 +60,7 @@ func (s *Scheduler) leaseLost(lease string) {
 		return
 	}
 	for _, q := range s.queues {
-		q.evict.lost, q.evict.leaving = true, true
+		q.evict.lost, q.evict.evicting = true, true
 		forget(s, q)
 	}
 	for _, q := range s.results.evicted {

@@ -16,16 +16,16 @@ const (
 	maxPolls = 2
 )
 
-// polls are the queues to be read for.
+// polls holds the queues that wait for a poll.
 type polls struct {
 	dirty    []*queue
 	underWay int
 }
 
-// mark has a queue read for.
+// mark adds a queue to those that wait for a poll.
 func (p *polls) mark(q *queue) {
 	switch {
-	case q.evict.leaving:
+	case q.evict.evicting:
 		q.evict.changed = true
 	case q.poll.underWay:
 		q.poll.again = true
@@ -35,10 +35,9 @@ func (p *polls) mark(q *queue) {
 	}
 }
 
-// refill has a queue read for when little is left of what was read, and there is
-// more.
+// refill adds a queue when few messages are left and the database has more.
 func (p *polls) refill(q *queue) {
-	if !q.evict.leaving && !q.health.turningOff && q.needsMore() {
+	if !q.evict.evicting && !q.health.turningOff && q.needsMore() {
 		p.mark(q)
 	}
 }
@@ -49,7 +48,7 @@ func (p *polls) take() *Poll {
 	for p.underWay < maxPolls && len(p.dirty) > 0 && len(poll.Requests) < maxPollBatch {
 		q := pop(&p.dirty)
 		q.poll.dirty = false
-		if q.evict.leaving {
+		if q.evict.evicting {
 			q.evict.changed = true
 			continue
 		}
@@ -89,7 +88,7 @@ func (q *queue) request() PollRequest {
 }
 
 // fill adds what was read.
-func (q *queue) fill(a *PollAnswer, r *PollRequest) {
+func (q *queue) fill(a *PollResult, r *PollRequest) {
 	for from := range sources {
 		for _, one := range a.Attempts[from] {
 			if _, sent := q.live.sent[one.Position]; sent && from == Live {

@@ -90,8 +90,8 @@ type pollState struct {
 
 // evictState is about giving a webhook back.
 type evictState struct {
-	leaving    bool // start nothing more; release when everything is recorded
-	changed    bool // became dirty while it was leaving: claim it again
+	evicting   bool // start nothing more; release when everything is recorded
+	changed    bool // became dirty while it was evicting: claim it again
 	rebalanced bool // leaves so that another process takes it
 	lost       bool // belongs to a lease that is over: nothing of it is recorded
 }
@@ -126,7 +126,7 @@ func newQueue(w *Loaded, now time.Time) *queue {
 // mayStart tells whether the queue has something to send and is not held back by
 // its own state.
 func (q *queue) mayStart(bound int, now time.Time) bool {
-	return !q.evict.leaving && !q.health.turningOff && q.unrecorded < bound && q.waiting() > 0 && !now.Before(q.pause.until)
+	return !q.evict.evicting && !q.health.turningOff && q.unrecorded < bound && q.waiting() > 0 && !now.Before(q.pause.until)
 }
 
 // waiting counts the attempts that were read and not started.
@@ -169,7 +169,7 @@ func (q *queue) putBack(a *Attempt) {
 		}
 	}
 	q.pending[a.Source] = slices.Insert(list, at, a)
-	if q.evict.leaving {
+	if q.evict.evicting {
 		q.unread(a.Source)
 	}
 }

@@ -99,7 +99,8 @@ func (r *Record) addAttempt(a *Attempt) {
 }
 
 // addCursor moves the stored cursor if it lags. Attempts of the same record are
-// not done yet, so the cursor stays before them; the history is its journal.
+// not done yet, so the stored cursor stays before them. A process that takes over
+// finds them in the history of deliveries.
 func (r *Record) addCursor(q *queue) {
 	c := q.cursor()
 	if c.Position > q.live.saved || c.Replayed > q.replay.saved {

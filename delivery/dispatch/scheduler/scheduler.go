@@ -9,14 +9,14 @@ import (
 const (
 	// saveInterval is how often cursors that moved are stored.
 	saveInterval = time.Second
-	// skipSaves is how many times longer a cursor waits that only passed entries
-	// which are not for its webhook.
+	// A cursor that only passed entries of other types is stored every
+	// skipSaves-th time.
 	skipSaves = 5
 
-	// rereadInterval is how often a sweep makes a webhook be read for when nothing
-	// new is visible: something of it waits in the database, and a notification
-	// may have been lost. Receivers that hang keep messages open for long, so more
-	// often would delay the others.
+	// rereadInterval is the shortest time between two polls that a sweep causes
+	// for a held webhook without new events. The sweep found something in the
+	// database, whose notification may be lost. More polls would delay other
+	// webhooks.
 	rereadInterval = 10 * time.Second
 )
 
@@ -162,7 +162,8 @@ func (s *Scheduler) NextTick(now time.Time) time.Time {
 // InFlight is the number of attempts under way.
 func (s *Scheduler) InFlight() int { return s.starts.inFlight }
 
-// Done tells whether everything was finished and released after Drain.
+// Done reports whether, after Drain, every attempt is recorded and every webhook
+// released.
 func (s *Scheduler) Done() bool {
 	return s.draining && s.starts.inFlight == 0 && len(s.queues) == 0 && s.claims.underWay == nil &&
 		s.results.underWay == nil && len(s.results.attempts)+len(s.results.evicted) == 0
@@ -172,11 +173,11 @@ func (s *Scheduler) Done() bool {
 func (s *Scheduler) tick(now time.Time) {
 	for q := s.timers.take(now); q != nil; q = s.timers.take(now) {
 		s.polls.mark(q)
-		s.starts.offer(now, q)
+		s.starts.enqueue(now, q)
 		s.timers.update(now, q)
 	}
 	for _, q := range s.starts.throttle.release(now) {
-		s.starts.offerAgain(now, q)
+		s.starts.requeue(now, q)
 	}
 	if !now.Before(s.nextSave) {
 		s.saveCursors(now)
@@ -189,12 +190,13 @@ func (s *Scheduler) tick(now time.Time) {
 	}
 }
 
-// saveCursors has moved cursors and counts stored, and idle webhooks released.
+// saveCursors adds cursors that moved, and counts, to the next record, and
+// releases idle webhooks.
 func (s *Scheduler) saveCursors(now time.Time) {
 	s.saved++
 	for _, q := range s.queues {
 		switch {
-		case q.evict.leaving:
+		case q.evict.evicting:
 		case q.idle() && (now.Sub(q.lastUsed) >= s.cfg.Idle || !q.endpoint.On) && len(q.unsaved.counts) == 0:
 			s.evict(q)
 		case q.unsaved.cursor || len(q.unsaved.counts) > 0 || s.saved%skipSaves == 0 && q.done() > q.live.saved:

@@ -39,9 +39,9 @@ func (b *bench) step(events ...Event) {
 			case *Record:
 				b.records = append(b.records, e)
 			case *Poll:
-				answer := Polled{Poll: e, Answers: make([]PollAnswer, len(e.Requests))}
+				answer := Polled{Poll: e, Results: make([]PollResult, len(e.Requests))}
 				for i, r := range e.Requests {
-					a := &answer.Answers[i]
+					a := &answer.Results[i]
 					a.Found, a.Visible, a.LiveTo = true, 1_000_000, r.After+int64(r.LiveLimit)
 					for p := r.After + 1; p <= a.LiveTo; p++ {
 						a.Attempts[Live] = append(a.Attempts[Live], &Attempt{Position: p, Published: start})
@@ -134,7 +134,7 @@ func TestWhenResultsAreRecorded(t *testing.T) {
 			}
 			if test.waits {
 				q.unrecorded, q.pending[Live] = 2, []*Attempt{{queue: q}}
-				s.offer(start, q)
+				s.enqueue(start, q)
 			}
 			due, want := s.results.due(start, test.inFlight, test.draining), start.Add(test.want)
 			if test.want < 0 {
@@ -229,7 +229,7 @@ func TestThrottle(t *testing.T) {
 	// One whose receiver is back is throttled no longer.
 	q := b.queues[Key{"acme", "wh_1"}]
 	b.starts.throttle.attempted(q, false)
-	b.starts.offerAgain(b.now, q)
+	b.starts.requeue(b.now, q)
 	b.step(Tick{})
 	if _, by := b.takeStarted(); by["wh_1"] != b.cfg.Bound {
 		t.Errorf("%d attempts of the webhook whose receiver is back were started, want %d", by["wh_1"], b.cfg.Bound)
@@ -247,10 +247,10 @@ func TestNobodyJumpsTheQueue(t *testing.T) {
 	first, second := &queue{}, &queue{}
 	first.costly.failures, second.costly.failures = costlyAfter, costlyAfter
 	th.queues = []*queue{first}
-	if !th.holdsBack(second, start) || len(th.queues) != 2 || th.queues[1] != second {
+	if !th.waitForToken(second, start) || len(th.queues) != 2 || th.queues[1] != second {
 		t.Fatalf("it does not wait behind the first: %v", th.queues)
 	}
-	if list := th.release(start); len(list) != 1 || list[0] != first || th.holdsBack(first, start) {
+	if list := th.release(start); len(list) != 1 || list[0] != first || th.waitForToken(first, start) {
 		t.Error("the first does not get the token")
 	}
 	if next := th.next(start); next.Before(start.Add(time.Second)) || next.After(start.Add(time.Second+time.Millisecond)) {

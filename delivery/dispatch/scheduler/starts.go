@@ -15,18 +15,18 @@ type starts struct {
 	inFlight     int // attempts of the process
 }
 
-// offer lists a queue, if it may start an attempt.
-func (s *starts) offer(now time.Time, q *queue) {
+// enqueue lists a queue, if it may start an attempt.
+func (s *starts) enqueue(now time.Time, q *queue) {
 	if !q.listed && q.mayStart(s.bound, now) {
 		q.listed = true
 		s.startable = append(s.startable, q)
 	}
 }
 
-// offerAgain lists a queue that was held back.
-func (s *starts) offerAgain(now time.Time, q *queue) {
+// requeue lists a queue that was held back.
+func (s *starts) requeue(now time.Time, q *queue) {
 	q.listed = false
-	s.offer(now, q)
+	s.enqueue(now, q)
 }
 
 // next takes the next queue that may start an attempt: each in turn, within its
@@ -43,7 +43,7 @@ func (s *starts) next(now time.Time, webhooks int) *queue {
 		case !policy.MayStart(load):
 			q.listed = true
 			s.overLimit = append(s.overLimit, q)
-		case s.throttle.holdsBack(q, now):
+		case s.throttle.waitForToken(q, now):
 			q.listed = true
 		default:
 			s.inFlight++
@@ -58,7 +58,7 @@ func (s *starts) next(now time.Time, webhooks int) *queue {
 func (s *starts) ended(now time.Time) {
 	s.inFlight--
 	for range min(len(s.overLimit), 8) {
-		s.offerAgain(now, pop(&s.overLimit))
+		s.requeue(now, pop(&s.overLimit))
 	}
 }
 

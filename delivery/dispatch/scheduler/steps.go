@@ -39,7 +39,7 @@ func (s *Scheduler) found(now time.Time, list []Candidate) {
 	}
 }
 
-// retryAt has a queue read for at a time, unless that is to happen before.
+// retryAt schedules a poll of the queue, unless an earlier one is scheduled.
 func (s *Scheduler) retryAt(now time.Time, q *queue, at time.Time) {
 	if at.IsZero() || q.retry.next.After(now) && !at.Before(q.retry.next) {
 		return
@@ -54,7 +54,7 @@ func (s *Scheduler) retryAt(now time.Time, q *queue, at time.Time) {
 func (s *Scheduler) polled(now time.Time, e Polled) {
 	s.polls.underWay--
 	for i := range e.Poll.Requests {
-		r, a := &e.Poll.Requests[i], &e.Answers[i]
+		r, a := &e.Poll.Requests[i], &e.Results[i]
 		q := r.queue
 		switch changed := e.Changed[r.Key]; {
 		case q.evict.lost:
@@ -66,7 +66,7 @@ func (s *Scheduler) polled(now time.Time, e Polled) {
 				s.evict(q)
 				q.evict.changed = true
 			}
-		case !q.evict.leaving:
+		case !q.evict.evicting:
 			q.fill(a, r)
 			// A time that is still to come stays: a retry that was recorded during
 			// the poll is not in its answer.
@@ -74,7 +74,7 @@ func (s *Scheduler) polled(now time.Time, e Polled) {
 		}
 		s.polls.ended(now, q)
 		s.releaseIfDone(q)
-		s.offer(now, q)
+		s.enqueue(now, q)
 	}
 }
 
@@ -84,7 +84,7 @@ func (s *Scheduler) pollFailed(now time.Time, poll *Poll) {
 		q := poll.Requests[i].queue
 		s.polls.ended(now, q)
 		s.releaseIfDone(q)
-		if !q.evict.leaving {
+		if !q.evict.evicting {
 			s.polls.mark(q)
 		}
 	}
@@ -116,19 +116,19 @@ func (s *Scheduler) claimed(now time.Time, e Claimed) {
 
 // evict starts giving a webhook back.
 func (s *Scheduler) evict(q *queue) {
-	if q.evict.leaving {
+	if q.evict.evicting {
 		return
 	}
-	q.evict.leaving = true
+	q.evict.evicting = true
 	for from := range sources {
 		q.unread(from)
 	}
 	s.releaseIfDone(q)
 }
 
-// releaseIfDone releases a webhook that is leaving when nothing of it is open.
+// releaseIfDone releases a webhook that is evicting when nothing of it is open.
 func (s *Scheduler) releaseIfDone(q *queue) {
-	if q.evict.leaving && q.unrecorded == 0 && !q.poll.underWay && s.queues[q.key] == q {
+	if q.evict.evicting && q.unrecorded == 0 && !q.poll.underWay && s.queues[q.key] == q {
 		forget(s, q)
 		s.results.evicted = append(s.results.evicted, q)
 	}
@@ -159,11 +159,11 @@ func (s *Scheduler) recorded(now time.Time, r *Record) {
 		if q.evict.lost {
 			continue
 		}
-		if a.state == policy.Pending && !q.evict.leaving {
+		if a.state == policy.Pending && !q.evict.evicting {
 			s.retryAt(now, q, a.next)
 		}
 		s.polls.refill(q)
-		s.offer(now, q)
+		s.enqueue(now, q)
 		s.releaseIfDone(q)
 	}
 	for _, c := range r.changes {

@@ -39,9 +39,9 @@ func newThrottle(perSecond int) throttle {
 	return throttle{bucket: rate.NewLimiter(rate.Limit(perSecond), burstSeconds*perSecond)}
 }
 
-// holdsBack tells whether a queue has to wait for a token before its next
-// attempt, and if so, has it wait.
-func (t *throttle) holdsBack(q *queue, now time.Time) bool {
+// waitForToken reports whether a queue must wait for a token before its next
+// attempt. If so, it is added to the waiting queues.
+func (t *throttle) waitForToken(q *queue, now time.Time) bool {
 	switch {
 	case q.costly.failures < costlyAfter:
 		return false
