@@ -43,7 +43,7 @@ type Settings struct {
 	SecretOverlap  time.Duration   `env:"LEDGERFEED_SECRET_OVERLAP" envDefault:"24h" want:"a time above 0, such as 24h"`
 	WebhookTimeout time.Duration   `env:"LEDGERFEED_WEBHOOK_TIMEOUT" envDefault:"10s" want:"a time above 0, such as 10s"`
 	WebhookAllow   prefixes        `env:"LEDGERFEED_WEBHOOK_ALLOW" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
-	WebhookCAFile  string          `env:"LEDGERFEED_WEBHOOK_CA_FILE"` // read by those who send
+	WebhookCAFile  string          `env:"LEDGERFEED_WEBHOOK_CA_FILE"` // read by the processes that deliver
 	SMTPURL        string          `env:"LEDGERFEED_SMTP_URL" secret:"true" want:"smtp://user:password@host:port or smtps://…"`
 	MailFrom       string          `env:"LEDGERFEED_MAIL_FROM" want:"a mail address such as ledgerfeed@example.com, which LEDGERFEED_SMTP_URL needs"`
 
