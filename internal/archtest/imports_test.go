@@ -138,6 +138,23 @@ var arrows = map[string][]string{
 		"projections/replay", "internal/pg",
 	},
 
+	"cmd/ledgerfeed-chaos": {
+		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "cmd/ledgerfeed-chaos/internal/fault",
+		"cmd/ledgerfeed-chaos/internal/report", "cmd/ledgerfeed-chaos/internal/workload", "internal/flow",
+	},
+	"cmd/ledgerfeed-chaos/internal/network": {},
+	"cmd/ledgerfeed-chaos/internal/cluster": {"cmd/ledgerfeed-chaos/internal/network", "internal/flow", "internal/localpg/programs"},
+	"cmd/ledgerfeed-chaos/internal/check":   {"domain", "internal/rowcheck"},
+	"cmd/ledgerfeed-chaos/internal/workload": {
+		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "cmd/ledgerfeed-chaos/internal/network",
+		"domain", "eventlog", "eventlog/watermillsql", "internal/flow", "internal/pg", "internal/scenario",
+	},
+	"cmd/ledgerfeed-chaos/internal/fault": {
+		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "cmd/ledgerfeed-chaos/internal/network",
+		"cmd/ledgerfeed-chaos/internal/workload", "internal/flow",
+	},
+	"cmd/ledgerfeed-chaos/internal/report": {"cmd/ledgerfeed-chaos/internal/check"},
+
 	"docs/receivers/go": {}, // an example for others, who do not have our packages
 }
 
@@ -149,8 +166,8 @@ var pure = []string{"domain", "domain/jsonform", "docs/receivers/go"}
 // the longest matching path counts. Modules that are not listed may be imported
 // everywhere.
 var homes = map[string][]string{
-	"github.com/ThreeDotsLabs/watermill":     {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow"},
-	"github.com/ThreeDotsLabs/watermill-sql": {"eventlog/watermillsql"},
+	"github.com/ThreeDotsLabs/watermill":     {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "cmd/ledgerfeed-chaos/internal/workload"},
+	"github.com/ThreeDotsLabs/watermill-sql": {"eventlog/watermillsql", "cmd/ledgerfeed-chaos/internal/workload"},
 }
 
 // homesOf returns the listed module that an imported package is of, and its homes.
@@ -332,7 +349,7 @@ func TestImportFaults(t *testing.T) {
 		{"domain", module + "internal/pg", false, "domain may not import internal/pg"},
 		{"domain", "github.com/google/uuid", false, "domain may import only the standard library"},
 		{"delivery/dispatch", "github.com/ThreeDotsLabs/watermill/message", false, ""},
-		{"delivery", "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql", false, "delivery may not import github.com/ThreeDotsLabs/watermill-sql; packages that may: eventlog/watermillsql"},
+		{"delivery", "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql", false, "delivery may not import github.com/ThreeDotsLabs/watermill-sql; packages that may: cmd/ledgerfeed-chaos/internal/workload, eventlog/watermillsql"},
 		{"eventlog", "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql", true, "eventlog may not import github.com/ThreeDotsLabs/watermill-sql"},
 		{"readapi", "github.com/ThreeDotsLabs/watermill/message", true, "readapi may not import github.com/ThreeDotsLabs/watermill"},
 		{"domain", "pgregory.net/rapid", true, ""},

@@ -1,0 +1,64 @@
+//go:build linux
+
+package fault
+
+import (
+	"iter"
+	"math/rand/v2"
+	"time"
+)
+
+// Plan is one fault of a schedule.
+type Plan struct {
+	Number int           // from 1
+	Kind   *Kind         // what goes wrong
+	After  time.Duration // pause before it
+	Lasts  time.Duration
+	Roll   uint64 // decides about everything else
+}
+
+// pick returns a number below n that the plan's roll decides; what keeps apart
+// choices of one plan.
+func (p *Plan) pick(what uint64, n int) int {
+	return rand.New(rand.NewPCG(p.Roll, what)).IntN(n)
+}
+
+const (
+	shortestPause = 100 * time.Millisecond
+	longestPause  = 1500 * time.Millisecond
+)
+
+// Schedule is the endless list of faults of a seed.
+func Schedule(seed uint64, kinds []*Kind) iter.Seq[Plan] {
+	return func(yield func(Plan) bool) {
+		rng := rand.New(rand.NewPCG(seed, 0xfa017))
+		all := 0
+		for _, k := range kinds {
+			all += k.Weight
+		}
+		for n := 1; all > 0; n++ {
+			p := Plan{Number: n, Kind: choose(kinds, rng.IntN(all)), After: between(rng, shortestPause, longestPause)}
+			p.Lasts, p.Roll = between(rng, p.Kind.Shortest, p.Kind.Longest), rng.Uint64()
+			if !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+func choose(kinds []*Kind, roll int) *Kind {
+	for _, k := range kinds {
+		if roll < k.Weight {
+			return k
+		}
+		roll -= k.Weight
+	}
+	return kinds[len(kinds)-1] // not reached: roll is below the sum
+}
+
+func between(rng *rand.Rand, low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + time.Duration(rng.Int64N(int64(high-low)))
+}

@@ -1,0 +1,180 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// Proxy passes connections on to an upstream address. It is safe for concurrent
+// use.
+type Proxy struct {
+	listener net.Listener
+	done     sync.WaitGroup
+
+	mu       sync.Mutex
+	upstream string
+	latency  time.Duration
+	silent   bool // connections made now are silent from the start
+	refusing bool
+	closed   bool
+	links    map[*link]struct{}
+}
+
+// Listen starts a proxy at a free port of this machine.
+func Listen(ctx context.Context, upstream string) (*Proxy, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen for a proxy: %w", err)
+	}
+	p := &Proxy{listener: listener, upstream: upstream, links: map[*link]struct{}{}}
+	p.done.Go(p.accept)
+	return p, nil
+}
+
+// Address is where clients connect to.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
+
+// Point makes connections from now on go to another upstream address.
+func (p *Proxy) Point(upstream string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.upstream = upstream
+}
+
+// Delay makes every piece of data take this time in each direction; 0 ends it.
+func (p *Proxy) Delay(latency time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latency = latency
+}
+
+// Refuse resets connections that are made, until it is called with false. Those
+// that exist go on.
+func (p *Proxy) Refuse(refusing bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusing = refusing
+}
+
+// Cut resets all connections.
+func (p *Proxy) Cut() {
+	for _, l := range p.all() {
+		l.reset()
+	}
+}
+
+// CutAfter resets each of the connections when it has passed on this many more
+// bytes to the client, so that an answer is cut in its middle.
+func (p *Proxy) CutAfter(bytes int64) {
+	for _, l := range p.all() {
+		l.limit(bytes)
+	}
+}
+
+// Silence makes all connections silent. They stay so: see Restore.
+func (p *Proxy) Silence() {
+	for _, l := range p.all() {
+		l.silent.Store(true)
+	}
+}
+
+// Partition makes connections silent, those that exist and those made until Restore.
+func (p *Proxy) Partition() {
+	p.mu.Lock()
+	p.silent = true
+	p.mu.Unlock()
+	p.Silence()
+}
+
+// Restore ends everything that Delay, Refuse and Partition began, and resets
+// the connections that are silent, as a host does that is asked about a connection
+// which it does not know.
+func (p *Proxy) Restore() {
+	p.mu.Lock()
+	p.latency, p.refusing, p.silent = 0, false, false
+	p.mu.Unlock()
+	for _, l := range p.all() {
+		if l.silent.Load() {
+			l.reset()
+		}
+	}
+}
+
+// Close ends the proxy and its connections.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	err := p.listener.Close()
+	p.Cut()
+	p.done.Wait()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("cannot close a proxy: %w", err)
+	}
+	return nil
+}
+
+func (p *Proxy) all() []*link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]*link, 0, len(p.links))
+	for l := range p.links {
+		list = append(list, l)
+	}
+	return list
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		p.done.Go(func() { p.serve(client) })
+	}
+}
+
+// serve passes one connection on until it ends.
+func (p *Proxy) serve(client net.Conn) {
+	p.mu.Lock()
+	upstream, refusing := p.upstream, p.refusing || p.closed
+	p.mu.Unlock()
+	if refusing {
+		hardClose(client)
+		return
+	}
+	var dialer net.Dialer
+	dialing, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	server, err := dialer.DialContext(dialing, "tcp", upstream)
+	cancel()
+	if err != nil {
+		hardClose(client)
+		return
+	}
+	l := &link{client: client, server: server, delay: p.delay}
+	l.left.Store(unlimited)
+	p.mu.Lock()
+	l.silent.Store(p.silent)
+	p.links[l] = struct{}{}
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		l.reset()
+	}
+	l.pass()
+	p.mu.Lock()
+	delete(p.links, l)
+	p.mu.Unlock()
+}
+
+const dialTimeout = 5 * time.Second
+
+func (p *Proxy) delay() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.latency
+}

@@ -1,0 +1,62 @@
+//go:build linux
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/check"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+)
+
+// commands runs verify and rebuild beside everything else.
+type commands struct {
+	*env
+
+	verified, rebuilt atomic.Int64 // runs that came to their end
+}
+
+const commandsEvery = 12 * time.Second
+
+func (c *commands) run(ctx context.Context) {
+	for n := 0; flow.Pause(ctx, commandsEvery); n++ {
+		if n%3 == 2 {
+			if c.once(ctx, "rebuild") {
+				c.rebuilt.Add(1)
+			}
+		} else if c.once(ctx, "verify") {
+			c.verified.Add(1)
+		}
+	}
+}
+
+// once runs a command. It may fail because the database is away; it may not find a
+// difference.
+func (c *commands) once(ctx context.Context, command string) bool {
+	limited, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	out, err := c.cluster.Output(limited, command)
+	if err == nil {
+		return true
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && differs(string(out)) {
+		c.findings.Add(check.RuleVerify, "%s beside the load: %v", command, err)
+	}
+	return false
+}
+
+// differs tells whether verify has printed a difference.
+func differs(out string) bool {
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "difference") || strings.Contains(line, "differs") || strings.Contains(line, "differ ") {
+			return true
+		}
+	}
+	return false
+}
