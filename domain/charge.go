@@ -74,6 +74,7 @@ var chargeRecordedFields = []jsonform.Field[chargeRecorded]{
 
 func needsOfCharge(n *Needs, d *chargeRecorded) {
 	n.Charges.add(d.ChargeID)
+	n.RemovedCharges.add(d.ChargeID)
 	n.parties(&d.references)
 }
 
@@ -96,6 +97,12 @@ func createCharge(f *fold, d *chargeRecorded) {
 }
 
 func recordCharge(f *fold, d *chargeRecorded) {
+	bringBack(&f.RemovedCharges, d.ChargeID)
+	if d.BilledToClient.Or(true) {
+		bringBack(&f.RemovedBilledCharges, d.ChargeID)
+	} else if r := f.Charges.Get(d.ChargeID); r != nil && r.BilledToClient {
+		f.takeAway(&f.RemovedBilledCharges, r.ID, r.lastValues())
+	}
 	f.Charges.write(f.stamp, d.ChargeID, func(r *Charge) {
 		r.InvoiceID = d.InvoiceID
 		r.Client = f.client(d.ClientID)
@@ -125,7 +132,10 @@ var chargeDeletedType = define(entryType[chargeDeleted]{
 		{Name: "charge_id", Form: FormID, Required: true, At: func(d *chargeDeleted) any { return &d.ChargeID }},
 	},
 	effect: deleteCharge,
-	needs:  func(n *Needs, d *chargeDeleted) { n.Charges.add(d.ChargeID) },
+	needs: func(n *Needs, d *chargeDeleted) {
+		n.Charges.add(d.ChargeID)
+		n.RemovedCharges.add(d.ChargeID)
+	},
 })
 
 func deleteCharge(f *fold, d *chargeDeleted) {
@@ -134,5 +144,13 @@ func deleteCharge(f *fold, d *chargeDeleted) {
 		f.anomaly(UnknownObject)
 		return
 	}
+	f.takeAway(&f.RemovedCharges, r.ID, r.lastValues())
+	if r.BilledToClient {
+		f.takeAway(&f.RemovedBilledCharges, r.ID, r.lastValues())
+	}
 	f.Charges.remove(r)
+}
+
+func (r *Charge) lastValues() lastValues {
+	return lastValues{clientID: r.Client.ID, contractorID: r.Contractor.ID, period: r.Period}
 }

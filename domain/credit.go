@@ -95,7 +95,7 @@ var (
 			return sum.AppendJSON(b)
 		}},
 		{Name: "general_credit", Form: FormMoney, Example: `"271.10"`, At: func(r *Credit) any { return &r.General }},
-		{Name: "currency", Form: FormCurrency, Nullable: true, Example: `"EUR"`, Doc: "Null until credit has moved in a currency.", At: func(r *Credit) any { return &r.Currency }},
+		{Name: "currency", Form: FormCurrency, Nullable: true, Example: `"EUR"`, Doc: "That of the first top-up, which all others share; null until there is one.", At: func(r *Credit) any { return &r.Currency }},
 		{Name: "packages", Form: FormArray, Doc: "In the order in which they were added.", At: func(r *Credit) any { return jsonform.ArrayOf(&r.Packages, packageFields) }},
 	})
 

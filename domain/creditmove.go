@@ -52,6 +52,9 @@ func applyCredit(f *fold, d *creditMoved) {
 	if !ok {
 		return
 	}
+	if r := f.Invoices.Get(d.InvoiceID); r != nil && f.wrongCurrency(d.ClientID, r.Currency) {
+		return
+	}
 	f.addMove(&d.references, d.row(moveApplied))
 	var short, shortOfHours bool
 	f.Credits.write(f.stamp, d.ClientID, func(c *Credit) {
@@ -83,6 +86,9 @@ func takeBackCredit(f *fold, d *creditMoved) {
 	}
 	p, ok := f.packageOf(d.ClientID, d.PackageID)
 	if !ok {
+		return
+	}
+	if r := f.Invoices.Get(d.InvoiceID); r != nil && f.wrongCurrency(d.ClientID, r.Currency) {
 		return
 	}
 	f.addMove(&d.references, d.row(moveTakenBack))
@@ -176,6 +182,18 @@ func (f *fold) packageOf(clientID, packageID string) (p *Package, ok bool) {
 		f.anomaly(UnknownObject)
 	}
 	return p, p != nil
+}
+
+// wrongCurrency reports, and notes, a currency that is not that of the client's
+// credit. A credit without one takes any: amounts of two currencies are never
+// added (docs/contract/log.md, "Client credit").
+func (f *fold) wrongCurrency(clientID, currency string) bool {
+	c := f.Credits.Get(clientID)
+	if c == nil || c.Currency == "" || c.Currency == currency {
+		return false
+	}
+	f.anomaly(WrongCurrency)
+	return true
 }
 
 // addMove adds a row to the history of a client's credit: row, with what the

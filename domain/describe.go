@@ -26,6 +26,9 @@ func CreditFields() []jsonform.FieldDescription { return creditFields.Describe()
 // CreditMoveFields describes a row of a client's credit history.
 func CreditMoveFields() []jsonform.FieldDescription { return creditMoveFields.Describe() }
 
+// TombstoneFields describes a row that has left a list.
+func TombstoneFields() []jsonform.FieldDescription { return tombstoneFields.Describe() }
+
 // EventFields describes a row of /v1/events and the body of a webhook's
 // message (docs/contract/log.md, "What the feed and webhooks show").
 func EventFields() []jsonform.FieldDescription {

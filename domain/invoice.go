@@ -192,6 +192,10 @@ func recordInvoice(f *fold, d *invoiceRecorded) {
 		f.anomaly(WrongKind)
 		return
 	}
+	if old != nil && old.Currency != d.Currency && !old.CreditApplied.isZero() {
+		f.anomaly(WrongCurrency)
+		return
+	}
 	f.Invoices.write(f.stamp, d.InvoiceID, func(r *Invoice) {
 		r.Shown = r.Shown || !d.Draft.Or(false)
 		r.Number = d.Number

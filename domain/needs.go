@@ -8,6 +8,7 @@ type Needs struct {
 	Credits                                  Set // by client id
 	CreditMoves                              Set // by CreditMoveKey
 	Periods                                  Set // the closures of these periods
+	RemovedTimeEntries, RemovedCharges       Set // the tombstones of these rows
 
 	MassEffects
 }

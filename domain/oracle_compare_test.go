@@ -68,6 +68,34 @@ func creditViews(s *domain.State) map[string]doc {
 	return v
 }
 
+// removedViews converts the rows that have left to the oracle's form.
+func removedViews(t failer, s *domain.State) map[string]map[string]oracleRemoved {
+	t.Helper()
+	v := map[string]map[string]oracleRemoved{}
+	for sight, all := range map[string]func(func(*domain.Tombstone)){
+		"time entries": s.RemovedTimeEntries.All, "charges with pay:read": s.RemovedCharges.All, "charges without pay:read": s.RemovedBilledCharges.All,
+	} {
+		v[sight] = map[string]oracleRemoved{}
+		all(func(r *domain.Tombstone) {
+			want := `{"id":"` + r.ID + `","removed":true,"updated_at":"` + r.UpdatedAt + `"}`
+			if got := r.Fragments().Row(); got != want {
+				t.Errorf("%s that left the %s is shown as %s, want %s", r.ID, sight, got, want)
+			}
+			v[sight][r.ID] = oracleRemoved{
+				r.Position, r.UpdatedAt, orNil(r.ClientID), orNil(r.ContractorID), orNil(r.Period), orNil(r.Status),
+			}
+		})
+	}
+	return v
+}
+
+func orNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
 func stateAnomalies(s *domain.State) []anomaly {
 	var list []anomaly
 	for _, a := range s.Anomalies {
@@ -107,6 +135,11 @@ func compare(t failer, s *domain.State, o *oracle) {
 	}
 	if !reflect.DeepEqual(credits, wantCredits) {
 		t.Errorf("credits\n got %s\nwant %s", pretty(credits), pretty(wantCredits))
+	}
+	for sight, removed := range removedViews(t, s) {
+		if !maps.Equal(removed, o.removed[sight]) {
+			t.Errorf("removed from %s\n got %v\nwant %v", sight, removed, o.removed[sight])
+		}
 	}
 	closed := map[[2]string]bool{}
 	s.Closures.All(func(r *domain.ClosedPeriod) { closed[[2]string{r.Period, r.ClientID}] = true })

@@ -35,6 +35,11 @@ func (c *oracleCredit) has(creditID any) bool {
 	return false
 }
 
+// foreign says whether amounts of a currency cannot be added to the credit.
+func (c *oracleCredit) foreign(currency any) bool {
+	return c != nil && c.currency != nil && c.currency != currency
+}
+
 func (c *oracleCredit) pkg(id any) doc {
 	if c == nil {
 		return nil
@@ -66,6 +71,10 @@ func (o *oracle) creditToppedUp(d doc) {
 		o.refuse("repeat")
 		return
 	}
+	if o.credits[client].foreign(d["currency"]) {
+		o.refuse("wrong_currency")
+		return
+	}
 	c := o.credit(client)
 	c.currency = d["currency"]
 	if withPackage {
@@ -88,6 +97,10 @@ func (o *oracle) creditMoved(d doc, kind string) {
 	}
 	if d["package_id"] != nil && o.credits[client].pkg(d["package_id"]) == nil {
 		o.refuse("unknown_object")
+		return
+	}
+	if about := o.rows["invoices"][d["invoice_id"].(string)]; about != nil && o.credits[client].foreign(about.doc["currency"]) {
+		o.refuse("wrong_currency")
 		return
 	}
 	inv := o.known("invoices", d["invoice_id"]) // where the invoice is unknown, credit moves all the same

@@ -22,6 +22,10 @@ func (o *oracle) invoiceRecorded(d doc) {
 		o.refuse("wrong_kind")
 		return
 	}
+	if inv != nil && inv.doc["currency"] != d["currency"] && inv.doc["credit_applied"] != "0.00" {
+		o.refuse("wrong_currency")
+		return
+	}
 	draft := d["draft"] == true
 	if inv == nil {
 		inv = o.put("invoices", id)

@@ -6,7 +6,8 @@ package domain_test
 type oracle struct {
 	rows    map[string]map[string]*oracleRow // by list, then id
 	credits map[string]*oracleCredit
-	closed  map[[2]string]bool // period and client, "" for the workspace
+	closed  map[[2]string]bool                  // period and client, "" for the workspace
+	removed map[string]map[string]oracleRemoved // by list and who looks at it, then id
 
 	anomalies []anomaly
 
@@ -26,7 +27,7 @@ type oracleRow struct {
 }
 
 func newOracle() *oracle {
-	o := &oracle{rows: map[string]map[string]*oracleRow{}, credits: map[string]*oracleCredit{}, closed: map[[2]string]bool{}}
+	o := &oracle{rows: map[string]map[string]*oracleRow{}, credits: map[string]*oracleCredit{}, closed: map[[2]string]bool{}, removed: map[string]map[string]oracleRemoved{}}
 	for _, list := range []string{"clients", "contractors", "invoices", "charges", "time_entries", "payments"} {
 		o.rows[list] = map[string]*oracleRow{}
 	}
@@ -39,6 +40,7 @@ func (o *oracle) apply(line string) {
 	o.position++
 	o.eventID, o.at = e["id"].(string), instant(e["created_at"])
 	o.refused = map[string]bool{}
+	defer o.noteRemoved(o.seen())
 	d := e["data"].(doc)
 	switch e["type"] {
 	case "client.recorded":

@@ -97,3 +97,9 @@ func (r *CreditMove) Fragments() Fragments { return fragments(creditMoveFields, 
 
 // Read fills a history row from its stored part.
 func (r *CreditMove) Read(f Fragments) error { return readFragments(f, creditMoveFields, r) }
+
+// Fragments returns the stored part of a tombstone.
+func (r *Tombstone) Fragments() Fragments { return fragments(tombstoneFields, r) }
+
+// Read fills a tombstone from its stored part.
+func (r *Tombstone) Read(f Fragments) error { return readFragments(f, tombstoneFields, r) }

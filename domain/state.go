@@ -14,7 +14,13 @@ type State struct {
 	Credits     Table[Credit, *Credit]             // by client id
 	CreditMoves Table[CreditMove, *CreditMove]     // by CreditMoveKey
 	Closures    Table[ClosedPeriod, *ClosedPeriod] // by ClosedPeriodKey
-	Anomalies   []Anomaly                          // since the last Reset
+
+	// The rows that have left the lists, each by the id of the row. A charge leaves
+	// the sight of keys with pay:read when it is deleted, that of keys without it
+	// also when it is no longer billed.
+	RemovedTimeEntries, RemovedCharges, RemovedBilledCharges Table[Tombstone, *Tombstone]
+
+	Anomalies []Anomaly // since the last Reset
 }
 
 // NewState returns the fold of an empty log.
@@ -53,6 +59,9 @@ func (s *State) Reset() {
 	s.Credits.Reset()
 	s.CreditMoves.Reset()
 	s.Closures.Reset()
+	s.RemovedTimeEntries.Reset()
+	s.RemovedCharges.Reset()
+	s.RemovedBilledCharges.Reset()
 	s.Anomalies = nil
 }
 
@@ -67,13 +76,14 @@ const (
 	Overdrawn       Reason = "overdrawn"
 	UnknownDocument Reason = "unknown_document"
 	WrongKind       Reason = "wrong_kind"
+	WrongCurrency   Reason = "wrong_currency"
 	Unreadable      Reason = "unreadable"
 )
 
 // Reasons returns all reasons, in the order of docs/contract/log.md, "A fold that
 // never stops".
 func Reasons() []Reason {
-	return []Reason{UnknownObject, Repeat, Overdrawn, UnknownDocument, WrongKind, Unreadable}
+	return []Reason{UnknownObject, Repeat, Overdrawn, UnknownDocument, WrongKind, WrongCurrency, Unreadable}
 }
 
 // Anomaly is an entry that could not have its effect, or not all of it. It is

@@ -21,7 +21,7 @@ type storedRow struct {
 	position int64
 	shown    bool // of an invoice
 	// The columns it is reached by.
-	client, contractor, invoice, period string
+	client, contractor, invoice, period, status string
 }
 
 func newStore() *store { return &store{tables: map[string]map[string]storedRow{}} }
@@ -122,6 +122,29 @@ func creditMoveRows() resource[*domain.CreditMove] {
 	}
 }
 
+// tombstoneRows are those of one of the three tables of rows that have left.
+func tombstoneRows(name string, rows func(*domain.State) rowsOf[*domain.Tombstone]) resource[*domain.Tombstone] {
+	return resource[*domain.Tombstone]{
+		name, rows,
+		func() *domain.Tombstone { return new(domain.Tombstone) }, func(r *domain.Tombstone) *domain.Row { return &r.Row },
+		func(r *domain.Tombstone) storedRow {
+			return storedRow{client: r.ClientID, contractor: r.ContractorID, period: r.Period, status: r.Status}
+		}, nil,
+	}
+}
+
+func removedTimeEntries() resource[*domain.Tombstone] {
+	return tombstoneRows("removed_time_entry", func(s *domain.State) rowsOf[*domain.Tombstone] { return &s.RemovedTimeEntries })
+}
+
+func removedCharges() resource[*domain.Tombstone] {
+	return tombstoneRows("removed_charge", func(s *domain.State) rowsOf[*domain.Tombstone] { return &s.RemovedCharges })
+}
+
+func removedBilledCharges() resource[*domain.Tombstone] {
+	return tombstoneRows("removed_billed_charge", func(s *domain.State) rowsOf[*domain.Tombstone] { return &s.RemovedBilledCharges })
+}
+
 // load reads the rows that match from the store into a State.
 func (r resource[P]) load(t failer, st *store, s *domain.State, match func(id string, row storedRow) bool) {
 	t.Helper()
@@ -215,6 +238,9 @@ func (st *store) fold(t failer, segment []domain.Entry) {
 	contractorRows().load(t, st, s, func(id string, _ storedRow) bool { return has(n.Contractors, id) })
 	creditRows().load(t, st, s, func(id string, _ storedRow) bool { return has(n.Credits, id) })
 	creditMoveRows().load(t, st, s, func(id string, _ storedRow) bool { return has(n.CreditMoves, id) })
+	removedTimeEntries().load(t, st, s, func(id string, _ storedRow) bool { return has(n.RemovedTimeEntries, id) })
+	removedCharges().load(t, st, s, func(id string, _ storedRow) bool { return has(n.RemovedCharges, id) })
+	removedBilledCharges().load(t, st, s, func(id string, _ storedRow) bool { return has(n.RemovedCharges, id) })
 	for id, r := range st.tables["closure"] {
 		if has(n.Periods, r.period) {
 			s.Closures.Load(&domain.ClosedPeriod{Row: domain.Row{ID: id, Position: r.position}, Period: r.period, ClientID: r.client})
@@ -237,6 +263,9 @@ func (st *store) save(t failer, s *domain.State) {
 	contractorRows().save(t, st, s)
 	creditRows().save(t, st, s)
 	creditMoveRows().save(t, st, s)
+	removedTimeEntries().save(t, st, s)
+	removedCharges().save(t, st, s)
+	removedBilledCharges().save(t, st, s)
 	if st.tables["closure"] == nil {
 		st.tables["closure"] = map[string]storedRow{}
 	}

@@ -89,6 +89,7 @@ var timeEntryRecordedType = define(entryType[timeEntryRecorded]{
 	effect: recordTimeEntry,
 	needs: func(n *Needs, d *timeEntryRecorded) {
 		n.TimeEntries.add(d.TimeEntryID)
+		n.RemovedTimeEntries.add(d.TimeEntryID)
 		n.parties(&d.references)
 	},
 })
@@ -111,6 +112,7 @@ func recordTimeEntry(f *fold, d *timeEntryRecorded) {
 		r.PayRate, r.PayAmount = d.PayRate, d.PayAmount
 		r.PayStatus = cmp.Or(d.PayStatus, payToReview)
 	})
+	bringBack(&f.RemovedTimeEntries, d.TimeEntryID)
 }
 
 // timeEntryApproved is the data of time_entry.approved.
@@ -176,11 +178,15 @@ var timeEntryDeletedType = define(entryType[timeEntryDeleted]{
 		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryDeleted) any { return &d.TimeEntryID }},
 	},
 	effect: deleteTimeEntry,
-	needs:  func(n *Needs, d *timeEntryDeleted) { n.TimeEntries.add(d.TimeEntryID) },
+	needs: func(n *Needs, d *timeEntryDeleted) {
+		n.TimeEntries.add(d.TimeEntryID)
+		n.RemovedTimeEntries.add(d.TimeEntryID)
+	},
 })
 
 func deleteTimeEntry(f *fold, d *timeEntryDeleted) {
 	if r := f.timeEntry(d.TimeEntryID); r != nil {
+		f.takeAway(&f.RemovedTimeEntries, r.ID, lastValues{r.Client.ID, r.Contractor.ID, r.Period, r.Status})
 		f.TimeEntries.remove(r)
 	}
 }

@@ -59,6 +59,9 @@ func topUpCredit(f *fold, d *creditToppedUp) {
 			return
 		}
 	}
+	if f.wrongCurrency(d.ClientID, d.Currency) {
+		return
+	}
 	f.addMove(&d.references, CreditMove{
 		CreditID: d.CreditID, Date: d.Date, Kind: cmp.Or(d.Kind, moveTopUp), Amount: totalMoney(d.Amount.Money), Note: d.Note,
 	})

@@ -394,6 +394,58 @@ COMMENT ON COLUMN rate_count.minute IS 'The clock minute that is counted: minute
 COMMENT ON COLUMN rate_count.taken IS 'Total of all instances.';
 COMMENT ON COLUMN rate_count.changed_at IS 'By the database''s clock; instances read what changed since their last read.';
 
+CREATE TABLE removed_billed_charge (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C",
+    period text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT removed_billed_charge_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE removed_billed_charge IS 'Charges that were billed to the client and then deleted or no longer billed, for keys without pay:read (/v1/charges?include=removed).';
+CREATE INDEX removed_billed_charge_client ON public.removed_billed_charge USING btree (workspace_id, client_id, "position", id);
+CREATE INDEX removed_billed_charge_contractor ON public.removed_billed_charge USING btree (workspace_id, contractor_id, "position", id);
+CREATE INDEX removed_billed_charge_list ON public.removed_billed_charge USING btree (workspace_id, "position", id);
+CREATE INDEX removed_billed_charge_period ON public.removed_billed_charge USING btree (workspace_id, period, "position", id);
+
+CREATE TABLE removed_charge (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C",
+    period text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT removed_charge_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE removed_charge IS 'Charges that were deleted, for keys with pay:read (/v1/charges?include=removed).';
+CREATE INDEX removed_charge_client ON public.removed_charge USING btree (workspace_id, client_id, "position", id);
+CREATE INDEX removed_charge_contractor ON public.removed_charge USING btree (workspace_id, contractor_id, "position", id);
+CREATE INDEX removed_charge_list ON public.removed_charge USING btree (workspace_id, "position", id);
+CREATE INDEX removed_charge_period ON public.removed_charge USING btree (workspace_id, period, "position", id);
+
+CREATE TABLE removed_time_entry (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C" NOT NULL,
+    period text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT removed_time_entry_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE removed_time_entry IS 'Time entries that were deleted (/v1/time-entries?include=removed).';
+COMMENT ON COLUMN removed_time_entry.position IS 'Of the entry that deleted it.';
+COMMENT ON COLUMN removed_time_entry.status IS 'Like the other columns that filters ask for: as it was when it left.';
+CREATE INDEX removed_time_entry_client ON public.removed_time_entry USING btree (workspace_id, client_id, "position", id);
+CREATE INDEX removed_time_entry_contractor ON public.removed_time_entry USING btree (workspace_id, contractor_id, "position", id);
+CREATE INDEX removed_time_entry_list ON public.removed_time_entry USING btree (workspace_id, "position", id);
+CREATE INDEX removed_time_entry_period ON public.removed_time_entry USING btree (workspace_id, period, "position", id);
+CREATE INDEX removed_time_entry_status ON public.removed_time_entry USING btree (workspace_id, status, "position", id);
+
 CREATE TABLE replay_audit (
     workspace_id text COLLATE "C" NOT NULL,
     audited_at timestamp with time zone,

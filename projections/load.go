@@ -62,6 +62,10 @@ func (s *segments) load(ctx context.Context, tx pgx.Tx) error {
 	queue(t.Contractors, "id", func(n *domain.Needs) domain.Set { return n.Contractors })
 	queue(t.Credits, "id", func(n *domain.Needs) domain.Set { return n.Credits })
 	queue(t.ClosedPeriods, "period", func(n *domain.Needs) domain.Set { return n.Periods })
+	removedCharges := func(n *domain.Needs) domain.Set { return n.RemovedCharges }
+	queue(t.RemovedTimeEntries, "id", func(n *domain.Needs) domain.Set { return n.RemovedTimeEntries })
+	queue(t.RemovedCharges, "id", removedCharges)
+	queue(t.RemovedBilledCharges, "id", removedCharges)
 	t.CreditMoves.QueueLoad(&b, s.creditMoves(), s.folds)
 	if err := send(ctx, tx, &b); err != nil {
 		return err

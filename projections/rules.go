@@ -6,7 +6,7 @@ import "github.com/ledgerfeed/ledgerfeed/domain"
 // the fold of the domain and the form of the answers. Raise it with every
 // change that makes other rows of the same log. A rebuild then converts existing
 // workspaces, and status tells which of them are not converted yet.
-const RulesVersion = 1
+const RulesVersion = 2
 
 // Rules are how entries become rows.
 type Rules struct {

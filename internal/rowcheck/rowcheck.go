@@ -66,6 +66,13 @@ func Folded(s *domain.State) []string {
 	s.Credits.All(func(r *domain.Credit) { add("client_credit", &r.Row, r.Fragments()) })
 	s.CreditMoves.All(func(r *domain.CreditMove) { add("credit_move", &r.Row, r.Fragments()) })
 	s.Closures.All(func(r *domain.ClosedPeriod) { add("closed_period", &r.Row, domain.Fragments{}) })
+	removed := func(table string, r *domain.Tombstone) {
+		base := fmt.Sprintf(`{"id":%q,"removed":true,"updated_at":%q`, r.ID, r.UpdatedAt)
+		list = append(list, strings.Join([]string{table, r.ID, fmt.Sprint(r.Position), r.ClientID, r.ContractorID, r.Period, r.Status, base}, "|"))
+	}
+	s.RemovedTimeEntries.All(func(r *domain.Tombstone) { removed("removed_time_entry", r) })
+	s.RemovedCharges.All(func(r *domain.Tombstone) { removed("removed_charge", r) })
+	s.RemovedBilledCharges.All(func(r *domain.Tombstone) { removed("removed_billed_charge", r) })
 	for _, a := range s.Anomalies {
 		list = append(list, fmt.Sprintf("anomaly|%d|%s|%s", a.Position, a.EventID, a.Reason))
 	}
@@ -100,6 +107,9 @@ func selects() []string {
 		`SELECT concat_ws('|', 'client_credit', id, position, base, '', '') FROM client_credit`,
 		`SELECT concat_ws('|', 'credit_move', client_id || '/' || id, position, base, '', '') FROM credit_move`,
 		`SELECT concat_ws('|', 'closed_period', period || '/' || client_id, position, '', '', '') FROM closed_period`,
+		`SELECT concat_ws('|', 'removed_time_entry', id, position, client_id, contractor_id, period, status, base) FROM removed_time_entry`,
+		`SELECT concat_ws('|', 'removed_charge', id, position, client_id, coalesce(contractor_id, ''), period, '', base) FROM removed_charge`,
+		`SELECT concat_ws('|', 'removed_billed_charge', id, position, client_id, coalesce(contractor_id, ''), period, '', base) FROM removed_billed_charge`,
 		`SELECT concat_ws('|', 'anomaly', position, event_id, reason) FROM anomaly`,
 	}
 }

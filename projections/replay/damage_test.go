@@ -52,6 +52,11 @@ func damages() []damaging {
 			row := b.text(`DELETE FROM payment WHERE workspace_id = 'ws-2' AND id = $1 RETURNING base || '}'`, id)
 			return []string{fmt.Sprintf(`ws-2: payments %s, row: stored nothing, folded %s`, id, row)}
 		}},
+		{name: "a row that left forgotten", do: func(b *bench) []string {
+			id := b.text(`SELECT id FROM removed_time_entry WHERE workspace_id = 'ws-1' ORDER BY id LIMIT 1`)
+			row := b.text(`DELETE FROM removed_time_entry WHERE workspace_id = 'ws-1' AND id = $1 RETURNING base || '}'`, id)
+			return []string{fmt.Sprintf(`ws-1: removed time-entries %s, row: stored nothing, folded %s`, id, row)}
+		}},
 		{name: "rows added", do: func(b *bench) []string {
 			b.damage(`INSERT INTO contractor (workspace_id, id, position, base) VALUES ('ws-1', 'zzz', 5, '{"id":"zzz"')`)
 			b.damage(`INSERT INTO credit_move (workspace_id, client_id, id, position, base) VALUES ('ws-1', '-', '_', 5, '{"id":"_"')`)

@@ -21,7 +21,10 @@ import (
 
 // readTables are all that a fold makes.
 func readTables() []string {
-	return []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly"}
+	return []string{
+		"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly",
+		"removed_time_entry", "removed_charge", "removed_billed_charge",
+	}
 }
 
 // shuffled makes some entries come before those that they refer to.

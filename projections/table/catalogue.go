@@ -7,6 +7,8 @@ type Set struct {
 	Invoices, Charges, TimeEntries, Payments *Table
 	Clients, Contractors, Credits            *Table
 	CreditMoves, ClosedPeriods, Anomalies    *Table
+
+	RemovedTimeEntries, RemovedCharges, RemovedBilledCharges *Table // tombstones
 }
 
 // All lists the tables in the order in which differences are reported.
@@ -14,6 +16,7 @@ func (s *Set) All() []*Table {
 	return []*Table{
 		s.Invoices, s.Charges, s.TimeEntries, s.Payments, s.Clients, s.Contractors, s.Credits,
 		s.CreditMoves, s.ClosedPeriods, s.Anomalies,
+		s.RemovedTimeEntries, s.RemovedCharges, s.RemovedBilledCharges,
 	}
 }
 
@@ -96,7 +99,31 @@ func NewSetNamed(named func(name string) string) *Set {
 		CreditMoves:   creditMoves(named("credit_move")),
 		ClosedPeriods: closedPeriods(named("closed_period")),
 		Anomalies:     anomalyTable(named("anomaly")),
+		RemovedTimeEntries: tombstones(named("removed_time_entry"), "time-entries",
+			func(f *Fold) store[*domain.Tombstone] { return &f.State.RemovedTimeEntries },
+			field[domain.Tombstone]{name: "status", at: func(r *domain.Tombstone) any { return &r.Status }}),
+		RemovedCharges: tombstones(named("removed_charge"), "charges",
+			func(f *Fold) store[*domain.Tombstone] { return &f.State.RemovedCharges }),
+		RemovedBilledCharges: tombstones(named("removed_billed_charge"), "charges",
+			func(f *Fold) store[*domain.Tombstone] { return &f.State.RemovedBilledCharges }),
 	}
+}
+
+// tombstones are the rows that have left a resource. They are rebuilt with it.
+func tombstones(name, resource string, rows func(*Fold) store[*domain.Tombstone], more ...field[domain.Tombstone]) *Table {
+	t := answers(description[domain.Tombstone]{
+		name: name, resource: resource,
+		rows: rows,
+		row:  func(r *domain.Tombstone) *domain.Row { return &r.Row },
+		columns: append([]field[domain.Tombstone]{
+			{name: "client_id", at: func(r *domain.Tombstone) any { return &r.ClientID }},
+			{name: "contractor_id", at: func(r *domain.Tombstone) any { return &r.ContractorID }},
+			{name: "period", at: func(r *domain.Tombstone) any { return &r.Period }},
+		}, more...),
+		fragments: []string{"base"},
+	})
+	t.Label, t.tombstones = "removed "+resource, true
+	return t
 }
 
 // creditMoves is the history of credit. The fold asks only whether a credit id

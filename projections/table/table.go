@@ -29,6 +29,7 @@ type Table struct {
 
 	rowAccess
 	appendOnly bool // the projector inserts rows and never changes them
+	tombstones bool // the rows stand for others that were removed
 	sql        statements
 }
 
@@ -69,7 +70,7 @@ func CompareKeys(a, b Key) int {
 func padded(n int64) string { return fmt.Sprintf("%019d", n) }
 
 // HasID reports whether the rows are answers of the API with an id.
-func (t *Table) HasID() bool { return len(t.Keys) == 1 }
+func (t *Table) HasID() bool { return len(t.Keys) == 1 && !t.tombstones }
 
 // First is a key before every key of the table.
 func (t *Table) First() Key {

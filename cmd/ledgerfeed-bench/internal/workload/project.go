@@ -81,7 +81,8 @@ func CopyRate(ctx context.Context, db *measure.Database, entries int) (float64, 
 		return 0, fmt.Errorf("cannot get a connection to copy: %w", err)
 	}
 	defer conn.Release()
-	tables := []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly"}
+	tables := []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly",
+		"removed_time_entry", "removed_charge", "removed_billed_charge"}
 	for _, t := range tables {
 		if _, err := conn.Exec(ctx, "CREATE TABLE bare_"+t+" (LIKE "+t+" INCLUDING ALL)"); err != nil {
 			return 0, fmt.Errorf("cannot make a bare table: %w", err)

@@ -1,0 +1,40 @@
+package domain
+
+import "github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+
+// Tombstone stands in a list for a row that has left it
+// (docs/contract/decisions.md, "Responses": rows that leave). Its Row is that of
+// the row, with the position and the time of the entry that took it away.
+type Tombstone struct {
+	Row
+	Removed bool // always true
+
+	// What the row had when it left, by which filters still find it. A key that
+	// no longer sees a row must not learn what it became afterwards, so later
+	// values are not taken over.
+	ClientID, ContractorID, Period, Status string
+}
+
+var tombstoneFields = jsonform.Define([]jsonform.Field[Tombstone]{
+	{Name: "id", Form: FormID, Example: `"te_5501"`, At: func(r *Tombstone) any { return &r.ID }},
+	{Name: "removed", Form: FormBool, Doc: "Always true. No other row has this field.", Example: `true`, At: func(r *Tombstone) any { return &r.Removed }},
+	{Name: "updated_at", Form: FormDateTime, Doc: "When the row left.", Example: `"2026-10-02T09:15:00.120Z"`, At: func(r *Tombstone) any { return &r.UpdatedAt }},
+})
+
+// lastValues are the values of a row that filters ask for.
+type lastValues struct{ clientID, contractorID, period, status string }
+
+// takeAway notes that the entry takes a row from the sight of readers.
+func (f *fold) takeAway(from *Table[Tombstone, *Tombstone], id string, last lastValues) {
+	from.write(f.stamp, id, func(r *Tombstone) {
+		r.Removed = true
+		r.ClientID, r.ContractorID, r.Period, r.Status = last.clientID, last.contractorID, last.period, last.status
+	})
+}
+
+// bringBack drops the tombstone of a row that readers see again.
+func bringBack(to *Table[Tombstone, *Tombstone], id string) {
+	if r := to.Get(id); r != nil {
+		to.remove(r)
+	}
+}
