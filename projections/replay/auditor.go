@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
@@ -23,13 +24,20 @@ type AuditorConfig struct {
 
 	Rules projections.Rules // default projections.LiveRules
 	Every time.Duration     // between two audits of a workspace; default a day
-	Rate  int               // the most entries and rows a second; default 5,000
-	Idle  time.Duration     // before the first audit, and while no workspace is due; default a minute
+
+	// ConvertOnly leaves out the audits: only rows made by older rules are rebuilt.
+	ConvertOnly bool
+
+	Notify eventlog.NotifyFunc // called with workspaces whose rows were rebuilt; nil: nobody is notified
+
+	Rate int           // the most entries and rows a second; default 5,000
+	Idle time.Duration // before the first audit, and while no workspace is due; default a minute
 }
 
 // Auditor verifies every workspace again and again in the background, slowly.
-// Any number of processes may run one against a database: they audit one
-// workspace at a time.
+// Before that it rebuilds the workspaces whose rows were made by older rules
+// than its own. Any number of processes may run one against a database: they
+// work on one workspace at a time.
 type Auditor struct {
 	cfg    AuditorConfig
 	replay *Replayer
@@ -38,6 +46,7 @@ type Auditor struct {
 	audited     *prometheus.CounterVec
 	differences prometheus.Counter
 	differing   prometheus.Gauge
+	converted   prometheus.Counter
 }
 
 // auditClaim is the claim of this process on the workspace that it audits.
@@ -93,11 +102,15 @@ func NewAuditor(cfg AuditorConfig) (*Auditor, error) {
 			Help: "Workspaces whose last audit, by any process, found a difference. Alert on anything but 0.",
 		}),
 	}
+	a.converted = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "ledgerfeed_converted_workspaces_total",
+		Help: "Workspaces whose rows were made by older rules and were rebuilt in the background.",
+	})
 	for _, result := range []string{auditEqual, auditDifferent, auditOtherRules, auditFailed} {
 		a.audited.WithLabelValues(result)
 	}
 	if cfg.Metrics != nil {
-		for _, c := range []prometheus.Collector{a.audited, a.differences, a.differing} {
+		for _, c := range []prometheus.Collector{a.audited, a.differences, a.differing, a.converted} {
 			if err := cfg.Metrics.Register(c); err != nil {
 				return nil, err
 			}
@@ -106,7 +119,7 @@ func NewAuditor(cfg AuditorConfig) (*Auditor, error) {
 	limit := NewRateLimiter(cfg.Rate)
 	var err error
 	a.replay, err = New(Config{
-		Pool: cfg.Pool, Clock: cfg.Clock, Rules: cfg.Rules, Workers: 1,
+		Pool: cfg.Pool, Clock: cfg.Clock, Rules: cfg.Rules, Workers: 1, Notify: cfg.Notify,
 		Limit: func(ctx context.Context, n int) error {
 			if err := limit(ctx, n); err != nil {
 				return err
@@ -139,12 +152,21 @@ func (a *Auditor) Run(ctx context.Context) error {
 	}
 }
 
-// Next audits the workspace that is due, and reports whether there was one.
+// Next converts or audits the workspace that is due, and reports whether there
+// was one.
 func (a *Auditor) Next(ctx context.Context) (bool, error) {
-	id, err := a.claimNext(ctx)
+	id, older, err := a.claimNext(ctx)
 	if err != nil || id == "" {
 		return false, err
 	}
+	if older {
+		return true, a.convert(ctx, id)
+	}
+	return true, a.audit(ctx, id)
+}
+
+// audit verifies a workspace.
+func (a *Auditor) audit(ctx context.Context, id string) error {
 	var (
 		list    []Difference
 		derived int64 // differences that are not in the log itself
@@ -158,20 +180,16 @@ func (a *Auditor) Next(ctx context.Context) (bool, error) {
 		}
 	})
 	if ctx.Err() != nil {
-		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		return true, a.store(release, id, `claimed_until = NULL`)
+		return a.release(ctx, id)
 	}
 	if err != nil {
-		a.audited.WithLabelValues(auditFailed).Inc()
-		a.cfg.Logger.ErrorContext(ctx, "cannot audit a workspace", "workspace", id, "error", err, "retry_in", retryAfter)
-		return true, a.store(ctx, id, `differences = NULL, error = $2, claimed_until = $3`, err.Error(), a.cfg.Clock().Add(retryAfter))
+		return a.failed(ctx, id, "cannot audit a workspace", err)
 	}
 	a.report(ctx, &v, derived, list)
 	if err := a.store(ctx, id, `audited_at = $2, position = $3, differences = $4, error = NULL, claimed_until = NULL`, a.cfg.Clock(), v.Position, v.Differences); err != nil {
-		return true, err
+		return err
 	}
-	return true, a.countDiffering(ctx)
+	return a.countDiffering(ctx)
 }
 
 func (a *Auditor) verify(ctx context.Context, id string, report func(Difference)) (Verification, error) {
@@ -207,29 +225,37 @@ func (a *Auditor) report(ctx context.Context, v *Verification, derived int64, li
 		"workspace", v.WorkspaceID, "position", v.Position, "differences", v.Differences, "log_intact", v.LogIntact)
 }
 
-// claimNext claims the workspace whose last audit is the longest ago, if one is
-// due and no process audits another. It returns "" when there is none.
-func (a *Auditor) claimNext(ctx context.Context) (id string, err error) {
+// claimNext claims a workspace, if one is due and no process works on another:
+// first those whose rows were made by older rules, then the one whose last audit
+// is the longest ago. It returns "" when there is none.
+func (a *Auditor) claimNext(ctx context.Context) (id string, older bool, err error) {
 	now := a.cfg.Clock()
 	err = a.cfg.Pool.QueryRow(ctx, `
-		INSERT INTO replay_audit AS a (workspace_id, claimed_until)
-		SELECT w.workspace_id, $2::timestamptz FROM workspace w LEFT JOIN replay_audit o USING (workspace_id)
-		 WHERE (o.audited_at IS NULL OR o.audited_at <= CASE WHEN o.differences > 0 THEN $4::timestamptz ELSE $3::timestamptz END)
-		   AND (o.claimed_until IS NULL OR o.claimed_until < $1)
-		   AND NOT EXISTS (SELECT FROM replay_audit u WHERE u.claimed_until >= $1 AND u.error IS NULL)
-		 ORDER BY o.audited_at NULLS FIRST, w.workspace_id LIMIT 1
-		ON CONFLICT (workspace_id) DO UPDATE SET claimed_until = excluded.claimed_until, error = NULL
-		 WHERE a.claimed_until IS NULL OR a.claimed_until < $1
-		RETURNING workspace_id`,
-		now, now.Add(claimFor), now.Add(-a.cfg.Every), now.Add(-a.cfg.Every/sooner)).Scan(&id)
+		WITH due AS (
+		     SELECT w.workspace_id, coalesce(c.position > 0 AND c.rules < $5, false) AS older
+		       FROM workspace w LEFT JOIN replay_audit o USING (workspace_id)
+		       LEFT JOIN log_checkpoint c ON c.workspace_id = w.workspace_id AND c.consumer = $6
+		      WHERE (o.claimed_until IS NULL OR o.claimed_until < $1)
+		        AND (c.position > 0 AND c.rules < $5 AND coalesce(o.audited_at, '-infinity') <= $7
+		          OR NOT $8 AND (o.audited_at IS NULL OR o.audited_at <= CASE WHEN o.differences > 0 THEN $4::timestamptz ELSE $3::timestamptz END))
+		        AND NOT EXISTS (SELECT FROM replay_audit u WHERE u.claimed_until >= $1 AND u.error IS NULL)
+		      ORDER BY older DESC, o.audited_at NULLS FIRST, w.workspace_id LIMIT 1),
+		claimed AS (
+		     INSERT INTO replay_audit AS a (workspace_id, claimed_until) SELECT workspace_id, $2::timestamptz FROM due
+		     ON CONFLICT (workspace_id) DO UPDATE SET claimed_until = excluded.claimed_until, error = NULL
+		      WHERE a.claimed_until IS NULL OR a.claimed_until < $1
+		     RETURNING workspace_id)
+		SELECT due.workspace_id, due.older FROM due JOIN claimed USING (workspace_id)`,
+		now, now.Add(claimFor), now.Add(-a.cfg.Every), now.Add(-a.cfg.Every/sooner),
+		a.replay.cfg.Rules.Version, eventlog.ReadModels, now.Add(-convertAgain), a.cfg.ConvertOnly).Scan(&id, &older)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
+		return "", false, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("find a workspace to audit: %w", err)
+		return "", false, fmt.Errorf("find a workspace to audit: %w", err)
 	}
 	a.claim = auditClaim{id, now}
-	return id, nil
+	return id, older, nil
 }
 
 // renewClaim keeps the claim from running out. It is called after every page.

@@ -3,6 +3,7 @@ package replay_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -24,7 +26,7 @@ type auditing struct {
 	metrics *prometheus.Registry
 }
 
-func newAuditing(b *bench, rules projections.Rules) *auditing {
+func newAuditing(b *bench, rules projections.Rules, change ...func(*replay.AuditorConfig)) *auditing {
 	b.t.Helper()
 	pool, err := pg.Open(b.t.Context(), b.URL, pg.Options{MaxConns: 3, Settings: replay.PoolSettings()})
 	if err != nil {
@@ -32,10 +34,14 @@ func newAuditing(b *bench, rules projections.Rules) *auditing {
 	}
 	b.t.Cleanup(pool.Close)
 	a := &auditing{b: b, now: time.Now(), metrics: prometheus.NewRegistry()}
-	a.Auditor, err = replay.NewAuditor(replay.AuditorConfig{
+	cfg := replay.AuditorConfig{
 		Pool: pool, Clock: func() time.Time { return a.now }, Logger: slog.New(slog.NewTextHandler(&a.log, nil)),
 		Metrics: a.metrics, Rules: rules, Rate: 1_000_000, Idle: time.Millisecond,
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	a.Auditor, err = replay.NewAuditor(cfg)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -111,11 +117,15 @@ func TestAuditOnceADay(t *testing.T) {
 	}
 }
 
-// Rows made by other rules are not an alarm. A changed log is one all the same.
+// Rows made by newer rules, by a program that was rolled back, are not an alarm
+// and stay. A changed log is one all the same.
 func TestAuditOfOtherRules(t *testing.T) {
 	t.Parallel()
-	b := projected(t)
-	a := newAuditing(b, nextRules())
+	b := newBench(t)
+	b.Append(projectionstest.Generate(t, "ws-1", 1, 900))
+	b.Append(projectionstest.Generate(t, "ws-2", 2, 700))
+	b.ProjectBy(1000, nextRules())
+	a := newAuditing(b, projections.LiveRules())
 	a.all()
 	if other, different := a.value("ledgerfeed_audits_total", "other_rules"), a.value("ledgerfeed_audits_total", "different"); other != 2 || different != 0 {
 		t.Errorf("%v of other rules, %v different:\n%s", other, different, a.log.String())
@@ -125,6 +135,59 @@ func TestAuditOfOtherRules(t *testing.T) {
 	a.all()
 	if different := a.value("ledgerfeed_audits_total", "different"); different != 1 {
 		t.Errorf("%v different", different)
+	}
+}
+
+// Rows made by older rules are rebuilt in the background, once, and before any
+// audit.
+func TestOlderRulesAreConverted(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	b.damage(`UPDATE log_checkpoint SET rules = 1 WHERE workspace_id = 'ws-2'`)
+	b.damage(`DELETE FROM removed_time_entry`)
+	b.damage(`INSERT INTO replay_audit (workspace_id, audited_at, differences) SELECT workspace_id, $1, 0 FROM workspace`, time.Now().Add(-2*time.Minute))
+	for _, convertOnly := range []bool{false, true} {
+		a := newAuditing(b, nextRules(), func(c *replay.AuditorConfig) { c.ConvertOnly = convertOnly })
+		want := map[bool]float64{false: 2, true: 0}[convertOnly]
+		if n := a.all(); float64(n) != want || a.value("ledgerfeed_converted_workspaces_total", "") != want {
+			t.Errorf("%d workspaces, converted %v, want %v:\n%s", n, a.value("ledgerfeed_converted_workspaces_total", ""), want, a.log.String())
+		}
+	}
+	if rules := b.text(`SELECT min(rules) || ' ' || max(rules) FROM log_checkpoint WHERE consumer = 'read_models'`); rules != fmt.Sprint(nextRules().Version, nextRules().Version) {
+		t.Errorf("the rules are %s", rules)
+	}
+	if lines, _ := b.verify(b.replayer(func(c *replay.Config) { c.Rules = nextRules() }), replay.VerifyRequest{}); len(lines) > 0 {
+		t.Errorf("after the conversion: %s", strings.Join(lines, "\n"))
+	}
+	// An older process that still projects undoes it: a minute later it is done again.
+	b.damage(`UPDATE log_checkpoint SET rules = 1 WHERE workspace_id = 'ws-2'`)
+	a := newAuditing(b, nextRules(), func(c *replay.AuditorConfig) { c.ConvertOnly = true })
+	if n := a.all(); n != 0 {
+		t.Errorf("converted %d workspaces at once again", n)
+	}
+	a.now = a.now.Add(2 * time.Minute)
+	if n := a.all(); n != 1 {
+		t.Errorf("converted %d workspaces again, want 1", n)
+	}
+}
+
+// A workspace whose log was changed is not converted, is reported, and keeps no
+// other waiting.
+func TestAWrongLogIsNotConverted(t *testing.T) {
+	t.Parallel()
+	b := projected(t)
+	b.damage(`UPDATE event_log SET type = 'nothing.known' WHERE workspace_id = 'ws-1' AND position = 7`)
+	a := newAuditing(b, nextRules())
+	a.all()
+	if converted, different := a.value("ledgerfeed_converted_workspaces_total", ""), a.value("ledgerfeed_audits_total", "different"); converted != 1 || different != 1 {
+		t.Errorf("converted %v, different %v:\n%s", converted, different, a.log.String())
+	}
+	if rules := b.text(`SELECT rules::text FROM log_checkpoint WHERE consumer = 'read_models' AND workspace_id = 'ws-1'`); rules != fmt.Sprint(projections.RulesVersion) {
+		t.Errorf("ws-1 has rules %s", rules)
+	}
+	a.now = a.now.Add(30 * time.Minute)
+	if n := a.all(); n != 0 {
+		t.Errorf("%d workspaces were due within the hour", n)
 	}
 }
 

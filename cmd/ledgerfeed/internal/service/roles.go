@@ -159,15 +159,12 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 		return err
 	}
 	s.Add("projector", runner.Run)
-	if s.env.Settings.AuditEvery == 0 {
-		return nil
-	}
 	if pool, err = s.openPool(ctx, pg.Options{MaxConns: verifyConnections, Settings: replay.PoolSettings()}); err != nil {
 		return err
 	}
 	auditor, err := replay.NewAuditor(replay.AuditorConfig{
 		Pool: pool, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
-		Every: s.env.Settings.AuditEvery, Rate: s.env.Settings.AuditRate,
+		Every: s.env.Settings.AuditEvery, ConvertOnly: s.env.Settings.AuditEvery == 0, Rate: s.env.Settings.AuditRate, Notify: s.notifier.Notify,
 	})
 	if err != nil {
 		return err
