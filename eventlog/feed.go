@@ -24,10 +24,10 @@ func NewFeed(pool *pgxpool.Pool) *Feed { return &Feed{pool: pool} }
 type FeedQuery struct {
 	WorkspaceID string
 
-	// The page has events at positions higher than After. Resumed: After comes from a
+	// The page has events at positions higher than that of After. Resumed: After comes from a
 	// cursor, and an event that is no longer kept after it is reported as Missed.
 	// Otherwise the page starts at the oldest event that is kept, if that is later.
-	After   int64
+	After   Mark
 	Resumed bool
 
 	Since   time.Time // only events published then or later; zero: all
@@ -39,8 +39,9 @@ type FeedQuery struct {
 
 // FeedEvent is one event in its public form, byte for byte.
 type FeedEvent struct {
-	Position int64
-	JSON     string
+	Mark
+
+	JSON string
 }
 
 // FeedPage is a page of the feed. All of it is of one snapshot.
@@ -51,14 +52,16 @@ type FeedPage struct {
 	Events  []FeedEvent
 	More    bool // there are events after the last one
 
-	// Missed: the event that a Resumed reader must get next is past its
-	// retention. Events is empty then.
-	Missed bool
-}
+	// Next is where the reader continues: after the last event if there are more,
+	// and otherwise after everything that the page has looked at, so that what the
+	// query leaves out is stepped over once.
+	Next Mark
 
-// Start is the position before the page's first possible event, for a reader whose
-// first page is empty.
-func (p *FeedPage) Start() int64 { return max(0, p.Kept-1) }
+	// Missed: the event that a Resumed reader must get next is past its
+	// retention. Diverged: the log does not hold the entry at which the reader
+	// stopped, see [Mark]. Events is empty in both cases.
+	Missed, Diverged bool
+}
 
 // feedStatement makes the statement for a combination of filters. The first row
 // has the workspace's positions, the others are the events. It is one statement so
@@ -70,9 +73,9 @@ func feedStatement(typed, payouts bool) string {
 	filter := ""
 	switch {
 	case typed && !payouts: // with the type payout.paid nothing is left
-		filter = ` AND type = $7 AND type <> '` + domain.TypePayoutPaid + `'`
+		filter = ` AND type = $8 AND type <> '` + domain.TypePayoutPaid + `'`
 	case typed:
-		filter = ` AND type = $7`
+		filter = ` AND type = $8`
 	case !payouts:
 		filter = ` AND type <> '` + domain.TypePayoutPaid + `'`
 	}
@@ -81,11 +84,16 @@ func feedStatement(typed, payouts bool) string {
 			SELECT c.position AS visible, c.moved_at, log_position_since(c.workspace_id, $2) AS kept,
 			       coalesce(log_position_since(c.workspace_id, $3), 1) AS since
 			  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '` + ReadModels + `'
+		), seen AS MATERIALIZED (
+			SELECT CASE WHEN $5 THEN visible ELSE greatest(visible, kept - 1) END AS seen_to FROM positions
 		)
-		(SELECT visible AS position, kept, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text AS event FROM positions)
+		(SELECT visible AS position, kept, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text AS event, seen_to,
+		        (SELECT ` + ChainStart + ` FROM event_log e WHERE e.workspace_id = $1 AND e.position = seen_to) AS chain,
+		        ` + HoldsMark("$1", "$4", "$7") + ` AS held
+		   FROM positions, seen)
 		UNION ALL
-		(SELECT position, 0, public_event FROM (
-			SELECT position, public_event FROM event_log
+		(SELECT position, 0, public_event, 0, chain, true FROM (
+			SELECT position, public_event, ` + ChainStart + ` AS chain FROM event_log e
 			 WHERE workspace_id = $1
 			   AND position > (SELECT greatest($4, since - 1, CASE WHEN $5 THEN 0 ELSE kept - 1 END) FROM positions)
 			   AND position <= (SELECT visible FROM positions)
@@ -107,7 +115,7 @@ func (f *Feed) Page(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 	if !q.Since.IsZero() {
 		since = &q.Since
 	}
-	args := []any{q.WorkspaceID, q.Oldest, since, q.After, q.Resumed, q.Limit + 1}
+	args := []any{q.WorkspaceID, q.Oldest, since, q.After.Position, q.Resumed, q.Limit + 1, q.After.Chain[:]}
 	if q.Type != "" {
 		args = append(args, q.Type)
 	}
@@ -122,13 +130,23 @@ func (f *Feed) Page(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 	if page == nil {
 		return nil, &domain.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
 	}
-	if len(page.Events) > q.Limit {
-		page.Events, page.More = page.Events[:q.Limit], true
-	}
-	if q.Resumed && len(page.Events) > 0 && page.Events[0].Position < page.Kept {
-		page.Events, page.More, page.Missed = nil, false, true
-	}
+	page.finish(&q)
 	return page, nil
+}
+
+// finish completes a page by what its query asks for.
+func (p *FeedPage) finish(q *FeedQuery) {
+	if len(p.Events) > q.Limit {
+		p.Events, p.More = p.Events[:q.Limit], true
+		p.Next = p.Events[q.Limit-1].Mark
+	}
+	if p.Next.Position < q.After.Position { // the read models are behind the reader
+		p.Next = q.After
+	}
+	p.Missed = q.Resumed && !p.Diverged && len(p.Events) > 0 && p.Events[0].Position < p.Kept
+	if p.Missed || p.Diverged {
+		p.Events, p.More = nil, false
+	}
 }
 
 func scanFeed(rows pgx.Rows) (*FeedPage, error) {
@@ -136,20 +154,22 @@ func scanFeed(rows pgx.Rows) (*FeedPage, error) {
 	var page *FeedPage
 	for rows.Next() {
 		var (
-			position, kept int64
-			event          string
+			position, kept, seenTo int64
+			event                  string
+			chain                  []byte
+			held                   bool
 		)
-		if err := rows.Scan(&position, &kept, &event); err != nil {
+		if err := rows.Scan(&position, &kept, &event, &seenTo, &chain, &held); err != nil {
 			return nil, fmt.Errorf("scan: %w", err)
 		}
 		if page == nil {
-			page = &FeedPage{Visible: position, Kept: kept}
+			page = &FeedPage{Visible: position, Kept: kept, Next: NewMark(seenTo, chain), Diverged: !held}
 			if micros, err := strconv.ParseInt(event, 10, 64); err == nil && micros > 0 {
 				page.MovedAt = time.UnixMicro(micros).UTC()
 			}
 			continue
 		}
-		page.Events = append(page.Events, FeedEvent{position, event})
+		page.Events = append(page.Events, FeedEvent{NewMark(position, chain), event})
 	}
 	return page, rows.Err()
 }

@@ -74,6 +74,16 @@ func (f *feed) read(change func(*eventlog.FeedQuery)) *eventlog.FeedPage {
 	return page
 }
 
+// mark is that of a position of the log.
+func (f *feed) mark(position int64) eventlog.Mark {
+	f.t.Helper()
+	e := testkit.Must(f.log.EntryAt(f.t.Context(), "acme", position))(f.t)
+	if e == nil {
+		return eventlog.Mark{Position: position}
+	}
+	return eventlog.NewMark(position, e.Chain[:])
+}
+
 func ids(p *eventlog.FeedPage) string {
 	var list []string
 	for _, e := range p.Events {
@@ -116,19 +126,19 @@ func TestFeed(t *testing.T) {
 		"since just after it":             {func(q *eventlog.FeedQuery) { q.Since = f.now.AddDate(0, 0, -5).Add(time.Millisecond) }, "g", false, false},
 		"since a time to come":            {func(q *eventlog.FeedQuery) { q.Since = f.now.Add(time.Hour) }, "", false, false},
 		"since before what is kept":       {func(q *eventlog.FeedQuery) { q.Since = f.now.AddDate(0, 0, -90) }, "c e f g", false, false},
-		"after a position":                {func(q *eventlog.FeedQuery) { q.After, q.Resumed = 5, true }, "f g", false, false},
-		"after a position, since a time":  {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Since = 5, true, f.now.AddDate(0, 0, -1) }, "g", false, false},
-		"after one above the last":        {func(q *eventlog.FeedQuery) { q.After, q.Resumed = 7, true }, "", false, false},
-		"the next one is missed":          {func(q *eventlog.FeedQuery) { q.After, q.Resumed = 1, true }, "", false, true},
-		"the next one is missed, paged":   {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Limit = 0, true, 1 }, "", false, true},
-		"what is missed is not asked for": {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Payouts = 1, true, false }, "c f g", false, false},
-		"nor since a time":                {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Since = 0, true, f.now.AddDate(0, 0, -10) }, "e f g", false, false},
+		"after a position":                {func(q *eventlog.FeedQuery) { q.After, q.Resumed = f.mark(5), true }, "f g", false, false},
+		"after a position, since a time":  {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Since = f.mark(5), true, f.now.AddDate(0, 0, -1) }, "g", false, false},
+		"after one above the last":        {func(q *eventlog.FeedQuery) { q.After, q.Resumed = f.mark(7), true }, "", false, false},
+		"the next one is missed":          {func(q *eventlog.FeedQuery) { q.After, q.Resumed = f.mark(1), true }, "", false, true},
+		"the next one is missed, paged":   {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Limit = f.mark(0), true, 1 }, "", false, true},
+		"what is missed is not asked for": {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Payouts = f.mark(1), true, false }, "c f g", false, false},
+		"nor since a time":                {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Since = f.mark(0), true, f.now.AddDate(0, 0, -10) }, "e f g", false, false},
 	} {
 		p := f.read(c.change)
 		if got := ids(p); got != c.want || p.More != c.more || p.Missed != c.missed {
 			t.Errorf("%s: %q, more %v, missed %v", name, got, p.More, p.Missed)
 		}
-		if p.Visible != 7 || p.Kept != 3 || p.Start() != 2 || !p.MovedAt.Equal(f.now) {
+		if p.Visible != 7 || p.Kept != 3 || !p.MovedAt.Equal(f.now) {
 			t.Errorf("%s: visible %d, kept from %d, moved at %v", name, p.Visible, p.Kept, p.MovedAt)
 		}
 	}
@@ -181,12 +191,48 @@ func TestFeedOfAnEmptyLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := f.read(func(*eventlog.FeedQuery) {})
-	if len(p.Events) != 0 || p.Visible != 0 || !p.MovedAt.IsZero() || p.Start() != 0 {
+	if len(p.Events) != 0 || p.Visible != 0 || !p.MovedAt.IsZero() || p.Next != (eventlog.Mark{}) {
 		t.Errorf("%+v", p)
 	}
 	f.publish("a", "invoice.paid", 0)
 	f.show(1)
-	if got := ids(f.read(func(q *eventlog.FeedQuery) { q.After, q.Resumed = p.Start(), true })); got != "a" {
+	if got := ids(f.read(func(q *eventlog.FeedQuery) { q.After, q.Resumed = p.Next, true })); got != "a" {
 		t.Errorf("later: %q", got)
+	}
+}
+
+// TestFeedOfALogThatWentBack: a reader that stopped at an entry that the log does not hold
+// gets no events, whether another one has its position or none.
+func TestFeedOfALogThatWentBack(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	for _, id := range []string{"a", "b", "c"} {
+		f.publish(id, "invoice.paid", 1)
+	}
+	f.show(2)
+	other := f.mark(1)
+	other.Chain[7]++
+	for name, c := range map[string]struct {
+		after    eventlog.Mark
+		want     string
+		next     eventlog.Mark
+		diverged bool
+	}{
+		"the start of every log":         {eventlog.Mark{}, "a b", f.mark(2), false},
+		"an entry that it holds":         {f.mark(1), "b", f.mark(2), false},
+		"one that is not visible yet":    {f.mark(3), "", f.mark(3), false},
+		"another entry at its position":  {other, "", f.mark(2), true},
+		"a position that it has not got": {eventlog.Mark{Position: 4, Chain: other.Chain}, "", eventlog.Mark{Position: 4, Chain: other.Chain}, true},
+	} {
+		p := f.read(func(q *eventlog.FeedQuery) { q.After, q.Resumed = c.after, true })
+		if ids(p) != c.want || p.Next != c.next || p.Diverged != c.diverged || p.More || p.Missed {
+			t.Errorf("%s: %q, %+v", name, ids(p), p)
+		}
+	}
+	if p := f.read(func(q *eventlog.FeedQuery) { q.Limit = 1 }); p.Next != f.mark(1) || !p.More {
+		t.Errorf("a page with more after it: %+v", p)
+	}
+	if p := f.read(func(q *eventlog.FeedQuery) { q.Type = "period.closed" }); p.Next != f.mark(2) {
+		t.Errorf("what a page leaves out is not stepped over: %+v", p)
 	}
 }

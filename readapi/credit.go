@@ -20,16 +20,20 @@ func answerCredit(q *request) error {
 	if below == 0 {
 		below, newerThan = math.MaxInt64, math.MaxInt64 // the pass begins with the newest
 	}
-	size := q.params.limit(q.endpoint.limit)
-	rows, err := q.query(q.endpoint.statement(0, q.visible), q.key.WorkspaceID, q.pathID, at.floor, below, newerThan, size+1)
+	mark, size := at.mark(), q.params.limit(q.endpoint.limit)
+	rows, err := q.query(q.endpoint.statement(0, q.visible), q.key.WorkspaceID, q.pathID, at.floor, below, newerThan, size+1, mark.Position, mark.Chain[:])
 	if err != nil {
 		return err
 	}
 	defer rows.rows.Close()
-	version, err := rows.version()
+	first, err := rows.pageVersion()
 	if err != nil {
 		return q.readError(err)
 	}
+	if !first.held {
+		return diverged("read the credit again without a cursor")
+	}
+	at.begin(first.visible)
 	body := q.api.answers.Buffer()
 	defer q.api.answers.Release(body)
 	exists, older, newer := false, false, false
@@ -56,17 +60,17 @@ func answerCredit(q *request) error {
 			}
 			appendRow(body, values[columnFragments:])
 			q.rows++
-			at.top, at.below = max(at.top, position), position
+			at.below = position
 		}
 	}
 	if !exists {
 		return answer.UnknownID("client")
 	}
-	if !older && at.top > 0 { // the pass is over; the next one reads what is newer
-		at = historyPosition{floor: at.top}
+	if !older { // the pass is over; the next one reads what is newer
+		at.end()
 	}
 	appendEnd(body, older || newer, q.cursor(at.append(nil)))
 	rows.rows.Close() // before the answer is written: a slow caller must not hold a connection
-	q.answerWith(body.Bytes(), version)
+	q.answerWith(body.Bytes(), first.version)
 	return nil
 }

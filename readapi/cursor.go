@@ -7,6 +7,9 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
 // cursorSealer makes cursors of positions in lists. A cursor is a sealed position:
@@ -24,16 +27,19 @@ type cursorSealer struct {
 
 const (
 	proofSize = 16
-	// maxCursor bounds what is looked at; a cursor has at most 140 characters.
+	// maxCursor bounds what is looked at; a cursor has at most 142 characters.
 	maxCursor = 512
 )
 
+// newCursorSealer makes the sealer of cursors of the form that positions have now. The
+// 2 in the names of its keys is that of the form: a cursor of another form does not
+// open.
 func newCursorSealer(key []byte) (*cursorSealer, error) {
-	block, err := aes.NewCipher(deriveKey(key, "cursor cipher"))
+	block, err := aes.NewCipher(deriveKey(key, "cursor cipher 2"))
 	if err != nil {
 		return nil, fmt.Errorf("prepare the cipher of cursors: %w", err)
 	}
-	return &cursorSealer{mac: newKeyedHash(deriveKey(key, "cursor proof")), block: block}, nil
+	return &cursorSealer{mac: newKeyedHash(deriveKey(key, "cursor proof 2")), block: block}, nil
 }
 
 func (s *cursorSealer) proof(associated, position []byte) [proofSize]byte {
@@ -76,43 +82,109 @@ func appendSized(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// listPosition is where a list continues. Lists of rows use position and id, events
-// position alone; for a credit's history see historyPosition.
+// appendMark appends what a cursor carries of the log, with which diverged notices
+// that the log is another one now.
+func appendMark(b []byte, m eventlog.Mark) []byte {
+	b = binary.AppendUvarint(b, uint64(m.Position))
+	return append(b, m.Chain[:]...)
+}
+
+// cutMark reads what appendMark wrote and returns what follows it. The cursor's proof
+// guarantees that it is there.
+func cutMark(b []byte) (eventlog.Mark, []byte) {
+	position, n := binary.Uvarint(b)
+	size := n + len(eventlog.Mark{}.Chain)
+	return eventlog.NewMark(int64(position), b[n:size]), b[size:]
+}
+
+// diverged is the answer to a cursor of a log that the database no longer holds: an
+// older backup was restored, or a replica without the last commits took over
+// (docs/contract/decisions.md, "Responses"). Again says what to read.
+func diverged(again string) error {
+	return answer.WrongParams([]answer.ParamError{{Field: "cursor", Message: "was given for data that the service no longer holds: it went back to an " +
+		"earlier state (a backup was restored, or a standby without the last changes took over), and other entries may have taken the place of those " +
+		"that you have read; " + again}})
+}
+
+// listPosition is where a list of rows continues. A row moves in the list when it
+// changes, so what was read is of the log up to the visible position at which the last
+// page was read. That position is the mark: if the log went back to before it, rows that
+// were changed afterwards are where the reader has already passed.
 type listPosition struct {
 	position int64
-	id       string
+	id       string // empty: before the first row of the position
+	mark     eventlog.Mark
 }
 
 func (p listPosition) append(b []byte) []byte {
+	b = appendMark(b, p.mark)
 	b = binary.AppendUvarint(b, uint64(p.position))
 	return append(b, p.id...)
 }
 
 // parseListPosition reads what append wrote, which the cursor's proof guarantees.
 func parseListPosition(b []byte) listPosition {
+	mark, b := cutMark(b)
 	position, n := binary.Uvarint(b)
-	return listPosition{position: int64(position), id: string(b[n:])}
+	return listPosition{position: int64(position), id: string(b[n:]), mark: mark}
+}
+
+// seen moves the mark to the visible position of a page that was read, unless the read
+// models are behind the reader.
+func (p *listPosition) seen(visible eventlog.Mark) {
+	if visible.Position > p.mark.Position {
+		p.mark = visible
+	}
+}
+
+// pass moves the position behind everything that is visible, rows that the reader may
+// not see included.
+func (p *listPosition) pass(visible int64) {
+	if visible >= p.position {
+		p.position, p.id = visible+1, ""
+	}
 }
 
 // historyPosition is where a reader of a credit's history is. It reads newest first,
-// in passes: each goes from the newest row down to where the pass before began. The
-// first pass has floor 0 and so reads everything.
+// in passes: each goes from the position that is visible when it begins down to where
+// the pass before began. The first pass has floor 0 and so reads everything.
 type historyPosition struct {
 	floor int64 // rows up to here were read in earlier passes
-	top   int64 // the newest row of this pass; 0: it has not begun
+	top   int64 // rows up to here are of this pass; 0: it has not begun
 	below int64 // rows from here on up were read in this pass; 0: none
+	chain [8]byte
 }
 
 func (p historyPosition) append(b []byte) []byte {
+	b = appendMark(b, p.mark())
 	for _, n := range [...]int64{p.floor, p.top, p.below} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	return b
 }
 
+// mark is the highest position that was read, with its chain.
+func (p historyPosition) mark() eventlog.Mark {
+	return eventlog.Mark{Position: max(p.floor, p.top), Chain: p.chain}
+}
+
+// begin begins a pass, unless one has begun.
+func (p *historyPosition) begin(visible eventlog.Mark) {
+	if p.top == 0 {
+		if visible.Position > p.floor {
+			p.chain = visible.Chain
+		}
+		p.top = max(p.floor, visible.Position)
+	}
+}
+
+// end ends a pass.
+func (p *historyPosition) end() { *p = historyPosition{floor: p.top, chain: p.chain} }
+
 // parseHistoryPosition reads what append wrote, which the cursor's proof guarantees.
 func parseHistoryPosition(b []byte) historyPosition {
-	var p historyPosition
+	mark, b := cutMark(b)
+	p := historyPosition{chain: mark.Chain}
 	for _, n := range [...]*int64{&p.floor, &p.top, &p.below} {
 		v, size := binary.Uvarint(b)
 		*n, b = int64(v), b[max(size, 0):]

@@ -20,14 +20,16 @@ func answerEvents(q *request) error {
 		Payouts:     q.visible.pay,
 		Limit:       q.params.limit(e.limit),
 	}
-	var at listPosition
 	if q.params.has(e.cursor) {
-		at, query.Resumed = parseListPosition(q.position()), true
-		query.After = at.position
+		query.After, _ = cutMark(q.position())
+		query.Resumed = true
 	}
 	page, err := q.api.cfg.Feed.Page(q, query)
 	if err != nil {
 		return err
+	}
+	if page.Diverged {
+		return diverged("read the lists again without a cursor, and events with created_since at a time before that; you know by their ids which you have handled")
 	}
 	if page.Missed {
 		return answer.WrongParams([]answer.ParamError{{Field: "cursor", Message: "is too old: the event that follows it was published more than " +
@@ -36,18 +38,14 @@ func answerEvents(q *request) error {
 	body := q.api.answers.Buffer()
 	defer q.api.answers.Release(body)
 	body.WriteString(`{"data":[`)
-	if !query.Resumed {
-		at.position = page.Start()
-	}
 	for i := range page.Events {
 		if i > 0 {
 			body.WriteByte(',')
 		}
 		body.WriteString(page.Events[i].JSON)
-		at.position = page.Events[i].Position
 	}
 	q.rows = len(page.Events)
-	appendEnd(body, page.More, q.cursor(at.append(nil)))
+	appendEnd(body, page.More, q.cursor(appendMark(nil, page.Next)))
 	movedAt := "0"
 	if !page.MovedAt.IsZero() {
 		movedAt = strconv.FormatInt(page.MovedAt.UnixMicro(), 10)

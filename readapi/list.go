@@ -15,13 +15,14 @@ func answerRows(q *request) error {
 	var since *time.Time
 	// Rows after a position that the list has reached meet the condition, because
 	// publish times rise with the positions. At the start it is looked up each time,
-	// because a time in the future has no position yet.
+	// because a time in the future has no position yet; until it has one, the cursor
+	// stays there.
 	if q.params.has(e.since) && at.position == 0 {
 		t := q.params.time(e.since)
 		since = &t
 	}
 	size := q.params.limit(e.limit)
-	args := append(make([]any, 0, listArguments+len(e.filters)), q.key.WorkspaceID, at.position, at.id, since, size+1)
+	args := append(make([]any, 0, listArguments+len(e.filters)), q.key.WorkspaceID, at.position, at.id, since, size+1, at.mark.Position, at.mark.Chain[:])
 	var given uint
 	for i, f := range e.filters {
 		if q.params.has(f.param) {
@@ -34,9 +35,12 @@ func answerRows(q *request) error {
 		return err
 	}
 	defer rows.rows.Close()
-	version, err := rows.version()
+	first, err := rows.pageVersion()
 	if err != nil {
 		return q.readError(err)
+	}
+	if !first.held {
+		return diverged("read the list again without a cursor")
 	}
 	body := q.api.answers.Buffer()
 	defer q.api.answers.Release(body)
@@ -44,9 +48,13 @@ func answerRows(q *request) error {
 	if err != nil {
 		return q.readError(err)
 	}
+	at.seen(first.visible)
+	if !more && first.since {
+		at.pass(first.visible.Position)
+	}
 	appendEnd(body, more, q.cursor(at.append(nil)))
 	rows.rows.Close() // before the answer is written: a slow caller must not hold a connection
-	q.answerWith(body.Bytes(), version)
+	q.answerWith(body.Bytes(), first.version)
 	return nil
 }
 

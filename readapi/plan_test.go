@@ -88,7 +88,7 @@ func TestPlans(t *testing.T) {
 		for _, w := range []string{"big", "small"} {
 			arguments := fmt.Sprintf("'%s', 'in_10'", w)
 			if !statement.One {
-				arguments = fmt.Sprintf("'%s', 10, 'x', NULL, 51", w)
+				arguments = fmt.Sprintf("'%s', 10, 'x', NULL, 51, 10, '\\x00'", w)
 				for _, column := range statement.Filters {
 					arguments += ", " + values[column]
 				}
@@ -97,7 +97,7 @@ func TestPlans(t *testing.T) {
 		}
 	}
 	for _, below := range []string{"9223372036854775807", "10000"} {
-		s.checkPlan(tx, readapi.Statement{Path: "credit", Table: "credit_move", SQL: readapi.CreditStatement()}, "'big', 'cl_1', 0, "+below+", 15000, 51")
+		s.checkPlan(tx, readapi.Statement{Path: "credit", Table: "credit_move", SQL: readapi.CreditStatement()}, "'big', 'cl_1', 0, "+below+", 15000, 51, 10, '\\x00'")
 	}
 }
 

@@ -3,11 +3,14 @@ package readapi
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
 // Columns of every statement that reads rows; the fragments of the row follow.
@@ -68,14 +71,46 @@ func (r *rowReader) int(value []byte) (int64, error) {
 
 // version reads the first row: the version of the rows that follow.
 func (r *rowReader) version() (string, error) {
-	position, values, ok, err := r.next()
+	version, _, _, err := r.versionRow()
+	return version, err
+}
+
+// versionRow reads the first row: the version of the rows that follow, the visible
+// position, and what versionRow in the statement selects of the log.
+func (r *rowReader) versionRow() (version string, visible int64, log []byte, err error) {
+	visible, values, ok, err := r.next()
 	if err != nil {
-		return "", err
+		return "", 0, nil, err
 	}
 	if !ok {
-		return "", errNoVersionRow
+		return "", 0, nil, errNoVersionRow
 	}
-	return formatRowsVersion(position, string(values[columnID])), nil
+	return formatRowsVersion(visible, string(values[columnID])), visible, values[columnFragments], nil
+}
+
+// pageVersion is what the first row of a page says.
+type pageVersion struct {
+	version string
+	visible eventlog.Mark
+	held    bool // the log holds the mark of the request's cursor
+	since   bool // the time from which rows are asked for is not after the visible position
+}
+
+// pageVersion reads the first row of a statement with pageLog.
+func (r *rowReader) pageVersion() (v pageVersion, err error) {
+	version, position, log, err := r.versionRow()
+	if err != nil {
+		return v, err
+	}
+	const chain = 2 * len(v.visible.Chain) // in hexadecimal digits; a blank and t or f follow twice
+	if len(log) != chain+len(" t t") {
+		return v, errRowForm
+	}
+	v = pageVersion{version: version, visible: eventlog.Mark{Position: position}, held: log[chain+1] == 't', since: log[chain+3] == 't'}
+	if _, err := hex.Decode(v.visible.Chain[:], log[:chain]); err != nil {
+		return v, fmt.Errorf("%w: %w", errRowForm, err)
+	}
+	return v, nil
 }
 
 // appendRow puts the fragments of a row together.

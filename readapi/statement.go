@@ -38,16 +38,30 @@ func conditionsOf(r *route.Resource, visible visibility) string {
 // versionRow selects the first row of every answer: the workspace's visible position
 // and, as text, the microsecond at which it moved. It is part of the statement that
 // reads the rows, so that both are of one snapshot. columns are those of the rows
-// that follow.
-func versionRow(columns string) string {
-	return `SELECT position, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text AS id` +
-		strings.Repeat(", NULL::text", strings.Count(columns, ",")+1) + `
-	  FROM log_checkpoint WHERE workspace_id = $1 AND consumer = '` + eventlog.ReadModels + `'`
+// that follow; log is what the first of them holds instead, as SQL.
+func versionRow(columns, log string) string {
+	return `SELECT position, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text AS id, ` + log +
+		strings.Repeat(", NULL::text", strings.Count(columns, ",")) + `
+	  FROM log_checkpoint c WHERE workspace_id = $1 AND consumer = '` + eventlog.ReadModels + `'`
+}
+
+// noLog is for versionRow where nothing of the log is asked for.
+const noLog = "NULL::text"
+
+// pageLog is for versionRow what a page has to know of the log, see pageVersion: the
+// bytes of the visible position's mark, whether the log holds the mark of the arguments
+// position and chain, and whether since, if given, is not after the visible position.
+func pageLog(position, chain, since string) string {
+	return `concat_ws(' ',
+	         coalesce((SELECT encode(` + eventlog.ChainStart + `, 'hex') FROM event_log e WHERE e.workspace_id = $1 AND e.position = c.position), repeat('0', 16)),
+	         ` + eventlog.HoldsMark("$1", position, chain) + `,
+	         ` + since + `::timestamptz IS NULL OR EXISTS (SELECT FROM event_log e WHERE e.workspace_id = $1 AND e.position = c.position AND e.created_at >= ` + since + `))`
 }
 
 // listArguments is how many arguments of a list's statement come before those of the
-// filters: workspace, position, id, since, limit.
-const listArguments = 5
+// filters: workspace, position, id, since, limit, and the position and bytes of the
+// cursor's mark.
+const listArguments = 7
 
 // listStatement reads a page in list order, after a position. Bit i of given says
 // that the filter on column i is used.
@@ -59,7 +73,7 @@ const listArguments = 5
 func listStatement(r *route.Resource, filters []filter, given uint, visible visibility) string {
 	columns := columnsOf(r, visible)
 	var b strings.Builder
-	b.WriteString("(" + versionRow(columns) + `)
+	b.WriteString("(" + versionRow(columns, pageLog("$6", "$7", "$4")) + `)
 	UNION ALL
 	(SELECT position, id, ` + columns + ` FROM (SELECT position, id, ` + columns + ` FROM ` + r.Table + `
 	  WHERE workspace_id = $1 AND (position, id) > (greatest($2, coalesce(log_position_since($1, $4), 0)), $3)`)
@@ -79,7 +93,7 @@ func listStatement(r *route.Resource, filters []filter, given uint, visible visi
 // row exists.
 func rowStatement(r *route.Resource, visible visibility) string {
 	columns := columnsOf(r, visible)
-	return "(" + versionRow(columns) + `)
+	return "(" + versionRow(columns, noLog) + `)
 	UNION ALL
 	(SELECT position, id, ` + columns + ` FROM ` + r.Table + ` WHERE workspace_id = $1 AND id = $2` + conditionsOf(r, visible) + `)`
 }
@@ -92,9 +106,10 @@ const (
 
 // creditStatement reads a client's credit with a page of its history, newest first.
 // Its rows: the version row; the credit, if there is one; a row if the history goes
-// on after position $5; the history between the positions $3 and $4.
+// on after position $5; the history between the positions $3 and $4. $7 and $8 are the
+// cursor's mark.
 func creditStatement() string {
-	return "(" + versionRow("base") + `)
+	return "(" + versionRow("base", pageLog("$7", "$8", "NULL")) + `)
 	UNION ALL
 	(SELECT -1, 'credit', base FROM client_credit WHERE workspace_id = $1 AND id = $2)
 	UNION ALL

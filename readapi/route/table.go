@@ -165,7 +165,7 @@ func paged(selection ...Param) []Param {
 		{
 			Name: "cursor", Form: FormCursor, Example: "q83vEjRWeJASNFZ4kBI0Vg",
 			Description: "next_cursor of the page before. Every other parameter must stay as it was, limit included. It does not expire, " +
-				"works with every key of the workspace, and is opaque.",
+				"works with every key of the workspace, and is opaque. If the service goes back to an earlier state, a cursor given after it is a 400 that says what to read again.",
 		},
 	}, selection...)
 }
