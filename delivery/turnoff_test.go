@@ -108,8 +108,11 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 			fmt.Fprint(w, "out of order")
 		}
 	})
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
-	b.dispatcher(func(c *dispatch.Config) { c.Mail = mail.Settings{URL: office.url, From: "billing@example.com"} })
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL+"/hook?token=hunter2", []string{"all"}))(t)
+	log := &testkit.Buffer{}
+	b.dispatcher(func(c *dispatch.Config) {
+		c.Mail, c.Logger = mail.Settings{URL: office.url, From: "billing@example.com"}, log.Logger()
+	})
 	began := b.clock.Now().Truncate(time.Millisecond) // as precise as the log
 	got, sent := b.failUntilOff(w.ID, 2*time.Hour)
 	if lasted := got.TurnedOffAt.Sub(got.FailingSince.Time); lasted < 72*time.Hour || lasted > 75*time.Hour {
@@ -149,7 +152,7 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 			last = m
 		}
 	}
-	for _, want := range []string{rc.URL, "answered 500", "out of order"} {
+	for _, want := range []string{rc.URL + "/hook?token=", "answered 500", "out of order"} {
 		if !strings.Contains(last, want) {
 			t.Errorf("the mail does not say %q:\n%s", want, last)
 		}
@@ -158,6 +161,10 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 		t.Errorf("mail to %q", office.to[0])
 	}
 	office.mu.Unlock()
+	// The log names the host alone: the address holds a token.
+	if text := log.String(); !strings.Contains(text, "turned off a webhook") || !strings.Contains(text, "host="+strings.TrimPrefix(rc.URL, "https://")) || strings.Contains(text, "hunter2") {
+		t.Errorf("logged:\n%s", text)
+	}
 
 	// While it is off, nothing is sent.
 	b.append("invoice.reversed", 5)

@@ -20,9 +20,9 @@ func (e *AddressError) Error() string { return "the address " + e.Reason }
 
 // CheckAddress checks the form of a webhook's address (docs/contract/decisions.md,
 // "Webhooks"): https, a host name or a public address, no user info, no
-// fragment, at most 2,048 characters. What the name resolves to is checked on
-// every connection. Ranges in allow count as public. The error is an
-// *AddressError.
+// fragment, at most 2,048 characters, and no name that can only be local. What the
+// name resolves to is checked on every connection. Ranges in allow count as public;
+// with any, local names are accepted. The error is an *AddressError.
 func CheckAddress(address string, allow []netip.Prefix) error {
 	if reason := faultOf(address, newFilter(allow)); reason != "" {
 		return &AddressError{Reason: reason}
@@ -73,7 +73,26 @@ func hostFault(host string, bracketed bool, f *filter) string {
 	if bracketed || !isHostName(host) {
 		return "must have a host name or an IP address"
 	}
+	if len(f.allow) == 0 && isLocalName(host) {
+		return "must be reachable from the internet: " + host + " is a name of local networks only"
+	}
 	return ""
+}
+
+// isLocalName tells whether a name can only be local: a single label, or one under a
+// top-level domain that is set apart (RFC 6761, RFC 6762, RFC 8375, and .internal,
+// which ICANN has reserved).
+func isLocalName(host string) bool {
+	host = "." + strings.ToLower(strings.TrimSuffix(host, "."))
+	if strings.Count(host, ".") == 1 {
+		return true
+	}
+	for _, domain := range []string{".localhost", ".local", ".internal", ".home.arpa", ".test", ".invalid"} {
+		if strings.HasSuffix(host, domain) {
+			return true
+		}
+	}
+	return false
 }
 
 // isHostName accepts letters, digits, hyphens and underscores in labels. The last

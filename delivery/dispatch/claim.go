@@ -152,7 +152,8 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 		w.Health.Marks = append(w.Health.Marks, time.UnixMilli(ms).UTC())
 	}
 	if e.URL, err = url.Parse(e.Address); err != nil {
-		e.Broken = fmt.Errorf("the address of %s: %w", *webhookID, err)
+		// The error of url.Parse names the whole address, which may hold a token.
+		e.URL, e.Broken = &url.URL{}, fmt.Errorf("the address of %s cannot be read: edit the webhook", *webhookID)
 	}
 	if e.Secret, err = s.keyring.Open(*workspaceID, *webhookID, secret); err != nil {
 		e.Broken = err

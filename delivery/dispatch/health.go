@@ -72,6 +72,7 @@ func turnOff(ctx context.Context, tx pgx.Tx, c *scheduler.HealthChange) (bool, e
 	return true, nil
 }
 
+// logHealth names the host alone: the rest of an address may hold a token.
 func (d *Dispatcher) logHealth(ctx context.Context, c *scheduler.HealthChange, turnedOff bool) {
 	message := "a webhook is failing"
 	switch {
@@ -81,7 +82,7 @@ func (d *Dispatcher) logHealth(ctx context.Context, c *scheduler.HealthChange, t
 		return // it was changed since
 	}
 	d.logger.WarnContext(ctx, message,
-		"workspace", c.Key.WorkspaceID, "webhook", c.Key.WebhookID, "url", c.Endpoint.Address, "failing_since", c.Since, "error", c.Reason)
+		"workspace", c.Key.WorkspaceID, "webhook", c.Key.WebhookID, "host", c.Endpoint.URL.Host, "failing_since", c.Since, "error", c.Reason)
 }
 
 // notification is the mail to the finance team about a change

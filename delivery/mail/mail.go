@@ -12,6 +12,7 @@ import (
 	netmail "net/mail"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,6 +29,11 @@ type Settings struct {
 
 	// From is the sender's address. Required with URL.
 	From string
+
+	// RequireTLS lets mail out over TLS only: a server at an smtp:// address that
+	// does not offer STARTTLS gets none. Without it, such a server gets mail in
+	// plain text.
+	RequireTLS bool
 }
 
 // Check tells which of the settings have the right form.
@@ -84,7 +90,11 @@ func New(s Settings, pool *pgxpool.Pool, clock func() time.Time, logger *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	options := []mail.Option{mail.WithTimeout(sendTimeout), mail.WithTLSPolicy(mail.TLSOpportunistic)}
+	policy := mail.TLSOpportunistic
+	if s.RequireTLS {
+		policy = mail.TLSMandatory
+	}
+	options := []mail.Option{mail.WithTimeout(sendTimeout), mail.WithTLSPolicy(policy)}
 	if u.Scheme == "smtps" {
 		options = append(options, mail.WithSSL(), mail.WithPort(mail.DefaultPortSSL))
 	}
@@ -208,7 +218,7 @@ func (m *Mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
 // sendOne sends a mail and deletes it, or puts it off. The error is about the
 // database only.
 func (m *Mailer) sendOne(ctx context.Context, d *dueMail) error {
-	failure := m.send(ctx, d)
+	failure := d.withoutRecipient(m.send(ctx, d))
 	if failure != nil && ctx.Err() != nil {
 		return ctx.Err() // the process stops; the mail is due again when its lease is over
 	}
@@ -233,6 +243,15 @@ func (m *Mailer) sendOne(ctx context.Context, d *dueMail) error {
 		return fmt.Errorf("delete mail %s: %w", d.ID, err)
 	}
 	return nil
+}
+
+// withoutRecipient takes the recipient's address out of an error, which is logged
+// and kept: the address is a person's, and the workspace's row has it.
+func (d *dueMail) withoutRecipient(err error) error {
+	if err == nil || d.to == "" || !strings.Contains(err.Error(), d.to) {
+		return err
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), d.to, "(the recipient)"))
 }
 
 func (m *Mailer) send(ctx context.Context, d *dueMail) error {

@@ -1,8 +1,15 @@
 package mail
 
 import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/emersion/go-smtp"
 )
 
 func TestMailSettingsAreChecked(t *testing.T) {
@@ -13,5 +20,76 @@ func TestMailSettingsAreChecked(t *testing.T) {
 		if _, err := New(s, nil, time.Now, nil); err == nil {
 			t.Errorf("%+v was taken", s)
 		}
+	}
+}
+
+// plainServer is a mail server without STARTTLS, which counts the mails it gets. It
+// refuses the recipient nobody@example.com.
+func plainServer(t *testing.T) (url string, mails *atomic.Int64) {
+	t.Helper()
+	mails = &atomic.Int64{}
+	s := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return counter{mails}, nil }))
+	s.Domain = "localhost"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close(); <-done })
+	return "smtp://" + l.Addr().String(), mails
+}
+
+type counter struct{ mails *atomic.Int64 }
+
+func (counter) Reset()                               {}
+func (counter) Logout() error                        { return nil }
+func (counter) Mail(string, *smtp.MailOptions) error { return nil }
+func (counter) Rcpt(to string, _ *smtp.RcptOptions) error {
+	if to == "nobody@example.com" {
+		return errors.New("there is no " + to)
+	}
+	return nil
+}
+
+func (c counter) Data(r io.Reader) error {
+	c.mails.Add(1)
+	_, err := io.Copy(io.Discard, r)
+	return err
+}
+
+// A server that does not offer STARTTLS gets mail in plain text, unless the setting
+// demands it: then it gets none.
+func TestRequireTLS(t *testing.T) {
+	t.Parallel()
+	url, mails := plainServer(t)
+	for _, required := range []bool{false, true} {
+		m, err := New(Settings{URL: url, From: "a@example.com", RequireTLS: required}, nil, time.Now, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = m.send(t.Context(), &dueMail{to: "b@example.com", createdAt: time.Now()})
+		if required != (err != nil) || required && !strings.Contains(err.Error(), "STARTTLS") {
+			t.Errorf("TLS required: %v: %v", required, err)
+		}
+	}
+	if n := mails.Load(); n != 1 {
+		t.Errorf("%d mails went out in plain text, want 1", n)
+	}
+}
+
+// What is logged and kept about a mail that could not be sent does not hold the
+// recipient's address.
+func TestFailuresDoNotNameTheRecipient(t *testing.T) {
+	t.Parallel()
+	url, _ := plainServer(t)
+	m, err := New(Settings{URL: url, From: "a@example.com"}, nil, time.Now, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dueMail{to: "nobody@example.com", createdAt: time.Now()}
+	err = d.withoutRecipient(m.send(t.Context(), d))
+	if err == nil || strings.Contains(err.Error(), d.to) || !strings.Contains(err.Error(), "(the recipient)") {
+		t.Error(err)
 	}
 }

@@ -45,6 +45,7 @@ type Settings struct {
 	WebhookAllow   prefixes        `env:"LEDGERFEED_WEBHOOK_ALLOW" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
 	WebhookCAFile  string          `env:"LEDGERFEED_WEBHOOK_CA_FILE"` // read by the processes that deliver
 	SMTPURL        string          `env:"LEDGERFEED_SMTP_URL" secret:"true" want:"smtp://user:password@host:port or smtps://…"`
+	SMTPRequireTLS bool            `env:"LEDGERFEED_SMTP_REQUIRE_TLS" envDefault:"false" want:"true or false"` // with smtp://: no mail without STARTTLS
 	MailFrom       string          `env:"LEDGERFEED_MAIL_FROM" want:"a mail address such as ledgerfeed@example.com, which LEDGERFEED_SMTP_URL needs"`
 
 	// Sign-in with OpenID Connect; without an issuer, only sign-in links do.
@@ -104,7 +105,7 @@ func (s *Settings) Delivery() policy.Settings {
 
 // Mail returns the settings of mail.
 func (s *Settings) Mail() mail.Settings {
-	return mail.Settings{URL: s.SMTPURL, From: s.MailFrom}
+	return mail.Settings{URL: s.SMTPURL, From: s.MailFrom, RequireTLS: s.SMTPRequireTLS}
 }
 
 // Identity returns the identity provider; nil without one.

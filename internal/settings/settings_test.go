@@ -35,7 +35,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_BRAND=ACME", "LEDGERFEED_BASE_URL=https://api.acme.example/", "LEDGERFEED_DOCS_URL=https://docs.acme.example/", "LEDGERFEED_CONSOLE_URL=https://console.acme.example/",
 		"LEDGERFEED_TRUSTED_PROXIES=10.1.2.3/8, ::1/128", "LEDGERFEED_RETENTION=48h", "LEDGERFEED_SECRET_KEY=0123456789abcdef,fedcba9876543210",
 		"LEDGERFEED_RETRY_SCHEDULE=1s,2m", "LEDGERFEED_TURN_OFF_AFTER=3s", "LEDGERFEED_SECRET_OVERLAP=1h", "LEDGERFEED_WEBHOOK_TIMEOUT=2s",
-		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8,::1/128", "LEDGERFEED_WEBHOOK_CA_FILE=/x.pem", "LEDGERFEED_SMTP_URL=smtp://u:p@mail.acme.example:25", "LEDGERFEED_MAIL_FROM=billing@acme.example",
+		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8,::1/128", "LEDGERFEED_WEBHOOK_CA_FILE=/x.pem", "LEDGERFEED_SMTP_URL=smtp://u:p@mail.acme.example:25", "LEDGERFEED_MAIL_FROM=billing@acme.example", "LEDGERFEED_SMTP_REQUIRE_TLS=true",
 		"LEDGERFEED_OIDC_ISSUER=https://id.acme.example", "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_SECRET=shh", "LEDGERFEED_OIDC_SCOPES=groups,roles",
 		"LEDGERFEED_OIDC_CLAIM=roles", "LEDGERFEED_OIDC_MAP=finance=acme:admin", "LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_AUDIT_EVERY=0", "LEDGERFEED_AUDIT_RATE=7",
 		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error",
@@ -59,7 +59,7 @@ func TestEverySettingIsRead(t *testing.T) {
 	if s.BaseURL != "https://api.acme.example" || s.DocsURL != "https://docs.acme.example" || s.ConsoleAddress() != "https://console.acme.example" {
 		t.Errorf("a slash at the end stays: %s %s %s", s.BaseURL, s.DocsURL, s.ConsoleAddress())
 	}
-	if s.TrustedProxies[0].String() != "10.0.0.0/8" || s.Mail().From != "billing@acme.example" || s.Identity().Map["finance"][0].Role != "admin" {
+	if s.TrustedProxies[0].String() != "10.0.0.0/8" || s.Mail().From != "billing@acme.example" || !s.Mail().RequireTLS || s.Identity().Map["finance"][0].Role != "admin" {
 		t.Errorf("%+v", s)
 	}
 	var out bytes.Buffer
@@ -94,7 +94,7 @@ func TestWrongValues(t *testing.T) {
 		"LEDGERFEED_TRUSTED_PROXIES=127.0.0.1", "LEDGERFEED_RETENTION=0", "LEDGERFEED_RETENTION=30d",
 		"LEDGERFEED_RETRY_SCHEDULE=soon", "LEDGERFEED_TURN_OFF_AFTER=-1s", "LEDGERFEED_SECRET_OVERLAP=0s", "LEDGERFEED_WEBHOOK_TIMEOUT=10", "LEDGERFEED_WEBHOOK_ALLOW=all",
 		"LEDGERFEED_OIDC_ISSUER=accounts", "LEDGERFEED_OIDC_MAP=finance", "LEDGERFEED_DRAIN_DELAY=-1s", "LEDGERFEED_AUDIT_EVERY=daily",
-		"LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_AUDIT_RATE=fast", "LEDGERFEED_LOG_FORMAT=xml", "LEDGERFEED_LOG_LEVEL=loud",
+		"LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_AUDIT_RATE=fast", "LEDGERFEED_SMTP_REQUIRE_TLS=please", "LEDGERFEED_LOG_FORMAT=xml", "LEDGERFEED_LOG_LEVEL=loud",
 	} {
 		_, err := Read([]string{c, "LEDGERFEED_OIDC_CLIENT_ID=console"})
 		variable, value, _ := strings.Cut(c, "=")
