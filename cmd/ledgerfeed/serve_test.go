@@ -59,3 +59,32 @@ func TestReadinessGoesFirst(t *testing.T) {
 		t.Errorf("a stopped service answers %d", status)
 	}
 }
+
+// TestServeWithoutIdentityProvider: an issuer that nobody listens at keeps nothing
+// from starting, and sign-in links work.
+func TestServeWithoutIdentityProvider(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	c := command(t, url, "serve")
+	c.Env = append(c.Env, "LEDGERFEED_OIDC_ISSUER=http://127.0.0.1:1", "LEDGERFEED_OIDC_CLIENT_ID=console")
+	serving := startProcess(t, c)
+	api := apiOf(serving)
+	console := strings.TrimSpace(serving.await("for=console url="))
+	admin := strings.TrimSpace(serving.await("for=admin url="))
+	serving.await("cannot read the discovery document of the identity provider")
+	for address, want := range map[string]int{
+		admin + "/readyz": http.StatusOK, api + "/v1/me": http.StatusUnauthorized, console + "/sign-in": http.StatusOK, console + "/sign-in/identity": http.StatusServiceUnavailable,
+	} {
+		if status := statusOf(t, address); status != want {
+			t.Errorf("%s: %d, want %d", address, status, want)
+		}
+	}
+	succeed(t, url, "workspace", "create", "--id", "acme")
+	_, token, _ := strings.Cut(strings.TrimSpace(succeed(t, url, "console", "link", "--workspace", "acme")), "/sign-in/")
+	if status := statusOf(t, console+"/sign-in/"+token); status != http.StatusOK {
+		t.Errorf("a sign-in link is answered %d", status)
+	}
+	if code := serving.stop(); code != cli.ExitDone {
+		t.Errorf("serve ended with %d:\n%s", code, serving.log)
+	}
+}

@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 	},
 	"internal/console/origin":   {},
 	"internal/console/session":  {"domain"},
-	"internal/console/identity": {"internal/console/session"},
+	"internal/console/identity": {"internal/console/session", "internal/flow", "internal/periodic"},
 	"internal/console/label":    {"domain", "readapi/access", "delivery/attempt", "delivery/policy"},
 	"internal/console/chart":    {"internal/console/label"},
 	"internal/console/web":      {"domain", "readapi/access", "delivery", "internal/audit", "internal/console/label", "internal/console/session"},

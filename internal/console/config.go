@@ -59,9 +59,8 @@ type Config struct {
 	TestTimeout time.Duration
 }
 
-// New makes a Console; it starts nothing. With an identity provider, it reads the
-// provider's discovery document. The error names what is wrong with cfg.
-func New(ctx context.Context, cfg Config) (*Console, error) {
+// New makes a Console; it starts nothing. The error names what is wrong with cfg.
+func New(cfg Config) (*Console, error) {
 	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Feed == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
 		return nil, errors.New("console: Config needs everything but Identity and TestTimeout")
@@ -87,13 +86,12 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 	if err := c.site.LoadPages(c.assets); err != nil {
 		return nil, err
 	}
-	var provider *identity.Provider
+	c.signIn = &signin.Pages{Sessions: cfg.Sessions}
 	if cfg.Identity != nil {
-		if provider, err = identity.New(ctx, *cfg.Identity, at.URL+signin.IdentityReturnPath); err != nil {
+		if c.signIn.Provider, err = identity.New(*cfg.Identity, at.URL+signin.IdentityReturnPath, cfg.Logger); err != nil {
 			return nil, err
 		}
 	}
-	c.signIn = &signin.Pages{Sessions: cfg.Sessions, Provider: provider}
 	counts := requests.NewCounts(cfg.Pool)
 	c.keys = &keys.Pages{Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
 	c.webhooks = &webhooks.Pages{Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout}
@@ -103,6 +101,16 @@ func New(ctx context.Context, cfg Config) (*Console, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Run looks for the identity provider, if there is one, and returns when ctx ends.
+// The pages are served all the while.
+func (c *Console) Run(ctx context.Context) error {
+	if c.signIn.Provider == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return c.signIn.Provider.Run(ctx)
 }
 
 // NewServer makes the server that a Console is served with.

@@ -1,16 +1,20 @@
 package console
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +22,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
@@ -34,6 +39,7 @@ type provider struct {
 	challenge string
 	code      string // expected
 	mux       *http.ServeMux
+	away      atomic.Bool // it answers 503
 }
 
 func newProvider(t *testing.T) *provider {
@@ -48,6 +54,10 @@ func newProvider(t *testing.T) *provider {
 		_ = json.NewEncoder(w).Encode(v)
 	}
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		if p.away.Load() {
+			http.Error(w, strings.Repeat("out of order ", 100), http.StatusServiceUnavailable)
+			return
+		}
 		answer(w, map[string]any{
 			"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
 			"id_token_signing_alg_values_supported": []string{"RS256"},
@@ -101,11 +111,73 @@ func (p *provider) signIn(who *person, to string) *answer {
 	return who.get(signin.IdentityReturnPath + "?" + url.Values{"state": {p.asked.Get("state")}, "code": {p.code}}.Encode())
 }
 
+// start makes a console that looks for the provider while the test runs.
+func (p *provider) start(t *testing.T, rules string) *bundle {
+	t.Helper()
+	s := setup(t, func(c *Config) {
+		c.Identity = &identity.Config{
+			Issuer: p.URL, ClientID: "console", ClientSecret: "shh", Map: testkit.Must(identity.ParseMap(rules))(t), Retry: 10 * time.Millisecond,
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.console.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// setup is start, and waits until people can sign in.
 func (p *provider) setup(t *testing.T, rules string) *bundle {
 	t.Helper()
-	return setup(t, func(c *Config) {
-		c.Identity = &identity.Config{Issuer: p.URL, ClientID: "console", ClientSecret: "shh", Map: testkit.Must(identity.ParseMap(rules))(t)}
+	s := p.start(t, rules)
+	testkit.Eventually(t, func() error {
+		if !strings.Contains(s.stranger().get("/sign-in").body, "Continue with your organisation") {
+			return errors.New("the sign-in page does not offer the provider")
+		}
+		return nil
 	})
+	return s
+}
+
+// A provider that does not answer holds up nothing but sign-ins with it: the sign-in
+// page says so, links work, and once it answers people can sign in.
+func TestIdentityProviderAway(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	p.away.Store(true)
+	s := p.start(t, "finance=acme:admin")
+	p.claims["groups"] = "finance"
+	s.stranger().get("/sign-in").status(http.StatusOK).has("does not answer at the moment", "ledgerfeed console link").hasNot("Continue with your organisation")
+	s.stranger().get("/sign-in/identity").status(http.StatusServiceUnavailable).has("does not answer", "tried again by itself")
+	s.signIn(acme, session.Admin).get("/keys").status(http.StatusOK)
+	const failing = "cannot read the discovery document of the identity provider"
+	testkit.Eventually(t, func() error {
+		if !strings.Contains(s.logs.String(), failing) {
+			return errors.New("nothing is logged about it")
+		}
+		return nil
+	})
+	// Once, however often it is tried, and not with the whole page that came.
+	if text := s.logs.String(); strings.Count(text, failing) != 1 || strings.Count(text, "out of order") > 30 || !strings.Contains(text, "issuer="+p.URL) {
+		t.Errorf("logged:\n%s", text)
+	}
+	p.away.Store(false)
+	who := s.stranger()
+	testkit.Eventually(t, func() error {
+		if a := who.get("/sign-in/identity"); a.StatusCode != http.StatusSeeOther {
+			return fmt.Errorf("answered %d", a.StatusCode)
+		}
+		return nil
+	})
+	if to := p.signIn(who, "/keys").to(); to != "/keys" {
+		t.Errorf("went on to %s", to)
+	}
+	who.get("/keys").status(http.StatusOK).has("dana@northwind.example")
 }
 
 func TestIdentityProviderSignsIn(t *testing.T) {

@@ -79,7 +79,7 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	for _, c := range change {
 		c(&cfg)
 	}
-	s.console = testkit.Must(New(t.Context(), cfg))(t)
+	s.console = testkit.Must(New(cfg))(t)
 	s.server.Config.Handler = s.console
 	s.server.Start()
 	t.Cleanup(s.server.Close)

@@ -10,14 +10,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
 // Config describes an OpenID Connect provider.
@@ -36,43 +42,133 @@ type Config struct {
 
 	// Client sends requests to the provider; nil: one with a timeout of 10 s.
 	Client *http.Client
+
+	// Retry is the wait after the discovery document could not be read for the first
+	// time; it doubles up to 30 s. Default 1 s.
+	Retry time.Duration
 }
 
 // requestTimeout bounds one request to the provider.
 const requestTimeout = 10 * time.Second
 
-// Provider is a provider whose discovery document was read.
+// Provider signs people in once Run has read the provider's discovery document. It
+// is safe for concurrent use.
 type Provider struct {
-	cfg      Config
+	cfg       Config
+	returnURL string
+	logger    *slog.Logger
+	found     atomic.Pointer[discovered] // nil until Run has read the document
+}
+
+// discovered is what the discovery document is needed for.
+type discovered struct {
 	oauth    oauth2.Config
 	verifier *oidc.IDTokenVerifier
 }
 
-// New reads the provider's discovery document. People come back to returnURL.
-func New(ctx context.Context, cfg Config, returnURL string) (*Provider, error) {
+// New makes a Provider; it sends no request. People come back to returnURL. The
+// error says what cfg lacks.
+func New(cfg Config, returnURL string, logger *slog.Logger) (*Provider, error) {
 	if cfg.Issuer == "" || cfg.ClientID == "" {
 		return nil, errors.New("the identity provider needs an issuer and a client id")
 	}
-	if cfg.Client == nil {
-		cfg.Client = &http.Client{Timeout: requestTimeout}
+	client := http.Client{Timeout: requestTimeout}
+	if cfg.Client != nil {
+		client = *cfg.Client
 	}
+	client.Transport = &boundedTransport{cmp.Or(client.Transport, http.DefaultTransport)}
+	cfg.Client = &client
 	if cfg.Claim == "" {
 		cfg.Claim = "groups"
 	}
-	// The verifier uses this context for the provider's keys as long as it exists.
-	provider, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), cfg.Client), cfg.Issuer)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the discovery document of the identity provider %s: %w", cfg.Issuer, err)
+	if cfg.Retry == 0 {
+		cfg.Retry = firstRetry
 	}
-	scopes := append([]string{oidc.ScopeOpenID, "profile", "email"}, cfg.Scopes...)
-	return &Provider{
-		cfg: cfg,
-		oauth: oauth2.Config{
-			ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret, Endpoint: provider.Endpoint(), RedirectURL: returnURL, Scopes: scopes,
-		},
-		verifier: provider.Verifier(&oidc.Config{ClientID: cfg.ClientID}),
-	}, nil
+	return &Provider{cfg: cfg, returnURL: returnURL, logger: logger}, nil
 }
+
+const (
+	// firstRetry is the wait after the discovery document could not be read for the
+	// first time; it doubles up to longestRetry.
+	firstRetry   = time.Second
+	longestRetry = 30 * time.Second
+)
+
+// Run reads the discovery document, again and again until it has succeeded, and
+// returns when ctx ends. A provider that does not answer holds up nothing but
+// sign-ins with it.
+func (p *Provider) Run(ctx context.Context) error {
+	outage := periodic.Outage{
+		Logger:  p.logger.With("issuer", p.cfg.Issuer),
+		Failing: "cannot read the discovery document of the identity provider, so people sign in with links only; trying again",
+		Working: "read the discovery document of the identity provider: people can sign in with it",
+	}
+	for wait := p.cfg.Retry; ctx.Err() == nil; wait = min(2*wait, longestRetry) {
+		if err := p.discover(ctx); ctx.Err() == nil {
+			outage.Note(ctx, err)
+		}
+		if p.Ready() {
+			<-ctx.Done()
+		} else {
+			flow.Pause(ctx, wait)
+		}
+	}
+	return nil
+}
+
+func (p *Provider) discover(ctx context.Context) error {
+	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, p.cfg.Client), p.cfg.Issuer)
+	if err != nil {
+		return brief(err)
+	}
+	p.found.Store(&discovered{
+		oauth: oauth2.Config{
+			ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret, Endpoint: provider.Endpoint(), RedirectURL: p.returnURL,
+			Scopes: append([]string{oidc.ScopeOpenID, "profile", "email"}, p.cfg.Scopes...),
+		},
+		verifier: provider.Verifier(&oidc.Config{ClientID: p.cfg.ClientID}),
+	})
+	return nil
+}
+
+// maxResponse bounds what is read of a response, in bytes. Documents and keys of
+// providers have some kilobytes.
+const maxResponse = 1 << 20
+
+// boundedTransport cuts off responses that are too long for a provider's.
+type boundedTransport struct{ http.RoundTripper }
+
+// RoundTrip bounds the body of the response.
+func (t *boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the client names the request
+	}
+	resp.Body = &boundedBody{io.LimitReader(resp.Body, maxResponse), resp.Body}
+	return resp, nil
+}
+
+type boundedBody struct {
+	io.Reader
+	io.Closer
+}
+
+// maxErrorText bounds the text of a provider's error for a log line, in bytes: the
+// libraries put whole response pages into theirs.
+const maxErrorText = 300
+
+func brief(err error) error {
+	if text := err.Error(); len(text) > maxErrorText {
+		return errors.New(strings.ToValidUTF8(text[:maxErrorText], "") + "…")
+	}
+	return err
+}
+
+// Ready tells whether people can sign in with the provider.
+func (p *Provider) Ready() bool { return p.found.Load() != nil }
+
+// ErrNotReady means that the discovery document could not be read yet.
+var ErrNotReady = errors.New("the identity provider has not answered yet")
 
 // Attempt is a sign-in under way. It is kept in a cookie of the browser that began
 // it, and refused from any other browser.
@@ -99,25 +195,33 @@ func (a *Attempt) Matches(state string) bool {
 	return a.State != "" && subtle.ConstantTimeCompare([]byte(a.State), []byte(state)) == 1
 }
 
-// SignInURL is where the provider signs the person in.
-func (p *Provider) SignInURL(a *Attempt) string {
-	return p.oauth.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier))
+// SignInURL is where the provider signs the person in. The error is ErrNotReady.
+func (p *Provider) SignInURL(a *Attempt) (string, error) {
+	found := p.found.Load()
+	if found == nil {
+		return "", ErrNotReady
+	}
+	return found.oauth.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
 }
 
 // Redeem exchanges the provider's code for the person's name and the values of the
-// claim.
+// claim. The error is ErrNotReady, or says why the provider's answer is not accepted.
 func (p *Provider) Redeem(ctx context.Context, a *Attempt, code string) (person string, values []string, err error) {
+	found := p.found.Load()
+	if found == nil {
+		return "", nil, ErrNotReady
+	}
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.cfg.Client), requestTimeout)
 	defer cancel()
-	token, err := p.oauth.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
+	token, err := found.oauth.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return "", nil, fmt.Errorf("cannot redeem the code: %w", err)
+		return "", nil, fmt.Errorf("cannot redeem the code: %w", brief(err))
 	}
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
 		return "", nil, errors.New("the provider's answer has no ID token")
 	}
-	id, err := p.verifier.Verify(ctx, raw)
+	id, err := found.verifier.Verify(ctx, raw)
 	if err != nil {
 		return "", nil, fmt.Errorf("cannot verify the ID token: %w", err)
 	}

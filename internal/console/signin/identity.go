@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -20,6 +21,14 @@ func refused(text string) error {
 	return &web.PageError{Status: http.StatusForbidden, Title: "Could not sign you in", Text: text, Back: "/sign-in"}
 }
 
+// away is the page about a provider that has not answered yet.
+func away() error {
+	return &web.PageError{
+		Status: http.StatusServiceUnavailable, Title: "Your organisation's sign-in does not answer",
+		Text: "It is tried again by itself; try again in a minute. A sign-in link works meanwhile.", Back: "/sign-in",
+	}
+}
+
 func (p *Pages) beginIdentity(r *web.Request) error {
 	if p.Provider == nil {
 		return web.ErrNotFound
@@ -28,8 +37,15 @@ func (p *Pages) beginIdentity(r *web.Request) error {
 	if err != nil {
 		return err
 	}
+	address, err := p.Provider.SignInURL(attempt)
+	if errors.Is(err, identity.ErrNotReady) {
+		return away()
+	}
+	if err != nil {
+		return err
+	}
 	r.SetCookie(web.IdentityCookie, web.FormatCursor(attempt), attemptLifetime)
-	return r.Redirect(p.Provider.SignInURL(attempt))
+	return r.Redirect(address)
 }
 
 func (p *Pages) returnIdentity(r *web.Request) error {
@@ -39,6 +55,9 @@ func (p *Pages) returnIdentity(r *web.Request) error {
 	attempt, err := web.ParseCursor[identity.Attempt](r.Cookie(web.IdentityCookie))
 	if err != nil || !attempt.Matches(r.Query("state")) {
 		return refused("This sign-in was not begun in this browser, or too long ago. Begin again.")
+	}
+	if !p.Provider.Ready() {
+		return away() // this process has just been started; the page can be loaded again
 	}
 	r.ClearCookie(web.IdentityCookie)
 	if r.Query("error") != "" {

@@ -26,13 +26,14 @@ type Pages struct {
 // signInBody is what the sign-in page is made from.
 type signInBody struct {
 	Provider bool   // there is an identity provider
+	Away     bool   // it has not answered yet
 	To       string // the page to go to afterwards
 }
 
 func (p *Pages) signInPage(r *web.Request) error {
-	return r.Show("sign-in", web.View{
-		Title: "Sign in", Wide: true, Body: signInBody{Provider: p.Provider != nil, To: web.Local(r.Query("to"))},
-	})
+	body := signInBody{Provider: p.Provider != nil, To: web.Local(r.Query("to"))}
+	body.Away = body.Provider && !p.Provider.Ready()
+	return r.Show("sign-in", web.View{Title: "Sign in", Wide: true, Body: body})
 }
 
 // linkBody is what the page of a sign-in link is made from.

@@ -227,13 +227,14 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := console.New(ctx, console.Config{
+	c, err := console.New(console.Config{
 		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool, s.env.Clock), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(s.pool),
 		Clock: s.env.Clock, Logger: s.env.Logger, Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: set.Identity(), Reference: reference,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the console: %w", err)
 	}
+	s.Add("identity provider", c.Run)
 	listener, err := s.bind(ctx, RoleConsole, "LEDGERFEED_CONSOLE_LISTEN", set.ConsoleListen, console.NewServer(c))
 	s.components = append(s.components, listener)
 	return err
