@@ -23,6 +23,8 @@ func TestExitStatuses(t *testing.T) {
 		{"--help", 0, ""},
 		{"append --help", 0, ""},
 		{"completion bash", 0, ""},
+		{"version", 0, ""},
+		{"--version", 0, ""},
 		{"nonsense", 2, "nonsense"},
 		{"append --nonsense", 2, "--nonsense"},
 		{"append /nonexistent/file", 1, "/nonexistent/file"},

@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
+	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 )
 
 // execute runs a command line and returns its exit status.
@@ -41,8 +42,9 @@ func execute(ctx context.Context, env *cli.Env, args []string) int {
 
 func rootCommand(env *cli.Env) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "ledgerfeed",
-		Short: "Billing data for readers: an event log, read models, a read-only API, webhooks",
+		Use:     "ledgerfeed",
+		Version: buildinfo.Read().String(),
+		Short:   "Billing data for readers: an event log, read models, a read-only API, webhooks",
 		Long: `Ledgerfeed keeps an append-only event log in PostgreSQL, folds it into read
 models, serves them over a read-only HTTP API, and sends signed webhooks.
 
@@ -56,6 +58,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(cli.FlagError)
+	root.SetVersionTemplate("{{.Version}}\n")
 	env.AddFlags(root.PersistentFlags())
 	root.AddCommand(
 		demo.Command(env),
@@ -74,6 +77,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		repair.QuarantineCommand(env),
 		openapiCommand(env),
 		benchCommand(env),
+		versionCommand(env),
 	)
 	return root
 }

@@ -89,9 +89,9 @@ var arrows = map[string][]string{
 
 	"cmd/ledgerfeed": {
 		"domain", "eventlog", "readapi/access", "readapi/openapi", "delivery", "internal/audit", "internal/console/session",
-		"internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo",
-		"cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service",
-		"cmd/ledgerfeed/internal/status", "cmd/ledgerfeed/internal/transfer", "delivery/attempt",
+		"internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
+		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
+		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "internal/buildinfo",
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/audit", "internal/console/session",
@@ -99,8 +99,9 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/service": {
 		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
-		"readapi/access", "readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit", "internal/console",
-		"internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
+		"readapi/access", "readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit",
+		"internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
+		"internal/buildinfo",
 	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service",
@@ -155,7 +156,8 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-chaos/internal/report": {"cmd/ledgerfeed-chaos/internal/check"},
 
-	"docs/receivers/go": {}, // an example for others, who do not have our packages
+	"internal/buildinfo": {},
+	"docs/receivers/go":  {}, // an example for others, who do not have our packages
 }
 
 // pure are the packages that may import the standard library and each other

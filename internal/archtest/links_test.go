@@ -60,7 +60,7 @@ func markdown(t *testing.T, root string) []string {
 var (
 	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	// pathLike matches a path of this repository in backquotes.
-	pathLike  = regexp.MustCompile("`((?:\\.ci|cmd|delivery|docs|domain|eventlog|internal|migrations|projections|readapi)/[\\w./-]*)`")
+	pathLike  = regexp.MustCompile("`((?:\\.ci|cmd|delivery|docs|domain|eventlog|internal|migrations|packaging|projections|readapi)/[\\w./-]*)`")
 	codeBlock = regexp.MustCompile("(?ms)^```.*?\n```")
 )
 

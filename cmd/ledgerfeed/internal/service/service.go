@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -67,14 +68,17 @@ func (s *Service) Run(ctx context.Context) error {
 		s.env.Logger.InfoContext(ctx, "listening", "for", l.name, "url", l.url)
 	}
 	s.ready.Store(true)
-	admin := start(ctx, []component{s.admin})
+	watchdog := component{"watchdog", func(ctx context.Context) error { return feedWatchdog(ctx, s.env.Logger) }}
+	admin := start(ctx, []component{s.admin, watchdog}) // both until the end
 	others := start(ctx, s.components)
+	tellSystemd(ctx, s.env.Logger, daemon.SdNotifyReady)
 	select {
 	case <-ctx.Done():
 	case <-admin.ctx.Done():
 	case <-others.ctx.Done():
 	}
 	s.ready.Store(false)
+	tellSystemd(ctx, s.env.Logger, daemon.SdNotifyStopping)
 	if delay := s.env.Settings.DrainDelay; ctx.Err() != nil && delay > 0 {
 		s.env.Logger.InfoContext(ctx, "not ready any more, stopping soon", "in", delay)
 		flow.Pause(others.ctx, delay)

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
+)
+
+// versionCommand reads no settings, so that it answers whatever is wrong with them.
+func versionCommand(env *cli.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Say which version this is",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			info := buildinfo.Read()
+			return env.Print(info, func(out io.Writer) error {
+				_, err := fmt.Fprintln(out, info)
+				return err
+			})
+		},
+	}
+}

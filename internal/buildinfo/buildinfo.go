@@ -1,0 +1,73 @@
+// Package buildinfo says which version of the program runs, from what the Go
+// toolchain writes into every binary.
+package buildinfo
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Info describes a build. Fields that the toolchain did not write are empty: go run,
+// for one, writes no commit.
+type Info struct {
+	Version  string `json:"version"`  // such as v1.2.0; of a commit without a tag, a pseudo-version; "devel" when unknown
+	Commit   string `json:"commit"`   // hash
+	Date     string `json:"date"`     // of the commit, RFC 3339
+	Modified bool   `json:"modified"` // files differed from the commit
+	Go       string `json:"go"`       // version of Go, such as go1.26.8
+	Platform string `json:"platform"` // such as linux/amd64
+}
+
+// Read returns what the running binary says.
+func Read() Info {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{GoVersion: runtime.Version()}
+	}
+	return read(info)
+}
+
+func read(info *debug.BuildInfo) Info {
+	i := Info{Version: info.Main.Version, Go: info.GoVersion, Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if i.Version == "" || i.Version == "(devel)" {
+		i.Version = "devel"
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			i.Commit = s.Value
+		case "vcs.time":
+			i.Date = s.Value
+		case "vcs.modified":
+			i.Modified = s.Value == "true"
+		}
+	}
+	return i
+}
+
+// String is the one line of `ledgerfeed version`.
+func (i Info) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "ledgerfeed %s", i.Version)
+	if i.Commit != "" {
+		fmt.Fprintf(&b, ", commit %s of %s", i.Commit, i.Date)
+		if i.Modified {
+			b.WriteString(", with changes")
+		}
+	}
+	fmt.Fprintf(&b, ", %s %s", i.Go, i.Platform)
+	return b.String()
+}
+
+// Collector returns the metric ledgerfeed_build_info, always 1, which has the build
+// as labels.
+func (i Info) Collector() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ledgerfeed_build_info", Help: "Version of the program as labels; the value is always 1.",
+		ConstLabels: prometheus.Labels{"version": i.Version, "commit": i.Commit, "go": i.Go},
+	}, func() float64 { return 1 })
+}
