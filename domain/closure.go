@@ -37,11 +37,13 @@ func closePeriod(f *fold, d *periodClosed) {
 	if f.Closures.Get(key) == nil {
 		f.Closures.write(f.stamp, key, func(c *ClosedPeriod) { c.Period, c.ClientID = d.Period, d.ClientID })
 	}
-	f.Invoices.change(f.stamp, byPeriod, d.Period, func(r *Invoice) bool {
-		if r.PeriodClosed || d.ClientID != "" && r.Client.ID != d.ClientID {
-			return false
-		}
-		r.PeriodClosed = true
-		return true
-	})
+	closed := change{
+		of:    []reference{{byPeriod, d.Period}},
+		where: []choice{is("period_closed", false)},
+		set:   []value{{"period_closed", true}},
+	}
+	if d.ClientID != "" {
+		closed.of = append(closed.of, reference{byClient, d.ClientID})
+	}
+	changeAll(f, &f.Invoices, closed)
 }

@@ -51,13 +51,7 @@ func issueInvoice(f *fold, d *invoiceIssued) {
 		IsSupplemental: d.IsSupplemental.Or(false),
 	})
 	f.show(r)
-	f.changeLines(r.ID, func(l line) bool {
-		if *l.issuedNumber != "" {
-			return false
-		}
-		*l.issuedNumber = d.InvoiceNumber
-		return true
-	})
+	f.changeLines(r.ID, []choice{is(lineIssuedNumber, "")}, value{lineIssuedNumber, d.InvoiceNumber})
 }
 
 // invoiceSent is the data of invoice.sent.
@@ -99,7 +93,7 @@ func sendInvoice(f *fold, d *invoiceSent) {
 		r.ClientBillingStatus = statusSent
 	}
 	f.show(r)
-	f.changeLines(r.ID, func(l line) bool { return l.moveTo(statusSent, lineApproved) })
+	f.changeLines(r.ID, []choice{is(lineStatus, lineApproved)}, value{lineStatus, statusSent})
 }
 
 // invoicePaid is the data of invoice.paid.
@@ -142,7 +136,7 @@ func payInvoice(f *fold, d *invoicePaid) {
 		return
 	}
 	r.ClientBillingStatus, r.PaidAt = statusPaid, at
-	f.changeLines(r.ID, func(l line) bool { return l.moveTo(statusPaid, lineApproved, statusSent) })
+	f.changeLines(r.ID, []choice{is(lineStatus, lineApproved, statusSent)}, value{lineStatus, statusPaid})
 }
 
 // invoiceVoided is the data of invoice.voided.
@@ -176,17 +170,13 @@ func voidInvoice(f *fold, d *invoiceVoided) {
 		r.ClientBillingStatus, r.SentAt, r.PaidAt = statusReadyToSend, "", ""
 	}
 	f.show(r)
-	f.changeLines(r.ID, func(l line) bool {
-		changed := false
-		if *l.issuedNumber == d.InvoiceNumber {
-			*l.issuedNumber = ""
-			changed = true
-		}
-		if allVoided && l.moveTo(lineApproved, statusSent, statusPaid) {
-			changed = true
-		}
-		return changed
-	})
+	numbered, settled := is(lineIssuedNumber, d.InvoiceNumber), is(lineStatus, statusSent, statusPaid)
+	noNumber, approved := value{lineIssuedNumber, ""}, value{lineStatus, lineApproved}
+	if allVoided {
+		f.changeLines(r.ID, []choice{numbered, settled}, noNumber, approved)
+		f.changeLines(r.ID, []choice{settled}, approved)
+	}
+	f.changeLines(r.ID, []choice{numbered}, noNumber)
 }
 
 // invoiceReversed is the data of invoice.reversed.

@@ -39,8 +39,13 @@ func (f *fold) contractor(id string) Party {
 // rename shows a party's new name in every row that refers to it; rel is byClient
 // or byContractor.
 func rename(f *fold, rel relation, id, name string) {
-	f.Invoices.change(f.stamp, rel, id, func(r *Invoice) bool { r.party(rel).Name = name; return true })
-	f.Charges.change(f.stamp, rel, id, func(r *Charge) bool { r.party(rel).Name = name; return true })
-	f.TimeEntries.change(f.stamp, rel, id, func(r *TimeEntry) bool { r.party(rel).Name = name; return true })
-	f.Payments.change(f.stamp, rel, id, func(r *Payment) bool { r.party(rel).Name = name; return true })
+	field := "client"
+	if rel == byContractor {
+		field = "contractor"
+	}
+	renamed := change{of: []reference{{rel, id}}, set: []value{{field, Party{ID: id, Name: name}}}}
+	changeAll(f, &f.Invoices, renamed)
+	changeAll(f, &f.Charges, renamed)
+	changeAll(f, &f.TimeEntries, renamed)
+	changeAll(f, &f.Payments, renamed)
 }

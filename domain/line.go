@@ -1,7 +1,5 @@
 package domain
 
-import "slices"
-
 // Time entries and charges are the lines of an invoice.
 
 // The states that lines have and invoices have not.
@@ -16,28 +14,15 @@ func LineStatuses() []string {
 	return []string{lineInReview, lineApproved, lineDeclined, statusSent, statusPaid}
 }
 
-// line is what an invoice's documents change in a time entry or a charge.
-type line struct {
-	status, issuedNumber *string
-}
+// The fields of a line that the documents of its invoice change.
+const (
+	lineStatus       = "status"
+	lineIssuedNumber = "issued_invoice_number"
+)
 
-// moveTo changes the status of a line that has one of those in from, and reports
-// whether it did.
-func (l line) moveTo(status string, from ...string) bool {
-	if !slices.Contains(from, *l.status) {
-		return false
-	}
-	*l.status = status
-	return true
-}
-
-// changeLines calls set with each line of an invoice, and marks those changed for
-// which it returns true.
-func (f *fold) changeLines(invoiceID string, set func(line) bool) {
-	f.TimeEntries.change(f.stamp, byInvoice, invoiceID, func(r *TimeEntry) bool {
-		return set(line{&r.Status, &r.IssuedInvoiceNumber})
-	})
-	f.Charges.change(f.stamp, byInvoice, invoiceID, func(r *Charge) bool {
-		return set(line{&r.Status, &r.IssuedInvoiceNumber})
-	})
+// changeLines makes a change to the lines of an invoice.
+func (f *fold) changeLines(invoiceID string, where []choice, set ...value) {
+	c := change{of: []reference{{byInvoice, invoiceID}}, where: where, set: set}
+	changeAll(f, &f.TimeEntries, c)
+	changeAll(f, &f.Charges, c)
 }

@@ -54,10 +54,3 @@ func (p *Party) DescribeJSON() (string, []jsonform.FieldDescription) {
 type parties struct {
 	Client, Contractor Party
 }
-
-func (p *parties) party(rel relation) *Party {
-	if rel == byContractor {
-		return &p.Contractor
-	}
-	return &p.Client
-}

@@ -69,11 +69,8 @@ func payPayout(f *fold, d *payoutPaid) {
 	}
 	r.ContractorPayStatus = payPaid
 	f.Invoices.touch(f.stamp, r)
-	f.TimeEntries.change(f.stamp, byInvoice, d.InvoiceID, func(r *TimeEntry) bool {
-		if r.Contractor.ID != d.ContractorID {
-			return false
-		}
-		r.PayStatus = payPaid
-		return true
+	changeAll(f, &f.TimeEntries, change{
+		of:  []reference{{byInvoice, d.InvoiceID}, {byContractor, d.ContractorID}},
+		set: []value{{"pay_status", payPaid}},
 	})
 }

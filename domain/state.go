@@ -21,11 +21,21 @@ type State struct {
 	RemovedTimeEntries, RemovedCharges, RemovedBilledCharges Table[Tombstone, *Tombstone]
 
 	Anomalies []Anomaly // since the last Reset
+
+	// NoteMass makes entries note in Mass what they do to rows that they do not
+	// name: for a State that does not hold all of those rows. Where it is false,
+	// the State must hold them.
+	NoteMass bool
+	Mass     []MassChange // since the last Reset, in the order in which they are to be made
 }
 
 // NewState returns the fold of an empty log.
 func NewState() *State {
 	s := &State{}
+	s.Invoices.resource, s.Invoices.fields = "invoices", invoiceFields
+	s.Charges.resource, s.Charges.fields = "charges", chargeFields
+	s.TimeEntries.resource, s.TimeEntries.fields = "time-entries", timeEntryFields
+	s.Payments.resource, s.Payments.fields = "payments", paymentFields
 	s.Invoices.keys = [relations]func(*Invoice) string{
 		byClient:     func(r *Invoice) string { return r.Client.ID },
 		byContractor: func(r *Invoice) string { return r.Contractor.ID },
@@ -62,7 +72,7 @@ func (s *State) Reset() {
 	s.RemovedTimeEntries.Reset()
 	s.RemovedCharges.Reset()
 	s.RemovedBilledCharges.Reset()
-	s.Anomalies = nil
+	s.Anomalies, s.Mass = nil, nil
 }
 
 // Reason says why an entry could not have its effect (docs/contract/log.md, "A

@@ -202,9 +202,23 @@ func (r resource[P]) save(t failer, st *store, s *domain.State) {
 // needs and no others.
 func (st *store) fold(t failer, segment []domain.Entry) {
 	t.Helper()
+	s := st.load(t, segment, true)
+	for i := range segment {
+		s.Apply(&segment[i])
+	}
+	st.save(t, s)
+}
+
+// load loads the rows that a segment needs: those that its entries name, and with
+// mass also those that they reach without naming them.
+func (st *store) load(t failer, segment []domain.Entry, mass bool) *domain.State {
+	t.Helper()
 	var n domain.Needs
 	for i := range segment {
 		n.Add(&segment[i])
+	}
+	if !mass {
+		n.MassEffects = domain.MassEffects{}
 	}
 	s := domain.NewState()
 	has := func(set domain.Set, id string) bool { _, ok := set[id]; return ok }
@@ -246,10 +260,7 @@ func (st *store) fold(t failer, segment []domain.Entry) {
 			s.Closures.Load(&domain.ClosedPeriod{Row: domain.Row{ID: id, Position: r.position}, Period: r.period, ClientID: r.client})
 		}
 	}
-	for i := range segment {
-		s.Apply(&segment[i])
-	}
-	st.save(t, s)
+	return s
 }
 
 // save takes everything that a State has changed since its last Reset.

@@ -1,5 +1,7 @@
 package domain
 
+import "github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+
 // Row is what every read row has besides its fields.
 type Row struct {
 	ID        string
@@ -47,7 +49,13 @@ type Table[R any, P rowOf[R]] struct {
 	keys    [relations]func(P) string // the id a row refers to; nil where the resource lacks the relation
 	related [relations]map[string][]P // rows by that id; also rows that referred to it once, see each
 	touched []P
-	gone    []P // deleted rows that a store still has
+
+	// Of the resources whose rows a change may reach: the name, and the fields of
+	// a row.
+	resource string
+	fields   jsonform.Fields[R]
+
+	gone []P // deleted rows that a store still has
 }
 
 // Get returns a row, or nil.
@@ -162,16 +170,6 @@ func (t *Table[R, P]) each(rel relation, key string, do func(P)) {
 	for _, r := range kept {
 		do(r)
 	}
-}
-
-// change calls set with the rows that refer to key by rel, and marks those
-// changed for which set returns true.
-func (t *Table[R, P]) change(by stamp, rel relation, key string, set func(P) bool) {
-	t.each(rel, key, func(r P) {
-		if set(r) {
-			t.touch(by, r)
-		}
-	})
 }
 
 // Changed returns the rows that were made or changed since the last Reset and

@@ -73,6 +73,14 @@ func (fs Fields[R]) named(name string) int {
 	return len(fs)
 }
 
+// Named returns a field; nil when there is none of that name.
+func (fs Fields[R]) Named(name string) *Field[R] {
+	if i := fs.named(name); i < len(fs) {
+		return &fs[i]
+	}
+	return nil
+}
+
 func (fs Fields[R]) names() string {
 	list := make([]string, len(fs))
 	for i := range fs {

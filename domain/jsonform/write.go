@@ -38,14 +38,19 @@ func (fs Fields[R]) AppendPart(b []byte, r *R, part Part) []byte {
 		}
 		b = append(b, separator)
 		separator = ','
-		b = append(b, f.key...)
-		if f.Derive != nil {
-			b = f.Derive(b, r)
-		} else {
-			b = appendJSON(b, f.At(r))
-		}
+		b = f.AppendTo(b, r)
 	}
 	return b
+}
+
+// AppendTo appends the field's name and value as AppendPart does, without what
+// separates it from other fields. The field is one of a table.
+func (f *Field[R]) AppendTo(b []byte, r *R) []byte {
+	b = append(b, f.key...)
+	if f.Derive != nil {
+		return f.Derive(b, r)
+	}
+	return appendJSON(b, f.At(r))
 }
 
 // errPart is wrapped by every error about a stored part.
