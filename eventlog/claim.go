@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,7 +26,8 @@ type Segment struct {
 
 	failures int
 	failedTo int64
-	full     bool // there may be more entries after these
+	full     bool     // there may be more entries after these
+	next     claiming // how the workspace is claimed after this claim; 0: as usual
 }
 
 // End is the position of the segment's last entry.
@@ -38,9 +40,32 @@ type Claim struct {
 	Tx       pgx.Tx
 	Segments []Segment
 
+	// Solo says that the claim holds one workspace, and that no other claim waits
+	// for it: its handler may take long. It must end soon after Stopping is closed,
+	// with ErrStopped.
+	Solo     bool
+	Stopping <-chan struct{}
+
 	consumer string
 	rules    int
-	err      error // the handler's
+	err      error               // the handler's
+	left     map[string]claiming // locked workspaces without a segment
+	deadly   *deadEntry          // nothing is handled because of it; nil: none
+}
+
+// ErrStopped is the error of a handler that ended because of Claim.Stopping. The
+// claim is rolled back, and no failure is recorded.
+var ErrStopped = errors.New("stopped because the program ends")
+
+// LeaveFrom takes the entries at a position and after it from a segment, because
+// their handling takes long. The workspace is then claimed by the solo worker.
+func (c *Claim) LeaveFrom(workspaceID string, position int64) {
+	for i := range c.Segments {
+		if s := &c.Segments[i]; s.WorkspaceID == workspaceID {
+			s.Entries = s.Entries[:position-s.After-1]
+			s.next = solo
+		}
+	}
 }
 
 // KeepError keeps the handler's error, to record it with the failure.
@@ -87,31 +112,28 @@ type claimer struct {
 	pool     *pgxpool.Pool
 	clock    func() time.Time
 	consumer string
-	rules    int // see SubscriberConfig
-	entries  int // the most entries of a claim
+	rules    int    // see SubscriberConfig
+	entries  int    // the most entries of a claim
+	process  string // names this process in marks of segments under way
 }
 
 // claim locks the checkpoints of those workspaces that no other claim holds, and
-// reads their next entries. Workspaces that are failing are left out, unless
-// isolated is set. It returns nil when there is nothing to do.
-func (k *claimer) claim(ctx context.Context, workspaces []string, isolated bool) (*Claim, error) {
+// reads their next entries. Workspaces that are failing are left out from claims
+// that are shared. The claim may have no segments; its transaction is open then too.
+func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) (*Claim, error) {
 	tx, err := k.pool.Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("begin a claim: %w", err)
 	}
-	c := &Claim{Tx: tx, consumer: k.consumer, rules: k.rules}
-	if err := k.fill(ctx, c, workspaces, isolated); err != nil {
+	c := &Claim{Tx: tx, Solo: how == solo, Stopping: ctx.Done(), consumer: k.consumer, rules: k.rules, left: map[string]claiming{}}
+	if err := k.fill(ctx, c, workspaces, how != shared); err != nil {
 		pg.Rollback(ctx, tx)
 		return nil, err
-	}
-	if len(c.Segments) == 0 {
-		pg.Rollback(ctx, tx)
-		return nil, nil
 	}
 	return c, nil
 }
 
-func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, isolated bool) error {
+func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, failing bool) error {
 	each := max(1, k.entries/len(workspaces))
 	rows, err := c.Tx.Query(ctx, `
 		SELECT workspace_id, position, least(coalesce(segment_max, $4), $4), failures, coalesce(failed_to, 0)
@@ -119,7 +141,7 @@ func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, isola
 		 WHERE consumer = $1 AND workspace_id = ANY ($2)
 		   AND (retry_at IS NULL OR retry_at <= $3) AND (failures = 0 OR $5)
 		   FOR UPDATE SKIP LOCKED`,
-		k.consumer, workspaces, k.clock(), each, isolated)
+		k.consumer, workspaces, k.clock(), each, failing)
 	if err != nil {
 		return fmt.Errorf("lock checkpoints: %w", err)
 	}
@@ -147,22 +169,30 @@ func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, isola
 	if len(ids) == 0 {
 		return nil
 	}
-	if err := readSegments(ctx, c.Tx, ids, afters, limits, locked); err != nil {
+	whole, err := readSegments(ctx, c.Tx, ids, afters, limits, locked)
+	if err != nil {
 		return err
 	}
 	for i, id := range ids {
 		s := locked[id]
-		s.full = len(s.Entries) == int(limits[i])
-		if len(s.Entries) > 0 {
+		s.full = len(s.Entries) == int(limits[i]) || !whole
+		switch {
+		case len(s.Entries) > 0:
 			c.Segments = append(c.Segments, *s)
+		case s.full:
+			c.left[id] = shared
 		}
 	}
-	return nil
+	return k.markUnderWay(ctx, c)
 }
 
+// claimBytes bounds the entries of a claim. A claim of one large entry exceeds it.
+const claimBytes = 4 << 20
+
 // readSegments is a statement of its own, after the locks, so that its snapshot has
-// everything that was committed before them.
-func readSegments(ctx context.Context, tx pgx.Tx, ids []string, afters []int64, limits []int32, into map[string]*Segment) error {
+// everything that was committed before them. It reports whether it read all that
+// was asked for: it stops at claimBytes.
+func readSegments(ctx context.Context, tx pgx.Tx, ids []string, afters []int64, limits []int32, into map[string]*Segment) (whole bool, err error) {
 	rows, err := tx.Query(ctx, `
 		SELECT `+entryColumns+`, k.workspace_id
 		  FROM unnest($1::text[], $2::bigint[], $3::integer[]) AS k (workspace_id, after, most)
@@ -172,40 +202,54 @@ func readSegments(ctx context.Context, tx pgx.Tx, ids []string, afters []int64, 
 		        ORDER BY l.position LIMIT k.most) AS e`,
 		ids, afters, limits)
 	if err != nil {
-		return fmt.Errorf("read segments: %w", err)
+		return false, fmt.Errorf("read segments: %w", err)
 	}
 	defer rows.Close()
 	var e domain.Entry
-	for rows.Next() {
+	bytes, read := 0, 0
+	for whole = true; rows.Next(); {
+		for _, v := range rows.RawValues() {
+			bytes += len(v)
+		}
+		if bytes > claimBytes && read > 0 {
+			whole = false
+			break
+		}
 		e = domain.Entry{}
 		if err := scanEntry(rows, &e, &e.WorkspaceID); err != nil {
-			return fmt.Errorf("read segments: %w", err)
+			return false, fmt.Errorf("read segments: %w", err)
 		}
+		read++
 		s := into[e.WorkspaceID]
 		e.WorkspaceID = s.WorkspaceID // one string for all
 		s.Entries = append(s.Entries, e)
 	}
+	rows.Close()
 	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read segments: %w", err)
+		return false, fmt.Errorf("read segments: %w", err)
 	}
 	for _, s := range into {
 		// SQL promises no order across the rows of a lateral subquery.
 		slices.SortFunc(s.Entries, func(a, b domain.Entry) int { return int(a.Position - b.Position) })
 		for i := range s.Entries {
 			if want := s.After + int64(i) + 1; s.Entries[i].Position != want {
-				return fmt.Errorf("the log of %s has position %d where %d is expected: an entry is missing", s.WorkspaceID, s.Entries[i].Position, want)
+				return false, fmt.Errorf("the log of %s has position %d where %d is expected: an entry is missing", s.WorkspaceID, s.Entries[i].Position, want)
 			}
 		}
 	}
-	return nil
+	return whole, nil
 }
 
 // commit moves the checkpoints and commits the handler's work with them.
 func (c *Claim) commit(ctx context.Context, now time.Time) error {
-	ids := make([]string, len(c.Segments))
-	ends := make([]int64, len(c.Segments))
+	var (
+		ids  []string
+		ends []int64
+	)
 	for i := range c.Segments {
-		ids[i], ends[i] = c.Segments[i].WorkspaceID, c.Segments[i].End()
+		if s := &c.Segments[i]; len(s.Entries) > 0 {
+			ids, ends = append(ids, s.WorkspaceID), append(ends, s.End())
+		}
 	}
 	// The failure state is cleared once the checkpoint has passed failed_to. rules is
 	// the oldest version that any row was made by: the handler's if it began at

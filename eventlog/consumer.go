@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // consumer is the work of one Subscribe: a goroutine marks workspaces with new
-// entries as dirty, and workers claim them and hand the claims to the handler.
+// entries as dirty, and workers claim them and hand the claims to the handler. The
+// solo worker has what others must not wait for.
 type consumer struct {
 	claimer
 	cfg   *SubscriberConfig
@@ -24,10 +26,13 @@ type consumer struct {
 
 func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 	return &consumer{
-		claimer: claimer{pool: cfg.Pool, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries},
-		cfg:     cfg,
-		dirty:   newDirtySet(),
-		out:     make(chan *message.Message),
+		claimer: claimer{
+			pool: cfg.Pool, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries,
+			process: uuid.NewString(),
+		},
+		cfg:   cfg,
+		dirty: newDirtySet(),
+		out:   make(chan *message.Message),
 	}
 }
 
@@ -38,6 +43,7 @@ func (c *consumer) run(ctx context.Context) {
 	for range c.cfg.Workers {
 		group.Go(func() { c.work(ctx) })
 	}
+	group.Go(func() { c.workSolo(ctx) })
 	group.Wait()
 }
 
@@ -54,7 +60,7 @@ func (c *consumer) markDirty(ctx context.Context) {
 			return
 		case <-appended.C:
 			ids, all := appended.Take()
-			c.dirty.mark(ids, false)
+			c.dirty.mark(ids, shared)
 			if !all {
 				continue
 			}
@@ -99,8 +105,8 @@ func (c *consumer) sweep(ctx context.Context) error {
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("find workspaces that are behind: %w", err)
 	}
-	c.dirty.mark(healthy, false)
-	c.dirty.mark(failing, true)
+	c.dirty.mark(healthy, shared)
+	c.dirty.mark(failing, isolated)
 	return nil
 }
 
@@ -112,25 +118,11 @@ func (c *consumer) sweep(ctx context.Context) error {
 func (c *consumer) work(ctx context.Context) {
 	most := c.cfg.Workspaces
 	for {
-		ids, isolated := c.dirty.take(ctx, most)
+		ids, how := c.dirty.take(ctx, most)
 		if len(ids) == 0 {
 			return
 		}
-		claim, err := c.claim(ctx, ids, isolated)
-		if err != nil {
-			if ctx.Err() != nil {
-				return
-			}
-			c.cfg.Logger.WarnContext(ctx, "cannot claim entries; retrying", "consumer", c.consumer, "error", err, "retry_in", retryPause)
-			flow.Pause(ctx, retryPause)
-			c.dirty.done(ids, func(string) bool { return true })
-			continue
-		}
-		if claim == nil {
-			c.dirty.done(ids, func(string) bool { return false })
-			continue
-		}
-		full := c.handle(ctx, claim, ids)
+		full := c.claimAndHandle(ctx, ids, how)
 		switch {
 		case 2*full > len(ids):
 			most = max(1, len(ids)/2)
@@ -138,6 +130,37 @@ func (c *consumer) work(ctx context.Context) {
 			most = min(2*most, c.cfg.Workspaces)
 		}
 	}
+}
+
+func (c *consumer) workSolo(ctx context.Context) {
+	for id := c.dirty.takeSolo(ctx); id != ""; id = c.dirty.takeSolo(ctx) {
+		c.claimAndHandle(ctx, []string{id}, solo)
+	}
+}
+
+// claimAndHandle returns how many of the workspaces may have more entries than the
+// claim took.
+func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claiming) (full int) {
+	claim, err := c.claim(ctx, ids, how)
+	if err != nil {
+		if ctx.Err() != nil {
+			return 0
+		}
+		c.cfg.Logger.WarnContext(ctx, "cannot claim entries; retrying", "consumer", c.consumer, "error", err, "retry_in", retryPause)
+		flow.Pause(ctx, retryPause)
+		c.dirty.done(ids, all(how))
+		return 0
+	}
+	if claim.deadly != nil {
+		c.quarantineDeadly(ctx, claim, ids)
+		return 0
+	}
+	if len(claim.Segments) == 0 {
+		pg.Rollback(ctx, claim.Tx)
+		c.dirty.done(ids, func(id string) claiming { return claim.left[id] })
+		return 0
+	}
+	return c.handle(ctx, claim, ids)
 }
 
 // finishTimeout bounds the statements after a handler. They do not end with the
@@ -152,12 +175,10 @@ func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string) (full
 	if err == nil {
 		select {
 		case c.out <- msg:
+			err = outcomeOf(msg, claim)
 		case <-ctx.Done():
-			pg.Rollback(lasting, claim.Tx)
-			c.dirty.done(ids, func(string) bool { return true })
-			return 0
+			err = ErrStopped
 		}
-		err = outcomeOf(msg, claim)
 	}
 	finish, cancel := context.WithTimeout(lasting, finishTimeout)
 	defer cancel()
@@ -166,24 +187,32 @@ func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string) (full
 	}
 	if err != nil {
 		pg.Rollback(finish, claim.Tx)
+		c.markEnded(finish, claim, false)
 		c.failed(finish, claim, ids, err)
 		return 0
 	}
-	more := map[string]bool{}
-	moved := make([]string, len(claim.Segments))
+	c.markEnded(finish, claim, true)
+	next := claim.left
+	var moved []string
 	for i := range claim.Segments {
-		moved[i] = claim.Segments[i].WorkspaceID
-		if claim.Segments[i].full {
-			more[moved[i]] = true
+		s := &claim.Segments[i]
+		if len(s.Entries) > 0 {
+			moved = append(moved, s.WorkspaceID)
+		}
+		switch {
+		case s.next != notAtAll:
+			next[s.WorkspaceID] = s.next
+		case s.failures > 0 && s.End() < s.failedTo:
+			next[s.WorkspaceID] = isolated // until the entry that fails is reached
+		case s.full:
+			next[s.WorkspaceID] = shared
 			full++
 		}
 	}
-	if s := &claim.Segments[0]; s.failures > 0 && s.End() < s.failedTo {
-		c.dirty.isolate(ids) // until the entry that fails is reached
-	} else {
-		c.dirty.done(ids, func(id string) bool { return more[id] })
+	c.dirty.done(ids, func(id string) claiming { return next[id] })
+	if len(moved) > 0 {
+		c.cfg.Notifier.Notify(topicMoved(c.consumer), moved...)
 	}
-	c.cfg.Notifier.Notify(topicMoved(c.consumer), moved...)
 	return full
 }
 
@@ -202,11 +231,20 @@ func outcomeOf(msg *message.Message, claim *Claim) error {
 
 // failed deals with a claim that was rolled back. Of several workspaces it is not
 // known which one fails, so each is tried alone. Of one, the failure is recorded.
+// A handler that was stopped did not fail.
 func (c *consumer) failed(ctx context.Context, claim *Claim, ids []string, reason error) {
+	if errors.Is(reason, ErrStopped) {
+		c.dirty.done(ids, all(shared))
+		return
+	}
+	if len(claim.Segments[0].Entries) == 0 { // it was left for the solo worker
+		c.dirty.done(ids, all(shared))
+		return
+	}
 	if len(claim.Segments) > 1 {
 		c.cfg.Logger.WarnContext(ctx, "cannot handle a claim; trying each of its workspaces alone",
 			"consumer", c.consumer, "workspaces", len(claim.Segments), "error", reason)
-		c.dirty.isolate(ids)
+		c.dirty.done(ids, all(isolated))
 		return
 	}
 	s := &claim.Segments[0]
@@ -224,9 +262,14 @@ func (c *consumer) failed(ctx context.Context, claim *Claim, ids []string, reaso
 			"consumer", c.consumer, "workspace", s.WorkspaceID, "from", s.After+1, "through", s.End(), "failures", r.failures, "error", reason, "retry_in", r.wait)
 	}
 	if err != nil || r.wait == 0 {
-		c.dirty.isolate(ids)
+		c.dirty.done(ids, all(isolated))
 		return
 	}
 	// A sweep marks it again when its wait is over.
-	c.dirty.done(ids, func(id string) bool { return id != s.WorkspaceID })
+	c.dirty.done(ids, func(id string) claiming {
+		if id == s.WorkspaceID {
+			return notAtAll
+		}
+		return shared
+	})
 }

@@ -11,27 +11,39 @@ import (
 // is appended between the worker's read and its commit would wait for the next
 // sweep.
 type dirtySet struct {
-	// ready holds one token while something is queued.
-	ready chan struct{}
+	// ready and readyForSolo hold one token while something is in queue or in solo.
+	ready, readyForSolo chan struct{}
 
 	mu    sync.Mutex
 	known map[string]*dirtyWorkspace
-	queue []*dirtyWorkspace
+	queue []*dirtyWorkspace // shared and isolated
+	solo  []*dirtyWorkspace
 }
 
+// claiming is how a workspace is claimed next.
+type claiming int
+
+const (
+	notAtAll claiming = iota // it has no more entries, as far as is known
+	shared                   // together with others
+	isolated                 // alone, because it is failing
+	solo                     // alone, by the one worker for work that others must not wait for
+)
+
 type dirtyWorkspace struct {
-	id       string
-	isolated bool // it is failing, and is claimed alone
-	taken    bool // by a worker
-	marked   bool // again, while taken
+	id     string
+	how    claiming
+	taken  bool // by a worker
+	marked bool // again, while taken
 }
 
 func newDirtySet() *dirtySet {
-	return &dirtySet{ready: make(chan struct{}, 1), known: map[string]*dirtyWorkspace{}}
+	return &dirtySet{ready: make(chan struct{}, 1), readyForSolo: make(chan struct{}, 1), known: map[string]*dirtyWorkspace{}}
 }
 
-// mark queues workspaces; isolated ones are claimed alone.
-func (d *dirtySet) mark(ids []string, isolated bool) {
+// mark queues workspaces, shared or isolated. Those that are queued for the solo
+// worker stay there.
+func (d *dirtySet) mark(ids []string, how claiming) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
@@ -43,81 +55,104 @@ func (d *dirtySet) mark(ids []string, isolated bool) {
 		} else if w.taken {
 			w.marked = true
 		}
-		w.isolated = w.isolated || isolated
+		w.how = max(w.how, how)
 	}
 	d.signal()
 }
 
-// signal puts the token of ready. The caller holds mu.
+// signal puts the tokens. The caller holds mu.
 func (d *dirtySet) signal() {
 	if len(d.queue) > 0 {
 		putToken(d.ready)
+	}
+	if len(d.solo) > 0 {
+		putToken(d.readyForSolo)
 	}
 }
 
 // take waits for queued workspaces and takes the oldest, at most most of them, or
 // one that is isolated. It returns none when ctx has ended.
-func (d *dirtySet) take(ctx context.Context, most int) (ids []string, isolated bool) {
+func (d *dirtySet) take(ctx context.Context, most int) (ids []string, how claiming) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, false
+			return nil, notAtAll
 		case <-d.ready:
 		}
-		if ids, isolated := d.takeNow(most); len(ids) > 0 {
-			return ids, isolated
+		if ids, how := d.takeNow(most); len(ids) > 0 {
+			return ids, how
 		}
 	}
 }
 
-func (d *dirtySet) takeNow(most int) (ids []string, isolated bool) {
+func (d *dirtySet) takeNow(most int) (ids []string, how claiming) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	how = shared
 	for len(d.queue) > 0 && len(ids) < most {
 		w := d.queue[0]
-		if w.isolated && len(ids) > 0 {
+		if w.how == isolated && len(ids) > 0 {
 			break
 		}
 		d.queue = d.queue[1:]
 		w.taken = true
 		ids = append(ids, w.id)
-		if w.isolated {
-			isolated = true
+		if w.how == isolated {
+			how = isolated
 			break
 		}
 	}
 	d.signal()
-	return ids, isolated
+	return ids, how
 }
 
-// done ends the taking of workspaces; more says which of them have further
-// entries.
-func (d *dirtySet) done(ids []string, more func(id string) bool) {
+// takeSolo waits for the next workspace of the solo worker; "" when ctx has ended.
+func (d *dirtySet) takeSolo(ctx context.Context) string {
+	for {
+		select {
+		case <-ctx.Done():
+			return ""
+		case <-d.readyForSolo:
+		}
+		d.mu.Lock()
+		if len(d.solo) == 0 {
+			d.mu.Unlock()
+			continue
+		}
+		w := d.solo[0]
+		d.solo = d.solo[1:]
+		w.taken = true
+		d.signal()
+		d.mu.Unlock()
+		return w.id
+	}
+}
+
+// done ends the taking of workspaces; next says how each is claimed next.
+func (d *dirtySet) done(ids []string, next func(id string) claiming) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
 		w := d.known[id]
-		if !w.marked && !more(id) {
-			delete(d.known, id)
-			continue
+		how := next(id)
+		if how == notAtAll {
+			if !w.marked {
+				delete(d.known, id)
+				continue
+			}
+			how = shared
 		}
-		d.requeue(w, false)
+		w.taken, w.marked, w.how = false, false, how
+		if how == solo {
+			d.solo = append(d.solo, w)
+		} else {
+			d.queue = append(d.queue, w)
+		}
 	}
 	d.signal()
 }
 
-// isolate ends the taking of workspaces, and queues each to be claimed alone.
-func (d *dirtySet) isolate(ids []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, id := range ids {
-		d.requeue(d.known[id], true)
-	}
-	d.signal()
-}
-
-// requeue puts a workspace that was taken at the end. The caller holds mu.
-func (d *dirtySet) requeue(w *dirtyWorkspace, isolated bool) {
-	w.taken, w.marked, w.isolated = false, false, isolated
-	d.queue = append(d.queue, w)
+// all is a next for done that is the same for every workspace.
+func all(how claiming) func(string) claiming {
+	return func(string) claiming { return how }
 }

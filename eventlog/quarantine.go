@@ -83,6 +83,9 @@ func (q *Quarantine) Retry(ctx context.Context, workspaceID string) error {
 	case !quarantined:
 		return &NotQuarantinedError{workspaceID}
 	}
+	if _, err := q.pool.Exec(ctx, forgetDeaths, workspaceID, q.consumer); err != nil {
+		return fmt.Errorf("forget how often the process ended while it handled the entry in %s: %w", workspaceID, err)
+	}
 	q.notify(TopicAppended, workspaceID)
 	return nil
 }

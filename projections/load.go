@@ -16,15 +16,29 @@ import (
 type segments struct {
 	tables     *table.Set
 	workspaces []string
+	entries    map[string][]domain.Entry
 	needs      map[string]*domain.Needs
 	folds      map[string]*table.Fold
+
+	most   int // of rows that an entry reaches without naming them
+	budget table.Budget
+	large  map[largeSet]struct{}
 }
 
+// largeSet is the rows of a workspace that hold an id in a column, where they are
+// too many to be loaded.
+type largeSet struct{ workspaceID, column, id string }
+
+// newSegments has no limit to what is loaded, and nothing in large.
 func newSegments(tables *table.Set, list []eventlog.Segment) *segments {
-	s := &segments{tables: tables, needs: map[string]*domain.Needs{}, folds: map[string]*table.Fold{}}
+	s := &segments{
+		tables: tables, entries: map[string][]domain.Entry{}, needs: map[string]*domain.Needs{}, folds: map[string]*table.Fold{},
+		budget: table.Budget{Bytes: 1 << 62}, large: map[largeSet]struct{}{},
+	}
 	for i := range list {
 		workspaceID := list[i].WorkspaceID
 		s.workspaces = append(s.workspaces, workspaceID)
+		s.entries[workspaceID] = list[i].Entries
 		needs := &domain.Needs{}
 		for j := range list[i].Entries {
 			needs.Add(&list[i].Entries[j])
@@ -37,40 +51,54 @@ func newSegments(tables *table.Set, list []eventlog.Segment) *segments {
 
 // load reads the rows that the segments need: first those that entries name or
 // reach through an invoice or a period, in one round trip; then, where a client
-// or contractor got another name, the rows that show the name.
+// or contractor got another name, the rows that show the name. It stops where the
+// budget is exceeded.
 func (s *segments) load(ctx context.Context, tx pgx.Tx) error {
 	t := s.tables
 	var b pgx.Batch
-	queue := func(from *table.Table, by string, ids func(*domain.Needs) domain.Set) {
-		lookup := table.By(by)
-		for _, w := range s.workspaces {
-			for id := range ids(s.needs[w]) {
-				lookup.Add(w, id)
-			}
-		}
-		from.QueueLoad(&b, lookup, s.folds)
+	named := func(from *table.Table, by string, ids func(*domain.Needs) domain.Set) {
+		s.queue(&b, from, table.By(by), ids)
+	}
+	reached := func(from *table.Table, by string, ids func(*domain.Needs) domain.Set) {
+		s.queue(&b, from, s.bounded(by), ids)
 	}
 	linesOf := func(n *domain.Needs) domain.Set { return n.LinesOf }
-	queue(t.Invoices, "id", func(n *domain.Needs) domain.Set { return n.Invoices })
-	queue(t.Invoices, "period", func(n *domain.Needs) domain.Set { return n.InvoicesIn })
-	queue(t.Charges, "id", func(n *domain.Needs) domain.Set { return n.Charges })
-	queue(t.TimeEntries, "id", func(n *domain.Needs) domain.Set { return n.TimeEntries })
-	queue(t.Charges, "invoice_id", linesOf)
-	queue(t.TimeEntries, "invoice_id", linesOf)
-	queue(t.Payments, "id", func(n *domain.Needs) domain.Set { return n.Payments })
-	queue(t.Clients, "id", func(n *domain.Needs) domain.Set { return n.Clients })
-	queue(t.Contractors, "id", func(n *domain.Needs) domain.Set { return n.Contractors })
-	queue(t.Credits, "id", func(n *domain.Needs) domain.Set { return n.Credits })
-	queue(t.ClosedPeriods, "period", func(n *domain.Needs) domain.Set { return n.Periods })
+	named(t.Invoices, "id", func(n *domain.Needs) domain.Set { return n.Invoices })
+	reached(t.Invoices, "period", func(n *domain.Needs) domain.Set { return n.InvoicesIn })
+	named(t.Charges, "id", func(n *domain.Needs) domain.Set { return n.Charges })
+	named(t.TimeEntries, "id", func(n *domain.Needs) domain.Set { return n.TimeEntries })
+	reached(t.Charges, "invoice_id", linesOf)
+	reached(t.TimeEntries, "invoice_id", linesOf)
+	named(t.Payments, "id", func(n *domain.Needs) domain.Set { return n.Payments })
+	named(t.Clients, "id", func(n *domain.Needs) domain.Set { return n.Clients })
+	named(t.Contractors, "id", func(n *domain.Needs) domain.Set { return n.Contractors })
+	named(t.Credits, "id", func(n *domain.Needs) domain.Set { return n.Credits })
+	named(t.ClosedPeriods, "period", func(n *domain.Needs) domain.Set { return n.Periods })
 	removedCharges := func(n *domain.Needs) domain.Set { return n.RemovedCharges }
-	queue(t.RemovedTimeEntries, "id", func(n *domain.Needs) domain.Set { return n.RemovedTimeEntries })
-	queue(t.RemovedCharges, "id", removedCharges)
-	queue(t.RemovedBilledCharges, "id", removedCharges)
-	t.CreditMoves.QueueLoad(&b, s.creditMoves(), s.folds)
-	if err := send(ctx, tx, &b); err != nil {
+	named(t.RemovedTimeEntries, "id", func(n *domain.Needs) domain.Set { return n.RemovedTimeEntries })
+	named(t.RemovedCharges, "id", removedCharges)
+	named(t.RemovedBilledCharges, "id", removedCharges)
+	t.CreditMoves.QueueLoad(&b, s.creditMoves(), s.folds, &s.budget)
+	if err := send(ctx, tx, &b); err != nil || s.budget.Exceeded {
 		return err
 	}
 	return s.loadRenamed(ctx, tx)
+}
+
+func (s *segments) queue(b *pgx.Batch, from *table.Table, lookup *table.Lookup, ids func(*domain.Needs) domain.Set) {
+	for _, w := range s.workspaces {
+		for id := range ids(s.needs[w]) {
+			lookup.Add(w, id)
+		}
+	}
+	from.QueueLoad(b, lookup, s.folds, &s.budget)
+}
+
+// bounded is a lookup by a column of which any number of rows may hold an id.
+func (s *segments) bounded(column string) *table.Lookup {
+	return table.By(column).Bounded(s.most, func(workspaceID string, values []string) {
+		s.large[largeSet{workspaceID, column, values[0]}] = struct{}{}
+	})
 }
 
 func (s *segments) creditMoves() *table.Lookup {
@@ -87,7 +115,7 @@ func (s *segments) creditMoves() *table.Lookup {
 // loadRenamed reads the rows that show a client or contractor whose name the
 // segment changes.
 func (s *segments) loadRenamed(ctx context.Context, tx pgx.Tx) error {
-	clients, contractors := table.By("client_id"), table.By("contractor_id")
+	clients, contractors := s.bounded("client_id"), s.bounded("contractor_id")
 	for _, w := range s.workspaces {
 		needs, state := s.needs[w], s.folds[w].State
 		for id, name := range needs.ClientNames {
@@ -113,17 +141,84 @@ func (s *segments) loadRenamed(ctx context.Context, tx pgx.Tx) error {
 	t := s.tables
 	for _, party := range []*table.Lookup{clients, contractors} {
 		for _, shows := range []*table.Table{t.Invoices, t.Charges, t.TimeEntries, t.Payments} {
-			shows.QueueLoad(&b, party, s.folds)
+			shows.QueueLoad(&b, party, s.folds, &s.budget)
 		}
 	}
 	return send(ctx, tx, &b)
 }
 
-// save writes what the fold has changed, in one round trip.
+// cut takes from each segment the first entry that reaches a large set, and those
+// after it, and notes its position in stops.
+func (s *segments) cut(stops map[string]int64) {
+	for w, entries := range s.entries {
+		if i := s.firstLarge(w, entries); i < len(entries) {
+			stops[w] = entries[i].Position
+			s.entries[w] = entries[:i]
+		}
+	}
+}
+
+// firstLarge is the index of the first entry that reaches a large set; without one,
+// the number of entries.
+func (s *segments) firstLarge(workspaceID string, entries []domain.Entry) int {
+	if len(s.large) == 0 {
+		return len(entries)
+	}
+	for i := range entries {
+		var needs domain.Needs
+		needs.Add(&entries[i])
+		for id := range needs.LinesOf {
+			if s.isLarge(workspaceID, "invoice_id", id) {
+				return i
+			}
+		}
+		for period := range needs.InvoicesIn {
+			if s.isLarge(workspaceID, "period", period) {
+				return i
+			}
+		}
+		for id := range needs.ClientNames {
+			if s.isLarge(workspaceID, "client_id", id) {
+				return i
+			}
+		}
+		for id := range needs.ContractorNames {
+			if s.isLarge(workspaceID, "contractor_id", id) {
+				return i
+			}
+		}
+	}
+	return len(entries)
+}
+
+func (s *segments) isLarge(workspaceID, column, id string) bool {
+	_, large := s.large[largeSet{workspaceID, column, id}]
+	return large
+}
+
+// maxPending is how many statements of about a mebibyte are sent at once.
+const maxPending = 4
+
+// save writes what the fold has changed, in one round trip unless it is much.
 func (s *segments) save(ctx context.Context, tx pgx.Tx) error {
 	var b pgx.Batch
+	large := 0
 	for _, t := range s.tables.All() {
-		t.QueueSave(&b, s.workspaces, s.folds)
+		err := t.QueueSave(s.workspaces, s.folds, func(sql string, args []any, full bool) error {
+			b.Queue(sql, args...)
+			if full {
+				large++
+			}
+			if large < maxPending {
+				return nil
+			}
+			err := send(ctx, tx, &b)
+			b, large = pgx.Batch{}, 0
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return send(ctx, tx, &b)
 }

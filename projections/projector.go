@@ -2,9 +2,12 @@ package projections
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -12,42 +15,29 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
-// Project gives segments of several workspaces their effect on tables, within
-// tx, by the given rules. It returns the folds by workspace, with what has
-// changed in them.
-func Project(ctx context.Context, tx pgx.Tx, tables *table.Set, rules Rules, list []eventlog.Segment) (map[string]*table.Fold, error) {
-	s := newSegments(tables, list)
-	if err := s.load(ctx, tx); err != nil {
-		return nil, err
-	}
-	for i := range list {
-		state := s.folds[list[i].WorkspaceID].State
-		for j := range list[i].Entries {
-			rules.Apply(state, &list[i].Entries[j])
-		}
-	}
-	if err := s.save(ctx, tx); err != nil {
-		return nil, err
-	}
-	return s.folds, nil
-}
-
 // projector is the handler that keeps the read tables up to date.
 type projector struct {
-	tables    *table.Set
-	rules     Rules
+	tables   *table.Set
+	rules    Rules
+	massRows int
+	logger   *slog.Logger
+
 	entries   prometheus.Counter
+	mass      prometheus.Counter
 	anomalies *prometheus.CounterVec
 }
 
 // newProjector registers its metrics unless the registerer is nil.
-func newProjector(rules Rules, metrics prometheus.Registerer) (*projector, error) {
+func newProjector(cfg *RunnerConfig) (*projector, error) {
 	p := &projector{
-		tables: table.NewSet(),
-		rules:  rules,
+		tables: table.NewSet(), rules: cfg.Rules, massRows: cfg.MassRows, logger: cfg.Logger,
 		entries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ledgerfeed_projected_entries_total",
 			Help: "Entries folded into the read tables.",
+		}),
+		mass: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ledgerfeed_mass_changed_rows_total",
+			Help: "Rows changed in the database by entries that reach too many rows to be loaded, such as a rename.",
 		}),
 		anomalies: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerfeed_anomalies_total",
@@ -57,16 +47,22 @@ func newProjector(rules Rules, metrics prometheus.Registerer) (*projector, error
 	for _, reason := range domain.Reasons() {
 		p.anomalies.WithLabelValues(string(reason))
 	}
-	if metrics == nil {
+	if cfg.Metrics == nil {
 		return p, nil
 	}
-	for _, c := range []prometheus.Collector{p.entries, p.anomalies} {
-		if err := metrics.Register(c); err != nil {
+	for _, c := range []prometheus.Collector{p.entries, p.mass, p.anomalies} {
+		if err := cfg.Metrics.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
+
+// stallTimeout ends the handling of a claim that makes no progress, so that its
+// locks are released when the database hangs. A statement takes much less.
+const stallTimeout = 2 * time.Minute
+
+var errStalled = errors.New("no progress for " + stallTimeout.String())
 
 // handle is the handler of the Watermill Router. It works in the transaction of
 // the message's claim, which the subscriber commits.
@@ -75,19 +71,80 @@ func (p *projector) handle(msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	folds, err := Project(msg.Context(), claim.Tx, p.tables, p.rules, claim.Segments)
-	if err != nil {
+	ctx, cancel := context.WithCancelCause(msg.Context())
+	defer cancel(nil)
+	stalled := time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
+	defer stalled.Stop()
+	progress := func() { stalled.Reset(stallTimeout) }
+	if err := p.project(ctx, claim, progress); err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
+			return fmt.Errorf("%w: %w", cause, err)
+		}
 		return err
 	}
-	// Counted before the commit: when that fails the work is done and counted
-	// twice.
-	for i := range claim.Segments {
-		p.entries.Add(float64(len(claim.Segments[i].Entries)))
-	}
-	for _, f := range folds {
+	return nil
+}
+
+func (p *projector) project(ctx context.Context, claim *eventlog.Claim, progress func()) error {
+	do := Projection{Tables: p.tables, Rules: p.rules, MassRows: p.massRows, Sliced: p.sliced(claim, progress)}
+	do.Saved = func(_ string, f *table.Fold) error {
+		progress()
 		for _, a := range f.State.Anomalies {
 			p.anomalies.WithLabelValues(string(a.Reason)).Inc()
 		}
+		return nil
+	}
+	stops, err := do.Project(ctx, claim.Tx, claim.Segments)
+	if err != nil {
+		return err
+	}
+	for i := range claim.Segments {
+		s := &claim.Segments[i]
+		position, stopped := stops[s.WorkspaceID]
+		if stopped && claim.Solo && position == s.After+1 {
+			if err := p.projectMass(ctx, &do, claim, &s.Entries[0]); err != nil {
+				return err
+			}
+			position++
+		}
+		if stopped && position <= s.End() {
+			claim.LeaveFrom(s.WorkspaceID, position)
+		}
+		// Counted before the commit: when that fails the work is done and counted
+		// twice.
+		p.entries.Add(float64(len(s.Entries)))
 	}
 	return nil
+}
+
+func (p *projector) projectMass(ctx context.Context, do *Projection, claim *eventlog.Claim, e *domain.Entry) error {
+	began := time.Now()
+	attrs := []any{"workspace", claim.Segments[0].WorkspaceID, "position", e.Position, "type", e.Type}
+	p.logger.InfoContext(ctx, "an entry changes many rows; they are changed in the database, and other workspaces do not wait for them", attrs...)
+	if err := do.ProjectMass(ctx, claim.Tx, claim.Segments[0].WorkspaceID, e); err != nil {
+		return err
+	}
+	p.logger.InfoContext(ctx, "an entry has changed many rows", append(attrs, "took", time.Since(began))...)
+	return nil
+}
+
+// pausePerSlice is how long a mass change pauses after a slice, in times that the
+// slice took, so that it leaves the database to others most of the time.
+const pausePerSlice = 1
+
+func (p *projector) sliced(claim *eventlog.Claim, progress func()) table.SlicedFunc {
+	return func(ctx context.Context, rows int, took time.Duration) error {
+		progress()
+		p.mass.Add(float64(rows))
+		pause := time.NewTimer(pausePerSlice * took)
+		defer pause.Stop()
+		select {
+		case <-claim.Stopping:
+			return eventlog.ErrStopped
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-pause.C:
+			return nil
+		}
+	}
 }

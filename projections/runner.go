@@ -32,21 +32,26 @@ func PoolSettings() map[string]string {
 	}
 }
 
-// DefaultWorkers is how many claims a Runner works on at once.
-const DefaultWorkers = 3
+// DefaultWorkers is how many claims a Runner works on at once, beside one that
+// changes many rows. Connections is how many connections it needs then.
+const (
+	DefaultWorkers = 3
+	Connections    = DefaultWorkers + 2
+)
 
 // RunnerConfig of a Runner.
 type RunnerConfig struct {
-	Pool     *pgxpool.Pool // opened with PoolSettings; at least Workers+1 connections
+	Pool     *pgxpool.Pool // opened with PoolSettings; at least Workers+2 connections
 	Notifier *eventlog.Notifier
 	Clock    func() time.Time
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer // nil: none
 
-	Rules   Rules         // default LiveRules
-	Workers int           // claims in progress at once; default DefaultWorkers
-	Entries int           // at most so many entries in a claim; default 1000
-	Sweep   time.Duration // at least so much time between two sweeps; default 2 s
+	Rules    Rules         // default LiveRules
+	Workers  int           // claims in progress at once, beside one that changes many rows; default DefaultWorkers
+	Entries  int           // at most so many entries in a claim; default 1000
+	MassRows int           // see Projection
+	Sweep    time.Duration // at least so much time between two sweeps; default 2 s
 }
 
 // Runner keeps the read tables up to date while it runs: it is a Watermill Router
@@ -56,17 +61,13 @@ type Runner struct {
 	router *message.Router
 }
 
-// claimTimeout bounds the handling of one claim, so that the locks of a claim
-// are released when the database hangs.
-const claimTimeout = 2 * time.Minute
-
 // NewRunner makes a Runner.
 func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if cfg.Workers == 0 {
 		cfg.Workers = DefaultWorkers
 	}
 	cfg.Rules = cfg.Rules.OrLive()
-	projector, err := newProjector(cfg.Rules, cfg.Metrics)
+	projector, err := newProjector(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: claimTimeout}, flow.RouterLogger(cfg.Logger))
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: stallTimeout}, flow.RouterLogger(cfg.Logger))
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
@@ -85,7 +86,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 		metrics.NewPrometheusMetricsBuilder(cfg.Metrics, "ledgerfeed", "projector").AddPrometheusRouterMetrics(router)
 	}
 	// KeepError is outside of Recoverer, so that it also gets what was a panic.
-	router.AddMiddleware(eventlog.KeepError, middleware.Recoverer, middleware.Timeout(claimTimeout))
+	router.AddMiddleware(eventlog.KeepError, middleware.Recoverer)
 	router.AddConsumerHandler(eventlog.ReadModels, eventlog.ReadModels, subscriber, projector.handle)
 	return &Runner{router: router}, nil
 }

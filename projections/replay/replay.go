@@ -38,6 +38,7 @@ type Config struct {
 	Workers  int                 // workspaces in progress at once; default DefaultWorkers
 	Memory   int64               // bytes that the workspaces in progress may take, by estimate; default 256 MiB. A larger workspace is folded into shadow tables
 	Progress *Progress           // counts the work; nil: not counted for anybody
+	MassRows int                 // see projections.Projection
 
 	// Limit is called before n more entries or rows are processed; nil: no limit.
 	// Those of shadow tables count shadowCost times.

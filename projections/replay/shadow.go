@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,9 @@ type shadowStore struct {
 	shadowOf    map[*table.Table]*table.Table
 	frozen      bool
 	unsaved     map[*table.Table][]table.Key // dirty keys that are not in their table yet
+	massRows    int                          // see projections.Projection
+	massChanged int                          // rows changed by the entry being folded, without being loaded
+	limit       RateLimiter                  // of the fold that this belongs to
 	entries     int                          // folded before freeze
 	vacuumAt    int                          // entries after which the tables are vacuumed
 }
@@ -48,7 +52,7 @@ func (r *Replayer) newShadowStore(ctx context.Context, workspaceID string, apply
 	s := &shadowStore{
 		conn: conn, workspaceID: workspaceID, rules: projections.Rules{Apply: apply},
 		tables: r.tables, shadows: table.NewSetNamed(shadowName), shadowOf: map[*table.Table]*table.Table{},
-		unsaved: map[*table.Table][]table.Key{}, vacuumAt: logPage,
+		unsaved: map[*table.Table][]table.Key{}, massRows: r.cfg.MassRows, vacuumAt: logPage,
 	}
 	for i, shadow := range s.shadows.All() {
 		s.shadowOf[s.tables[i]] = shadow
@@ -86,30 +90,97 @@ func (s *shadowStore) close(ctx context.Context) {
 }
 
 func (s *shadowStore) fold(ctx context.Context, entries []domain.Entry) error {
-	if len(entries) == 0 {
+	n := len(entries)
+	for len(entries) > 0 {
+		handled, err := s.foldSome(ctx, entries)
+		if err != nil {
+			return fmt.Errorf("fill the shadow tables of %s: %w", s.workspaceID, err)
+		}
+		entries = entries[handled:]
+	}
+	if s.frozen { // few entries follow, and the checkpoint may be locked
 		return nil
 	}
-	var folded *table.Fold
-	err := pg.InTx(ctx, s.conn, func(tx pgx.Tx) error {
-		folds, err := projections.Project(ctx, tx, s.shadows, s.rules, []eventlog.Segment{{WorkspaceID: s.workspaceID, Entries: entries}})
-		folded = folds[s.workspaceID]
-		return err
+	s.entries += n
+	return s.vacuum(ctx)
+}
+
+// foldSome folds the entries before one that changes many rows, or that one, and
+// returns how many they are.
+func (s *shadowStore) foldSome(ctx context.Context, entries []domain.Entry) (handled int, err error) {
+	do := projections.Projection{
+		Tables: s.shadows, Rules: s.rules, MassRows: s.massRows, Saved: s.noteChanged,
+		Sliced: func(ctx context.Context, rows int, _ time.Duration) error {
+			s.massChanged += rows
+			return s.limit(ctx, 0) // tells that the work goes on
+		},
+	}
+	err = pg.InTx(ctx, s.conn, func(tx pgx.Tx) error {
+		stops, err := do.Project(ctx, tx, []eventlog.Segment{{WorkspaceID: s.workspaceID, Entries: entries}})
+		if err != nil {
+			return err //nolint:wrapcheck // the caller names the tables
+		}
+		handled = len(entries)
+		stop, stopped := stops[s.workspaceID]
+		if !stopped {
+			return nil
+		}
+		handled = slices.IndexFunc(entries, func(e domain.Entry) bool { return e.Position == stop })
+		if handled > 0 {
+			return nil
+		}
+		handled = 1
+		if err := do.ProjectMass(ctx, tx, s.workspaceID, &entries[0]); err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+		return s.noteMassChanged(ctx, tx, stop)
 	})
 	if err != nil {
-		return fmt.Errorf("fill the shadow tables of %s: %w", s.workspaceID, err)
+		return 0, err
 	}
+	return handled, s.payForMass(ctx)
+}
+
+// payForMass counts the rows that were changed without being loaded against the
+// rate. It does so after their transaction, which is not to be kept open.
+func (s *shadowStore) payForMass(ctx context.Context) error {
+	for s.massChanged > 0 {
+		n := min(s.massChanged, table.PageRows)
+		s.massChanged -= n
+		if err := s.limit(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteChanged notes after freeze which rows a fold has changed.
+func (s *shadowStore) noteChanged(_ string, folded *table.Fold) error {
 	if !s.frozen {
-		s.entries += len(entries)
-		return s.vacuum(ctx)
+		return nil
 	}
-	// Few entries come after freeze, and the checkpoint may be locked, so there is
-	// neither need nor time to vacuum.
 	for _, t := range s.tables {
 		note := func(k table.Key) { s.unsaved[t] = append(s.unsaved[t], k) }
 		t.Changed(folded, note)
 		t.Deleted(folded, note)
-		if err := s.saveDirty(ctx, t); err != nil {
-			return err
+	}
+	return nil
+}
+
+// noteMassChanged notes after freeze which rows show the entry at a position last.
+func (s *shadowStore) noteMassChanged(ctx context.Context, tx pgx.Tx, position int64) error {
+	if !s.frozen {
+		return nil
+	}
+	for _, t := range s.tables {
+		if t.HasID() {
+			_, err := tx.Exec(ctx, `
+				INSERT INTO pg_temp.dirty_key (table_name, first, second)
+				SELECT $1, t.id, '' FROM `+s.shadowOf[t].Name+` t WHERE t.workspace_id = $2 AND t.position = $3
+				ON CONFLICT DO NOTHING`, t.Name, s.workspaceID, position)
+			if err != nil {
+				return fmt.Errorf("note which rows of %s in %s have changed: %w", t.Name, s.workspaceID, err)
+			}
 		}
 	}
 	return nil

@@ -47,6 +47,7 @@ func (r *Replayer) fold(ctx context.Context, w workspaceSize, check *logCheck) (
 	if err != nil {
 		return nil, err
 	}
+	rows.limit = f.limitRate
 	f.rows = rows
 	return f, nil
 }
@@ -134,7 +135,7 @@ func checkOnly(context.Context, []logRow) error { return nil }
 
 // limitRate waits for the rate limiter, but not while the checkpoint is locked.
 func (f *workspaceFold) limitRate(ctx context.Context, n int) error {
-	if f.locked || n == 0 {
+	if f.locked {
 		return nil
 	}
 	if f.tooLarge(f.size) {

@@ -178,23 +178,28 @@ func (d *description[R]) Deleted(f *Fold, visit func(Key)) {
 	}
 }
 
-func (d *description[R]) load(found pgx.Rows, folds map[string]*Fold) error {
+func (d *description[R]) load(found pgx.Rows, folds map[string]*Fold, keep func(n int64) bool) error {
 	var (
+		n           int64
 		workspaceID string
 		f           domain.Fragments
 	)
-	dest := make([]any, 1+len(d.loads), 1+len(d.loads)+len(d.fragments))
-	dest[0] = &workspaceID
+	const before = 2 // columns
+	dest := make([]any, before+len(d.loads), before+len(d.loads)+len(d.fragments))
+	dest[0], dest[1] = &n, &workspaceID
 	if d.read != nil {
 		dest = append(dest, []any{&f.Base, &f.Pay, &f.Margin}[:len(d.fragments)]...)
 	}
 	for found.Next() {
 		row := new(R)
 		for i := range d.loads {
-			dest[1+i] = d.loads[i].at(row)
+			dest[before+i] = d.loads[i].at(row)
 		}
 		if err := found.Scan(dest...); err != nil {
 			return fmt.Errorf("load from %s: %w", d.name, err)
+		}
+		if !keep(n) {
+			continue
 		}
 		id := d.rowID(d.key(row))
 		if d.read != nil {

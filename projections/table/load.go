@@ -7,11 +7,21 @@ import "github.com/jackc/pgx/v5"
 type Lookup struct {
 	columns []string
 	values  [][]string // an array for the workspaces, and one for each column
+
+	most  int // see Bounded
+	large func(workspaceID string, values []string)
 }
 
 // By makes a Lookup by columns that hold text.
 func By(columns ...string) *Lookup {
 	return &Lookup{columns: columns, values: make([][]string, 1+len(columns))}
+}
+
+// Bounded makes a Lookup for values that any number of rows may hold. No more than
+// most of each are loaded, and large is called with values that more rows hold.
+func (l *Lookup) Bounded(most int, large func(workspaceID string, values []string)) *Lookup {
+	l.most, l.large = most, large
+	return l
 }
 
 // Add asks for the rows that hold the values, in the order of the columns.
@@ -22,15 +32,58 @@ func (l *Lookup) Add(workspaceID string, values ...string) {
 	}
 }
 
+// Budget bounds how much is loaded.
+type Budget struct {
+	Bytes    int64 // that may still be loaded; what is read is taken off
+	Exceeded bool  // more was asked for, and is not loaded
+}
+
+func (b *Budget) take(raw [][]byte) bool {
+	for _, v := range raw {
+		b.Bytes -= int64(len(v))
+	}
+	b.Exceeded = b.Exceeded || b.Bytes < 0
+	return !b.Exceeded
+}
+
 // QueueLoad queues a query for the rows of the lookup, which puts them into the
-// folds of their workspaces.
-func (t *Table) QueueLoad(b *pgx.Batch, l *Lookup, folds map[string]*Fold) {
+// folds of their workspaces as long as the budget lasts.
+func (t *Table) QueueLoad(b *pgx.Batch, l *Lookup, folds map[string]*Fold, budget *Budget) {
 	if len(l.values[0]) == 0 {
 		return
 	}
-	b.Queue(t.loadBy(l.columns), arguments(l.values)...).Query(func(found pgx.Rows) error {
-		return t.load(found, folds)
+	b.Queue(t.loadBy(l), arguments(l.values)...).Query(func(found pgx.Rows) error {
+		return t.load(found, folds, l.keep(found, budget))
 	})
+}
+
+// bounded is the most rows that one statement loads for values that any number of
+// rows may hold, so that little is read in vain beyond a budget.
+const bounded = 20_000
+
+// keep counts the rows as they are read, and says which of them are loaded. n is
+// which of the lookup's values a row was found by, from 1; 0 where that is not
+// asked.
+func (l *Lookup) keep(found pgx.Rows, budget *Budget) func(n int64) bool {
+	if l.large == nil {
+		return func(int64) bool { return budget.take(found.RawValues()) }
+	}
+	rows := 0
+	of := make([]int, len(l.values[0]))
+	return func(n int64) bool {
+		n--
+		rows++
+		of[n]++
+		if of[n] == l.most+1 {
+			values := make([]string, len(l.columns))
+			for i := range values {
+				values[i] = l.values[1+i][n]
+			}
+			l.large(l.values[0][n], values)
+		}
+		budget.Exceeded = budget.Exceeded || rows > bounded
+		return budget.take(found.RawValues()) && of[n] <= l.most
+	}
 }
 
 func arguments(arrays [][]string) []any {

@@ -34,30 +34,43 @@ func (a arrays) add(workspaceID string, k Key, values []string) {
 	}
 }
 
-// QueueSave queues the statements that write what has changed in the folds of
-// workspaces since their last Reset.
-func (t *Table) QueueSave(b *pgx.Batch, workspaces []string, folds map[string]*Fold) {
+// queueBytes is about how many bytes of rows one statement writes.
+const queueBytes = 1 << 20
+
+// QueueSave hands queue the statements that write what has changed in the folds of
+// workspaces since their last Reset. A statement writes a bounded number of bytes, and
+// is full when it could not take more: queue may send what it has got so far.
+func (t *Table) QueueSave(workspaces []string, folds map[string]*Fold, queue func(sql string, args []any, full bool) error) error {
+	save := t.sql.save
+	if t.appendOnly {
+		save = t.sql.add // a row that is there already is an error
+	}
 	deleted, changed := t.arrays(0), t.arrays(len(t.Columns))
 	values := make([]string, len(t.Columns))
+	bytes := 0
+	var err error
 	for _, w := range workspaces {
 		f := folds[w]
 		t.Deleted(f, func(k Key) { deleted.add(w, k, nil) })
 		t.Changed(f, func(k Key) {
 			t.Expected(f, k, values)
 			changed.add(w, k, values)
+			for _, v := range values {
+				bytes += len(v)
+			}
+			if bytes >= queueBytes && err == nil {
+				err = queue(save, arguments(changed), true)
+				changed, bytes = t.arrays(len(t.Columns)), 0
+			}
 		})
 	}
-	if len(deleted[0]) > 0 {
-		b.Queue(t.sql.drop, arguments(deleted)...)
+	if len(deleted[0]) > 0 && err == nil {
+		err = queue(t.sql.drop, arguments(deleted), false)
 	}
-	if len(changed[0]) == 0 {
-		return
+	if len(changed[0]) > 0 && err == nil {
+		err = queue(save, arguments(changed), false)
 	}
-	save := t.sql.save
-	if t.appendOnly {
-		save = t.sql.add // a row that is there already is an error
-	}
-	b.Queue(save, arguments(changed)...)
+	return err
 }
 
 // Delete deletes rows of a workspace.

@@ -12,7 +12,7 @@ const PageRows = 1000
 // statements of a table. Parameters are texts, with "" for NULL, and so are the
 // results, with NULL, except those of load.
 type statements struct {
-	load string // what load reads; add the columns to join on with loadBy
+	load string // what load reads, see loadBy
 	save string // inserts rows, or changes those that are there
 	add  string // inserts rows that are not there
 	drop string // deletes rows by key
@@ -33,32 +33,37 @@ func (t *Table) statements() statements {
 			return c.cast("k." + c.Name)
 		}
 		return c.cast("nullif(k." + c.Name + ", '')")
-	}) + "\n  FROM " + rowsOf(all, 1)
+	}) + "\n  FROM " + rowsOf(all, 1) + " AS " + named(all)
 	keysAfter := "SELECT " + readKeys(t.Keys) + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND " + keyIs(t.Keys, ">", 2)
 	inOrder := " ORDER BY " + join(t.Keys, ", ", columnName("t.")) + fmt.Sprintf(" LIMIT %d", PageRows)
 	return statements{
-		load: "SELECT t.workspace_id, t." + strings.Join(t.loadedColumns(), ", t.") + " FROM " + t.Name + " t",
+		load: "t.workspace_id, t." + strings.Join(t.loadedColumns(), ", t."),
 		save: insert + "\nON CONFLICT (" + join(key, ", ", columnName("")) + ") DO UPDATE SET " +
 			join(t.Columns, ", ", func(_ int, c *Column) string { return c.Name + " = excluded." + c.Name }),
 		add:  insert,
-		drop: "DELETE FROM " + t.Name + " t USING " + rowsOf(key, 1) + " WHERE " + join(key, " AND ", match),
+		drop: "DELETE FROM " + t.Name + " t USING " + rowsOf(key, 1) + " AS " + named(key) + " WHERE " + join(key, " AND ", match),
 
 		page:  t.pageSQL(),
-		pick:  t.rowSQL() + " JOIN " + rowsOf(t.Keys, 2) + " ON t.workspace_id = $1 AND " + join(t.Keys, " AND ", match),
+		pick:  t.rowSQL() + " JOIN " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) + " ON t.workspace_id = $1 AND " + join(t.Keys, " AND ", match),
 		since: "SELECT " + readKeys(t.Keys) + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND t.position > $2::bigint",
 		after: keysAfter + inOrder,
 		until: keysAfter + " AND " + keyIs(t.Keys, "<=", 2+len(t.Keys)) + inOrder,
 	}
 }
 
-// loadBy completes the load statement: it finds rows by their workspace and
-// other columns, which must be texts. Parameters: an array for each.
-func (t *Table) loadBy(columns []string) string {
+// loadBy is the statement that loads the rows of a lookup, found by their
+// workspace and other columns, which must be texts. Parameters: an array for each.
+func (t *Table) loadBy(l *Lookup) string {
 	by := []Column{workspaceColumn()}
-	for _, name := range columns {
+	for _, name := range l.columns {
 		by = append(by, Column{Name: name, typ: typeText})
 	}
-	return t.sql.load + " JOIN " + rowsOf(by, 1) + " ON " + join(by, " AND ", match)
+	if l.large == nil {
+		return "SELECT 0::bigint, " + t.sql.load + " FROM " + t.Name + " t JOIN " + rowsOf(by, 1) + " AS " + named(by) + " ON " + join(by, " AND ", match)
+	}
+	return "SELECT k.n, " + t.sql.load + " FROM " + rowsOf(by, 1) + " WITH ORDINALITY AS " + named(append(by, Column{Name: "n"})) +
+		" CROSS JOIN LATERAL (SELECT * FROM " + t.Name + " t WHERE " + join(by, " AND ", match) +
+		fmt.Sprintf(" LIMIT %d) AS t LIMIT %d", l.most+1, bounded+1)
 }
 
 func workspaceColumn() Column { return Column{Name: "workspace_id", typ: typeText} }
@@ -84,12 +89,15 @@ func columnName(prefix string) func(int, *Column) string {
 // match compares a column of t with the text of k.
 func match(_ int, c *Column) string { return "t." + c.Name + " = " + c.cast("k."+c.Name) }
 
-// rowsOf makes rows k of parameters: an array of texts for each column, the
+// rowsOf makes rows of parameters: an array of texts for each column, the
 // first one numbered from.
 func rowsOf(columns []Column, from int) string {
 	array := func(i int, _ *Column) string { return fmt.Sprintf("$%d::text[]", from+i) }
-	return "unnest(" + join(columns, ", ", array) + ") AS k (" + join(columns, ", ", columnName("")) + ")"
+	return "unnest(" + join(columns, ", ", array) + ")"
 }
+
+// named is the name k with those of columns.
+func named(columns []Column) string { return "k (" + join(columns, ", ", columnName("")) + ")" }
 
 // cast makes a value of the column's type of a text.
 func (c *Column) cast(text string) string {

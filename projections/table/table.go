@@ -133,8 +133,8 @@ type rowAccess interface {
 	Changed(f *Fold, visit func(Key))
 	Deleted(f *Fold, visit func(Key))
 
-	// load reads found rows, workspace_id and loadedColumns, into the folds of
-	// their workspaces.
-	load(found pgx.Rows, folds map[string]*Fold) error
+	// load reads found rows, a number, workspace_id and loadedColumns, into the
+	// folds of their workspaces, except those for whose number keep returns false.
+	load(found pgx.Rows, folds map[string]*Fold, keep func(n int64) bool) error
 	loadedColumns() []string
 }

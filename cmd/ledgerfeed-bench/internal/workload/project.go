@@ -17,7 +17,7 @@ import (
 // StartProjector runs a projector until ctx ends; then the channel gets its
 // error.
 func StartProjector(ctx context.Context, db *measure.Database) (<-chan error, error) {
-	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: projections.DefaultWorkers + 1, Settings: projections.PoolSettings()})
+	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: projections.Connections, Settings: projections.PoolSettings()})
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 // prepareProjector prepares what folds the log into the read models, and what
 // verifies them in the background.
 func (s *Service) prepareProjector(ctx context.Context) error {
-	pool, err := s.openPool(ctx, pg.Options{MaxConns: projections.DefaultWorkers + 1, Settings: projections.PoolSettings()})
+	pool, err := s.openPool(ctx, pg.Options{MaxConns: projections.Connections, Settings: projections.PoolSettings()})
 	if err != nil {
 		return err
 	}

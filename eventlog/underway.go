@@ -1,0 +1,135 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// A segment may be the end of the process that handles it: it takes all memory, or
+// stops the run time. Nothing is left then that could record a failure, and the
+// next process dies of it too. So each segment is marked as under way before it is
+// handled. A mark that outlives its process, at a checkpoint that has not moved, is
+// a death. From then on the solo worker handles the segment, entry by entry and
+// nothing else beside them that is suspected; an entry with deathsUntilQuarantine
+// deaths is quarantined without being handled. What merely was under way beside it,
+// or was killed by an operator, is handled then and has no deaths any more.
+
+// deathsUntilQuarantine is how many processes in a row an entry may end.
+const deathsUntilQuarantine = 3
+
+// deadEntry is the first entry of a claim, which has ended so many processes.
+type deadEntry struct{ deaths int }
+
+func (d *deadEntry) Error() string {
+	return fmt.Sprintf("the process ended %d times in a row while it handled this entry, so it is not tried again by itself; "+
+		"look for the reason in the log of that time (out of memory, a crash), then use ledgerfeed quarantine retry or skip", d.deaths)
+}
+
+// died is SQL for a mark a whose process ended before it was done. A mark of this
+// process is of work that failed, and one of before the server started may be of
+// work that failed with it.
+const died = `(a.under_way AND a.position = excluded.position AND a.process <> excluded.process AND a.server_started = excluded.server_started)`
+
+// suspectTo is SQL for the position up to which entries are handled one by one.
+const suspectTo = `(CASE WHEN ` + died + ` THEN greatest(a.suspect_to, a.through) ELSE a.suspect_to END)`
+
+// markUnderWay marks the segments of a claim. Those that are suspected of ending
+// the process are taken out of a claim that is not solo, and cut to one entry in
+// one that is.
+//
+// It does so on another connection than the claim's, because the mark must be
+// there when the claim is not. The table is not logged: a mark means nothing after
+// a crash of the server.
+func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
+	if len(c.Segments) == 0 {
+		return nil
+	}
+	var (
+		ids            []string
+		afters, thrus  []int64
+		found          = map[string]int{}
+		deaths         int
+		id             string
+		through, until int64
+	)
+	for i := range c.Segments {
+		s := &c.Segments[i]
+		ids, afters, thrus = append(ids, s.WorkspaceID), append(afters, s.After), append(thrus, s.End())
+		found[s.WorkspaceID] = i
+	}
+	rows, err := k.pool.Query(ctx, `
+		INSERT INTO log_under_way AS a (workspace_id, consumer, position, through, process, server_started, under_way, deaths, suspect_to)
+		SELECT k.workspace_id, $1, k.position, k.through, $5, pg_postmaster_start_time(), true, 0, 0
+		  FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS k (workspace_id, position, through)
+		    ON CONFLICT (workspace_id, consumer) DO UPDATE SET
+		       position = excluded.position, process = excluded.process, server_started = excluded.server_started,
+		       through = CASE WHEN `+suspectTo+` > excluded.position THEN excluded.position + 1 ELSE excluded.through END,
+		       deaths = CASE WHEN `+died+` THEN a.deaths + 1 WHEN a.position = excluded.position THEN a.deaths ELSE 0 END,
+		       suspect_to = `+suspectTo+`, under_way = true
+		 WHERE $6 OR `+suspectTo+` <= excluded.position
+		RETURNING workspace_id, through, deaths, suspect_to`, k.consumer, ids, afters, thrus, k.process, c.Solo)
+	if err != nil {
+		return fmt.Errorf("mark segments as under way: %w", err)
+	}
+	defer rows.Close()
+	var marked []Segment
+	for rows.Next() {
+		if err := rows.Scan(&id, &through, &deaths, &until); err != nil {
+			return fmt.Errorf("mark segments as under way: %w", err)
+		}
+		s := c.Segments[found[id]]
+		delete(found, id)
+		if until > s.After {
+			s.Entries = s.Entries[:1]
+			s.next = solo
+		}
+		if deaths >= deathsUntilQuarantine {
+			c.deadly = &deadEntry{deaths}
+		}
+		marked = append(marked, s)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("mark segments as under way: %w", err)
+	}
+	c.Segments = marked
+	for id := range found {
+		c.left[id] = solo
+	}
+	return nil
+}
+
+// markEnded takes the marks off segments that were not handled: of all, or of those
+// without entries where the others were. A checkpoint that has moved makes its mark
+// void by itself.
+func (c *consumer) markEnded(ctx context.Context, claim *Claim, handled bool) {
+	var ids []string
+	for i := range claim.Segments {
+		if s := &claim.Segments[i]; !handled || len(s.Entries) == 0 {
+			ids = append(ids, s.WorkspaceID)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	const sql = `UPDATE log_under_way SET under_way = false WHERE consumer = $1 AND workspace_id = ANY ($2) AND process = $3`
+	if _, err := c.pool.Exec(ctx, sql, c.consumer, ids, c.process); err != nil {
+		c.cfg.Logger.WarnContext(ctx, "cannot mark segments as no longer under way; if the program ends before they are handled, that counts as one of three deaths",
+			"consumer", c.consumer, "workspaces", len(ids), "error", err)
+	}
+}
+
+// quarantineDeadly quarantines the workspace of a solo claim before the entry that
+// has ended too many processes, without handling it.
+func (c *consumer) quarantineDeadly(ctx context.Context, claim *Claim, ids []string) {
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	pg.Rollback(finish, claim.Tx)
+	c.markEnded(finish, claim, false)
+	claim.Segments[0].failures = max(claim.Segments[0].failures, failuresBeforeHalving)
+	c.failed(finish, claim, ids, claim.deadly)
+}
+
+// forgetDeaths lets an entry be handled again whatever it did before.
+const forgetDeaths = `DELETE FROM log_under_way WHERE workspace_id = $1 AND consumer = $2`

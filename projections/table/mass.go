@@ -1,0 +1,148 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// Of the rows that a mass change reaches, so many are changed by one statement
+// that it takes about sliceTime: statements that are short can be waited for, and
+// tell whether the work goes on.
+const (
+	firstSlice, largestSlice = 200, 5000
+	sliceTime                = 50 * time.Millisecond
+)
+
+// SlicedFunc is called after each slice of a mass change, with the number of its
+// rows and the time that it took. An error ends the change. Nil: nobody looks.
+type SlicedFunc func(ctx context.Context, rows int, took time.Duration) error
+
+// Change makes a mass change in a workspace. It reads no rows, only their ids: the
+// database puts the new pieces into the stored answers. A row that lacks a field
+// that changes is an error.
+func (t *Table) Change(ctx context.Context, tx pgx.Tx, workspaceID string, m *domain.MassChange, sliced SlicedFunc) error {
+	fail := func(err error) error {
+		return fmt.Errorf("change the rows of %s in %s by the entry at position %d: %w", t.Name, workspaceID, m.Position, err)
+	}
+	// A cursor does not see the rows as they are changed, so each comes once.
+	find, args := t.findSQL(workspaceID, m)
+	if _, err := tx.Exec(ctx, "DECLARE mass_change NO SCROLL CURSOR FOR "+find, args...); err != nil {
+		return fail(err)
+	}
+	set, args := t.changeSQL(workspaceID, m)
+	for size := firstSlice; ; {
+		began := time.Now()
+		ids, err := fetch(ctx, tx, size)
+		if err != nil {
+			return fail(err)
+		}
+		if len(ids) == 0 {
+			break
+		}
+		args[1] = ids
+		tag, err := tx.Exec(ctx, set, args...)
+		if err != nil {
+			return fail(err)
+		}
+		if n := tag.RowsAffected(); n != int64(len(ids)) {
+			return fail(fmt.Errorf("%d of the rows from %s to %s do not have the fields that change; ledgerfeed rebuild repairs them", int64(len(ids))-n, ids[0], ids[len(ids)-1]))
+		}
+		took := time.Since(began)
+		if sliced != nil {
+			if err := sliced(ctx, len(ids), took); err != nil {
+				return err
+			}
+		}
+		switch {
+		case took < sliceTime/2:
+			size = min(2*size, largestSlice)
+		case took > 2*sliceTime:
+			size = max(size/2, 1)
+		}
+	}
+	if _, err := tx.Exec(ctx, "CLOSE mass_change"); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+func fetch(ctx context.Context, tx pgx.Tx, rows int) ([]string, error) {
+	found, err := tx.Query(ctx, fmt.Sprintf("FETCH %d FROM mass_change", rows))
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller names the change
+	}
+	return pgx.CollectRows(found, pgx.RowTo[string]) //nolint:wrapcheck // as above
+}
+
+// findSQL selects the ids of the rows that a mass change reaches.
+func (t *Table) findSQL(workspaceID string, m *domain.MassChange) (sql string, args []any) {
+	args = []any{workspaceID, m.Position}
+	parameter := func(v any) string {
+		args = append(args, v)
+		return fmt.Sprintf("$%d", len(args))
+	}
+	where := []string{"t.workspace_id = $1", "t.position < $2"}
+	for _, ref := range m.References {
+		where = append(where, "t."+ref.Column+" = "+parameter(ref.ID))
+	}
+	for _, p := range m.Where {
+		var any []string
+		for _, text := range p.Texts {
+			any = append(any, "strpos(t."+partColumns[p.Part]+", "+parameter(text)+") > 0")
+		}
+		where = append(where, "("+strings.Join(any, " OR ")+")")
+	}
+	return "SELECT t.id FROM " + t.Name + " t WHERE " + strings.Join(where, " AND "), args
+}
+
+// partColumns are the columns of the parts of an answer.
+var partColumns = [...]string{domain.Base: "base", domain.Pay: "pay", domain.Margin: "margin"}
+
+// changeSQL changes rows by their ids, which are the second argument.
+func (t *Table) changeSQL(workspaceID string, m *domain.MassChange) (sql string, args []any) {
+	args = []any{workspaceID, nil, m.Position}
+	set := []string{"position = $3"}
+	where := []string{"t.workspace_id = $1", "t.id = k.id"}
+	for part, column := range partColumns {
+		at := func(name string) string { return "strpos(t." + column + ", '" + name + "')" }
+		var pieces []string
+		from := "1" // where the text begins that is kept before the next splice
+		for _, s := range m.Splices {
+			if int(s.Part) != part {
+				continue
+			}
+			args = append(args, s.Text)
+			pieces = append(pieces,
+				fmt.Sprintf("substr(t.%s, %s, %s - %s)", column, from, at(s.From), from),
+				fmt.Sprintf("$%d::text", len(args)))
+			where = append(where, at(s.From)+" > 0")
+			from = ""
+			if s.Until != "" {
+				where = append(where, at(s.Until)+" > 0")
+				from = at(s.Until)
+			}
+		}
+		if len(pieces) == 0 {
+			continue
+		}
+		if from != "" {
+			pieces = append(pieces, fmt.Sprintf("substr(t.%s, %s)", column, from))
+		}
+		set = append(set, column+" = "+strings.Join(pieces, " || "))
+	}
+	for _, c := range t.Columns {
+		for _, s := range m.Splices {
+			if !c.Fragment && c.typ == typeText && c.Name == s.Field {
+				args = append(args, s.Value)
+				set = append(set, fmt.Sprintf("%s = nullif($%d, '')", c.Name, len(args)))
+			}
+		}
+	}
+	return "UPDATE " + t.Name + " t SET " + strings.Join(set, ", ") + " FROM unnest($2::text[]) AS k (id) WHERE " + strings.Join(where, " AND "), args
+}
