@@ -50,7 +50,7 @@ type Claim struct {
 	rules    int
 	err      error               // the handler's
 	left     map[string]claiming // locked workspaces without a segment
-	deadly   *deadEntry          // nothing is handled because of it; nil: none
+	deadly   *deadlyEntryError   // nothing is handled because of it; nil: none
 }
 
 // ErrStopped is the error of a handler that ended because of Claim.Stopping. The

@@ -19,12 +19,12 @@ import (
 // deathsUntilQuarantine is how many processes in a row an entry may end.
 const deathsUntilQuarantine = 3
 
-// deadEntry is the first entry of a claim, which has ended so many processes.
-type deadEntry struct{ deaths int }
+// deadlyEntryError says that the first entry of a claim has ended so many processes.
+type deadlyEntryError struct{ deaths int }
 
-func (d *deadEntry) Error() string {
+func (e *deadlyEntryError) Error() string {
 	return fmt.Sprintf("the process ended %d times in a row while it handled this entry, so it is not tried again by itself; "+
-		"look for the reason in the log of that time (out of memory, a crash), then use ledgerfeed quarantine retry or skip", d.deaths)
+		"look for the reason in the log of that time (out of memory, a crash), then use ledgerfeed quarantine retry or skip", e.deaths)
 }
 
 // died is SQL for a mark a whose process ended before it was done. A mark of this
@@ -86,7 +86,7 @@ func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
 			s.next = solo
 		}
 		if deaths >= deathsUntilQuarantine {
-			c.deadly = &deadEntry{deaths}
+			c.deadly = &deadlyEntryError{deaths}
 		}
 		marked = append(marked, s)
 	}

@@ -36,12 +36,12 @@ func newSegments(tables *table.Set, list []eventlog.Segment) *segments {
 		budget: table.Budget{Bytes: 1 << 62}, large: map[largeSet]struct{}{},
 	}
 	for i := range list {
-		workspaceID := list[i].WorkspaceID
+		workspaceID, entries := list[i].WorkspaceID, list[i].Entries
 		s.workspaces = append(s.workspaces, workspaceID)
-		s.entries[workspaceID] = list[i].Entries
+		s.entries[workspaceID] = entries
 		needs := &domain.Needs{}
-		for j := range list[i].Entries {
-			needs.Add(&list[i].Entries[j])
+		for j := range entries {
+			needs.Add(&entries[j])
 		}
 		s.needs[workspaceID] = needs
 		s.folds[workspaceID] = table.NewFold()

@@ -126,7 +126,7 @@ func (p *Projection) ProjectMass(ctx context.Context, tx pgx.Tx, workspaceID str
 		if err != nil {
 			return err
 		}
-		if err := t.Change(ctx, tx, workspaceID, &state.Mass[i], p.Sliced); err != nil {
+		if err := table.ChangeAll(ctx, tx, t, workspaceID, &state.Mass[i], p.Sliced); err != nil {
 			return err
 		}
 	}

@@ -28,9 +28,9 @@ type projector struct {
 }
 
 // newProjector registers its metrics unless the registerer is nil.
-func newProjector(cfg *RunnerConfig) (*projector, error) {
+func newProjector(rules Rules, massRows int, logger *slog.Logger, metrics prometheus.Registerer) (*projector, error) {
 	p := &projector{
-		tables: table.NewSet(), rules: cfg.Rules, massRows: cfg.MassRows, logger: cfg.Logger,
+		tables: table.NewSet(), rules: rules, massRows: massRows, logger: logger,
 		entries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ledgerfeed_projected_entries_total",
 			Help: "Entries folded into the read tables.",
@@ -47,11 +47,11 @@ func newProjector(cfg *RunnerConfig) (*projector, error) {
 	for _, reason := range domain.Reasons() {
 		p.anomalies.WithLabelValues(string(reason))
 	}
-	if cfg.Metrics == nil {
+	if metrics == nil {
 		return p, nil
 	}
 	for _, c := range []prometheus.Collector{p.entries, p.mass, p.anomalies} {
-		if err := cfg.Metrics.Register(c); err != nil {
+		if err := metrics.Register(c); err != nil {
 			return nil, err
 		}
 	}

@@ -67,7 +67,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 		cfg.Workers = DefaultWorkers
 	}
 	cfg.Rules = cfg.Rules.OrLive()
-	projector, err := newProjector(&cfg)
+	projector, err := newProjector(cfg.Rules, cfg.MassRows, cfg.Logger, cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,9 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed-bench/internal/measure", "eventlog", "readapi", "readapi/access", "readapi/access/limit", "readapi/requestlog",
 		"internal/brand", "internal/pg",
 	},
-	"cmd/ledgerfeed-bench/internal/logbench": {"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain"},
+	"cmd/ledgerfeed-bench/internal/logbench": {
+		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "eventlog",
+	},
 	"cmd/ledgerfeed-bench/internal/readbench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload",
 		"domain", "readapi", "internal/pg",

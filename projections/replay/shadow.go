@@ -118,7 +118,7 @@ func (s *shadowStore) foldSome(ctx context.Context, entries []domain.Entry) (han
 	err = pg.InTx(ctx, s.conn, func(tx pgx.Tx) error {
 		stops, err := do.Project(ctx, tx, []eventlog.Segment{{WorkspaceID: s.workspaceID, Entries: entries}})
 		if err != nil {
-			return err //nolint:wrapcheck // the caller names the tables
+			return err
 		}
 		handled = len(entries)
 		stop, stopped := stops[s.workspaceID]
@@ -131,7 +131,7 @@ func (s *shadowStore) foldSome(ctx context.Context, entries []domain.Entry) (han
 		}
 		handled = 1
 		if err := do.ProjectMass(ctx, tx, s.workspaceID, &entries[0]); err != nil {
-			return err //nolint:wrapcheck // as above
+			return err
 		}
 		return s.noteMassChanged(ctx, tx, stop)
 	})

@@ -23,19 +23,19 @@ const (
 // rows and the time that it took. An error ends the change. Nil: nobody looks.
 type SlicedFunc func(ctx context.Context, rows int, took time.Duration) error
 
-// Change makes a mass change in a workspace. It reads no rows, only their ids: the
+// ChangeAll makes a mass change in a table's rows of a workspace. It reads no rows, only their ids: the
 // database puts the new pieces into the stored answers. A row that lacks a field
 // that changes is an error.
-func (t *Table) Change(ctx context.Context, tx pgx.Tx, workspaceID string, m *domain.MassChange, sliced SlicedFunc) error {
+func ChangeAll(ctx context.Context, tx pgx.Tx, t *Table, workspaceID string, m *domain.MassChange, sliced SlicedFunc) error {
 	fail := func(err error) error {
 		return fmt.Errorf("change the rows of %s in %s by the entry at position %d: %w", t.Name, workspaceID, m.Position, err)
 	}
 	// A cursor does not see the rows as they are changed, so each comes once.
-	find, args := t.findSQL(workspaceID, m)
+	find, args := findSQL(t, workspaceID, m)
 	if _, err := tx.Exec(ctx, "DECLARE mass_change NO SCROLL CURSOR FOR "+find, args...); err != nil {
 		return fail(err)
 	}
-	set, args := t.changeSQL(workspaceID, m)
+	set, args := changeSQL(t, workspaceID, m)
 	for size := firstSlice; ; {
 		began := time.Now()
 		ids, err := fetch(ctx, tx, size)
@@ -77,11 +77,11 @@ func fetch(ctx context.Context, tx pgx.Tx, rows int) ([]string, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the caller names the change
 	}
-	return pgx.CollectRows(found, pgx.RowTo[string]) //nolint:wrapcheck // as above
+	return pgx.CollectRows(found, pgx.RowTo[string])
 }
 
 // findSQL selects the ids of the rows that a mass change reaches.
-func (t *Table) findSQL(workspaceID string, m *domain.MassChange) (sql string, args []any) {
+func findSQL(t *Table, workspaceID string, m *domain.MassChange) (sql string, args []any) {
 	args = []any{workspaceID, m.Position}
 	parameter := func(v any) string {
 		args = append(args, v)
@@ -92,24 +92,26 @@ func (t *Table) findSQL(workspaceID string, m *domain.MassChange) (sql string, a
 		where = append(where, "t."+ref.Column+" = "+parameter(ref.ID))
 	}
 	for _, p := range m.Where {
-		var any []string
+		var holds []string
 		for _, text := range p.Texts {
-			any = append(any, "strpos(t."+partColumns[p.Part]+", "+parameter(text)+") > 0")
+			holds = append(holds, "strpos(t."+partColumns()[p.Part]+", "+parameter(text)+") > 0")
 		}
-		where = append(where, "("+strings.Join(any, " OR ")+")")
+		where = append(where, "("+strings.Join(holds, " OR ")+")")
 	}
 	return "SELECT t.id FROM " + t.Name + " t WHERE " + strings.Join(where, " AND "), args
 }
 
 // partColumns are the columns of the parts of an answer.
-var partColumns = [...]string{domain.Base: "base", domain.Pay: "pay", domain.Margin: "margin"}
+func partColumns() []string {
+	return []string{domain.Base: "base", domain.Pay: "pay", domain.Margin: "margin"}
+}
 
 // changeSQL changes rows by their ids, which are the second argument.
-func (t *Table) changeSQL(workspaceID string, m *domain.MassChange) (sql string, args []any) {
+func changeSQL(t *Table, workspaceID string, m *domain.MassChange) (sql string, args []any) {
 	args = []any{workspaceID, nil, m.Position}
 	set := []string{"position = $3"}
 	where := []string{"t.workspace_id = $1", "t.id = k.id"}
-	for part, column := range partColumns {
+	for part, column := range partColumns() {
 		at := func(name string) string { return "strpos(t." + column + ", '" + name + "')" }
 		var pieces []string
 		from := "1" // where the text begins that is kept before the next splice

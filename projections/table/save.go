@@ -47,7 +47,7 @@ func (t *Table) QueueSave(workspaces []string, folds map[string]*Fold, queue fun
 	}
 	deleted, changed := t.arrays(0), t.arrays(len(t.Columns))
 	values := make([]string, len(t.Columns))
-	bytes := 0
+	size := 0
 	var err error
 	for _, w := range workspaces {
 		f := folds[w]
@@ -56,11 +56,11 @@ func (t *Table) QueueSave(workspaces []string, folds map[string]*Fold, queue fun
 			t.Expected(f, k, values)
 			changed.add(w, k, values)
 			for _, v := range values {
-				bytes += len(v)
+				size += len(v)
 			}
-			if bytes >= queueBytes && err == nil {
+			if size >= queueBytes && err == nil {
 				err = queue(save, arguments(changed), true)
-				changed, bytes = t.arrays(len(t.Columns)), 0
+				changed, size = t.arrays(len(t.Columns)), 0
 			}
 		})
 	}

@@ -16,6 +16,7 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 		Name: "log", Short: "Appending and projecting", SetUp: measure.ServingHeap, Parts: []measure.Part{
 			{Name: "append", Measure: func(ctx context.Context) error { return benchAppend(ctx, o) }},
 			{Name: "project", Measure: func(ctx context.Context) error { return benchProject(ctx, o) }},
+			{Name: "rename", Measure: func(ctx context.Context) error { return benchRename(ctx, o) }},
 		},
 	}
 }

@@ -1,0 +1,307 @@
+package logbench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/api"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+const (
+	renamedRows      = 1_000_000
+	renamedWorkspace = "renamed"
+
+	// Others append beside it: as many entries a second to as many workspaces.
+	besideWorkspaces = 100
+	besidePerSecond  = 200
+	besideTime       = 20 * time.Second
+	readEvery        = 50 * time.Millisecond
+
+	// settleTime is what a server needs to be as before after so many appends.
+	settleTime = 10 * time.Second
+)
+
+// benchRename measures the rename of a client with many time entries, and what
+// other workspaces and readers of that one notice of it.
+func benchRename(ctx context.Context, o *measure.Options) error {
+	return measure.InDatabase(ctx, o, func(ctx context.Context, db *measure.Database) error {
+		r := renaming{Database: db, rows: o.Size(renamedRows, 5_000)}
+		if err := r.prepare(ctx); err != nil {
+			return err
+		}
+		return r.measure(ctx)
+	})
+}
+
+// renaming is a database with a client of many time entries.
+type renaming struct {
+	*measure.Database
+	rows int
+	page api.Request // of the workspace whose client is renamed
+}
+
+func (r *renaming) prepare(ctx context.Context) error {
+	r.Say("making a client with %d time entries", r.rows)
+	const batch = 1000
+	drafts := make([]domain.Draft, 0, batch)
+	for i := range r.rows {
+		d, err := domain.NewDraft(renamedWorkspace, "time_entry.recorded", fmt.Appendf(nil, `{"time_entry_id":"te_%07d","work_date":"2026-10-01",
+			"client_id":"cl_1","contractor_id":"co_%d","service":"Occupational therapy","hours":7.5,"invoice_id":"in_%d","period":"2026-10",
+			"currency":"EUR","bill_rate":"120.00","bill_amount":"900.00","pay_rate":"80.00","pay_amount":"600.00"}`, i, i%50, i/30))
+		if err != nil {
+			return fmt.Errorf("cannot make a time entry: %w", err)
+		}
+		if drafts = append(drafts, d); len(drafts) == batch || i == r.rows-1 {
+			if _, err := r.Log.Append(ctx, drafts...); err != nil {
+				return err
+			}
+			drafts = drafts[:0]
+		}
+	}
+	for i := range besideWorkspaces {
+		drafts = append(drafts, workload.Reversed(workload.WorkspaceID(i), "first"))
+	}
+	if _, err := r.Log.Append(ctx, drafts...); err != nil {
+		return err
+	}
+	if _, err := projectBacklog(ctx, r.Database, r.rows); err != nil {
+		return err
+	}
+	server, err := api.Serve(ctx, r.Database, api.Options{CacheBytes: api.NoCache})
+	if err != nil {
+		return err
+	}
+	key, err := server.NewKey(ctx, renamedWorkspace)
+	if err != nil {
+		return err
+	}
+	r.page = api.Request{Host: server.Address, Path: "/v1/time-entries?limit=50&client_id=cl_1", Key: key}
+	return r.Quiesce(ctx)
+}
+
+func (r *renaming) measure(ctx context.Context) error {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ended, err := workload.StartProjector(running, r.Database)
+	if err != nil {
+		return err
+	}
+	if _, err := r.beside(ctx, after(settleTime)); err != nil {
+		return err
+	}
+	r.Say("measuring without a rename")
+	without, err := r.beside(ctx, after(r.Duration(besideTime)))
+	if err != nil {
+		return err
+	}
+	measure.ResetPeak()
+	idle := measure.PeakMemory()
+	r.Say("renaming")
+	began := time.Now()
+	var took time.Duration
+	during, err := r.beside(ctx, func(ctx context.Context) error {
+		err := r.rename(ctx)
+		took = time.Since(began)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	peak := measure.PeakMemory()
+	stop()
+	if err := <-ended; err != nil {
+		return err
+	}
+	bare, err := r.bareUpdate(ctx)
+	if err != nil {
+		return err
+	}
+	r.Report.Add(measure.Figure{
+		Name: fmt.Sprintf("rename a client with %s time entries", measure.Number(float64(r.rows))), Value: took.Seconds(), Unit: "s",
+		Limit: bare.Seconds(), LimitIs: "one bare UPDATE of the same rows, nothing beside it",
+	})
+	r.Report.Add(measure.Figure{Name: "    memory of the process above idle, at its peak", Value: peak - idle, Unit: "MiB"}.Below(256))
+	for _, f := range []struct {
+		name            string
+		during, without []time.Duration
+	}{
+		{"    append → projected in other workspaces meanwhile, p99", during.visible, without.visible},
+		{"    a page of the client's time entries meanwhile, p99", during.pages, without.pages},
+	} {
+		r.Report.Add(measure.Figure{
+			Name: f.name, Value: measure.Quantile(f.during, 0.99), Unit: "ms",
+			Limit: measure.Quantile(f.without, 0.99), LimitIs: "the same without a rename",
+		}.RatioAtMost(1.5))
+	}
+	r.Report.Add(measure.Figure{
+		Name: "    the longest of these pages", Value: measure.Quantile(during.pages, 1), Unit: "ms",
+		Limit: measure.Quantile(without.pages, 1), LimitIs: "the same without a rename",
+	})
+	return nil
+}
+
+// rename appends the new name and waits until the workspace shows it.
+func (r *renaming) rename(ctx context.Context) error {
+	projected, unsubscribe := r.Notifier.Subscribe(eventlog.TopicProjected)
+	defer unsubscribe()
+	d, err := domain.NewDraft(renamedWorkspace, "client.recorded", []byte(`{"client_id":"cl_1","name":"Northwind Clinic"}`))
+	if err != nil {
+		return fmt.Errorf("cannot make a client: %w", err)
+	}
+	if _, err := r.Log.Append(ctx, d); err != nil {
+		return err
+	}
+	return await(ctx, projected, renamedWorkspace)
+}
+
+// bareUpdate is how long the database alone needs to write the rows once.
+func (r *renaming) bareUpdate(ctx context.Context) (time.Duration, error) {
+	if err := r.Quiesce(ctx); err != nil {
+		return 0, err
+	}
+	r.Say("updating the rows without the program")
+	began := time.Now()
+	_, err := r.Pool.Exec(ctx, `
+		UPDATE time_entry SET position = position + 1, base = replace(base, '"name":"Northwind Clinic"', '"name":"Northwind"')
+		 WHERE workspace_id = $1 AND client_id = 'cl_1'`, renamedWorkspace)
+	if err != nil {
+		return 0, fmt.Errorf("cannot update the rows: %w", err)
+	}
+	return time.Since(began), nil
+}
+
+// noticed is how long others had to wait.
+type noticed struct{ visible, pages []time.Duration }
+
+// beside appends to other workspaces and reads the one that is renamed until work
+// returns.
+func (r *renaming) beside(ctx context.Context, work func(context.Context) error) (noticed, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	var (
+		group  sync.WaitGroup
+		mu     sync.Mutex
+		n      noticed
+		failed error
+	)
+	note := func(list *[]time.Duration, took time.Duration, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		*list = append(*list, took)
+		if err != nil && failed == nil {
+			failed = err
+			cancel()
+		}
+	}
+	group.Go(func() {
+		r.appendBeside(ctx, done, func(took time.Duration, err error) { note(&n.visible, took, err) })
+	})
+	group.Go(func() {
+		r.readPages(ctx, done, func(took time.Duration, err error) { note(&n.pages, took, err) })
+	})
+	err := work(ctx)
+	close(done)
+	group.Wait()
+	if failed != nil {
+		err = failed
+	}
+	return n, err
+}
+
+// appendBeside appends to one other workspace after the other, and notes how long
+// each entry takes to be projected.
+func (r *renaming) appendBeside(ctx context.Context, done <-chan struct{}, note func(time.Duration, error)) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	var turns [besideWorkspaces]sync.Mutex // one entry of a workspace at a time
+	tick := time.NewTicker(time.Second / besidePerSecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		group.Go(func() {
+			turns[i%besideWorkspaces].Lock()
+			defer turns[i%besideWorkspaces].Unlock()
+			note(r.appendOne(ctx, workload.WorkspaceID(i%besideWorkspaces)))
+		})
+	}
+}
+
+func (r *renaming) appendOne(ctx context.Context, workspaceID string) (time.Duration, error) {
+	projected, unsubscribe := r.Notifier.Subscribe(eventlog.TopicProjected)
+	defer unsubscribe()
+	if _, err := r.Log.Append(ctx, workload.Reversed(workspaceID, "")); err != nil {
+		return 0, err
+	}
+	committed := time.Now()
+	err := await(ctx, projected, workspaceID)
+	return time.Since(committed), err
+}
+
+func await(ctx context.Context, projected *eventlog.Subscription, workspaceID string) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-projected.C:
+		}
+		ids, _ := projected.Take()
+		for _, id := range ids {
+			if id == workspaceID {
+				return nil
+			}
+		}
+	}
+}
+
+func (r *renaming) readPages(ctx context.Context, done <-chan struct{}, note func(time.Duration, error)) {
+	conn, err := r.page.Dial(ctx)
+	if err != nil {
+		note(0, err)
+		return
+	}
+	defer conn.Close()
+	tick := time.NewTicker(readEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		began := time.Now()
+		status, err := conn.Call()
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("a page of time entries was answered %d", status)
+		}
+		note(time.Since(began), err)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// after waits for a time.
+func after(d time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			return nil
+		}
+	}
+}
