@@ -1,9 +1,13 @@
-// Package heap lets a process that serves collect garbage less often.
+// Package heap lets a process that serves collect garbage less often, within the
+// memory that it may use.
 package heap
 
 import (
+	"math"
 	"os"
 	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // percent is how much the heap may grow between two collections, in percent of
@@ -12,15 +16,31 @@ import (
 // messages to all other receivers.
 const percent = 400
 
+// share of the memory of the control group that Go may use: the rest is for what
+// the runtime does not count, such as the binary and the kernel's buffers.
+const share = 0.8
+
 // LetGrow lets the heap grow to five times what is in use before it is collected,
-// until restore is called. It does nothing if GOGC or GOMEMLIMIT is set: the
-// operator knows better how much memory there is.
-func LetGrow() (restore func()) {
-	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
-		if os.Getenv(name) != "" {
-			return func() {}
+// until restore is called, but not beyond a share of the memory that the process's
+// control group (a container) has: near that, garbage is collected more often.
+// GOGC and GOMEMLIMIT take precedence: the operator knows better how much memory
+// there is.
+func LetGrow() (restore func()) { return letGrow(memlimit.FromCgroup) }
+
+func letGrow(available func() (uint64, error)) (restore func()) {
+	percentBefore, limitBefore := debug.SetGCPercent(-1), debug.SetMemoryLimit(-1)
+	debug.SetGCPercent(percentBefore)
+	if os.Getenv("GOMEMLIMIT") == "" {
+		// An error is a system without control groups, where nothing limits the process.
+		if bytes, err := available(); err == nil && bytes < math.MaxInt64 {
+			debug.SetMemoryLimit(int64(share * float64(bytes)))
+		}
+		if os.Getenv("GOGC") == "" {
+			debug.SetGCPercent(percent)
 		}
 	}
-	before := debug.SetGCPercent(percent)
-	return func() { debug.SetGCPercent(before) }
+	return func() {
+		debug.SetGCPercent(percentBefore)
+		debug.SetMemoryLimit(limitBefore)
+	}
 }
