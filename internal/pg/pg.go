@@ -41,6 +41,12 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 			return pgproto3.NewFrontend(bufio.NewReaderSize(r, o.ReadBuffer), w)
 		}
 	}
+	cfg.PingTimeout = pingTimeout
+	for name, value := range silentSettings() {
+		if cfg.ConnConfig.RuntimeParams[name] == "" {
+			cfg.ConnConfig.RuntimeParams[name] = value
+		}
+	}
 	for name, value := range o.Settings {
 		cfg.ConnConfig.RuntimeParams[name] = value
 	}
@@ -56,6 +62,25 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 		return nil, fmt.Errorf("the database does not answer: %w", err)
 	}
 	return pool, nil
+}
+
+// pingTimeout bounds the question that a connection is asked before it is used, if it
+// was idle for a second. One that went silent does not answer, and is replaced.
+const pingTimeout = 2 * time.Second
+
+// silentSettings make the server notice that a client has gone without closing its
+// connection, because its machine or the network between failed. Until the server
+// does, the client's transaction stays open and its row locks with it: those of a
+// projector hold up whole workspaces. A network that still acknowledges what it does
+// not deliver is noticed by the first setting alone.
+func silentSettings() map[string]string {
+	return map[string]string{
+		"idle_in_transaction_session_timeout": "30s",
+		"tcp_user_timeout":                    "30s",
+		"tcp_keepalives_idle":                 "10",
+		"tcp_keepalives_interval":             "5",
+		"tcp_keepalives_count":                "4",
+	}
 }
 
 // rollbackTimeout bounds a rollback, which does not end with its caller's context.
