@@ -110,7 +110,11 @@ func NewAuditor(cfg AuditorConfig) (*Auditor, error) {
 		a.audited.WithLabelValues(result)
 	}
 	if cfg.Metrics != nil {
-		for _, c := range []prometheus.Collector{a.audited, a.differences, a.differing, a.converted} {
+		collectors := []prometheus.Collector{a.converted}
+		if !cfg.ConvertOnly { // a 0 where nothing is audited would say that all is well
+			collectors = append(collectors, a.audited, a.differences, a.differing)
+		}
+		for _, c := range collectors {
 			if err := cfg.Metrics.Register(c); err != nil {
 				return nil, err
 			}
