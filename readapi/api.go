@@ -22,6 +22,7 @@ type API struct {
 	tags     *tagger
 	versions *batch.Coalescer[*versionQuery]
 	rows     map[string]*batch.Coalescer[*rowQuery] // by table
+	shares   *shares
 	cache    *answerCache
 	metrics  *metrics
 }

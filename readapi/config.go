@@ -1,12 +1,14 @@
 package readapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,8 +51,12 @@ type Config struct {
 	// Pool reads the read tables; see ReadBuffer and PoolSettings.
 	Pool *pgxpool.Pool
 
-	// Feed reads events.
+	// Feed reads events. Best from Pool, too: its connections are shared out.
 	Feed *eventlog.Feed
+
+	// Share is how many of Pool's connections the pages of one workspace may use at the
+	// same time. Default: a third of those for pages.
+	Share int
 
 	Keys    Authenticator
 	Format  access.Format
@@ -99,7 +105,9 @@ const ReadBuffer = 32 << 10
 // PoolSettings are the run-time parameters of Config.Pool's connections. Every list
 // reads a few rows in the order of an index, so one plan for all values is the best,
 // and a plan that reads and sorts a whole workspace must never be chosen, whatever the
-// statistics say.
+// statistics say. A statement that takes longer than statementTimeout is ended, and
+// its request answered with 503: filters with hardly a common row can make the database
+// look at every row of a workspace.
 func PoolSettings() map[string]string {
 	return map[string]string{
 		"plan_cache_mode":                 "force_generic_plan",
@@ -108,8 +116,13 @@ func PoolSettings() map[string]string {
 		"enable_sort":                     "off",
 		"max_parallel_workers_per_gather": "0",
 		"jit":                             "off",
+		"statement_timeout":               strconv.FormatInt(statementTimeout.Milliseconds(), 10),
 	}
 }
+
+// statementTimeout is half of the default Timeout; the other half may pass before a
+// connection is free.
+const statementTimeout = defaultTimeout / 2
 
 const (
 	defaultRetention = 720 * time.Hour
@@ -140,8 +153,8 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.CursorKey) != cursorKeySize {
 		errs = append(errs, fmt.Errorf("readapi: Config.CursorKey must have %d bytes, not %d", cursorKeySize, len(c.CursorKey)))
 	}
-	if c.Retention < 0 || c.Timeout < 0 {
-		errs = append(errs, errors.New("readapi: Config.Retention and Config.Timeout must not be below 0"))
+	if c.Retention < 0 || c.Timeout < 0 || c.Share < 0 {
+		errs = append(errs, errors.New("readapi: Config.Retention, Config.Timeout and Config.Share must not be below 0"))
 	}
 	if c.Retention == 0 {
 		c.Retention = defaultRetention
@@ -156,6 +169,13 @@ func (c Config) withDefaults() (Config, error) {
 		c.Requests = noRequestLog{}
 	}
 	return c, errors.Join(errs...)
+}
+
+// newShares leaves a quarter of the connections to single rows and versions.
+func (c *Config) newShares() *shares {
+	all := int(c.Pool.Config().MaxConns)
+	pages := max(1, all-all/4)
+	return newShares(pages, cmp.Or(c.Share, pages/3), c.Timeout/2)
 }
 
 func isAddress(s string) bool {

@@ -25,7 +25,7 @@ func answerCredit(q *request) error {
 	if err != nil {
 		return err
 	}
-	defer rows.rows.Close()
+	defer rows.close()
 	first, err := rows.pageVersion()
 	if err != nil {
 		return q.readError(err)
@@ -70,7 +70,7 @@ func answerCredit(q *request) error {
 		at.end()
 	}
 	appendEnd(body, older || newer, q.cursor(at.append(nil)))
-	rows.rows.Close() // before the answer is written: a slow caller must not hold a connection
+	rows.close() // before the answer is written: a slow caller must not hold a connection
 	q.answerWith(body.Bytes(), first.version)
 	return nil
 }

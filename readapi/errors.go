@@ -21,11 +21,19 @@ func problemOf(err error) *answer.Error {
 	if errors.As(err, &p) {
 		return p
 	}
+	var database *pgconn.PgError
+	if errors.As(err, &database) && database.Code == codeCanceled {
+		return answer.TooExpensive(err)
+	}
 	if isUnavailable(err) {
 		return answer.Unavailable(err)
 	}
 	return answer.Internal(err)
 }
+
+// codeCanceled is PostgreSQL's code for a statement that was ended by its timeout, or by
+// an operator.
+const codeCanceled = "57014"
 
 // isUnavailable reports whether an error means that the database, or time, is what is
 // missing, so that the same request may succeed a little later.

@@ -24,7 +24,12 @@ func answerEvents(q *request) error {
 		query.After, _ = cutMark(q.position())
 		query.Resumed = true
 	}
+	release, err := q.api.shares.take(q, q.key.WorkspaceID)
+	if err != nil {
+		return q.readError(err)
+	}
 	page, err := q.api.cfg.Feed.Page(q, query)
+	release()
 	if err != nil {
 		return err
 	}

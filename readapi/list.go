@@ -34,7 +34,7 @@ func answerRows(q *request) error {
 	if err != nil {
 		return err
 	}
-	defer rows.rows.Close()
+	defer rows.close()
 	first, err := rows.pageVersion()
 	if err != nil {
 		return q.readError(err)
@@ -53,7 +53,7 @@ func answerRows(q *request) error {
 		at.pass(first.visible.Position)
 	}
 	appendEnd(body, more, q.cursor(at.append(nil)))
-	rows.rows.Close() // before the answer is written: a slow caller must not hold a connection
+	rows.close() // before the answer is written: a slow caller must not hold a connection
 	q.answerWith(body.Bytes(), first.version)
 	return nil
 }

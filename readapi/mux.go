@@ -45,6 +45,7 @@ func New(cfg Config) (*API, error) {
 		tags:     newTagger(cfg.CursorKey, document),
 		versions: newVersionReader(cfg.Pool, cfg.Timeout),
 		rows:     map[string]*batch.Coalescer[*rowQuery]{},
+		shares:   cfg.newShares(),
 		cache:    newAnswerCache(max(0, cfg.CacheBytes)),
 		metrics:  metrics,
 	}

@@ -113,7 +113,32 @@ func (s *stand) checkPlan(tx pgx.Tx, statement readapi.Statement, arguments stri
 			read += n.Rows + n.Removed
 		}
 	})
+	if index := usualPairs()[statement.Table+" "+strings.Join(statement.Filters, " ")]; index != "" {
+		used := ""
+		root.walk(func(n *planNode) {
+			if n.Table == statement.Table {
+				used = n.Index
+			}
+		})
+		if used != index {
+			s.t.Errorf("%s by %v reads the index %s, not %s", statement.Path, statement.Filters, used, index)
+		}
+	}
 	if most := 51.0; len(statement.Filters) <= 1 && read > 3*most { // a third of the charges is hidden, half of the payments
 		s.t.Errorf("%s by %v reads %.0f rows for a page of 50", statement.Path, statement.Filters, read)
+	}
+}
+
+// usualPairs are the pairs of filters that an index serves, and its name.
+func usualPairs() map[string]string {
+	return map[string]string{
+		"time_entry client_id status":     "time_entry_client_status",
+		"time_entry period client_id":     "time_entry_client_period",
+		"time_entry period contractor_id": "time_entry_contractor_period",
+		"invoice client_id status":        "invoice_client_status",
+		"invoice period client_id":        "invoice_client_period",
+		"invoice period status":           "invoice_period_status",
+		"charge period client_id":         "charge_client_period",
+		"payment client_id direction":     "payment_client_direction",
 	}
 }

@@ -102,9 +102,13 @@ func (s *stand) together(list []single, exempt func(single) bool) (exempted int)
 // locksWaitedFor waits until so many statements wait for locks.
 func (s *stand) locksWaitedFor(n int64) {
 	s.t.Helper()
-	s.until(func() bool {
-		return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) >= n
-	})
+	s.until(func() bool { return s.locksWaited() >= n })
+}
+
+// locksWaited is how many statements wait for locks.
+func (s *stand) locksWaited() int64 {
+	s.t.Helper()
+	return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 }
 
 func (s *stand) askFor(ctx context.Context, q single, broken bool) error {

@@ -24,17 +24,32 @@ var errRowForm = errors.New("a row has another form than its statement says")
 
 // rowReader reads the result of a statement without copying the rows.
 type rowReader struct {
-	rows   pgx.Rows
-	binary bool // whether positions come in binary form
+	rows    pgx.Rows
+	binary  bool   // whether positions come in binary form
+	release func() // gives the share of the connections back; nil: it has none
 }
 
-// query runs a statement for the request's endpoint.
+// query runs a statement for a page of the request's endpoint, on a connection of the
+// workspace's share.
 func (q *request) query(statement string, args ...any) (*rowReader, error) {
-	rows, err := q.api.cfg.Pool.Query(q, statement, args...)
+	release, err := q.api.shares.take(q, q.key.WorkspaceID)
 	if err != nil {
 		return nil, q.readError(err)
 	}
-	return &rowReader{rows: rows}, nil
+	rows, err := q.api.cfg.Pool.Query(q, statement, args...)
+	if err != nil {
+		release()
+		return nil, q.readError(err)
+	}
+	return &rowReader{rows: rows, release: release}, nil
+}
+
+// close gives the connection back. It may be called again.
+func (r *rowReader) close() {
+	r.rows.Close()
+	if r.release != nil {
+		r.release()
+	}
 }
 
 // readError says which endpoint could not be read.

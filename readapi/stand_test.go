@@ -83,7 +83,7 @@ func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 	t.Helper()
 	s := &stand{t: t, url: testkit.NewDatabase(t), clock: testkit.NewClock(time.Time{}), output: &testkit.Buffer{}, requests: &requestList{}, states: map[string]*domain.State{}}
 	s.clock.Set(time.Now().UTC().Truncate(time.Minute).Add(30 * time.Second))
-	pool, err := pg.Open(t.Context(), s.url, pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
+	pool, err := pg.Open(t.Context(), s.url, pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
 	if err != nil {
 		t.Fatal(err)
 	}

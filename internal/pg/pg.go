@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -25,7 +27,16 @@ type Options struct {
 
 	// Settings are run-time parameters of every connection.
 	Settings map[string]string
+
+	// CancelStatements ends the statement of a context that ends on the server,
+	// too, and keeps its connection. Otherwise only the connection is closed, and the
+	// server goes on until it has something to send.
+	CancelStatements bool
 }
+
+// cancelTimeout is how long a connection waits for the end of a statement that it
+// has cancelled before it is closed.
+const cancelTimeout = time.Second
 
 // Open makes a pool and checks that the database answers.
 func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
@@ -45,6 +56,11 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	for name, value := range silentSettings() {
 		if cfg.ConnConfig.RuntimeParams[name] == "" {
 			cfg.ConnConfig.RuntimeParams[name] = value
+		}
+	}
+	if o.CancelStatements {
+		cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+			return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: cancelTimeout}
 		}
 	}
 	for name, value := range o.Settings {

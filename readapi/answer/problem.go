@@ -177,11 +177,41 @@ func UnknownID(label string) *Error {
 // retryUnavailable is the Retry-After of a 503, in seconds.
 const retryUnavailable = 2
 
+// retryExpensive is the Retry-After of a 503 that more of the same requests would cause
+// again, in seconds.
+const retryExpensive = 10
+
 // Unavailable is the answer when the database or time is what is missing.
 func Unavailable(cause error) *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable, RetryAfter: retryUnavailable, Cause: cause,
 		Detail: "The service cannot answer at the moment. Try again, with growing waits.",
+	}
+}
+
+// Crowded is the answer to a connection for which there is no place.
+func Crowded() *Error {
+	return &Error{
+		Status: http.StatusServiceUnavailable, RetryAfter: retryExpensive,
+		Detail: "The service holds as many connections as it can, in all or from your address. Send requests one after the other over a few connections that stay open.",
+	}
+}
+
+// Busy is the answer to a page that waited too long because others of its workspace
+// were read.
+func Busy() *Error {
+	return &Error{
+		Status: http.StatusServiceUnavailable, RetryAfter: retryExpensive,
+		Detail: "Other requests of your workspace use all of its share of the service at the moment. Wait for answers before you send more requests.",
+	}
+}
+
+// TooExpensive is the answer to a page that the database could not read in time.
+func TooExpensive(cause error) *Error {
+	return &Error{
+		Status: http.StatusServiceUnavailable, RetryAfter: retryExpensive, Cause: cause,
+		Detail: "This page took the database longer than a request may take, and was given up. Filters that each select many rows but " +
+			"hardly one together are the usual cause: ask with fewer of them, or with updated_since, and select the rest on your side.",
 	}
 }
 

@@ -47,12 +47,12 @@ type Options struct {
 // Serve serves the API until ctx ends, with everything that a request passes in
 // production: keys, limits, headers, a log line and metrics.
 func Serve(ctx context.Context, db *measure.Database, o Options) (*Server, error) {
-	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 12, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
+	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 12, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
 	if err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, pool.Close)
-	return ServeFrom(ctx, db, pool, db.Pool, o)
+	return ServeFrom(ctx, db, pool, pool, o)
 }
 
 // ServeFrom is Serve with the caller's connections for requests, and for

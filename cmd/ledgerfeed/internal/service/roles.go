@@ -107,7 +107,7 @@ const (
 // listener.
 func (s *Service) prepareAPI(ctx context.Context) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, pg.Options{MaxConns: apiConnections, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
+	pool, err := s.openPool(ctx, pg.Options{MaxConns: apiConnections, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 		return err
 	}
 	api, err := readapi.New(readapi.Config{
-		Pool: pool, Feed: eventlog.NewFeed(s.pool), Keys: directory, Format: format, Limiter: limiter,
+		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: directory, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,

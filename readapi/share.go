@@ -1,0 +1,142 @@
+package readapi
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+)
+
+// shares divides the connections that read pages among the workspaces: each has at most
+// its share of them, however many requests it sends. A connection that becomes free goes to the
+// waiting workspace that uses the fewest, and of those to the one that has waited longest. So a workspace
+// that floods the service with expensive pages makes its own requests wait, and
+// another one's wait for one page of somebody's at most.
+//
+// Single rows and versions are not counted: they cost little and are read in batches of
+// many requests.
+type shares struct {
+	total, each int // connections for all pages, and for those of one workspace
+	wait        time.Duration
+
+	mu         sync.Mutex
+	used       int
+	turn       uint64            // of the next waiting request
+	workspaces map[string]*share // those that use a connection or wait for one
+}
+
+// share is what one workspace uses.
+type share struct {
+	used    int
+	waiting []*shareRequest // oldest first
+}
+
+type shareRequest struct {
+	turn    uint64
+	granted chan struct{} // closed when the connection may be used
+}
+
+func newShares(total, each int, wait time.Duration) *shares {
+	return &shares{total: max(1, total), each: max(1, each), wait: wait, workspaces: map[string]*share{}}
+}
+
+// take waits until the workspace may use a connection. The caller must call release
+// when it no longer does. The error is answered with 503, or is ctx's own.
+func (s *shares) take(ctx context.Context, workspaceID string) (release func(), err error) {
+	r := s.request(workspaceID)
+	release = sync.OnceFunc(func() { s.release(workspaceID) })
+	select {
+	case <-r.granted:
+		return release, nil
+	default:
+	}
+	timer := time.NewTimer(s.wait)
+	defer timer.Stop()
+	select {
+	case <-r.granted:
+		return release, nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-timer.C:
+		err = answer.Busy()
+	}
+	if !s.withdraw(workspaceID, r) {
+		release() // granted at the same moment
+	}
+	return nil, err
+}
+
+// request asks for a connection.
+func (s *shares) request(workspaceID string) *shareRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.workspaces[workspaceID]
+	if w == nil {
+		w = &share{}
+		s.workspaces[workspaceID] = w
+	}
+	s.turn++
+	r := &shareRequest{turn: s.turn, granted: make(chan struct{})}
+	w.waiting = append(w.waiting, r)
+	s.grant()
+	return r
+}
+
+func (s *shares) release(workspaceID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used--
+	s.workspaces[workspaceID].used--
+	s.forget(workspaceID)
+	s.grant()
+}
+
+// withdraw takes a waiting request back; false: it was granted.
+func (s *shares) withdraw(workspaceID string, r *shareRequest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.workspaces[workspaceID]
+	i := slices.Index(w.waiting, r)
+	if i < 0 {
+		return false
+	}
+	w.waiting = slices.Delete(w.waiting, i, i+1)
+	s.forget(workspaceID)
+	return true
+}
+
+// forget drops a workspace that uses nothing and waits for nothing. The caller holds mu.
+func (s *shares) forget(workspaceID string) {
+	if w := s.workspaces[workspaceID]; w.used == 0 && len(w.waiting) == 0 {
+		delete(s.workspaces, workspaceID)
+	}
+}
+
+// grant gives free connections to waiting requests. The caller holds mu.
+func (s *shares) grant() {
+	for s.used < s.total {
+		next := s.next()
+		if next == nil {
+			return
+		}
+		close(next.waiting[0].granted)
+		next.waiting = slices.Delete(next.waiting, 0, 1)
+		next.used++
+		s.used++
+	}
+}
+
+// next is the workspace that gets the next connection; nil: none may have one. The
+// caller holds mu.
+func (s *shares) next() (next *share) {
+	for _, w := range s.workspaces {
+		switch {
+		case len(w.waiting) == 0 || w.used >= s.each:
+		case next == nil, w.used < next.used, w.used == next.used && w.waiting[0].turn < next.waiting[0].turn:
+			next = w
+		}
+	}
+	return next
+}

@@ -1,0 +1,130 @@
+package readapi_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// hold lets every page of time entries wait until the returned function is called.
+func (s *stand) hold() (letGo func()) {
+	s.t.Helper()
+	conn := testkit.Must(s.pool.Acquire(s.t.Context()))(s.t).Hijack()
+	if _, err := conn.Exec(s.t.Context(), `BEGIN; LOCK TABLE time_entry`); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		if err := conn.Close(context.WithoutCancel(s.t.Context())); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// TestAWorkspaceHasItsShareOfTheConnections: while pages of two workspaces take as long as
+// they like, forty at a time, a third one is answered, and each of them has no more than
+// its share.
+func TestAWorkspaceHasItsShareOfTheConnections(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	keys := map[string]string{}
+	for _, w := range []string{"flood", "deluge", "quiet"} {
+		s.append(strings.ReplaceAll(event("e", "invoice.paid", s.clock.Now()), "acme", w))
+		s.project(w, 0)
+		keys[w] = s.key(w, allPermissions()...)
+	}
+	s.keepKeys(t)
+	letGo := s.hold()
+	group, ctx := errgroup.WithContext(t.Context())
+	for i := range 80 {
+		key := keys[[]string{"flood", "deluge"}[i%2]]
+		group.Go(func() error {
+			r, err := ask(ctx, s.server, http.MethodGet, "/v1/time-entries", key)
+			if err == nil && r.status != http.StatusOK {
+				err = fmt.Errorf("%d %s", r.status, r.body)
+			}
+			return err
+		})
+	}
+	s.locksWaitedFor(4)
+	for range 20 {
+		for _, path := range []string{"/v1/clients", "/v1/events", "/v1/me", "/v1/invoices/none"} {
+			if r := s.get(path, keys["quiet"]); r.status >= 500 {
+				t.Fatalf("%s of another workspace: %d %s", path, r.status, r.body)
+			}
+		}
+	}
+	if n := s.locksWaited(); n != 4 { // two of each, of six for pages
+		t.Errorf("%d connections are used by two workspaces", n)
+	}
+	letGo()
+	if err := group.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPagesThatCannotBeRead: a page that waits too long for its share, or takes the
+// database too long, is a 503 that says so.
+func TestPagesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(c *readapi.Config) { c.Share, c.Timeout = 1, 20*time.Second })
+	s.workspace("acme")
+	key := s.key("acme", access.TimeEntriesRead)
+	slow := s.config
+	slow.Pool = s.poolWith(t, map[string]string{"statement_timeout": "200"})
+	letGo := s.hold()
+	server := serve(t, testkit.Must(readapi.New(slow))(t), s.config.Logger)
+	expect := func(r reply, words string) {
+		t.Helper()
+		if r.status != 503 || !strings.Contains(string(r.body), words) || r.header.Get("Retry-After") == "" {
+			t.Errorf("%d %s, want 503 with %q", r.status, r.body, words)
+		}
+	}
+	expect(send(t, server, http.MethodGet, "/v1/time-entries", key), "Filters that each select many rows")
+
+	hasty := s.config
+	hasty.Timeout = 3 * time.Second
+	server = serve(t, testkit.Must(readapi.New(hasty))(t), s.config.Logger)
+	group, ctx := errgroup.WithContext(t.Context())
+	group.Go(func() error {
+		_, err := ask(ctx, server, http.MethodGet, "/v1/time-entries", key)
+		return err
+	})
+	s.locksWaitedFor(1)
+	expect(send(t, server, http.MethodGet, "/v1/time-entries?limit=1", key), "share of the service")
+	letGo()
+	if err := group.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCallersThatHangUp: the statement of a caller that has gone ends in the database, so
+// that those who hang up and ask again do not use more than their share.
+func TestCallersThatHangUp(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.workspace("acme")
+	key := s.key("acme", access.TimeEntriesRead)
+	letGo := s.hold()
+	defer letGo()
+	for range 20 {
+		ctx, hangUp := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := ask(ctx, s.server, http.MethodGet, "/v1/time-entries", key)
+			ended <- err
+		}()
+		s.locksWaitedFor(1)
+		hangUp()
+		<-ended
+		s.until(func() bool { return s.locksWaited() == 0 })
+	}
+}
