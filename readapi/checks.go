@@ -71,10 +71,15 @@ func checkURL(q *request) error {
 // identify looks for the key. Not to find a valid one is no error yet: checkSlowDown
 // and checkKey decide how that is answered.
 func identify(q *request) error {
-	key, err := q.api.cfg.Keys.Authenticate(q, bearerToken(q.http.Header.Values("Authorization")))
+	authenticate := q.api.cfg.Keys.Authenticate
+	if !q.api.cfg.Limiter.Refusals(q.address).OK {
+		authenticate = q.api.cfg.Keys.AuthenticateSlowly
+	}
+	key, err := authenticate(q, bearerToken(q.http.Header.Values("Authorization")))
 	switch {
 	case err == nil:
 		q.key, q.visible = key, visibilityOf(key.Permissions)
+		q.proveConnection()
 	case !errors.Is(err, access.ErrRefused):
 		return err
 	case !errors.As(err, &q.refused):

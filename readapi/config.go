@@ -27,6 +27,8 @@ import (
 // cannot be decided now.
 type Authenticator interface {
 	Authenticate(ctx context.Context, text string) (*access.Key, error)
+	// AuthenticateSlowly is the same for addresses that are slowed down.
+	AuthenticateSlowly(ctx context.Context, text string) (*access.Key, error)
 }
 
 // Limiter counts requests in clock minutes; *limit.Limiter is one. Its methods

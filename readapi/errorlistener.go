@@ -28,18 +28,33 @@ func (l *errorListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp, ok := conn.(tcpConn); ok {
 		return &errorConn{tcp, l.api}, nil
 	}
 	return conn, nil
 }
 
-// errorConn is a connection on which the server's own errors are rewritten. It has
-// the other methods of a TCP connection, which the server uses.
+// tcpConn is what the server uses of a TCP connection.
+type tcpConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// errorConn is a connection on which the server's own errors are rewritten.
 type errorConn struct {
-	*net.TCPConn
+	tcpConn
 
 	api *API
+}
+
+// NetConn is the connection below.
+func (c *errorConn) NetConn() net.Conn { return c.tcpConn }
+
+// Prove tells the connection below that a valid key came over it.
+func (c *errorConn) Prove() {
+	if below, ok := c.tcpConn.(prover); ok {
+		below.Prove()
+	}
 }
 
 // plainError is what follows the status line in the server's own errors, and in no
@@ -51,19 +66,19 @@ const plainError = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: c
 func (c *errorConn) Write(p []byte) (int, error) {
 	const proto = "HTTP/1.1 "
 	if len(p) < len(proto)+3 || p[len(proto)] < '4' || string(p[:len(proto)]) != proto {
-		return c.TCPConn.Write(p)
+		return c.tcpConn.Write(p)
 	}
 	line, _, _ := bytes.Cut(p, []byte("\r\n"))
 	status := string(line[len(proto) : len(proto)+3])
 	// 417 comes with other headers; no handler answers with it.
 	if status != "417" && !bytes.HasPrefix(p[len(line):], []byte(plainError)) {
-		return c.TCPConn.Write(p)
+		return c.tcpConn.Write(p)
 	}
 	rewritten, err := c.rewrite(status)
 	if err != nil {
-		return c.TCPConn.Write(p)
+		return c.tcpConn.Write(p)
 	}
-	if _, err := c.TCPConn.Write(rewritten); err != nil {
+	if _, err := c.tcpConn.Write(rewritten); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -75,23 +90,39 @@ func (c *errorConn) rewrite(status string) ([]byte, error) {
 	if status == strconv.Itoa(http.StatusRequestHeaderFieldsTooLarge) {
 		p = answer.HeadersTooLarge()
 	}
-	w := &memoryWriter{header: http.Header{}}
-	// Nothing is known of the request but its connection.
-	r := &http.Request{Method: http.MethodGet, Header: http.Header{}, RemoteAddr: c.RemoteAddr().String()}
-	q := c.api.newRequest(r.Context(), w, r)
-	q.refuse(p)
+	q, text, err := c.api.withoutRequest(p, c.RemoteAddr().String())
 	c.api.record(q)
+	return text, err
+}
+
+// RefuseConnection is the whole answer to a connection for which the service has no
+// place.
+func (a *API) RefuseConnection(peer string) []byte {
+	_, text, err := a.withoutRequest(answer.Crowded(), peer)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// withoutRequest is a whole answer where nothing is known of the request but the peer of
+// its connection.
+func (a *API) withoutRequest(p *answer.Error, peer string) (q *request, text []byte, err error) {
+	w := &memoryWriter{header: http.Header{}}
+	r := &http.Request{Method: http.MethodGet, Header: http.Header{}, RemoteAddr: peer}
+	q = a.newRequest(r.Context(), w, r)
+	q.refuse(p)
 	delete(w.header, answer.HeaderVary) // no encoding was negotiated
 	w.header["Connection"] = []string{"close"}
 	w.header["Date"] = []string{q.began.UTC().Format(http.TimeFormat)}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", p.Status, http.StatusText(p.Status))
 	if err := w.header.Write(&b); err != nil {
-		return nil, fmt.Errorf("write the headers of a refusal: %w", err)
+		return q, nil, fmt.Errorf("write the headers of a refusal: %w", err)
 	}
 	b.WriteString("\r\n")
 	b.Write(w.body)
-	return b.Bytes(), nil
+	return q, b.Bytes(), nil
 }
 
 // memoryWriter keeps an answer that no server writes.

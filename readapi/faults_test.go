@@ -29,6 +29,10 @@ func (b broken) Authenticate(context.Context, string) (*access.Key, error) {
 	return nil, b.err
 }
 
+func (b broken) AuthenticateSlowly(ctx context.Context, text string) (*access.Key, error) {
+	return b.Authenticate(ctx, text)
+}
+
 // jammed is a limiter that panics when it counts a key.
 type jammed struct{ readapi.Limiter }
 

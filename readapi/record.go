@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
@@ -39,7 +40,20 @@ func (a *API) record(q *request) {
 	}
 	a.metrics.observe(&record)
 	a.cfg.Requests.Record(&record)
+	if q.refusal == answer.RefusedSlowDown {
+		a.logSlowDown(ctx, q)
+		return
+	}
 	a.log(ctx, &record, cause)
+}
+
+// logSlowDown writes one line a minute for an address, because a flood of refused keys
+// must not fill the disk.
+func (a *API) logSlowDown(ctx context.Context, q *request) {
+	if q.out.Allowance.FirstRefused {
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "an address sends refused keys and is slowed down; its other requests without a valid key are not logged in this minute",
+			slog.String("address", q.address.String()), slog.String("request_id", q.id), slog.String("refused", string(q.refusal)))
+	}
 }
 
 // log writes the one log line of a request.

@@ -1,7 +1,9 @@
 package readapi
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -29,7 +31,23 @@ func NewServer(api *API, logger *slog.Logger) *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    4 * answer.MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, c)
+		},
 		// OPTIONS * is an unknown path like any other.
 		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// connectionKey finds a request's connection in its context.
+type connectionKey struct{}
+
+// prover is a connection that may be idle for longer once a valid key came over it.
+type prover interface{ Prove() }
+
+// proveConnection says that the key of the request is valid.
+func (q *request) proveConnection() {
+	if c, ok := q.Value(connectionKey{}).(prover); ok {
+		c.Prove()
 	}
 }

@@ -75,6 +75,7 @@ var arrows = map[string][]string{
 	"internal/archtest":         {},
 	"internal/batch":            {},
 	"internal/brand":            {},
+	"internal/connlimit":        {},
 	"internal/flow":             {},
 	"internal/heap":             {},
 	"internal/datadir":          {},
@@ -101,7 +102,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
 		"readapi/access", "readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit",
 		"internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
-		"internal/buildinfo",
+		"internal/buildinfo", "internal/connlimit",
 	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service",

@@ -103,6 +103,7 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_BASE_URL", s.BaseURL == "" || isAddress(s.BaseURL)},
 		{"LEDGERFEED_DOCS_URL", s.DocsURL == "" || isAddress(s.DocsURL)},
 		{"LEDGERFEED_CONSOLE_URL", s.ConsoleURL == "" || consoleURL == nil},
+		{"LEDGERFEED_MAX_CONNECTIONS", s.MaxConnections >= 1},
 		{"LEDGERFEED_RETENTION", s.Retention > 0},
 		{"LEDGERFEED_SECRET_KEY", s.SecretKey == "" || secretKey == nil},
 		{"LEDGERFEED_TURN_OFF_AFTER", s.TurnOffAfter > 0},

@@ -33,6 +33,7 @@ type addressBucket struct {
 type addressSlot struct {
 	network [16]byte
 	minute  int64 // the slot is free in all other minutes
+	refused bool  // a take was not ok
 	count
 }
 
@@ -103,14 +104,18 @@ func (b *addressBucket) findOrReplace(minute int64, network [16]byte) *addressSl
 	return victim
 }
 
-func (a *addressCounts) take(minute int64, address netip.Addr, limit int64) (total int64, ok bool) {
+// take counts one refused key unless limit is reached; first: that is so for the first
+// time.
+func (a *addressCounts) take(minute int64, address netip.Addr, limit int64) (total int64, ok, first bool) {
 	network := networkOf(address)
 	b := a.bucket(network)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.findOrReplace(minute, network)
 	ok = s.take(limit)
-	return s.total(), ok
+	first = !ok && !s.refused
+	s.refused = s.refused || !ok
+	return s.total(), ok, first
 }
 
 func (a *addressCounts) total(minute int64, address netip.Addr) int64 {

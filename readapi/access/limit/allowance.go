@@ -12,6 +12,10 @@ type Allowance struct {
 	Remaining int // left of it, from 0
 	Reset     int // whole seconds until the minute ends, 1 to 60
 	OK        bool
+
+	// FirstRefused: not OK for the first time in this minute, on this instance. For
+	// addresses only.
+	FirstRefused bool
 }
 
 // minuteOf numbers clock minutes.

@@ -71,8 +71,10 @@ func (l *Limiter) Take(key *access.Key) Allowance {
 // (docs/contract/decisions.md, "Requests", 3: the slow-down is checked before the key).
 func (l *Limiter) Refuse(address netip.Addr) Allowance {
 	now := l.cfg.Clock()
-	total, ok := l.addresses.take(minuteOf(now), address, RefusedKeysPerMinute+1)
-	return allowance(RefusedKeysPerMinute, total, ok, now)
+	total, ok, first := l.addresses.take(minuteOf(now), address, RefusedKeysPerMinute+1)
+	a := allowance(RefusedKeysPerMinute, total, ok, now)
+	a.FirstRefused = first
+	return a
 }
 
 // Refusals returns what an address has left, without counting.

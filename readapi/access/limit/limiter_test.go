@@ -100,7 +100,7 @@ func TestLimiterCountsKeys(t *testing.T) {
 	b := setup(t)
 	l := b.limiter(t) // does not run: an instance alone counts all the same
 	key := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 3}
-	for i, want := range []Allowance{{3, 2, 30, true}, {3, 1, 30, true}, {3, 0, 30, true}, {3, 0, 30, false}, {3, 0, 30, false}} {
+	for i, want := range []Allowance{{Limit: 3, Remaining: 2, Reset: 30, OK: true}, {Limit: 3, Remaining: 1, Reset: 30, OK: true}, {Limit: 3, Remaining: 0, Reset: 30, OK: true}, {Limit: 3, Remaining: 0, Reset: 30, OK: false}, {Limit: 3, Remaining: 0, Reset: 30, OK: false}} {
 		if got := l.Take(key); got != want {
 			t.Errorf("request %d: %+v, want %+v", i+1, got, want)
 		}

@@ -15,13 +15,13 @@ import (
 // prepareAdmin binds the listener for operators: whether the process is alive,
 // whether it is ready for requests, and its metrics. It is not for the internet.
 func (s *Service) prepareAdmin(ctx context.Context) (err error) {
-	s.admin, err = s.bind(ctx, AdminListener, "LEDGERFEED_ADMIN_LISTEN", s.env.Settings.AdminListen, &http.Server{
+	s.admin, err = s.bind(ctx, binding{name: AdminListener, setting: "LEDGERFEED_ADMIN_LISTEN", address: s.env.Settings.AdminListen, server: &http.Server{
 		Handler:           s.adminRoutes(),
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.env.Logger.Handler(), slog.LevelWarn),
-	})
+	}})
 	return err
 }
 

@@ -141,7 +141,10 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	s.Add("keys", directory.Run)
 	s.Add("limits", limiter.Run)
 	s.Add("request log", requests.Run)
-	listener, err := s.bind(ctx, RoleAPI, "LEDGERFEED_LISTEN", set.Listen, readapi.NewServer(api, s.env.Logger), api.RewriteErrors)
+	listener, err := s.bind(ctx, binding{
+		name: RoleAPI, setting: "LEDGERFEED_LISTEN", address: set.Listen, server: readapi.NewServer(api, s.env.Logger),
+		wrap: api.RewriteErrors, refusal: api.RefuseConnection,
+	})
 	s.components = append(s.components, listener)
 	return err
 }
@@ -236,7 +239,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return fmt.Errorf("cannot prepare the console: %w", err)
 	}
 	s.Add("identity provider", c.Run)
-	listener, err := s.bind(ctx, RoleConsole, "LEDGERFEED_CONSOLE_LISTEN", set.ConsoleListen, console.NewServer(c))
+	listener, err := s.bind(ctx, binding{name: RoleConsole, setting: "LEDGERFEED_CONSOLE_LISTEN", address: set.ConsoleListen, server: console.NewServer(c)})
 	s.components = append(s.components, listener)
 	return err
 }

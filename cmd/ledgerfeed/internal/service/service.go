@@ -113,19 +113,28 @@ func (s *Service) URL(name string) string {
 // listener is an address that the process listens at.
 type listener struct{ name, url string }
 
+// binding is what bind binds.
+type binding struct {
+	name             string
+	setting, address string // setting is the variable that chose the address, for the error
+	server           *http.Server
+	wrap             func(net.Listener) net.Listener // nil: none
+	refusal          func(peer string) []byte        // nil: one for people
+}
+
 // bind binds an address now, so that one that is taken is an error at once, and
-// returns the component that serves it. Setting is the variable that chose the
-// address, for the error. The component finishes requests under way before it
-// ends.
-func (s *Service) bind(ctx context.Context, name, setting, address string, server *http.Server, wrap ...func(net.Listener) net.Listener) (component, error) {
+// returns the component that serves it. The component finishes requests under way
+// before it ends.
+func (s *Service) bind(ctx context.Context, b binding) (component, error) {
 	var config net.ListenConfig
-	bound, err := config.Listen(ctx, "tcp", address)
+	bound, err := config.Listen(ctx, "tcp", b.address)
 	if err != nil {
-		return component{}, fmt.Errorf("cannot listen for the %s (%s sets the address): %w", name, setting, err)
+		return component{}, fmt.Errorf("cannot listen for the %s (%s sets the address): %w", b.name, b.setting, err)
 	}
-	for _, w := range wrap {
-		bound = w(bound)
+	s.listeners = append(s.listeners, listener{b.name, "http://" + bound.Addr().String()})
+	bound = s.limitConnections(ctx, &b, bound)
+	if b.wrap != nil {
+		bound = b.wrap(bound)
 	}
-	s.listeners = append(s.listeners, listener{name, "http://" + bound.Addr().String()})
-	return component{name, func(ctx context.Context) error { return serve(ctx, name, bound, server, s.env.Logger) }}, nil
+	return component{b.name, func(ctx context.Context) error { return serve(ctx, b.name, bound, b.server, s.env.Logger) }}, nil
 }

@@ -1,0 +1,285 @@
+// Package connlimit bounds the connections of a listener, so that callers cannot
+// use up the descriptors that the process needs for its database.
+package connlimit
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config of a Listener.
+type Config struct {
+	// Max is how many connections there may be at the same time, MaxPerAddress how
+	// many of them from one address (of IPv6, from one network of 64 bits). Peers in
+	// Proxies have no bound of their own, because they are many callers.
+	Max, MaxPerAddress int
+	Proxies            []netip.Prefix
+
+	// UnprovenIdle is how long a connection may be without a request under way
+	// before Conn.Prove was called, if the server would let it be for longer.
+	UnprovenIdle time.Duration
+
+	// Refusal is what a connection gets that finds no place; it must be short. The peer
+	// is as net.Conn names it.
+	Refusal func(peer string) []byte
+
+	// Refused is called after each refusal; nil: nothing is.
+	Refused func()
+}
+
+// Listener accepts connections up to its bounds. One beyond them takes the place
+// of a connection that has no request under way, first of one that has not proven
+// itself; where there is none, it gets the refusal. The server must call ConnState.
+type Listener struct {
+	net.Listener
+
+	cfg     Config
+	closing chan struct{} // holds one for each refused connection that is being closed
+
+	mu        sync.Mutex
+	total     int
+	addresses map[netip.Addr]int
+	idle      [2]*list.List // of *Conn without a request under way, the longest first: unproven ones, and others
+}
+
+// Which list of idle connections.
+const (
+	unproven = iota
+	proven
+)
+
+// maxClosing is how many refused connections may be open at the same time, so
+// that their callers can read the refusal; more are closed at once.
+const maxClosing = 8
+
+// Wrap bounds the connections of a TCP listener.
+func Wrap(l net.Listener, cfg Config) *Listener {
+	cfg.Max, cfg.MaxPerAddress = max(1, cfg.Max), max(1, cfg.MaxPerAddress)
+	if cfg.Refused == nil {
+		cfg.Refused = func() {}
+	}
+	return &Listener{
+		Listener: l, cfg: cfg, closing: make(chan struct{}, maxClosing),
+		addresses: map[netip.Addr]int{}, idle: [2]*list.List{list.New(), list.New()},
+	}
+}
+
+// Accept waits for the next connection that finds a place; it is a *Conn.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		tcp, ok := accepted.(*net.TCPConn)
+		if !ok {
+			return accepted, nil
+		}
+		if c := l.admit(tcp); c != nil {
+			return c, nil
+		}
+		l.refuse(tcp)
+	}
+}
+
+// Open is how many connections there are.
+func (l *Listener) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
+}
+
+// ConnState is for http.Server. The connection is one of Accept, or has a method
+// NetConn that returns it.
+func (l *Listener) ConnState(conn net.Conn, state http.ConnState) {
+	c := unwrap(conn)
+	if c == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch state {
+	case http.StateActive:
+		c.leaveIdle()
+	case http.StateIdle:
+		c.enterIdle()
+	default: // a new one is idle from the start, and Close has been called for others
+	}
+}
+
+func unwrap(conn net.Conn) *Conn {
+	for {
+		switch c := conn.(type) {
+		case *Conn:
+			return c
+		case interface{ NetConn() net.Conn }:
+			conn = c.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
+// admit gives a connection a place; nil: there is none.
+func (l *Listener) admit(tcp *net.TCPConn) *Conn {
+	c := &Conn{TCPConn: tcp, listener: l, address: l.addressOf(tcp)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.address.IsValid() && l.addresses[c.address] >= l.cfg.MaxPerAddress && !l.evict(c.address) {
+		return nil
+	}
+	if l.total >= l.cfg.Max && !l.evict(netip.Addr{}) {
+		return nil
+	}
+	l.total++
+	if c.address.IsValid() {
+		l.addresses[c.address]++
+	}
+	c.open = true
+	c.enterIdle()
+	return c
+}
+
+// addressOf is the address that a connection counts for; invalid: a proxy's.
+func (l *Listener) addressOf(conn net.Conn) netip.Addr {
+	peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	address := peer.Addr().Unmap().WithZone("")
+	for _, p := range l.cfg.Proxies {
+		if p.Contains(address) {
+			return netip.Addr{}
+		}
+	}
+	if address.Is6() {
+		network, _ := address.Prefix(64) // fails for longer ones than the address only
+		return network.Addr()
+	}
+	return address
+}
+
+// evict closes the connection of an address that has been idle for longest, or with
+// the zero Addr that of any; false: none is idle. The caller holds mu.
+func (l *Listener) evict(address netip.Addr) bool {
+	for _, idle := range l.idle {
+		for e := idle.Front(); e != nil; e = e.Next() {
+			c := e.Value.(*Conn)
+			if !address.IsValid() || c.address == address {
+				c.leave()
+				_ = c.TCPConn.Close() // the server finds it closed
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refuse answers a connection that has no place, and closes it.
+func (l *Listener) refuse(tcp *net.TCPConn) {
+	defer l.cfg.Refused()
+	now := time.Now()
+	_ = tcp.SetDeadline(now.Add(closeTimeout))
+	_, _ = tcp.Write(l.cfg.Refusal(tcp.RemoteAddr().String())) // short and the first: there is room in the buffer
+	select {
+	case l.closing <- struct{}{}:
+	default:
+		_ = tcp.Close()
+		return
+	}
+	go func() {
+		defer func() { <-l.closing }()
+		// What is closed before its request was read is reset, and the caller may
+		// not see the refusal.
+		_ = tcp.CloseWrite()
+		var request [4 << 10]byte
+		for {
+			if _, err := tcp.Read(request[:]); err != nil {
+				break
+			}
+		}
+		_ = tcp.Close()
+	}()
+}
+
+// closeTimeout bounds what a refused caller may take.
+const closeTimeout = 500 * time.Millisecond
+
+// Conn is a connection that a Listener has accepted.
+type Conn struct {
+	*net.TCPConn
+
+	listener *Listener
+	address  netip.Addr // that it counts for; see addressOf
+	proven   atomic.Bool
+
+	// The listener's mu protects these.
+	open bool
+	idle *list.Element // in one of the listener's lists
+	in   *list.List
+}
+
+// Prove says that the caller has shown who it is: it may be idle for as long as
+// the server allows.
+func (c *Conn) Prove() { c.proven.Store(true) }
+
+// SetReadDeadline bounds the time that a caller may be idle before it has proven
+// itself.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	if most := c.listener.cfg.UnprovenIdle; most > 0 && !t.IsZero() && !c.proven.Load() {
+		if soon := time.Now().Add(most); t.After(soon) {
+			t = soon
+		}
+	}
+	return c.TCPConn.SetReadDeadline(t) //nolint:wrapcheck // a connection's errors are those of net
+}
+
+// Close closes the connection and frees its place.
+func (c *Conn) Close() error {
+	c.listener.mu.Lock()
+	c.leave()
+	c.listener.mu.Unlock()
+	return c.TCPConn.Close()
+}
+
+// leave frees the place. The caller holds mu.
+func (c *Conn) leave() {
+	c.leaveIdle()
+	if !c.open {
+		return
+	}
+	c.open = false
+	l := c.listener
+	l.total--
+	if !c.address.IsValid() {
+		return
+	}
+	if l.addresses[c.address]--; l.addresses[c.address] == 0 {
+		delete(l.addresses, c.address)
+	}
+}
+
+// enterIdle puts an open connection into the list of its kind. The caller holds mu.
+func (c *Conn) enterIdle() {
+	if !c.open || c.idle != nil {
+		return
+	}
+	c.in = c.listener.idle[unproven]
+	if c.proven.Load() {
+		c.in = c.listener.idle[proven]
+	}
+	c.idle = c.in.PushBack(c)
+}
+
+// leaveIdle takes it out again. The caller holds mu.
+func (c *Conn) leaveIdle() {
+	if c.idle != nil {
+		c.in.Remove(c.idle)
+		c.idle, c.in = nil, nil
+	}
+}

@@ -1,0 +1,217 @@
+package connlimit_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// stand is a server behind a Listener. A request for /prove proves its connection, one
+// for /wait is answered when release is closed.
+type stand struct {
+	t        *testing.T
+	listener *connlimit.Listener
+	address  string
+	waiting  atomic.Int64
+	release  chan struct{}
+	refused  atomic.Int64
+}
+
+type connKey struct{}
+
+func newStand(t *testing.T, cfg connlimit.Config) *stand {
+	t.Helper()
+	s := &stand{t: t, release: make(chan struct{})}
+	bound := testkit.Must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	cfg.Refusal = func(string) []byte {
+		return []byte("HTTP/1.1 503 Full\r\nConnection: close\r\nContent-Length: 4\r\n\r\nfull")
+	}
+	cfg.Refused = func() { s.refused.Add(1) }
+	s.listener, s.address = connlimit.Wrap(bound, cfg), bound.Addr().String()
+	server := &http.Server{
+		ConnState: s.listener.ConnState, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/prove":
+				r.Context().Value(connKey{}).(*connlimit.Conn).Prove()
+			case "/wait":
+				s.waiting.Add(1)
+				<-s.release
+			}
+		}),
+	}
+	go func() { _ = server.Serve(s.listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return s
+}
+
+// caller is a connection from an address of this machine.
+type caller struct {
+	t *testing.T
+	net.Conn
+	reader *bufio.Reader
+}
+
+func (s *stand) dial(from string) *caller {
+	s.t.Helper()
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
+	conn := testkit.Must(d.DialContext(s.t.Context(), "tcp", s.address))(s.t)
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return &caller{s.t, conn, bufio.NewReader(conn)}
+}
+
+func (c *caller) send(path string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// status is that of the next answer; 0: the connection was closed.
+func (c *caller) status() int {
+	c.t.Helper()
+	r, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+	_ = r.Body.Close()
+	return r.StatusCode
+}
+
+func (c *caller) get(path string) int {
+	c.t.Helper()
+	c.send(path)
+	return c.status()
+}
+
+// open waits until the listener has so many connections.
+func (s *stand) open(n int) {
+	s.t.Helper()
+	testkit.Eventually(s.t, func() error {
+		if got := s.listener.Open(); got != n {
+			return fmt.Errorf("%d connections, want %d", got, n)
+		}
+		return nil
+	})
+}
+
+// TestIdleConnectionsMakeRoom: a new connection takes the place of the one that has been
+// idle for longest, and of one that has proven itself only if there is no other.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, connlimit.Config{Max: 3, MaxPerAddress: 3})
+	proven, second, silent := s.dial("127.0.0.1"), s.dial("127.0.0.1"), s.dial("127.0.0.1")
+	if proven.get("/prove") != 200 || second.get("/") != 200 {
+		t.Fatal("the first connections are not answered")
+	}
+	s.open(3)
+	if got := s.dial("127.0.0.1").get("/"); got != 200 {
+		t.Errorf("beyond the bound, beside one that has sent nothing: %d", got)
+	}
+	if got := silent.status(); got != 0 {
+		t.Errorf("the one that has sent nothing is answered %d", got)
+	}
+	if got := s.dial("127.0.0.1").get("/"); got != 200 || second.status() != 0 {
+		t.Errorf("beyond the bound, beside an idle one: %d", got)
+	}
+	if got := proven.get("/"); got != 200 {
+		t.Errorf("the one that has proven itself: %d", got)
+	}
+	s.open(3)
+	if n := s.refused.Load(); n != 0 {
+		t.Errorf("%d are refused", n)
+	}
+}
+
+// TestBusyConnectionsStay: where no connection is idle, new ones are refused in words; a
+// place that becomes free is given again.
+func TestBusyConnectionsStay(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, connlimit.Config{Max: 4, MaxPerAddress: 2, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")}})
+	busy := []*caller{s.dial("127.0.0.1"), s.dial("127.0.0.1"), s.dial("127.0.0.2")}
+	for i, c := range busy {
+		c.send("/wait")
+		testkit.Eventually(t, func() error {
+			if s.waiting.Load() != int64(i)+1 {
+				return fmt.Errorf("%d requests are under way", s.waiting.Load())
+			}
+			return nil
+		})
+	}
+	for range 50 { // more than are closed side by side
+		if got := s.dial("127.0.0.1").get("/"); got != 503 && got != 0 {
+			t.Errorf("a third connection of an address: %d", got)
+		}
+	}
+	if got := s.dial("127.0.0.1").get("/"); got != 503 {
+		t.Errorf("a third connection of an address: %d", got)
+	}
+	if got := s.dial("127.0.0.3").get("/"); got != 200 {
+		t.Errorf("another address: %d", got)
+	}
+	last := s.dial("127.0.0.9")
+	last.send("/wait")
+	testkit.Eventually(t, func() error {
+		if s.waiting.Load() != 4 {
+			return fmt.Errorf("%d requests are under way", s.waiting.Load())
+		}
+		return nil
+	})
+	if got := s.dial("127.0.0.4").get("/"); got != 503 {
+		t.Errorf("beyond the bound of all: %d", got)
+	}
+	close(s.release)
+	for _, c := range append(busy, last) {
+		if got := c.status(); got != 200 {
+			t.Errorf("a request that was under way: %d", got)
+		}
+		_ = c.Close()
+	}
+	s.open(0)
+	for range 3 {
+		if got := s.dial("127.0.0.9").get("/"); got != 200 {
+			t.Errorf("a proxy: %d", got)
+		}
+	}
+}
+
+// TestUnprovenConnectionsAreLetGoSooner: one that has proven itself stays.
+func TestUnprovenConnectionsAreLetGoSooner(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, connlimit.Config{Max: 10, MaxPerAddress: 10, UnprovenIdle: 50 * time.Millisecond})
+	proven, other := s.dial("127.0.0.1"), s.dial("127.0.0.1")
+	if proven.get("/prove") != 200 || other.get("/") != 200 {
+		t.Fatal("they are not answered")
+	}
+	if got := other.status(); got != 0 {
+		t.Errorf("the other one gets %d", got)
+	}
+	s.open(1)
+	if got := proven.get("/"); got != 200 {
+		t.Errorf("the proven one: %d", got)
+	}
+}
+
+// TestDescriptors: a limit is known.
+func TestDescriptors(t *testing.T) {
+	t.Parallel()
+	if n := connlimit.Descriptors(); n < 64 {
+		t.Errorf("%d descriptors", n)
+	}
+	if strings.Contains(fmt.Sprint(connlimit.Descriptors()), "-") {
+		t.Error("a limit below 0")
+	}
+}
