@@ -7,7 +7,7 @@ package eventlog
 // other entries. The zero Mark is the start of every log.
 type Mark struct {
 	Position int64
-	Chain    [8]byte // the first bytes of the entry's chain value; zero at position 0
+	Chain    [8]byte // the first bytes of the entry's chain value; zero at position 0, or if they are not known
 }
 
 // NewMark makes a Mark of what ChainStart selects for a position; nil at position 0.
@@ -21,8 +21,9 @@ func NewMark(position int64, chain []byte) Mark {
 const ChainStart = `substr(e.chain, 1, 8)`
 
 // HoldsMark is the SQL condition that the log of a workspace holds a Mark, from the
-// SQL of the workspace's id and of the Mark's position and bytes.
+// SQL of the workspace's id and of the Mark's position and bytes. It is true if the bytes
+// are not known.
 func HoldsMark(workspaceID, position, chain string) string {
-	return `(` + position + `::bigint = 0 OR EXISTS (SELECT FROM event_log e WHERE e.workspace_id = ` + workspaceID +
-		` AND e.position = ` + position + ` AND ` + ChainStart + ` = ` + chain + `::bytea))`
+	return `(` + chain + `::bytea = '\x0000000000000000' OR EXISTS (SELECT FROM event_log e WHERE e.workspace_id = ` + workspaceID +
+		` AND e.position = ` + position + `::bigint AND ` + ChainStart + ` = ` + chain + `))`
 }

@@ -12,19 +12,20 @@ import (
 
 // API answers requests; it is an http.Handler for a server made by NewServer.
 type API struct {
-	cfg      Config
-	mux      *chi.Mux
-	routing  sync.Pool // of *chi.Context
-	answers  *answer.Renderer
-	document []byte // of /v1/openapi.json
-	keys     keyFinder
-	cursors  *cursorSealer
-	tags     *tagger
-	versions *batch.Coalescer[*versionQuery]
-	rows     map[string]*batch.Coalescer[*rowQuery] // by table
-	shares   *shares
-	cache    *answerCache
-	metrics  *metrics
+	cfg          Config
+	mux          *chi.Mux
+	routing      sync.Pool // of *chi.Context
+	answers      *answer.Renderer
+	document     []byte // of /v1/openapi.json
+	keys         keyFinder
+	cursors      *cursorSealer
+	firstCursors *cursorSealer
+	tags         *tagger
+	versions     *batch.Coalescer[*versionQuery]
+	rows         map[string]*batch.Coalescer[*rowQuery] // by table
+	shares       *shares
+	cache        *answerCache
+	metrics      *metrics
 }
 
 var _ http.Handler = (*API)(nil)

@@ -193,8 +193,8 @@ func checkPermission(q *request) error {
 
 func checkParams(q *request) error {
 	errs := q.params.parse(q.endpoint.Params, q.http.URL.RawQuery)
-	if cursor := q.params.get(q.endpoint.cursor); cursor != "" {
-		if _, ok := q.api.cursors.open(q.associatedData(), cursor); !ok {
+	if q.params.get(q.endpoint.cursor) != "" {
+		if _, ok := q.openCursor(); !ok {
 			errs = addError(errs, "cursor", "does not belong to this request: it was altered, or another parameter is not "+
 				"what it was when the cursor was given; keep all others the same, or begin anew without a cursor")
 		}

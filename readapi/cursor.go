@@ -31,15 +31,20 @@ const (
 	maxCursor = 512
 )
 
-// newCursorSealer makes the sealer of cursors of the form that positions have now. The
-// 2 in the names of its keys is that of the form: a cursor of another form does not
-// open.
-func newCursorSealer(key []byte) (*cursorSealer, error) {
-	block, err := aes.NewCipher(deriveKey(key, "cursor cipher 2"))
+// The forms of positions in cursors, which are part of the names of their keys, so that
+// a cursor of another form does not open.
+const (
+	firstForm   = ""   // of version 0.1.0; see openFirstCursor
+	currentForm = " 2" // with a mark of the log
+)
+
+// newCursorSealer makes the sealer of cursors of a form.
+func newCursorSealer(key []byte, form string) (*cursorSealer, error) {
+	block, err := aes.NewCipher(deriveKey(key, "cursor cipher"+form))
 	if err != nil {
 		return nil, fmt.Errorf("prepare the cipher of cursors: %w", err)
 	}
-	return &cursorSealer{mac: newKeyedHash(deriveKey(key, "cursor proof 2")), block: block}, nil
+	return &cursorSealer{mac: newKeyedHash(deriveKey(key, "cursor proof"+form)), block: block}, nil
 }
 
 func (s *cursorSealer) proof(associated, position []byte) [proofSize]byte {

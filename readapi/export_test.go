@@ -1,6 +1,11 @@
 package readapi
 
-import "github.com/ledgerfeed/ledgerfeed/readapi/route"
+import (
+	"slices"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
 
 // Statement is one prepared statement, for the tests of plans.
 type Statement struct {
@@ -46,4 +51,18 @@ func (a *API) OpenCursor(associated []byte, cursor string) ([]byte, bool) {
 // SealCursor seals a position.
 func (a *API) SealCursor(associated, position []byte) string {
 	return a.cursors.seal(associated, position)
+}
+
+// FirstCursor is what version 0.1.0 would have given in place of a cursor of a list.
+func (a *API) FirstCursor(workspaceID, path, pathID, query, cursor string) string {
+	q := &request{api: a, key: &access.Key{WorkspaceID: workspaceID}, pathID: pathID}
+	table := route.Table()
+	q.endpoint = newEndpoint(table[slices.IndexFunc(table, func(r route.Route) bool { return r.Path == path })])
+	q.params.parse(q.endpoint.Params, query+"&cursor="+cursor)
+	position := q.position()
+	mark, rest := cutMark(position)
+	if q.endpoint.Kind == route.Events {
+		rest = listPosition{position: mark.Position}.append(nil)[9:]
+	}
+	return a.firstCursors.seal(q.firstAssociatedData(), rest)
 }

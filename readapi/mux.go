@@ -23,7 +23,11 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	cursors, err := newCursorSealer(cfg.CursorKey)
+	cursors, err := newCursorSealer(cfg.CursorKey, currentForm)
+	if err != nil {
+		return nil, err
+	}
+	firstCursors, err := newCursorSealer(cfg.CursorKey, firstForm)
 	if err != nil {
 		return nil, err
 	}
@@ -36,18 +40,19 @@ func New(cfg Config) (*API, error) {
 		return nil, err
 	}
 	a := &API{
-		cfg:      cfg,
-		mux:      chi.NewRouter(),
-		answers:  answers,
-		document: document,
-		keys:     keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
-		cursors:  cursors,
-		tags:     newTagger(cfg.CursorKey, document),
-		versions: newVersionReader(cfg.Pool, cfg.Timeout),
-		rows:     map[string]*batch.Coalescer[*rowQuery]{},
-		shares:   cfg.newShares(),
-		cache:    newAnswerCache(max(0, cfg.CacheBytes)),
-		metrics:  metrics,
+		cfg:          cfg,
+		mux:          chi.NewRouter(),
+		answers:      answers,
+		document:     document,
+		keys:         keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
+		cursors:      cursors,
+		firstCursors: firstCursors,
+		tags:         newTagger(cfg.CursorKey, document),
+		versions:     newVersionReader(cfg.Pool, cfg.Timeout),
+		rows:         map[string]*batch.Coalescer[*rowQuery]{},
+		shares:       cfg.newShares(),
+		cache:        newAnswerCache(max(0, cfg.CacheBytes)),
+		metrics:      metrics,
 	}
 	a.routing.New = func() any { return chi.NewRouteContext() }
 	a.mountRoutes()

@@ -146,32 +146,40 @@ func appendEnd(b *bytes.Buffer, more bool, cursor string) {
 }
 
 // associatedData is what a cursor is tied to: the workspace, the endpoint with the id
-// in its path, and every other parameter as it was given, absent ones too. The key is
-// not part of it, because a cursor works with every key of the workspace.
+// in its path, and every other parameter that was given. One that was not adds nothing, so
+// that cursors stay valid when endpoints get more parameters. The key is not part of it,
+// because a cursor works with every key of the workspace.
 func (q *request) associatedData() []byte {
+	b := q.associatedTarget()
+	for i := range q.endpoint.Params {
+		if i != q.endpoint.cursor && q.params.has(i) {
+			b = appendSized(b, q.endpoint.Params[i].Name)
+			b = appendSized(b, q.params.get(i))
+		}
+	}
+	return b
+}
+
+func (q *request) associatedTarget() []byte {
 	b := make([]byte, 0, 128)
 	b = appendSized(b, q.key.WorkspaceID)
 	b = appendSized(b, q.endpoint.Path)
-	b = appendSized(b, q.pathID)
-	for i := range q.endpoint.Params {
-		if i == q.endpoint.cursor {
-			continue
-		}
-		b = appendSized(b, q.endpoint.Params[i].Name)
-		if !q.params.has(i) {
-			b = append(b, 0)
-			continue
-		}
-		b = append(b, 1)
-		b = appendSized(b, q.params.get(i))
+	return appendSized(b, q.pathID)
+}
+
+// openCursor opens the request's cursor; false: it does not belong to the request.
+func (q *request) openCursor() (position []byte, ok bool) {
+	cursor := q.params.get(q.endpoint.cursor)
+	if position, ok = q.api.cursors.open(q.associatedData(), cursor); ok {
+		return position, true
 	}
-	return b
+	return q.openFirstCursor(cursor)
 }
 
 // position opens the request's cursor, which checkParams found valid. Nil without a
 // cursor.
 func (q *request) position() []byte {
-	position, _ := q.api.cursors.open(q.associatedData(), q.params.get(q.endpoint.cursor))
+	position, _ := q.openCursor()
 	return position
 }
 
