@@ -19,9 +19,15 @@ const (
 	maxAdminConnections   = 64
 )
 
-// unprovenIdle is how long a connection may be idle before a valid key came over it.
-// Those of the console and of operators never have one.
-const unprovenIdle = 10 * time.Second
+// unprovenIdle is how long a connection to a listener may be idle before a valid key
+// came over it. Those of the console and of operators never have one. It must not be
+// shorter than what the listener's server allows for a request, which it bounds, too.
+func unprovenIdle(name string) time.Duration {
+	if name == RoleAPI {
+		return 10 * time.Second
+	}
+	return 30 * time.Second
+}
 
 // connectionsOf is how many connections a listener may have, with so many
 // descriptors for the process. All listeners together get one half of them: the
@@ -47,7 +53,7 @@ func (s *Service) limitConnections(ctx context.Context, b *binding, bound net.Li
 	most := connectionsOf(b.name, connlimit.Descriptors(), s.env.Settings.MaxConnections)
 	var logged atomic.Int64 // the minute
 	cfg := connlimit.Config{
-		Max: most, MaxPerAddress: (most + 1) / 2, Proxies: s.env.Settings.TrustedProxies, UnprovenIdle: unprovenIdle, Refusal: b.refusal,
+		Max: most, MaxPerAddress: (most + 1) / 2, Proxies: s.env.Settings.TrustedProxies, UnprovenIdle: unprovenIdle(b.name), Refusal: b.refusal,
 		Refused: func() {
 			refused.Inc()
 			if minute := s.env.Clock().Unix() / 60; logged.Swap(minute) != minute {
