@@ -99,6 +99,38 @@ func TestVerifyAndRebuildCommands(t *testing.T) {
 	}
 }
 
+// A comparison with nothing proves nothing, and is not to look like a proof.
+func TestVerifyAndRebuildOfALogThatIsNotProjected(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	succeed(t, url, "verify") // there is nothing to compare
+	files := chunks(t, 1, 4)
+	for _, f := range files[:3] {
+		succeed(t, url, "append", f)
+	}
+	for _, verb := range []string{"verify", "rebuild"} {
+		r := runCommand(t, command(t, url, verb))
+		if r.code != cli.ExitFailed || !strings.Contains(r.out, "not projected yet, and compared with nothing: 36 entries in 1 workspaces") ||
+			!strings.Contains(r.errOut, "nothing was compared: none of the 36 entries in 1 workspaces is projected yet") {
+			t.Errorf("%s: %+v", verb, r)
+		}
+		if r := runCommand(t, command(t, url, verb, "--json")); r.code != cli.ExitFailed || !strings.Contains(r.out, `"head":36,`) {
+			t.Errorf("%s --json: %+v", verb, r)
+		}
+	}
+	serving := startProcess(t, command(t, url, "serve", "--roles", "project", "--no-migrate"))
+	succeed(t, url, "status", "--wait", "--timeout", "1m")
+	if code := serving.stop(); code != cli.ExitDone {
+		t.Fatalf("serve ended with %d:\n%s", code, serving.log)
+	}
+	succeed(t, url, "append", files[3])
+	for _, verb := range []string{"verify", "rebuild"} {
+		if out := succeed(t, url, verb); !strings.Contains(out, "compared with nothing: 12 entries in 1 workspaces") {
+			t.Errorf("%s does not say that part of the log is not projected: %s", verb, out)
+		}
+	}
+}
+
 func TestExplainCommand(t *testing.T) {
 	t.Parallel()
 	url, conn := served(t)

@@ -21,6 +21,7 @@ type RebuildRequest struct {
 type Rebuilt struct {
 	WorkspaceID string        `json:"workspace_id"`
 	Position    int64         `json:"position"` // the rows are those of a fold up to here
+	Head        int64         `json:"head"`     // position of the newest entry when it began
 	Rows        int64         `json:"rows"`     // that the fold holds
 	Written     int64         `json:"written"`  // rows that were missing or different
 	Deleted     int64         `json:"deleted"`  // rows that must not be there
@@ -116,7 +117,7 @@ func (r *Replayer) rebuild(ctx context.Context, w workspaceSize, scope rebuildSc
 	if err != nil {
 		return b, err
 	}
-	b.RulesBefore, b.Rules = head.rules, head.rules
+	b.RulesBefore, b.Rules, b.Head = head.rules, head.rules, head.position
 	if err := f.foldTo(ctx, min(head.checkpoint, head.end())); err != nil {
 		return b, err
 	}

@@ -27,6 +27,8 @@ func RebuildCommand(env *cli.Env) *cobra.Command {
 of every workspace by this program's rules, compare, and write the rows that
 differ, all of a workspace in one transaction. Correct rows are not touched.
 
+It rebuilds what the projector has handled. Exit status 1 if that is nothing.
+
 RESOURCE limits it to some of ` + strings.Join(replay.Resources(), ", ") + `.
 
 It can be interrupted at any moment: each workspace is either as it was before
@@ -67,7 +69,7 @@ func (r *running) rebuild(ctx context.Context, q replay.RebuildRequest) error {
 	if refused > 0 {
 		return fmt.Errorf("%d workspaces were refused and are as they were", refused)
 	}
-	return nil
+	return unprojectedOf(v.Workspaces).nothingCompared()
 }
 
 func writeRebuilt(out io.Writer, list []replay.Rebuilt, m *replay.Progress) error {
@@ -81,7 +83,15 @@ func writeRebuilt(out io.Writer, list []replay.Rebuilt, m *replay.Progress) erro
 				b.WorkspaceID, b.Position, thousands(b.Rows), thousands(b.Written), thousands(b.Deleted), b.Rules, b.RulesBefore)
 		}
 	}
-	_, err := fmt.Fprintf(out, "rebuilt %d workspaces: %s entries, %s rows compared, %s written or deleted\n%s\n",
-		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.RowsWritten.Load()), costLine(m))
+	_, err := fmt.Fprintf(out, "rebuilt %d workspaces: %s entries, %s rows compared, %s written or deleted\n%s%s\n",
+		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.RowsWritten.Load()),
+		unprojectedOf(list).line(), costLine(m))
 	return err
+}
+
+func unprojectedOf(list []replay.Rebuilt) (u unprojected) {
+	for i := range list {
+		u.add(list[i].Position, list[i].Head)
+	}
+	return u
 }

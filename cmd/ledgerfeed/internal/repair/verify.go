@@ -32,7 +32,8 @@ func VerifyCommand(env *cli.Env) *cobra.Command {
 		Long: `Prove the log untouched and the read models equal to a fold of it: walk the
 chain of every workspace, fold its log by this program's rules, and compare
 every read row, anomaly and checkpoint. Lists every difference; exit status 1
-if there is one. Changes nothing, and works while the service runs.
+if there is one, or if nothing of the log is projected yet, so that there was
+nothing to compare. Changes nothing, and works while the service runs.
 
 Keep a position and its chain value, as verify prints them for one workspace,
 to prove later with --since-position and --chain that nothing up to there was
@@ -106,7 +107,7 @@ func (r *running) verify(ctx context.Context, q replay.VerifyRequest) error {
 	}
 	switch n := r.progress.Differences.Load(); n {
 	case 0:
-		return nil
+		return unprojectedIn(v.Workspaces).nothingCompared()
 	case 1:
 		return errors.New("there is one difference")
 	default:
@@ -119,7 +120,15 @@ func writeVerified(out io.Writer, list []replay.Verification, m *replay.Progress
 		w := &list[0]
 		fmt.Fprintf(out, "%s is at position %d of %d, chain %s\n", w.WorkspaceID, w.Position, w.Head, w.Chain)
 	}
-	_, err := fmt.Fprintf(out, "verified %d workspaces: %s entries, %s rows, %s differences\n%s\n",
-		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()), costLine(m))
+	_, err := fmt.Fprintf(out, "verified %d workspaces: %s entries, %s rows, %s differences\n%s%s\n",
+		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()),
+		unprojectedIn(list).line(), costLine(m))
 	return err
+}
+
+func unprojectedIn(list []replay.Verification) (u unprojected) {
+	for i := range list {
+		u.add(list[i].Position, list[i].Head)
+	}
+	return u
 }
