@@ -49,6 +49,7 @@ func setupOn(t testing.TB, pool *pgxpool.Pool, s policy.Settings) *bench {
 		b.logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	b.notifier = eventlog.NewNotifier(b.pool, b.logger)
+	testkit.AnyClock(t, b.pool)
 	b.log = testkit.Must(eventlog.New(eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Notify: b.notifier.Notify}))(t)
 	b.keyring = testkit.Must(keyring.New("0123456789abcdef"))(t)
 	s.Allow = append(s.Allow, testkit.Loopback()...)

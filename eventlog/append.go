@@ -8,16 +8,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Append appends entries of any number of workspaces, all of them or, on an
 // error, none. Entries of one workspace are appended in the order given.
 // Entries that the log holds already are skipped and count as done.
 //
-// The error is a *RefusedError when the log refuses an entry. After any other
-// error the entries may or may not have been appended: append them again,
-// with the same ids.
+// The error is a *RefusedError when the log refuses an entry, a *HeldError when
+// another transaction holds a workspace for longer than Config.HeldTimeout, and a
+// *ClockError when the clock is wrong. Unless Certain reports it, the entries may
+// or may not have been appended after an error: append them again, with the same
+// ids.
 func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) ([]Receipt, error) {
 	if len(drafts) == 0 {
 		return nil, nil
@@ -35,9 +36,9 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) ([]Receipt, er
 	}
 	receipts := make([]Receipt, len(drafts))
 	if len(batches) == 1 {
-		err = l.appendBatch(ctx, &batches[0], receipts)
+		err = l.appendBatch(ctx, &batches[0], receipts, appendMode{whole: true})
 	} else {
-		err = pg.InTx(ctx, l.pool, func(tx pgx.Tx) error { return l.appendInTx(ctx, tx, batches, receipts) })
+		err = l.appendSeveral(ctx, batches, appendMode{whole: true}, fillIn(receipts))
 	}
 	if err != nil {
 		return nil, err
@@ -52,8 +53,12 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) ([]Receipt, er
 // only if it commits. Their workspaces stay locked for other appends until then,
 // so keep the transaction short. The commit notifies subscribers.
 //
-// After a *RefusedError the transaction can go on; nothing of this call is in
-// it. After any other error it has to be rolled back.
+// A call waits up to Config.HeldTimeout for a workspace that another transaction
+// holds, and 200 ms in all once the transaction itself holds another one, for which
+// others wait.
+//
+// After a *RefusedError or a *HeldError the transaction can go on; nothing of this
+// call is in it. After any other error it has to be rolled back.
 func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) ([]Receipt, error) {
 	if len(drafts) == 0 {
 		return nil, nil
@@ -69,7 +74,12 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 	receipts := make([]Receipt, len(drafts))
 	// A savepoint: what a refused call did to its other workspaces must not be
 	// committed by a caller that goes on.
-	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return l.appendInTx(ctx, tx, batches, receipts) })
+	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		return l.appendInTx(ctx, tx, batches, appendMode{whole: true, wait: l.heldTimeout}, fillIn(receipts))
+	})
+	if held, notFree := errors.AsType[*notFreeError](err); notFree {
+		return nil, &HeldError{WorkspaceID: held.workspaceID, Err: errWaited}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -83,35 +93,33 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 	return receipts, nil
 }
 
-// appendBatch appends to one workspace in one statement, which is a transaction.
-func (l *Log) appendBatch(ctx context.Context, b *draftBatch, receipts []Receipt) error {
-	result, err := scanAppendResult(l.pool.QueryRow(ctx, appendSQL, b.args(l.clock(), true)...))
-	if err != nil {
-		return fmt.Errorf("append to %s: %w", b.workspaceID, err)
-	}
-	return result.fill(b, receipts)
+// fillIn is for appendInTx: it writes the receipts of a batch.
+func fillIn(receipts []Receipt) func(*draftBatch, *appendResult) error {
+	return func(b *draftBatch, result *appendResult) error { return result.fill(b, receipts) }
 }
 
-// appendInTx appends to several workspaces, in one round trip.
-func (l *Log) appendInTx(ctx context.Context, tx pgx.Tx, batches []draftBatch, receipts []Receipt) error {
+// appendInTx appends to several workspaces, in one round trip, and calls done with
+// each result. The error is a *notFreeError when one of them was held for too long.
+func (l *Log) appendInTx(ctx context.Context, tx pgx.Tx, batches []draftBatch, mode appendMode, done func(*draftBatch, *appendResult) error) error {
 	var send pgx.Batch
 	now := l.clock()
 	for i := range batches {
-		send.Queue(appendSQL, batches[i].args(now, true)...)
+		send.Queue(appendSQL, batches[i].args(now, mode)...)
 	}
 	results := tx.SendBatch(ctx, &send)
 	var refused *RefusedError
 	for i := range batches {
 		result, err := scanAppendResult(results.QueryRow())
-		if err == nil {
-			err = result.fill(&batches[i], receipts)
+		if err = attempted(batches[i].workspaceID, result, err); err == nil {
+			err = done(&batches[i], &result)
 		}
 		if r, ok := errors.AsType[*RefusedError](err); ok {
 			refused = earlier(refused, r)
 			continue
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("append to %s: %w", batches[i].workspaceID, err), results.Close())
+			_ = results.Close() // it has the same error
+			return err
 		}
 	}
 	if err := results.Close(); err != nil {

@@ -14,9 +14,10 @@ import (
 
 // appendSQL is the only statement by which entries get into the log, apart from
 // its forms for several workspaces (groupcommit.go) and for producers' own
-// transactions (publish.go); see migrations/00001_log.sql. Its third argument
-// makes the append conditional on the newest position; nothing here uses it.
-const appendSQL = `SELECT outcomes, positions, times FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8)`
+// transactions (publish.go); see migrations/00017_log_append_wait.sql. Its third
+// argument makes the append conditional on the newest position; nothing here uses
+// it.
+const appendSQL = `SELECT outcomes, positions, times FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10)`
 
 // maxAppend bounds the entries of one append: more would hold the workspaces'
 // locks for too long. Callers with more send several batches.
@@ -37,14 +38,23 @@ func checked(drafts []domain.Draft) ([]domain.Draft, error) {
 		if drafts[i].ID != "" {
 			continue
 		}
-		// evt_ and a UUIDv7: ids made one after the other lie together in the index.
-		id, err := uuid.NewV7()
+		id, err := NewID()
 		if err != nil {
-			return nil, fmt.Errorf("make an event id: %w", err)
+			return nil, err
 		}
-		drafts[i].ID = "evt_" + id.String()
+		drafts[i].ID = id
 	}
 	return drafts, nil
+}
+
+// NewID makes the id of an entry that brings none: evt_ and a UUIDv7, so that ids
+// made one after the other lie together in the index.
+func NewID() (string, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make an event id: %w", err)
+	}
+	return "evt_" + id.String(), nil
 }
 
 // validate catches drafts that were not made by the domain's own functions.
@@ -100,10 +110,19 @@ func (b *draftBatch) join(o *draftBatch) {
 	b.publics = append(b.publics, o.publics...)
 }
 
-// args are the arguments of appendSQL. With whole, a refused entry means that
-// none of the batch is appended.
-func (b *draftBatch) args(now time.Time, whole bool) []any {
-	return []any{b.workspaceID, now, whole, b.ids, b.types, b.created, b.datas, b.publics}
+// appendMode says how a batch is appended.
+type appendMode struct {
+	whole   bool          // a refused entry means that none of the batch is appended
+	wait    time.Duration // for the workspace while it is held; 0: not at all
+	restore bool          // publish times may be ahead of now
+}
+
+// args are the arguments of appendSQL.
+func (b *draftBatch) args(now time.Time, mode appendMode) []any {
+	return []any{
+		b.workspaceID, now, mode.whole, b.ids, b.types, b.created, b.datas, b.publics,
+		mode.wait.Milliseconds(), mode.restore,
+	}
 }
 
 // group sorts drafts into one batch a workspace, the workspaces in the order of
@@ -142,7 +161,8 @@ func group(drafts []domain.Draft) ([]draftBatch, error) {
 	return batches, nil
 }
 
-// appendResult is what log_append returns.
+// appendResult is what log_append returns. Without outcomes nothing was appended,
+// because the call was not to wait for the workspace.
 type appendResult struct {
 	outcomes  []string
 	positions []*int64

@@ -1,8 +1,14 @@
 package eventlog
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Reasons for which the log refuses a well-formed entry.
@@ -14,9 +20,13 @@ var (
 	// ErrBeforeNewest: the publish time is before that of the newest entry.
 	ErrBeforeNewest = errors.New("created_at is before the workspace's newest entry")
 
-	// ErrAhead: the publish time is more than 5 minutes in the future.
+	// ErrAhead: the publish time is more than MaxAhead in the future.
 	ErrAhead = errors.New("created_at is more than 5 minutes ahead of now")
 )
+
+// MaxAhead is how far a publish time may be ahead of now (docs/contract/log.md, "An
+// entry").
+const MaxAhead = 5 * time.Minute
 
 var errUncheckedDraft = errors.New("not a checked draft: make it with domain.DecodeDraft or domain.NewDraft")
 
@@ -61,4 +71,87 @@ func outcomeError(name string, index int, id, when string) error {
 		return refused(ErrAhead, "now is "+when)
 	}
 	return fmt.Errorf("log_append returned the outcome %q, which this program does not know", name)
+}
+
+// HeldError says that another transaction held a workspace's log for longer than
+// the append waited. Nothing was appended.
+type HeldError struct {
+	WorkspaceID string
+	Err         error // why the append stopped waiting
+}
+
+// Error says what to look for.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("nothing was appended to %s: another transaction holds its log (%v); "+
+		"end that transaction (pg_stat_activity shows it), or append again later", e.WorkspaceID, e.Err)
+}
+
+// Unwrap returns why the append stopped waiting.
+func (e *HeldError) Unwrap() error { return e.Err }
+
+// ClockError says that the caller's clock and the database's are more than 5
+// minutes apart. Nothing was appended.
+type ClockError struct{ Now, Database string }
+
+// Error gives both times.
+func (e *ClockError) Error() string {
+	return fmt.Sprintf("nothing was appended: the clock of this program says %s and the database's %s, "+
+		"which is more than 5 minutes apart; set the clocks right", e.Now, e.Database)
+}
+
+// Certain reports whether nothing was appended, for an error of an append.
+func Certain(err error) bool {
+	if _, ok := errors.AsType[*RefusedError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*HeldError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*ClockError](err); ok {
+		return true
+	}
+	return pg.RolledBack(err)
+}
+
+// SQLSTATEs of the functions that append.
+const (
+	codeRefused = "LF001" // of log_publish
+	codeClock   = "LF003" // of log_append
+)
+
+// AppendError finds the *RefusedError, *HeldError or *ClockError in an error of
+// PublishQuery, of its statement, or of another statement that appends. It returns
+// every other error as it is.
+func AppendError(workspaceID string, err error) error {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return refused
+	}
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	// Without a detail they are no such error: a message of another program's.
+	switch {
+	case pgErr.Code == codeRefused:
+		var detail struct {
+			Index   int    `json:"index"`
+			ID      string `json:"id"`
+			Outcome string `json:"outcome"`
+			Against string `json:"against"`
+		}
+		if json.Unmarshal([]byte(pgErr.Detail), &detail) == nil {
+			return outcomeError(detail.Outcome, detail.Index, detail.ID, detail.Against)
+		}
+	case pgErr.Code == codeClock:
+		var detail struct {
+			Now      string `json:"now"`
+			Database string `json:"database"`
+		}
+		if json.Unmarshal([]byte(pgErr.Detail), &detail) == nil {
+			return &ClockError{Now: detail.Now, Database: detail.Database}
+		}
+	case pg.Locked(err):
+		return &HeldError{WorkspaceID: workspaceID, Err: err}
+	}
+	return err
 }

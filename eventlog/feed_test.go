@@ -25,6 +25,7 @@ type feed struct {
 func newFeed(t *testing.T) *feed {
 	t.Helper()
 	f := &feed{t: t, pool: testkit.Pool(t), now: time.Date(2026, 10, 31, 12, 0, 0, 0, time.UTC)}
+	testkit.AnyClock(t, f.pool)
 	log, err := eventlog.New(eventlog.Config{Pool: f.pool, Clock: func() time.Time { return f.now }})
 	if err != nil {
 		t.Fatal(err)

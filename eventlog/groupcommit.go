@@ -18,9 +18,19 @@ import (
 // pendingAppend is a single append on its way to a shared transaction.
 type pendingAppend struct {
 	draft   domain.Draft
+	state   appendState
 	receipt Receipt
 	err     error
 }
+
+// appendState is what a batch did with an append.
+type appendState int
+
+const (
+	settled       appendState = iota // it has its receipt or error
+	leftOut                          // it is still to be made
+	leftOutAbsent                    // the same, because its workspace does not exist yet
+)
 
 const (
 	// groupCommitTimeout bounds one shared transaction.
@@ -36,36 +46,59 @@ func (l *Log) newBatcher() *batch.Coalescer[*pendingAppend] {
 	return batch.New(batch.Config[*pendingAppend]{Run: l.commitGroup, Timeout: groupCommitTimeout, Max: groupCommitMax})
 }
 
-// appendSingle appends one entry through the batcher of its workspace.
+// appendSingle appends one entry: together with those of other workspaces, or, when
+// its workspace cannot be appended to at once, together with the workspace's own.
 func (l *Log) appendSingle(ctx context.Context, d *domain.Draft) ([]Receipt, error) {
-	batcher := l.batchers[maphash.String(l.seed, d.WorkspaceID)%uint64(len(l.batchers))]
 	p := &pendingAppend{draft: *d}
-	if err := batcher.Do(ctx, p); err != nil {
-		if _, panicked := errors.AsType[*batch.PanicError](err); panicked {
-			err = fmt.Errorf("%w: %w", batch.ErrOutcomeUnknown, err)
+	if !l.held.has(d.WorkspaceID) {
+		batcher := l.batchers[maphash.String(l.seed, d.WorkspaceID)%uint64(len(l.batchers))]
+		if err := batcher.Do(ctx, p); err != nil {
+			return nil, singleError(d.WorkspaceID, err)
 		}
-		return nil, fmt.Errorf("append to %s: %w", d.WorkspaceID, err)
+		if p.state == settled {
+			return p.result()
+		}
 	}
+	if err := l.appendHeld(ctx, p); err != nil {
+		return nil, err
+	}
+	return p.result()
+}
+
+// singleError is for an append that its batch did not finish.
+func singleError(workspaceID string, err error) error {
+	if _, panicked := errors.AsType[*batch.PanicError](err); panicked {
+		err = fmt.Errorf("%w: %w", batch.ErrOutcomeUnknown, err)
+	}
+	return fmt.Errorf("append to %s: %w", workspaceID, err)
+}
+
+func (p *pendingAppend) result() ([]Receipt, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
 	return []Receipt{p.receipt}, nil
 }
 
-// commitGroup appends entries of independent callers: a refused entry does not affect
-// the others.
+// commitGroup appends entries of independent callers, without waiting for a
+// workspace: neither a refused entry nor a workspace that is held affects the others.
 func (l *Log) commitGroup(ctx context.Context, group []*pendingAppend) {
 	statements := byWorkspace(group)
 	if len(statements) == 1 {
-		l.commitAlone(ctx, statements[0])
+		l.commitAlone(ctx, statements[0], 0)
 		return
 	}
-	if err := l.commitTogether(ctx, statements); err != nil {
-		// It may be the fault of one workspace, so each is tried alone and cannot
-		// hold back the others. Entries that were committed after all are
-		// recognized by their ids.
-		for _, s := range statements {
-			l.commitAlone(ctx, s)
+	err := rerun(ctx, func() error { return l.commitTogether(ctx, statements) })
+	if err == nil {
+		return
+	}
+	_, clock := errors.AsType[*ClockError](err)
+	for _, s := range statements {
+		s.fail(err)
+		if !clock && ctx.Err() == nil {
+			// It may be the fault of one workspace, so each is tried alone, by its own
+			// callers. Entries that were committed after all are recognized by their ids.
+			s.set(leftOut)
 		}
 	}
 }
@@ -106,21 +139,30 @@ func byWorkspace(group []*pendingAppend) []*appendStatement {
 	return statements
 }
 
-func (l *Log) commitAlone(ctx context.Context, s *appendStatement) {
-	result, err := scanAppendResult(l.pool.QueryRow(ctx, appendSQL, s.batch.args(l.clock(), false)...))
-	s.finish(result, err)
+// commitAlone appends to one workspace, and waits if it is held.
+func (l *Log) commitAlone(ctx context.Context, s *appendStatement, wait time.Duration) {
+	result, err := l.runAppend(ctx, l.pool, &s.batch, appendMode{wait: wait})
+	if held, notFree := errors.AsType[*notFreeError](err); notFree {
+		s.leaveOut(held)
+		return
+	}
+	if err != nil {
+		s.fail(err)
+	} else {
+		s.finish(result)
+	}
 	l.notify(TopicAppended, s.batch.workspaceID)
 }
 
 // appendTogetherSQL is log_append for several workspaces: one statement, and so
 // one transaction and one round trip. All entries are in the same arrays; each
-// workspace has the elements from low to high.
+// workspace has the elements from low to high. None waits for its workspace.
 const appendTogetherSQL = `
 	SELECT a.outcomes, a.positions, a.times
 	  FROM unnest($2::text[], $3::integer[], $4::integer[]) WITH ORDINALITY AS c (workspace_id, low, high, n)
 	 CROSS JOIN LATERAL log_append(c.workspace_id, $1, NULL, false,
 	       ($5::text[])[c.low:c.high], ($6::text[])[c.low:c.high], ($7::timestamptz[])[c.low:c.high],
-	       ($8::text[])[c.low:c.high], ($9::text[])[c.low:c.high]) AS a
+	       ($8::text[])[c.low:c.high], ($9::text[])[c.low:c.high], 0) AS a
 	 ORDER BY c.n`
 
 // commitTogether appends to several workspaces in one transaction. On an error
@@ -146,25 +188,49 @@ func (l *Log) commitTogether(ctx context.Context, statements []*appendStatement)
 		err = fmt.Errorf("%d results for %d workspaces", len(results), len(statements))
 	}
 	if err != nil {
-		return fmt.Errorf("append: %w", err)
+		return AppendError(workspaces[0], err)
 	}
 	for i, s := range statements {
-		s.finish(results[i], nil)
+		if held, notFree := errors.AsType[*notFreeError](attempted(s.batch.workspaceID, results[i], nil)); notFree {
+			s.leaveOut(held)
+			continue
+		}
+		s.finish(results[i])
 	}
 	l.notify(TopicAppended, workspaces...)
 	return nil
 }
 
-// finish gives every append of the statement its receipt or error.
-func (s *appendStatement) finish(result appendResult, err error) {
+// finish gives every append of the statement its receipt or refusal.
+func (s *appendStatement) finish(result appendResult) {
+	s.set(settled)
 	for i, p := range s.appends {
-		if err != nil {
-			p.err = fmt.Errorf("append to %s: %w", s.batch.workspaceID, err)
-			continue
-		}
 		p.receipt, p.err = result.receipt(&s.batch, i)
 		if r, refused := errors.AsType[*RefusedError](p.err); refused {
 			r.Index = 0
 		}
+	}
+}
+
+// fail gives every append of the statement an error.
+func (s *appendStatement) fail(err error) {
+	s.set(settled)
+	for _, p := range s.appends {
+		p.err = err
+	}
+}
+
+// leaveOut says that the appends of the statement are still to be made.
+func (s *appendStatement) leaveOut(held *notFreeError) {
+	if held.absent {
+		s.set(leftOutAbsent)
+	} else {
+		s.set(leftOut)
+	}
+}
+
+func (s *appendStatement) set(state appendState) {
+	for _, p := range s.appends {
+		p.state = state
 	}
 }

@@ -11,52 +11,41 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// batcher is a log with a single batcher, whose transactions are held up by a lock
-// on the head of workspace "w".
+// batcher is a log with a single batcher, whose first transaction waits before it
+// begins: for the clock.
 type batcher struct {
 	*bundle
-	block pgx.Tx
-	armed atomic.Bool // the clock panics once
-	calls chan error
-	group sync.WaitGroup
+	gate    chan struct{} // the clock stands behind it
+	entered chan struct{} // somebody asks for the time
+	armed   atomic.Bool   // the clock panics once
+	calls   chan error
+	group   sync.WaitGroup
 
 	mu       sync.Mutex
 	receipts []eventlog.Receipt
 }
 
-// blockedBatcher returns with the lock held and one append ("leader") waiting for it.
+// blockedBatcher returns with one append ("leader") waiting.
 func blockedBatcher(t *testing.T) *batcher {
 	t.Helper()
-	l := &batcher{bundle: setup(t), calls: make(chan error, 100)}
-	l.log = newLog(t, eventlog.Config{Pool: l.pool, Clock: l.now, Batchers: 1})
+	l := &batcher{bundle: setup(t), calls: make(chan error, 100), gate: make(chan struct{}), entered: make(chan struct{}, 100)}
 	l.append(t, client(t, "w", "first", "n"))
-	l.block = l.begin(t)
-	if _, err := l.block.Exec(t.Context(), `SELECT FROM log_head WHERE workspace_id = 'w' FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	l.log = newLog(t, eventlog.Config{Pool: l.pool, Clock: l.now, Batchers: 1})
 	l.call(t.Context(), client(t, "w", "leader", "n"))
-	testkit.Eventually(t, func() error {
-		var waiting int
-		err := l.pool.QueryRow(t.Context(), `
-			SELECT count(*) FROM pg_stat_activity
-			 WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
-		if err == nil && waiting != 1 {
-			err = fmt.Errorf("%d wait for a lock, want the leader to", waiting)
-		}
-		return err
-	})
+	<-l.entered
 	return l
 }
 
 func (l *batcher) now() time.Time {
-	if l.armed.CompareAndSwap(true, false) {
+	armed := l.armed.CompareAndSwap(true, false)
+	l.entered <- struct{}{}
+	<-l.gate
+	if armed {
 		panic(errBomb)
 	}
 	return l.clock.Now()
@@ -81,9 +70,7 @@ func (l *batcher) call(ctx context.Context, d domain.Draft) {
 // release lets the leader go on and returns all errors.
 func (l *batcher) release(t *testing.T) []error {
 	t.Helper()
-	if err := l.block.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	close(l.gate)
 	l.group.Wait()
 	close(l.calls)
 	var errs []error
@@ -236,9 +223,7 @@ func TestLeadersContextIsItsOwn(t *testing.T) {
 	l.waiting(t, 1)
 	l.call(t.Context(), client(t, "w", "passenger", "n"))
 	l.waiting(t, 2)
-	if err := l.block.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	close(l.gate)
 	cancel()
 	l.group.Wait()
 	close(l.calls)
@@ -324,8 +309,10 @@ func TestPanicAfterTheCommit(t *testing.T) {
 // workspaces fails, each is tried alone.
 func TestBrokenWorkspaceLeavesOthersAlone(t *testing.T) {
 	l := blockedBatcher(t)
-	twice := client(t, "broken", "first", "n")
-	l.append(t, twice, twice) // two are not batched with others, which the lock holds up
+	elsewhere := newLog(t, eventlog.Config{Pool: l.pool, Clock: l.clock.Now})
+	if _, err := elsewhere.Append(t.Context(), client(t, "broken", "first", "n")); err != nil {
+		t.Fatal(err)
+	}
 	// The database refuses every further entry of one workspace.
 	l.exec(t, `ALTER TABLE event_log ADD CONSTRAINT broken CHECK (workspace_id <> 'broken' OR position <= 1)`)
 	l.call(t.Context(), client(t, "broken", "x", "n"))

@@ -30,6 +30,10 @@ type Config struct {
 	// once. Default: one a processor, and at least 2; with more, the callers of
 	// one process contend.
 	Batchers int
+
+	// HeldTimeout is how long an append waits for a workspace that another
+	// transaction holds. Default 10 s.
+	HeldTimeout time.Duration
 }
 
 // Log appends to and reads from the log. It is safe for concurrent use.
@@ -39,6 +43,10 @@ type Log struct {
 	notify   NotifyFunc
 	batchers []*batch.Coalescer[*pendingAppend] // a workspace's is found by the hash of its id
 	seed     maphash.Seed                       // of that hash, so that processes differ
+
+	heldTimeout time.Duration
+	held        heldQueues
+	turns       turns
 }
 
 // New makes a Log; it starts nothing and needs no closing.
@@ -46,13 +54,19 @@ func New(cfg Config) (*Log, error) {
 	if cfg.Pool == nil || cfg.Clock == nil {
 		return nil, errors.New("eventlog: Config needs a Pool and a Clock")
 	}
-	if cfg.Batchers < 0 {
-		return nil, errors.New("eventlog: Config.Batchers must not be negative")
+	if cfg.Batchers < 0 || cfg.HeldTimeout < 0 {
+		return nil, errors.New("eventlog: Config.Batchers and Config.HeldTimeout must not be negative")
 	}
 	if cfg.Notify == nil {
 		cfg.Notify = func(Topic, ...string) {}
 	}
-	l := &Log{pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify, seed: maphash.MakeSeed()}
+	l := &Log{
+		pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify, seed: maphash.MakeSeed(),
+		heldTimeout: cmp.Or(cfg.HeldTimeout, defaultHeldTimeout),
+		held:        heldQueues{of: map[string]*heldQueue{}},
+		// Half of the connections are left to those that need not wait.
+		turns: make(turns, max(1, cfg.Pool.Config().MaxConns/2)),
+	}
 	for range cmp.Or(cfg.Batchers, max(2, runtime.GOMAXPROCS(0))) {
 		l.batchers = append(l.batchers, l.newBatcher())
 	}

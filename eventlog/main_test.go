@@ -37,6 +37,7 @@ type bundle struct {
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{pool: testkit.Pool(t), clock: testkit.NewClock(noon)}
+	testkit.AnyClock(t, b.pool)
 	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now})
 	return b
 }

@@ -1,5 +1,12 @@
 package eventlog
 
+import (
+	"context"
+	"fmt"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
 // Mark is a position of a workspace's log with the start of the chain there. A
 // reader that keeps a Mark outside the database can tell later whether the log up
 // to there is still the one that it has read: an older backup that was restored, or
@@ -26,4 +33,66 @@ const ChainStart = `substr(e.chain, 1, 8)`
 func HoldsMark(workspaceID, position, chain string) string {
 	return `(` + chain + `::bytea = '\x0000000000000000' OR EXISTS (SELECT FROM event_log e WHERE e.workspace_id = ` + workspaceID +
 		` AND e.position = ` + position + `::bigint AND ` + ChainStart + ` = ` + chain + `))`
+}
+
+// markOf is the Mark of an entry.
+func markOf(e *domain.Entry) Mark { return NewMark(e.Position, e.Chain[:8]) }
+
+// OtherLogError says that the log of a workspace is not the one that a Mark was taken
+// of.
+type OtherLogError struct {
+	WorkspaceID string
+	Position    int64 // of the Mark
+	Head        int64 // newest position of the log
+}
+
+// Error says what is different, and how that comes about.
+func (e *OtherLogError) Error() string {
+	what := "holds another entry there"
+	if e.Head < e.Position {
+		what = fmt.Sprintf("has come to position %d only", e.Head)
+	}
+	return fmt.Sprintf("cannot continue after position %d of %s: the log %s, because an older backup was restored or a replica without the last commits took over",
+		e.Position, e.WorkspaceID, what)
+}
+
+// WalkAfter is Walk after a Mark. The error is an *OtherLogError when the log does not
+// hold the Mark, also when that comes about during the walk. A Mark of a position
+// whose chain is not known, all zero, is not compared.
+func (l *Log) WalkAfter(ctx context.Context, workspaceID string, after Mark, do func(*domain.Entry) error) error {
+	for {
+		known := after.Chain != [8]byte{}
+		from := after.Position
+		if known {
+			from-- // the entry of the Mark, too
+		}
+		entries, err := l.Read(ctx, workspaceID, from, readPage)
+		if err != nil {
+			return err
+		}
+		full := len(entries) == readPage
+		if known {
+			if len(entries) == 0 || markOf(&entries[0]) != after {
+				return l.otherLog(ctx, workspaceID, after)
+			}
+			entries = entries[1:]
+		}
+		for i := range entries {
+			if err := do(&entries[i]); err != nil {
+				return err
+			}
+			after = markOf(&entries[i])
+		}
+		if !full {
+			return nil
+		}
+	}
+}
+
+func (l *Log) otherLog(ctx context.Context, workspaceID string, m Mark) error {
+	head, err := l.Head(ctx, workspaceID)
+	if err != nil {
+		return err
+	}
+	return &OtherLogError{WorkspaceID: workspaceID, Position: m.Position, Head: head.Position}
 }

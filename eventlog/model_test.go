@@ -207,10 +207,7 @@ func publish(ctx context.Context, db interface {
 	if err == nil {
 		_, err = db.Exec(ctx, sql, args...)
 	}
-	if refused := eventlog.RefusedBy(err); refused != nil {
-		return refused
-	}
-	return err
+	return eventlog.AppendError(drafts[0].WorkspaceID, err)
 }
 
 func inTx(ctx context.Context, b *bundle, drafts []domain.Draft, commit bool) (receipts []eventlog.Receipt, err error) {

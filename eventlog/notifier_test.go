@@ -29,6 +29,7 @@ func newProcess(t *testing.T, url string) *process {
 	t.Helper()
 	p := &process{pool: wide(t, url, 4)}
 	p.notifier = newNotifier(p.pool)
+	testkit.AnyClock(t, p.pool)
 	p.log = newLog(t, eventlog.Config{Pool: p.pool, Clock: testkit.NewClock(noon).Now, Notify: p.notifier.Notify})
 	return p
 }

@@ -2,17 +2,11 @@ package eventlog
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
-
-// refusedState is the SQLSTATE with which log_publish refuses an entry.
-const refusedState = "LF001"
 
 // publishedEntry is an entry in the JSON text that log_publish takes.
 type publishedEntry struct {
@@ -26,7 +20,7 @@ type publishedEntry struct {
 
 // PublishQuery returns a statement, and its arguments, that appends drafts to one
 // workspace: all of them or none, because it fails, and with it the transaction
-// that it runs in, when the log refuses one; see RefusedBy. Any PostgreSQL driver
+// that it runs in, when the log refuses one; see AppendError. Any PostgreSQL driver
 // can send it, because the entries are one JSON text. The commit notifies
 // subscribers.
 func PublishQuery(workspaceID string, now time.Time, drafts []domain.Draft) (sql string, args []any, err error) {
@@ -61,25 +55,4 @@ func (b *draftBatch) published() []publishedEntry {
 		}
 	}
 	return entries
-}
-
-// RefusedBy finds the log's refusal in an error of PublishQuery or of its
-// statement. It is nil for every other error.
-func RefusedBy(err error) *RefusedError {
-	if refused, ok := errors.AsType[*RefusedError](err); ok {
-		return refused
-	}
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || pgErr.Code != refusedState {
-		return nil
-	}
-	var detail struct {
-		Index   int    `json:"index"`
-		ID      string `json:"id"`
-		Outcome string `json:"outcome"`
-		Against string `json:"against"`
-	}
-	_ = json.Unmarshal([]byte(pgErr.Detail), &detail) // otherwise it has no outcome, which is no refusal
-	refused, _ := errors.AsType[*RefusedError](outcomeError(detail.Outcome, detail.Index, detail.ID, detail.Against))
-	return refused
 }

@@ -293,8 +293,10 @@ CREATE TABLE log_checkpoint (
     retry_at timestamp with time zone,
     quarantined boolean NOT NULL DEFAULT false,
     rules integer NOT NULL DEFAULT 0,
+    chain bytea,
     CONSTRAINT log_checkpoint_pkey PRIMARY KEY (workspace_id, consumer),
-    CONSTRAINT log_checkpoint_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
+    CONSTRAINT log_checkpoint_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT log_checkpoint_chain_check CHECK ((octet_length(chain) = 8))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
 COMMENT ON TABLE log_checkpoint IS 'The last position that each consumer has handled in each workspace. The position of consumer ''read_models'' is the workspace''s visible position.';
 COMMENT ON COLUMN log_checkpoint.consumer IS 'Name of the consumer; read_models is the projector.';
@@ -307,6 +309,7 @@ COMMENT ON COLUMN log_checkpoint.error IS 'Error of the last attempt; null after
 COMMENT ON COLUMN log_checkpoint.retry_at IS 'The next attempt is not made before this time.';
 COMMENT ON COLUMN log_checkpoint.quarantined IS 'True: the entry after position failed repeatedly, alone. The workspace stops before it until it is retried or skipped.';
 COMMENT ON COLUMN log_checkpoint.rules IS 'The oldest version of the rules that any of the consumer''s rows in this workspace may have been made by; 0: unknown. A rebuild raises it to the program''s version.';
+COMMENT ON COLUMN log_checkpoint.chain IS 'The first 8 bytes of the chain value at position; null: not kept. Consumer groups of other programs keep it.';
 CREATE INDEX log_checkpoint_troubled ON public.log_checkpoint USING btree (workspace_id, consumer) WHERE (failures > 0);
 
 CREATE TABLE log_failure (
@@ -819,7 +822,7 @@ END
 $function$;
 COMMENT ON FUNCTION event_log_refuse() IS 'Keeps the log append-only.';
 
-CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zone, expected bigint, whole boolean, ids text[], types text[], created timestamp with time zone[], data text[], public text[], OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamp with time zone[])
+CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zone, expected bigint, whole boolean, ids text[], types text[], created timestamp with time zone[], data text[], public text[], wait integer DEFAULT NULL::integer, restore boolean DEFAULT false, OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamp with time zone[])
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -841,11 +844,44 @@ DECLARE
     a_pub  text[] := '{}';
     a_ch   bytea[] := '{}';
     k      integer := 0;
+    began  timestamptz;
+    was    text;
 BEGIN
-    SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
-    IF NOT FOUND THEN
-        made := workspace_create(w, w, now);
+    IF now NOT BETWEEN log_clock() - interval '5 minutes' AND log_clock() + interval '5 minutes' THEN
+        RAISE EXCEPTION 'the caller''s clock says % and the database''s %, which is more than 5 minutes apart', log_stamp(now), log_stamp(log_clock())
+            USING ERRCODE = 'LF003',
+                  DETAIL = json_build_object('now', log_stamp(now), 'database', log_stamp(log_clock()))::text,
+                  HINT = 'Nothing of this call was appended. Set the clocks right.';
+    END IF;
+    IF wait IS NULL THEN
         SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+    ELSE
+        SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND AND wait = 0 THEN
+            IF NOT EXISTS (SELECT FROM log_head l WHERE l.workspace_id = w) THEN
+                outcomes := '{}';
+            END IF;
+            RETURN;
+        END IF;
+    END IF;
+    IF NOT FOUND THEN
+        IF wait > 0 THEN
+            began := clock_timestamp();
+            was := current_setting('lock_timeout');
+            PERFORM set_config('lock_timeout', log_patience(wait) || 'ms', true);
+            SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+        END IF;
+        IF h.position IS NULL THEN
+            made := workspace_create(w, w, now);
+            SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+        END IF;
+        IF wait > 0 THEN
+            PERFORM set_config('lock_timeout', was, true);
+            PERFORM set_config('ledgerfeed.waited', (log_waited() + 1000 * extract(epoch FROM clock_timestamp() - began))::integer::text, true);
+        END IF;
+    END IF;
+    IF wait > 0 AND log_waited() IS NULL THEN
+        PERFORM set_config('ledgerfeed.waited', '0', true);
     END IF;
     head := h.position;
     IF expected IS NOT NULL AND expected <> h.position THEN
@@ -861,7 +897,7 @@ BEGIN
     IF n = 1 THEN
         at := date_trunc('milliseconds', created[1]);
         PERFORM FROM event_log e WHERE e.workspace_id = w AND e.id = ids[1];
-        IF NOT FOUND AND (at IS NULL OR (at >= last AND at <= now + interval '5 minutes')) THEN
+        IF NOT FOUND AND (at IS NULL OR (at >= last AND (restore OR at <= now + interval '5 minutes'))) THEN
             last := coalesce(at, greatest(now, last));
             stamp := log_stamp(last);
             head := h.position + 1;
@@ -904,7 +940,7 @@ BEGIN
             times[i] := last;
             refuse := true;
             CONTINUE;
-        ELSIF at > now + interval '5 minutes' THEN
+        ELSIF at > now + interval '5 minutes' AND NOT restore THEN
             outcomes[i] := 'ahead';
             times[i] := now;
             refuse := true;
@@ -939,7 +975,7 @@ BEGIN
     head := h.position;
 END
 $function$;
-COMMENT ON FUNCTION log_append(text,timestamp with time zone,bigint,boolean,text[],text[],timestamp with time zone[],text[],text[]) IS 'The one way into the log.';
+COMMENT ON FUNCTION log_append(text,timestamp with time zone,bigint,boolean,text[],text[],timestamp with time zone[],text[],text[],integer,boolean) IS 'The one way into the log.';
 
 CREATE OR REPLACE FUNCTION public.log_chain(before bytea, pos bigint, id text, type text, stamp text, data text)
  RETURNS bytea
@@ -951,6 +987,19 @@ RETURN sha256((before || convert_to((((((((((pos)::text || '
 '::text) || stamp) || '
 '::text) || data), 'UTF8'::name)));
 COMMENT ON FUNCTION log_chain(bytea,bigint,text,text,text,text) IS 'The chain value of an entry, from the one before it.';
+
+CREATE OR REPLACE FUNCTION public.log_clock()
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+RETURN clock_timestamp();
+COMMENT ON FUNCTION log_clock() IS 'The time that callers'' clocks are compared with; null: they are not.';
+
+CREATE OR REPLACE FUNCTION public.log_patience(wait integer)
+ RETURNS integer
+ LANGUAGE sql
+ STABLE
+RETURN (GREATEST((1)::numeric, LEAST((wait)::numeric, ((200 - log_waited()))::numeric, NULLIF((EXTRACT(epoch FROM (current_setting('lock_timeout'::text))::interval) * (1000)::numeric), (0)::numeric))))::integer;
+COMMENT ON FUNCTION log_patience(integer) IS 'How long this transaction waits for one more head, in ms: 200 in all once it holds another.';
 
 CREATE OR REPLACE FUNCTION public.log_position_since(w text, since timestamp with time zone)
  RETURNS bigint
@@ -1007,7 +1056,7 @@ BEGIN
     IF ids IS NULL THEN
         RETURN;
     END IF;
-    SELECT * INTO done FROM log_append(w, now, NULL, true, ids, types, created, data, public);
+    SELECT * INTO done FROM log_append(w, now, NULL, true, ids, types, created, data, public, 10000);
     FOR i IN 1..array_length(ids, 1) LOOP
         IF done.outcomes[i] IN ('appended', 'skipped') THEN
             CONTINUE;
@@ -1036,6 +1085,13 @@ CREATE OR REPLACE FUNCTION public.log_stamp(at timestamp with time zone)
  STABLE PARALLEL SAFE
 RETURN to_char((at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'::text);
 COMMENT ON FUNCTION log_stamp(timestamp with time zone) IS 'A publish time in its public form.';
+
+CREATE OR REPLACE FUNCTION public.log_waited()
+ RETURNS integer
+ LANGUAGE sql
+ STABLE
+RETURN (NULLIF(current_setting('ledgerfeed.waited'::text, true), ''::text))::integer;
+COMMENT ON FUNCTION log_waited() IS 'How long this transaction has waited for heads while it held another, in ms; null: it holds none.';
 
 CREATE OR REPLACE FUNCTION public.webhook_cancel(w text, h text, n integer)
  RETURNS integer

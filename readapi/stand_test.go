@@ -89,6 +89,7 @@ func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 	}
 	t.Cleanup(pool.Close)
 	s.pool = pool
+	testkit.AnyClock(t, pool)
 	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Clock: s.clock.Now}))(t)
 	s.format = access.NewFormat(brand.Brand{})
 	s.store = testkit.Must(access.NewStore(access.StoreConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)

@@ -41,6 +41,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{pool: testkit.Must(pg.Open(t.Context(), testkit.NewDatabase(t), pg.Options{MaxConns: 40}))(t), clock: testkit.NewClock(noon)}
 	t.Cleanup(b.pool.Close)
+	testkit.AnyClock(t, b.pool)
 	b.log = testkit.Must(eventlog.New(eventlog.Config{Pool: b.pool, Clock: b.clock.Now}))(t)
 	return b
 }

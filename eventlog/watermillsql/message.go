@@ -1,6 +1,7 @@
 package watermillsql
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -16,6 +17,11 @@ const (
 	MetadataCreatedAt   = "created_at"   // the publish time; optional to publish, for history
 	MetadataPosition    = "position"     // decimal; set on messages read, ignored when published
 	MetadataWorkspaceID = "workspace_id" // set on messages read, ignored when published
+
+	// MetadataChain is the chain value, in hex; set on messages read, ignored when
+	// published. A consumer that keeps positions in a place of its own keeps the
+	// chain with them, and compares it with that of the log when it continues.
+	MetadataChain = "chain"
 )
 
 // Faults of messages that are not faults of their payload.
@@ -52,5 +58,6 @@ func messageOf(e *domain.Entry) *message.Message {
 	msg.Metadata.Set(MetadataCreatedAt, domain.FormatTime(e.CreatedAt))
 	msg.Metadata.Set(MetadataPosition, strconv.FormatInt(e.Position, 10))
 	msg.Metadata.Set(MetadataWorkspaceID, e.WorkspaceID)
+	msg.Metadata.Set(MetadataChain, hex.EncodeToString(e.Chain[:]))
 	return msg
 }

@@ -2,6 +2,8 @@ package watermillsql
 
 import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
 // groupPrefix keeps the names of consumer groups apart from the consumers of the
@@ -24,15 +26,17 @@ const makeCheckpoint = `
 // NextOffsetQuery locks the group's checkpoint, if no other member has it.
 func (Offsets) NextOffsetQuery(params wsql.NextOffsetQueryParams) (wsql.Query, error) {
 	return wsql.Query{
-		Query: `SELECT position FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2::text FOR UPDATE SKIP LOCKED`,
+		Query: `SELECT position, chain FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2::text FOR UPDATE SKIP LOCKED`,
 		Args:  []any{params.Topic, groupPrefix + params.ConsumerGroup},
 	}, nil
 }
 
-// AckMessageQuery moves the group's checkpoint, never back.
+// AckMessageQuery moves the group's checkpoint, never back, and keeps the start of the
+// log's chain there.
 func (Offsets) AckMessageQuery(params wsql.AckMessageQueryParams) (wsql.Query, error) {
 	return wsql.Query{
-		Query: `UPDATE log_checkpoint SET position = $3, moved_at = statement_timestamp()
+		Query: `UPDATE log_checkpoint SET position = $3, moved_at = statement_timestamp(),
+			       chain = (SELECT ` + eventlog.ChainStart + ` FROM event_log e WHERE e.workspace_id = $1 AND e.position = $3)
 			 WHERE workspace_id = $1 AND consumer = $2::text AND position < $3`,
 		Args: []any{params.Topic, groupPrefix + params.ConsumerGroup, params.LastRow.Offset},
 	}, nil

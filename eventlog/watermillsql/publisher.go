@@ -42,16 +42,15 @@ func NewPublisher(db wsql.ContextExecutor, clock func() time.Time, logger waterm
 // none. Messages whose entries the log already holds are skipped and count as
 // published.
 //
-// The error is an *eventlog.RefusedError when the log refuses an entry, which
-// also aborts the transaction that the Publisher was made on, and wraps a
-// *domain.DraftError when a message is not an entry.
+// The error wraps an *eventlog.RefusedError when the log refuses an entry, an
+// *eventlog.HeldError when another transaction holds the workspace, an
+// *eventlog.ClockError when this program's clock is wrong, and a
+// *domain.DraftError when a message is not an entry. All but the last also abort
+// the transaction that the Publisher was made on.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	err := p.inner.Publish(topic, messages...)
-	if refused := eventlog.RefusedBy(err); refused != nil {
-		return refused
-	}
 	if err != nil {
-		return fmt.Errorf("publish to %s: %w", topic, err)
+		return fmt.Errorf("publish to %s: %w", topic, eventlog.AppendError(topic, err))
 	}
 	return nil
 }

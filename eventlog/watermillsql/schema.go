@@ -55,6 +55,10 @@ func (s Schema) InsertQuery(params wsql.InsertQueryParams) (wsql.Query, error) {
 //
 // Where the workspace was created after the subscription, this makes the group's
 // checkpoint, which the next read finds.
+//
+// Where the log is not the one that the group has read, there is one row that says
+// so. An error of the statement would not do: watermill-sql takes that for the end of
+// the rows.
 func (s Schema) SelectQuery(params wsql.SelectQueryParams) (wsql.Query, error) {
 	next, err := params.OffsetsAdapter.NextOffsetQuery(wsql.NextOffsetQueryParams{
 		Topic: params.Topic, ConsumerGroup: params.ConsumerGroup,
@@ -64,24 +68,41 @@ func (s Schema) SelectQuery(params wsql.SelectQueryParams) (wsql.Query, error) {
 	}
 	return wsql.Query{
 		Query: `
-			WITH made AS (` + makeCheckpoint + `), consumer_group AS MATERIALIZED (` + next.Query + `)
-			SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.workspace_id
-			  FROM consumer_group g
+			WITH made AS (` + makeCheckpoint + `), consumer_group AS MATERIALIZED (` + next.Query + `),
+			place AS MATERIALIZED (
+				SELECT g.position, h.workspace_id, h.position AS head,
+				       g.chain IS NULL AND g.position <= h.position OR ` + eventlog.HoldsMark("h.workspace_id", "g.position", "g.chain") + ` AS held
+				  FROM consumer_group g JOIN log_head h ON h.workspace_id = $1)
+			(SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.workspace_id, e.chain, p.held, p.head
+			  FROM place p
 			  JOIN log_checkpoint visible ON visible.workspace_id = $1 AND visible.consumer = '` + eventlog.ReadModels + `'
 			  JOIN event_log e ON e.workspace_id = $1
-			       AND e.position > g.position AND e.position <= visible.position
+			       AND e.position > p.position AND e.position <= visible.position
+			 WHERE p.held
 			 ORDER BY e.position
-			 LIMIT $3`,
+			 LIMIT $3)
+			UNION ALL
+			SELECT p.position, '', '', now(), '', p.workspace_id, '', p.held, p.head FROM place p WHERE NOT p.held`,
 		Args: append(next.Args, cmp.Or(s.BatchSize, defaultBatchSize)),
 	}, nil
 }
 
-// UnmarshalMessage makes a message of an entry.
+// UnmarshalMessage makes a message of an entry. The error is an
+// *eventlog.OtherLogError when the log is not the one that the group has read.
 func (s Schema) UnmarshalMessage(params wsql.UnmarshalMessageParams) (wsql.Row, error) {
-	var e domain.Entry
-	if err := params.Row.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.WorkspaceID); err != nil {
+	var (
+		e     domain.Entry
+		chain []byte
+		held  bool
+		head  int64
+	)
+	if err := params.Row.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.WorkspaceID, &chain, &held, &head); err != nil {
 		return wsql.Row{}, fmt.Errorf("scan an entry: %w", err)
 	}
+	if !held {
+		return wsql.Row{}, &eventlog.OtherLogError{WorkspaceID: e.WorkspaceID, Position: e.Position, Head: head}
+	}
+	copy(e.Chain[:], chain)
 	msg := messageOf(&e)
 	return wsql.Row{Offset: e.Position, UUID: []byte(e.ID), Payload: msg.Payload, Msg: msg}, nil
 }

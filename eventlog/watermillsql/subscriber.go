@@ -49,6 +49,11 @@ type SubscriberConfig struct {
 // their work outside wsql.TxFromContext (a nack does not roll that transaction
 // back) and are quick, because the transaction stays open for the whole batch.
 // What must happen exactly once belongs into an eventlog.Subscriber.
+//
+// Where the log is no longer the one that the group has read (an older backup was
+// restored, or a replica without the last commits took over), reads fail and log an
+// error that says so, instead of passing over new entries at positions that the group
+// has passed. The group can begin again under another name.
 func NewSubscriber(db wsql.Beginner, cfg SubscriberConfig) (*wsql.Subscriber, error) {
 	if !domain.IsID(cfg.ConsumerGroup) {
 		return nil, fmt.Errorf("watermillsql: SubscriberConfig.ConsumerGroup %q: want 1 to 64 of A-Z a-z 0-9 _ -", cfg.ConsumerGroup)

@@ -1,6 +1,7 @@
 package watermillsql_test
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -106,7 +107,7 @@ func TestSubscriberGivesEntries(t *testing.T) {
 		m := receive(t, messages)
 		want := message.Metadata{
 			"type": e.Type, "created_at": e.CreatedAt.Format("2006-01-02T15:04:05.000Z"),
-			"position": strconv.FormatInt(e.Position, 10), "workspace_id": "w",
+			"position": strconv.FormatInt(e.Position, 10), "workspace_id": "w", "chain": hex.EncodeToString(e.Chain[:]),
 		}
 		if m.UUID != e.ID || string(m.Payload) != e.Data || fmt.Sprint(m.Metadata) != fmt.Sprint(want) {
 			t.Errorf("message %s %s %v, want %s %s %v", m.UUID, m.Payload, m.Metadata, e.ID, e.Data, want)

@@ -18,6 +18,13 @@ import (
 // item. The batch may still be using the item.
 var ErrOutcomeUnknown = errors.New("outcome unknown")
 
+// Unknown reports whether an error of Do leaves open what became of the item: its
+// batch had begun and did not end, or it panicked.
+func Unknown(err error) bool {
+	_, panicked := errors.AsType[*PanicError](err)
+	return panicked || errors.Is(err, ErrOutcomeUnknown)
+}
+
 // errNotBegun says that a caller's context ended before a batch took its item.
 var errNotBegun = errors.New("not begun")
 

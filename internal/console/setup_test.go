@@ -58,6 +58,7 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	s := &bundle{t: t, pool: testkit.Pool(t), clock: testkit.RunningClock(), logs: &testkit.Buffer{}}
 	logger := s.logs.Logger()
 	s.notifier = eventlog.NewNotifier(s.pool, logger)
+	testkit.AnyClock(t, s.pool)
 	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.clock.Now, Notify: s.notifier.Notify}))(t)
 	format := access.NewFormat(brand.Brand{})
 	s.keys = testkit.Must(access.NewStore(access.StoreConfig{Pool: s.pool, Format: format, Clock: s.clock.Now}))(t)

@@ -21,7 +21,9 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, cfg.ConnConfig) //nolint:wrapcheck // the error names the server
 }
 
-// ParseConfig reads the URL of a database, as pgxpool.ParseConfig does. It also
+// ParseConfig reads the URL of a database, as pgxpool.ParseConfig does. Every
+// connection has the isolation level that the program is written for, whatever the
+// default of the database or the URL says. ParseConfig also
 // understands libpq's parameter requirepeer, which the URL of the local PostgreSQL
 // has: the account, by name or number, that must run the server behind a Unix
 // socket. Each connection checks it, and a server of another account is a
@@ -31,6 +33,9 @@ func ParseConfig(url string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("DATABASE_URL: %w", err)
 	}
+	// The program locks rows and reads what others have committed since; at a stricter
+	// level, which a database can have as its default, that fails.
+	cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
 	want, found := cfg.ConnConfig.RuntimeParams["requirepeer"]
 	if !found {
 		return cfg, nil

@@ -68,7 +68,7 @@ func TestRequirePeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cfg.ConnConfig.RuntimeParams) != 0 {
+	if cfg.ConnConfig.RuntimeParams["requirepeer"] != "" {
 		t.Errorf("the server gets %v", cfg.ConnConfig.RuntimeParams)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -139,3 +140,29 @@ func Rollback(ctx context.Context, tx pgx.Tx) {
 		_ = tx.Conn().Close(ctx)
 	}
 }
+
+// RolledBack reports whether the database rolled a transaction back because of
+// others beside it (a serialization failure or a deadlock): nothing of it was done,
+// and it can be run again as it is.
+func RolledBack(err error) bool { return hasCode(err, "40001") || hasCode(err, "40P01") }
+
+// Locked reports whether a statement failed because another transaction holds a
+// lock that it did not wait for, or not for longer.
+func Locked(err error) bool { return hasCode(err, "55P03") }
+
+func hasCode(err error, code string) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == code
+}
+
+// LimitLocks limits how long each further statement of a transaction waits for a
+// lock; Locked reports the error.
+func LimitLocks(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
+	if _, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true)`, Milliseconds(limit)); err != nil {
+		return fmt.Errorf("limit the wait for locks: %w", err)
+	}
+	return nil
+}
+
+// Milliseconds writes a duration as PostgreSQL's settings take it.
+func Milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }

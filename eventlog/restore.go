@@ -1,0 +1,72 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// DivergedError says that a workspace does not hold the beginning of what is
+// restored to it. Nothing of the call was restored.
+type DivergedError struct {
+	WorkspaceID string
+	Position    int64  // in what is restored
+	ID          string // of the entry there
+}
+
+// Error says what differs.
+func (e *DivergedError) Error() string {
+	return fmt.Sprintf("nothing was restored: workspace %s is not empty and does not hold the beginning of these entries; at position %d it has another one than %s",
+		e.WorkspaceID, e.Position, e.ID)
+}
+
+// Restore appends entries of an export, which bring their ids and publish times, to
+// workspaces that are empty or hold the entries before and perhaps some of these.
+// Publish times may be ahead of now. first gives, by workspace, the position that the
+// first of its entries must have.
+//
+// It does all or, on an error, nothing, and has the errors of Append and a
+// *DivergedError.
+func (l *Log) Restore(ctx context.Context, first map[string]int64, drafts ...domain.Draft) ([]Receipt, error) {
+	if len(drafts) == 0 {
+		return nil, nil
+	}
+	drafts, err := checked(drafts)
+	if err != nil {
+		return nil, err
+	}
+	batches, err := group(drafts)
+	if err != nil {
+		return nil, err
+	}
+	receipts := make([]Receipt, len(drafts))
+	err = l.appendSeveral(ctx, batches, appendMode{whole: true, restore: true}, func(b *draftBatch, result *appendResult) error {
+		if err := result.fill(b, receipts); err != nil {
+			return err
+		}
+		return b.restored(first[b.workspaceID], receipts)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range batches {
+		l.notify(TopicAppended, batches[i].workspaceID)
+	}
+	return receipts, nil
+}
+
+// restored checks that the entries of a batch are in the log as they are in the
+// export: one after the other from a position on, with the same publish times.
+func (b *draftBatch) restored(first int64, receipts []Receipt) error {
+	for i, id := range b.ids {
+		want := first + int64(i)
+		for _, index := range b.indexes[i] {
+			r := &receipts[index]
+			if r.Position != want || b.created[i] == nil || !r.CreatedAt.Equal(*b.created[i]) || len(b.indexes[i]) > 1 {
+				return &DivergedError{WorkspaceID: b.workspaceID, Position: want, ID: id}
+			}
+		}
+	}
+	return nil
+}

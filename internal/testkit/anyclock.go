@@ -1,0 +1,17 @@
+package testkit
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// AnyClock lets the log of a database take entries from clocks that tests move: it
+// no longer compares them with its own.
+func AnyClock(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	const compareWithNothing = `CREATE OR REPLACE FUNCTION log_clock() RETURNS timestamptz LANGUAGE sql VOLATILE RETURN NULL::timestamptz`
+	if _, err := pool.Exec(t.Context(), compareWithNothing); err != nil {
+		t.Fatalf("testkit: let the log take any clock: %v", err)
+	}
+}
