@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // claim takes webhooks that no process holds, and loads them.
@@ -202,11 +203,19 @@ func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[sch
 const cancelChunk = 5000
 
 // cancelOutdated cancels deliveries that are pending under an older epoch of a
-// webhook.
+// webhook. Those that another transaction has locked are left to the next sweep.
 func (s *store) cancelOutdated(ctx context.Context, k scheduler.Key) error {
 	for {
 		var n int
-		err := s.pool.QueryRow(ctx, `SELECT webhook_cancel($1, $2, $3)`, k.WorkspaceID, k.WebhookID, cancelChunk).Scan(&n)
+		err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+			if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx, `SELECT webhook_cancel($1, $2, $3)`, k.WorkspaceID, k.WebhookID, cancelChunk).Scan(&n)
+		})
+		if pg.Locked(err) {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("cancel the pending deliveries of %s: %w", k.WebhookID, err)
 		}
@@ -236,7 +245,7 @@ func (s *store) release(ctx context.Context, lease string, list []scheduler.Curs
 	for i, r := range list {
 		ws[i], hs[i], epochs[i], versions[i], done[i], replayed[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.Epoch, r.Version, r.Position, r.Replayed
 	}
-	_, err := s.pool.Exec(ctx, `
+	_, err := s.limited(ctx, `
 		UPDATE webhook_cursor c
 		   SET holder = NULL,
 		       position = CASE WHEN w.epoch = m.epoch THEN greatest(c.position, m.done) ELSE c.position END,

@@ -34,6 +34,9 @@ func (d *Dispatcher) changeHealth(ctx context.Context, c *scheduler.HealthChange
 func (d *Dispatcher) changeHealthOnce(ctx context.Context, c *scheduler.HealthChange) error {
 	turnedOff := false
 	err := pg.InTx(ctx, d.store.pool, func(tx pgx.Tx) (err error) {
+		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil { // it keeps a connection while it waits
+			return err
+		}
 		if c.Change == policy.TurnOff {
 			if turnedOff, err = turnOff(ctx, tx, c); err != nil || !turnedOff {
 				return err

@@ -2,15 +2,14 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 const (
@@ -44,7 +43,7 @@ func (d *Dispatcher) maintain(ctx context.Context) time.Duration {
 func (s *store) maintain(ctx context.Context, now time.Time, retention time.Duration) error {
 	const days = `SELECT webhook_delivery_days(($1::timestamptz AT TIME ZONE 'UTC')::date, ($2::timestamptz AT TIME ZONE 'UTC')::date)`
 	_, err := s.pool.Exec(ctx, days, now, now.Add(-retention))
-	if err != nil && !isLocked(err) {
+	if err != nil && !pg.Locked(err) {
 		return fmt.Errorf("make and drop partitions of the delivery history: %w", err)
 	}
 	locked := err
@@ -58,11 +57,6 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 		return fmt.Errorf("a long transaction reads the delivery history: %w", locked)
 	}
 	return nil
-}
-
-func isLocked(err error) bool {
-	var pe *pgconn.PgError
-	return errors.As(err, &pe) && pe.Code == "55P03" // lock_not_available
 }
 
 // resealSecrets seals secrets under the newest key that are under an older one,
@@ -83,6 +77,7 @@ func (s *store) resealSecrets(ctx context.Context) (n int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read sealed secrets: %w", err)
 	}
+	var locked error
 	for _, w := range all {
 		secret, changed := s.reseal(w.key, w.secret)
 		old, changedOld := s.reseal(w.key, w.old)
@@ -90,16 +85,20 @@ func (s *store) resealSecrets(ctx context.Context) (n int, err error) {
 			continue
 		}
 		// Only if it was not rotated since it was read.
-		tag, err := s.pool.Exec(ctx, `
+		tag, err := s.limited(ctx, `
 			UPDATE webhook SET secret = $3, old_secret = $4
 			 WHERE workspace_id = $1 AND webhook_id = $2 AND secret = $5 AND old_secret IS NOT DISTINCT FROM $6`,
 			w.key.WorkspaceID, w.key.WebhookID, secret, old, w.secret, w.old)
+		if pg.Locked(err) {
+			locked = fmt.Errorf("re-seal the secret of %s: %w", w.key.WebhookID, err)
+			continue
+		}
 		if err != nil {
 			return n, fmt.Errorf("re-seal the secret of %s: %w", w.key.WebhookID, err)
 		}
 		n += int(tag.RowsAffected())
 	}
-	return n, nil
+	return n, locked
 }
 
 // reseal returns a secret sealed under the newest key. One that cannot be opened

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
@@ -48,7 +49,7 @@ func TestHistoryDaysComeAndGo(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `SELECT count(*) FROM webhook_delivery`); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.maintain(t.Context(), day0.Add(60*day), 30*day); err == nil || !isLocked(err) {
+	if err := s.maintain(t.Context(), day0.Add(60*day), 30*day); err == nil || !pg.Locked(err) {
 		t.Errorf("beside a long reader: %v", err)
 	}
 	insert(day0.Add(60 * day))

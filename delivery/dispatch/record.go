@@ -8,22 +8,33 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // record writes a record, repeating it until it is written or the lease is over:
 // the result of an attempt must not be lost because the database is away. Then it
-// releases webhooks.
+// releases webhooks. What another transaction has locked it returns to the
+// scheduler, which has it written apart.
 func (d *Dispatcher) record(ctx context.Context, r *scheduler.Record) {
-	defer d.post(scheduler.Recorded{Record: r})
+	var locked []*scheduler.Record
+	defer func() { d.post(scheduler.Recorded{Record: r, Locked: locked}) }()
+	rest := []*scheduler.Record{r}
 	for wait := retryPause; ; wait = min(2*wait, maxRetryPause) {
-		err := d.store.record(ctx, r)
+		var waiting []*scheduler.Record
+		var err error
+		rest, waiting, err = d.writeParts(ctx, rest)
+		if !r.Apart {
+			locked = append(locked, waiting...)
+		} else {
+			rest = append(rest, waiting...)
+		}
 		switch {
-		case err == nil:
-			d.release(ctx, r)
+		case len(rest) == 0:
 			return
 		case leaseIsOver(err):
 			d.logger.WarnContext(ctx, "the lease was over before attempts could be recorded; they are made again by the processes that take over", "attempts", len(r.Attempts))
@@ -37,15 +48,79 @@ func (d *Dispatcher) record(ctx context.Context, r *scheduler.Record) {
 	}
 }
 
-func (d *Dispatcher) release(ctx context.Context, r *scheduler.Record) {
-	if len(r.Releases) == 0 {
+// writersApart is how many parts of a record are written side by side.
+const writersApart = 4
+
+// writeParts writes parts of a record, each in a transaction of its own. A part of
+// several webhooks that finds one of them locked is split. It returns the parts that
+// could not be written, with an error of one of them, and those of single webhooks
+// that are locked.
+func (d *Dispatcher) writeParts(ctx context.Context, parts []*scheduler.Record) (failed, locked []*scheduler.Record, err error) {
+	if len(parts) == 1 {
+		err = d.writePart(ctx, parts[0])
+		if err == nil {
+			return nil, nil, nil
+		}
+		if !pg.Locked(err) {
+			return parts, nil, err
+		}
+		if parts[0].Apart {
+			return nil, parts, err
+		}
+		parts = parts[0].Split()
+	}
+	errs := make([]error, len(parts))
+	var group errgroup.Group
+	group.SetLimit(writersApart)
+	for i, p := range parts {
+		group.Go(func() error {
+			errs[i] = d.writePart(ctx, p)
+			return nil
+		})
+	}
+	_ = group.Wait() // each has its own error
+	for i, p := range parts {
+		switch {
+		case errs[i] == nil:
+		case pg.Locked(errs[i]):
+			locked = append(locked, p)
+		default:
+			failed, err = append(failed, p), errs[i]
+		}
+	}
+	return failed, locked, err
+}
+
+// writePart writes a part of a record and releases its webhooks.
+func (d *Dispatcher) writePart(ctx context.Context, r *scheduler.Record) error {
+	if err := d.store.record(ctx, r); err != nil {
+		return err
+	}
+	d.release(ctx, r.Lease, r.Releases)
+	return nil
+}
+
+// release gives webhooks back. One that another transaction has locked stays held
+// under the lease until it is found at a renewal.
+func (d *Dispatcher) release(ctx context.Context, lease string, releases []scheduler.CursorRecord) {
+	if len(releases) == 0 {
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	if err := d.store.release(limited, r.Lease, r.Releases); err != nil && ctx.Err() == nil {
-		d.logger.WarnContext(ctx, "cannot release webhooks; taking a new lease frees them", "webhooks", len(r.Releases), "error", err)
-		d.post(scheduler.LeaseLost{Lease: r.Lease})
+	err := d.store.release(limited, lease, releases)
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case pg.Locked(err) && len(releases) > 1:
+		for i := range releases {
+			d.release(ctx, lease, releases[i:i+1])
+		}
+	case pg.Locked(err):
+		d.logger.WarnContext(ctx, "cannot release a webhook, because another transaction has locked its row; trying again at the next renewal of the lease",
+			"webhook", releases[0].Key.WebhookID)
+	default:
+		d.logger.WarnContext(ctx, "cannot release webhooks; taking a new lease frees them", "webhooks", len(releases), "error", err)
+		d.post(scheduler.LeaseLost{Lease: lease})
 	}
 }
 
@@ -53,12 +128,12 @@ func (d *Dispatcher) release(ctx context.Context, r *scheduler.Record) {
 // Repeating it after an error is safe: the first attempt of a delivery is there
 // already, and a later one knows how many came before it. Only the counts may be
 // added twice. The error satisfies leaseIsOver when nothing was written because
-// the lease is over.
+// the lease is over, and pg.Locked when a row was locked.
 func (s *store) record(ctx context.Context, r *scheduler.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	b := &pgx.Batch{}
-	b.Queue(`SELECT webhook_lease($1)`, r.Lease)
+	b.Queue(`SELECT webhook_lease($1), set_config('lock_timeout', $2, true)`, r.Lease, pg.Milliseconds(lockTimeout))
 	queueAttempts(b, r.Attempts)
 	queueCursors(b, r.Lease, r.Cursors)
 	queueHealth(b, r.Health)

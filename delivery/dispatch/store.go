@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // store holds the dispatcher's SQL.
@@ -24,6 +26,11 @@ const (
 	// notice.
 	statementTimeout = 30 * time.Second
 
+	// lockTimeout is how long a statement waits for a lock of another transaction,
+	// such as that of a person at psql. What it would hold up is done without the
+	// webhook whose row is locked.
+	lockTimeout = 100 * time.Millisecond
+
 	// retryPause is the pause after a statement failed, because the database may be
 	// away. Where it grows, it doubles up to maxRetryPause.
 	retryPause    = 250 * time.Millisecond
@@ -37,6 +44,19 @@ func split(keys []scheduler.Key) (workspaces, webhooks []string) {
 		workspaces[i], webhooks[i] = k.WorkspaceID, k.WebhookID
 	}
 	return workspaces, webhooks
+}
+
+// limited runs a statement that waits for locks no longer than lockTimeout; pg.Locked
+// reports that error.
+func (s *store) limited(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	b := &pgx.Batch{}
+	b.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(lockTimeout))
+	b.Queue(sql, args...).Exec(func(t pgconn.CommandTag) error {
+		tag = t
+		return nil
+	})
+	err = s.pool.SendBatch(ctx, b).Close()
+	return tag, err
 }
 
 // keys returns the webhooks that a statement names; doing is for the error.

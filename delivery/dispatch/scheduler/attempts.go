@@ -11,7 +11,7 @@ func (s *Scheduler) enqueue(now time.Time, q *queue) {
 	}
 	// Record soon when the queue has reached its bound. One that is failing waits for
 	// the next batch, so that it does not cost the others commits.
-	if q.unrecorded >= s.cfg.Bound && q.health.FailingSince.IsZero() && q.waiting() > 0 {
+	if q.unrecorded >= s.cfg.Bound && !q.apart && q.health.FailingSince.IsZero() && q.waiting() > 0 {
 		s.results.urgent = true
 	}
 }

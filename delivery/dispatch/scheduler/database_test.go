@@ -233,7 +233,7 @@ func (p *process) record(r *Record) {
 		return
 	}
 	if w.chance(6) {
-		if w.chance(2) && !p.leaseIsOver(r.Lease) {
+		if w.chance(2) && !p.leaseIsOver(r.Lease) && !w.isLocked(r) {
 			w.write(r)
 		}
 		w.after(w.takes(2*time.Second), func() { p.record(r) })
@@ -243,7 +243,31 @@ func (p *process) record(r *Record) {
 		p.tell(LeaseLost{Lease: r.Lease}, Recorded{Record: r})
 		return
 	}
-	w.write(r)
+	parts, locked := []*Record{r}, []*Record(nil)
+	if w.isLocked(r) {
+		parts = r.Split()
+	}
+	for _, part := range parts {
+		switch {
+		case !w.isLocked(part):
+			w.write(part)
+			w.release(part)
+		case r.Apart:
+			w.after(time.Second, func() { p.record(r) })
+			return
+		default:
+			locked = append(locked, part)
+		}
+	}
+	w.after(w.takes(5*time.Millisecond), func() { p.tell(Recorded{Record: r, Locked: locked}) })
+}
+
+// isLocked tells whether a row that the record writes is locked.
+func (w *world) isLocked(r *Record) bool {
+	return slices.ContainsFunc(r.queues, func(q *queue) bool { return w.now.Before(w.webhooks[q.key].locked) })
+}
+
+func (w *world) release(r *Record) {
 	for _, c := range r.Releases {
 		h := w.webhooks[c.Key]
 		if h.holder == r.Lease {
@@ -251,7 +275,6 @@ func (p *process) record(r *Record) {
 			w.moveCursor(h, &c)
 		}
 	}
-	w.after(w.takes(5*time.Millisecond), func() { p.tell(Recorded{Record: r}) })
 }
 
 func (w *world) write(r *Record) {

@@ -60,8 +60,13 @@ type (
 	// Returned answers Start: the dispatcher stops and did not make the attempt.
 	Returned struct{ Attempt *Attempt }
 
-	// Recorded answers Record.
-	Recorded struct{ Record *Record }
+	// Recorded answers Record. Locked are the parts of it that could not be written,
+	// each of one webhook, because another transaction has locked a row of that
+	// webhook.
+	Recorded struct {
+		Record *Record
+		Locked []*Record
+	}
 
 	// HealthChanged answers ChangeHealth.
 	HealthChanged struct{ Change *HealthChange }
@@ -194,6 +199,7 @@ type (
 // Repeating it after an error is safe.
 type Record struct {
 	Lease    string
+	Apart    bool // a part of another one, which waits for the lock of its one webhook
 	Attempts []AttemptRecord
 	Cursors  []CursorRecord
 	Health   []HealthRecord
@@ -203,6 +209,7 @@ type Record struct {
 	attempts []*Attempt
 	evicted  []*queue
 	changes  []*HealthChange
+	queues   []*queue // that it is about, some more than once
 }
 
 func (*Poll) effect()        {}

@@ -49,6 +49,12 @@ func reconcile(s *Scheduler, c Census) {
 	for k := range s.queues {
 		known[k] = struct{}{}
 	}
+	for q := range s.apart { // some of them are still to be released
+		known[q.key] = struct{}{}
+	}
+	if c.Mine <= len(known) {
+		return
+	}
 	s.claims.blocked = true
 	s.emit(Reconcile{Lease: s.lease, Known: known})
 }

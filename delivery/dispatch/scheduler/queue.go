@@ -29,6 +29,7 @@ type queue struct {
 	evict  evictState
 	costly costlyState
 
+	apart    bool // a record of it is written apart, and nothing else of it is recorded
 	listed   bool // in one of the scheduler's lists of queues that may start something
 	pause    pauseState
 	timer    timer

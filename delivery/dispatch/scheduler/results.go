@@ -26,6 +26,7 @@ type results struct {
 	attempts []*Attempt
 	first    time.Time // when the oldest of them came
 	urgent   bool
+	apart    []*Attempt // of webhooks that are written apart; to be recorded after that
 
 	save    []*queue // cursors and counts to be stored
 	evicted []*queue // to be released
@@ -35,6 +36,10 @@ type results struct {
 }
 
 func (r *results) add(a *Attempt, now time.Time) {
+	if a.queue.apart {
+		r.apart = append(r.apart, a)
+		return
+	}
 	if len(r.attempts) == 0 {
 		r.first = now
 	}
@@ -78,16 +83,24 @@ func (r *results) take(lease string, now time.Time) *Record {
 	for _, q := range r.evicted {
 		record.addCounts(q)
 		record.Releases = append(record.Releases, q.cursor())
+		record.queues = append(record.queues, q)
 	}
-	record.evicted, record.changes = r.evicted, r.changes
-	r.save, r.evicted, r.changes = nil, nil, nil
+	record.evicted = r.evicted
+	r.save, r.evicted = nil, nil
+	r.changes = slices.DeleteFunc(r.changes, func(c *HealthChange) bool {
+		if !c.queue.apart {
+			record.changes = append(record.changes, c)
+			record.queues = append(record.queues, c.queue)
+		}
+		return !c.queue.apart
+	})
 	r.underWay = record
 	return record
 }
 
 func (r *Record) addAttempt(a *Attempt) {
 	q := a.queue
-	r.attempts = append(r.attempts, a)
+	r.attempts, r.queues = append(r.attempts, a), append(r.queues, q)
 	r.Attempts = append(r.Attempts, AttemptRecord{
 		Key: q.key, Position: a.Position, CreatedAt: a.CreatedAt, EventID: a.EventID, EventType: a.EventType,
 		Number: a.Number(), Before: a.Before, State: a.state, Next: a.next, Epoch: a.Endpoint.Epoch, Result: a.result,
@@ -104,7 +117,7 @@ func (r *Record) addAttempt(a *Attempt) {
 func (r *Record) addCursor(q *queue) {
 	c := q.cursor()
 	if c.Position > q.live.saved || c.Replayed > q.replay.saved {
-		r.Cursors = append(r.Cursors, c)
+		r.Cursors, r.queues = append(r.Cursors, c), append(r.queues, q)
 		q.live.saved, q.replay.saved = c.Position, c.Replayed
 		if q.replay.to > 0 && c.Replayed >= q.replay.to {
 			q.replay = replayRange{}
@@ -115,7 +128,7 @@ func (r *Record) addCursor(q *queue) {
 
 func (r *Record) addCounts(q *queue) {
 	for c, n := range q.unsaved.counts {
-		r.Counts = append(r.Counts, CountRecord{Key: q.key, Hour: c.hour, Outcome: c.outcome, N: n})
+		r.Counts, r.queues = append(r.Counts, CountRecord{Key: q.key, Hour: c.hour, Outcome: c.outcome, N: n}), append(r.queues, q)
 	}
 	clear(q.unsaved.counts)
 }

@@ -55,6 +55,8 @@ type Scheduler struct {
 	results results
 	timers  timers
 
+	apart map[*queue]struct{} // queues of which a record is written apart
+
 	lease     string
 	leaseFrom time.Time // when it was last taken or renewed
 	taking    bool      // a lease is being taken
@@ -70,7 +72,7 @@ type Scheduler struct {
 // New returns a Scheduler without a lease; the first event must be LeaseTaken.
 func New(cfg Config) *Scheduler {
 	return &Scheduler{
-		cfg: cfg, queues: map[Key]*queue{}, byWorkspace: map[string][]*queue{},
+		cfg: cfg, queues: map[Key]*queue{}, byWorkspace: map[string][]*queue{}, apart: map[*queue]struct{}{},
 		starts: starts{bound: cfg.Bound, limit: cfg.Limit, throttle: newThrottle(cfg.CostlyPerSecond)}, claims: newClaims(),
 	}
 }
@@ -120,7 +122,7 @@ func (s *Scheduler) apply(now time.Time, e Event) {
 		s.starts.inFlight--
 		e.Attempt.queue.putBack(e.Attempt)
 	case Recorded:
-		s.recorded(now, e.Record)
+		s.recorded(now, e)
 	case HealthChanged:
 		if e.Change.Change == policy.TurnOff && !e.Change.queue.evict.lost {
 			e.Change.queue.endpoint = unknownEndpoint()
@@ -166,7 +168,7 @@ func (s *Scheduler) InFlight() int { return s.starts.inFlight }
 // released.
 func (s *Scheduler) Done() bool {
 	return s.draining && s.starts.inFlight == 0 && len(s.queues) == 0 && s.claims.underWay == nil &&
-		s.results.underWay == nil && len(s.results.attempts)+len(s.results.evicted) == 0
+		s.results.underWay == nil && len(s.apart) == 0 && len(s.results.attempts)+len(s.results.evicted) == 0
 }
 
 // tick does what is due by now.
@@ -196,7 +198,7 @@ func (s *Scheduler) saveCursors(now time.Time) {
 	s.saved++
 	for _, q := range s.queues {
 		switch {
-		case q.evict.evicting:
+		case q.evict.evicting || q.apart:
 		case q.idle() && (now.Sub(q.lastUsed) >= s.cfg.Idle || !q.endpoint.On) && len(q.unsaved.counts) == 0:
 			s.evict(q)
 		case q.unsaved.cursor || len(q.unsaved.counts) > 0 || s.saved%skipSaves == 0 && q.done() > q.live.saved:

@@ -35,7 +35,9 @@ func TestRandomHistories(t *testing.T) {
 func (w *world) randomStep() {
 	t := w.t
 	h := w.anyWebhook()
-	switch rapid.IntRange(0, 11).Draw(t, "step") {
+	switch rapid.IntRange(0, 12).Draw(t, "step") {
+	case 12:
+		h.locked = w.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "locked")) * time.Second)
 	case 0:
 		if len(w.processes) > 0 && w.faulty {
 			w.kill(w.processes[w.random.IntN(len(w.processes))])
@@ -88,7 +90,9 @@ func TestNobodyWaitsForOthers(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			h := w.anyWebhook()
-			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			switch rapid.IntRange(0, 6).Draw(t, "step") {
+			case 6:
+				h.locked = w.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "locked")) * time.Second)
 			case 0:
 				if len(w.processes) < 4 {
 					w.start()
@@ -117,7 +121,7 @@ const promptly = time.Second
 func (w *world) checkNobodyIsStuck(healthy map[Key]bool) {
 	for _, k := range w.keys() {
 		h := w.webhooks[k]
-		busy := !healthy[k] || !w.hasWork(h)
+		busy := !healthy[k] || !w.hasWork(h) || w.now.Before(h.locked)
 		if w.free(h) { // a retry that is due is found by a sweep
 			busy = busy || w.logs[k.WorkspaceID].visible() == h.position
 		}

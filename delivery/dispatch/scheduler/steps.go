@@ -128,7 +128,7 @@ func (s *Scheduler) evict(q *queue) {
 
 // releaseIfDone releases a webhook that is evicting when nothing of it is open.
 func (s *Scheduler) releaseIfDone(q *queue) {
-	if q.evict.evicting && q.unrecorded == 0 && !q.poll.underWay && s.queues[q.key] == q {
+	if q.evict.evicting && q.unrecorded == 0 && !q.apart && !q.poll.underWay && s.queues[q.key] == q {
 		forget(s, q)
 		s.results.evicted = append(s.results.evicted, q)
 	}
@@ -151,8 +151,16 @@ func forget(s *Scheduler, q *queue) {
 
 // recorded frees the places of attempts whose results are stored, and finishes
 // releases.
-func (s *Scheduler) recorded(now time.Time, r *Record) {
-	s.results.underWay = nil
+func (s *Scheduler) recorded(now time.Time, e Recorded) {
+	r := e.Record
+	if !r.Apart {
+		s.results.underWay = nil
+	}
+	r.without(e.Locked)
+	for _, part := range e.Locked {
+		setApart(s, part)
+	}
+	s.results.keepApart()
 	for _, a := range r.attempts {
 		q := a.queue
 		q.recorded(a)
@@ -170,6 +178,9 @@ func (s *Scheduler) recorded(now time.Time, r *Record) {
 		s.emit(ChangeHealth{c})
 	}
 	s.released(r.evicted)
+	if r.Apart {
+		joinAgain(s, now, r)
+	}
 }
 
 // released claims webhooks again that have something to do, and tells others of

@@ -54,6 +54,7 @@ type simWebhook struct {
 
 	deliveries map[int64]*simDelivery
 	idleSince  time.Time // has work and nothing under way
+	locked     time.Time // another transaction has locked its row until then
 
 	receiver receiver
 	dead     bool // the receiver hangs

@@ -49,13 +49,14 @@ type latency struct {
 
 	others     int  // further webhooks, each with a receiver of its own
 	othersHang bool // their receivers never answer
+	locked     bool // another transaction has the others' rows locked while it is measured
 }
 
 // warmUp is how long the other webhooks get messages before anything is measured:
 // longer than an attempt may take, and than it takes until webhooks that only fail
 // are throttled.
 func (l latency) warmUp() time.Duration {
-	if l.others == 0 {
+	if !l.othersHang {
 		return 0
 	}
 	return 22 * time.Second
@@ -121,8 +122,15 @@ func (b *bench) latency(ctx context.Context, l latency) (first, later []arrival,
 		err = b.appendAtRate(ctx, seen, l, "before", l.warmUp())
 		seen.take()
 	}
+	var unlock func() error
+	if err == nil && l.locked {
+		unlock, err = b.lockOthers(ctx, l.duration)
+	}
 	if err == nil {
 		err = b.appendAtRate(ctx, seen, l, "then", l.duration)
+	}
+	if unlock != nil {
+		err = errors.Join(err, unlock())
 	}
 	if err == nil {
 		later = seen.take()

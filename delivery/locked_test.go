@@ -1,0 +1,120 @@
+package delivery_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestLockedWebhookDelaysNobody: while another transaction has a webhook's rows
+// locked, whichever they are, the others are delivered to and recorded. When it ends,
+// the locked webhook has everything once and recorded, too.
+func TestLockedWebhookDelaysNobody(t *testing.T) {
+	t.Parallel()
+	for name, lock := range map[string]string{
+		"webhook":  `SELECT FROM webhook WHERE workspace_id = 'locked' FOR UPDATE`,
+		"cursor":   `SELECT FROM webhook_cursor WHERE workspace_id = 'locked' FOR UPDATE`,
+		"counts":   `SELECT FROM webhook_hour WHERE workspace_id = 'locked' FOR UPDATE`,
+		"all rows": `SELECT FROM webhook w JOIN webhook_cursor c USING (workspace_id, webhook_id) WHERE w.workspace_id = 'locked' FOR UPDATE`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const others, rounds, bound = 6, 8, 10
+			b := setup(t, policy.Settings{})
+			rc := testkit.NewReceiver(t, nil)
+			spaces := []string{"locked"}
+			b.webhookIn("locked", rc.URL)
+			for i := range others {
+				spaces = append(spaces, fmt.Sprint("w", i))
+				b.webhookIn(spaces[i+1], rc.URL)
+			}
+			b.dispatcher(func(c *dispatch.Config) { c.Bound = bound })
+			sent := 0
+			for _, ws := range spaces { // so that there are rows to lock
+				b.appendTo(ws, "invoice.reversed", 1)
+				sent++
+			}
+			rc.Wait(t, sent)
+			b.recorded(spaces, sent)
+			testkit.Eventually(t, func() error { return b.counted("locked") })
+
+			conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
+			tx := testkit.Must(conn.Begin(t.Context()))(t)
+			if tag := testkit.Must(tx.Exec(t.Context(), lock))(t); tag.RowsAffected() == 0 {
+				t.Fatal("nothing to lock")
+			}
+			for round := range rounds {
+				b.appendTo("locked", "invoice.reversed", 3)
+				for _, ws := range spaces[1:] {
+					b.appendTo(ws, "invoice.reversed", 3)
+				}
+				b.recorded(spaces[1:], others*(1+3*(round+1)))
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.Close(t.Context())
+			b.recorded([]string{"locked"}, 1+3*rounds)
+			if n, want := rc.Count(), len(spaces)*(1+3*rounds); n != want {
+				t.Errorf("%d messages, want %d", n, want)
+			}
+		})
+	}
+}
+
+// recorded waits until n deliveries of workspaces are recorded as succeeded.
+func (b *bench) recorded(workspaces []string, n int) {
+	b.t.Helper()
+	testkit.Eventually(b.t, func() error {
+		var got int
+		err := b.pool.QueryRow(b.t.Context(), `
+			SELECT count(*) FROM webhook_delivery WHERE workspace_id = ANY ($1) AND state = 'succeeded'`, workspaces).Scan(&got)
+		if err == nil && got != n {
+			err = fmt.Errorf("%d deliveries of %v are recorded, want %d", got, workspaces, n)
+		}
+		return err
+	})
+}
+
+// counted reports whether the attempts of a workspace are counted.
+func (b *bench) counted(workspaceID string) error {
+	var n int
+	err := b.pool.QueryRow(b.t.Context(), `SELECT count(*) FROM webhook_hour WHERE workspace_id = $1`, workspaceID).Scan(&n)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("the attempts of %s are not counted", workspaceID)
+	}
+	return err
+}
+
+// TestLockedWebhookIsReleased: a dispatcher that stops while a webhook's rows are
+// locked ends in time, and another one takes over what it held.
+func TestLockedWebhookIsReleased(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{Timeout: 2 * time.Second})
+	rc := testkit.NewReceiver(t, nil)
+	b.webhookIn("locked", rc.URL)
+	b.webhookIn("free", rc.URL)
+	_, stop := b.dispatcher(func(c *dispatch.Config) { c.Lease = 8 * time.Second })
+	b.appendTo("locked", "invoice.reversed", 1)
+	b.appendTo("free", "invoice.reversed", 1)
+	b.recorded([]string{"locked", "free"}, 2)
+	conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
+	tx := testkit.Must(conn.Begin(t.Context()))(t)
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_cursor WHERE workspace_id = 'locked' FOR UPDATE`))(t)
+	stop()
+	b.dispatcher(func(c *dispatch.Config) { c.Lease = 8 * time.Second })
+	b.appendTo("free", "invoice.reversed", 1)
+	b.appendTo("locked", "invoice.reversed", 1)
+	b.recorded([]string{"free"}, 2)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close(t.Context())
+	b.recorded([]string{"locked"}, 2)
+}
