@@ -18,10 +18,19 @@ func TestAppendCountsAndCanBeRunAgain(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
 	lines := strings.Count(read(t, fixture), "\n")
-	if got, want := succeed(t, url, "append", "--json", fixture), fmt.Sprintf(`{"appended":%d,"skipped":0}`+"\n", lines); got != want {
+	positions := func() string {
+		chained, list := succeed(t, url, "export", "--chain"), []string{}
+		for _, w := range []string{"agency-0", "agency-1"} {
+			list = append(list, fmt.Sprintf("%q:%d", w, countEntries(t, chained, w)))
+		}
+		return strings.Join(list, ",")
+	}
+	got := succeed(t, url, "append", "--json", fixture)
+	if want := fmt.Sprintf(`{"appended":%d,"skipped":0,"positions":{%s}}`+"\n", lines, positions()); got != want {
 		t.Fatalf("first run: %s, want %s", got, want)
 	}
-	if got, want := succeed(t, url, "append", "--json", fixture), fmt.Sprintf(`{"appended":0,"skipped":%d}`+"\n", lines); got != want {
+	got = succeed(t, url, "append", "--json", fixture)
+	if want := fmt.Sprintf(`{"appended":0,"skipped":%d,"positions":{%s}}`+"\n", lines, positions()); got != want {
 		t.Fatalf("second run: %s, want %s", got, want)
 	}
 	// From standard input, as from a file.
@@ -72,7 +81,7 @@ func TestAppendStopsAtTheFirstRefusedLine(t *testing.T) {
 		line("a", "other", "2026-01-03T00:00:00Z")+
 		line("d", "four", "2026-01-04T00:00:00Z"))
 	r := runCommand(t, command(t, url, "append", "--json", file))
-	if r.code != cli.ExitFailed || r.out != `{"appended":2,"skipped":0}`+"\n" {
+	if r.code != cli.ExitFailed || r.out != `{"appended":2,"skipped":0,"positions":{"w":2}}`+"\n" {
 		t.Fatalf("%+v", r)
 	}
 	if !strings.Contains(r.errOut, "line 3: entry a refused: the workspace holds this id with other content") {

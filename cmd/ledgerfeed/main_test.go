@@ -115,6 +115,11 @@ func (p *process) kill() {
 // stop ends the process as an operator does, and returns its exit status.
 func (p *process) stop() int {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	return p.wait()
+}
+
+// wait waits until the process ends by itself, and returns its exit status.
+func (p *process) wait() int {
 	select {
 	case <-p.done:
 	case <-time.After(time.Minute):

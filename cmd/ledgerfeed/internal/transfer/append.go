@@ -12,40 +12,68 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
 // AppendCommand is ledgerfeed append.
 func AppendCommand(env *cli.Env) *cobra.Command {
-	return &cobra.Command{
+	var f appendFlags
+	c := &cobra.Command{
 		Use:   "append [FILE…]",
 		Short: "Append NDJSON entries to the log",
 		Long: `Append entries to the log, one JSON object a line, from FILEs or standard
-input. The form of every line is checked before anything is appended. What
-depends on the log (an id with other content, the order of time) is checked as
-it is appended: the first such line stops the command, what came before it
-stays, and the same file can be run again.`,
+input. The form of every line is checked before anything is appended, and that
+no created_at is more than 5 minutes ahead. What depends on the log (an id with
+other content, the order of time) is checked as it is appended: the first such
+line stops the command, and what came before it stays.
+
+The same input can be run again: lines that the log has are skipped. A line
+without an id gets one, and would get another one in the next run. So after a
+failure the ids that were given are left in a file, which the error names; run the
+same input again with --ids and that file.
+
+With --stream, each line is appended as it comes and answered on standard output
+with its id and position as soon as it is committed, until the input ends. The
+first line that is wrong or refused stops the command.
+
+With --restore, the input is an export, whose times may be ahead of now; the
+workspaces must be empty or hold its beginning.`,
 		RunE: env.Run(func(ctx context.Context, files []string) error {
-			sources, closeAll, err := openSources(files, env.In)
-			if err != nil {
-				return err
+			if f.stream && f.ids != "" {
+				return cli.Usagef("--ids is not for --stream, which answers every line with its id")
 			}
-			defer closeAll()
-			if err := checkForms(ctx, sources, env.ErrOut); err != nil {
-				return err
+			if f.stream {
+				return f.runStream(ctx, env, files)
 			}
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
-				var count appendCount
-				err := appendAll(ctx, d.Log, sources, &count)
-				// Printed after a failure, too: what came before the failing line stays.
-				return errors.Join(err, env.Print(count, func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "appended %d, skipped %d\n", count.Appended, count.Skipped)
-					return err
-				}))
-			})
+			return f.run(ctx, env, files)
 		}),
 	}
+	c.Flags().BoolVar(&f.stream, "stream", false, "append each line as it comes, and answer it")
+	c.Flags().BoolVar(&f.restore, "restore", false, "take an export as it is, with times ahead of now")
+	c.Flags().StringVar(&f.ids, "ids", "", "read from this file the ids that an earlier run gave to lines without, and write to it those that this run gives")
+	return c
+}
+
+// run appends what is checked as a whole before.
+func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (err error) {
+	sources, closeAll, err := openSources(files, env.In)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	if err := f.checkForms(ctx, sources, env.Clock(), env.ErrOut); err != nil {
+		return err
+	}
+	ids := &idFile{name: f.ids}
+	defer func() { err = errors.Join(err, ids.close()) }()
+	return env.WithDeps(ctx, func(d *cli.Deps) error {
+		a := &appender{log: d.Log, restore: f.restore, ids: ids, result: newAppendResult()}
+		err := a.appendAll(ctx, sources)
+		if err != nil {
+			err = ids.explain(err)
+		}
+		// Printed after a failure, too: what came before the failing line stays.
+		return errors.Join(err, env.Print(a.result, a.result.text))
+	})
 }
 
 // openSources opens the files. Standard input, which can be read only once, is
@@ -66,7 +94,7 @@ func openSources(names []string, in io.Reader) (sources []*source, closeAll func
 		if err != nil {
 			return nil, closeAll, err
 		}
-		sources = append(sources, &source{name: "standard input", file: file})
+		sources = append(sources, &source{name: standardInput, file: file})
 		return sources, closeAll, nil
 	}
 	for _, name := range names {
@@ -89,120 +117,4 @@ func copyToFile(in io.Reader) (_ *os.File, err error) {
 		return nil, errors.Join(fmt.Errorf("cannot read standard input: %w", err), file.Close())
 	}
 	return file, nil
-}
-
-// maxReportedLines bounds how many bad lines are reported.
-const maxReportedLines = 20
-
-// checkForms checks the form of every line of every source, before anything is
-// appended, and writes what is wrong to out.
-func checkForms(ctx context.Context, sources []*source, out io.Writer) error {
-	bad := 0
-	for _, s := range sources {
-		err := s.each(ctx, func(number int, line []byte, err error) error {
-			if err == nil {
-				_, err = domain.DecodeDraft(line)
-			}
-			if err == nil {
-				return nil
-			}
-			bad++
-			if bad <= maxReportedLines {
-				fmt.Fprintf(out, "%s, line %d: %v\n", s.name, number, err)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	switch {
-	case bad == 0:
-		return nil
-	case bad > maxReportedLines:
-		return fmt.Errorf("%d lines have a wrong form, of which the first %d are shown; nothing was appended", bad, maxReportedLines)
-	case bad == 1:
-		return errors.New("one line has a wrong form; nothing was appended")
-	}
-	return fmt.Errorf("%d lines have a wrong form; nothing was appended", bad)
-}
-
-// appendBatch is how many lines are appended in one transaction: enough that its
-// commit costs little a line, few enough that other producers wait only briefly.
-const appendBatch = 500
-
-// appendCount is what append prints.
-type appendCount struct {
-	Appended int `json:"appended"`
-	Skipped  int `json:"skipped"` // the log had them already
-}
-
-func appendAll(ctx context.Context, log *eventlog.Log, sources []*source, count *appendCount) error {
-	for _, s := range sources {
-		a := appender{log: log, source: s, count: count}
-		if err := s.each(ctx, func(number int, line []byte, err error) error {
-			if err != nil {
-				return fmt.Errorf("%s, line %d changed since it was checked: %w", s.name, number, err)
-			}
-			return a.add(ctx, number, line)
-		}); err != nil {
-			return errors.Join(a.flush(ctx), err)
-		}
-		if err := a.flush(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// appender appends the lines of a source in batches.
-type appender struct {
-	log     *eventlog.Log
-	source  *source
-	count   *appendCount
-	drafts  []domain.Draft // the batch
-	numbers []int          // of the batch's lines
-}
-
-func (a *appender) add(ctx context.Context, number int, line []byte) error {
-	d, err := domain.DecodeDraft(line)
-	if err != nil {
-		return fmt.Errorf("%s, line %d changed since it was checked: %w", a.source.name, number, err)
-	}
-	a.drafts = append(a.drafts, d)
-	a.numbers = append(a.numbers, number)
-	if len(a.drafts) < appendBatch {
-		return nil
-	}
-	return a.flush(ctx)
-}
-
-// flush appends the batch. When the log refuses a line of it, the lines before
-// that one are appended.
-func (a *appender) flush(ctx context.Context) error {
-	drafts, numbers := a.drafts, a.numbers
-	a.drafts, a.numbers = nil, nil
-	if len(drafts) == 0 {
-		return nil
-	}
-	receipts, err := a.log.Append(ctx, drafts...)
-	var refused *eventlog.RefusedError
-	if errors.As(err, &refused) {
-		refused.ID = drafts[refused.Index].ID // empty if the line has none: the id made for it exists nowhere
-		reason := fmt.Errorf("%s, line %d: %w", a.source.name, numbers[refused.Index], err)
-		a.drafts, a.numbers = drafts[:refused.Index], numbers[:refused.Index]
-		return errors.Join(a.flush(ctx), reason)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: lines %d to %d may or may not have been appended (the file can be run again): %w",
-			a.source.name, numbers[0], numbers[len(numbers)-1], err)
-	}
-	for _, r := range receipts {
-		if r.Skipped {
-			a.count.Skipped++
-		} else {
-			a.count.Appended++
-		}
-	}
-	return nil
 }

@@ -28,7 +28,10 @@ database, it gives the same log, byte by byte, with the same chain.
 With --out, the entries are added to a file. The file itself tells where to
 continue: run again after any interruption, it holds every entry once. For a
 pipe, --resume keeps in a file of its own where to continue; after an
-interruption some entries may be repeated, and append skips them.`,
+interruption some entries may be repeated, and append skips them.
+
+An export continues only the log that it began with: where an older backup was
+restored, or a replica without the last commits took over, it stops and says so.`,
 		Args: cobra.NoArgs,
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			if x.from < 1 {
@@ -70,13 +73,13 @@ type exporter struct {
 	notifier   *eventlog.Notifier
 	logger     *slog.Logger
 	out        *bufio.Writer
-	next       map[string]int64 // by workspace, the position after the last one written
+	written    map[string]eventlog.Mark // by workspace, of the last entry written
 	line       []byte
 }
 
 // toPipe exports to standard output, from where the file of --resume says.
 func (x *exporter) toPipe(ctx context.Context, out io.Writer) (err error) {
-	if x.next, err = readResume(x.resume); err != nil {
+	if x.written, err = readResume(x.resume); err != nil {
 		return err
 	}
 	x.out = bufio.NewWriterSize(out, bufferSize)
@@ -90,7 +93,7 @@ func (x *exporter) toFile(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if x.next, err = continueFile(ctx, file, x.log); err != nil {
+	if x.written, err = continueFile(ctx, file, x.log); err != nil {
 		return err
 	}
 	x.out = bufio.NewWriterSize(file, bufferSize)
@@ -129,17 +132,18 @@ func (x *exporter) writeNew(ctx context.Context) error {
 		}
 	}
 	for _, w := range workspaces {
-		if x.next[w] == 0 {
-			x.next[w] = x.from
+		after, begun := x.written[w]
+		if !begun {
+			after.Position = x.from - 1
 		}
-		if err := x.log.Walk(ctx, w, x.next[w]-1, x.write); err != nil {
-			return err
+		if err := x.log.WalkAfter(ctx, w, after, x.write); err != nil {
+			return x.explain(err)
 		}
 	}
 	if err := x.out.Flush(); err != nil {
 		return fmt.Errorf("cannot write entries: %w", err)
 	}
-	return writeResume(x.resume, x.next)
+	return writeResume(x.resume, x.written)
 }
 
 func (x *exporter) write(e *domain.Entry) error {
@@ -151,8 +155,16 @@ func (x *exporter) write(e *domain.Entry) error {
 	if _, err := x.out.Write(x.line); err != nil {
 		return fmt.Errorf("cannot write entries: %w", err)
 	}
-	x.next[e.WorkspaceID] = e.Position + 1
+	x.written[e.WorkspaceID] = eventlog.NewMark(e.Position, e.Chain[:8])
 	return nil
+}
+
+// explain adds what to do when the log is not the one that the export began with.
+func (x *exporter) explain(err error) error {
+	if _, other := errors.AsType[*eventlog.OtherLogError](err); !other {
+		return err
+	}
+	return fmt.Errorf("%w; what was exported is not all in this log: export it again from the start, to an empty place", err)
 }
 
 // followLog writes new entries until ctx ends.

@@ -18,6 +18,9 @@ type source struct {
 	file *os.File
 }
 
+// standardInput is its name for messages.
+const standardInput = "standard input"
+
 var errLongLine = fmt.Errorf("the entry is longer than %d bytes", domain.MaxEntrySize)
 
 // each calls do with every line that is not blank, and its number from 1. For a
@@ -26,7 +29,11 @@ func (s *source) each(ctx context.Context, do func(number int, line []byte, err 
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("cannot read %s: %w (give a pipe on standard input)", s.name, err)
 	}
-	reader := bufio.NewReaderSize(s.file, domain.MaxLineSize+2) // and the end of the line
+	return eachLine(ctx, s.name, s.file, do)
+}
+
+func eachLine(ctx context.Context, name string, in io.Reader, do func(number int, line []byte, err error) error) error {
+	reader := bufio.NewReaderSize(in, domain.MaxLineSize+2) // and the end of the line
 	for number := 1; ; number++ {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -43,7 +50,7 @@ func (s *source) each(ctx context.Context, do func(number int, line []byte, err 
 		}
 		end := errors.Is(err, io.EOF)
 		if err != nil && !end {
-			return fmt.Errorf("cannot read %s, line %d: %w", s.name, number, err)
+			return fmt.Errorf("cannot read %s, line %d: %w", name, number, err)
 		}
 		if line = bytes.TrimRight(line, "\r\n"); len(bytes.TrimSpace(line)) > 0 {
 			if derr := do(number, line, nil); derr != nil {
