@@ -36,9 +36,9 @@ func connectionsOf(name string, descriptors, maxAPI int) int {
 	half := descriptors / 2
 	switch name {
 	case RoleAPI:
-		return max(1, min(maxAPI, half*3/4))
+		return max(1, min(maxAPI, half/4*3))
 	case RoleConsole:
-		return max(1, min(maxConsoleConnections, half*3/16))
+		return max(1, min(maxConsoleConnections, half/16*3))
 	default:
 		return max(1, min(maxAdminConnections, half/16))
 	}
