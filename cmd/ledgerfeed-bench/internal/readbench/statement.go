@@ -106,6 +106,9 @@ func (s statement) script() (script string, variables []string, err error) {
 			continue
 		case time.Time:
 			value = v.Format(time.RFC3339Nano)
+		case []byte:
+			texts[i] = fmt.Sprintf(`'\x%x'`, v)
+			continue
 		case nil:
 			texts[i] = "NULL"
 			continue
