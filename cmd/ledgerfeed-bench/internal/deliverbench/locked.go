@@ -63,6 +63,9 @@ func lockedRound(ctx context.Context, o *measure.Options) (r round, err error) {
 	return r, nil
 }
 
+const lockRows = `
+	SELECT FROM webhook w JOIN webhook_cursor c USING (workspace_id, webhook_id) WHERE w.workspace_id LIKE 'other-%' FOR UPDATE`
+
 // lockOthers locks the rows of the other webhooks, as a person at psql would, for a
 // time or until unlock.
 func (b *bench) lockOthers(ctx context.Context, duration time.Duration) (unlock func() error, err error) {
@@ -70,7 +73,7 @@ func (b *bench) lockOthers(ctx context.Context, duration time.Duration) (unlock 
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock webhooks: %w", err)
 	}
-	for _, sql := range []string{"BEGIN", `SELECT FROM webhook WHERE workspace_id LIKE 'other-%' FOR UPDATE`} {
+	for _, sql := range []string{"BEGIN", lockRows} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			return nil, fmt.Errorf("cannot lock webhooks: %w", err)
 		}
