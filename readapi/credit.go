@@ -21,7 +21,7 @@ func answerCredit(q *request) error {
 		below, newerThan = math.MaxInt64, math.MaxInt64 // the pass begins with the newest
 	}
 	mark, size := at.mark(), q.params.limit(q.endpoint.limit)
-	rows, err := q.query(q.endpoint.statement(0, q.visible), q.key.WorkspaceID, q.pathID, at.floor, below, newerThan, size+1, mark.Position, mark.Chain[:])
+	rows, err := q.query(q.endpoint.statement(statementKey{visible: q.visible}), q.key.WorkspaceID, q.pathID, at.floor, below, newerThan, size+1, mark.Position, mark.Chain[:])
 	if err != nil {
 		return err
 	}

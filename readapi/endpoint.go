@@ -14,7 +14,7 @@ type endpoint struct {
 	version func(*request) (string, error)
 
 	// Indexes of parameters in Params; -1: the endpoint has none of the form.
-	limit, cursor, since, enum int
+	limit, cursor, since, enum, include int
 
 	filters    []filter
 	statements map[statementKey]string // of Rows, Row and Credit
@@ -30,13 +30,14 @@ type filter struct {
 type statementKey struct {
 	given   uint // bit i: filter i is used
 	visible visibility
+	removed bool // with the rows that have left
 }
 
 func newEndpoint(r route.Route) *endpoint {
 	if len(r.Params) > maxParams {
 		panic("readapi: " + r.Path + " has too many parameters") // by the route table, which every test uses
 	}
-	e := &endpoint{Route: r, limit: -1, cursor: -1, since: -1, enum: -1, statements: map[statementKey]string{}}
+	e := &endpoint{Route: r, limit: -1, cursor: -1, since: -1, enum: -1, include: -1, statements: map[statementKey]string{}}
 	for i := range e.Params {
 		p := &e.Params[i]
 		switch {
@@ -46,6 +47,8 @@ func newEndpoint(r route.Route) *endpoint {
 			e.cursor = i
 		case p.Form == route.FormTime:
 			e.since = i
+		case p.Form == route.FormInclude:
+			e.include = i
 		case p.Column != "":
 			e.filters = append(e.filters, filter{param: i, column: p.Column})
 		default:
@@ -58,7 +61,8 @@ func newEndpoint(r route.Route) *endpoint {
 			e.statements[statementKey{visible: visible}] = rowStatement(e.Resource, visible)
 		case route.Rows:
 			for given := range uint(1) << len(e.filters) {
-				e.statements[statementKey{given, visible}] = listStatement(e.Resource, e.filters, given, visible)
+				e.statements[statementKey{given: given, visible: visible}] = listStatement(e.Resource, e.filters, given, visible)
+				e.statements[statementKey{given, visible, true}] = removedStatement(e.Resource, e.filters, given, visible)
 			}
 		case route.Credit:
 			e.statements[statementKey{visible: visible}] = creditStatement()
@@ -73,7 +77,5 @@ func newEndpoint(r route.Route) *endpoint {
 // does not.
 func (e *endpoint) cacheable() bool { return e.version != nil && e.Kind != route.Row }
 
-// statement returns the statement of the filters that are given.
-func (e *endpoint) statement(given uint, visible visibility) string {
-	return e.statements[statementKey{given, visible}]
-}
+// statement returns the statement for a key.
+func (e *endpoint) statement(key statementKey) string { return e.statements[key] }

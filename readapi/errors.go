@@ -21,6 +21,9 @@ func problemOf(err error) *answer.Error {
 	if errors.As(err, &p) {
 		return p
 	}
+	if errors.Is(err, errOlderRules) {
+		return answer.Rebuilding(err)
+	}
 	var database *pgconn.PgError
 	if errors.As(err, &database) && database.Code == codeCanceled {
 		return answer.TooExpensive(err)

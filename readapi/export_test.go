@@ -13,6 +13,7 @@ type Statement struct {
 	Table   string
 	Filters []string // columns that are filtered, in the order of the arguments after the fixed ones
 	One     bool     // reads one row by id
+	Removed bool     // with the rows that have left
 	SQL     string
 }
 
@@ -25,7 +26,7 @@ func Statements() []Statement {
 		}
 		e := newEndpoint(r)
 		for key, sql := range e.statements {
-			s := Statement{Path: r.Path, Table: r.Resource.Table, SQL: sql, One: r.Kind == route.Row}
+			s := Statement{Path: r.Path, Table: r.Resource.Table, SQL: sql, One: r.Kind == route.Row, Removed: key.removed}
 			for i, f := range e.filters {
 				if key.given&(1<<i) != 0 {
 					s.Filters = append(s.Filters, f.column)

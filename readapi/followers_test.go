@@ -100,6 +100,9 @@ func TestFollowersWhileRowsChange(t *testing.T) {
 		if path == "/v1/invoices" || path == "/v1/time-entries" {
 			followers = append(followers, newFollower(path, "status=sent&limit=5"))
 		}
+		if path != "/v1/events" {
+			followers = append(followers, newFollower(path, "limit=3&include=removed"))
+		}
 	}
 	next := 200
 	for round := 0; next < len(lines); round++ {

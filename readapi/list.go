@@ -23,14 +23,14 @@ func answerRows(q *request) error {
 	}
 	size := q.params.limit(e.limit)
 	args := append(make([]any, 0, listArguments+len(e.filters)), q.key.WorkspaceID, at.position, at.id, since, size+1, at.mark.Position, at.mark.Chain[:])
-	var given uint
+	key := statementKey{visible: q.visible, removed: q.params.has(e.include)}
 	for i, f := range e.filters {
 		if q.params.has(f.param) {
-			given |= 1 << i
+			key.given |= 1 << i
 			args = append(args, q.params.get(f.param))
 		}
 	}
-	rows, err := q.query(e.statement(given, q.visible), args...)
+	rows, err := q.query(e.statement(key), args...)
 	if err != nil {
 		return err
 	}

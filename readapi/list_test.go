@@ -2,6 +2,7 @@ package readapi_test
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -66,6 +67,13 @@ func TestEveryListShowsWhatTheFoldSays(t *testing.T) {
 				}
 			}
 			queries = append(queries, pairs(filters, client, contractor)...)
+			if path != "/v1/events" {
+				for _, q := range slices.Clone(queries) {
+					q = maps.Clone(q)
+					q.Set("include", "removed")
+					queries = append(queries, q)
+				}
+			}
 			for _, q := range queries {
 				want := texts(s.expected("acme", path, q, v))
 				q.Set("limit", "100")

@@ -56,6 +56,17 @@ func (s *stand) expected(workspaceID, path string, query url.Values, v view) []w
 		}
 		rows = append(rows, wanted{r.Position, r.ID, v.row(f)})
 	}
+	removed := func(all func(func(*domain.Tombstone))) {
+		if query.Get("include") != "removed" {
+			return
+		}
+		all(func(r *domain.Tombstone) {
+			base := `{"id":"` + r.ID + `","removed":true,"updated_at":"` + r.UpdatedAt + `"`
+			add(r.Row, domain.Fragments{Base: base}, map[string]string{
+				"period": r.Period, "client_id": r.ClientID, "contractor_id": r.ContractorID, "status": r.Status,
+			})
+		})
+	}
 	switch path {
 	case "/v1/invoices":
 		state.Invoices.All(func(r *domain.Invoice) {
@@ -71,6 +82,11 @@ func (s *stand) expected(workspaceID, path string, query url.Values, v view) []w
 				add(r.Row, r.Fragments(), map[string]string{"period": r.Period, "client_id": r.Client.ID, "contractor_id": r.Contractor.ID})
 			}
 		})
+		if v.pay {
+			removed(state.RemovedCharges.All)
+		} else {
+			removed(state.RemovedBilledCharges.All)
+		}
 	case "/v1/payments":
 		state.Payments.All(func(r *domain.Payment) {
 			if r.Direction == domain.ReceivedFromClient || v.pay {
@@ -83,6 +99,7 @@ func (s *stand) expected(workspaceID, path string, query url.Values, v view) []w
 				"period": r.Period, "client_id": r.Client.ID, "contractor_id": r.Contractor.ID, "status": r.Status,
 			})
 		})
+		removed(state.RemovedTimeEntries.All)
 	case "/v1/contractors":
 		state.Contractors.All(func(r *domain.Contractor) { add(r.Row, r.Fragments(), nil) })
 	case "/v1/clients":

@@ -11,7 +11,7 @@ import (
 )
 
 // maxParams is the most parameters that an endpoint may have.
-const maxParams = 8
+const maxParams = 9
 
 // parsedParams are the values of an endpoint's parameters, by their index in its
 // table. Where an index is asked for, -1 is a parameter that the endpoint lacks.

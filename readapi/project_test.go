@@ -36,7 +36,7 @@ func (s *stand) project(workspaceID string, upTo int64) {
 	err = pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
 		queueRows(&b, workspaceID, state)
-		b.Queue(`UPDATE log_checkpoint SET position = $2, moved_at = $3 WHERE workspace_id = $1 AND consumer = $4`,
+		b.Queue(`UPDATE log_checkpoint SET position = $2, moved_at = $3, rules = 2 WHERE workspace_id = $1 AND consumer = $4`,
 			workspaceID, state.Position, s.clock.Now(), eventlog.ReadModels)
 		return tx.SendBatch(ctx, &b).Close()
 	})
@@ -84,6 +84,20 @@ func queueRows(b *pgx.Batch, w string, state *domain.State) {
 	for _, r := range state.CreditMoves.Changed() {
 		b.Queue(`INSERT INTO credit_move (workspace_id, client_id, id, position, base) VALUES ($1, $2, $3, $4, $5)`,
 			w, r.ClientID, r.CreditID, r.Position, r.Fragments().Base)
+	}
+	for table, removed := range map[string]*domain.Table[domain.Tombstone, *domain.Tombstone]{
+		"removed_time_entry": &state.RemovedTimeEntries, "removed_charge": &state.RemovedCharges, "removed_billed_charge": &state.RemovedBilledCharges,
+	} {
+		for _, r := range removed.Changed() {
+			columns := map[string]any{"client_id": r.ClientID, "contractor_id": null(r.ContractorID), "period": r.Period, "base": r.Fragments().Base}
+			if table == "removed_time_entry" {
+				columns["status"] = r.Status
+			}
+			put(b, table, w, r.ID, r.Position, columns)
+		}
+		for _, id := range removed.Gone() {
+			b.Queue(`DELETE FROM `+table+` WHERE workspace_id = $1 AND id = $2`, w, id)
+		}
 	}
 	for _, id := range state.Charges.Gone() {
 		b.Queue(`DELETE FROM charge WHERE workspace_id = $1 AND id = $2`, w, id)

@@ -108,7 +108,7 @@ func answerRow(q *request) error {
 		return answer.UnknownID(resource.Label())
 	}
 	query := &rowQuery{
-		statement: q.endpoint.statement(0, q.visible), workspaceID: q.key.WorkspaceID, id: q.pathID,
+		statement: q.endpoint.statement(statementKey{visible: q.visible}), workspaceID: q.key.WorkspaceID, id: q.pathID,
 		body: q.api.answers.Buffer(), err: errNoResult,
 	}
 	if err := q.api.rows[resource.Table].Do(q, query); err != nil { // the buffer is still in use

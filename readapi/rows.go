@@ -20,6 +20,11 @@ const (
 	columnFragments
 )
 
+// errOlderRules says that the rows that have left a list are not complete, because an
+// older version of the program made the workspace's rows. They are being rebuilt, and
+// that adds rows at places that a follower may have passed: it would miss them.
+var errOlderRules = errors.New("the workspace's rows were made by older rules, which do not keep rows that have left the lists")
+
 var errRowForm = errors.New("a row has another form than its statement says")
 
 // rowReader reads the result of a statement without copying the rows.
@@ -116,6 +121,9 @@ func (r *rowReader) pageVersion() (v pageVersion, err error) {
 	version, position, log, err := r.versionRow()
 	if err != nil {
 		return v, err
+	}
+	if string(log) == logOlderRules {
+		return v, errOlderRules
 	}
 	const chain = 2 * len(v.visible.Chain) // in hexadecimal digits; a blank and t or f follow twice
 	if len(log) != chain+len(" t t") {

@@ -1,6 +1,7 @@
 package readapi
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -67,17 +68,55 @@ const listArguments = 7
 // that the filter on column i is used.
 //
 // The inner LIMIT is a literal so that the plan, which is made once for all values,
-// is one for a few rows; $5 then takes as many as were asked for. The page begins at
-// the later one of the cursor's position and that of the first entry published at or
-// after $4.
+// is one for a few rows; $5 then takes as many as were asked for.
 func listStatement(r *route.Resource, filters []filter, given uint, visible visibility) string {
 	columns := columnsOf(r, visible)
-	var b strings.Builder
-	b.WriteString("(" + versionRow(columns, pageLog("$6", "$7", "$4")) + `)
+	return "(" + versionRow(columns, pageLog("$6", "$7", "$4")) + `)
 	UNION ALL
-	(SELECT position, id, ` + columns + ` FROM (SELECT position, id, ` + columns + ` FROM ` + r.Table + `
-	  WHERE workspace_id = $1 AND (position, id) > (greatest($2, coalesce(log_position_since($1, $4), 0)), $3)`)
-	b.WriteString(conditionsOf(r, visible))
+	(SELECT position, id, ` + columns + ` FROM (` + pageOf(r.Table, columns, conditionsOf(r, visible)+filterConditions(filters, given)) + `) page LIMIT $5)`
+}
+
+// logOlderRules stands for pageLog in the version row of removedStatement where not all
+// rows that have left are kept: some rows were made by rules below removedRules.
+const (
+	logOlderRules = "older rules"
+	removedRules  = 2
+)
+
+// removedStatement is listStatement with the rows that have left. They are whole in
+// base, so the other columns are empty.
+func removedStatement(r *route.Resource, filters []filter, given uint, visible visibility) string {
+	removed := r.RemovedWithoutPay
+	if visible.pay {
+		removed = r.Removed
+	}
+	if removed == "" {
+		return listStatement(r, filters, given, visible)
+	}
+	columns := columnsOf(r, visible)
+	filtered := filterConditions(filters, given)
+	log := fmt.Sprintf("CASE WHEN c.position > 0 AND c.rules < %d THEN '%s' ELSE %s END", removedRules, logOlderRules, pageLog("$6", "$7", "$4"))
+	return "(" + versionRow(columns, log) + `)
+	UNION ALL
+	(SELECT position, id, ` + columns + ` FROM (
+	  (` + pageOf(r.Table, columns, conditionsOf(r, visible)+filtered) + `)
+	  UNION ALL
+	  (` + pageOf(removed, "base"+strings.Repeat(", ''", strings.Count(columns, ",")), filtered) + `)
+	  ORDER BY position, id) page LIMIT $5)`
+}
+
+// pageOf selects the first rows of a page from one table. The page begins at the later
+// one of the cursor's position and that of the first entry published at or after $4.
+func pageOf(table, columns, conditions string) string {
+	return `SELECT position, id, ` + columns + ` FROM ` + table + `
+	  WHERE workspace_id = $1 AND (position, id) > (greatest($2, coalesce(log_position_since($1, $4), 0)), $3)` + conditions +
+		` ORDER BY position, id LIMIT ` + strconv.Itoa(route.MaxLimit+1)
+}
+
+// filterConditions is what rows must meet by the filters that are given, as SQL that
+// begins with AND.
+func filterConditions(filters []filter, given uint) string {
+	var b strings.Builder
 	n := listArguments
 	for i, f := range filters {
 		if given&(1<<i) != 0 {
@@ -85,7 +124,6 @@ func listStatement(r *route.Resource, filters []filter, given uint, visible visi
 			b.WriteString(" AND " + f.column + " = $" + strconv.Itoa(n))
 		}
 	}
-	b.WriteString(` ORDER BY position, id LIMIT ` + strconv.Itoa(route.MaxLimit+1) + `) page LIMIT $5)`)
 	return b.String()
 }
 

@@ -174,8 +174,11 @@ func UnknownID(label string) *Error {
 	return &Error{Status: http.StatusNotFound, Detail: "There is no " + label + " with this id that this key may see."}
 }
 
-// retryUnavailable is the Retry-After of a 503, in seconds.
-const retryUnavailable = 2
+// The Retry-After of a 503, in seconds.
+const (
+	retryUnavailable = 2
+	retryRebuilding  = 30
+)
 
 // retryExpensive is the Retry-After of a 503 that more of the same requests would cause
 // again, in seconds.
@@ -212,6 +215,15 @@ func TooExpensive(cause error) *Error {
 		Status: http.StatusServiceUnavailable, RetryAfter: retryExpensive, Cause: cause,
 		Detail: "This page took the database longer than a request may take, and was given up. Filters that each select many rows but " +
 			"hardly one together are the usual cause: ask with fewer of them, or with updated_since, and select the rest on your side.",
+	}
+}
+
+// Rebuilding is the answer while a new version of the service prepares what was asked
+// for.
+func Rebuilding(cause error) *Error {
+	return &Error{
+		Status: http.StatusServiceUnavailable, RetryAfter: retryRebuilding, Cause: cause,
+		Detail: "The rows that have left the lists of this workspace are still being collected after an update of the service. Try again later, or without include=removed.",
 	}
 }
 

@@ -25,7 +25,7 @@ The API is read only: GET, HEAD and OPTIONS, anything else is answered with 405.
 
 **Forms.** Money is a string with two decimals beside a currency. Timestamps are UTC with three decimals. Dates are YYYY-MM-DD.
 
-**Lists** are in order of last change, oldest first. next_cursor is always given: keep it, also from the last page, and ask again later with the same parameters to get exactly what has changed since. Pages may be read while data changes: a row that changes moves to the end.
+**Lists** are in order of last change, oldest first. next_cursor is always given: keep it, also from the last page, and ask again later with the same parameters to get exactly what has changed since. Pages may be read while data changes: a row that changes moves to the end. A row that is deleted, or that your key may no longer see, is no longer in its list; with include=removed it is there as {"id":…,"removed":true,"updated_at":…}, so that a follower learns that it is gone.
 
 **Conditional requests.** Every answer has a strong ETag; send it in If-None-Match and get 304 while nothing has changed. Answers over 1 KiB are compressed with zstd or gzip where the caller accepts it.
 

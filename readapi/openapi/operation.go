@@ -140,7 +140,7 @@ func parameter(p *route.Param) object {
 		schema = schema.with("pattern", patternPeriod)
 	case route.FormID:
 		schema = schema.with("pattern", patternID)
-	case route.FormEnum:
+	case route.FormEnum, route.FormInclude:
 		schema = schema.with("enum", p.Values)
 	}
 	described := object{{"name", p.Name}, {"in", "query"}, {"description", p.Description}, {"schema", schema}}

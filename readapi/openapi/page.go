@@ -148,7 +148,7 @@ func valuesOf(p *route.Param) string {
 		return domain.FormPeriod.Description()
 	case route.FormID:
 		return "id"
-	case route.FormEnum:
+	case route.FormEnum, route.FormInclude:
 		return strings.Join(p.Values, ", ")
 	}
 	return ""

@@ -181,6 +181,9 @@ func (s *schemas) response(r *route.Route) (schema object, example string) {
 		return s.fields(r.Resource.Name, r.Resource.Fields), jsonform.ExampleOf(r.Resource.Fields)
 	case route.Rows, route.Events:
 		row := s.fields(r.Resource.Name, r.Resource.Fields)
+		if r.Resource.Removed != "" {
+			row = object{{"anyOf", []object{row, s.removedRow()}}}
+		}
 		list := s.add(r.Resource.Name+"List", closed("", object{
 			{"data", object{{"type", "array"}, {"items", row}}},
 			{"has_more", hasMore()},
@@ -202,6 +205,20 @@ func (s *schemas) response(r *route.Route) (schema object, example string) {
 		}},
 		{"additionalProperties", true},
 	}), `{"openapi":"3.1.0","info":{"title":"Ledgerfeed","version":"1"},"paths":{}}`
+}
+
+// removedRow stands for a row that has left a list.
+func (s *schemas) removedRow() object {
+	properties, required := object{}, []string{}
+	for _, f := range domain.TombstoneFields() {
+		schema := s.field(&f)
+		if f.Form == domain.FormBool {
+			schema = schema.with("const", true)
+		}
+		properties = properties.with(f.Name, schema)
+		required = append(required, f.Name)
+	}
+	return s.add("RemovedRow", closed("A row that has left the list; only with include=removed.", properties, required))
 }
 
 const exampleCursor = "q83vEjRWeJASNFZ4kBI0Vg"

@@ -35,6 +35,7 @@ const (
 	FormPeriod
 	FormID
 	FormEnum
+	FormInclude // what a list shows beside its rows: one of Values
 )
 
 // Fault says, for the caller of the API, what is wrong with a value that is not
@@ -58,7 +59,7 @@ func (p *Param) Fault(value string) string {
 		if !domain.IsID(value) {
 			return "must be " + domain.FormID.Description()
 		}
-	case FormEnum:
+	case FormEnum, FormInclude:
 		if !slices.Contains(p.Values, value) {
 			return "must be one of " + strings.Join(p.Values, ", ")
 		}

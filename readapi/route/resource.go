@@ -16,6 +16,10 @@ type Resource struct {
 	// Shown is the SQL condition of rows that any key may see, ShownWithoutPay that
 	// of rows that keys without pay:read may see; empty: all rows.
 	Shown, ShownWithoutPay string
+
+	// Removed is the table of the rows that have left the sight of keys with
+	// pay:read, RemovedWithoutPay that of the other keys; empty: rows never leave.
+	Removed, RemovedWithoutPay string
 }
 
 // Has reports whether the resource has fields of a part, and so its table the

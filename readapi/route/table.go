@@ -15,13 +15,16 @@ func Table() []Route {
 
 func invoices() []Route {
 	invoice := &Resource{Name: "Invoice", Table: "invoice", Fields: domain.InvoiceFields(), Shown: "shown"}
-	charge := &Resource{Name: "Charge", Table: "charge", Fields: domain.ChargeFields(), ShownWithoutPay: "billed"}
+	charge := &Resource{
+		Name: "Charge", Table: "charge", Fields: domain.ChargeFields(), ShownWithoutPay: "billed",
+		Removed: "removed_charge", RemovedWithoutPay: "removed_billed_charge",
+	}
 	return []Route{
 		{
 			Path: "/v1/invoices", Operation: "listInvoices", Group: "Invoices", Permission: access.InvoicesRead, Kind: Rows, Resource: invoice,
 			Summary: "List invoices", Description: "Invoices, packages and credit notes, oldest change first. Drafts are not shown.",
 			Params: paged(
-				updatedSince(), period(), clientID(), contractorID(),
+				updatedSince(), include(), period(), clientID(), contractorID(),
 				Param{Name: "status", Form: FormEnum, Values: domain.BillingStatuses(), Column: "status", Description: "Only invoices with this client_billing_status.", Example: "sent"},
 				Param{Name: "type", Form: FormEnum, Values: domain.InvoiceTypes(), Column: "type", Description: "Only this type.", Example: "invoice"},
 			),
@@ -32,8 +35,9 @@ func invoices() []Route {
 		},
 		{
 			Path: "/v1/charges", Operation: "listCharges", Group: "Invoices", Permission: access.InvoicesRead, Kind: Rows, Resource: charge,
-			Summary: "List charges", Description: "Charges, oldest change first. Those that are not billed to the client are shown only to keys with pay:read.",
-			Params: paged(updatedSince(), period(), clientID(), contractorID()),
+			Summary: "List charges", Description: "Charges, oldest change first. Those that are not billed to the client are shown only to keys with pay:read. " +
+				"Those that have left the list are shown with include=removed.",
+			Params: paged(updatedSince(), include(), period(), clientID(), contractorID()),
 		},
 		{
 			Path: "/v1/charges/{id}", Operation: "getCharge", Group: "Invoices", Permission: access.InvoicesRead, Kind: Row, Resource: charge,
@@ -52,7 +56,7 @@ func payments() []Route {
 			Summary: "List payments",
 			Description: "Payments that the accounting system has confirmed, oldest change first. " +
 				"Payouts to contractors are shown only to keys with pay:read.",
-			Params: paged(updatedSince(), clientID(), Param{
+			Params: paged(updatedSince(), include(), clientID(), Param{
 				Name: "direction", Form: FormEnum, Values: []string{domain.ReceivedFromClient, domain.PaidToContractor}, Column: "direction",
 				Description: "Only this direction. Without pay:read, paid_to_contractor gives an empty list.", Example: domain.ReceivedFromClient,
 			}),
@@ -65,13 +69,15 @@ func payments() []Route {
 }
 
 func timeEntries() []Route {
-	timeEntry := &Resource{Name: "TimeEntry", Table: "time_entry", Fields: domain.TimeEntryFields()}
+	timeEntry := &Resource{
+		Name: "TimeEntry", Table: "time_entry", Fields: domain.TimeEntryFields(), Removed: "removed_time_entry", RemovedWithoutPay: "removed_time_entry",
+	}
 	return []Route{
 		{
 			Path: "/v1/time-entries", Operation: "listTimeEntries", Group: "Time entries", Permission: access.TimeEntriesRead, Kind: Rows, Resource: timeEntry,
-			Summary: "List time entries", Description: "Time entries, oldest change first.",
+			Summary: "List time entries", Description: "Time entries, oldest change first. Deleted ones are shown with include=removed.",
 			Params: paged(
-				updatedSince(), period(), clientID(), contractorID(),
+				updatedSince(), include(), period(), clientID(), contractorID(),
 				Param{Name: "status", Form: FormEnum, Values: domain.LineStatuses(), Column: "status", Description: "Only time entries with this status.", Example: "approved"},
 			),
 		},
@@ -88,7 +94,7 @@ func contractors() []Route {
 		{
 			Path: "/v1/contractors", Operation: "listContractors", Group: "Contractors", Permission: access.ContractorsRead, Kind: Rows, Resource: contractor,
 			Summary: "List contractors", Description: "Contractors, oldest change first.",
-			Params: paged(updatedSince()),
+			Params: paged(updatedSince(), include()),
 		},
 		{
 			Path: "/v1/contractors/{id}", Operation: "getContractor", Group: "Contractors", Permission: access.ContractorsRead, Kind: Row, Resource: contractor,
@@ -103,7 +109,7 @@ func clients() []Route {
 		{
 			Path: "/v1/clients", Operation: "listClients", Group: "Clients", Permission: access.ClientsRead, Kind: Rows, Resource: client,
 			Summary: "List clients", Description: "Clients with their contacts, oldest change first.",
-			Params: paged(updatedSince()),
+			Params: paged(updatedSince(), include()),
 		},
 		{
 			Path: "/v1/clients/{id}", Operation: "getClient", Group: "Clients", Permission: access.ClientsRead, Kind: Row, Resource: client,
@@ -174,6 +180,17 @@ func updatedSince() Param {
 	return Param{
 		Name: "updated_since", Form: FormTime, Example: "2026-10-02T09:15:00.120Z",
 		Description: "Only rows that changed at or after this time. Finer than a millisecond is cut.",
+	}
+}
+
+// include is a parameter of all lists of rows, also of those that no row leaves today,
+// so that followers treat all lists alike.
+func include() Param {
+	return Param{
+		Name: "include", Form: FormInclude, Values: []string{"removed"}, Example: "removed",
+		Description: "removed: the list also shows the rows that have left it, each at the place of the entry that took it away and with id, removed and updated_at alone. " +
+			"Filters find them by the values that they had last. A row that comes back is an ordinary row again. Time entries and charges can be deleted, " +
+			"and a charge that is no longer billed to the client leaves the list of keys without pay:read; other rows never leave.",
 	}
 }
 
