@@ -12,7 +12,7 @@ import (
 )
 
 const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.events, w.state, w.created_at, w.failing_since,
-	w.turned_off_at, w.turned_off_for, w.old_secret_until, c.replay_until IS NOT NULL,
+	w.turned_off_at, w.turned_off_for, w.old_secret_until, c.replay_until IS NOT NULL, c.expired,
 	(SELECT json_object_agg(t.outcome, t.n) FROM (
 	        SELECT n.outcome, sum(n.attempts) AS n FROM webhook_hour n
 	         WHERE n.workspace_id = w.workspace_id AND n.webhook_id = w.webhook_id AND n.hour > $2
@@ -68,7 +68,7 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 		since, off, old *time.Time
 		reason          *string
 	)
-	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Events, &w.State, &w.CreatedAt.Time, &since, &off, &reason, &old, &w.SendingMissed, &w.Last24Hours)
+	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Events, &w.State, &w.CreatedAt.Time, &since, &off, &reason, &old, &w.SendingMissed, &w.ExpiredEvents, &w.Last24Hours)
 	if err != nil {
 		return w, err
 	}

@@ -49,6 +49,10 @@ type Webhook struct {
 
 	// SendingMissed is true while "Send missed" is under way.
 	SendingMissed bool `json:"sending_missed"`
+
+	// ExpiredEvents counts the events that were past the retention when their turn
+	// came, and so were not sent (docs/contract/decisions.md, "Webhooks").
+	ExpiredEvents int64 `json:"expired_events"`
 }
 
 // On tells whether events are sent to it.

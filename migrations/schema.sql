@@ -683,6 +683,7 @@ CREATE TABLE webhook_cursor (
     replay_position bigint,
     replay_until bigint,
     holder text COLLATE "C",
+    expired bigint NOT NULL DEFAULT 0,
     CONSTRAINT webhook_cursor_pkey PRIMARY KEY (workspace_id, webhook_id),
     CONSTRAINT webhook_cursor_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE,
     CONSTRAINT webhook_cursor_check CHECK (((replay_position IS NULL) = (replay_until IS NULL))),
@@ -693,6 +694,7 @@ COMMENT ON COLUMN webhook_cursor.position IS 'Every entry up to here was sent to
 COMMENT ON COLUMN webhook_cursor.replay_position IS 'While missed events are sent: all of them up to here are done.';
 COMMENT ON COLUMN webhook_cursor.replay_until IS 'The last position of the missed events; null: none are being sent.';
 COMMENT ON COLUMN webhook_cursor.holder IS 'The webhook_instance that delivers to it, as long as the lease of that lasts; null: none does.';
+COMMENT ON COLUMN webhook_cursor.expired IS 'How many events up to position, and up to replay_position, were past the retention when their turn came, and were not sent.';
 CREATE INDEX webhook_cursor_held ON public.webhook_cursor USING btree (holder) WHERE (holder IS NOT NULL);
 
 CREATE TABLE webhook_delivery (

@@ -156,6 +156,9 @@ func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 		if list[i].Notice != nil {
 			fmt.Fprintf(out, "%s: %s\n", list[i].ID, *list[i].Notice)
 		}
+		if n := list[i].ExpiredEvents; n > 0 {
+			fmt.Fprintf(out, "%s: events that were past the retention when their turn came, and were not sent: %d\n", list[i].ID, n)
+		}
 	}
 	return nil
 }

@@ -46,7 +46,8 @@ func (d *Dispatcher) run(ctx context.Context, stop <-chan struct{}, lease string
 	l := &loop{
 		Dispatcher: d, out: out, lasting: lasting, reading: reading, stopRead: stopRead, recording: recording,
 		scheduler: scheduler.New(scheduler.Config{
-			Policy: d.cfg.Settings.Policy(), Bound: d.cfg.Bound, Limit: d.cfg.Limit, CostlyPerSecond: d.cfg.CostlyPerSecond,
+			Retention: d.cfg.Settings.Retention,
+			Policy:    d.cfg.Settings.Policy(), Bound: d.cfg.Bound, Limit: d.cfg.Limit, CostlyPerSecond: d.cfg.CostlyPerSecond,
 			Idle: d.cfg.Idle, LeaseUse: d.store.leaseTime - d.cfg.Settings.Timeout, CoolDown: 2 * d.store.leaseTime / renewals,
 		}),
 	}

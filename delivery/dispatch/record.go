@@ -251,23 +251,30 @@ func queueCursors(b *pgx.Batch, lease string, list []scheduler.CursorRecord) {
 		epochs, versions = make([]int, n), make([]int, n)
 		positions        = make([]int64, n)
 		replayed         = make([]*int64, n)
+		expired          = make([]int64, n)
+		replayExpired    = make([]int64, n)
 	)
 	for i := range list {
 		c := &list[i]
 		ws[i], hs[i], epochs[i], versions[i], positions[i] = c.Key.WorkspaceID, c.Key.WebhookID, c.Epoch, c.Version, c.Position
+		expired[i], replayExpired[i] = c.Expired, c.ReplayExpired
 		if c.Replayed > 0 {
 			replayed[i] = &c.Replayed
 		}
 	}
+	// A record that is repeated moves no cursor, and so counts nothing again.
 	b.Queue(`
 		UPDATE webhook_cursor c
-		   SET position = greatest(c.position, m.position),
+		   SET expired = c.expired + CASE WHEN m.position > c.position THEN m.expired ELSE 0 END
+		               + CASE WHEN m.version = w.version AND m.replayed > c.replay_position THEN m.replay_expired ELSE 0 END,
+		       position = greatest(c.position, m.position),
 		       replay_position = CASE WHEN m.replayed IS NULL OR m.version <> w.version THEN c.replay_position
 		                              WHEN m.replayed < c.replay_until THEN m.replayed END,
 		       replay_until = CASE WHEN m.version = w.version AND m.replayed >= c.replay_until THEN NULL ELSE c.replay_until END
-		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[]) AS m (w, h, epoch, version, position, replayed)
+		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
+		       AS m (w, h, epoch, version, position, replayed, expired, replay_expired)
 		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h AND w.epoch = m.epoch
-		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1`, lease, ws, hs, epochs, versions, positions, replayed)
+		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1`, lease, ws, hs, epochs, versions, positions, replayed, expired, replayExpired)
 }
 
 func queueHealth(b *pgx.Batch, list []scheduler.HealthRecord) {

@@ -22,10 +22,15 @@ func (s *Scheduler) startAttempts(now time.Time) {
 		return // other processes may take over before an attempt would end
 	}
 	for q := s.starts.next(now, len(s.queues)); q != nil; q = s.starts.next(now, len(s.queues)) {
-		s.emit(Start{q.start()})
+		a := q.start(now.Add(-s.cfg.Retention))
 		q.lastUsed = now
-		s.enqueue(now, q)
 		s.polls.refill(q)
+		if a == nil { // all that was read is past its retention, or waits for what is open
+			s.starts.inFlight--
+			continue
+		}
+		s.emit(Start{a})
+		s.enqueue(now, q)
 	}
 }
 

@@ -216,10 +216,10 @@ func (w *world) answer(h *simWebhook, r *PollRequest, a *PollResult) {
 	for p := r.ReplayAfter + 1; r.ReplayTo > 0 && p <= r.ReplayTo && len(a.Attempts[Replay]) < r.ReplayLimit; p++ {
 		a.ReplayTo = p
 		if d := h.deliveries[p]; d == nil {
-			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{Position: p, EventID: fmt.Sprint(p)})
+			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1]})
 		} else if d.state == policy.Failed || d.state == policy.Cancelled {
 			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{
-				Position: p, EventID: fmt.Sprint(p), CreatedAt: d.createdAt, Made: d.attempts, Before: d.attempts,
+				Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1], CreatedAt: d.createdAt, Made: d.attempts, Before: d.attempts,
 			})
 		}
 	}
@@ -311,11 +311,15 @@ func (w *world) write(r *Record) {
 func (w *world) moveCursor(h *simWebhook, c *CursorRecord) {
 	if c.Epoch == h.epoch && c.Position > h.position {
 		for position := max(h.position, h.from) + 1; position <= c.Position; position++ {
-			if h.deliveries[position] == nil {
+			if h.deliveries[position] == nil && !w.history(h.key.WorkspaceID, position) {
 				w.t.Fatalf("%v: the cursor passes %d, which was not sent, on its way to %d", h.key, position, c.Position)
 			}
 		}
 		h.position = c.Position
+		h.expired += c.Expired
+	}
+	if c.Version == h.version && c.Replayed > h.replayAfter {
+		h.expired += c.ReplayExpired
 	}
 	if c.Version == h.version && c.Replayed > 0 {
 		if c.Replayed >= h.replayTo {
@@ -339,7 +343,7 @@ func (p *process) changeHealth(c *HealthChange) {
 }
 
 func (w *world) turnOff(h *simWebhook) {
-	h.on = false
+	h.on, h.wasOff = false, true
 	h.version++
 	h.epoch++
 	w.cancelOutdated(h)

@@ -18,7 +18,7 @@
 //
 // What it keeps:
 //
-//   - Nothing is skipped. A cursor never moves past a message whose result is not
+//   - Nothing is skipped, but events past their retention, which are counted. A cursor never moves past a message whose result is not
 //     recorded, so a process that takes over sends it again.
 //   - A webhook never has more than its bound of messages that are started and
 //     not recorded.

@@ -272,6 +272,10 @@ type CursorRecord struct {
 	Epoch, Version int // of the settings under which it moved
 	Position       int64
 	Replayed       int64 // 0: no missed events are being sent
+
+	// Events that were passed over because they were past their retention: new ones up
+	// to Position, and missed ones up to Replayed. They are counted when the cursor moves.
+	Expired, ReplayExpired int64
 }
 
 // HealthRecord stores a webhook's health.

@@ -53,7 +53,10 @@ type pauseState struct {
 // unsaved is what is stored once a second, if it changed.
 type unsaved struct {
 	cursor bool // results were recorded since the cursor was stored
-	counts map[hourlyCount]int64
+	// expired counts events that were past their retention, by source. All of them are
+	// before the cursor of the source.
+	expired [sources]int64
+	counts  map[hourlyCount]int64
 }
 
 // liveRange is the part of the log from which new events are sent.
@@ -138,13 +141,14 @@ func (q *queue) waiting() (n int) {
 	return n
 }
 
-// start takes the next attempt. The sources take turns, so that neither a long
-// backlog nor many retries hold the others up.
-func (q *queue) start() *Attempt {
+// start takes the next attempt, of an event published at or after oldest unless it
+// is a retry. The sources take turns, so that neither a long backlog nor many
+// retries hold the others up. It returns nil when there is none now.
+func (q *queue) start(oldest time.Time) *Attempt {
 	for range sources {
 		from := q.turn
 		q.turn = (q.turn + 1) % sources
-		if len(q.pending[from]) == 0 {
+		if from != Retry && !q.passHistory(from, oldest) || len(q.pending[from]) == 0 {
 			continue
 		}
 		a := pop(&q.pending[from])
@@ -155,6 +159,23 @@ func (q *queue) start() *Attempt {
 		return a
 	}
 	return nil
+}
+
+// passHistory drops the first pending events of a source as long as they were
+// published before oldest, and counts them. Publish times rise with the position.
+// It returns false when there are some behind an attempt that is open: they have to
+// wait for it, so that everything counted is before the cursor that is stored with
+// the count.
+func (q *queue) passHistory(from Source, oldest time.Time) bool {
+	for len(q.pending[from]) > 0 && q.pending[from][0].Published.Before(oldest) {
+		if len(q.open[from]) > 0 {
+			return false
+		}
+		pop(&q.pending[from])
+		q.unsaved.expired[from]++
+		q.unsaved.cursor = true
+	}
+	return true
 }
 
 // putBack undoes start.
@@ -259,9 +280,12 @@ func (q *queue) needsMore() bool {
 		len(q.pending[Retry]) == 0 && q.retry.more
 }
 
-// cursor is what a stored cursor may say now.
-func (q *queue) cursor() CursorRecord {
-	return CursorRecord{Key: q.key, Epoch: q.endpoint.Epoch, Version: q.endpoint.Version, Position: q.done(), Replayed: q.replayed()}
+// takeCursor is what a stored cursor may say now, with the counts that were not
+// stored yet.
+func (q *queue) takeCursor() CursorRecord {
+	expired := q.unsaved.expired
+	q.unsaved.expired = [sources]int64{}
+	return CursorRecord{Expired: expired[Live], ReplayExpired: expired[Replay], Key: q.key, Epoch: q.endpoint.Epoch, Version: q.endpoint.Version, Position: q.done(), Replayed: q.replayed()}
 }
 
 // pop takes the first element of a list that is not empty.

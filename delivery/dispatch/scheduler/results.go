@@ -82,7 +82,7 @@ func (r *results) take(lease string, now time.Time) *Record {
 	}
 	for _, q := range r.evicted {
 		record.addCounts(q)
-		record.Releases = append(record.Releases, q.cursor())
+		record.Releases = append(record.Releases, q.takeCursor())
 		record.queues = append(record.queues, q)
 	}
 	record.evicted = r.evicted
@@ -115,7 +115,7 @@ func (r *Record) addAttempt(a *Attempt) {
 // not done yet, so the stored cursor stays before them. A process that takes over
 // finds them in the history of deliveries.
 func (r *Record) addCursor(q *queue) {
-	c := q.cursor()
+	c := q.takeCursor()
 	if c.Position > q.live.saved || c.Replayed > q.replay.saved {
 		r.Cursors, r.queues = append(r.Cursors, c), append(r.queues, q)
 		q.live.saved, q.replay.saved = c.Position, c.Replayed

@@ -31,6 +31,10 @@ type Config struct {
 	// expensively, together.
 	CostlyPerSecond int
 
+	// Retention is how long events can be looked up. One that is older when its turn
+	// comes is passed over and counted.
+	Retention time.Duration
+
 	Idle time.Duration // a webhook without work is released after it
 
 	// LeaseUse is how long after a renewal attempts may be started: the time that

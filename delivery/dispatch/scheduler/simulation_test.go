@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,6 +22,12 @@ func TestRandomHistories(t *testing.T) {
 		for i := range rapid.IntRange(1, 6).Draw(t, "webhooks") {
 			k := Key{fmt.Sprintf("w%d", rapid.IntRange(0, 2).Draw(t, "workspace")), fmt.Sprintf("wh%d", i)}
 			w.addWebhook(k, receiver(rapid.IntRange(0, 3).Draw(t, "receiver")))
+		}
+		for _, name := range slices.Sorted(maps.Keys(w.logs)) { // history that is brought in after the webhooks were added
+			log := w.logs[name]
+			for range rapid.SampledFrom([]int{0, 0, 3, ReadAhead + 40}).Draw(t, "history") {
+				log.published = append(log.published, w.now.Add(-w.cfg.Retention-time.Second))
+			}
 		}
 		for range rapid.IntRange(1, 3).Draw(t, "processes") {
 			w.start()

@@ -52,6 +52,9 @@ type simWebhook struct {
 
 	replayAfter, replayTo int64
 
+	expired int64 // counted by the scheduler
+	wasOff  bool
+
 	deliveries map[int64]*simDelivery
 	idleSince  time.Time // has work and nothing under way
 	locked     time.Time // another transaction has locked its row until then
@@ -133,7 +136,7 @@ func newWorld(t *rapid.T, faulty bool) *world {
 			Bound:  rapid.IntRange(1, 4).Draw(t, "bound"), Limit: rapid.IntRange(4, 40).Draw(t, "limit"),
 			CostlyPerSecond: rapid.IntRange(1, 5).Draw(t, "costly a second"),
 			Idle:            rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(t, "idle"),
-			LeaseUse:        simLease - simTimeout, CoolDown: 10 * time.Second,
+			Retention:       rapid.SampledFrom([]time.Duration{24 * time.Hour, 20 * time.Second}).Draw(t, "retention"), LeaseUse: simLease - simTimeout, CoolDown: 10 * time.Second,
 		},
 		logs: map[string]*simLog{}, webhooks: map[Key]*simWebhook{}, leases: map[string]time.Time{},
 	}
@@ -187,6 +190,11 @@ func (w *world) publish(workspace string, n int) {
 		return // the notification is lost; a sweep finds it
 	}
 	w.notify(workspace)
+}
+
+// history reports whether an event is past its retention.
+func (w *world) history(workspace string, position int64) bool {
+	return w.now.Sub(w.logs[workspace].published[position-1]) > w.cfg.Retention
 }
 
 func (w *world) notify(workspaces ...string) {
@@ -341,6 +349,9 @@ func (p *process) checkStart(a *Attempt, h *simWebhook) {
 	if w.now.Sub(p.scheduler.leaseFrom) >= w.cfg.LeaseUse {
 		w.t.Fatalf("%v: an attempt was started under a lease that may end before it", h.key)
 	}
+	if a.Source != Retry && w.history(h.key.WorkspaceID, a.Position) {
+		w.t.Fatalf("%v: event %d is sent although nobody can look it up", h.key, a.Position)
+	}
 	switch a.Source {
 	case Live:
 		if a.Position <= p.lastLive[h.key] {
@@ -380,14 +391,22 @@ func (w *world) checkDelivered(h *simWebhook) {
 	if !h.on {
 		return
 	}
+	expired := int64(0)
 	for p := h.from + 1; p <= w.logs[h.key.WorkspaceID].visible(); p++ {
 		d := h.deliveries[p]
+		if d == nil && w.history(h.key.WorkspaceID, p) {
+			expired++
+			continue
+		}
 		if d == nil {
 			w.t.Fatalf("%v: event %d of %d was lost; the cursor is at %d, held by %q", h.key, p, w.logs[h.key.WorkspaceID].visible(), h.position, h.holder)
 		}
 		if d.state == policy.Pending || d.state == policy.Failed && d.attempts <= len(w.cfg.Policy.Schedule) && !d.resent {
 			w.t.Fatalf("%v: delivery of %d is left %+v", h.key, p, *d)
 		}
+	}
+	if !h.wasOff && h.expired != expired { // being turned off skips events, too
+		w.t.Fatalf("%v: %d events were counted as history, want %d", h.key, h.expired, expired)
 	}
 	doubled := 0
 	for _, n := range h.arrived {
