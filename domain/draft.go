@@ -25,7 +25,7 @@ type Draft struct {
 	WorkspaceID string
 	ID          string    // empty: the log assigns one
 	Type        string    // one of the catalogue
-	CreatedAt   time.Time // zero: the log sets the time of appending
+	CreatedAt   time.Time // see IsPublishTime; zero: the log sets the time of appending
 	Data        string    // canonical form
 
 	publicData string // empty for internal types
@@ -80,7 +80,12 @@ func DecodeDraft(line []byte) (Draft, error) {
 		return Draft{}, &DraftError{err}
 	}
 	d := Draft{WorkspaceID: env.workspaceID, ID: env.id, Type: env.typ}
-	d.CreatedAt, _ = ParseTime(env.createdAt)
+	if env.createdAt != "" {
+		var ok bool
+		if d.CreatedAt, ok = ParsePublishTime(env.createdAt); !ok {
+			errs.WrongForm("created_at", PublishTimeDescription)
+		}
+	}
 	if env.typ != "" && env.data.Set {
 		if err := d.setData(env.data.Text, &errs); err != nil {
 			return Draft{}, &DraftError{err}

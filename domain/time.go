@@ -51,6 +51,22 @@ func ParseTime(s string) (time.Time, bool) {
 	return t, t.Year() >= minYear && t.Year() <= maxYear
 }
 
+// PublishTimeDescription says which values ParsePublishTime takes.
+const PublishTimeDescription = "a date-time from 1970 on: RFC 3339 with an offset, such as 2026-10-02T09:15:00.120Z"
+
+// ParsePublishTime is ParseTime for the created_at of an entry. Times before 1970
+// are refused: that is what the zero date of a producer looks like, whose clock or
+// field was never set (docs/contract/log.md, "An entry").
+func ParsePublishTime(s string) (time.Time, bool) {
+	t, ok := ParseTime(s)
+	return t, ok && IsPublishTime(t)
+}
+
+// IsPublishTime reports whether an entry may have been published at t.
+func IsPublishTime(t time.Time) bool {
+	return !t.Before(time.Unix(0, 0)) && t.UTC().Year() <= maxYear
+}
+
 // fraction reads an optional ".ddd…" and cuts it to milliseconds.
 func fraction(s string) (ms int, rest string, ok bool) {
 	if s == "" || s[0] != '.' {

@@ -65,9 +65,8 @@ func validate(d *domain.Draft) error {
 	if d.ID != "" && !domain.IsID(d.ID) {
 		return fmt.Errorf("id %q has the wrong form", d.ID)
 	}
-	// Such a year has no public form, so the chain could not be checked.
-	if year := d.CreatedAt.UTC().Year(); year < 1 || year > 9999 {
-		return fmt.Errorf("created_at is in the year %d, which has no YYYY-MM-DD", year)
+	if !d.CreatedAt.IsZero() && !domain.IsPublishTime(d.CreatedAt) {
+		return fmt.Errorf("created_at is %s; want a time from 1970 to 9999", d.CreatedAt.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

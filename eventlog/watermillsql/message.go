@@ -27,7 +27,7 @@ const (
 // Faults of messages that are not faults of their payload.
 var (
 	errMessageID        = errors.New("the message's UUID is the entry's id: want 1 to 64 of A-Z a-z 0-9 _ -")
-	errMessageCreatedAt = errors.New("metadata created_at has the wrong form: want an RFC 3339 date-time with offset")
+	errMessageCreatedAt = errors.New("metadata created_at has the wrong form: want " + domain.PublishTimeDescription)
 )
 
 // draftOf reads a message as an entry of the workspace. A message without UUID
@@ -42,7 +42,7 @@ func draftOf(workspaceID string, msg *message.Message) (domain.Draft, error) {
 	}
 	d.ID = msg.UUID
 	if text, given := msg.Metadata[MetadataCreatedAt]; given {
-		at, ok := domain.ParseTime(text)
+		at, ok := domain.ParsePublishTime(text)
 		if !ok {
 			return domain.Draft{}, fmt.Errorf("message %q: %w", msg.UUID, &domain.DraftError{Err: errMessageCreatedAt})
 		}

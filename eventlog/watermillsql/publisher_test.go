@@ -172,6 +172,7 @@ func TestPublishRefusesWhatIsNoEntry(t *testing.T) {
 		"wrong UUID":   {func(m *message.Message) { m.UUID = "not an id" }, "UUID"},
 		"wrong time":   {func(m *message.Message) { m.Metadata.Set(watermillsql.MetadataCreatedAt, "yesterday") }, "created_at has the wrong form"},
 		"empty time":   {func(m *message.Message) { m.Metadata.Set(watermillsql.MetadataCreatedAt, "") }, "created_at has the wrong form"},
+		"zero time":    {func(m *message.Message) { m.Metadata.Set(watermillsql.MetadataCreatedAt, "0001-01-01T00:00:00Z") }, "created_at has the wrong form"},
 	} {
 		m := msg(good)
 		c.change(m)
