@@ -147,7 +147,7 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 		return err
 	}
 	if s.OtherRules > 0 {
-		fmt.Fprintf(out, "%d workspaces have rows made by other rules than this program's, version %d: ledgerfeed rebuild updates them\n", s.OtherRules, s.Rules)
+		fmt.Fprintf(out, "%d workspaces have rows made by other rules than this program's, version %d: the role project rebuilds older ones in the background, ledgerfeed rebuild all of them at once\n", s.OtherRules, s.Rules)
 	}
 	for i := range s.Workspaces {
 		w := &s.Workspaces[i]
