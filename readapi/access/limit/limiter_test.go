@@ -214,8 +214,11 @@ func TestInstancesCountTogether(t *testing.T) {
 			return err
 		}
 		var left int
-		if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM rate_count`).Scan(&left); err != nil || left != 0 {
-			return fmt.Errorf("%d old counts are left (%v)", left, err)
+		if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM rate_count`).Scan(&left); err != nil {
+			return err
+		}
+		if left != 0 {
+			return fmt.Errorf("%d old counts are left", left)
 		}
 		return nil
 	})
