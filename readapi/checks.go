@@ -196,7 +196,7 @@ func checkParams(q *request) error {
 	if q.params.get(q.endpoint.cursor) != "" {
 		if _, ok := q.openCursor(); !ok {
 			errs = addError(errs, "cursor", "does not belong to this request: it was altered, or another parameter is not "+
-				"what it was when the cursor was given; keep all others the same, or begin anew without a cursor")
+				"what it was when the cursor was given; keep all others the same, or start again without a cursor")
 		}
 	}
 	if len(errs) > 0 {

@@ -38,7 +38,7 @@ func answerEvents(q *request) error {
 	}
 	if page.Missed {
 		return answer.WrongParams([]answer.ParamError{{Field: "cursor", Message: "is too old: the event that follows it was published more than " +
-			formatSpan(q.api.cfg.Retention) + " ago and is no longer kept, so events have been missed; begin anew with created_since"}})
+			formatSpan(q.api.cfg.Retention) + " ago and is no longer kept, so events have been missed; start again with created_since"}})
 	}
 	body := q.api.answers.Buffer()
 	defer q.api.answers.Release(body)

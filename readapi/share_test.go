@@ -107,7 +107,7 @@ func TestPagesThatCannotBeRead(t *testing.T) {
 }
 
 // TestCallersThatHangUp: the statement of a caller that has gone ends in the database, so
-// that those who hang up and ask again do not use more than their share.
+// that callers who disconnect and repeat the request do not use more than their share.
 func TestCallersThatHangUp(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)

@@ -336,7 +336,7 @@ func (c *chaos) figures(log *check.Log) (list []report.Figure) {
 	for _, f := range c.work.Follows {
 		pages, told = pages+f.Pages, told+f.Told
 	}
-	add("followers, pages they read, times they were told to begin anew", "%d, %d, %d", len(c.work.Follows), pages, told)
+	add("followers, pages they read, times their cursor was refused and they started again", "%d, %d, %d", len(c.work.Follows), pages, told)
 	var attempts, events, repeats int
 	for _, b := range c.work.Receivers.Inboxes() {
 		a, e, r := b.Counts()

@@ -58,7 +58,7 @@ func (t *Table) QueueLoad(b *pgx.Batch, l *Lookup, folds map[string]*Fold, budge
 }
 
 // bounded is the most rows that one statement loads for values that any number of
-// rows may hold, so that little is read in vain beyond a budget.
+// rows may hold, so that little is read that a budget then refuses.
 const bounded = 20_000
 
 // keep counts the rows as they are read, and says which of them are loaded. n is

@@ -134,7 +134,7 @@ func events() []Route {
 			Summary: "List events",
 			Description: "Events in publish order, oldest first, kept for 30 days: follow the feed by its cursor without missing any. " +
 				"An event shows when everything that it speaks of can be read. payout.paid is shown only to keys with pay:read; without it, " +
-				"type=payout.paid gives an empty list. A cursor whose next event is no longer kept is refused with 400: begin anew with created_since.",
+				"type=payout.paid gives an empty list. A cursor whose next event is no longer kept is refused with 400: start again with created_since.",
 			Params: paged(
 				Param{Name: "type", Form: FormEnum, Values: domain.PublicTypes(), Description: "Only events of this type.", Example: "invoice.paid"},
 				Param{

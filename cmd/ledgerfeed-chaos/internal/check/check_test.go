@@ -236,11 +236,11 @@ func TestAnswersInTime(t *testing.T) {
 		faults []Fault
 		want   int
 	}{
-		"a fault explains it":       {Gap{"a", at(0), at(55)}, stop, 0},
-		"too late after the fault":  {Gap{"a", at(0), at(81)}, stop, 1},
-		"the other process":         {Gap{"b", at(0), at(31)}, stop, 1},
-		"no fault":                  {Gap{"a", at(100), at(131)}, stop, 1},
-		"whoever asks both is free": {Gap{"any", at(100), at(200)}, stop, 0},
+		"a fault explains it":        {Gap{"a", at(0), at(55)}, stop, 0},
+		"too late after the fault":   {Gap{"a", at(0), at(81)}, stop, 1},
+		"the other process":          {Gap{"b", at(0), at(31)}, stop, 1},
+		"no fault":                   {Gap{"a", at(100), at(131)}, stop, 1},
+		"a reader of both processes": {Gap{"any", at(100), at(200)}, stop, 0},
 	} {
 		var f Findings
 		AnswersInTime([]Gap{c.gap}, c.faults, "any", &f)

@@ -141,7 +141,7 @@ func (f *follower) page(ctx context.Context, api string) (more bool, err error) 
 	return page.HasMore, nil
 }
 
-// told begins anew where the program says that the cursor is of another log.
+// told starts the feed again where the program says that the cursor is of another log.
 func (f *follower) told(body []byte) {
 	if !f.history.LostSince(f.cursorAt) {
 		f.findings.Add(f.rule(), "%s: the cursor is refused though the log has not become an older one: %s", f.seen.Name(), body)
