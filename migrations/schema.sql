@@ -738,6 +738,7 @@ CREATE TABLE webhook_instance (
     workspace_id text COLLATE "C" NOT NULL DEFAULT '*'::text,
     instance_id text COLLATE "C" NOT NULL,
     lease_until timestamp with time zone NOT NULL,
+    server_start timestamp with time zone NOT NULL DEFAULT pg_postmaster_start_time(),
     CONSTRAINT webhook_instance_pkey PRIMARY KEY (workspace_id, instance_id),
     CONSTRAINT webhook_instance_workspace_id_check CHECK ((workspace_id = '*'::text))
 ) WITH (fillfactor=30);
@@ -745,6 +746,7 @@ COMMENT ON TABLE webhook_instance IS 'The processes that deliver. Each has one l
 COMMENT ON COLUMN webhook_instance.workspace_id IS 'Always *, which stands for all workspaces.';
 COMMENT ON COLUMN webhook_instance.instance_id IS 'Made by the process when it starts.';
 COMMENT ON COLUMN webhook_instance.lease_until IS 'By the database''s clock. Afterwards other processes take over its webhooks.';
+COMMENT ON COLUMN webhook_instance.server_start IS 'When the database server was started that gave the lease. It is over under any other.';
 
 CREATE TABLE webhook_mail (
     workspace_id text COLLATE "C" NOT NULL,
@@ -1159,7 +1161,8 @@ CREATE OR REPLACE FUNCTION public.webhook_lease(lease text)
 AS $function$
 BEGIN
     IF NOT EXISTS (SELECT FROM webhook_instance i
-                    WHERE i.workspace_id = '*' AND i.instance_id = lease AND i.lease_until > clock_timestamp()) THEN
+                    WHERE i.workspace_id = '*' AND i.instance_id = lease AND i.lease_until > clock_timestamp()
+                      AND i.server_start = pg_postmaster_start_time()) THEN
         RAISE EXCEPTION 'the lease of % is over', lease USING ERRCODE = 'LF007';
     END IF;
 END

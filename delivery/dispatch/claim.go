@@ -67,9 +67,13 @@ func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) ([]sch
 	return endpoints, nil
 }
 
+// holds is true of a lease i that is not over. A lease is of one run of the database
+// server: after a failover or the restore of a backup the log may be an older one than
+// the one whose positions the process remembers, so it has to load its webhooks again.
+const holds = `(i.workspace_id = '*' AND i.lease_until > clock_timestamp() AND i.server_start = pg_postmaster_start_time())`
+
 // free is true of a cursor c that no living process holds.
-const free = `(c.holder IS NULL OR NOT EXISTS (
-	SELECT FROM webhook_instance i WHERE i.workspace_id = '*' AND i.instance_id = c.holder AND i.lease_until > clock_timestamp()))`
+const free = `(c.holder IS NULL OR NOT EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = c.holder AND ` + holds + `))`
 
 // claim takes those of the webhooks that may have something to do and that no
 // process holds. A webhook that is off can only have "Send again" to do.
@@ -88,8 +92,7 @@ func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([
 		      JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id
 		      JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
 		     WHERE `+free+` AND c.webhook_id <> ALL ($6)
-		       AND EXISTS (SELECT FROM webhook_instance me
-		                    WHERE me.workspace_id = '*' AND me.instance_id = $1 AND me.lease_until > clock_timestamp())
+		       AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`)
 		       AND (w.state = 'on' AND (v.position > c.position OR c.replay_until IS NOT NULL) OR EXISTS (
 		            SELECT FROM webhook_waiting q
 		             WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $5
@@ -260,7 +263,8 @@ func (s *store) release(ctx context.Context, lease string, list []scheduler.Curs
 		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
 		       AS m (w, h, epoch, version, done, replay, expired, replay_expired)
 		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h
-		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1`,
+		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1
+		   AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`)`,
 		lease, ws, hs, epochs, versions, done, replayed, expired, replayExpired)
 	if err != nil {
 		return fmt.Errorf("release webhooks: %w", err)

@@ -129,9 +129,9 @@ func leaseIsOver(err error) bool {
 func (s *store) renewLease(ctx context.Context, lease string) (c scheduler.Census, orphans int, err error) {
 	err = s.pool.QueryRow(ctx, `
 		WITH me AS (
-		    UPDATE webhook_instance SET lease_until = clock_timestamp() + $2
-		     WHERE workspace_id = '*' AND instance_id = $1 AND lease_until > clock_timestamp() RETURNING 1)
-		SELECT (SELECT count(*) FROM webhook_instance WHERE workspace_id = '*' AND lease_until > clock_timestamp()),
+		    UPDATE webhook_instance i SET lease_until = clock_timestamp() + $2
+		     WHERE i.instance_id = $1 AND `+holds+` RETURNING 1)
+		SELECT (SELECT count(*) FROM webhook_instance i WHERE `+holds+`),
 		       (SELECT count(*) FROM webhook_cursor WHERE holder IS NOT NULL),
 		       (SELECT count(*) FROM webhook_cursor WHERE holder = $1),
 		       (SELECT count(*) FROM webhook_cursor c WHERE c.holder IS NOT NULL AND `+free+`)
