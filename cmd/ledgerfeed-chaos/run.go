@@ -87,6 +87,9 @@ func makeDir(dir string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if err := os.Chmod(made, 0o755); err != nil {
+			return "", err
+		}
 		dir = made
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
@@ -111,9 +114,6 @@ func build(ctx context.Context, dir, tags string) (string, error) {
 }
 
 func (c *chaos) run(ctx context.Context) (err error) {
-	if err := os.Chmod(c.dir, 0o755); err != nil {
-		return err
-	}
 	c.cluster.Configure(settings()...)
 	c.work, err = workload.New(ctx, workload.Config{Cluster: c.cluster, Findings: c.findings, Dir: c.dir, Seed: c.seed, Workspaces: c.workspaces, Pace: c.pace})
 	if err != nil {

@@ -49,44 +49,46 @@ type Cluster struct {
 }
 
 // New starts PostgreSQL and prepares the processes, which Start starts.
-func New(ctx context.Context, cfg Config) (c *Cluster, err error) {
-	c = &Cluster{cfg: cfg, stop: func() {}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
+func New(ctx context.Context, cfg Config) (*Cluster, error) {
+	c := &Cluster{cfg: cfg, stop: func() {}}
+	if err := c.prepare(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) prepare(ctx context.Context) (err error) {
 	if c.account, err = serverAccount(); err != nil {
-		return nil, err
+		return err
 	}
-	if c.bin, err = findPrograms(ctx, c.account, cfg.Dir); err != nil {
-		return nil, err
+	if c.bin, err = findPrograms(ctx, c.account, c.cfg.Dir); err != nil {
+		return err
 	}
-	if c.disk, err = newDisk(filepath.Join(cfg.Dir, "disk")); err != nil {
-		return nil, err
+	if c.disk, err = newDisk(filepath.Join(c.cfg.Dir, "disk")); err != nil {
+		return err
 	}
 	if c.primary, err = c.newServer(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.primary.initialize(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if c.Producers, err = network.Listen(ctx, c.primary.Address()); err != nil {
-		return nil, err
+		return err
 	}
-	for i := range cfg.Processes {
+	for i := range c.cfg.Processes {
 		link, err := network.Listen(ctx, c.primary.Address())
 		if err != nil {
-			return nil, err
+			return err
 		}
 		c.Links = append(c.Links, link)
 		p, err := c.newProcess(string(rune('a'+i)), link)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		c.Processes = append(c.Processes, p)
 	}
-	return c, nil
+	return nil
 }
 
 // newServer prepares a server with a data directory of its own.

@@ -24,31 +24,33 @@ type Replica struct {
 }
 
 // NewReplica makes a replica of the primary and waits until it streams.
-func (c *Cluster) NewReplica(ctx context.Context) (r *Replica, err error) {
-	primary := c.Primary()
-	r = &Replica{cluster: c}
-	if r.link, err = network.Listen(ctx, primary.Address()); err != nil {
+func (c *Cluster) NewReplica(ctx context.Context) (*Replica, error) {
+	r := &Replica{cluster: c}
+	if err := r.start(ctx); err != nil {
+		r.Discard()
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			r.Discard()
-		}
-	}()
-	if r.server, err = c.newServer(); err != nil {
-		return nil, err
+	return r, nil
+}
+
+func (r *Replica) start(ctx context.Context) (err error) {
+	primary := r.cluster.Primary()
+	if r.link, err = network.Listen(ctx, primary.Address()); err != nil {
+		return err
+	}
+	if r.server, err = r.cluster.newServer(); err != nil {
+		return err
 	}
 	if err := primary.copyTo(ctx, r.server, r.link.Address(), replicaName); err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.server.Start(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	c.mu.Lock()
-	c.replica = r.server
-	c.mu.Unlock()
-	err = r.awaitState(ctx, "state = 'streaming'")
-	return r, err
+	r.cluster.mu.Lock()
+	r.cluster.replica = r.server
+	r.cluster.mu.Unlock()
+	return r.awaitState(ctx, "state = 'streaming'")
 }
 
 // Synchronous makes commits on the primary wait for the replica, and returns when
@@ -111,7 +113,9 @@ func (r *Replica) Discard() {
 	r.cluster.mu.Lock()
 	r.cluster.replica = nil
 	r.cluster.mu.Unlock()
-	_ = r.link.Close()
+	if r.link != nil {
+		_ = r.link.Close()
+	}
 	if r.server != nil {
 		r.server.Kill()
 		_ = r.server.remove()

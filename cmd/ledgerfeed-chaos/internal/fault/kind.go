@@ -23,6 +23,7 @@ type Stage struct {
 type Kind struct {
 	Name, About       string
 	Weight            int           // how often, beside the others
+	First             bool          // it comes once, before the others
 	Shortest, Longest time.Duration // how long it lasts; 0: a moment
 	Others            bool          // those it is not about must not feel it
 

@@ -50,7 +50,7 @@ func ofProcesses() []*Kind {
 			},
 		},
 		{
-			Name: "upgrade", About: "the schema and then each process become this build's", Weight: 1000, // first of all
+			Name: "upgrade", About: "the schema and then each process become this build's", First: true,
 			possible: func(s *Stage) bool { return s.Cluster.Upgradable() },
 			aim: func(*Stage, *Plan) target {
 				return target{detail: "every process", touches: []string{check.TouchesDatabase}, claims: []string{claimProcess, claimServer}}
@@ -62,9 +62,6 @@ func ofProcesses() []*Kind {
 
 // upgrade does what README tells operators: migrate, then one process after the other.
 func upgrade(ctx context.Context, s *Stage, _ *Plan, _ target) error {
-	if !s.Cluster.Upgradable() {
-		return nil
-	}
 	s.Cluster.Upgrade()
 	if _, err := s.Cluster.Output(ctx, "migrate"); err != nil {
 		return err
@@ -155,7 +152,7 @@ func ofTenants() []*Kind {
 				flooding, cancel := context.WithTimeout(ctx, p.Lasts)
 				defer cancel()
 				s.Work.Flood(flooding, t.workspace, 40, []string{
-					"/v1/time-entries?" + url.Values{"client_id": {"cl_1"}, "status": {"approved"}, "limit": {"100"}}.Encode(),
+					"/v1/time-entries?" + url.Values{"client_id": {"cl_000001"}, "status": {"approved"}, "limit": {"100"}}.Encode(),
 					"/v1/invoices?status=paid&limit=100", "/v1/events?limit=100", "/v1/charges?limit=100",
 				})
 				return nil

@@ -33,11 +33,20 @@ func Schedule(seed uint64, kinds []*Kind) iter.Seq[Plan] {
 	return func(yield func(Plan) bool) {
 		rng := rand.New(rand.NewPCG(seed, 0xfa017))
 		all := 0
+		var first []*Kind
 		for _, k := range kinds {
 			all += k.Weight
+			if k.First {
+				first = append(first, k)
+			}
 		}
-		for n := 1; all > 0; n++ {
-			p := Plan{Number: n, Kind: choose(kinds, rng.IntN(all)), After: between(rng, shortestPause, longestPause)}
+		for n := 1; n <= len(first) || all > 0; n++ {
+			p := Plan{Number: n, After: between(rng, shortestPause, longestPause)}
+			if n <= len(first) {
+				p.Kind = first[n-1]
+			} else {
+				p.Kind = choose(kinds, rng.IntN(all))
+			}
 			p.Lasts, p.Roll = between(rng, p.Kind.Shortest, p.Kind.Longest), rng.Uint64()
 			if !yield(p) {
 				return

@@ -51,6 +51,12 @@ func TestScheduleOfFewKinds(t *testing.T) {
 			t.Errorf("%s came", p.Kind.Name)
 		}
 	}
+	early := &Kind{Name: "early", First: true}
+	for i, p := range first(1, 5, append(one, early)) {
+		if want := map[bool]*Kind{true: early, false: one[0]}[i == 0]; p.Kind != want {
+			t.Errorf("number %d is %s, want %s", p.Number, p.Kind.Name, want.Name)
+		}
+	}
 	if got := first(1, 5, nil); got != nil {
 		t.Errorf("without kinds %d faults came", len(got))
 	}
