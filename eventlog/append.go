@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
 
 // Append appends entries of any number of workspaces, all of them or, on an
@@ -62,6 +63,9 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) ([]Receipt, er
 func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) ([]Receipt, error) {
 	if len(drafts) == 0 {
 		return nil, nil
+	}
+	if seededbug.Active == seededbug.OwnTransaction {
+		return l.Append(ctx, drafts...)
 	}
 	drafts, err := checked(drafts)
 	if err != nil {

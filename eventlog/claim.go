@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
 
 // Segment is the next entries of one workspace for a consumer.
@@ -249,7 +250,13 @@ func (c *Claim) commit(ctx context.Context, now time.Time) error {
 	for i := range c.Segments {
 		if s := &c.Segments[i]; len(s.Entries) > 0 {
 			ids, ends = append(ids, s.WorkspaceID), append(ends, s.End())
+			if seededbug.Active == seededbug.SkippedPosition && now.UnixMicro()%20 == 0 {
+				ends[len(ends)-1]++
+			}
 		}
+	}
+	if seededbug.Active == seededbug.ForgottenCheckpoint && now.UnixMicro()%20 == 0 {
+		return c.Tx.Commit(ctx)
 	}
 	// The failure state is cleared once the checkpoint has passed failed_to. rules is
 	// the oldest version that any row was made by: the handler's if it began at

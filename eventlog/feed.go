@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
 
 // Feed reads the events of workspaces: the public entries of their logs up to the
@@ -79,9 +80,13 @@ func feedStatement(typed, payouts bool) string {
 	case !payouts:
 		filter = ` AND type <> '` + domain.TypePayoutPaid + `'`
 	}
+	visible := "c.position"
+	if seededbug.Active == seededbug.EventAheadOfData {
+		visible = "(SELECT h.position FROM log_head h WHERE h.workspace_id = c.workspace_id)"
+	}
 	return `
 		WITH positions AS MATERIALIZED (
-			SELECT c.position AS visible, c.moved_at, log_position_since(c.workspace_id, $2) AS kept,
+			SELECT ` + visible + ` AS visible, c.moved_at, log_position_since(c.workspace_id, $2) AS kept,
 			       coalesce(log_position_since(c.workspace_id, $3), 1) AS since
 			  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '` + ReadModels + `'
 		), seen AS MATERIALIZED (

@@ -1,6 +1,10 @@
 package policy
 
-import "time"
+import (
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
+)
 
 // State of a delivery (docs/contract/decisions.md, "The retry schedule").
 type State string
@@ -40,7 +44,7 @@ type Verdict struct {
 // is TurnOff, the state is Cancelled instead of Pending, because all pending
 // deliveries of the webhook are cancelled.
 func (p Policy) Decide(h Health, a Attempted) Verdict {
-	if a.Success {
+	if a.Success || seededbug.Active == seededbug.LostRetry {
 		return Verdict{State: Succeeded, Health: h.Succeeded()}
 	}
 	v := Verdict{State: Failed}

@@ -16,7 +16,7 @@ var arrows = map[string][]string{
 	"domain/jsonform": {},
 	"migrations":      {"internal/pg"},
 
-	"eventlog":              {"domain", "internal/batch", "internal/flow", "internal/pg"},
+	"eventlog":              {"domain", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug"},
 	"eventlog/watermillsql": {"domain", "eventlog"},
 
 	"projections":        {"domain", "eventlog", "projections/table", "internal/flow"},
@@ -34,18 +34,18 @@ var arrows = map[string][]string{
 	"readapi/openapi":      {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
 	"readapi": {
 		"domain", "eventlog", "internal/batch", "internal/brand",
-		"readapi/access", "readapi/access/limit", "readapi/answer", "readapi/openapi", "readapi/requestlog", "readapi/route",
+		"readapi/access", "readapi/access/limit", "readapi/answer", "readapi/openapi", "readapi/requestlog", "readapi/route", "internal/seededbug",
 	},
 
 	"delivery/attempt":            {"delivery/policy", "domain"},
 	"delivery/dispatch/scheduler": {"delivery/attempt", "delivery/policy"},
 	"delivery/dispatch": {
 		"delivery/attempt", "delivery/dispatch/scheduler", "delivery/keyring", "delivery/mail", "delivery/policy", "eventlog",
-		"internal/flow", "internal/pg",
+		"internal/flow", "internal/pg", "internal/seededbug",
 	},
 	"delivery/keyring":  {},
 	"delivery/mail":     {},
-	"delivery/policy":   {"internal/brand"},
+	"delivery/policy":   {"internal/brand", "internal/seededbug"},
 	"delivery/receiver": {"delivery", "delivery/attempt", "internal/brand"},
 	"delivery": {
 		"domain", "eventlog", "internal/pg", "delivery/attempt", "delivery/dispatch", "delivery/keyring", "delivery/policy",
@@ -84,6 +84,7 @@ var arrows = map[string][]string{
 	"internal/periodic":         {},
 	"internal/pg":               {},
 	"internal/scenario":         {},
+	"internal/seededbug":        {},
 	"internal/settings":         {"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity", "internal/console/origin"},
 	"internal/testkit":          {"internal/localpg"},
 	"internal/rowcheck":         {"domain"},

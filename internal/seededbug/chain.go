@@ -1,0 +1,6 @@
+//go:build seededbug_chain
+
+package seededbug
+
+// Active is the bug of this build.
+const Active = UncheckedChain

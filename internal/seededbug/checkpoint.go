@@ -1,0 +1,6 @@
+//go:build seededbug_checkpoint
+
+package seededbug
+
+// Active is the bug of this build.
+const Active = ForgottenCheckpoint
