@@ -19,7 +19,7 @@ var arrows = map[string][]string{
 	"eventlog":              {"domain", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug"},
 	"eventlog/watermillsql": {"domain", "eventlog"},
 
-	"projections":        {"domain", "eventlog", "projections/table", "internal/flow"},
+	"projections":        {"domain", "eventlog", "projections/table", "internal/flow", "internal/seededbug"},
 	"projections/table":  {"domain"},
 	"projections/replay": {"domain", "eventlog", "projections", "projections/table", "internal/pg"},
 	"projections/projectionstest": {

@@ -10,7 +10,7 @@ type Bug int
 const (
 	None                 Bug = iota
 	ForgottenCheckpoint      // seededbug_checkpoint: the rows of a claim are committed, and its checkpoint is not moved
-	SkippedPosition          // seededbug_position: a checkpoint moves over one entry more than was handled
+	SkippedPosition          // seededbug_position: every hundredth entry is not folded
 	UncheckedChain           // seededbug_chain: cursors are taken without comparing the chain that they carry
 	EarlyAcknowledgement     // seededbug_acknowledge: a single append is acknowledged though its transaction failed
 	EventAheadOfData         // seededbug_visible: the feed shows events up to the head of the log, not up to the visible position

@@ -172,6 +172,17 @@ func TestLostTail(t *testing.T) {
 	}
 }
 
+// What was acknowledged and never held is found before a loss can hide it.
+func TestCheckHeld(t *testing.T) {
+	t.Parallel()
+	r := soundRun()
+	var f Findings
+	r.history.CheckHeld(func(_, id string) bool { return id != "e2" }, &f)
+	if got := f.Counts()[RuleAppended]; got != 1 {
+		t.Errorf("%d findings, want 1: %v", got, f.List())
+	}
+}
+
 func TestRepeatsAcrossALossAreNoDuplicates(t *testing.T) {
 	t.Parallel()
 	r := soundRun()

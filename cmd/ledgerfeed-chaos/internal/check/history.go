@@ -88,6 +88,19 @@ func (h *History) Lose(at time.Time, heads map[string]int64, held func(workspace
 	}
 }
 
+// CheckHeld checks that what was acknowledged so far is held. It is called right before
+// the log becomes an older one, because afterwards nobody can tell what that has
+// destroyed from what was never there.
+func (h *History) CheckHeld(held func(workspace, id string) bool, f *Findings) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, o := range h.offers {
+		if o.Acknowledged() && !o.Lost && !held(o.Workspace, o.ID) {
+			f.Add(RuleAppended, "%s acknowledged %s of %s at %s (position %d), and the log does not have it", o.Producer, o.ID, o.Workspace, o.Ended.Format(time.TimeOnly), o.Position)
+		}
+	}
+}
+
 // Losses returns what Lose was called with.
 func (h *History) Losses() []Loss {
 	h.mu.Lock()

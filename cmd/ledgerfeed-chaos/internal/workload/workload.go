@@ -226,31 +226,40 @@ func (w *Workload) LoseTail(ctx context.Context, fault func(context.Context) err
 	release := w.gate.shut()
 	defer release()
 	at := time.Now() // what was seen before may be of the tail; cursors of then are of the old log
+	if _, held, err := w.held(ctx); err == nil {
+		w.history.CheckHeld(held, w.findings)
+	}
 	if err := fault(ctx); err != nil {
 		return err
 	}
-	return w.cluster.Primary().With(ctx, func(conn *pgx.Conn) error {
-		heads, held := map[string]int64{}, map[[2]string]bool{}
-		rows, err := conn.Query(ctx, `SELECT workspace_id, position FROM log_head`)
+	heads, held, err := w.held(ctx)
+	if err == nil {
+		w.history.Lose(at, heads, held)
+	}
+	return err
+}
+
+// held reads what the log holds now: the head of each workspace, and every entry.
+func (w *Workload) held(ctx context.Context) (heads map[string]int64, held func(workspace, id string) bool, err error) {
+	heads = map[string]int64{}
+	entries := map[[2]string]bool{}
+	err = w.cluster.Primary().With(ctx, func(conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, `SELECT workspace_id, position, id FROM event_log`)
 		if err != nil {
-			return fmt.Errorf("read what is left of the log: %w", err)
+			return fmt.Errorf("read what the log holds: %w", err)
 		}
 		var (
-			id, entry string
-			position  int64
+			workspace, id string
+			position      int64
 		)
-		if _, err := pgx.ForEachRow(rows, []any{&id, &position}, func() error { heads[id] = position; return nil }); err != nil {
-			return fmt.Errorf("read what is left of the log: %w", err)
-		}
-		if rows, err = conn.Query(ctx, `SELECT workspace_id, id FROM event_log`); err != nil {
-			return fmt.Errorf("read what is left of the log: %w", err)
-		}
-		if _, err := pgx.ForEachRow(rows, []any{&id, &entry}, func() error { held[[2]string{id, entry}] = true; return nil }); err != nil {
-			return fmt.Errorf("read what is left of the log: %w", err)
-		}
-		w.History.Lose(at, heads, func(workspace, id string) bool { return held[[2]string{workspace, id}] })
-		return nil
+		_, err = pgx.ForEachRow(rows, []any{&workspace, &position, &id}, func() error {
+			heads[workspace] = max(heads[workspace], position)
+			entries[[2]string{workspace, id}] = true
+			return nil
+		})
+		return err //nolint:wrapcheck // the statement above says what it reads
 	})
+	return heads, func(workspace, id string) bool { return entries[[2]string{workspace, id}] }, err
 }
 
 // Outbox reads the rows that producers wrote in the transactions of their entries.
