@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -233,7 +234,9 @@ func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error
 		if err != nil {
 			return fmt.Errorf("send delivery %s again: %w", deliveryID, err)
 		}
-		return nil
+		return audit.Add(ctx, tx, now, audit.Change{
+			WorkspaceID: workspaceID, Action: audit.DeliveryResend, ObjectID: deliveryID, ObjectName: d.EventType, Detail: "to " + w.URL,
+		})
 	})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -91,11 +92,13 @@ func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Tim
 		if err != nil {
 			return fmt.Errorf("send missed events of %s: %w", webhookID, err)
 		}
-		_, err = tx.Exec(ctx, `UPDATE webhook SET version = version + 1 WHERE workspace_id = $1 AND webhook_id = $2`, workspaceID, webhookID)
+		w := &named{workspaceID: workspaceID, id: webhookID}
+		err = tx.QueryRow(ctx, `
+			UPDATE webhook SET version = version + 1 WHERE workspace_id = $1 AND webhook_id = $2 RETURNING url`, workspaceID, webhookID).Scan(&w.url)
 		if err != nil {
 			return fmt.Errorf("send missed events of %s: %w", webhookID, err)
 		}
-		return nil
+		return s.addToAudit(ctx, tx, audit.WebhookSendMissed, w, fmt.Sprintf("%d events since %s", m.Count, m.Since.Format(time.RFC3339)))
 	})
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -36,8 +37,8 @@ type StoreConfig struct {
 
 // Store creates and changes webhooks, and shows what was delivered. Any number of
 // goroutines and processes may call its methods. A method has taken effect when it
-// returns without an error. Errors that a method's comment does not name come from
-// the database.
+// returns without an error; the transaction of a change has a line in the audit trail
+// about it. Errors that a method's comment does not name come from the database.
 //
 // A method that takes only a webhook's id finds it in any workspace. The caller
 // checks with Get whether the user may see it.
@@ -116,7 +117,12 @@ func (s *Store) Create(ctx context.Context, workspaceID, url string, events []st
 	}
 	id := "wh_" + unique.String()
 	w := &newWebhook{workspaceID, id, url, types, s.cfg.Keyring.Seal(workspaceID, id, secret), s.now()}
-	err = pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error { return insertWebhook(ctx, tx, w) })
+	err = pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+		if err := insertWebhook(ctx, tx, w); err != nil {
+			return err
+		}
+		return s.addToAudit(ctx, tx, audit.WebhookCreate, &named{workspaceID, id, url}, eventsDetail(types))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -183,42 +189,74 @@ func (s *Store) Edit(ctx context.Context, webhookID string, url *string, events 
 			return nil, err
 		}
 	}
-	err := s.update(ctx, webhookID, `
-		url = coalesce($2, url), events = CASE WHEN $3 THEN $4 ELSE events END`, url, events != nil, types)
+	err := s.change(ctx, webhookID, func(tx pgx.Tx, w *named) error {
+		var details []string
+		if url != nil && *url != w.url {
+			details = append(details, "address before: "+w.url)
+			w.url = *url
+		}
+		if events != nil {
+			details = append(details, eventsDetail(types))
+		}
+		_, err := tx.Exec(ctx, `
+			UPDATE webhook SET version = version + 1, url = $3, events = CASE WHEN $4 THEN $5 ELSE events END
+			 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, w.url, events != nil, types)
+		if err != nil {
+			return fmt.Errorf("edit webhook %s: %w", webhookID, err)
+		}
+		return s.addToAudit(ctx, tx, audit.WebhookEdit, w, strings.Join(details, "; "))
+	})
 	if err != nil {
 		return nil, err
 	}
 	return s.Get(ctx, webhookID)
 }
 
-// update changes a webhook's row and tells dispatchers to read it again.
-func (s *Store) update(ctx context.Context, webhookID, set string, args ...any) error {
-	var workspaceID string
-	err := s.cfg.Pool.QueryRow(ctx, `UPDATE webhook SET version = version + 1, `+set+` WHERE webhook_id = $1 RETURNING workspace_id`,
-		append([]any{webhookID}, args...)...).Scan(&workspaceID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return &UnknownWebhookError{webhookID}
+// named is a webhook as the audit trail names it.
+type named struct{ workspaceID, id, url string }
+
+func (s *Store) addToAudit(ctx context.Context, tx pgx.Tx, action audit.Action, w *named, detail string) error {
+	return audit.Add(ctx, tx, s.now(), audit.Change{WorkspaceID: w.workspaceID, Action: action, ObjectID: w.id, ObjectName: w.url, Detail: detail})
+}
+
+// eventsDetail says in the audit trail which event types a webhook chose.
+func eventsDetail(types []string) string {
+	if types == nil {
+		return "events: " + AllEvents
 	}
+	return "events: " + strings.Join(types, ", ")
+}
+
+// change runs do on a webhook whose row is locked, in a transaction, and tells
+// dispatchers to read it again. Errors: *UnknownWebhookError, do's.
+func (s *Store) change(ctx context.Context, webhookID string, do func(pgx.Tx, *named) error) error {
+	w := &named{id: webhookID}
+	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `SELECT workspace_id, url FROM webhook WHERE webhook_id = $1 FOR NO KEY UPDATE`, webhookID).Scan(&w.workspaceID, &w.url)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return &UnknownWebhookError{webhookID}
+		}
+		if err != nil {
+			return fmt.Errorf("lock webhook %s: %w", webhookID, err)
+		}
+		return do(tx, w)
+	})
 	if err != nil {
-		return fmt.Errorf("change webhook %s: %w", webhookID, err)
+		return err
 	}
-	s.changed(workspaceID)
+	s.changed(w.workspaceID)
 	return nil
 }
 
 // Delete removes a webhook. Messages that are under way may still arrive. Errors:
 // *UnknownWebhookError.
 func (s *Store) Delete(ctx context.Context, webhookID string) error {
-	var workspaceID string
-	err := s.cfg.Pool.QueryRow(ctx, `DELETE FROM webhook WHERE webhook_id = $1 RETURNING workspace_id`, webhookID).Scan(&workspaceID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return &UnknownWebhookError{webhookID}
-	}
-	if err != nil {
-		return fmt.Errorf("delete webhook %s: %w", webhookID, err)
-	}
-	s.changed(workspaceID)
-	return nil
+	return s.change(ctx, webhookID, func(tx pgx.Tx, w *named) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM webhook WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id); err != nil {
+			return fmt.Errorf("delete webhook %s: %w", webhookID, err)
+		}
+		return s.addToAudit(ctx, tx, audit.WebhookDelete, w, "")
+	})
 }
 
 // RotateSecret gives a webhook a new secret, which is returned only here. During
@@ -229,16 +267,22 @@ func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret
 	if err != nil {
 		return nil, err
 	}
+	until := s.now().Add(s.cfg.Settings.SecretOverlap)
+	err = s.change(ctx, webhookID, func(tx pgx.Tx, w *named) error {
+		_, err := tx.Exec(ctx, `
+			UPDATE webhook SET version = version + 1, old_secret = secret, old_secret_until = $4, secret = $3
+			 WHERE workspace_id = $1 AND webhook_id = $2`,
+			w.workspaceID, w.id, s.cfg.Keyring.Seal(w.workspaceID, w.id, secret), until)
+		if err != nil {
+			return fmt.Errorf("rotate the secret of webhook %s: %w", webhookID, err)
+		}
+		return s.addToAudit(ctx, tx, audit.WebhookRotateSecret, w, "the old one ends "+until.Format(time.RFC3339))
+	})
+	if err != nil {
+		return nil, err
+	}
 	w, err := s.Get(ctx, webhookID)
 	if err != nil {
-		return nil, err
-	}
-	err = s.update(ctx, webhookID, `old_secret = secret, old_secret_until = $3, secret = $2`,
-		s.cfg.Keyring.Seal(w.WorkspaceID, webhookID, secret), s.now().Add(s.cfg.Settings.SecretOverlap))
-	if err != nil {
-		return nil, err
-	}
-	if w, err = s.Get(ctx, webhookID); err != nil {
 		return nil, err
 	}
 	return &WithSecret{Webhook: *w, Secret: secret}, nil
@@ -263,11 +307,21 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 	if err != nil {
 		return "", fmt.Errorf("write a test.ping: %w", err)
 	}
-	receipts, err := s.cfg.Log.Append(ctx, draft)
+	err = pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+		receipts, err := s.cfg.Log.AppendTx(ctx, tx, draft)
+		if err != nil {
+			return fmt.Errorf("append a test.ping: %w", err)
+		}
+		eventID = receipts[0].ID
+		return s.addToAudit(ctx, tx, audit.WebhookTest, &named{w.WorkspaceID, w.ID, w.URL}, "event "+eventID)
+	})
 	if err != nil {
-		return "", fmt.Errorf("append a test.ping: %w", err)
+		return "", err
 	}
-	return receipts[0].ID, nil
+	if s.cfg.Notify != nil {
+		s.cfg.Notify(eventlog.TopicAppended, w.WorkspaceID)
+	}
+	return eventID, nil
 }
 
 // TurnOn turns a webhook back on and clears its count of failures. It gets the
@@ -277,13 +331,13 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) {
 	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
 		var (
-			workspaceID string
-			epoch       int
+			w     = &named{id: webhookID}
+			epoch int
 		)
 		err := tx.QueryRow(ctx, `
 			UPDATE webhook SET state = 'on', version = version + 1, epoch = epoch + 1,
 			       failing_since = NULL, failure_marks = '{}', warned = 0, turned_off_at = NULL, turned_off_for = NULL
-			 WHERE webhook_id = $1 AND state = 'off' RETURNING workspace_id, epoch`, webhookID).Scan(&workspaceID, &epoch)
+			 WHERE webhook_id = $1 AND state = 'off' RETURNING workspace_id, url, epoch`, webhookID).Scan(&w.workspaceID, &w.url, &epoch)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // on already, or unknown, which Get reports
 		}
@@ -293,18 +347,18 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 		_, err = tx.Exec(ctx, `
 			UPDATE webhook_cursor c SET position = h.position, replay_position = NULL, replay_until = NULL
 			  FROM log_head h
-			 WHERE c.workspace_id = $1 AND c.webhook_id = $2 AND h.workspace_id = $1`, workspaceID, webhookID)
+			 WHERE c.workspace_id = $1 AND c.webhook_id = $2 AND h.workspace_id = $1`, w.workspaceID, webhookID)
 		if err != nil {
 			return fmt.Errorf("move the cursor of webhook %s: %w", webhookID, err)
 		}
 		// A delivery that was sent again while it was off, and is pending, stays pending.
 		_, err = tx.Exec(ctx, `
 			UPDATE webhook_waiting SET epoch = $3 WHERE workspace_id = $1 AND webhook_id = $2 AND once AND epoch = $3 - 1`,
-			workspaceID, webhookID, epoch)
+			w.workspaceID, webhookID, epoch)
 		if err != nil {
 			return fmt.Errorf("keep what is sent again to webhook %s: %w", webhookID, err)
 		}
-		return nil
+		return s.addToAudit(ctx, tx, audit.WebhookTurnOn, w, "")
 	})
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -70,18 +71,27 @@ func (e *NotQuarantinedError) Error() string {
 // error is a *domain.UnknownWorkspaceError or a *NotQuarantinedError when there is
 // nothing to try.
 func (q *Quarantine) Retry(ctx context.Context, workspaceID string) error {
-	var quarantined bool
-	err := q.pool.QueryRow(ctx, `
-		UPDATE log_checkpoint SET retry_at = CASE WHEN quarantined THEN NULL ELSE retry_at END
-		 WHERE workspace_id = $1 AND consumer = $2
-		RETURNING quarantined`, workspaceID, q.consumer).Scan(&quarantined)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
-	case err != nil:
-		return fmt.Errorf("retry %s: %w", workspaceID, err)
-	case !quarantined:
-		return &NotQuarantinedError{workspaceID}
+	err := pg.InTx(ctx, q.pool, func(tx pgx.Tx) error {
+		var (
+			position    int64
+			quarantined bool
+		)
+		err := tx.QueryRow(ctx, `
+			UPDATE log_checkpoint SET retry_at = CASE WHEN quarantined THEN NULL ELSE retry_at END
+			 WHERE workspace_id = $1 AND consumer = $2
+			RETURNING position, quarantined`, workspaceID, q.consumer).Scan(&position, &quarantined)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
+		case err != nil:
+			return fmt.Errorf("retry %s: %w", workspaceID, err)
+		case !quarantined:
+			return &NotQuarantinedError{workspaceID}
+		}
+		return audit.Add(ctx, tx, q.clock(), audit.Change{WorkspaceID: workspaceID, Action: audit.EntryRetry, ObjectName: audit.EntryName(position + 1)})
+	})
+	if err != nil {
+		return err
 	}
 	if _, err := q.pool.Exec(ctx, forgetDeaths, workspaceID, q.consumer); err != nil {
 		return fmt.Errorf("forget how often the process ended while it handled the entry in %s: %w", workspaceID, err)
@@ -155,7 +165,9 @@ func (s *Skip) record(ctx context.Context, tx pgx.Tx, consumer string) error {
 		 WHERE workspace_id = $1 AND consumer = $2`, s.WorkspaceID, consumer, s.Position, s.SkippedAt); err != nil {
 		return fmt.Errorf("move the checkpoint of %s: %w", s.WorkspaceID, err)
 	}
-	return nil
+	return audit.Add(ctx, tx, s.SkippedAt, audit.Change{
+		WorkspaceID: s.WorkspaceID, Action: audit.EntrySkip, ObjectID: s.EventID, ObjectName: audit.EntryName(s.Position), Detail: s.Reason,
+	})
 }
 
 // Skips returns the entries that were skipped, in every workspace or, with an id, in

@@ -2,13 +2,16 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 // Workspace is one customer of the billing product.
@@ -50,22 +53,57 @@ func (s *Workspaces) Create(ctx context.Context, tx pgx.Tx, w Workspace) error {
 	if !made {
 		return &WorkspaceExistsError{w.ID}
 	}
-	return s.Set(ctx, tx, w.ID, nil, &w.NotifyEmail)
+	if err := set(ctx, tx, w.ID, nil, &w.NotifyEmail); err != nil {
+		return err
+	}
+	return audit.Add(ctx, tx, s.clock(), audit.Change{
+		WorkspaceID: w.ID, Action: audit.WorkspaceCreate, ObjectID: w.ID, ObjectName: w.Name, Detail: mailDetail(w.NotifyEmail),
+	})
+}
+
+// mailDetail says in the audit trail where mail about failing webhooks goes.
+func mailDetail(address string) string {
+	if address == "" {
+		return "mail about webhooks to nobody"
+	}
+	return "mail about webhooks to " + address
 }
 
 // Set changes a workspace's name, or the address that mails about failing webhooks
 // go to (empty: none), in the caller's transaction. Nil leaves it as it is. The
 // error is a *domain.UnknownWorkspaceError when there is no such workspace.
 func (s *Workspaces) Set(ctx context.Context, tx pgx.Tx, id string, name, notifyEmail *string) error {
-	tag, err := tx.Exec(ctx, `
+	var before string
+	err := tx.QueryRow(ctx, `SELECT name FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`, id).Scan(&before)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &domain.UnknownWorkspaceError{WorkspaceID: id}
+	}
+	if err != nil {
+		return fmt.Errorf("lock workspace %s: %w", id, err)
+	}
+	if err := set(ctx, tx, id, name, notifyEmail); err != nil {
+		return err
+	}
+	c := audit.Change{WorkspaceID: id, Action: audit.WorkspaceSet, ObjectID: id, ObjectName: before}
+	var details []string
+	if name != nil {
+		c.ObjectName = *name
+		details = append(details, "name before: "+before)
+	}
+	if notifyEmail != nil {
+		details = append(details, mailDetail(*notifyEmail))
+	}
+	c.Detail = strings.Join(details, "; ")
+	return audit.Add(ctx, tx, s.clock(), c)
+}
+
+func set(ctx context.Context, tx pgx.Tx, id string, name, notifyEmail *string) error {
+	_, err := tx.Exec(ctx, `
 		UPDATE workspace SET name = coalesce($2, name),
 		       notify_email = CASE WHEN $3::text IS NULL THEN notify_email ELSE nullif($3, '') END
 		 WHERE workspace_id = $1`, id, name, notifyEmail)
 	if err != nil {
 		return fmt.Errorf("set workspace %s: %w", id, err)
-	}
-	if tag.RowsAffected() == 0 {
-		return &domain.UnknownWorkspaceError{WorkspaceID: id}
 	}
 	return nil
 }

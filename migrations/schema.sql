@@ -145,18 +145,22 @@ CREATE TABLE console_audit (
     object_id text NOT NULL,
     object_name text NOT NULL,
     detail text NOT NULL,
+    issuer text NOT NULL DEFAULT ''::text,
+    subject text NOT NULL DEFAULT ''::text,
     CONSTRAINT console_audit_pkey PRIMARY KEY (workspace_id, at, audit_id),
-    CONSTRAINT console_audit_via_check CHECK ((via = ANY (ARRAY['console'::text, 'command'::text])))
+    CONSTRAINT console_audit_via_check CHECK ((via = ANY (ARRAY['console'::text, 'command'::text, 'service'::text])))
 );
-COMMENT ON TABLE console_audit IS 'Every change of keys and webhooks, and every sign-in: who, when, what. UPDATE, DELETE and TRUNCATE are refused.';
+COMMENT ON TABLE console_audit IS 'Every change of workspaces, keys, webhooks, read models and settings, and every sign-in: who, when, what. Written in the transaction of the change. UPDATE, DELETE and TRUNCATE are refused.';
 COMMENT ON COLUMN console_audit.at IS 'When it was done.';
 COMMENT ON COLUMN console_audit.audit_id IS 'Distinguishes changes that were made at the same time.';
-COMMENT ON COLUMN console_audit.person IS 'Who did it, as in console_session.person; for commands, the account and the machine that ran them.';
-COMMENT ON COLUMN console_audit.via IS 'console or command: where the change was made.';
+COMMENT ON COLUMN console_audit.person IS 'The name of who did it, as in console_session.person; for commands and the service the account and machine that ran them.';
+COMMENT ON COLUMN console_audit.via IS 'console, command, or service (a serving process by itself).';
 COMMENT ON COLUMN console_audit.action IS 'What was done, such as key.create or webhook.rotate_secret.';
-COMMENT ON COLUMN console_audit.object_id IS 'Id of the key, webhook or delivery; empty for sign-ins.';
+COMMENT ON COLUMN console_audit.object_id IS 'Id of the key, webhook, delivery or entry; empty where the action has none.';
 COMMENT ON COLUMN console_audit.object_name IS 'Name or address of the object at that time, readable when the object no longer exists.';
 COMMENT ON COLUMN console_audit.detail IS 'The new value, in words; never a secret.';
+COMMENT ON COLUMN console_audit.issuer IS 'As in console_session; empty for commands and the service.';
+COMMENT ON COLUMN console_audit.subject IS 'As in console_session; empty for commands and the service.';
 CREATE TRIGGER console_audit_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.console_audit FOR EACH STATEMENT EXECUTE FUNCTION console_audit_refuse();
 
 CREATE TABLE console_link (
@@ -189,6 +193,8 @@ CREATE TABLE console_session (
     created_at timestamp with time zone NOT NULL,
     seen_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone NOT NULL,
+    issuer text NOT NULL DEFAULT ''::text,
+    subject text NOT NULL DEFAULT ''::text,
     CONSTRAINT console_session_pkey PRIMARY KEY (workspace_id, hash),
     CONSTRAINT console_session_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
     CONSTRAINT console_session_hash_check CHECK ((octet_length(hash) = 32)),
@@ -203,6 +209,8 @@ COMMENT ON COLUMN console_session.role IS 'viewer (may look) or admin (may chang
 COMMENT ON COLUMN console_session.grants IS 'Array of {workspace, role}: the workspaces that the person may switch to.';
 COMMENT ON COLUMN console_session.seen_at IS 'When it was last used, at most a minute late; the idle limit counts from here.';
 COMMENT ON COLUMN console_session.expires_at IS 'When the session ends, even if it is in use.';
+COMMENT ON COLUMN console_session.issuer IS 'Address of the identity provider that signed the person in; empty for a sign-in link.';
+COMMENT ON COLUMN console_session.subject IS 'The identity provider''s id of the person, which never changes; for a sign-in link, the id of the link.';
 CREATE INDEX console_session_by_hash ON public.console_session USING btree (hash);
 CREATE INDEX console_session_expiry ON public.console_session USING btree (expires_at);
 
@@ -614,6 +622,19 @@ COMMENT ON TABLE service_key IS 'Random keys that all instances of the service s
 COMMENT ON COLUMN service_key.workspace_id IS 'Always *, which stands for all workspaces.';
 COMMENT ON COLUMN service_key.name IS 'Purpose of the key: cursor (encrypts cursors and keys ETags of the API).';
 COMMENT ON COLUMN service_key.value IS '32 random bytes.';
+
+CREATE TABLE service_setting (
+    workspace_id text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    value text NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    CONSTRAINT service_setting_pkey PRIMARY KEY (workspace_id, name),
+    CONSTRAINT service_setting_workspace_id_check CHECK ((workspace_id = '*'::text))
+);
+COMMENT ON TABLE service_setting IS 'Settings with which serving processes were last started, where a change decides what is kept; a change is in the audit.';
+COMMENT ON COLUMN service_setting.name IS 'Which: retention.';
+COMMENT ON COLUMN service_setting.value IS 'The value, as Go writes it; retention: a duration such as 720h0m0s.';
+COMMENT ON COLUMN service_setting.changed_at IS 'When it got this value.';
 
 CREATE TABLE time_entry (
     workspace_id text COLLATE "C" NOT NULL,

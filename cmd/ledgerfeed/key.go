@@ -13,7 +13,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -56,24 +55,19 @@ func optionalTime(t time.Time) *string {
 
 // withKeys does the work of a command with the store of keys. Input that the store
 // refuses is wrong usage.
-func withKeys(ctx context.Context, env *cli.Env, work func(*cli.Deps, *access.Store) error) error {
+func withKeys(ctx context.Context, env *cli.Env, work func(*access.Store) error) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
 		store, err := d.Keys()
 		if err != nil {
 			return err
 		}
-		err = work(d, store)
+		err = work(store)
 		var invalid *access.InvalidError
 		if errors.As(err, &invalid) {
 			return &cli.UsageError{Err: err}
 		}
 		return err
 	})
-}
-
-// auditKey adds a change of a key to the audit trail.
-func auditKey(ctx context.Context, d *cli.Deps, action audit.Action, r *access.Record, detail string) error {
-	return d.Audit(ctx, audit.Change{WorkspaceID: r.WorkspaceID, Action: action, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
 }
 
 func keyCreateCommand(env *cli.Env) *cobra.Command {
@@ -108,12 +102,12 @@ func keyCreateCommand(env *cli.Env) *cobra.Command {
 				return cli.Usagef("--expires is %q: want %s from now", expires, momentForm)
 			}
 		}
-		return withKeys(ctx, env, func(d *cli.Deps, store *access.Store) error {
+		return withKeys(ctx, env, func(store *access.Store) error {
 			r, secret, err := store.Create(ctx, n)
 			if err != nil {
 				return err
 			}
-			return errors.Join(printNewKey(env, r, secret), auditKey(ctx, d, audit.KeyCreate, r, r.Permissions.String()))
+			return printNewKey(env, r, secret)
 		})
 	})
 	return c
@@ -138,7 +132,7 @@ func keyListCommand(env *cli.Env) *cobra.Command {
 			if workspace == "" {
 				return cli.Usagef("want --workspace")
 			}
-			return withKeys(ctx, env, func(_ *cli.Deps, store *access.Store) error {
+			return withKeys(ctx, env, func(store *access.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
 					return err
@@ -170,14 +164,14 @@ func writeKeys(out io.Writer, list []keyView) error {
 }
 
 // ofKey is the RunE of a change of the key that the argument names.
-func ofKey(env *cli.Env, change func(ctx context.Context, d *cli.Deps, store *access.Store, workspaceID, keyID string) error) func(*cobra.Command, []string) error {
+func ofKey(env *cli.Env, change func(ctx context.Context, store *access.Store, workspaceID, keyID string) error) func(*cobra.Command, []string) error {
 	return env.Run(func(ctx context.Context, args []string) error {
-		return withKeys(ctx, env, func(d *cli.Deps, store *access.Store) error {
+		return withKeys(ctx, env, func(store *access.Store) error {
 			workspaceID, err := store.WorkspaceOf(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return change(ctx, d, store, workspaceID, args[0])
+			return change(ctx, store, workspaceID, args[0])
 		})
 	})
 }
@@ -188,12 +182,12 @@ func keyRotateCommand(env *cli.Env) *cobra.Command {
 		Use:   "rotate KEY-ID",
 		Short: "Give a key a new secret; it is shown once",
 		Args:  cobra.ExactArgs(1),
-		RunE: ofKey(env, func(ctx context.Context, d *cli.Deps, store *access.Store, workspaceID, keyID string) error {
+		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
 			r, secret, err := store.Rotate(ctx, workspaceID, keyID, overlap)
 			if err != nil {
 				return err
 			}
-			return errors.Join(printNewKey(env, r, secret), auditKey(ctx, d, audit.KeyRotate, r, "the old secret works for "+overlap.String()))
+			return printNewKey(env, r, secret)
 		}),
 	}
 	c.Flags().DurationVar(&overlap, "overlap", 0, "how long the old secret still works, up to 24h")
@@ -205,12 +199,12 @@ func keyRevokeCommand(env *cli.Env) *cobra.Command {
 		Use:   "revoke KEY-ID",
 		Short: "End a key for ever, within a second",
 		Args:  cobra.ExactArgs(1),
-		RunE: ofKey(env, func(ctx context.Context, d *cli.Deps, store *access.Store, workspaceID, keyID string) error {
+		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.Revoke(ctx, workspaceID, keyID)
 			if err != nil {
 				return err
 			}
-			return errors.Join(printKey(env, r), auditKey(ctx, d, audit.KeyRevoke, r, ""))
+			return printKey(env, r)
 		}),
 	}
 }
@@ -221,12 +215,12 @@ func keySetLimitCommand(env *cli.Env) *cobra.Command {
 		Use:   "set-limit KEY-ID",
 		Short: "Change a key's requests a minute",
 		Args:  cobra.ExactArgs(1),
-		RunE: ofKey(env, func(ctx context.Context, d *cli.Deps, store *access.Store, workspaceID, keyID string) error {
+		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.SetRateLimit(ctx, workspaceID, keyID, limit)
 			if err != nil {
 				return err
 			}
-			return errors.Join(printKey(env, r), auditKey(ctx, d, audit.KeySetLimit, r, fmt.Sprintf("%d requests a minute", r.RateLimit)))
+			return printKey(env, r)
 		}),
 	}
 	c.Flags().IntVar(&limit, "rate-limit", access.DefaultRateLimit, "requests a minute")

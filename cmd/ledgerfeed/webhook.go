@@ -15,7 +15,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 func webhookCommand(env *cli.Env) *cobra.Command {
@@ -34,13 +33,13 @@ LEDGERFEED_BRAND (listen).`
 
 // withWebhooks does the work of a command with the store of webhooks. Input that
 // the store refuses is wrong usage.
-func withWebhooks(ctx context.Context, env *cli.Env, work func(*cli.Deps, *delivery.Store) error) error {
+func withWebhooks(ctx context.Context, env *cli.Env, work func(*delivery.Store) error) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
 		store, err := d.Webhooks(ctx)
 		if err != nil {
 			return err
 		}
-		err = work(d, store)
+		err = work(store)
 		var (
 			address *attempt.AddressError
 			events  *delivery.EventsError
@@ -55,27 +54,13 @@ func withWebhooks(ctx context.Context, env *cli.Env, work func(*cli.Deps, *deliv
 
 // ofWebhook makes a command about the one webhook or delivery that its argument
 // names.
-func ofWebhook(env *cli.Env, use, short string, work func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error) *cobra.Command {
+func ofWebhook(env *cli.Env, use, short string, work func(ctx context.Context, store *delivery.Store, id string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
-			return withWebhooks(ctx, env, func(d *cli.Deps, store *delivery.Store) error { return work(ctx, d, store, args[0]) })
+			return withWebhooks(ctx, env, func(store *delivery.Store) error { return work(ctx, store, args[0]) })
 		}),
 	}
-}
-
-// auditWebhook adds a change of a webhook to the audit trail.
-func auditWebhook(ctx context.Context, d *cli.Deps, action audit.Action, webhook *delivery.Webhook, detail string) error {
-	return d.Audit(ctx, audit.Change{WorkspaceID: webhook.WorkspaceID, Action: action, ObjectID: webhook.ID, ObjectName: webhook.URL, Detail: detail})
-}
-
-// auditWebhookID is auditWebhook where only the webhook's id is known.
-func auditWebhookID(ctx context.Context, d *cli.Deps, store *delivery.Store, action audit.Action, id, detail string) error {
-	webhook, err := store.Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	return auditWebhook(ctx, d, action, webhook, detail)
 }
 
 func webhookCreateCommand(env *cli.Env) *cobra.Command {
@@ -89,12 +74,12 @@ func webhookCreateCommand(env *cli.Env) *cobra.Command {
 			if workspace == "" || url == "" {
 				return cli.Usagef("want --workspace and --url")
 			}
-			return withWebhooks(ctx, env, func(d *cli.Deps, store *delivery.Store) error {
+			return withWebhooks(ctx, env, func(store *delivery.Store) error {
 				made, err := store.Create(ctx, workspace, url, events)
 				if err != nil {
 					return err
 				}
-				return errors.Join(printSecret(env, made), auditWebhook(ctx, d, audit.WebhookCreate, &made.Webhook, strings.Join(made.Events, ", ")))
+				return printSecret(env, made)
 			})
 		}),
 	}
@@ -122,7 +107,7 @@ func webhookListCommand(env *cli.Env) *cobra.Command {
 			if workspace == "" {
 				return cli.Usagef("want --workspace")
 			}
-			return withWebhooks(ctx, env, func(_ *cli.Deps, store *delivery.Store) error {
+			return withWebhooks(ctx, env, func(store *delivery.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
 					return err
@@ -164,15 +149,8 @@ func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 }
 
 func webhookDeleteCommand(env *cli.Env) *cobra.Command {
-	return ofWebhook(env, "delete WEBHOOK", "Delete a webhook", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
-		webhook, err := store.Get(ctx, id)
-		if err != nil {
-			return err
-		}
+	return ofWebhook(env, "delete WEBHOOK", "Delete a webhook", func(ctx context.Context, store *delivery.Store, id string) error {
 		if err := store.Delete(ctx, id); err != nil {
-			return err
-		}
-		if err := auditWebhook(ctx, d, audit.WebhookDelete, webhook, ""); err != nil {
 			return err
 		}
 		return env.Print(map[string]any{"id": id, "deleted": true}, func(out io.Writer) error {
@@ -183,7 +161,7 @@ func webhookDeleteCommand(env *cli.Env) *cobra.Command {
 }
 
 func webhookRotateCommand(env *cli.Env) *cobra.Command {
-	return ofWebhook(env, "rotate-secret WEBHOOK", "Give a webhook a new secret; messages are signed with the old one, too, for a while", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
+	return ofWebhook(env, "rotate-secret WEBHOOK", "Give a webhook a new secret; messages are signed with the old one, too, for a while", func(ctx context.Context, store *delivery.Store, id string) error {
 		webhook, err := store.RotateSecret(ctx, id)
 		if err != nil {
 			return err
@@ -191,17 +169,14 @@ func webhookRotateCommand(env *cli.Env) *cobra.Command {
 		if !webhook.OldSecretUntil.IsZero() {
 			fmt.Fprintf(env.ErrOut, "Messages are signed with both secrets until %s.\n", domain.FormatTime(webhook.OldSecretUntil.Time))
 		}
-		return errors.Join(printSecret(env, webhook), auditWebhook(ctx, d, audit.WebhookRotateSecret, &webhook.Webhook, ""))
+		return printSecret(env, webhook)
 	})
 }
 
 func webhookTestCommand(env *cli.Env) *cobra.Command {
-	return ofWebhook(env, "test WEBHOOK", "Send a test.ping to a webhook", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
+	return ofWebhook(env, "test WEBHOOK", "Send a test.ping to a webhook", func(ctx context.Context, store *delivery.Store, id string) error {
 		event, err := store.Test(ctx, id)
 		if err != nil {
-			return err
-		}
-		if err := auditWebhookID(ctx, d, store, audit.WebhookTest, id, event); err != nil {
 			return err
 		}
 		return env.Print(map[string]string{"event_id": event, "delivery_id": event + "_" + id}, func(out io.Writer) error {
@@ -212,12 +187,9 @@ func webhookTestCommand(env *cli.Env) *cobra.Command {
 }
 
 func webhookTurnOnCommand(env *cli.Env) *cobra.Command {
-	return ofWebhook(env, "turn-on WEBHOOK", "Turn a webhook back on", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
+	return ofWebhook(env, "turn-on WEBHOOK", "Turn a webhook back on", func(ctx context.Context, store *delivery.Store, id string) error {
 		webhook, err := store.TurnOn(ctx, id)
 		if err != nil {
-			return err
-		}
-		if err := auditWebhook(ctx, d, audit.WebhookTurnOn, webhook, ""); err != nil {
 			return err
 		}
 		return env.Print(webhook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*webhook}) })
@@ -226,7 +198,7 @@ func webhookTurnOnCommand(env *cli.Env) *cobra.Command {
 
 func webhookDeliveriesCommand(env *cli.Env) *cobra.Command {
 	var q delivery.Query
-	c := ofWebhook(env, "deliveries WEBHOOK", "List a webhook's recent deliveries, newest first", func(ctx context.Context, _ *cli.Deps, store *delivery.Store, id string) error {
+	c := ofWebhook(env, "deliveries WEBHOOK", "List a webhook's recent deliveries, newest first", func(ctx context.Context, store *delivery.Store, id string) error {
 		list := []delivery.Delivery{}
 		left := q.Limit
 		for page := q; left > 0; {
@@ -275,15 +247,10 @@ func lastAnswer(d *delivery.Delivery) string {
 }
 
 func webhookResendCommand(env *cli.Env) *cobra.Command {
-	return ofWebhook(env, "resend DELIVERY", "Send a finished delivery once more", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
+	return ofWebhook(env, "resend DELIVERY", "Send a finished delivery once more", func(ctx context.Context, store *delivery.Store, id string) error {
 		resent, err := store.Resend(ctx, id)
 		if err != nil {
 			return err
-		}
-		if full, err := store.Delivery(ctx, id); err == nil {
-			if err := auditWebhookID(ctx, d, store, audit.DeliveryResend, full.WebhookID, id); err != nil {
-				return err
-			}
 		}
 		return env.Print(resent, func(out io.Writer) error { return writeDeliveries(out, []delivery.Delivery{*resent}) })
 	})
@@ -291,16 +258,13 @@ func webhookResendCommand(env *cli.Env) *cobra.Command {
 
 func webhookMissedCommand(env *cli.Env) *cobra.Command {
 	var since string
-	c := ofWebhook(env, "send-missed WEBHOOK", "Send the events that a webhook missed since a time", func(ctx context.Context, d *cli.Deps, store *delivery.Store, id string) error {
+	c := ofWebhook(env, "send-missed WEBHOOK", "Send the events that a webhook missed since a time", func(ctx context.Context, store *delivery.Store, id string) error {
 		from, ok := parseMoment(since, env.Clock(), -1)
 		if !ok {
 			return cli.Usagef("--since is %q: want %s ago", since, momentForm)
 		}
 		m, err := store.SendMissed(ctx, id, from)
 		if err != nil {
-			return err
-		}
-		if err := auditWebhookID(ctx, d, store, audit.WebhookSendMissed, id, fmt.Sprintf("%d events since %s", m.Count, domain.FormatTime(from))); err != nil {
 			return err
 		}
 		return env.Print(m, func(out io.Writer) error {

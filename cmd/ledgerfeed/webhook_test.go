@@ -77,7 +77,7 @@ func TestWebhookCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "webhook.create webhook.send_missed webhook.test webhook.rotate_secret webhook.delete"
+	want := "workspace.create webhook.create webhook.test webhook.rotate_secret webhook.delete"
 	if got := strings.Join(actions, " "); got != want {
 		t.Errorf("the audit has %s, want %s", got, want)
 	}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -58,16 +60,24 @@ func (d *Dispatcher) changeHealthOnce(ctx context.Context, c *scheduler.HealthCh
 // turnOff turns a webhook off and cancels its pending deliveries. It returns false
 // if the webhook was changed since the decision.
 func turnOff(ctx context.Context, tx pgx.Tx, c *scheduler.HealthChange) (bool, error) {
-	tag, err := tx.Exec(ctx, `
+	var url string
+	err := tx.QueryRow(ctx, `
 		UPDATE webhook SET state = 'off', version = version + 1, epoch = epoch + 1,
 		       turned_off_at = $4, turned_off_for = $5, failure_marks = '{}'
-		 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND state = 'on'`,
-		c.Key.WorkspaceID, c.Key.WebhookID, c.Endpoint.Epoch, c.At, c.Reason)
+		 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND state = 'on' RETURNING url`,
+		c.Key.WorkspaceID, c.Key.WebhookID, c.Endpoint.Epoch, c.At, c.Reason).Scan(&url)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
 	if err != nil {
 		return false, fmt.Errorf("turn off webhook %s: %w", c.Key.WebhookID, err)
 	}
-	if tag.RowsAffected() == 0 {
-		return false, nil
+	err = audit.Add(audit.AsService(ctx), tx, c.At, audit.Change{
+		WorkspaceID: c.Key.WorkspaceID, Action: audit.WebhookTurnOff, ObjectID: c.Key.WebhookID, ObjectName: url,
+		Detail: "every attempt has failed since " + c.Since.UTC().Format(time.RFC3339) + "; the last one: " + c.Reason,
+	})
+	if err != nil {
+		return false, err
 	}
 	if _, err := tx.Exec(ctx, `SELECT webhook_cancel($1, $2, $3)`, c.Key.WorkspaceID, c.Key.WebhookID, cancelChunk); err != nil {
 		return false, fmt.Errorf("cancel the pending deliveries of %s: %w", c.Key.WebhookID, err)

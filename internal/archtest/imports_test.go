@@ -16,17 +16,17 @@ var arrows = map[string][]string{
 	"domain/jsonform": {},
 	"migrations":      {"internal/pg"},
 
-	"eventlog":              {"domain", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug"},
+	"eventlog":              {"domain", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit"},
 	"eventlog/watermillsql": {"domain", "eventlog"},
 
 	"projections":        {"domain", "eventlog", "projections/table", "internal/flow", "internal/seededbug"},
 	"projections/table":  {"domain"},
-	"projections/replay": {"domain", "eventlog", "projections", "projections/table", "internal/pg"},
+	"projections/replay": {"domain", "eventlog", "projections", "projections/table", "internal/pg", "internal/audit"},
 	"projections/projectionstest": {
 		"domain", "eventlog", "projections", "internal/pg", "internal/rowcheck", "internal/scenario", "internal/testkit",
 	},
 
-	"readapi/access":       {"domain", "internal/batch", "internal/brand", "internal/periodic"},
+	"readapi/access":       {"domain", "internal/batch", "internal/brand", "internal/periodic", "internal/audit"},
 	"readapi/access/limit": {"readapi/access", "internal/periodic"},
 	"readapi/requestlog":   {"internal/periodic"},
 	"readapi/route":        {"domain", "domain/jsonform", "readapi/access"},
@@ -41,15 +41,13 @@ var arrows = map[string][]string{
 	"delivery/dispatch/scheduler": {"delivery/attempt", "delivery/policy"},
 	"delivery/dispatch": {
 		"delivery/attempt", "delivery/dispatch/scheduler", "delivery/keyring", "delivery/mail", "delivery/policy", "eventlog",
-		"internal/flow", "internal/pg", "internal/seededbug",
+		"internal/flow", "internal/pg", "internal/seededbug", "internal/audit",
 	},
 	"delivery/keyring":  {},
 	"delivery/mail":     {},
 	"delivery/policy":   {"internal/brand", "internal/seededbug"},
 	"delivery/receiver": {"delivery", "delivery/attempt", "internal/brand"},
-	"delivery": {
-		"domain", "eventlog", "internal/pg", "delivery/attempt", "delivery/dispatch", "delivery/keyring", "delivery/policy",
-	},
+	"delivery":          {"domain", "eventlog", "internal/pg", "delivery/attempt", "delivery/dispatch", "delivery/keyring", "delivery/policy", "internal/audit"},
 
 	"internal/audit": {},
 	"internal/console": {
@@ -58,17 +56,14 @@ var arrows = map[string][]string{
 		"internal/console/web", "internal/console/webhooks", "delivery/policy",
 	},
 	"internal/console/origin":   {},
-	"internal/console/session":  {"domain"},
+	"internal/console/session":  {"domain", "internal/audit"},
 	"internal/console/identity": {"internal/console/session", "internal/flow", "internal/periodic"},
 	"internal/console/label":    {"domain", "readapi/access", "delivery/attempt", "delivery/policy"},
 	"internal/console/chart":    {"internal/console/label"},
-	"internal/console/web":      {"domain", "readapi/access", "delivery", "internal/audit", "internal/console/label", "internal/console/session"},
-	"internal/console/signin":   {"domain", "internal/audit", "internal/console/identity", "internal/console/session", "internal/console/web"},
-	"internal/console/keys":     {"readapi/access", "internal/audit", "internal/console/label", "internal/console/web"},
-	"internal/console/webhooks": {
-		"domain", "delivery", "internal/audit", "internal/console/chart", "internal/console/label", "internal/console/web",
-		"delivery/attempt", "delivery/policy",
-	},
+	"internal/console/web":      {"domain", "readapi/access", "delivery", "internal/console/label", "internal/console/session"},
+	"internal/console/signin":   {"domain", "internal/console/identity", "internal/console/session", "internal/console/web"},
+	"internal/console/keys":     {"readapi/access", "internal/console/label", "internal/console/web"},
+	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy"},
 	"internal/console/events":   {"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web"},
 	"internal/console/requests": {"readapi/access", "internal/console/chart", "internal/console/web"},
 
@@ -90,14 +85,14 @@ var arrows = map[string][]string{
 	"internal/rowcheck":         {"domain"},
 
 	"cmd/ledgerfeed": {
-		"domain", "eventlog", "readapi/access", "readapi/openapi", "delivery", "internal/audit", "internal/console/session",
-		"internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
+		"domain", "eventlog", "readapi/access", "readapi/openapi", "delivery", "internal/console/session", "internal/pg",
+		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
 		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "internal/buildinfo",
 	},
 	"cmd/ledgerfeed/internal/cli": {
-		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/audit", "internal/console/session",
-		"internal/datadir", "internal/localpg", "internal/pg", "internal/settings", "delivery/keyring",
+		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/console/session", "internal/datadir",
+		"internal/localpg", "internal/pg", "internal/settings", "delivery/keyring",
 	},
 	"cmd/ledgerfeed/internal/service": {
 		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
@@ -111,7 +106,7 @@ var arrows = map[string][]string{
 		"internal/datadir", "internal/pg", "internal/scenario", "delivery/receiver",
 	},
 	"cmd/ledgerfeed/internal/listen":   {"cmd/ledgerfeed/internal/cli", "delivery/receiver", "internal/datadir"},
-	"cmd/ledgerfeed/internal/repair":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/audit", "internal/pg"},
+	"cmd/ledgerfeed/internal/repair":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg"},
 	"cmd/ledgerfeed/internal/status":   {"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery/dispatch"},
 	"cmd/ledgerfeed/internal/transfer": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog"},
 

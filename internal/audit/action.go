@@ -1,10 +1,14 @@
 package audit
 
+import "fmt"
+
 // Action is a kind of change.
 type Action string
 
 // The actions that the trail has.
 const (
+	WorkspaceCreate     Action = "workspace.create"
+	WorkspaceSet        Action = "workspace.set"
 	KeyCreate           Action = "key.create"
 	KeyRotate           Action = "key.rotate"
 	KeyRevoke           Action = "key.revoke"
@@ -15,10 +19,14 @@ const (
 	WebhookRotateSecret Action = "webhook.rotate_secret" //nolint:gosec // the name of an action
 	WebhookTest         Action = "webhook.test"
 	WebhookTurnOn       Action = "webhook.turn_on"
+	WebhookTurnOff      Action = "webhook.turn_off"
 	WebhookSendMissed   Action = "webhook.send_missed"
 	DeliveryResend      Action = "delivery.resend"
 	EntrySkip           Action = "entry.skip"
 	EntryRestore        Action = "entry.restore"
+	EntryRetry          Action = "entry.retry"
+	Rebuild             Action = "read_models.rebuild"
+	RetentionSet        Action = "retention.set"
 	LinkCreate          Action = "link.create"
 	SignIn              Action = "session.sign_in"
 	SignOut             Action = "session.sign_out"
@@ -28,6 +36,10 @@ const (
 // own label.
 func (a Action) Label() string {
 	switch a {
+	case WorkspaceCreate:
+		return "Created workspace"
+	case WorkspaceSet:
+		return "Changed workspace"
 	case KeyCreate:
 		return "Created API key"
 	case KeyRotate:
@@ -48,6 +60,8 @@ func (a Action) Label() string {
 		return "Sent a test to webhook"
 	case WebhookTurnOn:
 		return "Turned on webhook"
+	case WebhookTurnOff:
+		return "Turned off webhook"
 	case WebhookSendMissed:
 		return "Sent missed events to webhook"
 	case DeliveryResend:
@@ -56,6 +70,12 @@ func (a Action) Label() string {
 		return "Skipped entry"
 	case EntryRestore:
 		return "Restored skipped entry"
+	case EntryRetry:
+		return "Tried again the entry"
+	case Rebuild:
+		return "Rebuilt read models"
+	case RetentionSet:
+		return "Changed the retention"
 	case LinkCreate:
 		return "Made a sign-in link"
 	case SignIn:
@@ -65,3 +85,6 @@ func (a Action) Label() string {
 	}
 	return string(a)
 }
+
+// EntryName names an entry of the log as the object of a change.
+func EntryName(position int64) string { return fmt.Sprintf("at position %d", position) }

@@ -1,13 +1,13 @@
-// Package audit keeps the trail of who changed what in a workspace: keys,
-// webhooks, skipped entries, sign-ins. The console and the commands add to it;
-// the console shows it. Its table accepts no updates and no deletes.
+// Package audit keeps the trail of who changed what: workspaces, keys, webhooks,
+// skipped entries, rebuilds, settings of the service, sign-ins. A package that
+// changes one of them adds the line itself, in the transaction of the change, so
+// that neither exists without the other. The console shows a workspace's lines. The
+// table accepts no updates and no deletes.
 package audit
 
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/user"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,67 +15,40 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Via is where a change was made.
-type Via string
-
-// Where changes are made.
-const (
-	ViaConsole Via = "console"
-	ViaCommand Via = "command"
-)
+// AllWorkspaces is the workspace of changes that concern the whole service.
+const AllWorkspaces = "*"
 
 // Change is one line of the trail.
 type Change struct {
 	WorkspaceID string
 	At          time.Time // set by Add
-	Person      string    // who made it
-	Via         Via
+	Actor       Actor     // who made it; set by Add
 	Action      Action
-	ObjectID    string // of the key, webhook or delivery; empty for sign-ins
+	ObjectID    string // of the key, webhook, delivery or entry; empty where the action has none
 	ObjectName  string // the object's name or address at that time
 	Detail      string // the new values, in words; never a secret
 }
 
-// Trail is the append-only list of changes. It is safe for concurrent use.
-type Trail struct {
-	pool  *pgxpool.Pool
-	clock func() time.Time
-}
-
-// NewTrail makes a Trail; both arguments are required.
-func NewTrail(pool *pgxpool.Pool, clock func() time.Time) *Trail {
-	return &Trail{pool: pool, clock: clock}
-}
-
-// CommandPerson names the person who runs a command as account@machine.
-func CommandPerson() string {
-	name := "unknown"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
-}
-
-// addTimeout bounds the insert of a line.
-const addTimeout = 5 * time.Second
-
-// Add appends a change that has been made. Cancelling ctx does not stop it: a
-// person who closes the page has still made the change.
-func (t *Trail) Add(ctx context.Context, c Change) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), addTimeout)
-	defer cancel()
-	_, err := t.pool.Exec(ctx, `
-		INSERT INTO console_audit (workspace_id, at, audit_id, person, via, action, object_id, object_name, detail)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		c.WorkspaceID, t.clock().UTC(), uuid.New(), c.Person, string(c.Via), string(c.Action), c.ObjectID, c.ObjectName, c.Detail)
+// Add appends a change that is made in tx by the actor of ctx.
+func Add(ctx context.Context, tx pgx.Tx, at time.Time, c Change) error {
+	a := actorOf(ctx)
+	_, err := tx.Exec(ctx, `
+		INSERT INTO console_audit (workspace_id, at, audit_id, person, issuer, subject, via, action, object_id, object_name, detail)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		c.WorkspaceID, at.UTC(), uuid.New(), a.Name, a.Issuer, a.Subject, string(a.Via), string(c.Action), c.ObjectID, c.ObjectName, c.Detail)
 	if err != nil {
 		return fmt.Errorf("cannot add %s to the audit trail: %w", c.Action, err)
 	}
 	return nil
 }
+
+// Trail reads the trail. It is safe for concurrent use.
+type Trail struct {
+	pool *pgxpool.Pool
+}
+
+// NewTrail makes a Trail.
+func NewTrail(pool *pgxpool.Pool) *Trail { return &Trail{pool: pool} }
 
 // Position is the place of a change in the trail. The console puts it into
 // links as JSON.
@@ -91,7 +64,7 @@ func Newest() Position { return Position{At: time.Date(9999, 12, 31, 0, 0, 0, 0,
 // first, and the position of the last of them; nil when there are no older ones.
 func (t *Trail) Page(ctx context.Context, workspaceID string, olderThan Position, limit int) (list []Change, next *Position, err error) {
 	rows, err := t.pool.Query(ctx, `
-		SELECT at, audit_id, person, via, action, object_id, object_name, detail FROM console_audit
+		SELECT at, audit_id, person, issuer, subject, via, action, object_id, object_name, detail FROM console_audit
 		 WHERE workspace_id = $1 AND (at, audit_id) < ($2, $3)
 		 ORDER BY at DESC, audit_id DESC LIMIT $4`, workspaceID, olderThan.At, olderThan.ID, limit+1)
 	if err != nil {
@@ -100,7 +73,8 @@ func (t *Trail) Page(ctx context.Context, workspaceID string, olderThan Position
 	var positions []Position
 	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Change, error) {
 		c, p := Change{WorkspaceID: workspaceID}, Position{}
-		err := row.Scan(&p.At, &p.ID, &c.Person, &c.Via, &c.Action, &c.ObjectID, &c.ObjectName, &c.Detail)
+		a := &c.Actor
+		err := row.Scan(&p.At, &p.ID, &a.Name, &a.Issuer, &a.Subject, &a.Via, &c.Action, &c.ObjectID, &c.ObjectName, &c.Detail)
 		c.At = p.At.UTC()
 		positions = append(positions, p)
 		return c, err

@@ -1,10 +1,12 @@
 package audit
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -22,20 +24,22 @@ func setup(t *testing.T) (*Trail, *pgxpool.Pool) {
 			t.Fatal(err)
 		}
 	}
-	return NewTrail(pool, testkit.RunningClock().Now), pool
+	return NewTrail(pool), pool
 }
 
-func add(t *testing.T, trail *Trail, c Change) {
+// add adds a change that a person made in the console.
+func add(t *testing.T, pool *pgxpool.Pool, person string, c Change) {
 	t.Helper()
-	if err := trail.Add(t.Context(), c); err != nil {
+	ctx := As(t.Context(), Actor{Via: ViaConsole, Name: person, Issuer: "https://id.example", Subject: "sub-" + person})
+	if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return Add(ctx, tx, time.Now(), c) }); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestAuditIsAppendOnly(t *testing.T) {
 	t.Parallel()
-	trail, pool := setup(t)
-	add(t, trail, Change{WorkspaceID: "acme", Person: "x", Via: ViaConsole, Action: SignIn})
+	_, pool := setup(t)
+	add(t, pool, "x", Change{WorkspaceID: "acme", Action: SignIn})
 	for _, sql := range []string{`UPDATE console_audit SET person = 'nobody'`, `DELETE FROM console_audit`, `TRUNCATE console_audit`} {
 		if _, err := pool.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "append-only") {
 			t.Errorf("%s: %v", sql, err)
@@ -45,11 +49,11 @@ func TestAuditIsAppendOnly(t *testing.T) {
 
 func TestAuditPages(t *testing.T) {
 	t.Parallel()
-	trail, _ := setup(t)
+	trail, pool := setup(t)
 	for range 120 {
-		add(t, trail, Change{WorkspaceID: "acme", Person: "x", Via: ViaCommand, Action: KeyCreate})
+		add(t, pool, "x", Change{WorkspaceID: "acme", Action: KeyCreate})
 	}
-	add(t, trail, Change{WorkspaceID: "beta", Person: "y", Via: ViaCommand, Action: KeyCreate})
+	add(t, pool, "y", Change{WorkspaceID: "beta", Action: KeyCreate})
 	seen, newest := 0, time.Now().Add(time.Hour)
 	for position := Newest(); ; {
 		list, next, err := trail.Page(t.Context(), "acme", position, 50)
@@ -57,7 +61,7 @@ func TestAuditPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range list {
-			if c.Person != "x" || c.At.After(newest) {
+			if c.Actor.Name != "x" || c.Actor.Subject != "sub-x" || c.At.After(newest) {
 				t.Fatalf("%+v after %s", c, newest)
 			}
 			newest = c.At
@@ -70,5 +74,25 @@ func TestAuditPages(t *testing.T) {
 	}
 	if seen != 120 {
 		t.Errorf("pages show %d of 120 changes", seen)
+	}
+}
+
+// A change says who made it: the actor of its context, whatever their name is, and
+// without one the account that runs the program.
+func TestActors(t *testing.T) {
+	t.Parallel()
+	trail, pool := setup(t)
+	person := Actor{Via: ViaConsole, Name: "The Boss", Issuer: "https://id.example", Subject: "user-1"}
+	for _, ctx := range []context.Context{t.Context(), AsService(t.Context()), As(t.Context(), person)} {
+		if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return Add(ctx, tx, time.Now(), Change{WorkspaceID: "acme", Action: KeyCreate}) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, _, err := trail.Page(t.Context(), "acme", Newest(), 10)
+	if err != nil || len(list) != 3 {
+		t.Fatal(list, err)
+	}
+	if list[0].Actor != person || list[1].Actor != (Actor{Via: ViaService, Name: account()}) || list[2].Actor != (Actor{Via: ViaCommand, Name: account()}) {
+		t.Errorf("%+v", list)
 	}
 }

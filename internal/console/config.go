@@ -76,7 +76,7 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the console's address is %q: %w", cfg.URL, err)
 	}
-	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Trail: cfg.Audit, Secure: at.Secure}}
+	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Secure: at.Secure}}
 	if c.assets, err = web.LoadAssets(); err != nil {
 		return nil, err
 	}

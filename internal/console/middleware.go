@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
@@ -84,7 +85,7 @@ func signedIn(sessions *session.Store) func(http.Handler) http.Handler {
 				return
 			}
 			req.Session = s
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, r.WithContext(audit.As(r.Context(), s.Actor())))
 		})
 	}
 }

@@ -254,9 +254,7 @@ func TestMarkupIsText(t *testing.T) {
 	s.exec(`UPDATE webhook SET turned_off_for = $1`, evil)
 	s.exec(`INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)
 		VALUES (0, 'acme', now(), $1, $1, $1, $1, $1, 200, 1, 1, 1, gen_random_uuid())`, evil)
-	if err := s.audit.Add(t.Context(), audit.Change{WorkspaceID: acme, Person: evil, Via: audit.ViaCommand, Action: evil, ObjectName: evil, Detail: evil}); err != nil {
-		t.Fatal(err)
-	}
+	s.addToAudit(audit.Actor{Via: audit.ViaConsole, Name: evil, Issuer: evil, Subject: evil}, audit.Change{WorkspaceID: acme, Action: evil, ObjectName: evil, Detail: evil})
 	p := s.signIn(acme, session.Admin)
 	pages := []string{"/keys", "/webhooks", "/webhooks/" + hook.ID, "/webhooks/" + hook.ID + "/edit", "/webhooks/" + hook.ID + "/delete",
 		"/deliveries/" + id + "_" + hook.ID, "/events", "/events/" + id, "/requests", s.requestOf(acme), "/audit",

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -105,20 +107,24 @@ func (s *bundle) seed(workspace string) (well, failing, off string) {
 		SELECT $1, $2, date_trunc('hour', $3::timestamptz, 'UTC') - g * interval '1 hour', 'timeout', 2 FROM generate_series(4, 7) g`, workspace, well, now)
 	s.exec(`UPDATE webhook SET failing_since = $2 WHERE webhook_id = $1`, failing, now.Add(-30*time.Hour))
 	s.turnOff(off, now)
-	for i, c := range []audit.Change{
-		{Action: audit.WebhookCreate, ObjectID: well, ObjectName: "https://hooks.northwind-accounting.example/ledgerfeed/events", Detail: "events: all"},
-		{Action: audit.KeyRevoke, ObjectID: old, ObjectName: "Trial script"},
-		{Action: audit.KeyCreate, ObjectID: report, ObjectName: "Monthly report", Detail: "with invoices:read,clients:read,payments:read", Via: audit.ViaCommand, Person: "root@ledger-1"},
-	} {
-		c.WorkspaceID = workspace
-		if c.Via == "" {
-			c.Via, c.Person = audit.ViaConsole, "dana@northwind.example"
-		}
-		if err := s.audit.Add(s.t.Context(), c); err != nil {
-			s.t.Fatal(i, err)
-		}
-	}
+	dana := audit.Actor{Via: audit.ViaConsole, Name: "dana@northwind.example", Issuer: "https://id.northwind.example", Subject: "00u7k2m9"}
+	s.addToAudit(dana, audit.Change{
+		WorkspaceID: workspace, Action: audit.WebhookCreate, ObjectID: well, ObjectName: "https://hooks.northwind-accounting.example/ledgerfeed/events", Detail: "events: all",
+	})
+	s.addToAudit(dana, audit.Change{WorkspaceID: workspace, Action: audit.KeyRevoke, ObjectID: old, ObjectName: "Trial script"})
+	s.addToAudit(audit.Actor{Via: audit.ViaCommand, Name: "root@ledger-1"}, audit.Change{
+		WorkspaceID: workspace, Action: audit.KeyCreate, ObjectID: report, ObjectName: "Monthly report", Detail: "with invoices:read,clients:read,payments:read",
+	})
 	return well, failing, off
+}
+
+// addToAudit adds a change to the audit trail that an actor has made.
+func (s *bundle) addToAudit(a audit.Actor, c audit.Change) {
+	s.t.Helper()
+	ctx := audit.As(s.t.Context(), a)
+	if err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error { return audit.Add(ctx, tx, s.clock.Now(), c) }); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // turnOff turns a webhook off as days of failures do.

@@ -39,7 +39,6 @@ type bundle struct {
 	t        *testing.T
 	pool     *pgxpool.Pool
 	sessions *session.Store
-	audit    *audit.Trail
 	keys     *access.Store
 	webhooks *delivery.Store
 	log      *eventlog.Log
@@ -70,10 +69,9 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 		Pool: s.pool, Keyring: s.keyring, Log: s.log, Notify: s.notifier.Notify, Clock: s.clock.Now, Settings: s.settings,
 	}))(t)
 	s.sessions = testkit.Must(session.NewStore(session.Config{Pool: s.pool, Clock: s.clock.Now}))(t)
-	s.audit = audit.NewTrail(s.pool, s.clock.Now)
 	s.server = httptest.NewUnstartedServer(nil)
 	cfg := Config{
-		Pool: s.pool, Sessions: s.sessions, Audit: s.audit, Keys: s.keys, Webhooks: s.webhooks, Feed: eventlog.NewFeed(s.pool), Clock: s.clock.Now, Logger: logger,
+		Pool: s.pool, Sessions: s.sessions, Audit: audit.NewTrail(s.pool), Keys: s.keys, Webhooks: s.webhooks, Feed: eventlog.NewFeed(s.pool), Clock: s.clock.Now, Logger: logger,
 		Settings: s.settings, URL: "http://" + s.server.Listener.Addr().String(), APIURL: "https://api.example.com",
 		Reference: []byte(`<!DOCTYPE html><html lang="en"><head><title>The API</title><style>body{margin:0}</style></head><body><main><h1>The API</h1></main></body></html>`),
 	}

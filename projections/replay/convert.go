@@ -3,6 +3,8 @@ package replay
 import (
 	"context"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 // convertAgain is the least time between two conversions of a workspace. While
@@ -19,7 +21,7 @@ func (a *Auditor) convert(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	b, err := a.replay.rebuild(ctx, list[0], rebuildScope{})
+	b, err := a.replay.rebuild(audit.AsService(ctx), list[0], rebuildScope{})
 	switch {
 	case ctx.Err() != nil:
 		return a.release(ctx, id)

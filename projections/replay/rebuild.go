@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
@@ -93,6 +94,18 @@ func (s *rebuildScope) everything() bool { return len(s.resources) == 0 }
 
 func (s *rebuildScope) includes(t *table.Table) bool {
 	return s.everything() || slices.Contains(s.resources, t.Resource)
+}
+
+// change is the line of a rebuild in the audit trail.
+func (s *rebuildScope) change(b *Rebuilt) audit.Change {
+	c := audit.Change{
+		WorkspaceID: b.WorkspaceID, Action: audit.Rebuild, ObjectName: strings.Join(s.resources, ", "),
+		Detail: fmt.Sprintf("%d rows written, %d deleted; rules %d, before %d", b.Written, b.Deleted, b.Rules, b.RulesBefore),
+	}
+	if s.restored != 0 {
+		c.Action, c.ObjectName = audit.EntryRestore, audit.EntryName(s.restored)
+	}
+	return c
 }
 
 // maxNamedFaults is how many faults of a log a refusal names.

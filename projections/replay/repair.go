@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
@@ -77,7 +78,10 @@ func (f *workspaceFold) repairAt(ctx context.Context, tx pgx.Tx, position int64,
 			return err
 		}
 	}
-	return f.moveCheckpoint(ctx, tx, position, scope, b)
+	if err := f.moveCheckpoint(ctx, tx, position, scope, b); err != nil {
+		return err
+	}
+	return audit.Add(ctx, tx, f.cfg.Clock(), scope.change(b))
 }
 
 // lockCheckpoint blocks the projector of a workspace and returns the

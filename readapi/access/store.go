@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 // StoreConfig is what a Store needs.
@@ -25,8 +26,8 @@ type StoreConfig struct {
 
 // Store makes and changes keys. Its methods may be called by any number of goroutines
 // and processes. Each is one transaction, which is committed when the method returns
-// without an error. Errors that a method's comment does not name come from the
-// database.
+// without an error, with a line in the audit trail about the change. Errors that a
+// method's comment does not name come from the database.
 type Store struct {
 	pool   *pgxpool.Pool
 	format Format
@@ -80,11 +81,25 @@ func (s *Store) Create(ctx context.Context, n NewKey) (*Record, Secret, error) {
 	if !n.ExpiresAt.IsZero() {
 		record.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Microsecond)
 	}
-	err = s.transact(ctx, func(tx pgx.Tx) error { return insertKey(ctx, tx, record, secret) })
+	err = s.transact(ctx, func(tx pgx.Tx) error {
+		if err := insertKey(ctx, tx, record, secret); err != nil {
+			return err
+		}
+		detail := "with " + record.Permissions.String()
+		if !record.ExpiresAt.IsZero() {
+			detail += ", until " + record.ExpiresAt.Format(time.RFC3339)
+		}
+		return addToAudit(ctx, tx, now, audit.KeyCreate, record, detail)
+	})
 	if err != nil {
 		return nil, Secret{}, err
 	}
 	return record, secret, nil
+}
+
+// addToAudit adds a change of a key to the audit trail.
+func addToAudit(ctx context.Context, tx pgx.Tx, at time.Time, action audit.Action, r *Record, detail string) error {
+	return audit.Add(ctx, tx, at, audit.Change{WorkspaceID: r.WorkspaceID, Action: action, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
 }
 
 // insertKey locks the workspace, so that two transactions that make its hundredth key
@@ -145,7 +160,14 @@ func (s *Store) Rotate(ctx context.Context, workspaceID, keyID string, overlap t
 		if _, err := tx.Exec(ctx, end, workspaceID, keyID, now.Add(overlap), overlap == 0); err != nil {
 			return fmt.Errorf("end the secrets of the key %s: %w", keyID, err)
 		}
-		return insertSecret(ctx, tx, &r.Key, secret, now)
+		if err := insertSecret(ctx, tx, &r.Key, secret, now); err != nil {
+			return err
+		}
+		detail := "the old one ended at once"
+		if overlap > 0 {
+			detail = "the old one ends " + now.Add(overlap).Format(time.RFC3339)
+		}
+		return addToAudit(ctx, tx, now, audit.KeyRotate, r, detail)
 	})
 	if err != nil {
 		return nil, Secret{}, err
@@ -160,12 +182,13 @@ func (s *Store) SetRateLimit(ctx context.Context, workspaceID, keyID string, per
 	if err := validateRateLimit(perMinute); err != nil {
 		return nil, err
 	}
-	return s.change(ctx, workspaceID, keyID, s.now(), func(tx pgx.Tx, _ *Record) error {
+	now := s.now()
+	return s.change(ctx, workspaceID, keyID, now, func(tx pgx.Tx, before *Record) error {
 		const set = `UPDATE api_key SET rate_limit_per_minute = $3 WHERE workspace_id = $1 AND key_id = $2`
 		if _, err := tx.Exec(ctx, set, workspaceID, keyID, perMinute); err != nil {
 			return fmt.Errorf("set the rate limit of the key %s: %w", keyID, err)
 		}
-		return nil
+		return addToAudit(ctx, tx, now, audit.KeySetLimit, before, fmt.Sprintf("from %d to %d requests a minute", before.RateLimit, perMinute))
 	})
 }
 
@@ -174,12 +197,12 @@ func (s *Store) SetRateLimit(ctx context.Context, workspaceID, keyID string, per
 // Errors: *UnknownKeyError.
 func (s *Store) Revoke(ctx context.Context, workspaceID, keyID string) (*Record, error) {
 	now := s.now()
-	record, err := s.change(ctx, workspaceID, keyID, time.Time{}, func(tx pgx.Tx, _ *Record) error {
+	record, err := s.change(ctx, workspaceID, keyID, time.Time{}, func(tx pgx.Tx, before *Record) error {
 		const revoke = `UPDATE api_key SET revoked_at = $3 WHERE workspace_id = $1 AND key_id = $2`
 		if _, err := tx.Exec(ctx, revoke, workspaceID, keyID, now); err != nil {
 			return fmt.Errorf("revoke the key %s: %w", keyID, err)
 		}
-		return nil
+		return addToAudit(ctx, tx, now, audit.KeyRevoke, before, "")
 	})
 	var notLive *NotLiveError
 	if errors.As(err, &notLive) {

@@ -204,35 +204,34 @@ func (p *Provider) SignInURL(a *Attempt) (string, error) {
 	return found.oauth.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
 }
 
-// Redeem exchanges the provider's code for the person's name and the values of the
-// claim. The error is ErrNotReady, or says why the provider's answer is not accepted.
-func (p *Provider) Redeem(ctx context.Context, a *Attempt, code string) (person string, values []string, err error) {
+// Redeem exchanges the provider's code for the person and the values of the claim. The error is ErrNotReady, or says why the provider's answer is not accepted.
+func (p *Provider) Redeem(ctx context.Context, a *Attempt, code string) (person session.Person, values []string, err error) {
 	found := p.found.Load()
 	if found == nil {
-		return "", nil, ErrNotReady
+		return person, nil, ErrNotReady
 	}
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.cfg.Client), requestTimeout)
 	defer cancel()
 	token, err := found.oauth.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return "", nil, fmt.Errorf("cannot redeem the code: %w", brief(err))
+		return person, nil, fmt.Errorf("cannot redeem the code: %w", brief(err))
 	}
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
-		return "", nil, errors.New("the provider's answer has no ID token")
+		return person, nil, errors.New("the provider's answer has no ID token")
 	}
 	id, err := found.verifier.Verify(ctx, raw)
 	if err != nil {
-		return "", nil, fmt.Errorf("cannot verify the ID token: %w", err)
+		return person, nil, fmt.Errorf("cannot verify the ID token: %w", err)
 	}
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(a.Nonce)) != 1 {
-		return "", nil, errors.New("the ID token is of another sign-in")
+		return person, nil, errors.New("the ID token is of another sign-in")
 	}
 	var claims map[string]json.RawMessage
 	if err := id.Claims(&claims); err != nil {
-		return "", nil, fmt.Errorf("cannot read the ID token: %w", err)
+		return person, nil, fmt.Errorf("cannot read the ID token: %w", err)
 	}
-	return personName(id.Subject, claims), stringsOf(claims[p.cfg.Claim]), nil
+	return session.Person{Name: personName(id.Subject, claims), Issuer: id.Issuer, Subject: id.Subject}, stringsOf(claims[p.cfg.Claim]), nil
 }
 
 // Workspaces finds the workspaces that exist, as session.Store.Workspaces does.

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -46,11 +45,6 @@ func (p *Pages) create(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	detail := "with " + chosen.String()
-	if !k.ExpiresAt.IsZero() {
-		detail += ", until " + k.ExpiresAt.Format(time.RFC3339)
-	}
-	r.Audit(audit.Change{Action: audit.KeyCreate, ObjectID: k.ID, ObjectName: k.Name, Detail: detail})
 	return p.showSecret(r, secretBody{Key: k, Secret: secret.Reveal()})
 }
 
@@ -70,20 +64,15 @@ func (p *Pages) rotate(r *web.Request) error {
 		return err
 	}
 	body := secretBody{Key: k, Secret: secret.Reveal(), Rotated: true}
-	detail := "the old one ended at once"
 	if overlap > 0 && len(k.Replaced) > 0 {
 		body.OldEnds = k.Replaced[0].EndsAt
-		detail = "the old one ends " + body.OldEnds.Format(time.RFC3339)
 	}
-	r.Audit(audit.Change{Action: audit.KeyRotate, ObjectID: k.ID, ObjectName: k.Name, Detail: detail})
 	return p.showSecret(r, body)
 }
 
 func (p *Pages) revoke(r *web.Request) error {
-	k, err := p.Store.Revoke(r.Context(), r.Session.WorkspaceID, r.Path("key"))
-	if err != nil {
+	if _, err := p.Store.Revoke(r.Context(), r.Session.WorkspaceID, r.Path("key")); err != nil {
 		return err
 	}
-	r.Audit(audit.Change{Action: audit.KeyRevoke, ObjectID: k.ID, ObjectName: k.Name})
 	return r.Redirect("/keys?did=key-revoked")
 }

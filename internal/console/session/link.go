@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 // LinkLifetime is how long a sign-in link works if it is not used.
@@ -18,6 +20,7 @@ const LinkLifetime = 10 * time.Minute
 // Link is a sign-in link.
 type Link struct {
 	WorkspaceID   string
+	ID            string // for the audit trail; only of links that were found
 	WorkspaceName string // only of links that were found
 	Role          Role   // empty for CreateLink: Admin
 	Person        string // the name of the person it signs in; empty for CreateLink: "Guest"
@@ -40,22 +43,33 @@ func (s *Store) CreateLink(ctx context.Context, l Link) (path string, expires ti
 	if err != nil {
 		return "", expires, err
 	}
-	now := s.now()
+	now, hash := s.now(), hashOf(token)
 	expires = now.Add(LinkLifetime)
 	if _, err := s.cfg.Pool.Exec(ctx, `DELETE FROM console_link WHERE expires_at <= $1`, now); err != nil {
 		return "", expires, fmt.Errorf("cannot remove expired sign-in links: %w", err)
 	}
-	_, err = s.cfg.Pool.Exec(ctx, `
-		INSERT INTO console_link (workspace_id, hash, person, role, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
-		l.WorkspaceID, hashOf(token), l.Person, string(l.Role), now, expires)
-	if isForeignKey(err) {
-		return "", expires, &domain.UnknownWorkspaceError{WorkspaceID: l.WorkspaceID}
-	}
+	err = pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			INSERT INTO console_link (workspace_id, hash, person, role, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+			l.WorkspaceID, hash, l.Person, string(l.Role), now, expires)
+		if isForeignKey(err) {
+			return &domain.UnknownWorkspaceError{WorkspaceID: l.WorkspaceID}
+		}
+		if err != nil {
+			return fmt.Errorf("cannot save a sign-in link: %w", err)
+		}
+		return audit.Add(ctx, tx, now, audit.Change{
+			WorkspaceID: l.WorkspaceID, Action: audit.LinkCreate, ObjectID: linkID(hash), ObjectName: l.Person, Detail: "for the role " + string(l.Role),
+		})
+	})
 	if err != nil {
-		return "", expires, fmt.Errorf("cannot save a sign-in link: %w", err)
+		return "", expires, err
 	}
 	return "/sign-in/" + token, expires, nil
 }
+
+// linkID is the id of a link, which the audit trail has: it does not open anything.
+func linkID(hash []byte) string { return "link_" + hex.EncodeToString(hash[:8]) }
 
 // ErrLink reports that a link does not work: it was used, it has expired, or it
 // never existed. Callers do not learn which.
@@ -80,8 +94,9 @@ func (s *Store) UseLink(ctx context.Context, token string) (*Link, error) {
 }
 
 func (s *Store) readLink(ctx context.Context, sql, token string) (*Link, error) {
-	l := &Link{}
-	err := s.cfg.Pool.QueryRow(ctx, sql, hashOf(token), s.now()).Scan(&l.WorkspaceID, &l.WorkspaceName, &l.Person, &l.Role)
+	hash := hashOf(token)
+	l := &Link{ID: linkID(hash)}
+	err := s.cfg.Pool.QueryRow(ctx, sql, hash, s.now()).Scan(&l.WorkspaceID, &l.WorkspaceName, &l.Person, &l.Role)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrLink
 	}

@@ -73,7 +73,7 @@ func (p *Pages) returnIdentity(r *web.Request) error {
 		return err
 	}
 	if len(grants) == 0 {
-		return refused("You are signed in as " + person + ", but have no role in any workspace here. Ask who manages your groups.")
+		return refused("You are signed in as " + person.Name + ", but have no role in any workspace here. Ask who manages your groups.")
 	}
 	to := attempt.To
 	if len(grants) > 1 {

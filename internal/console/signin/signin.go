@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
@@ -65,32 +64,29 @@ func (p *Pages) useLink(r *web.Request) error {
 	if err != nil {
 		return showLink(r, nil, err)
 	}
-	return p.begin(r, l.Person, []session.Grant{{Workspace: l.WorkspaceID, Role: l.Role}}, "/", "with a sign-in link")
+	person := session.Person{Name: l.Person, Subject: l.ID}
+	return p.begin(r, person, []session.Grant{{Workspace: l.WorkspaceID, Role: l.Role}}, "/", "with a sign-in link")
 }
 
 // begin signs a person in, to the first of the grants, and redirects the browser.
-func (p *Pages) begin(r *web.Request, person string, grants []session.Grant, to, how string) error {
-	workspace := grants[0].Workspace
-	token, expires, err := p.Sessions.Open(r.Context(), person, workspace, grants, r.Now)
+func (p *Pages) begin(r *web.Request, person session.Person, grants []session.Grant, to, how string) error {
+	o := session.Opening{Person: person, WorkspaceID: grants[0].Workspace, Grants: grants, SignedIn: r.Now, How: how}
+	// An earlier session of this browser ends, so that its token no longer works.
+	if old, err := p.Sessions.Find(r.Context(), r.Cookie(web.SessionCookie), false); err == nil {
+		o.Replaces = old
+	}
+	token, expires, err := p.Sessions.Open(r.Context(), o)
 	if err != nil {
 		return err
 	}
-	// An earlier session of this browser ends, so that its token no longer works.
-	if old, err := p.Sessions.Find(r.Context(), r.Cookie(web.SessionCookie), false); err == nil {
-		if err := p.Sessions.End(r.Context(), old); err != nil {
-			return err
-		}
-	}
-	r.Audit(audit.Change{WorkspaceID: workspace, Person: person, Action: audit.SignIn, Detail: how})
 	r.SetCookie(web.SessionCookie, token, expires.Sub(r.Now))
 	return r.Redirect(to)
 }
 
 func (p *Pages) signOut(r *web.Request) error {
-	if err := p.Sessions.End(r.Context(), r.Session); err != nil {
+	if err := p.Sessions.SignOut(r.Context(), r.Session); err != nil {
 		return err
 	}
-	r.Audit(audit.Change{Action: audit.SignOut})
 	r.ClearCookie(web.SessionCookie)
 	r.W.Header().Set("Clear-Site-Data", `"cache"`)
 	return r.Redirect("/sign-in?did=signed-out")
@@ -131,14 +127,13 @@ func (p *Pages) switchWorkspace(r *web.Request) error {
 	if !slices.ContainsFunc(r.Session.Grants, func(g session.Grant) bool { return g.Workspace == wanted }) {
 		return &domain.UnknownWorkspaceError{WorkspaceID: wanted}
 	}
-	token, expires, err := p.Sessions.Open(r.Context(), r.Session.Person, wanted, r.Session.Grants, p.Sessions.SignedIn(r.Session))
+	token, expires, err := p.Sessions.Open(r.Context(), session.Opening{
+		Person: r.Session.Person, WorkspaceID: wanted, Grants: r.Session.Grants, SignedIn: p.Sessions.SignedIn(r.Session),
+		How: "from another workspace", Replaces: r.Session,
+	})
 	if err != nil {
 		return err
 	}
-	if err := p.Sessions.End(r.Context(), r.Session); err != nil {
-		return err
-	}
-	r.Audit(audit.Change{WorkspaceID: wanted, Action: audit.SignIn, Detail: "from another workspace"})
 	r.SetCookie(web.SessionCookie, token, max(expires.Sub(r.Now), time.Second))
 	return r.Redirect("/")
 }

@@ -57,7 +57,7 @@ func (s *Site) Begin(next http.Handler) http.Handler {
 			slog.Duration("took", time.Since(began)),
 		}
 		if req.Session != nil {
-			attrs = append(attrs, slog.String("workspace", req.Session.WorkspaceID), slog.String("person", req.Session.Person))
+			attrs = append(attrs, slog.String("workspace", req.Session.WorkspaceID), slog.String("person", req.Session.Name), slog.String("subject", req.Session.Subject))
 		}
 		s.Logger.LogAttrs(r.Context(), level, "console", attrs...)
 	})

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 )
 
@@ -51,24 +50,6 @@ func (r *Request) Live() bool { return r.URL.Query().Get("live") == "1" }
 func (r *Request) Redirect(address string) error {
 	http.Redirect(r.W, r.Request, address, http.StatusSeeOther)
 	return nil
-}
-
-// Audit adds a change that has been made to the audit trail. When that fails, the
-// change stays, and a log line stands for it.
-func (r *Request) Audit(c audit.Change) {
-	c.Via = audit.ViaConsole
-	if r.Session != nil {
-		if c.WorkspaceID == "" {
-			c.WorkspaceID = r.Session.WorkspaceID
-		}
-		if c.Person == "" {
-			c.Person = r.Session.Person
-		}
-	}
-	if err := r.site.Trail.Add(r.Context(), c); err != nil {
-		r.site.Logger.ErrorContext(r.Context(), "a change is missing in the audit trail", "error", err, "request_id", r.ID,
-			"workspace", c.WorkspaceID, "person", c.Person, "action", c.Action, "object", c.ObjectID)
-	}
 }
 
 // Warn writes a log line about the request.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 )
 
@@ -25,7 +24,6 @@ var pageFiles embed.FS
 type Site struct {
 	Clock  func() time.Time
 	Logger *slog.Logger
-	Trail  *audit.Trail
 	Secure bool // the site is served over https: cookies are bound to the host
 
 	pages map[string]*template.Template // each with the layout and the shared parts

@@ -3,12 +3,10 @@ package webhooks
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
 
@@ -26,7 +24,6 @@ func (p *Pages) create(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	r.Audit(audit.Change{Action: audit.WebhookCreate, ObjectID: w.ID, ObjectName: w.URL, Detail: "events: " + strings.Join(w.Events, ", ")})
 	return p.showSecret(r, w, false)
 }
 
@@ -79,11 +76,6 @@ func (p *Pages) edit(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	detail := "events: " + strings.Join(w.Events, ", ")
-	if w.URL != before.URL {
-		detail = "address before: " + before.URL + "; " + detail
-	}
-	r.Audit(audit.Change{Action: audit.WebhookEdit, ObjectID: w.ID, ObjectName: w.URL, Detail: detail})
 	return r.Redirect("/webhooks/" + w.ID + "?did=webhook-saved")
 }
 
@@ -115,8 +107,6 @@ func (p *Pages) rotate(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	r.Audit(audit.Change{Action: audit.WebhookRotateSecret, ObjectID: w.ID, ObjectName: w.URL,
-		Detail: "the old one ends " + after.OldSecretUntil.Format(time.RFC3339)})
 	return p.showSecret(r, after, true)
 }
 
@@ -128,6 +118,5 @@ func (p *Pages) delete(r *web.Request) error {
 	if err := p.Store.Delete(r.Context(), w.ID); err != nil {
 		return err
 	}
-	r.Audit(audit.Change{Action: audit.WebhookDelete, ObjectID: w.ID, ObjectName: w.URL})
 	return r.Redirect("/webhooks?did=webhook-deleted")
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
@@ -105,13 +104,12 @@ func newAttemptRow(number int, v *delivery.AttemptView) attemptRow {
 }
 
 func (p *Pages) resend(r *web.Request) error {
-	d, w, err := p.findDelivery(r)
+	d, _, err := p.findDelivery(r)
 	if err != nil {
 		return err
 	}
 	if _, err := p.Store.Resend(r.Context(), d.ID); err != nil {
 		return err
 	}
-	r.Audit(audit.Change{Action: audit.DeliveryResend, ObjectID: d.ID, ObjectName: d.EventType, Detail: "to " + w.URL})
 	return r.Redirect("/deliveries/" + d.ID + "?did=sent-again")
 }

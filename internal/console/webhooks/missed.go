@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
@@ -87,7 +86,5 @@ func (p *Pages) sendMissed(r *web.Request) error {
 	if m.Count == 0 {
 		return r.Redirect("/webhooks/" + w.ID + "?did=nothing-missed")
 	}
-	r.Audit(audit.Change{Action: audit.WebhookSendMissed, ObjectID: w.ID, ObjectName: w.URL,
-		Detail: label.Plural(m.Count, "event", "events") + " since " + body.Since.Format(time.RFC3339)})
 	return r.Redirect("/webhooks/" + w.ID + "?did=missed")
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
@@ -100,7 +99,6 @@ func (p *Pages) test(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	r.Audit(audit.Change{Action: audit.WebhookTest, ObjectID: w.ID, ObjectName: w.URL, Detail: "event " + eventID})
 	id := eventID + "_" + w.ID
 	ctx, cancel := context.WithTimeout(r.Context(), p.TestTimeout)
 	defer cancel()
@@ -134,7 +132,6 @@ func (p *Pages) turnOn(r *web.Request) error {
 	if _, err := p.Store.TurnOn(r.Context(), w.ID); err != nil {
 		return err
 	}
-	r.Audit(audit.Change{Action: audit.WebhookTurnOn, ObjectID: w.ID, ObjectName: w.URL})
 	if w.TurnedOffAt.IsZero() {
 		return r.Redirect(web.Address("/webhooks/"+w.ID, "did", "webhook-on"))
 	}

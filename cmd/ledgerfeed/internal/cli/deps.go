@@ -9,7 +9,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -86,14 +85,7 @@ func (d *Deps) Webhooks(ctx context.Context) (*delivery.Store, error) {
 	})
 }
 
-// Audit adds a change that the command has made to the audit trail.
-func (d *Deps) Audit(ctx context.Context, c audit.Change) error {
-	c.Via, c.Person = audit.ViaCommand, audit.CommandPerson()
-	return audit.NewTrail(d.Pool, d.env.Clock).Add(ctx, c)
-}
-
-// ConsoleLink makes a sign-in link to the console at the address base and adds
-// that to the audit trail.
+// ConsoleLink makes a sign-in link to the console at the address base.
 func (d *Deps) ConsoleLink(ctx context.Context, base string, n session.Link) (url string, expires time.Time, err error) {
 	sessions, err := session.NewStore(session.Config{Pool: d.Pool, Clock: d.env.Clock})
 	if err != nil {
@@ -103,9 +95,5 @@ func (d *Deps) ConsoleLink(ctx context.Context, base string, n session.Link) (ur
 	if err != nil {
 		return "", expires, err
 	}
-	if n.Role == "" {
-		n.Role = session.Admin
-	}
-	err = d.Audit(ctx, audit.Change{WorkspaceID: n.WorkspaceID, Action: audit.LinkCreate, ObjectName: n.Person, Detail: "for the role " + string(n.Role)})
-	return base + path, expires, err
+	return base + path, expires, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -235,10 +234,7 @@ func restore(ctx context.Context, env *cli.Env, workspaceID string, position int
 		if err != nil {
 			return interrupted(ctx, err, "nothing was changed")
 		}
-		if b.Refused == "" {
-			err = r.deps.Audit(ctx, audit.Change{WorkspaceID: workspaceID, Action: audit.EntryRestore, ObjectName: entryName(position)})
-		}
-		if err := errors.Join(err, env.Print(b, func(out io.Writer) error { return writeRestored(out, &b, position) })); err != nil {
+		if err := env.Print(b, func(out io.Writer) error { return writeRestored(out, &b, position) }); err != nil {
 			return err
 		}
 		if b.Refused != "" {
@@ -247,9 +243,6 @@ func restore(ctx context.Context, env *cli.Env, workspaceID string, position int
 		return nil
 	})
 }
-
-// entryName names an entry in the audit trail.
-func entryName(position int64) string { return fmt.Sprintf("at position %d", position) }
 
 func writeRestored(out io.Writer, b *replay.Rebuilt, position int64) (err error) {
 	if b.Refused != "" {
@@ -284,8 +277,7 @@ reason. ledgerfeed quarantine retry --position restores it.`,
 				if err != nil {
 					return err
 				}
-				err = d.Audit(ctx, audit.Change{WorkspaceID: s.WorkspaceID, Action: audit.EntrySkip, ObjectID: s.EventID, ObjectName: entryName(s.Position), Detail: s.Reason})
-				return errors.Join(err, env.Print(s, func(out io.Writer) error { return writeSkips(out, []eventlog.Skip{s}) }))
+				return env.Print(s, func(out io.Writer) error { return writeSkips(out, []eventlog.Skip{s}) })
 			})
 		}),
 	}

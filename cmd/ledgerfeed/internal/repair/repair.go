@@ -53,7 +53,6 @@ func (f *flags) check() error {
 type running struct {
 	*replay.Replayer
 	env      *cli.Env
-	deps     *cli.Deps
 	progress *replay.Progress
 	quiet    func() // ends the progress display; call it before printing
 }
@@ -87,7 +86,7 @@ func with(ctx context.Context, env *cli.Env, verb string, f flags, work func(*ru
 		}
 		quiet := sync.OnceFunc(showProgress(env.ErrOut, verb, &progress))
 		defer quiet()
-		return work(&running{r, env, d, &progress, quiet})
+		return work(&running{r, env, &progress, quiet})
 	})
 }
 

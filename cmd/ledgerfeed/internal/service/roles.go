@@ -67,6 +67,9 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 	if s.pool, err = s.openPool(ctx, pg.Options{MaxConns: 8}); err != nil {
 		return nil, err
 	}
+	if err := s.recordRetention(ctx); err != nil {
+		return nil, err
+	}
 	s.notifier = eventlog.NewNotifier(s.pool, s.env.Logger)
 	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify}); err != nil {
 		return nil, err
@@ -232,7 +235,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	c, err := console.New(console.Config{
-		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool, s.env.Clock), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(s.pool),
+		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(s.pool),
 		Clock: s.env.Clock, Logger: s.env.Logger, Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: set.Identity(), Reference: reference,
 	})
 	if err != nil {
