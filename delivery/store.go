@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
@@ -27,7 +28,7 @@ import (
 // StoreConfig configures a Store.
 type StoreConfig struct {
 	Pool     *pgxpool.Pool    // required
-	Keyring  *keyring.Keyring // required
+	Keyring  *keyring.Keyring // nil: no secrets are made
 	Log      *eventlog.Log    // required; "Send test" appends to it
 	Notify   eventlog.NotifyFunc
 	Clock    func() time.Time // nil: time.Now
@@ -48,8 +49,8 @@ type Store struct {
 
 // NewStore returns a Store. The error says what is wrong with cfg.
 func NewStore(cfg StoreConfig) (*Store, error) {
-	if cfg.Pool == nil || cfg.Keyring == nil || cfg.Log == nil {
-		return nil, errors.New("delivery: StoreConfig needs a Pool, a Keyring and a Log")
+	if cfg.Pool == nil || cfg.Log == nil {
+		return nil, errors.New("delivery: StoreConfig needs a Pool and a Log")
 	}
 	var err error
 	if cfg.Settings, err = cfg.Settings.WithDefaults(); err != nil {
@@ -98,7 +99,7 @@ func checkEvents(events []string) ([]string, error) {
 // Create adds a webhook, which gets the events appended from now on. Its secret is
 // returned only here. events are event types, or "all".
 // Errors: *attempt.AddressError, *EventsError, *domain.UnknownWorkspaceError,
-// ErrTooManyWebhooks.
+// ErrTooManyWebhooks, *secretkey.MissingError.
 func (s *Store) Create(ctx context.Context, workspaceID, url string, events []string) (*WithSecret, error) {
 	if err := attempt.CheckAddress(url, s.cfg.Settings.Allow); err != nil {
 		return nil, err
@@ -116,8 +117,12 @@ func (s *Store) Create(ctx context.Context, workspaceID, url string, events []st
 		return nil, fmt.Errorf("make a webhook id: %w", err)
 	}
 	id := "wh_" + unique.String()
-	w := &newWebhook{workspaceID, id, url, types, s.cfg.Keyring.Seal(workspaceID, id, secret), s.now()}
 	err = pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+		sealed, err := s.seal(ctx, tx, workspaceID, id, secret)
+		if err != nil {
+			return err
+		}
+		w := &newWebhook{workspaceID, id, url, types, sealed, s.now()}
 		if err := insertWebhook(ctx, tx, w); err != nil {
 			return err
 		}
@@ -131,6 +136,19 @@ func (s *Store) Create(ctx context.Context, workspaceID, url string, events []st
 		return nil, err
 	}
 	return &WithSecret{Webhook: *created, Secret: secret}, nil
+}
+
+// seal seals a secret for its row under the database's key, in the transaction that
+// stores it.
+func (s *Store) seal(ctx context.Context, tx pgx.Tx, workspaceID, webhookID, secret string) ([]byte, error) {
+	if s.cfg.Keyring == nil {
+		return nil, errors.New("delivery: a Store without a Keyring makes no secrets")
+	}
+	k, err := secretkey.Sealing(ctx, tx, s.cfg.Keyring, s.now())
+	if err != nil {
+		return nil, err
+	}
+	return k.Seal(workspaceID, webhookID, secret), nil
 }
 
 // newWebhook is the row of a webhook that is created.
@@ -261,7 +279,7 @@ func (s *Store) Delete(ctx context.Context, webhookID string) error {
 
 // RotateSecret gives a webhook a new secret, which is returned only here. During
 // the overlap messages are signed with the old secret as well; the one before that
-// ends now. Errors: *UnknownWebhookError.
+// ends now. Errors: *UnknownWebhookError, *secretkey.MissingError.
 func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret, error) {
 	secret, err := attempt.NewSecret(s.cfg.Random)
 	if err != nil {
@@ -269,10 +287,14 @@ func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret
 	}
 	until := s.now().Add(s.cfg.Settings.SecretOverlap)
 	err = s.change(ctx, webhookID, func(tx pgx.Tx, w *named) error {
-		_, err := tx.Exec(ctx, `
+		sealed, err := s.seal(ctx, tx, w.workspaceID, w.id, secret)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `
 			UPDATE webhook SET version = version + 1, old_secret = secret, old_secret_until = $4, secret = $3
 			 WHERE workspace_id = $1 AND webhook_id = $2`,
-			w.workspaceID, w.id, s.cfg.Keyring.Seal(w.workspaceID, w.id, secret), until)
+			w.workspaceID, w.id, sealed, until)
 		if err != nil {
 			return fmt.Errorf("rotate the secret of webhook %s: %w", webhookID, err)
 		}

@@ -610,6 +610,22 @@ COMMENT ON COLUMN request_refused.reason IS 'method, headers, not_http, key_in_u
 COMMENT ON COLUMN request_refused.key_id IS 'The key in the request; empty when there was none.';
 COMMENT ON COLUMN request_refused.refused IS 'Number of refused requests, of all instances.';
 
+CREATE TABLE secret_key (
+    workspace_id text COLLATE "C" NOT NULL,
+    fingerprint bytea NOT NULL,
+    state text NOT NULL,
+    since timestamp with time zone NOT NULL,
+    CONSTRAINT secret_key_pkey PRIMARY KEY (workspace_id, fingerprint),
+    CONSTRAINT secret_key_fingerprint_check CHECK ((octet_length(fingerprint) = 8)),
+    CONSTRAINT secret_key_state_check CHECK ((state = ANY (ARRAY['sealing'::text, 'former'::text, 'lost'::text]))),
+    CONSTRAINT secret_key_workspace_id_check CHECK ((workspace_id = '*'::text))
+);
+COMMENT ON TABLE secret_key IS 'Fingerprints of the keys of webhooks'' secrets, which are outside of the database.';
+COMMENT ON COLUMN secret_key.fingerprint IS 'The first 8 bytes of every secret sealed under the key.';
+COMMENT ON COLUMN secret_key.state IS 'sealing: every process seals under this one; former: replaced by a rotation; lost: given up, and what is sealed under it cannot be opened any more.';
+COMMENT ON COLUMN secret_key.since IS 'When it got into this state.';
+CREATE UNIQUE INDEX secret_key_sealing ON public.secret_key USING btree (workspace_id) WHERE (state = 'sealing'::text);
+
 CREATE TABLE service_key (
     workspace_id text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
@@ -760,6 +776,7 @@ CREATE TABLE webhook_instance (
     instance_id text COLLATE "C" NOT NULL,
     lease_until timestamp with time zone NOT NULL,
     server_start timestamp with time zone NOT NULL DEFAULT pg_postmaster_start_time(),
+    secret_keys bytea[],
     CONSTRAINT webhook_instance_pkey PRIMARY KEY (workspace_id, instance_id),
     CONSTRAINT webhook_instance_workspace_id_check CHECK ((workspace_id = '*'::text))
 ) WITH (fillfactor=30);
@@ -768,6 +785,7 @@ COMMENT ON COLUMN webhook_instance.workspace_id IS 'Always *, which stands for a
 COMMENT ON COLUMN webhook_instance.instance_id IS 'Made by the process when it starts.';
 COMMENT ON COLUMN webhook_instance.lease_until IS 'By the database''s clock. Afterwards other processes take over its webhooks.';
 COMMENT ON COLUMN webhook_instance.server_start IS 'When the database server was started that gave the lease. It is over under any other.';
+COMMENT ON COLUMN webhook_instance.secret_keys IS 'Fingerprints of the keys that the process has; null: a program before version 22 of the schema.';
 
 CREATE TABLE webhook_mail (
     workspace_id text COLLATE "C" NOT NULL,

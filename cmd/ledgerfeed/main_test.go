@@ -50,7 +50,7 @@ func command(t *testing.T, url string, args ...string) *exec.Cmd {
 		"LEDGERFEED_DRAIN_DELAY=0s",
 		"LEDGERFEED_DATA_DIR="+t.TempDir())
 	if url != "" {
-		c.Env = append(c.Env, "DATABASE_URL="+url)
+		c.Env = append(c.Env, "DATABASE_URL="+url, "LEDGERFEED_SECRET_KEY=a key for all processes of a test")
 	}
 	return c
 }

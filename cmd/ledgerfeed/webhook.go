@@ -24,18 +24,21 @@ func webhookCommand(env *cli.Env) *cobra.Command {
 	c.Long = `Create, change, test and inspect webhooks.
 
 Some settings affect these commands and have to be the same as for serve:
-LEDGERFEED_SECRET_KEY (all of them), LEDGERFEED_WEBHOOK_ALLOW (create),
+LEDGERFEED_SECRET_KEY (create, rotate-secret), LEDGERFEED_WEBHOOK_ALLOW (create),
 LEDGERFEED_SECRET_OVERLAP (rotate-secret, which prints when the old secret
 ends), LEDGERFEED_RETENTION (deliveries, resend, send-missed) and
 LEDGERFEED_BRAND (listen).`
 	return c
 }
 
-// withWebhooks does the work of a command with the store of webhooks. Input that
-// the store refuses is wrong usage.
-func withWebhooks(ctx context.Context, env *cli.Env, work func(*delivery.Store) error) error {
+// withWebhooks does the work of a command with the store of webhooks, which makes
+// secrets only if it is told so. Input that the store refuses is wrong usage.
+func withWebhooks(ctx context.Context, env *cli.Env, secrets bool, work func(*delivery.Store) error) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
-		store, err := d.Webhooks(ctx)
+		store, err := d.Webhooks()
+		if secrets {
+			store, err = d.WebhooksWithKey(ctx)
+		}
 		if err != nil {
 			return err
 		}
@@ -58,7 +61,7 @@ func ofWebhook(env *cli.Env, use, short string, work func(ctx context.Context, s
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
-			return withWebhooks(ctx, env, func(store *delivery.Store) error { return work(ctx, store, args[0]) })
+			return withWebhooks(ctx, env, false, func(store *delivery.Store) error { return work(ctx, store, args[0]) })
 		}),
 	}
 }
@@ -74,7 +77,7 @@ func webhookCreateCommand(env *cli.Env) *cobra.Command {
 			if workspace == "" || url == "" {
 				return cli.Usagef("want --workspace and --url")
 			}
-			return withWebhooks(ctx, env, func(store *delivery.Store) error {
+			return withWebhooks(ctx, env, true, func(store *delivery.Store) error {
 				made, err := store.Create(ctx, workspace, url, events)
 				if err != nil {
 					return err
@@ -107,7 +110,7 @@ func webhookListCommand(env *cli.Env) *cobra.Command {
 			if workspace == "" {
 				return cli.Usagef("want --workspace")
 			}
-			return withWebhooks(ctx, env, func(store *delivery.Store) error {
+			return withWebhooks(ctx, env, false, func(store *delivery.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
 					return err
@@ -161,16 +164,21 @@ func webhookDeleteCommand(env *cli.Env) *cobra.Command {
 }
 
 func webhookRotateCommand(env *cli.Env) *cobra.Command {
-	return ofWebhook(env, "rotate-secret WEBHOOK", "Give a webhook a new secret; messages are signed with the old one, too, for a while", func(ctx context.Context, store *delivery.Store, id string) error {
-		webhook, err := store.RotateSecret(ctx, id)
-		if err != nil {
-			return err
-		}
-		if !webhook.OldSecretUntil.IsZero() {
-			fmt.Fprintf(env.ErrOut, "Messages are signed with both secrets until %s.\n", domain.FormatTime(webhook.OldSecretUntil.Time))
-		}
-		return printSecret(env, webhook)
-	})
+	return &cobra.Command{
+		Use: "rotate-secret WEBHOOK", Short: "Give a webhook a new secret; messages are signed with the old one, too, for a while", Args: cobra.ExactArgs(1),
+		RunE: env.Run(func(ctx context.Context, args []string) error {
+			return withWebhooks(ctx, env, true, func(store *delivery.Store) error {
+				webhook, err := store.RotateSecret(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if !webhook.OldSecretUntil.IsZero() {
+					fmt.Fprintf(env.ErrOut, "Messages are signed with both secrets until %s.\n", domain.FormatTime(webhook.OldSecretUntil.Time))
+				}
+				return printSecret(env, webhook)
+			})
+		}),
+	}
 }
 
 func webhookTestCommand(env *cli.Env) *cobra.Command {

@@ -107,11 +107,20 @@ func (d *Dispatcher) reconcile(ctx context.Context, r scheduler.Reconcile) sched
 func (s *store) takeLease(ctx context.Context) (lease string, err error) {
 	lease = uuid.NewString()
 	_, err = s.pool.Exec(ctx, `
-		INSERT INTO webhook_instance (instance_id, lease_until) VALUES ($1, clock_timestamp() + $2)`, lease, s.leaseTime)
+		INSERT INTO webhook_instance (instance_id, lease_until, secret_keys) VALUES ($1, clock_timestamp() + $2, $3)`, lease, s.leaseTime, s.fingerprints())
 	if err != nil {
 		return "", fmt.Errorf("take a lease for delivering: %w", err)
 	}
 	return lease, nil
+}
+
+// fingerprints are those of the process's keys, for a rotation of the key.
+func (s *store) fingerprints() [][]byte {
+	var list [][]byte
+	for _, f := range s.keyring.Fingerprints() {
+		list = append(list, f[:])
+	}
+	return list
 }
 
 var errLeaseOver = errors.New("the lease is over: other processes may have taken over its webhooks")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -76,8 +77,11 @@ func TestSecretsAreResealed(t *testing.T) {
 		return rows[0].Endpoint
 	}
 	both := testkit.Must(keyring.New("fedcba9876543210, 0123456789abcdef"))(t)
-	if n, err := (&store{pool: pool, keyring: both}).resealSecrets(t.Context()); n != 1 || err != nil {
-		t.Errorf("%d re-sealed, %v", n, err)
+	if err := secretkey.Rotate(t.Context(), pool, both, time.Now(), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&store{pool: pool, keyring: both}).maintain(t.Context(), time.Now(), time.Hour); err != nil {
+		t.Fatal(err)
 	}
 	if e := endpoint(testkit.Must(keyring.New("fedcba9876543210"))(t)); e.Broken != nil || e.Secret != "whsec_new" || e.OldSecret != "whsec_old" {
 		t.Errorf("with the new key: %+v", e)

@@ -9,35 +9,46 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // keyIDSize is the length of the key id before a sealed secret, in bytes.
 const keyIDSize = 8
 
+// Fingerprint identifies a key without telling anything of it: the key id before
+// what is sealed under it.
+type Fingerprint [keyIDSize]byte
+
+// String is the fingerprint in hexadecimal digits.
+func (f Fingerprint) String() string { return hex.EncodeToString(f[:]) }
+
 // minKeyText is the smallest length of a key's text, in characters.
 const minKeyText = 16
+
+// Compare orders fingerprints.
+func (f Fingerprint) Compare(other Fingerprint) int { return bytes.Compare(f[:], other[:]) }
 
 // Keyring encrypts ("seals") secrets with AES-256-GCM. The workspace and the
 // webhook are associated data, so a sealed secret that is copied to another row
 // cannot be opened there.
 //
-// To change the key: add the new one after the old one on every process, then
-// move it to the front, and remove the old one when no secret is sealed under it
-// any more. Dispatchers re-seal secrets that are under an older key.
+// Which of the keys seals is known to the database (package secretkey), so that all
+// processes agree.
 type Keyring struct {
 	keys []sealingKey // the first one seals, all of them open
 }
 
 type sealingKey struct {
-	id   [keyIDSize]byte
+	id   Fingerprint
 	aead cipher.AEAD
 }
 
 // New reads LEDGERFEED_SECRET_KEY: one key, or several separated by
-// commas, the first of which seals. A key is any text of at least 16
+// commas. A key is any text of at least 16
 // characters, best a random one (openssl rand -hex 32).
 func New(text string) (*Keyring, error) {
 	k := &Keyring{}
@@ -75,7 +86,7 @@ func newSealingKey(text string) (sealingKey, error) {
 
 // ErrUnknownKey means that a secret is sealed under a key that is not in the
 // keyring.
-var ErrUnknownKey = errors.New("the signing secret is sealed under a key that LEDGERFEED_SECRET_KEY does not hold")
+var ErrUnknownKey = errors.New("the signing secret is sealed under a key that this process does not have; ledgerfeed secret-key check tells which")
 
 // associatedData binds a sealed secret to its row.
 func associatedData(workspaceID, webhookID string) []byte {
@@ -108,6 +119,27 @@ func (k *Keyring) Open(workspaceID, webhookID string, box []byte) (string, error
 		return string(plain), nil
 	}
 	return "", ErrUnknownKey
+}
+
+// Fingerprints returns those of the keys, in their order.
+func (k *Keyring) Fingerprints() []Fingerprint {
+	list := make([]Fingerprint, len(k.keys))
+	for i := range k.keys {
+		list[i] = k.keys[i].id
+	}
+	return list
+}
+
+// Under returns a keyring of the same keys that seals under one of them; false if it
+// does not have that key.
+func (k *Keyring) Under(f Fingerprint) (*Keyring, bool) {
+	i := slices.IndexFunc(k.keys, func(key sealingKey) bool { return key.id == f })
+	if i < 0 {
+		return nil, false
+	}
+	keys := slices.Clone(k.keys)
+	keys[0], keys[i] = keys[i], keys[0]
+	return &Keyring{keys: keys}, true
 }
 
 // Current tells whether a secret is sealed under the first key.

@@ -41,13 +41,17 @@ var arrows = map[string][]string{
 	"delivery/dispatch/scheduler": {"delivery/attempt", "delivery/policy"},
 	"delivery/dispatch": {
 		"delivery/attempt", "delivery/dispatch/scheduler", "delivery/keyring", "delivery/mail", "delivery/policy", "eventlog",
-		"internal/flow", "internal/pg", "internal/seededbug", "internal/audit",
+		"internal/flow", "internal/pg", "internal/audit", "delivery/secretkey", "internal/seededbug",
 	},
-	"delivery/keyring":  {},
-	"delivery/mail":     {},
-	"delivery/policy":   {"internal/brand", "internal/seededbug"},
-	"delivery/receiver": {"delivery", "delivery/attempt", "internal/brand"},
-	"delivery":          {"domain", "eventlog", "internal/pg", "delivery/attempt", "delivery/dispatch", "delivery/keyring", "delivery/policy", "internal/audit"},
+	"delivery/keyring":   {},
+	"delivery/secretkey": {"delivery/keyring", "internal/audit", "internal/pg"},
+	"delivery/mail":      {},
+	"delivery/policy":    {"internal/brand", "internal/seededbug"},
+	"delivery/receiver":  {"delivery", "delivery/attempt", "internal/brand"},
+	"delivery": {
+		"domain", "eventlog", "internal/pg", "delivery/attempt", "delivery/dispatch", "delivery/keyring", "delivery/policy",
+		"internal/audit", "delivery/secretkey",
+	},
 
 	"internal/audit": {},
 	"internal/console": {
@@ -88,17 +92,17 @@ var arrows = map[string][]string{
 		"domain", "eventlog", "readapi/access", "readapi/openapi", "delivery", "internal/console/session", "internal/pg",
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
-		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "internal/buildinfo",
+		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring", "delivery/secretkey", "internal/buildinfo",
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/console/session", "internal/datadir",
-		"internal/localpg", "internal/pg", "internal/settings", "delivery/keyring",
+		"internal/localpg", "internal/pg", "internal/settings", "delivery/keyring", "delivery/secretkey",
 	},
 	"cmd/ledgerfeed/internal/service": {
-		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
-		"readapi/access", "readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit",
-		"internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
-		"internal/buildinfo", "internal/connlimit",
+		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi", "readapi/access",
+		"readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit", "internal/console",
+		"internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch", "internal/buildinfo",
+		"internal/connlimit", "delivery/keyring", "delivery/secretkey",
 	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service",

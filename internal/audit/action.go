@@ -27,6 +27,8 @@ const (
 	EntryRetry          Action = "entry.retry"
 	Rebuild             Action = "read_models.rebuild"
 	RetentionSet        Action = "retention.set"
+	SecretKeyRotate     Action = "secret_key.rotate"
+	SecretKeyGiveUp     Action = "secret_key.give_up"
 	LinkCreate          Action = "link.create"
 	SignIn              Action = "session.sign_in"
 	SignOut             Action = "session.sign_out"
@@ -76,6 +78,10 @@ func (a Action) Label() string {
 		return "Rebuilt read models"
 	case RetentionSet:
 		return "Changed the retention"
+	case SecretKeyRotate:
+		return "Rotated the key for webhooks' secrets"
+	case SecretKeyGiveUp:
+		return "Gave up a lost key for webhooks' secrets"
 	case LinkCreate:
 		return "Made a sign-in link"
 	case SignIn:

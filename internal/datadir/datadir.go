@@ -22,6 +22,7 @@ import (
 // Dir is an open data directory.
 type Dir struct {
 	*os.Root
+	sync func(*os.File) error // (*os.File).Sync, but for tests
 }
 
 // Make opens the data directory at a path and makes it if it is missing, with
@@ -51,7 +52,7 @@ func Make(path string) (*Dir, error) {
 	if err := checkDir(root, path); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	return &Dir{root}, nil
+	return &Dir{root, (*os.File).Sync}, nil
 }
 
 // MakeDirs makes a directory, and those above it that are missing, with a mode
@@ -67,10 +68,17 @@ func MakeDirs(dir string, mode fs.FileMode) error {
 	if errors.Is(err, fs.ErrExist) {
 		return nil // another process was faster
 	}
-	if err != nil || mode&0o077 == 0 {
-		return err // a umask takes permissions from others only
+	if err == nil && mode&0o077 != 0 { // a umask takes permissions from others only
+		err = os.Chmod(dir, mode)
 	}
-	return os.Chmod(dir, mode)
+	if err != nil {
+		return err
+	}
+	above, err := os.Open(filepath.Dir(dir))
+	if err != nil {
+		return nil //nolint:nilerr // a directory that may be passed but not read; its owner's system keeps its names
+	}
+	return errors.Join(above.Sync(), above.Close())
 }
 
 func checkDir(root *os.Root, path string) error {
@@ -159,7 +167,8 @@ func (d *Dir) ReadFile(name string) ([]byte, error) {
 	return text, nil
 }
 
-// WriteFile makes a file, or replaces it. It appears whole or not at all.
+// WriteFile makes a file, or replaces it. It appears whole or not at all, and lasts
+// once WriteFile has returned.
 func (d *Dir) WriteFile(name string, text []byte) error { return d.write(name, text, d.Rename) }
 
 // CreateFile makes a file. It appears whole or not at all; if there is one
@@ -174,8 +183,21 @@ func (d *Dir) write(name string, text []byte, publish func(from, to string) erro
 	}
 	defer func() { _ = d.Remove(side) }()
 	_, err = file.Write(text)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err := errors.Join(err, d.sync(file), file.Close()); err != nil {
 		return err
 	}
-	return publish(side, name)
+	if err := publish(side, name); err != nil {
+		return err
+	}
+	return d.syncDir()
+}
+
+// syncDir makes the names in the directory last: without it a file whose content is
+// on the disk can be gone after a power failure.
+func (d *Dir) syncDir() error {
+	dir, err := d.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.sync(dir), dir.Close())
 }

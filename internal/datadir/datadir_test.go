@@ -4,9 +4,11 @@ package datadir
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -183,5 +185,35 @@ func chmod(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
 	if err := os.Chmod(path, mode); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A file is on the disk before its name is, and its name before it is said to be
+// there: a key must survive a power failure once something is sealed under it.
+func TestFilesLast(t *testing.T) {
+	t.Parallel()
+	for _, write := range []func(*Dir, string, []byte) error{(*Dir).WriteFile, (*Dir).CreateFile} {
+		path := filepath.Join(t.TempDir(), "data")
+		dir, err := Make(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var synced []string
+		dir.sync = func(f *os.File) error {
+			info, err := f.Stat()
+			if err != nil {
+				return err
+			}
+			_, missing := os.Stat(filepath.Join(path, "key"))
+			synced = append(synced, fmt.Sprintf("directory %v, its name is there %v", info.IsDir(), missing == nil))
+			return f.Sync()
+		}
+		if err := errors.Join(write(dir, "key", []byte("text")), dir.Close()); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"directory false, its name is there false", "directory true, its name is there true"}
+		if !slices.Equal(synced, want) {
+			t.Errorf("synchronized %q, want %q", synced, want)
+		}
 	}
 }

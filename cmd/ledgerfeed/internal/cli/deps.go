@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -74,14 +75,22 @@ func (d *Deps) Keys() (*access.Store, error) {
 	return access.NewStore(access.StoreConfig{Pool: d.Pool, Format: access.NewFormat(d.env.Settings.Brand), Clock: d.env.Clock})
 }
 
-// Webhooks returns the store of webhooks.
-func (d *Deps) Webhooks(ctx context.Context) (*delivery.Store, error) {
-	keyring, err := d.env.Keyring(ctx, d.Database)
+// Webhooks returns the store of webhooks, for everything but making secrets.
+func (d *Deps) Webhooks() (*delivery.Store, error) { return d.webhooks(nil) }
+
+// WebhooksWithKey returns the store of webhooks, for making secrets too. The error is
+// a *secretkey.MissingError when the database needs other keys than there are.
+func (d *Deps) WebhooksWithKey(ctx context.Context) (*delivery.Store, error) {
+	k, err := d.env.Keyring(ctx, d.Database, d.Pool)
 	if err != nil {
 		return nil, err
 	}
+	return d.webhooks(k)
+}
+
+func (d *Deps) webhooks(k *keyring.Keyring) (*delivery.Store, error) {
 	return delivery.NewStore(delivery.StoreConfig{
-		Pool: d.Pool, Keyring: keyring, Log: d.Log, Notify: d.Notifier.Notify, Clock: d.env.Clock, Settings: d.env.Settings.Delivery(),
+		Pool: d.Pool, Keyring: k, Log: d.Log, Notify: d.Notifier.Notify, Clock: d.env.Clock, Settings: d.env.Settings.Delivery(),
 	})
 }
 

@@ -8,55 +8,166 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Keyring encrypts and decrypts webhooks' secrets with LEDGERFEED_SECRET_KEY.
-// Without it, with a key in the data directory, made at the first use.
-func (e *Env) Keyring(ctx context.Context, db *Database) (*keyring.Keyring, error) {
+// Keyring has the keys that encrypt and decrypt webhooks' secrets: those of
+// LEDGERFEED_SECRET_KEY, or without it those of the file in the data directory, which
+// is made at the first use of a database that has never had a key. The error is a
+// *secretkey.MissingError when the database needs other keys.
+func (e *Env) Keyring(ctx context.Context, db *Database, pool *pgxpool.Pool) (*keyring.Keyring, error) {
+	k, err := e.ReadKeyring(db)
+	if err != nil {
+		return nil, err
+	}
+	err = pg.InTx(ctx, pool, func(tx pgx.Tx) (err error) {
+		if k == nil {
+			k, err = e.makeSecretKey(ctx, tx, db)
+			return err
+		}
+		return secretkey.Register(ctx, tx, k, e.Clock())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// ReadKeyring is Keyring without a look at the database: nil if there is no key.
+func (e *Env) ReadKeyring(db *Database) (*keyring.Keyring, error) {
 	text := e.Settings.SecretKey
 	if text == "" {
 		var err error
-		if text, err = e.ownSecretKey(ctx, db.DataDir(e.Settings.DataDir), !db.IsLocal()); err != nil {
+		if text, err = e.readSecretKeyFile(db); text == "" || err != nil {
 			return nil, err
 		}
 	}
 	k, err := keyring.New(text)
 	if err != nil {
-		return nil, fmt.Errorf("cannot use the key for webhooks' secrets: %w", err)
+		return nil, fmt.Errorf("cannot use the key for webhooks' secrets from %s: %w", e.SecretKeySource(db), err)
 	}
 	return k, nil
 }
 
-// secretKeyName is the file in the data directory that holds the key.
+// SecretKeySource says where the keys are: the variable, or the file's path.
+func (e *Env) SecretKeySource(db *Database) string {
+	if e.Settings.SecretKey != "" {
+		return "LEDGERFEED_SECRET_KEY"
+	}
+	return filepath.Join(db.DataDir(e.Settings.DataDir), secretKeyName)
+}
+
+// secretKeyName is the file in the data directory that holds the key, or several as
+// LEDGERFEED_SECRET_KEY does.
 const secretKeyName = "secret.key"
 
-// ownSecretKey reads the key in the data directory, or makes it. With shared,
-// programs on other machines may use the same database.
-func (e *Env) ownSecretKey(ctx context.Context, path string, shared bool) (string, error) {
-	dir, err := datadir.Make(path)
+// readSecretKeyFile returns the file's text; empty if there is none.
+func (e *Env) readSecretKeyFile(db *Database) (string, error) {
+	dir, err := datadir.Make(db.DataDir(e.Settings.DataDir))
 	if err != nil {
 		return "", fmt.Errorf("cannot read the key for webhooks' secrets: %w", err)
 	}
 	defer func() { _ = dir.Close() }()
-	for {
-		text, err := dir.ReadFile(secretKeyName)
-		if err == nil {
-			return string(text), nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("cannot read the key for webhooks' secrets: %w", err)
-		}
-		var key [32]byte
-		_, _ = rand.Read(key[:]) // never fails: the program ends when the system has no randomness
-		// When two programs make one at the same time, the first one stays.
-		if err := dir.CreateFile(secretKeyName, []byte(hex.EncodeToString(key[:]))); err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", fmt.Errorf("cannot make a key for webhooks' secrets: %w", err)
-		}
-		if shared {
-			e.Logger.WarnContext(ctx, "made a key for webhooks' secrets; programs on other machines that use this database need it in LEDGERFEED_SECRET_KEY", "file", filepath.Join(path, secretKeyName))
-		}
+	text, err := dir.ReadFile(secretKeyName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read the key for webhooks' secrets: %w", err)
+	}
+	return string(text), nil
+}
+
+// makeSecretKey makes the first key of a database, and the file that holds it. It is
+// the database's own once tx commits; of processes that make one at the same time,
+// one succeeds. Where the database has had a key, none is made: the error is a
+// *secretkey.MissingError.
+func (e *Env) makeSecretKey(ctx context.Context, tx pgx.Tx, db *Database) (*keyring.Keyring, error) {
+	text := newSecretKey()
+	k, err := keyring.New(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a key for webhooks' secrets: %w", err)
+	}
+	file := e.SecretKeySource(db)
+	err = secretkey.Register(ctx, tx, k, e.Clock())
+	var missing *secretkey.MissingError
+	if errors.As(err, &missing) {
+		// A process beside this one may have made the file meanwhile.
+		if made, err := e.ReadKeyring(db); err != nil || made != nil {
+			return made, errors.Join(err, secretkey.Register(ctx, tx, made, e.Clock()))
+		}
+		missing.Reason = "LEDGERFEED_SECRET_KEY is not set, and there is no file " + file
+	}
+	if err != nil {
+		return nil, err
+	}
+	dir, err := datadir.Make(filepath.Dir(file))
+	if err == nil {
+		err = errors.Join(dir.CreateFile(secretKeyName, []byte(text)), dir.Close())
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("another process is making the key for webhooks' secrets in %s: try again", file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a key for webhooks' secrets: %w", err)
+	}
+	if !db.IsLocal() {
+		e.Logger.WarnContext(ctx, "made a key for webhooks' secrets: keep it where the data directory's disk is not, because the secrets in the database cannot be opened without it; "+
+			"programs on other machines that use this database need it in LEDGERFEED_SECRET_KEY", "file", file, "fingerprint", k.Fingerprints()[0].String())
+	}
+	return k, nil
+}
+
+func newSecretKey() string {
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // never fails: the program ends when the system has no randomness
+	return hex.EncodeToString(key[:])
+}
+
+// AddSecretKey puts a new key before those of the file in the data directory, and
+// returns all of them.
+func (e *Env) AddSecretKey(db *Database) (*keyring.Keyring, error) {
+	text, err := e.readSecretKeyFile(db)
+	if err != nil {
+		return nil, err
+	}
+	if text == "" {
+		text = newSecretKey()
+	} else {
+		text = newSecretKey() + "," + text
+	}
+	return e.writeSecretKeys(db, text)
+}
+
+// KeepFirstSecretKey removes all but the first key from the file.
+func (e *Env) KeepFirstSecretKey(db *Database) (*keyring.Keyring, error) {
+	text, err := e.readSecretKeyFile(db)
+	if err != nil {
+		return nil, err
+	}
+	first, _, _ := strings.Cut(text, ",")
+	return e.writeSecretKeys(db, first)
+}
+
+func (e *Env) writeSecretKeys(db *Database, text string) (*keyring.Keyring, error) {
+	k, err := keyring.New(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the key for webhooks' secrets: %w", err)
+	}
+	dir, err := datadir.Make(db.DataDir(e.Settings.DataDir))
+	if err == nil {
+		err = errors.Join(dir.WriteFile(secretKeyName, []byte(text)), dir.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the key for webhooks' secrets: %w", err)
+	}
+	return k, nil
 }

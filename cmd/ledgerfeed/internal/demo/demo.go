@@ -97,7 +97,7 @@ func show(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Service,
 	if err := saved.makeKeys(ctx, keys, env.Clock()); err != nil {
 		return err
 	}
-	webhooks, err := deps.Webhooks(ctx)
+	webhooks, err := deps.WebhooksWithKey(ctx)
 	if err != nil {
 		return err
 	}

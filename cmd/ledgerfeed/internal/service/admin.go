@@ -42,6 +42,10 @@ func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not ready: starting or stopping", http.StatusServiceUnavailable)
 		return
 	}
+	if reason := s.reasonNotReady(); reason != "" {
+		http.Error(w, "not ready: "+reason, http.StatusServiceUnavailable)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
 	defer cancel()
 	if err := s.pool.Ping(ctx); err != nil {

@@ -88,6 +88,15 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 		if !slices.Contains(roles, r.role) {
 			continue
 		}
+		if needsSecretKey(r.role) {
+			if err := s.prepareSecretKeys(ctx); err != nil {
+				return nil, err
+			}
+			if s.refused != nil {
+				s.refuse(ctx, r.role)
+				continue
+			}
+		}
 		if err := r.prepare(ctx); err != nil {
 			return nil, err
 		}
@@ -182,16 +191,12 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 
 // prepareDelivery prepares what sends webhooks.
 func (s *Service) prepareDelivery(ctx context.Context) error {
-	keyring, err := s.env.Keyring(ctx, s.database)
-	if err != nil {
-		return err
-	}
 	pool, err := s.openPool(ctx, pg.Options{MaxConns: deliverConnections, Settings: dispatch.PoolSettings()})
 	if err != nil {
 		return err
 	}
 	engine, err := dispatch.New(dispatch.Config{
-		Pool: pool, Keyring: keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Pool: pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(),
 	})
 	if err != nil {
@@ -212,12 +217,8 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keyring, err := s.env.Keyring(ctx, s.database)
-	if err != nil {
-		return err
-	}
 	webhooks, err := delivery.NewStore(delivery.StoreConfig{
-		Pool: pool, Keyring: keyring, Log: s.Log, Notify: s.notifier.Notify, Clock: s.env.Clock, Settings: set.Delivery(),
+		Pool: pool, Keyring: s.keyring, Log: s.Log, Notify: s.notifier.Notify, Clock: s.env.Clock, Settings: set.Delivery(),
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/heap"
@@ -33,7 +35,12 @@ type Service struct {
 	notifier *eventlog.Notifier
 	pool     *pgxpool.Pool // for everything but requests, projecting and delivering
 	pools    []*pgxpool.Pool
-	ready    atomic.Bool // becomes false before the listeners close
+	ready    atomic.Bool            // becomes false before the listeners close
+	unready  atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is
+
+	keysAsked bool                    // a role needs the keys for webhooks' secrets
+	keyring   *keyring.Keyring        // these keys
+	refused   *secretkey.MissingError // why there are none
 
 	components []component
 	admin      component // stops last, so that /readyz says "not ready" to the end

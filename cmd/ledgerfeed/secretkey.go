@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
+)
+
+func secretKeyCommand(env *cli.Env) *cobra.Command {
+	return cli.Group("secret-key", "Check and rotate the key that webhooks' secrets are encrypted with", secretKeyCheckCommand(env), secretKeyRotateCommand(env))
+}
+
+// secretKeyView is a key in the output of check.
+type secretKeyView struct {
+	Fingerprint string `json:"fingerprint"`
+	Held        bool   `json:"held"`    // by this process
+	Seals       bool   `json:"seals"`   // new secrets
+	Lost        bool   `json:"lost"`    // given up
+	Secrets     int    `json:"secrets"` // that are sealed under it
+}
+
+type secretKeysView struct {
+	Source string          `json:"source"` // of the keys that are held
+	Keys   []secretKeyView `json:"keys"`
+	OK     bool            `json:"ok"`
+	Fault  string          `json:"fault,omitempty"`
+}
+
+func viewSecretKeys(source string, s *secretkey.State, k *keyring.Keyring) secretKeysView {
+	v := secretKeysView{Source: source, Keys: []secretKeyView{}, OK: true}
+	if err := s.Check(k); err != nil && !s.Unused() {
+		v.OK, v.Fault = false, err.Error()
+	}
+	keys := map[keyring.Fingerprint]*secretKeyView{}
+	of := func(f keyring.Fingerprint) *secretKeyView {
+		if keys[f] == nil {
+			keys[f] = &secretKeyView{Fingerprint: f.String()}
+		}
+		return keys[f]
+	}
+	if k != nil {
+		for _, f := range k.Fingerprints() {
+			of(f).Held = true
+		}
+	}
+	if s.Sealing != nil {
+		of(*s.Sealing).Seals = true
+	}
+	for _, f := range s.Lost {
+		of(f).Lost = true
+	}
+	for f, n := range s.Secrets {
+		of(f).Secrets = n
+	}
+	for _, f := range slices.SortedFunc(maps.Keys(keys), keyring.Fingerprint.Compare) {
+		v.Keys = append(v.Keys, *keys[f])
+	}
+	return v
+}
+
+func secretKeyCheckCommand(env *cli.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Tell which keys the database's secrets need, and whether this process has them",
+		Long: `Tell which keys the secrets of the database's webhooks are encrypted with, and
+whether LEDGERFEED_SECRET_KEY (or, without it, the file in the data directory) has
+them; exit status 1 if it does not. Changes nothing. A fingerprint tells nothing of
+its key.`,
+		Args: cobra.NoArgs,
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
+			return env.WithDeps(ctx, func(d *cli.Deps) error {
+				k, err := env.ReadKeyring(d.Database)
+				if err != nil {
+					return err
+				}
+				s, err := secretkey.Read(ctx, d.Pool, env.Clock())
+				if err != nil {
+					return err
+				}
+				v := viewSecretKeys(env.SecretKeySource(d.Database), s, k)
+				if err := env.Print(v, func(out io.Writer) error { return writeSecretKeys(out, &v) }); err != nil {
+					return err
+				}
+				if v.OK {
+					return nil
+				}
+				return s.Check(k)
+			})
+		}),
+	}
+}
+
+func writeSecretKeys(out io.Writer, v *secretKeysView) error {
+	if len(v.Keys) == 0 {
+		_, err := fmt.Fprintln(out, "The database has no key yet, and neither has this process. The first use makes one.")
+		return err
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "FINGERPRINT\tIN "+v.Source+"\tENCRYPTS\tSECRETS")
+	yes := map[bool]string{true: "yes", false: "no"}
+	for _, k := range v.Keys {
+		encrypts := yes[k.Seals]
+		if k.Lost {
+			encrypts = "given up as lost"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", k.Fingerprint, yes[k.Held], encrypts, k.Secrets)
+	}
+	return t.Flush()
+}
+
+// rotatedView is the output of rotate.
+type rotatedView struct {
+	Fingerprint string `json:"fingerprint"` // of the key that encrypts now
+	Webhooks    int    `json:"webhooks"`    // whose secrets were encrypted again
+}
+
+func secretKeyRotateCommand(env *cli.Env) *cobra.Command {
+	var giveUp bool
+	c := &cobra.Command{
+		Use:   "rotate",
+		Short: "Encrypt webhooks' secrets with a new key",
+		Long: `Encrypt the secrets of all webhooks with a new key: the first one of
+LEDGERFEED_SECRET_KEY, whose others decrypt what is there. Receivers notice nothing.
+
+  1. Make a key (openssl rand -hex 32) and restart every process with it before the
+     old one: LEDGERFEED_SECRET_KEY=new,old. They go on encrypting with the old one.
+  2. Run this with the same value. It refuses while a process that delivers does
+     not have the new key.
+  3. Restart every process with the new key alone.
+
+Without LEDGERFEED_SECRET_KEY, the key in the data directory is replaced: this makes
+the new one, and asks for a restart of what runs. It can be interrupted and run again.
+
+With --give-up-lost it goes on where the old key is lost for good: webhooks whose
+secrets cannot be opened stay silent until ledgerfeed webhook rotate-secret gives
+each a new one.`,
+		Args: cobra.NoArgs,
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
+			return env.WithDeps(ctx, func(d *cli.Deps) error { return rotateSecretKey(ctx, env, d, giveUp) })
+		}),
+	}
+	c.Flags().BoolVar(&giveUp, "give-up-lost", false, "go on without keys that are lost; secrets under them are gone")
+	return c
+}
+
+func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, giveUp bool) error {
+	k, err := env.ReadKeyring(d.Database)
+	if err != nil {
+		return err
+	}
+	inFile := env.Settings.SecretKey == ""
+	s, err := secretkey.Read(ctx, d.Pool, env.Clock())
+	if err != nil {
+		return err
+	}
+	if err := s.Check(k); err != nil && !giveUp {
+		return err
+	}
+	// A first key that does not seal yet is left from a run that was interrupted.
+	if inFile && (k == nil || s.Sealing == nil || *s.Sealing == k.Fingerprints()[0]) {
+		if k, err = env.AddSecretKey(d.Database); err != nil {
+			return err
+		}
+	}
+	if k == nil {
+		return errors.New("there is no key to rotate to")
+	}
+	if !inFile && s.Sealing != nil && *s.Sealing == k.Fingerprints()[0] && len(s.Missing(k)) == 0 {
+		fmt.Fprintln(env.ErrOut, "The first key of LEDGERFEED_SECRET_KEY is the one that encrypts already. To change it, put a new one before it.")
+	}
+	if err := secretkey.Rotate(ctx, d.Pool, k, env.Clock(), giveUp); err != nil {
+		return err
+	}
+	n, err := secretkey.Reseal(ctx, d.Pool, k, env.Clock())
+	if err != nil {
+		return err
+	}
+	if inFile {
+		if k, err = env.KeepFirstSecretKey(d.Database); err != nil {
+			return err
+		}
+	}
+	v := rotatedView{Fingerprint: k.Fingerprints()[0].String(), Webhooks: n}
+	return env.Print(v, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "The key %s encrypts now; the secrets of %d webhooks were encrypted again.\n", v.Fingerprint, v.Webhooks)
+		return err
+	})
+}

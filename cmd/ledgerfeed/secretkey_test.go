@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// bodyOf returns the status and the text that an address answers with.
+func bodyOf(t *testing.T, address string) (status int, text string) {
+	t.Helper()
+	req := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody))(t)
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode, string(testkit.Must(io.ReadAll(resp.Body))(t))
+}
+
+// A container whose disk was replaced has another data directory. No key is made
+// beside what the old one sealed: the roles that need it are refused in words, the
+// process is not ready, and the others run. With the old file all is well again.
+func TestReplacedDisk(t *testing.T) {
+	t.Parallel()
+	url, disk, replaced := testkit.NewDatabase(t), t.TempDir(), t.TempDir()
+	on := func(dir string, args ...string) result {
+		t.Helper()
+		c := command(t, url, args...)
+		c.Env = append(c.Env, "LEDGERFEED_DATA_DIR="+dir, "LEDGERFEED_SECRET_KEY=")
+		return runCommand(t, c)
+	}
+	serveOn := func(dir string) (p *process, admin string) {
+		t.Helper()
+		c := command(t, url, "serve")
+		c.Env = append(c.Env, "LEDGERFEED_DATA_DIR="+dir, "LEDGERFEED_SECRET_KEY=")
+		p = startProcess(t, c)
+		return p, strings.TrimSpace(p.await("for=admin url="))
+	}
+	succeed(t, url, "workspace", "create", "--id", "acme")
+	if r := on(disk, "webhook", "create", "--workspace", "acme", "--url", "https://example.com/hook"); r.code != cli.ExitDone || !strings.Contains(r.errOut, "made a key") {
+		t.Fatalf("%+v", r)
+	}
+	serving, admin := serveOn(replaced)
+	if status, text := bodyOf(t, admin+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "LEDGERFEED_SECRET_KEY") || !strings.Contains(text, "sealed under it: 1") {
+		t.Errorf("ready with another disk: %d %s", status, text)
+	}
+	if status := statusOf(t, apiOf(serving)+"/v1/me"); status != http.StatusUnauthorized {
+		t.Errorf("the API is answered %d", status)
+	}
+	log := serving.log.String()
+	for _, want := range []string{"refusing a role", "role=deliver", "role=console", "secret.key"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log does not say %q:\n%s", want, log)
+		}
+	}
+	if strings.Contains(log, "for=console") {
+		t.Errorf("the console runs:\n%s", log)
+	}
+	if code := serving.stop(); code != cli.ExitDone {
+		t.Errorf("serve ended with %d", code)
+	}
+	for _, args := range [][]string{
+		{"webhook", "create", "--workspace", "acme", "--url", "https://example.com/other"}, {"secret-key", "check"}, {"secret-key", "rotate"},
+	} {
+		if r := on(replaced, args...); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "LEDGERFEED_SECRET_KEY") {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := on(replaced, "webhook", "list", "--workspace", "acme"); r.code != cli.ExitDone {
+		t.Errorf("a list needs a key: %+v", r)
+	}
+	if _, err := os.Stat(filepath.Join(replaced, "secret.key")); !os.IsNotExist(err) {
+		t.Errorf("a key was made beside sealed secrets: %v", err)
+	}
+	serving, admin = serveOn(disk)
+	if status, text := bodyOf(t, admin+"/readyz"); status != http.StatusOK {
+		t.Errorf("with the old disk: %d %s", status, text)
+	}
+	serving.await("for=console")
+	if r := on(disk, "secret-key", "check", "--json"); r.code != cli.ExitDone || !strings.Contains(r.out, `"held":true,"seals":true,"lost":false,"secrets":1`) {
+		t.Errorf("%+v", r)
+	}
+	// The key in the file is replaced once what runs has both.
+	if r := on(disk, "secret-key", "rotate"); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "1 running processes") {
+		t.Errorf("rotated under a process that delivers: %+v", r)
+	}
+	serving.stop()
+	serving, _ = serveOn(disk)
+	if r := on(disk, "secret-key", "rotate", "--json"); r.code != cli.ExitDone || !strings.Contains(r.out, `"webhooks":1`) {
+		t.Errorf("%+v", r)
+	}
+	serving.stop()
+	if text := read(t, filepath.Join(disk, "secret.key")); len(text) != 64 {
+		t.Errorf("the file holds %d characters, want one key", len(text))
+	}
+	if r := on(disk, "secret-key", "check"); r.code != cli.ExitDone {
+		t.Errorf("%+v", r)
+	}
+}
+
+// With LEDGERFEED_SECRET_KEY, the first key is the one to rotate to, and a key that is
+// lost for good can be given up.
+func TestSecretKeyRotation(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	const older, newer, newest = "the key before them all", "the key after that one", "the key that is found at last"
+	with := func(keys string, args ...string) result {
+		t.Helper()
+		c := command(t, url, args...)
+		c.Env = append(c.Env, "LEDGERFEED_SECRET_KEY="+keys)
+		return runCommand(t, c)
+	}
+	succeed(t, url, "workspace", "create", "--id", "acme")
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(with(older, "webhook", "create", "--workspace", "acme", "--url", "https://example.com/hook", "--json").out), &made); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		keys, args string
+		code       int
+		says       string
+	}{
+		{newer, "secret-key rotate", cli.ExitFailed, "this database needs the key with the fingerprint"},
+		{newer + "," + older, "secret-key rotate", cli.ExitDone, "the secrets of 1 webhooks were encrypted again"},
+		{newer + "," + older, "secret-key rotate", cli.ExitDone, "encrypts already"},
+		{older, "secret-key check", cli.ExitFailed, "no"},
+		{newer, "secret-key check", cli.ExitDone, "yes"},
+		{newest, "webhook rotate-secret " + made.ID, cli.ExitFailed, "do not fit"},
+		{newest, "secret-key rotate --give-up-lost", cli.ExitDone, "of 0 webhooks"},
+		{newest, "webhook rotate-secret " + made.ID, cli.ExitDone, "whsec_"},
+		{newest, "secret-key check", cli.ExitDone, "given up as lost"},
+	} {
+		if r := with(c.keys, strings.Fields(c.args)...); r.code != c.code || !strings.Contains(r.out+r.errOut, c.says) {
+			t.Errorf("%s with %s: exit %d, want %d and %q in:\n%s%s", c.args, c.keys, r.code, c.code, c.says, r.out, r.errOut)
+		}
+	}
+}

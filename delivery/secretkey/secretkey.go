@@ -1,0 +1,244 @@
+// Package secretkey knows under which key the secrets of a database's webhooks are
+// sealed. The key itself is outside of the database (LEDGERFEED_SECRET_KEY, or a file
+// in the data directory); the database has its fingerprint, so that a process with
+// another key is refused in words instead of sealing what others cannot open, or of
+// failing to open what others sealed.
+package secretkey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+)
+
+// State is what a database says about its keys.
+type State struct {
+	Sealing *keyring.Fingerprint        // what new secrets are sealed under; nil: none was ever used
+	Secrets map[keyring.Fingerprint]int // secrets that are in use, by the key that they are sealed under
+	Lost    []keyring.Fingerprint       // given up: secrets under them are not opened any more
+}
+
+// DB is a pool or a transaction.
+type DB interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Read reads the state. Old secrets count until their overlap is over.
+func Read(ctx context.Context, db DB, now time.Time) (*State, error) {
+	rows, err := db.Query(ctx, `
+		SELECT fingerprint, state, 0 FROM secret_key WHERE workspace_id = '*' AND state <> 'former'
+		 UNION ALL
+		SELECT s.key, 'stored', count(*) FROM (
+		       SELECT substring(secret FOR 8) AS key FROM webhook
+		        UNION ALL
+		       SELECT substring(old_secret FOR 8) FROM webhook WHERE old_secret IS NOT NULL AND old_secret_until > $1) s
+		 GROUP BY s.key`, now)
+	if err != nil {
+		return nil, fmt.Errorf("read the fingerprints of the secret keys: %w", err)
+	}
+	s := &State{Secrets: map[keyring.Fingerprint]int{}}
+	var (
+		key   []byte
+		state string
+		n     int
+	)
+	_, err = pgx.ForEachRow(rows, []any{&key, &state, &n}, func() error {
+		var f keyring.Fingerprint
+		copy(f[:], key)
+		switch state {
+		case "sealing":
+			s.Sealing = &f
+		case "lost":
+			s.Lost = append(s.Lost, f)
+		default:
+			s.Secrets[f] = n
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the fingerprints of the secret keys: %w", err)
+	}
+	return s, nil
+}
+
+// Unused tells whether nothing is sealed that could be opened, so that another key
+// may take the place of the one before.
+func (s *State) Unused() bool {
+	for f, n := range s.Secrets {
+		if n > 0 && !slices.Contains(s.Lost, f) {
+			return false
+		}
+	}
+	return true
+}
+
+// Missing returns the keys that a process must have and a keyring lacks: the one that
+// seals, and those under which there are secrets, unless they were given up.
+func (s *State) Missing(k *keyring.Keyring) []keyring.Fingerprint {
+	need := maps.Clone(s.Secrets)
+	for _, lost := range s.Lost {
+		delete(need, lost)
+	}
+	if s.Sealing != nil {
+		need[*s.Sealing] = max(need[*s.Sealing], 0)
+	}
+	if k != nil {
+		for _, have := range k.Fingerprints() {
+			delete(need, have)
+		}
+	}
+	return slices.SortedFunc(maps.Keys(need), keyring.Fingerprint.Compare)
+}
+
+// Check returns a *MissingError for a keyring that lacks a key; nil stands for one
+// without keys.
+func (s *State) Check(k *keyring.Keyring) error {
+	missing := s.Missing(k)
+	if len(missing) == 0 {
+		return nil
+	}
+	e := &MissingError{Missing: missing}
+	for _, f := range missing {
+		e.Secrets += s.Secrets[f]
+	}
+	return e
+}
+
+// MissingError says that a process lacks keys of its database.
+type MissingError struct {
+	Missing []keyring.Fingerprint
+	Secrets int    // how many cannot be opened without them
+	Reason  string // why there is no key at all; empty: those that there are do not fit
+}
+
+// Error names the keys, and says what to do.
+func (e *MissingError) Error() string {
+	names := make([]string, len(e.Missing))
+	for i, f := range e.Missing {
+		names[i] = f.String()
+	}
+	what := "the keys for webhooks' secrets do not fit"
+	if e.Reason != "" {
+		what = e.Reason
+	}
+	return fmt.Sprintf("%s: this database needs the key with the fingerprint %s (secrets sealed under it: %d); "+
+		"set LEDGERFEED_SECRET_KEY to the key used before, several separated by commas, or put its file back into the data directory; "+
+		"if it is lost for good, ledgerfeed secret-key rotate --give-up-lost goes on with a new one", what, strings.Join(names, " and "), e.Secrets)
+}
+
+// Sealing returns the keyring with the database's own key as the one that seals, in
+// a transaction that seals something. Until it ends, the key cannot be rotated. The
+// first keyring that is used gives the database its key. The error is a
+// *MissingError when the keyring lacks the key.
+func Sealing(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time) (*keyring.Keyring, error) {
+	s, err := Read(ctx, tx, now)
+	if err != nil {
+		return nil, err
+	}
+	if s.Sealing == nil {
+		if err := Register(ctx, tx, k, now); err != nil {
+			return nil, err
+		}
+	}
+	if s, err = lockAndRead(ctx, tx, "ROW SHARE", now); err != nil {
+		return nil, err
+	}
+	if s.Sealing == nil {
+		return nil, errors.New("the database has no secret key although one was just registered")
+	}
+	under, ok := k.Under(*s.Sealing)
+	if !ok {
+		return nil, &MissingError{Missing: []keyring.Fingerprint{*s.Sealing}, Secrets: s.Secrets[*s.Sealing]}
+	}
+	return under, nil
+}
+
+// Register makes the first key of a keyring the database's own unless it has one, and
+// checks the keyring: the error is a *MissingError when it lacks a key. A key that
+// nothing is sealed under is replaced, unless a process that delivers has it. Of
+// processes that call it at the same time with different keys, those that come too
+// late are refused when they seal.
+func Register(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time) error {
+	s, err := Read(ctx, tx, now)
+	if err != nil {
+		return err
+	}
+	if err := s.Check(k); err == nil && s.Sealing != nil || err != nil && !s.Unused() {
+		return err
+	}
+	if s, err = lockAndRead(ctx, tx, "EXCLUSIVE", now); err != nil { // others may have been faster
+		return err
+	}
+	first, check := k.Fingerprints()[0], s.Check(k)
+	switch {
+	case s.Sealing == nil && check == nil:
+		return mark(ctx, tx, first, "sealing", now)
+	case check == nil || !s.Unused():
+		return check
+	}
+	n, err := countProcesses(ctx, tx, `secret_keys IS NULL OR $1 = ANY (secret_keys)`, *s.Sealing)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		return check
+	}
+	return s.replace(ctx, tx, first, now)
+}
+
+// lockAndRead reads the state with a lock until the end of the transaction. Those who
+// seal take ROW SHARE, which many have at the same time; those who change the state
+// take EXCLUSIVE, which waits for them, and lets no more come. A transaction takes
+// EXCLUSIVE first if it needs both.
+func lockAndRead(ctx context.Context, tx pgx.Tx, mode string, now time.Time) (*State, error) {
+	if _, err := tx.Exec(ctx, `LOCK TABLE secret_key IN `+mode+` MODE`); err != nil {
+		return nil, fmt.Errorf("lock the fingerprints of the secret keys: %w", err)
+	}
+	return Read(ctx, tx, now)
+}
+
+// replace makes another key the one that seals, with a line in the audit trail. The
+// state is locked.
+func (s *State) replace(ctx context.Context, tx pgx.Tx, to keyring.Fingerprint, now time.Time) error {
+	if _, err := tx.Exec(ctx, `UPDATE secret_key SET state = 'former', since = $1 WHERE workspace_id = '*' AND state = 'sealing'`, now); err != nil {
+		return fmt.Errorf("replace the secret key: %w", err)
+	}
+	if err := mark(ctx, tx, to, "sealing", now); err != nil {
+		return err
+	}
+	c := audit.Change{WorkspaceID: audit.AllWorkspaces, Action: audit.SecretKeyRotate, ObjectID: to.String()}
+	if s.Sealing != nil {
+		c.Detail = "before: " + s.Sealing.String()
+	}
+	return audit.Add(ctx, tx, now, c)
+}
+
+func mark(ctx context.Context, tx pgx.Tx, f keyring.Fingerprint, state string, now time.Time) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO secret_key (workspace_id, fingerprint, state, since) VALUES ('*', $1, $2, $3)
+		    ON CONFLICT (workspace_id, fingerprint) DO UPDATE SET state = excluded.state, since = excluded.since`, f[:], state, now)
+	if err != nil {
+		return fmt.Errorf("mark the secret key %s as %s: %w", f, state, err)
+	}
+	return nil
+}
+
+// countProcesses counts the processes that deliver of which a condition about a key
+// is true.
+func countProcesses(ctx context.Context, tx pgx.Tx, condition string, f keyring.Fingerprint) (n int, err error) {
+	err = tx.QueryRow(ctx, `
+		SELECT count(*) FROM webhook_instance WHERE workspace_id = '*' AND lease_until > clock_timestamp() AND (`+condition+`)`, f[:]).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("look for processes that deliver, and their secret keys: %w", err)
+	}
+	return n, nil
+}
