@@ -136,6 +136,9 @@ func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) 
 
 func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, failing bool) error {
 	each := max(1, k.entries/len(workspaces))
+	if c.Solo {
+		each = min(each, soloEntries)
+	}
 	rows, err := c.Tx.Query(ctx, `
 		SELECT workspace_id, position, least(coalesce(segment_max, $4), $4), failures, coalesce(failed_to, 0)
 		  FROM log_checkpoint
@@ -186,6 +189,10 @@ func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, faili
 	}
 	return k.markUnderWay(ctx, c)
 }
+
+// soloEntries is the most entries of a solo claim: its handler may take one of them
+// and leave the rest to the next.
+const soloEntries = 100
 
 // claimBytes bounds the entries of a claim. A claim of one large entry exceeds it.
 const claimBytes = 4 << 20

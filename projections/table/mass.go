@@ -12,11 +12,12 @@ import (
 )
 
 // Of the rows that a mass change reaches, so many are changed by one statement
-// that it takes about sliceTime: statements that are short can be waited for, and
-// tell whether the work goes on.
+// that it takes about sliceTime: statements that are short can be waited for, tell
+// whether the work goes on, and leave little in the write-ahead log that the commits
+// of others have to flush first.
 const (
-	firstSlice, largestSlice = 200, 5000
-	sliceTime                = 50 * time.Millisecond
+	firstSlice, largestSlice = 100, 5000
+	sliceTime                = 20 * time.Millisecond
 )
 
 // SlicedFunc is called after each slice of a mass change, with the number of its

@@ -115,6 +115,15 @@ func (r *renaming) measure(ctx context.Context) error {
 		return err
 	}
 	peak := measure.PeakMemory()
+	if _, err := r.beside(ctx, after(settleTime)); err != nil {
+		return err
+	}
+	r.Say("measuring without a rename once more")
+	again, err := r.beside(ctx, after(r.Duration(besideTime)))
+	if err != nil {
+		return err
+	}
+	without.visible, without.pages = append(without.visible, again.visible...), append(without.pages, again.pages...)
 	stop()
 	if err := <-ended; err != nil {
 		return err
@@ -137,12 +146,12 @@ func (r *renaming) measure(ctx context.Context) error {
 	} {
 		r.Report.Add(measure.Figure{
 			Name: f.name, Value: measure.Quantile(f.during, 0.99), Unit: "ms",
-			Limit: measure.Quantile(f.without, 0.99), LimitIs: "the same without a rename",
+			Limit: measure.Quantile(f.without, 0.99), LimitIs: "the same before it and 10 s after it",
 		}.RatioAtMost(1.5))
 	}
 	r.Report.Add(measure.Figure{
 		Name: "    the longest of these pages", Value: measure.Quantile(during.pages, 1), Unit: "ms",
-		Limit: measure.Quantile(without.pages, 1), LimitIs: "the same without a rename",
+		Limit: measure.Quantile(without.pages, 1), LimitIs: "the same before it and 10 s after it",
 	})
 	return nil
 }
