@@ -31,13 +31,17 @@ func (f *workspaceFold) compareAll(ctx context.Context, included func(*table.Tab
 
 func everyTable(*table.Table) bool { return true }
 
+// firstPageRows is how many rows are read while it is not known how large they are.
+const firstPageRows = 250
+
 // compareTable compares a read table with the fold, page by page. The projector
 // may go on meanwhile: every page is compared with the fold up to the checkpoint
 // of the snapshot that the page was read in.
 func (f *workspaceFold) compareTable(ctx context.Context, t *table.Table, visit mismatch) error {
 	list := f.rows.list(t)
-	for after := t.First(); ; {
-		page, err := t.ReadPage(ctx, f.cfg.Pool, f.workspaceID, after)
+	after, rows := t.First(), firstPageRows
+	for {
+		page, err := t.ReadPage(ctx, f.cfg.Pool, f.workspaceID, after, rows)
 		if err != nil {
 			return err
 		}
@@ -59,7 +63,7 @@ func (f *workspaceFold) compareTable(ctx context.Context, t *table.Table, visit 
 		if last == nil {
 			return nil
 		}
-		after = *last
+		after, rows = *last, page.NextRows()
 	}
 }
 

@@ -69,7 +69,7 @@ func (b *bench) replayer(change ...func(*replay.Config)) *replay.Replayer {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(pool.Close)
-	cfg := replay.Config{Pool: pool, Clock: time.Now, Memory: b.memory}
+	cfg := replay.Config{Pool: pool, Clock: time.Now, Memory: b.memory, MassRows: 5}
 	for _, c := range change {
 		c(&cfg)
 	}

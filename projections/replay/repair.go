@@ -133,27 +133,36 @@ func (f *workspaceFold) repairTable(ctx context.Context, tx pgx.Tx, t *table.Tab
 		return err
 	}
 	return f.rows.dirty(ctx, t, func(keys []table.Key) error {
-		stored, err := t.Pick(ctx, tx, f.workspaceID, keys)
-		if err != nil {
-			return err
+		for part := range slices.Chunk(keys, firstPageRows) { // rows may be large
+			if err := f.repairRows(ctx, tx, t, part, b); err != nil {
+				return err
+			}
 		}
-		var r tableRepair
-		err = f.rows.expected(ctx, t, keys, func(i int, expected []string) error {
-			r.add(keys[i], stored[keys[i]], expected)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if err := r.write(ctx, tx, t, f.workspaceID); err != nil {
-			return err
-		}
-		deleted, written := int64(len(r.extra)), int64(len(r.different)+len(r.missing))
-		b.Deleted += deleted
-		b.Written += written
-		f.cfg.Progress.RowsWritten.Add(deleted + written)
 		return nil
 	})
+}
+
+func (f *workspaceFold) repairRows(ctx context.Context, tx pgx.Tx, t *table.Table, keys []table.Key, b *Rebuilt) error {
+	stored, err := t.Pick(ctx, tx, f.workspaceID, keys)
+	if err != nil {
+		return err
+	}
+	var r tableRepair
+	err = f.rows.expected(ctx, t, keys, func(i int, expected []string) error {
+		r.add(keys[i], stored[keys[i]], expected)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.write(ctx, tx, t, f.workspaceID); err != nil {
+		return err
+	}
+	deleted, written := int64(len(r.extra)), int64(len(r.different)+len(r.missing))
+	b.Deleted += deleted
+	b.Written += written
+	f.cfg.Progress.RowsWritten.Add(deleted + written)
+	return nil
 }
 
 // tableRepair is what is wrong with some rows of a table.

@@ -104,7 +104,12 @@ func (r *Replayer) each(ctx context.Context, workspaces []workspaceSize, do func
 // withMemory calls do once there is memory for the workspace, or for its shadow
 // tables when it is too large.
 func (r *Replayer) withMemory(ctx context.Context, w workspaceSize, do func(context.Context, workspaceSize) error) error {
-	need := w.entries * entryBytes
+	if !r.tooLarge(w) {
+		if err := r.readBytes(ctx, &w); err != nil {
+			return err
+		}
+	}
+	need := w.memory()
 	if r.tooLarge(w) {
 		need = min(shadowBytes, r.cfg.Memory)
 	}
@@ -123,12 +128,26 @@ func (r *Replayer) withMemory(ctx context.Context, w workspaceSize, do func(cont
 }
 
 // tooLarge reports whether the rows of a workspace take more than Config.Memory.
-func (r *Replayer) tooLarge(w workspaceSize) bool { return w.entries*entryBytes > r.cfg.Memory }
+func (r *Replayer) tooLarge(w workspaceSize) bool { return w.memory() > r.cfg.Memory }
 
-// workspaceSize is a workspace and how many entries its log holds.
+// workspaceSize is a workspace and how much its log holds.
 type workspaceSize struct {
 	id      string
 	entries int64
+	bytes   int64 // of the entries' data; 0: not read yet
+}
+
+// memory is about what the fold of the workspace takes. The texts of an entry may
+// be there twice: as read, and in a row.
+func (w workspaceSize) memory() int64 { return max(w.entries*entryBytes, 2*w.bytes) }
+
+// readBytes reads how large the entries of a workspace are.
+func (r *Replayer) readBytes(ctx context.Context, w *workspaceSize) error {
+	err := r.cfg.Pool.QueryRow(ctx, `SELECT coalesce(sum(octet_length(data::text)), 0) FROM event_log WHERE workspace_id = $1`, w.id).Scan(&w.bytes)
+	if err != nil {
+		return fmt.Errorf("read the size of the log of %s: %w", w.id, err)
+	}
+	return nil
 }
 
 // sizes lists all workspaces, or the one with the id, and adds them to the

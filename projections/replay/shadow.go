@@ -91,10 +91,18 @@ func (s *shadowStore) close(ctx context.Context) {
 
 func (s *shadowStore) fold(ctx context.Context, entries []domain.Entry) error {
 	n := len(entries)
-	for len(entries) > 0 {
-		handled, err := s.foldSome(ctx, entries)
+	// After an entry that changes many rows the next may be one, too: what is loaded
+	// for those behind it would be loaded again.
+	for most := n; len(entries) > 0; {
+		some := entries[:min(most, len(entries))]
+		handled, err := s.foldSome(ctx, some)
 		if err != nil {
 			return fmt.Errorf("fill the shadow tables of %s: %w", s.workspaceID, err)
+		}
+		if handled < len(some) {
+			most = handled
+		} else {
+			most *= 2
 		}
 		entries = entries[handled:]
 	}

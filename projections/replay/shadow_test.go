@@ -259,7 +259,7 @@ func TestShadowTablesTakeLittleMemory(t *testing.T) {
 	b.large(entries)
 	measured := func(memory int64) (*replay.Replayer, *replay.Progress, *largestHeap) {
 		progress, heap := &replay.Progress{}, &largestHeap{before: liveHeap()}
-		return b.replayer(func(c *replay.Config) { c.Memory, c.Progress, c.Limit = memory, progress, heap.measure }), progress, heap
+		return b.replayer(func(c *replay.Config) { c.Memory, c.Progress, c.Limit, c.MassRows = memory, progress, heap.measure, 0 }), progress, heap
 	}
 	r, progress, inTables := measured(entries * 500)
 	done := b.rebuild(r, replay.RebuildRequest{})["large"]

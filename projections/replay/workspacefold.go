@@ -57,9 +57,12 @@ func (r *Replayer) foldWithoutRows(workspaceID string, check *logCheck) *workspa
 	return &workspaceFold{Replayer: r, workspaceID: workspaceID, skipped: map[int64]struct{}{}, check: check}
 }
 
-// logPage is how many entries are read at once. Pages are read ahead, so that
-// the database and the fold work in parallel.
-const logPage = 1000
+// logPage is how many entries are read at once, unless they have more than pageBytes.
+// Pages are read ahead, so that the database and the fold work in parallel.
+const (
+	logPage   = 1000
+	pageBytes = 2 << 20
+)
 
 // foldTo folds all entries up to a position. Missing entries are not an error
 // here: the check reports them.
@@ -92,8 +95,8 @@ func (f *workspaceFold) walk(ctx context.Context, after, through int64, each fun
 	pages := make(chan result, 1)
 	go func() {
 		defer close(pages)
-		for {
-			page, err := f.readLog(ctx, after, through)
+		for most := logPage; ; {
+			page, more, err := f.readLog(ctx, after, through, most)
 			if f.check != nil {
 				for i := range page {
 					f.check.entry(&page[i])
@@ -104,10 +107,11 @@ func (f *workspaceFold) walk(ctx context.Context, after, through int64, each fun
 			case <-ctx.Done():
 				return
 			}
-			if err != nil || len(page) < logPage {
+			if err != nil || !more {
 				return
 			}
 			after = page[len(page)-1].Position
+			most = min(2*len(page), logPage) // what is asked for and not taken is read in vain
 		}
 	}()
 	var failed error
@@ -144,30 +148,35 @@ func (f *workspaceFold) limitRate(ctx context.Context, n int) error {
 	return f.cfg.Limit(ctx, n)
 }
 
-func (f *workspaceFold) readLog(ctx context.Context, after, through int64) ([]logRow, error) {
+// readLog reads the next entries; more says that others may follow.
+func (f *workspaceFold) readLog(ctx context.Context, after, through int64, most int) (page []logRow, more bool, err error) {
 	rows, err := f.cfg.Pool.Query(ctx, `
 		SELECT position, id, type, created_at, data::text, public_event, chain FROM event_log
 		 WHERE workspace_id = $1 AND position > $2 AND position <= $3 ORDER BY position LIMIT $4`,
-		f.workspaceID, after, through, logPage)
+		f.workspaceID, after, through, most)
 	if err != nil {
-		return nil, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
+		return nil, false, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
 	}
 	defer rows.Close()
-	page := make([]logRow, 0, min(logPage, through-after))
+	page = make([]logRow, 0, min(int64(most), through-after))
 	var chain []byte
-	for rows.Next() {
+	size := 0
+	for !more && rows.Next() {
 		page = append(page, logRow{Entry: domain.Entry{WorkspaceID: f.workspaceID}})
 		e := &page[len(page)-1]
 		if err := rows.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.public, &chain); err != nil {
-			return nil, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
+			return nil, false, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
 		}
 		e.CreatedAt = e.CreatedAt.UTC()
 		copy(e.Chain[:], chain)
+		size += len(e.Data)
+		more = size >= pageBytes
 	}
+	rows.Close()
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
+		return nil, false, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
 	}
-	return page, nil
+	return page, more || len(page) == most, nil
 }
 
 // readHead reads the head of the log and the checkpoint.

@@ -22,6 +22,7 @@ type Page struct {
 	Keys       []Key
 	Values     [][][]byte // of Columns, for each of Keys; NULL is nil
 	found      map[Key]struct{}
+	rows, size int // asked for, and the bytes of Values
 }
 
 // Holds reports whether a row is on the page.
@@ -32,16 +33,28 @@ func (p *Page) Holds(k Key) bool {
 
 // Last is the greatest key of the page, and nil when no row follows the page.
 func (p *Page) Last() *Key {
-	if len(p.Keys) < PageRows {
+	if len(p.Keys) < p.rows {
 		return nil
 	}
 	last := slices.MaxFunc(p.Keys, CompareKeys)
 	return &last
 }
 
-// ReadPage reads the rows of a workspace after a key.
-func (t *Table) ReadPage(ctx context.Context, from querier, workspaceID string, after Key) (*Page, error) {
-	page, err := t.readPage(ctx, from, workspaceID, after)
+// pageBytes is about how much a page holds, unless its rows are much larger than
+// those of the page before.
+const pageBytes = 2 << 20
+
+// NextRows is how many rows to ask for after this page.
+func (p *Page) NextRows() int {
+	if p.size <= pageBytes {
+		return min(2*p.rows, PageRows)
+	}
+	return max(1, p.rows*pageBytes/p.size)
+}
+
+// ReadPage reads so many rows of a workspace after a key.
+func (t *Table) ReadPage(ctx context.Context, from querier, workspaceID string, after Key, most int) (*Page, error) {
+	page, err := t.readPage(ctx, from, workspaceID, after, most)
 	if err != nil {
 		return nil, fmt.Errorf("read the rows of %s in %s: %w", t.Name, workspaceID, err)
 	}
@@ -51,13 +64,13 @@ func (t *Table) ReadPage(ctx context.Context, from querier, workspaceID string, 
 	return page, nil
 }
 
-func (t *Table) readPage(ctx context.Context, from querier, workspaceID string, after Key) (*Page, error) {
-	rows, err := from.Query(ctx, t.sql.page, append(t.keyArguments(workspaceID, after), PageRows)...)
+func (t *Table) readPage(ctx context.Context, from querier, workspaceID string, after Key, most int) (*Page, error) {
+	rows, err := from.Query(ctx, t.sql.page, append(t.keyArguments(workspaceID, after), most)...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	page := &Page{Checkpoint: -1}
+	page := &Page{Checkpoint: -1, rows: most}
 	for rows.Next() {
 		if page.Checkpoint < 0 {
 			if err := rows.Scan(append([]any{&page.Checkpoint}, make([]any, len(t.Keys)+len(t.Columns))...)...); err != nil {
@@ -67,6 +80,9 @@ func (t *Table) readPage(ctx context.Context, from querier, workspaceID string, 
 		if raw := rows.RawValues()[1:]; raw[0] != nil { // an empty page is the checkpoint alone
 			k, values := t.split(raw)
 			page.Keys, page.Values = append(page.Keys, k), append(page.Values, values)
+			for _, v := range values {
+				page.size += len(v)
+			}
 		}
 	}
 	page.found = make(map[Key]struct{}, len(page.Keys))

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// PageRows is how many rows replay reads and compares at a time: a page takes
+// PageRows is the most rows that replay reads and compares at a time: a page takes
 // some milliseconds of a snapshot.
 const PageRows = 1000
 
