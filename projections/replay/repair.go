@@ -132,37 +132,45 @@ func (f *workspaceFold) repairTable(ctx context.Context, tx pgx.Tx, t *table.Tab
 	if err != nil {
 		return err
 	}
+	most := firstPageRows // rows may be large
 	return f.rows.dirty(ctx, t, func(keys []table.Key) error {
-		for part := range slices.Chunk(keys, firstPageRows) { // rows may be large
-			if err := f.repairRows(ctx, tx, t, part, b); err != nil {
+		for len(keys) > 0 {
+			some := keys[:min(most, len(keys))]
+			size, err := f.repairRows(ctx, tx, t, some, b)
+			if err != nil {
 				return err
 			}
+			most, keys = table.NextRows(len(some), size), keys[len(some):]
 		}
 		return nil
 	})
 }
 
-func (f *workspaceFold) repairRows(ctx context.Context, tx pgx.Tx, t *table.Table, keys []table.Key, b *Rebuilt) error {
+// repairRows returns how many bytes the rows have that ought to be there.
+func (f *workspaceFold) repairRows(ctx context.Context, tx pgx.Tx, t *table.Table, keys []table.Key, b *Rebuilt) (size int, err error) {
 	stored, err := t.Pick(ctx, tx, f.workspaceID, keys)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var r tableRepair
 	err = f.rows.expected(ctx, t, keys, func(i int, expected []string) error {
 		r.add(keys[i], stored[keys[i]], expected)
+		for _, v := range expected {
+			size += len(v)
+		}
 		return nil
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := r.write(ctx, tx, t, f.workspaceID); err != nil {
-		return err
+		return 0, err
 	}
 	deleted, written := int64(len(r.extra)), int64(len(r.different)+len(r.missing))
 	b.Deleted += deleted
 	b.Written += written
 	f.cfg.Progress.RowsWritten.Add(deleted + written)
-	return nil
+	return size, nil
 }
 
 // tableRepair is what is wrong with some rows of a table.

@@ -96,7 +96,7 @@ func (f *workspaceFold) walk(ctx context.Context, after, through int64, each fun
 	go func() {
 		defer close(pages)
 		for most := logPage; ; {
-			page, more, err := f.readLog(ctx, after, through, most)
+			page, more, err := f.readLog(ctx, f.workspaceID, after, through, most)
 			if f.check != nil {
 				for i := range page {
 					f.check.entry(&page[i])
@@ -149,23 +149,23 @@ func (f *workspaceFold) limitRate(ctx context.Context, n int) error {
 }
 
 // readLog reads the next entries; more says that others may follow.
-func (f *workspaceFold) readLog(ctx context.Context, after, through int64, most int) (page []logRow, more bool, err error) {
-	rows, err := f.cfg.Pool.Query(ctx, `
+func (r *Replayer) readLog(ctx context.Context, workspaceID string, after, through int64, most int) (page []logRow, more bool, err error) {
+	rows, err := r.cfg.Pool.Query(ctx, `
 		SELECT position, id, type, created_at, data::text, public_event, chain FROM event_log
 		 WHERE workspace_id = $1 AND position > $2 AND position <= $3 ORDER BY position LIMIT $4`,
-		f.workspaceID, after, through, most)
+		workspaceID, after, through, most)
 	if err != nil {
-		return nil, false, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
+		return nil, false, fmt.Errorf("read the log of %s: %w", workspaceID, err)
 	}
 	defer rows.Close()
 	page = make([]logRow, 0, min(int64(most), through-after))
 	var chain []byte
 	size := 0
 	for !more && rows.Next() {
-		page = append(page, logRow{Entry: domain.Entry{WorkspaceID: f.workspaceID}})
+		page = append(page, logRow{Entry: domain.Entry{WorkspaceID: workspaceID}})
 		e := &page[len(page)-1]
 		if err := rows.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.public, &chain); err != nil {
-			return nil, false, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
+			return nil, false, fmt.Errorf("read the log of %s: %w", workspaceID, err)
 		}
 		e.CreatedAt = e.CreatedAt.UTC()
 		copy(e.Chain[:], chain)
@@ -174,7 +174,7 @@ func (f *workspaceFold) readLog(ctx context.Context, after, through int64, most 
 	}
 	rows.Close()
 	if err := rows.Err(); err != nil {
-		return nil, false, fmt.Errorf("read the log of %s: %w", f.workspaceID, err)
+		return nil, false, fmt.Errorf("read the log of %s: %w", workspaceID, err)
 	}
 	return page, more || len(page) == most, nil
 }

@@ -45,11 +45,14 @@ func (p *Page) Last() *Key {
 const pageBytes = 2 << 20
 
 // NextRows is how many rows to ask for after this page.
-func (p *Page) NextRows() int {
-	if p.size <= pageBytes {
-		return min(2*p.rows, PageRows)
+func (p *Page) NextRows() int { return NextRows(p.rows, p.size) }
+
+// NextRows is how many rows to take at once after so many rows that had so many bytes.
+func NextRows(rows, bytes int) int {
+	if bytes <= pageBytes {
+		return min(2*rows, PageRows)
 	}
-	return max(1, p.rows*pageBytes/p.size)
+	return max(1, rows*pageBytes/bytes)
 }
 
 // ReadPage reads so many rows of a workspace after a key.
