@@ -18,6 +18,10 @@ var ErrNotFinished = errors.New("the delivery is pending; it is tried again by i
 // ErrTooManyWebhooks means that the workspace has MaxWebhooks webhooks already.
 var ErrTooManyWebhooks = fmt.Errorf("a workspace has at most %d webhooks", MaxWebhooks)
 
+// ErrLocked means that another transaction of the database, such as one of a person
+// at psql, held a webhook's rows for as long as a change waits for them.
+var ErrLocked = fmt.Errorf("another transaction has held the webhook's rows for %v; nothing was changed; try again, or end that transaction", lockTimeout)
+
 // UnknownWebhookError names a webhook that does not exist.
 type UnknownWebhookError struct{ WebhookID string }
 

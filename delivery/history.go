@@ -13,7 +13,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Query selects deliveries.
@@ -205,7 +204,7 @@ func (s *Store) delivery(ctx context.Context, db querier, deliveryID string) (*F
 // *UnknownDeliveryError, ErrNotFinished.
 func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error) {
 	var workspaceID string
-	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		d, w, err := s.delivery(ctx, tx, deliveryID)
 		if err != nil {
 			return err

@@ -1,12 +1,16 @@
 package delivery_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -65,6 +69,54 @@ func TestLockedWebhookDelaysNobody(t *testing.T) {
 				t.Errorf("%d messages, want %d", n, want)
 			}
 		})
+	}
+}
+
+// TestChangesOfALockedWebhook: a change of a webhook whose row another transaction has
+// locked is refused in words, and others are changed meanwhile.
+func TestChangesOfALockedWebhook(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{})
+	b.workspace("acme")
+	create := func() string {
+		return testkit.Must(b.store.Create(t.Context(), "acme", "https://hooks.example.com/", []string{delivery.AllEvents}))(t).ID
+	}
+	locked, free := create(), create()
+	conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
+	defer conn.Close(context.Background())
+	tx := testkit.Must(conn.Begin(t.Context()))(t)
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook WHERE webhook_id = $1 FOR UPDATE`, locked))(t)
+
+	since := b.clock.Now().Add(-time.Hour)
+	changes := map[string]func(id string) error{
+		"edit": func(id string) error {
+			_, err := b.store.Edit(t.Context(), id, nil, []string{"invoice.paid"})
+			return err
+		},
+		"rotate":       func(id string) error { _, err := b.store.RotateSecret(t.Context(), id); return err },
+		"count missed": func(id string) error { _, err := b.store.CountMissed(t.Context(), id, since); return err },
+		"send missed":  func(id string) error { _, err := b.store.SendMissed(t.Context(), id, since); return err },
+		"delete":       func(id string) error { return b.store.Delete(t.Context(), id) },
+	}
+	var waiting sync.WaitGroup
+	for name, change := range changes {
+		waiting.Go(func() {
+			if err := change(locked); !errors.Is(err, delivery.ErrLocked) {
+				t.Errorf("%s of a locked webhook: %v, want %v", name, err, delivery.ErrLocked)
+			}
+		})
+	}
+	for _, name := range []string{"edit", "rotate", "count missed", "send missed", "delete"} {
+		if err := changes[name](free); err != nil {
+			t.Errorf("%s of the other webhook: %v", name, err)
+		}
+	}
+	waiting.Wait()
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := changes["delete"](locked); err != nil {
+		t.Errorf("delete when it is free: %v", err)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Missed is what "Send missed" sends, or would send.
@@ -24,7 +23,7 @@ type Missed struct {
 // *UnknownWebhookError, *SinceError.
 func (s *Store) CountMissed(ctx context.Context, webhookID string, since time.Time) (*Missed, error) {
 	m := &Missed{Since: Time{since.UTC()}}
-	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		_, _, err := s.missedRange(ctx, tx, webhookID, m)
 		return err
 	})
@@ -73,7 +72,7 @@ func (s *Store) missedRange(ctx context.Context, tx pgx.Tx, webhookID string, m 
 func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Time) (*Missed, error) {
 	m := &Missed{Since: Time{since.UTC()}}
 	var workspaceID string
-	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		r, on, err := s.missedRange(ctx, tx, webhookID, m)
 		if err != nil {
 			return err

@@ -75,6 +75,25 @@ func (s *Store) changed(workspaceID string) {
 	}
 }
 
+// lockTimeout is how long a change waits for rows that another transaction has
+// locked. A change that waits keeps a connection, and somebody looks at a page that
+// does not come.
+const lockTimeout = 5 * time.Second
+
+// inTx runs do in a transaction. Besides do's errors there is ErrLocked.
+func (s *Store) inTx(ctx context.Context, do func(pgx.Tx) error) error {
+	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+	if pg.Locked(err) {
+		return fmt.Errorf("%w (%w)", ErrLocked, err)
+	}
+	return err
+}
+
 // checkEvents checks a choice of event types and returns it in the order of the
 // catalogue; nil means all.
 func checkEvents(events []string) ([]string, error) {
@@ -117,7 +136,7 @@ func (s *Store) Create(ctx context.Context, workspaceID, url string, events []st
 		return nil, fmt.Errorf("make a webhook id: %w", err)
 	}
 	id := "wh_" + unique.String()
-	err = pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
 		sealed, err := s.seal(ctx, tx, workspaceID, id, secret)
 		if err != nil {
 			return err
@@ -249,7 +268,7 @@ func eventsDetail(types []string) string {
 // dispatchers to read it again. Errors: *UnknownWebhookError, do's.
 func (s *Store) change(ctx context.Context, webhookID string, do func(pgx.Tx, *named) error) error {
 	w := &named{id: webhookID}
-	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `SELECT workspace_id, url FROM webhook WHERE webhook_id = $1 FOR NO KEY UPDATE`, webhookID).Scan(&w.workspaceID, &w.url)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return &UnknownWebhookError{webhookID}
@@ -329,7 +348,7 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 	if err != nil {
 		return "", fmt.Errorf("write a test.ping: %w", err)
 	}
-	err = pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
 		receipts, err := s.cfg.Log.AppendTx(ctx, tx, draft)
 		if err != nil {
 			return fmt.Errorf("append a test.ping: %w", err)
@@ -351,7 +370,7 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 // stays as it is. Errors:
 // *UnknownWebhookError.
 func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) {
-	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		var (
 			w     = &named{id: webhookID}
 			epoch int

@@ -89,6 +89,9 @@ func pageError(err error) PageError {
 	case errors.Is(err, delivery.ErrNotFinished):
 		return PageError{Status: http.StatusConflict, Title: "Still on its way",
 			Text: "This delivery is tried again by itself. It can be sent again once it has finished.", Back: "/webhooks"}
+	case errors.Is(err, delivery.ErrLocked):
+		return PageError{Status: http.StatusServiceUnavailable, Title: "The webhook is busy",
+			Text: "Something else is working on this webhook in the database, so nothing was changed. Try again in a moment; if it stays, tell support the number below.", Back: "/webhooks"}
 	}
 	return PageError{Status: http.StatusInternalServerError, Title: "Something went wrong",
 		Text: "This is our fault, not yours. Try again in a moment; if it stays, tell support the number below."}
