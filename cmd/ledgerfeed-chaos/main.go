@@ -52,6 +52,9 @@ type options struct {
 	keep       bool
 	untilFound bool
 	workspaces int
+	processes  int
+	atOnce     int
+	shorter    int
 	pace       time.Duration
 }
 
@@ -80,7 +83,7 @@ func command(out, errOut io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ledgerfeed-chaos",
 		Short: "Let things go wrong around Ledgerfeed, and check that nothing is lost",
-		Long: `Runs two processes of the program on a PostgreSQL of its own, with producers,
+		Long: `Runs processes of the program on a PostgreSQL of its own, with producers,
 followers and receivers, and does faults to them at random moments. At the end it
 holds everything that anybody was told against the log.
 
@@ -111,6 +114,9 @@ was found, 1 something was.`,
 	f.BoolVar(&o.keep, "keep", false, "keep the directory, with the logs of all processes")
 	f.BoolVar(&o.untilFound, "until-found", false, "end as soon as something is found")
 	f.IntVar(&o.workspaces, "workspaces", 4, "workspaces that producers write to")
+	f.IntVar(&o.processes, "processes", 2, "processes that serve; one of them is always left alone")
+	f.IntVar(&o.atOnce, "at-once", 3, "faults that are under way at once")
+	f.IntVar(&o.shorter, "shorter", 1, "how many times shorter faults and the pauses between them are, for a run of many")
 	f.DurationVar(&o.pace, "pace", 100*time.Millisecond, "pause between two appends of each of the producers")
 	return c
 }
@@ -129,8 +135,11 @@ func (o *options) check() error {
 			return usagef("there is no kind of fault %q; want some of %s", name, strings.Join(known, ", "))
 		}
 	}
-	if o.runFor <= 0 || o.workspaces < 1 || o.pace <= 0 || o.faults < 0 {
-		return usagef("--for, --workspaces and --pace must be above 0, and --faults 0 or more")
+	if o.runFor <= 0 || o.workspaces < 1 || o.pace <= 0 || o.atOnce < 1 || o.shorter < 1 || o.faults < 0 {
+		return usagef("--for, --workspaces, --pace, --at-once and --shorter must be above 0, and --faults 0 or more")
+	}
+	if o.processes < 2 || o.processes > 26 {
+		return usagef("--processes must be from 2 to 26")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func TestWrongUsage(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
 		"--only nonsense": `no kind of fault "nonsense"; want some of kill,`,
-		"--for 0s":        "--for, --workspaces and --pace must be above 0",
+		"--for 0s":        "--for, --workspaces, --pace, --at-once and --shorter must be above 0",
 		"--seed x":        `invalid argument "x"`,
 	} {
 		var out, errOut bytes.Buffer

@@ -24,9 +24,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
-// processes serve at the same time.
-const processes = 2
-
 // settings of every process of the program: webhooks that are tried again within
 // seconds, so that a run sees the end of it, and the background verification.
 func settings() []string {
@@ -69,7 +66,7 @@ func run(ctx context.Context, o *options, out, errOut io.Writer) (err error) {
 		}
 	}
 	c := &chaos{options: o, out: out, errOut: errOut, findings: &check.Findings{}}
-	if c.cluster, err = cluster.New(ctx, cluster.Config{Dir: o.dir, Program: o.program, Program0: o.program0, Processes: processes}); err != nil {
+	if c.cluster, err = cluster.New(ctx, cluster.Config{Dir: o.dir, Program: o.program, Program0: o.program0, Processes: o.processes}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.cluster.Close()) }()
@@ -160,22 +157,24 @@ func (c *chaos) readers() (list []string) {
 // doFaults does the faults while read models are compared.
 func (c *chaos) doFaults(ctx context.Context) []check.Fault {
 	stage := &fault.Stage{Cluster: c.cluster, Work: c.work}
-	c.runner = &fault.Runner{Stage: stage, Out: c.errOut, Most: c.faults, For: c.runFor, Began: c.began}
+	c.runner = &fault.Runner{Stage: stage, Out: c.errOut, Most: c.faults, For: c.runFor, AtOnce: c.atOnce, Began: c.began}
 	faulting, end := context.WithCancel(ctx)
 	defer end()
 	comparing, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for flow.Pause(comparing, compareEvery) {
+		for pause := compareEvery; flow.Pause(comparing, pause); {
+			began := time.Now()
 			c.compare(comparing, "while faults happen")
+			pause = max(compareEvery, 10*time.Since(began)) // it takes longer as the log grows
 			if c.untilFound && len(c.findings.List()) > 0 {
 				end()
 			}
 		}
 	}()
 	kinds := c.kinds(fault.Possible(stage))
-	faults := c.runner.Run(faulting, fault.Schedule(c.seed, kinds))
+	faults := c.runner.Run(faulting, fault.Schedule(c.seed, kinds, c.shorter))
 	stop()
 	<-ended
 	return faults
@@ -211,18 +210,15 @@ func (c *chaos) settle(ctx context.Context) {
 	}
 	c.work.StopFollowers()
 	deadline := time.Now().Add(deliveredTimeout)
-	for waiting := true; waiting; {
-		waiting = !c.delivered(ctx) && time.Now().Before(deadline) && flow.Pause(ctx, 500*time.Millisecond)
+	log, err := c.readLog(ctx)
+	for waiting := err == nil; waiting; {
+		waiting = !c.delivered(log) && time.Now().Before(deadline) && flow.Pause(ctx, 500*time.Millisecond)
 	}
 	c.work.StopOthers()
 }
 
 // delivered tells whether every receiver has every event.
-func (c *chaos) delivered(ctx context.Context) bool {
-	log, err := c.readLog(ctx)
-	if err != nil {
-		return false
-	}
+func (c *chaos) delivered(log *check.Log) bool {
 	for _, inbox := range c.work.Receivers.Inboxes() {
 		if len(inbox.Missing(log)) > 0 {
 			return false

@@ -12,7 +12,7 @@ import (
 func ofDatabase() []*Kind {
 	return []*Kind{
 		{
-			Name: "postgres-kill", About: "kill -9 of all of PostgreSQL's processes, and a restart", Weight: 5, aim: aimServer,
+			Name: "postgres-kill", About: "kill -9 of all of PostgreSQL's processes, and a restart", Weight: 10, aim: aimServer,
 			do: func(ctx context.Context, s *Stage, _ *Plan, _ target) error {
 				server := s.Cluster.Primary()
 				server.Kill()
@@ -20,7 +20,7 @@ func ofDatabase() []*Kind {
 			},
 		},
 		{
-			Name: "backend-kill", About: "kill -9 of one of PostgreSQL's backends: it recovers by itself", Weight: 4, aim: aimServer,
+			Name: "backend-kill", About: "kill -9 of one of PostgreSQL's backends: it recovers by itself", Weight: 8, aim: aimServer,
 			do: func(ctx context.Context, s *Stage, p *Plan, _ target) error {
 				_, err := s.Cluster.Primary().KillBackend(ctx, p.Roll)
 				return err

@@ -5,6 +5,7 @@ package fault
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/check"
@@ -70,20 +71,28 @@ func Bystanding() (names []string) {
 	return names
 }
 
-// Claims that are not names of links.
+// Claims. Those of a link, a process or a workspace have its name behind them.
 const (
-	claimProcess  = "process"
 	claimServer   = "server"
 	claimClock    = "clock"
-	claimLocks    = "locks"
-	claimReceiver = "receiver"
+	claimAppend   = "append"
 	claimFlood    = "flood"
+	claimProcess  = "process "
+	claimLink     = "link "
+	claimLocks    = "locks of "
+	claimReceiver = "receiver of "
+	claimTurn     = "turn "
 )
 
-// aimProcess chooses one of the processes that serve.
+// aimProcess chooses one of the processes that serve. Faults take turns, of which there
+// are fewer than processes, so that one of them is there.
 func aimProcess(s *Stage, p *Plan) target {
-	chosen := s.Cluster.Processes[p.pick(1, len(s.Cluster.Processes))]
-	return target{detail: "process " + chosen.Name, touches: []string{chosen.Name}, claims: []string{claimProcess}, process: chosen}
+	i, all := p.pick(1, len(s.Cluster.Processes)), len(s.Cluster.Processes)
+	chosen := s.Cluster.Processes[i]
+	return target{
+		detail: "process " + chosen.Name, touches: []string{chosen.Name}, process: chosen,
+		claims: []string{claimProcess + chosen.Name, claimTurn + strconv.Itoa(i%max(all-1, 1))},
+	}
 }
 
 // aimServer is about PostgreSQL.
@@ -97,11 +106,11 @@ func aimLink(s *Stage, p *Plan) target {
 	switch n := p.pick(1, len(s.Cluster.Links)+2); {
 	case n < len(s.Cluster.Links):
 		name := s.Cluster.Processes[n].Name
-		return target{detail: "process " + name + " – database", touches: []string{name}, claims: []string{"link " + name}, link: s.Cluster.Links[n]}
+		return target{detail: "process " + name + " – database", touches: []string{name}, claims: []string{claimLink + name}, link: s.Cluster.Links[n]}
 	case n == len(s.Cluster.Links):
-		return target{detail: "producers – database", touches: []string{check.TouchesProducers}, claims: []string{"link producers"}, link: s.Cluster.Producers}
+		return target{detail: "producers – database", touches: []string{check.TouchesProducers}, claims: []string{claimLink + "producers"}, link: s.Cluster.Producers}
 	}
-	return target{detail: "processes – receivers", touches: []string{check.TouchesReceivers}, claims: []string{"link receivers"}, link: s.Work.Receivers.Link}
+	return target{detail: "processes – receivers", touches: []string{check.TouchesReceivers}, claims: []string{claimLink + "receivers"}, link: s.Work.Receivers.Link}
 }
 
 // aimTenant chooses a workspace.
@@ -109,6 +118,6 @@ func aimTenant(claim string, touches ...string) func(*Stage, *Plan) target {
 	return func(s *Stage, p *Plan) target {
 		workspaces := s.Work.Workspaces()
 		chosen := workspaces[p.pick(1, len(workspaces))]
-		return target{detail: chosen, touches: touches, claims: []string{claim}, workspace: chosen}
+		return target{detail: chosen, touches: touches, claims: []string{claim + chosen}, workspace: chosen}
 	}
 }

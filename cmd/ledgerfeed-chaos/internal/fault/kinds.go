@@ -22,11 +22,11 @@ func last(ctx context.Context, p *Plan) { flow.Pause(ctx, p.Lasts) }
 func ofProcesses() []*Kind {
 	return []*Kind{
 		{
-			Name: "kill", About: "kill -9 of a process that serves", Weight: 10, aim: aimProcess,
+			Name: "kill", About: "kill -9 of a process that serves", Weight: 20, aim: aimProcess,
 			do: func(_ context.Context, _ *Stage, _ *Plan, t target) error { t.process.Kill(); return nil },
 		},
 		{
-			Name: "terminate", About: "SIGTERM to a process that serves", Weight: 4, aim: aimProcess,
+			Name: "terminate", About: "SIGTERM to a process that serves", Weight: 8, aim: aimProcess,
 			do: func(_ context.Context, _ *Stage, _ *Plan, t target) error { t.process.Terminate(); return nil },
 		},
 		{
@@ -40,7 +40,7 @@ func ofProcesses() []*Kind {
 			},
 		},
 		{
-			Name: "out-of-memory", About: "prlimit: a process gets 4 to 64 MiB more address space than it has", Weight: 3,
+			Name: "out-of-memory", About: "prlimit: a process gets 4 to 64 MiB more address space than it has", Weight: 4,
 			Shortest: 2 * time.Second, Longest: 6 * time.Second, aim: aimProcess,
 			do: func(ctx context.Context, _ *Stage, p *Plan, t target) error {
 				t.process.Starve(int64(4+p.pick(2, 60)) << 20)
@@ -52,8 +52,12 @@ func ofProcesses() []*Kind {
 		{
 			Name: "upgrade", About: "the schema and then each process become this build's", First: true,
 			possible: func(s *Stage) bool { return s.Cluster.Upgradable() },
-			aim: func(*Stage, *Plan) target {
-				return target{detail: "every process", touches: []string{check.TouchesDatabase}, claims: []string{claimProcess, claimServer}}
+			aim: func(s *Stage, _ *Plan) target {
+				t := target{detail: "every process", touches: []string{check.TouchesDatabase}, claims: []string{claimServer}}
+				for _, p := range s.Cluster.Processes {
+					t.claims = append(t.claims, claimProcess+p.Name)
+				}
+				return t
 			},
 			do: upgrade,
 		},
@@ -79,7 +83,7 @@ func upgrade(ctx context.Context, s *Stage, _ *Plan, _ target) error {
 func ofProducers() []*Kind {
 	return []*Kind{
 		{
-			Name: "clock", About: "a producer's clock jumps: 200 days or 4 minutes ahead, or a day back", Weight: 3,
+			Name: "clock", About: "a producer's clock jumps: 200 days or 4 minutes ahead, or a day back", Weight: 6,
 			Shortest: time.Second, Longest: 5 * time.Second,
 			aim: func(*Stage, *Plan) target {
 				return target{detail: "the producer “clock”", claims: []string{claimClock}}
@@ -93,8 +97,8 @@ func ofProducers() []*Kind {
 			},
 		},
 		{
-			Name: "kill-append", About: "kill -9 of an append command", Weight: 4, Longest: 2 * time.Second,
-			aim: func(*Stage, *Plan) target { return target{detail: "append", claims: []string{"append"}} },
+			Name: "kill-append", About: "kill -9 of an append command", Weight: 8, Longest: 2 * time.Second,
+			aim: func(*Stage, *Plan) target { return target{detail: "append", claims: []string{claimAppend}} },
 			do: func(ctx context.Context, s *Stage, p *Plan, _ target) error {
 				last(ctx, p)
 				for range 100 {
@@ -111,14 +115,14 @@ func ofProducers() []*Kind {
 func ofLocks() []*Kind {
 	return []*Kind{
 		{
-			Name: "held-head", About: "a transaction of somebody else holds a workspace's head", Weight: 3, Others: true,
+			Name: "held-head", About: "a transaction of somebody else holds a workspace's head", Weight: 6, Others: true,
 			Shortest: 5 * time.Second, Longest: 15 * time.Second, aim: aimTenant(claimLocks),
 			do: func(ctx context.Context, s *Stage, p *Plan, t target) error {
 				return hold(ctx, s, p, `SELECT FROM log_head WHERE workspace_id = $1 FOR UPDATE`, t.workspace)
 			},
 		},
 		{
-			Name: "locked-webhook", About: "a transaction of somebody else holds a webhook's row", Weight: 3, Others: true,
+			Name: "locked-webhook", About: "a transaction of somebody else holds a webhook's row", Weight: 6, Others: true,
 			Shortest: 5 * time.Second, Longest: 15 * time.Second, aim: aimTenant(claimLocks),
 			do: func(ctx context.Context, s *Stage, p *Plan, t target) error {
 				return hold(ctx, s, p, `SELECT FROM webhook WHERE workspace_id = $1 FOR UPDATE`, t.workspace)
@@ -159,7 +163,7 @@ func ofTenants() []*Kind {
 			},
 		},
 		{
-			Name: "hostile-receiver", About: "a receiver answers errors, hangs, drips, aborts, floods, redirects or sends a bomb", Weight: 5,
+			Name: "hostile-receiver", About: "a receiver answers errors, hangs, drips, aborts, floods, redirects or sends a bomb", Weight: 10,
 			Shortest: 2 * time.Second, Longest: 12 * time.Second, aim: aimTenant(claimReceiver, check.TouchesReceivers),
 			do: func(ctx context.Context, s *Stage, p *Plan, t target) error {
 				moods := workload.HostileMoods()

@@ -12,19 +12,19 @@ import (
 func ofNetwork() []*Kind {
 	return []*Kind{
 		{
-			Name: "cut", About: "connections are reset", Weight: 5, aim: aimLink,
+			Name: "cut", About: "connections are reset", Weight: 10, aim: aimLink,
 			do: func(_ context.Context, _ *Stage, _ *Plan, t target) error { t.link.Cut(); return nil },
 		},
 		{
-			Name: "cut-midway", About: "connections are reset in the middle of an answer", Weight: 4, Shortest: time.Second, Longest: 2 * time.Second, aim: aimLink,
+			Name: "cut-midway", About: "connections are reset in the middle of an answer", Weight: 8, Shortest: time.Second, Longest: 2 * time.Second, aim: aimLink,
 			do: during(func(p *Plan, l *network.Proxy) { l.CutAfter(int64(p.pick(2, 4000))) }),
 		},
 		{
-			Name: "half-open", About: "connections go silent and stay open; new ones work", Weight: 3, aim: aimLink,
+			Name: "half-open", About: "connections go silent and stay open; new ones work", Weight: 6, aim: aimLink,
 			do: func(_ context.Context, _ *Stage, _ *Plan, t target) error { t.link.Silence(); return nil },
 		},
 		{
-			Name: "partition", About: "nothing gets through for a while, on old connections and new ones", Weight: 2,
+			Name: "partition", About: "nothing gets through for a while, on old connections and new ones", Weight: 3,
 			Shortest: time.Second, Longest: 20 * time.Second, aim: aimLink,
 			do: during(func(_ *Plan, l *network.Proxy) { l.Partition() }),
 		},
@@ -34,7 +34,7 @@ func ofNetwork() []*Kind {
 			do: during(func(_ *Plan, l *network.Proxy) { l.Refuse(true); l.Cut() }),
 		},
 		{
-			Name: "latency", About: "every piece of data takes 20 to 400 ms", Weight: 3,
+			Name: "latency", About: "every piece of data takes 20 to 400 ms", Weight: 6,
 			Shortest: 2 * time.Second, Longest: 8 * time.Second, aim: aimLink,
 			do: during(func(p *Plan, l *network.Proxy) { l.Delay(time.Duration(20+p.pick(2, 380)) * time.Millisecond) }),
 		},

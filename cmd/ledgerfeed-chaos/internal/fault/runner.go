@@ -18,12 +18,14 @@ import (
 
 // Runner does the faults of a schedule, some of them at the same time.
 type Runner struct {
-	Stage *Stage
-	Out   io.Writer     // a line for each fault
-	Most  int           // faults; 0: as many as there is time for
-	For   time.Duration // no fault begins later
-	Began time.Time     // of the run
+	Stage  *Stage
+	Out    io.Writer     // a line for each fault
+	Most   int           // faults; 0: as many as there is time for
+	For    time.Duration // no fault begins later
+	AtOnce int           // how many are under way at once
+	Began  time.Time     // of the run
 
+	do      func(context.Context, *Plan, target) // nil: one
 	mu      sync.Mutex
 	claimed map[string]bool
 	active  int
@@ -32,28 +34,45 @@ type Runner struct {
 }
 
 const (
-	// mostAtOnce is how many faults are under way at once.
-	mostAtOnce = 3
+	// lookAhead is how many faults may wait for others that are about the same things.
+	// Those behind them begin earlier; what is about one thing keeps its order.
+	lookAhead = 20
 	// recoveryTimeout is how long a fault keeps its claims while what it touched does
 	// not answer. It is longer than the limit that check.AnswersInTime holds.
 	recoveryTimeout = 45 * time.Second
 )
 
+// waiting is a fault whose turn has come.
+type waiting struct {
+	plan   Plan
+	target target
+}
+
 // Run does faults until there are enough, or the time is over, and returns when the
 // last of them has ended.
 func (r *Runner) Run(ctx context.Context, schedule iter.Seq[Plan]) []check.Fault {
 	r.claimed, r.freed = map[string]bool{}, make(chan struct{}, 1)
-	var faults sync.WaitGroup
-	for p := range schedule {
-		if r.Most > 0 && p.Number > r.Most || !flow.Pause(ctx, p.After) || time.Since(r.Began) > r.For {
-			break
-		}
-		t := p.Kind.aim(r.Stage, &p)
-		if !r.claim(ctx, t.claims) {
-			break
-		}
-		faults.Go(func() { r.one(ctx, &p, t) })
+	if r.do == nil {
+		r.do = r.one
 	}
+	var faults sync.WaitGroup
+	var list []waiting
+	for p := range schedule {
+		if r.Most > 0 && p.Number > r.Most || !flow.Pause(ctx, p.After) {
+			break
+		}
+		list = append(list, waiting{p, p.Kind.aim(r.Stage, &p)})
+		if list = r.begin(ctx, &faults, list); !r.await(ctx, func() bool {
+			list = r.begin(ctx, &faults, list)
+			return len(list) < lookAhead
+		}) {
+			break
+		}
+	}
+	r.await(ctx, func() bool {
+		list = r.begin(ctx, &faults, list)
+		return len(list) == 0
+	})
 	faults.Wait()
 	return r.Faults()
 }
@@ -65,28 +84,53 @@ func (r *Runner) Faults() []check.Fault {
 	return slices.Clone(r.done)
 }
 
-// claim waits until nothing else has what is claimed; false when the time is over.
-func (r *Runner) claim(ctx context.Context, claims []string) bool {
-	for {
-		r.mu.Lock()
-		free := r.active < mostAtOnce && !slices.ContainsFunc(claims, func(c string) bool { return r.claimed[c] })
-		if free {
-			r.active++
-			for _, c := range claims {
+// begin begins those faults whose things no other fault has, nor one that waits before
+// them, and returns the others.
+func (r *Runner) begin(ctx context.Context, faults *sync.WaitGroup, list []waiting) (left []waiting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := map[string]bool{}
+	for _, w := range list {
+		free := r.active < r.AtOnce && !slices.ContainsFunc(w.target.claims, func(c string) bool { return r.claimed[c] || before[c] })
+		for _, c := range w.target.claims {
+			if free {
 				r.claimed[c] = true
+			} else {
+				before[c] = true
 			}
 		}
-		r.mu.Unlock()
-		if free {
+		if !free {
+			left = append(left, w)
+			continue
+		}
+		r.active++
+		faults.Go(func() {
+			r.do(ctx, &w.plan, w.target)
+			r.free(w.target.claims)
+		})
+	}
+	return left
+}
+
+// await waits until ok, which it asks whenever a fault has ended; false when the time
+// is over.
+func (r *Runner) await(ctx context.Context, ok func() bool) bool {
+	over := time.NewTimer(time.Until(r.Began.Add(r.For)))
+	defer over.Stop()
+	for {
+		select {
+		case <-over.C:
+			return false
+		default:
+		}
+		if ok() {
 			return true
 		}
 		select {
 		case <-r.freed:
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
+		case <-over.C:
 			return false
-		}
-		if time.Since(r.Began) > r.For {
+		case <-ctx.Done():
 			return false
 		}
 	}
@@ -112,9 +156,13 @@ func (r *Runner) one(ctx context.Context, p *Plan, t target) {
 			break
 		}
 	}
+}
+
+// free gives back what a fault had claimed.
+func (r *Runner) free(claims []string) {
 	r.mu.Lock()
 	r.active--
-	for _, c := range t.claims {
+	for _, c := range claims {
 		delete(r.claimed, c)
 	}
 	r.mu.Unlock()

@@ -28,8 +28,9 @@ const (
 	longestPause  = 1500 * time.Millisecond
 )
 
-// Schedule is the endless list of faults of a seed.
-func Schedule(seed uint64, kinds []*Kind) iter.Seq[Plan] {
+// Schedule is the endless list of faults of a seed. Pauses between them, and how long
+// they last, are so many times shorter than the kinds say.
+func Schedule(seed uint64, kinds []*Kind, shorter int) iter.Seq[Plan] {
 	return func(yield func(Plan) bool) {
 		rng := rand.New(rand.NewPCG(seed, 0xfa017))
 		all := 0
@@ -41,13 +42,13 @@ func Schedule(seed uint64, kinds []*Kind) iter.Seq[Plan] {
 			}
 		}
 		for n := 1; n <= len(first) || all > 0; n++ {
-			p := Plan{Number: n, After: between(rng, shortestPause, longestPause)}
+			p := Plan{Number: n, After: between(rng, shortestPause, longestPause) / time.Duration(shorter)}
 			if n <= len(first) {
 				p.Kind = first[n-1]
 			} else {
 				p.Kind = choose(kinds, rng.IntN(all))
 			}
-			p.Lasts, p.Roll = between(rng, p.Kind.Shortest, p.Kind.Longest), rng.Uint64()
+			p.Lasts, p.Roll = between(rng, p.Kind.Shortest, p.Kind.Longest)/time.Duration(shorter), rng.Uint64()
 			if !yield(p) {
 				return
 			}

@@ -9,7 +9,7 @@ import (
 
 // first returns the first faults of a seed, without what they point at.
 func first(seed uint64, n int, kinds []*Kind) (list []Plan) {
-	for p := range Schedule(seed, kinds) {
+	for p := range Schedule(seed, kinds, 1) {
 		if list = append(list, p); len(list) == n {
 			break
 		}
