@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -229,9 +230,12 @@ func TestHeldRows(t *testing.T) {
 		"one too many":             {"clients", Sight{}, map[string]string{"c": all["c"], "d": "{}"}, 1},
 		"a charge that was hidden": {"charges", Sight{}, map[string]string{"ch": "{}"}, 0},
 		"a charge not seen":        {"charges", Sight{Pay: true}, map[string]string{}, 1},
+		"a charge that left":       {"charges, removed", Sight{}, map[string]string{"ch": "{}"}, 1},
+		"a charge that was taken":  {"charges, removed", Sight{}, map[string]string{}, 0},
 	} {
 		var f Findings
-		HeldRows(&Follow{Workspace: "w", List: c.list, Sight: c.sight, Rows: c.rows}, s, NewHistory(), &f)
+		list, told := strings.CutSuffix(c.list, ", removed")
+		HeldRows(&Follow{Workspace: "w", List: list, Removed: told, Sight: c.sight, Rows: c.rows}, s, NewHistory(), &f)
 		if got := f.Counts()[RuleRows]; got != c.want {
 			t.Errorf("%s: %d findings, want %d: %v", name, got, c.want, f.List())
 		}

@@ -30,6 +30,7 @@ type Follow struct {
 	List      string // such as invoices; events: the events
 	Sight     Sight
 	Limit     int
+	Removed   bool // it is told of rows that leave, with include=removed
 
 	Rows   map[string]string // by id, as last shown
 	Events []Seen            // in the order in which they came, since the last Restart
@@ -42,7 +43,13 @@ type Follow struct {
 type Seen struct{ ID, JSON string }
 
 // Name says which follower it is.
-func (w *Follow) Name() string { return w.Workspace + " " + w.List + " (" + w.Sight.String() + ")" }
+func (w *Follow) Name() string {
+	name := w.Workspace + " " + w.List + " (" + w.Sight.String()
+	if w.Removed {
+		name += ", removed"
+	}
+	return name + ")"
+}
 
 // Restart begins a new pass, because the follower was told that it has to.
 func (w *Follow) Restart(now time.Time) {
@@ -107,8 +114,8 @@ func (l *Log) CheckEvents(w *Follow, h *History, f *Findings) {
 }
 
 // HeldRows checks that a follower of a list holds every row in its newest state.
-// Rows that have left the list may still be held: an ordinary list does not name
-// them.
+// One that is told of rows that leave holds no others. One that is not may still hold
+// rows that have left.
 func HeldRows(w *Follow, s *domain.State, h *History, f *Findings) {
 	want, ever := Rows(s, w.List, w.Sight)
 	for _, id := range slices.Sorted(maps.Keys(want)) {
@@ -118,6 +125,14 @@ func HeldRows(w *Follow, s *domain.State, h *History, f *Findings) {
 		case got != want[id]:
 			f.Add(RuleRows, "%s: %s is held as %s, want %s", w.Name(), id, got, want[id])
 		}
+	}
+	if w.Removed {
+		for _, id := range slices.Sorted(maps.Keys(w.Rows)) {
+			if want[id] == "" {
+				f.Add(RuleRows, "%s: %s is held, which is not in the list any more", w.Name(), id)
+			}
+		}
+		return
 	}
 	if h != nil && len(h.Losses()) > 0 {
 		return // a row may be of the tail that was lost

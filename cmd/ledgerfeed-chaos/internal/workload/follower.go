@@ -31,21 +31,29 @@ type follower struct {
 	cursorAt time.Time // when the request was made that gave the cursor
 }
 
-// followers are those of every list and of the events, with every permission set, over
-// the workspaces in turn.
+// newFollowers makes those of every list and of the events, with every permission set,
+// over the workspaces in turn. Every list has some that are told of rows that leave.
 func newFollowers(w *env) (list []*follower) {
 	limits := []int{3, 17, 100}
-	n := 0
-	for _, of := range append([]string{check.ListEvents, check.ListEvents}, check.Lists()...) {
-		for _, sight := range sights() {
-			workspace := w.workspaces[n%len(w.workspaces)]
-			f := &follower{
-				env: w, key: w.keys[workspace][sight], client: &http.Client{Timeout: followTimeout},
-				seen: &check.Follow{Workspace: workspace, List: of, Sight: sight, Limit: limits[n%len(limits)]},
+	add := func(of string, sight check.Sight, removed bool) {
+		n := len(list)
+		workspace := w.workspaces[n%len(w.workspaces)]
+		f := &follower{
+			env: w, key: w.keys[workspace][sight], client: &http.Client{Timeout: followTimeout},
+			seen: &check.Follow{Workspace: workspace, List: of, Sight: sight, Limit: limits[n%len(limits)], Removed: removed},
+		}
+		f.seen.Restart(time.Now())
+		list = append(list, f)
+	}
+	for _, sight := range sights() {
+		for range 2 {
+			add(check.ListEvents, sight, false)
+		}
+		for _, of := range check.Lists() {
+			add(of, sight, false)
+			if of == "charges" || of == "time-entries" || !sight.Pay {
+				add(of, sight, true)
 			}
-			f.seen.Restart(time.Now())
-			list = append(list, f)
-			n++
 		}
 	}
 	return list
@@ -98,6 +106,9 @@ func (f *follower) poll(ctx context.Context, rng *rand.Rand) (more bool, err err
 
 func (f *follower) page(ctx context.Context, api string) (more bool, err error) {
 	query := url.Values{"limit": {strconv.Itoa(f.seen.Limit)}}
+	if f.seen.Removed {
+		query.Set("include", "removed")
+	}
 	if f.cursor != "" {
 		query.Set("cursor", f.cursor)
 	}
@@ -122,14 +133,20 @@ func (f *follower) page(ctx context.Context, api string) (more bool, err error) 
 	}
 	var ids []string
 	for _, row := range page.Data {
-		var of struct{ ID string }
+		var of struct {
+			ID      string
+			Removed bool
+		}
 		if err := json.Unmarshal(row, &of); err != nil {
 			return false, fmt.Errorf("answered with no row: %w", err)
 		}
 		ids = append(ids, of.ID)
-		if f.seen.List == check.ListEvents {
+		switch {
+		case f.seen.List == check.ListEvents:
 			f.seen.Events = append(f.seen.Events, check.Seen{ID: of.ID, JSON: string(row)})
-		} else {
+		case of.Removed:
+			delete(f.seen.Rows, of.ID)
+		default:
 			f.seen.Rows[of.ID] = string(row)
 		}
 	}
