@@ -92,6 +92,9 @@ func makeDir(dir string) (string, error) {
 		return "", err
 	}
 	absolute, err := filepath.Abs(dir)
+	if err == nil {
+		absolute, err = filepath.EvalSymlinks(absolute) // as the system names what works there
+	}
 	if err != nil {
 		return "", fmt.Errorf("cannot find the directory: %w", err)
 	}

@@ -226,7 +226,9 @@ func (s *Server) Running() bool {
 	}
 }
 
-// Kill kills the server's first process and all of its children at once.
+// Kill kills the server's first process and all of its children at once. A child that
+// was born meanwhile goes, too: the server does not start beside it, and it may wait
+// for good for what another one held.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	c, exited := s.cmd, s.exited
@@ -235,8 +237,12 @@ func (s *Server) Kill() {
 	if c == nil {
 		return
 	}
-	for _, pid := range append([]int{c.Process.Pid}, childrenOf(c.Process.Pid)...) {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+	children := processesIn(s.dir)
+	_ = c.Process.Kill()
+	for ; len(children) > 0; children = processesIn(s.dir) {
+		for _, pid := range children {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 	<-exited
 }

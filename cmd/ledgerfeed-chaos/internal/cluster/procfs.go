@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"bytes"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -22,20 +21,14 @@ func onOwnThread(do func() error) error {
 	return do()
 }
 
-// childrenOf lists the processes that a process has started.
-func childrenOf(parent int) (list []int) {
-	names, err := filepath.Glob("/proc/[0-9]*/stat")
+// processesIn lists the processes that work in a directory.
+func processesIn(dir string) (list []int) {
+	names, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {
 		return nil
 	}
 	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended
-		}
-		// pid (name) state ppid …; the name may hold spaces and parentheses.
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if len(fields) < 2 || fields[1] != strconv.Itoa(parent) {
+		if at, err := os.Readlink(name); err != nil || at != dir {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil {
