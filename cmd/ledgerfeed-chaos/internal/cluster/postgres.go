@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -50,18 +51,20 @@ func newServer(bin string, a account, dir string) (*Server, error) {
 	return &Server{dir: dir, port: port, bin: bin, account: a}, nil
 }
 
+// Ports from firstPort on, ports of them, are those that servers get: outgoing
+// connections, of which there are many, do not take them while a server is down.
+const firstPort, ports = 15_000, 15_000
+
 // FreePort is a port of this machine that nobody listens at.
 func FreePort() (int, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("cannot find a free port: %w", err)
+	for range 100 {
+		port := firstPort + rand.IntN(ports)
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	address, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.New("cannot find a free port: the listener is not one of TCP")
-	}
-	return address.Port, nil
+	return 0, fmt.Errorf("cannot find a free port from %d to %d", firstPort, firstPort+ports-1)
 }
 
 // findPrograms returns the directory of PostgreSQL's programs.
