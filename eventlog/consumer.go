@@ -132,7 +132,15 @@ func (c *consumer) work(ctx context.Context) {
 	}
 }
 
+// soloDelay is how long a process does other work before it handles what may end it.
+// Without that, a process that is killed soon after its start, again and again, would
+// be killed at the same entry each time, which looks as if the entry did it.
+const soloDelay = time.Second
+
 func (c *consumer) workSolo(ctx context.Context) {
+	if !flow.Pause(ctx, soloDelay) {
+		return
+	}
 	for id := c.dirty.takeSolo(ctx); id != ""; id = c.dirty.takeSolo(ctx) {
 		c.claimAndHandle(ctx, []string{id}, solo)
 	}
