@@ -777,6 +777,7 @@ CREATE TABLE webhook_instance (
     lease_until timestamp with time zone NOT NULL,
     server_start timestamp with time zone NOT NULL DEFAULT pg_postmaster_start_time(),
     secret_keys bytea[],
+    of_table oid,
     CONSTRAINT webhook_instance_pkey PRIMARY KEY (workspace_id, instance_id),
     CONSTRAINT webhook_instance_workspace_id_check CHECK ((workspace_id = '*'::text))
 ) WITH (fillfactor=30);
@@ -786,6 +787,7 @@ COMMENT ON COLUMN webhook_instance.instance_id IS 'Made by the process when it s
 COMMENT ON COLUMN webhook_instance.lease_until IS 'By the database''s clock. Afterwards other processes take over its webhooks.';
 COMMENT ON COLUMN webhook_instance.server_start IS 'When the database server was started that gave the lease. It is over under any other.';
 COMMENT ON COLUMN webhook_instance.secret_keys IS 'Fingerprints of the keys that the process has; null: a program before version 22 of the schema.';
+COMMENT ON COLUMN webhook_instance.of_table IS 'The oid of this table when the lease was given: the restore of a dump makes another one, under which the lease is over. Null: given to a program before version 24 of the schema.';
 
 CREATE TABLE webhook_mail (
     workspace_id text COLLATE "C" NOT NULL,
@@ -1201,7 +1203,7 @@ AS $function$
 BEGIN
     IF NOT EXISTS (SELECT FROM webhook_instance i
                     WHERE i.workspace_id = '*' AND i.instance_id = lease AND i.lease_until > clock_timestamp()
-                      AND i.server_start = pg_postmaster_start_time()) THEN
+                      AND i.server_start = pg_postmaster_start_time() AND coalesce(i.of_table, i.tableoid) = i.tableoid) THEN
         RAISE EXCEPTION 'the lease of % is over', lease USING ERRCODE = 'LF007';
     END IF;
 END

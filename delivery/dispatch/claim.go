@@ -68,9 +68,11 @@ func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) ([]sch
 }
 
 // holds is true of a lease i that is not over. A lease is of one run of the database
-// server: after a failover or the restore of a backup the log may be an older one than
-// the one whose positions the process remembers, so it has to load its webhooks again.
-const holds = `(i.workspace_id = '*' AND i.lease_until > clock_timestamp() AND i.server_start = pg_postmaster_start_time())`
+// server, and of one table, because a dump can be restored into a server that runs on:
+// after a failover or the restore of a backup the log may be an older one than the one
+// whose positions the process remembers, so it has to load its webhooks again.
+const holds = `(i.workspace_id = '*' AND i.lease_until > clock_timestamp() AND i.server_start = pg_postmaster_start_time()
+	AND coalesce(i.of_table, i.tableoid) = i.tableoid)`
 
 // free is true of a cursor c that no living process holds.
 const free = `(c.holder IS NULL OR NOT EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = c.holder AND ` + holds + `))`

@@ -107,7 +107,7 @@ func (d *Dispatcher) reconcile(ctx context.Context, r scheduler.Reconcile) sched
 func (s *store) takeLease(ctx context.Context) (lease string, err error) {
 	lease = uuid.NewString()
 	_, err = s.pool.Exec(ctx, `
-		INSERT INTO webhook_instance (instance_id, lease_until, secret_keys) VALUES ($1, clock_timestamp() + $2, $3)`, lease, s.leaseTime, s.fingerprints())
+		INSERT INTO webhook_instance (instance_id, lease_until, secret_keys, of_table) VALUES ($1, clock_timestamp() + $2, $3, 'webhook_instance'::regclass)`, lease, s.leaseTime, s.fingerprints())
 	if err != nil {
 		return "", fmt.Errorf("take a lease for delivering: %w", err)
 	}

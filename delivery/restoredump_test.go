@@ -1,0 +1,42 @@
+package delivery_test
+
+import (
+	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestADumpRestoredIntoARunningServerIsNoticed: the tables are those of a dump, which
+// has the dispatcher's lease, while the server runs on and the lease still lasts.
+func TestADumpRestoredIntoARunningServerIsNoticed(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
+	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.dispatcher()
+	b.append("invoice.reversed", 3)
+	rc.Wait(t, 3)
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := b.pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What a dump holds of it: all rows, in tables that are made anew.
+	tables := []string{"webhook_instance", "webhook_cursor", "log_checkpoint", "log_head", "event_log"}
+	for _, table := range tables {
+		exec(`CREATE TABLE dumped_` + table + ` (LIKE ` + table + ` INCLUDING ALL); INSERT INTO dumped_` + table + ` SELECT * FROM ` + table)
+	}
+	b.append("invoice.reversed", 5)
+	rc.Wait(t, 8)
+	restore := "BEGIN;"
+	for _, table := range tables {
+		restore += `ALTER TABLE ` + table + ` RENAME TO lost_` + table + `; ALTER TABLE dumped_` + table + ` RENAME TO ` + table + ";"
+	}
+	exec(restore + "COMMIT")
+	b.pool.Reset() // a restore ends the connections, and with them what is planned for the tables before
+
+	fresh := b.append("invoice.reversed", 4)
+	testkit.Eventually(t, func() error { return missing(rc, fresh) })
+}
