@@ -38,7 +38,7 @@ func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.T
 	if err != nil {
 		// If this fails too they are held in the database only, until the next
 		// renewal of the lease finds that.
-		return nil, errors.Join(err, s.release(ctx, c.Lease, unmoved(claimed)))
+		return nil, errors.Join(err, s.release(ctx, c.Lease, unmoved(claimed), now))
 	}
 	return endpoints, nil
 }
@@ -240,7 +240,7 @@ func unmoved(keys []scheduler.Key) []scheduler.CursorRecord {
 }
 
 // release gives webhooks back, with their cursors where they belong.
-func (s *store) release(ctx context.Context, lease string, list []scheduler.CursorRecord) error {
+func (s *store) release(ctx context.Context, lease string, list []scheduler.CursorRecord, now time.Time) error {
 	var (
 		n                = len(list)
 		ws, hs           = make([]string, n), make([]string, n)
@@ -266,8 +266,8 @@ func (s *store) release(ctx context.Context, lease string, list []scheduler.Curs
 		       AS m (w, h, epoch, version, done, replay, expired, replay_expired)
 		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h
 		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1
-		   AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`)`,
-		lease, ws, hs, epochs, versions, done, replayed, expired, replayExpired)
+		   AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`) AND `+rightClock("$10"),
+		lease, ws, hs, epochs, versions, done, replayed, expired, replayExpired, now)
 	if err != nil {
 		return fmt.Errorf("release webhooks: %w", err)
 	}

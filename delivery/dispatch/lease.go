@@ -15,8 +15,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
-// renewals is how often a lease is renewed in the time that it lasts.
-const renewals = 6
+const (
+	// renewals is how often a lease is renewed in the time that it lasts.
+	renewals = 6
+	// clockPause is the pause after a lease was not given because the clock is wrong.
+	clockPause = 5 * time.Second
+)
 
 // keepLease renews the lease until ctx ends, and takes a new one when the
 // scheduler asks for it. It returns the lease that it has at the end.
@@ -35,7 +39,7 @@ func (d *Dispatcher) keepLease(ctx context.Context, lease string) string {
 		}
 		at := d.clock()
 		renewing, cancel := context.WithTimeout(ctx, d.store.leaseTime/2)
-		census, orphans, err := d.store.renewLease(renewing, lease)
+		census, orphans, err := d.store.renewLease(renewing, lease, at)
 		cancel()
 		switch {
 		case err == nil:
@@ -58,12 +62,17 @@ func (d *Dispatcher) replaceLease(ctx context.Context, old string) string {
 		err := d.store.dropLease(ctx, old)
 		var lease string
 		if err == nil {
-			lease, err = d.store.takeLease(ctx)
+			lease, err = d.store.takeLease(ctx, at)
 		}
 		if err == nil {
 			d.logger.WarnContext(ctx, "the lease for delivering was lost; took a new one, and claiming webhooks again")
 			d.post(scheduler.LeaseTaken{Lease: lease, At: at})
 			return lease
+		}
+		if isClockError(err) {
+			d.logger.ErrorContext(ctx, "cannot deliver", "error", err, "retry_in", clockPause)
+			flow.Pause(ctx, clockPause)
+			continue
 		}
 		d.logger.WarnContext(ctx, "cannot take a lease for delivering; trying again", "error", err)
 		flow.Pause(ctx, 4*retryPause)
@@ -94,7 +103,7 @@ func (d *Dispatcher) reconcile(ctx context.Context, r scheduler.Reconcile) sched
 			_, known := r.Known[k]
 			return known
 		})
-		err = d.store.release(limited, r.Lease, unmoved(unknown))
+		err = d.store.release(limited, r.Lease, unmoved(unknown), d.clock())
 	}
 	if err != nil && ctx.Err() == nil {
 		d.logger.WarnContext(ctx, "cannot free webhooks that a claim without an answer left behind; trying again at the next renewal of the lease", "error", err)
@@ -103,8 +112,11 @@ func (d *Dispatcher) reconcile(ctx context.Context, r scheduler.Reconcile) sched
 }
 
 // takeLease inserts a lease under a new name. What an older lease held is free
-// once that is over.
-func (s *store) takeLease(ctx context.Context) (lease string, err error) {
+// once that is over. The error is a *clockError where the clock is wrong.
+func (s *store) takeLease(ctx context.Context, now time.Time) (lease string, err error) {
+	if err := s.checkClock(ctx, now); err != nil {
+		return "", err
+	}
 	lease = uuid.NewString()
 	_, err = s.pool.Exec(ctx, `
 		INSERT INTO webhook_instance (instance_id, lease_until, secret_keys, of_table) VALUES ($1, clock_timestamp() + $2, $3, 'webhook_instance'::regclass)`, lease, s.leaseTime, s.fingerprints())
@@ -134,17 +146,17 @@ func leaseIsOver(err error) bool {
 }
 
 // renewLease extends the lease; the error satisfies leaseIsOver when it is too
-// late. Orphans are webhooks of processes that died.
-func (s *store) renewLease(ctx context.Context, lease string) (c scheduler.Census, orphans int, err error) {
+// late, or the clock is wrong. Orphans are webhooks of processes that died.
+func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c scheduler.Census, orphans int, err error) {
 	err = s.pool.QueryRow(ctx, `
 		WITH me AS (
 		    UPDATE webhook_instance i SET lease_until = clock_timestamp() + $2
-		     WHERE i.instance_id = $1 AND `+holds+` RETURNING 1)
+		     WHERE i.instance_id = $1 AND `+holds+` AND `+rightClock("$3")+` RETURNING 1)
 		SELECT (SELECT count(*) FROM webhook_instance i WHERE `+holds+`),
 		       (SELECT count(*) FROM webhook_cursor WHERE holder IS NOT NULL),
 		       (SELECT count(*) FROM webhook_cursor WHERE holder = $1),
 		       (SELECT count(*) FROM webhook_cursor c WHERE c.holder IS NOT NULL AND `+free+`)
-		  FROM me`, lease, s.leaseTime).Scan(&c.Processes, &c.Held, &c.Mine, &orphans)
+		  FROM me`, lease, s.leaseTime, now).Scan(&c.Processes, &c.Held, &c.Mine, &orphans)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return c, 0, errLeaseOver
 	}

@@ -39,6 +39,9 @@ func (d *Dispatcher) maintain(ctx context.Context) time.Duration {
 }
 
 func (s *store) maintain(ctx context.Context, now time.Time, retention time.Duration) error {
+	if err := s.checkClock(ctx, now); err != nil { // it drops the days that are past the retention
+		return err
+	}
 	const days = `SELECT webhook_delivery_days(($1::timestamptz AT TIME ZONE 'UTC')::date, ($2::timestamptz AT TIME ZONE 'UTC')::date)`
 	_, err := s.pool.Exec(ctx, days, now, now.Add(-retention))
 	if err != nil && !pg.Locked(err) {

@@ -21,6 +21,7 @@ const day = 24 * time.Hour
 func TestHistoryDaysComeAndGo(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
+	testkit.AnyClock(t, pool)
 	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
 	day0 := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
 	insert := func(at time.Time) {

@@ -93,7 +93,7 @@ func (d *Dispatcher) writeParts(ctx context.Context, parts []*scheduler.Record) 
 
 // writePart writes a part of a record and releases its webhooks.
 func (d *Dispatcher) writePart(ctx context.Context, r *scheduler.Record) error {
-	if err := d.store.record(ctx, r); err != nil {
+	if err := d.store.record(ctx, r, d.clock()); err != nil {
 		return err
 	}
 	d.release(ctx, r.Lease, r.Releases)
@@ -108,7 +108,7 @@ func (d *Dispatcher) release(ctx context.Context, lease string, releases []sched
 	}
 	limited, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err := d.store.release(limited, lease, releases)
+	err := d.store.release(limited, lease, releases, d.clock())
 	switch {
 	case err == nil || ctx.Err() != nil:
 	case pg.Locked(err) && len(releases) > 1:
@@ -128,12 +128,12 @@ func (d *Dispatcher) release(ctx context.Context, lease string, releases []sched
 // Repeating it after an error is safe: the first attempt of a delivery is there
 // already, and a later one knows how many came before it. Only the counts may be
 // added twice. The error satisfies leaseIsOver when nothing was written because
-// the lease is over, and pg.Locked when a row was locked.
-func (s *store) record(ctx context.Context, r *scheduler.Record) error {
+// the lease is over or the clock is wrong, and pg.Locked when a row was locked.
+func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	b := &pgx.Batch{}
-	b.Queue(`SELECT webhook_lease($1), set_config('lock_timeout', $2, true)`, r.Lease, pg.Milliseconds(lockTimeout))
+	b.Queue(`SELECT webhook_lease(CASE WHEN `+rightClock("$3")+` THEN $1 ELSE '' END), set_config('lock_timeout', $2, true)`, r.Lease, pg.Milliseconds(lockTimeout), now)
 	queueAttempts(b, r.Attempts)
 	queueCursors(b, r.Lease, r.Cursors)
 	queueHealth(b, r.Health)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
@@ -37,11 +38,18 @@ func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.M
 	if d.started.Swap(true) {
 		return nil, errors.New("a dispatcher runs once")
 	}
-	lease, err := d.store.takeLease(ctx)
-	if err != nil {
+	lease, err := d.store.takeLease(ctx, d.clock())
+	switch {
+	case isClockError(err):
+		// The other roles go on. Under a lease that the database does not have nothing is
+		// claimed, and at its first renewal it is lost, which takes one when it can be had.
+		d.logger.ErrorContext(ctx, "cannot deliver", "error", err)
+		lease = uuid.NewString()
+	case err != nil:
 		return nil, err
+	default:
+		d.maintain(ctx) // before anything is recorded, so that the history has a partition for today
 	}
-	d.maintain(ctx) // before anything is recorded, so that the history has a partition for today
 	out := make(chan *message.Message)
 	s.done.Go(func() {
 		defer close(out)
