@@ -70,6 +70,10 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 	if err := s.recordRetention(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.compareClock(ctx); err != nil {
+		return nil, err
+	}
+	s.Add("clock", s.watchClock)
 	s.notifier = eventlog.NewNotifier(s.pool, s.env.Logger)
 	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify}); err != nil {
 		return nil, err

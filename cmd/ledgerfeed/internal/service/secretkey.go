@@ -66,6 +66,9 @@ func (s *Service) watchSecretKeys(ctx context.Context) error {
 
 // reasonNotReady is why the process is not ready although it runs; empty: it is.
 func (s *Service) reasonNotReady() string {
+	if reason := s.wrongClock.Load(); reason != nil {
+		return *reason
+	}
 	if reason := s.unready.Load(); reason != nil {
 		return strings.TrimSpace(*reason)
 	}

@@ -38,6 +38,8 @@ type Service struct {
 	ready    atomic.Bool            // becomes false before the listeners close
 	unready  atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is
 
+	wrongClock atomic.Pointer[string] // what is wrong with the clock; nil: nothing
+
 	keysAsked bool                    // a role needs the keys for webhooks' secrets
 	keyring   *keyring.Keyring        // these keys
 	refused   *secretkey.MissingError // why there are none
