@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -95,7 +96,7 @@ func (l *Log) WalkAfter(ctx context.Context, workspaceID string, after Mark, do 
 
 func (l *Log) otherLog(ctx context.Context, workspaceID string, m Mark) error {
 	head, err := l.Head(ctx, workspaceID)
-	if err != nil {
+	if _, gone := errors.AsType[*domain.UnknownWorkspaceError](err); err != nil && !gone {
 		return err
 	}
 	return &OtherLogError{WorkspaceID: workspaceID, Position: m.Position, Head: head.Position}

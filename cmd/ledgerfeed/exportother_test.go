@@ -45,6 +45,7 @@ func TestExportContinuesItsOwnLogOnly(t *testing.T) {
 	whole := read(t, file)
 	for what, url := range map[string]string{
 		"an older backup":                           appended(t, dated("a", "b", "c")),
+		"a backup from before the workspace":        appended(t, strings.ReplaceAll(dated("a"), `"w"`, `"v"`)),
 		"other entries since":                       appended(t, dated("a", "b", "c", "x", "y", "z", "zz")),
 		"the last entry, and others before it":      appended(t, dated("a", "b", "x", "d", "e", "z")),
 		"the last entry, at a later position":       appended(t, dated("a", "b", "c", "x", "d", "e")),

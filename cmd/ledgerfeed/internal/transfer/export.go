@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -130,6 +131,15 @@ func (x *exporter) writeNew(ctx context.Context) error {
 		if workspaces, err = x.workspaces.IDs(ctx); err != nil {
 			return err
 		}
+		// One that was exported and is gone is another log, too.
+		var gone []string
+		for w := range x.written {
+			if _, found := slices.BinarySearch(workspaces, w); !found { // IDs sorts bytewise
+				gone = append(gone, w)
+			}
+		}
+		slices.Sort(gone)
+		workspaces = append(workspaces, gone...)
 	}
 	for _, w := range workspaces {
 		after, begun := x.written[w]
