@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -239,5 +242,29 @@ func TestLivingCopy(t *testing.T) {
 	_ = from.Wait()
 	if code := p.wait(); code != cli.ExitDone {
 		t.Errorf("it ended with %d:\n%s", code, p.log)
+	}
+}
+
+// TestAppendOfUnknownOutcomeBeforeARefusedLine: when the lines before a refused one are
+// appended and the connection breaks, the log may have them, so the ids that they were
+// given are needed for the next run.
+func TestAppendOfUnknownOutcomeBeforeARefusedLine(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	succeed(t, url, "workspace", "create", "--id", "w", "--name", "W")
+	db := testkit.Must(pgx.Connect(t.Context(), url))(t)
+	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
+	const breakAtCommit = `
+		CREATE FUNCTION break_off() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER break_off AFTER INSERT ON event_log DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION break_off()`
+	if _, err := db.Exec(t.Context(), breakAtCommit); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "in.ndjson")
+	refused := `{"workspace_id":"w","id":"x","type":"client.recorded","created_at":"2020-01-01T00:00:00Z","data":{"client_id":"c","name":"n"}}` + "\n"
+	write(t, file, noID("w", 1)+noID("w", 2)+refused)
+	r := runCommand(t, command(t, url, "append", file))
+	if r.code != cli.ExitFailed || !strings.Contains(r.errOut, "may or may not have been appended") || !strings.Contains(r.errOut, "--ids ") {
+		t.Errorf("%+v", r)
 	}
 }

@@ -125,11 +125,11 @@ func appendLines(ctx context.Context, log *eventlog.Log, restore bool, result *a
 		return receipts, errors.Join(err, reason)
 	}
 	if err != nil {
-		became := "may or may not have been appended"
+		became := errUnknownOutcome
 		if certain(err) {
-			became = "were not appended"
+			became = errNotAppended
 		}
-		return nil, fmt.Errorf("%v to %v %s: %w", &batch[0], &batch[len(batch)-1], became, err)
+		return nil, fmt.Errorf("%v to %v %w: %w", &batch[0], &batch[len(batch)-1], became, err)
 	}
 	for i, r := range receipts {
 		if r.Skipped {
@@ -143,8 +143,18 @@ func appendLines(ctx context.Context, log *eventlog.Log, restore bool, result *a
 	return receipts, nil
 }
 
-// certain reports whether nothing was appended.
+// What became of lines, for the error of their append.
+var (
+	errUnknownOutcome = errors.New("may or may not have been appended")
+	errNotAppended    = errors.New("were not appended")
+)
+
+// certain reports whether nothing was appended. An unknown outcome of the lines before
+// one that the log refused is joined with the refusal.
 func certain(err error) bool {
+	if errors.Is(err, errUnknownOutcome) {
+		return false
+	}
 	_, diverged := errors.AsType[*eventlog.DivergedError](err)
 	return diverged || eventlog.Certain(err)
 }
