@@ -93,6 +93,30 @@ func TestACursorOfALogThatWentBack(t *testing.T) {
 	f.finish(restored, "acme", again)
 }
 
+// TestAnEventOfALogThatWentBack: an event that was lost and appended again under its id
+// is published at another time, so the caller's copy is not the current one.
+func TestAnEventOfALogThatWentBack(t *testing.T) {
+	t.Parallel()
+	lost, restored := newStand(t), newStand(t)
+	now := lost.clock.Now()
+	restored.clock.Set(now)
+	lost.append(event("again", "invoice.paid", now.Add(-time.Hour)))
+	restored.append(event("again", "invoice.paid", now))
+	for _, s := range []*stand{lost, restored} {
+		s.project("acme", 0)
+	}
+	const path = "/v1/events/again"
+	tag := lost.get(path, lost.key("acme", allPermissions()...)).header.Get("Etag")
+	key := restored.key("acme", allPermissions()...)
+	r := restored.get(path, key, "If-None-Match", tag)
+	if r.status != 200 || !strings.Contains(string(r.body), domain.FormatTime(now)) {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if r := restored.get(path, key, "If-None-Match", r.header.Get("Etag")); r.status != 304 {
+		t.Errorf("of its own log: %d", r.status)
+	}
+}
+
 // followToEnd are the cursors at the ends of all lists.
 func followToEnd(s *stand, client, key string) map[string]string {
 	s.t.Helper()

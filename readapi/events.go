@@ -83,6 +83,7 @@ func answerEvent(q *request) error {
 		return answer.UnknownID(label)
 	}
 	q.rows = 1
-	q.answerWith([]byte(event), "event") // an event never changes
+	// An event never changes, but one of the same id can come anew after the log went back.
+	q.answerWith([]byte(event), event)
 	return nil
 }
