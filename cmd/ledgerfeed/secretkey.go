@@ -141,6 +141,9 @@ LEDGERFEED_SECRET_KEY, whose others decrypt what is there. Receivers notice noth
 Without LEDGERFEED_SECRET_KEY, the key in the data directory is replaced: this makes
 the new one, and asks for a restart of what runs. It can be interrupted and run again.
 
+Backups of the database from before need the old key: keep it as long as they. That of
+the data directory is kept there, in secret.key.former.
+
 With --give-up-lost it goes on where the old key is lost for good: webhooks whose
 secrets cannot be opened stay silent until ledgerfeed webhook rotate-secret gives
 each a new one.`,
@@ -185,10 +188,14 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, giveUp bool
 	if err != nil {
 		return err
 	}
+	before := "the old key"
 	if inFile {
-		if k, err = env.KeepFirstSecretKey(d.Database); err != nil {
+		if k, before, err = env.KeepFirstSecretKey(d.Database); err != nil {
 			return err
 		}
+	}
+	if !giveUp {
+		fmt.Fprintf(env.ErrOut, "Keep %s as long as there are backups of the database from before: their secrets need it.\n", before)
 	}
 	v := rotatedView{Fingerprint: k.Fingerprints()[0].String(), Webhooks: n}
 	return env.Print(v, func(out io.Writer) error {

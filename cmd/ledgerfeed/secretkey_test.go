@@ -89,6 +89,7 @@ func TestReplacedDisk(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// The key in the file is replaced once what runs has both.
+	oldKey := read(t, filepath.Join(disk, "secret.key"))
 	if r := on(disk, "secret-key", "rotate"); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "1 running processes") {
 		t.Errorf("rotated under a process that delivers: %+v", r)
 	}
@@ -100,6 +101,10 @@ func TestReplacedDisk(t *testing.T) {
 	serving.stop()
 	if text := read(t, filepath.Join(disk, "secret.key")); len(text) != 64 {
 		t.Errorf("the file holds %d characters, want one key", len(text))
+	}
+	// A backup of the database from before needs the old one.
+	if former := read(t, filepath.Join(disk, "secret.key.former")); !strings.Contains(former, oldKey) {
+		t.Errorf("the former keys are %q, without %q", former, oldKey)
 	}
 	if r := on(disk, "secret-key", "check"); r.code != cli.ExitDone {
 		t.Errorf("%+v", r)

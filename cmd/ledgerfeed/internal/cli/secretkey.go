@@ -71,12 +71,16 @@ const secretKeyName = "secret.key"
 
 // readSecretKeyFile returns the file's text; empty if there is none.
 func (e *Env) readSecretKeyFile(db *Database) (string, error) {
+	return e.readKeyFile(db, secretKeyName)
+}
+
+func (e *Env) readKeyFile(db *Database, name string) (string, error) {
 	dir, err := datadir.Make(db.DataDir(e.Settings.DataDir))
 	if err != nil {
 		return "", fmt.Errorf("cannot read the key for webhooks' secrets: %w", err)
 	}
 	defer func() { _ = dir.Close() }()
-	text, err := dir.ReadFile(secretKeyName)
+	text, err := dir.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -147,14 +151,33 @@ func (e *Env) AddSecretKey(db *Database) (*keyring.Keyring, error) {
 	return e.writeSecretKeys(db, text)
 }
 
-// KeepFirstSecretKey removes all but the first key from the file.
-func (e *Env) KeepFirstSecretKey(db *Database) (*keyring.Keyring, error) {
+// formerKeysName is the file in the data directory that holds the keys that were
+// replaced, because backups of the database from before need them.
+const formerKeysName = "secret.key.former"
+
+// KeepFirstSecretKey moves all but the first key from the file to that of the former
+// keys, and returns the path of that.
+func (e *Env) KeepFirstSecretKey(db *Database) (k *keyring.Keyring, former string, err error) {
 	text, err := e.readSecretKeyFile(db)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	first, _, _ := strings.Cut(text, ",")
-	return e.writeSecretKeys(db, first)
+	first, rest, several := strings.Cut(text, ",")
+	former = filepath.Join(db.DataDir(e.Settings.DataDir), formerKeysName)
+	if several {
+		earlier, err := e.readKeyFile(db, formerKeysName)
+		if err != nil {
+			return nil, "", err
+		}
+		if earlier != "" {
+			rest += "," + earlier
+		}
+		if err := e.writeKeyFile(db, formerKeysName, rest); err != nil {
+			return nil, "", err
+		}
+	}
+	k, err = e.writeSecretKeys(db, first)
+	return k, former, err
 }
 
 func (e *Env) writeSecretKeys(db *Database, text string) (*keyring.Keyring, error) {
@@ -162,12 +185,16 @@ func (e *Env) writeSecretKeys(db *Database, text string) (*keyring.Keyring, erro
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the key for webhooks' secrets: %w", err)
 	}
+	return k, e.writeKeyFile(db, secretKeyName, text)
+}
+
+func (e *Env) writeKeyFile(db *Database, name, text string) error {
 	dir, err := datadir.Make(db.DataDir(e.Settings.DataDir))
 	if err == nil {
-		err = errors.Join(dir.WriteFile(secretKeyName, []byte(text)), dir.Close())
+		err = errors.Join(dir.WriteFile(name, []byte(text)), dir.Close())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot write the key for webhooks' secrets: %w", err)
+		return fmt.Errorf("cannot write the key for webhooks' secrets: %w", err)
 	}
-	return k, nil
+	return nil
 }
