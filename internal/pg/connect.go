@@ -21,9 +21,26 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, cfg.ConnConfig) //nolint:wrapcheck // the error names the server
 }
 
-// ParseConfig reads the URL of a database, as pgxpool.ParseConfig does. Every
-// connection has the isolation level that the program is written for, whatever the
-// default of the database or the URL says. ParseConfig also
+// ownSettings are the settings that the program is written for. Every connection has
+// them, whatever the defaults of the database or the URL say.
+func ownSettings() map[string]string {
+	return map[string]string{
+		// The program locks rows and reads what others have committed since; at a stricter
+		// level, that fails.
+		"default_transaction_isolation": "read committed",
+		// Texts are sent as they are, in UTF-8. In a database of another encoding, or with
+		// another default, the server would take them for something else, and the log
+		// would keep that for good.
+		"client_encoding": "UTF8",
+		// A backslash in a statement's text is a backslash.
+		"standard_conforming_strings": "on",
+		// Connections that wait for notifications, or in a pool, are idle for long.
+		"idle_session_timeout": "0",
+	}
+}
+
+// ParseConfig reads the URL of a database, as pgxpool.ParseConfig does, and adds the
+// settings that the program is written for. ParseConfig also
 // understands libpq's parameter requirepeer, which the URL of the local PostgreSQL
 // has: the account, by name or number, that must run the server behind a Unix
 // socket. Each connection checks it, and a server of another account is a
@@ -33,9 +50,9 @@ func ParseConfig(url string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("DATABASE_URL: %w", err)
 	}
-	// The program locks rows and reads what others have committed since; at a stricter
-	// level, which a database can have as its default, that fails.
-	cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
+	for name, value := range ownSettings() {
+		cfg.ConnConfig.RuntimeParams[name] = value
+	}
 	want, found := cfg.ConnConfig.RuntimeParams["requirepeer"]
 	if !found {
 		return cfg, nil
