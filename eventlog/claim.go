@@ -126,6 +126,13 @@ func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) 
 	if err != nil {
 		return nil, fmt.Errorf("begin a claim: %w", err)
 	}
+	if how == solo {
+		// Its work would be lost, and nobody but the solo worker waits.
+		if err := pg.LimitLocks(ctx, tx, soloLockTimeout); err != nil {
+			pg.Rollback(ctx, tx)
+			return nil, fmt.Errorf("begin a claim: %w", err)
+		}
+	}
 	c := &Claim{Tx: tx, Solo: how == solo, Stopping: ctx.Done(), consumer: k.consumer, rules: k.rules, left: map[string]claiming{}}
 	if err := k.fill(ctx, c, workspaces, how != shared); err != nil {
 		pg.Rollback(ctx, tx)
@@ -193,6 +200,10 @@ func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, faili
 // soloEntries is the most entries of a solo claim: its handler may take one of them
 // and leave the rest to the next.
 const soloEntries = 100
+
+// soloLockTimeout is how long a solo claim waits for a row that another transaction
+// has locked. How long others wait is a setting of their connections.
+const soloLockTimeout = 10 * time.Second
 
 // claimBytes bounds the entries of a claim. A claim of one large entry exceeds it.
 const claimBytes = 4 << 20

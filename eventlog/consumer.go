@@ -154,6 +154,10 @@ func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claimin
 		if ctx.Err() != nil {
 			return 0
 		}
+		if pg.Locked(err) {
+			c.leaveLocked(ctx, ids, err)
+			return 0
+		}
 		c.cfg.Logger.WarnContext(ctx, "cannot claim entries; retrying", "consumer", c.consumer, "error", err, "retry_in", retryPause)
 		flow.Pause(ctx, retryPause)
 		c.dirty.done(ids, all(how))
@@ -169,6 +173,19 @@ func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claimin
 		return 0
 	}
 	return c.handle(ctx, claim, ids)
+}
+
+// leaveLocked deals with a claim that could not be made because another transaction
+// has locked a row of one of its workspaces. Each is tried alone; one that was
+// alone is tried again after the next sweep, so that it does not keep a worker.
+func (c *consumer) leaveLocked(ctx context.Context, ids []string, reason error) {
+	next := isolated
+	if len(ids) == 1 {
+		next = notAtAll
+		c.cfg.Logger.WarnContext(ctx, "cannot claim entries, because another transaction has locked a row; retrying after the next sweep",
+			"consumer", c.consumer, "workspace", ids[0], "error", reason)
+	}
+	c.dirty.done(ids, all(next))
 }
 
 // finishTimeout bounds the statements after a handler. They do not end with the

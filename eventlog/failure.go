@@ -32,7 +32,16 @@ type retry struct {
 }
 
 // afterFailure decides how a segment with that many entries is tried again.
-func afterFailure(failuresBefore, entries int) retry {
+//
+// A row that another transaction has locked is no fault of an entry: the workspace is
+// claimed alone until the row is free, and is not quarantined.
+func afterFailure(failuresBefore, entries int, locked bool) retry {
+	if locked {
+		return retry{
+			failures: max(failuresBefore, min(failuresBefore+1, failuresBeforeHalving-1)),
+			wait:     firstWait << min(failuresBefore, failuresBeforeHalving-2),
+		}
+	}
 	r := retry{failures: failuresBefore + 1}
 	switch {
 	case r.failures < failuresBeforeHalving:
@@ -52,7 +61,7 @@ func afterFailure(failuresBefore, entries int) retry {
 // recordFailure records why a segment failed, in a transaction of its own. When
 // another instance has moved the checkpoint since, there is nothing to record.
 func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (retry, error) {
-	r := afterFailure(s.failures, len(s.Entries))
+	r := afterFailure(s.failures, len(s.Entries), pg.Locked(reason))
 	now := k.clock()
 	text := strings.ToValidUTF8(strings.ReplaceAll(reason.Error(), "\x00", ""), "\uFFFD") // PostgreSQL takes neither as text
 	err := pg.InTx(ctx, k.pool, func(tx pgx.Tx) error {
@@ -82,7 +91,11 @@ func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (
 
 // retryQuarantined lets every quarantined workspace be tried at once.
 func (k *claimer) retryQuarantined(ctx context.Context) error {
-	const sql = `UPDATE log_checkpoint SET retry_at = NULL WHERE consumer = $1 AND failures > 0 AND quarantined`
+	// One whose checkpoint another transaction has locked is tried later.
+	const sql = `
+		UPDATE log_checkpoint SET retry_at = NULL
+		 WHERE consumer = $1 AND workspace_id IN (
+		       SELECT workspace_id FROM log_checkpoint WHERE consumer = $1 AND failures > 0 AND quarantined FOR UPDATE SKIP LOCKED)`
 	if _, err := k.pool.Exec(ctx, sql, k.consumer); err != nil {
 		return fmt.Errorf("retry quarantined workspaces: %w", err)
 	}

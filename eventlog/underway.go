@@ -113,7 +113,11 @@ func (c *consumer) markEnded(ctx context.Context, claim *Claim, handled bool) {
 	if len(ids) == 0 {
 		return
 	}
-	const sql = `UPDATE log_under_way SET under_way = false WHERE consumer = $1 AND workspace_id = ANY ($2) AND process = $3`
+	// A row that another transaction has locked does not keep the marks on the others.
+	const sql = `
+		UPDATE log_under_way SET under_way = false
+		 WHERE consumer = $1 AND process = $3 AND workspace_id IN (
+		       SELECT workspace_id FROM log_under_way WHERE consumer = $1 AND workspace_id = ANY ($2) FOR UPDATE SKIP LOCKED)`
 	if _, err := c.pool.Exec(ctx, sql, c.consumer, ids, c.process); err != nil {
 		c.cfg.Logger.WarnContext(ctx, "cannot mark segments as no longer under way; if the program ends before they are handled, that counts as one of three deaths",
 			"consumer", c.consumer, "workspaces", len(ids), "error", err)

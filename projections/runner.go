@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/components/metrics"
@@ -23,14 +24,23 @@ import (
 // generic plan that is forced at the first use, while the tables are empty,
 // would use any index that begins with the workspace, and keep it while they
 // grow.
+//
+// A statement that finds a row locked gives up soon: a claim has the checkpoints of
+// many workspaces, which would all wait for one of them. It is then tried again
+// without that workspace.
 func PoolSettings() map[string]string {
 	return map[string]string{
 		"enable_seqscan":   "off",
 		"enable_hashjoin":  "off",
 		"enable_mergejoin": "off",
 		"jit":              "off",
+		"lock_timeout":     strconv.FormatInt(lockTimeout.Milliseconds(), 10),
 	}
 }
+
+// lockTimeout is how long a statement of a claim waits for a row that another
+// transaction has locked, such as that of a person at psql.
+const lockTimeout = 200 * time.Millisecond
 
 // DefaultWorkers is how many claims a Runner works on at once, beside one that
 // changes many rows. Connections is how many connections it needs then.
