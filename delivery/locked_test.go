@@ -170,3 +170,25 @@ func TestLockedWebhookIsReleased(t *testing.T) {
 	_ = conn.Close(t.Context())
 	b.recorded([]string{"locked"}, 2)
 }
+
+// TestALockedLease: while another transaction has locked the row of the process's lease,
+// webhooks are delivered to, at the latest when that lease is over.
+func TestALockedLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{Timeout: time.Second})
+	rc := testkit.NewReceiver(t, nil)
+	b.webhookIn("acme", rc.URL)
+	_, stop := b.dispatcher(func(c *dispatch.Config) { c.Lease, c.Sweep = 6*time.Second, 100*time.Millisecond })
+	b.appendTo("acme", "invoice.reversed", 1)
+	rc.Wait(t, 1)
+
+	conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
+	defer conn.Close(context.Background())
+	tx := testkit.Must(conn.Begin(t.Context()))(t)
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_instance FOR UPDATE`))(t)
+	time.Sleep(6 * time.Second) // the lease is over
+	b.appendTo("acme", "invoice.reversed", 1)
+	rc.Wait(t, 2)
+	b.recorded([]string{"acme"}, 2)
+	stop() // does not wait for the locked row either
+}

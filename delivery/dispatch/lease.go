@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 const (
@@ -27,6 +28,7 @@ const (
 func (d *Dispatcher) keepLease(ctx context.Context, lease string) string {
 	every := time.NewTicker(d.store.leaseTime / renewals)
 	defer every.Stop()
+	renewed := time.Now()
 	for {
 		d.setLease(lease)
 		select {
@@ -34,20 +36,25 @@ func (d *Dispatcher) keepLease(ctx context.Context, lease string) string {
 			return lease
 		case old := <-d.takeLease:
 			lease = d.replaceLease(ctx, old)
+			renewed = time.Now()
 			continue
 		case <-every.C:
 		}
-		at := d.clock()
+		at, began := d.clock(), time.Now()
 		renewing, cancel := context.WithTimeout(ctx, d.store.leaseTime/2)
 		census, orphans, err := d.store.renewLease(renewing, lease, at)
 		cancel()
 		switch {
 		case err == nil:
+			renewed = began
 			if orphans > 0 {
 				signal(d.orphaned) // the next sweep may be far off when sweeping takes long
 			}
 			d.post(scheduler.LeaseRenewed{Lease: lease, At: at, Census: census})
 		case leaseIsOver(err):
+			d.post(scheduler.LeaseLost{Lease: lease})
+		case pg.Locked(err) && time.Since(renewed) > d.store.leaseTime/2:
+			d.logger.WarnContext(ctx, "cannot renew the lease for delivering, because another transaction has locked its row; giving it up", "error", err)
 			d.post(scheduler.LeaseLost{Lease: lease})
 		case ctx.Err() == nil:
 			d.logger.WarnContext(ctx, "cannot renew the lease for delivering; trying again", "error", err)
@@ -146,9 +153,12 @@ func leaseIsOver(err error) bool {
 }
 
 // renewLease extends the lease; the error satisfies leaseIsOver when it is too
-// late, or the clock is wrong. Orphans are webhooks of processes that died.
+// late or the clock is wrong, and pg.Locked when another transaction has locked the
+// lease's row. Orphans are webhooks of processes that died.
 func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c scheduler.Census, orphans int, err error) {
-	err = s.pool.QueryRow(ctx, `
+	b := &pgx.Batch{}
+	b.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(s.leaseTime/renewals))
+	b.Queue(`
 		WITH me AS (
 		    UPDATE webhook_instance i SET lease_until = clock_timestamp() + $2
 		     WHERE i.instance_id = $1 AND `+holds+` AND `+rightClock("$3")+` RETURNING 1)
@@ -156,7 +166,10 @@ func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c 
 		       (SELECT count(*) FROM webhook_cursor WHERE holder IS NOT NULL),
 		       (SELECT count(*) FROM webhook_cursor WHERE holder = $1),
 		       (SELECT count(*) FROM webhook_cursor c WHERE c.holder IS NOT NULL AND `+free+`)
-		  FROM me`, lease, s.leaseTime, now).Scan(&c.Processes, &c.Held, &c.Mine, &orphans)
+		  FROM me`, lease, s.leaseTime, now).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&c.Processes, &c.Held, &c.Mine, &orphans) //nolint:wrapcheck // wrapped below
+	})
+	err = s.pool.SendBatch(ctx, b).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
 		return c, 0, errLeaseOver
 	}
@@ -167,11 +180,15 @@ func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c 
 }
 
 // dropLease gives a lease up, and with it every webhook at once. It also deletes
-// the leases of processes that died long ago.
+// the leases of processes that died long ago. A lease whose row another transaction
+// has locked is left to end by itself.
 func (s *store) dropLease(ctx context.Context, lease string) error {
 	_, err := s.pool.Exec(ctx, `
 		DELETE FROM webhook_instance
-		 WHERE workspace_id = '*' AND (instance_id = $1 OR lease_until < clock_timestamp() - interval '1 hour')`, lease)
+		 WHERE workspace_id = '*' AND instance_id IN (
+		       SELECT instance_id FROM webhook_instance
+		        WHERE workspace_id = '*' AND (instance_id = $1 OR lease_until < clock_timestamp() - interval '1 hour')
+		          FOR UPDATE SKIP LOCKED)`, lease)
 	if err != nil {
 		return fmt.Errorf("give up the lease for delivering: %w", err)
 	}

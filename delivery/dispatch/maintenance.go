@@ -48,7 +48,11 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 		return fmt.Errorf("make and drop partitions of the delivery history: %w", err)
 	}
 	locked := err
-	if _, err := s.pool.Exec(ctx, `DELETE FROM webhook_hour WHERE hour < $1`, now.Add(-countRetention)); err != nil {
+	// Counts that another transaction has locked are deleted the next time.
+	const counts = `
+		DELETE FROM webhook_hour WHERE (workspace_id, webhook_id, hour, outcome) IN (
+		       SELECT workspace_id, webhook_id, hour, outcome FROM webhook_hour WHERE hour < $1 FOR UPDATE SKIP LOCKED)`
+	if _, err := s.pool.Exec(ctx, counts, now.Add(-countRetention)); err != nil {
 		return fmt.Errorf("delete old counts: %w", err)
 	}
 	if _, err := secretkey.Reseal(ctx, s.pool, s.keyring, now); err != nil {

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -89,5 +90,34 @@ func TestSecretsAreResealed(t *testing.T) {
 	}
 	if e := endpoint(older); e.Broken == nil {
 		t.Error("the old key still opens it")
+	}
+}
+
+// TestLockedCountsAreDeletedLater: a count that another transaction has locked does not
+// hold up the maintenance, which makes the days of the history.
+func TestLockedCountsAreDeletedLater(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Pool(t)
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
+	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
+	testkit.Must(pool.Exec(t.Context(), `
+		INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme', now());
+		INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret) VALUES ('acme', 'wh', 'https://hooks.example.com/', now(), '\x00');
+		INSERT INTO webhook_hour VALUES ('acme', 'wh', '2030-04-01 09:00Z', 'success', 1), ('acme', 'wh', '2030-04-01 10:00Z', 'success', 1)`))(t)
+	tx := testkit.Must(pool.Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_hour WHERE hour = '2030-04-01 09:00Z' FOR UPDATE`))(t)
+	for _, want := range []int{1, 0} {
+		limited, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err := s.maintain(limited, now, 30*day)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left int
+		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_hour`).Scan(&left); err != nil || left != want {
+			t.Errorf("%d counts are left, want %d: %v", left, want, err)
+		}
+		_ = tx.Rollback(t.Context())
 	}
 }
