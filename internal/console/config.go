@@ -28,7 +28,7 @@ import (
 
 // Config of a Console.
 type Config struct {
-	Pool     *pgxpool.Pool    // required
+	Pool     *pgxpool.Pool    // required; open it with PoolSettings
 	Sessions *session.Store   // required
 	Audit    *audit.Trail     // required
 	Keys     *access.Store    // required
@@ -76,7 +76,7 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the console's address is %q: %w", cfg.URL, err)
 	}
-	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Secure: at.Secure}}
+	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Secure: at.Secure}, changes: changes{of: map[string]*workspaceChanges{}}}
 	if c.assets, err = web.LoadAssets(); err != nil {
 		return nil, err
 	}

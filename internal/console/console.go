@@ -27,6 +27,7 @@ type Console struct {
 	assets    *web.Assets
 	reference []byte // the API's description, with its style among the assets
 	handler   http.Handler
+	changes   changes
 
 	signIn   *signin.Pages
 	keys     *keys.Pages
@@ -77,10 +78,10 @@ func (c *Console) checks(a web.Access) []func(http.Handler) http.Handler {
 	case web.Anyone:
 		return nil
 	case web.SignedIn:
-		return []func(http.Handler) http.Handler{signedIn(c.sessions)}
+		return []func(http.Handler) http.Handler{signedIn(c.sessions), c.changes.inTurn}
 	case web.Admin:
 	}
-	return []func(http.Handler) http.Handler{signedIn(c.sessions), admin}
+	return []func(http.Handler) http.Handler{signedIn(c.sessions), admin, c.changes.inTurn}
 }
 
 func home(r *web.Request) error { return r.Redirect("/webhooks") }

@@ -24,6 +24,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -54,7 +55,9 @@ type bundle struct {
 // setup makes a bundle; change may alter the console's Config.
 func setup(t *testing.T, change ...func(*Config)) *bundle {
 	t.Helper()
-	s := &bundle{t: t, pool: testkit.Pool(t), clock: testkit.RunningClock(), logs: &testkit.Buffer{}}
+	pool := testkit.Must(pg.Open(t.Context(), testkit.NewDatabase(t), pg.Options{MaxConns: 6, Settings: PoolSettings()}))(t)
+	t.Cleanup(pool.Close)
+	s := &bundle{t: t, pool: pool, clock: testkit.RunningClock(), logs: &testkit.Buffer{}}
 	logger := s.logs.Logger()
 	s.notifier = eventlog.NewNotifier(s.pool, logger)
 	testkit.AnyClock(t, s.pool)

@@ -45,7 +45,9 @@ func (s *Store) CreateLink(ctx context.Context, l Link) (path string, expires ti
 	}
 	now, hash := s.now(), hashOf(token)
 	expires = now.Add(LinkLifetime)
-	if _, err := s.cfg.Pool.Exec(ctx, `DELETE FROM console_link WHERE expires_at <= $1`, now); err != nil {
+	if _, err := s.cfg.Pool.Exec(ctx, `
+		DELETE FROM console_link WHERE (workspace_id, hash) IN (
+		       SELECT workspace_id, hash FROM console_link WHERE expires_at <= $1 FOR UPDATE SKIP LOCKED)`, now); err != nil {
 		return "", expires, fmt.Errorf("cannot remove expired sign-in links: %w", err)
 	}
 	err = pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {

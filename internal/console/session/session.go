@@ -74,7 +74,9 @@ func (s *Store) Open(ctx context.Context, o Opening) (token string, expires time
 	}
 	now := s.now()
 	expires = o.SignedIn.Add(s.cfg.Absolute)
-	if _, err := s.cfg.Pool.Exec(ctx, `DELETE FROM console_session WHERE expires_at <= $1`, now); err != nil {
+	if _, err := s.cfg.Pool.Exec(ctx, `
+		DELETE FROM console_session WHERE (workspace_id, hash) IN (
+		       SELECT workspace_id, hash FROM console_session WHERE expires_at <= $1 FOR UPDATE SKIP LOCKED)`, now); err != nil {
 		return "", expires, fmt.Errorf("cannot remove expired sessions: %w", err)
 	}
 	err = pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
@@ -120,7 +122,8 @@ func (s *Store) Find(ctx context.Context, token string, touch bool) (*Session, e
 	}
 	if touch && now.Sub(found.SeenAt) >= touchInterval {
 		if _, err := s.cfg.Pool.Exec(ctx, `
-			UPDATE console_session SET seen_at = $3 WHERE workspace_id = $1 AND hash = $2`, found.WorkspaceID, found.hash, now); err != nil {
+			UPDATE console_session SET seen_at = $3 WHERE workspace_id = $1 AND hash = (
+			       SELECT hash FROM console_session WHERE workspace_id = $1 AND hash = $2 FOR UPDATE SKIP LOCKED)`, found.WorkspaceID, found.hash, now); err != nil {
 			return nil, fmt.Errorf("cannot update a session: %w", err)
 		}
 	}

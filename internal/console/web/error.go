@@ -9,6 +9,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -89,6 +90,9 @@ func pageError(err error) PageError {
 	case errors.Is(err, delivery.ErrNotFinished):
 		return PageError{Status: http.StatusConflict, Title: "Still on its way",
 			Text: "This delivery is tried again by itself. It can be sent again once it has finished.", Back: "/webhooks"}
+	case pg.Locked(err) && !errors.Is(err, delivery.ErrLocked):
+		return PageError{Status: http.StatusServiceUnavailable, Title: "The database is busy",
+			Text: "Something else is working on this in the database, so nothing was changed. Try again in a moment; if it stays, tell support the number below."}
 	case errors.Is(err, delivery.ErrLocked):
 		return PageError{Status: http.StatusServiceUnavailable, Title: "The webhook is busy",
 			Text: "Something else is working on this webhook in the database, so nothing was changed. Try again in a moment; if it stays, tell support the number below.", Back: "/webhooks"}

@@ -213,7 +213,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 // prepareConsole prepares the web interface and its listener.
 func (s *Service) prepareConsole(ctx context.Context) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, pg.Options{MaxConns: consoleConnections})
+	pool, err := s.openPool(ctx, pg.Options{MaxConns: consoleConnections, Settings: console.PoolSettings()})
 	if err != nil {
 		return err
 	}
