@@ -43,6 +43,8 @@ const (
 	// batchSize is how many records are written at once.
 	batchSize    = 2000
 	writeTimeout = 5 * time.Second
+	// removeRetry is when old requests are removed again after that failed.
+	removeRetry = time.Minute
 	// partitions of request_log, one for each day; see the migration.
 	partitions = 32
 	// daysKept is how many days besides today are kept.
@@ -93,13 +95,15 @@ func (s *Store) Run(ctx context.Context) error {
 		Failing: "requests are not being kept for the console",
 		Working: "requests are being kept for the console again",
 	}
+	var again time.Time // when old requests are removed again, after that failed
 	for emptied := int64(-1); ; {
 		ended := ctx.Err() != nil
 		err := s.flush(context.WithoutCancel(ctx))
-		if day := dayOf(s.cfg.Clock()); err == nil && emptied != day && !ended {
+		if day := dayOf(s.cfg.Clock()); err == nil && emptied != day && !ended && !time.Now().Before(again) {
 			if err = s.removeOld(ctx, day); err == nil {
 				emptied = day
 			}
+			again = time.Now().Add(removeRetry)
 		}
 		outage.Note(ctx, err, "dropped", s.Dropped())
 		if ended {
@@ -228,7 +232,12 @@ func (s *Store) removeOld(ctx context.Context, today int64) error {
 		return fmt.Errorf("look for old requests: %w", err)
 	}
 	if outdated {
-		if _, err := s.cfg.Pool.Exec(ctx, `TRUNCATE `+partition); err != nil {
+		// Whoever reads requests would wait behind it for as long as it waits for a long
+		// transaction that has read some.
+		b := &pgx.Batch{}
+		b.Queue(`SELECT set_config('lock_timeout', '200ms', true)`)
+		b.Queue(`TRUNCATE ` + partition)
+		if err := s.cfg.Pool.SendBatch(ctx, b).Close(); err != nil {
 			return fmt.Errorf("empty %s: %w", partition, err)
 		}
 	}

@@ -106,3 +106,36 @@ func TestRequestsNeverWait(t *testing.T) {
 		t.Errorf("%d dropped after the database went away", store.Dropped())
 	}
 }
+
+// TestALongReaderDelaysNoOthers: while a transaction that has read requests stays open,
+// old ones cannot be removed, and others read requests all the same.
+func TestALongReaderDelaysNoOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.clock.Advance(-32 * 24 * time.Hour)
+	old := b.store(0)
+	for range 2 { // a day of the partition that is emptied next, whichever that is
+		old.Record(&requestlog.Record{At: b.clock.Now(), WorkspaceID: "acme", Method: "GET", Status: 200})
+		b.clock.Advance(24 * time.Hour)
+	}
+	b.run(old)
+	b.clock.Advance(30 * 24 * time.Hour)
+	tx := testkit.Must(b.pool.Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	testkit.Must(tx.Exec(t.Context(), `SELECT count(*) FROM request_log`))(t)
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.store(0).Run(ctx) }()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		began := time.Now()
+		b.count(`SELECT count(*) FROM request_log`)
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("a reader waited for %v", took)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
