@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -32,9 +33,29 @@ func (e *NotReadyError) Error() string {
 // what is stored, unless giveUp: then keys that are missing are marked as lost, and
 // webhooks whose secrets are sealed under them need new ones. Reseal follows. The
 // error is a *MissingError, or a *NotReadyError. The audit trail has a line about it.
+//
+// It waits for the lock in turns: whoever makes a secret waits behind it.
 func Rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time, giveUp bool) error {
+	for turn := 1; ; turn++ {
+		err := rotate(ctx, pool, k, now, giveUp)
+		if !pg.Locked(err) || turn == rotateTurns || !flow.Pause(ctx, rotatePause) {
+			return err
+		}
+	}
+}
+
+const (
+	rotateTurns       = 30
+	rotateLockTimeout = 200 * time.Millisecond // a turn
+	rotatePause       = time.Second            // between two
+)
+
+func rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time, giveUp bool) error {
 	to := k.Fingerprints()[0]
 	return pg.InTx(ctx, pool, func(tx pgx.Tx) error {
+		if err := pg.LimitLocks(ctx, tx, rotateLockTimeout); err != nil {
+			return err
+		}
 		s, err := lockAndRead(ctx, tx, "EXCLUSIVE", now)
 		if err != nil {
 			return err

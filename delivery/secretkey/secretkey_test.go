@@ -236,3 +236,33 @@ func TestGiveUp(t *testing.T) {
 		t.Errorf("the audit trail says %q, %v", detail, err)
 	}
 }
+
+// TestARotationThatWaitsDelaysNobody: while a rotation waits for a transaction that
+// uses the key, others make secrets.
+func TestARotationThatWaitsDelaysNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if err := b.seal("wh_0", first); err != nil {
+		t.Fatal(err)
+	}
+	tx := testkit.Must(b.pool.Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM secret_key FOR UPDATE`))(t)
+	rotated := make(chan error, 1)
+	go func() { rotated <- secretkey.Rotate(t.Context(), b.pool, keys(t, second+","+first), time.Now(), false) }()
+	time.Sleep(500 * time.Millisecond)
+	sealed := make(chan error, 1)
+	go func() { sealed <- b.seal("wh_1", first) }()
+	select {
+	case err := <-sealed:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a secret waits for the rotation")
+	}
+	_ = tx.Rollback(t.Context())
+	if err := <-rotated; err != nil {
+		t.Error(err)
+	}
+}

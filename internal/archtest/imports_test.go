@@ -44,7 +44,7 @@ var arrows = map[string][]string{
 		"internal/flow", "internal/pg", "internal/audit", "delivery/secretkey", "internal/seededbug",
 	},
 	"delivery/keyring":   {},
-	"delivery/secretkey": {"delivery/keyring", "internal/audit", "internal/pg"},
+	"delivery/secretkey": {"delivery/keyring", "internal/audit", "internal/flow", "internal/pg"},
 	"delivery/mail":      {},
 	"delivery/policy":    {"internal/brand", "internal/seededbug"},
 	"delivery/receiver":  {"delivery", "delivery/attempt", "internal/brand"},
