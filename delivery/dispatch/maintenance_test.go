@@ -98,6 +98,7 @@ func TestSecretsAreResealed(t *testing.T) {
 func TestLockedCountsAreDeletedLater(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
+	testkit.AnyClock(t, pool)
 	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
 	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
 	testkit.Must(pool.Exec(t.Context(), `
