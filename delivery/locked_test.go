@@ -185,8 +185,18 @@ func TestALockedLease(t *testing.T) {
 	conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
 	defer conn.Close(context.Background())
 	tx := testkit.Must(conn.Begin(t.Context()))(t)
-	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_instance FOR UPDATE`))(t)
-	time.Sleep(6 * time.Second) // the lease is over
+	var lease string
+	if err := tx.QueryRow(t.Context(), `SELECT instance_id FROM webhook_instance FOR UPDATE`).Scan(&lease); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, func() error {
+		var over bool
+		err := b.pool.QueryRow(t.Context(), `SELECT lease_until < clock_timestamp() FROM webhook_instance WHERE instance_id = $1`, lease).Scan(&over)
+		if err == nil && !over {
+			err = errors.New("the lease is not over")
+		}
+		return err
+	})
 	b.appendTo("acme", "invoice.reversed", 1)
 	rc.Wait(t, 2)
 	b.recorded([]string{"acme"}, 2)

@@ -167,7 +167,7 @@ func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c 
 		       (SELECT count(*) FROM webhook_cursor WHERE holder = $1),
 		       (SELECT count(*) FROM webhook_cursor c WHERE c.holder IS NOT NULL AND `+free+`)
 		  FROM me`, lease, s.leaseTime, now).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&c.Processes, &c.Held, &c.Mine, &orphans) //nolint:wrapcheck // wrapped below
+		return row.Scan(&c.Processes, &c.Held, &c.Mine, &orphans)
 	})
 	err = s.pool.SendBatch(ctx, b).Close()
 	if errors.Is(err, pgx.ErrNoRows) {

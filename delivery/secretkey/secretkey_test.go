@@ -250,7 +250,7 @@ func TestARotationThatWaitsDelaysNobody(t *testing.T) {
 	testkit.Must(tx.Exec(t.Context(), `SELECT FROM secret_key FOR UPDATE`))(t)
 	rotated := make(chan error, 1)
 	go func() { rotated <- secretkey.Rotate(t.Context(), b.pool, keys(t, second+","+first), time.Now(), false) }()
-	time.Sleep(500 * time.Millisecond)
+	testkit.Eventually(t, func() error { return testkit.LockAwaited(t, b.pool, 1) })
 	sealed := make(chan error, 1)
 	go func() { sealed <- b.seal("wh_1", first) }()
 	select {

@@ -41,7 +41,7 @@ func TestLockedRowsOfOneWorkspace(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(time.Second)
+	testkit.Eventually(t, func() error { return testkit.LockAwaited(t, s.pool, 2) })
 	began := time.Now()
 	other.get("/keys").status(http.StatusOK)
 	other.post("/keys/"+free+"/rotate", url.Values{"overlap": {"0"}}).status(http.StatusOK)

@@ -1,8 +1,11 @@
 package testkit
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -34,4 +37,28 @@ func Within(t testing.TB, limit time.Duration, ok func() error) {
 			t.Fatalf("not within %v: %v", limit, err)
 		}
 	}
+}
+
+// Throughout fails the test as soon as ok is an error, which it asks for so long: what
+// must not happen does not.
+func Throughout(t testing.TB, so time.Duration, ok func() error) {
+	t.Helper()
+	again := time.NewTicker(eventuallyEvery)
+	defer again.Stop()
+	for deadline := time.Now().Add(so); time.Now().Before(deadline); <-again.C {
+		if err := ok(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// LockAwaited is nil when sessions of the database wait for at least n locks.
+func LockAwaited(t testing.TB, pool *pgxpool.Pool, n int) error {
+	var waiting int
+	err := pool.QueryRow(t.Context(), `
+		SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+	if err == nil && waiting < n {
+		err = fmt.Errorf("%d sessions wait for a lock, want %d", waiting, n)
+	}
+	return err
 }
