@@ -12,7 +12,7 @@ import (
 
 // diskSize is of the file system that holds PostgreSQL's data where one can be
 // mounted, in bytes: enough for a primary, a replica and a backup.
-const diskSize = 3 << 30
+const diskSize = 10 << 30
 
 // disk is where PostgreSQL's data is: a file system of its own in memory for root,
 // so that it can be full, and otherwise a directory.
