@@ -2,6 +2,7 @@ package readapi
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -28,13 +29,16 @@ func (l *errorListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, h2 := conn.(*tls.Conn); h2 {
+		return conn, nil // HTTP/2, whose errors have no text
+	}
 	if tcp, ok := conn.(tcpConn); ok {
 		return &errorConn{tcp, l.api}, nil
 	}
 	return conn, nil
 }
 
-// tcpConn is what the server uses of a TCP connection.
+// tcpConn is what the server uses of a connection that can be closed for writing.
 type tcpConn interface {
 	net.Conn
 	CloseWrite() error
@@ -49,13 +53,6 @@ type errorConn struct {
 
 // NetConn is the connection below.
 func (c *errorConn) NetConn() net.Conn { return c.tcpConn }
-
-// Prove tells the connection below that a valid key came over it.
-func (c *errorConn) Prove() {
-	if below, ok := c.tcpConn.(prover); ok {
-		below.Prove()
-	}
-}
 
 // plainError is what follows the status line in the server's own errors, and in no
 // answer of a handler.

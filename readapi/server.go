@@ -45,9 +45,19 @@ type connectionKey struct{}
 // prover is a connection that may be idle for longer once a valid key came over it.
 type prover interface{ Prove() }
 
-// proveConnection says that the key of the request is valid.
+// proveConnection says that the key of the request is valid. The connection that wants
+// to know may lie below others, such as one of TLS.
 func (q *request) proveConnection() {
-	if c, ok := q.Value(connectionKey{}).(prover); ok {
-		c.Prove()
+	conn, _ := q.Value(connectionKey{}).(net.Conn)
+	for conn != nil {
+		if c, ok := conn.(prover); ok {
+			c.Prove()
+			return
+		}
+		above, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return
+		}
+		conn = above.NetConn()
 	}
 }

@@ -99,10 +99,10 @@ var arrows = map[string][]string{
 		"internal/localpg", "internal/pg", "internal/settings", "delivery/keyring", "delivery/secretkey",
 	},
 	"cmd/ledgerfeed/internal/service": {
-		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi", "readapi/access",
-		"readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit", "internal/console",
-		"internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch", "internal/buildinfo",
-		"internal/connlimit", "delivery/keyring", "delivery/secretkey",
+		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
+		"readapi/access", "readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit",
+		"internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
+		"internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey", "internal/tlslisten",
 	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service",
@@ -160,6 +160,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed-chaos/internal/report": {"cmd/ledgerfeed-chaos/internal/check"},
 
 	"internal/buildinfo": {},
+	"internal/tlslisten": {},
 	"docs/receivers/go":  {}, // an example for others, who do not have our packages
 }
 

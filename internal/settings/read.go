@@ -100,6 +100,8 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_LISTEN", isListenAddress(s.Listen)},
 		{"LEDGERFEED_CONSOLE_LISTEN", isListenAddress(s.ConsoleListen)},
 		{"LEDGERFEED_ADMIN_LISTEN", isListenAddress(s.AdminListen)},
+		{"LEDGERFEED_TLS_CERT", s.TLSCert != "" || s.TLSKey == ""},
+		{"LEDGERFEED_TLS_KEY", s.TLSKey != "" || s.TLSCert == ""},
 		{"LEDGERFEED_BASE_URL", s.BaseURL == "" || isAddress(s.BaseURL)},
 		{"LEDGERFEED_DOCS_URL", s.DocsURL == "" || isAddress(s.DocsURL)},
 		{"LEDGERFEED_CONSOLE_URL", s.ConsoleURL == "" || consoleURL == nil},

@@ -28,8 +28,12 @@ type Settings struct {
 	ConsoleListen string `env:"LEDGERFEED_CONSOLE_LISTEN" envDefault:"127.0.0.1:8081" want:"host:port, such as 127.0.0.1:8081"`
 	AdminListen   string `env:"LEDGERFEED_ADMIN_LISTEN" envDefault:"127.0.0.1:9090" want:"host:port, such as 127.0.0.1:9090"`
 
+	// TLS of the API and the console; without it, a proxy speaks it.
+	TLSCert string `env:"LEDGERFEED_TLS_CERT" want:"a file with a certificate (PEM), and LEDGERFEED_TLS_KEY with its key"`
+	TLSKey  string `env:"LEDGERFEED_TLS_KEY" want:"a file with the key of LEDGERFEED_TLS_CERT (PEM)"`
+
 	Brand      brand.Brand `env:"LEDGERFEED_BRAND" want:"a letter, then at most 31 letters, digits or hyphens"`
-	BaseURL    string      `env:"LEDGERFEED_BASE_URL" want:"an address such as https://api.example.com"`                                      // default: http:// and Listen
+	BaseURL    string      `env:"LEDGERFEED_BASE_URL" want:"an address such as https://api.example.com"`                                      // default: http:// or https:// and Listen
 	DocsURL    string      `env:"LEDGERFEED_DOCS_URL" want:"an address such as https://api.example.com/docs"`                                 // default: BaseURL and /docs
 	ConsoleURL string      `env:"LEDGERFEED_CONSOLE_URL" want:"an address such as https://console.example.com; http:// only on this machine"` // default: see ConsoleAddress
 
@@ -69,7 +73,7 @@ type Settings struct {
 // setDefaults fills in the defaults that follow from other settings.
 func (s *Settings) setDefaults() {
 	if s.BaseURL == "" {
-		s.BaseURL = "http://" + s.Listen
+		s.BaseURL = s.scheme() + s.Listen
 	}
 	s.BaseURL = strings.TrimSuffix(s.BaseURL, "/")
 	if s.DocsURL == "" {
@@ -77,6 +81,13 @@ func (s *Settings) setDefaults() {
 	}
 	s.DocsURL = strings.TrimSuffix(s.DocsURL, "/")
 	s.ConsoleURL = strings.TrimSuffix(s.ConsoleURL, "/")
+}
+
+func (s *Settings) scheme() string {
+	if s.TLSCert != "" {
+		return "https://"
+	}
+	return "http://"
 }
 
 // ConsoleAddress is where browsers reach the console. Without ConsoleURL, a
@@ -88,7 +99,7 @@ func (s *Settings) ConsoleAddress() string {
 	host, _, err := net.SplitHostPort(s.ConsoleListen)
 	ip, ipErr := netip.ParseAddr(host)
 	if err == nil && (host == "localhost" || ipErr == nil && ip.IsLoopback()) {
-		return "http://" + s.ConsoleListen
+		return s.scheme() + s.ConsoleListen
 	}
 	if host == "" {
 		return "https://localhost" + s.ConsoleListen

@@ -38,7 +38,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8,::1/128", "LEDGERFEED_WEBHOOK_CA_FILE=/x.pem", "LEDGERFEED_SMTP_URL=smtp://u:p@mail.acme.example:25", "LEDGERFEED_MAIL_FROM=billing@acme.example", "LEDGERFEED_SMTP_REQUIRE_TLS=true",
 		"LEDGERFEED_OIDC_ISSUER=https://id.acme.example", "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_SECRET=shh", "LEDGERFEED_OIDC_SCOPES=groups,roles",
 		"LEDGERFEED_OIDC_CLAIM=roles", "LEDGERFEED_OIDC_MAP=finance=acme:admin", "LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_AUDIT_EVERY=0", "LEDGERFEED_AUDIT_RATE=7",
-		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error",
+		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +84,15 @@ func TestConsoleAddress(t *testing.T) {
 	}
 }
 
+// With a certificate, both are reached over https.
+func TestAddressesWithTLS(t *testing.T) {
+	t.Parallel()
+	s, err := Read([]string{"LEDGERFEED_TLS_CERT=cert.pem", "LEDGERFEED_TLS_KEY=key.pem"})
+	if err != nil || s.BaseURL != "https://127.0.0.1:8080" || s.ConsoleAddress() != "https://127.0.0.1:8081" {
+		t.Errorf("%s, %s, %v", s.BaseURL, s.ConsoleAddress(), err)
+	}
+}
+
 // A wrong value of any setting is refused, with the variable, the value and the
 // form wanted, and in no words of Go's parsers.
 func TestWrongValues(t *testing.T) {
@@ -111,6 +120,7 @@ func TestWrongValues(t *testing.T) {
 	}
 	for set, want := range map[string]string{
 		"LEDGERFEED_SMTP_URL=smtp://mail.example": `LEDGERFEED_MAIL_FROM is "": want a mail address`, "LEDGERFEED_OIDC_ISSUER=https://id.example": `LEDGERFEED_OIDC_CLIENT_ID is "": want the id`,
+		"LEDGERFEED_TLS_CERT=cert.pem": `LEDGERFEED_TLS_KEY is "": want a file`, "LEDGERFEED_TLS_KEY=key.pem": `LEDGERFEED_TLS_CERT is "": want a file`,
 	} {
 		if _, err := Read([]string{set}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s alone: %v", set, err)

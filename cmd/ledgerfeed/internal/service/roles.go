@@ -63,6 +63,9 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 			s.close()
 		}
 	}()
+	if err := s.loadCertificate(); err != nil {
+		return nil, err
+	}
 	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if s.pool, err = s.openPool(ctx, pg.Options{MaxConns: 8}); err != nil {
 		return nil, err
@@ -159,7 +162,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	s.Add("request log", requests.Run)
 	listener, err := s.bind(ctx, binding{
 		name: RoleAPI, setting: "LEDGERFEED_LISTEN", address: set.Listen, server: readapi.NewServer(api, s.env.Logger),
-		wrap: api.RewriteErrors, refusal: api.RefuseConnection,
+		wrap: api.RewriteErrors, refusal: api.RefuseConnection, certificate: s.certificate,
 	})
 	s.components = append(s.components, listener)
 	return err
@@ -247,7 +250,9 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return fmt.Errorf("cannot prepare the console: %w", err)
 	}
 	s.Add("identity provider", c.Run)
-	listener, err := s.bind(ctx, binding{name: RoleConsole, setting: "LEDGERFEED_CONSOLE_LISTEN", address: set.ConsoleListen, server: console.NewServer(c)})
+	listener, err := s.bind(ctx, binding{
+		name: RoleConsole, setting: "LEDGERFEED_CONSOLE_LISTEN", address: set.ConsoleListen, server: console.NewServer(c), certificate: s.certificate,
+	})
 	s.components = append(s.components, listener)
 	return err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/heap"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/tlslisten"
 )
 
 // Service is a serving process. Its components run together: when one fails,
@@ -38,7 +39,8 @@ type Service struct {
 	ready    atomic.Bool            // becomes false before the listeners close
 	unready  atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is
 
-	wrongClock atomic.Pointer[string] // what is wrong with the clock; nil: nothing
+	wrongClock  atomic.Pointer[string] // what is wrong with the clock; nil: nothing
+	certificate *tlslisten.Certificate // of the API and the console; nil: no TLS
 
 	keysAsked bool                    // a role needs the keys for webhooks' secrets
 	keyring   *keyring.Keyring        // these keys
@@ -129,6 +131,7 @@ type binding struct {
 	server           *http.Server
 	wrap             func(net.Listener) net.Listener // nil: none
 	refusal          func(peer string) []byte        // nil: one for people
+	certificate      *tlslisten.Certificate          // nil: no TLS
 }
 
 // bind binds an address now, so that one that is taken is an error at once, and
@@ -140,8 +143,15 @@ func (s *Service) bind(ctx context.Context, b binding) (component, error) {
 	if err != nil {
 		return component{}, fmt.Errorf("cannot listen for the %s (%s sets the address): %w", b.name, b.setting, err)
 	}
-	s.listeners = append(s.listeners, listener{b.name, "http://" + bound.Addr().String()})
+	scheme := "http://"
+	if b.certificate != nil {
+		scheme, b.refusal = "https://", tlslisten.Refusal
+	}
+	s.listeners = append(s.listeners, listener{b.name, scheme + bound.Addr().String()})
 	bound = s.limitConnections(ctx, &b, bound)
+	if b.certificate != nil {
+		bound = tlslisten.Wrap(bound, b.certificate)
+	}
 	if b.wrap != nil {
 		bound = b.wrap(bound)
 	}

@@ -1,0 +1,95 @@
+// Package tlslisten speaks TLS on a listener, with a certificate that is read again
+// when its files change.
+package tlslisten
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+)
+
+// handshakeTimeout bounds a handshake.
+const handshakeTimeout = 10 * time.Second
+
+// Listener accepts connections whose handshake is done, so that its user knows what
+// they speak: HTTP/2 comes as *tls.Conn, which is how net/http recognizes it, HTTP/1.1
+// as another type, which net/http and wrappers treat like any connection.
+type Listener struct {
+	net.Listener
+
+	config   *tls.Config
+	accepted chan net.Conn
+	failed   chan error // one: why no more are accepted
+
+	ctx   context.Context // of handshakes
+	stop  context.CancelFunc
+	ended sync.WaitGroup
+}
+
+// http1Conn hides from net/http that a connection speaks TLS.
+type http1Conn struct{ *tls.Conn }
+
+// Wrap speaks TLS on a listener. Handshakes go on side by side: a caller that is slow
+// delays nobody. The listener below bounds how many there are.
+func Wrap(l net.Listener, c *Certificate) *Listener {
+	wrapped := &Listener{Listener: l, config: c.config(), accepted: make(chan net.Conn), failed: make(chan error, 1)}
+	wrapped.ctx, wrapped.stop = context.WithCancel(context.Background())
+	wrapped.ended.Go(wrapped.run)
+	return wrapped
+}
+
+func (l *Listener) run() {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			l.failed <- err
+			return
+		}
+		l.ended.Go(func() { l.handshake(conn) })
+	}
+}
+
+func (l *Listener) handshake(below net.Conn) {
+	conn := tls.Server(below, l.config)
+	ctx, cancel := context.WithTimeout(l.ctx, handshakeTimeout)
+	defer cancel()
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = below.Close() // a caller that speaks no TLS, or has gone away
+		return
+	}
+	var ready net.Conn = &http1Conn{conn}
+	if conn.ConnectionState().NegotiatedProtocol == "h2" {
+		ready = conn
+	}
+	select {
+	case l.accepted <- ready:
+	case <-l.ctx.Done():
+		_ = conn.Close()
+	}
+}
+
+// Accept waits for the next connection that has made its handshake.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.accepted:
+		return conn, nil
+	case err := <-l.failed:
+		l.failed <- err // for the next call
+		return nil, err
+	}
+}
+
+// Close ends the listener and handshakes under way.
+func (l *Listener) Close() error {
+	l.stop()
+	err := l.Listener.Close()
+	l.ended.Wait()
+	return err
+}
+
+// Refusal is what a caller gets for whom there is no place, before any handshake: the
+// alert internal_error (RFC 8446, section 6.2), which clients name, instead of text
+// that they cannot read.
+func Refusal(string) []byte { return []byte{21, 3, 1, 0, 2, 2, 80} }
