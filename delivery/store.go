@@ -23,6 +23,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 )
 
 // StoreConfig configures a Store.
@@ -109,7 +110,7 @@ func checkEvents(events []string) ([]string, error) {
 	known := domain.PublicTypes()
 	for _, e := range events {
 		if !slices.Contains(known, e) {
-			return nil, &EventsError{fmt.Sprintf("there is no event type %q; choose all, or some of %s", e, strings.Join(known, ", "))}
+			return nil, &EventsError{fmt.Sprintf("there is no event type %q; choose all, or some of %s%s", e, strings.Join(known, ", "), similar.Hint(e, known))}
 		}
 	}
 	return slices.DeleteFunc(known, func(k string) bool { return !slices.Contains(events, k) }), nil

@@ -29,7 +29,7 @@ func consoleLinkCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "link",
 		Short: "Make a sign-in link; it works once, within 10 minutes",
-		Args:  cobra.NoArgs,
+		Args:  cli.ExactArgs(0),
 	}
 	c.Flags().StringVar(&workspace, "workspace", "", "the workspace it opens (required)")
 	c.Flags().StringVar(&role, "role", string(session.Admin), "what may be done with it: viewer (look) or admin (change)")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -78,7 +79,7 @@ func keyCreateCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Create an API key; it is shown once",
-		Args:  cobra.NoArgs,
+		Args:  cli.ExactArgs(0),
 	}
 	c.Flags().StringVar(&n.WorkspaceID, "workspace", "", "the workspace it reads (required)")
 	c.Flags().StringVar(&n.Name, "name", "", "a name to recognise it by (required)")
@@ -127,8 +128,8 @@ func keyListCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List a workspace's API keys, also revoked and expired ones",
-		Args:  cobra.NoArgs,
-		RunE: env.Run(func(ctx context.Context, _ []string) error {
+		Args:  cli.ExactArgs(0),
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			if workspace == "" {
 				return cli.Usagef("want --workspace")
 			}
@@ -177,20 +178,20 @@ func ofKey(env *cli.Env, change func(ctx context.Context, store *access.Store, w
 }
 
 func keyRotateCommand(env *cli.Env) *cobra.Command {
-	var overlap time.Duration
+	var overlap timespan.Flag
 	c := &cobra.Command{
 		Use:   "rotate KEY-ID",
 		Short: "Give a key a new secret; it is shown once",
-		Args:  cobra.ExactArgs(1),
+		Args:  cli.ExactArgs(1),
 		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
-			r, secret, err := store.Rotate(ctx, workspaceID, keyID, overlap)
+			r, secret, err := store.Rotate(ctx, workspaceID, keyID, time.Duration(overlap))
 			if err != nil {
 				return err
 			}
 			return printNewKey(env, r, secret)
 		}),
 	}
-	c.Flags().DurationVar(&overlap, "overlap", 0, "how long the old secret still works, up to 24h")
+	c.Flags().Var(&overlap, "overlap", "how long the old secret still works, up to 24h")
 	return c
 }
 
@@ -198,7 +199,7 @@ func keyRevokeCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke KEY-ID",
 		Short: "End a key for ever, within a second",
-		Args:  cobra.ExactArgs(1),
+		Args:  cli.ExactArgs(1),
 		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.Revoke(ctx, workspaceID, keyID)
 			if err != nil {
@@ -214,7 +215,7 @@ func keySetLimitCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set-limit KEY-ID",
 		Short: "Change a key's requests a minute",
-		Args:  cobra.ExactArgs(1),
+		Args:  cli.ExactArgs(1),
 		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.SetRateLimit(ctx, workspaceID, keyID, limit)
 			if err != nil {

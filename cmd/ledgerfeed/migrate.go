@@ -15,7 +15,7 @@ func migrateCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the schema up to date",
-		Args:  cobra.NoArgs,
+		Args:  cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
 			db, err := env.OpenDatabase(ctx, false)
 			if err != nil {

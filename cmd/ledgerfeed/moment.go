@@ -1,10 +1,10 @@
 package main
 
 import (
-	"strings"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
 // momentForm describes what parseMoment reads, before "ago" or "from now".
@@ -19,11 +19,7 @@ func parseMoment(s string, now time.Time, direction int) (at time.Time, ok bool)
 	if t, err := time.Parse(time.DateOnly, s); err == nil {
 		return t, true
 	}
-	hours, inDays := strings.CutSuffix(s, "d")
-	if inDays {
-		s, direction = hours+"h", 24*direction
-	}
-	d, err := time.ParseDuration(s)
+	d, err := timespan.Parse(s)
 	if err != nil || d <= 0 {
 		return time.Time{}, false
 	}

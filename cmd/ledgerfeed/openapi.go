@@ -19,7 +19,7 @@ func openapiCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "openapi",
 		Short: "Write the API's description (OpenAPI 3.1)",
-		Args:  cobra.NoArgs,
+		Args:  cli.ExactArgs(0),
 		RunE: env.Run(func(context.Context, []string) error {
 			describe := openapi.Document
 			if html {

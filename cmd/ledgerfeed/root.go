@@ -23,6 +23,7 @@ func execute(ctx context.Context, env *cli.Env, args []string) int {
 	root.SetOut(env.Out)
 	root.SetErr(env.ErrOut)
 	cmd, err := root.ExecuteContextC(ctx)
+	err = env.ExplainConnection(err)
 	var (
 		exit  *cli.ExitError
 		usage *cli.UsageError
@@ -54,7 +55,7 @@ Every command uses the database at DATABASE_URL. Without it, it uses a
 PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          cli.NoSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(cli.FlagError)
@@ -76,6 +77,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		repair.VerifyCommand(env),
 		repair.ExplainCommand(env),
 		repair.QuarantineCommand(env),
+		configCommand(env),
 		openapiCommand(env),
 		benchCommand(env),
 		versionCommand(env),

@@ -76,8 +76,8 @@ func secretKeyCheckCommand(env *cli.Env) *cobra.Command {
 whether LEDGERFEED_SECRET_KEY (or, without it, the file in the data directory) has
 them; exit status 1 if it does not. Changes nothing. A fingerprint tells nothing of
 its key.`,
-		Args: cobra.NoArgs,
-		RunE: env.Run(func(ctx context.Context, _ []string) error {
+		Args: cli.ExactArgs(0),
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
 				k, err := env.ReadKeyring(d.Database)
 				if err != nil {
@@ -147,7 +147,7 @@ the data directory is kept there, in secret.key.former.
 With --give-up-lost it goes on where the old key is lost for good: webhooks whose
 secrets cannot be opened stay silent until ledgerfeed webhook rotate-secret gives
 each a new one.`,
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error { return rotateSecretKey(ctx, env, d, giveUp) })
 		}),

@@ -22,7 +22,7 @@ func serveCommand(env *cli.Env) *cobra.Command {
 database, each with the roles it is given. Stops cleanly on SIGTERM: it says
 that it is no longer ready, still serves for LEDGERFEED_DRAIN_DELAY (2 s),
 finishes what is under way, and ends.`,
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
 			if err := service.CheckRoles(roles); err != nil {
 				return err

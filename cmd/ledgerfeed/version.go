@@ -15,7 +15,7 @@ func versionCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Say which version this is",
-		Args:  cobra.NoArgs,
+		Args:  cli.ExactArgs(0),
 		RunE: func(*cobra.Command, []string) error {
 			info := buildinfo.Read()
 			return env.Print(info, func(out io.Writer) error {

@@ -59,7 +59,7 @@ func withWebhooks(ctx context.Context, env *cli.Env, secrets bool, work func(*de
 // names.
 func ofWebhook(env *cli.Env, use, short string, work func(ctx context.Context, store *delivery.Store, id string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Use: use, Short: short, Args: cli.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			return withWebhooks(ctx, env, false, func(store *delivery.Store) error { return work(ctx, store, args[0]) })
 		}),
@@ -72,7 +72,7 @@ func webhookCreateCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Add a webhook; its secret is shown once",
-		Args:  cobra.NoArgs,
+		Args:  cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			if workspace == "" || url == "" {
 				return cli.Usagef("want --workspace and --url")
@@ -105,8 +105,8 @@ func webhookListCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List a workspace's webhooks",
-		Args:  cobra.NoArgs,
-		RunE: env.Run(func(ctx context.Context, _ []string) error {
+		Args:  cli.ExactArgs(0),
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			if workspace == "" {
 				return cli.Usagef("want --workspace")
 			}
@@ -165,7 +165,7 @@ func webhookDeleteCommand(env *cli.Env) *cobra.Command {
 
 func webhookRotateCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "rotate-secret WEBHOOK", Short: "Give a webhook a new secret; messages are signed with the old one, too, for a while", Args: cobra.ExactArgs(1),
+		Use: "rotate-secret WEBHOOK", Short: "Give a webhook a new secret; messages are signed with the old one, too, for a while", Args: cli.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			return withWebhooks(ctx, env, true, func(store *delivery.Store) error {
 				webhook, err := store.RotateSecret(ctx, args[0])

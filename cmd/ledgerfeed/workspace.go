@@ -45,7 +45,7 @@ func workspaceCreateCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Create a workspace with an empty log",
-		Args:  cobra.NoArgs,
+		Args:  cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			if !domain.IsID(id) {
 				return cli.Usagef("--id is %q: want 1 to 64 letters, digits, _ and -", id)
@@ -72,7 +72,7 @@ func workspaceSetCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set",
 		Short: "Change a workspace's name, or the address that gets mail about failing webhooks",
-		Args:  cobra.NoArgs,
+		Args:  cli.ExactArgs(0),
 	}
 	c.Flags().StringVar(&id, "id", "", "the workspace (required)")
 	c.Flags().StringVar(&name, "name", "", "its new name")
@@ -145,8 +145,8 @@ func workspaceListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List workspaces",
-		Args:  cobra.NoArgs,
-		RunE: env.Run(func(ctx context.Context, _ []string) error {
+		Args:  cli.ExactArgs(0),
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
 				list, err := d.Workspaces().List(ctx)
 				if err != nil {

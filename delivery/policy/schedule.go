@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
 // Schedule lists the waits between the attempts of a delivery: the n-th wait
@@ -24,7 +26,7 @@ func DefaultSchedule() Schedule {
 // maxWaits bounds the attempts of a delivery, which a page of the console lists.
 const maxWaits = 30
 
-// ParseSchedule reads LEDGERFEED_RETRY_SCHEDULE: waits such as 30s, 5m or 2h,
+// ParseSchedule reads LEDGERFEED_RETRY_SCHEDULE: waits such as 30s, 5m, 2h or 1d,
 // separated by commas. An empty text means no retries.
 func ParseSchedule(text string) (Schedule, error) {
 	s := Schedule{}
@@ -32,9 +34,9 @@ func ParseSchedule(text string) (Schedule, error) {
 		return s, nil
 	}
 	for part := range strings.SplitSeq(text, ",") {
-		wait, err := time.ParseDuration(strings.TrimSpace(part))
+		wait, err := timespan.Parse(strings.TrimSpace(part))
 		if err != nil || wait < 0 {
-			return nil, fmt.Errorf("%q is not a wait such as 30s, 5m or 2h", strings.TrimSpace(part))
+			return nil, fmt.Errorf("%q is not a wait such as 30s, 5m, 2h or 1d", strings.TrimSpace(part))
 		}
 		s = append(s, wait)
 	}

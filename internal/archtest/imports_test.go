@@ -46,11 +46,11 @@ var arrows = map[string][]string{
 	"delivery/keyring":   {},
 	"delivery/secretkey": {"delivery/keyring", "internal/audit", "internal/flow", "internal/pg"},
 	"delivery/mail":      {},
-	"delivery/policy":    {"internal/brand", "internal/seededbug"},
+	"delivery/policy":    {"internal/brand", "internal/seededbug", "internal/timespan"},
 	"delivery/receiver":  {"delivery", "delivery/attempt", "internal/brand"},
 	"delivery": {
 		"domain", "eventlog", "internal/pg", "delivery/attempt", "delivery/dispatch", "delivery/keyring", "delivery/policy",
-		"internal/audit", "delivery/secretkey",
+		"internal/audit", "delivery/secretkey", "internal/similar",
 	},
 
 	"internal/audit": {},
@@ -84,25 +84,30 @@ var arrows = map[string][]string{
 	"internal/pg":               {},
 	"internal/scenario":         {},
 	"internal/seededbug":        {},
-	"internal/settings":         {"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity", "internal/console/origin"},
-	"internal/testkit":          {"internal/localpg"},
-	"internal/rowcheck":         {"domain"},
+	"internal/settings": {
+		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
+		"internal/console/origin", "internal/similar", "internal/timespan",
+	},
+	"internal/testkit":  {"internal/localpg"},
+	"internal/rowcheck": {"domain"},
 
 	"cmd/ledgerfeed": {
 		"domain", "eventlog", "readapi/access", "readapi/openapi", "delivery", "internal/console/session", "internal/pg",
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
 		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring", "delivery/secretkey", "internal/buildinfo",
+		"internal/settings", "internal/timespan",
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/console/session", "internal/datadir",
-		"internal/localpg", "internal/pg", "internal/settings", "delivery/keyring", "delivery/secretkey",
+		"internal/localpg", "internal/pg", "internal/settings", "delivery/keyring", "delivery/secretkey", "internal/similar",
 	},
 	"cmd/ledgerfeed/internal/service": {
 		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
 		"readapi/access", "readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit",
 		"internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
 		"internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey", "internal/tlslisten",
+		"internal/similar",
 	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service",
@@ -111,7 +116,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/listen":   {"cmd/ledgerfeed/internal/cli", "delivery/receiver", "internal/datadir"},
 	"cmd/ledgerfeed/internal/repair":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg"},
-	"cmd/ledgerfeed/internal/status":   {"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery/dispatch"},
+	"cmd/ledgerfeed/internal/status":   {"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery/dispatch", "internal/timespan"},
 	"cmd/ledgerfeed/internal/transfer": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog"},
 
 	"cmd/ledgerfeed-bench": {
@@ -161,6 +166,8 @@ var arrows = map[string][]string{
 
 	"internal/buildinfo": {},
 	"internal/tlslisten": {},
+	"internal/similar":   {},
+	"internal/timespan":  {},
 	"docs/receivers/go":  {}, // an example for others, who do not have our packages
 }
 

@@ -19,6 +19,9 @@ type hold interface {
 	Close(ctx context.Context) error
 }
 
+// Exists is false.
+func Exists(string) (bool, error) { return false, nil }
+
 // Open fails: a local PostgreSQL needs Unix sockets that tell accounts.
 func Open(context.Context, Config) (*Server, error) {
 	return nil, errors.New("a local PostgreSQL is run on Linux and macOS only: set DATABASE_URL to a server you have")

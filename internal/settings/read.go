@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caarlos0/env/v11"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
 // Fault is a setting with a wrong value.
@@ -23,14 +25,19 @@ type Fault struct {
 	Variable string
 	Value    string // empty for a secret one
 	Want     string // the form of its values
+	Place    string // the file and the line; empty: the environment, or nowhere
 	secret   bool
 }
 
 func (f Fault) String() string {
-	if f.secret {
-		return f.Variable + " has a wrong value, which is not shown: want " + f.Want
+	place := ""
+	if f.Place != "" {
+		place = " (" + f.Place + ")"
 	}
-	return fmt.Sprintf("%s is %q: want %s", f.Variable, f.Value, f.Want)
+	if f.secret {
+		return f.Variable + " has a wrong value, which is not shown" + place + ": want " + f.Want
+	}
+	return fmt.Sprintf("%s is %q%s: want %s", f.Variable, f.Value, place, f.Want)
 }
 
 // Error is all faults of the settings, by the name of the variable.
@@ -49,9 +56,11 @@ func (e *Error) Error() string {
 }
 
 // Read reads the settings from an environment of NAME=value, such as os.Environ
-// gives. Empty values are as if they were not there. The error is an *Error.
-func Read(environ []string) (Settings, error) {
-	variables := env.ToMap(environ)
+// gives, and from a file, which may be nil. The environment takes precedence. Empty
+// values are as if they were not there. The error is an *Error.
+func Read(environ []string, f *File) (Settings, error) {
+	environment := env.ToMap(environ)
+	variables := f.variables(environment)
 	var s Settings
 	wrong, err := parse(&s, variables)
 	if err != nil {
@@ -59,7 +68,11 @@ func Read(environ []string) (Settings, error) {
 	}
 	wrong = append(wrong, s.check()...)
 	if len(wrong) > 0 {
-		return s, &Error{faults(wrong, variables)}
+		list := faults(wrong, variables)
+		for i := range list {
+			list[i].Place = f.place(list[i].Variable, environment)
+		}
+		return s, &Error{list}
 	}
 	s.setDefaults()
 	return s, nil
@@ -68,7 +81,9 @@ func Read(environ []string) (Settings, error) {
 // parse fills in the fields and returns the variables whose values their types
 // refuse.
 func parse(s *Settings, variables map[string]string) (wrong []string, err error) {
-	err = env.ParseWithOptions(s, env.Options{Environment: variables})
+	err = env.ParseWithOptions(s, env.Options{Environment: variables, FuncMap: map[reflect.Type]env.ParserFunc{
+		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return timespan.Parse(text) },
+	}})
 	var all env.AggregateError
 	switch {
 	case err == nil:

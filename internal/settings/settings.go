@@ -39,13 +39,13 @@ type Settings struct {
 
 	TrustedProxies prefixes      `env:"LEDGERFEED_TRUSTED_PROXIES" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
 	MaxConnections int           `env:"LEDGERFEED_MAX_CONNECTIONS" envDefault:"4096" want:"a number of connections, 1 or more"`
-	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h" want:"a time above 0, such as 720h"`
+	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h" want:"a time above 0, such as 30d or 720h"`
 
 	// Webhooks (docs/contract/decisions.md, "Webhooks").
 	SecretKey      string          `env:"LEDGERFEED_SECRET_KEY" secret:"true" want:"one key or several separated by commas, each of at least 16 characters, best from: openssl rand -hex 32"` // empty: a key in the data directory
-	RetrySchedule  policy.Schedule `env:"LEDGERFEED_RETRY_SCHEDULE" envDefault:"1m,5m,30m,2h,6h,12h,24h" want:"at most 30 waits such as 30s, 5m or 2h, separated by commas"`
-	TurnOffAfter   time.Duration   `env:"LEDGERFEED_TURN_OFF_AFTER" envDefault:"72h" want:"a time above 0, such as 72h"`
-	SecretOverlap  time.Duration   `env:"LEDGERFEED_SECRET_OVERLAP" envDefault:"24h" want:"a time above 0, such as 24h"`
+	RetrySchedule  policy.Schedule `env:"LEDGERFEED_RETRY_SCHEDULE" envDefault:"1m,5m,30m,2h,6h,12h,24h" want:"at most 30 waits such as 30s, 5m, 2h or 1d, separated by commas"`
+	TurnOffAfter   time.Duration   `env:"LEDGERFEED_TURN_OFF_AFTER" envDefault:"72h" want:"a time above 0, such as 3d or 72h"`
+	SecretOverlap  time.Duration   `env:"LEDGERFEED_SECRET_OVERLAP" envDefault:"24h" want:"a time above 0, such as 1d or 24h"`
 	WebhookTimeout time.Duration   `env:"LEDGERFEED_WEBHOOK_TIMEOUT" envDefault:"10s" want:"a time above 0, such as 10s"`
 	WebhookAllow   prefixes        `env:"LEDGERFEED_WEBHOOK_ALLOW" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
 	WebhookCAFile  string          `env:"LEDGERFEED_WEBHOOK_CA_FILE"` // read by the processes that deliver
@@ -59,7 +59,7 @@ type Settings struct {
 	OIDCClientSecret string       `env:"LEDGERFEED_OIDC_CLIENT_SECRET" secret:"true"`
 	OIDCScopes       []string     `env:"LEDGERFEED_OIDC_SCOPES"`                    // besides openid, profile and email
 	OIDCClaim        string       `env:"LEDGERFEED_OIDC_CLAIM" envDefault:"groups"` // decides about workspaces and roles
-	OIDCMap          identity.Map `env:"LEDGERFEED_OIDC_MAP" want:"values of the claim with their roles, such as finance=acme:admin;support=*:viewer,acme:admin"`
+	OIDCMap          identity.Map `env:"LEDGERFEED_OIDC_MAP" list:";" want:"values of the claim with their roles, such as finance=acme:admin;support=*:viewer,acme:admin"`
 
 	// DrainDelay is how long serve still serves after /readyz says "not ready".
 	DrainDelay time.Duration `env:"LEDGERFEED_DRAIN_DELAY" envDefault:"2s" want:"a time such as 2s, or 0 to stop at once"`

@@ -14,7 +14,7 @@ import (
 
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	s, err := Read([]string{"LEDGERFEED_BRAND=", "LEDGERFEED_RETRY_SCHEDULE="}) // empty: as if not there
+	s, err := Read([]string{"LEDGERFEED_BRAND=", "LEDGERFEED_RETRY_SCHEDULE="}, nil) // empty: as if not there
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_OIDC_ISSUER=https://id.acme.example", "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_SECRET=shh", "LEDGERFEED_OIDC_SCOPES=groups,roles",
 		"LEDGERFEED_OIDC_CLAIM=roles", "LEDGERFEED_OIDC_MAP=finance=acme:admin", "LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_AUDIT_EVERY=0", "LEDGERFEED_AUDIT_RATE=7",
 		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestConsoleAddress(t *testing.T) {
 		"127.0.0.1:8081": "http://127.0.0.1:8081", "[::1]:81": "http://[::1]:81", "localhost:81": "http://localhost:81",
 		":8081": "https://localhost:8081", "0.0.0.0:8081": "https://0.0.0.0:8081", "console.example:81": "https://console.example:81",
 	} {
-		s, err := Read([]string{"LEDGERFEED_CONSOLE_LISTEN=" + listen})
+		s, err := Read([]string{"LEDGERFEED_CONSOLE_LISTEN=" + listen}, nil)
 		if err != nil || s.ConsoleAddress() != want {
 			t.Errorf("listening at %s: %s, %v; want %s", listen, s.ConsoleAddress(), err, want)
 		}
@@ -87,7 +87,7 @@ func TestConsoleAddress(t *testing.T) {
 // With a certificate, both are reached over https.
 func TestAddressesWithTLS(t *testing.T) {
 	t.Parallel()
-	s, err := Read([]string{"LEDGERFEED_TLS_CERT=cert.pem", "LEDGERFEED_TLS_KEY=key.pem"})
+	s, err := Read([]string{"LEDGERFEED_TLS_CERT=cert.pem", "LEDGERFEED_TLS_KEY=key.pem"}, nil)
 	if err != nil || s.BaseURL != "https://127.0.0.1:8080" || s.ConsoleAddress() != "https://127.0.0.1:8081" {
 		t.Errorf("%s, %s, %v", s.BaseURL, s.ConsoleAddress(), err)
 	}
@@ -100,19 +100,19 @@ func TestWrongValues(t *testing.T) {
 	for _, c := range []string{
 		"LEDGERFEED_LISTEN=8080", "LEDGERFEED_CONSOLE_LISTEN=localhost", "LEDGERFEED_ADMIN_LISTEN=127.0.0.1:99999",
 		"LEDGERFEED_BRAND=9x", "LEDGERFEED_BASE_URL=api.example.com", "LEDGERFEED_DOCS_URL=ftp://x", "LEDGERFEED_CONSOLE_URL=http://console.example.com",
-		"LEDGERFEED_TRUSTED_PROXIES=127.0.0.1", "LEDGERFEED_RETENTION=0", "LEDGERFEED_RETENTION=30d",
+		"LEDGERFEED_TRUSTED_PROXIES=127.0.0.1", "LEDGERFEED_RETENTION=0", "LEDGERFEED_RETENTION=30 days",
 		"LEDGERFEED_RETRY_SCHEDULE=soon", "LEDGERFEED_TURN_OFF_AFTER=-1s", "LEDGERFEED_SECRET_OVERLAP=0s", "LEDGERFEED_WEBHOOK_TIMEOUT=10", "LEDGERFEED_WEBHOOK_ALLOW=all",
 		"LEDGERFEED_OIDC_ISSUER=accounts", "LEDGERFEED_OIDC_MAP=finance", "LEDGERFEED_DRAIN_DELAY=-1s", "LEDGERFEED_AUDIT_EVERY=daily",
 		"LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_AUDIT_RATE=fast", "LEDGERFEED_SMTP_REQUIRE_TLS=please", "LEDGERFEED_LOG_FORMAT=xml", "LEDGERFEED_LOG_LEVEL=loud",
 	} {
-		_, err := Read([]string{c, "LEDGERFEED_OIDC_CLIENT_ID=console"})
+		_, err := Read([]string{c, "LEDGERFEED_OIDC_CLIENT_ID=console"}, nil)
 		variable, value, _ := strings.Cut(c, "=")
 		if err == nil || !strings.HasPrefix(err.Error(), variable+` is "`+value+`": want `) || strings.Contains(err.Error(), "\n") || strings.HasSuffix(err.Error(), "want ") {
 			t.Errorf("%s: %v", c, err)
 		}
 	}
 	for _, c := range []string{"LEDGERFEED_SECRET_KEY=tooshort", "LEDGERFEED_SMTP_URL=mail:hunter2@x"} {
-		_, err := Read([]string{c, "LEDGERFEED_MAIL_FROM=a@b.example"})
+		_, err := Read([]string{c, "LEDGERFEED_MAIL_FROM=a@b.example"}, nil)
 		variable, value, _ := strings.Cut(c, "=")
 		if err == nil || !strings.HasPrefix(err.Error(), variable+" has a wrong value, which is not shown: want ") || strings.Contains(err.Error(), value) {
 			t.Errorf("%s: %v", c, err)
@@ -122,7 +122,7 @@ func TestWrongValues(t *testing.T) {
 		"LEDGERFEED_SMTP_URL=smtp://mail.example": `LEDGERFEED_MAIL_FROM is "": want a mail address`, "LEDGERFEED_OIDC_ISSUER=https://id.example": `LEDGERFEED_OIDC_CLIENT_ID is "": want the id`,
 		"LEDGERFEED_TLS_CERT=cert.pem": `LEDGERFEED_TLS_KEY is "": want a file`, "LEDGERFEED_TLS_KEY=key.pem": `LEDGERFEED_TLS_CERT is "": want a file`,
 	} {
-		if _, err := Read([]string{set}); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := Read([]string{set}, nil); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s alone: %v", set, err)
 		}
 	}
@@ -131,12 +131,12 @@ func TestWrongValues(t *testing.T) {
 // All faults are reported at once, each once.
 func TestAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := Read([]string{"LEDGERFEED_RETENTION=soon", "LEDGERFEED_BRAND=9x", "LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_LOG_LEVEL=loud"})
+	_, err := Read([]string{"LEDGERFEED_RETENTION=soon", "LEDGERFEED_BRAND=9x", "LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_LOG_LEVEL=loud"}, nil)
 	want := `4 settings are wrong:
   LEDGERFEED_AUDIT_RATE is "0": want entries and rows a second, 1 or more
   LEDGERFEED_BRAND is "9x": want a letter, then at most 31 letters, digits or hyphens
   LEDGERFEED_LOG_LEVEL is "loud": want debug, info, warn or error
-  LEDGERFEED_RETENTION is "soon": want a time above 0, such as 720h`
+  LEDGERFEED_RETENTION is "soon": want a time above 0, such as 30d or 720h`
 	var wrong *Error
 	if !errors.As(err, &wrong) || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)

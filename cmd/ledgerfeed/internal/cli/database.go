@@ -24,11 +24,28 @@ func (e *Env) OpenDatabase(ctx context.Context, serves bool) (*Database, error) 
 	if e.Settings.DatabaseURL != "" {
 		return &Database{URL: e.Settings.DatabaseURL}, nil
 	}
+	if e.reading {
+		if err := e.mustExist(); err != nil {
+			return nil, err
+		}
+	}
 	server, err := localpg.Open(ctx, localpg.Config{DataDir: e.Settings.DataDir, Logger: e.Logger, TakeOver: serves})
 	if err != nil {
 		return nil, fmt.Errorf("the program's own PostgreSQL: %w", err)
 	}
 	return &Database{URL: server.URL(), local: server}, nil
+}
+
+// mustExist is an error where the program's own PostgreSQL has no data yet.
+func (e *Env) mustExist() error {
+	exists, err := localpg.Exists(e.Settings.DataDir)
+	if err != nil {
+		return fmt.Errorf("the program's own PostgreSQL: %w", err)
+	}
+	if !exists {
+		return fmt.Errorf("there is no database in %s yet: ledgerfeed demo, serve or append makes one; DATABASE_URL or --data-dir names another", e.Settings.DataDir)
+	}
+	return nil
 }
 
 // closeTimeout bounds the wait for the program's own PostgreSQL to stop.
@@ -93,8 +110,9 @@ func (d *Database) Migrate(ctx context.Context) ([]string, error) { return migra
 
 // prepare makes the schema fit this program. A fresh database and the program's
 // own are migrated by whichever command comes first; another one, which other
-// programs may be using, only by serve, demo and migrate.
-func (d *Database) prepare(ctx context.Context) error {
+// programs may be using, only by serve, demo and migrate. A command that only reads
+// does not make the tables of a fresh one.
+func (d *Database) prepare(ctx context.Context, reading bool) error {
 	if d.local == nil {
 		fit, err := migrations.Fit(ctx, d.URL)
 		if err != nil {
@@ -106,6 +124,9 @@ func (d *Database) prepare(ctx context.Context) error {
 		case migrations.Older:
 			return errors.New("the database's schema is older than this program: run ledgerfeed migrate")
 		case migrations.Absent:
+			if reading {
+				return errors.New("the database at DATABASE_URL has no tables of this program yet: ledgerfeed migrate makes them")
+			}
 		}
 	}
 	_, err := d.Migrate(ctx)

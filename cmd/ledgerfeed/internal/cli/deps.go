@@ -32,7 +32,7 @@ func (e *Env) WithDeps(ctx context.Context, work func(*Deps) error) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(db.explain(err), db.Close(ctx)) }()
-	if err := db.prepare(ctx); err != nil {
+	if err := db.prepare(ctx, e.reading); err != nil {
 		return err
 	}
 	d, err := e.NewDeps(ctx, db)

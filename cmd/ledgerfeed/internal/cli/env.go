@@ -32,12 +32,16 @@ type Env struct {
 
 	JSON    bool   // --json
 	dataDir string // --data-dir
-	started bool   // see Started
+	config  string // --config
+	file    *settings.File
+	started bool // see Started
+	reading bool // see RunReading
 }
 
 // AddFlags adds the flags that every command has.
 func (e *Env) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&e.JSON, "json", false, "machine-readable output on standard output")
+	flags.StringVar(&e.config, "config", "", "a file with settings (YAML); the environment takes precedence")
 	flags.StringVar(&e.dataDir, "data-dir", "", "directory of the program's own PostgreSQL (LEDGERFEED_DATA_DIR, default .ledgerfeed)")
 }
 
@@ -45,7 +49,7 @@ func (e *Env) AddFlags(flags *pflag.FlagSet) {
 // work. From there on an error is a failure, unless it is a UsageError.
 func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		s, err := settings.Read(os.Environ())
+		s, err := e.readSettings()
 		if err != nil {
 			return &UsageError{err}
 		}
@@ -61,6 +65,37 @@ func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cob
 		}
 		return err
 	}
+}
+
+// RunReading is Run for a command that only reads: where there is no database it says
+// so, and makes none.
+func (e *Env) RunReading(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	run := e.Run(work)
+	return func(cmd *cobra.Command, args []string) error {
+		e.reading = true
+		return run(cmd, args)
+	}
+}
+
+// readSettings reads the settings of the environment and of --config.
+func (e *Env) readSettings() (s settings.Settings, err error) {
+	if e.config != "" {
+		if e.file, err = settings.ReadFile(e.config); err != nil {
+			return s, err
+		}
+	}
+	return settings.Read(os.Environ(), e.file)
+}
+
+// InForce lists the settings as they are in force.
+func (e *Env) InForce() []settings.InForce {
+	list := e.Settings.List(os.Environ(), e.file)
+	for i := range list {
+		if e.dataDir != "" && list[i].Variable == "LEDGERFEED_DATA_DIR" {
+			list[i].Value, list[i].From = e.dataDir, "--data-dir"
+		}
+	}
+	return list
 }
 
 // Started tells whether a command's own work has begun. Errors before that are

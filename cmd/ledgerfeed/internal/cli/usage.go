@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 )
 
 // Exit statuses (docs/contract/decisions.md, "Commands").
@@ -31,15 +33,23 @@ func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Stat
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
 // FlagError replaces pflag's message about a flag of a wrong form, which is
-// that of Go's parsers, by one that names the form wanted.
-func FlagError(_ *cobra.Command, err error) error {
+// that of Go's parsers, by one that names the form wanted, and that about an unknown
+// flag by one that names the flag that was meant.
+func FlagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		name := "--" + unknown.GetSpecifiedName()
+		return Usagef("there is no flag %s%s", name, similar.Hint(name, names))
+	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return err
 	}
 	want := map[string]string{
 		"int": "a whole number", "int64": "a whole number", "float64": "a number",
-		"duration": "a time such as 90s, 15m or 720h", "bool": "true or false",
+		"duration": "a time such as 90s, 15m, 12h or 30d", "bool": "true or false",
 	}[invalid.GetFlag().Value.Type()]
 	if want == "" {
 		return err
@@ -50,15 +60,43 @@ func FlagError(_ *cobra.Command, err error) error {
 // Group makes a command that only holds others.
 func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short, Args: cobra.NoArgs,
+		Use: use, Short: short, Args: NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var names []string
-			for _, c := range cmd.Commands() {
-				names = append(names, c.Name())
-			}
-			return Usagef("name one of its commands: %s", strings.Join(names, ", "))
+			return Usagef("name one of its commands: %s", strings.Join(commandNames(cmd), ", "))
 		},
 	}
 	c.AddCommand(commands...)
 	return c
+}
+
+// ExactArgs is the Args of a command that takes so many.
+func ExactArgs(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == n:
+			return nil
+		case len(args) > n:
+			return Usagef("there is an argument too many, %q", args[n])
+		}
+		_, names, _ := strings.Cut(cmd.Use, " ")
+		return Usagef("want %s", names)
+	}
+}
+
+// NoSuchCommand is the Args of a command that holds others: an argument is a command
+// that does not exist.
+func NoSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return Usagef("there is no command %q%s", args[0], similar.Hint(args[0], commandNames(cmd)))
+}
+
+func commandNames(cmd *cobra.Command) (names []string) {
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
 }

@@ -26,7 +26,7 @@ func Command(env *cli.Env) *cobra.Command {
 one at DATABASE_URL), a workspace with two years of an agency's billing, which
 gets new entries every few seconds, and the service. Prints keys and lines to
 try. Ctrl-C stops everything; the next start continues from there.`,
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
 			if os.Getenv("LEDGERFEED_LOG_LEVEL") == "" {
 				env.Settings.LogLevel = slog.LevelWarn // the output is meant to be read

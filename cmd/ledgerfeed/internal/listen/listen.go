@@ -27,7 +27,7 @@ func Command(env *cli.Env) *cobra.Command {
 		Long: `Receive webhooks on this machine, check their signatures and print what
 arrives. It speaks HTTPS with a certificate of its own. For the service to
 reach it, give the service the two settings that are printed at the start.`,
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			if port < 0 || port > 65535 {
 				return cli.Usagef("--port is %d: want 0 to 65535", port)

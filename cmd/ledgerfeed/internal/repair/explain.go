@@ -28,8 +28,8 @@ set its value: why does this invoice say 420.00?
 
 RESOURCE is one of ` + strings.Join(replay.Resources(), ", ") + `; the ID of a
 credit is its client's.`,
-		Args: cobra.ExactArgs(2),
-		RunE: env.Run(func(ctx context.Context, args []string) error {
+		Args: cli.ExactArgs(2),
+		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			q := replay.ExplainRequest{WorkspaceID: workspace, Resource: args[0], ID: args[1]}
 			if err := checkResource(q.Resource); err != nil {
 				return err

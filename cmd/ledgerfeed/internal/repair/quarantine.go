@@ -65,8 +65,8 @@ func quarantineListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the workspaces that wait, and the entries that were skipped",
-		Args:  cobra.NoArgs,
-		RunE: env.Run(func(ctx context.Context, _ []string) error {
+		Args:  cli.ExactArgs(0),
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
 				list, err := quarantined(ctx, d, "")
 				if err != nil {
@@ -124,8 +124,8 @@ func quarantineShowCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show WORKSPACE",
 		Short: "Show the entry that a workspace waits at, the error, and its history",
-		Args:  cobra.ExactArgs(1),
-		RunE: env.Run(func(ctx context.Context, args []string) error {
+		Args:  cli.ExactArgs(1),
+		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
 				v, err := showQuarantine(ctx, d, args[0])
 				if err != nil {
@@ -198,7 +198,7 @@ func quarantineRetryCommand(env *cli.Env) *cobra.Command {
 With --position, restore an entry that was skipped: the workspace is rebuilt with
 it while readers keep reading. If that is still impossible, nothing is changed
 and the entry stays skipped.`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			if position < 0 {
 				return cli.Usagef("--position is %d: want that of an entry that was skipped", position)
@@ -263,7 +263,7 @@ func quarantineSkipCommand(env *cli.Env) *cobra.Command {
 now or in a rebuild, and the entries after it are projected. It stays in the
 log, shows in the feed if its type does, and is listed as skipped with the
 reason. ledgerfeed quarantine retry --position restores it.`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			if reason == "" {
 				return cli.Usagef("--reason is empty: want why the entry may be skipped")

@@ -38,8 +38,8 @@ nothing to compare. Changes nothing, and works while the service runs.
 Keep a position and its chain value, as verify prints them for one workspace,
 to prove later with --since-position and --chain that nothing up to there was
 touched.`,
-		Args: cobra.NoArgs,
-		RunE: env.Run(func(ctx context.Context, _ []string) error {
+		Args: cli.ExactArgs(0),
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			checkpoint, err := readCheckpoint(f.workspace, since, chain)
 			if err != nil {
 				return err

@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -45,7 +46,7 @@ func Roles() []string { return []string{RoleAPI, RoleProject, RoleDeliver, RoleC
 func CheckRoles(roles []string) error {
 	for _, r := range roles {
 		if !slices.Contains(Roles(), r) {
-			return cli.Usagef("--roles: there is no role %q; want some of %s", r, strings.Join(Roles(), ", "))
+			return cli.Usagef("--roles: there is no role %q; want some of %s%s", r, strings.Join(Roles(), ", "), similar.Hint(r, Roles()))
 		}
 	}
 	if len(roles) == 0 {

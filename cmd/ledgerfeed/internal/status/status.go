@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
@@ -29,16 +30,16 @@ func Command(env *cli.Env) *cobra.Command {
 	var (
 		workspace string
 		wait      bool
-		timeout   time.Duration
+		timeout   timespan.Flag
 	)
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far the read models are, anomalies, and what is quarantined",
-		Args:  cobra.NoArgs,
-		RunE: env.Run(func(ctx context.Context, _ []string) error {
+		Args:  cli.ExactArgs(0),
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
 				if wait {
-					if err := AwaitProjected(ctx, env, d, workspace, timeout); err != nil {
+					if err := AwaitProjected(ctx, env, d, workspace, time.Duration(timeout)); err != nil {
 						return err
 					}
 				}
@@ -64,7 +65,7 @@ func Command(env *cli.Env) *cobra.Command {
 	}
 	c.Flags().StringVar(&workspace, "workspace", "", "only this workspace")
 	c.Flags().BoolVar(&wait, "wait", false, "return when everything that is in the log now is projected")
-	c.Flags().DurationVar(&timeout, "timeout", 0, "with --wait: fail after this time (default: wait as long as it takes)")
+	c.Flags().Var(&timeout, "timeout", "with --wait: fail after this time (default: wait as long as it takes)")
 	return c
 }
 

@@ -33,8 +33,8 @@ interruption some entries may be repeated, and append skips them.
 
 An export continues only the log that it began with: where an older backup was
 restored, or a replica without the last commits took over, it stops and says so.`,
-		Args: cobra.NoArgs,
-		RunE: env.Run(func(ctx context.Context, _ []string) error {
+		Args: cli.ExactArgs(0),
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			if x.from < 1 {
 				return cli.Usagef("--from is %d: want a position, 1 or more", x.from)
 			}

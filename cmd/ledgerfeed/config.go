@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/settings"
+)
+
+func configCommand(env *cli.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "config",
+		Short: "Show the settings in force, and where each comes from",
+		Long: `Show the settings in force, and where each comes from: the environment, the file
+of --config, or the default. Secrets are not shown.
+
+In the file a setting has the name of its variable without LEDGERFEED_, in small
+letters. Values with several parts may be lists.`,
+		Example: `  ledgerfeed config
+  ledgerfeed config --config /etc/ledgerfeed.yaml --json`,
+		Args: cli.ExactArgs(0),
+		RunE: env.Run(func(context.Context, []string) error {
+			list := env.InForce()
+			return env.Print(map[string]any{"settings": list}, func(w io.Writer) error { return printSettings(w, list) })
+		}),
+	}
+}
+
+func printSettings(w io.Writer, list []settings.InForce) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range list {
+		value := s.Value
+		switch {
+		case s.Secret && s.From != settings.FromDefault:
+			value = "(set, not shown)"
+		case value == "":
+			value = "(not set)"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", s.Variable, value, s.From)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("cannot write the settings: %w", err)
+	}
+	return nil
+}

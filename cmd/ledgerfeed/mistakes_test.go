@@ -1,0 +1,92 @@
+package main
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestMistakes: what people do wrong on their first day is answered with what is wrong,
+// once, where, and what to do. A wrong command line or setting has the exit status 2,
+// what the world lacks 1.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	database := testkit.NewDatabase(t)
+	succeed(t, database, "workspace", "create", "--id", "acme", "--name", "Acme")
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	taken := testkit.Must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { _ = taken.Close() }) // the cases run after this function
+	other := testkit.Must(url.Parse(database))(t)
+	other.Path = "/absent"
+	const usage, failed = cli.ExitUsage, cli.ExitFailed
+	for name, c := range map[string]struct {
+		set  string // NAME=value
+		args string
+		code int
+		want string
+	}{
+		"a command mistyped":         {"", "apend", usage, `there is no command "apend"; did you mean append?`},
+		"a command of a group":       {"", "webhook crate", usage, `there is no command "crate"; did you mean create?`},
+		"a group alone":              {"", "key", usage, "name one of its commands: create, list"},
+		"a flag mistyped":            {"", "append --strem", usage, "there is no flag --strem; did you mean --stream?"},
+		"a role mistyped":            {"", "serve --roles projct", usage, `there is no role "projct"; want some of api, project, deliver, console; did you mean project?`},
+		"a port alone":               {"LEDGERFEED_LISTEN=8080", "serve", usage, `LEDGERFEED_LISTEN is "8080": want host:port, such as 127.0.0.1:8080`},
+		"a time without a unit":      {"", "status --wait --timeout 5", usage, `--timeout is "5": want a time such as 90s, 15m, 12h or 30d`},
+		"a setting's time":           {"LEDGERFEED_RETENTION=a month", "serve", usage, `LEDGERFEED_RETENTION is "a month": want a time above 0, such as 30d or 720h`},
+		"half of a certificate":      {"LEDGERFEED_TLS_CERT=cert.pem", "serve", usage, `LEDGERFEED_TLS_KEY is ""`},
+		"a setting's name in a file": {"", "status --config " + file("c.yaml", "listn: :80\n"), usage, "c.yaml, line 1: there is no setting listn; did you mean listen?"},
+		"a setting's value in a file": {
+			"", "status --config " + file("v.yaml", "\nretention: soon\n"), usage, `LEDGERFEED_RETENTION is "soon" (v.yaml, line 2): want a time`,
+		},
+		"no address of a database": {"DATABASE_URL=nonsense", "status", failed, "DATABASE_URL is no address of a database: want postgres://"},
+		"nobody at the address":    {"DATABASE_URL=postgres://me:hunter2@127.0.0.1:1/x", "status", failed, "cannot connect to the database x at 127.0.0.1:1 as me, which DATABASE_URL names: connection refused"},
+		"another database":         {"DATABASE_URL=" + other.String(), "serve", failed, `which DATABASE_URL names: database "absent" does not exist`},
+		"no database yet":          {"DATABASE_URL=", "status", failed, "there is no database in "},
+		"a port that is taken":     {"LEDGERFEED_LISTEN=" + taken.Addr().String(), "serve --roles api", failed, "LEDGERFEED_LISTEN sets the address"},
+		"an absent file":           {"", "append /absent.ndjson", failed, "/absent.ndjson: no such file"},
+		"a field left out": {
+			"", "append " + file("f.ndjson", `{"workspace_id":"acme","type":"client.recorded","data":{"client_id":"x"}}`), failed, "f.ndjson, line 1: data.name is missing: want a text",
+		},
+		"a type mistyped": {
+			"", "append " + file("t.ndjson", `{"workspace_id":"acme","type":"client.record","data":{"client_id":"x","name":"y"}}`), failed, "t.ndjson, line 1: type is not known",
+		},
+		"an id with a space":         {"", "workspace create --id a.b --name x", usage, "want 1 to 64 letters, digits, _ and -"},
+		"a workspace twice":          {"", "workspace create --id acme --name x", failed, `there is a workspace "acme" already`},
+		"a workspace mistyped":       {"", "export --workspace acne", failed, `there is no workspace "acne"`},
+		"a key without its flags":    {"", "key create --name x", usage, "want --workspace, --name and --scopes"},
+		"a scope mistyped":           {"", "key create --workspace acme --name x --scopes invoice:read", usage, `unknown permission "invoice:read"; allowed are invoices:read`},
+		"a webhook without https":    {"", "webhook create --workspace acme --url http://example.com", usage, "the address must start with https://"},
+		"a webhook on this machine":  {"", "webhook create --workspace acme --url https://localhost", usage, "localhost is a name of local networks only"},
+		"an event type mistyped":     {"", "webhook create --workspace acme --url https://example.com --events invoice.payd", usage, "; did you mean invoice.paid?"},
+		"a resource of explain":      {"", "explain invoice x --workspace acme", usage, `there is no resource "invoice"; want some of invoices, charges`},
+		"an argument too many":       {"", "status now", usage, `there is an argument too many, "now"`},
+		"an argument left out":       {"", "key revoke", usage, "want KEY-ID"},
+		"a flag without its value":   {"", "append --ids", usage, "flag needs an argument: --ids"},
+		"an export of a wrong place": {"", "export --from start", usage, `--from is "start": want a whole number`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := command(t, database, strings.Fields(c.args)...)
+			if c.set != "" {
+				cmd.Env = append(cmd.Env, c.set)
+			}
+			r := runCommand(t, cmd)
+			if r.code != c.code || strings.Count(r.errOut, c.want) != 1 || r.out != "" || strings.Contains(r.errOut, "hunter2") || strings.Contains(r.errOut, "goroutine") {
+				t.Errorf("exit %d, want %d and %q once in:\n%s%s", r.code, c.code, c.want, r.errOut, r.out)
+			}
+		})
+	}
+}

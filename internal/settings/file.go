@@ -1,0 +1,183 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+)
+
+// File is a file with settings: YAML, each setting under the name of its variable
+// without LEDGERFEED_, in small letters. The environment takes precedence.
+type File struct {
+	name   string
+	values map[string]fileValue // by variable
+}
+
+type fileValue struct {
+	text string
+	line int
+}
+
+// FileError is what is wrong in a file with settings.
+type FileError struct{ Faults []string }
+
+func (e *FileError) Error() string { return strings.Join(e.Faults, "\n") }
+
+// maxFile bounds a file with settings, in bytes.
+const maxFile = 1 << 20
+
+// ReadFile reads a file. The error names the file, and is a *FileError where lines of
+// it are wrong.
+func ReadFile(path string) (*File, error) {
+	text, err := readText(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the settings: %w", err)
+	}
+	f := &File{name: filepath.Base(path), values: map[string]fileValue{}}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, &FileError{[]string{fmt.Sprintf("%s is no YAML: %s", f.name, strings.TrimPrefix(err.Error(), "yaml: "))}}
+	}
+	if len(document.Content) == 0 {
+		return f, nil // empty, or comments only
+	}
+	if faults := f.read(document.Content[0]); len(faults) > 0 {
+		return nil, &FileError{faults}
+	}
+	return f, nil
+}
+
+func readText(path string) (text []byte, err error) {
+	file, err := os.Open(path) //nolint:gosec // the path is the operator's
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	text, err = io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
+	}
+	return text, err
+}
+
+// read reads the settings of a file and returns what is wrong.
+func (f *File) read(root *yaml.Node) (faults []string) {
+	fault := func(at *yaml.Node, format string, args ...any) {
+		faults = append(faults, fmt.Sprintf("%s, line %d: ", f.name, at.Line)+fmt.Sprintf(format, args...))
+	}
+	if root.Kind != yaml.MappingNode {
+		fault(root, "want settings such as listen: 127.0.0.1:8080, one a line")
+		return faults
+	}
+	known := keys()
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		field, ok := known[key.Value]
+		if !ok {
+			fault(key, "there is no setting %s%s", key.Value, similar.Hint(key.Value, keyNames()))
+			continue
+		}
+		variable := field.Tag.Get("env")
+		if before, twice := f.values[variable]; twice {
+			fault(key, "%s stands in line %d already", key.Value, before.line)
+			continue
+		}
+		text, err := textOf(value, field)
+		if err != nil {
+			fault(value, "%s: %v", key.Value, err)
+			continue
+		}
+		f.values[variable] = fileValue{text, value.Line}
+	}
+	return faults
+}
+
+var errValue = errors.New("want a value, or a list of values")
+
+// textOf is a value as the environment would have it. A list is joined.
+func textOf(value *yaml.Node, field reflect.StructField) (string, error) {
+	if value.Kind == yaml.AliasNode {
+		value = value.Alias
+	}
+	if value.Kind == yaml.ScalarNode {
+		if value.Tag == "!!null" {
+			return "", nil
+		}
+		return value.Value, nil
+	}
+	if value.Kind != yaml.SequenceNode {
+		return "", errValue
+	}
+	separator := field.Tag.Get("list")
+	if separator == "" {
+		separator = ","
+	}
+	parts := make([]string, len(value.Content))
+	for i, part := range value.Content {
+		if part.Kind != yaml.ScalarNode {
+			return "", errValue
+		}
+		parts[i] = part.Value
+	}
+	return strings.Join(parts, separator), nil
+}
+
+// keyOf is a variable's name in a file.
+func keyOf(variable string) string {
+	return strings.ToLower(strings.TrimPrefix(variable, "LEDGERFEED_"))
+}
+
+// keys are the fields of Settings by their names in a file.
+func keys() map[string]reflect.StructField {
+	fields, m := reflect.TypeFor[Settings](), map[string]reflect.StructField{}
+	for i := range fields.NumField() {
+		m[keyOf(fields.Field(i).Tag.Get("env"))] = fields.Field(i)
+	}
+	return m
+}
+
+func keyNames() (list []string) {
+	fields := reflect.TypeFor[Settings]()
+	for i := range fields.NumField() {
+		list = append(list, keyOf(fields.Field(i).Tag.Get("env")))
+	}
+	return list
+}
+
+// variables are the values of a file, under those of the environment. Empty ones are
+// as if they were not there.
+func (f *File) variables(environment map[string]string) map[string]string {
+	all := map[string]string{}
+	if f != nil {
+		for variable, v := range f.values {
+			all[variable] = v.text
+		}
+	}
+	for variable, value := range environment {
+		if value != "" {
+			all[variable] = value
+		}
+	}
+	return all
+}
+
+// place says where in the file the value of a variable stands; empty: it is not of the
+// file.
+func (f *File) place(variable string, environment map[string]string) string {
+	if f == nil || environment[variable] != "" {
+		return ""
+	}
+	v, ok := f.values[variable]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s, line %d", f.name, v.line)
+}
