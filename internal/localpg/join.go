@@ -37,6 +37,15 @@ func (s *setup) join(ctx context.Context) (*joined, error) {
 		if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared($1)", useLock); err != nil {
 			return nil, errors.Join(err, conn.Close(ctx))
 		}
+		// A server that stops ends its sessions one by one: that of the owner may free the
+		// lock before this one ends. It has refused new connections since before that.
+		again, err := s.place.connect(ctx)
+		if err != nil {
+			return nil, errors.Join(err, conn.Close(ctx))
+		}
+		if err := again.Close(ctx); err != nil {
+			return nil, errors.Join(err, conn.Close(ctx))
+		}
 	}
 	return &joined{place: s.place, owner: s.place.owner(), conn: conn}, nil
 }
