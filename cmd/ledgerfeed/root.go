@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/demo"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/doctor"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
@@ -73,6 +74,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		secretKeyCommand(env),
 		consoleCommand(env),
 		status.Command(env),
+		doctor.Command(env),
 		repair.RebuildCommand(env),
 		repair.VerifyCommand(env),
 		repair.ExplainCommand(env),

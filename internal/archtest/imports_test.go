@@ -96,7 +96,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
 		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring", "delivery/secretkey", "internal/buildinfo",
-		"internal/settings", "internal/timespan",
+		"internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor",
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/console/session", "internal/datadir",
@@ -168,7 +168,11 @@ var arrows = map[string][]string{
 	"internal/tlslisten": {},
 	"internal/similar":   {},
 	"internal/timespan":  {},
-	"docs/receivers/go":  {}, // an example for others, who do not have our packages
+	"cmd/ledgerfeed/internal/doctor": {
+		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/service", "delivery/dispatch", "delivery/secretkey",
+		"eventlog", "internal/pg", "internal/settings", "migrations", "projections",
+	},
+	"docs/receivers/go": {}, // an example for others, who do not have our packages
 }
 
 // pure are the packages that may import the standard library and each other

@@ -68,7 +68,7 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 		return nil, err
 	}
 	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if s.pool, err = s.openPool(ctx, pg.Options{MaxConns: 8}); err != nil {
+	if s.pool, err = s.openPool(ctx, pg.Options{MaxConns: sharedConnections}); err != nil {
 		return nil, err
 	}
 	if err := s.recordRetention(ctx); err != nil {
@@ -115,8 +115,13 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 	return s, nil
 }
 
-// How many connections the roles have of their own.
+// Connections is how many connections to the database a process with all roles has at
+// most.
+const Connections = sharedConnections + apiConnections + deliverConnections + consoleConnections + projections.Connections + verifyConnections
+
+// How many connections the roles have of their own, and all of them together.
 const (
+	sharedConnections  = 8
 	apiConnections     = 12 // pages read at the same time; more would only make each slower
 	deliverConnections = 8
 	consoleConnections = 6

@@ -1,0 +1,234 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
+)
+
+// oldestServer is the oldest version of PostgreSQL that is supported.
+const oldestServer = 15
+
+func checkServerVersion(ctx context.Context, x *examination) ([]Finding, error) {
+	var number int
+	var text string
+	err := x.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::integer, current_setting('server_version')`).Scan(&number, &text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the server's version: %w", err)
+	}
+	if number/10_000 < oldestServer {
+		return []Finding{{Level: Error, Text: "PostgreSQL " + text, Do: fmt.Sprintf("upgrade the server to PostgreSQL %d or newer", oldestServer)}}, nil
+	}
+	return ok("PostgreSQL %s", text), nil
+}
+
+func checkSchema(ctx context.Context, x *examination) ([]Finding, error) {
+	fit, err := migrations.Fit(ctx, x.db.URL)
+	if err != nil {
+		return nil, err
+	}
+	switch fit {
+	case migrations.Absent:
+		return []Finding{{Level: Error, Text: "the database has no tables of this program", Do: "run ledgerfeed migrate"}}, nil
+	case migrations.Older:
+		return []Finding{{Level: Error, Text: "the schema is older than this program", Do: "run ledgerfeed migrate"}}, nil
+	case migrations.Newer:
+		return []Finding{{Level: Warning, Text: "the schema is newer than this program", Do: "finish the upgrade: run the newer program everywhere"}}, nil
+	case migrations.Current:
+	}
+	return ok("up to date"), nil
+}
+
+// mostDrift is how far clocks may be apart before retries and expiry are noticeably off.
+const mostDrift = 5 * time.Second
+
+func checkClock(ctx context.Context, x *examination) ([]Finding, error) {
+	before := x.env.Clock()
+	var database time.Time
+	if err := x.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&database); err != nil {
+		return nil, fmt.Errorf("cannot read the database's clock: %w", err)
+	}
+	after := x.env.Clock()
+	// The database looked at its clock between the two.
+	drift := max(before.Sub(database), database.Sub(after), 0)
+	f := Finding{Text: fmt.Sprintf("%v from the database's", drift.Round(time.Millisecond)), Do: "synchronize the clocks of all machines (NTP)"}
+	switch {
+	case drift > eventlog.MaxAhead:
+		f.Level = Error
+		f.Text += "; appends are refused and webhooks are not sent"
+	case drift > mostDrift:
+		f.Level = Warning
+	default:
+		return ok("%s", f.Text), nil
+	}
+	return []Finding{f}, nil
+}
+
+func checkPrivileges(ctx context.Context, x *examination) ([]Finding, error) {
+	var (
+		user       string
+		super, own bool
+		missing    []string
+	)
+	err := x.pool.QueryRow(ctx, `
+		SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user`).Scan(&user, &super)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the role: %w", err)
+	}
+	err = x.pool.QueryRow(ctx, `
+		SELECT coalesce(bool_and(pg_has_role(c.relowner, 'USAGE')), true),
+		       coalesce(array_agg(c.relname ORDER BY c.relname) FILTER (WHERE NOT has_table_privilege(c.oid, 'SELECT')), '{}')
+		  FROM pg_class c WHERE c.relnamespace = to_regnamespace(current_schema())::oid AND c.relkind IN ('r', 'p')`).Scan(&own, &missing)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the privileges: %w", err)
+	}
+	switch {
+	case len(missing) > 0:
+		return []Finding{{Level: Error, Text: fmt.Sprintf("the role %s may not read %v", user, missing), Do: "connect as the role that ran ledgerfeed migrate, or grant it the tables"}}, nil
+	case super && !x.db.IsLocal():
+		return []Finding{{Level: Warning, Text: "the role " + user + " is a superuser", Do: "create a role of its own that owns the database: the program needs no more"}}, nil
+	case !own:
+		return []Finding{{Level: Warning, Text: "the role " + user + " does not own the tables", Do: "run ledgerfeed migrate as their owner: this role cannot"}}, nil
+	}
+	return ok("the role %s", user), nil
+}
+
+// checkDurability looks for settings with which a crash loses what was acknowledged.
+func checkDurability(ctx context.Context, x *examination) ([]Finding, error) {
+	rows, err := x.pool.Query(ctx, `
+		SELECT name, setting FROM pg_settings
+		 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the server's settings: %w", err)
+	}
+	var (
+		list          []Finding
+		name, setting string
+	)
+	_, err = pgx.ForEachRow(rows, []any{&name, &setting}, func() error {
+		f := Finding{Level: Error, Text: name + " is " + setting + ": a crash of the server can destroy the database", Do: "turn it on"}
+		if name == "synchronous_commit" {
+			f = Finding{Level: Error, Text: name + " is off: a crash of the server loses appends that were acknowledged", Do: "turn it on for this database and role"}
+		}
+		list = append(list, f)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the server's settings: %w", err)
+	}
+	return list, nil
+}
+
+func checkConnections(ctx context.Context, x *examination) ([]Finding, error) {
+	var most, reserved, used int
+	err := x.pool.QueryRow(ctx, `
+		SELECT current_setting('max_connections')::integer, current_setting('superuser_reserved_connections')::integer,
+		       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')`).Scan(&most, &reserved, &used)
+	if err != nil {
+		return nil, fmt.Errorf("cannot count connections: %w", err)
+	}
+	free := most - reserved - used
+	if free < service.Connections {
+		return []Finding{{
+			Level: Warning, Text: fmt.Sprintf("%d of %d connections are in use", used, most),
+			Do: fmt.Sprintf("raise max_connections, or run fewer processes: one with all roles uses up to %d", service.Connections),
+		}}, nil
+	}
+	return ok("%d of %d are in use", used, most), nil
+}
+
+// oldTransactions is the age from which the server is near its limit, which is 2,000
+// million transactions.
+const oldTransactions = 1_000_000_000
+
+func checkVacuum(ctx context.Context, x *examination) ([]Finding, error) {
+	var (
+		on  bool
+		age int64
+	)
+	err := x.pool.QueryRow(ctx, `
+		SELECT current_setting('autovacuum')::boolean, age(datfrozenxid) FROM pg_database WHERE datname = current_database()`).Scan(&on, &age)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the age of the database: %w", err)
+	}
+	var list []Finding
+	if !on {
+		list = append(list, Finding{Level: Error, Text: "autovacuum is off: tables and indexes grow without end", Do: "turn it on"})
+	}
+	if age > oldTransactions {
+		list = append(list, Finding{
+			Level: Error, Text: fmt.Sprintf("the oldest transactions are %d back; at 2,000 million the server stops", age),
+			Do: "find what holds vacuum back (the checks below), and run VACUUM",
+		})
+	}
+	return list, nil
+}
+
+// longTransaction is how long a transaction may be open before it harms: vacuum cannot
+// remove rows that it might still see, so pages become slower.
+const longTransaction = 15 * time.Minute
+
+func checkTransactions(ctx context.Context, x *examination) ([]Finding, error) {
+	rows, err := x.pool.Query(ctx, `
+		SELECT 'session ' || pid || coalesce(' (' || nullif(application_name, '') || ')', ''), extract(epoch FROM clock_timestamp() - xact_start)
+		  FROM pg_stat_activity WHERE datname = current_database() AND clock_timestamp() - xact_start > $1 AND backend_type <> 'autovacuum worker'
+		 UNION ALL
+		SELECT 'prepared transaction ' || gid, extract(epoch FROM clock_timestamp() - prepared)
+		  FROM pg_prepared_xacts WHERE database = current_database() AND clock_timestamp() - prepared > $1
+		 ORDER BY 2 DESC LIMIT 5`, longTransaction)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the open transactions: %w", err)
+	}
+	var (
+		list []Finding
+		who  string
+		age  float64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&who, &age}, func() error {
+		list = append(list, Finding{
+			Level: Warning, Text: fmt.Sprintf("%s has had a transaction open for %v", who, time.Duration(age*float64(time.Second)).Round(time.Second)),
+			Do: "end it: vacuum cannot remove old rows meanwhile, and everything becomes slower",
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the open transactions: %w", err)
+	}
+	return list, nil
+}
+
+// keptLog is how much of the write-ahead log a replica that does not come may keep.
+const keptLog = 1 << 30
+
+func checkReplication(ctx context.Context, x *examination) ([]Finding, error) {
+	rows, err := x.pool.Query(ctx, `
+		SELECT slot_name, pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END, restart_lsn)::bigint
+		  FROM pg_replication_slots WHERE NOT active AND restart_lsn IS NOT NULL ORDER BY slot_name`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the replication slots: %w", err)
+	}
+	var (
+		list []Finding
+		slot string
+		kept int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&slot, &kept}, func() error {
+		if kept > keptLog {
+			list = append(list, Finding{
+				Level: Warning, Text: fmt.Sprintf("nobody uses the replication slot %s, and the server keeps %d MiB for it", slot, kept>>20),
+				Do: "bring the replica back, or drop the slot: the disk fills up",
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the replication slots: %w", err)
+	}
+	return list, nil
+}

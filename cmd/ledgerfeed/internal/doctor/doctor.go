@@ -1,0 +1,122 @@
+// Package doctor is ledgerfeed doctor: it looks for what an operator has to do
+// something about, and says what.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// check looks at one thing. It returns what is to be said; nothing at all means OK with
+// no text.
+type check struct {
+	name string
+	run  func(context.Context, *examination) ([]Finding, error)
+}
+
+// checks are all of them, in the order of the report.
+func checks() []check {
+	return []check{
+		{"settings", checkSettings},
+		{"version", checkServerVersion},
+		{"schema", checkSchema},
+		{"clock", checkClock},
+		{"privileges", checkPrivileges},
+		{"durability", checkDurability},
+		{"connections", checkConnections},
+		{"vacuum", checkVacuum},
+		{"transactions", checkTransactions},
+		{"replication", checkReplication},
+		{"keys", checkKeys},
+		{"read models", checkReadModels},
+		{"webhooks", checkWebhooks},
+		{"mail server", checkMailServer},
+		{"identity provider", checkIdentityProvider},
+	}
+}
+
+// checkTimeout bounds one check.
+const checkTimeout = 15 * time.Second
+
+// Command is ledgerfeed doctor.
+func Command(env *cli.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what is wrong, or soon will be, and say what to do",
+		Long: `Look at the settings, the database, the keys, the read models, the webhooks, and the
+servers for mail and sign-in, from where this command runs, and say what to do about
+what is wrong. Nothing is changed. Exit status: 0 nothing is wrong, also with
+warnings; 1 something is.`,
+		Example: "  ledgerfeed doctor\n  ledgerfeed doctor --json",
+		Args:    cli.ExactArgs(0),
+		RunE: env.RunReading(func(ctx context.Context, _ []string) (err error) {
+			db, err := env.OpenDatabase(ctx, false)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, db.Close(ctx)) }()
+			pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 2})
+			if err != nil {
+				return err
+			}
+			defer pool.Close()
+			list := examine(ctx, &examination{env, db, pool}, checks())
+			if err := env.Print(map[string]any{"findings": list}, func(out io.Writer) error { return write(out, list) }); err != nil {
+				return err
+			}
+			for _, f := range list {
+				if f.Level == Error {
+					return &cli.ExitError{Status: cli.ExitFailed}
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+// examine runs checks. One that cannot be made is a finding, too.
+func examine(ctx context.Context, x *examination, all []check) (list []Finding) {
+	for _, c := range all {
+		limited, cancel := context.WithTimeout(ctx, checkTimeout)
+		found, err := c.run(limited, x)
+		cancel()
+		if err != nil {
+			found = append(found, Finding{Level: Error, Text: err.Error(), Do: "this could not be looked at; mend that first, and run ledgerfeed doctor again"})
+		}
+		if len(found) == 0 {
+			found = []Finding{{Level: OK}}
+		}
+		for i := range found {
+			found[i].Check = c.name
+		}
+		list = append(list, found...)
+	}
+	return list
+}
+
+func write(out io.Writer, list []Finding) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	counts := map[Level]int{}
+	for _, f := range list {
+		counts[f.Level]++
+		fmt.Fprintf(table, "%s\t%s\t%s\n", strings.ToUpper(string(f.Level)), f.Check, f.Text)
+		if f.Do != "" {
+			fmt.Fprintf(table, "\t\t→ %s\n", f.Do)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("cannot write the findings: %w", err)
+	}
+	_, err := fmt.Fprintf(out, "%d errors, %d warnings\n", counts[Error], counts[Warning])
+	return err
+}

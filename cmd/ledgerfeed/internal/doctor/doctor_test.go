@@ -1,0 +1,178 @@
+package doctor
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/settings"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m, migrations.Up) }
+
+// patient is an installation that a test makes ill.
+type patient struct {
+	*examination
+
+	t *testing.T
+}
+
+func newPatient(t *testing.T, set ...string) *patient {
+	t.Helper()
+	address := testkit.NewDatabase(t)
+	env := &cli.Env{Clock: time.Now, Logger: testkit.Discard()}
+	env.Settings = testkit.Must(settings.Read(append([]string{"DATABASE_URL=" + address, "LEDGERFEED_SECRET_KEY=0123456789abcdef"}, set...), nil))(t)
+	pool := testkit.Must(pgxpool.New(t.Context(), address))(t)
+	t.Cleanup(pool.Close)
+	return &patient{&examination{env, &cli.Database{URL: address}, pool}, t}
+}
+
+func (p *patient) exec(sql string, args ...any) {
+	p.t.Helper()
+	if _, err := p.pool.Exec(p.t.Context(), sql, args...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// finds examines and wants a check to say something at a level, with what to do.
+func (p *patient) finds(name string, level Level, text string) {
+	p.t.Helper()
+	for _, f := range examine(p.t.Context(), p.examination, checks()) {
+		if f.Check == name && f.Level == level && strings.Contains(f.Text, text) {
+			if (f.Do == "") != (level == OK) {
+				p.t.Errorf("%s says %q, and to do %q", name, f.Text, f.Do)
+			}
+			return
+		}
+	}
+	p.t.Errorf("%s does not say %s with %q: %+v", name, level, text, examine(p.t.Context(), p.examination, checks()))
+}
+
+// In an installation that works the checks say nothing but what is so in every test:
+// its server may lose data, its role is a superuser, and nobody gets mail.
+func TestHealthy(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	for _, f := range examine(t.Context(), p.examination, checks()) {
+		switch f.Check {
+		case "durability", "privileges", "mail server":
+			if f.Level == OK {
+				t.Errorf("%s is %+v", f.Check, f)
+			}
+		default:
+			if f.Level != OK {
+				t.Errorf("%+v", f)
+			}
+		}
+	}
+}
+
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	t.Run("clock", func(t *testing.T) {
+		t.Parallel()
+		p := newPatient(t)
+		p.env.Clock = func() time.Time { return time.Now().Add(time.Minute) }
+		p.finds("clock", Warning, "1m0")
+		p.env.Clock = func() time.Time { return time.Now().Add(-time.Hour) }
+		p.finds("clock", Error, "appends are refused")
+	})
+	t.Run("schema", func(t *testing.T) {
+		t.Parallel()
+		p := newPatient(t)
+		p.exec(`DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`)
+		p.finds("schema", Error, "older than this program")
+	})
+	t.Run("key", func(t *testing.T) {
+		t.Parallel()
+		p := newPatient(t)
+		p.exec(`INSERT INTO secret_key (workspace_id, fingerprint, state, since) VALUES ('*', '\x0102030405060708', 'sealing', now())`)
+		p.finds("keys", Error, "do not fit")
+	})
+	t.Run("read models", func(t *testing.T) {
+		t.Parallel()
+		p := newPatient(t)
+		p.exec(`SELECT workspace_create('acme', 'Acme', now())`)
+		p.exec(`UPDATE log_head SET position = 3 WHERE workspace_id = 'acme'`)
+		p.exec(`UPDATE log_checkpoint SET failures = 20, quarantined = true, error = 'it cannot be folded' WHERE workspace_id = 'acme'`)
+		p.finds("read models", Error, "1 workspaces wait before an entry")
+	})
+	t.Run("webhooks", func(t *testing.T) {
+		t.Parallel()
+		p := newPatient(t)
+		p.exec(`SELECT workspace_create('acme', 'Acme', now())`)
+		p.exec(`INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret, state, failing_since) VALUES
+			('acme', 'w1', 'https://a.example', now(), '\x00', 'off', now()), ('acme', 'w2', 'https://a.example', now(), '\x00', 'on', now())`)
+		p.finds("webhooks", Warning, "1 webhooks fail, 1 are off")
+	})
+	t.Run("transactions", func(t *testing.T) {
+		t.Parallel()
+		// A transaction cannot be made old; the statement is looked at instead.
+		p := newPatient(t)
+		if _, err := checkTransactions(t.Context(), p.examination); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("mail server and identity provider", func(t *testing.T) {
+		t.Parallel()
+		gone := testkit.Must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+		address := gone.Addr().String()
+		_ = gone.Close()
+		p := newPatient(t, "LEDGERFEED_SMTP_URL=smtp://user:hunter2@"+address, "LEDGERFEED_MAIL_FROM=a@b.example",
+			"LEDGERFEED_OIDC_ISSUER=http://"+address, "LEDGERFEED_OIDC_CLIENT_ID=console")
+		p.finds("mail server", Error, "cannot connect to the mail server")
+		p.finds("identity provider", Error, "cannot read the discovery document of http://"+address)
+		for _, f := range examine(t.Context(), p.examination, checks()) {
+			if strings.Contains(f.Text+f.Do, "hunter2") {
+				t.Errorf("the password is shown: %+v", f)
+			}
+		}
+	})
+	t.Run("files", func(t *testing.T) {
+		t.Parallel()
+		key := filepath.Join(t.TempDir(), "key.pem")
+		if err := os.WriteFile(key, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(key, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		p := newPatient(t, "LEDGERFEED_TLS_CERT=/absent.pem", "LEDGERFEED_TLS_KEY="+key)
+		p.finds("settings", Error, "LEDGERFEED_TLS_CERT names /absent.pem, which does not exist")
+		p.finds("settings", Warning, "every account of this machine can read "+key)
+	})
+}
+
+// A check that cannot be made is an error of its own, and the others are made.
+func TestDatabaseGone(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.pool.Close()
+	list := examine(t.Context(), p.examination, []check{{"version", checkServerVersion}, {"identity provider", checkIdentityProvider}})
+	if len(list) != 2 || list[0].Level != Error || list[0].Do == "" || list[1].Level != OK {
+		t.Errorf("%+v", list)
+	}
+}
+
+// A check that hangs ends.
+func TestChecksEnd(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	hangs := check{"hangs", func(ctx context.Context, _ *examination) ([]Finding, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	if list := examine(ctx, nil, []check{hangs}); len(list) != 1 || list[0].Level != Error {
+		t.Errorf("%+v", list)
+	}
+}

@@ -1,0 +1,152 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/settings"
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+// checkSettings looks at what Read cannot: files, and what is unwise though it is
+// allowed.
+func checkSettings(_ context.Context, x *examination) ([]Finding, error) {
+	var list []Finding
+	s := &x.env.Settings
+	for _, file := range []struct{ variable, path string }{
+		{"LEDGERFEED_TLS_CERT", s.TLSCert}, {"LEDGERFEED_TLS_KEY", s.TLSKey}, {"LEDGERFEED_WEBHOOK_CA_FILE", s.WebhookCAFile},
+	} {
+		if file.path == "" {
+			continue
+		}
+		info, err := os.Stat(file.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			list = append(list, Finding{Level: Error, Text: fmt.Sprintf("%s names %s, which does not exist", file.variable, file.path), Do: "put the file there, or change the setting"})
+		case err != nil:
+			return nil, fmt.Errorf("cannot look at the file of %s: %w", file.variable, err)
+		case file.variable == "LEDGERFEED_TLS_KEY" && info.Mode().Perm()&0o004 != 0:
+			list = append(list, Finding{Level: Warning, Text: fmt.Sprintf("every account of this machine can read %s", file.path), Do: "chmod o-r " + file.path})
+		}
+	}
+	set := 0
+	for _, one := range x.env.InForce() {
+		if one.From != settings.FromDefault {
+			set++
+		}
+	}
+	if len(list) == 0 {
+		return ok("%d differ from their defaults; ledgerfeed config shows all", set), nil
+	}
+	return list, nil
+}
+
+func checkKeys(ctx context.Context, x *examination) ([]Finding, error) {
+	state, err := secretkey.Read(ctx, x.pool, x.env.Clock())
+	if err != nil {
+		return nil, err
+	}
+	k, err := x.env.ReadKeyring(x.db)
+	if err != nil {
+		return nil, err
+	}
+	var missing *secretkey.MissingError
+	if err := state.Check(k); errors.As(err, &missing) {
+		return []Finding{{Level: Error, Text: missing.Error(), Do: "give this process the key that is missing"}}, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if state.Sealing == nil {
+		return ok("no secret has been encrypted yet"), nil
+	}
+	return ok("those of %s open every secret", x.env.SecretKeySource(x.db)), nil
+}
+
+// lateProjection is the lag from which something is wrong: usually it is milliseconds.
+const lateProjection = time.Minute
+
+func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
+	s, err := projections.ReadStatus(ctx, x.pool, x.env.Clock(), "")
+	if err != nil {
+		return nil, err
+	}
+	var list []Finding
+	if s.Quarantined > 0 {
+		list = append(list, Finding{
+			Level: Error, Text: fmt.Sprintf("%d workspaces wait before an entry that cannot be projected", s.Quarantined),
+			Do: "ledgerfeed quarantine list shows them, and quarantine show the reason",
+		})
+	}
+	if s.LagEntries > 0 && s.Quarantined == 0 && time.Duration(s.LagSeconds*float64(time.Second)) > lateProjection {
+		list = append(list, Finding{
+			Level: Error, Text: fmt.Sprintf("%d entries are not projected", s.LagEntries),
+			Do: "see that a process with the role project runs, and read its log",
+		})
+	}
+	if s.OtherRules > 0 {
+		list = append(list, Finding{
+			Level: Warning, Text: fmt.Sprintf("%d workspaces have rows made by the rules of another version", s.OtherRules),
+			Do: "they are rebuilt in the background; ledgerfeed rebuild does it now",
+		})
+	}
+	if s.Anomalies > 0 {
+		list = append(list, Finding{
+			Level: Warning, Text: fmt.Sprintf("%d entries could not have their effect, or not all of it", s.Anomalies),
+			Do: "ledgerfeed status lists them: producers have to correct what they sent",
+		})
+	}
+	if len(list) == 0 {
+		return ok("%d of %d entries", s.Position, s.Head), nil
+	}
+	return list, nil
+}
+
+// lateDelivery is the age of an event that was not sent yet from which something is
+// wrong with the processes that deliver.
+const lateDelivery = 5 * time.Minute
+
+func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
+	lags, err := dispatch.ReadStatus(ctx, x.pool, x.env.Clock(), "")
+	if err != nil {
+		return nil, err
+	}
+	late := 0
+	for i := range lags {
+		if lags[i].Entries > 0 && time.Duration(lags[i].Seconds*float64(time.Second)) > lateDelivery {
+			late++
+		}
+	}
+	var off, failing int
+	rows, err := x.pool.Query(ctx, `SELECT count(*) FILTER (WHERE state = 'off'), count(*) FILTER (WHERE state = 'on' AND failing_since IS NOT NULL) FROM webhook`)
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&off, &failing}, func() error { return nil })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot count webhooks: %w", err)
+	}
+	var list []Finding
+	if late > 0 {
+		list = append(list, Finding{
+			Level: Error, Text: fmt.Sprintf("%d webhooks have events that wait to be sent for the first time", late),
+			Do: "see that a process with the role deliver runs, and read its log; ledgerfeed status names them",
+		})
+	}
+	if failing > 0 || off > 0 {
+		list = append(list, Finding{
+			Level: Warning, Text: fmt.Sprintf("%d webhooks fail, %d are off", failing, off),
+			Do: "ledgerfeed webhook list and webhook deliveries show what their receivers answer",
+		})
+	}
+	if len(list) == 0 {
+		return ok("%d are sent to", len(lags)), nil
+	}
+	return list, nil
+}
