@@ -108,8 +108,15 @@ func (r *Replica) TakeOver(ctx context.Context) error {
 	return old.remove()
 }
 
-// Discard ends a replica that did not take over.
+// discardTimeout bounds what Discard does to the primary.
+const discardTimeout = 10 * time.Second
+
+// Discard ends a replica that did not take over. Commits do not wait for it any more; a
+// primary that cannot be told so now forgets it when it starts.
 func (r *Replica) Discard() {
+	ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
+	defer cancel()
+	_ = r.Asynchronous(ctx)
 	r.cluster.mu.Lock()
 	r.cluster.replica = nil
 	r.cluster.mu.Unlock()

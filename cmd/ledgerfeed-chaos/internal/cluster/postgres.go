@@ -163,6 +163,9 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 func (s *Server) tryStart(ctx context.Context) error {
+	if err := s.forgetReplica(); err != nil {
+		return err
+	}
 	log, err := os.OpenFile(s.dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -195,6 +198,30 @@ func (s *Server) tryStart(ctx context.Context) error {
 	s.cmd, s.exited = c, exited
 	s.mu.Unlock()
 	return s.awaitReady(ctx, exited)
+}
+
+// forgetReplica takes the setting with which commits wait for a replica out of the
+// server's files: after a fault, or in a copy, there is none, and they would wait for
+// good.
+func (s *Server) forgetReplica() error {
+	name := filepath.Join(s.dir, "postgresql.auto.conf")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("cannot read the settings of the server: %w", err)
+	}
+	var kept []byte
+	for line := range bytes.Lines(text) {
+		if !bytes.HasPrefix(line, []byte("synchronous_standby_names")) {
+			kept = append(kept, line...)
+		}
+	}
+	if len(kept) == len(text) {
+		return nil
+	}
+	if err := os.WriteFile(name, kept, 0o600); err != nil { // it keeps its owner
+		return fmt.Errorf("cannot write the settings of the server: %w", err)
+	}
+	return nil
 }
 
 // awaitReady returns when the server answers, or has ended.
@@ -320,7 +347,10 @@ func (s *Server) copyTo(ctx context.Context, to *Server, upstream, name string) 
 	if upstream != "" {
 		args = append(args, "--write-recovery-conf")
 	}
-	return s.run(ctx, "pg_basebackup", args...)
+	if err := s.run(ctx, "pg_basebackup", args...); err != nil {
+		return errors.Join(err, to.remove())
+	}
+	return nil
 }
 
 // remove deletes the data of a server that does not run.
