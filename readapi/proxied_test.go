@@ -78,6 +78,7 @@ func conformance() map[string]func(*testing.T) {
 		"TestUnchangedNeedsNoReadTable":          TestUnchangedNeedsNoReadTable,
 		"TestUnknownPaths":                       TestUnknownPaths,
 		"TestACursorOfALogThatWentBack":          TestACursorOfALogThatWentBack,
+		"TestAnEventOfALogThatWentBack":          TestAnEventOfALogThatWentBack,
 		"TestAFollowerOfATimeToCome":             TestAFollowerOfATimeToCome,
 		"TestCursorsOfTheFirstVersionGoOn":       TestCursorsOfTheFirstVersionGoOn,
 		"TestWhatAKeyMayNotSeeIsSteppedOverOnce": TestWhatAKeyMayNotSeeIsSteppedOverOnce,
