@@ -44,7 +44,7 @@ func checkSettings(_ context.Context, x *examination) ([]Finding, error) {
 		}
 	}
 	if len(list) == 0 {
-		return ok("%d differ from their defaults; ledgerfeed config shows all", set), nil
+		return ok("%d are set; ledgerfeed config shows all", set), nil
 	}
 	return list, nil
 }
@@ -146,7 +146,7 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 		})
 	}
 	if len(list) == 0 {
-		return ok("%d are sent to", len(lags)), nil
+		return ok("%d, none of which fails or is late", len(lags)), nil
 	}
 	return list, nil
 }
