@@ -82,7 +82,7 @@ func TestFindings(t *testing.T) {
 		t.Parallel()
 		p := newPatient(t)
 		p.env.Clock = func() time.Time { return time.Now().Add(time.Minute) }
-		p.finds("clock", Warning, "1m0")
+		p.finds("clock", Warning, "from the database's")
 		p.env.Clock = func() time.Time { return time.Now().Add(-time.Hour) }
 		p.finds("clock", Error, "appends are refused")
 	})
