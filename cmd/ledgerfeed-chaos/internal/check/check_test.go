@@ -118,7 +118,7 @@ func TestEachBreachIsFound(t *testing.T) {
 		"delivered unsigned": {func(r *run) {
 			r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Signed: false})
 		}, []string{RuleDelivered}},
-		"another body delivered": {func(r *run) { r.inbox.bodies["e1"] = "{}" }, []string{RuleDelivered}},
+		"another body delivered": {func(r *run) { r.inbox.accepted["e1"][0].body = "{}" }, []string{RuleDelivered}},
 		"delivered from nowhere": {func(r *run) {
 			r.inbox.Take(Message{EventID: "x", Signed: true, Accepted: true, At: noon})
 		}, []string{RuleDelivered}},
@@ -156,7 +156,7 @@ func TestLostTail(t *testing.T) {
 		r.history.Acknowledge(o[0], noon, 4)
 		r.follow.Events = append(r.follow.Events, Seen{"gone", "{}"})
 		r.inbox.Take(Message{EventID: "gone", Signed: true, Accepted: true, At: noon})
-		r.history.Lose(noon.Add(time.Second), map[string]int64{"w": 3}, func(string, string) bool { return false })
+		r.history.Lose(noon.Add(time.Second), noon.Add(time.Second), map[string]int64{"w": 3}, func(string, string) bool { return false })
 		return r
 	}
 	if got := lost().check(); got != nil {
@@ -187,12 +187,36 @@ func TestCheckHeld(t *testing.T) {
 func TestRepeatsAcrossALossAreNoDuplicates(t *testing.T) {
 	t.Parallel()
 	r := soundRun()
-	r.history.Lose(noon.Add(time.Minute), map[string]int64{"w": 3}, func(string, string) bool { return true })
+	r.history.Lose(noon.Add(time.Minute), noon.Add(time.Minute), map[string]int64{"w": 3}, func(string, string) bool { return true })
 	for range 30 {
 		r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Signed: true, Accepted: true, At: noon.Add(2 * time.Minute)})
 	}
 	if got := r.check(); got != nil {
 		t.Errorf("found %q: the log went back, so the message is sent again", got)
+	}
+}
+
+// An entry whose outcome was unknown is appended again after a loss, at another time: the
+// receiver has both forms, and needs the one that the log has.
+func TestEventsThatAreAppendedAgain(t *testing.T) {
+	t.Parallel()
+	again := func(forms ...string) []string {
+		r := soundRun()
+		delete(r.inbox.accepted, "e1")
+		r.history.Lose(noon.Add(time.Minute), noon.Add(time.Minute), map[string]int64{"w": 3}, func(string, string) bool { return true })
+		for i, form := range forms {
+			r.inbox.Take(Message{EventID: "e1", Body: form, Signed: true, Accepted: true, At: noon.Add(time.Duration(2*i) * time.Minute)})
+		}
+		return r.check()
+	}
+	const current = `{"id":"e1"}`
+	if got := again("of the lost log", current); got != nil {
+		t.Errorf("both forms are found as %q", got)
+	}
+	for name, forms := range map[string][]string{"only the lost form": {"of the lost log"}, "another form later": {current, "of nowhere"}} {
+		if got, want := again(forms...), []string{RuleDelivered}; !slices.Equal(got, want) {
+			t.Errorf("%s is found as %q, want %q", name, got, want)
+		}
 	}
 }
 

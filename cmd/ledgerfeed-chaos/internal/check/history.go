@@ -41,7 +41,8 @@ type History struct {
 // Loss is a moment after which the log is an older one: a replica without the last
 // commits has taken over, or a backup was restored.
 type Loss struct {
-	At    time.Time
+	At    time.Time        // when it began
+	Over  time.Time        // when the older log was there
 	Heads map[string]int64 // by workspace, what was left
 }
 
@@ -74,10 +75,10 @@ func (h *History) Acknowledge(o *Offer, now time.Time, position int64) {
 
 // Lose notes that the log became an older one. No producer may be at work meanwhile.
 // What was acknowledged and lies after the heads is lost by the fault.
-func (h *History) Lose(at time.Time, heads map[string]int64, held func(workspace, id string) bool) {
+func (h *History) Lose(at, over time.Time, heads map[string]int64, held func(workspace, id string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.losses = append(h.losses, Loss{at, heads})
+	h.losses = append(h.losses, Loss{at, over, heads})
 	for _, o := range h.offers {
 		if !o.Acknowledged() || o.Lost {
 			continue

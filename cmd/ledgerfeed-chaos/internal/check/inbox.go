@@ -19,15 +19,20 @@ type Inbox struct {
 	Workspace, WebhookID string
 
 	mu       sync.Mutex
-	accepted map[string][]time.Time // by event id
-	bodies   map[string]string      // by event id, as first accepted
+	accepted map[string][]arrival // by event id
 	unsigned int
 	attempts int
 }
 
+// arrival is one acceptance of an event.
+type arrival struct {
+	at   time.Time
+	body string
+}
+
 // NewInbox makes an empty Inbox.
 func NewInbox(workspace string) *Inbox {
-	return &Inbox{Workspace: workspace, accepted: map[string][]time.Time{}, bodies: map[string]string{}}
+	return &Inbox{Workspace: workspace, accepted: map[string][]arrival{}}
 }
 
 // Take notes a message.
@@ -41,10 +46,12 @@ func (b *Inbox) Take(m Message) {
 	if !m.Accepted {
 		return
 	}
-	b.accepted[m.EventID] = append(b.accepted[m.EventID], m.At)
-	if len(b.accepted[m.EventID]) == 1 {
-		b.bodies[m.EventID] = m.Body
+	list := b.accepted[m.EventID]
+	body := m.Body
+	if len(list) > 0 && list[0].body == body {
+		body = list[0].body // it is kept once
 	}
+	b.accepted[m.EventID] = append(list, arrival{m.At, body})
 }
 
 // Has tells whether an event was accepted.
@@ -59,19 +66,19 @@ func (b *Inbox) Has(eventID string) bool {
 func (b *Inbox) Counts() (attempts, events, repeats int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, at := range b.accepted {
+	for _, list := range b.accepted {
 		events++
-		repeats += len(at) - 1
+		repeats += len(list) - 1
 	}
 	return b.attempts, events, repeats
 }
 
-// Missing returns the events of the log that were not accepted.
+// Missing returns the events of the log that were not accepted as it has them.
 func (b *Inbox) Missing(l *Log) (missing []Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range l.Public[b.Workspace] {
-		if e.Type != "test.ping" && len(b.accepted[e.ID]) == 0 {
+		if e.Type != "test.ping" && !slices.ContainsFunc(b.accepted[e.ID], func(a arrival) bool { return a.body == e.JSON }) {
 			missing = append(missing, e)
 		}
 	}
@@ -95,20 +102,35 @@ func (b *Inbox) Check(l *Log, h *History, disturbances []time.Time, f *Findings)
 		bodies[e.ID] = e.JSON
 	}
 	repeats := 0
-	for id, at := range b.accepted {
+	losses := h.Losses()
+	for id, list := range b.accepted {
 		body, there := bodies[id]
 		switch {
-		case there && body != b.bodies[id]:
-			f.Add(RuleDelivered, "%s arrived at %s as %s, want %s", id, b.WebhookID, b.bodies[id], body)
-		case !there && !h.LostTo(b.Workspace, id):
+		case there:
+			b.checkForms(id, body, losses, f)
+		case !h.LostTo(b.Workspace, id):
 			f.Add(RuleDelivered, "%s arrived at %s, which the log does not have", id, b.WebhookID)
 		}
-		if !rewound(at, h.Losses()) {
-			repeats += len(at) - 1
+		if !rewound(list, losses) {
+			repeats += len(list) - 1
 		}
 	}
 	if most := underWay * (len(disturbances) + 1); repeats > most {
 		f.Add(RuleDuplicates, "%d repeats at %s of %s, at most %d could be under way", repeats, b.WebhookID, b.Workspace, most)
+	}
+}
+
+// lateArrival is how long after a loss messages of the log that is gone may arrive.
+const lateArrival = 10 * time.Second
+
+// checkForms checks that an event arrived in no other form than the log has it. Another
+// one may have come before a loss: the log that is gone had the entry at another time.
+func (b *Inbox) checkForms(id, body string, losses []Loss, f *Findings) {
+	for _, a := range b.accepted[id] {
+		if a.body != body && !slices.ContainsFunc(losses, func(l Loss) bool { return a.at.Before(l.Over.Add(lateArrival)) }) {
+			f.Add(RuleDelivered, "%s arrived at %s as %s, want %s", id, b.WebhookID, a.body, body)
+			return
+		}
 	}
 }
 
@@ -118,7 +140,8 @@ const underWay = 10
 
 // rewound tells whether the log became an older one between the first and the last
 // arrival of an event, which sends it again.
-func rewound(at []time.Time, losses []Loss) bool {
-	first, last := slices.MinFunc(at, time.Time.Compare), slices.MaxFunc(at, time.Time.Compare)
+func rewound(list []arrival, losses []Loss) bool {
+	byTime := func(a, b arrival) int { return a.at.Compare(b.at) }
+	first, last := slices.MinFunc(list, byTime).at, slices.MaxFunc(list, byTime).at
 	return slices.ContainsFunc(losses, func(l Loss) bool { return first.Before(l.At) && !last.Before(l.At) })
 }

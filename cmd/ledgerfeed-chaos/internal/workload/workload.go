@@ -234,7 +234,7 @@ func (w *Workload) LoseTail(ctx context.Context, fault func(context.Context) err
 	}
 	heads, held, err := w.held(ctx)
 	if err == nil {
-		w.history.Lose(at, heads, held)
+		w.history.Lose(at, time.Now(), heads, held)
 	}
 	return err
 }
