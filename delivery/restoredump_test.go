@@ -23,7 +23,7 @@ func TestADumpRestoredIntoARunningServerIsNoticed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What a dump holds of it: all rows, in tables that are made anew.
+	// What a dump holds of it: all rows, in tables that are created again.
 	tables := []string{"webhook_instance", "webhook_cursor", "log_checkpoint", "log_head", "event_log"}
 	for _, table := range tables {
 		exec(`CREATE TABLE dumped_` + table + ` (LIKE ` + table + ` INCLUDING ALL); INSERT INTO dumped_` + table + ` SELECT * FROM ` + table)

@@ -95,8 +95,12 @@ type ClockError struct{ Now, Database string }
 
 // Error gives both times.
 func (e *ClockError) Error() string {
-	return fmt.Sprintf("nothing was appended: the clock of this program says %s and the database's %s, "+
-		"which is more than 5 minutes apart; set the clocks right", e.Now, e.Database)
+	return "nothing was appended: " + e.Difference() + "; set the clocks right"
+}
+
+// Difference gives both times, for those who do something else than append.
+func (e *ClockError) Difference() string {
+	return fmt.Sprintf("the clock of this program says %s and the database's %s, which is more than 5 minutes apart", e.Now, e.Database)
 }
 
 // Certain reports whether nothing was appended, for an error of an append.

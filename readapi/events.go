@@ -83,7 +83,7 @@ func answerEvent(q *request) error {
 		return answer.UnknownID(label)
 	}
 	q.rows = 1
-	// An event never changes, but one of the same id can come anew after the log went back.
+	// An event never changes, but after a restore another one can have the same id.
 	q.answerWith([]byte(event), event)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -266,7 +267,7 @@ func (s *store) release(ctx context.Context, lease string, list []scheduler.Curs
 		       AS m (w, h, epoch, version, done, replay, expired, replay_expired)
 		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h
 		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1
-		   AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`) AND `+rightClock("$10"),
+		   AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`) AND `+eventlog.RightClock("$10"),
 		lease, ws, hs, epochs, versions, done, replayed, expired, replayExpired, now)
 	if err != nil {
 		return fmt.Errorf("release webhooks: %w", err)

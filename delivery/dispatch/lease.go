@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -161,7 +162,7 @@ func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c 
 	b.Queue(`
 		WITH me AS (
 		    UPDATE webhook_instance i SET lease_until = clock_timestamp() + $2
-		     WHERE i.instance_id = $1 AND `+holds+` AND `+rightClock("$3")+` RETURNING 1)
+		     WHERE i.instance_id = $1 AND `+holds+` AND `+eventlog.RightClock("$3")+` RETURNING 1)
 		SELECT (SELECT count(*) FROM webhook_instance i WHERE `+holds+`),
 		       (SELECT count(*) FROM webhook_cursor WHERE holder IS NOT NULL),
 		       (SELECT count(*) FROM webhook_cursor WHERE holder = $1),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -133,7 +134,7 @@ func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) 
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	b := &pgx.Batch{}
-	b.Queue(`SELECT webhook_lease(CASE WHEN `+rightClock("$3")+` THEN $1 ELSE '' END), set_config('lock_timeout', $2, true)`, r.Lease, pg.Milliseconds(lockTimeout), now)
+	b.Queue(`SELECT webhook_lease(CASE WHEN `+eventlog.RightClock("$3")+` THEN $1 ELSE '' END), set_config('lock_timeout', $2, true)`, r.Lease, pg.Milliseconds(lockTimeout), now)
 	queueAttempts(b, r.Attempts)
 	queueCursors(b, r.Lease, r.Cursors)
 	queueHealth(b, r.Health)

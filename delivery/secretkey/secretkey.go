@@ -196,8 +196,8 @@ func Register(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time)
 }
 
 // lockAndRead reads the state with a lock until the end of the transaction. Those who
-// seal take ROW SHARE, which many have at the same time; those who change the state
-// take EXCLUSIVE, which waits for them, and lets no more come. A transaction takes
+// make a secret take ROW SHARE, which many hold at the same time; those who change the
+// state take EXCLUSIVE, which waits for them and keeps others out. A transaction takes
 // EXCLUSIVE first if it needs both.
 func lockAndRead(ctx context.Context, tx pgx.Tx, mode string, now time.Time) (*State, error) {
 	if _, err := tx.Exec(ctx, `LOCK TABLE secret_key IN `+mode+` MODE`); err != nil {

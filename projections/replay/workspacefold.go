@@ -111,7 +111,7 @@ func (f *workspaceFold) walk(ctx context.Context, after, through int64, each fun
 				return
 			}
 			after = page[len(page)-1].Position
-			most = min(2*len(page), logPage) // what is asked for and not taken is read in vain
+			most = min(2*len(page), logPage) // rows beyond the page would be read and thrown away
 		}
 	}()
 	var failed error

@@ -74,10 +74,7 @@ func ChangeAll(ctx context.Context, tx pgx.Tx, t *Table, workspaceID string, m *
 }
 
 func fetch(ctx context.Context, tx pgx.Tx, rows int) ([]string, error) {
-	found, err := tx.Query(ctx, fmt.Sprintf("FETCH %d FROM mass_change", rows))
-	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller names the change
-	}
+	found, _ := tx.Query(ctx, fmt.Sprintf("FETCH %d FROM mass_change", rows)) // CollectRows returns its error
 	return pgx.CollectRows(found, pgx.RowTo[string])
 }
 

@@ -2,9 +2,9 @@ package service
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
@@ -15,20 +15,14 @@ const clockInterval = 10 * time.Second
 // the database's. With such a clock the API shows no event, because each is past its
 // retention, or takes keys that have expired; load balancers send no requests then.
 func (s *Service) compareClock(ctx context.Context) error {
-	var (
-		right         bool
-		now, database string
-	)
-	err := s.pool.QueryRow(ctx, `
-		SELECT coalesce($1::timestamptz BETWEEN log_clock() - interval '5 minutes' AND log_clock() + interval '5 minutes', true),
-		       log_stamp($1), log_stamp(coalesce(log_clock(), $1))`, s.env.Clock()).Scan(&right, &now, &database)
+	wrong, err := eventlog.CheckClock(ctx, s.pool, s.env.Clock())
 	if err != nil {
-		return fmt.Errorf("compare the clock with the database's: %w", err)
+		return err
 	}
 	was := s.wrongClock.Load()
 	switch {
-	case !right:
-		reason := fmt.Sprintf("the clock of this program says %s and the database's %s, which is more than 5 minutes apart", now, database)
+	case wrong != nil:
+		reason := wrong.Difference()
 		if was == nil {
 			s.env.Logger.ErrorContext(ctx, "the process is not ready", "reason", reason)
 		}
