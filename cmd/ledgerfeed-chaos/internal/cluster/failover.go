@@ -179,8 +179,10 @@ const connectTimeout = 10 * time.Second
 // Exec runs a statement on the server, past every proxy.
 func (s *Server) Exec(ctx context.Context, sql string, args ...any) error {
 	return s.With(ctx, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, sql, args...)
-		return err //nolint:wrapcheck // with says what it is about
+		if _, err := conn.Exec(ctx, sql, args...); err != nil {
+			return fmt.Errorf("run a statement: %w", err)
+		}
+		return nil
 	})
 }
 

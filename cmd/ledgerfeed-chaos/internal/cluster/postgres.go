@@ -294,7 +294,10 @@ func (s *Server) KillBackend(ctx context.Context, roll uint64) (bool, error) {
 	if err != nil || len(list) == 0 {
 		return false, err
 	}
-	return true, syscall.Kill(list[roll%uint64(len(list))], syscall.SIGKILL) //nolint:wrapcheck // the caller says what it does
+	if err := syscall.Kill(list[roll%uint64(len(list))], syscall.SIGKILL); err != nil {
+		return true, fmt.Errorf("cannot kill a backend: %w", err)
+	}
+	return true, nil
 }
 
 // Stop shuts the server down as an operator does.

@@ -257,7 +257,10 @@ func (w *Workload) held(ctx context.Context) (heads map[string]int64, held func(
 			entries[[2]string{workspace, id}] = true
 			return nil
 		})
-		return err //nolint:wrapcheck // the statement above says what it reads
+		if err != nil {
+			return fmt.Errorf("read what the log holds: %w", err)
+		}
+		return nil
 	})
 	return heads, func(workspace, id string) bool { return entries[[2]string{workspace, id}] }, err
 }
