@@ -3,6 +3,7 @@ package connlimit_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -26,6 +27,8 @@ type stand struct {
 	waiting  atomic.Int64
 	release  chan struct{}
 	refused  atomic.Int64
+
+	accepted, idled atomic.Int64 // how often a connection was accepted, and became idle after a request
 }
 
 type connKey struct{}
@@ -40,7 +43,7 @@ func newStand(t *testing.T, cfg connlimit.Config) *stand {
 	cfg.Refused = func() { s.refused.Add(1) }
 	s.listener, s.address = connlimit.Wrap(bound, cfg), bound.Addr().String()
 	server := &http.Server{
-		ConnState: s.listener.ConnState, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute,
+		ConnState: s.connState, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
@@ -57,24 +60,45 @@ func newStand(t *testing.T, cfg connlimit.Config) *stand {
 	return s
 }
 
+// connState counts what the listener has been told.
+func (s *stand) connState(c net.Conn, state http.ConnState) {
+	s.listener.ConnState(c, state)
+	switch state {
+	case http.StateNew:
+		s.accepted.Add(1)
+	case http.StateIdle:
+		s.idled.Add(1)
+	default:
+	}
+}
+
 // caller is a connection from an address of this machine.
 type caller struct {
-	t *testing.T
+	*stand
 	net.Conn
 	reader *bufio.Reader
 }
 
+// dial connects, and waits until the listener has accepted or refused it: what a
+// new connection takes the place of depends on the order in which they came.
 func (s *stand) dial(from string) *caller {
 	s.t.Helper()
+	before := s.accepted.Load() + s.refused.Load()
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
 	conn := testkit.Must(d.DialContext(s.t.Context(), "tcp", s.address))(s.t)
 	s.t.Cleanup(func() { _ = conn.Close() })
-	return &caller{s.t, conn, bufio.NewReader(conn)}
+	testkit.Eventually(s.t, func() error {
+		if s.accepted.Load()+s.refused.Load() == before {
+			return errors.New("the connection is neither accepted nor refused")
+		}
+		return nil
+	})
+	return &caller{s, conn, bufio.NewReader(conn)}
 }
 
 func (c *caller) send(path string) {
 	c.t.Helper()
-	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c.Conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		c.t.Error(err)
 	}
 }
@@ -91,10 +115,22 @@ func (c *caller) status() int {
 	return r.StatusCode
 }
 
+// get sends a request, and waits until the listener knows that its connection is
+// idle again.
 func (c *caller) get(path string) int {
 	c.t.Helper()
+	before := c.idled.Load()
 	c.send(path)
-	return c.status()
+	status := c.status()
+	if status == http.StatusOK {
+		testkit.Eventually(c.t, func() error {
+			if c.idled.Load() == before {
+				return errors.New("the connection is not idle")
+			}
+			return nil
+		})
+	}
+	return status
 }
 
 // open waits until the listener has so many connections.
@@ -191,7 +227,7 @@ func TestBusyConnectionsStay(t *testing.T) {
 // TestUnprovenConnectionsAreLetGoSooner: one that has proven itself stays.
 func TestUnprovenConnectionsAreLetGoSooner(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, connlimit.Config{Max: 10, MaxPerAddress: 10, UnprovenIdle: 50 * time.Millisecond})
+	s := newStand(t, connlimit.Config{Max: 10, MaxPerAddress: 10, UnprovenIdle: time.Second})
 	proven, other := s.dial("127.0.0.1"), s.dial("127.0.0.1")
 	if proven.get("/prove") != 200 || other.get("/") != 200 {
 		t.Fatal("they are not answered")
