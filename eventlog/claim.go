@@ -41,11 +41,12 @@ type Claim struct {
 	Tx       pgx.Tx
 	Segments []Segment
 
-	// Solo says that the claim holds one workspace, and that no other claim waits
-	// for it: its handler may take long. It must end soon after Stopping is closed,
-	// with ErrStopped.
-	Solo     bool
-	Stopping <-chan struct{}
+	// Solo says that the claim holds one workspace, and that only others that take
+	// long wait for it: its handler may take some seconds. Unless it is Long, it ends
+	// with ErrTooLong when it sees that it takes more. It must end soon after Stopping
+	// is closed, with ErrStopped.
+	Solo, Long bool
+	Stopping   <-chan struct{}
 
 	consumer string
 	rules    int
@@ -57,6 +58,10 @@ type Claim struct {
 // ErrStopped is the error of a handler that ended because of Claim.Stopping. The
 // claim is rolled back, and no failure is recorded.
 var ErrStopped = errors.New("stopped because the program ends")
+
+// ErrTooLong is the error of the handler of a claim that is Solo and takes long. The
+// claim is rolled back, and its workspace gets one that is Long.
+var ErrTooLong = errors.New("it takes long, so that it is left for the worker of such claims")
 
 // LeaveFrom takes the entries at a position and after it from a segment, because
 // their handling takes long. The workspace is then claimed by the solo worker.
@@ -126,14 +131,14 @@ func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) 
 	if err != nil {
 		return nil, fmt.Errorf("begin a claim: %w", err)
 	}
-	if how == solo {
-		// Its work would be lost, and nobody but the solo worker waits.
+	if how >= solo {
+		// Its work would be lost, and nobody but one worker waits.
 		if err := pg.LimitLocks(ctx, tx, soloLockTimeout); err != nil {
 			pg.Rollback(ctx, tx)
 			return nil, fmt.Errorf("begin a claim: %w", err)
 		}
 	}
-	c := &Claim{Tx: tx, Solo: how == solo, Stopping: ctx.Done(), consumer: k.consumer, rules: k.rules, left: map[string]claiming{}}
+	c := &Claim{Tx: tx, Solo: how >= solo, Long: how == long, Stopping: ctx.Done(), consumer: k.consumer, rules: k.rules, left: map[string]claiming{}}
 	if err := k.fill(ctx, c, workspaces, how != shared); err != nil {
 		pg.Rollback(ctx, tx)
 		return nil, err

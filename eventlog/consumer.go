@@ -16,7 +16,8 @@ import (
 
 // consumer is the work of one Subscribe: a goroutine marks workspaces with new
 // entries as dirty, and workers claim them and hand the claims to the handler. The
-// solo worker has what others must not wait for.
+// solo worker has what most must not wait for, and the long one what takes so long
+// that the work of the solo worker must not wait for it either.
 type consumer struct {
 	claimer
 	cfg   *SubscriberConfig
@@ -43,7 +44,8 @@ func (c *consumer) run(ctx context.Context) {
 	for range c.cfg.Workers {
 		group.Go(func() { c.work(ctx) })
 	}
-	group.Go(func() { c.workSolo(ctx) })
+	group.Go(func() { c.workAlone(ctx, solo) })
+	group.Go(func() { c.workAlone(ctx, long) })
 	group.Wait()
 }
 
@@ -137,12 +139,13 @@ func (c *consumer) work(ctx context.Context) {
 // be killed at the same entry each time, which looks as if the entry did it.
 const soloDelay = time.Second
 
-func (c *consumer) workSolo(ctx context.Context) {
+// workAlone makes one claim of a workspace after the other, solo or long ones.
+func (c *consumer) workAlone(ctx context.Context, how claiming) {
 	if !flow.Pause(ctx, soloDelay) {
 		return
 	}
-	for id := c.dirty.takeSolo(ctx); id != ""; id = c.dirty.takeSolo(ctx) {
-		c.claimAndHandle(ctx, []string{id}, solo)
+	for id := c.dirty.takeOne(ctx, how); id != ""; id = c.dirty.takeOne(ctx, how) {
+		c.claimAndHandle(ctx, []string{id}, how)
 	}
 }
 
@@ -260,6 +263,10 @@ func outcomeOf(msg *message.Message, claim *Claim) error {
 func (c *consumer) failed(ctx context.Context, claim *Claim, ids []string, reason error) {
 	if errors.Is(reason, ErrStopped) {
 		c.dirty.done(ids, all(shared))
+		return
+	}
+	if errors.Is(reason, ErrTooLong) {
+		c.dirty.done(ids, all(long))
 		return
 	}
 	if len(claim.Segments[0].Entries) == 0 { // it was left for the solo worker

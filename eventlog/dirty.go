@@ -11,13 +11,17 @@ import (
 // is appended between the worker's read and its commit would wait for the next
 // sweep.
 type dirtySet struct {
-	// ready and readyForSolo hold one token while something is in queue or in solo.
-	ready, readyForSolo chan struct{}
-
 	mu    sync.Mutex
 	known map[string]*dirtyWorkspace
-	queue []*dirtyWorkspace // shared and isolated
-	solo  []*dirtyWorkspace
+
+	queue      lane // shared and isolated
+	solo, long lane
+}
+
+// lane is workspaces that wait for the same workers, the longest first.
+type lane struct {
+	ready   chan struct{} // holds a token while something waits
+	waiting []*dirtyWorkspace
 }
 
 // claiming is how a workspace is claimed next.
@@ -27,7 +31,8 @@ const (
 	notAtAll claiming = iota // it has no more entries, as far as is known
 	shared                   // together with others
 	isolated                 // alone, because it is failing
-	solo                     // alone, by the one worker for work that others must not wait for
+	solo                     // alone, by the one worker for work that most others must not wait for
+	long                     // alone, by the one worker for work that nobody else waits for
 )
 
 type dirtyWorkspace struct {
@@ -38,11 +43,24 @@ type dirtyWorkspace struct {
 }
 
 func newDirtySet() *dirtySet {
-	return &dirtySet{ready: make(chan struct{}, 1), readyForSolo: make(chan struct{}, 1), known: map[string]*dirtyWorkspace{}}
+	newLane := func() lane { return lane{ready: make(chan struct{}, 1)} }
+	return &dirtySet{queue: newLane(), solo: newLane(), long: newLane(), known: map[string]*dirtyWorkspace{}}
 }
 
-// mark queues workspaces, shared or isolated. Those that are queued for the solo
-// worker stay there.
+// laneOf is where a workspace waits.
+func (d *dirtySet) laneOf(how claiming) *lane {
+	switch how {
+	case solo:
+		return &d.solo
+	case long:
+		return &d.long
+	default:
+		return &d.queue
+	}
+}
+
+// mark queues workspaces, shared or isolated. Those that wait for the solo worker or
+// the long one stay there.
 func (d *dirtySet) mark(ids []string, how claiming) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,7 +69,7 @@ func (d *dirtySet) mark(ids []string, how claiming) {
 		if w == nil {
 			w = &dirtyWorkspace{id: id}
 			d.known[id] = w
-			d.queue = append(d.queue, w)
+			d.queue.waiting = append(d.queue.waiting, w)
 		} else if w.taken {
 			w.marked = true
 		}
@@ -62,11 +80,10 @@ func (d *dirtySet) mark(ids []string, how claiming) {
 
 // signal puts the tokens. The caller holds mu.
 func (d *dirtySet) signal() {
-	if len(d.queue) > 0 {
-		putToken(d.ready)
-	}
-	if len(d.solo) > 0 {
-		putToken(d.readyForSolo)
+	for _, l := range []*lane{&d.queue, &d.solo, &d.long} {
+		if len(l.waiting) > 0 {
+			putToken(l.ready)
+		}
 	}
 }
 
@@ -77,7 +94,7 @@ func (d *dirtySet) take(ctx context.Context, most int) (ids []string, how claimi
 		select {
 		case <-ctx.Done():
 			return nil, notAtAll
-		case <-d.ready:
+		case <-d.queue.ready:
 		}
 		if ids, how := d.takeNow(most); len(ids) > 0 {
 			return ids, how
@@ -89,12 +106,12 @@ func (d *dirtySet) takeNow(most int) (ids []string, how claiming) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	how = shared
-	for len(d.queue) > 0 && len(ids) < most {
-		w := d.queue[0]
+	for len(d.queue.waiting) > 0 && len(ids) < most {
+		w := d.queue.waiting[0]
 		if w.how == isolated && len(ids) > 0 {
 			break
 		}
-		d.queue = d.queue[1:]
+		d.queue.waiting = d.queue.waiting[1:]
 		w.taken = true
 		ids = append(ids, w.id)
 		if w.how == isolated {
@@ -106,26 +123,33 @@ func (d *dirtySet) takeNow(most int) (ids []string, how claiming) {
 	return ids, how
 }
 
-// takeSolo waits for the next workspace of the solo worker; "" when ctx has ended.
-func (d *dirtySet) takeSolo(ctx context.Context) string {
+// takeOne waits for the next workspace of the worker for solo or long claims; "" when
+// ctx has ended.
+func (d *dirtySet) takeOne(ctx context.Context, how claiming) string {
+	l := d.laneOf(how)
 	for {
 		select {
 		case <-ctx.Done():
 			return ""
-		case <-d.readyForSolo:
+		case <-l.ready:
 		}
-		d.mu.Lock()
-		if len(d.solo) == 0 {
-			d.mu.Unlock()
-			continue
+		if id := d.takeOneNow(l); id != "" {
+			return id
 		}
-		w := d.solo[0]
-		d.solo = d.solo[1:]
-		w.taken = true
-		d.signal()
-		d.mu.Unlock()
-		return w.id
 	}
+}
+
+func (d *dirtySet) takeOneNow(l *lane) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(l.waiting) == 0 {
+		return ""
+	}
+	w := l.waiting[0]
+	l.waiting = l.waiting[1:]
+	w.taken = true
+	d.signal()
+	return w.id
 }
 
 // done ends the taking of workspaces; next says how each is claimed next.
@@ -143,11 +167,8 @@ func (d *dirtySet) done(ids []string, next func(id string) claiming) {
 			how = shared
 		}
 		w.taken, w.marked, w.how = false, false, how
-		if how == solo {
-			d.solo = append(d.solo, w)
-		} else {
-			d.queue = append(d.queue, w)
-		}
+		l := d.laneOf(how)
+		l.waiting = append(l.waiting, w)
 	}
 	d.signal()
 }

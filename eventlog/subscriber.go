@@ -14,7 +14,7 @@ import (
 
 // SubscriberConfig of a Subscriber.
 type SubscriberConfig struct {
-	Pool     *pgxpool.Pool // each worker and the solo worker hold a connection while they work, and need another one at times
+	Pool     *pgxpool.Pool // each worker, the solo and the long one hold a connection while they work, and need another one at times
 	Notifier *Notifier
 	Clock    func() time.Time
 	Logger   *slog.Logger
@@ -23,7 +23,7 @@ type SubscriberConfig struct {
 	// is kept with the checkpoints. 0 for handlers that make none.
 	Rules int
 
-	Workers    int           // claims under way at once, beside one that is solo; default 4
+	Workers    int           // claims under way at once, beside one that is solo and one that is long; default 4
 	Workspaces int           // the most workspaces of a claim; default 64
 	Entries    int           // the most entries of a claim; default 1000
 	Sweep      time.Duration // the least time between two sweeps; default 2 s

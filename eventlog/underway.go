@@ -36,8 +36,8 @@ const died = `(a.under_way AND a.position = excluded.position AND a.process <> e
 const suspectTo = `(CASE WHEN ` + died + ` THEN greatest(a.suspect_to, a.through) ELSE a.suspect_to END)`
 
 // markUnderWay marks the segments of a claim. Those that are suspected of ending
-// the process are taken out of a claim that is not solo, and cut to one entry in
-// one that is.
+// the process are taken out of a claim that is not the solo worker's, and cut to one
+// entry in one that is.
 //
 // It does so on another connection than the claim's, because the mark must be
 // there when the claim is not. The table is not logged: a mark means nothing after
@@ -69,7 +69,7 @@ func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
 		       deaths = CASE WHEN `+died+` THEN a.deaths + 1 WHEN a.position = excluded.position THEN a.deaths ELSE 0 END,
 		       suspect_to = `+suspectTo+`, under_way = true
 		 WHERE $6 OR `+suspectTo+` <= excluded.position
-		RETURNING workspace_id, through, deaths, suspect_to`, k.consumer, ids, afters, thrus, k.process, c.Solo)
+		RETURNING workspace_id, through, deaths, suspect_to`, k.consumer, ids, afters, thrus, k.process, c.Solo && !c.Long)
 	if err != nil {
 		return fmt.Errorf("mark segments as under way: %w", err)
 	}
@@ -84,6 +84,7 @@ func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
 		if until > s.After {
 			s.Entries = s.Entries[:1]
 			s.next = solo
+			c.Long = true // beside a long claim there might be another one that is suspected
 		}
 		if deaths >= deathsUntilQuarantine {
 			c.deadly = &deadlyEntryError{deaths}

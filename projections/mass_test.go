@@ -3,6 +3,7 @@ package projections_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -200,7 +201,7 @@ func TestNamesOfAnyLength(t *testing.T) {
 func massRunner(t *testing.T, b *projectionstest.Bench) (ended <-chan error, stop func()) {
 	t.Helper()
 	runner := testkit.Must(projections.NewRunner(projections.RunnerConfig{
-		Pool: b.Pool, Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), MassRows: 3, Sweep: 10 * time.Millisecond,
+		Pool: b.Pool, Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), MassRows: 3, LongRows: 20, Sweep: 10 * time.Millisecond,
 	}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -262,6 +263,61 @@ func TestOthersDoNotWaitForMassEffects(t *testing.T) {
 		})
 	}
 	release()
+	b.AwaitProjected()
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	b.EqualsFold()
+}
+
+// TestALongMassEffectHoldsUpNoShorterOne: while the rename of a party with very many
+// rows is under way, those with fewer rows are carried out in other workspaces.
+func TestALongMassEffectHoldsUpNoShorterOne(t *testing.T) {
+	t.Parallel()
+	b := projectionstest.New(t)
+	b.Append(timeEntries(t, "long", 300))
+	b.Append(timeEntries(t, "short", 10))
+	b.Project(1000)
+	rename := func(workspaceID, name string) {
+		b.Append([]domain.Draft{draft(t, workspaceID, "client.recorded", object{"client_id": "c", "name": name})})
+	}
+	tx := testkit.Must(b.Pool.Begin(t.Context()))(t)
+	defer pg.Rollback(t.Context(), tx)
+	if _, err := tx.Exec(t.Context(), `SELECT FROM time_entry WHERE workspace_id = 'long' AND id = 't000250' FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	underWay := func() (since time.Time, err error) {
+		err = b.Pool.QueryRow(t.Context(), `
+			SELECT xact_start FROM pg_stat_activity
+			 WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'UPDATE time_entry%'`).Scan(&since)
+		return since, err
+	}
+	rename("long", "Another")
+	ended, stop := massRunner(t, b)
+	awaitMass(t, b)
+	for round := range 20 {
+		before, err := underWay()
+		if errors.Is(err, pgx.ErrNoRows) { // it waits for a bounded time, and comes again
+			awaitMass(t, b)
+			continue
+		}
+		rename("short", fmt.Sprintf("Another %d", round))
+		testkit.Eventually(t, func() error {
+			status, err := projections.ReadStatus(t.Context(), b.Pool, time.Now(), "short")
+			if err == nil && status.LagEntries > 0 {
+				return fmt.Errorf("%d entries of the other workspace wait", status.LagEntries)
+			}
+			return err
+		})
+		if after, err := underWay(); err == nil && after.Equal(before) {
+			break
+		}
+		if round == 19 {
+			t.Error("the other workspace's rename was never carried out beside the long one")
+		}
+	}
+	pg.Rollback(t.Context(), tx)
 	b.AwaitProjected()
 	stop()
 	if err := <-ended; err != nil {

@@ -20,6 +20,7 @@ type projector struct {
 	tables   *table.Set
 	rules    Rules
 	massRows int
+	longRows int
 	logger   *slog.Logger
 
 	entries   prometheus.Counter
@@ -27,10 +28,10 @@ type projector struct {
 	anomalies *prometheus.CounterVec
 }
 
-// newProjector registers its metrics unless the registerer is nil.
-func newProjector(rules Rules, massRows int, logger *slog.Logger, metrics prometheus.Registerer) (*projector, error) {
+// newProjector registers its metrics unless there is no registerer.
+func newProjector(cfg *RunnerConfig) (*projector, error) {
 	p := &projector{
-		tables: table.NewSet(), rules: rules, massRows: massRows, logger: logger,
+		tables: table.NewSet(), rules: cfg.Rules, massRows: cfg.MassRows, longRows: cfg.LongRows, logger: cfg.Logger,
 		entries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ledgerfeed_projected_entries_total",
 			Help: "Entries folded into the read tables.",
@@ -47,11 +48,11 @@ func newProjector(rules Rules, massRows int, logger *slog.Logger, metrics promet
 	for _, reason := range domain.Reasons() {
 		p.anomalies.WithLabelValues(string(reason))
 	}
-	if metrics == nil {
+	if cfg.Metrics == nil {
 		return p, nil
 	}
 	for _, c := range []prometheus.Collector{p.entries, p.mass, p.anomalies} {
-		if err := metrics.Register(c); err != nil {
+		if err := cfg.Metrics.Register(c); err != nil {
 			return nil, err
 		}
 	}
@@ -132,10 +133,18 @@ func (p *projector) projectMass(ctx context.Context, do *Projection, claim *even
 // slice took, so that it leaves the database to others most of the time.
 const pausePerSlice = 1
 
+// defaultLongRows is how many rows an entry may change before the changes of other
+// workspaces must not wait for it: some seconds of work.
+const defaultLongRows = 20_000
+
 func (p *projector) sliced(claim *eventlog.Claim, progress func()) table.SlicedFunc {
+	changed := 0
 	return func(ctx context.Context, rows int, took time.Duration) error {
 		progress()
 		p.mass.Add(float64(rows))
+		if changed += rows; changed > p.longRows && !claim.Long {
+			return eventlog.ErrTooLong
+		}
 		pause := time.NewTimer(pausePerSlice * took)
 		defer pause.Stop()
 		select {

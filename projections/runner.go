@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,25 +43,26 @@ func PoolSettings() map[string]string {
 // transaction has locked, such as that of a person at psql.
 const lockTimeout = 200 * time.Millisecond
 
-// DefaultWorkers is how many claims a Runner works on at once, beside one that
-// changes many rows. Connections is how many connections it needs then.
+// DefaultWorkers is how many claims a Runner works on at once, beside two that
+// change many rows. Connections is how many connections it needs then.
 const (
 	DefaultWorkers = 3
-	Connections    = DefaultWorkers + 2
+	Connections    = DefaultWorkers + 3
 )
 
 // RunnerConfig of a Runner.
 type RunnerConfig struct {
-	Pool     *pgxpool.Pool // opened with PoolSettings; at least Workers+2 connections
+	Pool     *pgxpool.Pool // opened with PoolSettings; at least Workers+3 connections
 	Notifier *eventlog.Notifier
 	Clock    func() time.Time
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer // nil: none
 
 	Rules    Rules         // default LiveRules
-	Workers  int           // claims in progress at once, beside one that changes many rows; default DefaultWorkers
+	Workers  int           // claims in progress at once, beside two that change many rows; default DefaultWorkers
 	Entries  int           // at most so many entries in a claim; default 1000
 	MassRows int           // see Projection
+	LongRows int           // how many rows an entry may change while such entries of other workspaces wait; default 20,000
 	Sweep    time.Duration // at least so much time between two sweeps; default 2 s
 }
 
@@ -76,8 +78,9 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if cfg.Workers == 0 {
 		cfg.Workers = DefaultWorkers
 	}
+	cfg.LongRows = cmp.Or(cfg.LongRows, defaultLongRows)
 	cfg.Rules = cfg.Rules.OrLive()
-	projector, err := newProjector(cfg.Rules, cfg.MassRows, cfg.Logger, cfg.Metrics)
+	projector, err := newProjector(&cfg)
 	if err != nil {
 		return nil, err
 	}
