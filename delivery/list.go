@@ -13,6 +13,7 @@ import (
 
 const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.events, w.state, w.created_at, w.failing_since,
 	w.turned_off_at, w.turned_off_for, w.old_secret_until, c.replay_until IS NOT NULL, c.expired,
+	EXISTS (SELECT FROM secret_key k WHERE k.state = 'lost' AND k.fingerprint = substring(w.secret FOR 8)),
 	(SELECT json_object_agg(t.outcome, t.n) FROM (
 	        SELECT n.outcome, sum(n.attempts) AS n FROM webhook_hour n
 	         WHERE n.workspace_id = w.workspace_id AND n.webhook_id = w.webhook_id AND n.hour > $2
@@ -67,8 +68,9 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 		w               Webhook
 		since, off, old *time.Time
 		reason          *string
+		secretLost      bool
 	)
-	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Events, &w.State, &w.CreatedAt.Time, &since, &off, &reason, &old, &w.SendingMissed, &w.ExpiredEvents, &w.Last24Hours)
+	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Events, &w.State, &w.CreatedAt.Time, &since, &off, &reason, &old, &w.SendingMissed, &w.ExpiredEvents, &secretLost, &w.Last24Hours)
 	if err != nil {
 		return w, err
 	}
@@ -85,15 +87,18 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 		counts[o] = w.Last24Hours[o]
 	}
 	w.Last24Hours = counts
-	w.Notice = notice(&w, reason)
+	w.Notice = notice(&w, reason, secretLost)
 	return w, nil
 }
 
 // notice says what about a webhook needs attention; nil: nothing does. It uses
 // only what is stored, because a command may have other settings than the service.
-func notice(w *Webhook, reason *string) *string {
+func notice(w *Webhook, reason *string, secretLost bool) *string {
 	var text string
 	switch {
+	case secretLost:
+		text = "Nothing is sent: its signing secret was lost with the key under which it was stored. " +
+			"Rotate the secret and give the new one to the receiver; events are then sent from where they stopped."
 	case !w.On():
 		text = fmt.Sprintf("Turned off on %s, because every attempt had failed since %s. The last one: %s.",
 			readableTime(w.TurnedOffAt.Time), readableTime(w.FailingSince.Time), orEmpty(reason))

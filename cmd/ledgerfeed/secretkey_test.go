@@ -140,7 +140,9 @@ func TestSecretKeyRotation(t *testing.T) {
 		{newer, "secret-key check", cli.ExitDone, "yes"},
 		{newest, "webhook rotate-secret " + made.ID, cli.ExitFailed, "do not fit"},
 		{newest, "secret-key rotate --give-up-lost", cli.ExitDone, "of 0 webhooks"},
+		{newest, "webhook list --json --workspace acme", cli.ExitDone, "signing secret was lost"},
 		{newest, "webhook rotate-secret " + made.ID, cli.ExitDone, "whsec_"},
+		{newest, "webhook list --json --workspace acme", cli.ExitDone, `"notice":null`},
 		{newest, "secret-key check", cli.ExitDone, "given up as lost"},
 	} {
 		r := with(c.keys, strings.Fields(c.args)...)

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,12 +11,24 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m, migrations.Up) }
 
-// A process whose clock is far from the database's says so and is not ready, until it
-// is right.
+// unknownKeys refuses every key.
+type unknownKeys struct{}
+
+func (unknownKeys) Authenticate(context.Context, string) (*access.Key, error) {
+	return nil, access.ErrRefused
+}
+
+func (unknownKeys) AuthenticateSlowly(context.Context, string) (*access.Key, error) {
+	return nil, access.ErrRefused
+}
+
+// A process whose clock is far from the database's says so, is not ready and takes no
+// key, until it is right.
 func TestAWrongClockIsNotReady(t *testing.T) {
 	t.Parallel()
 	now := time.Now().AddDate(1, 0, 0)
@@ -26,6 +40,15 @@ func TestAWrongClockIsNotReady(t *testing.T) {
 		now = c.now
 		if err := s.compareClock(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+		_, err := keysByClock{unknownKeys{}, &s.wrongClock}.Authenticate(t.Context(), "text")
+		_, slow := keysByClock{unknownKeys{}, &s.wrongClock}.AuthenticateSlowly(t.Context(), "text")
+		want := access.ErrUnavailable
+		if c.want == "" {
+			want = access.ErrRefused
+		}
+		if !errors.Is(err, want) || !errors.Is(slow, want) {
+			t.Errorf("at %v: a key is answered %v and %v", c.now, err, slow)
 		}
 		if reason := s.reasonNotReady(); !strings.Contains(reason, c.want) || reason != "" && c.want == "" {
 			t.Errorf("at %v: not ready because %q", c.now, reason)

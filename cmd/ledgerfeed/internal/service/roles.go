@@ -154,7 +154,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 		return err
 	}
 	api, err := readapi.New(readapi.Config{
-		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: directory, Format: format, Limiter: limiter,
+		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
