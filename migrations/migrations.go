@@ -9,35 +9,139 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 //go:embed 0*.sql
 var files embed.FS
 
+// A statement of a migration that waits for a table makes everybody wait who comes
+// after it. So it waits for lockTimeout only; its file is then tried again after
+// lockPause, in which the others go on, and lockAttempts times in all.
+const (
+	lockTimeout  = 2 * time.Second
+	lockPause    = 3 * time.Second
+	lockAttempts = 12
+)
+
+// minServer is the oldest version of PostgreSQL that the program is tested with.
+const minServer = 150_000
+
 // Up brings the schema of the database at url to this program's version. A
 // session lock lets any number of starting processes call it side by side;
 // each file runs in one transaction, so an interrupted run is finished by the
-// next one. It returns the names of the files it applied.
+// next one. It returns the names of the files it applied. Errors: *LockedError where
+// another transaction keeps a table locked.
 func Up(ctx context.Context, url string) (applied []string, err error) {
+	for attempt := 1; ; attempt++ {
+		names, err := up(ctx, url)
+		applied = append(applied, names...)
+		switch {
+		case err == nil:
+			return applied, nil
+		case !pg.Locked(err):
+			return applied, fmt.Errorf("migrate: %w", err)
+		case attempt == lockAttempts:
+			return applied, &LockedError{err}
+		case !flow.Pause(ctx, lockPause):
+			return applied, fmt.Errorf("migrate: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// LockedError says that a migration could not be applied because of another
+// transaction.
+type LockedError struct{ err error }
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("migrate: another transaction kept a table locked, also after %d attempts in %v; what was applied before stays, "+
+		"and the next run goes on: ledgerfeed doctor lists long transactions (%v)", lockAttempts, lockAttempts*(lockTimeout+lockPause), e.err)
+}
+
+// Unwrap returns the database's error.
+func (e *LockedError) Unwrap() error { return e.err }
+
+func up(ctx context.Context, url string) (applied []string, err error) {
+	if err := checkServer(ctx, url); err != nil {
+		return nil, err
+	}
 	err = with(url, func(provider *goose.Provider) error {
 		results, err := provider.Up(ctx)
+		var partial *goose.PartialError
+		if errors.As(err, &partial) {
+			results = partial.Applied
+		}
 		for _, r := range results {
 			if r.Error == nil {
 				applied = append(applied, r.Source.Path)
 			}
 		}
-		return err //nolint:wrapcheck // wrapped below
+		return err //nolint:wrapcheck // wrapped by Up
 	})
+	return applied, err
+}
+
+// checkServer refuses versions of PostgreSQL that are too old.
+func checkServer(ctx context.Context, url string) (err error) {
+	conn, err := pg.Connect(ctx, url)
 	if err != nil {
-		return applied, fmt.Errorf("migrate: %w", err)
+		return fmt.Errorf("ask for the version of PostgreSQL: %w", err)
 	}
-	return applied, nil
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	var (
+		number int
+		text   string
+	)
+	if err := conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::integer, current_setting('server_version')`).Scan(&number, &text); err != nil {
+		return fmt.Errorf("ask for the version of PostgreSQL: %w", err)
+	}
+	if number < minServer {
+		return fmt.Errorf("the database is PostgreSQL %s; the program needs version %d or newer", text, minServer/10_000)
+	}
+	return nil
+}
+
+// File is one migration.
+type File struct {
+	Name string
+	SQL  string // that applies it
+}
+
+// Missing returns the migrations of this program that the database at url does not
+// have yet, in order, and changes nothing.
+func Missing(ctx context.Context, url string) ([]File, error) {
+	current, err := version(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(files, "0*.sql") // sorted
+	if err != nil {
+		return nil, fmt.Errorf("read the migrations: %w", err)
+	}
+	missing := []File{}
+	for _, name := range names {
+		n, err := number(name)
+		if err != nil {
+			return nil, err
+		}
+		if n <= current {
+			continue
+		}
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("read migration %s: %w", name, err)
+		}
+		sql, _, _ := strings.Cut(string(text), "-- +goose Down")
+		missing = append(missing, File{name, strings.TrimSpace(sql) + "\n"})
+	}
+	return missing, nil
 }
 
 // Fitness says how the schema of a database stands to this program.
@@ -53,24 +157,12 @@ const (
 
 // Fit looks at the schema of the database at url, and changes nothing.
 func Fit(ctx context.Context, url string) (fit Fitness, err error) {
-	conn, err := pg.Connect(ctx, url)
+	current, err := version(ctx, url)
 	if err != nil {
-		return 0, fmt.Errorf("look at the database's schema: %w", err)
+		return 0, err
 	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	var (
-		there            bool
-		current, written int64
-	)
-	if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there); err != nil {
-		return 0, fmt.Errorf("look at the database's schema: %w", err)
-	}
-	if there {
-		if err := conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version").Scan(&current); err != nil {
-			return 0, fmt.Errorf("look at the database's schema: %w", err)
-		}
-	}
-	if written, err = newest(); err != nil {
+	written, err := newest()
+	if err != nil {
 		return 0, err
 	}
 	switch {
@@ -84,6 +176,26 @@ func Fit(ctx context.Context, url string) (fit Fitness, err error) {
 	return Current, nil
 }
 
+// version is the number of the last migration that was applied; 0: none was.
+func version(ctx context.Context, url string) (current int64, err error) {
+	conn, err := pg.Connect(ctx, url)
+	if err != nil {
+		return 0, fmt.Errorf("look at the database's schema: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	var there bool
+	if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there); err != nil {
+		return 0, fmt.Errorf("look at the database's schema: %w", err)
+	}
+	if !there {
+		return 0, nil
+	}
+	if err := conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version").Scan(&current); err != nil {
+		return 0, fmt.Errorf("look at the database's schema: %w", err)
+	}
+	return current, nil
+}
+
 // newest is the number of the last migration of this program.
 func newest() (int64, error) {
 	names, err := fs.Glob(files, "0*.sql")
@@ -93,10 +205,14 @@ func newest() (int64, error) {
 	if len(names) == 0 {
 		return 0, errors.New("the program holds no migrations")
 	}
-	number, _, _ := strings.Cut(names[len(names)-1], "_") // Glob sorts
-	n, err := strconv.ParseInt(number, 10, 64)
+	return number(names[len(names)-1]) // Glob sorts
+}
+
+func number(name string) (int64, error) {
+	digits, _, _ := strings.Cut(name, "_")
+	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("the name of migration %s: %w", names[len(names)-1], err)
+		return 0, fmt.Errorf("the name of migration %s: %w", name, err)
 	}
 	return n, nil
 }
@@ -107,6 +223,7 @@ func with(url string, do func(*goose.Provider) error) (err error) {
 	if err != nil {
 		return err
 	}
+	cfg.ConnConfig.RuntimeParams["lock_timeout"] = pg.Milliseconds(lockTimeout)
 	db := stdlib.OpenDB(*cfg.ConnConfig)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	locker, err := lock.NewPostgresSessionLocker()

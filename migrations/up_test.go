@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -153,6 +154,73 @@ func TestDownTakesBackWhatUpMade(t *testing.T) {
 			t.Errorf("after %s the schema is %v", name, f)
 		}
 		before = after
+	}
+}
+
+// TestMissing lists what an older schema lacks, with its SQL, and nothing of a
+// current one.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	missing := func(url string) (names []string) {
+		t.Helper()
+		for _, f := range testkit.Must(migrations.Missing(t.Context(), url))(t) {
+			names = append(names, f.Name)
+			if !strings.Contains(f.SQL, "-- +goose Up") || strings.Contains(f.SQL, "-- +goose Down") {
+				t.Errorf("%s is not what applies it:\n%s", f.Name, f.SQL)
+			}
+		}
+		return names
+	}
+	if got := missing(testkit.EmptyDatabase(t)); !slices.Equal(got, files(t)) {
+		t.Errorf("an empty database lacks %v", got)
+	}
+	if got := missing(testkit.NewDatabase(t)); len(got) > 0 {
+		t.Errorf("a migrated database lacks %v", got)
+	}
+}
+
+// TestUpWaitsForNobodyLong: while another transaction reads a table that a migration
+// changes, the migration does not make others wait who read it, too, and it is applied
+// when that transaction has ended.
+func TestUpWaitsForNobodyLong(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	pool := testkit.Must(pgxpool.New(t.Context(), url))(t)
+	t.Cleanup(pool.Close)
+	last := slices.Max(files(t))
+	db := testkit.Must(sql.Open("pgx", url))(t)
+	t.Cleanup(func() { _ = db.Close() })
+	provider := testkit.Must(goose.NewProvider(goose.DialectPostgres, db, os.DirFS("."), goose.WithExcludeNames([]string{dumpFile})))(t)
+	for range 2 { // the last two change webhook_instance and a function
+		testkit.Must(provider.Down(t.Context()))(t)
+	}
+	reading := testkit.Must(pool.Begin(t.Context()))(t)
+	defer func() { _ = reading.Rollback(t.Context()) }()
+	if _, err := reading.Exec(t.Context(), `LOCK TABLE webhook_instance IN ACCESS SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	var applied []string
+	go func() {
+		var err error
+		applied, err = migrations.Up(t.Context(), url)
+		ended <- err
+	}()
+	testkit.Eventually(t, func() error { return testkit.LockAwaited(t, pool, 1) })
+	var there bool
+	if err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM webhook_instance)`).Scan(&there); err != nil {
+		t.Errorf("another reader: %v", err)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("it ended while the table was locked: %v", err)
+	default:
+	}
+	if err := reading.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil || !slices.Contains(applied, last) {
+		t.Errorf("applied %v, %v", applied, err)
 	}
 }
 

@@ -9,36 +9,96 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
 func migrateCommand(env *cli.Env) *cobra.Command {
-	return &cobra.Command{
+	var check, dryRun bool
+	apply := env.Run(func(ctx context.Context, _ []string) error { return migrate(ctx, env) })
+	look := env.RunReading(func(ctx context.Context, _ []string) error { return missingMigrations(ctx, env, dryRun) })
+	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the schema up to date",
-		Args:  cli.ExactArgs(0),
-		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
-			db, err := env.OpenDatabase(ctx, false)
-			if err != nil {
-				return err
+		Long: `Bring the schema up to date.
+
+A migration that meets a locked table gives up after 2 seconds, so that nobody waits
+behind it, and is tried again for a minute. Programs of the version before go on
+working on the new schema.`,
+		Example: `  ledgerfeed migrate --check      # what is missing; exit status 1 if anything is
+  ledgerfeed migrate --dry-run    # the SQL that would be run
+  ledgerfeed migrate`,
+		Args: cli.ExactArgs(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if check || dryRun {
+				return look(cmd, args)
 			}
-			defer func() { err = errors.Join(err, db.Close(ctx)) }()
-			applied, err := db.Migrate(ctx)
-			if err != nil {
-				return err
-			}
-			if applied == nil {
-				applied = []string{}
-			}
-			return env.Print(map[string][]string{"applied": applied}, func(w io.Writer) error {
-				if len(applied) == 0 {
-					_, err := fmt.Fprintln(w, "The schema is up to date.")
-					return err
-				}
-				for _, name := range applied {
-					fmt.Fprintln(w, "applied", name)
-				}
-				return nil
-			})
-		}),
+			return apply(cmd, args)
+		},
 	}
+	c.Flags().BoolVar(&check, "check", false, "only say what is missing; exit status 1 if anything is")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the SQL that would be run")
+	c.MarkFlagsMutuallyExclusive("check", "dry-run")
+	return c
+}
+
+func migrate(ctx context.Context, env *cli.Env) (err error) {
+	db, err := env.OpenDatabase(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	applied, err := db.Migrate(ctx)
+	if err != nil {
+		return err
+	}
+	if applied == nil {
+		applied = []string{}
+	}
+	return env.Print(map[string][]string{"applied": applied}, func(w io.Writer) error {
+		if len(applied) == 0 {
+			_, err := fmt.Fprintln(w, "The schema is up to date.")
+			return err
+		}
+		for _, name := range applied {
+			fmt.Fprintln(w, "applied", name)
+		}
+		return nil
+	})
+}
+
+// errMigrationsMissing is the outcome of migrate --check where the schema is older.
+var errMigrationsMissing = errors.New("the schema is older than this program: ledgerfeed migrate brings it up to date")
+
+func missingMigrations(ctx context.Context, env *cli.Env, dryRun bool) (err error) {
+	db, err := env.OpenDatabase(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	missing, err := migrations.Missing(ctx, db.URL)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(missing))
+	for i, f := range missing {
+		names[i] = f.Name
+	}
+	err = env.Print(map[string][]string{"missing": names}, func(w io.Writer) error {
+		if len(missing) == 0 {
+			_, err := fmt.Fprintln(w, "-- The schema is up to date.")
+			return err
+		}
+		for _, f := range missing {
+			if dryRun {
+				fmt.Fprintf(w, "-- %s\n%s\n", f.Name, f.SQL)
+				continue
+			}
+			fmt.Fprintln(w, "missing", f.Name)
+		}
+		return nil
+	})
+	if err == nil && !dryRun && len(missing) > 0 {
+		return errMigrationsMissing
+	}
+	return err
 }
