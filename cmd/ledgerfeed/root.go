@@ -84,5 +84,6 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		benchCommand(env),
 		versionCommand(env),
 	)
+	addExamples(root)
 	return root
 }
