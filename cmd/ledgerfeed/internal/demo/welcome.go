@@ -3,8 +3,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 	"text/template"
 	"time"
 
@@ -50,6 +48,8 @@ Where to look next:
   how it is built         docs/design.md
 {{with .DataDir}}
 Its PostgreSQL keeps its data in {{.}}.
+{{else}}
+Commands in another terminal need the same DATABASE_URL.
 {{end}}
 Ctrl-C stops everything; the next start continues from here.
 
@@ -83,20 +83,11 @@ func welcome(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Servi
 		"URL":     s.URL(service.RoleAPI),
 		"Console": consoleURL, "Link": link,
 		"Admin":   s.URL(service.AdminListener),
-		"Program": calledAs(), "Webhook": saved.Webhook.ID,
+		"Program": env.Again(), "Webhook": saved.Webhook.ID,
 		"DataDir": deps.DataDir(""),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot print the demo's welcome: %w", err)
 	}
 	return nil
-}
-
-// calledAs is how the reader can call this program again.
-func calledAs() string {
-	self, err := os.Executable()
-	if err != nil || strings.Contains(self, "go-build") {
-		return "go run ./cmd/ledgerfeed"
-	}
-	return os.Args[0]
 }
