@@ -65,7 +65,7 @@ func setupOn(t testing.TB, pool *pgxpool.Pool, s policy.Settings) *bench {
 // status is the lag of all webhooks.
 func (b *bench) status() []dispatch.Lag {
 	b.t.Helper()
-	return testkit.Must(dispatch.ReadStatus(b.t.Context(), b.pool, b.clock.Now(), ""))(b.t)
+	return testkit.Must(dispatch.ReadStatus(b.t.Context(), b.pool, ""))(b.t)
 }
 
 func (b *bench) workspace(id string) {

@@ -12,9 +12,9 @@ import (
 // Progress is how far a consumer has come in one workspace.
 type Progress struct {
 	WorkspaceID string
-	Position    int64     // checkpoint
-	Head        int64     // newest position of the log
-	Oldest      time.Time // publish time of the oldest entry not yet handled; zero: there is none
+	Position    int64         // checkpoint
+	Head        int64         // newest position of the log
+	Waiting     time.Duration // since the oldest entry that is not handled was appended, by the database's clock; 0: there is none
 	Failures    int
 	Error       string // the last failure; empty: it does not fail
 	RetryAt     time.Time
@@ -25,7 +25,8 @@ type Progress struct {
 // id, in one.
 func ReadProgress(ctx context.Context, pool *pgxpool.Pool, consumer, workspaceID string) ([]Progress, error) {
 	rows, err := pool.Query(ctx, `
-		SELECT c.workspace_id, c.position, h.position, e.created_at,
+		SELECT c.workspace_id, c.position, h.position,
+		       extract(epoch FROM clock_timestamp() - coalesce(e.appended_at, e.created_at))::float8,
 		       c.failures, coalesce(c.error, ''), c.retry_at, c.quarantined
 		  FROM log_checkpoint c
 		  JOIN log_head h USING (workspace_id)
@@ -38,12 +39,13 @@ func ReadProgress(ctx context.Context, pool *pgxpool.Pool, consumer, workspaceID
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Progress, error) {
 		var (
-			p             Progress
-			oldest, retry *time.Time
+			p       Progress
+			waiting *float64
+			retry   *time.Time
 		)
-		err := row.Scan(&p.WorkspaceID, &p.Position, &p.Head, &oldest, &p.Failures, &p.Error, &retry, &p.Quarantined)
-		if oldest != nil {
-			p.Oldest = oldest.UTC()
+		err := row.Scan(&p.WorkspaceID, &p.Position, &p.Head, &waiting, &p.Failures, &p.Error, &retry, &p.Quarantined)
+		if waiting != nil {
+			p.Waiting = time.Duration(max(0, *waiting) * float64(time.Second))
 		}
 		if retry != nil {
 			p.RetryAt = retry.UTC()

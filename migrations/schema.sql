@@ -244,6 +244,7 @@ CREATE TABLE event_log (
     data json NOT NULL,
     public_event text,
     chain bytea NOT NULL,
+    appended_at timestamp with time zone DEFAULT now(),
     CONSTRAINT event_log_pkey PRIMARY KEY (workspace_id, "position"),
     CONSTRAINT event_log_workspace_id_id_key UNIQUE (workspace_id, id),
     CONSTRAINT event_log_position_check CHECK (("position" > 0))
@@ -254,6 +255,7 @@ COMMENT ON COLUMN event_log.created_at IS 'Publish time, in whole milliseconds, 
 COMMENT ON COLUMN event_log.data IS 'The fields in canonical form; json, not jsonb, because the chain covers the exact bytes.';
 COMMENT ON COLUMN event_log.public_event IS 'The public form, byte for byte as the feed and the webhooks carry it: ids only. Null for internal types. Stored, so that the feed and the webhooks never read data.';
 COMMENT ON COLUMN event_log.chain IS 'SHA-256 of the previous chain value and this entry.';
+COMMENT ON COLUMN event_log.appended_at IS 'When the transaction that appended it began, by the database''s clock; null: before version 25 of the schema. Not part of the entry: neither the chain nor an export has it.';
 CREATE INDEX event_log_feed ON public.event_log USING btree (workspace_id, "position") WHERE (public_event IS NOT NULL);
 CREATE INDEX event_log_feed_type ON public.event_log USING btree (workspace_id, type, "position") WHERE (public_event IS NOT NULL);
 CREATE TRIGGER event_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.event_log FOR EACH STATEMENT EXECUTE FUNCTION event_log_refuse();

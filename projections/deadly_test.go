@@ -74,7 +74,7 @@ func TestAnEntryThatEndsTheProcess(t *testing.T) {
 	if deaths < 6 || deaths > 8 {
 		t.Errorf("%d processes died of two entries, want 3 or 4 of each", deaths)
 	}
-	status := testkit.Must(projections.ReadStatus(t.Context(), b.Pool, time.Now(), ""))(t)
+	status := testkit.Must(projections.ReadStatus(t.Context(), b.Pool, ""))(t)
 	for _, w := range status.Workspaces {
 		want := map[string]int64{"bad": 13, "worse": 1}[w.WorkspaceID]
 		if w.LagEntries != want || w.Quarantined != (want > 0) {
@@ -92,7 +92,7 @@ func TestAnEntryThatEndsTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Project(1000)
-	status = testkit.Must(projections.ReadStatus(t.Context(), b.Pool, time.Now(), ""))(t)
+	status = testkit.Must(projections.ReadStatus(t.Context(), b.Pool, ""))(t)
 	if status.Quarantined > 0 || status.LagEntries > 0 {
 		t.Errorf("afterwards: %+v", status)
 	}
@@ -137,7 +137,7 @@ func waitFor(t *testing.T, b *projectionstest.Bench, died <-chan struct{}) bool 
 		case <-tick.C:
 		}
 		settled := true
-		for _, w := range testkit.Must(projections.ReadStatus(t.Context(), b.Pool, time.Now(), ""))(t).Workspaces {
+		for _, w := range testkit.Must(projections.ReadStatus(t.Context(), b.Pool, ""))(t).Workspaces {
 			settled = settled && (w.LagEntries == 0 || w.Quarantined)
 		}
 		if settled {

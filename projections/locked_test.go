@@ -59,7 +59,7 @@ func TestALockedRowHoldsUpItsWorkspaceAlone(t *testing.T) {
 				record(all, fmt.Sprint("round ", round))
 				testkit.Within(t, 20*time.Second, func() error {
 					for _, w := range others {
-						status, err := projections.ReadStatus(t.Context(), b.Pool, time.Now(), w)
+						status, err := projections.ReadStatus(t.Context(), b.Pool, w)
 						if err != nil {
 							return err
 						}
@@ -101,7 +101,7 @@ func TestALockedCheckpointHoldsUpNoStart(t *testing.T) {
 	ended, stop := massRunner(t, b)
 	b.Append([]domain.Draft{draft(t, "other", "client.recorded", object{"client_id": "c", "name": "n"})})
 	testkit.Within(t, 20*time.Second, func() error {
-		status, err := projections.ReadStatus(t.Context(), b.Pool, time.Now(), "other")
+		status, err := projections.ReadStatus(t.Context(), b.Pool, "other")
 		if err == nil && status.LagEntries > 0 {
 			return fmt.Errorf("%d entries of another workspace wait", status.LagEntries)
 		}

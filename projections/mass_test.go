@@ -255,7 +255,7 @@ func TestOthersDoNotWaitForMassEffects(t *testing.T) {
 	for round := range 5 {
 		b.Append([]domain.Draft{draft(t, "other", "time_entry.approved", object{"time_entry_id": fmt.Sprintf("t%06d", round)})})
 		testkit.Eventually(t, func() error {
-			status, err := projections.ReadStatus(t.Context(), b.Pool, time.Now(), "other")
+			status, err := projections.ReadStatus(t.Context(), b.Pool, "other")
 			if err == nil && status.LagEntries > 0 {
 				return fmt.Errorf("%d entries of another workspace wait", status.LagEntries)
 			}
@@ -304,7 +304,7 @@ func TestALongMassEffectHoldsUpNoShorterOne(t *testing.T) {
 		}
 		rename("short", fmt.Sprintf("Another %d", round))
 		testkit.Eventually(t, func() error {
-			status, err := projections.ReadStatus(t.Context(), b.Pool, time.Now(), "short")
+			status, err := projections.ReadStatus(t.Context(), b.Pool, "short")
 			if err == nil && status.LagEntries > 0 {
 				return fmt.Errorf("%d entries of the other workspace wait", status.LagEntries)
 			}
@@ -340,7 +340,7 @@ func TestStoppingAMassEffect(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	status := testkit.Must(projections.ReadStatus(t.Context(), b.Pool, time.Now(), ""))(t)
+	status := testkit.Must(projections.ReadStatus(t.Context(), b.Pool, ""))(t)
 	if w := status.Workspaces[0]; w.LagEntries != 1 || w.Failures != 0 || w.Error != nil {
 		t.Errorf("after the stop: %+v", w)
 	}

@@ -18,7 +18,7 @@ type Status struct {
 	Position    int64             `json:"position"`    // entries handled, over all workspaces
 	Head        int64             `json:"head"`        // entries in the log, over all workspaces
 	LagEntries  int64             `json:"lag_entries"` // entries not yet handled
-	LagSeconds  float64           `json:"lag_seconds"` // age of the oldest of them; 0 when there is none
+	LagSeconds  float64           `json:"lag_seconds"` // since the oldest of them was appended; 0 when there is none
 	Anomalies   int64             `json:"anomalies"`
 	Quarantined int64             `json:"quarantined"` // workspaces that stopped before an entry that fails
 	Skipped     int64             `json:"skipped"`     // entries that an operator made the projector skip
@@ -53,7 +53,7 @@ type AnomalyStatus struct {
 // ReadStatus reads how far the read models are, in every workspace or, with an
 // id, in one. The error is a *domain.UnknownWorkspaceError when there is none
 // with that id.
-func ReadStatus(ctx context.Context, pool *pgxpool.Pool, now time.Time, workspaceID string) (*Status, error) {
+func ReadStatus(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (*Status, error) {
 	progress, err := eventlog.ReadProgress(ctx, pool, eventlog.ReadModels, workspaceID)
 	if err != nil {
 		return nil, err
@@ -73,15 +73,12 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, now time.Time, workspac
 	for i := range progress {
 		p := &progress[i]
 		w := WorkspaceStatus{
-			WorkspaceID: p.WorkspaceID, Position: p.Position, Head: p.Head, LagEntries: p.Head - p.Position,
+			WorkspaceID: p.WorkspaceID, Position: p.Position, Head: p.Head, LagEntries: p.Head - p.Position, LagSeconds: p.Waiting.Seconds(),
 			Anomalies: anomalies[p.WorkspaceID], Quarantined: p.Quarantined, Failures: p.Failures,
 			Rules: versions[p.WorkspaceID].rules, Skipped: versions[p.WorkspaceID].skipped,
 		}
 		if w.Anomalies == nil {
 			w.Anomalies = []AnomalyStatus{}
-		}
-		if !p.Oldest.IsZero() {
-			w.LagSeconds = max(0, now.Sub(p.Oldest).Seconds())
 		}
 		if p.Error != "" {
 			w.Error, w.RetryAt = &p.Error, &p.RetryAt

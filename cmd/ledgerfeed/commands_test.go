@@ -137,7 +137,8 @@ func TestStatus(t *testing.T) {
 			Name       string
 			Position   int64
 			Head       int64
-			LagEntries int64 `json:"lag_entries"`
+			LagEntries int64   `json:"lag_entries"`
+			LagSeconds float64 `json:"lag_seconds"`
 			Anomalies  int64
 			Workspaces []struct {
 				WorkspaceID string `json:"workspace_id"`
@@ -158,6 +159,8 @@ func TestStatus(t *testing.T) {
 	}
 	if s := ask().Projections[0]; s.Position != 0 || s.LagEntries != s.Head || s.Head == 0 {
 		t.Fatalf("before: %+v", s)
+	} else if s.LagSeconds <= 0 || s.LagSeconds > 600 { // the entries are of years, and have just been appended
+		t.Errorf("lag before: %v s", s.LagSeconds)
 	}
 	if r := runCommand(t, command(t, url, "status", "--wait", "--timeout", "300ms")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "300ms") {
 		t.Fatalf("waiting without a projector: %+v", r)

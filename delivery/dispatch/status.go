@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,7 +17,8 @@ type Lag struct {
 	Visible     int64  `json:"visible"`
 	Entries     int64  `json:"lag_entries"` // entries between them, whether or not they are for this webhook
 
-	// Seconds is the age of the entry after Position; 0 when there is none.
+	// Seconds is how long ago the entry after Position was appended, by the database's
+	// clock; 0 when there is none.
 	Seconds float64 `json:"lag_seconds"`
 
 	Waiting int64 `json:"waiting"` // deliveries that will be tried again
@@ -27,11 +27,11 @@ type Lag struct {
 
 // ReadStatus returns the lag of every webhook, or of those of one workspace.
 // Webhooks that are off have none.
-func ReadStatus(ctx context.Context, pool *pgxpool.Pool, now time.Time, workspaceID string) ([]Lag, error) {
+func ReadStatus(ctx context.Context, pool *pgxpool.Pool, workspaceID string) ([]Lag, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT w.workspace_id, w.webhook_id, w.state, c.position, v.position,
 		       CASE WHEN w.state = 'on' THEN greatest(v.position - c.position, 0) ELSE 0 END,
-		       (SELECT e.created_at FROM event_log e
+		       (SELECT extract(epoch FROM clock_timestamp() - coalesce(e.appended_at, e.created_at))::float8 FROM event_log e
 		         WHERE w.state = 'on' AND v.position > c.position
 		           AND e.workspace_id = w.workspace_id AND e.position = c.position + 1),
 		       (SELECT count(*) FROM webhook_waiting q WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id),
@@ -45,10 +45,10 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, now time.Time, workspac
 		return nil, fmt.Errorf("read the status of webhooks: %w", err)
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Lag, err error) {
-		var next *time.Time
-		err = row.Scan(&l.WorkspaceID, &l.WebhookID, &l.State, &l.Position, &l.Visible, &l.Entries, &next, &l.Waiting, &l.Held)
-		if next != nil {
-			l.Seconds = max(now.Sub(*next).Seconds(), 0)
+		var waiting *float64
+		err = row.Scan(&l.WorkspaceID, &l.WebhookID, &l.State, &l.Position, &l.Visible, &l.Entries, &waiting, &l.Waiting, &l.Held)
+		if waiting != nil {
+			l.Seconds = max(*waiting, 0)
 		}
 		return l, err
 	})

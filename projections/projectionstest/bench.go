@@ -99,7 +99,7 @@ func (b *Bench) AwaitProjected() {
 	defer done()
 	late := time.After(time.Minute)
 	for {
-		status, err := projections.ReadStatus(b.t.Context(), b.Pool, time.Now(), "")
+		status, err := projections.ReadStatus(b.t.Context(), b.Pool, "")
 		if err != nil {
 			b.t.Fatal(err)
 		}

@@ -233,7 +233,7 @@ func TestRebuildLetsAFailingWorkspaceGoOn(t *testing.T) {
 		var status *projections.Status
 		b.until(func() bool {
 			var err error
-			if status, err = projections.ReadStatus(t.Context(), b.Pool, time.Now(), "ws-1"); err != nil {
+			if status, err = projections.ReadStatus(t.Context(), b.Pool, "ws-1"); err != nil {
 				t.Fatal(err)
 			}
 			return status.Workspaces[0].Failures >= 3

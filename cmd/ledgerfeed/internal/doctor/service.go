@@ -74,7 +74,7 @@ func checkKeys(ctx context.Context, x *examination) ([]Finding, error) {
 const lateProjection = time.Minute
 
 func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
-	s, err := projections.ReadStatus(ctx, x.pool, x.env.Clock(), "")
+	s, err := projections.ReadStatus(ctx, x.pool, "")
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 const lateDelivery = 5 * time.Minute
 
 func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
-	lags, err := dispatch.ReadStatus(ctx, x.pool, x.env.Clock(), "")
+	lags, err := dispatch.ReadStatus(ctx, x.pool, "")
 	if err != nil {
 		return nil, err
 	}

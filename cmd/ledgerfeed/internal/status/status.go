@@ -43,14 +43,14 @@ func Command(env *cli.Env) *cobra.Command {
 						return err
 					}
 				}
-				s, err := projections.ReadStatus(ctx, d.Pool, env.Clock(), workspace)
+				s, err := projections.ReadStatus(ctx, d.Pool, workspace)
 				if err != nil {
 					return err
 				}
 				if env.Rules.Version > 0 {
 					s.CompareRules(env.Rules.Version)
 				}
-				lags, err := dispatch.ReadStatus(ctx, d.Pool, env.Clock(), workspace)
+				lags, err := dispatch.ReadStatus(ctx, d.Pool, workspace)
 				if err != nil {
 					return err
 				}
