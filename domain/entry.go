@@ -2,8 +2,10 @@ package domain
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
@@ -40,6 +42,24 @@ func (e *Entry) read() content {
 		e.content = c
 	}
 	return e.content
+}
+
+// Object returns what the entry is about: the object_type of its type, and the id;
+// both are empty where this version cannot read the entry.
+func (e *Entry) Object() (objectType, id string) {
+	if e.read() == nil {
+		return "", ""
+	}
+	// Canonical data begins with the id of the object.
+	data := json.NewDecoder(strings.NewReader(e.Data))
+	for range 3 { // {, the name of the field, its value
+		token, err := data.Token()
+		if err != nil {
+			return "", ""
+		}
+		id, _ = token.(string)
+	}
+	return kindNamed(e.Type).head().object, id
 }
 
 // Apply folds the next entry. An entry that this version cannot read is an

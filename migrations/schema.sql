@@ -20,6 +20,18 @@ CREATE TABLE anomaly (
 );
 COMMENT ON TABLE anomaly IS 'Entries that had no effect, or only a part of their effect, with the reason. They do not stop the projector.';
 
+CREATE TABLE anomaly_acknowledged (
+    workspace_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    reason text COLLATE "C" NOT NULL,
+    acknowledged_at timestamp with time zone NOT NULL,
+    note text NOT NULL,
+    CONSTRAINT anomaly_acknowledged_pkey PRIMARY KEY (workspace_id, "position", reason)
+);
+COMMENT ON TABLE anomaly_acknowledged IS 'Anomalies that a person has looked at; who it was stands in console_audit.';
+COMMENT ON COLUMN anomaly_acknowledged.acknowledged_at IS 'When that was.';
+COMMENT ON COLUMN anomaly_acknowledged.note IS 'What came of it, in words.';
+
 CREATE TABLE api_key (
     workspace_id text COLLATE "C" NOT NULL,
     key_id text COLLATE "C" NOT NULL,

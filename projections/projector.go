@@ -28,10 +28,10 @@ type projector struct {
 	anomalies *prometheus.CounterVec
 }
 
-// newProjector registers its metrics unless there is no registerer.
-func newProjector(cfg *RunnerConfig) (*projector, error) {
+// newProjector registers its metrics unless the registerer is nil.
+func newProjector(rules Rules, massRows, longRows int, logger *slog.Logger, metrics prometheus.Registerer) (*projector, error) {
 	p := &projector{
-		tables: table.NewSet(), rules: cfg.Rules, massRows: cfg.MassRows, longRows: cfg.LongRows, logger: cfg.Logger,
+		tables: table.NewSet(), rules: rules, massRows: massRows, longRows: longRows, logger: logger,
 		entries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ledgerfeed_projected_entries_total",
 			Help: "Entries folded into the read tables.",
@@ -48,11 +48,11 @@ func newProjector(cfg *RunnerConfig) (*projector, error) {
 	for _, reason := range domain.Reasons() {
 		p.anomalies.WithLabelValues(string(reason))
 	}
-	if cfg.Metrics == nil {
+	if metrics == nil {
 		return p, nil
 	}
 	for _, c := range []prometheus.Collector{p.entries, p.mass, p.anomalies} {
-		if err := cfg.Metrics.Register(c); err != nil {
+		if err := metrics.Register(c); err != nil {
 			return nil, err
 		}
 	}

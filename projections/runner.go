@@ -80,7 +80,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	}
 	cfg.LongRows = cmp.Or(cfg.LongRows, defaultLongRows)
 	cfg.Rules = cfg.Rules.OrLive()
-	projector, err := newProjector(&cfg)
+	projector, err := newProjector(cfg.Rules, cfg.MassRows, cfg.LongRows, cfg.Logger, cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/anomaly"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/demo"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/doctor"
@@ -79,6 +80,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		repair.VerifyCommand(env),
 		repair.ExplainCommand(env),
 		repair.QuarantineCommand(env),
+		anomaly.Command(env),
 		configCommand(env),
 		openapiCommand(env),
 		benchCommand(env),

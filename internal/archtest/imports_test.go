@@ -14,14 +14,15 @@ import (
 var arrows = map[string][]string{
 	"domain":          {"domain/jsonform"},
 	"domain/jsonform": {},
-	"migrations":      {"internal/pg"},
+	"migrations":      {"internal/pg", "internal/flow"},
 
 	"eventlog":              {"domain", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit"},
 	"eventlog/watermillsql": {"domain", "eventlog"},
 
-	"projections":        {"domain", "eventlog", "projections/table", "internal/flow", "internal/seededbug"},
-	"projections/table":  {"domain"},
-	"projections/replay": {"domain", "eventlog", "projections", "projections/table", "internal/pg", "internal/audit"},
+	"projections/anomaly": {"domain", "internal/audit", "internal/pg"},
+	"projections":         {"domain", "eventlog", "projections/table", "internal/flow", "internal/seededbug"},
+	"projections/table":   {"domain"},
+	"projections/replay":  {"domain", "eventlog", "projections", "projections/table", "internal/pg", "internal/audit"},
 	"projections/projectionstest": {
 		"domain", "eventlog", "projections", "internal/pg", "internal/rowcheck", "internal/scenario", "internal/testkit",
 	},
@@ -96,7 +97,8 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
 		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring", "delivery/secretkey", "internal/buildinfo",
-		"internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor",
+		"internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor", "cmd/ledgerfeed/internal/anomaly",
+		"migrations",
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/console/session", "internal/datadir",
@@ -114,9 +116,12 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/status", "domain", "eventlog", "readapi/access", "delivery", "internal/console/session",
 		"internal/datadir", "internal/pg", "internal/scenario", "delivery/receiver",
 	},
-	"cmd/ledgerfeed/internal/listen":   {"cmd/ledgerfeed/internal/cli", "delivery/receiver", "internal/datadir"},
-	"cmd/ledgerfeed/internal/repair":   {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg"},
-	"cmd/ledgerfeed/internal/status":   {"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery/dispatch", "internal/timespan"},
+	"cmd/ledgerfeed/internal/listen": {"cmd/ledgerfeed/internal/cli", "delivery/receiver", "internal/datadir"},
+	"cmd/ledgerfeed/internal/repair": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg"},
+	"cmd/ledgerfeed/internal/status": {
+		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery/dispatch", "internal/timespan",
+		"projections/anomaly",
+	},
 	"cmd/ledgerfeed/internal/transfer": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog"},
 
 	"cmd/ledgerfeed-bench": {
@@ -170,9 +175,10 @@ var arrows = map[string][]string{
 	"internal/timespan":  {},
 	"cmd/ledgerfeed/internal/doctor": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/service", "delivery/dispatch", "delivery/secretkey",
-		"eventlog", "internal/pg", "internal/settings", "migrations", "projections",
+		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly",
 	},
-	"docs/receivers/go": {}, // an example for others, who do not have our packages
+	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
+	"docs/receivers/go":               {}, // an example for others, who do not have our packages
 }
 
 // pure are the packages that may import the standard library and each other

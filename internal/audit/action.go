@@ -25,6 +25,7 @@ const (
 	EntrySkip           Action = "entry.skip"
 	EntryRestore        Action = "entry.restore"
 	EntryRetry          Action = "entry.retry"
+	AnomalyAcknowledge  Action = "anomaly.acknowledge"
 	Rebuild             Action = "read_models.rebuild"
 	RetentionSet        Action = "retention.set"
 	SecretKeyRotate     Action = "secret_key.rotate"
@@ -74,6 +75,8 @@ func (a Action) Label() string {
 		return "Restored skipped entry"
 	case EntryRetry:
 		return "Tried again the entry"
+	case AnomalyAcknowledge:
+		return "Acknowledged anomalies"
 	case Rebuild:
 		return "Rebuilt read models"
 	case RetentionSet:

@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
 // checkSettings looks at what Read cannot: files, and what is unwise though it is
@@ -97,10 +98,18 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 			Do: "they are rebuilt in the background; ledgerfeed rebuild does it now",
 		})
 	}
-	if s.Anomalies > 0 {
+	groups, err := anomaly.NewStore(x.pool, x.env.Clock).Groups(ctx, "", false)
+	if err != nil {
+		return nil, err
+	}
+	var waiting int64
+	for i := range groups {
+		waiting += groups[i].Count
+	}
+	if waiting > 0 {
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("%d entries could not have their effect, or not all of it", s.Anomalies),
-			Do: "ledgerfeed status lists them: producers have to correct what they sent",
+			Level: Warning, Text: fmt.Sprintf("%d entries could not have their effect, or not all of it", waiting),
+			Do: "ledgerfeed anomaly list says why: producers have to correct what they sent; anomaly acknowledge ends this warning",
 		})
 	}
 	if len(list) == 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
 // view is what status prints as JSON.
@@ -57,8 +58,12 @@ func Command(env *cli.Env) *cobra.Command {
 				if lags == nil {
 					lags = []dispatch.Lag{}
 				}
+				groups, err := anomaly.NewStore(d.Pool, env.Clock).Groups(ctx, workspace, false)
+				if err != nil {
+					return err
+				}
 				return env.Print(view{[]*projections.Status{s}, lags}, func(out io.Writer) error {
-					return errors.Join(writeStatus(out, s), writeLags(out, lags))
+					return errors.Join(writeStatus(out, s), writeLags(out, lags), writeAnomalies(out, groups))
 				})
 			})
 		}),
@@ -132,9 +137,6 @@ func AwaitProjected(ctx context.Context, env *cli.Env, d *cli.Deps, workspace st
 	}
 }
 
-// shownAnomalies bounds how many of a workspace's anomalies are listed for people.
-const shownAnomalies = 50
-
 func writeStatus(out io.Writer, s *projections.Status) error {
 	fmt.Fprintf(out, "%s: %d of %d entries, lag %d entries and %.1f s, %d anomalies, %d quarantined\n",
 		s.Name, s.Position, s.Head, s.LagEntries, s.LagSeconds, s.Anomalies, s.Quarantined)
@@ -161,15 +163,26 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 		if w.Error != nil {
 			fmt.Fprintf(out, "%s at position %d, after %d failures: %s\n", w.WorkspaceID, w.Position+1, w.Failures, *w.Error)
 		}
-		for j, a := range w.Anomalies {
-			if j == shownAnomalies {
-				fmt.Fprintf(out, "… and %d more in %s: --json lists all\n", len(w.Anomalies)-j, w.WorkspaceID)
-				break
-			}
-			fmt.Fprintf(out, "anomaly in %s at position %d, %s: %s\n", w.WorkspaceID, a.Position, a.EventID, a.Reason)
-		}
 	}
 	return nil
+}
+
+// writeAnomalies lists those that nobody has looked at yet.
+func writeAnomalies(out io.Writer, groups []anomaly.Group) error {
+	if len(groups) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nANOMALIES OF\tREASON\tTYPE\tENTRIES\tPOSITIONS")
+	for i := range groups {
+		g := &groups[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d – %d\n", g.WorkspaceID, g.Reason, g.Type, g.Count, g.FirstPosition, g.LastPosition)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, "ledgerfeed anomaly list says what the reasons mean, and anomaly show WORKSPACE lists the entries.")
+	return err
 }
 
 func writeLags(out io.Writer, list []dispatch.Lag) error {
