@@ -9,5 +9,5 @@ import (
 
 func TestMain(m *testing.M) {
 	runChildIfAsked()
-	testkit.Main(m, migrations.Up)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants)
 }

@@ -146,18 +146,20 @@ func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) 
 	return c, nil
 }
 
+// lockSQL locks the checkpoints of those workspaces that may be claimed now.
+const lockSQL = `
+	SELECT workspace_id, position, least(coalesce(segment_max, $4), $4), failures, coalesce(failed_to, 0)
+	  FROM log_checkpoint
+	 WHERE consumer = $1 AND workspace_id = ANY ($2)
+	   AND (retry_at IS NULL OR retry_at <= $3) AND (failures = 0 OR $5)
+	   FOR UPDATE SKIP LOCKED`
+
 func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, failing bool) error {
 	each := max(1, k.entries/len(workspaces))
 	if c.Solo {
 		each = min(each, soloEntries)
 	}
-	rows, err := c.Tx.Query(ctx, `
-		SELECT workspace_id, position, least(coalesce(segment_max, $4), $4), failures, coalesce(failed_to, 0)
-		  FROM log_checkpoint
-		 WHERE consumer = $1 AND workspace_id = ANY ($2)
-		   AND (retry_at IS NULL OR retry_at <= $3) AND (failures = 0 OR $5)
-		   FOR UPDATE SKIP LOCKED`,
-		k.consumer, workspaces, k.clock(), each, failing)
+	rows, err := c.Tx.Query(ctx, lockSQL, k.consumer, workspaces, k.clock(), each, failing)
 	if err != nil {
 		return fmt.Errorf("lock checkpoints: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -55,6 +56,15 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 		cfg.Sweep = 2 * time.Second
 	}
 	return &Subscriber{cfg: cfg, stop: make(chan struct{})}, nil
+}
+
+// Probe does what a claim begins with, of no workspace. The error says what is in the
+// way.
+func (s *Subscriber) Probe(ctx context.Context, consumerName string) error {
+	if _, err := s.cfg.Pool.Exec(ctx, lockSQL, consumerName, []string{}, s.cfg.Clock(), 1, false); err != nil {
+		return fmt.Errorf("lock checkpoints: %w", err)
+	}
+	return nil
 }
 
 // Subscribe starts claiming. It ends when ctx does or at Close. A claim under way

@@ -46,6 +46,8 @@ func Up(ctx context.Context, url string) (applied []string, err error) {
 		switch {
 		case err == nil:
 			return applied, nil
+		case pg.Forbidden(err):
+			return applied, fmt.Errorf("migrate: this account of PostgreSQL may not change the tables; the owner of the tables runs ledgerfeed migrate: %w", err)
 		case !pg.Locked(err):
 			return applied, fmt.Errorf("migrate: %w", err)
 		case attempt == lockAttempts:
@@ -70,6 +72,10 @@ func (e *LockedError) Unwrap() error { return e.err }
 
 func up(ctx context.Context, url string) (applied []string, err error) {
 	if err := checkServer(ctx, url); err != nil {
+		return nil, err
+	}
+	// An account that may not change tables can serve a schema that is up to date.
+	if missing, err := Missing(ctx, url); err != nil || len(missing) == 0 {
 		return nil, err
 	}
 	err = with(url, func(provider *goose.Provider) error {

@@ -884,6 +884,8 @@ COMMENT ON FUNCTION event_log_refuse() IS 'Keeps the log append-only.';
 CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zone, expected bigint, whole boolean, ids text[], types text[], created timestamp with time zone[], data text[], public text[], wait integer DEFAULT NULL::integer, restore boolean DEFAULT false, OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamp with time zone[])
  RETURNS record
  LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
 AS $function$
 DECLARE
     h      log_head%ROWTYPE;
@@ -1095,6 +1097,8 @@ COMMENT ON FUNCTION log_public(text,text,text,text) IS 'The public form of an en
 CREATE OR REPLACE FUNCTION public.log_publish(w text, now timestamp with time zone, entries json)
  RETURNS void
  LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
 AS $function$
 DECLARE
     ids     text[];
@@ -1181,6 +1185,8 @@ COMMENT ON FUNCTION webhook_cancel(text,text,integer) IS 'Cancels up to n delive
 CREATE OR REPLACE FUNCTION public.webhook_delivery_days(today date, oldest date)
  RETURNS void
  LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
 AS $function$
 DECLARE
     day  date;
@@ -1288,6 +1294,8 @@ COMMENT ON FUNCTION webhook_record(text,text[],text[],bigint[],timestamp with ti
 CREATE OR REPLACE FUNCTION public.workspace_create(w text, n text, now timestamp with time zone)
  RETURNS boolean
  LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
 AS $function$
 BEGIN
     INSERT INTO workspace (workspace_id, name, created_at) VALUES (w, n, now) ON CONFLICT DO NOTHING;

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		projectUntilDeath(url)
 		return
 	}
-	testkit.Main(m, migrations.Up)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants)
 }
 
 func projectUntilDeath(url string) {

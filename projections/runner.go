@@ -70,7 +70,8 @@ type RunnerConfig struct {
 // with the projector as its handler. Any number of processes may run one against
 // a database.
 type Runner struct {
-	router *message.Router
+	router     *message.Router
+	subscriber *eventlog.Subscriber
 }
 
 // NewRunner makes a Runner.
@@ -101,7 +102,15 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	// KeepError is outside of Recoverer, so that it also gets what was a panic.
 	router.AddMiddleware(eventlog.KeepError, middleware.Recoverer)
 	router.AddConsumerHandler(eventlog.ReadModels, eventlog.ReadModels, subscriber, projector.handle)
-	return &Runner{router: router}, nil
+	return &Runner{router, subscriber}, nil
+}
+
+// Probe does what a claim begins with. The error says what is in the way.
+func (r *Runner) Probe(ctx context.Context) error {
+	if err := r.subscriber.Probe(ctx, eventlog.ReadModels); err != nil {
+		return fmt.Errorf("claim entries: %w", err)
+	}
+	return nil
 }
 
 // Run projects until ctx ends, finishes the claims in progress, and returns.

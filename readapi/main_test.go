@@ -8,5 +8,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Main(m, migrations.Up)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants)
 }

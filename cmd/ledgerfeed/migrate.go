@@ -13,8 +13,12 @@ import (
 )
 
 func migrateCommand(env *cli.Env) *cobra.Command {
-	var check, dryRun bool
+	var (
+		check, dryRun bool
+		grants        string
+	)
 	apply := env.Run(func(ctx context.Context, _ []string) error { return migrate(ctx, env) })
+	grant := env.Run(func(ctx context.Context, _ []string) error { return migrateGrants(ctx, env, grants) })
 	look := env.RunReading(func(ctx context.Context, _ []string) error { return missingMigrations(ctx, env, dryRun) })
 	c := &cobra.Command{
 		Use:   "migrate",
@@ -23,21 +27,31 @@ func migrateCommand(env *cli.Env) *cobra.Command {
 
 A migration that meets a locked table gives up after 2 seconds, so that nobody waits
 behind it, and is tried again for a minute. Programs of the version before go on
-working on the new schema.`,
+working on the new schema.
+
+With --grants, roles of PostgreSQL that have no more rights than they need:
+ledgerfeed_service for serve, ledgerfeed_writer for producers, ledgerfeed_auditor
+for verify. Run it again after each migration.`,
 		Example: `  ledgerfeed migrate --check      # what is missing; exit status 1 if anything is
   ledgerfeed migrate --dry-run    # the SQL that would be run
-  ledgerfeed migrate`,
+  ledgerfeed migrate
+  ledgerfeed migrate --grants print
+  ledgerfeed migrate --grants apply`,
 		Args: cli.ExactArgs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if check || dryRun {
+			switch {
+			case check || dryRun:
 				return look(cmd, args)
+			case cmd.Flags().Changed("grants"):
+				return grant(cmd, args)
 			}
 			return apply(cmd, args)
 		},
 	}
 	c.Flags().BoolVar(&check, "check", false, "only say what is missing; exit status 1 if anything is")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the SQL that would be run")
-	c.MarkFlagsMutuallyExclusive("check", "dry-run")
+	c.Flags().StringVar(&grants, "grants", "", "print or apply: the SQL that makes roles with least rights")
+	c.MarkFlagsMutuallyExclusive("check", "dry-run", "grants")
 	return c
 }
 
@@ -101,4 +115,32 @@ func missingMigrations(ctx context.Context, env *cli.Env, dryRun bool) (err erro
 		return errMigrationsMissing
 	}
 	return err
+}
+
+func migrateGrants(ctx context.Context, env *cli.Env, what string) (err error) {
+	if what != "print" && what != "apply" {
+		return cli.Usagef("--grants is %q: want print or apply", what)
+	}
+	db, err := env.OpenDatabase(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	if what == "apply" {
+		if err := migrations.ApplyGrants(ctx, db.URL); err != nil {
+			return err
+		}
+		return env.Print(map[string]bool{"granted": true}, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s, %s and %s have their rights.\n", migrations.RoleService, migrations.RoleWriter, migrations.RoleAuditor)
+			return err
+		})
+	}
+	roles, grants, err := migrations.Grants(ctx, db.URL)
+	if err != nil {
+		return err
+	}
+	return env.Print(map[string]string{"roles": roles, "grants": grants}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s\n%s", roles, grants)
+		return err
+	})
 }

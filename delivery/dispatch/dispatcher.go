@@ -99,6 +99,12 @@ type Dispatcher struct {
 	started   atomic.Bool
 }
 
+// Probe does what a claim does, of no webhook. The error says what is in the way.
+func (d *Dispatcher) Probe(ctx context.Context) error {
+	_, err := d.store.claim(ctx, &scheduler.Claim{}, d.clock())
+	return err
+}
+
 // New returns a Dispatcher; Run starts it. The error says what is wrong with cfg.
 func New(cfg Config) (*Dispatcher, error) {
 	if cfg.Pool == nil || cfg.Keyring == nil || cfg.Notifier == nil || cfg.Clock == nil || cfg.Logger == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,7 +32,7 @@ func (d *Dispatcher) keepLease(ctx context.Context, lease string) string {
 	defer every.Stop()
 	renewed := time.Now()
 	for {
-		d.setLease(lease)
+		keep(&d.lease, lease)
 		select {
 		case <-ctx.Done():
 			return lease
@@ -88,8 +89,8 @@ func (d *Dispatcher) replaceLease(ctx context.Context, old string) string {
 	return old
 }
 
-// setLease tells the sweeps which lease is the process's own.
-func (d *Dispatcher) setLease(lease string) { d.lease.Store(&lease) }
+// keep keeps a copy of a text, which the caller may change.
+func keep(in *atomic.Pointer[string], text string) { in.Store(&text) }
 
 // signal puts a token into a channel that has room for one.
 func signal(c chan struct{}) {

@@ -51,7 +51,7 @@ func (d *Dispatcher) run(ctx context.Context, stop <-chan struct{}, lease string
 			Idle: d.cfg.Idle, LeaseUse: d.store.leaseTime - d.cfg.Settings.Timeout, CoolDown: 2 * d.store.leaseTime / renewals,
 		}),
 	}
-	d.setLease(lease)
+	keep(&d.lease, lease)
 	var background, keeper sync.WaitGroup
 	background.Go(func() { d.listen(reading) })
 	background.Go(func() { d.sweep(reading) })

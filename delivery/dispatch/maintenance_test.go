@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m, migrations.Up) }
+func TestMain(m *testing.M) { testkit.MainAs(m, migrations.Up, migrations.ApplyGrants) }
 
 const day = 24 * time.Hour
 

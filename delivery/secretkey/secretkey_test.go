@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m, migrations.Up) }
+func TestMain(m *testing.M) { testkit.MainAs(m, migrations.Up, migrations.ApplyGrants) }
 
 const (
 	first  = "the first key of them"

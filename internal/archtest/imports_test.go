@@ -175,7 +175,7 @@ var arrows = map[string][]string{
 	"internal/timespan":  {},
 	"cmd/ledgerfeed/internal/doctor": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/service", "delivery/dispatch", "delivery/secretkey",
-		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly",
+		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly", "domain",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
 	"docs/receivers/go":               {}, // an example for others, who do not have our packages

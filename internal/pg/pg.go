@@ -150,6 +150,9 @@ func RolledBack(err error) bool { return hasCode(err, "40001") || hasCode(err, "
 // lock that it did not wait for, or not for longer.
 func Locked(err error) bool { return hasCode(err, "55P03") }
 
+// Forbidden reports whether a statement failed because its account lacks a right.
+func Forbidden(err error) bool { return hasCode(err, "42501") }
+
 func hasCode(err error, code string) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.Code == code

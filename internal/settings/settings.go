@@ -66,6 +66,9 @@ type Settings struct {
 	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h" want:"a time such as 24h, or 0 for no background verification"`
 	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000" want:"entries and rows a second, 1 or more"`
 
+	// PProf offers profiles of the process on the admin listener.
+	PProf bool `env:"LEDGERFEED_PPROF" envDefault:"false" want:"true or false"`
+
 	LogFormat string     `env:"LEDGERFEED_LOG_FORMAT" envDefault:"text" want:"text or json"`
 	LogLevel  slog.Level `env:"LEDGERFEED_LOG_LEVEL" envDefault:"info" want:"debug, info, warn or error"`
 }

@@ -38,7 +38,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8,::1/128", "LEDGERFEED_WEBHOOK_CA_FILE=/x.pem", "LEDGERFEED_SMTP_URL=smtp://u:p@mail.acme.example:25", "LEDGERFEED_MAIL_FROM=billing@acme.example", "LEDGERFEED_SMTP_REQUIRE_TLS=true",
 		"LEDGERFEED_OIDC_ISSUER=https://id.acme.example", "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_SECRET=shh", "LEDGERFEED_OIDC_SCOPES=groups,roles",
 		"LEDGERFEED_OIDC_CLAIM=roles", "LEDGERFEED_OIDC_MAP=finance=acme:admin", "LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_AUDIT_EVERY=0", "LEDGERFEED_AUDIT_RATE=7",
-		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
+		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_PPROF=true", "LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -143,27 +143,25 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	}
 }
 
-// README has every setting with its default.
-func TestReadmeHasEverySetting(t *testing.T) {
+// The list of settings for operators has every one with its default.
+func TestListHasEverySetting(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../docs/operations/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "\n## Settings\n")
-	section, _, _ = strings.Cut(section, "\n## ")
 	fields := reflect.TypeFor[Settings]()
 	for i := range fields.NumField() {
 		variable, def := fields.Field(i).Tag.Get("env"), fields.Field(i).Tag.Get("envDefault")
 		var row string
-		for line := range strings.Lines(section) {
+		for line := range strings.Lines(string(text)) {
 			if strings.Contains(line, "`"+variable+"`") {
 				row = line
 				break
 			}
 		}
 		if row == "" || !strings.Contains(row, "`"+def+"`") && def != "" {
-			t.Errorf("README does not have %s with its default %s: %s", variable, def, row)
+			t.Errorf("docs/operations/settings.md does not have %s with its default %s: %s", variable, def, row)
 		}
 	}
 }

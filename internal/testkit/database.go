@@ -3,6 +3,7 @@ package testkit
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,11 +18,27 @@ var current *server //nolint:gochecknoglobals // see above
 // stopTimeout bounds what happens outside of any test's own time.
 const stopTimeout = time.Minute
 
+// RoleVariable names the role of PostgreSQL under which the tests of MainAs run;
+// without it, they run as the owner of the tables, who is a superuser.
+const RoleVariable = "LEDGERFEED_TEST_ROLE"
+
 // Main runs the tests of a package and exits. A TestMain calls it and nothing
 // else. The function migrate brings the schema into the database at url and
 // says what it applied: migrations.Up, which nothing in internal may import.
-func Main(m *testing.M, migrate migration) {
-	current = newServer(migrate)
+func Main(m *testing.M, migrate migration) { run(m, newServer(migrate)) }
+
+// MainAs is Main for a package whose tests can run under a role. The function grant
+// makes the roles and gives them their rights: migrations.ApplyGrants.
+func MainAs(m *testing.M, migrate migration, grant func(ctx context.Context, url string) error) {
+	s := newServer(migrate)
+	if role := os.Getenv(RoleVariable); role != "" {
+		s.grant, s.role = grant, role
+	}
+	run(m, s)
+}
+
+func run(m *testing.M, s *server) {
+	current = s
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	err := current.stop(ctx)
@@ -37,8 +54,15 @@ func Main(m *testing.M, migrate migration) {
 // alone. It is dropped when the test ends, and connections to it are cut.
 func NewDatabase(t testing.TB) string {
 	t.Helper()
-	return create(t, (*server).template)
+	url := create(t, (*server).template)
+	if current.role != "" {
+		url += roleParameter + current.role
+	}
+	return url
 }
+
+// roleParameter ends a database's address that is for a role.
+const roleParameter = "&role="
 
 // EmptyDatabase is NewDatabase without the schema: a database for tests of the migrations.
 func EmptyDatabase(t testing.TB) string {
@@ -46,10 +70,29 @@ func EmptyDatabase(t testing.TB) string {
 	return create(t, func(*server, context.Context) (string, error) { return "template0", nil })
 }
 
+// OwnerURL is the address of a test's database for what a program must not do, such as
+// damage: under the role of MainAs, it leads there as the owner of the tables.
+func OwnerURL(url string) string {
+	owner, _, _ := strings.Cut(url, roleParameter)
+	return owner
+}
+
+// OwnerPool is a pool at OwnerURL for the database of another pool, closed when the test
+// ends.
+func OwnerPool(t testing.TB, of *pgxpool.Pool) *pgxpool.Pool {
+	t.Helper()
+	return open(t, OwnerURL(of.Config().ConnString()))
+}
+
 // Pool is NewDatabase with a pool of connections, closed when the test ends.
 func Pool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), NewDatabase(t))
+	return open(t, NewDatabase(t))
+}
+
+func open(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatalf("testkit: open a pool: %v", err)
 	}

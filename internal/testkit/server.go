@@ -33,7 +33,9 @@ type migration = func(ctx context.Context, url string) (applied []string, err er
 // server is the throwaway server of one test process.
 type server struct {
 	migrate migration
-	serial  atomic.Int64 // makes names of databases unique
+	grant   func(ctx context.Context, url string) error // nil: no role
+	role    string                                      // of the tests' connections; empty: the owner
+	serial  atomic.Int64                                // makes names of databases unique
 
 	// Each is done once; tests that come meanwhile wait for the result, and a
 	// failure is every later test's failure, too.
@@ -153,6 +155,11 @@ func (s *server) makeTemplate() error {
 	}
 	if _, err := s.migrate(ctx, s.url(templateName)); err != nil {
 		return fmt.Errorf("migrate the template database: %w", err)
+	}
+	if s.grant != nil {
+		if err := s.grant(ctx, s.url(templateName)); err != nil {
+			return fmt.Errorf("give rights in the template database: %w", err)
+		}
 	}
 	// A database with connections cannot be cloned: no new ones, and none of
 	// those that migrate may have left open.

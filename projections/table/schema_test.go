@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Main(m, migrations.Up)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants)
 }
 
 // The descriptions have exactly the columns, types and primary keys of the

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Main(m, migrations.Up)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants)
 }
 
 // start is a time in the middle of a minute, whole microseconds.

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Main(m, migrations.Up)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants)
 }
 
 // bundle is a database and the clock of the stores that write to it.

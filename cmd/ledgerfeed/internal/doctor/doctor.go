@@ -50,14 +50,18 @@ const checkTimeout = 15 * time.Second
 
 // Command is ledgerfeed doctor.
 func Command(env *cli.Env) *cobra.Command {
-	return &cobra.Command{
+	var afterRestore bool
+	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong, or soon will be, and say what to do",
 		Long: `Look at the settings, the database, the keys, the read models, the webhooks, and the
 servers for mail and sign-in, from where this command runs, and say what to do about
 what is wrong. Nothing is changed. Exit status: 0 nothing is wrong, also with
-warnings; 1 something is.`,
-		Example: "  ledgerfeed doctor\n  ledgerfeed doctor --json",
+warnings; 1 something is.
+
+With --after-restore, before the service is started on a restored backup: whether
+the backup is whole, and what producers, followers and receivers will hear of it.`,
+		Example: "  ledgerfeed doctor\n  ledgerfeed doctor --json\n  ledgerfeed doctor --after-restore",
 		Args:    cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) (err error) {
 			db, err := env.OpenDatabase(ctx, false)
@@ -70,7 +74,11 @@ warnings; 1 something is.`,
 				return err
 			}
 			defer pool.Close()
-			list := examine(ctx, &examination{env, db, pool}, checks())
+			all := checks()
+			if afterRestore {
+				all = append(all, checksAfterRestore()...)
+			}
+			list := examine(ctx, &examination{env, db, pool}, all)
 			if err := env.Print(map[string]any{"findings": list}, func(out io.Writer) error { return write(out, list) }); err != nil {
 				return err
 			}
@@ -82,6 +90,8 @@ warnings; 1 something is.`,
 			return nil
 		}),
 	}
+	c.Flags().BoolVar(&afterRestore, "after-restore", false, "look at a restored backup, too, and say what others will hear of it")
+	return c
 }
 
 // examine runs checks. One that cannot be made is a finding, too.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -31,26 +32,17 @@ func (s *Service) adminRoutes() http.Handler {
 	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	r.Get("/readyz", s.readyz)
 	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{Registry: s.metrics}))
+	if s.env.Settings.PProf {
+		profiles(r)
+	}
 	return r
 }
 
-// pingTimeout bounds the check whether the database answers.
-const pingTimeout = 2 * time.Second
-
-func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
-	if !s.ready.Load() {
-		http.Error(w, "not ready: starting or stopping", http.StatusServiceUnavailable)
-		return
-	}
-	if reason := s.reasonNotReady(); reason != "" {
-		http.Error(w, "not ready: "+reason, http.StatusServiceUnavailable)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
-	defer cancel()
-	if err := s.pool.Ping(ctx); err != nil {
-		http.Error(w, "not ready: the database does not answer", http.StatusServiceUnavailable)
-		return
-	}
-	fmt.Fprintln(w, "ready")
+// profiles offers what go tool pprof reads.
+func profiles(r chi.Router) {
+	r.Get("/debug/pprof/*", pprof.Index)
+	r.Get("/debug/pprof/cmdline", pprof.Cmdline)
+	r.Get("/debug/pprof/profile", pprof.Profile)
+	r.Get("/debug/pprof/symbol", pprof.Symbol)
+	r.Get("/debug/pprof/trace", pprof.Trace)
 }

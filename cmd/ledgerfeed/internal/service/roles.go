@@ -163,6 +163,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare the API: %w", err)
 	}
+	s.probes.add(RoleAPI, api.Probe)
 	s.Add("keys", directory.Run)
 	s.Add("limits", limiter.Run)
 	s.Add("request log", requests.Run)
@@ -187,6 +188,7 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.probes.add(RoleProject, runner.Probe)
 	s.Add("projector", runner.Run)
 	if pool, err = s.openPool(ctx, pg.Options{MaxConns: verifyConnections, Settings: replay.PoolSettings()}); err != nil {
 		return err
@@ -215,6 +217,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare webhooks: %w", err)
 	}
+	s.probes.add(RoleDeliver, engine.Probe)
 	s.Add("webhooks", engine.Run)
 	return nil
 }
@@ -255,6 +258,10 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare the console: %w", err)
 	}
+	s.probes.add(RoleConsole, func(ctx context.Context) error {
+		_, err := sessions.Workspaces(ctx, []string{})
+		return err
+	})
 	s.Add("identity provider", c.Run)
 	listener, err := s.bind(ctx, binding{
 		name: RoleConsole, setting: "LEDGERFEED_CONSOLE_LISTEN", address: set.ConsoleListen, server: console.NewServer(c), certificate: s.certificate,

@@ -39,6 +39,8 @@ type Service struct {
 	ready    atomic.Bool            // becomes false before the listeners close
 	unready  atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is
 
+	probes probes
+
 	wrongClock  atomic.Pointer[string] // what is wrong with the clock; nil: nothing
 	certificate *tlslisten.Certificate // of the API and the console; nil: no TLS
 

@@ -1,0 +1,104 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// checksAfterRestore look at what a restored backup may have wrong, and say what
+// others will hear of it.
+func checksAfterRestore() []check {
+	return []check{
+		{"restored log", checkRestoredLog},
+		{"restored positions", checkRestoredPositions},
+		{"webhooks after the restore", checkOwed},
+	}
+}
+
+// chained is how many of the newest entries of each workspace have their chain
+// computed again.
+const chained = 100
+
+func checkRestoredLog(ctx context.Context, x *examination) ([]Finding, error) {
+	var (
+		workspaces, entries, torn, broken int64
+		newest                            *time.Time
+	)
+	err := x.pool.QueryRow(ctx, `
+		SELECT count(*), coalesce(sum(h.position), 0), count(*) FILTER (WHERE h.position > 0 AND e.chain IS DISTINCT FROM h.chain),
+		       max(coalesce(e.appended_at, e.created_at))
+		  FROM log_head h LEFT JOIN event_log e ON e.workspace_id = h.workspace_id AND e.position = h.position`).Scan(&workspaces, &entries, &torn, &newest)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the heads of the log: %w", err)
+	}
+	err = x.pool.QueryRow(ctx, `
+		SELECT count(DISTINCT h.workspace_id) FROM log_head h CROSS JOIN LATERAL (
+		       SELECT n.*, lag(n.chain) OVER (ORDER BY n.position) AS before, lag(n.position) OVER (ORDER BY n.position) AS below
+		         FROM event_log n WHERE n.workspace_id = h.workspace_id AND n.position > h.position - $1) e
+		 WHERE e.before IS NOT NULL AND (e.position <> e.below + 1
+		       OR log_chain(e.before, e.position, e.id, e.type, log_stamp(e.created_at), e.data::text) <> e.chain)`, chained).Scan(&broken)
+	if err != nil {
+		return nil, fmt.Errorf("cannot compute the chain of the log: %w", err)
+	}
+	var list []Finding
+	if torn > 0 || broken > 0 {
+		list = append(list, Finding{
+			Level: Error, Text: fmt.Sprintf("the log of %d workspaces does not end where it should, that of %d has a wrong chain", torn, broken),
+			Do: "the backup is not of one moment, or was altered: restore another one; ledgerfeed verify names the positions",
+		})
+	}
+	if newest == nil {
+		return append(list, Finding{Level: Warning, Text: "the log is empty", Do: "see that this is the right database"}), nil
+	}
+	return append(list, Finding{
+		Level: Warning, Text: fmt.Sprintf("%d entries in %d workspaces; the newest was appended on %s", entries, workspaces, domain.FormatTime(newest.UTC().Truncate(time.Millisecond))),
+		Do: "tell producers that what they appended later is not in the log: those who keep the ids offer it again. " +
+			"Followers' cursors of later are refused with 400, which says what to read again; older ones go on",
+	}), nil
+}
+
+func checkRestoredPositions(ctx context.Context, x *examination) ([]Finding, error) {
+	var ahead, webhooks int64
+	err := x.pool.QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM log_checkpoint c JOIN log_head h USING (workspace_id) WHERE c.position > h.position),
+		       (SELECT count(*) FROM webhook_cursor k JOIN log_head h USING (workspace_id) WHERE k.position > h.position)`).Scan(&ahead, &webhooks)
+	if err != nil {
+		return nil, fmt.Errorf("cannot compare positions: %w", err)
+	}
+	if ahead > 0 || webhooks > 0 {
+		return []Finding{{
+			Level: Error, Text: fmt.Sprintf("%d checkpoints and %d webhooks are ahead of the log", ahead, webhooks),
+			Do: "the backup is not of one moment: restore the whole database from one; ledgerfeed rebuild mends the read models alone",
+		}}, nil
+	}
+	return ok("read models and webhooks are not ahead of the log; ledgerfeed verify compares every row"), nil
+}
+
+// checkOwed says what receivers will get when the service starts.
+func checkOwed(ctx context.Context, x *examination) ([]Finding, error) {
+	var on, events, expired, pending int64
+	err := x.pool.QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM webhook WHERE state = 'on'), count(e.position), count(e.position) FILTER (WHERE e.created_at < $1),
+		       (SELECT count(*) FROM webhook_waiting)
+		  FROM webhook w
+		  JOIN webhook_cursor k USING (workspace_id, webhook_id)
+		  JOIN log_checkpoint c ON c.workspace_id = w.workspace_id AND c.consumer = '`+eventlog.ReadModels+`'
+		  JOIN event_log e ON e.workspace_id = w.workspace_id AND e.position > k.position AND e.position <= c.position
+		       AND e.public_event IS NOT NULL AND (w.events IS NULL OR e.type = ANY (w.events))
+		 WHERE w.state = 'on'`, x.env.Clock().Add(-x.env.Settings.Retention)).Scan(&on, &events, &expired, &pending)
+	if err != nil {
+		return nil, fmt.Errorf("cannot count what webhooks are owed: %w", err)
+	}
+	text := fmt.Sprintf("%d webhooks are on: %d events will be sent, also some that were sent before the restore, and %d deliveries will be tried again", on, events-expired, pending)
+	if expired > 0 {
+		return []Finding{{
+			Level: Warning, Text: fmt.Sprintf("%s; %d events are past the retention, and will not be sent", text, expired),
+			Do: "a longer LEDGERFEED_RETENTION at the start lets them be sent",
+		}}, nil
+	}
+	return ok("%s", text), nil
+}

@@ -1,0 +1,101 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// probe does what a role's work begins with.
+type probe struct {
+	role string
+	run  func(context.Context) error
+}
+
+// probes are those of all roles of a process, with their last outcome.
+type probes struct {
+	list []probe
+
+	mu    sync.Mutex
+	at    time.Time // when they were run last; guarded by mu
+	found []unready // by them; guarded by mu
+}
+
+// add adds what is tried for a role. All are added before the first run.
+func (p *probes) add(role string, run func(context.Context) error) {
+	p.list = append(p.list, probe{role, run})
+}
+
+const (
+	// probeTimeout bounds all probes together.
+	probeTimeout = 2 * time.Second
+	// probeInterval is how long their outcome stands: whoever asks more often gets it
+	// again, so that questions do not become load.
+	probeInterval = time.Second
+)
+
+// unready is why a process is not ready.
+type unready struct {
+	Role   string `json:"role"` // empty: all
+	Reason string `json:"reason"`
+}
+
+// readiness is what /readyz answers.
+type readiness struct {
+	Ready   bool      `json:"ready"`
+	Reasons []unready `json:"reasons"`
+}
+
+// readyz answers 200 where every role can do its work, and otherwise 503 with the
+// reasons.
+func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
+	answer := readiness{Reasons: []unready{}}
+	switch reason := s.reasonNotReady(); {
+	case !s.ready.Load():
+		answer.Reasons = append(answer.Reasons, unready{"", "starting or stopping"})
+	case reason != "":
+		answer.Reasons = append(answer.Reasons, unready{"", reason})
+	default:
+		answer.Reasons = append(answer.Reasons, s.probes.run(r.Context())...)
+	}
+	answer.Ready = len(answer.Reasons) == 0
+	text, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if !answer.Ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = w.Write(append(text, '\n')) // whoever asked has gone
+}
+
+// run runs the probes, unless that was done just before.
+func (p *probes) run(ctx context.Context) []unready {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.at.IsZero() && time.Since(p.at) < probeInterval {
+		return p.found
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	defer cancel()
+	var (
+		wait   sync.WaitGroup
+		errors = make([]error, len(p.list))
+	)
+	for i, one := range p.list {
+		wait.Go(func() { errors[i] = one.run(ctx) })
+	}
+	wait.Wait()
+	p.found = nil
+	for i, err := range errors {
+		if err != nil {
+			p.found = append(p.found, unready{p.list[i].role, err.Error()})
+		}
+	}
+	p.at = time.Now()
+	return p.found
+}

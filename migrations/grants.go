@@ -1,0 +1,98 @@
+package migrations
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// The roles that others than the owner of the tables have. None can log in; accounts
+// that can are given one.
+const (
+	RoleOwner   = "ledgerfeed_owner"   // migrates
+	RoleService = "ledgerfeed_service" // serves
+	RoleWriter  = "ledgerfeed_writer"  // appends
+	RoleAuditor = "ledgerfeed_auditor" // verifies
+)
+
+//go:embed roles.sql
+var rolesSQL string
+
+//go:embed grants.sql
+var grantsSQL string
+
+// Grants returns the SQL that makes the roles, for an administrator, and the SQL that
+// gives them their rights, for the owner of the tables, in the database at url.
+func Grants(ctx context.Context, url string) (roles, grants string, err error) {
+	conn, err := pg.Connect(ctx, url)
+	if err != nil {
+		return "", "", fmt.Errorf("prepare the roles: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	return grantsOf(ctx, conn)
+}
+
+func grantsOf(ctx context.Context, conn *pgx.Conn) (roles, grants string, err error) {
+	var schema, database *string
+	if err := conn.QueryRow(ctx, `SELECT quote_ident(current_schema()), quote_ident(current_database())`).Scan(&schema, &database); err != nil {
+		return "", "", fmt.Errorf("prepare the roles: %w", err)
+	}
+	if schema == nil {
+		return "", "", errors.New("prepare the roles: no schema of the search_path exists")
+	}
+	names := strings.NewReplacer("{schema}", *schema, "{database}", *database)
+	return names.Replace(rolesSQL), names.Replace(grantsSQL), nil
+}
+
+// RolesError says that the roles do not exist and that this account cannot make them.
+type RolesError struct{ err error }
+
+func (e *RolesError) Error() string {
+	return fmt.Sprintf("the roles %s, %s, %s and %s do not exist, and this account of PostgreSQL may not create roles: "+
+		"an administrator runs the first part of what ledgerfeed migrate --grants print writes (%v)", RoleOwner, RoleService, RoleWriter, RoleAuditor, e.err)
+}
+
+// Unwrap returns the database's error.
+func (e *RolesError) Unwrap() error { return e.err }
+
+// ApplyGrants makes the roles that do not exist, and gives all of them exactly their
+// rights in the database at url, in one transaction. Errors: *RolesError.
+func ApplyGrants(ctx context.Context, url string) (err error) {
+	conn, err := pg.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("grant: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	roles, grants, err := grantsOf(ctx, conn)
+	if err != nil {
+		return err
+	}
+	err = pg.InTx(ctx, conn, func(tx pgx.Tx) error {
+		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
+			return err
+		}
+		var there int
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM pg_roles WHERE rolname = ANY ($1)`, []string{RoleOwner, RoleService, RoleWriter, RoleAuditor}).Scan(&there); err != nil {
+			return fmt.Errorf("look for the roles: %w", err)
+		}
+		if there < 4 {
+			if _, err := tx.Exec(ctx, roles); pg.Forbidden(err) {
+				return &RolesError{err}
+			} else if err != nil {
+				return fmt.Errorf("make the roles: %w", err)
+			}
+		}
+		_, err := tx.Exec(ctx, grants)
+		return err //nolint:wrapcheck // wrapped below
+	})
+	if err != nil {
+		return fmt.Errorf("grant: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+-- The rights of the four roles. Run by the owner of the tables; it can be run again
+-- at any time, and gives exactly these rights. {schema} is the schema of the tables.
+
+GRANT USAGE ON SCHEMA {schema} TO ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;
+
+-- ledgerfeed_service: ledgerfeed serve, and the commands beside it. It reads the log
+-- and appends by functions; it cannot change an entry, nor the tables themselves.
+REVOKE ALL ON
+    access_revision, anomaly, anomaly_acknowledged, api_key, api_key_secret, api_key_use, charge, client, client_credit, closed_period,
+    console_audit, console_link, console_session, contractor, credit_move, event_log, goose_db_version, invoice, log_checkpoint, log_failure,
+    log_head, log_skip, log_under_way, payment, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
+    request_refused, secret_key, service_key, service_setting, time_entry, webhook, webhook_cursor, webhook_delivery, webhook_hour,
+    webhook_instance, webhook_mail, webhook_waiting, workspace
+    FROM ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;
+GRANT SELECT ON event_log, goose_db_version, log_head TO ledgerfeed_service;
+GRANT SELECT, INSERT ON console_audit TO ledgerfeed_service;
+GRANT SELECT, INSERT, UPDATE, DELETE ON
+    access_revision, anomaly, anomaly_acknowledged, api_key, api_key_secret, api_key_use, charge, client, client_credit, closed_period,
+    console_link, console_session, contractor, credit_move, invoice, log_checkpoint, log_failure,
+    log_skip, log_under_way, payment, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
+    request_refused, secret_key, service_key, service_setting, time_entry, webhook, webhook_cursor, webhook_delivery, webhook_hour,
+    webhook_instance, webhook_mail, webhook_waiting, workspace
+    TO ledgerfeed_service;
+DO $$
+DECLARE
+    p regclass;
+BEGIN
+    -- It empties whole days of the request log.
+    FOR p IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'request_log'::regclass LOOP
+        EXECUTE format('REVOKE ALL ON %s FROM ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', p);
+        EXECUTE format('GRANT TRUNCATE ON %s TO ledgerfeed_service', p);
+    END LOOP;
+END
+$$;
+GRANT EXECUTE ON FUNCTION
+    log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean),
+    log_publish(text, timestamptz, json), workspace_create(text, text, timestamptz), webhook_delivery_days(date, date)
+    TO ledgerfeed_service;
+
+-- ledgerfeed_writer: producers. They append, and read nothing.
+GRANT SELECT ON goose_db_version TO ledgerfeed_writer;
+GRANT EXECUTE ON FUNCTION
+    log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean),
+    log_publish(text, timestamptz, json)
+    TO ledgerfeed_writer;
+
+-- ledgerfeed_auditor: ledgerfeed verify, explain, export and status. It reads the log
+-- and what is made of it; no keys, secrets, sessions or addresses.
+GRANT SELECT ON
+    anomaly, anomaly_acknowledged, charge, client, client_credit, closed_period, contractor, credit_move, event_log, goose_db_version, invoice,
+    log_checkpoint, log_failure, log_head, log_skip, payment, removed_billed_charge, removed_charge, removed_time_entry, replay_audit,
+    time_entry, workspace
+    TO ledgerfeed_auditor;
