@@ -18,9 +18,7 @@ import (
 func TestAProcessWithAWrongClockDeliversNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Timeout: 500 * time.Millisecond})
-	if _, err := b.pool.Exec(t.Context(), `CREATE OR REPLACE FUNCTION log_clock() RETURNS timestamptz LANGUAGE sql VOLATILE RETURN clock_timestamp()`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.AsOwner(t, b.pool, `CREATE OR REPLACE FUNCTION log_clock() RETURNS timestamptz LANGUAGE sql VOLATILE RETURN clock_timestamp()`)
 	rc := testkit.NewReceiver(t, nil)
 	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
 	nothing := func() {

@@ -19,9 +19,7 @@ func TestADumpRestoredIntoARunningServerIsNoticed(t *testing.T) {
 	rc.Wait(t, 3)
 	exec := func(sql string) {
 		t.Helper()
-		if _, err := b.pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		testkit.AsOwner(t, b.pool, sql)
 	}
 	// What a dump holds of it: all rows, in tables that are created again.
 	tables := []string{"webhook_instance", "webhook_cursor", "log_checkpoint", "log_head", "event_log"}
@@ -35,6 +33,7 @@ func TestADumpRestoredIntoARunningServerIsNoticed(t *testing.T) {
 		restore += `ALTER TABLE ` + table + ` RENAME TO lost_` + table + `; ALTER TABLE dumped_` + table + ` RENAME TO ` + table + ";"
 	}
 	exec(restore + "COMMIT")
+	testkit.GrantAgain(t, b.pool)
 	b.pool.Reset() // a restore ends the connections, and with them what is planned for the tables before
 
 	fresh := b.append("invoice.reversed", 4)

@@ -25,10 +25,10 @@ DO $$
 DECLARE
     p regclass;
 BEGIN
-    -- It empties whole days of the request log.
+    -- It looks for whole days of the request log that are old, and empties them.
     FOR p IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'request_log'::regclass LOOP
         EXECUTE format('REVOKE ALL ON %s FROM ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', p);
-        EXECUTE format('GRANT TRUNCATE ON %s TO ledgerfeed_service', p);
+        EXECUTE format('GRANT SELECT, TRUNCATE ON %s TO ledgerfeed_service', p);
     END LOOP;
 END
 $$;

@@ -51,9 +51,7 @@ func (s *stand) fillTables() {
 			INSERT INTO credit_move SELECT '%[1]s', 'cl_1', 'cr_' || n, n, '{"id":1' FROM generate_series(1, %[2]d) n;`, w, rows)
 	}
 	b.WriteString("ANALYZE;")
-	if _, err := s.pool.Exec(s.t.Context(), b.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.AsOwner(s.t, s.pool, b.String())
 }
 
 // planOf runs a statement as the program prepares it and returns its plan.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -70,18 +71,44 @@ func EmptyDatabase(t testing.TB) string {
 	return create(t, func(*server, context.Context) (string, error) { return "template0", nil })
 }
 
-// OwnerURL is the address of a test's database for what a program must not do, such as
-// damage: under the role of MainAs, it leads there as the owner of the tables.
-func OwnerURL(url string) string {
-	owner, _, _ := strings.Cut(url, roleParameter)
-	return owner
+// OwnerConn connects to the database of a pool as the owner of the tables, for what a
+// program must not be able to do, such as damage. It is closed when the test ends.
+func OwnerConn(t testing.TB, of *pgxpool.Pool) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), ownerURL(of))
+	if err != nil {
+		t.Fatalf("testkit: connect as the owner: %v", err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
 }
 
-// OwnerPool is a pool at OwnerURL for the database of another pool, closed when the test
-// ends.
-func OwnerPool(t testing.TB, of *pgxpool.Pool) *pgxpool.Pool {
+// ownerURL lacks requirepeer, too, which pgx does not know, for a server that a test has
+// of its own.
+func ownerURL(of *pgxpool.Pool) string {
+	url, _, _ := strings.Cut(of.Config().ConnString(), roleParameter)
+	url, _, _ = strings.Cut(url, "&requirepeer=")
+	return url
+}
+
+// AsOwner executes SQL, without arguments also several statements, as OwnerConn may.
+func AsOwner(t testing.TB, of *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
-	return open(t, OwnerURL(of.Config().ConnString()))
+	if _, err := OwnerConn(t, of).Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("testkit: %s: %v", sql, err)
+	}
+}
+
+// GrantAgain gives the role of MainAs its rights on tables that a test has made as the
+// owner.
+func GrantAgain(t testing.TB, of *pgxpool.Pool) {
+	t.Helper()
+	if current.grant == nil {
+		return
+	}
+	if err := current.grant(t.Context(), ownerURL(of)); err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
 }
 
 // Pool is NewDatabase with a pool of connections, closed when the test ends.

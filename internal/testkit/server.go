@@ -160,6 +160,10 @@ func (s *server) makeTemplate() error {
 		if err := s.grant(ctx, s.url(templateName)); err != nil {
 			return fmt.Errorf("give rights in the template database: %w", err)
 		}
+		// Tests wait until they see that others wait for a lock.
+		if err := s.admin(ctx, "GRANT pg_read_all_stats TO "+s.role); err != nil {
+			return fmt.Errorf("let tests look at sessions: %w", err)
+		}
 	}
 	// A database with connections cannot be cloned: no new ones, and none of
 	// those that migrate may have left open.

@@ -96,7 +96,7 @@ func (b *bench) verify(r *replay.Replayer, q replay.VerifyRequest) (lines []stri
 // damage runs a statement that no program of ours runs.
 func (b *bench) damage(sql string, args ...any) {
 	b.t.Helper()
-	err := pg.InTx(b.t.Context(), b.Pool, func(tx pgx.Tx) error {
+	err := pg.InTx(b.t.Context(), testkit.OwnerConn(b.t, b.Pool), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(b.t.Context(), "ALTER TABLE event_log DISABLE TRIGGER event_log_append_only"); err != nil {
 			return err
 		}

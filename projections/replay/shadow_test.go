@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
@@ -181,10 +182,7 @@ func TestShadowTablesAreNotTheReadTables(t *testing.T) {
 	t.Parallel()
 	b := projected(t).within(1)
 	b.damage(`UPDATE client SET base = replace(base, '"name"', '"nome"')`)
-	_, err := b.Pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_temp', current_database()); END $$`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.AsOwner(t, b.Pool, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_temp', current_database()); END $$`)
 	before := b.versions()
 	lines, _ := b.verify(b.replayer(), replay.VerifyRequest{})
 	if len(lines) == 0 {

@@ -282,7 +282,7 @@ func TestLimiterWithoutTheDatabase(t *testing.T) {
 	if err := l.exchange(t); err != nil {
 		t.Fatal(err)
 	}
-	b.exec(t, `ALTER TABLE rate_count RENAME TO away`)
+	testkit.AsOwner(t, b.pool, `ALTER TABLE rate_count RENAME TO away`)
 	l.Take(key)
 	if err := l.exchange(t); err == nil {
 		t.Fatal("the exchange succeeds without its table")
@@ -290,7 +290,7 @@ func TestLimiterWithoutTheDatabase(t *testing.T) {
 	if got := l.Take(key); got.Remaining != 7 {
 		t.Errorf("alone: %+v", got)
 	}
-	b.exec(t, `ALTER TABLE away RENAME TO rate_count`)
+	testkit.AsOwner(t, b.pool, `ALTER TABLE away RENAME TO rate_count`)
 	for l.exchange(t) != nil {
 		continue // until the table is found again
 	}
