@@ -34,13 +34,6 @@ func setup(t *testing.T) *bundle {
 	return &bundle{pool: testkit.Pool(t), clock: testkit.NewClock(start)}
 }
 
-func (b *bundle) exec(t *testing.T, sql string) {
-	t.Helper()
-	if _, err := b.pool.Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // counting is a Limiter whose exchanges a test can wait for.
 type counting struct {
 	*Limiter
