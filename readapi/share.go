@@ -13,7 +13,8 @@ import (
 // its share of them, however many requests it sends. A connection that becomes free goes to the
 // waiting workspace that uses the fewest, and of those to the one that has waited longest. So a workspace
 // that floods the service with expensive pages makes its own requests wait, and
-// another one's wait for one page of somebody's at most.
+// another one's wait for one page of somebody's at most. While its pages are slow on the
+// average it has one connection only, because each keeps a processor of the database busy.
 //
 // Single rows and versions are not counted: they cost little and are read in batches of
 // many requests.
@@ -31,6 +32,22 @@ type shares struct {
 type share struct {
 	used    int
 	waiting []*shareRequest // oldest first
+	average time.Duration   // that its pages have taken, the last ones above all
+}
+
+// slowPage is how long a page takes that is slow. One that an index has in the right
+// order takes one or two milliseconds.
+const slowPage = 25 * time.Millisecond
+
+// ended notes how long a page took.
+func (w *share) ended(took time.Duration) { w.average += (took - w.average) / 4 }
+
+// most is how many connections it may use at once.
+func (w *share) most(each int) int {
+	if w.average > slowPage {
+		return 1
+	}
+	return each
 }
 
 type shareRequest struct {
@@ -46,26 +63,31 @@ func newShares(total, each int, wait time.Duration) *shares {
 // when it no longer does. The error is answered with 503, or is ctx's own.
 func (s *shares) take(ctx context.Context, workspaceID string) (release func(), err error) {
 	r := s.request(workspaceID)
-	release = sync.OnceFunc(func() { s.release(workspaceID) })
 	select {
 	case <-r.granted:
-		return release, nil
+		return s.granted(workspaceID), nil
 	default:
 	}
 	timer := time.NewTimer(s.wait)
 	defer timer.Stop()
 	select {
 	case <-r.granted:
-		return release, nil
+		return s.granted(workspaceID), nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-timer.C:
 		err = answer.Busy()
 	}
 	if !s.withdraw(workspaceID, r) {
-		release() // granted at the same moment
+		s.granted(workspaceID)() // at the same moment
 	}
 	return nil, err
+}
+
+// granted begins the use of a connection; the returned function ends it.
+func (s *shares) granted(workspaceID string) (release func()) {
+	began := time.Now() // not of the injected clock: it measures the database
+	return sync.OnceFunc(func() { s.release(workspaceID, time.Since(began)) })
 }
 
 // request asks for a connection.
@@ -84,11 +106,13 @@ func (s *shares) request(workspaceID string) *shareRequest {
 	return r
 }
 
-func (s *shares) release(workspaceID string) {
+func (s *shares) release(workspaceID string, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used--
-	s.workspaces[workspaceID].used--
+	w := s.workspaces[workspaceID]
+	w.used--
+	w.ended(took)
 	s.forget(workspaceID)
 	s.grant()
 }
@@ -133,7 +157,7 @@ func (s *shares) grant() {
 func (s *shares) next() (next *share) {
 	for _, w := range s.workspaces {
 		switch {
-		case len(w.waiting) == 0 || w.used >= s.each:
+		case len(w.waiting) == 0 || w.used >= w.most(s.each):
 		case next == nil, w.used < next.used, w.used == next.used && w.waiting[0].turn < next.waiting[0].turn:
 			next = w
 		}

@@ -71,6 +71,57 @@ func TestAWorkspaceHasItsShareOfTheConnections(t *testing.T) {
 	}
 }
 
+// TestAWorkspaceWithSlowPagesHasOneConnection: while it asks for more.
+func TestAWorkspaceWithSlowPagesHasOneConnection(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.workspace("acme")
+	key := s.key("acme", access.TimeEntriesRead)
+	s.keepKeys(t)
+	letGo := s.hold()
+	var group errgroup.Group
+	for i := range 20 {
+		group.Go(func() error {
+			_, err := ask(t.Context(), s.server, http.MethodGet, fmt.Sprintf("/v1/time-entries?client_id=c%d", i), key)
+			return err
+		})
+	}
+	most := func() (n int64) {
+		t.Helper()
+		testkit.Throughout(t, 200*time.Millisecond, func() error {
+			n = max(n, s.locksWaited())
+			return nil
+		})
+		return n
+	}
+	s.locksWaitedFor(2)
+	if n := most(); n != 2 {
+		t.Errorf("%d pages are read at once before any was slow", n)
+	}
+	// Whoever holds the table next comes after these two. They may have waited to prepare
+	// their statements, and then wait once more to execute them.
+	for round := 1; ; round++ {
+		next := make(chan func(), 1)
+		go func() { next <- s.hold() }()
+		s.locksWaitedFor(3)
+		letGo()
+		letGo = <-next
+		s.locksWaitedFor(1)
+		n := most()
+		if n == 1 {
+			break
+		}
+		if round == 3 {
+			t.Errorf("%d pages are read at once while they are slow", n)
+			break
+		}
+	}
+	letGo()
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestPagesThatCannotBeRead: a page that waits too long for its share, or takes the
 // database too long, is a 503 that says so.
 func TestPagesThatCannotBeRead(t *testing.T) {
