@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,6 +52,8 @@ type Notifier struct {
 
 	unsentReady chan struct{} // holds a token when unsent has something
 
+	sent, received, interrupted atomic.Uint64 // see NotifierStats
+
 	mu            sync.Mutex
 	subscriptions map[Topic]map[*Subscription]struct{}
 	unsent        map[Topic]map[string]struct{} // workspaces to NOTIFY other processes of
@@ -66,6 +69,17 @@ func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
 		subscriptions: map[Topic]map[*Subscription]struct{}{},
 		unsent:        map[Topic]map[string]struct{}{},
 	}
+}
+
+// NotifierStats counts notifications between processes since the start.
+type NotifierStats struct {
+	Sent, Received uint64
+	Interrupted    uint64 // how often receiving them was, until the next sweep
+}
+
+// Stats may be called at any time.
+func (n *Notifier) Stats() NotifierStats {
+	return NotifierStats{n.sent.Load(), n.received.Load(), n.interrupted.Load()}
 }
 
 // Subscription collects the workspaces of notifications.
@@ -208,6 +222,7 @@ func (n *Notifier) Flush(ctx context.Context) error {
 			if _, err := n.pool.Exec(ctx, `SELECT pg_notify($1, $2)`, string(topic), payload); err != nil {
 				return fmt.Errorf("notify %s: %w", topic, err)
 			}
+			n.sent.Add(1)
 		}
 	}
 	return nil
@@ -267,6 +282,7 @@ func (n *Notifier) listen(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		n.interrupted.Add(1)
 		n.logger.WarnContext(ctx, "cannot receive notifications of other processes; their changes are found by sweeps",
 			"error", err, "retry_in", retryPause)
 		if !flow.Pause(ctx, retryPause) {
@@ -305,6 +321,7 @@ func (n *Notifier) listenOnce(ctx context.Context) error {
 		}
 		sender, rest, _ := strings.Cut(received.Payload, " ")
 		if sender != n.self {
+			n.received.Add(1)
 			n.notifyLocal(Topic(received.Channel), strings.Fields(rest), false)
 		}
 	}

@@ -50,6 +50,19 @@ func answerRequest(q *request) error {
 	return q.endpoint.answer(q)
 }
 
+// countCached counts what a look into the cache has found.
+func (q *request) countCached(cached *cachedAnswer, current bool) {
+	switch {
+	case !q.endpoint.cacheable():
+	case current:
+		q.api.metrics.cached.WithLabelValues("current").Inc()
+	case cached != nil:
+		q.api.metrics.cached.WithLabelValues("outdated").Inc()
+	default:
+		q.api.metrics.cached.WithLabelValues("none").Inc()
+	}
+}
+
 // answerUnchanged answers 304 if the caller has the current answer, or with a cached
 // one. Both first read the workspace's version; a request that can use neither skips
 // that query.
@@ -65,6 +78,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	// answer.
 	candidates := q.out.IfNoneMatch()
 	if cached == nil && !strings.Contains(candidates, `"`) {
+		q.countCached(nil, false)
 		return false, nil
 	}
 	version, err := q.endpoint.version(q)
@@ -73,6 +87,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	}
 	tag := q.tag(version)
 	current := cached != nil && cached.version == version
+	q.countCached(cached, current)
 	// A current cached answer proves that the resource exists, so "*" matches.
 	if current || strings.Contains(candidates, tag) {
 		if etag := q.out.Match(tag); etag != "" {

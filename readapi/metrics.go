@@ -15,6 +15,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	refused  *prometheus.CounterVec
+	cached   *prometheus.CounterVec
 }
 
 func newMetrics(register prometheus.Registerer) (*metrics, error) {
@@ -23,17 +24,21 @@ func newMetrics(register prometheus.Registerer) (*metrics, error) {
 			Name: "ledgerfeed_api_requests_total", Help: "Requests by route and status.",
 		}, []string{"route", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "ledgerfeed_api_request_seconds", Help: "Time from the first check to the end of the answer, by route.",
-			Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 10},
-		}, []string{"route"}),
+			Name: "ledgerfeed_api_request_seconds", Help: "Time from the first check to the end of the answer, by route and class of the status, such as 2xx.",
+			Buckets:                     []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10},
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+		}, []string{"route", "class"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerfeed_api_refused_total", Help: "Refused requests by reason.",
 		}, []string{"reason"}),
+		cached: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerfeed_api_cached_answers_total", Help: "Looks for an answer in the cache: current, outdated (there is one of an older version of the rows), none.",
+		}, []string{"found"}),
 	}
 	if register == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.refused} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.refused, m.cached} {
 		if err := register.Register(c); err != nil {
 			return nil, fmt.Errorf("readapi: register metrics: %w", err)
 		}
@@ -47,7 +52,7 @@ func (m *metrics) observe(r *requestlog.Record) {
 		route = "other"
 	}
 	m.requests.WithLabelValues(route, strconv.Itoa(r.Status)).Inc()
-	m.duration.WithLabelValues(route).Observe(r.Duration.Seconds())
+	m.duration.WithLabelValues(route, strconv.Itoa(r.Status/100)+"xx").Observe(r.Duration.Seconds())
 	if r.Refusal != "" {
 		m.refused.WithLabelValues(r.Refusal).Inc()
 	}

@@ -26,6 +26,8 @@ func newMetrics(registerer prometheus.Registerer, d *Dispatcher) (*metrics, erro
 			Name:    "ledgerfeed_webhook_attempt_seconds",
 			Help:    "Duration of attempts, until the response was read or given up.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
 		}),
 	}
 	for _, o := range attempt.Outcomes() {

@@ -109,7 +109,7 @@ var arrows = map[string][]string{
 		"readapi/access", "readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit",
 		"internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
 		"internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey", "internal/tlslisten",
-		"internal/similar",
+		"internal/similar", "cmd/ledgerfeed/internal/gauges",
 	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service",
@@ -178,6 +178,7 @@ var arrows = map[string][]string{
 		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly", "domain",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
+	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow"},
 	"docs/receivers/go":               {}, // an example for others, who do not have our packages
 }
 

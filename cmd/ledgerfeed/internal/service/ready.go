@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // probe does what a role's work begins with.
@@ -48,19 +50,35 @@ type readiness struct {
 	Reasons []unready `json:"reasons"`
 }
 
+// readiness tells whether every role can do its work, and if not, why.
+func (s *Service) readiness(ctx context.Context) readiness {
+	is := readiness{Reasons: []unready{}}
+	switch reason := s.reasonNotReady(); {
+	case !s.ready.Load():
+		is.Reasons = append(is.Reasons, unready{"", "starting or stopping"})
+	case reason != "":
+		is.Reasons = append(is.Reasons, unready{"", reason})
+	default:
+		is.Reasons = append(is.Reasons, s.probes.run(ctx)...)
+	}
+	is.Ready = len(is.Reasons) == 0
+	return is
+}
+
+// collector is the metric that says whether the process is ready.
+func (s *Service) collector() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ledgerfeed_ready", Help: "1 while every role of the process can do its work, 0 otherwise."}, func() float64 {
+		if s.readiness(context.Background()).Ready {
+			return 1
+		}
+		return 0
+	})
+}
+
 // readyz answers 200 where every role can do its work, and otherwise 503 with the
 // reasons.
 func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
-	answer := readiness{Reasons: []unready{}}
-	switch reason := s.reasonNotReady(); {
-	case !s.ready.Load():
-		answer.Reasons = append(answer.Reasons, unready{"", "starting or stopping"})
-	case reason != "":
-		answer.Reasons = append(answer.Reasons, unready{"", reason})
-	default:
-		answer.Reasons = append(answer.Reasons, s.probes.run(r.Context())...)
-	}
-	answer.Ready = len(answer.Reasons) == 0
+	answer := s.readiness(r.Context())
 	text, err := json.Marshal(answer)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -58,7 +59,7 @@ func CheckRoles(roles []string) error {
 // New prepares a process with some roles: it connects to the database and binds
 // the listeners. Run starts it.
 func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_ *Service, err error) {
-	s := &Service{env: env, database: db, metrics: prometheus.NewRegistry()}
+	s := &Service{env: env, database: db, metrics: prometheus.NewRegistry(), pools: gauges.NewPools()}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -67,8 +68,8 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 	if err := s.loadCertificate(); err != nil {
 		return nil, err
 	}
-	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if s.pool, err = s.openPool(ctx, pg.Options{MaxConns: sharedConnections}); err != nil {
+	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s.pools, s.collector())
+	if s.pool, err = s.openPool(ctx, "shared", pg.Options{MaxConns: sharedConnections}); err != nil {
 		return nil, err
 	}
 	if err := s.recordRetention(ctx); err != nil {
@@ -83,6 +84,12 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 		return nil, err
 	}
 	s.Add("notifications", s.notifier.Run)
+	s.metrics.MustRegister(gauges.Notifications(s.notifier)...)
+	state, err := gauges.NewState(s.pool, s.env.Logger, s.metrics)
+	if err != nil {
+		return nil, err
+	}
+	s.Add("metrics of the state", state.Run)
 	s.Add("database", db.Watch)
 	for _, r := range []struct {
 		role    string
@@ -132,7 +139,7 @@ const (
 // listener.
 func (s *Service) prepareAPI(ctx context.Context) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, pg.Options{MaxConns: apiConnections, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
+	pool, err := s.openPool(ctx, RoleAPI, pg.Options{MaxConns: apiConnections, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
 	if err != nil {
 		return err
 	}
@@ -178,7 +185,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 // prepareProjector prepares what folds the log into the read models, and what
 // verifies them in the background.
 func (s *Service) prepareProjector(ctx context.Context) error {
-	pool, err := s.openPool(ctx, pg.Options{MaxConns: projections.Connections, Settings: projections.PoolSettings()})
+	pool, err := s.openPool(ctx, RoleProject, pg.Options{MaxConns: projections.Connections, Settings: projections.PoolSettings()})
 	if err != nil {
 		return err
 	}
@@ -190,7 +197,7 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	}
 	s.probes.add(RoleProject, runner.Probe)
 	s.Add("projector", runner.Run)
-	if pool, err = s.openPool(ctx, pg.Options{MaxConns: verifyConnections, Settings: replay.PoolSettings()}); err != nil {
+	if pool, err = s.openPool(ctx, "verification", pg.Options{MaxConns: verifyConnections, Settings: replay.PoolSettings()}); err != nil {
 		return err
 	}
 	auditor, err := replay.NewAuditor(replay.AuditorConfig{
@@ -206,7 +213,7 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 
 // prepareDelivery prepares what sends webhooks.
 func (s *Service) prepareDelivery(ctx context.Context) error {
-	pool, err := s.openPool(ctx, pg.Options{MaxConns: deliverConnections, Settings: dispatch.PoolSettings()})
+	pool, err := s.openPool(ctx, RoleDeliver, pg.Options{MaxConns: deliverConnections, Settings: dispatch.PoolSettings()})
 	if err != nil {
 		return err
 	}
@@ -225,7 +232,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 // prepareConsole prepares the web interface and its listener.
 func (s *Service) prepareConsole(ctx context.Context) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, pg.Options{MaxConns: consoleConnections, Settings: console.PoolSettings()})
+	pool, err := s.openPool(ctx, RoleConsole, pg.Options{MaxConns: consoleConnections, Settings: console.PoolSettings()})
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -35,7 +36,7 @@ type Service struct {
 	metrics  *prometheus.Registry
 	notifier *eventlog.Notifier
 	pool     *pgxpool.Pool // for everything but requests, projecting and delivering
-	pools    []*pgxpool.Pool
+	pools    *gauges.Pools
 	ready    atomic.Bool            // becomes false before the listeners close
 	unready  atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is
 
@@ -53,12 +54,13 @@ type Service struct {
 	listeners  []listener
 }
 
-func (s *Service) openPool(ctx context.Context, o pg.Options) (*pgxpool.Pool, error) {
+// openPool opens a pool, whose name is for metrics.
+func (s *Service) openPool(ctx context.Context, name string, o pg.Options) (*pgxpool.Pool, error) {
 	pool, err := pg.Open(ctx, s.database.URL, o)
 	if err != nil {
 		return nil, err
 	}
-	s.pools = append(s.pools, pool)
+	s.pools.Add(name, pool)
 	return pool, nil
 }
 
@@ -107,9 +109,7 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 func (s *Service) close() {
-	for _, p := range s.pools {
-		p.Close()
-	}
+	s.pools.Close()
 }
 
 // URL is the address of a listener, by the name of its role or AdminListener;

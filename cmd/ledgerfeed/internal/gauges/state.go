@@ -1,0 +1,141 @@
+// Package gauges has the metrics that tell the state of the whole service, as its
+// database has it, and those of connection pools. Every serving process offers the
+// former, with the same values: take the maximum over the processes.
+package gauges
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+)
+
+// How often the state is read: every interval, and so seldom that reading it takes no
+// more than one hundredth of the time.
+const (
+	interval = 15 * time.Second
+	share    = 100
+)
+
+// readTimeout bounds one reading.
+const readTimeout = 10 * time.Second
+
+// State reads the state of the service from its database.
+type State struct {
+	pool   *pgxpool.Pool
+	logger *slog.Logger
+
+	entries, visible, lagEntries, lagSeconds prometheus.Gauge
+	workspaces, quarantined, skipped         prometheus.Gauge
+	anomalies, differing                     prometheus.Gauge
+	webhooks                                 *prometheus.GaugeVec
+	deliveryLag, waiting                     prometheus.Gauge
+	mails, failedMails, read                 prometheus.Gauge
+}
+
+// NewState registers the metrics.
+func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Registerer) (*State, error) {
+	var failed error
+	add := func(c prometheus.Collector) {
+		if err := register.Register(c); err != nil && failed == nil {
+			failed = fmt.Errorf("register a metric: %w", err)
+		}
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ledgerfeed_" + name, Help: help})
+		add(g)
+		return g
+	}
+	s := &State{
+		pool: pool, logger: logger,
+		entries:     gauge("log_entries", "Entries in the log, over all workspaces; its rate is that of appends."),
+		visible:     gauge("log_visible_entries", "Entries whose effect the read models have, over all workspaces."),
+		lagEntries:  gauge("projection_lag_entries", "Entries in the log that the read models do not have yet."),
+		lagSeconds:  gauge("projection_lag_seconds", "Time since the oldest entry was appended that the read models do not have and that does not wait in a quarantine; 0: there is none."),
+		workspaces:  gauge("workspaces", "Workspaces."),
+		quarantined: gauge("quarantined_workspaces", "Workspaces that wait before an entry that cannot be projected."),
+		skipped:     gauge("skipped_entries", "Entries that an operator made the projector skip."),
+		anomalies:   gauge("anomalies_waiting", "Entries without their whole effect that nobody has acknowledged."),
+		differing:   gauge("differing_workspaces", "Workspaces in which the last background verification found a difference."),
+		waiting:     gauge("webhook_deliveries_waiting", "Deliveries that will be tried again."),
+		deliveryLag: gauge("delivery_lag_seconds", "Time since the oldest entry was appended that a webhook, which is on, has not come to; 0: there is none."),
+		mails:       gauge("mails_waiting", "Mails that are not sent yet."),
+		failedMails: gauge("mails_failing", "Mails whose last attempt failed."),
+		read:        gauge("state_read_timestamp_seconds", "When the state that these metrics tell was last read from the database."),
+		webhooks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ledgerfeed_webhooks", Help: "Webhooks by state: on, failing (on, without a success since its failures began), off.",
+		}, []string{"state"}),
+	}
+	add(s.webhooks)
+	return s, failed
+}
+
+// Run reads the state from time to time until ctx ends.
+func (s *State) Run(ctx context.Context) error {
+	for {
+		began := time.Now()
+		limited, cancel := context.WithTimeout(ctx, readTimeout)
+		err := s.Read(limited)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			s.logger.WarnContext(ctx, "cannot read the state of the service for its metrics; trying again", "error", err)
+		}
+		if !flow.Pause(ctx, max(interval, share*time.Since(began))) {
+			return nil
+		}
+	}
+}
+
+// Read reads the state once.
+func (s *State) Read(ctx context.Context) error {
+	for _, q := range []struct {
+		sql  string
+		into []prometheus.Gauge
+	}{
+		{`SELECT count(*), coalesce(sum(h.position), 0), coalesce(sum(c.position), 0), coalesce(sum(h.position - c.position), 0), count(*) FILTER (WHERE c.quarantined)
+		    FROM log_head h JOIN log_checkpoint c ON c.workspace_id = h.workspace_id AND c.consumer = '` + eventlog.ReadModels + `'`,
+			[]prometheus.Gauge{s.workspaces, s.entries, s.visible, s.lagEntries, s.quarantined}},
+		{`SELECT coalesce(extract(epoch FROM clock_timestamp() - min(coalesce(e.appended_at, e.created_at))), 0)
+		    FROM log_checkpoint c
+		    JOIN log_head h ON h.workspace_id = c.workspace_id AND h.position > c.position
+		    JOIN event_log e ON e.workspace_id = c.workspace_id AND e.position = c.position + 1
+		   WHERE c.consumer = '` + eventlog.ReadModels + `' AND NOT c.quarantined`,
+			[]prometheus.Gauge{s.lagSeconds}},
+		{`SELECT coalesce(extract(epoch FROM clock_timestamp() - min(coalesce(e.appended_at, e.created_at))), 0)
+		    FROM webhook w
+		    JOIN webhook_cursor k ON k.workspace_id = w.workspace_id AND k.webhook_id = w.webhook_id
+		    JOIN log_checkpoint c ON c.workspace_id = w.workspace_id AND c.consumer = '` + eventlog.ReadModels + `' AND c.position > k.position
+		    JOIN event_log e ON e.workspace_id = w.workspace_id AND e.position = k.position + 1
+		   WHERE w.state = 'on'`,
+			[]prometheus.Gauge{s.deliveryLag}},
+		{`SELECT (SELECT count(*) FROM log_skip WHERE consumer = '` + eventlog.ReadModels + `'),
+		         (SELECT count(*) FROM anomaly a WHERE NOT EXISTS (
+		            SELECT FROM anomaly_acknowledged k WHERE k.workspace_id = a.workspace_id AND k.position = a.position AND k.reason = a.reason)),
+		         (SELECT count(*) FROM replay_audit WHERE differences > 0),
+		         (SELECT count(*) FROM webhook_waiting), (SELECT count(*) FROM webhook_mail), (SELECT count(*) FROM webhook_mail WHERE error IS NOT NULL)`,
+			[]prometheus.Gauge{s.skipped, s.anomalies, s.differing, s.waiting, s.mails, s.failedMails}},
+		{`SELECT count(*) FILTER (WHERE state = 'on' AND failing_since IS NULL), count(*) FILTER (WHERE state = 'on' AND failing_since IS NOT NULL), count(*) FILTER (WHERE state = 'off')
+		    FROM webhook`,
+			[]prometheus.Gauge{s.webhooks.WithLabelValues("on"), s.webhooks.WithLabelValues("failing"), s.webhooks.WithLabelValues("off")}},
+	} {
+		values := make([]float64, len(q.into))
+		targets := make([]any, len(q.into))
+		for i := range values {
+			targets[i] = &values[i]
+		}
+		if err := s.pool.QueryRow(ctx, q.sql).Scan(targets...); err != nil {
+			return fmt.Errorf("read the state of the service: %w", err)
+		}
+		for i, g := range q.into {
+			g.Set(values[i])
+		}
+	}
+	s.read.SetToCurrentTime()
+	return nil
+}

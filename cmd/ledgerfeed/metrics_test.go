@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestMetrics: names and helps are as Prometheus wants them, the state of the service is
+// among them, and rules and dashboards use no metric that does not exist.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	succeed(t, url, "append", fixture)
+	c := command(t, url, "serve")
+	serving := startProcess(t, c)
+	admin := strings.TrimSpace(strings.TrimPrefix(serving.await("for=admin"), " url="))
+	succeed(t, url, "status", "--wait")
+	statusOf(t, apiOf(serving)+"/v1/me")
+	status, text := bodyOf(t, admin+"/metrics")
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if status != 200 || err != nil {
+		t.Fatalf("%d, %v", status, err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	for _, line := range []string{
+		`ledgerfeed_ready 1`, `ledgerfeed_quarantined_workspaces 0`, `ledgerfeed_webhooks{state="off"} 0`,
+		`ledgerfeed_pool_connections{pool="api",state="most"} 12`, `ledgerfeed_api_request_seconds_count{class="4xx",route="other"} 1`,
+	} {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("without %s", line)
+		}
+	}
+	exists := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (ledgerfeed_\w+) (\w+)`).FindAllStringSubmatch(text, -1) {
+		exists[m[1]] = true
+		if m[2] == "histogram" {
+			exists[m[1]+"_bucket"], exists[m[1]+"_count"], exists[m[1]+"_sum"] = true, true, true
+		}
+	}
+	rare := []string{"ledgerfeed_tls_certificate_expiry_timestamp_seconds"} // only with a certificate
+	for _, name := range rare {
+		exists[name] = true
+	}
+	for _, file := range []string{"../../packaging/prometheus/ledgerfeed.rules.yaml"} {
+		used := regexp.MustCompile(`\bledgerfeed_\w+`).FindAllString(read(t, file), -1)
+		if len(used) < 10 {
+			t.Errorf("%s uses %d metrics", file, len(used))
+		}
+		for _, name := range used {
+			if !exists[name] {
+				t.Errorf("%s uses %s, which does not exist", file, name)
+			}
+		}
+	}
+	pages, err := os.ReadFile("../../docs/operations/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)- alert: (\w+)`).FindAllStringSubmatch(read(t, "../../packaging/prometheus/ledgerfeed.rules.yaml"), -1) {
+		if !strings.Contains(string(pages), "\n## "+m[1]+"\n") {
+			t.Errorf("docs/operations/alerts.md has no section about %s", m[1])
+		}
+	}
+}
