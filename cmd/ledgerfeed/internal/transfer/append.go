@@ -60,14 +60,17 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 		return err
 	}
 	defer closeAll()
-	if err := f.checkForms(ctx, sources, env.Clock(), env.ErrOut); err != nil {
+	lines, err := f.checkForms(ctx, sources, env.Clock(), env.ErrOut)
+	if err != nil {
 		return err
 	}
 	ids := &idFile{name: f.ids}
 	defer func() { err = errors.Join(err, ids.close()) }()
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
-		a := &appender{log: d.Log, restore: f.restore, ids: ids, result: newAppendResult()}
+		a := &appender{log: d.Log, restore: f.restore, ids: ids, result: newAppendResult(), meter: &meter{verb: "append", total: lines}}
+		stop := a.meter.show(env.ErrOut, meterEvery)
 		err := a.appendAll(ctx, sources)
+		stop()
 		if err != nil {
 			err = ids.explain(err)
 		}

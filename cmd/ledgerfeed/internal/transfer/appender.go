@@ -34,6 +34,7 @@ type appender struct {
 	restore bool
 	ids     *idFile
 	result  *appendResult
+	meter   *meter
 
 	batch []numbered
 }
@@ -93,6 +94,7 @@ func (a *appender) flush(ctx context.Context) error {
 		return err
 	}
 	receipts, err := appendLines(ctx, a.log, a.restore, a.result, batch)
+	a.meter.done.Add(int64(len(receipts)))
 	if len(receipts) > 0 || err != nil && !certain(err) {
 		a.ids.used = true
 	}

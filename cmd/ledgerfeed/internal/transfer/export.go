@@ -43,6 +43,7 @@ restored, or a replica without the last commits took over, it stops and says so.
 			}
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
 				x.log, x.workspaces, x.notifier, x.logger = d.Log, d.Workspaces(), d.Notifier, env.Logger
+				x.meter, x.messages = &meter{verb: "export"}, env.ErrOut
 				if x.file != "" {
 					return x.toFile(ctx)
 				}
@@ -76,6 +77,8 @@ type exporter struct {
 	out        *bufio.Writer
 	written    map[string]eventlog.Mark // by workspace, of the last entry written
 	line       []byte
+	meter      *meter
+	messages   io.Writer
 }
 
 // toPipe exports to standard output, from where the file of --resume says.
@@ -114,6 +117,8 @@ func (x *exporter) run(ctx context.Context) error {
 		}
 	}
 	if !x.follow {
+		stop := x.meter.show(x.messages, meterEvery)
+		defer stop()
 		return x.writeNew(ctx)
 	}
 	err := x.followLog(ctx)
@@ -165,6 +170,7 @@ func (x *exporter) write(e *domain.Entry) error {
 	if _, err := x.out.Write(x.line); err != nil {
 		return fmt.Errorf("cannot write entries: %w", err)
 	}
+	x.meter.done.Add(1)
 	x.written[e.WorkspaceID] = eventlog.NewMark(e.Position, e.Chain[:8])
 	return nil
 }

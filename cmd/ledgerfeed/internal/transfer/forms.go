@@ -21,11 +21,15 @@ type appendFlags struct {
 const maxReportedLines = 20
 
 // checkForms checks the form of every line of every source, before anything is
-// appended, and writes what is wrong to out.
-func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now time.Time, out io.Writer) error {
+// appended, and writes what is wrong to out. It returns how many lines there are.
+func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now time.Time, out io.Writer) (lines int64, err error) {
 	bad := 0
+	checked := &meter{verb: "check"}
+	stop := checked.show(out, meterEvery)
+	defer stop()
 	for _, s := range sources {
 		err := s.each(ctx, func(number int, line []byte, err error) error {
+			checked.done.Add(1)
 			if err == nil {
 				_, err = f.decode(line, now)
 			}
@@ -39,18 +43,18 @@ func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now tim
 			return nil
 		})
 		if err != nil {
-			return err
+			return 0, err
 		}
 	}
 	switch {
 	case bad == 0:
-		return nil
+		return checked.done.Load(), nil
 	case bad > maxReportedLines:
-		return fmt.Errorf("%d lines have a wrong form, of which the first %d are shown; nothing was appended", bad, maxReportedLines)
+		return 0, fmt.Errorf("%d lines have a wrong form, of which the first %d are shown; nothing was appended", bad, maxReportedLines)
 	case bad == 1:
-		return errors.New("one line has a wrong form; nothing was appended")
+		return 0, errors.New("one line has a wrong form; nothing was appended")
 	}
-	return fmt.Errorf("%d lines have a wrong form; nothing was appended", bad)
+	return 0, fmt.Errorf("%d lines have a wrong form; nothing was appended", bad)
 }
 
 var errNoExport = errors.New("the line has no id or no created_at: --restore takes an export as it is")
