@@ -1,6 +1,16 @@
 -- The rights of the four roles. Run by the owner of the tables; it can be run again
 -- at any time, and gives exactly these rights. {schema} is the schema of the tables.
 
+-- In a database that comes from PostgreSQL 14 or older, everybody may make functions and
+-- operators in this schema, which those of the owner would find.
+DO $$
+BEGIN
+    REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC, ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;
+    IF has_schema_privilege('ledgerfeed_writer', '{schema}'::regnamespace, 'CREATE') THEN
+        RAISE EXCEPTION 'everybody may make objects in the schema {schema}: its owner has to run REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC';
+    END IF;
+END
+$$;
 GRANT USAGE ON SCHEMA {schema} TO ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;
 
 -- ledgerfeed_service: ledgerfeed serve, and the commands beside it. It reads the log
@@ -24,10 +34,19 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
 DO $$
 DECLARE
     p regclass;
+    f regprocedure;
 BEGIN
+    -- Partitions are reached by their tables alone, functions if they are granted below.
+    FOR p IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent IN ('request_log'::regclass, 'webhook_delivery'::regclass) LOOP
+        EXECUTE format('REVOKE ALL ON %s FROM ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', p);
+    END LOOP;
+    FOR f IN SELECT oid::regprocedure FROM pg_proc
+              WHERE pronamespace = '{schema}'::regnamespace AND (prosecdef OR proname = 'workspace_unmake')
+                AND proname IN ('log_append', 'log_publish', 'workspace_create', 'workspace_unmake', 'webhook_delivery_days') LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC, ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', f);
+    END LOOP;
     -- It looks for whole days of the request log that are old, and empties them.
     FOR p IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'request_log'::regclass LOOP
-        EXECUTE format('REVOKE ALL ON %s FROM ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', p);
         EXECUTE format('GRANT SELECT, TRUNCATE ON %s TO ledgerfeed_service', p);
     END LOOP;
 END
@@ -37,7 +56,7 @@ GRANT EXECUTE ON FUNCTION
     log_publish(text, timestamptz, json), workspace_create(text, text, timestamptz), webhook_delivery_days(date, date)
     TO ledgerfeed_service;
 
--- ledgerfeed_writer: producers. They append, and read nothing.
+-- ledgerfeed_writer: producers. They append, and read no table.
 GRANT SELECT ON goose_db_version TO ledgerfeed_writer;
 GRANT EXECUTE ON FUNCTION
     log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean),
@@ -45,7 +64,7 @@ GRANT EXECUTE ON FUNCTION
     TO ledgerfeed_writer;
 
 -- ledgerfeed_auditor: ledgerfeed verify, explain, export and status. It reads the log
--- and what is made of it; no keys, secrets, sessions or addresses.
+-- and what is made of it; no keys, secrets, sessions or webhooks.
 GRANT SELECT ON
     anomaly, anomaly_acknowledged, charge, client, client_credit, closed_period, contractor, credit_move, event_log, goose_db_version, invoice,
     log_checkpoint, log_failure, log_head, log_skip, payment, removed_billed_charge, removed_charge, removed_time_entry, replay_audit,

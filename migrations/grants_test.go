@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -138,5 +140,116 @@ func TestGrantsNameEveryTable(t *testing.T) {
 		if !slices.Contains(listed, name) {
 			t.Errorf("grants.sql does not name %s", name)
 		}
+	}
+}
+
+// TestProducersCannotBreakTheLog: what the program checks before it appends, the
+// database checks for accounts that append without it.
+func TestProducersCannotBreakTheLog(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	if err := migrations.ApplyGrants(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	owner := testkit.Must(pgx.Connect(t.Context(), url))(t)
+	t.Cleanup(func() { _ = owner.Close(t.Context()) })
+	// A session's account and its role are two things.
+	for _, sql := range []string{`CREATE ROLE some_producer LOGIN IN ROLE ledgerfeed_writer`, `SET SESSION AUTHORIZATION some_producer`} {
+		if _, err := owner.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := func(now, id, typ, created, data, public string, restore bool) error {
+		_, err := owner.Exec(t.Context(), `SELECT log_append('acme', `+now+`, NULL, false, ARRAY[$1], ARRAY[$2], ARRAY[$3]::timestamptz[], ARRAY[$4], ARRAY[nullif($5, '')], 1000, $6)`,
+			id, typ, created, data, public, restore)
+		return err
+	}
+	const data, public = `{"invoice_id":"i"}`, `{"object_type":"invoice","invoice_id":"i"}`
+	if err := one("clock_timestamp()", "e1", "invoice.reversed", "2026-01-01Z", data, public, false); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"no time":           one("NULL", "e2", "invoice.reversed", "4000-01-01Z", data, public, false),
+		"restore":           one("clock_timestamp()", "e2", "invoice.reversed", "4000-01-01Z", data, public, true),
+		"line break in id":  one("clock_timestamp()", "e\r\nX: 1", "invoice.reversed", "2026-01-02Z", data, public, false),
+		"quote in id":       one("clock_timestamp()", `e"`, "invoice.reversed", "2026-01-02Z", data, public, false),
+		"long id":           one("clock_timestamp()", strings.Repeat("e", 65), "invoice.reversed", "2026-01-02Z", data, public, false),
+		"escape in type":    one("clock_timestamp()", "e2", "\x1b[2Jinvoice.reversed", "2026-01-02Z", data, public, false),
+		"data is null":      one("clock_timestamp()", "e2", "invoice.reversed", "2026-01-02Z", "null", public, false),
+		"data is no JSON":   one("clock_timestamp()", "e2", "invoice.reversed", "2026-01-02Z", "{", public, false),
+		"data is large":     one("clock_timestamp()", "e2", "invoice.reversed", "2026-01-02Z", `{"x":"`+strings.Repeat("x", 200_000)+`"}`, public, false),
+		"public is no JSON": one("clock_timestamp()", "e2", "invoice.reversed", "2026-01-02Z", data, `not json, "a":1`, false),
+		"public is large":   one("clock_timestamp()", "e2", "invoice.reversed", "2026-01-02Z", data, `{"x":"`+strings.Repeat("x", 200_000)+`"}`, false),
+		"before 1970": func() error {
+			_, err := owner.Exec(t.Context(), `SELECT log_append('new', clock_timestamp(), NULL, false, ARRAY['e1'], ARRAY['invoice.reversed'], ARRAY['0044-03-15 BC'::timestamptz], ARRAY['{}'], ARRAY[NULL]::text[], 1000)`)
+			return err
+		}(),
+	} {
+		if err == nil {
+			t.Errorf("%s is appended", what)
+		}
+	}
+	if _, err := owner.Exec(t.Context(), `RESET SESSION AUTHORIZATION`); err != nil {
+		t.Fatal(err)
+	}
+	// Lines of an export of older logs stay as they are, and the owner restores.
+	if err := one("clock_timestamp()", "e3", "invoice.reversed", "2030-01-01Z", data, public, true); err != nil {
+		t.Errorf("the owner: %v", err)
+	}
+}
+
+// TestApplyTakesRightsAway: what the roles had besides, and what everybody may do in a
+// database that comes from an older PostgreSQL.
+func TestApplyTakesRightsAway(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	if err := migrations.ApplyGrants(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	owner := testkit.Must(pgx.Connect(t.Context(), url))(t)
+	t.Cleanup(func() { _ = owner.Close(t.Context()) })
+	if _, err := owner.Exec(t.Context(), `
+		GRANT CREATE ON SCHEMA public TO PUBLIC, ledgerfeed_writer;
+		GRANT EXECUTE ON FUNCTION log_append TO ledgerfeed_auditor, PUBLIC;
+		GRANT EXECUTE ON FUNCTION workspace_unmake TO ledgerfeed_auditor;
+		GRANT SELECT, INSERT ON webhook_delivery_other TO ledgerfeed_auditor;
+		GRANT DELETE ON event_log TO ledgerfeed_service`); err != nil {
+		t.Fatal(err)
+	}
+	if err := migrations.ApplyGrants(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{
+		{migrations.RoleWriter, `CREATE TABLE its_own ()`},
+		{migrations.RoleAuditor, fmt.Sprintf(appendOne, 1)},
+		{"pg_monitor", fmt.Sprintf(appendOne, 1)},
+		{migrations.RoleAuditor, `SELECT workspace_unmake('acme')`},
+		{migrations.RoleAuditor, `SELECT FROM webhook_delivery_other`},
+		{migrations.RoleService, `DELETE FROM event_log`},
+	} {
+		if _, err := as(t, url, c[0]).Exec(t.Context(), c[1]); !pg.Forbidden(err) {
+			t.Errorf("%s: %s: %v", c[0], c[1], err)
+		}
+	}
+}
+
+// TestProducersOfBeforeGoOn: an account that was given the right to insert into the log
+// appends after the migration, too.
+func TestProducersOfBeforeGoOn(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	db := testkit.Must(sql.Open("pgx", url))(t)
+	t.Cleanup(func() { _ = db.Close() })
+	provider := testkit.Must(goose.NewProvider(goose.DialectPostgres, db, os.DirFS("."), goose.WithExcludeNames([]string{dumpFile})))(t)
+	testkit.Must(provider.DownTo(t.Context(), 26))(t)
+	testkit.Must(db.ExecContext(t.Context(), `
+		CREATE ROLE producer_of_before;
+		GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO producer_of_before`))(t)
+	testkit.Must(migrations.Up(t.Context(), url))(t)
+	if _, err := as(t, url, "producer_of_before").Exec(t.Context(), fmt.Sprintf(appendOne, 1)); err != nil {
+		t.Error(err)
+	}
+	if _, err := as(t, url, "pg_monitor").Exec(t.Context(), fmt.Sprintf(appendOne, 2)); !pg.Forbidden(err) {
+		t.Errorf("somebody else: %v", err)
 	}
 }

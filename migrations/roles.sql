@@ -16,6 +16,7 @@ BEGIN
     END LOOP;
 END
 $$;
+REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC;
 GRANT USAGE, CREATE ON SCHEMA {schema} TO ledgerfeed_owner;
 GRANT TEMPORARY ON DATABASE {database} TO ledgerfeed_service, ledgerfeed_auditor;
 GRANT CONNECT ON DATABASE {database} TO ledgerfeed_owner, ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;

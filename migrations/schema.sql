@@ -259,7 +259,12 @@ CREATE TABLE event_log (
     appended_at timestamp with time zone DEFAULT now(),
     CONSTRAINT event_log_pkey PRIMARY KEY (workspace_id, "position"),
     CONSTRAINT event_log_workspace_id_id_key UNIQUE (workspace_id, id),
-    CONSTRAINT event_log_position_check CHECK (("position" > 0))
+    CONSTRAINT event_log_created_at CHECK (((created_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (created_at < '10000-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID,
+    CONSTRAINT event_log_data CHECK (((octet_length((data)::text) <= 131072) AND (json_typeof(data) = 'object'::text))) NOT VALID,
+    CONSTRAINT event_log_id CHECK ((id ~ '^[A-Za-z0-9_-]{1,64}$'::text)) NOT VALID,
+    CONSTRAINT event_log_position_check CHECK (("position" > 0)),
+    CONSTRAINT event_log_public_event CHECK (((octet_length(public_event) <= 131072) AND (json_typeof(((public_event)::json -> 'data'::text)) = 'object'::text))) NOT VALID,
+    CONSTRAINT event_log_type CHECK ((type ~ '^[a-z_]{1,40}\.[a-z_]{1,40}$'::text)) NOT VALID
 );
 COMMENT ON TABLE event_log IS 'The append-only log. UPDATE, DELETE and TRUNCATE are refused.';
 COMMENT ON COLUMN event_log.position IS '1, 2, 3, … in its workspace, without a gap, in commit order.';
@@ -908,11 +913,16 @@ DECLARE
     began  timestamptz;
     was    text;
 BEGIN
-    IF now NOT BETWEEN log_clock() - interval '5 minutes' AND log_clock() + interval '5 minutes' THEN
+    IF now IS NULL OR now NOT BETWEEN log_clock() - interval '5 minutes' AND log_clock() + interval '5 minutes' THEN
         RAISE EXCEPTION 'the caller''s clock says % and the database''s %, which is more than 5 minutes apart', log_stamp(now), log_stamp(log_clock())
             USING ERRCODE = 'LF003',
                   DETAIL = json_build_object('now', log_stamp(now), 'database', log_stamp(log_clock()))::text,
                   HINT = 'Nothing of this call was appended. Set the clocks right.';
+    END IF;
+    -- Times ahead of now date all later entries of the workspace.
+    IF restore AND NOT pg_has_role(session_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = 'event_log'::regclass), 'MEMBER')
+       AND NOT coalesce(pg_has_role(session_user, to_regrole('ledgerfeed_service'), 'MEMBER'), false) THEN
+        RAISE EXCEPTION 'this account may append, but not restore' USING ERRCODE = 'insufficient_privilege';
     END IF;
     IF wait IS NULL THEN
         SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
@@ -929,7 +939,7 @@ BEGIN
         IF wait > 0 THEN
             began := clock_timestamp();
             was := current_setting('lock_timeout');
-            PERFORM set_config('lock_timeout', log_patience(wait) || 'ms', true);
+            PERFORM set_config('lock_timeout', log_patience(wait)::text || 'ms', true);
             SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
         END IF;
         IF h.position IS NULL THEN
@@ -1193,10 +1203,9 @@ DECLARE
     name text;
     p    record;
 BEGIN
-    IF NOT pg_try_advisory_xact_lock(hashtext('webhook_delivery_days')) THEN
-        RETURN; -- another process is at it
-    END IF;
     PERFORM set_config('lock_timeout', '200ms', true);
+    -- One process at a time. Anybody could hold an advisory lock.
+    LOCK TABLE webhook_delivery_other IN SHARE UPDATE EXCLUSIVE MODE;
     FOR day IN SELECT generate_series(today - 1, today + 7, interval '1 day')::date LOOP
         name := 'webhook_delivery_' || to_char(day, 'YYYYMMDD');
         CONTINUE WHEN to_regclass(name) IS NOT NULL;

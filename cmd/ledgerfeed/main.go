@@ -8,6 +8,9 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+	_ "time/tzdata" // where the system has no time zones, as in a container image
+
+	_ "golang.org/x/crypto/x509roots/fallback" // where it has no certificates of authorities
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 )

@@ -179,6 +179,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
 	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow"},
+	"cmd/ledgerfeed-image":            {},
 	"docs/receivers/go":               {}, // an example for others, who do not have our packages
 }
 

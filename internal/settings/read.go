@@ -175,7 +175,7 @@ func isListenAddress(text string) bool {
 
 func isAddress(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
 // prefixes is a list of CIDRs, separated by commas.

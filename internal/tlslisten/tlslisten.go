@@ -5,6 +5,7 @@ package tlslisten
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -41,13 +42,48 @@ func Wrap(l net.Listener, c *Certificate) *Listener {
 }
 
 func (l *Listener) run() {
+	pause := shortestPause
 	for {
 		conn, err := l.Listener.Accept()
-		if err != nil {
-			l.failed <- err
-			return
+		if err == nil {
+			pause = shortestPause
+			l.ended.Go(func() { l.handshake(conn) })
+			continue
 		}
-		l.ended.Go(func() { l.handshake(conn) })
+		if passes(err) && l.pause(pause) {
+			pause = min(2*pause, longestPause)
+			continue
+		}
+		l.failed <- err
+		return
+	}
+}
+
+// The waits after an error of accepting that passes.
+const (
+	shortestPause = 5 * time.Millisecond
+	longestPause  = time.Second
+)
+
+// passes reports whether accepting may succeed later, such as when the process has as
+// many open files as it may have.
+func passes(err error) bool {
+	temporary, ok := errors.AsType[interface {
+		error
+		Temporary() bool
+	}](err)
+	return ok && temporary.Temporary()
+}
+
+// pause waits; false: the listener was closed meanwhile.
+func (l *Listener) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.ctx.Done():
+		return false
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -122,9 +123,25 @@ func newSite(t *testing.T) *site {
 	}
 	s.address = below.Addr().String()
 	s.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })}
-	go func() { s.ended <- s.server.Serve(Wrap(below, c)) }()
+	go func() { s.ended <- s.server.Serve(Wrap(&shortOfFiles{Listener: below, left: 3}, c)) }()
 	t.Cleanup(s.close)
 	return s
+}
+
+// shortOfFiles fails at first, as where the process has as many open files as it may
+// have.
+type shortOfFiles struct {
+	net.Listener
+
+	left int
+}
+
+func (l *shortOfFiles) Accept() (net.Conn, error) {
+	if l.left > 0 {
+		l.left--
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
 }
 
 func (s *site) close() {

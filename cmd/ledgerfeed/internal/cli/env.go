@@ -87,6 +87,9 @@ func (e *Env) readSettings() (s settings.Settings, err error) {
 	return settings.Read(os.Environ(), e.file)
 }
 
+// ConfigFile is the file of --config; empty: none.
+func (e *Env) ConfigFile() string { return e.config }
+
 // InForce lists the settings as they are in force.
 func (e *Env) InForce() []settings.InForce {
 	list := e.Settings.List(os.Environ(), e.file)

@@ -76,6 +76,37 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
+// The account of a service has all that it needs, and is not told to become the owner.
+func TestAsTheService(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	if err := migrations.ApplyGrants(t.Context(), p.db.URL); err != nil {
+		t.Fatal(err)
+	}
+	p.pool = testkit.Must(pgxpool.New(t.Context(), p.db.URL+"&role="+migrations.RoleService))(t)
+	t.Cleanup(p.pool.Close)
+	p.finds("privileges", Warning, "run with the rights of ledgerfeed, a superuser") // as in every test
+	for _, f := range examine(t.Context(), p.examination, append(checks(), checksAfterRestore()...)) {
+		if f.Level == Error && f.Check != "durability" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// A schema that is older is one finding, not one for each table that is missing.
+func TestOlderSchema(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.exec(`DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`)
+	p.exec(`ALTER TABLE event_log DROP COLUMN appended_at`)
+	p.finds("schema", Error, "older")
+	for _, f := range examine(t.Context(), p.examination, append(checks(), checksAfterRestore()...)) {
+		if f.Level == Error && f.Check != "durability" && f.Check != "schema" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	t.Run("clock", func(t *testing.T) {

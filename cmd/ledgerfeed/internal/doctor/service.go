@@ -23,7 +23,7 @@ func checkSettings(_ context.Context, x *examination) ([]Finding, error) {
 	var list []Finding
 	s := &x.env.Settings
 	for _, file := range []struct{ variable, path string }{
-		{"LEDGERFEED_TLS_CERT", s.TLSCert}, {"LEDGERFEED_TLS_KEY", s.TLSKey}, {"LEDGERFEED_WEBHOOK_CA_FILE", s.WebhookCAFile},
+		{"LEDGERFEED_TLS_CERT", s.TLSCert}, {"LEDGERFEED_TLS_KEY", s.TLSKey}, {"LEDGERFEED_WEBHOOK_CA_FILE", s.WebhookCAFile}, {"--config", x.env.ConfigFile()},
 	} {
 		if file.path == "" {
 			continue
@@ -34,7 +34,7 @@ func checkSettings(_ context.Context, x *examination) ([]Finding, error) {
 			list = append(list, Finding{Level: Error, Text: fmt.Sprintf("%s names %s, which does not exist", file.variable, file.path), Do: "put the file there, or change the setting"})
 		case err != nil:
 			return nil, fmt.Errorf("cannot look at the file of %s: %w", file.variable, err)
-		case file.variable == "LEDGERFEED_TLS_KEY" && info.Mode().Perm()&0o004 != 0:
+		case (file.variable == "LEDGERFEED_TLS_KEY" || file.variable == "--config") && info.Mode().Perm()&0o004 != 0:
 			list = append(list, Finding{Level: Warning, Text: fmt.Sprintf("every account of this machine can read %s", file.path), Do: "chmod o-r " + file.path})
 		}
 	}

@@ -3,10 +3,12 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -101,19 +103,27 @@ func (p *probes) run(ctx context.Context) []unready {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 	defer cancel()
 	var (
-		wait   sync.WaitGroup
-		errors = make([]error, len(p.list))
+		wait    sync.WaitGroup
+		results = make([]error, len(p.list))
 	)
 	for i, one := range p.list {
-		wait.Go(func() { errors[i] = one.run(ctx) })
+		wait.Go(func() { results[i] = one.run(ctx) })
 	}
 	wait.Wait()
 	p.found = nil
-	for i, err := range errors {
+	for i, err := range results {
 		if err != nil {
-			p.found = append(p.found, unready{p.list[i].role, err.Error()})
+			p.found = append(p.found, unready{p.list[i].role, reasonOf(err)})
 		}
 	}
 	p.at = time.Now()
 	return p.found
+}
+
+// reasonOf is an error without the address and the account of the database.
+func reasonOf(err error) string {
+	if _, away := errors.AsType[*pgconn.ConnectError](err); away {
+		return "the database cannot be reached"
+	}
+	return err.Error()
 }

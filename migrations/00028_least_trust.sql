@@ -1,0 +1,420 @@
+-- What a producer's account may call checks by itself what the program checks before it
+-- calls: a time that is there, forms that can be shown and restored. Times ahead of now
+-- are for the owner and the service. Nobody can stop the making of partitions.
+
+-- +goose Up
+-- New rows alone are checked: the table is not read.
+ALTER TABLE event_log
+    ADD CONSTRAINT event_log_id CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$') NOT VALID,
+    ADD CONSTRAINT event_log_type CHECK (type ~ '^[a-z_]{1,40}\.[a-z_]{1,40}$') NOT VALID,
+    ADD CONSTRAINT event_log_created_at CHECK (created_at >= '1970-01-01Z' AND created_at < '10000-01-01Z') NOT VALID,
+    ADD CONSTRAINT event_log_data CHECK (octet_length(data::text) <= 131072 AND json_typeof(data) = 'object') NOT VALID,
+    ADD CONSTRAINT event_log_public_event CHECK (octet_length(public_event) <= 131072 AND json_typeof(public_event::json -> 'data') = 'object') NOT VALID;
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION log_append(
+    w text, now timestamptz, expected bigint, whole boolean,
+    ids text[], types text[], created timestamptz[], data text[], public text[],
+    wait integer DEFAULT NULL, restore boolean DEFAULT false,
+    OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamptz[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    h      log_head%ROWTYPE;
+    made   boolean := false;
+    known  boolean;
+    old    record;
+    stamp  text;
+    at     timestamptz;
+    n      integer := coalesce(array_length(ids, 1), 0);
+    last   timestamptz;
+    refuse boolean := false;
+    a_pos  bigint[] := '{}';
+    a_id   text[] := '{}';
+    a_type text[] := '{}';
+    a_at   timestamptz[] := '{}';
+    a_data text[] := '{}';
+    a_pub  text[] := '{}';
+    a_ch   bytea[] := '{}';
+    k      integer := 0;
+    began  timestamptz;
+    was    text;
+BEGIN
+    IF now IS NULL OR now NOT BETWEEN log_clock() - interval '5 minutes' AND log_clock() + interval '5 minutes' THEN
+        RAISE EXCEPTION 'the caller''s clock says % and the database''s %, which is more than 5 minutes apart', log_stamp(now), log_stamp(log_clock())
+            USING ERRCODE = 'LF003',
+                  DETAIL = json_build_object('now', log_stamp(now), 'database', log_stamp(log_clock()))::text,
+                  HINT = 'Nothing of this call was appended. Set the clocks right.';
+    END IF;
+    -- Times ahead of now date all later entries of the workspace.
+    IF restore AND NOT pg_has_role(session_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = 'event_log'::regclass), 'MEMBER')
+       AND NOT coalesce(pg_has_role(session_user, to_regrole('ledgerfeed_service'), 'MEMBER'), false) THEN
+        RAISE EXCEPTION 'this account may append, but not restore' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF wait IS NULL THEN
+        SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+    ELSE
+        SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND AND wait = 0 THEN
+            IF NOT EXISTS (SELECT FROM log_head l WHERE l.workspace_id = w) THEN
+                outcomes := '{}';
+            END IF;
+            RETURN;
+        END IF;
+    END IF;
+    IF NOT FOUND THEN
+        IF wait > 0 THEN
+            began := clock_timestamp();
+            was := current_setting('lock_timeout');
+            PERFORM set_config('lock_timeout', log_patience(wait)::text || 'ms', true);
+            SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+        END IF;
+        IF h.position IS NULL THEN
+            made := workspace_create(w, w, now);
+            SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+        END IF;
+        IF wait > 0 THEN
+            PERFORM set_config('lock_timeout', was, true);
+            PERFORM set_config('ledgerfeed.waited', (log_waited() + 1000 * extract(epoch FROM clock_timestamp() - began))::integer::text, true);
+        END IF;
+    END IF;
+    IF wait > 0 AND log_waited() IS NULL THEN
+        PERFORM set_config('ledgerfeed.waited', '0', true);
+    END IF;
+    head := h.position;
+    IF expected IS NOT NULL AND expected <> h.position THEN
+        IF made THEN
+            PERFORM workspace_unmake(w);
+        END IF;
+        RETURN;
+    END IF;
+    now := date_trunc('milliseconds', now);
+    last := h.created_at;
+    -- One new entry that nothing is wrong with is by far the most frequent
+    -- append: without the arrays it costs a fifth less.
+    IF n = 1 THEN
+        at := date_trunc('milliseconds', created[1]);
+        PERFORM FROM event_log e WHERE e.workspace_id = w AND e.id = ids[1];
+        IF NOT FOUND AND (at IS NULL OR (at >= last AND (restore OR at <= now + interval '5 minutes'))) THEN
+            last := coalesce(at, greatest(now, last));
+            stamp := log_stamp(last);
+            head := h.position + 1;
+            h.chain := log_chain(h.chain, head, ids[1], types[1], stamp, data[1]);
+            INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+            VALUES (w, head, ids[1], types[1], last, data[1]::json, log_public(ids[1], types[1], stamp, public[1]), h.chain);
+            UPDATE log_head SET position = head, created_at = last, chain = h.chain WHERE workspace_id = w;
+            outcomes := ARRAY['appended'];
+            positions := ARRAY[head];
+            times := ARRAY[last];
+            RETURN;
+        END IF;
+    END IF;
+    outcomes := '{}';
+    positions := array_fill(NULL::bigint, ARRAY[n]);
+    times := '{}';
+    -- One look-up by the unique index for each id: as id = ANY (ids) it could
+    -- become a walk through the whole workspace.
+    known := EXISTS (SELECT FROM unnest(ids) AS u (id) CROSS JOIN LATERAL (
+        SELECT FROM event_log e WHERE e.workspace_id = w AND e.id = u.id LIMIT 1) AS held);
+    FOR i IN 1..n LOOP
+        IF known THEN
+            SELECT e.type, e.data::text AS data, e.position, e.created_at INTO old
+              FROM event_log e WHERE e.workspace_id = w AND e.id = ids[i];
+            IF FOUND THEN
+                positions[i] := old.position;
+                times[i] := old.created_at;
+                IF old.type = types[i] AND old.data = data[i] THEN
+                    outcomes[i] := 'skipped';
+                ELSE
+                    outcomes[i] := 'other_content';
+                    refuse := true;
+                END IF;
+                CONTINUE;
+            END IF;
+        END IF;
+        at := date_trunc('milliseconds', created[i]);
+        IF at < last THEN
+            outcomes[i] := 'before_newest';
+            times[i] := last;
+            refuse := true;
+            CONTINUE;
+        ELSIF at > now + interval '5 minutes' AND NOT restore THEN
+            outcomes[i] := 'ahead';
+            times[i] := now;
+            refuse := true;
+            CONTINUE;
+        END IF;
+        last := coalesce(at, greatest(now, last));
+        stamp := log_stamp(last);
+        h.position := h.position + 1;
+        h.chain := log_chain(h.chain, h.position, ids[i], types[i], stamp, data[i]);
+        outcomes[i] := 'appended';
+        positions[i] := h.position;
+        times[i] := last;
+        k := k + 1;
+        a_pos[k] := h.position;
+        a_id[k] := ids[i];
+        a_type[k] := types[i];
+        a_at[k] := last;
+        a_data[k] := data[i];
+        a_pub[k] := log_public(ids[i], types[i], stamp, public[i]);
+        a_ch[k] := h.chain;
+    END LOOP;
+    IF k = 0 OR (whole AND refuse) THEN
+        IF made THEN
+            PERFORM workspace_unmake(w);
+        END IF;
+        RETURN;
+    END IF;
+    INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+    SELECT w, t.position, t.id, t.type, t.at, t.data::json, t.pub, t.chain
+      FROM unnest(a_pos, a_id, a_type, a_at, a_data, a_pub, a_ch) AS t (position, id, type, at, data, pub, chain);
+    UPDATE log_head SET position = h.position, created_at = last, chain = h.chain WHERE workspace_id = w;
+    head := h.position;
+END
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION webhook_delivery_days(today date, oldest date) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    day  date;
+    name text;
+    p    record;
+BEGIN
+    PERFORM set_config('lock_timeout', '200ms', true);
+    -- One process at a time. Anybody could hold an advisory lock.
+    LOCK TABLE webhook_delivery_other IN SHARE UPDATE EXCLUSIVE MODE;
+    FOR day IN SELECT generate_series(today - 1, today + 7, interval '1 day')::date LOOP
+        name := 'webhook_delivery_' || to_char(day, 'YYYYMMDD');
+        CONTINUE WHEN to_regclass(name) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I (LIKE webhook_delivery INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', name);
+        EXECUTE format('WITH moved AS (DELETE FROM webhook_delivery_other WHERE created_at >= %L AND created_at < %L RETURNING *)
+                        INSERT INTO %I SELECT * FROM moved', day || ' 00:00Z', (day + 1) || ' 00:00Z', name);
+        EXECUTE format('ALTER TABLE webhook_delivery ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+                       name, day || ' 00:00Z', (day + 1) || ' 00:00Z');
+    END LOOP;
+    DELETE FROM webhook_delivery_other WHERE created_at < oldest::timestamp AT TIME ZONE 'UTC';
+    FOR p IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+              WHERE i.inhparent = 'webhook_delivery'::regclass
+                AND c.relname ~ '^webhook_delivery_[0-9]{8}$' AND right(c.relname, 8) < to_char(oldest, 'YYYYMMDD') LOOP
+        EXECUTE format('DROP TABLE %I', p.relname);
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+DO $$
+DECLARE
+    f text;
+BEGIN
+    FOREACH f IN ARRAY ARRAY[
+        'log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean)', 'webhook_delivery_days(date, date)'
+    ] LOOP
+        EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', f, current_schema());
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+
+-- +goose Down
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION webhook_delivery_days(today date, oldest date) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    day  date;
+    name text;
+    p    record;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('webhook_delivery_days')) THEN
+        RETURN; -- another process is at it
+    END IF;
+    PERFORM set_config('lock_timeout', '200ms', true);
+    FOR day IN SELECT generate_series(today - 1, today + 7, interval '1 day')::date LOOP
+        name := 'webhook_delivery_' || to_char(day, 'YYYYMMDD');
+        CONTINUE WHEN to_regclass(name) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I (LIKE webhook_delivery INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', name);
+        EXECUTE format('WITH moved AS (DELETE FROM webhook_delivery_other WHERE created_at >= %L AND created_at < %L RETURNING *)
+                        INSERT INTO %I SELECT * FROM moved', day || ' 00:00Z', (day + 1) || ' 00:00Z', name);
+        EXECUTE format('ALTER TABLE webhook_delivery ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+                       name, day || ' 00:00Z', (day + 1) || ' 00:00Z');
+    END LOOP;
+    DELETE FROM webhook_delivery_other WHERE created_at < oldest::timestamp AT TIME ZONE 'UTC';
+    FOR p IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+              WHERE i.inhparent = 'webhook_delivery'::regclass
+                AND c.relname ~ '^webhook_delivery_[0-9]{8}$' AND right(c.relname, 8) < to_char(oldest, 'YYYYMMDD') LOOP
+        EXECUTE format('DROP TABLE %I', p.relname);
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION log_append(
+    w text, now timestamptz, expected bigint, whole boolean,
+    ids text[], types text[], created timestamptz[], data text[], public text[],
+    wait integer DEFAULT NULL, restore boolean DEFAULT false,
+    OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamptz[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    h      log_head%ROWTYPE;
+    made   boolean := false;
+    known  boolean;
+    old    record;
+    stamp  text;
+    at     timestamptz;
+    n      integer := coalesce(array_length(ids, 1), 0);
+    last   timestamptz;
+    refuse boolean := false;
+    a_pos  bigint[] := '{}';
+    a_id   text[] := '{}';
+    a_type text[] := '{}';
+    a_at   timestamptz[] := '{}';
+    a_data text[] := '{}';
+    a_pub  text[] := '{}';
+    a_ch   bytea[] := '{}';
+    k      integer := 0;
+    began  timestamptz;
+    was    text;
+BEGIN
+    IF now NOT BETWEEN log_clock() - interval '5 minutes' AND log_clock() + interval '5 minutes' THEN
+        RAISE EXCEPTION 'the caller''s clock says % and the database''s %, which is more than 5 minutes apart', log_stamp(now), log_stamp(log_clock())
+            USING ERRCODE = 'LF003',
+                  DETAIL = json_build_object('now', log_stamp(now), 'database', log_stamp(log_clock()))::text,
+                  HINT = 'Nothing of this call was appended. Set the clocks right.';
+    END IF;
+    IF wait IS NULL THEN
+        SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+    ELSE
+        SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND AND wait = 0 THEN
+            IF NOT EXISTS (SELECT FROM log_head l WHERE l.workspace_id = w) THEN
+                outcomes := '{}';
+            END IF;
+            RETURN;
+        END IF;
+    END IF;
+    IF NOT FOUND THEN
+        IF wait > 0 THEN
+            began := clock_timestamp();
+            was := current_setting('lock_timeout');
+            PERFORM set_config('lock_timeout', log_patience(wait) || 'ms', true);
+            SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+        END IF;
+        IF h.position IS NULL THEN
+            made := workspace_create(w, w, now);
+            SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+        END IF;
+        IF wait > 0 THEN
+            PERFORM set_config('lock_timeout', was, true);
+            PERFORM set_config('ledgerfeed.waited', (log_waited() + 1000 * extract(epoch FROM clock_timestamp() - began))::integer::text, true);
+        END IF;
+    END IF;
+    IF wait > 0 AND log_waited() IS NULL THEN
+        PERFORM set_config('ledgerfeed.waited', '0', true);
+    END IF;
+    head := h.position;
+    IF expected IS NOT NULL AND expected <> h.position THEN
+        IF made THEN
+            PERFORM workspace_unmake(w);
+        END IF;
+        RETURN;
+    END IF;
+    now := date_trunc('milliseconds', now);
+    last := h.created_at;
+    -- One new entry that nothing is wrong with is by far the most frequent
+    -- append: without the arrays it costs a fifth less.
+    IF n = 1 THEN
+        at := date_trunc('milliseconds', created[1]);
+        PERFORM FROM event_log e WHERE e.workspace_id = w AND e.id = ids[1];
+        IF NOT FOUND AND (at IS NULL OR (at >= last AND (restore OR at <= now + interval '5 minutes'))) THEN
+            last := coalesce(at, greatest(now, last));
+            stamp := log_stamp(last);
+            head := h.position + 1;
+            h.chain := log_chain(h.chain, head, ids[1], types[1], stamp, data[1]);
+            INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+            VALUES (w, head, ids[1], types[1], last, data[1]::json, log_public(ids[1], types[1], stamp, public[1]), h.chain);
+            UPDATE log_head SET position = head, created_at = last, chain = h.chain WHERE workspace_id = w;
+            outcomes := ARRAY['appended'];
+            positions := ARRAY[head];
+            times := ARRAY[last];
+            RETURN;
+        END IF;
+    END IF;
+    outcomes := '{}';
+    positions := array_fill(NULL::bigint, ARRAY[n]);
+    times := '{}';
+    -- One look-up by the unique index for each id: as id = ANY (ids) it could
+    -- become a walk through the whole workspace.
+    known := EXISTS (SELECT FROM unnest(ids) AS u (id) CROSS JOIN LATERAL (
+        SELECT FROM event_log e WHERE e.workspace_id = w AND e.id = u.id LIMIT 1) AS held);
+    FOR i IN 1..n LOOP
+        IF known THEN
+            SELECT e.type, e.data::text AS data, e.position, e.created_at INTO old
+              FROM event_log e WHERE e.workspace_id = w AND e.id = ids[i];
+            IF FOUND THEN
+                positions[i] := old.position;
+                times[i] := old.created_at;
+                IF old.type = types[i] AND old.data = data[i] THEN
+                    outcomes[i] := 'skipped';
+                ELSE
+                    outcomes[i] := 'other_content';
+                    refuse := true;
+                END IF;
+                CONTINUE;
+            END IF;
+        END IF;
+        at := date_trunc('milliseconds', created[i]);
+        IF at < last THEN
+            outcomes[i] := 'before_newest';
+            times[i] := last;
+            refuse := true;
+            CONTINUE;
+        ELSIF at > now + interval '5 minutes' AND NOT restore THEN
+            outcomes[i] := 'ahead';
+            times[i] := now;
+            refuse := true;
+            CONTINUE;
+        END IF;
+        last := coalesce(at, greatest(now, last));
+        stamp := log_stamp(last);
+        h.position := h.position + 1;
+        h.chain := log_chain(h.chain, h.position, ids[i], types[i], stamp, data[i]);
+        outcomes[i] := 'appended';
+        positions[i] := h.position;
+        times[i] := last;
+        k := k + 1;
+        a_pos[k] := h.position;
+        a_id[k] := ids[i];
+        a_type[k] := types[i];
+        a_at[k] := last;
+        a_data[k] := data[i];
+        a_pub[k] := log_public(ids[i], types[i], stamp, public[i]);
+        a_ch[k] := h.chain;
+    END LOOP;
+    IF k = 0 OR (whole AND refuse) THEN
+        IF made THEN
+            PERFORM workspace_unmake(w);
+        END IF;
+        RETURN;
+    END IF;
+    INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+    SELECT w, t.position, t.id, t.type, t.at, t.data::json, t.pub, t.chain
+      FROM unnest(a_pos, a_id, a_type, a_at, a_data, a_pub, a_ch) AS t (position, id, type, at, data, pub, chain);
+    UPDATE log_head SET position = h.position, created_at = last, chain = h.chain WHERE workspace_id = w;
+    head := h.position;
+END
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+DO $$
+DECLARE
+    f text;
+BEGIN
+    FOREACH f IN ARRAY ARRAY[
+        'log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean)', 'webhook_delivery_days(date, date)'
+    ] LOOP
+        EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', f, current_schema());
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+ALTER TABLE event_log
+    DROP CONSTRAINT event_log_public_event, DROP CONSTRAINT event_log_data, DROP CONSTRAINT event_log_created_at,
+    DROP CONSTRAINT event_log_type, DROP CONSTRAINT event_log_id;
