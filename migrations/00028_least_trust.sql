@@ -3,13 +3,14 @@
 -- are for the owner and the service. Nobody can stop the making of partitions.
 
 -- +goose Up
--- New rows alone are checked: the table is not read.
+-- New rows alone are checked: the table is not read. Regular expressions with counts, such
+-- as {1,64}, take ten times as long.
 ALTER TABLE event_log
-    ADD CONSTRAINT event_log_id CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$') NOT VALID,
-    ADD CONSTRAINT event_log_type CHECK (type ~ '^[a-z_]{1,40}\.[a-z_]{1,40}$') NOT VALID,
+    ADD CONSTRAINT event_log_id CHECK (octet_length(id) BETWEEN 1 AND 64 AND id !~ '[^A-Za-z0-9_-]') NOT VALID,
+    ADD CONSTRAINT event_log_type CHECK (octet_length(type) BETWEEN 1 AND 64 AND type !~ '[^a-z_.]') NOT VALID,
     ADD CONSTRAINT event_log_created_at CHECK (created_at >= '1970-01-01Z' AND created_at < '10000-01-01Z') NOT VALID,
-    ADD CONSTRAINT event_log_data CHECK (octet_length(data::text) <= 131072 AND json_typeof(data) = 'object') NOT VALID,
-    ADD CONSTRAINT event_log_public_event CHECK (octet_length(public_event) <= 131072 AND json_typeof(public_event::json -> 'data') = 'object') NOT VALID;
+    ADD CONSTRAINT event_log_data CHECK (pg_column_size(data) <= 131072 AND json_typeof(data) = 'object') NOT VALID,
+    ADD CONSTRAINT event_log_public_event CHECK (octet_length(public_event) <= 131072 AND json_typeof(public_event::json) = 'object') NOT VALID;
 
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION log_append(

@@ -99,7 +99,7 @@ func apart() map[string][]string {
 			"TestTwentyFollowersDuringTenThousandAppends", "TestTwoInstancesUnderLoad",
 		},
 		"is about connections, which a proxy would make": {
-			"TestASlowedAddressCostsLittle", "TestAWorkspaceHasItsShareOfTheConnections", "TestCallersThatHangUp", "TestPagesThatCannotBeRead",
+			"TestASlowedAddressCostsLittle", "TestAWorkspaceHasItsShareOfTheConnections", "TestAWorkspaceWithSlowPagesHasOneConnection", "TestCallersThatHangUp", "TestPagesThatCannotBeRead",
 			"TestDrain", "TestServerIsBounded", "TestSlowCallers", "TestWhatTheServerRefusesItself", "TestWhoDoesNotRead",
 		},
 		"counts goroutines, of which the proxy's connections have some":  {"TestRunEnds"},
