@@ -73,6 +73,9 @@ func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Regis
 		}, []string{"state"}),
 	}
 	add(s.webhooks)
+	for _, state := range []string{"on", "failing", "off"} {
+		s.webhooks.WithLabelValues(state)
+	}
 	return s, failed
 }
 
