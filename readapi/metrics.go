@@ -35,6 +35,9 @@ func newMetrics(register prometheus.Registerer) (*metrics, error) {
 			Name: "ledgerfeed_api_cached_answers_total", Help: "Looks for an answer in the cache: current, outdated (there is one of an older version of the rows), none.",
 		}, []string{"found"}),
 	}
+	for _, found := range []string{"current", "outdated", "none"} {
+		m.cached.WithLabelValues(found)
+	}
 	if register == nil {
 		return m, nil
 	}

@@ -49,7 +49,7 @@ func TestMetrics(t *testing.T) {
 	for _, name := range rare {
 		exists[name] = true
 	}
-	for _, file := range []string{"../../packaging/prometheus/ledgerfeed.rules.yaml"} {
+	for _, file := range []string{"../../packaging/prometheus/ledgerfeed.rules.yaml", "../../packaging/grafana/ledgerfeed.json"} {
 		used := regexp.MustCompile(`\bledgerfeed_\w+`).FindAllString(read(t, file), -1)
 		if len(used) < 10 {
 			t.Errorf("%s uses %d metrics", file, len(used))
