@@ -98,7 +98,7 @@ func (e *ClockError) Error() string {
 	return "nothing was appended: " + e.Difference() + "; set the clocks right"
 }
 
-// Difference gives both times, for those who do something else than append.
+// Difference gives both times, for callers that do something else than append.
 func (e *ClockError) Difference() string {
 	return fmt.Sprintf("the clock of this program says %s and the database's %s, which is more than 5 minutes apart", e.Now, e.Database)
 }

@@ -34,8 +34,8 @@ func (e *NotReadyError) Error() string {
 // webhooks whose secrets are sealed under them need new ones. Reseal follows. The
 // error is a *MissingError, or a *NotReadyError. The audit trail has a line about it.
 //
-// It waits for the lock for short times with pauses between them, because those who make
-// a secret queue behind it.
+// It waits for the lock for short times with pauses between them, because callers that
+// make a secret queue behind it.
 func Rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time, giveUp bool) error {
 	for turn := 1; ; turn++ {
 		err := rotate(ctx, pool, k, now, giveUp)

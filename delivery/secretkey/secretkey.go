@@ -195,9 +195,9 @@ func Register(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time)
 	return s.replace(ctx, tx, first, now)
 }
 
-// lockAndRead reads the state with a lock until the end of the transaction. Those who
-// make a secret take ROW SHARE, which many hold at the same time; those who change the
-// state take EXCLUSIVE, which waits for them and keeps others out. A transaction takes
+// lockAndRead reads the state with a lock until the end of the transaction. Callers
+// that make a secret take ROW SHARE, which many hold at the same time; callers that change
+// the state take EXCLUSIVE, which waits for them and keeps others out. A transaction takes
 // EXCLUSIVE first if it needs both.
 func lockAndRead(ctx context.Context, tx pgx.Tx, mode string, now time.Time) (*State, error) {
 	if _, err := tx.Exec(ctx, `LOCK TABLE secret_key IN `+mode+` MODE`); err != nil {

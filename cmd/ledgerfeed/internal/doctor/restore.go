@@ -59,7 +59,7 @@ func checkRestoredLog(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	return append(list, Finding{
 		Level: Warning, Text: fmt.Sprintf("%d entries in %d workspaces, of each of which the newest %d have the right chain; the newest was appended on %s", entries, workspaces, chained, domain.FormatTime(newest.UTC().Truncate(time.Millisecond))),
-		Do: "ledgerfeed verify proves all of it. Tell producers that what they appended later is not in the log: those who keep the ids offer it again. " +
+		Do: "ledgerfeed verify proves all of it. Tell producers that what they appended later is not in the log: producers that keep the ids offer it again. " +
 			"Followers' cursors of later are refused with 400, which says what to read again; older ones go on",
 	}), nil
 }

@@ -35,8 +35,8 @@ func (p *probes) add(role string, run func(context.Context) error) {
 const (
 	// probeTimeout bounds all probes together.
 	probeTimeout = 2 * time.Second
-	// probeInterval is how long their outcome stands: whoever asks more often gets it
-	// again, so that questions do not become load.
+	// probeInterval is how long their outcome stands: a caller that asks more
+	// often gets it again, so that questions do not become load.
 	probeInterval = time.Second
 )
 
@@ -90,7 +90,7 @@ func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
 	if !answer.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = w.Write(append(text, '\n')) // whoever asked has gone
+	_, _ = w.Write(append(text, '\n')) // the caller has gone
 }
 
 // run runs the probes, unless that was done just before.
