@@ -88,8 +88,10 @@ func ApplyGrants(ctx context.Context, url string) (err error) {
 				return fmt.Errorf("make the roles: %w", err)
 			}
 		}
-		_, err := tx.Exec(ctx, grants)
-		return err //nolint:wrapcheck // wrapped below
+		if _, err := tx.Exec(ctx, grants); err != nil {
+			return fmt.Errorf("give the roles their rights: %w", err)
+		}
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("grant: %w", err)

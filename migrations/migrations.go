@@ -31,9 +31,6 @@ const (
 	lockAttempts = 12
 )
 
-// minServer is the oldest version of PostgreSQL that the program is tested with.
-const minServer = 150_000
-
 // Up brings the schema of the database at url to this program's version. A
 // session lock lets any number of starting processes call it side by side;
 // each file runs in one transaction, so an interrupted run is finished by the
@@ -101,15 +98,12 @@ func checkServer(ctx context.Context, url string) (err error) {
 		return fmt.Errorf("ask for the version of PostgreSQL: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	var (
-		number int
-		text   string
-	)
-	if err := conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::integer, current_setting('server_version')`).Scan(&number, &text); err != nil {
-		return fmt.Errorf("ask for the version of PostgreSQL: %w", err)
+	major, text, err := pg.ServerVersion(ctx, conn)
+	if err != nil {
+		return err
 	}
-	if number < minServer {
-		return fmt.Errorf("the database is PostgreSQL %s; the program needs version %d or newer", text, minServer/10_000)
+	if major < pg.OldestServer {
+		return fmt.Errorf("the database is PostgreSQL %s; the program needs version %d or newer", text, pg.OldestServer)
 	}
 	return nil
 }

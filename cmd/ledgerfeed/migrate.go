@@ -17,9 +17,14 @@ func migrateCommand(env *cli.Env) *cobra.Command {
 		check, dryRun bool
 		grants        string
 	)
-	apply := env.Run(func(ctx context.Context, _ []string) error { return migrate(ctx, env) })
-	grant := env.Run(func(ctx context.Context, _ []string) error { return migrateGrants(ctx, env, grants) })
-	look := env.RunReading(func(ctx context.Context, _ []string) error { return missingMigrations(ctx, env, dryRun) })
+	apply := env.Run(withDatabase(env, func(ctx context.Context, db *cli.Database) error { return migrate(ctx, env, db) }))
+	grant := env.Run(func(ctx context.Context, args []string) error {
+		if grants != "print" && grants != "apply" {
+			return cli.Usagef("--grants is %q: want print or apply", grants)
+		}
+		return withDatabase(env, func(ctx context.Context, db *cli.Database) error { return migrateGrants(ctx, env, db, grants) })(ctx, args)
+	})
+	look := env.RunReading(withDatabase(env, func(ctx context.Context, db *cli.Database) error { return missingMigrations(ctx, env, db, dryRun) }))
 	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the schema up to date",
@@ -55,12 +60,20 @@ for verify. Run it again after each migration.`,
 	return c
 }
 
-func migrate(ctx context.Context, env *cli.Env) (err error) {
-	db, err := env.OpenDatabase(ctx, false)
-	if err != nil {
-		return err
+// withDatabase makes the work of a command of work on the database whose schema may not
+// fit this program.
+func withDatabase(env *cli.Env, work func(context.Context, *cli.Database) error) func(context.Context, []string) error {
+	return func(ctx context.Context, _ []string) (err error) {
+		db, err := env.OpenDatabase(ctx, false)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, db.Close(ctx)) }()
+		return work(ctx, db)
 	}
-	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+}
+
+func migrate(ctx context.Context, env *cli.Env, db *cli.Database) error {
 	applied, err := db.Migrate(ctx)
 	if err != nil {
 		return err
@@ -83,12 +96,7 @@ func migrate(ctx context.Context, env *cli.Env) (err error) {
 // errMigrationsMissing is the outcome of migrate --check where the schema is older.
 var errMigrationsMissing = errors.New("the schema is older than this program: ledgerfeed migrate brings it up to date")
 
-func missingMigrations(ctx context.Context, env *cli.Env, dryRun bool) (err error) {
-	db, err := env.OpenDatabase(ctx, false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+func missingMigrations(ctx context.Context, env *cli.Env, db *cli.Database, dryRun bool) error {
 	missing, err := migrations.Missing(ctx, db.URL)
 	if err != nil {
 		return err
@@ -117,15 +125,7 @@ func missingMigrations(ctx context.Context, env *cli.Env, dryRun bool) (err erro
 	return err
 }
 
-func migrateGrants(ctx context.Context, env *cli.Env, what string) (err error) {
-	if what != "print" && what != "apply" {
-		return cli.Usagef("--grants is %q: want print or apply", what)
-	}
-	db, err := env.OpenDatabase(ctx, false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+func migrateGrants(ctx context.Context, env *cli.Env, db *cli.Database, what string) error {
 	if what == "apply" {
 		if err := migrations.ApplyGrants(ctx, db.URL); err != nil {
 			return err

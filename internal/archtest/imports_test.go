@@ -80,7 +80,7 @@ var arrows = map[string][]string{
 	"internal/heap":             {},
 	"internal/datadir":          {},
 	"internal/localpg":          {"internal/datadir", "internal/localpg/programs", "internal/pg"},
-	"internal/localpg/programs": {"internal/datadir"},
+	"internal/localpg/programs": {"internal/datadir", "internal/pg"},
 	"internal/periodic":         {},
 	"internal/pg":               {},
 	"internal/scenario":         {},

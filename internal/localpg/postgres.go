@@ -89,7 +89,7 @@ func clusterMajor(p place) (int, error) {
 		return 0, fmt.Errorf("%s exists but does not look like PostgreSQL's data (nothing was changed; move it away, or choose another data directory): %w", p.cluster(), err)
 	}
 	major, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || major < programs.OldestMajor {
+	if err != nil || major < pg.OldestServer {
 		return 0, fmt.Errorf("%s names the version %q, which this program cannot run (nothing was changed; choose another data directory)", path, strings.TrimSpace(string(text)))
 	}
 	return major, nil

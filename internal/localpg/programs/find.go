@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Search says where to look for the programs.
@@ -54,7 +56,7 @@ func Find(ctx context.Context, s Search, w Wanted, log *slog.Logger) (Programs, 
 		case err != nil:
 			seen = append(seen, fmt.Sprintf("%s (%v)", dir, err))
 			continue
-		case progs.Major == w.Major, w.Major == 0 && progs.Major >= OldestMajor:
+		case progs.Major == w.Major, w.Major == 0 && progs.Major >= pg.OldestServer:
 			return progs, nil
 		}
 		seen = append(seen, fmt.Sprintf("PostgreSQL %d in %s", progs.Major, dir))
@@ -75,7 +77,7 @@ func Find(ctx context.Context, s Search, w Wanted, log *slog.Logger) (Programs, 
 // missing is the error that says what to do.
 func missing(w Wanted, seen []string) error {
 	major := w.Major
-	wanted := fmt.Sprintf("PostgreSQL %d or newer", OldestMajor)
+	wanted := fmt.Sprintf("PostgreSQL %d or newer", pg.OldestServer)
 	debian, fedora, brew := "postgresql", "postgresql-server", "postgresql@17"
 	var b strings.Builder
 	if major != 0 {

@@ -13,9 +13,6 @@ import (
 	"strings"
 )
 
-// OldestMajor is the oldest major version of PostgreSQL that the schema is tested with.
-const OldestMajor = 15
-
 // Wanted describes the programs to find.
 type Wanted struct {
 	Cluster  string                // the directory of the data that they are for

@@ -9,21 +9,17 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
-// oldestServer is the oldest version of PostgreSQL that is supported.
-const oldestServer = 15
-
 func checkServerVersion(ctx context.Context, x *examination) ([]Finding, error) {
-	var number int
-	var text string
-	err := x.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::integer, current_setting('server_version')`).Scan(&number, &text)
+	major, text, err := pg.ServerVersion(ctx, x.pool)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the server's version: %w", err)
+		return nil, err
 	}
-	if number/10_000 < oldestServer {
-		return []Finding{{Level: Error, Text: "PostgreSQL " + text, Do: fmt.Sprintf("upgrade the server to PostgreSQL %d or newer", oldestServer)}}, nil
+	if major < pg.OldestServer {
+		return []Finding{{Level: Error, Text: "PostgreSQL " + text, Do: fmt.Sprintf("upgrade the server to PostgreSQL %d or newer", pg.OldestServer)}}, nil
 	}
 	return ok("PostgreSQL %s", text), nil
 }

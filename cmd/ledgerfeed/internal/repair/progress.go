@@ -12,46 +12,32 @@ import (
 	"github.com/vbauerster/mpb/v8/cwriter"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 const (
-	barEvery  = 250 * time.Millisecond
-	lineEvery = 5 * time.Second
-	barWidth  = 30
+	barEvery = 250 * time.Millisecond
+	barWidth = 30
 )
 
 // showProgress shows the progress of a Replay until stop is called: as a bar on
 // a terminal, and otherwise as a line every few seconds.
 func showProgress(out io.Writer, verb string, m *replay.Progress) (stop func()) {
+	if !isTerminal(out) {
+		return cli.ShowProgress(out, verb, cli.ProgressEvery, func(took time.Duration) string { return progressLine(m, took) })
+	}
 	began := time.Now()
 	done := make(chan struct{})
 	ended := make(chan struct{})
-	finish := func() {
+	go func() {
+		defer close(ended)
+		showBar(out, verb, m, began, done)
+	}()
+	return func() {
 		close(done)
 		<-ended
 	}
-	if isTerminal(out) {
-		go func() {
-			defer close(ended)
-			showBar(out, verb, m, began, done)
-		}()
-		return finish
-	}
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(lineEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-				fmt.Fprintf(out, "%s: %s\n", verb, progressLine(m, time.Since(began)))
-			}
-		}
-	}()
-	return finish
 }
 
 // isTerminal tells whether out is a terminal that a bar can be drawn on. One that
@@ -104,11 +90,7 @@ func entryCount(m *replay.Progress) string {
 
 func rateLine(m *replay.Progress, took time.Duration) string {
 	total, done := m.Entries.Load(), m.EntriesDone.Load()
-	rate := float64(done) / max(took.Seconds(), 0.001)
-	left := "?"
-	if done > 0 {
-		left = (time.Duration(float64(max(0, total-done))/rate) * time.Second).String()
-	}
+	rate, left := cli.Rate(done, total, took)
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	line := fmt.Sprintf("%s/s, %s left, %d of %d workspaces, %d MiB",

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -23,9 +24,9 @@ func TestReplayProgressInLines(t *testing.T) {
 		progress.Workspaces.Store(4)
 		progress.WorkspacesDone.Store(1)
 		stop := showProgress(&out, "verify", &progress)
-		<-time.After(2*lineEvery + lineEvery/2) // of the test's own time
+		<-time.After(2*cli.ProgressEvery + cli.ProgressEvery/2) // of the test's own time
 		stop()
-		<-time.After(2 * lineEvery)
+		<-time.After(2 * cli.ProgressEvery)
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		if len(lines) != 2 {
 			t.Fatalf("%d lines:\n%s", len(lines), out.String())

@@ -68,7 +68,7 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 	defer func() { err = errors.Join(err, ids.close()) }()
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
 		a := &appender{log: d.Log, restore: f.restore, ids: ids, result: newAppendResult(), meter: &meter{verb: "append", total: lines}}
-		stop := a.meter.show(env.ErrOut, meterEvery)
+		stop := a.meter.show(env.ErrOut, cli.ProgressEvery)
 		err := a.appendAll(ctx, sources)
 		stop()
 		if err != nil {

@@ -117,7 +117,7 @@ func (x *exporter) run(ctx context.Context) error {
 		}
 	}
 	if !x.follow {
-		stop := x.meter.show(x.messages, meterEvery)
+		stop := x.meter.show(x.messages, cli.ProgressEvery)
 		defer stop()
 		return x.writeNew(ctx)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
@@ -25,7 +26,7 @@ const maxReportedLines = 20
 func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now time.Time, out io.Writer) (lines int64, err error) {
 	bad := 0
 	checked := &meter{verb: "check"}
-	stop := checked.show(out, meterEvery)
+	stop := checked.show(out, cli.ProgressEvery)
 	defer stop()
 	for _, s := range sources {
 		err := s.each(ctx, func(number int, line []byte, err error) error {
