@@ -112,17 +112,16 @@ var arrows = map[string][]string{
 		"internal/similar", "cmd/ledgerfeed/internal/gauges",
 	},
 	"cmd/ledgerfeed/internal/demo": {
-		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service",
-		"cmd/ledgerfeed/internal/status", "domain", "eventlog", "readapi/access", "delivery", "internal/console/session",
-		"internal/datadir", "internal/pg", "internal/scenario", "delivery/receiver",
+		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service", "domain",
+		"eventlog", "readapi/access", "delivery", "internal/console/session", "internal/datadir", "internal/pg",
+		"internal/scenario", "delivery/receiver",
 	},
 	"cmd/ledgerfeed/internal/listen": {"cmd/ledgerfeed/internal/cli", "delivery/receiver", "internal/datadir"},
 	"cmd/ledgerfeed/internal/repair": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg"},
-	"cmd/ledgerfeed/internal/status": {
-		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "delivery/dispatch", "internal/timespan",
-		"projections/anomaly",
+	"cmd/ledgerfeed/internal/status": {"cmd/ledgerfeed/internal/cli", "projections", "delivery/dispatch", "internal/timespan", "projections/anomaly"},
+	"cmd/ledgerfeed/internal/transfer": {
+		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "internal/pg", "internal/timespan", "projections/anomaly",
 	},
-	"cmd/ledgerfeed/internal/transfer": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog"},
 
 	"cmd/ledgerfeed-bench": {
 		"cmd/ledgerfeed-bench/internal/deliverbench", "cmd/ledgerfeed-bench/internal/logbench", "cmd/ledgerfeed-bench/internal/measure",

@@ -41,10 +41,15 @@ func (e *Env) WithDeps(ctx context.Context, work func(*Deps) error) (err error) 
 	}
 	defer d.Pool.Close()
 	err = work(d)
-	if flushErr := d.Notifier.Flush(context.WithoutCancel(ctx)); err == nil && flushErr != nil {
-		e.Logger.WarnContext(ctx, "cannot notify running services of new entries; they find them within seconds by polling", "error", flushErr)
-	}
+	d.Notify(ctx)
 	return err
+}
+
+// Notify notifies running services of what has been appended so far.
+func (d *Deps) Notify(ctx context.Context) {
+	if err := d.Notifier.Flush(context.WithoutCancel(ctx)); err != nil {
+		d.env.Logger.WarnContext(ctx, "cannot notify running services of new entries; they find them within seconds by polling", "error", err)
+	}
 }
 
 // NewDeps connects to a database; the caller closes the Pool.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
 )
 
 // Command is ledgerfeed demo.
@@ -83,7 +82,7 @@ func show(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Service,
 	if err := agency.appendHistory(ctx); err != nil {
 		return err
 	}
-	if err := status.AwaitProjected(ctx, env, deps, workspaceID, time.Minute); err != nil {
+	if err := deps.AwaitProjected(ctx, workspaceID, time.Minute); err != nil {
 		return err
 	}
 	saved, err := loadSaved(dir)

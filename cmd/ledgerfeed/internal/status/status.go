@@ -1,5 +1,5 @@
 // Package status has the command that tells how far the read models and webhooks
-// are, and how to wait for them.
+// are.
 package status
 
 import (
@@ -14,7 +14,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
@@ -40,7 +39,7 @@ func Command(env *cli.Env) *cobra.Command {
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
 				if wait {
-					if err := AwaitProjected(ctx, env, d, workspace, time.Duration(timeout)); err != nil {
+					if err := d.AwaitProjected(ctx, workspace, time.Duration(timeout)); err != nil {
 						return err
 					}
 				}
@@ -72,69 +71,6 @@ func Command(env *cli.Env) *cobra.Command {
 	c.Flags().BoolVar(&wait, "wait", false, "return when everything that is in the log now is projected")
 	c.Flags().Var(&timeout, "timeout", "with --wait: fail after this time (default: wait as long as it takes)")
 	return c
-}
-
-const (
-	pollInterval = 200 * time.Millisecond
-	// stuckAfter is the time without progress after which AwaitProjected warns.
-	stuckAfter = 10 * time.Second
-)
-
-// AwaitProjected waits until the read models of a workspace, or with an empty id
-// of all, have what the log holds when it is called. With a timeout above 0 it
-// fails after that time.
-func AwaitProjected(ctx context.Context, env *cli.Env, d *cli.Deps, workspace string, timeout time.Duration) error {
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not everything was projected within %s", timeout))
-		defer cancel()
-	}
-	var (
-		targets map[string]int64 // by workspace, the head at the first look
-		least   int64            // entries behind, the fewest so far
-		moved   time.Time        // when least became less
-	)
-	poll := time.NewTicker(pollInterval)
-	defer poll.Stop()
-	for {
-		progress, err := eventlog.ReadProgress(ctx, d.Pool, eventlog.ReadModels, workspace)
-		if err != nil {
-			if cause := context.Cause(ctx); cause != nil {
-				return cause
-			}
-			return err
-		}
-		first := targets == nil
-		if first {
-			targets = map[string]int64{}
-		}
-		behind := int64(0)
-		for i := range progress {
-			p := &progress[i]
-			if first {
-				targets[p.WorkspaceID] = p.Head
-			}
-			if p.Quarantined {
-				return fmt.Errorf("workspace %s waits at position %d, which cannot be projected: %s", p.WorkspaceID, p.Position+1, p.Error)
-			}
-			behind += max(0, targets[p.WorkspaceID]-p.Position)
-		}
-		if behind == 0 {
-			return nil
-		}
-		if first || behind < least {
-			least, moved = behind, time.Now()
-		}
-		if time.Since(moved) > stuckAfter {
-			env.Logger.WarnContext(ctx, "nothing is being projected: is ledgerfeed serve running on this database?", "behind", behind)
-			moved = time.Now()
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-poll.C:
-		}
-	}
 }
 
 func writeStatus(out io.Writer, s *projections.Status) error {

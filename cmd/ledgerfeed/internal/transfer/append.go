@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,10 +37,16 @@ with its id and position as soon as it is committed, until the input ends. The
 first line that is wrong or refused stops the command.
 
 With --restore, the input is an export, whose times may be ahead of now; the
-workspaces must be empty or hold its beginning.`,
+workspaces must be empty or hold its beginning.
+
+Entries that have no effect, or not all of it, are anomalies. At the end, append
+says how many of those that it appended are; without --wait only where the read
+models have them within a moment. With --wait it returns when the read models have
+all entries of the input, and fails where they do not within --timeout; the
+entries are in the log then, too.`,
 		RunE: env.Run(func(ctx context.Context, files []string) error {
-			if f.stream && f.ids != "" {
-				return cli.Usagef("--ids is not for --stream, which answers every line with its id")
+			if err := f.check(); err != nil {
+				return err
 			}
 			if f.stream {
 				return f.runStream(ctx, env, files)
@@ -50,7 +57,22 @@ workspaces must be empty or hold its beginning.`,
 	c.Flags().BoolVar(&f.stream, "stream", false, "append each line as it comes, and answer it")
 	c.Flags().BoolVar(&f.restore, "restore", false, "take an export as it is, with times ahead of now")
 	c.Flags().StringVar(&f.ids, "ids", "", "read from this file the ids that an earlier run gave to lines without, and write to it those that this run gives")
+	c.Flags().BoolVar(&f.wait, "wait", false, "return when the read models have the entries")
+	c.Flags().Var(&f.timeout, "timeout", "with --wait: fail after this time (default 1m)")
 	return c
+}
+
+// check checks flags that depend on each other.
+func (f *appendFlags) check() error {
+	switch {
+	case f.stream && f.ids != "":
+		return cli.Usagef("--ids is not for --stream, which answers every line with its id")
+	case f.timeout != 0 && !f.wait:
+		return cli.Usagef("--timeout is for --wait")
+	case f.timeout < 0:
+		return cli.Usagef("--timeout is %s: want a time above 0", time.Duration(f.timeout))
+	}
+	return nil
 }
 
 // run appends what is checked as a whole before.
@@ -67,15 +89,23 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 	ids := &idFile{name: f.ids}
 	defer func() { err = errors.Join(err, ids.close()) }()
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
+		if err := f.mayWait(ctx, d); err != nil {
+			return err
+		}
 		a := &appender{log: d.Log, restore: f.restore, ids: ids, result: newAppendResult(), meter: &meter{verb: "append", total: lines}}
 		stop := a.meter.show(env.ErrOut, cli.ProgressEvery)
 		err := a.appendAll(ctx, sources)
 		stop()
+		hint := ""
 		if err != nil {
 			err = ids.explain(err)
+		} else {
+			hint, err = f.countAnomalies(ctx, env, d, a.result)
 		}
 		// Printed after a failure, too: what came before the failing line stays.
-		return errors.Join(err, env.Print(a.result, a.result.text))
+		err = errors.Join(err, env.Print(a.result, a.result.text))
+		fmt.Fprint(env.ErrOut, hint)
+		return err
 	})
 }
 

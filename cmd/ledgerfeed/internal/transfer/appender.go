@@ -17,15 +17,36 @@ const appendBatch = 500
 // appendResult is what append prints.
 type appendResult struct {
 	Appended  int              `json:"appended"`
-	Skipped   int              `json:"skipped"`   // the log had them already
-	Positions map[string]int64 `json:"positions"` // by workspace, of the last entry of the input
+	Skipped   int              `json:"skipped"`             // the log had them already
+	Positions map[string]int64 `json:"positions"`           // by workspace, of the last entry of the input
+	Anomalies *int64           `json:"anomalies,omitempty"` // of the entries that were appended; nil: not known
+
+	spans spans // of the entries that were appended
 }
 
 func newAppendResult() *appendResult { return &appendResult{Positions: map[string]int64{}} }
 
 func (r *appendResult) text(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "appended %d, skipped %d\n", r.Appended, r.Skipped)
+	if err != nil || r.Anomalies == nil || r.Appended == 0 {
+		return err
+	}
+	if *r.Anomalies == 0 {
+		_, err = fmt.Fprintln(w, "none of them is an anomaly")
+	} else {
+		_, err = fmt.Fprintf(w, "%d of them are anomalies: %s\n", *r.Anomalies, r.listCommand())
+	}
 	return err
+}
+
+// listCommand is the command that lists the anomalies.
+func (r *appendResult) listCommand() string {
+	if len(r.Positions) == 1 {
+		for w := range r.Positions {
+			return "ledgerfeed anomaly list --workspace " + w
+		}
+	}
+	return "ledgerfeed anomaly list"
 }
 
 // appender appends lines in batches.
@@ -134,12 +155,13 @@ func appendLines(ctx context.Context, log *eventlog.Log, restore bool, result *a
 		return nil, fmt.Errorf("%v to %v %w: %w", &batch[0], &batch[len(batch)-1], became, err)
 	}
 	for i, r := range receipts {
+		w := drafts[i].WorkspaceID
 		if r.Skipped {
 			result.Skipped++
 		} else {
 			result.Appended++
+			result.spans.add(w, r.Position)
 		}
-		w := drafts[i].WorkspaceID
 		result.Positions[w] = max(result.Positions[w], r.Position)
 	}
 	return receipts, nil

@@ -10,12 +10,14 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
 // appendFlags are the flags of append.
 type appendFlags struct {
-	stream, restore bool
-	ids             string // name of a file
+	stream, restore, wait bool
+	timeout               timespan.Flag // of wait; 0: awaitTimeout
+	ids                   string        // name of a file
 }
 
 // maxReportedLines bounds how many bad lines are reported.

@@ -17,6 +17,9 @@ import (
 // others were being appended share a transaction.
 func (f *appendFlags) runStream(ctx context.Context, env *cli.Env, files []string) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
+		if err := f.mayWait(ctx, d); err != nil {
+			return err
+		}
 		reading, stop := context.WithCancel(ctx)
 		defer stop()
 		lines := make(chan streamed, appendBatch)
@@ -25,8 +28,13 @@ func (f *appendFlags) runStream(ctx context.Context, env *cli.Env, files []strin
 			f.readLines(reading, env, files, lines)
 		}()
 		s := &streamer{log: d.Log, restore: f.restore, out: bufio.NewWriter(env.Out), errOut: env.ErrOut, result: newAppendResult()}
-		err := s.run(ctx, lines)
-		return errors.Join(err, s.result.text(env.ErrOut))
+		hint, err := "", s.run(ctx, lines)
+		if err == nil {
+			hint, err = f.countAnomalies(ctx, env, d, s.result)
+		}
+		err = errors.Join(err, s.result.text(env.ErrOut))
+		fmt.Fprint(env.ErrOut, hint)
+		return err
 	})
 }
 

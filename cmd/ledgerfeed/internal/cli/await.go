@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+const (
+	// The read models usually have an entry within milliseconds, so the first looks
+	// follow each other closely.
+	firstPoll    = 10 * time.Millisecond
+	pollInterval = 200 * time.Millisecond
+	// stuckAfter is the time without progress after which a wait warns.
+	stuckAfter = 10 * time.Second
+)
+
+// NotProjectedError is the error of a wait for the read models that took too long.
+type NotProjectedError struct{ Within time.Duration }
+
+func (e *NotProjectedError) Error() string {
+	return fmt.Sprintf("not everything was projected within %s", e.Within)
+}
+
+// AwaitProjected waits until the read models of a workspace, or with an empty id
+// of all, have what the log holds when it is called. With a timeout above 0 it
+// fails after that time, with a *NotProjectedError.
+func (d *Deps) AwaitProjected(ctx context.Context, workspaceID string, timeout time.Duration) error {
+	progress, err := eventlog.ReadProgress(ctx, d.Pool, eventlog.ReadModels, workspaceID)
+	if err != nil {
+		return err
+	}
+	targets := make(map[string]int64, len(progress))
+	for i := range progress {
+		targets[progress[i].WorkspaceID] = progress[i].Head
+	}
+	return d.AwaitPositions(ctx, targets, timeout)
+}
+
+// AwaitPositions is AwaitProjected for a position in each of some workspaces.
+func (d *Deps) AwaitPositions(ctx context.Context, targets map[string]int64, timeout time.Duration) error {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, &NotProjectedError{timeout})
+		defer cancel()
+	}
+	err := d.awaitPositions(ctx, targets)
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		return cause
+	}
+	return err
+}
+
+func (d *Deps) awaitPositions(ctx context.Context, targets map[string]int64) error {
+	least, moved := int64(-1), time.Now() // the fewest entries behind so far, and since when; -1: not known
+	for wait := firstPoll; ; wait = min(2*wait, pollInterval) {
+		behind, err := d.behind(ctx, targets)
+		if behind == 0 || err != nil {
+			return err
+		}
+		if least < 0 || behind < least {
+			least, moved = behind, time.Now()
+		}
+		if time.Since(moved) > stuckAfter {
+			d.env.Logger.WarnContext(ctx, "nothing is being projected: is ledgerfeed serve running on this database?", "behind", behind)
+			moved = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// behind counts the entries up to the targets that the read models do not have yet.
+func (d *Deps) behind(ctx context.Context, targets map[string]int64) (entries int64, err error) {
+	only := ""
+	if len(targets) == 1 {
+		only = slices.Collect(maps.Keys(targets))[0]
+	}
+	progress, err := eventlog.ReadProgress(ctx, d.Pool, eventlog.ReadModels, only)
+	if err != nil {
+		return 0, err
+	}
+	for i := range progress {
+		p := &progress[i]
+		missing := max(0, targets[p.WorkspaceID]-p.Position)
+		if missing > 0 && p.Quarantined {
+			return 0, fmt.Errorf("workspace %s waits at position %d, which cannot be projected: %s", p.WorkspaceID, p.Position+1, p.Error)
+		}
+		entries += missing
+	}
+	return entries, nil
+}
