@@ -27,7 +27,7 @@ type check struct {
 // ofTables are the checks that read tables of this program's version.
 func (c *check) ofTables() bool {
 	switch c.name {
-	case "keys", "read models", "webhooks", "restored log", "restored positions", "webhooks after the restore":
+	case "keys", "read models", "webhooks", "restored log", "restored positions", "restored access", "webhooks after the restore":
 		return true
 	}
 	return false

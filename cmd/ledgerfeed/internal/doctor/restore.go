@@ -13,10 +13,30 @@ import (
 // others will hear of it.
 func checksAfterRestore() []check {
 	return []check{
+		{"recovery", checkRecovery},
 		{"restored log", checkRestoredLog},
 		{"restored positions", checkRestoredPositions},
+		{"restored access", checkRestoredAccess},
 		{"webhooks after the restore", checkOwed},
 	}
+}
+
+// checkRecovery says whether the server has come out of the restore.
+func checkRecovery(ctx context.Context, x *examination) ([]Finding, error) {
+	var recovering, paused bool
+	err := x.pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), CASE WHEN pg_is_in_recovery() THEN pg_is_wal_replay_paused() ELSE false END`).Scan(&recovering, &paused)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot ask whether the server recovers: %w", err)
+	case paused:
+		return []Finding{{
+			Level: Error, Text: "the server has stopped at the moment that it restores to, and can only be read",
+			Do: "if the restored log below is that of the right moment: SELECT pg_promote(); if not, change recovery_target_time (docs/operations/backup.md)",
+		}}, nil
+	case recovering:
+		return []Finding{{Level: Error, Text: "the server is still restoring, or is a replica", Do: "wait until it has come to its end, and run this again"}}, nil
+	}
+	return ok("the server takes appends"), nil
 }
 
 // chained is how many of the newest entries of each workspace have their chain
@@ -79,6 +99,32 @@ func checkRestoredPositions(ctx context.Context, x *examination) ([]Finding, err
 		}}, nil
 	}
 	return ok("read models and webhooks are not ahead of the log; ledgerfeed verify compares every row"), nil
+}
+
+// checkRestoredAccess says who may do what, which has gone back, too.
+func checkRestoredAccess(ctx context.Context, x *examination) ([]Finding, error) {
+	var (
+		keys, people int64
+		last         *time.Time
+	)
+	err := x.pool.QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM api_key WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)),
+		       (SELECT count(*) FROM console_session WHERE expires_at > $1),
+		       (SELECT max(at) FROM console_audit)`, x.env.Clock()).Scan(&keys, &people, &last)
+	if err != nil {
+		return nil, fmt.Errorf("cannot count what gives access: %w", err)
+	}
+	if keys == 0 && people == 0 {
+		return ok("no key works, and nobody is signed in to the console"), nil
+	}
+	since := "which the audit trail does not tell"
+	if last != nil {
+		since = "which is of " + domain.FormatTime(last.UTC().Truncate(time.Millisecond))
+	}
+	return []Finding{{
+		Level: Warning, Text: fmt.Sprintf("%d keys work and %d people are signed in to the console, as at the last change of them, %s", keys, people, since),
+		Do: "what was revoked, rotated or deleted later has to be again (key revoke, webhook rotate-secret, webhook delete), what was made later is gone; DELETE FROM console_session signs everybody out",
+	}}, nil
 }
 
 // checkOwed says what receivers will get when the service starts.

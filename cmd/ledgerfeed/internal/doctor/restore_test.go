@@ -26,6 +26,8 @@ func TestAfterRestore(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
 	p.after("restored log", Warning, "empty")
+	p.after("recovery", OK, "takes appends")
+	p.after("restored access", OK, "no key works")
 	log := testkit.Must(eventlog.New(eventlog.Config{Pool: p.pool, Clock: time.Now}))(t)
 	for _, w := range []string{"acme", "blue"} {
 		for _, id := range []string{"a", "b", "c"} {
@@ -39,6 +41,14 @@ func TestAfterRestore(t *testing.T) {
 	p.after("restored log", Warning, "6 entries in 2 workspaces, of each of which the newest 100 have the right chain; the newest was appended on 2")
 	p.after("restored positions", OK, "not ahead")
 	p.after("webhooks after the restore", OK, "1 webhooks are on: 2 events will be sent")
+
+	for key, revoked := range map[string]*time.Time{"key_1": nil, "key_2": new(time.Now())} {
+		p.exec(`INSERT INTO api_key (workspace_id, key_id, name, permissions, created_at, revoked_at) VALUES ('acme', $1, 'k', '{}', now(), $2)`, key, revoked)
+	}
+	p.after("restored access", Warning, "1 keys work and 0 people are signed in to the console, as at the last change of them, which the audit trail does not tell")
+	p.exec(`INSERT INTO console_audit (workspace_id, at, audit_id, person, via, action, object_id, object_name, detail)
+		VALUES ('acme', '2026-10-02T09:15:00Z', gen_random_uuid(), 'somebody', 'command', 'key.create', 'key_1', 'k', '')`)
+	p.after("restored access", Warning, "which is of 2026-10-02T09:15:00.000Z")
 
 	p.exec(`UPDATE webhook_cursor SET position = 9`)
 	p.after("restored positions", Error, "0 checkpoints and 1 webhooks are ahead")
