@@ -209,7 +209,8 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{
-	"cmd/ledgerfeed":   {"projections", "projections/replay"}, // they run a second version of the program, with other rules
+	// They run a second version of the program, with other rules, and servers that are restored from backups.
+	"cmd/ledgerfeed":   {"projections", "projections/replay", "internal/localpg/programs"},
 	"internal/console": {"domain", "internal/console/label", "delivery/dispatch", "delivery/keyring"},
 	"delivery":         {"delivery/mail", "delivery/receiver"},
 }
