@@ -20,22 +20,23 @@ import (
 // *ClockError when the clock is wrong. Unless Certain reports it, the entries may
 // or may not have been appended after an error: append them again, with the same
 // ids.
-func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) ([]Receipt, error) {
+func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) (receipts []Receipt, err error) {
 	if len(drafts) == 0 {
 		return nil, nil
 	}
-	drafts, err := checked(drafts)
-	if err != nil {
+	if drafts, err = checked(drafts); err != nil {
 		return nil, err
 	}
+	ctx, end := l.trace(ctx, drafts)
+	defer func() { end(err) }()
 	if len(drafts) == 1 {
 		return l.appendSingle(ctx, &drafts[0])
 	}
-	batches, err := group(drafts)
+	batches, err := group(drafts, l.recorded(ctx))
 	if err != nil {
 		return nil, err
 	}
-	receipts := make([]Receipt, len(drafts))
+	receipts = make([]Receipt, len(drafts))
 	if len(batches) == 1 {
 		err = l.appendBatch(ctx, &batches[0], receipts, appendMode{whole: true})
 	} else {
@@ -60,22 +61,23 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) ([]Receipt, er
 //
 // After a *RefusedError or a *HeldError the transaction can go on; nothing of this
 // call is in it. After any other error it has to be rolled back.
-func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) ([]Receipt, error) {
+func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (receipts []Receipt, err error) {
 	if len(drafts) == 0 {
 		return nil, nil
 	}
 	if seededbug.Active == seededbug.OwnTransaction {
 		return l.Append(ctx, drafts...)
 	}
-	drafts, err := checked(drafts)
+	if drafts, err = checked(drafts); err != nil {
+		return nil, err
+	}
+	ctx, end := l.trace(ctx, drafts)
+	defer func() { end(err) }()
+	batches, err := group(drafts, l.recorded(ctx))
 	if err != nil {
 		return nil, err
 	}
-	batches, err := group(drafts)
-	if err != nil {
-		return nil, err
-	}
-	receipts := make([]Receipt, len(drafts))
+	receipts = make([]Receipt, len(drafts))
 	// A savepoint: what a refused call did to its other workspaces must not be
 	// committed by a caller that goes on.
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
@@ -108,7 +110,8 @@ func (l *Log) appendInTx(ctx context.Context, tx pgx.Tx, batches []draftBatch, m
 	var send pgx.Batch
 	now := l.clock()
 	for i := range batches {
-		send.Queue(appendSQL, batches[i].args(now, mode)...)
+		sql, args := batches[i].statement(now, mode)
+		send.Queue(sql, args...)
 	}
 	results := tx.SendBatch(ctx, &send)
 	var refused *RefusedError

@@ -19,6 +19,11 @@ import (
 // it.
 const appendSQL = `SELECT outcomes, positions, times FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10)`
 
+// appendTracedSQL is appendSQL for entries of traces that are recorded.
+const appendTracedSQL = `
+	SELECT a.outcomes, a.positions, a.times
+	  FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10) AS a CROSS JOIN LATERAL log_trace($1, $4, $11, a.outcomes) AS t`
+
 // maxAppend bounds the entries of one append: more would hold the workspaces'
 // locks for too long. Callers with more send several batches.
 const maxAppend = 10_000
@@ -77,13 +82,15 @@ type draftBatch struct {
 	ids, types, datas []string
 	created           []*time.Time
 	publics           []*string
+	traces            []string // the span of each append, if it is recorded; see Log.recorded
 
 	// indexes gives, for each entry, the drafts of the call that it stands for: an
 	// entry given twice in one call is appended once. Batches of group have it.
 	indexes [][]int
 }
 
-func (b *draftBatch) add(d *domain.Draft) {
+func (b *draftBatch) add(d *domain.Draft, traced string) {
+	b.traces = append(b.traces, traced)
 	b.ids = append(b.ids, d.ID)
 	b.types = append(b.types, d.Type)
 	b.datas = append(b.datas, d.Data)
@@ -107,6 +114,7 @@ func (b *draftBatch) join(o *draftBatch) {
 	b.datas = append(b.datas, o.datas...)
 	b.created = append(b.created, o.created...)
 	b.publics = append(b.publics, o.publics...)
+	b.traces = append(b.traces, o.traces...)
 }
 
 // appendMode says how a batch is appended.
@@ -116,17 +124,27 @@ type appendMode struct {
 	restore bool          // publish times may be ahead of now
 }
 
-// args are the arguments of appendSQL.
-func (b *draftBatch) args(now time.Time, mode appendMode) []any {
-	return []any{
+// statement is what appends the batch, with its arguments.
+func (b *draftBatch) statement(now time.Time, mode appendMode) (sql string, args []any) {
+	args = []any{
 		b.workspaceID, now, mode.whole, b.ids, b.types, b.created, b.datas, b.publics,
 		mode.wait.Milliseconds(), mode.restore,
 	}
+	if b.traced() {
+		return appendTracedSQL, append(args, b.traces)
+	}
+	return appendSQL, args
+}
+
+// traced reports whether an entry of the batch belongs to a trace that is recorded.
+func (b *draftBatch) traced() bool {
+	return slices.ContainsFunc(b.traces, func(t string) bool { return t != "" })
 }
 
 // group sorts drafts into one batch a workspace, the workspaces in the order of
-// their ids so that two appends never wait for each other in a circle.
-func group(drafts []domain.Draft) ([]draftBatch, error) {
+// their ids so that two appends never wait for each other in a circle. traced is their
+// span, if it is recorded.
+func group(drafts []domain.Draft, traced string) ([]draftBatch, error) {
 	order := map[string]int{}
 	var workspaces []string
 	for i := range drafts {
@@ -154,7 +172,7 @@ func group(drafts []domain.Draft) ([]draftBatch, error) {
 			continue
 		}
 		first[key] = len(b.ids)
-		b.add(d)
+		b.add(d, traced)
 		b.indexes = append(b.indexes, []int{i})
 	}
 	return batches, nil

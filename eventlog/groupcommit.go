@@ -19,6 +19,7 @@ import (
 // pendingAppend is a single append on its way to a shared transaction.
 type pendingAppend struct {
 	draft   domain.Draft
+	traced  string // its span, if it is recorded
 	state   appendState
 	receipt Receipt
 	err     error
@@ -50,7 +51,7 @@ func (l *Log) newBatcher() *batch.Coalescer[*pendingAppend] {
 // appendSingle appends one entry: together with those of other workspaces, or, when
 // its workspace cannot be appended to at once, together with the workspace's own.
 func (l *Log) appendSingle(ctx context.Context, d *domain.Draft) ([]Receipt, error) {
-	p := &pendingAppend{draft: *d}
+	p := &pendingAppend{draft: *d, traced: l.recorded(ctx)}
 	if !l.held.has(d.WorkspaceID) {
 		batcher := l.batchers[maphash.String(l.seed, d.WorkspaceID)%uint64(len(l.batchers))]
 		if err := batcher.Do(ctx, p); err != nil {
@@ -134,7 +135,7 @@ func byWorkspace(group []*pendingAppend) []*appendStatement {
 	for _, p := range group {
 		s := find(p)
 		s.ids[p.draft.ID] = struct{}{}
-		s.batch.add(&p.draft)
+		s.batch.add(&p.draft, p.traced)
 		s.appends = append(s.appends, p)
 	}
 	slices.SortStableFunc(statements, func(a, b *appendStatement) int {
@@ -161,13 +162,21 @@ func (l *Log) commitAlone(ctx context.Context, s *appendStatement, wait time.Dur
 // appendTogetherSQL is log_append for several workspaces: one statement, and so
 // one transaction and one round trip. All entries are in the same arrays; each
 // workspace has the elements from low to high. None waits for its workspace.
-const appendTogetherSQL = `
+const (
+	appendTogetherSQL       = appendEach + inOrder
+	appendTogetherTracedSQL = appendEach + traceEach + inOrder
+
+	appendEach = `
 	SELECT a.outcomes, a.positions, a.times
 	  FROM unnest($2::text[], $3::integer[], $4::integer[]) WITH ORDINALITY AS c (workspace_id, low, high, n)
 	 CROSS JOIN LATERAL log_append(c.workspace_id, $1, NULL, false,
 	       ($5::text[])[c.low:c.high], ($6::text[])[c.low:c.high], ($7::timestamptz[])[c.low:c.high],
-	       ($8::text[])[c.low:c.high], ($9::text[])[c.low:c.high], 0) AS a
+	       ($8::text[])[c.low:c.high], ($9::text[])[c.low:c.high], 0) AS a`
+	traceEach = `
+	 CROSS JOIN LATERAL log_trace(c.workspace_id, ($5::text[])[c.low:c.high], ($10::text[])[c.low:c.high], a.outcomes) AS t`
+	inOrder = `
 	 ORDER BY c.n`
+)
 
 // commitTogether appends to several workspaces in one transaction. On an error
 // none is appended, or the commit's outcome is unknown.
@@ -183,7 +192,11 @@ func (l *Log) commitTogether(ctx context.Context, statements []*appendStatement)
 		all.join(&s.batch)
 		high = append(high, int32(len(all.ids)))
 	}
-	rows, err := l.pool.Query(ctx, appendTogetherSQL, l.clock(), workspaces, low, high, all.ids, all.types, all.created, all.datas, all.publics)
+	sql, args := appendTogetherSQL, []any{l.clock(), workspaces, low, high, all.ids, all.types, all.created, all.datas, all.publics}
+	if all.traced() {
+		sql, args = appendTogetherTracedSQL, append(args, all.traces)
+	}
+	rows, err := l.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return fmt.Errorf("append: %w", err)
 	}

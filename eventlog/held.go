@@ -109,7 +109,8 @@ type querier interface {
 // runAppend appends a batch. The error is a *notFreeError when the workspace is held.
 func (l *Log) runAppend(ctx context.Context, db querier, b *draftBatch, mode appendMode) (result appendResult, err error) {
 	err = rerun(ctx, func() error {
-		result, err = scanAppendResult(db.QueryRow(ctx, appendSQL, b.args(l.clock(), mode)...))
+		sql, args := b.statement(l.clock(), mode)
+		result, err = scanAppendResult(db.QueryRow(ctx, sql, args...))
 		return err
 	})
 	return result, attempted(b.workspaceID, result, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 )
@@ -31,6 +32,11 @@ type Config struct {
 	// one process contend.
 	Batchers int
 
+	// Tracer makes a span of each append, and the database remembers which entries were
+	// appended in a span that is recorded, so that the spans of their deliveries are
+	// linked to it; nil: neither.
+	Tracer trace.Tracer
+
 	// HeldTimeout is how long an append waits for a workspace that another
 	// transaction holds. Default 10 s.
 	HeldTimeout time.Duration
@@ -41,6 +47,7 @@ type Log struct {
 	pool     *pgxpool.Pool
 	clock    func() time.Time
 	notify   NotifyFunc
+	tracer   trace.Tracer                       // nil: none
 	batchers []*batch.Coalescer[*pendingAppend] // a workspace's is found by the hash of its id
 	seed     maphash.Seed                       // of that hash, so that processes differ
 
@@ -61,7 +68,7 @@ func New(cfg Config) (*Log, error) {
 		cfg.Notify = func(Topic, ...string) {}
 	}
 	l := &Log{
-		pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify, seed: maphash.MakeSeed(),
+		pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify, tracer: cfg.Tracer, seed: maphash.MakeSeed(),
 		heldTimeout: cmp.Or(cfg.HeldTimeout, defaultHeldTimeout),
 		held:        heldQueues{of: map[string]*heldQueue{}},
 		// Half of the connections are left to those that need not wait.

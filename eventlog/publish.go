@@ -27,7 +27,7 @@ func PublishQuery(workspaceID string, now time.Time, drafts []domain.Draft) (sql
 	if drafts, err = checked(drafts); err != nil {
 		return "", nil, err
 	}
-	batches, err := group(drafts)
+	batches, err := group(drafts, "")
 	if err != nil {
 		return "", nil, err
 	}

@@ -36,7 +36,7 @@ func (l *Log) Restore(ctx context.Context, first map[string]int64, drafts ...dom
 	if err != nil {
 		return nil, err
 	}
-	batches, err := group(drafts)
+	batches, err := group(drafts, "")
 	if err != nil {
 		return nil, err
 	}

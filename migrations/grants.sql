@@ -16,7 +16,7 @@ GRANT USAGE ON SCHEMA {schema} TO ledgerfeed_service, ledgerfeed_writer, ledgerf
 -- ledgerfeed_service: ledgerfeed serve, and the commands beside it. It reads the log
 -- and appends by functions; it cannot change an entry, nor the tables themselves.
 REVOKE ALL ON
-    access_revision, anomaly, anomaly_acknowledged, api_key, api_key_secret, api_key_use, charge, client, client_credit, closed_period,
+    access_revision, anomaly, anomaly_acknowledged, api_key, api_key_secret, api_key_use, append_trace, charge, client, client_credit, closed_period,
     console_audit, console_link, console_session, contractor, credit_move, event_log, goose_db_version, invoice, log_checkpoint, log_failure,
     log_head, log_skip, log_under_way, payment, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
     request_refused, secret_key, service_key, service_setting, time_entry, webhook, webhook_cursor, webhook_delivery, webhook_hour,
@@ -24,6 +24,7 @@ REVOKE ALL ON
     FROM ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;
 GRANT SELECT ON event_log, goose_db_version, log_head TO ledgerfeed_service;
 GRANT SELECT, INSERT ON console_audit TO ledgerfeed_service;
+GRANT SELECT, DELETE ON append_trace TO ledgerfeed_service;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     access_revision, anomaly, anomaly_acknowledged, api_key, api_key_secret, api_key_use, charge, client, client_credit, closed_period,
     console_link, console_session, contractor, credit_move, invoice, log_checkpoint, log_failure,
@@ -42,7 +43,7 @@ BEGIN
     END LOOP;
     FOR f IN SELECT oid::regprocedure FROM pg_proc
               WHERE pronamespace = '{schema}'::regnamespace AND (prosecdef OR proname = 'workspace_unmake')
-                AND proname IN ('log_append', 'log_publish', 'workspace_create', 'workspace_unmake', 'webhook_delivery_days') LOOP
+                AND proname IN ('log_append', 'log_publish', 'log_trace', 'workspace_create', 'workspace_unmake', 'webhook_delivery_days') LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC, ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', f);
     END LOOP;
     -- It looks for whole days of the request log that are old, and empties them.
@@ -53,14 +54,14 @@ END
 $$;
 GRANT EXECUTE ON FUNCTION
     log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean),
-    log_publish(text, timestamptz, json), workspace_create(text, text, timestamptz), webhook_delivery_days(date, date)
+    log_publish(text, timestamptz, json), log_trace(text, text[], text[], text[]), workspace_create(text, text, timestamptz), webhook_delivery_days(date, date)
     TO ledgerfeed_service;
 
 -- ledgerfeed_writer: producers. They append, and read no table.
 GRANT SELECT ON goose_db_version TO ledgerfeed_writer;
 GRANT EXECUTE ON FUNCTION
     log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean),
-    log_publish(text, timestamptz, json)
+    log_publish(text, timestamptz, json), log_trace(text, text[], text[], text[])
     TO ledgerfeed_writer;
 
 -- ledgerfeed_auditor: ledgerfeed verify, explain, export and status. It reads the log

@@ -95,6 +95,20 @@ COMMENT ON TABLE api_key_use IS 'Uses of API keys.';
 COMMENT ON COLUMN api_key_use.key_id IS 'The key.';
 COMMENT ON COLUMN api_key_use.last_used_at IS 'When a request with the key was last accepted; written once a minute at most.';
 
+CREATE TABLE append_trace (
+    workspace_id text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    traceparent text COLLATE "C" NOT NULL,
+    recorded_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT append_trace_pkey PRIMARY KEY (workspace_id, event_id, traceparent),
+    CONSTRAINT append_trace_traceparent_check CHECK ((octet_length(traceparent) = 55))
+);
+COMMENT ON TABLE append_trace IS 'The traces that entries were appended in, for a few days; nothing but traces of deliveries needs it.';
+COMMENT ON COLUMN append_trace.event_id IS 'The id of the entry.';
+COMMENT ON COLUMN append_trace.traceparent IS 'The span of the append, in the form of the header traceparent (W3C Trace Context, version 00).';
+COMMENT ON COLUMN append_trace.recorded_at IS 'When that was, by the clock of the database.';
+CREATE INDEX append_trace_recorded ON public.append_trace USING btree (recorded_at);
+
 CREATE TABLE charge (
     workspace_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -1158,6 +1172,22 @@ CREATE OR REPLACE FUNCTION public.log_stamp(at timestamp with time zone)
  STABLE PARALLEL SAFE
 RETURN to_char((at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'::text);
 COMMENT ON FUNCTION log_stamp(timestamp with time zone) IS 'A publish time in its public form.';
+
+CREATE OR REPLACE FUNCTION public.log_trace(w text, ids text[], traces text[], outcomes text[])
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+BEGIN
+    INSERT INTO append_trace (workspace_id, event_id, traceparent)
+    SELECT w, t.id, t.trace
+      FROM unnest(ids, traces, outcomes) AS t (id, trace, outcome)
+     WHERE t.outcome = 'appended' AND octet_length(t.trace) = 55
+        ON CONFLICT DO NOTHING;
+END
+$function$;
+COMMENT ON FUNCTION log_trace(text,text[],text[],text[]) IS 'Records the traces of entries that a call of log_append has appended; an empty trace is none.';
 
 CREATE OR REPLACE FUNCTION public.log_waited()
  RETURNS integer

@@ -9,6 +9,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -22,6 +25,7 @@ type projector struct {
 	massRows int
 	longRows int
 	logger   *slog.Logger
+	tracer   trace.Tracer // nil: no spans
 
 	entries   prometheus.Counter
 	mass      prometheus.Counter
@@ -67,12 +71,14 @@ var errStalled = errors.New("no progress for " + stallTimeout.String())
 
 // handle is the handler of the Watermill Router. It works in the transaction of
 // the message's claim, which the subscriber commits.
-func (p *projector) handle(msg *message.Message) error {
+func (p *projector) handle(msg *message.Message) (err error) {
 	claim, err := eventlog.ClaimOf(msg)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(msg.Context())
+	ctx, end := p.trace(msg.Context(), claim)
+	defer func() { end(err) }()
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
 	defer stalled.Stop()
@@ -84,6 +90,27 @@ func (p *projector) handle(msg *message.Message) error {
 		return err
 	}
 	return nil
+}
+
+// trace begins the span of a claim, if there is a tracer; end takes its result.
+func (p *projector) trace(ctx context.Context, claim *eventlog.Claim) (spanned context.Context, end func(error)) {
+	if p.tracer == nil {
+		return ctx, func(error) {}
+	}
+	ctx, span := p.tracer.Start(ctx, "project", trace.WithSpanKind(trace.SpanKindConsumer))
+	if span.IsRecording() {
+		entries := 0
+		for i := range claim.Segments {
+			entries += len(claim.Segments[i].Entries)
+		}
+		span.SetAttributes(attribute.Int("ledgerfeed.workspaces", len(claim.Segments)), attribute.Int("ledgerfeed.entries", entries))
+	}
+	return ctx, func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		}
+		span.End()
+	}
 }
 
 func (p *projector) project(ctx context.Context, claim *eventlog.Claim, progress func()) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
@@ -57,6 +58,7 @@ type RunnerConfig struct {
 	Clock    func() time.Time
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer // nil: none
+	Tracer   trace.Tracer          // makes a span of each claim; nil: none
 
 	Rules    Rules         // default LiveRules
 	Workers  int           // claims in progress at once, beside two that change many rows; default DefaultWorkers
@@ -85,6 +87,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	projector.tracer = cfg.Tracer
 	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger,
 		Rules: cfg.Rules.Version, Workers: cfg.Workers, Entries: cfg.Entries, Sweep: cfg.Sweep,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
@@ -95,6 +96,9 @@ type Config struct {
 
 	// Requests gets a record of every request; nil: no records.
 	Requests RequestLog
+
+	// Tracer makes a span of each request; nil: none.
+	Tracer trace.Tracer
 
 	// Metrics registers the collectors; nil: they are not registered.
 	Metrics prometheus.Registerer

@@ -1,11 +1,13 @@
 package readapi
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
@@ -49,13 +51,13 @@ func newMetrics(register prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) observe(r *requestlog.Record) {
+func (m *metrics) observe(ctx context.Context, r *requestlog.Record) {
 	route := r.Route
 	if route == "" {
 		route = "other"
 	}
 	m.requests.WithLabelValues(route, strconv.Itoa(r.Status)).Inc()
-	m.duration.WithLabelValues(route, strconv.Itoa(r.Status/100)+"xx").Observe(r.Duration.Seconds())
+	tracing.Observe(ctx, m.duration.WithLabelValues(route, strconv.Itoa(r.Status/100)+"xx"), r.Duration.Seconds())
 	if r.Refusal != "" {
 		m.refused.WithLabelValues(r.Refusal).Inc()
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
@@ -113,6 +114,11 @@ func (a *API) handlers(r route.Route) (handle func(*request) error, version func
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a.cfg.Tracer != nil {
+		ctx, span := tracing.StartRequest(a.cfg.Tracer, r)
+		defer span.End()
+		r = r.WithContext(ctx)
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Timeout)
 	defer cancel()
 	q := a.newRequest(ctx, w, r)

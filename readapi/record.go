@@ -7,6 +7,10 @@ import (
 	"log/slog"
 	"net/http"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
@@ -38,13 +42,31 @@ func (a *API) record(q *request) {
 	if q.out.Status >= http.StatusInternalServerError && errors.Is(ctx.Err(), context.Canceled) {
 		record.Status = statusGone
 	}
-	a.metrics.observe(&record)
+	a.metrics.observe(ctx, &record)
+	describe(ctx, &record)
 	a.cfg.Requests.Record(&record)
 	if q.refusal == answer.RefusedSlowDown {
 		a.logSlowDown(ctx, q)
 		return
 	}
 	a.log(ctx, &record, cause)
+}
+
+// describe completes the span of a request, if it has one.
+func describe(ctx context.Context, record *requestlog.Record) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	tracing.EndRequest(span, record.Method, record.Route, record.Status)
+	span.SetAttributes(
+		attribute.String("ledgerfeed.workspace", record.WorkspaceID),
+		attribute.String("ledgerfeed.request_id", record.RequestID),
+		attribute.Int("ledgerfeed.rows", record.Rows),
+	)
+	if record.Refusal != "" {
+		span.SetAttributes(attribute.String("ledgerfeed.refused", record.Refusal))
+	}
 }
 
 // logSlowDown writes one line a minute for an address, because a flood of refused keys

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
 const (
@@ -144,6 +145,9 @@ type Message struct {
 	Body       []byte   // the event's public form, byte for byte
 	Secrets    []string // one, or two during the overlap after a rotation
 	DeliveryID string
+
+	// Traceparent is the header of that name (W3C Trace Context); empty: none.
+	Traceparent string
 }
 
 // progressKey is the context key of an attempt's progress. The transport dials
@@ -205,6 +209,9 @@ func (s *Sender) request(ctx context.Context, m *Message, at time.Time) *http.Re
 		s.headers.signature:  {Sign(at, m.Body, m.Secrets...)},
 		s.headers.eventID:    {m.EventID},
 		s.headers.deliveryID: {m.DeliveryID},
+	}
+	if m.Traceparent != "" {
+		header[tracing.Header] = []string{m.Traceparent}
 	}
 	body := m.Body
 	r := &http.Request{

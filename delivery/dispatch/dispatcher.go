@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
@@ -24,6 +25,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
 // Config configures a Dispatcher.
@@ -34,6 +36,7 @@ type Config struct {
 	Clock    func() time.Time   // required
 	Logger   *slog.Logger       // required
 	Metrics  prometheus.Registerer
+	Tracer   trace.Tracer // makes a span of each attempt, whose trace receivers are told of; nil: none
 
 	Settings policy.Settings
 	Mail     mail.Settings
@@ -184,7 +187,10 @@ func (d *Dispatcher) handle(msg *message.Message) error {
 	if seededbug.Active == seededbug.UnsignedRetry && a.Made > 0 {
 		m.Secrets = nil
 	}
-	w.result = d.sender.Send(msg.Context(), m)
+	ctx, end := traceAttempt(msg.Context(), d.cfg.Tracer, w)
+	m.Traceparent = tracing.Traceparent(ctx)
+	w.result = d.sender.Send(ctx, m)
+	end()
 	return nil
 }
 

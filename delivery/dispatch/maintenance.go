@@ -24,8 +24,8 @@ func (d *Dispatcher) maintainAlways(ctx context.Context) {
 	}
 }
 
-// maintain makes and drops partitions of the history, deletes old counts, and
-// re-seals secrets that are under another key than the database's. It returns the
+// maintain makes and drops partitions of the history, deletes old counts and
+// traces of appends, and re-seals secrets that are under another key than the database's. It returns the
 // time until it is due again.
 func (d *Dispatcher) maintain(ctx context.Context) time.Duration {
 	err := d.store.maintain(ctx, d.clock(), d.cfg.Settings.Retention)
@@ -57,6 +57,9 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 	}
 	if _, err := secretkey.Reseal(ctx, s.pool, s.keyring, now); err != nil {
 		return err
+	}
+	if _, err := s.pool.Exec(ctx, `DELETE FROM append_trace WHERE recorded_at < $1`, now.Add(-traceRetention)); err != nil {
+		return fmt.Errorf("delete old traces of appends: %w", err)
 	}
 	if locked != nil {
 		return fmt.Errorf("a long transaction reads the delivery history: %w", locked)

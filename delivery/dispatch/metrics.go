@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
 // metrics of a Dispatcher.
@@ -59,9 +60,9 @@ func newMetrics(registerer prometheus.Registerer, d *Dispatcher) (*metrics, erro
 	return m, nil
 }
 
-func (m *metrics) attempted(r *attempt.Result) {
+func (m *metrics) attempted(ctx context.Context, r *attempt.Result) {
 	m.attempts.WithLabelValues(string(r.Outcome)).Inc()
-	m.duration.Observe(r.Duration.Seconds())
+	tracing.Observe(ctx, m.duration, r.Duration.Seconds())
 }
 
 // logAttempt writes one line with everything about an attempt.

@@ -33,15 +33,20 @@ func (d *Dispatcher) poll(ctx context.Context, p *scheduler.Poll) scheduler.Even
 		flow.Pause(ctx, retryPause)
 		return scheduler.PollFailed{Poll: p}
 	}
+	if d.cfg.Tracer != nil {
+		if err := d.store.readTraces(limited, &polled); err != nil {
+			d.logger.DebugContext(ctx, "cannot read the traces of appends; attempts are made without links to them", "error", err)
+		}
+	}
 	return polled
 }
 
-func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (scheduler.Event, error) {
+func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (polled scheduler.Polled, err error) {
 	answers, versions, err := s.readDue(ctx, p.Requests, now)
 	if err != nil {
-		return nil, fmt.Errorf("read what is due: %w", err)
+		return polled, fmt.Errorf("read what is due: %w", err)
 	}
-	polled := scheduler.Polled{Poll: p, Results: answers}
+	polled = scheduler.Polled{Poll: p, Results: answers}
 	var changed []scheduler.Key
 	for i := range answers {
 		if answers[i].Found && versions[i] != p.Requests[i].Version {
@@ -51,7 +56,7 @@ func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (sch
 	if len(changed) > 0 {
 		loaded, err := s.load(ctx, changed)
 		if err != nil {
-			return nil, err
+			return polled, err
 		}
 		polled.Changed = make(map[scheduler.Key]*scheduler.Loaded, len(loaded))
 		for i := range loaded {
@@ -64,7 +69,7 @@ func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (sch
 			continue
 		}
 		if a.Attempts[scheduler.Replay], a.ReplayTo, err = s.readMissed(ctx, r); err != nil {
-			return nil, fmt.Errorf("read missed events of %s: %w", r.Key.WebhookID, err)
+			return polled, fmt.Errorf("read missed events of %s: %w", r.Key.WebhookID, err)
 		}
 	}
 	return polled, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
@@ -18,6 +19,7 @@ type work struct {
 	attempt *scheduler.Attempt
 	result  attempt.Result // set by the handler
 	err     error          // why the handler could not make the attempt
+	span    trace.Span     // nil: none
 }
 
 // KeepError keeps the handler's error, which Nack cannot carry.
@@ -70,7 +72,10 @@ func (s *subscriber) Close() error {
 func (d *Dispatcher) await(ctx context.Context, w *work, msg *message.Message) {
 	select {
 	case <-msg.Acked():
-		d.metrics.attempted(&w.result)
+		if w.span != nil {
+			ctx = trace.ContextWithSpan(ctx, w.span)
+		}
+		d.metrics.attempted(ctx, &w.result)
 		d.logAttempt(ctx, w)
 		d.post(scheduler.Attempted{Attempt: w.attempt, Result: w.result})
 	case <-msg.Nacked():

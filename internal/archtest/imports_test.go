@@ -16,7 +16,9 @@ var arrows = map[string][]string{
 	"domain/jsonform": {},
 	"migrations":      {"internal/pg", "internal/flow"},
 
-	"eventlog":              {"domain", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit"},
+	"eventlog": {
+		"domain", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit", "internal/tracing",
+	},
 	"eventlog/watermillsql": {"domain", "eventlog"},
 
 	"projections/anomaly": {"domain", "internal/audit", "internal/pg"},
@@ -34,15 +36,15 @@ var arrows = map[string][]string{
 	"readapi/answer":       {"readapi/access", "readapi/access/limit"},
 	"readapi/openapi":      {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
 	"readapi": {
-		"domain", "eventlog", "internal/batch", "internal/brand",
-		"readapi/access", "readapi/access/limit", "readapi/answer", "readapi/openapi", "readapi/requestlog", "readapi/route", "internal/seededbug",
+		"domain", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
+		"readapi/openapi", "readapi/requestlog", "readapi/route", "internal/seededbug", "internal/tracing",
 	},
 
-	"delivery/attempt":            {"delivery/policy", "domain"},
+	"delivery/attempt":            {"delivery/policy", "domain", "internal/tracing"},
 	"delivery/dispatch/scheduler": {"delivery/attempt", "delivery/policy"},
 	"delivery/dispatch": {
 		"delivery/attempt", "delivery/dispatch/scheduler", "delivery/keyring", "delivery/mail", "delivery/policy", "eventlog",
-		"internal/flow", "internal/pg", "internal/audit", "delivery/secretkey", "internal/seededbug",
+		"internal/flow", "internal/pg", "internal/audit", "delivery/secretkey", "internal/seededbug", "internal/tracing",
 	},
 	"delivery/keyring":   {},
 	"delivery/secretkey": {"delivery/keyring", "internal/audit", "internal/flow", "internal/pg"},
@@ -65,7 +67,10 @@ var arrows = map[string][]string{
 	"internal/console/identity": {"internal/console/session", "internal/flow", "internal/periodic"},
 	"internal/console/label":    {"domain", "readapi/access", "delivery/attempt", "delivery/policy"},
 	"internal/console/chart":    {"internal/console/label"},
-	"internal/console/web":      {"domain", "readapi/access", "delivery", "internal/console/label", "internal/console/session", "internal/pg"},
+	"internal/console/web": {
+		"domain", "readapi/access", "delivery", "internal/console/label", "internal/console/session", "internal/pg",
+		"internal/tracing",
+	},
 	"internal/console/signin":   {"domain", "internal/console/identity", "internal/console/session", "internal/console/web"},
 	"internal/console/keys":     {"readapi/access", "internal/console/label", "internal/console/web"},
 	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy"},
@@ -103,6 +108,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/console/session", "internal/datadir",
 		"internal/localpg", "internal/pg", "internal/settings", "delivery/keyring", "delivery/secretkey", "internal/similar",
+		"internal/buildinfo", "internal/tracing",
 	},
 	"cmd/ledgerfeed/internal/service": {
 		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
@@ -121,6 +127,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed/internal/status": {"cmd/ledgerfeed/internal/cli", "projections", "delivery/dispatch", "internal/timespan", "projections/anomaly"},
 	"cmd/ledgerfeed/internal/transfer": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "internal/pg", "internal/timespan", "projections/anomaly",
+		"internal/tracing",
 	},
 
 	"cmd/ledgerfeed-bench": {
@@ -132,15 +139,15 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed-bench/internal/measure", "domain", "eventlog", "projections", "internal/pg", "internal/scenario",
 	},
 	"cmd/ledgerfeed-bench/internal/api": {
-		"cmd/ledgerfeed-bench/internal/measure", "eventlog", "readapi", "readapi/access", "readapi/access/limit", "readapi/requestlog",
-		"internal/brand", "internal/pg",
+		"cmd/ledgerfeed-bench/internal/measure", "eventlog", "readapi", "readapi/access", "readapi/access/limit",
+		"readapi/requestlog", "internal/brand", "internal/pg", "internal/tracing",
 	},
 	"cmd/ledgerfeed-bench/internal/logbench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "eventlog",
 	},
 	"cmd/ledgerfeed-bench/internal/readbench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload",
-		"domain", "readapi", "internal/pg",
+		"domain", "readapi", "internal/pg", "internal/tracing",
 	},
 	"cmd/ledgerfeed-bench/internal/deliverbench": {
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "delivery",
@@ -179,6 +186,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
 	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow"},
 	"cmd/ledgerfeed-image":            {},
+	"internal/tracing":                {"internal/periodic"},
 	"docs/receivers/go":               {}, // an example for others, who do not have our packages
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
@@ -36,6 +37,7 @@ type Config struct {
 	Feed     *eventlog.Feed   // required
 	Clock    func() time.Time // required
 	Logger   *slog.Logger     // required
+	Tracer   trace.Tracer     // makes a span of each request; nil: none
 	Settings policy.Settings  // those of Webhooks; pages show them
 
 	// URL is where people's browsers reach the console, such as
@@ -76,7 +78,7 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the console's address is %q: %w", cfg.URL, err)
 	}
-	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Secure: at.Secure}, changes: changes{of: map[string]*workspaceChanges{}}}
+	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Tracer: cfg.Tracer, Secure: at.Secure}, changes: changes{of: map[string]*workspaceChanges{}}}
 	if c.assets, err = web.LoadAssets(); err != nil {
 		return nil, err
 	}

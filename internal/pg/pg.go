@@ -33,6 +33,9 @@ type Options struct {
 	// too, and keeps its connection. Otherwise only the connection is closed, and the
 	// server goes on until it has something to send.
 	CancelStatements bool
+
+	// Tracer is called at each statement; nil: none is.
+	Tracer pgx.QueryTracer
 }
 
 // cancelTimeout is how long a connection waits for the end of a statement that it
@@ -54,6 +57,7 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 		}
 	}
 	cfg.PingTimeout = pingTimeout
+	cfg.ConnConfig.Tracer = o.Tracer
 	for name, value := range silentSettings() {
 		if cfg.ConnConfig.RuntimeParams[name] == "" {
 			cfg.ConnConfig.RuntimeParams[name] = value

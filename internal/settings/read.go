@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/caarlos0/env/v11"
 
@@ -133,6 +134,8 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_DRAIN_DELAY", s.DrainDelay >= 0},
 		{"LEDGERFEED_AUDIT_EVERY", s.AuditEvery >= 0},
 		{"LEDGERFEED_AUDIT_RATE", s.AuditRate >= 1},
+		{"LEDGERFEED_TRACES_URL", s.TracesURL == "" || isAddress(s.TracesURL)},
+		{"LEDGERFEED_TRACES_RATIO", s.TracesRatio >= 0 && s.TracesRatio <= 1},
 		{"LEDGERFEED_LOG_FORMAT", s.LogFormat == "text" || s.LogFormat == "json"},
 	} {
 		if !c.ok {
@@ -193,6 +196,26 @@ func (p *prefixes) UnmarshalText(text []byte) error {
 			return fmt.Errorf("cannot read a CIDR: %w", err)
 		}
 		*p = append(*p, prefix.Masked())
+	}
+	return nil
+}
+
+// headers is a list of NAME=value, separated by commas.
+type headers map[string]string
+
+// headerName is what names of headers are made of.
+const headerName = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// UnmarshalText reads the list. A comma cannot be part of a value.
+func (h *headers) UnmarshalText(text []byte) error {
+	*h = headers{}
+	for part := range strings.SplitSeq(string(text), ",") {
+		name, value, ok := strings.Cut(part, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if !ok || name == "" || strings.Trim(name, headerName) != "" || strings.ContainsFunc(value, unicode.IsControl) {
+			return errors.New("want NAME=value")
+		}
+		(*h)[name] = value
 	}
 	return nil
 }

@@ -38,7 +38,8 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8,::1/128", "LEDGERFEED_WEBHOOK_CA_FILE=/x.pem", "LEDGERFEED_SMTP_URL=smtp://u:p@mail.acme.example:25", "LEDGERFEED_MAIL_FROM=billing@acme.example", "LEDGERFEED_SMTP_REQUIRE_TLS=true",
 		"LEDGERFEED_OIDC_ISSUER=https://id.acme.example", "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_SECRET=shh", "LEDGERFEED_OIDC_SCOPES=groups,roles",
 		"LEDGERFEED_OIDC_CLAIM=roles", "LEDGERFEED_OIDC_MAP=finance=acme:admin", "LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_AUDIT_EVERY=0", "LEDGERFEED_AUDIT_RATE=7",
-		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_PPROF=true", "LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
+		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_PPROF=true", "LEDGERFEED_TRACES_URL=http://127.0.0.1:4318", "LEDGERFEED_TRACES_HEADERS=Authorization=Bearer x, X-Tenant=a=b", "LEDGERFEED_TRACES_RATIO=0.5",
+		"LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +62,9 @@ func TestEverySettingIsRead(t *testing.T) {
 	}
 	if s.TrustedProxies[0].String() != "10.0.0.0/8" || s.Mail().From != "billing@acme.example" || !s.Mail().RequireTLS || s.Identity().Map["finance"][0].Role != "admin" {
 		t.Errorf("%+v", s)
+	}
+	if s.TracesHeaders["Authorization"] != "Bearer x" || s.TracesHeaders["X-Tenant"] != "a=b" {
+		t.Errorf("headers of traces: %v", s.TracesHeaders)
 	}
 	var out bytes.Buffer
 	logger := s.Logger(&out)

@@ -55,6 +55,7 @@ type Attempt struct {
 	EventType string
 	Body      []byte    // the event's public form
 	Published time.Time // created_at of the event
+	Traced    string    // the span in which the event was appended; see tracing.Link
 
 	CreatedAt time.Time // of the delivery; zero before its first attempt
 	Made      int       // attempts made before this one

@@ -1,13 +1,17 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/google/uuid"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
 // Access is what a route requires of a request.
@@ -46,6 +50,15 @@ func (s *Site) Begin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req := &Request{Now: s.Clock().UTC(), ID: "req_" + uuid.NewString(), site: s}
 		began := time.Now()
+		if s.Tracer != nil {
+			ctx, span := tracing.StartRequest(s.Tracer, r)
+			status := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+			w, r = status, r.WithContext(ctx)
+			defer func() {
+				tracing.EndRequest(span, r.Method, chi.RouteContext(ctx).RoutePattern(), cmp.Or(status.Status(), http.StatusOK))
+				span.End()
+			}()
+		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, req)))
 		level := slog.LevelDebug
 		if r.Method != http.MethodGet {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 )
@@ -24,7 +26,8 @@ var pageFiles embed.FS
 type Site struct {
 	Clock  func() time.Time
 	Logger *slog.Logger
-	Secure bool // the site is served over https: cookies are bound to the host
+	Tracer trace.Tracer // makes a span of each request; nil: none
+	Secure bool         // the site is served over https: cookies are bound to the host
 
 	pages map[string]*template.Template // each with the layout and the shared parts
 }

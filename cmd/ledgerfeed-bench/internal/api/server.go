@@ -21,6 +21,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
@@ -42,12 +43,13 @@ const NoCache = -1
 type Options struct {
 	CacheBytes int  // NoCache, or above 0
 	RequestLog bool // write every request to the request log, as serve does
+	Traces     *tracing.Traces
 }
 
 // Serve serves the API until ctx ends, with everything that a request passes in
 // production: keys, limits, headers, a log line and metrics.
 func Serve(ctx context.Context, db *measure.Database, o Options) (*Server, error) {
-	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 12, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
+	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 12, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true, Tracer: o.Traces.Statements()})
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +89,7 @@ func ServeFrom(ctx context.Context, db *measure.Database, pool, feed *pgxpool.Po
 	handler, err := readapi.New(readapi.Config{
 		Pool: pool, Feed: eventlog.NewFeed(feed), Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
 		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // making its lines is measured, too
-		Requests: requests, Metrics: prometheus.NewRegistry(), CacheBytes: o.CacheBytes,
+		Requests: requests, Metrics: prometheus.NewRegistry(), Tracer: o.Traces.Tracer(), CacheBytes: o.CacheBytes,
 		BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey,
 	})
 	if err != nil {

@@ -54,12 +54,12 @@ func (d *Deps) Notify(ctx context.Context) {
 
 // NewDeps connects to a database; the caller closes the Pool.
 func (e *Env) NewDeps(ctx context.Context, db *Database) (*Deps, error) {
-	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 8})
+	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 8, Tracer: e.Traces.Statements()})
 	if err != nil {
 		return nil, err
 	}
 	notifier := eventlog.NewNotifier(pool, e.Logger)
-	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: e.Clock, Notify: notifier.Notify})
+	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: e.Clock, Notify: notifier.Notify, Tracer: e.Traces.Tracer()})
 	if err != nil {
 		pool.Close()
 		return nil, err

@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
@@ -29,6 +31,7 @@ type Env struct {
 	// Run sets these before a command's work begins.
 	Settings settings.Settings
 	Logger   *slog.Logger
+	Traces   *tracing.Traces // nil: off
 
 	JSON    bool   // --json
 	dataDir string // --data-dir
@@ -58,6 +61,10 @@ func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cob
 		}
 		e.Settings = s
 		e.Logger = s.Logger(e.ErrOut)
+		if err := e.startTraces(cmd.Context()); err != nil {
+			return err
+		}
+		defer e.Traces.Close(cmd.Context())
 		e.started = true
 		err = work(cmd.Context(), args)
 		if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
@@ -65,6 +72,20 @@ func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cob
 		}
 		return err
 	}
+}
+
+// startTraces begins to send traces if the settings ask for it.
+func (e *Env) startTraces(ctx context.Context) (err error) {
+	set := &e.Settings
+	if set.TracesURL == "" {
+		return nil
+	}
+	e.Logger = slog.New(tracing.LogHandler(e.Logger.Handler()))
+	e.Traces, err = tracing.Start(ctx, tracing.Config{
+		URL: set.TracesURL, Headers: set.TracesHeaders, Ratio: set.TracesRatio,
+		Version: buildinfo.Read().Version, Clock: e.Clock, Logger: e.Logger,
+	})
+	return err
 }
 
 // RunReading is Run for a command that only reads: where there is no database it says

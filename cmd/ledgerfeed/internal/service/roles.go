@@ -69,6 +69,7 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 		return nil, err
 	}
 	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s.pools, s.collector())
+	s.metrics.MustRegister(s.env.Traces.Collectors()...)
 	if s.pool, err = s.openPool(ctx, "shared", pg.Options{MaxConns: sharedConnections}); err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 	}
 	s.Add("clock", s.watchClock)
 	s.notifier = eventlog.NewNotifier(s.pool, s.env.Logger)
-	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify}); err != nil {
+	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer()}); err != nil {
 		return nil, err
 	}
 	s.Add("notifications", s.notifier.Run)
@@ -162,7 +163,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	}
 	api, err := readapi.New(readapi.Config{
 		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
-		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
 		Requests: requests,
@@ -190,7 +191,7 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 		return err
 	}
 	runner, err := projections.NewRunner(projections.RunnerConfig{
-		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
+		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(), Rules: s.env.Rules,
 	})
 	if err != nil {
 		return err
@@ -218,7 +219,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 		return err
 	}
 	engine, err := dispatch.New(dispatch.Config{
-		Pool: pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Pool: pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(),
 	})
 	if err != nil {
@@ -260,7 +261,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	}
 	c, err := console.New(console.Config{
 		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(s.pool),
-		Clock: s.env.Clock, Logger: s.env.Logger, Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: set.Identity(), Reference: reference,
+		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: set.Identity(), Reference: reference,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the console: %w", err)

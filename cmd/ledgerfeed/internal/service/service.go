@@ -56,6 +56,7 @@ type Service struct {
 
 // openPool opens a pool, whose name is for metrics.
 func (s *Service) openPool(ctx context.Context, name string, o pg.Options) (*pgxpool.Pool, error) {
+	o.Tracer = s.env.Traces.Statements()
 	pool, err := pg.Open(ctx, s.database.URL, o)
 	if err != nil {
 		return nil, err

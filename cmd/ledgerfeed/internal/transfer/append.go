@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
 // AppendCommand is ledgerfeed append.
@@ -48,6 +49,7 @@ entries are in the log then, too.`,
 			if err := f.check(); err != nil {
 				return err
 			}
+			ctx = tracing.FromEnvironment(ctx)
 			if f.stream {
 				return f.runStream(ctx, env, files)
 			}

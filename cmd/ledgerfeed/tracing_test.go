@@ -1,0 +1,213 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// otlpReceiver takes traces as a collector does: OTLP over HTTP.
+type otlpReceiver struct {
+	t      *testing.T
+	server *httptest.Server
+
+	mu    sync.Mutex
+	spans []*tracepb.Span
+	text  strings.Builder // everything, as JSON
+}
+
+func newOTLPReceiver(t *testing.T) *otlpReceiver {
+	t.Helper()
+	r := &otlpReceiver{t: t}
+	r.server = httptest.NewServer(r)
+	t.Cleanup(r.server.Close)
+	return r
+}
+
+func (r *otlpReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	var sent collector.ExportTraceServiceRequest
+	if err != nil || req.URL.Path != "/v1/traces" || req.Header.Get("Authorization") != "Bearer of traces" || proto.Unmarshal(body, &sent) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.text.WriteString(protojson.Format(&sent))
+	for _, resource := range sent.GetResourceSpans() {
+		for _, scope := range resource.GetScopeSpans() {
+			r.spans = append(r.spans, scope.GetSpans()...)
+		}
+	}
+}
+
+// named returns the spans of a name.
+func (r *otlpReceiver) named(name string) (found []*tracepb.Span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.spans {
+		if s.GetName() == name {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// one returns the span of a name, which is to be there once.
+func (r *otlpReceiver) one(name string) *tracepb.Span {
+	r.t.Helper()
+	found := r.named(name)
+	if len(found) != 1 {
+		r.t.Fatalf("%d spans %q:\n%s", len(found), name, r.text.String())
+	}
+	return found[0]
+}
+
+func traceOf(s *tracepb.Span) string { return hex.EncodeToString(s.GetTraceId()) }
+
+const (
+	callersTrace   = "4bf92f3577b34da6a3ce929d0e0e4736"
+	producersTrace = "0af7651916cd43dd8448eb211c80319c"
+	callersSpan    = "00f067aa0ba902b7"
+)
+
+// TestTraces: a caller's trace goes on in the API and its statements, a producer's in the
+// append, and the attempt to deliver has a trace of its own, linked to the append, that the
+// receiver is told of. Lines of the log and exemplars name the traces. No span holds what
+// is secret, and nothing is traced that nobody asked for.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	traces := newOTLPReceiver(t)
+	receiver := testkit.NewReceiver(t, nil)
+	settings := []string{
+		"LEDGERFEED_TRACES_URL=" + traces.server.URL, "LEDGERFEED_TRACES_RATIO=0", "LEDGERFEED_TRACES_HEADERS=Authorization=Bearer of traces",
+		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8", "LEDGERFEED_WEBHOOK_CA_FILE=" + testkit.CAFile(t),
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		c := command(t, url, args...)
+		c.Env = append(c.Env, settings...)
+		r := runCommand(t, c)
+		if r.code != 0 {
+			t.Fatalf("%v: exit %d\n%s%s", args, r.code, r.out, r.errOut)
+		}
+		return r.out
+	}
+	c := command(t, url, "serve")
+	c.Env = append(c.Env, settings...)
+	serving := startProcess(t, c)
+	api := apiOf(serving)
+	admin := strings.TrimSpace(strings.TrimPrefix(serving.await("for=admin"), " url="))
+	run("workspace", "create", "--id", "acme")
+	caller := newCaller(t, url, api, "acme")
+	run("webhook", "create", "--workspace", "acme", "--url", receiver.URL+"/T0KEN-of-the-receiver", "--events", "all")
+
+	const invoice = `{"workspace_id":"acme","type":"client.recorded","data":{"client_id":"cl_1","name":"Blue Door Ltd"}}
+{"workspace_id":"acme","type":"invoice.recorded","data":{"invoice_id":"in_%[1]d","number":"%[1]d","client_id":"cl_1","period":"2026-10","gross_amount":"420.00","currency":"EUR"}}
+{"workspace_id":"acme","type":"invoice.issued","data":{"invoice_id":"in_%[1]d","invoice_number":"%[1]d","amount":"420.00"}}
+`
+	for n, variable := range []string{"", "TRACEPARENT=00-" + producersTrace + "-" + callersSpan + "-01"} {
+		c := command(t, url, "append", "--wait")
+		c.Env = append(append(c.Env, settings...), variable)
+		c.Stdin = strings.NewReader(fmt.Sprintf(invoice, n))
+		if r := runCommand(t, c); r.code != 0 {
+			t.Fatalf("append: exit %d\n%s%s", r.code, r.out, r.errOut)
+		}
+	}
+	testkit.Eventually(t, func() error {
+		if n := len(receiver.All()); n != 2 {
+			return fmt.Errorf("%d messages have arrived, want 2", n)
+		}
+		return nil
+	})
+	for _, header := range []string{"", "00-" + callersTrace + "-" + callersSpan + "-01"} {
+		headers := http.Header{"Authorization": {"Bearer " + caller.key}}
+		if header != "" {
+			headers.Set("Traceparent", header)
+		}
+		getWith(t, api+"/v1/invoices?limit=1&client_id=cl_of_a_customer", headers)
+	}
+	serving.await("trace_id=" + callersTrace)
+	openMetrics := http.Header{"Accept": {"application/openmetrics-text; version=1.0.0"}} // the form that has exemplars
+	if text := getWith(t, admin+"/metrics", openMetrics); !strings.Contains(text, `trace_id="`+callersTrace+`"`) {
+		t.Error("no exemplar names the caller's trace")
+	}
+	if code := serving.stop(); code != 0 { // and sends what is left
+		t.Fatalf("serve ended with %d:\n%s", code, serving.log)
+	}
+
+	request, appended, delivered := traces.one("GET /v1/invoices"), traces.one("append"), traces.named("webhook attempt")
+	if traceOf(request) != callersTrace || hex.EncodeToString(request.GetParentSpanId()) != callersSpan {
+		t.Errorf("the request's span: %v", request)
+	}
+	if !slices.ContainsFunc(traces.named("SELECT"), func(s *tracepb.Span) bool { return slices.Equal(s.GetParentSpanId(), request.GetSpanId()) }) {
+		t.Error("the request has no span of a statement")
+	}
+	if traceOf(appended) != producersTrace {
+		t.Errorf("the append's span: %v", appended)
+	}
+	if len(delivered) != 1 || traceOf(delivered[0]) == producersTrace || len(delivered[0].GetLinks()) != 1 ||
+		!slices.Equal(delivered[0].GetLinks()[0].GetSpanId(), appended.GetSpanId()) || !slices.Equal(delivered[0].GetLinks()[0].GetTraceId(), appended.GetTraceId()) {
+		t.Errorf("the spans of deliveries: %v", delivered)
+	}
+	told := map[string]bool{}
+	for _, message := range receiver.All() {
+		told[message.Header.Get("Traceparent")] = true
+	}
+	if want := "00-" + traceOf(delivered[0]) + "-" + hex.EncodeToString(delivered[0].GetSpanId()) + "-01"; len(told) != 2 || !told[want] {
+		t.Errorf("receivers were told of %v, want %s among them", told, want)
+	}
+	for _, secret := range []string{caller.key, "T0KEN", "whsec_", "a key for all processes", "Blue Door", "420.00", "cl_of_a_customer", "Bearer", "127.0.0.1:"} {
+		if strings.Contains(traces.text.String(), secret) {
+			t.Errorf("the traces hold %q", secret)
+		}
+	}
+}
+
+// getWith returns the body of an answer, which is to be a 200.
+func getWith(t *testing.T, address string, headers http.Header) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = headers
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s answered %d, %v", address, answer.StatusCode, err)
+	}
+	return string(text)
+}
+
+// TestTracesWithoutAReceiver: a collector that is away is logged once, and nothing waits
+// for it.
+func TestTracesWithoutAReceiver(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	c := command(t, url, "append", fixture)
+	c.Env = append(c.Env, "LEDGERFEED_TRACES_URL=http://127.0.0.1:1", "LEDGERFEED_TRACES_RATIO=1")
+	r := runCommand(t, c)
+	if r.code != 0 || strings.Count(r.errOut, "cannot send traces") != 1 {
+		t.Errorf("exit %d:\n%s", r.code, r.errOut)
+	}
+}

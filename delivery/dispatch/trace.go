@@ -1,0 +1,94 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
+)
+
+// traceAttempt begins the span of an attempt, if there is a tracer: a trace of its own, with a
+// link to the append of the event. The URL may contain a secret, so the host alone is
+// recorded.
+func traceAttempt(ctx context.Context, tracer trace.Tracer, w *work) (spanned context.Context, end func()) {
+	if tracer == nil {
+		return ctx, func() {}
+	}
+	a := w.attempt
+	ctx, w.span = tracer.Start(ctx, "webhook attempt", trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), tracing.Link(a.Traced))
+	return ctx, func() {
+		defer w.span.End()
+		if !w.span.IsRecording() {
+			return
+		}
+		w.span.SetAttributes(
+			attribute.String("ledgerfeed.workspace", a.Key().WorkspaceID),
+			attribute.String("ledgerfeed.webhook", a.Key().WebhookID),
+			attribute.String("ledgerfeed.event", a.EventID),
+			attribute.String("ledgerfeed.event_type", a.EventType),
+			attribute.Int("ledgerfeed.attempt", a.Number()),
+			attribute.String("ledgerfeed.outcome", string(w.result.Outcome)),
+			attribute.String("server.address", a.Endpoint.URL.Hostname()),
+			attribute.Int("http.response.status_code", w.result.Status),
+		)
+		if !w.result.Success() {
+			w.span.SetStatus(codes.Error, w.result.Error)
+		}
+	}
+}
+
+const (
+	// tracesTimeout bounds the look for traces: deliveries do not wait for it for longer.
+	tracesTimeout = 200 * time.Millisecond
+	// traceRetention is how long it is remembered in which trace an entry was appended.
+	// Most systems for traces keep them no longer.
+	traceRetention = 7 * 24 * time.Hour
+)
+
+// readTraces adds to what was polled the traces in which the events were appended.
+func (s *store) readTraces(ctx context.Context, polled *scheduler.Polled) error {
+	var workspaces, events []string
+	attempts := map[[2]string][]*scheduler.Attempt{}
+	for i := range polled.Results {
+		w := polled.Poll.Requests[i].Key.WorkspaceID
+		for _, list := range polled.Results[i].Attempts {
+			for _, a := range list {
+				key := [2]string{w, a.EventID}
+				if attempts[key] == nil {
+					workspaces, events = append(workspaces, w), append(events, a.EventID)
+				}
+				attempts[key] = append(attempts[key], a)
+			}
+		}
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, tracesTimeout)
+	defer cancel()
+	rows, err := s.pool.Query(ctx, `
+		SELECT t.workspace_id, t.event_id, t.traceparent
+		  FROM unnest($1::text[], $2::text[]) AS k (workspace_id, event_id)
+		  JOIN append_trace t ON t.workspace_id = k.workspace_id AND t.event_id = k.event_id`, workspaces, events)
+	if err != nil {
+		return fmt.Errorf("read traces: %w", err)
+	}
+	var workspace, event, traceparent string
+	_, err = pgx.ForEachRow(rows, []any{&workspace, &event, &traceparent}, func() error {
+		for _, a := range attempts[[2]string{workspace, event}] {
+			a.Traced = traceparent
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read traces: %w", err)
+	}
+	return nil
+}

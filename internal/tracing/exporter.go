@@ -1,0 +1,47 @@
+package tracing
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+)
+
+// exporter counts what is sent, and logs when the receiver begins to fail and when it
+// works again. The library's own way to tell of errors is a variable of the process.
+type exporter struct {
+	sdktrace.SpanExporter
+	outage       periodic.Outage // of the one goroutine that exports
+	spans        *prometheus.CounterVec
+	sent, failed prometheus.Counter
+}
+
+func newExporter(to sdktrace.SpanExporter, logger *slog.Logger) *exporter {
+	e := &exporter{
+		SpanExporter: to,
+		outage: periodic.Outage{
+			Logger: logger, Failing: "cannot send traces (LEDGERFEED_TRACES_URL); those of the meantime are lost, nothing else", Working: "traces are sent again",
+		},
+		spans: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerfeed_trace_spans_total", Help: "Spans of traces by result: sent, or failed because the receiver did not take them.",
+		}, []string{"result"}),
+	}
+	e.sent, e.failed = e.spans.WithLabelValues("sent"), e.spans.WithLabelValues("failed")
+	return e
+}
+
+// ExportSpans implements sdktrace.SpanExporter. It never fails: nobody above could do
+// more about it.
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	if err != nil {
+		e.failed.Add(float64(len(spans)))
+	} else {
+		e.sent.Add(float64(len(spans)))
+	}
+	e.outage.Note(ctx, err)
+	return nil
+}

@@ -1,0 +1,31 @@
+package tracing
+
+import (
+	"context"
+	"net/http"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// StartRequest begins the span of a request to this process, in the caller's trace if the
+// request names one. The caller ends it.
+func StartRequest(t trace.Tracer, r *http.Request) (context.Context, trace.Span) {
+	return t.Start(FromHeader(r.Context(), r.Header), "request", trace.WithSpanKind(trace.SpanKindServer))
+}
+
+// EndRequest names a request's span by its method and the pattern of its route, empty for
+// an unknown path, and records the status.
+func EndRequest(span trace.Span, method, route string, status int) {
+	name := method
+	if route != "" {
+		name += " " + route
+		span.SetAttributes(attribute.String("http.route", route))
+	}
+	span.SetName(name)
+	span.SetAttributes(attribute.String("http.request.method", method), attribute.Int("http.response.status_code", status))
+	if status >= http.StatusInternalServerError {
+		span.SetStatus(codes.Error, http.StatusText(status))
+	}
+}
