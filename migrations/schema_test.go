@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-var update = flag.Bool("update", false, "write schema.sql anew")
+var update = flag.Bool("update", false, "write schema.sql again")
 
 const dumpFile = "schema.sql"
 

@@ -98,7 +98,7 @@ func TestAWorkspaceWithSlowPagesHasOneConnection(t *testing.T) {
 	if n := most(); n != 2 {
 		t.Errorf("%d pages are read at once before any was slow", n)
 	}
-	// Whoever holds the table next comes after these two. They may have waited to prepare
+	// The next one to hold the table comes after these two. They may have waited to prepare
 	// their statements, and then wait once more to execute them.
 	for round := 1; ; round++ {
 		next := make(chan func(), 1)

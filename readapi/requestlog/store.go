@@ -232,7 +232,7 @@ func (s *Store) removeOld(ctx context.Context, today int64) error {
 		return fmt.Errorf("look for old requests: %w", err)
 	}
 	if outdated {
-		// Whoever reads requests would wait behind it for as long as it waits for a long
+		// Readers of the request log would wait behind it for as long as it waits for a long
 		// transaction that has read some.
 		b := &pgx.Batch{}
 		b.Queue(`SELECT set_config('lock_timeout', '200ms', true)`)

@@ -48,7 +48,7 @@ func (r *Readers) run(ctx context.Context) {
 	all.Wait()
 }
 
-// ask asks one process. Whoever may ask any process has an answer when one of them
+// ask asks one process. A caller that may ask any process has an answer when one of them
 // gives it.
 func (r *Readers) ask(ctx context.Context, p *cluster.Process) {
 	client := &http.Client{Timeout: readTimeout}
