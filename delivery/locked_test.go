@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
@@ -201,4 +203,50 @@ func TestALockedLease(t *testing.T) {
 	rc.Wait(t, 2)
 	b.recorded([]string{"acme"}, 2)
 	stop() // does not wait for the locked row either
+}
+
+// TestLockedTracesDelayNobody: deliveries go on while nobody can read in which traces
+// their events were appended, and are linked to them when that can be read again.
+func TestLockedTracesDelayNobody(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
+	b.workspace("acme")
+	b.webhookIn("acme", rc.URL)
+	spans := tracetest.NewSpanRecorder()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
+
+	conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
+	tx := testkit.Must(conn.Begin(t.Context()))(t)
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE append_trace IN ACCESS EXCLUSIVE MODE`))(t)
+	b.dispatcher(func(c *dispatch.Config) { c.Tracer = tracer })
+	b.appendTo("acme", "invoice.reversed", 3)
+	b.recorded([]string{"acme"}, 3)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close(t.Context())
+
+	const appended = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	testkit.Must(b.pool.Exec(t.Context(), `
+		CREATE FUNCTION traced() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+		    INSERT INTO append_trace VALUES (NEW.workspace_id, NEW.id, TG_ARGV[0]);
+		    RETURN NEW;
+		END $$`))(t)
+	testkit.Must(b.pool.Exec(t.Context(), `CREATE TRIGGER traced BEFORE INSERT ON event_log FOR EACH ROW EXECUTE FUNCTION traced('`+appended+`')`))(t)
+	b.appendTo("acme", "invoice.reversed", 1)
+	b.recorded([]string{"acme"}, 4)
+	links := 0
+	for _, s := range spans.Ended() {
+		for _, l := range s.Links() {
+			links++
+			if l.SpanContext.SpanID().String() != "00f067aa0ba902b7" {
+				t.Errorf("linked to %v", l.SpanContext)
+			}
+		}
+	}
+	if n := len(spans.Ended()); n != 4 || links != 1 {
+		t.Errorf("%d attempts have %d links, want 4 and 1", n, links)
+	}
 }

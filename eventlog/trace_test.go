@@ -152,3 +152,32 @@ func TestNoTraces(t *testing.T) {
 		t.Errorf("the database remembers %v", got)
 	}
 }
+
+// TestTracesOfALockedTable: an append whose trace cannot be remembered is done all the same.
+func TestTracesOfALockedTable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	log, _ := b.tracedLog(t, 1)
+	holder := wide(t, b.pool.Config().ConnString(), 1)
+	tx, err := holder.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE append_trace IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	_, single := log.Append(ctx, client(t, "w", "single", "n"))
+	_, several := log.Append(ctx, client(t, "w", "a", "n"), client(t, "other", "b", "n"))
+	if single != nil || several != nil {
+		t.Errorf("%v, %v", single, several)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.tracesOf(t, "w"); len(got) != 0 {
+		t.Errorf("the database remembers %v", got)
+	}
+	b.soundLog(t, "w")
+}

@@ -58,8 +58,8 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 	if _, err := secretkey.Reseal(ctx, s.pool, s.keyring, now); err != nil {
 		return err
 	}
-	if _, err := s.pool.Exec(ctx, `DELETE FROM append_trace WHERE recorded_at < $1`, now.Add(-traceRetention)); err != nil {
-		return fmt.Errorf("delete old traces of appends: %w", err)
+	if err := s.forgetTraces(ctx, now); err != nil {
+		return err
 	}
 	if locked != nil {
 		return fmt.Errorf("a long transaction reads the delivery history: %w", locked)

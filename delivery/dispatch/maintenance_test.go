@@ -2,8 +2,11 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
@@ -120,5 +123,35 @@ func TestLockedCountsAreDeletedLater(t *testing.T) {
 			t.Errorf("%d counts are left, want %d: %v", left, want, err)
 		}
 		_ = tx.Rollback(t.Context())
+	}
+}
+
+// TestTracesAreForgotten: traces of appends go after a week, at once or, where somebody has
+// locked their table, the next time.
+func TestTracesAreForgotten(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Pool(t)
+	testkit.AnyClock(t, pool)
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
+	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
+	testkit.Must(pool.Exec(t.Context(), `
+		INSERT INTO append_trace SELECT 'acme', 'of ' || days || ' days', repeat('x', 55), $1::timestamptz - days * interval '1 day' FROM unnest(ARRAY[6, 8]) AS days`, now))(t)
+	tx := testkit.Must(pool.Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE append_trace IN SHARE MODE`))(t)
+	for _, want := range []string{"of 6 days, of 8 days", "of 6 days"} {
+		limited, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err := s.maintain(limited, now, 30*day)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left string
+		if err := pool.QueryRow(t.Context(), `SELECT string_agg(event_id, ', ' ORDER BY event_id) FROM append_trace`).Scan(&left); err != nil || left != want {
+			t.Errorf("the traces %s are left, want %s: %v", left, want, err)
+		}
+		if err := tx.Rollback(t.Context()); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+			t.Fatal(err)
+		}
 	}
 }

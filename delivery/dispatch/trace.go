@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
@@ -51,6 +52,24 @@ const (
 	// Most systems for traces keep them no longer.
 	traceRetention = 7 * 24 * time.Hour
 )
+
+// forgetTraces deletes the traces of appends that are older than traceRetention; all of
+// them the next time, if the table is locked.
+func (s *store) forgetTraces(ctx context.Context, now time.Time) error {
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM append_trace WHERE recorded_at < $1`, now.Add(-traceRetention)); err != nil {
+			return fmt.Errorf("delete old traces of appends: %w", err)
+		}
+		return nil
+	})
+	if pg.Locked(err) {
+		return nil
+	}
+	return err
+}
 
 // readTraces adds to what was polled the traces in which the events were appended.
 func (s *store) readTraces(ctx context.Context, polled *scheduler.Polled) error {
