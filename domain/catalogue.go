@@ -47,6 +47,18 @@ func PublicTypes() []string {
 	return list
 }
 
+// TypesWithoutPay returns the names of the types that are not about what contractors
+// are paid alone, in the order of the contract.
+func TypesWithoutPay() []string {
+	var list []string
+	for _, k := range catalogue {
+		if !k.head().pay {
+			list = append(list, k.head().name)
+		}
+	}
+	return list
+}
+
 // publicObjects returns the object types of public events, each once.
 func publicObjects() []string {
 	var list []string

@@ -56,6 +56,7 @@ type typeHead struct {
 	name   string
 	object string // object_type of the public form
 	public bool   // whether the feed and webhooks show entries of this type
+	pay    bool   // whether they are about what contractors are paid, and nothing else
 }
 
 // kind is a row of the catalogue for code that works with every type of entry.

@@ -13,7 +13,7 @@ type payoutSentToPayroll struct {
 }
 
 var payoutSentToPayrollType = define(entryType[payoutSentToPayroll]{
-	typeHead: typeHead{name: "payout.sent_to_payroll", object: "invoice"},
+	typeHead: typeHead{name: "payout.sent_to_payroll", object: "invoice", pay: true},
 	fields: []jsonform.Field[payoutSentToPayroll]{
 		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *payoutSentToPayroll) any { return &d.InvoiceID }},
 		{Name: "sent_at", Form: FormDateTime, At: func(d *payoutSentToPayroll) any { return &d.SentAt }},
@@ -38,7 +38,7 @@ func sendPayoutToPayroll(f *fold, d *payoutSentToPayroll) {
 type payoutPaid struct{ paymentConfirmed }
 
 var payoutPaidType = define(entryType[payoutPaid]{
-	typeHead: typeHead{name: TypePayoutPaid, object: "payout", public: true},
+	typeHead: typeHead{name: TypePayoutPaid, object: "payout", public: true, pay: true},
 	fields: []jsonform.Field[payoutPaid]{
 		{Name: "payment_id", Form: FormID, Required: true, At: func(d *payoutPaid) any { return &d.PaymentID }},
 		{Name: "invoice_id", Form: FormID, At: func(d *payoutPaid) any { return &d.InvoiceID }},

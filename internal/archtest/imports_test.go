@@ -56,11 +56,13 @@ var arrows = map[string][]string{
 		"internal/audit", "delivery/secretkey", "internal/similar",
 	},
 
-	"internal/audit": {},
+	"internal/audit":             {},
+	"internal/console/anomalies": {"domain", "internal/console/label", "internal/console/session", "internal/console/web", "projections/anomaly"},
 	"internal/console": {
 		"eventlog", "readapi/access", "delivery", "internal/audit", "internal/console/events", "internal/console/identity",
-		"internal/console/keys", "internal/console/origin", "internal/console/requests", "internal/console/session", "internal/console/signin",
-		"internal/console/web", "internal/console/webhooks", "delivery/policy", "internal/pg",
+		"internal/console/keys", "internal/console/origin", "internal/console/requests", "internal/console/session",
+		"internal/console/signin", "internal/console/web", "internal/console/webhooks", "delivery/policy", "internal/pg",
+		"internal/console/anomalies", "projections/anomaly",
 	},
 	"internal/console/origin":   {},
 	"internal/console/session":  {"domain", "internal/audit"},

@@ -10,11 +10,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -32,6 +34,7 @@ func (s *bundle) changes() []change {
 	event := s.append(acme, "invoice.reversed", `{"invoice_id":"in_1"}`)
 	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
 		VALUES ('acme', $1, 1, now(), $2, 'invoice.reversed', 'failed', '[]')`, hook, event)
+	s.exec(`INSERT INTO anomaly (workspace_id, position, reason, event_id) VALUES ('acme', 1, 'unknown_object', $1)`, event)
 	s.exec(`UPDATE log_checkpoint SET quarantined = true, position = 0 WHERE workspace_id = 'acme'`)
 	s.exec(`UPDATE webhook_cursor SET position = 1 WHERE webhook_id = $1`, gone) // it has missed the event
 	quarantine := eventlog.NewQuarantine(s.pool, eventlog.ReadModels, s.clock.Now, s.notifier.Notify)
@@ -80,6 +83,10 @@ func (s *bundle) changes() []change {
 		}},
 		{audit.DeliveryResend, func(ctx context.Context) error { _, err := s.webhooks.Resend(ctx, event+"_"+hook); return err }},
 		{audit.WebhookDelete, func(ctx context.Context) error { return s.webhooks.Delete(ctx, gone) }},
+		{audit.AnomalyAcknowledge, func(ctx context.Context) error {
+			_, err := anomaly.NewStore(s.pool, s.clock.Now).Acknowledge(ctx, acme, anomaly.Which{Reason: domain.UnknownObject}, "the producer knows")
+			return err
+		}},
 		{audit.EntryRetry, func(ctx context.Context) error { return quarantine.Retry(ctx, acme) }},
 		{audit.EntrySkip, func(ctx context.Context) error { _, err := quarantine.Skip(ctx, acme, "a reason"); return err }},
 		{audit.LinkCreate, func(ctx context.Context) error {
@@ -101,7 +108,7 @@ func (s *bundle) state() string {
 	s.t.Helper()
 	var b strings.Builder
 	for _, table := range []string{
-		"workspace", "log_head", "log_skip", "log_checkpoint", "api_key", "api_key_secret", "webhook", "webhook_cursor", "webhook_waiting", "webhook_delivery",
+		"workspace", "log_head", "log_skip", "log_checkpoint", "api_key", "api_key_secret", "anomaly_acknowledged", "webhook", "webhook_cursor", "webhook_waiting", "webhook_delivery",
 		"console_link", "console_session", "console_audit",
 	} {
 		var text string

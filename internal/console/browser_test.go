@@ -19,6 +19,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
 // The browser and axe must be installed: the tests are not skipped without them.
@@ -236,6 +237,9 @@ func TestEveryPageInEveryLook(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	well, failing, off := s.seed(acme)
+	if _, err := anomaly.NewStore(s.pool, s.clock.Now).Acknowledge(t.Context(), acme, anomaly.Which{Position: 9}, "The producer has corrected it: case 4711"); err != nil {
+		t.Fatal(err)
+	}
 	b := s.enter(acme, session.Admin)
 	keys := testkit.Must(s.keys.List(t.Context(), acme))(t)
 	event, _, _ := strings.Cut(s.deliveryOf(well, "failed"), "_wh_")
@@ -246,7 +250,8 @@ func TestEveryPageInEveryLook(t *testing.T) {
 		{"webhook-edit", "/webhooks/" + failing + "/edit"}, {"webhook-rotate", "/webhooks/" + well + "/rotate"}, {"webhook-delete", "/webhooks/" + well + "/delete"}, {"webhook-missed", "/webhooks/" + well + "/missed"},
 		{"delivery-failed", "/deliveries/" + s.deliveryOf(well, "failed")}, {"delivery-pending", "/deliveries/" + s.deliveryOf(well, "pending")},
 		{"events", "/events"}, {"event", "/events/" + event}, {"requests", "/requests"}, {"requests-day", "/requests?range=day"}, {"request", s.requestOf(acme)},
-		{"audit", "/audit"}, {"workspaces", "/workspaces"}, {"sign-in", "/sign-in"}, {"sign-in-link", link}, {"not-found", "/keys/none"},
+		{"anomalies", "/anomalies"}, {"anomalies-all", "/anomalies?all=1"}, {"anomaly-group", "/anomalies/unknown_object/invoice.reversed"},
+		{"anomaly", "/anomalies/at/1"}, {"anomaly-acknowledged", "/anomalies/at/9"}, {"audit", "/audit"}, {"workspaces", "/workspaces"}, {"sign-in", "/sign-in"}, {"sign-in-link", link}, {"not-found", "/keys/none"},
 	}
 	for _, a := range []appearance{{"light", 1280, "light"}, {"dark", 1280, "dark"}, {"small", 360, "light"}, {"laptop", 1024, "light"}, {"tablet", 768, "light"}} {
 		b.appear(a)

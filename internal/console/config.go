@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/anomalies"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/keys"
@@ -24,6 +25,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/webhooks"
+	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -85,6 +87,8 @@ func New(cfg Config) (*Console, error) {
 	if c.reference, err = loadReference(cfg.Reference, c.assets); err != nil {
 		return nil, err
 	}
+	c.anomalies = anomalies.New(anomaly.NewStore(cfg.Pool, cfg.Clock))
+	c.site.AnomaliesWait = c.anomalies.Wait
 	if err := c.site.LoadPages(c.assets); err != nil {
 		return nil, err
 	}

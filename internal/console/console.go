@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/anomalies"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/keys"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/requests"
@@ -29,11 +30,12 @@ type Console struct {
 	handler   http.Handler
 	changes   changes
 
-	signIn   *signin.Pages
-	keys     *keys.Pages
-	webhooks *webhooks.Pages
-	events   *events.Pages
-	requests *requests.Pages
+	signIn    *signin.Pages
+	keys      *keys.Pages
+	webhooks  *webhooks.Pages
+	events    *events.Pages
+	requests  *requests.Pages
+	anomalies *anomalies.Pages
 }
 
 // ServeHTTP answers a request.
@@ -49,7 +51,7 @@ func (c *Console) routes() []web.Route {
 			{Method: http.MethodGet, Pattern: "/api", Access: web.Anyone, Handle: c.referencePage},
 			{Method: http.MethodGet, Pattern: "/audit", Access: web.SignedIn, Handle: c.auditPage},
 		},
-		c.signIn.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.requests.Routes(),
+		c.signIn.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.requests.Routes(), c.anomalies.Routes(),
 	)
 }
 

@@ -1,6 +1,6 @@
 // Package console is the web interface, Settings → Integrations: API keys,
-// webhooks and what was delivered to them, events, the request log, and the audit
-// trail (docs/contract/service.md, "What the service does";
+// webhooks and what was delivered to them, events, the request log, anomalies, and the
+// audit trail (docs/contract/service.md, "What the service does";
 // docs/contract/decisions.md, "Keys" and "Webhooks").
 //
 // What it promises:
@@ -14,8 +14,8 @@
 //     copying, times in the reader's zone, lists that renew themselves.
 //   - Every change is in the audit trail, with the person who made it.
 //
-// Each subject is a package with its pages: keys, webhooks, events, requests and
-// signin. What they share is in web, label and chart; session and identity know
+// Each subject is a package with its pages: keys, webhooks, events, requests,
+// anomalies and signin. What they share is in web, label and chart; session and identity know
 // who is signed in. Here are the routes on their mux and the checks that they
 // pass (console.go, middleware.go).
 package console

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
@@ -22,7 +23,8 @@ func known(s *bundle, workspace string) *strings.Replacer {
 	delivery := s.deliveryOf(well, "failed")
 	event, _, _ := strings.Cut(delivery, "_wh_")
 	return strings.NewReplacer("{key}", keys[0].ID, "{webhook}", well, "{delivery}", delivery, "{event}", event,
-		"{record}", strings.TrimPrefix(s.requestOf(workspace), "/requests/"), "{workspace}", workspace, "{token}", "none")
+		"{record}", strings.TrimPrefix(s.requestOf(workspace), "/requests/"), "{workspace}", workspace,
+		"{reason}", string(domain.UnknownObject), "{type}", "invoice.reversed", "{position}", "1", "{token}", "none")
 }
 
 // eachRoute tries every route, with values in its address.
@@ -83,7 +85,7 @@ func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 		p.do(method, path, url.Values{"overlap": {"0"}, "address": {"https://x.example"}, "choice": {"all"}}).
 			status(http.StatusNotFound).hasNot("northwind", "Acme", "Monthly report")
 	})
-	for _, path := range []string{"/keys", "/webhooks", "/events", "/requests", "/audit"} {
+	for _, path := range []string{"/keys", "/webhooks", "/events", "/requests", "/anomalies?all=1", "/audit"} {
 		p.get(path).status(http.StatusOK).hasNot("northwind", "Acme", "Monthly report", "inv_00")
 	}
 	for _, k := range testkit.Must(s.keys.List(t.Context(), acme))(t)[:2] {
@@ -255,8 +257,10 @@ func TestMarkupIsText(t *testing.T) {
 	s.exec(`INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)
 		VALUES (0, 'acme', now(), $1, $1, $1, $1, $1, 200, 1, 1, 1, gen_random_uuid())`, evil)
 	s.addToAudit(audit.Actor{Via: audit.ViaConsole, Name: evil, Issuer: evil, Subject: evil}, audit.Change{WorkspaceID: acme, Action: evil, ObjectName: evil, Detail: evil})
+	s.exec(`INSERT INTO anomaly (workspace_id, position, reason, event_id) VALUES ('acme', 1, 'unknown_object', $1)`, id)
+	s.exec(`INSERT INTO anomaly_acknowledged (workspace_id, position, reason, acknowledged_at, note) VALUES ('acme', 1, 'unknown_object', now(), $1)`, evil)
 	p := s.signIn(acme, session.Admin)
-	pages := []string{"/keys", "/webhooks", "/webhooks/" + hook.ID, "/webhooks/" + hook.ID + "/edit", "/webhooks/" + hook.ID + "/delete",
+	pages := []string{"/anomalies?all=1", "/anomalies/unknown_object/invoice.reversed", "/anomalies/at/1", "/keys", "/webhooks", "/webhooks/" + hook.ID, "/webhooks/" + hook.ID + "/edit", "/webhooks/" + hook.ID + "/delete",
 		"/deliveries/" + id + "_" + hook.ID, "/events", "/events/" + id, "/requests", s.requestOf(acme), "/audit",
 		"/events?id=" + url.QueryEscape(evil), "/sign-in?to=" + url.QueryEscape(attribute), "/keys?did=" + url.QueryEscape(evil)}
 	for _, k := range testkit.Must(s.keys.List(t.Context(), acme))(t) {

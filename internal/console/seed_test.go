@@ -89,6 +89,9 @@ func (s *bundle) seed(workspace string) (well, failing, off string) {
 		}[i%4])
 	}
 	s.exec(`
+		INSERT INTO anomaly (workspace_id, position, reason, event_id)
+		SELECT workspace_id, position, CASE position % 3 WHEN 0 THEN 'repeat' ELSE 'unknown_object' END, id FROM event_log WHERE workspace_id = $1 AND position % 2 = 1`, workspace)
+	s.exec(`
 		INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts)
 		SELECT $1, $2, e.position, $4::timestamptz - (41 - e.position) * interval '4 minutes', e.id, e.type, d.state,
 		       CASE WHEN d.state = 'pending' THEN $4::timestamptz + interval '25 minutes' END, d.attempts

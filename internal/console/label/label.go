@@ -186,6 +186,8 @@ func Flash(name string) string {
 		return "The missed events are being sent."
 	case "nothing-missed":
 		return "There was nothing to send."
+	case "acknowledged":
+		return "Acknowledged. The anomalies are no longer listed, unless those that were acknowledged are listed, too."
 	case "sent-again":
 		return "It is being sent again."
 	case "signed-out":

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"embed"
 	"fmt"
 	"html/template"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 )
 
 //go:embed pages
@@ -28,6 +30,10 @@ type Site struct {
 	Logger *slog.Logger
 	Tracer trace.Tracer // makes a span of each request; nil: none
 	Secure bool         // the site is served over https: cookies are bound to the host
+
+	// AnomaliesWait tells whether anomalies that a session may see wait to be looked
+	// at; the menu of every page says so.
+	AnomaliesWait func(context.Context, *session.Session, time.Time) (bool, error)
 
 	pages map[string]*template.Template // each with the layout and the shared parts
 }

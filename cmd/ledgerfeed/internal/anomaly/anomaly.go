@@ -45,7 +45,7 @@ func listCommand(env *cli.Env) *cobra.Command {
 						return err
 					}
 				}
-				groups, err := store.Groups(ctx, workspace, all)
+				groups, err := store.Groups(ctx, anomaly.Filter{WorkspaceID: workspace, All: all})
 				if err != nil {
 					return err
 				}
@@ -142,7 +142,7 @@ func show(ctx context.Context, d *cli.Deps, store *anomaly.Store, workspaceID st
 		}
 		return v, nil
 	}
-	if v.Anomalies, err = store.At(ctx, workspaceID, position); err != nil {
+	if v.Anomalies, err = store.At(ctx, anomaly.Filter{WorkspaceID: workspaceID}, position); err != nil {
 		return nil, err
 	}
 	if len(v.Anomalies) == 0 {

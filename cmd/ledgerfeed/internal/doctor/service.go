@@ -98,7 +98,7 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 			Do: "they are rebuilt in the background; ledgerfeed rebuild does it now",
 		})
 	}
-	groups, err := anomaly.NewStore(x.pool, x.env.Clock).Groups(ctx, "", false)
+	groups, err := anomaly.NewStore(x.pool, x.env.Clock).Groups(ctx, anomaly.Filter{})
 	if err != nil {
 		return nil, err
 	}

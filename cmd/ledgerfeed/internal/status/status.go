@@ -57,7 +57,7 @@ func Command(env *cli.Env) *cobra.Command {
 				if lags == nil {
 					lags = []dispatch.Lag{}
 				}
-				groups, err := anomaly.NewStore(d.Pool, env.Clock).Groups(ctx, workspace, false)
+				groups, err := anomaly.NewStore(d.Pool, env.Clock).Groups(ctx, anomaly.Filter{WorkspaceID: workspace})
 				if err != nil {
 					return err
 				}
