@@ -38,12 +38,9 @@ type Settings struct {
 
 // Check tells which of the settings have the right form.
 func (s Settings) Check() (urlOK, fromOK bool) {
-	if s.URL == "" {
-		return true, true
-	}
 	_, err := parseURL(s.URL)
 	_, fromErr := netmail.ParseAddress(s.From)
-	return err == nil, fromErr == nil
+	return s.URL == "" || err == nil, s.URL == "" && s.From == "" || fromErr == nil
 }
 
 func parseURL(text string) (*url.URL, error) {

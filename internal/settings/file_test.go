@@ -96,7 +96,7 @@ ledgerfeed.yaml, line 5: listen stands in line 4 already`,
 	}
 	_, err = Read([]string{"LEDGERFEED_AUDIT_RATE=0"}, f)
 	want := `3 settings are wrong:
-  LEDGERFEED_AUDIT_RATE is "0": want entries and rows a second, 1 or more
+  LEDGERFEED_AUDIT_RATE is "0": want entries and rows a second, 1 or more, such as 5000
   LEDGERFEED_RETENTION is "soon" (ledgerfeed.yaml, line 1): want a time above 0, such as 30d or 720h
   LEDGERFEED_SECRET_KEY has a wrong value, which is not shown (ledgerfeed.yaml, line 2): want one key`
 	if err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -1,9 +1,14 @@
 package settings
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 )
 
 // Where a value comes from, besides a place in a file.
@@ -42,6 +47,30 @@ func (s *Settings) List(environ []string, f *File) (list []InForce) {
 		}
 		list = append(list, one)
 	}
+	return list
+}
+
+// Mistyped finds variables of an environment that are no settings but look like one,
+// and returns for each a sentence that names it and the one that may have been meant.
+func Mistyped(environ []string) (list []string) {
+	const prefix = "LEDGERFEED_"
+	fields := reflect.TypeFor[Settings]()
+	var known []string
+	for i := range fields.NumField() {
+		if name, ok := strings.CutPrefix(fields.Field(i).Tag.Get("env"), prefix); ok {
+			known = append(known, name)
+		}
+	}
+	for variable := range env.ToMap(environ) {
+		name, ok := strings.CutPrefix(variable, prefix)
+		if !ok || slices.Contains(known, name) {
+			continue
+		}
+		if meant, ok := similar.Find(name, known); ok {
+			list = append(list, fmt.Sprintf("there is no setting %s; did you mean %s?", variable, prefix+meant))
+		}
+	}
+	slices.Sort(list)
 	return list
 }
 

@@ -38,7 +38,11 @@ func (f Fault) String() string {
 	if f.secret {
 		return f.Variable + " has a wrong value, which is not shown" + place + ": want " + f.Want
 	}
-	return fmt.Sprintf("%s is %q%s: want %s", f.Variable, f.Value, place, f.Want)
+	value := f.Value
+	if u, err := url.Parse(value); err == nil && u.User != nil {
+		value = u.Redacted()
+	}
+	return fmt.Sprintf("%s is %q%s: want %s", f.Variable, value, place, f.Want)
 }
 
 // Error is all faults of the settings, by the name of the variable.

@@ -29,16 +29,16 @@ type Settings struct {
 	AdminListen   string `env:"LEDGERFEED_ADMIN_LISTEN" envDefault:"127.0.0.1:9090" want:"host:port, such as 127.0.0.1:9090"`
 
 	// TLS of the API and the console; without it, a proxy speaks it.
-	TLSCert string `env:"LEDGERFEED_TLS_CERT" want:"a file with a certificate (PEM), and LEDGERFEED_TLS_KEY with its key"`
-	TLSKey  string `env:"LEDGERFEED_TLS_KEY" want:"a file with the key of LEDGERFEED_TLS_CERT (PEM)"`
+	TLSCert string `env:"LEDGERFEED_TLS_CERT" want:"a file with a certificate (PEM), such as /etc/ledgerfeed/tls.crt, and LEDGERFEED_TLS_KEY with its key"`
+	TLSKey  string `env:"LEDGERFEED_TLS_KEY" want:"a file with the key of LEDGERFEED_TLS_CERT (PEM), such as /etc/ledgerfeed/tls.key"`
 
-	Brand      brand.Brand `env:"LEDGERFEED_BRAND" want:"a letter, then at most 31 letters, digits or hyphens"`
+	Brand      brand.Brand `env:"LEDGERFEED_BRAND" want:"a letter, then at most 31 letters, digits or hyphens, such as ACME"`
 	BaseURL    string      `env:"LEDGERFEED_BASE_URL" want:"an address such as https://api.example.com"`                                      // default: http:// or https:// and Listen
 	DocsURL    string      `env:"LEDGERFEED_DOCS_URL" want:"an address such as https://api.example.com/docs"`                                 // default: BaseURL and /docs
 	ConsoleURL string      `env:"LEDGERFEED_CONSOLE_URL" want:"an address such as https://console.example.com; http:// only on this machine"` // default: see ConsoleAddress
 
 	TrustedProxies prefixes      `env:"LEDGERFEED_TRUSTED_PROXIES" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
-	MaxConnections int           `env:"LEDGERFEED_MAX_CONNECTIONS" envDefault:"4096" want:"a number of connections, 1 or more"`
+	MaxConnections int           `env:"LEDGERFEED_MAX_CONNECTIONS" envDefault:"4096" want:"a number of connections, 1 or more, such as 4096"`
 	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h" want:"a time above 0, such as 30d or 720h"`
 
 	// Webhooks (docs/contract/decisions.md, "Webhooks").
@@ -49,13 +49,13 @@ type Settings struct {
 	WebhookTimeout time.Duration   `env:"LEDGERFEED_WEBHOOK_TIMEOUT" envDefault:"10s" want:"a time above 0, such as 10s"`
 	WebhookAllow   prefixes        `env:"LEDGERFEED_WEBHOOK_ALLOW" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
 	WebhookCAFile  string          `env:"LEDGERFEED_WEBHOOK_CA_FILE"` // read by the processes that deliver
-	SMTPURL        string          `env:"LEDGERFEED_SMTP_URL" secret:"true" want:"smtp://user:password@host:port or smtps://…"`
+	SMTPURL        string          `env:"LEDGERFEED_SMTP_URL" secret:"true" want:"an address such as smtp://user:password@mail.example.com:587, or smtps://…"`
 	SMTPRequireTLS bool            `env:"LEDGERFEED_SMTP_REQUIRE_TLS" envDefault:"false" want:"true or false"` // with smtp://: no mail without STARTTLS
 	MailFrom       string          `env:"LEDGERFEED_MAIL_FROM" want:"a mail address such as ledgerfeed@example.com, which LEDGERFEED_SMTP_URL needs"`
 
 	// Sign-in with OpenID Connect; without an issuer, only sign-in links do.
 	OIDCIssuer       string       `env:"LEDGERFEED_OIDC_ISSUER" want:"an address such as https://accounts.example.com"`
-	OIDCClientID     string       `env:"LEDGERFEED_OIDC_CLIENT_ID" want:"the id of this client, which LEDGERFEED_OIDC_ISSUER needs"`
+	OIDCClientID     string       `env:"LEDGERFEED_OIDC_CLIENT_ID" want:"the id of this client at the provider, such as ledgerfeed-console, which LEDGERFEED_OIDC_ISSUER needs"`
 	OIDCClientSecret string       `env:"LEDGERFEED_OIDC_CLIENT_SECRET" secret:"true"`
 	OIDCScopes       []string     `env:"LEDGERFEED_OIDC_SCOPES"`                    // besides openid, profile and email
 	OIDCClaim        string       `env:"LEDGERFEED_OIDC_CLAIM" envDefault:"groups"` // decides about workspaces and roles
@@ -64,7 +64,7 @@ type Settings struct {
 	// DrainDelay is how long serve still serves after /readyz says "not ready".
 	DrainDelay time.Duration `env:"LEDGERFEED_DRAIN_DELAY" envDefault:"2s" want:"a time such as 2s, or 0 to stop at once"`
 	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h" want:"a time such as 24h, or 0 for no background verification"`
-	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000" want:"entries and rows a second, 1 or more"`
+	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000" want:"entries and rows a second, 1 or more, such as 5000"`
 
 	// PProf offers profiles of the process on the admin listener.
 	PProf bool `env:"LEDGERFEED_PPROF" envDefault:"false" want:"true or false"`

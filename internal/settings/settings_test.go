@@ -137,8 +137,8 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := Read([]string{"LEDGERFEED_RETENTION=soon", "LEDGERFEED_BRAND=9x", "LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_LOG_LEVEL=loud"}, nil)
 	want := `4 settings are wrong:
-  LEDGERFEED_AUDIT_RATE is "0": want entries and rows a second, 1 or more
-  LEDGERFEED_BRAND is "9x": want a letter, then at most 31 letters, digits or hyphens
+  LEDGERFEED_AUDIT_RATE is "0": want entries and rows a second, 1 or more, such as 5000
+  LEDGERFEED_BRAND is "9x": want a letter, then at most 31 letters, digits or hyphens, such as ACME
   LEDGERFEED_LOG_LEVEL is "loud": want debug, info, warn or error
   LEDGERFEED_RETENTION is "soon": want a time above 0, such as 30d or 720h`
 	var wrong *Error

@@ -19,7 +19,7 @@ type Origin struct {
 // in.
 func Parse(address string) (Origin, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
 		return Origin{}, errors.New("want an address such as https://console.example.com")
 	}
 	o := Origin{URL: strings.TrimSuffix(address, "/"), Secure: u.Scheme == "https"}

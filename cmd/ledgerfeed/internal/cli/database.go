@@ -31,7 +31,7 @@ func (e *Env) OpenDatabase(ctx context.Context, serves bool) (*Database, error) 
 	}
 	server, err := localpg.Open(ctx, localpg.Config{DataDir: e.Settings.DataDir, Logger: e.Logger, TakeOver: serves})
 	if err != nil {
-		return nil, fmt.Errorf("the program's own PostgreSQL: %w", err)
+		return nil, ownServerError(e.Settings.DataDir, err)
 	}
 	return &Database{URL: server.URL(), local: server}, nil
 }
@@ -40,12 +40,17 @@ func (e *Env) OpenDatabase(ctx context.Context, serves bool) (*Database, error) 
 func (e *Env) mustExist() error {
 	exists, err := localpg.Exists(e.Settings.DataDir)
 	if err != nil {
-		return fmt.Errorf("the program's own PostgreSQL: %w", err)
+		return ownServerError(e.Settings.DataDir, err)
 	}
 	if !exists {
 		return fmt.Errorf("there is no database in %s yet: ledgerfeed demo, serve or append makes one; DATABASE_URL or --data-dir names another", e.Settings.DataDir)
 	}
 	return nil
+}
+
+// ownServerError names the directory, which may be the cause.
+func ownServerError(dataDir string, err error) error {
+	return fmt.Errorf("the program's own PostgreSQL, with its data in LEDGERFEED_DATA_DIR or --data-dir, which is %q: %w", dataDir, err)
 }
 
 // closeTimeout bounds the wait for the program's own PostgreSQL to stop.

@@ -65,6 +65,9 @@ func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cob
 			return err
 		}
 		defer e.Traces.Close(cmd.Context())
+		for _, sentence := range settings.Mistyped(os.Environ()) {
+			e.Logger.WarnContext(cmd.Context(), sentence)
+		}
 		e.started = true
 		err = work(cmd.Context(), args)
 		if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"fmt"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/tlslisten"
@@ -15,7 +17,7 @@ func (s *Service) loadCertificate() (err error) {
 	}
 	s.certificate, err = tlslisten.LoadCertificate(tlslisten.CertificateConfig{CertFile: set.TLSCert, KeyFile: set.TLSKey, Clock: s.env.Clock, Logger: s.env.Logger})
 	if err != nil {
-		return err
+		return fmt.Errorf("LEDGERFEED_TLS_CERT is %q and LEDGERFEED_TLS_KEY is %q: %w", set.TLSCert, set.TLSKey, err)
 	}
 	s.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledgerfeed_tls_certificate_expiry_timestamp_seconds", Help: "When the TLS certificate of the API and the console ends, in seconds since 1970.",
