@@ -66,6 +66,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 	root.AddCommand(
 		demo.Command(env),
 		serveCommand(env),
+		healthCommand(env),
 		migrateCommand(env),
 		transfer.AppendCommand(env),
 		transfer.ExportCommand(env),

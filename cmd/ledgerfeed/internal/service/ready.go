@@ -24,7 +24,7 @@ type probes struct {
 
 	mu    sync.Mutex
 	at    time.Time // when they were run last; guarded by mu
-	found []unready // by them; guarded by mu
+	found []Unready // by them; guarded by mu
 }
 
 // add adds what is tried for a role. All are added before the first run.
@@ -40,26 +40,26 @@ const (
 	probeInterval = time.Second
 )
 
-// unready is why a process is not ready.
-type unready struct {
+// Unready is why a process is not ready.
+type Unready struct {
 	Role   string `json:"role"` // empty: all
 	Reason string `json:"reason"`
 }
 
-// readiness is what /readyz answers.
-type readiness struct {
+// Readiness is what /readyz answers.
+type Readiness struct {
 	Ready   bool      `json:"ready"`
-	Reasons []unready `json:"reasons"`
+	Reasons []Unready `json:"reasons"`
 }
 
 // readiness tells whether every role can do its work, and if not, why.
-func (s *Service) readiness(ctx context.Context) readiness {
-	is := readiness{Reasons: []unready{}}
+func (s *Service) readiness(ctx context.Context) Readiness {
+	is := Readiness{Reasons: []Unready{}}
 	switch reason := s.reasonNotReady(); {
 	case !s.ready.Load():
-		is.Reasons = append(is.Reasons, unready{"", "starting or stopping"})
+		is.Reasons = append(is.Reasons, Unready{"", "starting or stopping"})
 	case reason != "":
-		is.Reasons = append(is.Reasons, unready{"", reason})
+		is.Reasons = append(is.Reasons, Unready{"", reason})
 	default:
 		is.Reasons = append(is.Reasons, s.probes.run(ctx)...)
 	}
@@ -94,7 +94,7 @@ func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
 }
 
 // run runs the probes, unless that was done just before.
-func (p *probes) run(ctx context.Context) []unready {
+func (p *probes) run(ctx context.Context) []Unready {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.at.IsZero() && time.Since(p.at) < probeInterval {
@@ -113,7 +113,7 @@ func (p *probes) run(ctx context.Context) []unready {
 	p.found = nil
 	for i, err := range results {
 		if err != nil {
-			p.found = append(p.found, unready{p.list[i].role, reasonOf(err)})
+			p.found = append(p.found, Unready{p.list[i].role, reasonOf(err)})
 		}
 	}
 	p.at = time.Now()
