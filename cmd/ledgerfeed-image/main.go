@@ -70,7 +70,9 @@ func run(ctx context.Context, digests io.Writer, out string, platforms []string)
 		list = append(list, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
 	}
 	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), list...)
-	if _, err := layout.Write(out, index); err != nil {
+	// One entry, the index of all platforms: tools do not choose among several.
+	entry := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{Add: index})
+	if _, err := layout.Write(out, entry); err != nil {
 		return fmt.Errorf("write the layout: %w", err)
 	}
 	digest, err := index.Digest()
