@@ -35,10 +35,15 @@ func newFilter(allow []netip.Prefix) *filter {
 		ssrf.WithAnyPort(),
 		ssrf.WithAllowedV4Prefixes(v4...),
 		ssrf.WithAllowedV6Prefixes(v6...),
-		ssrf.WithDeniedV4Prefixes(
-			netip.PrefixFrom(netip.AddrFrom4([4]byte{168, 63, 129, 16}), 32), // Azure's platform services, on a public address
-		),
+		ssrf.WithDeniedV4Prefixes(deniedPrefixes()...),
 	)}
+}
+
+// deniedPrefixes are refused beside those that are not public.
+func deniedPrefixes() []netip.Prefix {
+	return []netip.Prefix{
+		netip.PrefixFrom(netip.AddrFrom4([4]byte{168, 63, 129, 16}), 32), // Azure's platform services, on a public address
+	}
 }
 
 // control is called by net.Dialer before it connects.

@@ -1,0 +1,29 @@
+package service
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/projections"
+)
+
+// TestTheChartCountsConnections: the Helm chart, which refuses more pods than the database
+// has connections for, counts as many as a process opens.
+func TestTheChartCountsConnections(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../../packaging/helm/ledgerfeed/templates/_helpers.tpl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := regexp.MustCompile(`\$each := dict "api" (\d+) "project" (\d+) "deliver" (\d+) "console" (\d+) }}(?s:.*?)\$pod := (\d+) }}`).FindSubmatch(text)
+	if counts == nil {
+		t.Fatal("the chart does not count connections")
+	}
+	for i, want := range []int{apiConnections, projections.Connections + verifyConnections, deliverConnections, consoleConnections, sharedConnections} {
+		if got, _ := strconv.Atoi(string(counts[i+1])); got != want {
+			t.Errorf("%s: the chart counts %d, a process opens %d", counts[0], got, want)
+		}
+	}
+}
