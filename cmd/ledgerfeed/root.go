@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/doctor"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/supportbundle"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 )
@@ -77,6 +78,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		consoleCommand(env),
 		status.Command(env),
 		doctor.Command(env),
+		supportbundle.Command(env),
 		repair.RebuildCommand(env),
 		repair.VerifyCommand(env),
 		repair.ExplainCommand(env),

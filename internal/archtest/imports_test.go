@@ -105,7 +105,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
 		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring", "delivery/secretkey", "internal/buildinfo",
 		"internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor", "cmd/ledgerfeed/internal/anomaly",
-		"migrations",
+		"migrations", "cmd/ledgerfeed/internal/supportbundle",
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/console/session", "internal/datadir",
@@ -189,7 +189,11 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow"},
 	"cmd/ledgerfeed-image":            {},
 	"internal/tracing":                {"internal/periodic"},
-	"docs/receivers/go":               {}, // an example for others, who do not have our packages
+	"cmd/ledgerfeed/internal/supportbundle": {
+		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/doctor", "internal/buildinfo", "internal/pg",
+		"internal/settings",
+	},
+	"docs/receivers/go": {}, // an example for others, who do not have our packages
 }
 
 // pure are the packages that may import the standard library and each other
