@@ -105,7 +105,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
 		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring", "delivery/secretkey", "internal/buildinfo",
 		"internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor", "cmd/ledgerfeed/internal/anomaly",
-		"migrations", "cmd/ledgerfeed/internal/supportbundle",
+		"migrations", "cmd/ledgerfeed/internal/supportbundle", "internal/similar", "internal/sizing",
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/console/session", "internal/datadir",
@@ -133,8 +133,9 @@ var arrows = map[string][]string{
 	},
 
 	"cmd/ledgerfeed-bench": {
-		"cmd/ledgerfeed-bench/internal/deliverbench", "cmd/ledgerfeed-bench/internal/logbench", "cmd/ledgerfeed-bench/internal/measure",
-		"cmd/ledgerfeed-bench/internal/readbench", "cmd/ledgerfeed-bench/internal/replaybench", "internal/localpg",
+		"cmd/ledgerfeed-bench/internal/deliverbench", "cmd/ledgerfeed-bench/internal/logbench",
+		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/readbench",
+		"cmd/ledgerfeed-bench/internal/replaybench", "internal/localpg", "cmd/ledgerfeed-bench/internal/sizebench",
 	},
 	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/localpg", "internal/pg"},
 	"cmd/ledgerfeed-bench/internal/workload": {
@@ -184,6 +185,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed/internal/doctor": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/service", "delivery/dispatch", "delivery/secretkey",
 		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly", "domain",
+		"internal/sizing",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
 	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow"},
@@ -193,6 +195,11 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/doctor", "internal/buildinfo", "internal/pg",
 		"internal/settings",
 	},
+	"cmd/ledgerfeed-bench/internal/sizebench": {
+		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/deliverbench",
+		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "internal/pg", "internal/sizing",
+	},
+	"internal/sizing":   {},
 	"docs/receivers/go": {}, // an example for others, who do not have our packages
 }
 

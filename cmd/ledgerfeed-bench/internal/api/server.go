@@ -171,7 +171,20 @@ func (s *Server) CursorAfter(ctx context.Context, list Request, pages int) (stri
 // NewKey makes a key for a workspace, with every permission and the highest rate
 // limit.
 func (s *Server) NewKey(ctx context.Context, workspaceID string) (string, error) {
-	_, secret, err := s.keys.Create(ctx, access.NewKey{
+	return newKey(ctx, s.keys, workspaceID)
+}
+
+// NewKey is NewKey of a Server for one that another process runs.
+func NewKey(ctx context.Context, db *measure.Database, workspaceID string) (string, error) {
+	keys, err := access.NewStore(access.StoreConfig{Pool: db.Pool, Format: access.NewFormat(brand.Brand{})})
+	if err != nil {
+		return "", err
+	}
+	return newKey(ctx, keys, workspaceID)
+}
+
+func newKey(ctx context.Context, keys *access.Store, workspaceID string) (string, error) {
+	_, secret, err := keys.Create(ctx, access.NewKey{
 		WorkspaceID: workspaceID, Name: "benchmark", Permissions: access.PermissionsOf(access.AllPermissions()...), RateLimit: access.MaxRateLimit,
 	})
 	if err != nil {

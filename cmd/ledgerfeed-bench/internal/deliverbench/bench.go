@@ -33,6 +33,9 @@ type bench struct {
 	appended int             // events so far; the next ids follow from it
 }
 
+// encryptionKey encrypts the webhooks' secrets.
+const encryptionKey = "a key for benchmarks only"
+
 // prepare makes what the dispatcher needs to reach receivers on this machine. Call
 // removeFile at the end.
 func (b *bench) prepare(r *receiver) (removeFile func(), err error) {
@@ -46,7 +49,7 @@ func (b *bench) prepare(r *receiver) (removeFile func(), err error) {
 	}
 	removeFile = func() { _ = os.Remove(file.Name()) }
 	b.settings = policy.Settings{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFile: file.Name()}
-	if b.keyring, err = keyring.New("a key for benchmarks only"); err != nil {
+	if b.keyring, err = keyring.New(encryptionKey); err != nil {
 		return removeFile, err
 	}
 	b.store, err = delivery.NewStore(delivery.StoreConfig{Pool: b.Pool, Keyring: b.keyring, Log: b.Log, Notify: b.Notifier.Notify, Settings: b.settings})

@@ -141,11 +141,11 @@ func checkConnections(ctx context.Context, x *examination) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot count connections: %w", err)
 	}
-	free := most - reserved - used
-	if free < service.Connections {
+	free, needed := most-reserved-used, service.Connections(service.Roles()...)
+	if free < needed {
 		return []Finding{{
 			Level: Warning, Text: fmt.Sprintf("%d of %d connections are in use", used, most),
-			Do: fmt.Sprintf("raise max_connections, or run fewer processes: one with all roles uses up to %d", service.Connections),
+			Do: fmt.Sprintf("raise max_connections, or run fewer processes: one with all roles uses up to %d (docs/operations/sizing.md)", needed),
 		}}, nil
 	}
 	return ok("%d of %d are in use", used, most), nil
@@ -161,7 +161,7 @@ func checkVacuum(ctx context.Context, x *examination) ([]Finding, error) {
 		age int64
 	)
 	err := x.pool.QueryRow(ctx, `
-		SELECT current_setting('autovacuum')::boolean, age(datfrozenxid) FROM pg_database WHERE datname = current_database()`).Scan(&on, &age)
+		SELECT current_setting('autovacuum')::boolean, greatest(age(datfrozenxid), mxid_age(datminmxid)) FROM pg_database WHERE datname = current_database()`).Scan(&on, &age)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the age of the database: %w", err)
 	}
@@ -217,23 +217,31 @@ func checkTransactions(ctx context.Context, x *examination) ([]Finding, error) {
 	return list, nil
 }
 
-// keptLog is how much of the write-ahead log a replica that does not come may keep.
+// keptLog is how much of the write-ahead log may be kept for a replica.
 const keptLog = 1 << 30
 
 func checkReplication(ctx context.Context, x *examination) ([]Finding, error) {
 	rows, err := x.pool.Query(ctx, `
-		SELECT slot_name, pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END, restart_lsn)::bigint
-		  FROM pg_replication_slots WHERE NOT active AND restart_lsn IS NOT NULL ORDER BY slot_name`)
+		SELECT slot_name, active, pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END, restart_lsn)::bigint
+		  FROM pg_replication_slots WHERE restart_lsn IS NOT NULL ORDER BY slot_name`)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the replication slots: %w", err)
 	}
 	var (
-		list []Finding
-		slot string
-		kept int64
+		list   []Finding
+		slot   string
+		active bool
+		kept   int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&slot, &kept}, func() error {
-		if kept > keptLog {
+	_, err = pgx.ForEachRow(rows, []any{&slot, &active, &kept}, func() error {
+		switch {
+		case kept <= keptLog:
+		case active:
+			list = append(list, Finding{
+				Level: Warning, Text: fmt.Sprintf("the replica of the replication slot %s is %d MiB behind, which the server keeps", slot, kept>>20),
+				Do: "see what slows the replica or the network to it: the disk fills up",
+			})
+		default:
 			list = append(list, Finding{
 				Level: Warning, Text: fmt.Sprintf("nobody uses the replication slot %s, and the server keeps %d MiB for it", slot, kept>>20),
 				Do: "bring the replica back, or drop the slot: the disk fills up",
@@ -245,7 +253,7 @@ func checkReplication(ctx context.Context, x *examination) ([]Finding, error) {
 		return nil, fmt.Errorf("cannot read the replication slots: %w", err)
 	}
 	if len(list) == 0 {
-		return ok("no unused slot keeps much of the write-ahead log"), nil
+		return ok("no slot keeps much of the write-ahead log"), nil
 	}
 	return list, nil
 }

@@ -123,11 +123,19 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 	return s, nil
 }
 
-// Connections is how many connections to the database a process with all roles has at
+// Connections is how many connections to the database a process with some roles has at
 // most.
-const Connections = sharedConnections + apiConnections + deliverConnections + consoleConnections + projections.Connections + verifyConnections
+func Connections(roles ...string) int {
+	n := sharedConnections
+	for _, r := range roles {
+		n += map[string]int{
+			RoleAPI: apiConnections, RoleProject: projections.Connections + verifyConnections, RoleDeliver: deliverConnections, RoleConsole: consoleConnections,
+		}[r]
+	}
+	return n
+}
 
-// How many connections the roles have of their own, and all of them together.
+// How many connections the roles have of their own, beside those that they share.
 const (
 	sharedConnections  = 8
 	apiConnections     = 12 // pages read at the same time; more would only make each slower
