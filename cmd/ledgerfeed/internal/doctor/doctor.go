@@ -28,7 +28,7 @@ type check struct {
 // ofTables are the checks that read tables of this program's version.
 func (c *check) ofTables() bool {
 	switch c.name {
-	case "keys", "read models", "webhooks", "restored log", "restored positions", "restored access", "webhooks after the restore":
+	case "keys", "read models", "webhooks", "size", "old days", "free space", "restored log", "restored positions", "restored access", "webhooks after the restore":
 		return true
 	}
 	return false
@@ -47,6 +47,11 @@ func checks() []check {
 		{"vacuum", checkVacuum},
 		{"transactions", checkTransactions},
 		{"replication", checkReplication},
+		{"archiving", checkArchiving},
+		{"size", checkSize},
+		{"dead rows", checkDeadRows},
+		{"old days", checkOldDays},
+		{"free space", checkFreeSpace},
 		{"keys", checkKeys},
 		{"read models", checkReadModels},
 		{"webhooks", checkWebhooks},

@@ -1,0 +1,19 @@
+//go:build linux || darwin
+
+package doctor
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// freeSpace is the bytes that an account without special rights can still write to the
+// file system of a directory.
+func freeSpace(path string) (int64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return 0, fmt.Errorf("statfs: %w", err)
+	}
+	return int64(s.Bavail * uint64(s.Bsize)), nil
+}
