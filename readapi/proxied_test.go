@@ -18,17 +18,40 @@ import (
 // carries some 14,700 answers, a few less or more with the date.
 const leastCarried = 13_000
 
-// between is the proxy before the stands' servers while
-// TestConformanceThroughAProxy runs. That is not parallel, so no other test
-// sees it.
-var between atomic.Pointer[proxy]
+// carrier sends the requests of stands to their servers in another way than directly.
+type carrier interface {
+	carryFor(s *stand, method, path, key string, headers ...string) reply
+}
 
-// exchange makes a request, through the proxy if there is one and the answer is
-// to be judged.
+// between is what is before the stands' servers while a test runs the conformance
+// suite. Such a test is not parallel, so no other test sees it.
+var between atomic.Pointer[carrier]
+
+// exchange makes a request, through what is between, if there is anything.
 func (s *stand) exchange(method, path, key string, headers ...string) reply {
 	s.t.Helper()
-	p := between.Load()
-	if p == nil || s.contract == nil || !carries(s.contract, method, path) {
+	if c := between.Load(); c != nil {
+		return (*c).carryFor(s, method, path, key, headers...)
+	}
+	return send(s.t, s.server, method, path, key, headers...)
+}
+
+// runSuite runs the conformance suite with a carrier before every stand's server.
+func runSuite(t *testing.T, c carrier) {
+	t.Helper()
+	between.Store(&c)
+	defer between.Store(nil)
+	t.Run("suite", func(t *testing.T) { // ends when all of it has ended
+		for name, test := range conformance() {
+			t.Run(name, test)
+		}
+	})
+}
+
+// carryFor sends a request through prism if the answer is to be judged.
+func (p *proxy) carryFor(s *stand, method, path, key string, headers ...string) reply {
+	s.t.Helper()
+	if s.contract == nil || !carries(s.contract, method, path) {
 		return send(s.t, s.server, method, path, key, headers...)
 	}
 	answer := func() (reply, error) {
@@ -104,7 +127,9 @@ func apart() map[string][]string {
 		},
 		"counts goroutines, of which the proxy's connections have some":  {"TestRunEnds"},
 		"spoils answers; TestTheProxySeesFaults has prism find the same": {"TestTheJudgeSeesFaults"},
-		"is of these files": {"TestConformanceThroughAProxy", "TestTheProxySeesFaults", "TestNoTestIsForgottenByTheProxy"},
+		"is of these files": {
+			"TestConformanceBehindNginx", "TestConformanceBehindCaddy", "TestAddressBehindAFrontProxy", "TestConformanceThroughAProxy", "TestTheProxySeesFaults", "TestNoTestIsForgottenByTheProxy",
+		},
 	}
 }
 
@@ -112,13 +137,7 @@ func apart() map[string][]string {
 // before every stand's server, and prism finds nothing.
 func TestConformanceThroughAProxy(t *testing.T) {
 	p := startProxy(t)
-	between.Store(p)
-	defer between.Store(nil)
-	t.Run("suite", func(t *testing.T) { // ends when all of it has ended
-		for name, test := range conformance() {
-			t.Run(name, test)
-		}
-	})
+	runSuite(t, p)
 	if n := p.carried.Load(); n < leastCarried {
 		t.Errorf("%d answers went through prism, want %d at least", n, leastCarried)
 	} else {

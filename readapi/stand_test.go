@@ -118,6 +118,7 @@ func serve(t testing.TB, api *readapi.API, logger *slog.Logger) *httptest.Server
 		t.Fatal(err)
 	}
 	server := &httptest.Server{Listener: api.RewriteErrors(listener), Config: readapi.NewServer(api, logger)}
+	server.Config.Handler = witnessed(server.Config.Handler)
 	server.Start()
 	t.Cleanup(server.Close)
 	return server

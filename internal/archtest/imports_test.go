@@ -96,8 +96,9 @@ var arrows = map[string][]string{
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan",
 	},
-	"internal/testkit":  {"internal/localpg"},
-	"internal/rowcheck": {"domain"},
+	"internal/testkit/frontproxy": {"internal/testkit"},
+	"internal/testkit":            {"internal/localpg"},
+	"internal/rowcheck":           {"domain"},
 
 	"cmd/ledgerfeed": {
 		"domain", "eventlog", "readapi/access", "readapi/openapi", "delivery", "internal/console/session", "internal/pg",
@@ -226,7 +227,7 @@ func homesOf(imported string) (name string, of []string, listed bool) {
 }
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "projections/projectionstest"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "projections/projectionstest"}
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{

@@ -11,6 +11,6 @@ func Child(env ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0]) //nolint:gosec,noctx // the program itself; the test kills it
 	c.Env = append(os.Environ(), env...)
 	c.Stderr = os.Stderr
-	endWithTest(c)
+	EndWithTest(c)
 	return c
 }

@@ -5,6 +5,6 @@ import (
 	"syscall"
 )
 
-// endWithTest has the kernel kill a process that is about to be started when the
+// EndWithTest has the kernel kill a process that is about to be started when the
 // test process ends.
-func endWithTest(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+func EndWithTest(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
