@@ -62,11 +62,11 @@ func collect(ctx context.Context, env *cli.Env, made time.Time, goroutines bool)
 	ctx, cancel := context.WithTimeout(ctx, totalTimeout)
 	defer cancel()
 	s, err := open(ctx, env)
-	if s.pool != nil {
-		defer s.pool.Close()
-	}
 	if s.db != nil {
 		defer func() { _ = s.db.Close(ctx) }() // the bundle is of before
+	}
+	if s.pool != nil {
+		defer s.pool.Close()
 	}
 	m := newManifest(made, err)
 	var contents [][]byte
