@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,7 +29,11 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) (receipts []Re
 		return nil, err
 	}
 	ctx, end := l.trace(ctx, drafts)
-	defer func() { end(err) }()
+	began := time.Now()
+	defer func() {
+		l.metrics.observe(callAppend, began, receipts, err)
+		end(err)
+	}()
 	if len(drafts) == 1 {
 		return l.appendSingle(ctx, &drafts[0])
 	}
@@ -72,7 +77,11 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 		return nil, err
 	}
 	ctx, end := l.trace(ctx, drafts)
-	defer func() { end(err) }()
+	began := time.Now()
+	defer func() {
+		l.metrics.observe(callAppendTx, began, receipts, err)
+		end(err)
+	}()
 	batches, err := group(drafts, l.recorded(ctx))
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
@@ -40,6 +41,10 @@ type Config struct {
 	// HeldTimeout is how long an append waits for a workspace that another
 	// transaction holds. Default 10 s.
 	HeldTimeout time.Duration
+
+	// Metrics registers how many appends there are and how long they take; nil:
+	// nothing is.
+	Metrics prometheus.Registerer
 }
 
 // Log appends to and reads from the log. It is safe for concurrent use.
@@ -47,6 +52,7 @@ type Log struct {
 	pool     *pgxpool.Pool
 	clock    func() time.Time
 	notify   NotifyFunc
+	metrics  *metrics
 	tracer   trace.Tracer                       // nil: none
 	batchers []*batch.Coalescer[*pendingAppend] // a workspace's is found by the hash of its id
 	seed     maphash.Seed                       // of that hash, so that processes differ
@@ -67,8 +73,12 @@ func New(cfg Config) (*Log, error) {
 	if cfg.Notify == nil {
 		cfg.Notify = func(Topic, ...string) {}
 	}
+	m, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
 	l := &Log{
-		pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify, tracer: cfg.Tracer, seed: maphash.MakeSeed(),
+		pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify, metrics: m, tracer: cfg.Tracer, seed: maphash.MakeSeed(),
 		heldTimeout: cmp.Or(cfg.HeldTimeout, defaultHeldTimeout),
 		held:        heldQueues{of: map[string]*heldQueue{}},
 		// Half of the connections are left to those that need not wait.

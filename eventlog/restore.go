@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
@@ -28,19 +29,20 @@ func (e *DivergedError) Error() string {
 //
 // It does all or, on an error, nothing, and has the errors of Append and a
 // *DivergedError.
-func (l *Log) Restore(ctx context.Context, first map[string]int64, drafts ...domain.Draft) ([]Receipt, error) {
+func (l *Log) Restore(ctx context.Context, first map[string]int64, drafts ...domain.Draft) (receipts []Receipt, err error) {
 	if len(drafts) == 0 {
 		return nil, nil
 	}
-	drafts, err := checked(drafts)
-	if err != nil {
+	if drafts, err = checked(drafts); err != nil {
 		return nil, err
 	}
+	began := time.Now()
+	defer func() { l.metrics.observe(callRestore, began, receipts, err) }()
 	batches, err := group(drafts, "")
 	if err != nil {
 		return nil, err
 	}
-	receipts := make([]Receipt, len(drafts))
+	receipts = make([]Receipt, len(drafts))
 	err = l.appendSeveral(ctx, batches, appendMode{whole: true, restore: true}, func(b *draftBatch, result *appendResult) error {
 		if err := result.fill(b, receipts); err != nil {
 			return err

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -18,11 +20,18 @@ func TestMetrics(t *testing.T) {
 	url := testkit.NewDatabase(t)
 	succeed(t, url, "append", fixture)
 	c := command(t, url, "serve")
+	c.Env = append(c.Env, "LEDGERFEED_METRICS_WORKSPACES=agency-1,nobody")
 	serving := startProcess(t, c)
 	admin := strings.TrimSpace(strings.TrimPrefix(serving.await("for=admin"), " url="))
 	succeed(t, url, "status", "--wait")
 	statusOf(t, apiOf(serving)+"/v1/me")
-	status, text := bodyOf(t, admin+"/metrics")
+	status, text := 0, ""
+	testkit.Eventually(t, func() error { // the state is read from time to time
+		if status, text = bodyOf(t, admin+"/metrics"); !strings.Contains(text, "\nledgerfeed_workspace_exists{") {
+			return errors.New("the state has not been read")
+		}
+		return nil
+	})
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	if status != 200 || err != nil {
 		t.Fatalf("%d, %v", status, err)
@@ -33,10 +42,16 @@ func TestMetrics(t *testing.T) {
 	for _, line := range []string{
 		`ledgerfeed_ready 1`, `ledgerfeed_quarantined_workspaces 0`, `ledgerfeed_webhooks{state="off"} 0`,
 		`ledgerfeed_pool_connections{pool="api",state="most"} 12`, `ledgerfeed_api_request_seconds_count{class="4xx",route="other"} 1`,
+		`ledgerfeed_workspace_exists{workspace="agency-1"} 1`, `ledgerfeed_workspace_exists{workspace="nobody"} 0`,
+		`ledgerfeed_append_seconds_count{call="append_tx",outcome="refused"} 0`, `ledgerfeed_append_entries_total{call="append",entry="new"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("without %s", line)
 		}
+	}
+	head := countEntries(t, succeed(t, url, "export", "--chain"), "agency-1")
+	if !strings.Contains(text, fmt.Sprintf("\nledgerfeed_workspace_log_entries{workspace=\"agency-1\"} %d\n", head)) || strings.Contains(text, `"agency-0"`) || strings.Contains(text, `_entries{workspace="nobody"`) {
+		t.Errorf("want the head %d of agency-1, and no other workspace, in\n%s", head, text)
 	}
 	exists := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (ledgerfeed_\w+) (\w+)`).FindAllStringSubmatch(text, -1) {

@@ -94,7 +94,7 @@ var arrows = map[string][]string{
 	"internal/seededbug":        {},
 	"internal/settings": {
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
-		"internal/console/origin", "internal/similar", "internal/timespan",
+		"internal/console/origin", "internal/similar", "internal/timespan", "domain",
 	},
 	"internal/testkit/frontproxy": {"internal/testkit"},
 	"internal/testkit":            {"internal/localpg"},

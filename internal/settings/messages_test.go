@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -44,6 +45,7 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_DRAIN_DELAY":        {"5", "soon", "-7s"},
 	"LEDGERFEED_AUDIT_EVERY":        {"6", "daily", "-1h"},
 	"LEDGERFEED_AUDIT_RATE":         {"0", "fast", "-7"},
+	"LEDGERFEED_METRICS_WORKSPACES": {"every one", "one;two", tooManyIDs()},
 	"LEDGERFEED_PPROF":              {"yes", "on", "2"},
 	"LEDGERFEED_TRACES_URL":         {"localhost", "grpc://127.0.0.1:4317", "http://127.0.0.1:4317/?key=1"},
 	"LEDGERFEED_TRACES_HEADERS":     {"hunter2", "two words=hunter2", "=hunter2"},
@@ -57,6 +59,15 @@ var partners = map[string]string{
 	"LEDGERFEED_TLS_CERT": "LEDGERFEED_TLS_KEY=/key.pem", "LEDGERFEED_TLS_KEY": "LEDGERFEED_TLS_CERT=/cert.pem",
 	"LEDGERFEED_SMTP_URL": "LEDGERFEED_MAIL_FROM=billing@acme.example", "LEDGERFEED_MAIL_FROM": "LEDGERFEED_SMTP_URL=smtp://mail.acme.example",
 	"LEDGERFEED_OIDC_ISSUER": "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_ID": "LEDGERFEED_OIDC_ISSUER=https://id.acme.example",
+}
+
+// tooManyIDs are one id more than there may be.
+func tooManyIDs() string {
+	list := make([]string, maxWorkspaceIDs+1)
+	for i := range list {
+		list[i] = fmt.Sprint("w", i)
+	}
+	return strings.Join(list, ",")
 }
 
 // exampleIn is the example of a form: what stands after "such as", or the first of the

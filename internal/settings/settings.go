@@ -66,6 +66,9 @@ type Settings struct {
 	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h" want:"a time such as 24h, or 0 for no background verification"`
 	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000" want:"entries and rows a second, 1 or more, such as 5000"`
 
+	// MetricsWorkspaces are those that have metrics of their own.
+	MetricsWorkspaces workspaceIDs `env:"LEDGERFEED_METRICS_WORKSPACES" want:"at most 100 ids of workspaces, such as acme, separated by commas"`
+
 	// PProf offers profiles of the process on the admin listener.
 	PProf bool `env:"LEDGERFEED_PPROF" envDefault:"false" want:"true or false"`
 

@@ -37,10 +37,11 @@ type State struct {
 	webhooks                                 *prometheus.GaugeVec
 	deliveryLag, waiting                     prometheus.Gauge
 	mails, failedMails, read                 prometheus.Gauge
+	named                                    *workspaces
 }
 
-// NewState registers the metrics.
-func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Registerer) (*State, error) {
+// NewState registers the metrics; the named workspaces have some of their own.
+func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Registerer, named []string) (*State, error) {
 	var failed error
 	add := func(c prometheus.Collector) {
 		if err := register.Register(c); err != nil && failed == nil {
@@ -73,6 +74,7 @@ func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Regis
 		}, []string{"state"}),
 	}
 	add(s.webhooks)
+	s.named = newWorkspaces(named, add)
 	for _, state := range []string{"on", "failing", "off"} {
 		s.webhooks.WithLabelValues(state)
 	}
@@ -138,6 +140,9 @@ func (s *State) Read(ctx context.Context) error {
 		for i, g := range q.into {
 			g.Set(values[i])
 		}
+	}
+	if err := s.named.read(ctx, s.pool); err != nil {
+		return err
 	}
 	s.read.SetToCurrentTime()
 	return nil

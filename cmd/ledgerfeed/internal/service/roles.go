@@ -81,12 +81,12 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 	}
 	s.Add("clock", s.watchClock)
 	s.notifier = eventlog.NewNotifier(s.pool, s.env.Logger)
-	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer()}); err != nil {
+	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer(), Metrics: s.metrics}); err != nil {
 		return nil, err
 	}
 	s.Add("notifications", s.notifier.Run)
 	s.metrics.MustRegister(gauges.Notifications(s.notifier)...)
-	state, err := gauges.NewState(s.pool, s.env.Logger, s.metrics)
+	state, err := gauges.NewState(s.pool, s.env.Logger, s.metrics, s.env.Settings.MetricsWorkspaces)
 	if err != nil {
 		return nil, err
 	}
