@@ -138,7 +138,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/readbench",
 		"cmd/ledgerfeed-bench/internal/replaybench", "internal/localpg", "cmd/ledgerfeed-bench/internal/sizebench",
 	},
-	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/localpg", "internal/pg"},
+	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/pg"},
 	"cmd/ledgerfeed-bench/internal/workload": {
 		"cmd/ledgerfeed-bench/internal/measure", "domain", "eventlog", "projections", "internal/pg", "internal/scenario",
 	},

@@ -31,7 +31,8 @@ type Config struct {
 // databaseName is the database and the role that are made for the program.
 const databaseName = "ledgerfeed"
 
-// DatabaseURL is the address of another database of the server at url.
+// DatabaseURL is the address of another database of the program's own server, whose URL
+// it is given.
 func DatabaseURL(url, database string) string {
 	return strings.Replace(url, "/"+databaseName+"?", "/"+database+"?", 1)
 }

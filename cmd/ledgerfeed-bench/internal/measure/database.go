@@ -2,15 +2,17 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
@@ -24,6 +26,25 @@ type Database struct {
 	Log      *eventlog.Log
 }
 
+// databaseURL is the address of another database of the server at an address, which is a
+// URL or has PostgreSQL's keywords.
+func databaseURL(address, database string) (string, error) {
+	if !strings.Contains(address, "://") {
+		return address + " dbname=" + database, nil // the last one counts
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", errors.New("DATABASE_URL is no address of a database") // without err, which can have a password
+	}
+	u.Path, u.RawPath = "/"+database, ""
+	if query := u.Query(); query.Has("dbname") || query.Has("database") {
+		query.Del("dbname")
+		query.Del("database")
+		u.RawQuery = query.Encode()
+	}
+	return u.String(), nil
+}
+
 // dropTimeout bounds the removal of the database at the end.
 const dropTimeout = time.Minute
 
@@ -31,6 +52,10 @@ const dropTimeout = time.Minute
 // that work gets ends with it, and with that whatever work has started.
 func InDatabase(ctx context.Context, o *Options, work func(context.Context, *Database) error) (err error) {
 	name := "ledgerfeed_bench_" + strconv.Itoa(os.Getpid())
+	address, err := databaseURL(o.ServerURL, name)
+	if err != nil {
+		return err
+	}
 	server, err := pg.Connect(ctx, o.ServerURL)
 	if err != nil {
 		return fmt.Errorf("cannot connect to the server: %w", err)
@@ -46,7 +71,7 @@ func InDatabase(ctx context.Context, o *Options, work func(context.Context, *Dat
 			err = fmt.Errorf("cannot drop the benchmark's database: %w", derr)
 		}
 	}()
-	db := &Database{Options: o, URL: localpg.DatabaseURL(o.ServerURL, name)}
+	db := &Database{Options: o, URL: address}
 	if _, err := migrations.Up(ctx, db.URL); err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,16 +55,9 @@ func start(ctx context.Context, db *measure.Database, role string, webhooks *del
 	if role == sizing.AllRoles {
 		roles = strings.Join([]string{sizing.RoleAPI, sizing.RoleProject, sizing.RoleDeliver, sizing.RoleConsole}, ",")
 	}
-	at, err := url.Parse(db.URL)
-	if err != nil {
-		return nil, errors.New("cannot read the database's address")
-	}
-	query := at.Query()
-	query.Set("application_name", s.name)
-	at.RawQuery = query.Encode()
 	s.cmd = &exec.Cmd{Path: path, Args: []string{program, "serve", "--roles", roles}}
 	s.cmd.Env = append(os.Environ(),
-		"DATABASE_URL="+at.String(), "LEDGERFEED_SECRET_KEY="+webhooks.Key, "LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8", "LEDGERFEED_WEBHOOK_CA_FILE="+webhooks.CAFile,
+		"DATABASE_URL="+db.URL, "PGAPPNAME="+s.name, "LEDGERFEED_SECRET_KEY="+webhooks.Key, "LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8", "LEDGERFEED_WEBHOOK_CA_FILE="+webhooks.CAFile,
 		"LEDGERFEED_LISTEN=127.0.0.1:0", "LEDGERFEED_CONSOLE_LISTEN=127.0.0.1:0", "LEDGERFEED_ADMIN_LISTEN=127.0.0.1:0", "LEDGERFEED_DRAIN_DELAY=0s")
 	log, err := s.cmd.StderrPipe()
 	if err != nil {
