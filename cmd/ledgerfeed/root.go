@@ -88,6 +88,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		sizeCommand(env),
 		openapiCommand(env),
 		benchCommand(env),
+		manCommand(env),
 		versionCommand(env),
 	)
 	addExamples(root)
