@@ -51,7 +51,7 @@ func render(c *cobra.Command, program buildinfo.Info) []byte {
 		date = t.UTC().Format(time.DateOnly)
 	}
 	// Readers of roff want the hyphens of a date as they are.
-	w.raw(fmt.Sprintf(`.TH "%s" "1" "%s" "%s" "Ledgerfeed"`, escape(strings.ToUpper(dashed(c))), date, escape(c.Root().Name()+" "+program.Version)))
+	w.raw(`.TH "` + escape(strings.ToUpper(dashed(c))) + `" "1" "` + date + `" "` + escape(c.Root().Name()+" "+program.Version) + `" "Ledgerfeed"`)
 	w.section("NAME")
 	w.line(dashed(c) + " - " + c.Short)
 	w.section("SYNOPSIS")
