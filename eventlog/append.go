@@ -31,7 +31,7 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) (receipts []Re
 	ctx, end := l.trace(ctx, drafts)
 	began := time.Now()
 	defer func() {
-		l.metrics.observe(callAppend, began, receipts, err)
+		l.metrics.observe(ctx, callAppend, began, receipts, err)
 		end(err)
 	}()
 	if len(drafts) == 1 {
@@ -79,7 +79,7 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 	ctx, end := l.trace(ctx, drafts)
 	began := time.Now()
 	defer func() {
-		l.metrics.observe(callAppendTx, began, receipts, err)
+		l.metrics.observe(ctx, callAppendTx, began, receipts, err)
 		end(err)
 	}()
 	batches, err := group(drafts, l.recorded(ctx))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -32,11 +33,13 @@ type bundle struct {
 	pool  *pgxpool.Pool
 	clock *testkit.Clock
 	log   *eventlog.Log
+
+	metrics *prometheus.Registry // of further logs
 }
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	b := &bundle{pool: testkit.Pool(t), clock: testkit.NewClock(noon)}
+	b := &bundle{pool: testkit.Pool(t), clock: testkit.NewClock(noon), metrics: prometheus.NewRegistry()}
 	testkit.AnyClock(t, b.pool)
 	b.log = newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now})
 	return b

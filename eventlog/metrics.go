@@ -1,11 +1,14 @@
 package eventlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
 // call is by which method entries are appended.
@@ -63,15 +66,15 @@ func newMetrics(register prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// observe counts an append that began at a moment.
-func (m *metrics) observe(c call, began time.Time, receipts []Receipt, err error) {
+// observe counts an append that began at a moment, with its trace as the exemplar.
+func (m *metrics) observe(ctx context.Context, c call, began time.Time, receipts []Receipt, err error) {
 	outcome := ended
 	if _, ok := errors.AsType[*RefusedError](err); ok {
 		outcome = refused
 	} else if err != nil {
 		outcome = failed
 	}
-	m.duration.WithLabelValues(string(c), outcome).Observe(time.Since(began).Seconds())
+	tracing.Observe(ctx, m.duration.WithLabelValues(string(c), outcome), time.Since(began).Seconds())
 	if err != nil {
 		return
 	}

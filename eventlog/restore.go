@@ -37,7 +37,7 @@ func (l *Log) Restore(ctx context.Context, first map[string]int64, drafts ...dom
 		return nil, err
 	}
 	began := time.Now()
-	defer func() { l.metrics.observe(callRestore, began, receipts, err) }()
+	defer func() { l.metrics.observe(ctx, callRestore, began, receipts, err) }()
 	batches, err := group(drafts, "")
 	if err != nil {
 		return nil, err

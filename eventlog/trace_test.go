@@ -38,7 +38,26 @@ func (b *bundle) tracedLog(t *testing.T, ratio float64) (*eventlog.Log, *tracete
 	t.Helper()
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sdktrace.TraceIDRatioBased(ratio)))
-	return newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Tracer: provider.Tracer("test")}), spans
+	return newLog(t, eventlog.Config{Pool: b.pool, Clock: b.clock.Now, Tracer: provider.Tracer("test"), Metrics: b.metrics}), spans
+}
+
+// exemplar is the trace that the latency of appends names.
+func (b *bundle) exemplar(t *testing.T) string {
+	t.Helper()
+	families, err := b.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, bucket := range m.GetHistogram().GetBucket() {
+				if e := bucket.GetExemplar(); e != nil {
+					return e.GetLabel()[0].GetValue()
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // TestTracesOfAppends: each way to append has one span, and the database remembers it for
@@ -63,6 +82,9 @@ func TestTracesOfAppends(t *testing.T) {
 	}
 	_, err := log.Append(t.Context(), client(t, "w", "single", "n"))
 	appended(err, "single")
+	if trace := b.exemplar(t); trace == "" || !strings.Contains(remembered["single"], trace) {
+		t.Errorf("the exemplar is %q, want the trace of %s", trace, remembered["single"])
+	}
 	_, err = log.Append(t.Context(), client(t, "w", "first", "n"), client(t, "w", "second", "n"))
 	appended(err, "first", "second")
 	_, err = log.Append(t.Context(), client(t, "w", "several", "n"), client(t, "other", "several", "n"))
