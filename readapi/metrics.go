@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,7 +21,7 @@ type metrics struct {
 	cached   *prometheus.CounterVec
 }
 
-func newMetrics(register prometheus.Registerer) (*metrics, error) {
+func newMetrics(register prometheus.Registerer, pages *shares) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerfeed_api_requests_total", Help: "Requests by route and status.",
@@ -37,13 +38,16 @@ func newMetrics(register prometheus.Registerer) (*metrics, error) {
 			Name: "ledgerfeed_api_cached_answers_total", Help: "Looks for an answer in the cache: current, outdated (there is one of an older version of the rows), none.",
 		}, []string{"found"}),
 	}
+	waited := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "ledgerfeed_api_page_wait_seconds_total", Help: "How long requests waited because all connections that read pages were in use, also those that gave up; not because their workspace used its share.",
+	}, func() float64 { return time.Duration(pages.waited.Load()).Seconds() })
 	for _, found := range []string{"current", "outdated", "none"} {
 		m.cached.WithLabelValues(found)
 	}
 	if register == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.refused, m.cached} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.refused, m.cached, waited} {
 		if err := register.Register(c); err != nil {
 			return nil, fmt.Errorf("readapi: register metrics: %w", err)
 		}

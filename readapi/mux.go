@@ -36,7 +36,8 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := newMetrics(cfg.Metrics)
+	pages := cfg.newShares()
+	metrics, err := newMetrics(cfg.Metrics, pages)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func New(cfg Config) (*API, error) {
 		tags:         newTagger(cfg.CursorKey, document),
 		versions:     newVersionReader(cfg.Pool, cfg.Timeout),
 		rows:         map[string]*batch.Coalescer[*rowQuery]{},
-		shares:       cfg.newShares(),
+		shares:       pages,
 		cache:        newAnswerCache(max(0, cfg.CacheBytes)),
 		metrics:      metrics,
 	}

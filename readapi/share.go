@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
@@ -21,6 +22,7 @@ import (
 type shares struct {
 	total, each int // connections for all pages, and for those of one workspace
 	wait        time.Duration
+	waited      atomic.Int64 // nanoseconds that requests waited because all connections for pages were in use
 
 	mu         sync.Mutex
 	used       int
@@ -53,6 +55,7 @@ func (w *share) most(each int) int {
 type shareRequest struct {
 	turn    uint64
 	granted chan struct{} // closed when the connection may be used
+	allUsed bool          // when it was asked for, not only the workspace's share
 }
 
 func newShares(total, each int, wait time.Duration) *shares {
@@ -67,6 +70,10 @@ func (s *shares) take(ctx context.Context, workspaceID string) (release func(), 
 	case <-r.granted:
 		return s.granted(workspaceID), nil
 	default:
+	}
+	if r.allUsed {
+		began := time.Now() // not of the injected clock: it measures the database
+		defer func() { s.waited.Add(int64(time.Since(began))) }()
 	}
 	timer := time.NewTimer(s.wait)
 	defer timer.Stop()
@@ -100,7 +107,7 @@ func (s *shares) request(workspaceID string) *shareRequest {
 		s.workspaces[workspaceID] = w
 	}
 	s.turn++
-	r := &shareRequest{turn: s.turn, granted: make(chan struct{})}
+	r := &shareRequest{turn: s.turn, granted: make(chan struct{}), allUsed: s.used >= s.total}
 	w.waiting = append(w.waiting, r)
 	s.grant()
 	return r

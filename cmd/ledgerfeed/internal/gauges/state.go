@@ -17,10 +17,13 @@ import (
 )
 
 // How often the state is read: every interval, and so seldom that reading it takes no
-// more than one hundredth of the time.
+// more than one hundredth of the time; but after longest at the latest, however long one
+// reading took, because alerts take a state that is older than 5 minutes for unknown, and
+// a lock that held up one reading must not hide those after it.
 const (
 	interval = 15 * time.Second
 	share    = 100
+	longest  = time.Minute
 )
 
 // readTimeout bounds one reading.
@@ -91,7 +94,7 @@ func (s *State) Run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			s.logger.WarnContext(ctx, "cannot read the state of the service for its metrics; trying again", "error", err)
 		}
-		if !flow.Pause(ctx, max(interval, share*time.Since(began))) {
+		if !flow.Pause(ctx, min(max(interval, share*time.Since(began)), longest)) {
 			return nil
 		}
 	}
