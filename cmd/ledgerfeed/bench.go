@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/sibling"
 )
 
 // benchProgram has the benchmarks. It is a program of its own, so that their code
@@ -25,9 +25,9 @@ func benchCommand(env *cli.Env) *cobra.Command {
 		Short:              "Measure the program against limits taken in the same run (runs " + benchProgram + ")",
 		DisableFlagParsing: true,
 		RunE: env.Run(func(ctx context.Context, args []string) error {
-			path, err := findBenchProgram()
+			path, err := sibling.Find(benchProgram)
 			if err != nil {
-				return err
+				return fmt.Errorf("%w, or run it with go run ./cmd/%s", err, benchProgram)
 			}
 			bench := exec.CommandContext(ctx, path, args...)
 			bench.Stdin, bench.Stdout, bench.Stderr = env.In, env.Out, env.ErrOut
@@ -44,18 +44,4 @@ func benchCommand(env *cli.Env) *cobra.Command {
 			return nil
 		}),
 	}
-}
-
-// findBenchProgram looks beside this program, then on PATH.
-func findBenchProgram() (string, error) {
-	if self, err := os.Executable(); err == nil {
-		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), benchProgram)); err == nil {
-			return path, nil
-		}
-	}
-	path, err := exec.LookPath(benchProgram)
-	if err != nil {
-		return "", fmt.Errorf("cannot find the program %s, which has the benchmarks: build it beside this one, or run it with go run ./cmd/%[1]s", benchProgram)
-	}
-	return path, nil
 }

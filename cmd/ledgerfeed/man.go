@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 )
 
-// manCommand is for those who make packages.
+// manCommand is for the making of packages.
 func manCommand(env *cli.Env) *cobra.Command {
 	var dir string
 	c := &cobra.Command{

@@ -107,7 +107,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring", "delivery/secretkey", "internal/buildinfo",
 		"internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor", "cmd/ledgerfeed/internal/anomaly",
 		"migrations", "cmd/ledgerfeed/internal/supportbundle", "internal/similar", "internal/sizing",
-		"cmd/ledgerfeed/internal/manual",
+		"cmd/ledgerfeed/internal/manual", "internal/sibling",
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/console/session", "internal/datadir",
@@ -200,9 +200,11 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed-bench/internal/sizebench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/deliverbench",
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "internal/pg", "internal/sizing",
+		"internal/sibling",
 	},
 	"internal/sizing":                {},
 	"cmd/ledgerfeed/internal/manual": {"internal/buildinfo"},
+	"internal/sibling":               {},
 	"docs/receivers/go":              {}, // an example for others, who do not have our packages
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/deliverbench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
+	"github.com/ledgerfeed/ledgerfeed/internal/sibling"
 	"github.com/ledgerfeed/ledgerfeed/internal/sizing"
 )
 
@@ -30,25 +30,11 @@ type served struct {
 	addresses map[string]string // by listener, host:port
 }
 
-// findProgram looks beside this program, then on PATH.
-func findProgram() (string, error) {
-	if self, err := os.Executable(); err == nil {
-		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), program)); err == nil {
-			return path, nil
-		}
-	}
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return "", fmt.Errorf("cannot find the program %s, which is to be measured: build it beside this one with go install ./cmd/... (--only disk,wal does without)", program)
-	}
-	return path, nil
-}
-
 // start runs a process with a role, or with all, and waits until it listens.
 func start(ctx context.Context, db *measure.Database, role string, webhooks *deliverbench.Subscriptions) (*served, error) {
-	path, err := findProgram()
+	path, err := sibling.Find(program)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (--only disk,wal does without)", err)
 	}
 	s := &served{db: db, name: "size-" + role, addresses: map[string]string{}}
 	roles := role
