@@ -216,8 +216,7 @@ func TestLockedTracesDelayNobody(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
 
-	conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
-	tx := testkit.Must(conn.Begin(t.Context()))(t)
+	tx := testkit.Must(testkit.OwnerConn(t, b.pool).Begin(t.Context()))(t)
 	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE append_trace IN ACCESS EXCLUSIVE MODE`))(t)
 	b.dispatcher(func(c *dispatch.Config) { c.Tracer = tracer })
 	b.appendTo("acme", "invoice.reversed", 3)
@@ -225,16 +224,15 @@ func TestLockedTracesDelayNobody(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_ = conn.Close(t.Context())
 
 	const appended = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	testkit.Must(b.pool.Exec(t.Context(), `
+	testkit.AsOwner(t, b.pool, `
 		CREATE FUNCTION traced() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
 		    INSERT INTO append_trace VALUES (NEW.workspace_id, NEW.id, TG_ARGV[0]);
 		    RETURN NEW;
-		END $$`))(t)
-	testkit.Must(b.pool.Exec(t.Context(), `CREATE TRIGGER traced BEFORE INSERT ON event_log FOR EACH ROW EXECUTE FUNCTION traced('`+appended+`')`))(t)
+		END $$;
+		CREATE TRIGGER traced BEFORE INSERT ON event_log FOR EACH ROW EXECUTE FUNCTION traced('`+appended+`')`)
 	b.appendTo("acme", "invoice.reversed", 1)
 	b.recorded([]string{"acme"}, 4)
 	links := 0

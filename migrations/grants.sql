@@ -64,7 +64,7 @@ GRANT EXECUTE ON FUNCTION
     log_publish(text, timestamptz, json), log_trace(text, text[], text[], text[])
     TO ledgerfeed_writer;
 
--- ledgerfeed_auditor: ledgerfeed verify, explain, export and status. It reads the log
+-- ledgerfeed_auditor: ledgerfeed verify, explain and export. It reads the log
 -- and what is made of it; no keys, secrets, sessions or webhooks.
 GRANT SELECT ON
     anomaly, anomaly_acknowledged, charge, client, client_credit, closed_period, contractor, credit_move, event_log, goose_db_version, invoice,

@@ -1177,10 +1177,13 @@ CREATE OR REPLACE FUNCTION public.log_trace(w text, ids text[], traces text[], o
  RETURNS void
  LANGUAGE plpgsql
  SECURITY DEFINER
- SET lock_timeout TO '50ms'
  SET search_path TO 'public', 'pg_temp'
 AS $function$
 BEGIN
+    IF NOT EXISTS (SELECT FROM unnest(traces, outcomes) AS t (trace, outcome) WHERE t.outcome = 'appended' AND octet_length(t.trace) = 55) THEN
+        RETURN;
+    END IF;
+    LOCK TABLE append_trace IN ROW EXCLUSIVE MODE NOWAIT;
     INSERT INTO append_trace (workspace_id, event_id, traceparent)
     SELECT w, t.id, t.trace
       FROM unnest(ids, traces, outcomes) AS t (id, trace, outcome)

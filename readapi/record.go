@@ -24,7 +24,7 @@ func (a *API) record(q *request) {
 	ctx := q.http.Context()
 	cause := cmp.Or(q.cause, q.out.Err)
 	record := requestlog.Record{
-		At: q.began, RequestID: q.id, Method: knownMethod(q.http.Method), Status: q.out.Status,
+		At: q.began, RequestID: q.id, Method: tracing.KnownMethod(q.http.Method), Status: q.out.Status,
 		Duration: a.cfg.Clock().Sub(q.began), Bytes: q.out.Bytes, Rows: q.rows, Refusal: string(q.refusal),
 	}
 	var refused *access.RefusedError
@@ -108,14 +108,4 @@ func (a *API) log(ctx context.Context, record *requestlog.Record, cause error) {
 		attributes = append(attributes, slog.String("error", a.cfg.Format.Redact(cause.Error())))
 	}
 	a.cfg.Logger.LogAttrs(ctx, level, "request", attributes...)
-}
-
-// knownMethod keeps made-up methods out of the log.
-func knownMethod(m string) string {
-	switch m {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut,
-		http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodTrace:
-		return m
-	}
-	return "other"
 }

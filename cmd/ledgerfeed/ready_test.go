@@ -55,6 +55,15 @@ func TestReadinessIsThatOfEachRole(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(c.role)
+		for _, role := range []string{"api", "project", "deliver", "console"} {
+			want := http.StatusOK
+			if role == c.role {
+				want = http.StatusServiceUnavailable
+			}
+			if status := statusOf(t, admin+"/readyz?role="+role); status != want {
+				t.Errorf("without %s, the role %s is answered %d", c.table, role, status)
+			}
+		}
 		if _, err := pool.Exec(t.Context(), "ALTER TABLE gone RENAME TO "+c.table); err != nil {
 			t.Fatal(err)
 		}

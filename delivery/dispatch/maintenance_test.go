@@ -134,9 +134,9 @@ func TestTracesAreForgotten(t *testing.T) {
 	testkit.AnyClock(t, pool)
 	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
 	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
-	testkit.Must(pool.Exec(t.Context(), `
-		INSERT INTO append_trace SELECT 'acme', 'of ' || days || ' days', repeat('x', 55), $1::timestamptz - days * interval '1 day' FROM unnest(ARRAY[6, 8]) AS days`, now))(t)
-	tx := testkit.Must(pool.Begin(t.Context()))(t)
+	testkit.AsOwner(t, pool, `
+		INSERT INTO append_trace SELECT 'acme', 'of ' || days || ' days', repeat('x', 55), $1::timestamptz - days * interval '1 day' FROM unnest(ARRAY[6, 8]) AS days`, now)
+	tx := testkit.Must(testkit.OwnerConn(t, pool).Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE append_trace IN SHARE MODE`))(t)
 	for _, want := range []string{"of 6 days, of 8 days", "of 6 days"} {

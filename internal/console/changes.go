@@ -24,7 +24,8 @@ func PoolSettings() map[string]string {
 // may wait for a lock, with a connection that other workspaces need.
 const changesAtOnce = 2
 
-// changes makes the changes of each workspace wait for each other.
+// changes makes the changes of each workspace, or its pages that read very much, wait for
+// each other.
 type changes struct {
 	mu sync.Mutex
 	of map[string]*workspaceChanges
@@ -57,11 +58,19 @@ func (c *changes) join(workspaceID string) (places chan struct{}, leave func()) 
 // inTurn lets a request that changes something wait for its workspace's turn. It
 // follows signedIn.
 func (c *changes) inTurn(next http.Handler) http.Handler {
+	taken := c.take(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			next.ServeHTTP(w, r)
 			return
 		}
+		taken.ServeHTTP(w, r)
+	})
+}
+
+// take lets every request wait for its workspace's turn. It follows signedIn.
+func (c *changes) take(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		places, leave := c.join(web.From(w, r).Session.WorkspaceID)
 		defer leave()
 		select {

@@ -80,7 +80,7 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the console's address is %q: %w", cfg.URL, err)
 	}
-	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Tracer: cfg.Tracer, Secure: at.Secure}, changes: changes{of: map[string]*workspaceChanges{}}}
+	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Tracer: cfg.Tracer, Secure: at.Secure}, changes: changes{of: map[string]*workspaceChanges{}}, heavy: changes{of: map[string]*workspaceChanges{}}}
 	if c.assets, err = web.LoadAssets(); err != nil {
 		return nil, err
 	}

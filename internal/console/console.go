@@ -29,6 +29,7 @@ type Console struct {
 	reference []byte // the API's description, with its style among the assets
 	handler   http.Handler
 	changes   changes
+	heavy     changes // pages that are web.Route.Heavy
 
 	signIn    *signin.Pages
 	keys      *keys.Pages
@@ -69,7 +70,11 @@ func (c *Console) router() (http.Handler, error) {
 		if route.Method == http.MethodPost && route.Access == web.Anyone && !strings.HasPrefix(route.Pattern, "/sign-in/") {
 			return nil, fmt.Errorf("console: POST %s changes something and requires nothing", route.Pattern)
 		}
-		pages.With(c.checks(route.Access)...).Method(route.Method, route.Pattern, route.Handle)
+		checks := c.checks(route.Access)
+		if route.Heavy {
+			checks = append(checks, c.heavy.take)
+		}
+		pages.With(checks...).Method(route.Method, route.Pattern, route.Handle)
 	}
 	return r, nil
 }

@@ -17,7 +17,7 @@ func Find(program string) (path string, err error) {
 		}
 	}
 	if path, err = exec.LookPath(program); err != nil {
-		return "", fmt.Errorf("cannot find the program %s: build it beside this one with go install ./cmd/...", program)
+		return "", fmt.Errorf("cannot find the program %s: go install ./cmd/... builds it beside this one", program)
 	}
 	return path, nil
 }

@@ -25,12 +25,13 @@ func FromEnvironment(ctx context.Context) context.Context {
 
 const traceparent = "traceparent"
 
-// FromHeader returns a context with the trace of a request's header, if it has one.
+// FromHeader returns a context with the trace of a request's header, if it has one. What
+// others keep in tracestate is not read: it can be large, and nothing here needs it.
 func FromHeader(ctx context.Context, h http.Header) context.Context {
-	if len(h[Header]) == 0 {
+	if len(h[Header]) != 1 {
 		return ctx
 	}
-	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(h))
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: h[Header][0]})
 }
 
 // Traceparent writes the current span in the form of the header; empty: there is none.

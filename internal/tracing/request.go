@@ -15,9 +15,24 @@ func StartRequest(t trace.Tracer, r *http.Request) (context.Context, trace.Span)
 	return t.Start(FromHeader(r.Context(), r.Header), "request", trace.WithSpanKind(trace.SpanKindServer))
 }
 
+// KnownMethod keeps made-up methods out of logs and traces. The text that it returns is not
+// the caller's, which is a part of all that was sent and would be kept with it.
+func KnownMethod(method string) string {
+	for _, known := range []string{
+		http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut,
+		http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodTrace,
+	} {
+		if method == known {
+			return known
+		}
+	}
+	return "other"
+}
+
 // EndRequest names a request's span by its method and the pattern of its route, empty for
 // an unknown path, and records the status.
 func EndRequest(span trace.Span, method, route string, status int) {
+	method = KnownMethod(method)
 	name := method
 	if route != "" {
 		name += " " + route

@@ -8,21 +8,26 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// askedPerSecond is how many traces of others a process goes on with in a second: a
-// caller that asks for each request to be traced costs no more than that.
+// askedPerSecond is how many traces of callers a process goes on with in a second, and how
+// many that are linked to a recorded one it begins: a caller that asks for each request to
+// be traced costs no more than that.
 const askedPerSecond = 50
 
 // sampler decides which traces are recorded. Below a span of this process its decision
 // stands. A trace that a caller records, or that is linked to a recorded append, is
-// recorded, up to askedPerSecond. Of the others, a ratio is.
+// recorded, up to askedPerSecond each. Of the others, a ratio is.
 type sampler struct {
-	ratio sdktrace.Sampler
-	asked *rate.Limiter
-	clock func() time.Time
+	ratio   sdktrace.Sampler
+	callers *rate.Limiter // callers cannot use up what there is for links
+	links   *rate.Limiter
+	clock   func() time.Time
 }
 
 func newSampler(ratio float64, clock func() time.Time) *sampler {
-	return &sampler{ratio: sdktrace.TraceIDRatioBased(ratio), asked: rate.NewLimiter(askedPerSecond, askedPerSecond), clock: clock}
+	return &sampler{
+		ratio: sdktrace.TraceIDRatioBased(ratio), clock: clock,
+		callers: rate.NewLimiter(askedPerSecond, askedPerSecond), links: rate.NewLimiter(askedPerSecond, askedPerSecond),
+	}
 }
 
 // ShouldSample implements sdktrace.Sampler.
@@ -34,8 +39,12 @@ func (s *sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingR
 		if parent.IsSampled() {
 			result.Decision = sdktrace.RecordAndSample
 		}
-	case parent.IsSampled(), linked(p.Links):
-		if s.asked.AllowN(s.clock(), 1) {
+	case parent.IsSampled():
+		if s.callers.AllowN(s.clock(), 1) {
+			result.Decision = sdktrace.RecordAndSample
+		}
+	case linked(p.Links):
+		if s.links.AllowN(s.clock(), 1) {
 			result.Decision = sdktrace.RecordAndSample
 		}
 	case !parent.IsValid():

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -65,14 +66,19 @@ func TestSampler(t *testing.T) {
 			n++
 		}
 	}
-	clock.Advance(time.Second)
-	for range 1000 {
+	for range 1000 { // which callers cannot use up
 		if flood(t.Context(), Link(recorded)) {
 			n++
 		}
 	}
-	if n != 2*askedPerSecond {
-		t.Errorf("of 2000 that ask %d are recorded within a second, want %d", n, 2*askedPerSecond)
+	clock.Advance(time.Second)
+	for range 1000 {
+		if flood(from(recorded)) {
+			n++
+		}
+	}
+	if n != 3*askedPerSecond {
+		t.Errorf("of 3000 that ask %d are recorded within a second, want %d", n, 3*askedPerSecond)
 	}
 }
 
@@ -93,6 +99,20 @@ func TestContext(t *testing.T) {
 	}
 }
 
+// TestKnownMethod: no text of a caller is kept.
+func TestKnownMethod(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[string]string{"GET": "GET", "get": "other", strings.Repeat("X", 30_000): "other"} {
+		if got := KnownMethod(method); got != want {
+			t.Errorf("%q", got)
+		}
+	}
+	line := "GET /v1/" + strings.Repeat("x", 60_000)
+	if got := KnownMethod(line[:3]); unsafe.StringData(got) == unsafe.StringData(line) {
+		t.Error("the method keeps the line of the request")
+	}
+}
+
 // TestRequestSpan: requests are named by their routes, and those that fail are errors.
 func TestRequestSpan(t *testing.T) {
 	t.Parallel()
@@ -103,7 +123,12 @@ func TestRequestSpan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.Header.Set(Header, recorded)
+		r.Header.Set("Tracestate", "a=b")
 		_, span := StartRequest(tracer, r)
+		if state := span.SpanContext().TraceState().String(); state != "" {
+			t.Errorf("the caller's tracestate %q is kept", state)
+		}
 		EndRequest(span, r.Method, route, http.StatusServiceUnavailable)
 		span.End()
 	}

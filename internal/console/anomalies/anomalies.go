@@ -34,10 +34,10 @@ func New(store *anomaly.Store) *Pages {
 // Routes are the addresses of the pages.
 func (p *Pages) Routes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Pattern: "/anomalies", Access: web.SignedIn, Handle: p.groupsPage},
-		{Method: http.MethodGet, Pattern: "/anomalies/at/{position}", Access: web.SignedIn, Handle: p.entryPage},
+		{Method: http.MethodGet, Pattern: "/anomalies", Access: web.SignedIn, Heavy: true, Handle: p.groupsPage},
+		{Method: http.MethodGet, Pattern: "/anomalies/at/{position}", Access: web.SignedIn, Heavy: true, Handle: p.entryPage},
 		{Method: http.MethodPost, Pattern: "/anomalies/at/{position}", Access: web.Admin, Handle: p.acknowledgeEntry},
-		{Method: http.MethodGet, Pattern: "/anomalies/{reason}/{type}", Access: web.SignedIn, Handle: p.groupPage},
+		{Method: http.MethodGet, Pattern: "/anomalies/{reason}/{type}", Access: web.SignedIn, Heavy: true, Handle: p.groupPage},
 		{Method: http.MethodPost, Pattern: "/anomalies/{reason}/{type}", Access: web.Admin, Handle: p.acknowledgeGroup},
 	}
 }

@@ -2,8 +2,12 @@ package anomalies
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
@@ -13,6 +17,9 @@ const (
 	// waitingFor is how long it is remembered whether anomalies wait: every page shows
 	// it, and where all of very many were acknowledged, looking takes long.
 	waitingFor = 15 * time.Second
+	// waitingTimeout bounds one look. Where all of very many were acknowledged it takes
+	// longer, and there is no mark.
+	waitingTimeout = 300 * time.Millisecond
 	// maxWaiting bounds what is remembered.
 	maxWaiting = 1000
 )
@@ -21,6 +28,7 @@ const (
 // concurrent use.
 type waiting struct {
 	store *anomaly.Store
+	looks singleflight.Group // by key: the pages of a moment share one
 
 	mu    sync.Mutex
 	known map[waitingKey]waitingSince // guarded by mu
@@ -46,10 +54,19 @@ func (p *Pages) Wait(ctx context.Context, s *session.Session, now time.Time) (bo
 	if ok && now.Sub(found.at) < waitingFor {
 		return found.there, nil
 	}
-	there, err := w.store.Any(ctx, seenBy(s))
+	result, err, _ := w.looks.Do(fmt.Sprint(key), func() (any, error) {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), waitingTimeout)
+		defer cancel()
+		there, err := w.store.Any(limited, seenBy(s))
+		if errors.Is(limited.Err(), context.DeadlineExceeded) {
+			return false, nil // the mark is not worth more time
+		}
+		return there, err
+	})
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("look for anomalies that wait: %w", err)
 	}
+	there, _ := result.(bool)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.known) >= maxWaiting {

@@ -29,6 +29,7 @@ const (
 type Route struct {
 	Method, Pattern string // of chi
 	Access          Access
+	Heavy           bool // it may read very many rows, so a workspace has few of them at a time
 	Handle          Handler
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,8 +53,8 @@ type Readiness struct {
 	Reasons []Unready `json:"reasons"`
 }
 
-// readiness tells whether every role can do its work, and if not, why.
-func (s *Service) readiness(ctx context.Context) Readiness {
+// readiness tells whether every role can do its work, or one of them, and if not, why.
+func (s *Service) readiness(ctx context.Context, role string) Readiness {
 	is := Readiness{Reasons: []Unready{}}
 	switch reason := s.reasonNotReady(); {
 	case !s.ready.Load():
@@ -61,7 +62,11 @@ func (s *Service) readiness(ctx context.Context) Readiness {
 	case reason != "":
 		is.Reasons = append(is.Reasons, Unready{"", reason})
 	default:
-		is.Reasons = append(is.Reasons, s.probes.run(ctx)...)
+		for _, found := range s.probes.run(ctx) {
+			if role == "" || found.Role == role {
+				is.Reasons = append(is.Reasons, found)
+			}
+		}
 	}
 	is.Ready = len(is.Reasons) == 0
 	return is
@@ -70,7 +75,7 @@ func (s *Service) readiness(ctx context.Context) Readiness {
 // collector is the metric that says whether the process is ready.
 func (s *Service) collector() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ledgerfeed_ready", Help: "1 while every role of the process can do its work, 0 otherwise."}, func() float64 {
-		if s.readiness(context.Background()).Ready {
+		if s.readiness(context.Background(), "").Ready {
 			return 1
 		}
 		return 0
@@ -78,9 +83,15 @@ func (s *Service) collector() prometheus.Collector {
 }
 
 // readyz answers 200 where every role can do its work, and otherwise 503 with the
-// reasons.
+// reasons; with role=api and so on, it looks at that role alone, for a proxy that sends it
+// requests.
 func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
-	answer := s.readiness(r.Context())
+	role := r.URL.Query().Get("role")
+	if role != "" && !slices.Contains(s.roles, role) {
+		http.Error(w, "this process has no such role", http.StatusNotFound)
+		return
+	}
+	answer := s.readiness(r.Context(), role)
 	text, err := json.Marshal(answer)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

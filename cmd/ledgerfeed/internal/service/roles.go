@@ -59,7 +59,7 @@ func CheckRoles(roles []string) error {
 // New prepares a process with some roles: it connects to the database and binds
 // the listeners. Run starts it.
 func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_ *Service, err error) {
-	s := &Service{env: env, database: db, metrics: prometheus.NewRegistry(), pools: gauges.NewPools()}
+	s := &Service{env: env, database: db, roles: roles, metrics: prometheus.NewRegistry(), pools: gauges.NewPools()}
 	defer func() {
 		if err != nil {
 			s.close()

@@ -40,6 +40,7 @@ type Service struct {
 	ready    atomic.Bool            // becomes false before the listeners close
 	unready  atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is
 
+	roles  []string
 	probes probes
 
 	wrongClock  atomic.Pointer[string] // what is wrong with the clock; nil: nothing
