@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
 func serveCommand(env *cli.Env) *cobra.Command {
@@ -32,10 +34,12 @@ finishes what is under way, and ends.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, db.Close(ctx)) }()
-			if !noMigrate {
-				if _, err := db.Migrate(ctx); err != nil {
+			if noMigrate {
+				if err := warnOfOlderSchema(ctx, env, db); err != nil {
 					return err
 				}
+			} else if _, err := db.Migrate(ctx); err != nil {
+				return err
 			}
 			s, err := service.New(ctx, env, db, roles)
 			if err != nil {
@@ -47,4 +51,17 @@ finishes what is under way, and ends.`,
 	c.Flags().StringSliceVar(&roles, "roles", service.Roles(), "what this process does")
 	c.Flags().BoolVar(&noMigrate, "no-migrate", false, "do not bring the schema up to date first")
 	return c
+}
+
+// warnOfOlderSchema logs what a process that migrates nothing may miss.
+func warnOfOlderSchema(ctx context.Context, env *cli.Env, db *cli.Database) error {
+	missing, err := migrations.Missing(ctx, db.URL)
+	if err != nil {
+		return fmt.Errorf("look at the schema: %w", err)
+	}
+	if len(missing) > 0 {
+		env.Logger.ErrorContext(ctx, "the schema is older than this program, which fails where it needs what is missing: run ledgerfeed migrate as the owner of the tables",
+			"missing", len(missing), "first", missing[0].Name)
+	}
+	return nil
 }

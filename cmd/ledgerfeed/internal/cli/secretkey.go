@@ -108,7 +108,7 @@ func (e *Env) makeSecretKey(ctx context.Context, tx pgx.Tx, db *Database) (*keyr
 		if made, err := e.ReadKeyring(db); err != nil || made != nil {
 			return made, errors.Join(err, secretkey.Register(ctx, tx, made, e.Clock()))
 		}
-		missing.Reason = "LEDGERFEED_SECRET_KEY is not set, and there is no file " + file
+		missing.Reason = "LEDGERFEED_SECRET_KEY is not set (is --config or a variable missing?), and there is no file " + file
 	}
 	if err != nil {
 		return nil, err
