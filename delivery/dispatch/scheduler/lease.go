@@ -72,6 +72,7 @@ func (s *Scheduler) leaseLost(lease string) {
 	for _, q := range s.results.evicted {
 		q.evict.lost = true
 	}
+	clear(s.byWorkspace)
 	s.starts.clear()
 	s.polls.dirty = nil
 	s.results = results{underWay: s.results.underWay}

@@ -51,7 +51,7 @@ type Scheduler struct {
 	cfg Config
 
 	queues      map[Key]*queue
-	byWorkspace map[string][]*queue
+	byWorkspace map[string][]*queue // with those whose release is not recorded yet
 
 	starts  starts
 	polls   polls

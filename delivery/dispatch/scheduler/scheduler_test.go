@@ -275,6 +275,32 @@ func TestClaimUnderALostLease(t *testing.T) {
 	}
 }
 
+// TestEventDuringARelease: an event that comes while an idle webhook is released, when
+// nobody can claim it yet, has the webhook claimed right after it, not by a sweep.
+func TestEventDuringARelease(t *testing.T) {
+	t.Parallel()
+	b := newBench(func(c *Config) { c.Idle = time.Minute })
+	q := b.hold("wh", func(w *Loaded) { w.Position = 1_000_000 })
+	q.live.scanned, q.live.visible = 1_000_000, 1_000_000
+	q.pending[Live] = nil
+	b.now = b.now.Add(time.Minute)
+	b.step(Tick{})
+	if len(b.records) != 1 || len(b.records[0].Releases) != 1 {
+		t.Fatal("the idle webhook is not released")
+	}
+	b.step(Changed{WorkspaceIDs: []string{"acme"}})
+	b.step(Claimed{Claim: b.claims.underWay}) // it was not free yet
+	b.step(Recorded{Record: b.records[0]})
+	b.now = b.now.Add(fruitlessPause)
+	b.step(Tick{})
+	if claim := b.claims.underWay; claim == nil || len(claim.Keys) != 1 || claim.Keys[0] != q.key {
+		t.Errorf("after the release %+v is claimed, want the webhook", claim)
+	}
+	if len(b.byWorkspace) != 0 {
+		t.Error("a released webhook is kept")
+	}
+}
+
 // TestTurnedOffDuringAnAttempt: what ends after the webhook was turned off is not
 // retried.
 func TestTurnedOffDuringAnAttempt(t *testing.T) {

@@ -11,8 +11,10 @@ import (
 // not be held here, so they are claimed.
 func (s *Scheduler) changed(e Changed) {
 	if e.All {
-		for _, q := range s.queues {
-			s.polls.mark(q)
+		for _, list := range s.byWorkspace {
+			for _, q := range list {
+				s.polls.mark(q)
+			}
 		}
 	}
 	for _, w := range e.WorkspaceIDs {
@@ -134,15 +136,12 @@ func (s *Scheduler) releaseIfDone(q *queue) {
 	}
 }
 
-// forget removes a queue from the scheduler.
+// forget removes a queue from what is held. It stays in byWorkspace until its release
+// is recorded: until then nobody else can claim it, so an event that comes meanwhile
+// is marked here.
 func forget(s *Scheduler, q *queue) {
-	w := q.key.WorkspaceID
 	delete(s.queues, q.key)
-	s.byWorkspace[w] = slices.DeleteFunc(s.byWorkspace[w], func(other *queue) bool { return other == q })
-	if len(s.byWorkspace[w]) == 0 {
-		delete(s.byWorkspace, w)
-	}
-	delete(s.claims.debounced, w) // there may be something to claim again
+	delete(s.claims.debounced, q.key.WorkspaceID) // there may be something to claim again
 	s.timers.set(q, time.Time{})
 	if s.starts.throttle.remove(q) {
 		q.listed = false
@@ -188,6 +187,11 @@ func (s *Scheduler) recorded(now time.Time, e Recorded) {
 func (s *Scheduler) released(list []*queue) {
 	var notify []string
 	for _, q := range list {
+		w := q.key.WorkspaceID
+		s.byWorkspace[w] = slices.DeleteFunc(s.byWorkspace[w], func(other *queue) bool { return other == q })
+		if len(s.byWorkspace[w]) == 0 {
+			delete(s.byWorkspace, w)
+		}
 		held := s.queues[q.key]
 		switch {
 		case q.evict.lost || !q.evict.changed:
@@ -197,7 +201,7 @@ func (s *Scheduler) released(list []*queue) {
 			s.claims.addKey(q.key)
 		}
 		if q.evict.rebalanced && !q.evict.lost {
-			notify = append(notify, q.key.WorkspaceID)
+			notify = append(notify, w)
 		}
 	}
 	if len(notify) > 0 {
