@@ -280,9 +280,8 @@ func TestClaimUnderALostLease(t *testing.T) {
 func TestEventDuringARelease(t *testing.T) {
 	t.Parallel()
 	b := newBench(func(c *Config) { c.Idle = time.Minute })
-	q := b.hold("wh", func(w *Loaded) { w.Position = 1_000_000 })
-	q.live.scanned, q.live.visible = 1_000_000, 1_000_000
-	q.pending[Live] = nil
+	q := newQueue(&Loaded{Key: Key{"acme", "wh"}, Endpoint: &Endpoint{On: true}}, b.now)
+	b.queues[q.key], b.byWorkspace["acme"] = q, []*queue{q}
 	b.now = b.now.Add(time.Minute)
 	b.step(Tick{})
 	if len(b.records) != 1 || len(b.records[0].Releases) != 1 {
