@@ -17,12 +17,10 @@ import (
 // transactions (publish.go); see migrations/00017_log_append_wait.sql. Its third
 // argument makes the append conditional on the newest position; nothing here uses
 // it.
-const appendSQL = `SELECT outcomes, positions, times FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10)`
+const appendSQL = `SELECT a.outcomes, a.positions, a.times FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10) AS a`
 
 // appendTracedSQL is appendSQL for entries of traces that are recorded.
-const appendTracedSQL = `
-	SELECT a.outcomes, a.positions, a.times
-	  FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10) AS a CROSS JOIN LATERAL log_trace($1, $4, $11, a.outcomes) AS t`
+const appendTracedSQL = appendSQL + ` CROSS JOIN LATERAL log_trace($1, $4, $11, a.outcomes) AS t`
 
 // maxAppend bounds the entries of one append: more would hold the workspaces'
 // locks for too long. Callers with more send several batches.

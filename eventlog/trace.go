@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -20,12 +19,7 @@ func (l *Log) trace(ctx context.Context, drafts []domain.Draft) (spanned context
 	if span.IsRecording() {
 		span.SetAttributes(attribute.Int("ledgerfeed.entries", len(drafts)), attribute.String("ledgerfeed.workspace", drafts[0].WorkspaceID))
 	}
-	return ctx, func(err error) {
-		if err != nil {
-			span.SetStatus(codes.Error, err.Error())
-		}
-		span.End()
-	}
+	return ctx, func(err error) { tracing.End(span, err) }
 }
 
 // recorded is the span of an append in the form that log_trace takes; empty: there is

@@ -10,11 +10,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
@@ -105,12 +105,7 @@ func (p *projector) trace(ctx context.Context, claim *eventlog.Claim) (spanned c
 		}
 		span.SetAttributes(attribute.Int("ledgerfeed.workspaces", len(claim.Segments)), attribute.Int("ledgerfeed.entries", entries))
 	}
-	return ctx, func(err error) {
-		if err != nil {
-			span.SetStatus(codes.Error, err.Error())
-		}
-		span.End()
-	}
+	return ctx, func(err error) { tracing.End(span, err) }
 }
 
 func (p *projector) project(ctx context.Context, claim *eventlog.Claim, progress func()) error {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -135,7 +136,8 @@ func TestTracesAreForgotten(t *testing.T) {
 	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
 	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
 	testkit.AsOwner(t, pool, `
-		INSERT INTO append_trace SELECT 'acme', 'of ' || days || ' days', repeat('x', 55), $1::timestamptz - days * interval '1 day' FROM unnest(ARRAY[6, 8]) AS days`, now)
+		INSERT INTO append_trace SELECT 'acme', 'of ' || days || ' days', lpad(n::text, 55, '0'), $1::timestamptz - days * interval '1 day'
+		  FROM (VALUES (6, 1), (8, 2 * $2 + 1)) AS v (days, rows), generate_series(1, rows) AS n`, now, tracesSlice)
 	tx := testkit.Must(testkit.OwnerConn(t, pool).Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE append_trace IN SHARE MODE`))(t)
@@ -147,11 +149,32 @@ func TestTracesAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		var left string
-		if err := pool.QueryRow(t.Context(), `SELECT string_agg(event_id, ', ' ORDER BY event_id) FROM append_trace`).Scan(&left); err != nil || left != want {
+		if err := pool.QueryRow(t.Context(), `SELECT string_agg(DISTINCT event_id, ', ' ORDER BY event_id) FROM append_trace`).Scan(&left); err != nil || left != want {
 			t.Errorf("the traces %s are left, want %s: %v", left, want, err)
 		}
 		if err := tx.Rollback(t.Context()); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestOneTraceForAnEvent: whatever was recorded for an event, one trace of it is read.
+func TestOneTraceForAnEvent(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Pool(t)
+	testkit.AsOwner(t, pool, `
+		INSERT INTO append_trace SELECT 'acme', event, lpad(n::text, 55, '0')
+		  FROM unnest(ARRAY['one', 'two']) AS event, generate_series(1, 100) AS n`)
+	one, two, none := &scheduler.Attempt{EventID: "one"}, &scheduler.Attempt{EventID: "two"}, &scheduler.Attempt{EventID: "none"}
+	polled := scheduler.Polled{
+		Poll:    &scheduler.Poll{Requests: []scheduler.PollRequest{{Key: scheduler.Key{WorkspaceID: "acme"}}}},
+		Results: []scheduler.PollResult{{Attempts: [...][]*scheduler.Attempt{{one}, {two, none}, {}}}},
+	}
+	if err := (&store{pool: pool}).readTraces(t.Context(), &polled); err != nil {
+		t.Fatal(err)
+	}
+	first := fmt.Sprintf("%055d", 1)
+	if one.Traced != first || two.Traced != first || none.Traced != "" {
+		t.Errorf("read %q, %q and %q, want %q twice and none", one.Traced, two.Traced, none.Traced, first)
 	}
 }

@@ -51,27 +51,40 @@ const (
 	// traceRetention is how long it is remembered in which trace an entry was appended.
 	// Most systems for traces keep them no longer.
 	traceRetention = 7 * 24 * time.Hour
+	// tracesSlice is how many of them one transaction deletes.
+	tracesSlice = 10_000
 )
 
-// forgetTraces deletes the traces of appends that are older than traceRetention; all of
-// them the next time, if the table is locked.
+// forgetTraces deletes the traces of appends that are older than traceRetention, a
+// transaction for every tracesSlice of them; the rest the next time, if somebody has locked it.
 func (s *store) forgetTraces(ctx context.Context, now time.Time) error {
-	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
+	for deleted := int64(tracesSlice); deleted == tracesSlice; {
+		err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+			if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
+				return err
+			}
+			tag, err := tx.Exec(ctx, `
+				DELETE FROM append_trace WHERE ctid = ANY (ARRAY(
+				       SELECT ctid FROM append_trace WHERE recorded_at < $1 LIMIT $2))`,
+				now.Add(-traceRetention), tracesSlice)
+			if err != nil {
+				return fmt.Errorf("delete old traces of appends: %w", err)
+			}
+			deleted = tag.RowsAffected()
+			return nil
+		})
+		if pg.Locked(err) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM append_trace WHERE recorded_at < $1`, now.Add(-traceRetention)); err != nil {
-			return fmt.Errorf("delete old traces of appends: %w", err)
-		}
-		return nil
-	})
-	if pg.Locked(err) {
-		return nil
 	}
-	return err
+	return nil
 }
 
-// readTraces adds to what was polled the traces in which the events were appended.
+// readTraces adds to what was polled the traces in which the events were appended: one
+// for each, whatever was recorded.
 func (s *store) readTraces(ctx context.Context, polled *scheduler.Polled) error {
 	var workspaces, events []string
 	attempts := map[[2]string][]*scheduler.Attempt{}
@@ -93,9 +106,12 @@ func (s *store) readTraces(ctx context.Context, polled *scheduler.Polled) error 
 	ctx, cancel := context.WithTimeout(ctx, tracesTimeout)
 	defer cancel()
 	rows, err := s.pool.Query(ctx, `
-		SELECT t.workspace_id, t.event_id, t.traceparent
+		SELECT k.workspace_id, k.event_id, t.traceparent
 		  FROM unnest($1::text[], $2::text[]) AS k (workspace_id, event_id)
-		  JOIN append_trace t ON t.workspace_id = k.workspace_id AND t.event_id = k.event_id`, workspaces, events)
+		 CROSS JOIN LATERAL (
+		       SELECT traceparent FROM append_trace t
+		        WHERE t.workspace_id = k.workspace_id AND t.event_id = k.event_id
+		        ORDER BY traceparent LIMIT 1) AS t`, workspaces, events)
 	if err != nil {
 		return fmt.Errorf("read traces: %w", err)
 	}

@@ -22,7 +22,7 @@ var arrows = map[string][]string{
 	"eventlog/watermillsql": {"domain", "eventlog"},
 
 	"projections/anomaly": {"domain", "internal/audit", "internal/pg"},
-	"projections":         {"domain", "eventlog", "projections/table", "internal/flow", "internal/seededbug"},
+	"projections":         {"domain", "eventlog", "projections/table", "internal/flow", "internal/seededbug", "internal/tracing"},
 	"projections/table":   {"domain"},
 	"projections/replay":  {"domain", "eventlog", "projections", "projections/table", "internal/pg", "internal/audit"},
 	"projections/projectionstest": {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -61,6 +62,14 @@ func Link(text string) trace.SpanStartOption {
 		return trace.WithLinks()
 	}
 	return trace.WithLinks(link)
+}
+
+// End ends a span with the result of what it is of.
+func End(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
 }
 
 // Observe observes a value, with the trace as its exemplar if there is one that is
