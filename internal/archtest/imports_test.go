@@ -139,7 +139,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/readbench",
 		"cmd/ledgerfeed-bench/internal/replaybench", "internal/localpg", "cmd/ledgerfeed-bench/internal/sizebench",
 	},
-	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/pg"},
+	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/pg", "internal/tracing"},
 	"cmd/ledgerfeed-bench/internal/workload": {
 		"cmd/ledgerfeed-bench/internal/measure", "domain", "eventlog", "projections", "internal/pg", "internal/scenario",
 	},
@@ -149,6 +149,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-bench/internal/logbench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "eventlog",
+		"internal/pg", "internal/tracing",
 	},
 	"cmd/ledgerfeed-bench/internal/readbench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload",
@@ -156,7 +157,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-bench/internal/deliverbench": {
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "delivery",
-		"delivery/attempt", "delivery/dispatch", "delivery/keyring", "delivery/policy", "internal/pg",
+		"delivery/attempt", "delivery/dispatch", "delivery/keyring", "delivery/policy", "internal/pg", "internal/tracing",
 	},
 	"cmd/ledgerfeed-bench/internal/replaybench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload",

@@ -17,6 +17,7 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 			{Name: "append", Measure: func(ctx context.Context) error { return benchAppend(ctx, o) }},
 			{Name: "project", Measure: func(ctx context.Context) error { return benchProject(ctx, o) }},
 			{Name: "rename", Measure: func(ctx context.Context) error { return benchRename(ctx, o) }},
+			{Name: "traced", Measure: func(ctx context.Context) error { return benchTraced(ctx, o) }},
 			{Name: "held", Measure: func(ctx context.Context) error { return benchHeld(ctx, o) }},
 		},
 	}
