@@ -37,16 +37,20 @@ var (
 	sampleLine = regexp.MustCompile(`^(ledgerfeed_\w+)(?:\{([^}]*)\})? (\S+)$`)
 )
 
+// up is what Prometheus itself says of a process: whether it answered.
+const up = `up{job="ledgerfeed",instance="tried"}`
+
 // scrapeOf reads the metrics of a process; of one that is gone there are none.
 func scrapeOf(t *testing.T, admin string) scrape {
 	t.Helper()
-	s := scrape{time.Now(), map[string]float64{}, map[string]string{}}
+	s := scrape{time.Now(), map[string]float64{up: 0}, map[string]string{"up": "gauge"}}
 	req := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, admin+"/metrics", http.NoBody))(t)
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
 		return s
 	}
 	defer func() { _ = resp.Body.Close() }()
+	s.values[up] = 1
 	for line := range strings.Lines(string(testkit.Must(io.ReadAll(resp.Body))(t))) {
 		line = strings.TrimSpace(line)
 		if m := typeLine.FindStringSubmatch(line); m != nil {
@@ -100,7 +104,7 @@ func (x *tried) judge(what string, before, after scrape, fires bool) {
 	x.cases.mu.Lock()
 	defer x.cases.mu.Unlock()
 	rules := read(x.T, "../../packaging/prometheus/ledgerfeed.rules.yaml")
-	used, at := regexp.MustCompile(`\bledgerfeed_\w+`).FindAllString(rules, -1), x.patience(rules)
+	used, at := regexp.MustCompile(`\b(ledgerfeed_\w+|up\b)`).FindAllString(rules, -1), x.patience(rules)
 	steps := "x" + strconv.Itoa(int(at/step))
 	series := make([]string, 0, len(after.values))
 	for name, value := range after.values {
@@ -231,7 +235,8 @@ func TestRunbooks(t *testing.T) {
 	judged := &cases{}
 	t.Run("instances", func(t *testing.T) {
 		for alert, try := range map[string]func(*tried){
-			"LedgerfeedDown": tryDown, "LedgerfeedNotReady": tryNotReady, "LedgerfeedAPIErrors": tryAPIErrors, "LedgerfeedStale": tryStale,
+			"LedgerfeedDown": tryDown, "LedgerfeedRoleGone": tryRoleGone, "LedgerfeedProcessDown": tryProcessDown,
+			"LedgerfeedNotReady": tryNotReady, "LedgerfeedAPIErrors": tryAPIErrors, "LedgerfeedStale": tryStale,
 			"LedgerfeedQuarantined": tryQuarantined, "LedgerfeedReadModelsDiffer": tryReadModelsDiffer, "LedgerfeedUndelivered": tryUndelivered,
 			"LedgerfeedAnomalies": tryAnomalies, "LedgerfeedWebhooksFail": tryWebhooksFail, "LedgerfeedNotificationsInterrupted": tryNotifications,
 			"LedgerfeedAPISlow": tryAPISlow, "LedgerfeedPoolBusy": tryPoolBusy, "LedgerfeedConnectionsRefused": tryConnectionsRefused,

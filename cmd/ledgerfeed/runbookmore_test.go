@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -28,6 +29,59 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
+
+// with adds what another process says.
+func (s scrape) with(other scrape) scrape {
+	both := scrape{s.at, maps.Clone(s.values), s.types}
+	for name, value := range other.values {
+		both.values[strings.Replace(name, `instance="tried"`, `instance="other"`, 1)] = value
+	}
+	return both
+}
+
+// another starts a second process of the instance, with roles of its own.
+func (x *tried) another(roles string) (serving *process, admin string) {
+	x.Helper()
+	c := command(x.T, x.url, "serve", "--roles", roles)
+	c.Env = append(c.Env, x.settings...)
+	serving = startProcess(x.T, c)
+	admin = strings.TrimSpace(serving.await("for=admin url="))
+	testkit.Eventually(x.T, func() error {
+		if status, text := bodyOf(x.T, admin+"/readyz"); status != http.StatusOK {
+			return errors.New(text)
+		}
+		return nil
+	})
+	return serving, admin
+}
+
+func tryRoleGone(x *tried) {
+	x.hook(&atomic.Bool{})
+	delivering, admin := x.another("deliver")
+	x.serve("api,project")
+	sound := x.until(`ledgerfeed_webhooks{state="on"`, above(0)).with(scrapeOf(x.T, admin))
+	x.judge("sound", sound, sound, false)
+	delivering.kill()
+	broken := scrapeOf(x.T, x.admin)
+	x.judge("broken", broken, broken, true)
+	x.hasOnItsPage("`ledgerfeed serve --roles deliver`")
+	_, admin = x.another("deliver")
+	mended := scrapeOf(x.T, x.admin).with(scrapeOf(x.T, admin))
+	x.judge("mended", mended, mended, false)
+}
+
+func tryProcessDown(x *tried) {
+	x.serve("api,project")
+	other, admin := x.another("api,project")
+	sound := scrapeOf(x.T, admin).with(scrapeOf(x.T, x.admin))
+	x.judge("sound", sound, sound, false)
+	other.kill()
+	broken := scrapeOf(x.T, admin).with(scrapeOf(x.T, x.admin))
+	x.judge("broken", broken, broken, true)
+	_, admin = x.another("api,project")
+	mended := scrapeOf(x.T, admin).with(scrapeOf(x.T, x.admin))
+	x.judge("mended", mended, mended, false)
+}
 
 // lock locks a table, in a session of its own, until the returned function is called.
 func (x *tried) lock(table string) (pid uint32, unlock func()) {

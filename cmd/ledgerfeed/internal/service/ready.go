@@ -72,14 +72,25 @@ func (s *Service) readiness(ctx context.Context, role string) Readiness {
 	return is
 }
 
-// collector is the metric that says whether the process is ready.
-func (s *Service) collector() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ledgerfeed_ready", Help: "1 while every role of the process can do its work, 0 otherwise."}, func() float64 {
+// collectors are the metrics that say which roles the process has, and whether it is ready.
+// Those that it does not have are 0, so that a role that no process has is told from
+// processes that cannot be asked.
+func (s *Service) collectors() []prometheus.Collector {
+	roles := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ledgerfeed_role", Help: "1 for the roles that the process was started with, 0 for the others."}, []string{"role"})
+	for _, role := range Roles() {
+		has := 0.0
+		if slices.Contains(s.roles, role) {
+			has = 1
+		}
+		roles.WithLabelValues(role).Set(has)
+	}
+	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ledgerfeed_ready", Help: "1 while every role of the process can do its work, 0 otherwise."}, func() float64 {
 		if s.readiness(context.Background(), "").Ready {
 			return 1
 		}
 		return 0
 	})
+	return []prometheus.Collector{roles, ready}
 }
 
 // readyz answers 200 where every role can do its work, and otherwise 503 with the

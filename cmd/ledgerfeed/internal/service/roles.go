@@ -68,7 +68,8 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 	if err := s.loadCertificate(); err != nil {
 		return nil, err
 	}
-	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s.pools, s.collector())
+	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s.pools)
+	s.metrics.MustRegister(s.collectors()...)
 	s.metrics.MustRegister(s.env.Traces.Collectors()...)
 	if s.pool, err = s.openPool(ctx, "shared", pg.Options{MaxConns: sharedConnections}); err != nil {
 		return nil, err
