@@ -28,35 +28,35 @@ type Contact struct {
 
 var (
 	addressFields = jsonform.Define([]jsonform.Field[Address]{
-		{Name: "line_1", Form: FormText, Nullable: true, Example: `"12 Harbour Street"`, At: func(a *Address) any { return &a.Line1 }},
-		{Name: "line_2", Form: FormText, Nullable: true, Example: `null`, At: func(a *Address) any { return &a.Line2 }},
-		{Name: "city", Form: FormText, Nullable: true, Example: `"Springfield"`, At: func(a *Address) any { return &a.City }},
-		{Name: "state", Form: FormText, Nullable: true, Example: `"IL"`, At: func(a *Address) any { return &a.State }},
-		{Name: "zip", Form: FormText, Nullable: true, Example: `"62701"`, At: func(a *Address) any { return &a.Zip }},
-		{Name: "country", Form: FormText, Nullable: true, Example: `"US"`, At: func(a *Address) any { return &a.Country }},
+		{Name: "line_1", Form: FormText, Nullable: true, Example: `"12 Harbour Street"`, Doc: "First line, such as street and number; null when it is not known.", At: func(a *Address) any { return &a.Line1 }},
+		{Name: "line_2", Form: FormText, Nullable: true, Example: `null`, Doc: "Second line; null without one.", At: func(a *Address) any { return &a.Line2 }},
+		{Name: "city", Form: FormText, Nullable: true, Example: `"Springfield"`, Doc: "City; null when it is not known.", At: func(a *Address) any { return &a.City }},
+		{Name: "state", Form: FormText, Nullable: true, Example: `"IL"`, Doc: "State, province or region; null without one.", At: func(a *Address) any { return &a.State }},
+		{Name: "zip", Form: FormText, Nullable: true, Example: `"62701"`, Doc: "Postal code; null without one.", At: func(a *Address) any { return &a.Zip }},
+		{Name: "country", Form: FormText, Nullable: true, Example: `"US"`, Doc: "Country as the workspace writes it; null when it is not known.", At: func(a *Address) any { return &a.Country }},
 	})
 
 	contactFields = jsonform.Define([]jsonform.Field[Contact]{
-		{Name: "first_name", Form: FormText, Nullable: true, Example: `"Ada"`, At: func(c *Contact) any { return &c.FirstName }},
-		{Name: "last_name", Form: FormText, Nullable: true, Example: `"Moreau"`, At: func(c *Contact) any { return &c.LastName }},
-		{Name: "title", Form: FormText, Nullable: true, Example: `"Head of finance"`, At: func(c *Contact) any { return &c.Title }},
-		{Name: "email", Form: FormText, Nullable: true, Example: `"ada@example.com"`, At: func(c *Contact) any { return &c.Email }},
-		{Name: "phone", Form: FormText, Nullable: true, Example: `null`, At: func(c *Contact) any { return &c.Phone }},
-		{Name: "is_primary", Form: FormBool, Example: `true`, At: func(c *Contact) any { return &c.IsPrimary }},
-		{Name: "receives_invoices", Form: FormBool, Example: `true`, At: func(c *Contact) any { return &c.ReceivesInvoices }},
+		{Name: "first_name", Form: FormText, Nullable: true, Example: `"Ada"`, Doc: "First name; null when it is not known.", At: func(c *Contact) any { return &c.FirstName }},
+		{Name: "last_name", Form: FormText, Nullable: true, Example: `"Moreau"`, Doc: "Last name; null when it is not known.", At: func(c *Contact) any { return &c.LastName }},
+		{Name: "title", Form: FormText, Nullable: true, Example: `"Head of finance"`, Doc: "Position at the client; null when it is not known.", At: func(c *Contact) any { return &c.Title }},
+		{Name: "email", Form: FormText, Nullable: true, Example: `"ada@example.com"`, Doc: "Email address; null when it is not known.", At: func(c *Contact) any { return &c.Email }},
+		{Name: "phone", Form: FormText, Nullable: true, Example: `null`, Doc: "Telephone number as it was written; null when it is not known.", At: func(c *Contact) any { return &c.Phone }},
+		{Name: "is_primary", Form: FormBool, Example: `true`, Doc: "Whether this is the person to speak to first.", At: func(c *Contact) any { return &c.IsPrimary }},
+		{Name: "receives_invoices", Form: FormBool, Example: `true`, Doc: "Whether invoices are sent to this person.", At: func(c *Contact) any { return &c.ReceivesInvoices }},
 	})
 
 	clientFields = jsonform.Define([]jsonform.Field[Client]{
-		{Name: "id", Form: FormID, Example: `"cl_4821"`, At: func(c *Client) any { return &c.ID }},
-		{Name: "name", Form: FormText, Example: `"Northwind Clinic"`, At: func(c *Client) any { return &c.Name }},
-		{Name: "status", Form: FormText, Known: []string{"active"}, Example: `"active"`, At: func(c *Client) any { return &c.Status }},
-		{Name: "billing_status", Form: FormText, Known: []string{"active"}, Example: `"active"`, At: func(c *Client) any { return &c.BillingStatus }},
-		{Name: "plan_name", Form: FormText, Nullable: true, Example: `"Standard"`, At: func(c *Client) any { return &c.PlanName }},
-		{Name: "billing_address", Form: FormObject, Nullable: true, At: func(c *Client) any { return jsonform.ObjectOf(&c.BillingAddress, addressFields) }},
-		{Name: "contacts", Form: FormArray, At: func(c *Client) any { return jsonform.ArrayOf(&c.Contacts, contactFields) }},
-		{Name: "contract_start_date", Form: FormDate, Nullable: true, Example: `"2025-01-01"`, At: func(c *Client) any { return &c.ContractStartDate }},
-		{Name: "contract_end_date", Form: FormDate, Nullable: true, Example: `null`, At: func(c *Client) any { return &c.ContractEndDate }},
-		{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, At: func(c *Client) any { return &c.UpdatedAt }},
+		{Name: "id", Form: FormID, Example: `"cl_4821"`, Doc: "Id of the client in its workspace. It never changes.", At: func(c *Client) any { return &c.ID }},
+		{Name: "name", Form: FormText, Example: `"Northwind Clinic"`, Doc: "Name of the client. Rows that name the client follow when it changes.", At: func(c *Client) any { return &c.Name }},
+		{Name: "status", Form: FormText, Known: []string{"active"}, Example: `"active"`, Doc: "State of the relation with the client, in the words of the workspace.", At: func(c *Client) any { return &c.Status }},
+		{Name: "billing_status", Form: FormText, Known: []string{"active"}, Example: `"active"`, Doc: "Whether the client can be billed, in the words of the workspace.", At: func(c *Client) any { return &c.BillingStatus }},
+		{Name: "plan_name", Form: FormText, Nullable: true, Example: `"Standard"`, Doc: "Plan of the client; null without one.", At: func(c *Client) any { return &c.PlanName }},
+		{Name: "billing_address", Form: FormObject, Nullable: true, Doc: "Where invoices are addressed to; null when it is not known.", At: func(c *Client) any { return jsonform.ObjectOf(&c.BillingAddress, addressFields) }},
+		{Name: "contacts", Form: FormArray, Doc: "People at the client, in the order in which the workspace keeps them.", At: func(c *Client) any { return jsonform.ArrayOf(&c.Contacts, contactFields) }},
+		{Name: "contract_start_date", Form: FormDate, Nullable: true, Example: `"2025-01-01"`, Doc: "First day of the contract; null when it is not known.", At: func(c *Client) any { return &c.ContractStartDate }},
+		{Name: "contract_end_date", Form: FormDate, Nullable: true, Example: `null`, Doc: "Last day of the contract; null when it has no end or it is not known.", At: func(c *Client) any { return &c.ContractEndDate }},
+		{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, Doc: "Publish time of the last entry that changed the row; lists are in this order.", At: func(c *Client) any { return &c.UpdatedAt }},
 	})
 )
 

@@ -13,12 +13,12 @@ type Contractor struct {
 }
 
 var contractorFields = jsonform.Define([]jsonform.Field[Contractor]{
-	{Name: "id", Form: FormID, Example: `"co_118"`, At: func(c *Contractor) any { return &c.ID }},
-	{Name: "name", Form: FormText, Example: `"Rosa Tran"`, At: func(c *Contractor) any { return &c.Name }},
-	{Name: "email", Form: FormText, Nullable: true, Example: `"rosa@example.com"`, At: func(c *Contractor) any { return &c.Email }},
-	{Name: "status", Form: FormText, Known: []string{"active"}, Example: `"active"`, At: func(c *Contractor) any { return &c.Status }},
-	{Name: "title", Form: FormText, Nullable: true, Example: `"Engineer"`, At: func(c *Contractor) any { return &c.Title }},
-	{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, At: func(c *Contractor) any { return &c.UpdatedAt }},
+	{Name: "id", Form: FormID, Example: `"co_118"`, Doc: "Id of the contractor in its workspace. It never changes.", At: func(c *Contractor) any { return &c.ID }},
+	{Name: "name", Form: FormText, Example: `"Rosa Tran"`, Doc: "Name of the contractor. Rows that name the contractor follow when it changes.", At: func(c *Contractor) any { return &c.Name }},
+	{Name: "email", Form: FormText, Nullable: true, Example: `"rosa@example.com"`, Doc: "Email address; null when it is not known.", At: func(c *Contractor) any { return &c.Email }},
+	{Name: "status", Form: FormText, Known: []string{"active"}, Example: `"active"`, Doc: "State of the relation with the contractor, in the words of the workspace.", At: func(c *Contractor) any { return &c.Status }},
+	{Name: "title", Form: FormText, Nullable: true, Example: `"Engineer"`, Doc: "Profession or position; null when it is not known.", At: func(c *Contractor) any { return &c.Title }},
+	{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, Doc: "Publish time of the last entry that changed the row; lists are in this order.", At: func(c *Contractor) any { return &c.UpdatedAt }},
 })
 
 // contractorRecorded is the data of contractor.recorded.

@@ -80,13 +80,13 @@ func (c *Credit) pack(id string) *Package {
 
 var (
 	packageFields = jsonform.Define([]jsonform.Field[Package]{
-		{Name: "id", Form: FormID, Example: `"pk_10"`, At: func(r *Package) any { return &r.ID }},
-		{Name: "service", Form: FormText, Example: `"Occupational therapy"`, At: func(r *Package) any { return &r.Service }},
-		{Name: "amount_granted", Form: FormMoney, Example: `"1200.00"`, At: func(r *Package) any { return &r.AmountGranted }},
-		{Name: "amount_remaining", Form: FormMoney, Example: `"480.00"`, At: func(r *Package) any { return &r.AmountRemaining }},
-		{Name: "hours_remaining", Form: FormHours, Nullable: true, Example: `4`, At: func(r *Package) any { return &r.HoursRemaining }},
-		{Name: "expires_at", Form: FormDate, Nullable: true, Example: `"2027-01-31"`, At: func(r *Package) any { return &r.ExpiresAt }},
-		{Name: "status", Form: FormEnum, Values: []string{packageActive, packageUsedUp, packageExpired}, Example: `"active"`, At: func(r *Package) any { return &r.Status }},
+		{Name: "id", Form: FormID, Example: `"pk_10"`, Doc: "Id of the package in its workspace.", At: func(r *Package) any { return &r.ID }},
+		{Name: "service", Form: FormText, Example: `"Occupational therapy"`, Doc: "Service that the package can pay for.", At: func(r *Package) any { return &r.Service }},
+		{Name: "amount_granted", Form: FormMoney, Example: `"1200.00"`, Doc: "Amount that the package had at first.", At: func(r *Package) any { return &r.AmountGranted }},
+		{Name: "amount_remaining", Form: FormMoney, Example: `"480.00"`, Doc: "Amount that is left.", At: func(r *Package) any { return &r.AmountRemaining }},
+		{Name: "hours_remaining", Form: FormHours, Nullable: true, Example: `4`, Doc: "Hours that are left; null in a package that counts amounts alone.", At: func(r *Package) any { return &r.HoursRemaining }},
+		{Name: "expires_at", Form: FormDate, Nullable: true, Example: `"2027-01-31"`, Doc: "Last day on which it can be used; null when it does not end.", At: func(r *Package) any { return &r.ExpiresAt }},
+		{Name: "status", Form: FormEnum, Values: []string{packageActive, packageUsedUp, packageExpired}, Example: `"active"`, Doc: "active; used_up when nothing is left; expired when what was left lapsed.", At: func(r *Package) any { return &r.Status }},
 	})
 
 	creditFields = jsonform.Define([]jsonform.Field[Credit]{
@@ -94,18 +94,18 @@ var (
 			sum := r.balance()
 			return sum.AppendJSON(b)
 		}},
-		{Name: "general_credit", Form: FormMoney, Example: `"271.10"`, At: func(r *Credit) any { return &r.General }},
+		{Name: "general_credit", Form: FormMoney, Example: `"271.10"`, Doc: "Credit that is in no package.", At: func(r *Credit) any { return &r.General }},
 		{Name: "currency", Form: FormCurrency, Nullable: true, Example: `"EUR"`, Doc: "That of the first top-up, which all others share; null until there is one.", At: func(r *Credit) any { return &r.Currency }},
-		{Name: "packages", Form: FormArray, Doc: "In the order in which they were added.", At: func(r *Credit) any { return jsonform.ArrayOf(&r.Packages, packageFields) }},
+		{Name: "packages", Form: FormArray, Doc: "Prepaid packages, in the order in which they were added.", At: func(r *Credit) any { return jsonform.ArrayOf(&r.Packages, packageFields) }},
 	})
 
 	creditMoveFields = jsonform.Define([]jsonform.Field[CreditMove]{
-		{Name: "id", Form: FormID, Example: `"cr_135"`, At: func(r *CreditMove) any { return &r.CreditID }},
-		{Name: "date", Form: FormDate, Example: `"2026-08-24"`, At: func(r *CreditMove) any { return &r.Date }},
-		{Name: "kind", Form: FormText, Known: []string{moveTopUp, moveApplied, moveTakenBack, moveExpired}, Example: `"applied"`, At: func(r *CreditMove) any { return &r.Kind }},
-		{Name: "amount", Form: FormMoney, Example: `"78.06"`, At: func(r *CreditMove) any { return &r.Amount }},
-		{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, At: func(r *CreditMove) any { return &r.InvoiceID }},
-		{Name: "invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, At: func(r *CreditMove) any { return &r.InvoiceNumber }},
-		{Name: "note", Form: FormText, Nullable: true, Example: `null`, At: func(r *CreditMove) any { return &r.Note }},
+		{Name: "id", Form: FormID, Example: `"cr_135"`, Doc: "Id of the movement, unique for the client.", At: func(r *CreditMove) any { return &r.CreditID }},
+		{Name: "date", Form: FormDate, Example: `"2026-08-24"`, Doc: "Day of the movement.", At: func(r *CreditMove) any { return &r.Date }},
+		{Name: "kind", Form: FormText, Known: []string{moveTopUp, moveApplied, moveTakenBack, moveExpired}, Example: `"applied"`, Doc: "What moved: a top-up in the words of the workspace, applied to an invoice, taken back from one, or expired with its package.", At: func(r *CreditMove) any { return &r.Kind }},
+		{Name: "amount", Form: FormMoney, Example: `"78.06"`, Doc: "Amount that moved, never negative: kind says in which direction.", At: func(r *CreditMove) any { return &r.Amount }},
+		{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, Doc: "Invoice that it was applied to or taken back from; null otherwise.", At: func(r *CreditMove) any { return &r.InvoiceID }},
+		{Name: "invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, Doc: "Number of that invoice; null when the movement names none.", At: func(r *CreditMove) any { return &r.InvoiceNumber }},
+		{Name: "note", Form: FormText, Nullable: true, Example: `null`, Doc: "Remark; null without one.", At: func(r *CreditMove) any { return &r.Note }},
 	})
 )

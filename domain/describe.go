@@ -34,8 +34,8 @@ func TombstoneFields() []jsonform.FieldDescription { return tombstoneFields.Desc
 func EventFields() []jsonform.FieldDescription {
 	return []jsonform.FieldDescription{
 		{Name: "id", Form: FormID, Doc: "The same on every delivery; use it to recognise repeats.", Example: `"evt_0199a2f4c1e87b4f"`},
-		{Name: "type", Form: FormEnum, Values: PublicTypes(), Example: `"invoice.paid"`},
-		{Name: "created_at", Form: FormDateTime, Doc: "Publish time.", Example: `"2026-10-02T09:15:00.120Z"`},
+		{Name: "type", Form: FormEnum, Values: PublicTypes(), Doc: "What happened.", Example: `"invoice.paid"`},
+		{Name: "created_at", Form: FormDateTime, Doc: "Publish time: when the event was put into the feed, which is in this order.", Example: `"2026-10-02T09:15:00.120Z"`},
 		{
 			Name: "data", Form: FormObject, Object: "EventData", Fields: eventDataFields(), Doc: "Ids only; only those that apply.",
 			Example: `{"object_type":"invoice","object_id":"in_1042","invoice_id":"in_1042","invoice_number":"INV-1042","client_id":"cl_4821","period":"2026-10"}`,
@@ -47,10 +47,10 @@ func eventDataFields() []jsonform.FieldDescription {
 	return []jsonform.FieldDescription{
 		{Name: "object_type", Form: FormEnum, Values: publicObjects(), Doc: "What the event is about.", Example: `"invoice"`},
 		{Name: "object_id", Form: FormText, Doc: "Its id; of a period, the period key.", Example: `"in_1042"`},
-		{Name: "invoice_id", Form: FormID, Optional: true, Example: `"in_1042"`},
-		{Name: "invoice_number", Form: FormText, Optional: true, Example: `"INV-1042"`},
-		{Name: "client_id", Form: FormID, Optional: true, Example: `"cl_4821"`},
-		{Name: "contractor_id", Form: FormID, Optional: true, Example: `"co_118"`},
-		{Name: "period", Form: FormPeriod, Optional: true, Example: `"2026-10"`},
+		{Name: "invoice_id", Form: FormID, Optional: true, Doc: "Invoice that it concerns.", Example: `"in_1042"`},
+		{Name: "invoice_number", Form: FormText, Optional: true, Doc: "Number of the issued document that it concerns.", Example: `"INV-1042"`},
+		{Name: "client_id", Form: FormID, Optional: true, Doc: "Client that it concerns.", Example: `"cl_4821"`},
+		{Name: "contractor_id", Form: FormID, Optional: true, Doc: "Contractor that it concerns.", Example: `"co_118"`},
+		{Name: "period", Form: FormPeriod, Optional: true, Doc: "Billing period that it concerns.", Example: `"2026-10"`},
 	}
 }

@@ -44,8 +44,8 @@ func (p *Party) ScanJSON(s *jsonform.Scanner) (err error) {
 // DescribeJSON describes a reference for documentation.
 func (p *Party) DescribeJSON() (string, []jsonform.FieldDescription) {
 	return "PartyReference", []jsonform.FieldDescription{
-		{Name: "id", Form: FormID, Example: `"cl_4821"`},
-		{Name: "name", Form: FormText, Nullable: true, Doc: "Null until the party is recorded.", Example: `"Northwind Clinic"`},
+		{Name: "id", Form: FormID, Doc: "Id of the client or contractor.", Example: `"cl_4821"`},
+		{Name: "name", Form: FormText, Nullable: true, Doc: "Name as it is now; null until the client or contractor is recorded.", Example: `"Northwind Clinic"`},
 	}
 }
 

@@ -25,16 +25,16 @@ const (
 )
 
 var paymentFields = jsonform.Define([]jsonform.Field[Payment]{
-	{Name: "id", Form: FormID, Example: `"pm_33"`, At: func(r *Payment) any { return &r.ID }},
-	{Name: "direction", Form: FormEnum, Values: []string{ReceivedFromClient, PaidToContractor}, Example: `"received_from_client"`, At: func(r *Payment) any { return &r.Direction }},
-	{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, At: func(r *Payment) any { return &r.InvoiceID }},
-	{Name: "invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, At: func(r *Payment) any { return &r.InvoiceNumber }},
-	{Name: "client", Form: FormObject, Nullable: true, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, At: func(r *Payment) any { return &r.Client }},
-	{Name: "amount", Form: FormMoney, Example: `"908.51"`, At: func(r *Payment) any { return &r.Amount }},
-	{Name: "currency", Form: FormCurrency, Example: `"EUR"`, At: func(r *Payment) any { return &r.Currency }},
-	{Name: "confirmed_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, At: func(r *Payment) any { return &r.ConfirmedAt }},
-	{Name: "source", Form: FormText, Example: `"quickbooks"`, At: func(r *Payment) any { return &r.Source }},
-	{Name: "contractor", Form: FormObject, Nullable: true, Example: `null`, At: func(r *Payment) any { return &r.Contractor }},
+	{Name: "id", Form: FormID, Example: `"pm_33"`, Doc: "Id of the payment in its workspace. It never changes.", At: func(r *Payment) any { return &r.ID }},
+	{Name: "direction", Form: FormEnum, Values: []string{ReceivedFromClient, PaidToContractor}, Example: `"received_from_client"`, Doc: "received_from_client, or paid_to_contractor, which is shown only with pay:read.", At: func(r *Payment) any { return &r.Direction }},
+	{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, Doc: "Invoice that was paid; null when the payment names none.", At: func(r *Payment) any { return &r.InvoiceID }},
+	{Name: "invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, Doc: "Number of that invoice; null when the payment names none.", At: func(r *Payment) any { return &r.InvoiceNumber }},
+	{Name: "client", Form: FormObject, Nullable: true, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, Doc: "Who paid, or whose work was paid for; null when a payout names nobody.", At: func(r *Payment) any { return &r.Client }},
+	{Name: "amount", Form: FormMoney, Example: `"908.51"`, Doc: "Amount that was paid.", At: func(r *Payment) any { return &r.Amount }},
+	{Name: "currency", Form: FormCurrency, Example: `"EUR"`, Doc: "Currency of the amount, ISO 4217.", At: func(r *Payment) any { return &r.Currency }},
+	{Name: "confirmed_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, Doc: "When the accounting system confirmed the payment.", At: func(r *Payment) any { return &r.ConfirmedAt }},
+	{Name: "source", Form: FormText, Example: `"quickbooks"`, Doc: "System that confirmed it.", At: func(r *Payment) any { return &r.Source }},
+	{Name: "contractor", Form: FormObject, Nullable: true, Example: `null`, Doc: "Who was paid; null when the direction is received_from_client.", At: func(r *Payment) any { return &r.Contractor }},
 })
 
 // paymentConfirmed is the data of payment.confirmed.

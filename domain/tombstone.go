@@ -16,7 +16,7 @@ type Tombstone struct {
 }
 
 var tombstoneFields = jsonform.Define([]jsonform.Field[Tombstone]{
-	{Name: "id", Form: FormID, Example: `"te_5501"`, At: func(r *Tombstone) any { return &r.ID }},
+	{Name: "id", Form: FormID, Example: `"te_5501"`, Doc: "Id of the row that left.", At: func(r *Tombstone) any { return &r.ID }},
 	{Name: "removed", Form: FormBool, Doc: "Always true. No other row has this field.", Example: `true`, At: func(r *Tombstone) any { return &r.Removed }},
 	{Name: "updated_at", Form: FormDateTime, Doc: "When the row left.", Example: `"2026-10-02T09:15:00.120Z"`, At: func(r *Tombstone) any { return &r.UpdatedAt }},
 })

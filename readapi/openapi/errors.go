@@ -107,7 +107,7 @@ func (s *schemas) problem() object {
 	return closed("An error (RFC 9457).", object{
 		{"type", object{{"type", "string"}, {"format", "uri"}, {"description", "Identifies the kind of error; ends in the status."}}},
 		{"title", text("Short summary.", answer.Title(http.StatusNotFound))},
-		{"status", object{{"type", "integer"}, {"enum", []int{400, 401, 403, 404, 405, 429, 431, 500, 503}}}},
+		{"status", object{{"type", "integer"}, {"enum", []int{400, 401, 403, 404, 405, 429, 431, 500, 503}}, {"description", "The HTTP status, again."}}},
 		{"detail", text("What happened and what to do, in plain English.", "This key lacks the permission invoices:read.")},
 		{"request_id", text("The same as in X-Request-Id.", "req_3f2c9a1d5b7e4c0a8d6f1e2b3c4d5e6f")},
 		{"errors", object{{"type", "array"}, {"description", "Only where parameters are wrong: one row for each, for " +

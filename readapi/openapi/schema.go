@@ -185,7 +185,7 @@ func (s *schemas) response(r *route.Route) (schema object, example string) {
 			row = object{{"anyOf", []object{row, s.removedRow()}}}
 		}
 		list := s.add(r.Resource.Name+"List", closed("", object{
-			{"data", object{{"type", "array"}, {"items", row}}},
+			{"data", object{{"type", "array"}, {"items", row}, {"description", "The rows of the page."}}},
 			{"has_more", hasMore()},
 			{"next_cursor", nextCursor()},
 		}, []string{"data", "has_more", "next_cursor"}))
@@ -199,9 +199,9 @@ func (s *schemas) response(r *route.Route) (schema object, example string) {
 	return s.add("Description", object{
 		{"type", "object"}, {"description", "An OpenAPI 3.1 document."}, {"required", []string{"openapi", "info", "paths"}},
 		{"properties", object{
-			{"openapi", object{{"type", "string"}}},
-			{"info", object{{"type", "object"}, {"additionalProperties", true}}},
-			{"paths", object{{"type", "object"}, {"additionalProperties", true}}},
+			{"openapi", object{{"type", "string"}, {"description", "Version of OpenAPI."}}},
+			{"info", object{{"type", "object"}, {"additionalProperties", true}, {"description", "About this API."}}},
+			{"paths", object{{"type", "object"}, {"additionalProperties", true}, {"description", "The operations, by path."}}},
 		}},
 		{"additionalProperties", true},
 	}), `{"openapi":"3.1.0","info":{"title":"Ledgerfeed","version":"1"},"paths":{}}`
@@ -252,18 +252,18 @@ func (s *schemas) credit() (object, string) {
 func (s *schemas) keyInfo() (object, string) {
 	scopes := access.PermissionsOf(access.AllPermissions()...).Strings()
 	company := s.add("Company", closed("The workspace.", object{
-		{"id", object{{"type", "string"}, {"pattern", patternID}}},
-		{"name", object{{"type", "string"}}},
+		{"id", object{{"type", "string"}, {"pattern", patternID}, {"description", "Id of the workspace."}}},
+		{"name", object{{"type", "string"}, {"description", "Name of the workspace."}}},
 	}, []string{"id", "name"}))
 	key := s.add("Key", closed("The key that made the request.", object{
-		{"name", object{{"type", "string"}}},
+		{"name", object{{"type", "string"}, {"description", "Name that the key was given when it was made."}}},
 		{"prefix", text("The public beginning of the key.", "service_4fT9kQ2x")},
 	}, []string{"name", "prefix"}))
 	me := s.add("KeyInformation", closed("", object{
 		{"company", company},
 		{"key", key},
 		{"scopes", object{{"type", "array"}, {"description", "The key's permissions."}, {"items", object{{"type", "string"}, {"enum", scopes}}}}},
-		{"rate_limit_per_minute", object{{"type", "integer"}, {"minimum", 1}}},
+		{"rate_limit_per_minute", object{{"type", "integer"}, {"minimum", 1}, {"description", "Requests that the key may make in a clock minute."}}},
 	}, []string{"company", "key", "scopes", "rate_limit_per_minute"}))
 	return me, `{"company":{"id":"northwind","name":"Northwind Agency"},"key":{"name":"Reporting","prefix":"service_4fT9kQ2x"},` +
 		`"scopes":["invoices:read","events:read"],"rate_limit_per_minute":120}`

@@ -1,0 +1,45 @@
+package openapi_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+)
+
+// TestEveryFieldHasAMeaning: each field of each schema says what it means, in a whole
+// sentence, by itself or by the schema that it refers to.
+func TestEveryFieldHasAMeaning(t *testing.T) {
+	t.Parallel()
+	type schema struct {
+		Ref         string `json:"$ref"`
+		Description string
+		Properties  map[string]schema
+	}
+	var document struct {
+		Components struct{ Schemas map[string]schema }
+	}
+	info := openapi.Info{BaseURL: "https://api.example.com", DocsURL: "https://docs.example.com"}
+	if err := json.Unmarshal(testkit.Must(openapi.Document(info))(t), &document); err != nil {
+		t.Fatal(err)
+	}
+	schemas := document.Components.Schemas
+	fields := 0
+	for name, s := range schemas {
+		for field, f := range s.Properties {
+			fields++
+			meaning := f.Description
+			if meaning == "" {
+				meaning = schemas[strings.TrimPrefix(f.Ref, "#/components/schemas/")].Description
+			}
+			if !strings.HasSuffix(meaning, ".") || strings.HasPrefix(meaning, "Values that occur") || strings.HasPrefix(meaning, "Needs ") {
+				t.Errorf("%s.%s has no meaning, or not in a sentence: %q", name, field, meaning)
+			}
+		}
+	}
+	if fields < 150 {
+		t.Errorf("%d fields are described", fields)
+	}
+}
