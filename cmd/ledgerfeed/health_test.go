@@ -8,10 +8,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// TestHealth: the command says what /readyz of the process beside it says.
+// TestHealth: the command says what /readyz of the process beside it says, and doctor
+// whether there is one.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
@@ -23,9 +25,17 @@ func TestHealth(t *testing.T) {
 		return runCommand(t, c)
 	}
 	testkit.Eventually(t, func() error {
-		_, err := askReady(t.Context(), "http://"+admin+"/readyz")
+		_, err := service.Ask(t.Context(), admin)
 		return err
 	})
+	doctor := func() string {
+		c := command(t, url, "doctor")
+		c.Env = append(c.Env, "LEDGERFEED_ADMIN_LISTEN="+admin)
+		return runCommand(t, c).out
+	}
+	if found := doctor(); !strings.Contains(found, "the roles api, project, deliver, console are connected to the database") || !strings.Contains(found, "the process at "+admin+" is ready") {
+		t.Errorf("doctor does not see the process:\n%s", found)
+	}
 	if r := health(admin); r.code != cli.ExitDone || r.out != "The process is ready.\n" {
 		t.Errorf("%d %s%s", r.code, r.out, r.errOut)
 	}
@@ -46,6 +56,12 @@ func TestHealth(t *testing.T) {
 	if r := health(admin); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "no process answers at LEDGERFEED_ADMIN_LISTEN") {
 		t.Errorf("%d %s", r.code, r.errOut)
 	}
+	testkit.Eventually(t, func() error { // the server takes a moment to end its sessions
+		if found := doctor(); !strings.Contains(found, "no process with the role api or project is connected to the database") || !strings.Contains(found, "none serves at "+admin) {
+			return fmt.Errorf("doctor does not see that the process is gone:\n%s", found)
+		}
+		return nil
+	})
 }
 
 // A listener at all addresses is asked at the machine's own.
@@ -54,7 +70,7 @@ func TestReachable(t *testing.T) {
 	for listen, want := range map[string]string{
 		":9090": "127.0.0.1:9090", "0.0.0.0:9090": "127.0.0.1:9090", "[::]:9090": "127.0.0.1:9090", "127.0.0.1:9090": "127.0.0.1:9090", "admin.internal:1": "admin.internal:1",
 	} {
-		if got := reachable(listen); got != want {
+		if got := service.AdminURL(listen); got != "http://"+want {
 			t.Errorf("%s: %s, want %s", listen, got, want)
 		}
 	}

@@ -274,6 +274,7 @@ func tryDown(x *tried) {
 	x.serving.kill()
 	gone := scrapeOf(x.T, x.admin)
 	x.judge("broken", gone, gone, true)
+	x.runs("ledgerfeed doctor", cli.ExitFailed, "no process with the role api or project is connected")
 	x.serve("api,project")
 	mended := x.until("ledgerfeed_ready", above(0))
 	x.judge("mended", mended, mended, false)

@@ -64,6 +64,7 @@ func tryRoleGone(x *tried) {
 	delivering.kill()
 	broken := scrapeOf(x.T, x.admin)
 	x.judge("broken", broken, broken, true)
+	x.runs("ledgerfeed doctor", cli.ExitFailed, "no process with the role deliver is connected")
 	x.hasOnItsPage("`ledgerfeed serve --roles deliver`")
 	_, admin = x.another("deliver")
 	mended := scrapeOf(x.T, x.admin).with(scrapeOf(x.T, admin))

@@ -196,7 +196,7 @@ var arrows = map[string][]string{
 	"internal/tracing":                {"internal/periodic"},
 	"cmd/ledgerfeed/internal/supportbundle": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/doctor", "internal/buildinfo", "internal/pg",
-		"internal/settings",
+		"internal/settings", "cmd/ledgerfeed/internal/service",
 	},
 	"cmd/ledgerfeed-bench/internal/sizebench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/deliverbench",

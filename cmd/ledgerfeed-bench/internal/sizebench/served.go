@@ -94,9 +94,10 @@ func (s *served) stop() error {
 	return nil
 }
 
-// connections is how many connections to the database the process has.
+// connections is how many connections to the database the process has. The names of some
+// have its roles before its own.
 func (s *served) connections(ctx context.Context) (n int, err error) {
-	if err := s.db.Pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1`, s.name).Scan(&n); err != nil {
+	if err := s.db.Pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE right(application_name, length($1)) = $1`, s.name).Scan(&n); err != nil {
 		return 0, fmt.Errorf("cannot count connections: %w", err)
 	}
 	return n, nil

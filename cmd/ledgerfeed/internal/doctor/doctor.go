@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -28,11 +29,14 @@ type check struct {
 // ofTables are the checks that read tables of this program's version.
 func (c *check) ofTables() bool {
 	switch c.name {
-	case "keys", "read models", "webhooks", "size", "old days", "free space", "restored log", "restored positions", "restored access", "webhooks after the restore":
+	case "keys", "processes", "read models", "webhooks", "size", "old days", "free space", "restored log", "restored positions", "restored access", "webhooks after the restore":
 		return true
 	}
 	return false
 }
+
+// ofProcesses are the checks of serving processes.
+func (c *check) ofProcesses() bool { return c.name == "processes" || c.name == "this machine" }
 
 // checks are all of them, in the order of the report.
 func checks() []check {
@@ -53,6 +57,8 @@ func checks() []check {
 		{"old days", checkOldDays},
 		{"free space", checkFreeSpace},
 		{"keys", checkKeys},
+		{"processes", checkProcesses},
+		{"this machine", checkThisMachine},
 		{"read models", checkReadModels},
 		{"webhooks", checkWebhooks},
 		{"mail server", checkMailServer},
@@ -69,10 +75,13 @@ func Command(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong, or soon will be, and say what to do",
-		Long: `Look at the settings, the database, the keys, the read models, the webhooks, and the
-servers for mail and sign-in, from where this command runs, and say what to do about
-what is wrong. Nothing is changed. Exit status: 0 nothing is wrong, also with
-warnings; 1 something is.
+		Long: `Look at the settings, the database, the keys, the serving processes, the read models,
+the webhooks, and the servers for mail and sign-in, from where this command runs, and
+say what to do about what is wrong. Nothing is changed. Exit status: 0 nothing is wrong,
+also with warnings; 1 something is.
+
+The processes are those that are connected to the database, on whichever machine, and
+the one of this machine is asked at LEDGERFEED_ADMIN_LISTEN whether it is ready.
 
 With --after-restore, before the service is started on a restored backup: whether
 the backup is whole, and what producers, followers and receivers will hear of it.`,
@@ -91,6 +100,7 @@ the backup is whole, and what producers, followers and receivers will hear of it
 			defer pool.Close()
 			all := checks()
 			if afterRestore {
+				all = slices.DeleteFunc(all, func(c check) bool { return c.ofProcesses() }) // none is started yet
 				all = append(all, checksAfterRestore()...)
 			}
 			list := examine(ctx, &examination{env, db, pool}, all)

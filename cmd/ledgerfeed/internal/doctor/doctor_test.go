@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
@@ -23,17 +24,31 @@ func TestMain(m *testing.M) { testkit.Main(m, migrations.Up) }
 type patient struct {
 	*examination
 
-	t *testing.T
+	t          *testing.T
+	endService func()
 }
 
 func newPatient(t *testing.T, set ...string) *patient {
 	t.Helper()
 	address := testkit.NewDatabase(t)
 	env := &cli.Env{Clock: time.Now, Logger: testkit.Discard()}
-	env.Settings = testkit.Must(settings.Read(append([]string{"DATABASE_URL=" + address, "LEDGERFEED_SECRET_KEY=0123456789abcdef"}, set...), nil))(t)
+	env.Settings = testkit.Must(settings.Read(append([]string{"DATABASE_URL=" + address, "LEDGERFEED_SECRET_KEY=0123456789abcdef", "LEDGERFEED_ADMIN_LISTEN=127.0.0.1:1"}, set...), nil))(t)
 	pool := testkit.Must(pgxpool.New(t.Context(), address))(t)
 	t.Cleanup(pool.Close)
-	return &patient{&examination{env, &cli.Database{URL: address}, pool}, t}
+	p := &patient{&examination{env, &cli.Database{URL: address}, pool}, t, nil}
+	p.endService = p.serve("api project deliver console")
+	return p
+}
+
+// serve connects as a process with some roles does, until the returned function is called.
+func (p *patient) serve(roles string) (end func()) {
+	p.t.Helper()
+	cfg := testkit.Must(pgx.ParseConfig(p.db.URL))(p.t)
+	cfg.RuntimeParams["application_name"] = "ledgerfeed serves " + roles
+	conn := testkit.Must(pgx.ConnectConfig(p.t.Context(), cfg))(p.t)
+	end = func() { _ = conn.Close(context.WithoutCancel(p.t.Context())) }
+	p.t.Cleanup(end)
+	return end
 }
 
 func (p *patient) exec(sql string, args ...any) {

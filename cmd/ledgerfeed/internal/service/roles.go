@@ -71,7 +71,11 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s.pools)
 	s.metrics.MustRegister(s.collectors()...)
 	s.metrics.MustRegister(s.env.Traces.Collectors()...)
-	if s.pool, err = s.openPool(ctx, "shared", pg.Options{MaxConns: sharedConnections}); err != nil {
+	shared, err := sharedOptions(db.URL, roles)
+	if err != nil {
+		return nil, err
+	}
+	if s.pool, err = s.openPool(ctx, "shared", shared); err != nil {
 		return nil, err
 	}
 	if err := s.recordRetention(ctx); err != nil {

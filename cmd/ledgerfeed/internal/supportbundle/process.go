@@ -8,13 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/doctor"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 )
 
@@ -52,34 +54,48 @@ func gatherSettings(_ context.Context, s *source) ([]byte, error) {
 	return write(list)
 }
 
-// plainChecks are those of doctor whose texts name nothing but numbers and versions.
+// plainChecks are those of doctor whose texts name nothing but numbers, versions, roles of
+// processes and tables.
 func plainChecks() []string {
-	return []string{"version", "schema", "clock", "durability", "connections", "vacuum", "read models", "webhooks"}
+	return []string{
+		"version", "schema", "clock", "durability", "connections", "vacuum", "size", "dead rows", "old days", "processes", "read models", "webhooks",
+	}
 }
 
 func gatherDoctor(ctx context.Context, s *source) ([]byte, error) {
 	if s.pool == nil {
 		return nil, fault("the database cannot be read")
 	}
+	others, err := othersTables(ctx, s.pool)
+	if err != nil {
+		return nil, err
+	}
 	list := doctor.Examine(ctx, s.env, s.db, s.pool)
 	for i := range list {
-		if list[i].Failed || !slices.Contains(plainChecks(), list[i].Check) {
+		names := func(table string) bool { return strings.Contains(list[i].Text, table) }
+		if list[i].Failed || !slices.Contains(plainChecks(), list[i].Check) || slices.ContainsFunc(others, names) {
 			list[i].Text, list[i].Do = "", ""
 		}
 	}
 	return write(list)
 }
 
+// othersTables are the tables of the schema that are not this program's; without the log,
+// that is all of them.
+func othersTables(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+	rows, err := pool.Query(ctx, `
+		SELECT c.relname::text FROM pg_class c LEFT JOIN pg_class log ON log.oid = to_regclass('event_log')
+		 WHERE c.relnamespace = to_regnamespace(current_schema())::oid AND c.relkind IN ('r', 'p', 'm')
+		   AND (log.oid IS NULL OR (c.relnamespace, c.relowner) <> (log.relnamespace, log.relowner))`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list tables: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
 // ask asks the process that this machine serves with.
 func ask(ctx context.Context, s *source, path string) (status int, body []byte, err error) {
-	host, port, err := net.SplitHostPort(s.env.Settings.AdminListen)
-	if err != nil {
-		return 0, nil, fault("LEDGERFEED_ADMIN_LISTEN is no address")
-	}
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, service.AdminURL(s.env.Settings.AdminListen)+path, http.NoBody)
 	if err != nil {
 		return 0, nil, fmt.Errorf("cannot ask the process: %w", err)
 	}
