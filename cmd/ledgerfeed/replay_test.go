@@ -151,6 +151,25 @@ func TestExplainCommand(t *testing.T) {
 	if r := runCommand(t, command(t, url, "explain", "invoices", id, "--workspace", "agency-0", "--as-of", "2001-01-01T00:00:00Z")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "no entry up to position 0") {
 		t.Errorf("before its time: %+v", r)
 	}
+
+	// A row that is missing: the entry that had no effect, and what to do about it.
+	line := `{"workspace_id":"missing","type":"time_entry.approved","data":{"time_entry_id":"te_9"}}`
+	appending := command(t, url, "append", "--wait")
+	appending.Stdin = strings.NewReader(line)
+	serving := startProcess(t, command(t, url, "serve", "--roles", "project", "--no-migrate"))
+	if r := runCommand(t, appending); r.code != cli.ExitDone {
+		t.Fatalf("%+v", r)
+	}
+	serving.stop()
+	out = succeed(t, url, "explain", "time-entries", "te_9", "--workspace", "missing")
+	for _, part := range []string{"It is not there", "time_entry.approved", "unknown_object: The entry is about something that does not exist", "ledgerfeed anomaly show missing --position 1"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("explain of a missing row does not say %q:\n%s", part, out)
+		}
+	}
+	if json.Unmarshal([]byte(succeed(t, url, "explain", "time-entries", "te_9", "--workspace", "missing", "--json")), &x) != nil || len(x.Unapplied) != 1 || x.Unapplied[0].Position != 1 {
+		t.Errorf("%+v", x)
+	}
 }
 
 func TestQuarantineCommands(t *testing.T) {

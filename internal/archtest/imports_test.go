@@ -96,7 +96,7 @@ var arrows = map[string][]string{
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain",
 	},
-	"internal/testkit/frontproxy": {"internal/testkit"},
+	"internal/testkit/frontproxy": {},
 	"internal/testkit":            {"internal/localpg"},
 	"internal/rowcheck":           {"domain"},
 
@@ -127,7 +127,9 @@ var arrows = map[string][]string{
 		"internal/scenario", "delivery/receiver",
 	},
 	"cmd/ledgerfeed/internal/listen": {"cmd/ledgerfeed/internal/cli", "delivery/receiver", "internal/datadir"},
-	"cmd/ledgerfeed/internal/repair": {"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg"},
+	"cmd/ledgerfeed/internal/repair": {
+		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg", "projections/anomaly",
+	},
 	"cmd/ledgerfeed/internal/status": {"cmd/ledgerfeed/internal/cli", "projections", "delivery/dispatch", "internal/timespan", "projections/anomaly"},
 	"cmd/ledgerfeed/internal/transfer": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "internal/pg", "internal/timespan", "projections/anomaly",

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,10 @@ type Explanation struct {
 	Hidden      string           `json:"hidden,omitempty"`
 	Fields      []ExplainedField `json:"fields"`
 	History     []ExplainedEntry `json:"history"` // every entry that changed the row, oldest first
+
+	// Unapplied is every entry about the row that had no effect, or not all of it,
+	// oldest first. It may be why there is no row.
+	Unapplied []UnappliedEntry `json:"unapplied"`
 }
 
 // EntryName identifies an entry.
@@ -45,6 +50,10 @@ type EntryName struct {
 	EventID   string `json:"event_id"`
 	Type      string `json:"type"`
 	CreatedAt string `json:"created_at"` // publish time in the public form
+}
+
+func entryName(e *domain.Entry) EntryName {
+	return EntryName{e.Position, e.ID, e.Type, domain.FormatTime(e.CreatedAt)}
 }
 
 // ExplainedField is a field of the row, and the entry that set its value.
@@ -61,20 +70,25 @@ type ExplainedEntry struct {
 	Deleted bool     `json:"deleted,omitempty"`
 }
 
-// NoRowError says that up to a position no entry made the row.
+// NoRowError says that up to a position no entry is about the row.
 type NoRowError struct {
 	Resource, ID, WorkspaceID string
-	Position                  int64
+	Position, Head            int64 // entries up to Position were looked at; the log ends at Head
 }
 
-// Error names the row.
+// Error names the row, and entries that were not looked at.
 func (e *NoRowError) Error() string {
-	return fmt.Sprintf("no entry up to position %d of %s made a row %q of %s", e.Position, e.WorkspaceID, e.ID, e.Resource)
+	text := fmt.Sprintf("no entry up to position %d of %s made a row %q of %s", e.Position, e.WorkspaceID, e.ID, e.Resource)
+	if e.Position < e.Head {
+		text += fmt.Sprintf("; its log goes on to position %d", e.Head)
+	}
+	return text
 }
 
 // Explain folds a workspace's log up to a moment and follows one row. The error
 // is a *domain.UnknownWorkspaceError, an *UnknownResourceError or a *NoRowError
-// when there is nothing to explain.
+// when there is nothing to explain. A row that was never made is explained by the
+// entries that would have made it, if there are any.
 func (r *Replayer) Explain(ctx context.Context, q ExplainRequest) (*Explanation, error) {
 	i := slices.IndexFunc(r.tables, func(t *table.Table) bool { return t.Resource == q.Resource && t.HasID() })
 	if i < 0 {
@@ -83,44 +97,47 @@ func (r *Replayer) Explain(ctx context.Context, q ExplainRequest) (*Explanation,
 	f := r.foldWithoutRows(q.WorkspaceID, nil)
 	rows := newMemoryStore(r.tables, f.apply) // shadow tables cannot be looked at between two entries
 	f.rows = rows
-	position, err := f.findMoment(ctx, q)
+	position, head, err := f.findMoment(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	r.cfg.Progress.Workspaces.Add(1)
 	r.cfg.Progress.Entries.Add(position)
-	h := rowHistory{table: r.tables[i], folded: rows.folded, key: table.Key{q.ID}, setBy: map[string]EntryName{}}
-	f.afterApply = h.observe
+	h := rowHistory{
+		table: r.tables[i], folded: rows.folded, key: table.Key{q.ID}, setBy: map[string]EntryName{},
+		entries: []ExplainedEntry{}, unapplied: []UnappliedEntry{},
+	}
+	f.afterApply, f.onSkip = h.observe, h.observeSkip
 	if err := f.foldTo(ctx, position); err != nil {
 		return nil, err
 	}
-	if len(h.entries) == 0 {
-		return nil, &NoRowError{q.Resource, q.ID, q.WorkspaceID, position}
+	if len(h.entries) == 0 && len(h.unapplied) == 0 {
+		return nil, &NoRowError{q.Resource, q.ID, q.WorkspaceID, position, head}
 	}
 	return h.explanation(q, position), nil
 }
 
-// findMoment is the position that a request means.
-func (f *workspaceFold) findMoment(ctx context.Context, q ExplainRequest) (int64, error) {
-	var head, checkpoint, since int64
+// findMoment is the position that a request means, and that at which the log ends.
+func (f *workspaceFold) findMoment(ctx context.Context, q ExplainRequest) (position, head int64, err error) {
+	var checkpoint, since int64
 	after := q.At.Add(time.Millisecond) // publish times are whole milliseconds
-	err := f.cfg.Pool.QueryRow(ctx, `
+	err = f.cfg.Pool.QueryRow(ctx, `
 		SELECT h.position, c.position, log_position_since($1, $3)
 		  FROM log_head h JOIN log_checkpoint c ON c.workspace_id = h.workspace_id AND c.consumer = $2
 		 WHERE h.workspace_id = $1`, q.WorkspaceID, eventlog.ReadModels, after).Scan(&head, &checkpoint, &since)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return 0, &domain.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
+		return 0, 0, &domain.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
 	case err != nil:
-		return 0, fmt.Errorf("find the moment in %s: %w", q.WorkspaceID, err)
+		return 0, 0, fmt.Errorf("find the moment in %s: %w", q.WorkspaceID, err)
 	case q.AsOf > head:
-		return 0, fmt.Errorf("the log of %s ends at position %d, before %d", q.WorkspaceID, head, q.AsOf)
+		return 0, 0, fmt.Errorf("the log of %s ends at position %d, before %d", q.WorkspaceID, head, q.AsOf)
 	case q.AsOf > 0:
-		return q.AsOf, nil
+		return q.AsOf, head, nil
 	case !q.At.IsZero():
-		return since - 1, nil
+		return since - 1, head, nil
 	}
-	return checkpoint, nil
+	return checkpoint, head, nil
 }
 
 // rowHistory follows one row through the fold.
@@ -132,16 +149,19 @@ type rowHistory struct {
 	values  map[string]string // by field, as JSON
 	setBy   map[string]EntryName
 	entries []ExplainedEntry
+
+	unapplied []UnappliedEntry
 }
 
 // observe looks at the row after an entry was folded.
 func (h *rowHistory) observe(e *domain.Entry) {
+	h.observeAnomalies(e)
 	changedAt := h.table.Position(h.folded, h.key)
 	existed := len(h.names) > 0
 	if changedAt != e.Position && (changedAt > 0) == existed {
 		return
 	}
-	by := ExplainedEntry{EntryName: EntryName{e.Position, e.ID, e.Type, domain.FormatTime(e.CreatedAt)}, Fields: []string{}}
+	by := ExplainedEntry{EntryName: entryName(e), Fields: []string{}}
 	if changedAt == 0 {
 		by.Deleted = true
 		h.names, h.values = nil, nil
@@ -183,9 +203,10 @@ func (h *rowHistory) fields() (names []string, values map[string]string) {
 }
 
 func (h *rowHistory) explanation(q ExplainRequest, position int64) *Explanation {
+	slices.SortStableFunc(h.unapplied, func(a, b UnappliedEntry) int { return cmp.Compare(a.Position, b.Position) }) // skips are noted a page early
 	x := &Explanation{
 		WorkspaceID: q.WorkspaceID, Resource: q.Resource, ID: q.ID, Position: position,
-		Row: json.RawMessage("null"), Fields: []ExplainedField{}, History: h.entries,
+		Row: json.RawMessage("null"), Fields: []ExplainedField{}, History: h.entries, Unapplied: h.unapplied,
 	}
 	if len(h.names) == 0 {
 		return x

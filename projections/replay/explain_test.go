@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,5 +136,56 @@ func TestExplainMoments(t *testing.T) {
 	var unknown *domain.UnknownWorkspaceError
 	if _, err := r.Explain(t.Context(), replay.ExplainRequest{WorkspaceID: "nobody", Resource: "charges", ID: "ch"}); !errors.As(err, &unknown) {
 		t.Errorf("an unknown workspace: %v", err)
+	}
+}
+
+// Why is this row missing, or not what the producer sent: the entries about it that had
+// no effect are named with the reason, and no others.
+func TestExplainNamesEntriesWithoutEffect(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	entry := func(id, typ, data string) {
+		b.Append([]domain.Draft{draft(t, `{"workspace_id":"w","id":"`+id+`","type":"`+typ+`","data":`+data+`}`)})
+	}
+	entry("e1", "client.recorded", `{"client_id":"c","name":"N"}`)
+	entry("e2", "time_entry.approved", `{"time_entry_id":"t","client_id":"c"}`)
+	entry("e3", "charge.created", `{"charge_id":"ch","client_id":"c","date":"2026-01-01","category":"x","kind":"k","amount":"1.00","currency":"EUR","period":"2026-01","billed_to_client":true}`)
+	entry("e4", "charge.created", `{"charge_id":"ch","client_id":"c","date":"2026-01-01","category":"x","kind":"k","amount":"2.00","currency":"EUR","period":"2026-01","billed_to_client":true}`)
+	entry("e5", "contractor.recorded", `{"contractor_id":"co","name":"N"}`)
+	entry("e6", "invoice.reversed", `{"invoice_id":"in"}`)
+	b.damage(`UPDATE event_log SET type = 'invoice.made_in_the_future' WHERE id = 'e6'`)
+	entry("e7", "credit.applied", `{"credit_id":"m","client_id":"c","invoice_id":"none","amount":"1.00"}`)
+	b.damage(`INSERT INTO log_skip SELECT 'w', 'read_models', 5, 'e5', 'contractor.recorded', 'no', 'a test', now()`)
+	b.Project(10)
+	for _, c := range []struct {
+		resource, id, want string
+		history            int
+	}{
+		{"time-entries", "t", "e2 unknown_object", 0},
+		{"charges", "ch", "e4 repeat", 1},
+		{"contractors", "co", "e5 skipped", 0},
+		{"invoices", "in", "e6 unreadable", 0},
+		{"invoices", "none", "e7 unknown_object, e7 overdrawn", 0},
+		{"credit", "c", "e7 unknown_object, e7 overdrawn", 2},
+		{"clients", "c", "", 1},
+	} {
+		x, err := b.replayer().Explain(t.Context(), replay.ExplainRequest{WorkspaceID: "w", Resource: c.resource, ID: c.id})
+		if err != nil {
+			t.Errorf("%s %s: %v", c.resource, c.id, err)
+			continue
+		}
+		var got []string
+		for _, u := range x.Unapplied {
+			got = append(got, u.EventID+" "+string(u.Reason))
+		}
+		if strings.Join(got, ", ") != c.want || len(x.History) != c.history || (string(x.Row) == "null") != (c.history == 0) {
+			t.Errorf("%s %s: without effect %q, want %q; the row is %s after %d entries", c.resource, c.id, got, c.want, x.Row, len(x.History))
+		}
+	}
+	entry("e8", "client.recorded", `{"client_id":"late","name":"N"}`)
+	var none *replay.NoRowError
+	_, err := b.replayer().Explain(t.Context(), replay.ExplainRequest{WorkspaceID: "w", Resource: "clients", ID: "late"})
+	if !errors.As(err, &none) || none.Position != 7 || none.Head != 8 || !strings.Contains(err.Error(), "goes on to position 8") {
+		t.Errorf("an entry that is not projected yet: %v", err)
 	}
 }

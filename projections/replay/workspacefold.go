@@ -27,6 +27,7 @@ type workspaceFold struct {
 	locked     bool                // the checkpoint is locked, so the rate is not limited
 	applying   int64               // position of the entry being folded, for the error when that panics
 	afterApply func(*domain.Entry) // called after an entry was folded, if set
+	onSkip     func(*domain.Entry) // called for an entry that is skipped, if set
 
 	// frozenAt is set while rows are compared with the fold as it is, and the
 	// checkpoint must stay at this position; nil: entries are folded up to the
@@ -213,6 +214,8 @@ func (f *workspaceFold) foldPage(ctx context.Context, page []logRow) (err error)
 	for i := range page {
 		if _, skip := f.skipped[page[i].Position]; !skip {
 			entries = append(entries, page[i].Entry)
+		} else if f.onSkip != nil {
+			f.onSkip(&page[i].Entry)
 		}
 	}
 	if err := f.rows.fold(ctx, entries); err != nil {

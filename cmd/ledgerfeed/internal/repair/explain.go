@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -24,7 +25,8 @@ func ExplainCommand(env *cli.Env) *cobra.Command {
 		Use:   "explain RESOURCE ID",
 		Short: "Show a row as it was at some moment, and which entry set each field",
 		Long: `Show a row as it was at some moment, and for each of its fields the entry that
-set its value: why does this invoice say 420.00?
+set its value: why does this invoice say 420.00? And the entries about the row that had no
+effect, or not all of it, and why: why is this row missing?
 
 RESOURCE is one of ` + strings.Join(replay.Resources(), ", ") + `; the ID of a
 credit is its client's.`,
@@ -80,10 +82,13 @@ func writeExplanation(out io.Writer, x *replay.Explanation) error {
 		fmt.Fprintln(out, x.Hidden)
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if len(x.Fields) == 0 {
-		fmt.Fprintln(out, "It had been deleted.")
-	} else {
+	switch {
+	case len(x.Fields) > 0:
 		fmt.Fprintln(t, "FIELD\tVALUE\tSET BY\tAT\tPOSITION\tENTRY")
+	case len(x.History) > 0:
+		fmt.Fprintln(out, "It had been deleted.")
+	default:
+		fmt.Fprintln(out, "It is not there: the entries about it had no effect on it.")
 	}
 	for _, f := range x.Fields {
 		value := string(f.Value)
@@ -95,7 +100,9 @@ func writeExplanation(out io.Writer, x *replay.Explanation) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "History:")
+	if len(x.History) > 0 {
+		fmt.Fprintln(out, "History:")
+	}
 	for i := range x.History {
 		h := &x.History[i]
 		what := "changed " + strings.Join(h.Fields, ", ")
@@ -109,5 +116,32 @@ func writeExplanation(out io.Writer, x *replay.Explanation) error {
 			return err
 		}
 	}
-	return t.Flush()
+	return writeUnapplied(out, x)
+}
+
+// writeUnapplied writes the entries without effect, and what their reasons mean.
+func writeUnapplied(out io.Writer, x *replay.Explanation) error {
+	if len(x.Unapplied) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out, "Entries about it that had no effect, or not all of it:")
+	newest := map[domain.Reason]int64{} // positions
+	var reasons []domain.Reason
+	for _, u := range x.Unapplied {
+		fmt.Fprintf(out, "  %d\t%s\t%s\t%s\t%s\n", u.Position, u.CreatedAt, u.Type, u.EventID, u.Reason)
+		if newest[u.Reason] == 0 {
+			reasons = append(reasons, u.Reason)
+		}
+		newest[u.Reason] = u.Position
+	}
+	for _, r := range reasons {
+		meaning := anomaly.Explain(r)
+		next := "ledgerfeed anomaly show %s --position %d shows the entry."
+		if r == replay.Skipped {
+			meaning = "An operator decided that the entry has no effect."
+			next = "ledgerfeed quarantine retry %s --position %d gives it its effect."
+		}
+		fmt.Fprintf(out, "%s: %s "+next+"\n", r, meaning, x.WorkspaceID, newest[r])
+	}
+	return nil
 }
