@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -20,19 +21,22 @@ func TestOneLineForARequest(t *testing.T) {
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	key := s.key("acme", access.InvoicesRead)
+	wrong := func(names ...any) map[string]any { return map[string]any{"wrong_parameters": names} }
 	for i, c := range []struct {
 		method, target, key, route, refused, level string
 		rows                                       int
+		more                                       map[string]any
 	}{
-		{"GET", "/v1/invoices?limit=3", key, "/v1/invoices", "", "INFO", 1},
-		{"HEAD", "/v1/invoices/in_1", key, "/v1/invoices/{id}", "", "INFO", 1},
-		{"OPTIONS", "/v1/invoices", key, "/v1/invoices", "", "INFO", 0},
-		{"GET", "/v1/clients/cl_1", key, "/v1/clients/{id}", "", "INFO", 0},
-		{"GET", "/v1/me?x=1", key, "/v1/me", "", "INFO", 0},
-		{"GET", "/v1/nowhere", key, "", "", "INFO", 0},
-		{"GET", "/v1/me", "nonsense", "", "malformed", "INFO", 0},
-		{"POST", "/v1/me", key, "", "method", "INFO", 0},
-		{"GET", "/v1/me?token=1", key, "", "key_in_url", "INFO", 0},
+		{"GET", "/v1/invoices?limit=3", key, "/v1/invoices", "", "INFO", 1, nil},
+		{"HEAD", "/v1/invoices/in_1", key, "/v1/invoices/{id}", "", "INFO", 1, nil},
+		{"OPTIONS", "/v1/invoices", key, "/v1/invoices", "", "INFO", 0, nil},
+		{"GET", "/v1/clients/cl_1", key, "/v1/clients/{id}", "", "INFO", 0, map[string]any{"lacks_permission": "clients:read"}},
+		{"GET", "/v1/me?x=1", key, "/v1/me", "", "INFO", 0, wrong("(unknown)")},
+		{"GET", "/v1/invoices?limit=Secret&Miller=1&Smith=2&status=a&limit=9&cursor=Secret", key, "/v1/invoices", "", "INFO", 0, wrong("limit", "(unknown)", "status", "cursor")},
+		{"GET", "/v1/nowhere", key, "", "", "INFO", 0, nil},
+		{"GET", "/v1/me", "nonsense", "", "malformed", "INFO", 0, nil},
+		{"POST", "/v1/me", key, "", "method", "INFO", 0, nil},
+		{"GET", "/v1/me?token=1", key, "", "key_in_url", "INFO", 0, nil},
 	} {
 		r := s.do(c.method, c.target, c.key)
 		lines := strings.Split(strings.TrimSpace(s.output.String()), "\n")
@@ -52,8 +56,9 @@ func TestOneLineForARequest(t *testing.T) {
 		} else {
 			want["key"], want["workspace"] = key[:16], "acme"
 		}
+		maps.Copy(want, c.more)
 		delete(line, "time")
-		if !maps.Equal(line, want) {
+		if !reflect.DeepEqual(line, want) {
 			t.Errorf("%s %s:\n%v, want\n%v", c.method, c.target, line, want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -14,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // statusGone stands in the log for failed requests whose caller no longer waited.
@@ -22,15 +24,15 @@ const statusGone = 499
 // record writes a request to the metrics, the request log and the log.
 func (a *API) record(q *request) {
 	ctx := q.http.Context()
-	cause := cmp.Or(q.cause, q.out.Err)
+	problem := cmp.Or(q.problem, &answer.Error{})
 	record := requestlog.Record{
 		At: q.began, RequestID: q.id, Method: tracing.KnownMethod(q.http.Method), Status: q.out.Status,
-		Duration: a.cfg.Clock().Sub(q.began), Bytes: q.out.Bytes, Rows: q.rows, Refusal: string(q.refusal),
+		Duration: a.cfg.Clock().Sub(q.began), Bytes: q.out.Bytes, Rows: q.rows, Refusal: string(problem.Refusal),
 	}
 	var refused *access.RefusedError
 	if q.key != nil {
 		record.WorkspaceID, record.KeyID, record.KeyPrefix = q.key.WorkspaceID, q.key.ID, q.key.Prefix
-	} else if errors.As(cause, &refused) {
+	} else if errors.As(problem.Cause, &refused) {
 		record.WorkspaceID, record.KeyID = refused.WorkspaceID, refused.KeyID
 		if refused.KeyID != "" { // the prefix of an unknown key is a text of the caller's
 			record.KeyPrefix = refused.Prefix
@@ -45,11 +47,32 @@ func (a *API) record(q *request) {
 	a.metrics.observe(ctx, &record)
 	describe(ctx, &record)
 	a.cfg.Requests.Record(&record)
-	if q.refusal == answer.RefusedSlowDown {
+	if problem.Refusal == answer.RefusedSlowDown {
 		a.logSlowDown(ctx, q)
 		return
 	}
-	a.log(ctx, &record, cause)
+	a.log(ctx, q, &record, cmp.Or(problem.Cause, q.out.Err))
+}
+
+// unknownParamName stands in the log for the names of parameters that an endpoint does not
+// have: they are texts of the caller's, who may have put anything there.
+const unknownParamName = "(unknown)"
+
+// wrongParams returns the names of the parameters for which a request was refused.
+func (q *request) wrongParams() (names []string) {
+	if q.problem == nil {
+		return nil
+	}
+	for _, e := range q.problem.Errors {
+		name := e.Field
+		if !slices.ContainsFunc(q.endpoint.Params, func(p route.Param) bool { return p.Name == name }) {
+			name = unknownParamName
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // describe completes the span of a request, if it has one.
@@ -74,12 +97,12 @@ func describe(ctx context.Context, record *requestlog.Record) {
 func (a *API) logSlowDown(ctx context.Context, q *request) {
 	if q.out.Allowance.FirstRefused {
 		a.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "an address sends refused keys and is slowed down; its other requests without a valid key are not logged in this minute",
-			slog.String("address", q.address.String()), slog.String("request_id", q.id), slog.String("refused", string(q.refusal)))
+			slog.String("address", q.address.String()), slog.String("request_id", q.id), slog.String("refused", string(answer.RefusedSlowDown)))
 	}
 }
 
 // log writes the one log line of a request.
-func (a *API) log(ctx context.Context, record *requestlog.Record, cause error) {
+func (a *API) log(ctx context.Context, q *request, record *requestlog.Record, cause error) {
 	level := slog.LevelInfo
 	switch {
 	case record.Status == http.StatusInternalServerError:
@@ -90,7 +113,7 @@ func (a *API) log(ctx context.Context, record *requestlog.Record, cause error) {
 	if !a.cfg.Logger.Enabled(ctx, level) {
 		return
 	}
-	attributes := append(make([]slog.Attr, 0, 12),
+	attributes := append(make([]slog.Attr, 0, 13),
 		slog.String("method", record.Method),
 		slog.String("route", record.Route),
 		slog.Int("status", record.Status),
@@ -103,6 +126,12 @@ func (a *API) log(ctx context.Context, record *requestlog.Record, cause error) {
 	)
 	if record.Refusal != "" {
 		attributes = append(attributes, slog.String("refused", record.Refusal))
+	}
+	if wrong := q.wrongParams(); len(wrong) > 0 {
+		attributes = append(attributes, slog.Any("wrong_parameters", wrong))
+	}
+	if q.problem != nil && q.problem.Lacks != "" {
+		attributes = append(attributes, slog.String("lacks_permission", string(q.problem.Lacks)))
 	}
 	if level > slog.LevelInfo && cause != nil {
 		attributes = append(attributes, slog.String("error", a.cfg.Format.Redact(cause.Error())))

@@ -40,9 +40,8 @@ type request struct {
 	params   parsedParams
 
 	// For the request log.
-	rows    int // of the answer
-	refusal answer.Refusal
-	cause   error // what is behind a problem document
+	rows    int           // of the answer
+	problem *answer.Error // what was answered instead; nil: nothing was
 }
 
 // requestKey finds the request in a context.
@@ -112,7 +111,7 @@ func (q *request) countRefusals() {
 // refuse answers with the problem that an error stands for.
 func (q *request) refuse(err error) {
 	p := problemOf(err)
-	q.refusal, q.cause = p.Refusal, p.Cause
+	q.problem = p
 	if q.out.Policy == "" { // failed before anything was counted
 		q.countRefusals()
 	}

@@ -19,7 +19,10 @@ type Error struct {
 	Errors     []ParamError
 	RetryAfter int     // seconds; 0: no such header
 	Refusal    Refusal // empty: the request was looked at
-	Cause      error   // for the log alone
+
+	// For the log alone.
+	Cause error
+	Lacks access.Permission // that the key would need; empty: none
 }
 
 // ParamError is one wrong parameter.
@@ -148,7 +151,7 @@ func UnknownPath() *Error {
 
 // LacksPermission is the answer to a key that lacks an endpoint's permission.
 func LacksPermission(p access.Permission) *Error {
-	return &Error{Status: http.StatusForbidden, Detail: "This key lacks the permission " + string(p) + "."}
+	return &Error{Status: http.StatusForbidden, Lacks: p, Detail: "This key lacks the permission " + string(p) + "."}
 }
 
 // MaxParamErrors is how many wrong parameters one answer names. Nobody gets that
