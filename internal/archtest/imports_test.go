@@ -96,7 +96,7 @@ var arrows = map[string][]string{
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain",
 	},
-	"internal/testkit/frontproxy": {},
+	"internal/testkit/frontproxy": {"internal/testkit"},
 	"internal/testkit":            {"internal/localpg"},
 	"internal/rowcheck":           {"domain"},
 
