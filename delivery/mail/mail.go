@@ -143,10 +143,12 @@ func (m *Mailer) SendSoon() {
 	}
 }
 
-// Run sends stored mails until ctx ends.
+// Run sends stored mails until ctx ends. Without a mail server it keeps those that were
+// stored when there was one.
 func (m *Mailer) Run(ctx context.Context) {
+	look := m.sendDue
 	if m.client == nil {
-		return
+		look = m.keepUnsent
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -157,12 +159,31 @@ func (m *Mailer) Run(ctx context.Context) {
 		case <-m.stored:
 		case <-timer.C:
 		}
-		next, err := m.sendDue(ctx)
+		next, err := look(ctx)
 		if err != nil && ctx.Err() == nil {
 			m.logger.WarnContext(ctx, "cannot look for mails to send; trying again", "error", err, "retry_in", next)
 		}
 		timer.Reset(next)
 	}
+}
+
+// keepUnsent takes the error off mails that no process has tried when they were due: they
+// wait for a mail server, which is no failure that anybody could end. Those of more than a
+// week are dropped, as with a server. It returns when to look again.
+func (m *Mailer) keepUnsent(ctx context.Context) (next time.Duration, err error) {
+	now := m.clock()
+	untried := now.Add(-sendLease)
+	if _, err := m.pool.Exec(ctx, `UPDATE webhook_mail SET error = NULL WHERE error IS NOT NULL AND next_attempt_at < $1`, untried); err != nil {
+		return sweepInterval, fmt.Errorf("keep mails that nobody sends: %w", err)
+	}
+	dropped, err := m.pool.Exec(ctx, `DELETE FROM webhook_mail WHERE created_at < $1 AND next_attempt_at < $2`, now.Add(-giveUpAfter), untried)
+	if err != nil {
+		return sweepInterval, fmt.Errorf("drop mails that nobody sends: %w", err)
+	}
+	if n := dropped.RowsAffected(); n > 0 {
+		m.logger.ErrorContext(ctx, "dropped mails that could not be sent for a week, because LEDGERFEED_SMTP_URL is not set", "mails", n)
+	}
+	return sweepInterval, nil
 }
 
 // dueMail is a mail that is to be sent now.

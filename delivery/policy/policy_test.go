@@ -42,7 +42,7 @@ func TestParseSchedule(t *testing.T) {
 	if err != nil || !slices.Equal(s, DefaultSchedule()) {
 		t.Errorf("%v, %v", s, err)
 	}
-	for _, bad := range []string{"1", "x", "1m,,2m", "-1m", "1m;2m"} {
+	for _, bad := range []string{"1", "x", "1m,,2m", "-1m", "0s", "1m,0", "1m;2m"} {
 		if _, err := ParseSchedule(bad); err == nil {
 			t.Errorf("%q was taken", bad)
 		}

@@ -27,7 +27,8 @@ func DefaultSchedule() Schedule {
 const maxWaits = 30
 
 // ParseSchedule reads LEDGERFEED_RETRY_SCHEDULE: waits such as 30s, 5m, 2h or 1d,
-// separated by commas. An empty text means no retries.
+// separated by commas, each above 0: a retry is later than the attempt before it. An
+// empty text means no retries.
 func ParseSchedule(text string) (Schedule, error) {
 	s := Schedule{}
 	if strings.TrimSpace(text) == "" {
@@ -35,8 +36,8 @@ func ParseSchedule(text string) (Schedule, error) {
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		wait, err := timespan.Parse(strings.TrimSpace(part))
-		if err != nil || wait < 0 {
-			return nil, fmt.Errorf("%q is not a wait such as 30s, 5m, 2h or 1d", strings.TrimSpace(part))
+		if err != nil || wait <= 0 {
+			return nil, fmt.Errorf("%q is not a wait above 0 such as 30s, 5m, 2h or 1d", strings.TrimSpace(part))
 		}
 		s = append(s, wait)
 	}

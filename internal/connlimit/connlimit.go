@@ -28,8 +28,9 @@ type Config struct {
 	// is as net.Conn names it.
 	Refusal func(peer string) []byte
 
-	// Refused is called after each refusal; nil: nothing is.
-	Refused func()
+	// Refused is called after each refusal, Evicted when an idle connection loses its place
+	// to a new one; nil: nothing is. Evicted must not call the Listener.
+	Refused, Evicted func()
 }
 
 // Listener accepts connections up to its bounds. One beyond them takes the place
@@ -62,6 +63,9 @@ func Wrap(l net.Listener, cfg Config) *Listener {
 	cfg.Max, cfg.MaxPerAddress = max(1, cfg.Max), max(1, cfg.MaxPerAddress)
 	if cfg.Refused == nil {
 		cfg.Refused = func() {}
+	}
+	if cfg.Evicted == nil {
+		cfg.Evicted = func() {}
 	}
 	return &Listener{
 		Listener: l, cfg: cfg, closing: make(chan struct{}, maxClosing),
@@ -173,6 +177,7 @@ func (l *Listener) evict(address netip.Addr) bool {
 			if !address.IsValid() || c.address == address {
 				c.leave()
 				_ = c.TCPConn.Close() // the server finds it closed
+				l.cfg.Evicted()
 				return true
 			}
 		}

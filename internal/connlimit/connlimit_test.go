@@ -21,12 +21,12 @@ import (
 // stand is a server behind a Listener. A request for /prove proves its connection, one
 // for /wait is answered when release is closed.
 type stand struct {
-	t        *testing.T
-	listener *connlimit.Listener
-	address  string
-	waiting  atomic.Int64
-	release  chan struct{}
-	refused  atomic.Int64
+	t                *testing.T
+	listener         *connlimit.Listener
+	address          string
+	waiting          atomic.Int64
+	release          chan struct{}
+	refused, evicted atomic.Int64
 
 	accepted, idled atomic.Int64 // how often a connection was accepted, and became idle after a request
 }
@@ -40,7 +40,7 @@ func newStand(t *testing.T, cfg connlimit.Config) *stand {
 	cfg.Refusal = func(string) []byte {
 		return []byte("HTTP/1.1 503 Full\r\nConnection: close\r\nContent-Length: 4\r\n\r\nfull")
 	}
-	cfg.Refused = func() { s.refused.Add(1) }
+	cfg.Refused, cfg.Evicted = func() { s.refused.Add(1) }, func() { s.evicted.Add(1) }
 	s.listener, s.address = connlimit.Wrap(bound, cfg), bound.Addr().String()
 	server := &http.Server{
 		ConnState: s.connState, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute,
@@ -167,8 +167,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 		t.Errorf("the one that has proven itself: %d", got)
 	}
 	s.open(3)
-	if n := s.refused.Load(); n != 0 {
-		t.Errorf("%d are refused", n)
+	if refused, evicted := s.refused.Load(), s.evicted.Load(); refused != 0 || evicted != 2 {
+		t.Errorf("%d are refused, %d evicted, want 0 and 2", refused, evicted)
 	}
 }
 

@@ -133,7 +133,7 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_WEBHOOK_TIMEOUT", s.WebhookTimeout > 0},
 		{"LEDGERFEED_SMTP_URL", mailURL},
 		{"LEDGERFEED_MAIL_FROM", mailFrom},
-		{"LEDGERFEED_OIDC_ISSUER", s.OIDCIssuer == "" || isAddress(s.OIDCIssuer)},
+		{"LEDGERFEED_OIDC_ISSUER", isAddress(s.OIDCIssuer) || s.OIDCIssuer == "" && s.OIDCClientID == "" && s.OIDCClientSecret == ""},
 		{"LEDGERFEED_OIDC_CLIENT_ID", s.OIDCIssuer == "" || s.OIDCClientID != ""},
 		{"LEDGERFEED_DRAIN_DELAY", s.DrainDelay >= 0},
 		{"LEDGERFEED_AUDIT_EVERY", s.AuditEvery >= 0},

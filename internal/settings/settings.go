@@ -43,7 +43,7 @@ type Settings struct {
 
 	// Webhooks (docs/contract/decisions.md, "Webhooks").
 	SecretKey      string          `env:"LEDGERFEED_SECRET_KEY" secret:"true" want:"one key or several separated by commas, each of at least 16 characters, best from: openssl rand -hex 32"` // empty: a key in the data directory
-	RetrySchedule  policy.Schedule `env:"LEDGERFEED_RETRY_SCHEDULE" envDefault:"1m,5m,30m,2h,6h,12h,24h" want:"at most 30 waits such as 30s, 5m, 2h or 1d, separated by commas"`
+	RetrySchedule  policy.Schedule `env:"LEDGERFEED_RETRY_SCHEDULE" envDefault:"1m,5m,30m,2h,6h,12h,24h" want:"at most 30 waits above 0, such as 30s, 5m, 2h or 1d, separated by commas"`
 	TurnOffAfter   time.Duration   `env:"LEDGERFEED_TURN_OFF_AFTER" envDefault:"72h" want:"a time above 0, such as 3d or 72h"`
 	SecretOverlap  time.Duration   `env:"LEDGERFEED_SECRET_OVERLAP" envDefault:"24h" want:"a time above 0, such as 1d or 24h"`
 	WebhookTimeout time.Duration   `env:"LEDGERFEED_WEBHOOK_TIMEOUT" envDefault:"10s" want:"a time above 0, such as 10s"`
@@ -54,7 +54,7 @@ type Settings struct {
 	MailFrom       string          `env:"LEDGERFEED_MAIL_FROM" want:"a mail address such as ledgerfeed@example.com, which LEDGERFEED_SMTP_URL needs"`
 
 	// Sign-in with OpenID Connect; without an issuer, only sign-in links do.
-	OIDCIssuer       string       `env:"LEDGERFEED_OIDC_ISSUER" want:"an address such as https://accounts.example.com"`
+	OIDCIssuer       string       `env:"LEDGERFEED_OIDC_ISSUER" want:"an address such as https://accounts.example.com, which LEDGERFEED_OIDC_CLIENT_ID and its secret need"`
 	OIDCClientID     string       `env:"LEDGERFEED_OIDC_CLIENT_ID" want:"the id of this client at the provider, such as ledgerfeed-console, which LEDGERFEED_OIDC_ISSUER needs"`
 	OIDCClientSecret string       `env:"LEDGERFEED_OIDC_CLIENT_SECRET" secret:"true"`
 	OIDCScopes       []string     `env:"LEDGERFEED_OIDC_SCOPES"`                    // besides openid, profile and email

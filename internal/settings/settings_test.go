@@ -109,7 +109,7 @@ func TestWrongValues(t *testing.T) {
 		"LEDGERFEED_OIDC_ISSUER=accounts", "LEDGERFEED_OIDC_MAP=finance", "LEDGERFEED_DRAIN_DELAY=-1s", "LEDGERFEED_AUDIT_EVERY=daily",
 		"LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_AUDIT_RATE=fast", "LEDGERFEED_SMTP_REQUIRE_TLS=please", "LEDGERFEED_LOG_FORMAT=xml", "LEDGERFEED_LOG_LEVEL=loud",
 	} {
-		_, err := Read([]string{c, "LEDGERFEED_OIDC_CLIENT_ID=console"}, nil)
+		_, err := Read([]string{"LEDGERFEED_OIDC_ISSUER=https://id.example", "LEDGERFEED_OIDC_CLIENT_ID=console", c}, nil)
 		variable, value, _ := strings.Cut(c, "=")
 		if err == nil || !strings.HasPrefix(err.Error(), variable+` is "`+value+`": want `) || strings.Contains(err.Error(), "\n") || strings.HasSuffix(err.Error(), "want ") {
 			t.Errorf("%s: %v", c, err)
@@ -124,6 +124,7 @@ func TestWrongValues(t *testing.T) {
 	}
 	for set, want := range map[string]string{
 		"LEDGERFEED_SMTP_URL=smtp://mail.example": `LEDGERFEED_MAIL_FROM is "": want a mail address`, "LEDGERFEED_OIDC_ISSUER=https://id.example": `LEDGERFEED_OIDC_CLIENT_ID is "": want the id`,
+		"LEDGERFEED_OIDC_CLIENT_ID=console": `LEDGERFEED_OIDC_ISSUER is "": want an address`, "LEDGERFEED_OIDC_CLIENT_SECRET=hunter2": `LEDGERFEED_OIDC_ISSUER is "": want an address`,
 		"LEDGERFEED_TLS_CERT=cert.pem": `LEDGERFEED_TLS_KEY is "": want a file`, "LEDGERFEED_TLS_KEY=key.pem": `LEDGERFEED_TLS_CERT is "": want a file`,
 	} {
 		if _, err := Read([]string{set}, nil); err == nil || !strings.HasPrefix(err.Error(), want) {

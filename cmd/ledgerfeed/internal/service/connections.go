@@ -50,10 +50,15 @@ func (s *Service) limitConnections(ctx context.Context, b *binding, bound net.Li
 		Name: "ledgerfeed_connections_refused_total", Help: "Connections for which a listener had no place.",
 		ConstLabels: prometheus.Labels{"listener": b.name},
 	})
+	evicted := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "ledgerfeed_connections_evicted_total", Help: "Idle connections that a listener closed to make room for others.",
+		ConstLabels: prometheus.Labels{"listener": b.name},
+	})
 	most := connectionsOf(b.name, connlimit.Descriptors(), s.env.Settings.MaxConnections)
 	var logged atomic.Int64 // the minute
 	cfg := connlimit.Config{
 		Max: most, MaxPerAddress: (most + 1) / 2, Proxies: s.env.Settings.TrustedProxies, UnprovenIdle: unprovenIdle(b.name), Refusal: b.refusal,
+		Evicted: evicted.Inc,
 		Refused: func() {
 			refused.Inc()
 			if minute := s.env.Clock().Unix() / 60; logged.Swap(minute) != minute {
@@ -67,7 +72,7 @@ func (s *Service) limitConnections(ctx context.Context, b *binding, bound net.Li
 	}
 	limited := connlimit.Wrap(bound, cfg)
 	b.server.ConnState = limited.ConnState
-	s.metrics.MustRegister(refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	s.metrics.MustRegister(refused, evicted, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledgerfeed_connections", Help: "Connections that a listener has.",
 		ConstLabels: prometheus.Labels{"listener": b.name},
 	}, func() float64 { return float64(limited.Open()) }))
