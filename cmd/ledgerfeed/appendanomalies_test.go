@@ -16,6 +16,9 @@ func noEffect(w, id string) string {
 	return fmt.Sprintf(`{"workspace_id":%q,"id":%q,"type":"invoice.reversed","data":{"invoice_id":"none"}}`+"\n", w, id)
 }
 
+// created is what append says of a workspace that it made.
+func created(w string) string { return "created the workspace " + w + ", which did not exist\n" }
+
 // appendLines runs append with lines on standard input.
 func appendLines(t *testing.T, url, lines string, args ...string) result {
 	t.Helper()
@@ -31,16 +34,16 @@ func TestAppendCountsAnomalies(t *testing.T) {
 	url := testkit.NewDatabase(t)
 	startProcess(t, command(t, url, "serve", "--roles", "project"))
 	lines := noID("w", 1) + noEffect("w", "a") + noEffect("w", "b") + noID("w", 2)
-	for _, c := range []struct{ name, lines, args, want string }{
-		{"some", lines, "--wait", "appended 4, skipped 0\n2 of them are anomalies: ledgerfeed anomaly list --workspace w\n"},
-		{"as JSON", noEffect("w", "c"), "--wait --json", `{"appended":1,"skipped":0,"positions":{"w":5},"anomalies":1}` + "\n"},
-		{"one that was there", noEffect("w", "a") + noID("w", 3), "--wait", "appended 1, skipped 1\nnone of them is an anomaly\n"},
-		{"nothing new", noEffect("w", "a"), "--wait --json", `{"appended":0,"skipped":1,"positions":{"w":2},"anomalies":0}` + "\n"},
-		{"several workspaces", noEffect("w", "d") + noEffect("v", "d"), "--wait", "appended 2, skipped 0\n2 of them are anomalies: ledgerfeed anomaly list\n"},
+	for _, c := range []struct{ name, lines, args, want, errOut string }{
+		{"some", lines, "--wait", "appended 4, skipped 0\n2 of them are anomalies: ledgerfeed anomaly list --workspace w\n", created("w")},
+		{"as JSON", noEffect("w", "c"), "--wait --json", `{"appended":1,"skipped":0,"positions":{"w":5},"anomalies":1}` + "\n", ""},
+		{"one that was there", noEffect("w", "a") + noID("w", 3), "--wait", "appended 1, skipped 1\nnone of them is an anomaly\n", ""},
+		{"nothing new", noEffect("w", "a"), "--wait --json", `{"appended":0,"skipped":1,"positions":{"w":2},"anomalies":0}` + "\n", ""},
+		{"several workspaces", noEffect("w", "d") + noEffect("v", "d"), "--wait", "appended 2, skipped 0\n2 of them are anomalies: ledgerfeed anomaly list\n", created("v")},
 	} {
 		r := appendLines(t, url, c.lines, strings.Fields(c.args)...)
-		if r.code != cli.ExitDone || r.out != c.want || r.errOut != "" {
-			t.Errorf("%s: %+v, want %q", c.name, r, c.want)
+		if r.code != cli.ExitDone || r.out != c.want || r.errOut != c.errOut {
+			t.Errorf("%s: %+v, want %q and %q", c.name, r, c.want, c.errOut)
 		}
 	}
 	// Without --wait, too: everything is projected within a moment, sooner or later.
@@ -87,7 +90,7 @@ func TestAppendWithoutAProjector(t *testing.T) {
 	url := testkit.NewDatabase(t)
 	began := time.Now()
 	r := appendLines(t, url, noEffect("w", "a"))
-	if r.code != cli.ExitDone || r.out != "appended 1, skipped 0\n" || r.errOut != "not projected yet; then ledgerfeed anomaly list --workspace w says which of them are anomalies\n" {
+	if r.code != cli.ExitDone || r.out != "appended 1, skipped 0\n" || r.errOut != created("w")+"not projected yet; then ledgerfeed anomaly list --workspace w says which of them are anomalies\n" {
 		t.Errorf("%+v", r)
 	}
 	r = appendLines(t, url, noEffect("w", "b"), "--json")
@@ -123,7 +126,28 @@ func TestAppendAsAProducer(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	r = appendLines(t, producer, noEffect("w", "a"))
-	if r.code != cli.ExitDone || r.out != "appended 1, skipped 0\n" || !strings.Contains(r.errOut, "not known here") {
+	if r.code != cli.ExitDone || r.out != "appended 1, skipped 0\n" || !strings.Contains(r.errOut, "not known here") || !strings.HasPrefix(r.errOut, "w had no entries before: ") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestAppendNamesNewWorkspaces: a workspace that a mistyped id makes is named, one that
+// was created before is not, and a restored export of many does not fill the screen.
+func TestAppendNamesNewWorkspaces(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	succeed(t, url, "workspace", "create", "--id", "acme")
+	if r := appendLines(t, url, noID("acme", 1)+noID("acne", 1)); r.code != cli.ExitDone || strings.Count(r.errOut, "created the workspace") != 1 || !strings.HasPrefix(r.errOut, created("acne")) {
+		t.Errorf("one of two: %+v", r)
+	}
+	if r := appendLines(t, url, noID("acme", 1)+noID("stream", 1), "--stream"); r.code != cli.ExitDone || strings.Count(r.errOut, "created the workspace") != 1 || !strings.HasPrefix(r.errOut, created("stream")) {
+		t.Errorf("--stream: %+v", r)
+	}
+	var many strings.Builder
+	for i := range 600 { // two batches
+		many.WriteString(noID(fmt.Sprint("w", i), 1))
+	}
+	if r := appendLines(t, url, many.String()); r.code != cli.ExitDone || strings.Count(r.errOut, "created the workspace") != 10 || strings.Count(r.errOut, "more workspaces are new: ledgerfeed workspace list\n") != 1 {
+		t.Errorf("many: %+v", r)
 	}
 }

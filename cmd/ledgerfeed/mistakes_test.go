@@ -74,7 +74,7 @@ func TestMistakes(t *testing.T) {
 			"", "append " + file("t.ndjson", `{"workspace_id":"acme","type":"client.record","data":{"client_id":"x","name":"y"}}`), failed, "t.ndjson, line 1: type is not known",
 		},
 		"an id with a space":         {"", "workspace create --id a.b --name x", usage, "want 1 to 64 letters, digits, _ and -"},
-		"a workspace twice":          {"", "workspace create --id acme --name x", failed, `there is a workspace "acme" already`},
+		"a workspace twice":          {"", "workspace create --id acme --name x", failed, `there is a workspace "acme" already; ledgerfeed workspace set --id acme changes`},
 		"a workspace mistyped":       {"", "export --workspace acne", failed, `there is no workspace "acne"`},
 		"a key without its flags":    {"", "key create --name x", usage, "want --workspace, --name and --scopes"},
 		"a scope mistyped":           {"", "key create --workspace acme --name x --scopes invoice:read", usage, `unknown permission "invoice:read"; allowed are invoices:read`},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/mail"
@@ -56,9 +57,13 @@ func workspaceCreateCommand(env *cli.Env) *cobra.Command {
 			if err := checkWorkspace(&name, &email); err != nil {
 				return err
 			}
-			return changeWorkspace(ctx, env, id, func(workspaces *eventlog.Workspaces, tx pgx.Tx) error {
+			err := changeWorkspace(ctx, env, id, func(workspaces *eventlog.Workspaces, tx pgx.Tx) error {
 				return workspaces.Create(ctx, tx, eventlog.Workspace{ID: id, Name: name, NotifyEmail: email})
 			})
+			if _, exists := errors.AsType[*eventlog.WorkspaceExistsError](err); exists {
+				return fmt.Errorf("%w; ledgerfeed workspace set --id %s changes its name and address", err, id)
+			}
+			return err
 		}),
 	}
 	c.Flags().StringVar(&id, "id", "", "its id, 1 to 64 letters, digits, _ and - (required)")

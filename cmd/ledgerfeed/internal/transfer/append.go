@@ -40,6 +40,9 @@ first line that is wrong or refused stops the command.
 With --restore, the input is an export, whose times may be ahead of now; the
 workspaces must be empty or hold its beginning.
 
+The first entry of a workspace that does not exist creates it, and append says so:
+a mistyped workspace_id makes a workspace, and entries are never removed.
+
 Entries that have no effect, or not all of it, are anomalies. At the end, append
 says how many of those that it appended are; without --wait only where the read
 models have them within a moment. With --wait it returns when the read models have
@@ -94,7 +97,7 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 		if err := f.mayWait(ctx, d); err != nil {
 			return err
 		}
-		a := &appender{log: d.Log, restore: f.restore, ids: ids, result: newAppendResult(), meter: &meter{verb: "append", total: lines}}
+		a := &appender{log: d.Log, restore: f.restore, ids: ids, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut}), meter: &meter{verb: "append", total: lines}}
 		stop := a.meter.show(env.ErrOut, cli.ProgressEvery)
 		err := a.appendAll(ctx, sources)
 		stop()

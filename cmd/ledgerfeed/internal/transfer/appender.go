@@ -21,10 +21,13 @@ type appendResult struct {
 	Positions map[string]int64 `json:"positions"`           // by workspace, of the last entry of the input
 	Anomalies *int64           `json:"anomalies,omitempty"` // of the entries that were appended; nil: not known
 
-	spans spans // of the entries that were appended
+	spans   spans // of the entries that were appended
+	created *newWorkspaces
 }
 
-func newAppendResult() *appendResult { return &appendResult{Positions: map[string]int64{}} }
+func newAppendResult(created *newWorkspaces) *appendResult {
+	return &appendResult{Positions: map[string]int64{}, created: created}
+}
 
 func (r *appendResult) text(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "appended %d, skipped %d\n", r.Appended, r.Skipped)
@@ -132,6 +135,7 @@ func appendLines(ctx context.Context, log *eventlog.Log, restore bool, result *a
 	for i := range batch {
 		drafts[i] = batch[i].draft
 	}
+	absent := result.created.absent(ctx, drafts, result.Positions)
 	var receipts []eventlog.Receipt
 	var err error
 	if restore {
@@ -161,6 +165,7 @@ func appendLines(ctx context.Context, log *eventlog.Log, restore bool, result *a
 		} else {
 			result.Appended++
 			result.spans.add(w, r.Position)
+			result.created.note(r, w, absent)
 		}
 		result.Positions[w] = max(result.Positions[w], r.Position)
 	}

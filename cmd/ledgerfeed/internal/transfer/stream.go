@@ -27,7 +27,7 @@ func (f *appendFlags) runStream(ctx context.Context, env *cli.Env, files []strin
 			defer close(lines)
 			f.readLines(reading, env, files, lines)
 		}()
-		s := &streamer{log: d.Log, restore: f.restore, out: bufio.NewWriter(env.Out), errOut: env.ErrOut, result: newAppendResult()}
+		s := &streamer{log: d.Log, restore: f.restore, out: bufio.NewWriter(env.Out), errOut: env.ErrOut, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut})}
 		hint, err := "", s.run(ctx, lines)
 		if err == nil {
 			hint, err = f.countAnomalies(ctx, env, d, s.result)
