@@ -27,6 +27,22 @@ func eventIDs(t *testing.T, p page) string {
 	return strings.Join(ids, " ")
 }
 
+// TestEventsOfAnomaliesAreShown: an entry that had no effect is an event as others are,
+// and what it is about is a 404.
+func TestEventsOfAnomaliesAreShown(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(event("e1", "invoice.reversed", s.clock.Now()))
+	s.project("acme", 0)
+	key := s.key("acme", access.EventsRead, access.InvoicesRead)
+	if got := eventIDs(t, s.page("/v1/events", key)); got != "e1" {
+		t.Errorf("the feed shows %q", got)
+	}
+	if one, about := s.get("/v1/events/e1", key), s.get("/v1/invoices/in_1", key); one.status != 200 || about.status != 404 {
+		t.Errorf("the event is %d, the invoice %d", one.status, about.status)
+	}
+}
+
 // TestEventsPassTheirRetention moves the clock past the 30 days of some events.
 func TestEventsPassTheirRetention(t *testing.T) {
 	t.Parallel()
