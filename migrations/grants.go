@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 
@@ -48,6 +49,31 @@ func grantsOf(ctx context.Context, conn *pgx.Conn) (roles, grants string, err er
 	}
 	names := strings.NewReplacer("{schema}", *schema, "{database}", *database)
 	return names.Replace(rolesSQL), names.Replace(grantsSQL), nil
+}
+
+// Tables are the tables of the schema, without the partitions of other tables.
+func Tables() []string {
+	_, list, _ := strings.Cut(grantsSQL, "\nREVOKE ALL ON\n")
+	list, _, _ = strings.Cut(list, " FROM ")
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+}
+
+// Unreadable are the tables of the database at url that its account may not read, which
+// is the case between a migration that adds a table and ApplyGrants. Tables that do not
+// exist are not among them.
+func Unreadable(ctx context.Context, url string) (tables []string, err error) {
+	conn, err := pg.Connect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	err = conn.QueryRow(ctx, `
+		SELECT coalesce(array_agg(name ORDER BY name) FILTER (WHERE NOT has_table_privilege(to_regclass(name), 'SELECT')), '{}')
+		  FROM unnest($1::text[]) name`, Tables()).Scan(&tables)
+	if err != nil {
+		return nil, fmt.Errorf("read the privileges: %w", err)
+	}
+	return tables, nil
 }
 
 // RolesError says that the roles do not exist and that this account cannot make them.

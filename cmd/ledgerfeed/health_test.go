@@ -25,7 +25,10 @@ func TestHealth(t *testing.T) {
 		return runCommand(t, c)
 	}
 	testkit.Eventually(t, func() error {
-		_, err := service.Ask(t.Context(), admin)
+		answer, err := service.Ask(t.Context(), admin)
+		if err == nil && !answer.Ready {
+			return fmt.Errorf("%+v", answer)
+		}
 		return err
 	})
 	doctor := func() string {

@@ -95,18 +95,3 @@ func TestProfilesAreOff(t *testing.T) {
 		serving.stop()
 	}
 }
-
-// TestServeOnAnOlderSchema: a process that is not to migrate says what is missing.
-func TestServeOnAnOlderSchema(t *testing.T) {
-	t.Parallel()
-	url := testkit.NewDatabase(t)
-	pool := testkit.Must(pgxpool.New(t.Context(), url))(t)
-	t.Cleanup(pool.Close)
-	if _, err := pool.Exec(t.Context(), `DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`); err != nil {
-		t.Fatal(err)
-	}
-	serving := startProcess(t, command(t, url, "serve", "--no-migrate"))
-	if rest := serving.await("the schema is older than this program"); !strings.Contains(rest, "missing=1") {
-		t.Error(rest)
-	}
-}

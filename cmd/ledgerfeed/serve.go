@@ -3,13 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
-	"github.com/ledgerfeed/ledgerfeed/migrations"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 func serveCommand(env *cli.Env) *cobra.Command {
@@ -23,7 +22,11 @@ func serveCommand(env *cli.Env) *cobra.Command {
 		Long: `Run the service, all roles by default. Any number of processes may serve one
 database, each with the roles it is given. Stops cleanly on SIGTERM: it says
 that it is no longer ready, still serves for LEDGERFEED_DRAIN_DELAY (2 s),
-finishes what is under way, and ends.`,
+finishes what is under way, and ends.
+
+It brings the schema up to date first. With --no-migrate, or where its account of
+PostgreSQL may not do so, it waits until another account has: /healthz says ok, /readyz
+says what is missing, and nothing else is served.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
 			if err := service.CheckRoles(roles); err != nil {
@@ -34,15 +37,16 @@ finishes what is under way, and ends.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, db.Close(ctx)) }()
-			if noMigrate {
-				if err := warnOfOlderSchema(ctx, env, db); err != nil {
+			if !noMigrate {
+				if _, err := db.Migrate(ctx); err != nil && !pg.Forbidden(err) { // another account migrates
 					return err
 				}
-			} else if _, err := db.Migrate(ctx); err != nil {
-				return err
 			}
 			s, err := service.New(ctx, env, db, roles)
-			if err != nil {
+			switch {
+			case errors.Is(err, service.ErrStoppedWaiting):
+				return nil
+			case err != nil:
 				return err
 			}
 			return s.Run(ctx)
@@ -51,17 +55,4 @@ finishes what is under way, and ends.`,
 	c.Flags().StringSliceVar(&roles, "roles", service.Roles(), "what this process does")
 	c.Flags().BoolVar(&noMigrate, "no-migrate", false, "do not bring the schema up to date first")
 	return c
-}
-
-// warnOfOlderSchema logs what a process that migrates nothing may miss.
-func warnOfOlderSchema(ctx context.Context, env *cli.Env, db *cli.Database) error {
-	missing, err := migrations.Missing(ctx, db.URL)
-	if err != nil {
-		return fmt.Errorf("look at the schema: %w", err)
-	}
-	if len(missing) > 0 {
-		env.Logger.ErrorContext(ctx, "the schema is older than this program, which fails where it needs what is missing: run ledgerfeed migrate as the owner of the tables",
-			"missing", len(missing), "first", missing[0].Name)
-	}
-	return nil
 }

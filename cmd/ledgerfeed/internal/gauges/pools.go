@@ -1,6 +1,9 @@
 package gauges
 
 import (
+	"slices"
+	"sync"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -9,7 +12,8 @@ import (
 
 // Pools are the metrics of a process's pools of connections to the database.
 type Pools struct {
-	list []namedPool
+	mu   sync.Mutex
+	list []namedPool // guarded by mu
 
 	connections, waits, waited *prometheus.Desc
 }
@@ -19,7 +23,7 @@ type namedPool struct {
 	pool *pgxpool.Pool
 }
 
-// NewPools makes the metrics; Add adds the pools before they are registered.
+// NewPools makes the metrics, of no pool yet.
 func NewPools() *Pools {
 	pool := []string{"pool"}
 	return &Pools{
@@ -30,11 +34,22 @@ func NewPools() *Pools {
 }
 
 // Add adds a pool.
-func (p *Pools) Add(name string, pool *pgxpool.Pool) { p.list = append(p.list, namedPool{name, pool}) }
+func (p *Pools) Add(name string, pool *pgxpool.Pool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = append(p.list, namedPool{name, pool})
+}
+
+// all are those that were added so far.
+func (p *Pools) all() []namedPool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.list)
+}
 
 // Close closes the pools.
 func (p *Pools) Close() {
-	for _, one := range p.list {
+	for _, one := range p.all() {
 		one.pool.Close()
 	}
 }
@@ -48,7 +63,7 @@ func (p *Pools) Describe(to chan<- *prometheus.Desc) {
 
 // Collect is of prometheus.Collector.
 func (p *Pools) Collect(to chan<- prometheus.Metric) {
-	for _, one := range p.list {
+	for _, one := range p.all() {
 		s := one.pool.Stat()
 		for state, n := range map[string]int32{"used": s.AcquiredConns(), "idle": s.IdleConns(), "most": s.MaxConns()} {
 			to <- prometheus.MustNewConstMetric(p.connections, prometheus.GaugeValue, float64(n), one.name, state)

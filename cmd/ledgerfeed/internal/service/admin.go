@@ -13,17 +13,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// prepareAdmin binds the listener for operators: whether the process is alive,
-// whether it is ready for requests, and its metrics. It is not for the internet.
-func (s *Service) prepareAdmin(ctx context.Context) (err error) {
-	s.admin, err = s.bind(ctx, binding{name: AdminListener, setting: "LEDGERFEED_ADMIN_LISTEN", address: s.env.Settings.AdminListen, server: &http.Server{
+// startAdmin starts what runs as long as the process: systemd's watchdog, and the listener
+// for operators, which says whether the process is alive, whether it is ready for requests,
+// and its metrics. It is not for the internet.
+func (s *Service) startAdmin(ctx context.Context) error {
+	listener, err := s.bind(ctx, binding{name: AdminListener, setting: "LEDGERFEED_ADMIN_LISTEN", address: s.env.Settings.AdminListen, server: &http.Server{
 		Handler:           s.adminRoutes(),
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.env.Logger.Handler(), slog.LevelWarn),
 	}})
-	return err
+	if err != nil {
+		return err
+	}
+	s.admin = start(ctx, []component{listener, {"watchdog", func(ctx context.Context) error { return feedWatchdog(ctx, s.env.Logger) }}})
+	return nil
 }
 
 func (s *Service) adminRoutes() http.Handler {

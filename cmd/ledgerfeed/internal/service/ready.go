@@ -57,10 +57,10 @@ type Readiness struct {
 func (s *Service) readiness(ctx context.Context, role string) Readiness {
 	is := Readiness{Reasons: []Unready{}}
 	switch reason := s.reasonNotReady(); {
-	case !s.ready.Load():
-		is.Reasons = append(is.Reasons, Unready{"", "starting or stopping"})
 	case reason != "":
 		is.Reasons = append(is.Reasons, Unready{"", reason})
+	case !s.ready.Load():
+		is.Reasons = append(is.Reasons, Unready{"", "starting or stopping"})
 	default:
 		for _, found := range s.probes.run(ctx) {
 			if role == "" || found.Role == role {

@@ -56,8 +56,9 @@ func CheckRoles(roles []string) error {
 	return nil
 }
 
-// New prepares a process with some roles: it connects to the database and binds
-// the listeners. Run starts it.
+// New prepares a process with some roles: it waits until the schema of the database fits
+// the program, connects to it and binds the listeners. Run starts it. When ctx ends while
+// it waits, the error is ErrStoppedWaiting.
 func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_ *Service, err error) {
 	s := &Service{env: env, database: db, roles: roles, metrics: prometheus.NewRegistry(), pools: gauges.NewPools()}
 	defer func() {
@@ -71,32 +72,46 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s.pools)
 	s.metrics.MustRegister(s.collectors()...)
 	s.metrics.MustRegister(s.env.Traces.Collectors()...)
-	shared, err := sharedOptions(db.URL, roles)
-	if err != nil {
+	if err := s.startAdmin(ctx); err != nil {
 		return nil, err
+	}
+	if err := s.awaitSchema(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// prepare connects to the database and prepares what the roles run.
+func (s *Service) prepare(ctx context.Context) (err error) {
+	shared, err := sharedOptions(s.database.URL, s.roles)
+	if err != nil {
+		return err
 	}
 	if s.pool, err = s.openPool(ctx, "shared", shared); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.recordRetention(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.compareClock(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	s.Add("clock", s.watchClock)
 	s.notifier = eventlog.NewNotifier(s.pool, s.env.Logger)
 	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer(), Metrics: s.metrics}); err != nil {
-		return nil, err
+		return err
 	}
 	s.Add("notifications", s.notifier.Run)
 	s.metrics.MustRegister(gauges.Notifications(s.notifier)...)
 	state, err := gauges.NewState(s.pool, s.env.Logger, s.metrics, s.env.Settings.MetricsWorkspaces)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.Add("metrics of the state", state.Run)
-	s.Add("database", db.Watch)
+	s.Add("database", s.database.Watch)
 	for _, r := range []struct {
 		role    string
 		prepare func(context.Context) error
@@ -106,12 +121,12 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 		{RoleDeliver, s.prepareDelivery},
 		{RoleConsole, s.prepareConsole},
 	} {
-		if !slices.Contains(roles, r.role) {
+		if !slices.Contains(s.roles, r.role) {
 			continue
 		}
 		if needsSecretKey(r.role) {
 			if err := s.prepareSecretKeys(ctx); err != nil {
-				return nil, err
+				return err
 			}
 			if s.refused != nil {
 				s.refuse(ctx, r.role)
@@ -119,13 +134,10 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 			}
 		}
 		if err := r.prepare(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := s.prepareAdmin(ctx); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return nil
 }
 
 // Connections is how many connections to the database a process with some roles has at

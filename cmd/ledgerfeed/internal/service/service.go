@@ -51,7 +51,7 @@ type Service struct {
 	refused   *secretkey.MissingError // why there are none
 
 	components []component
-	admin      component // stops last, so that /readyz says "not ready" to the end
+	admin      *group // the listener for operators and the watchdog: from the beginning to the very end
 	listeners  []listener
 }
 
@@ -85,13 +85,11 @@ func (s *Service) Run(ctx context.Context) error {
 		s.env.Logger.InfoContext(ctx, "listening", "for", l.name, "url", l.url)
 	}
 	s.ready.Store(true)
-	watchdog := component{"watchdog", func(ctx context.Context) error { return feedWatchdog(ctx, s.env.Logger) }}
-	admin := start(ctx, []component{s.admin, watchdog}) // both until the end
 	others := start(ctx, s.components)
 	tellSystemd(ctx, s.env.Logger, daemon.SdNotifyReady)
 	select {
 	case <-ctx.Done():
-	case <-admin.ctx.Done():
+	case <-s.admin.ctx.Done():
 	case <-others.ctx.Done():
 	}
 	s.ready.Store(false)
@@ -107,10 +105,13 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.notifier.Flush(flush); err != nil {
 		s.env.Logger.WarnContext(ctx, "cannot notify other processes of the last changes; they find them within seconds by polling", "error", err)
 	}
-	return cmp.Or(err, admin.stop())
+	return cmp.Or(err, s.admin.stop())
 }
 
 func (s *Service) close() {
+	if s.admin != nil {
+		_ = s.admin.stop() // what it failed with is not what ends the process
+	}
 	s.pools.Close()
 }
 
