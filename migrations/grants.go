@@ -29,27 +29,9 @@ var rolesSQL string
 var grantsSQL string
 
 // Grants returns the SQL that makes the roles, for an administrator, and the SQL that
-// gives them their rights, for the owner of the tables, in the database at url.
-func Grants(ctx context.Context, url string) (roles, grants string, err error) {
-	conn, err := pg.Connect(ctx, url)
-	if err != nil {
-		return "", "", fmt.Errorf("prepare the roles: %w", err)
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	return grantsOf(ctx, conn)
-}
-
-func grantsOf(ctx context.Context, conn *pgx.Conn) (roles, grants string, err error) {
-	var schema, database *string
-	if err := conn.QueryRow(ctx, `SELECT quote_ident(current_schema()), quote_ident(current_database())`).Scan(&schema, &database); err != nil {
-		return "", "", fmt.Errorf("prepare the roles: %w", err)
-	}
-	if schema == nil {
-		return "", "", errors.New("prepare the roles: no schema of the search_path exists")
-	}
-	names := strings.NewReplacer("{schema}", *schema, "{database}", *database)
-	return names.Replace(rolesSQL), names.Replace(grantsSQL), nil
-}
+// gives them their rights, for the owner of the tables. Both work on the database and the
+// schema that they are run in.
+func Grants() (roles, grants string) { return rolesSQL, grantsSQL }
 
 // Tables are the tables of the schema, without the partitions of other tables.
 func Tables() []string {
@@ -81,7 +63,7 @@ type RolesError struct{ err error }
 
 func (e *RolesError) Error() string {
 	return fmt.Sprintf("the roles %s, %s, %s and %s do not exist, and this account of PostgreSQL may not create roles: "+
-		"an administrator runs the first part of what ledgerfeed migrate --grants print writes (%v)", RoleOwner, RoleService, RoleWriter, RoleAuditor, e.err)
+		"an administrator runs what ledgerfeed migrate --grants roles prints (%v)", RoleOwner, RoleService, RoleWriter, RoleAuditor, e.err)
 }
 
 // Unwrap returns the database's error.
@@ -95,10 +77,6 @@ func ApplyGrants(ctx context.Context, url string) (err error) {
 		return fmt.Errorf("grant: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	roles, grants, err := grantsOf(ctx, conn)
-	if err != nil {
-		return err
-	}
 	err = pg.InTx(ctx, conn, func(tx pgx.Tx) error {
 		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
 			return err
@@ -108,13 +86,13 @@ func ApplyGrants(ctx context.Context, url string) (err error) {
 			return fmt.Errorf("look for the roles: %w", err)
 		}
 		if there < 4 {
-			if _, err := tx.Exec(ctx, roles); pg.Forbidden(err) {
+			if _, err := tx.Exec(ctx, rolesSQL); pg.Forbidden(err) {
 				return &RolesError{err}
 			} else if err != nil {
 				return fmt.Errorf("make the roles: %w", err)
 			}
 		}
-		if _, err := tx.Exec(ctx, grants); err != nil {
+		if _, err := tx.Exec(ctx, grantsSQL); err != nil {
 			return fmt.Errorf("give the roles their rights: %w", err)
 		}
 		return nil

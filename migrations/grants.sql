@@ -1,17 +1,17 @@
--- The rights of the four roles. Run by the owner of the tables; it can be run again
--- at any time, and gives exactly these rights. {schema} is the schema of the tables.
+-- The rights of the four roles. Run by the owner of the tables, with their schema in
+-- search_path; it can be run again at any time, and gives exactly these rights.
 
 -- In a database that comes from PostgreSQL 14 or older, everybody may make functions and
 -- operators in this schema, which those of the owner would find.
 DO $$
 BEGIN
-    REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC, ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;
-    IF has_schema_privilege('ledgerfeed_writer', '{schema}'::regnamespace, 'CREATE') THEN
-        RAISE EXCEPTION 'everybody may make objects in the schema {schema}: its owner has to run REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC';
+    EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM PUBLIC, ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', current_schema());
+    IF has_schema_privilege('ledgerfeed_writer', current_schema(), 'CREATE') THEN
+        RAISE EXCEPTION 'everybody may make objects in the schema %: its owner has to run REVOKE CREATE ON SCHEMA % FROM PUBLIC', current_schema(), current_schema();
     END IF;
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', current_schema());
 END
 $$;
-GRANT USAGE ON SCHEMA {schema} TO ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;
 
 -- ledgerfeed_service: ledgerfeed serve, and the commands beside it. It reads the log
 -- and appends by functions; it cannot change an entry, nor the tables themselves.
@@ -42,7 +42,7 @@ BEGIN
         EXECUTE format('REVOKE ALL ON %s FROM ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', p);
     END LOOP;
     FOR f IN SELECT oid::regprocedure FROM pg_proc
-              WHERE pronamespace = '{schema}'::regnamespace AND (prosecdef OR proname = 'workspace_unmake')
+              WHERE pronamespace = quote_ident(current_schema())::regnamespace AND (prosecdef OR proname = 'workspace_unmake')
                 AND proname IN ('log_append', 'log_publish', 'log_trace', 'workspace_create', 'workspace_unmake', 'webhook_delivery_days') LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC, ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', f);
     END LOOP;

@@ -1,6 +1,6 @@
--- The four roles. Run once by an administrator of PostgreSQL; they cannot log in, and
--- are given to accounts that can. {schema} is the schema of the tables, {database} the
--- database.
+-- The four roles. Run once by an administrator of PostgreSQL, in the database and the
+-- schema (search_path) of the tables; they cannot log in, and are given to accounts that
+-- can.
 DO $$
 DECLARE
     r text;
@@ -14,9 +14,9 @@ BEGIN
             END;
         END IF;
     END LOOP;
+    EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM PUBLIC', current_schema());
+    EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO ledgerfeed_owner', current_schema());
+    EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO ledgerfeed_service, ledgerfeed_auditor', current_database());
+    EXECUTE format('GRANT CONNECT ON DATABASE %I TO ledgerfeed_owner, ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', current_database());
 END
 $$;
-REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC;
-GRANT USAGE, CREATE ON SCHEMA {schema} TO ledgerfeed_owner;
-GRANT TEMPORARY ON DATABASE {database} TO ledgerfeed_service, ledgerfeed_auditor;
-GRANT CONNECT ON DATABASE {database} TO ledgerfeed_owner, ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;

@@ -42,10 +42,10 @@ class Kubernetes:
         address = f"127.0.0.1:{port}/billing"
         psql("CREATE DATABASE billing")
         # docs/operations/roles.md, step 1, with its own words.
-        text = subprocess.run([program, "migrate", "--grants", "print", "--json"], env={**os.environ, "DATABASE_URL": f"postgres:///billing"}, check=True, capture_output=True, text=True).stdout
+        roles = subprocess.run([program, "migrate", "--grants", "roles"], env={}, check=True, capture_output=True, text=True).stdout
         with open(os.path.join(ROOT, "docs/operations/roles.md")) as f:
             accounts = re.search(r"```sql\n(.*?)```", f.read(), re.S).group(1).replace("…", "a password")
-        psql(json.loads(text)["roles"] + accounts, "billing")
+        psql(roles + accounts, "billing")
         self.secrets = {"ledgerfeed-owner": f"postgres://billing_migrate:a%20password@{address}", "ledgerfeed-database": f"postgres://billing_serve:a%20password@{address}", "ledgerfeed-secret-key": "0123456789abcdef" * 4}
 
     def containers(self, kind):

@@ -19,10 +19,13 @@ func migrateCommand(env *cli.Env) *cobra.Command {
 	)
 	apply := env.Run(withDatabase(env, func(ctx context.Context, db *cli.Database) error { return migrate(ctx, env, db) }))
 	grant := env.Run(func(ctx context.Context, args []string) error {
-		if grants != "print" && grants != "apply" {
-			return cli.Usagef("--grants is %q: want print or apply", grants)
+		switch grants {
+		case "print", "roles":
+			return printGrants(env, grants == "roles")
+		case "apply":
+			return withDatabase(env, func(ctx context.Context, db *cli.Database) error { return applyGrants(ctx, env, db) })(ctx, args)
 		}
-		return withDatabase(env, func(ctx context.Context, db *cli.Database) error { return migrateGrants(ctx, env, db, grants) })(ctx, args)
+		return cli.Usagef("--grants is %q: want print, roles or apply", grants)
 	})
 	look := env.RunReading(withDatabase(env, func(ctx context.Context, db *cli.Database) error { return missingMigrations(ctx, env, db, dryRun) }))
 	c := &cobra.Command{
@@ -36,11 +39,14 @@ working on the new schema.
 
 With --grants, roles of PostgreSQL that have no more rights than they need:
 ledgerfeed_service for serve, ledgerfeed_writer for producers, ledgerfeed_auditor
-for verify. Run it again after each migration.`,
+for verify. "apply" makes them if its account may, and gives them their rights; run it
+again after each migration. "print" writes the SQL of both, "roles" of the first alone,
+for an administrator of PostgreSQL to run in the database; they need no database.`,
 		Example: `  ledgerfeed migrate --check      # what is missing; exit status 1 if anything is
   ledgerfeed migrate --dry-run    # the SQL that would be run
   ledgerfeed migrate
   ledgerfeed migrate --grants print
+  ledgerfeed migrate --grants roles >roles.sql    # for psql --dbname … --file roles.sql
   ledgerfeed migrate --grants apply`,
 		Args: cli.ExactArgs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,7 +61,7 @@ for verify. Run it again after each migration.`,
 	}
 	c.Flags().BoolVar(&check, "check", false, "only say what is missing; exit status 1 if anything is")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the SQL that would be run")
-	c.Flags().StringVar(&grants, "grants", "", "print or apply: the SQL that makes roles with least rights")
+	c.Flags().StringVar(&grants, "grants", "", "print, roles or apply: the SQL that makes roles with least rights")
 	c.MarkFlagsMutuallyExclusive("check", "dry-run", "grants")
 	return c
 }
@@ -125,22 +131,27 @@ func missingMigrations(ctx context.Context, env *cli.Env, db *cli.Database, dryR
 	return err
 }
 
-func migrateGrants(ctx context.Context, env *cli.Env, db *cli.Database, what string) error {
-	if what == "apply" {
-		if err := migrations.ApplyGrants(ctx, db.URL); err != nil {
-			return err
-		}
-		return env.Print(map[string]bool{"granted": true}, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%s, %s and %s have their rights.\n", migrations.RoleService, migrations.RoleWriter, migrations.RoleAuditor)
-			return err
-		})
-	}
-	roles, grants, err := migrations.Grants(ctx, db.URL)
-	if err != nil {
+func applyGrants(ctx context.Context, env *cli.Env, db *cli.Database) error {
+	if err := migrations.ApplyGrants(ctx, db.URL); err != nil {
 		return err
 	}
-	return env.Print(map[string]string{"roles": roles, "grants": grants}, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s\n%s", roles, grants)
+	return env.Print(map[string]bool{"granted": true}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s, %s and %s have their rights.\n", migrations.RoleService, migrations.RoleWriter, migrations.RoleAuditor)
+		return err
+	})
+}
+
+// printGrants prints the SQL that makes the roles and, unless it is to print them alone,
+// the SQL that gives them their rights. It works without a database.
+func printGrants(env *cli.Env, rolesAlone bool) error {
+	roles, grants := migrations.Grants()
+	sql := map[string]string{"roles": roles}
+	if !rolesAlone {
+		sql["grants"] = grants
+		roles += "\n" + grants
+	}
+	return env.Print(sql, func(w io.Writer) error {
+		_, err := io.WriteString(w, roles)
 		return err
 	})
 }

@@ -2,8 +2,7 @@
 # Run by PostgreSQL's image when its data directory is made: the roles, and an account for
 # each process (docs/operations/roles.md).
 set -eu
-sed -e 's/{schema}/public/g' -e "s/{database}/$POSTGRES_DB/g" /ledgerfeed/roles.sql |
-  psql --no-psqlrc --quiet --set ON_ERROR_STOP=1 --dbname "$POSTGRES_DB"
+psql --no-psqlrc --quiet --set ON_ERROR_STOP=1 --dbname "$POSTGRES_DB" --file /ledgerfeed/roles.sql
 psql --no-psqlrc --quiet --set ON_ERROR_STOP=1 --dbname "$POSTGRES_DB" <<'SQL'
 \set migrate `cat /run/secrets/migrate`
 \set serve `cat /run/secrets/serve`
