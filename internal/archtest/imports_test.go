@@ -119,7 +119,7 @@ var arrows = map[string][]string{
 		"readapi/access", "readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit",
 		"internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
 		"internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey", "internal/tlslisten",
-		"internal/similar", "cmd/ledgerfeed/internal/gauges",
+		"internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations",
 	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service", "domain",
