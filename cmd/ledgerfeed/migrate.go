@@ -151,7 +151,7 @@ func printGrants(env *cli.Env, rolesAlone bool) error {
 		roles += "\n" + grants
 	}
 	return env.Print(sql, func(w io.Writer) error {
-		_, err := io.WriteString(w, roles)
+		_, err := fmt.Fprint(w, roles)
 		return err
 	})
 }
