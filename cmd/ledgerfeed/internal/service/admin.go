@@ -17,8 +17,16 @@ import (
 // for operators, which says whether the process is alive, whether it is ready for requests,
 // and its metrics. It is not for the internet.
 func (s *Service) startAdmin(ctx context.Context) error {
+	r := chi.NewRouter()
+	r.Use(middleware.GetHead)
+	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	r.Get("/readyz", s.readyz)
+	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{Registry: s.metrics, EnableOpenMetrics: true}))
+	if s.env.Settings.PProf {
+		profiles(r)
+	}
 	listener, err := s.bind(ctx, binding{name: AdminListener, setting: "LEDGERFEED_ADMIN_LISTEN", address: s.env.Settings.AdminListen, server: &http.Server{
-		Handler:           s.adminRoutes(),
+		Handler:           r,
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       time.Minute,
@@ -29,18 +37,6 @@ func (s *Service) startAdmin(ctx context.Context) error {
 	}
 	s.admin = start(ctx, []component{listener, {"watchdog", func(ctx context.Context) error { return feedWatchdog(ctx, s.env.Logger) }}})
 	return nil
-}
-
-func (s *Service) adminRoutes() http.Handler {
-	r := chi.NewRouter()
-	r.Use(middleware.GetHead)
-	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	r.Get("/readyz", s.readyz)
-	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{Registry: s.metrics, EnableOpenMetrics: true}))
-	if s.env.Settings.PProf {
-		profiles(r)
-	}
-	return r
 }
 
 // profiles offers what go tool pprof reads.

@@ -129,7 +129,7 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 				return err
 			}
 			if s.refused != nil {
-				s.refuse(ctx, r.role)
+				s.env.Logger.ErrorContext(ctx, "refusing a role whose keys for webhooks' secrets do not fit the database; the process is not ready", "role", r.role, "error", s.refused)
 				continue
 			}
 		}

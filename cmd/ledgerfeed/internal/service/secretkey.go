@@ -35,11 +35,6 @@ func (s *Service) prepareSecretKeys(ctx context.Context) error {
 	return err
 }
 
-// refuse says that a role is not run.
-func (s *Service) refuse(ctx context.Context, role string) {
-	s.env.Logger.ErrorContext(ctx, "refusing a role whose keys for webhooks' secrets do not fit the database; the process is not ready", "role", role, "error", s.refused)
-}
-
 // setUnready makes /readyz say "not ready" for a reason; an empty one takes it back.
 func (s *Service) setUnready(reason string) { s.unready.Store(&reason) }
 
