@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -57,6 +61,44 @@ func TestReadinessGoesFirst(t *testing.T) {
 	}
 	if status := statusOf(t, api+"/v1/me"); status != 0 {
 		t.Errorf("a stopped service answers %d", status)
+	}
+}
+
+// TestConsoleOfALockedLog: a page that reads the log is given up while a transaction has
+// locked the log, and does not hang.
+func TestConsoleOfALockedLog(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	serving := startProcess(t, command(t, url, "serve", "--roles", "console"))
+	console := strings.TrimSpace(serving.await("for=console url="))
+	succeed(t, url, "workspace", "create", "--id", "acme")
+	_, token, _ := strings.Cut(strings.TrimSpace(succeed(t, url, "console", "link", "--workspace", "acme")), "/sign-in/")
+	browser := &http.Client{Jar: testkit.Must(cookiejar.New(nil))(t), Timeout: 30 * time.Second}
+	status := func(method, address string) int {
+		t.Helper()
+		req := testkit.Must(http.NewRequestWithContext(t.Context(), method, address, http.NoBody))(t)
+		resp, err := browser.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		return resp.StatusCode
+	}
+	if got := status(http.MethodPost, console+"/sign-in/"+token); got != http.StatusOK {
+		t.Fatalf("signed in with %d", got)
+	}
+	conn := testkit.Must(pgx.Connect(t.Context(), url))(t)
+	defer func() { _ = conn.Close(context.Background()) }()
+	tx := testkit.Must(conn.Begin(t.Context()))(t)
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE event_log`))(t)
+	if got := status(http.MethodGet, console+"/events"); got != http.StatusServiceUnavailable {
+		t.Errorf("the events of a locked log: %d", got)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := status(http.MethodGet, console+"/events"); got != http.StatusOK {
+		t.Errorf("the events afterwards: %d", got)
 	}
 }
 

@@ -14,10 +14,14 @@ import (
 // a connection is in use.
 const lockTimeout = 5 * time.Second
 
+// statementTimeout is how long a statement of the console may take: long enough for pages
+// that read very much, well before the server gives up its answer (NewServer).
+const statementTimeout = 20 * time.Second
+
 // PoolSettings returns the run-time parameters for the connections of a Console and
 // its stores.
 func PoolSettings() map[string]string {
-	return map[string]string{"lock_timeout": pg.Milliseconds(lockTimeout)}
+	return map[string]string{"lock_timeout": pg.Milliseconds(lockTimeout), "statement_timeout": pg.Milliseconds(statementTimeout)}
 }
 
 // changesAtOnce is how many changes of a workspace are made at the same time: a change

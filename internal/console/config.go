@@ -36,7 +36,7 @@ type Config struct {
 	Audit    *audit.Trail     // required
 	Keys     *access.Store    // required
 	Webhooks *delivery.Store  // required
-	Feed     *eventlog.Feed   // required
+	Feed     *eventlog.Feed   // required; of Pool, whose settings bound how long a page waits
 	Clock    func() time.Time // required
 	Logger   *slog.Logger     // required
 	Tracer   trace.Tracer     // makes a span of each request; nil: none

@@ -4,13 +4,16 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -51,4 +54,53 @@ func TestLockedRowsOfOneWorkspace(t *testing.T) {
 		t.Errorf("others waited for %v", took)
 	}
 	waiting.Wait()
+}
+
+// TestLockedTables: a table that another transaction has locked, or that takes too long to
+// read, makes the pages that read it say so, each within the bound of its connection.
+func TestLockedTables(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	var bound time.Duration
+	var text string
+	if err := s.pool.QueryRow(t.Context(), `SHOW statement_timeout`).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	if bound, _ = time.ParseDuration(text); bound <= lockTimeout || bound > 30*time.Second {
+		t.Errorf("a statement may take %q", text)
+	}
+	p := s.signIn(acme, session.Admin)
+	conn := testkit.Must(pgx.Connect(t.Context(), s.pool.Config().ConnString()))(t)
+	defer conn.Close(context.Background())
+	tx := testkit.Must(conn.Begin(t.Context()))(t)
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE event_log, console_audit, webhook`))(t)
+	var waiting sync.WaitGroup
+	for _, path := range []string{"/events", "/audit", "/webhooks"} {
+		waiting.Go(func() {
+			if a := p.get(path); a.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("%s of a locked table: %d", path, a.StatusCode)
+			}
+		})
+	}
+	waiting.Wait()
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.get("/audit").status(http.StatusOK)
+}
+
+// TestSlowStatements: a statement that is ended by its timeout is a page that says so.
+func TestSlowStatements(t *testing.T) {
+	t.Parallel()
+	s := setup(t, func(c *Config) {
+		hasty := testkit.Must(pg.Open(t.Context(), c.Pool.Config().ConnString(), pg.Options{MaxConns: 2, Settings: map[string]string{"statement_timeout": "200"}}))(t)
+		t.Cleanup(hasty.Close)
+		c.Audit = audit.NewTrail(hasty)
+	})
+	p := s.signIn(acme, session.Admin)
+	s.exec(`ALTER TABLE console_audit RENAME TO slow`)
+	s.exec(`CREATE VIEW console_audit AS SELECT slow.* FROM slow CROSS JOIN pg_sleep(60)`)
+	if a := p.get("/audit"); a.StatusCode != http.StatusServiceUnavailable || !strings.Contains(a.body, "This takes too long") {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
 }

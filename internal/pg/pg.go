@@ -154,6 +154,10 @@ func RolledBack(err error) bool { return hasCode(err, "40001") || hasCode(err, "
 // lock that it did not wait for, or not for longer.
 func Locked(err error) bool { return hasCode(err, "55P03") }
 
+// Canceled reports whether a statement was ended by its timeout (the setting
+// statement_timeout) or by an operator.
+func Canceled(err error) bool { return hasCode(err, "57014") }
+
 // Forbidden reports whether a statement failed because its account lacks a right.
 func Forbidden(err error) bool { return hasCode(err, "42501") }
 

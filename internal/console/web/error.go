@@ -93,6 +93,9 @@ func pageError(err error) PageError {
 	case pg.Locked(err) && !errors.Is(err, delivery.ErrLocked):
 		return PageError{Status: http.StatusServiceUnavailable, Title: "The database is busy",
 			Text: "Something else is working on this in the database, so nothing was changed. Try again in a moment; if it stays, tell support the number below."}
+	case pg.Canceled(err):
+		return PageError{Status: http.StatusServiceUnavailable, Title: "This takes too long",
+			Text: "The database had not finished this in time, so it was given up, and nothing was changed. Try again, with a shorter time or fewer rows if you can choose; if it stays, tell support the number below."}
 	case errors.Is(err, delivery.ErrLocked):
 		return PageError{Status: http.StatusServiceUnavailable, Title: "The webhook is busy",
 			Text: "Something else is working on this webhook in the database, so nothing was changed. Try again in a moment; if it stays, tell support the number below.", Back: "/webhooks"}

@@ -258,7 +258,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 // prepareConsole prepares the web interface and its listener.
 func (s *Service) prepareConsole(ctx context.Context) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, RoleConsole, pg.Options{MaxConns: consoleConnections, Settings: console.PoolSettings()})
+	pool, err := s.openPool(ctx, RoleConsole, pg.Options{MaxConns: consoleConnections, Settings: console.PoolSettings(), CancelStatements: true})
 	if err != nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	c, err := console.New(console.Config{
-		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(s.pool),
+		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(pool),
 		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: set.Identity(), Reference: reference,
 	})
 	if err != nil {
