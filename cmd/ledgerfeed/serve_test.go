@@ -91,8 +91,10 @@ func TestConsoleOfALockedLog(t *testing.T) {
 	defer func() { _ = conn.Close(context.Background()) }()
 	tx := testkit.Must(conn.Begin(t.Context()))(t)
 	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE event_log`))(t)
-	if got := status(http.MethodGet, console+"/events"); got != http.StatusServiceUnavailable {
-		t.Errorf("the events of a locked log: %d", got)
+	for _, path := range []string{"/events", "/events/e1"} { // by statements of the console's own, and of the feed
+		if got := status(http.MethodGet, console+path); got != http.StatusServiceUnavailable {
+			t.Errorf("%s of a locked log: %d", path, got)
+		}
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
