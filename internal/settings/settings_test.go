@@ -170,3 +170,25 @@ func TestListHasEverySetting(t *testing.T) {
 		}
 	}
 }
+
+// The page about a second machine says of each setting, once, whether it has to be equal.
+func TestSecondMachineHasEverySetting(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operations/second-machine.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := reflect.TypeFor[Settings]()
+	for i := range fields.NumField() {
+		variable, n := fields.Field(i).Tag.Get("env"), 0
+		for line := range strings.Lines(string(text)) {
+			names, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), "|")
+			if strings.HasPrefix(line, "|") && strings.Contains(names, "`"+variable+"`") {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s is in %d rows of docs/operations/second-machine.md", variable, n)
+		}
+	}
+}

@@ -50,7 +50,7 @@ func TestAWrongClockIsNotReady(t *testing.T) {
 		if !errors.Is(err, want) || !errors.Is(slow, want) {
 			t.Errorf("at %v: a key is answered %v and %v", c.now, err, slow)
 		}
-		if reason := s.reasonNotReady(); !strings.Contains(reason, c.want) || reason != "" && c.want == "" {
+		if reason := s.reasonNotReady(""); !strings.Contains(reason, c.want) || reason != "" && c.want == "" {
 			t.Errorf("at %v: not ready because %q", c.now, reason)
 		}
 	}

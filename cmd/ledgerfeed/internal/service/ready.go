@@ -56,7 +56,7 @@ type Readiness struct {
 // readiness tells whether every role can do its work, or one of them, and if not, why.
 func (s *Service) readiness(ctx context.Context, role string) Readiness {
 	is := Readiness{Reasons: []Unready{}}
-	switch reason := s.reasonNotReady(); {
+	switch reason := s.reasonNotReady(role); {
 	case reason != "":
 		is.Reasons = append(is.Reasons, Unready{"", reason})
 	case !s.ready.Load():

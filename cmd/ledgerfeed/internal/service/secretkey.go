@@ -35,7 +35,8 @@ func (s *Service) prepareSecretKeys(ctx context.Context) error {
 	return err
 }
 
-// setUnready makes /readyz say "not ready" for a reason; an empty one takes it back.
+// setUnready makes /readyz say "not ready", of the process and of the roles that need keys,
+// for a reason; an empty one takes it back.
 func (s *Service) setUnready(reason string) { s.unready.Store(&reason) }
 
 // watchSecretKeys looks from time to time whether the keys still fit.
@@ -59,12 +60,13 @@ func (s *Service) watchSecretKeys(ctx context.Context) error {
 	return nil
 }
 
-// reasonNotReady is why the process is not ready although it runs; empty: it is.
-func (s *Service) reasonNotReady() string {
+// reasonNotReady is why the process, or one of its roles, is not ready although it runs;
+// empty: it is. Keys that do not fit are no concern of roles that need none.
+func (s *Service) reasonNotReady(role string) string {
 	if reason := s.wrongClock.Load(); reason != nil {
 		return *reason
 	}
-	if reason := s.unready.Load(); reason != nil {
+	if reason := s.unready.Load(); reason != nil && (role == "" || needsSecretKey(role)) {
 		return strings.TrimSpace(*reason)
 	}
 	return ""
