@@ -19,7 +19,8 @@ type Status struct {
 	Head        int64             `json:"head"`        // entries in the log, over all workspaces
 	LagEntries  int64             `json:"lag_entries"` // entries not yet handled
 	LagSeconds  float64           `json:"lag_seconds"` // since the oldest of them was appended; 0 when there is none
-	Anomalies   int64             `json:"anomalies"`
+	Anomalies   int64             `json:"anomalies"`   // with anomalies_more at least so many
+	More        bool              `json:"anomalies_more"`
 	Quarantined int64             `json:"quarantined"` // workspaces that stopped before an entry that fails
 	Skipped     int64             `json:"skipped"`     // entries that an operator made the projector skip
 	Rules       int               `json:"rules"`       // version of this program's rules
@@ -34,7 +35,8 @@ type WorkspaceStatus struct {
 	Head        int64           `json:"head"`
 	LagEntries  int64           `json:"lag_entries"`
 	LagSeconds  float64         `json:"lag_seconds"`
-	Anomalies   []AnomalyStatus `json:"anomalies"`
+	Anomalies   []AnomalyStatus `json:"anomalies"` // the first mostListed of them
+	More        bool            `json:"anomalies_more"`
 	Quarantined bool            `json:"quarantined"`
 	Skipped     int64           `json:"skipped"`
 	Rules       int             `json:"rules"` // the oldest by which any of the rows may have been made; 0: not known, or no rows yet
@@ -79,6 +81,9 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (*S
 		}
 		if w.Anomalies == nil {
 			w.Anomalies = []AnomalyStatus{}
+		}
+		if w.More = len(w.Anomalies) > mostListed; w.More {
+			w.Anomalies = w.Anomalies[:mostListed]
 		}
 		if p.Error != "" {
 			w.Error, w.RetryAt = &p.Error, &p.RetryAt
@@ -139,6 +144,7 @@ func (s *Status) add(w *WorkspaceStatus) {
 	s.LagEntries += w.LagEntries
 	s.LagSeconds = max(s.LagSeconds, w.LagSeconds)
 	s.Anomalies += int64(len(w.Anomalies))
+	s.More = s.More || w.More
 	s.Skipped += w.Skipped
 	if w.Quarantined {
 		s.Quarantined++
@@ -146,15 +152,21 @@ func (s *Status) add(w *WorkspaceStatus) {
 	s.Workspaces = append(s.Workspaces, *w)
 }
 
+// mostListed is how many anomalies of a workspace are listed; package anomaly has all, page
+// by page.
+const mostListed = 1000
+
 // readAnomalies lists anomalies by workspace, in the order of the log and, at
-// one position, of the reasons.
+// one position, of the reasons. Where there are more than mostListed, one more is read.
 func readAnomalies(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (map[string][]AnomalyStatus, error) {
 	rows, err := pool.Query(ctx, `
-		SELECT workspace_id, position, event_id, reason FROM anomaly
-		 WHERE $1 = '' OR workspace_id = $1
-		 ORDER BY workspace_id, position,
-		       array_position($2::text[], reason::text)`,
-		workspaceID, domain.Reasons())
+		SELECT c.workspace_id, a.position, a.event_id, a.reason
+		  FROM log_checkpoint c
+		 CROSS JOIN LATERAL (SELECT * FROM anomaly WHERE workspace_id = c.workspace_id ORDER BY position LIMIT $4) a
+		 WHERE c.consumer = $3 AND ($1 = '' OR c.workspace_id = $1)
+		 ORDER BY c.workspace_id, a.position,
+		       array_position($2::text[], a.reason::text)`,
+		workspaceID, domain.Reasons(), eventlog.ReadModels, mostListed+1)
 	if err != nil {
 		return nil, fmt.Errorf("read anomalies: %w", err)
 	}

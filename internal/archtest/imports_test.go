@@ -193,7 +193,7 @@ var arrows = map[string][]string{
 		"internal/sizing",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
-	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow"},
+	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "projections/anomaly"},
 	"cmd/ledgerfeed-image":            {},
 	"internal/tracing":                {"internal/periodic"},
 	"cmd/ledgerfeed/internal/supportbundle": {

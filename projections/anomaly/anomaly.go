@@ -6,6 +6,7 @@ package anomaly
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ type Filter struct {
 	Type        string        // of the entry; empty: every
 	Types       []string      // no others than these; nil: every
 	All         bool          // those that were acknowledged, too
+	First       int           // Groups counts only so many, in the order of workspaces and positions; 0: all
 }
 
 // from is the FROM and WHERE of a statement, with its arguments.
@@ -75,15 +77,27 @@ type Group struct {
 	LastPosition  int64         `json:"last_position"`
 	FirstAt       time.Time     `json:"first_published_at"` // when the entry at FirstPosition was published
 	LastAt        time.Time     `json:"last_published_at"`
+	AtLeast       bool          `json:"at_least"` // there are more than were counted: of this group, or of others
 }
+
+// MostGrouped is how many anomalies are counted where all would take too long: where a
+// producer went wrong, there may be millions.
+const MostGrouped = 100_000
 
 // Groups returns the groups of the anomalies that a filter selects.
 func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 	from, args := f.from()
-	rows, err := s.pool.Query(ctx, `
-		SELECT a.workspace_id, a.reason, e.type, count(*), count(k.position), min(a.position), max(a.position), min(e.created_at), max(e.created_at)`+from+`
-		 GROUP BY a.workspace_id, a.reason, e.type
-		 ORDER BY a.workspace_id, min(a.position), a.reason`, args...)
+	first := int64(math.MaxInt64 - 1)
+	if f.First > 0 {
+		from += ` ORDER BY a.workspace_id, a.position, a.reason`
+		first = int64(f.First)
+	}
+	rows, err := s.pool.Query(ctx, fmt.Sprintf(`
+		SELECT workspace_id, reason, type, count(*), count(*) FILTER (WHERE acknowledged), min(position), max(position), min(created_at), max(created_at),
+		       sum(count(*)) OVER () > $%d::bigint
+		  FROM (SELECT a.workspace_id, a.reason, e.type, a.position, e.created_at, k.position IS NOT NULL AS acknowledged`+from+` LIMIT $%[1]d::bigint + 1) counted
+		 GROUP BY workspace_id, reason, type
+		 ORDER BY workspace_id, min(position), reason`, len(args)+1), append(args, first)...)
 	if err != nil {
 		return nil, fmt.Errorf("group the anomalies: %w", err)
 	}

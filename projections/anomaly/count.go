@@ -5,6 +5,24 @@ import (
 	"fmt"
 )
 
+// MostWaiting is up to how many anomalies Waiting counts.
+const MostWaiting = 10_000
+
+// Waiting counts the anomalies that nobody has acknowledged, up to MostWaiting: more have
+// to be looked at all the same. What bounds it otherwise is how many were acknowledged,
+// about half a second for a million, because they are passed over one by one.
+func (s *Store) Waiting(ctx context.Context) (n int64, err error) {
+	err = s.pool.QueryRow(ctx, `
+		SELECT count(*) FROM (
+		  SELECT FROM anomaly a WHERE NOT EXISTS (
+		         SELECT FROM anomaly_acknowledged k WHERE k.workspace_id = a.workspace_id AND k.position = a.position AND k.reason = a.reason)
+		   LIMIT $1) AS waiting`, MostWaiting).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the anomalies that wait: %w", err)
+	}
+	return n, nil
+}
+
 // Span is entries of a workspace that follow on each other in the log.
 type Span struct {
 	WorkspaceID string

@@ -1,6 +1,15 @@
 package anomaly
 
-import "github.com/ledgerfeed/ledgerfeed/domain"
+import (
+	"fmt"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// OnlyFirst says what figures are where there are more than MostGrouped.
+func OnlyFirst() string {
+	return fmt.Sprintf("There are more than %d: only the first of them are counted, by workspace and position, so that these figures are the least, and others may be missing.", MostGrouped)
+}
 
 // Explain says what a reason means and what can be done about it.
 func Explain(r domain.Reason) string {

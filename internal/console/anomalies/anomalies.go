@@ -59,14 +59,22 @@ type groupsBody struct {
 	All    bool // those that were acknowledged, too
 }
 
+// OnlyFirst says that not all were counted; empty: they were.
+func (b *groupsBody) OnlyFirst() string {
+	if len(b.Groups) == 0 || !b.Groups[0].AtLeast {
+		return ""
+	}
+	return anomaly.OnlyFirst()
+}
+
 func (p *Pages) groupsPage(r *web.Request) error {
 	f := seenBy(r.Session)
-	f.All = r.Query("all") == "1"
+	f.All, f.First = r.Query("all") == "1", anomaly.MostGrouped
 	groups, err := p.store.Groups(r.Context(), f)
 	if err != nil {
 		return err
 	}
-	return r.Show("anomalies", web.View{Title: "Anomalies", Section: "anomalies", Body: groupsBody{groups, f.All}})
+	return r.Show("anomalies", web.View{Title: "Anomalies", Section: "anomalies", Body: &groupsBody{groups, f.All}})
 }
 
 // groupBody is what the page of one group is made from.

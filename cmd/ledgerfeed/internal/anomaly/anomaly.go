@@ -37,7 +37,9 @@ func listCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List anomalies by workspace, reason and type of entry",
-		Args:  cli.ExactArgs(0),
+		Long: `List anomalies by workspace, reason and type of entry. Of more than 100000, in the
+order of workspaces and positions, only the first are counted, which is said.`,
+		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return with(ctx, env, func(d *cli.Deps, store *anomaly.Store) error {
 				if workspace != "" {
@@ -45,7 +47,7 @@ func listCommand(env *cli.Env) *cobra.Command {
 						return err
 					}
 				}
-				groups, err := store.Groups(ctx, anomaly.Filter{WorkspaceID: workspace, All: all})
+				groups, err := store.Groups(ctx, anomaly.Filter{WorkspaceID: workspace, All: all, First: anomaly.MostGrouped})
 				if err != nil {
 					return err
 				}
@@ -79,6 +81,9 @@ func WriteGroups(out io.Writer, groups []anomaly.Group) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if groups[0].AtLeast {
+		fmt.Fprintln(out, anomaly.OnlyFirst())
 	}
 	for _, r := range reasons {
 		fmt.Fprintf(out, "\n%s: %s\n", r, anomaly.Explain(r))

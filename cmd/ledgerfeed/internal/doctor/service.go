@@ -98,17 +98,17 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 			Do: "they are rebuilt in the background; ledgerfeed rebuild does it now",
 		})
 	}
-	groups, err := anomaly.NewStore(x.pool, x.env.Clock).Groups(ctx, anomaly.Filter{})
+	waiting, err := anomaly.NewStore(x.pool, x.env.Clock).Waiting(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var waiting int64
-	for i := range groups {
-		waiting += groups[i].Count
-	}
 	if waiting > 0 {
+		count := fmt.Sprint(waiting)
+		if waiting == anomaly.MostWaiting {
+			count = "at least " + count
+		}
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("%d entries could not have their effect, or not all of it", waiting),
+			Level: Warning, Text: fmt.Sprintf("%s entries could not have their effect, or not all of it", count),
 			Do: "ledgerfeed anomaly list says why: producers have to correct what they sent; anomaly acknowledge ends this warning",
 		})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
 // How often the state is read: every interval, and so seldom that reading it takes no
@@ -33,6 +34,7 @@ const readTimeout = 10 * time.Second
 type State struct {
 	pool   *pgxpool.Pool
 	logger *slog.Logger
+	store  *anomaly.Store
 
 	entries, visible, lagEntries, lagSeconds prometheus.Gauge
 	workspaces, quarantined, skipped         prometheus.Gauge
@@ -57,7 +59,7 @@ func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Regis
 		return g
 	}
 	s := &State{
-		pool: pool, logger: logger,
+		pool: pool, logger: logger, store: anomaly.NewStore(pool, time.Now),
 		entries:     gauge("log_entries", "Entries in the log, over all workspaces; its rate is that of appends."),
 		visible:     gauge("log_visible_entries", "Entries whose effect the read models have, over all workspaces."),
 		lagEntries:  gauge("projection_lag_entries", "Entries in the log that the read models do not have yet."),
@@ -65,7 +67,7 @@ func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Regis
 		workspaces:  gauge("workspaces", "Workspaces."),
 		quarantined: gauge("quarantined_workspaces", "Workspaces that wait before an entry that cannot be projected."),
 		skipped:     gauge("skipped_entries", "Entries that an operator made the projector skip."),
-		anomalies:   gauge("anomalies_waiting", "Entries without their whole effect that nobody has acknowledged."),
+		anomalies:   gauge("anomalies_waiting", fmt.Sprintf("Entries without their whole effect that nobody has acknowledged; %d stands for so many or more.", anomaly.MostWaiting)),
 		differing:   gauge("differing_workspaces", "Workspaces in which the last background verification found a difference."),
 		waiting:     gauge("webhook_deliveries_waiting", "Deliveries that will be tried again."),
 		deliveryLag: gauge("delivery_lag_seconds", "Time since the oldest entry was appended that a webhook, which is on, has not come to; 0: there is none."),
@@ -123,11 +125,9 @@ func (s *State) Read(ctx context.Context) error {
 		   WHERE w.state = 'on'`,
 			[]prometheus.Gauge{s.deliveryLag}},
 		{`SELECT (SELECT count(*) FROM log_skip WHERE consumer = '` + eventlog.ReadModels + `'),
-		         (SELECT count(*) FROM anomaly a WHERE NOT EXISTS (
-		            SELECT FROM anomaly_acknowledged k WHERE k.workspace_id = a.workspace_id AND k.position = a.position AND k.reason = a.reason)),
 		         (SELECT count(*) FROM replay_audit WHERE differences > 0),
 		         (SELECT count(*) FROM webhook_waiting), (SELECT count(*) FROM webhook_mail), (SELECT count(*) FROM webhook_mail WHERE error IS NOT NULL)`,
-			[]prometheus.Gauge{s.skipped, s.anomalies, s.differing, s.waiting, s.mails, s.failedMails}},
+			[]prometheus.Gauge{s.skipped, s.differing, s.waiting, s.mails, s.failedMails}},
 		{`SELECT count(*) FILTER (WHERE state = 'on' AND failing_since IS NULL), count(*) FILTER (WHERE state = 'on' AND failing_since IS NOT NULL), count(*) FILTER (WHERE state = 'off')
 		    FROM webhook`,
 			[]prometheus.Gauge{s.webhooks.WithLabelValues("on"), s.webhooks.WithLabelValues("failing"), s.webhooks.WithLabelValues("off")}},
@@ -144,6 +144,11 @@ func (s *State) Read(ctx context.Context) error {
 			g.Set(values[i])
 		}
 	}
+	waiting, err := s.store.Waiting(ctx)
+	if err != nil {
+		return fmt.Errorf("read the state of the service: %w", err)
+	}
+	s.anomalies.Set(float64(waiting))
 	if err := s.named.read(ctx, s.pool); err != nil {
 		return err
 	}

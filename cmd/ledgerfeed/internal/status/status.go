@@ -35,7 +35,10 @@ func Command(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far the read models are, anomalies, and what is quarantined",
-		Args:  cli.ExactArgs(0),
+		Long: `Show how far the read models and webhooks are, anomalies, and what is quarantined.
+Of each workspace the first 1000 anomalies are counted and, with --json, listed;
+anomaly show has all.`,
+		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
 				if wait {
@@ -57,7 +60,7 @@ func Command(env *cli.Env) *cobra.Command {
 				if lags == nil {
 					lags = []dispatch.Lag{}
 				}
-				groups, err := anomaly.NewStore(d.Pool, env.Clock).Groups(ctx, anomaly.Filter{WorkspaceID: workspace})
+				groups, err := anomaly.NewStore(d.Pool, env.Clock).Groups(ctx, anomaly.Filter{WorkspaceID: workspace, First: anomaly.MostGrouped})
 				if err != nil {
 					return err
 				}
@@ -74,13 +77,13 @@ func Command(env *cli.Env) *cobra.Command {
 }
 
 func writeStatus(out io.Writer, s *projections.Status) error {
-	fmt.Fprintf(out, "%s: %d of %d entries, lag %d entries and %.1f s, %d anomalies, %d quarantined\n",
-		s.Name, s.Position, s.Head, s.LagEntries, s.LagSeconds, s.Anomalies, s.Quarantined)
+	fmt.Fprintf(out, "%s: %d of %d entries, lag %d entries and %.1f s, %s anomalies, %d quarantined\n",
+		s.Name, s.Position, s.Head, s.LagEntries, s.LagSeconds, count(s.Anomalies, s.More), s.Quarantined)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "WORKSPACE\tPOSITION\tHEAD\tLAG\tSECONDS\tANOMALIES\tSTATE")
 	for i := range s.Workspaces {
 		w := &s.Workspaces[i]
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.1f\t%d\t%s\n", w.WorkspaceID, w.Position, w.Head, w.LagEntries, w.LagSeconds, len(w.Anomalies), workspaceState(w))
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.1f\t%s\t%s\n", w.WorkspaceID, w.Position, w.Head, w.LagEntries, w.LagSeconds, count(int64(len(w.Anomalies)), w.More), workspaceState(w))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -103,6 +106,14 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 	return nil
 }
 
+// count is a count of anomalies, of which there may be more than were counted.
+func count(n int64, more bool) string {
+	if more {
+		return fmt.Sprintf("at least %d", n)
+	}
+	return fmt.Sprint(n)
+}
+
 // writeAnomalies lists those that nobody has looked at yet.
 func writeAnomalies(out io.Writer, groups []anomaly.Group) error {
 	if len(groups) == 0 {
@@ -116,6 +127,9 @@ func writeAnomalies(out io.Writer, groups []anomaly.Group) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if groups[0].AtLeast {
+		fmt.Fprintln(out, anomaly.OnlyFirst())
 	}
 	_, err := fmt.Fprintln(out, "ledgerfeed anomaly list says what the reasons mean, and anomaly show WORKSPACE lists the entries.")
 	return err
