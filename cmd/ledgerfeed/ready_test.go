@@ -48,13 +48,20 @@ func TestReadinessIsThatOfEachRole(t *testing.T) {
 		})
 	}
 	await()
-	for _, c := range []struct{ table, role string }{
-		{"invoice", "api"}, {"webhook_cursor", "deliver"}, {"workspace", "console"},
+	for _, c := range []struct{ table, column, role string }{
+		{"invoice", "", "api"}, {"log_checkpoint", "segment_max", "project"}, {"webhook_cursor", "", "deliver"}, {"workspace", "", "console"},
 	} {
-		if _, err := pool.Exec(t.Context(), "ALTER TABLE "+c.table+" RENAME TO gone"); err != nil {
+		take, giveBack := "ALTER TABLE "+c.table+" RENAME TO gone", "ALTER TABLE gone RENAME TO "+c.table
+		if c.column != "" {
+			take, giveBack = "ALTER TABLE "+c.table+" RENAME "+c.column+" TO gone", "ALTER TABLE "+c.table+" RENAME gone TO "+c.column
+		}
+		if _, err := pool.Exec(t.Context(), take); err != nil {
 			t.Fatal(err)
 		}
 		await(c.role)
+		if status := statusOf(t, admin+"/healthz"); status != http.StatusOK {
+			t.Errorf("without %s, /healthz is answered %d: the process would be restarted", c.table, status)
+		}
 		for _, role := range []string{"api", "project", "deliver", "console"} {
 			want := http.StatusOK
 			if role == c.role {
@@ -64,7 +71,7 @@ func TestReadinessIsThatOfEachRole(t *testing.T) {
 				t.Errorf("without %s, the role %s is answered %d", c.table, role, status)
 			}
 		}
-		if _, err := pool.Exec(t.Context(), "ALTER TABLE gone RENAME TO "+c.table); err != nil {
+		if _, err := pool.Exec(t.Context(), giveBack); err != nil {
 			t.Fatal(err)
 		}
 		await()

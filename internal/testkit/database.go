@@ -58,8 +58,24 @@ func NewDatabase(t testing.TB) string {
 	url := create(t, (*server).template)
 	if current.role != "" {
 		url += roleParameter + current.role
+		mustBe(t, url, current.role)
 	}
 	return url
+}
+
+// mustBe fails the test if an address is not for a role: tests that run as the owner
+// instead prove nothing about the role's rights.
+func mustBe(t testing.TB, url, role string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatalf("testkit: connect as %s: %v", role, err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	var user string
+	if err := conn.QueryRow(t.Context(), `SELECT current_user`).Scan(&user); err != nil || user != role {
+		t.Fatalf("testkit: the test runs as %q, want %s: %v", user, role, err)
+	}
 }
 
 // roleParameter ends a database's address that is for a role.

@@ -161,14 +161,6 @@ func TestFindings(t *testing.T) {
 			('acme', 'w1', 'https://a.example', now(), '\x00', 'off', now()), ('acme', 'w2', 'https://a.example', now(), '\x00', 'on', now())`)
 		p.finds("webhooks", Warning, "1 webhooks fail, 1 are off")
 	})
-	t.Run("transactions", func(t *testing.T) {
-		t.Parallel()
-		// A transaction cannot be made old; the statement is looked at instead.
-		p := newPatient(t)
-		if _, err := checkTransactions(t.Context(), p.examination); err != nil {
-			t.Error(err)
-		}
-	})
 	t.Run("mail server and identity provider", func(t *testing.T) {
 		t.Parallel()
 		gone := testkit.Must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)

@@ -1,0 +1,107 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
+)
+
+// pretends puts functions and views of the tests before PostgreSQL's own, so that the
+// server seems to be what it is not.
+func (p *patient) pretends(sql string) {
+	p.t.Helper()
+	p.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path TO public, pg_catalog', current_database()); END $$`)
+	p.exec(sql)
+	p.pool.Reset()
+}
+
+// hasSetting pretends that a setting of the server has a value.
+func (p *patient) hasSetting(name, value string) {
+	p.t.Helper()
+	p.pretends(fmt.Sprintf(`
+		CREATE OR REPLACE FUNCTION public.current_setting(name text) RETURNS text LANGUAGE sql STABLE AS
+		$$ SELECT CASE name WHEN '%s' THEN '%s' ELSE pg_catalog.current_setting(name) END $$`, name, value))
+}
+
+func TestOldServer(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.finds("version", OK, "PostgreSQL")
+	p.hasSetting("server_version_num", "140009")
+	p.finds("version", Error, "PostgreSQL ")
+	_, err := migrations.Up(t.Context(), p.db.URL)
+	if err == nil || !strings.Contains(err.Error(), "the program needs version 15 or newer") {
+		t.Errorf("the migrations say %v", err)
+	}
+}
+
+func TestServerSettings(t *testing.T) {
+	t.Parallel()
+	t.Run("connections", func(t *testing.T) {
+		t.Parallel()
+		p := newPatient(t)
+		p.finds("connections", OK, "are in use")
+		p.hasSetting("max_connections", "20")
+		p.finds("connections", Warning, "of 20 connections are in use")
+	})
+	t.Run("vacuum", func(t *testing.T) {
+		t.Parallel()
+		p := newPatient(t)
+		p.finds("vacuum", OK, "autovacuum is on")
+		p.hasSetting("autovacuum", "off")
+		p.finds("vacuum", Error, "autovacuum is off")
+	})
+	t.Run("age", func(t *testing.T) {
+		t.Parallel()
+		p := newPatient(t)
+		p.pretends(`CREATE FUNCTION public.age(xid) RETURNS integer LANGUAGE sql AS 'SELECT 1500000000'`)
+		p.finds("vacuum", Error, "1500000000 back")
+	})
+	for _, setting := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			p := newPatient(t)
+			p.pretends(`CREATE VIEW public.pg_settings AS SELECT name, CASE WHEN name = '` + setting + `' THEN 'off' ELSE 'on' END AS setting FROM pg_catalog.pg_settings`)
+			p.finds("durability", Error, setting+" is off")
+			p.exec(`CREATE OR REPLACE VIEW public.pg_settings AS SELECT name, 'on' AS setting FROM pg_catalog.pg_settings`)
+			p.finds("durability", OK, "loses nothing")
+		})
+	}
+}
+
+// TestForgottenTransaction: a session whose transaction is open for long is named.
+func TestForgottenTransaction(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	cfg := testkit.Must(pgx.ParseConfig(p.db.URL))(t)
+	cfg.RuntimeParams["application_name"] = "a forgotten psql"
+	conn := testkit.Must(pgx.ConnectConfig(t.Context(), cfg))(t)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	testkit.Must(conn.Exec(t.Context(), "BEGIN"))(t)
+	p.finds("transactions", OK, "none has been open for long")
+	p.pretends(`
+		CREATE VIEW public.pg_stat_activity AS
+		SELECT datname, pid, application_name, usename, client_addr, backend_type, backend_start, state, query, query_start, wait_event_type,
+		       CASE WHEN application_name = 'a forgotten psql' THEN xact_start - interval '16 minutes' ELSE xact_start END AS xact_start
+		  FROM pg_catalog.pg_stat_activity`)
+	p.finds("transactions", Warning, "(a forgotten psql) has had a transaction open for 16m")
+}
+
+// TestMissingRight: a table that the role may not read is named.
+func TestMissingRight(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	if err := migrations.ApplyGrants(t.Context(), p.db.URL); err != nil {
+		t.Fatal(err)
+	}
+	p.exec(`REVOKE SELECT ON charge FROM ` + migrations.RoleService)
+	p.pool = testkit.Must(pgxpool.New(t.Context(), p.db.URL+"&role="+migrations.RoleService))(t)
+	t.Cleanup(p.pool.Close)
+	p.finds("privileges", Error, "may not read [charge]")
+}
