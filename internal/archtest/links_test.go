@@ -38,6 +38,44 @@ func TestLinksInDocuments(t *testing.T) {
 	}
 }
 
+// longestREADME is how many lines README.md may have: it leads to the rest.
+const longestREADME = 153
+
+// TestREADMELeadsToEverything: each document is reached from README.md, which stays short.
+func TestREADMELeadsToEverything(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	start := filepath.Join(root, "README.md")
+	reached, open := map[string]bool{start: true}, []string{start}
+	for len(open) > 0 {
+		name := open[0]
+		open = open[1:]
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Count(string(text), "\n"); name == start && lines > longestREADME {
+			t.Errorf("README.md has %d lines, at most %d: put the rest into a document that it links to", lines, longestREADME)
+		}
+		for _, target := range linksIn(string(text)) {
+			file, _, _ := strings.Cut(target, "#")
+			full := filepath.Join(filepath.Dir(name), file)
+			if info, err := os.Stat(full); err == nil && info.IsDir() {
+				full = filepath.Join(full, "README.md") // which is what a visitor of the directory sees
+			}
+			if _, err := os.Stat(full); err == nil && filepath.Ext(full) == ".md" && !strings.Contains(target, "://") && !reached[full] {
+				reached[full] = true
+				open = append(open, full)
+			}
+		}
+	}
+	for _, name := range markdown(t, root) {
+		if !reached[name] {
+			t.Errorf("no links lead from README.md to %s", name)
+		}
+	}
+}
+
 // markdown lists the documents: those at the top and those below docs.
 func markdown(t *testing.T, root string) []string {
 	t.Helper()
