@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -36,10 +38,10 @@ type secretKeysView struct {
 	Fault  string          `json:"fault,omitempty"`
 }
 
-func viewSecretKeys(source string, s *secretkey.State, k *keyring.Keyring) secretKeysView {
+func viewSecretKeys(source string, s *secretkey.State, k *keyring.Keyring, fault error) secretKeysView {
 	v := secretKeysView{Source: source, Keys: []secretKeyView{}, OK: true}
-	if err := s.Check(k); err != nil && !s.Unused() {
-		v.OK, v.Fault = false, err.Error()
+	if fault != nil && !s.Unused() {
+		v.OK, v.Fault = false, fault.Error()
 	}
 	keys := map[keyring.Fingerprint]*secretKeyView{}
 	of := func(f keyring.Fingerprint) *secretKeyView {
@@ -87,14 +89,15 @@ its key.`,
 				if err != nil {
 					return err
 				}
-				v := viewSecretKeys(env.SecretKeySource(d.Database), s, k)
+				fault := env.CheckSecretKeys(d.Database, s, k)
+				v := viewSecretKeys(env.SecretKeySource(d.Database), s, k, fault)
 				if err := env.Print(v, func(out io.Writer) error { return writeSecretKeys(out, &v) }); err != nil {
 					return err
 				}
 				if v.OK {
 					return nil
 				}
-				return s.Check(k)
+				return fault
 			})
 		}),
 	}
@@ -122,10 +125,33 @@ func writeSecretKeys(out io.Writer, v *secretKeysView) error {
 type rotatedView struct {
 	Fingerprint string `json:"fingerprint"` // of the key that encrypts now
 	Webhooks    int    `json:"webhooks"`    // whose secrets were encrypted again
+	Lost        int    `json:"lost"`        // secrets that were given up
+}
+
+// giveUp is whether secrets whose key is missing are to be given up.
+type giveUp struct {
+	lost bool // --give-up-lost
+	yes  bool // --yes: without a question
+}
+
+// confirm asks the person whether to make so many secrets unreadable.
+func (g giveUp) confirm(env *cli.Env, secrets int, missing error) error {
+	if g.yes || secrets == 0 {
+		return nil
+	}
+	fmt.Fprintf(env.ErrOut, "%v.\n\nSecrets of webhooks that become unreadable for ever: %d. Their receivers hear nothing until each has a new secret.\nType yes to go on: ", missing, secrets)
+	answer, err := bufio.NewReader(env.In).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("cannot read the answer: %w", err)
+	}
+	if strings.TrimSpace(answer) != "yes" {
+		return fmt.Errorf("nothing was changed: the answer was not yes; in scripts, --yes gives up %d secrets without the question", secrets)
+	}
+	return nil
 }
 
 func secretKeyRotateCommand(env *cli.Env) *cobra.Command {
-	var giveUp bool
+	var give giveUp
 	c := &cobra.Command{
 		Use:   "rotate",
 		Short: "Encrypt webhooks' secrets with a new key",
@@ -144,19 +170,21 @@ the new one, and asks for a restart of what runs. It can be interrupted and run 
 Backups of the database from before need the old key: keep it as long as they. That of
 the data directory is kept there, in secret.key.former.
 
-With --give-up-lost it goes on where the old key is lost for good: webhooks whose
-secrets cannot be opened stay silent until ledgerfeed webhook rotate-secret gives
-each a new one.`,
+With --give-up-lost it goes on where the old key is lost for good, which nothing can
+undo: it says how many secrets become unreadable for ever, and asks, unless --yes is
+given. Their webhooks stay silent until ledgerfeed webhook rotate-secret gives each a
+new secret. It refuses while a process that delivers has the key.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
-			return env.WithDeps(ctx, func(d *cli.Deps) error { return rotateSecretKey(ctx, env, d, giveUp) })
+			return env.WithDeps(ctx, func(d *cli.Deps) error { return rotateSecretKey(ctx, env, d, give) })
 		}),
 	}
-	c.Flags().BoolVar(&giveUp, "give-up-lost", false, "go on without keys that are lost; secrets under them are gone")
+	c.Flags().BoolVar(&give.lost, "give-up-lost", false, "go on without keys that are lost; secrets under them are gone")
+	c.Flags().BoolVar(&give.yes, "yes", false, "with --give-up-lost: do not ask")
 	return c
 }
 
-func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, giveUp bool) error {
+func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp) error {
 	k, err := env.ReadKeyring(d.Database)
 	if err != nil {
 		return err
@@ -166,12 +194,22 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, giveUp bool
 	if err != nil {
 		return err
 	}
-	if err := s.Check(k); err != nil && !giveUp {
-		return err
+	v := rotatedView{}
+	undo := func() error { return nil }
+	if missing := env.CheckSecretKeys(d.Database, s, k); missing != nil {
+		if !give.lost {
+			return missing
+		}
+		for _, f := range s.Missing(k) {
+			v.Lost += s.Secrets[f]
+		}
+		if err := give.confirm(env, v.Lost, missing); err != nil {
+			return err
+		}
 	}
 	// A first key that does not seal yet is left from a run that was interrupted.
 	if inFile && (k == nil || s.Sealing == nil || *s.Sealing == k.Fingerprints()[0]) {
-		if k, err = env.AddSecretKey(d.Database); err != nil {
+		if k, undo, err = env.AddSecretKey(d.Database); err != nil {
 			return err
 		}
 	}
@@ -181,11 +219,13 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, giveUp bool
 	if !inFile && s.Sealing != nil && *s.Sealing == k.Fingerprints()[0] && len(s.Missing(k)) == 0 {
 		fmt.Fprintln(env.ErrOut, "The first key of LEDGERFEED_SECRET_KEY is the one that encrypts already. To change it, put a new one before it.")
 	}
-	if err := secretkey.Rotate(ctx, d.Pool, k, env.Clock(), giveUp); err != nil {
+	if err := secretkey.Rotate(ctx, d.Pool, k, env.Clock(), give.lost); err != nil {
+		if give.lost { // otherwise the key stays, for processes to be started again with it
+			err = errors.Join(err, undo())
+		}
 		return err
 	}
-	n, err := secretkey.Reseal(ctx, d.Pool, k, env.Clock())
-	if err != nil {
+	if v.Webhooks, err = secretkey.Reseal(ctx, d.Pool, k, env.Clock()); err != nil {
 		return err
 	}
 	before := "the old key"
@@ -194,12 +234,15 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, giveUp bool
 			return err
 		}
 	}
-	if !giveUp {
+	if !give.lost {
 		fmt.Fprintf(env.ErrOut, "Keep %s as long as there are backups of the database from before: their secrets need it.\n", before)
 	}
-	v := rotatedView{Fingerprint: k.Fingerprints()[0].String(), Webhooks: n}
+	v.Fingerprint = k.Fingerprints()[0].String()
 	return env.Print(v, func(out io.Writer) error {
 		_, err := fmt.Fprintf(out, "The key %s encrypts now; the secrets of %d webhooks were encrypted again.\n", v.Fingerprint, v.Webhooks)
+		if v.Lost > 0 && err == nil {
+			_, err = fmt.Fprintf(out, "Given up: %d secrets. ledgerfeed webhook rotate-secret gives each of these webhooks a new one.\n", v.Lost)
+		}
 		return err
 	})
 }

@@ -80,6 +80,17 @@ func TestReplacedDisk(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(replaced, "secret.key")); !os.IsNotExist(err) {
 		t.Errorf("a key was made beside sealed secrets: %v", err)
 	}
+	// Settings that were forgotten lead to no advice that destroys secrets, and leave nothing behind.
+	forgotten := filepath.Join(t.TempDir(), ".ledgerfeed")
+	for _, args := range []string{"secret-key check", "secret-key rotate", "secret-key rotate --give-up-lost"} {
+		r := on(forgotten, strings.Fields(args)...)
+		if r.code != cli.ExitFailed || !strings.Contains(r.errOut, "is --config or a variable missing?") || strings.Contains(r.errOut, "rotate --give-up-lost") {
+			t.Errorf("%s: %+v", args, r)
+		}
+		if _, err := os.Stat(forgotten); !os.IsNotExist(err) {
+			t.Errorf("%s made %s: %v", args, forgotten, err)
+		}
+	}
 	serving, admin = serveOn(disk)
 	if status, text := bodyOf(t, admin+"/readyz"); status != http.StatusOK {
 		t.Errorf("with the old disk: %d %s", status, text)
@@ -87,6 +98,13 @@ func TestReplacedDisk(t *testing.T) {
 	serving.await("for=console")
 	if r := on(disk, "secret-key", "check", "--json"); r.code != cli.ExitDone || !strings.Contains(r.out, `"held":true,"seals":true,"lost":false,"secrets":1`) {
 		t.Errorf("%+v", r)
+	}
+	// A key that a running process has is not lost.
+	if r := on(replaced, "secret-key", "rotate", "--give-up-lost", "--yes"); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "is not lost, because a running process") {
+		t.Errorf("%+v", r)
+	}
+	if _, err := os.Stat(filepath.Join(replaced, "secret.key")); !os.IsNotExist(err) {
+		t.Errorf("a refused run left a key: %v", err)
 	}
 	// The key in the file is replaced once what runs has both.
 	oldKey := read(t, filepath.Join(disk, "secret.key"))
@@ -139,7 +157,10 @@ func TestSecretKeyRotation(t *testing.T) {
 		{older, "secret-key check", cli.ExitFailed, "no"},
 		{newer, "secret-key check", cli.ExitDone, "yes"},
 		{newest, "webhook rotate-secret " + made.ID, cli.ExitFailed, "do not fit"},
-		{newest, "secret-key rotate --give-up-lost", cli.ExitDone, "of 0 webhooks"},
+		{newest, "secret-key rotate --give-up-lost", cli.ExitFailed, "become unreadable for ever: 1. "},
+		{newest, "secret-key rotate --give-up-lost", cli.ExitFailed, "nothing was changed"},
+		{newer, "secret-key check", cli.ExitDone, "yes"},
+		{newest, "secret-key rotate --give-up-lost --yes", cli.ExitDone, "Given up: 1 secrets"},
 		{newest, "webhook list --json --workspace acme", cli.ExitDone, "signing secret was lost"},
 		{newest, "webhook rotate-secret " + made.ID, cli.ExitDone, "whsec_"},
 		{newest, "webhook list --json --workspace acme", cli.ExitDone, `"notice":null`},
@@ -151,6 +172,25 @@ func TestSecretKeyRotation(t *testing.T) {
 		}
 		if r.code != c.code || !strings.Contains(r.out+r.errOut, c.says) {
 			t.Errorf("%s with %s: exit %d, want %d and %q in:\n%s%s", c.args, c.keys, r.code, c.code, c.says, r.out, r.errOut)
+		}
+	}
+}
+
+// TestGivingUpSecretsIsAsked: the person types yes.
+func TestGivingUpSecretsIsAsked(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	succeed(t, url, "workspace", "create", "--id", "acme")
+	succeed(t, url, "webhook", "create", "--workspace", "acme", "--url", "https://example.com/hook")
+	for _, c := range []struct {
+		typed string
+		code  int
+	}{{"", cli.ExitFailed}, {"y\n", cli.ExitFailed}, {"yes\n", cli.ExitDone}} {
+		give := command(t, url, "secret-key", "rotate", "--give-up-lost")
+		give.Env = append(give.Env, "LEDGERFEED_SECRET_KEY=a key that has opened nothing")
+		give.Stdin = strings.NewReader(c.typed)
+		if r := runCommand(t, give); r.code != c.code {
+			t.Errorf("%q: %+v", c.typed, r)
 		}
 	}
 }

@@ -29,10 +29,19 @@ func (e *NotReadyError) Error() string {
 		"separated by a comma, and then run this again", e.Processes, e.Key)
 }
 
+// HeldError says that a process that delivers webhooks has a key that was to be given up.
+type HeldError struct{ Key keyring.Fingerprint }
+
+// Error says what to do.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("nothing was changed: the key %s is not lost, because a running process that delivers webhooks has it: "+
+		"run this with the settings of that process (--config, LEDGERFEED_SECRET_KEY or its data directory)", e.Key)
+}
+
 // Rotate makes the first key of a keyring the one that seals. The others must open
 // what is stored, unless giveUp: then keys that are missing are marked as lost, and
 // webhooks whose secrets are sealed under them need new ones. Reseal follows. The
-// error is a *MissingError, or a *NotReadyError. The audit trail has a line about it.
+// error is a *MissingError, a *HeldError, or a *NotReadyError. The audit trail has a line about it.
 //
 // It waits for the lock for short times with pauses between them, because callers that
 // make a secret queue behind it.
@@ -67,6 +76,15 @@ func rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now tim
 		}
 		if s.Sealing != nil && *s.Sealing == to && len(missing) == 0 {
 			return nil
+		}
+		for _, f := range missing {
+			n, err := countProcesses(ctx, tx, `$1 = ANY (secret_keys)`, f)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				return &HeldError{f}
+			}
 		}
 		n, err := countProcesses(ctx, tx, `secret_keys IS NULL OR NOT $1 = ANY (secret_keys)`, to)
 		if err != nil {

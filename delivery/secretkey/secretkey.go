@@ -132,7 +132,7 @@ func (e *MissingError) Error() string {
 	}
 	return fmt.Sprintf("%s: this database needs the key with the fingerprint %s (secrets sealed under it: %d); "+
 		"set LEDGERFEED_SECRET_KEY to the key used before, several separated by commas, or put its file back into the data directory; "+
-		"if it is lost for good, ledgerfeed secret-key rotate --give-up-lost goes on with a new one", what, strings.Join(names, " and "), e.Secrets)
+		"ledgerfeed secret-key rotate --help says what can be done if it is lost for good", what, strings.Join(names, " and "), e.Secrets)
 }
 
 // Sealing returns the keyring with the database's own key as the one that seals, in

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -75,7 +76,11 @@ func (e *Env) readSecretKeyFile(db *Database) (string, error) {
 }
 
 func (e *Env) readKeyFile(db *Database, name string) (string, error) {
-	dir, err := datadir.Make(db.DataDir(e.Settings.DataDir))
+	path := db.DataDir(e.Settings.DataDir)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	dir, err := datadir.Make(path)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the key for webhooks' secrets: %w", err)
 	}
@@ -108,7 +113,7 @@ func (e *Env) makeSecretKey(ctx context.Context, tx pgx.Tx, db *Database) (*keyr
 		if made, err := e.ReadKeyring(db); err != nil || made != nil {
 			return made, errors.Join(err, secretkey.Register(ctx, tx, made, e.Clock()))
 		}
-		missing.Reason = "LEDGERFEED_SECRET_KEY is not set (is --config or a variable missing?), and there is no file " + file
+		missing.Reason = e.noKey(db)
 	}
 	if err != nil {
 		return nil, err
@@ -136,19 +141,43 @@ func newSecretKey() string {
 	return hex.EncodeToString(key[:])
 }
 
+// noKey says why there is no key at all.
+func (e *Env) noKey(db *Database) string {
+	return "LEDGERFEED_SECRET_KEY is not set (is --config or a variable missing?), and there is no file " + e.SecretKeySource(db)
+}
+
+// CheckSecretKeys is State.Check, with an error that says where the keys were looked for
+// if there are none.
+func (e *Env) CheckSecretKeys(db *Database, s *secretkey.State, k *keyring.Keyring) error {
+	err := s.Check(k)
+	var missing *secretkey.MissingError
+	if k == nil && errors.As(err, &missing) {
+		missing.Reason = e.noKey(db)
+	}
+	return err
+}
+
 // AddSecretKey puts a new key before those of the file in the data directory, and
-// returns all of them.
-func (e *Env) AddSecretKey(db *Database) (*keyring.Keyring, error) {
-	text, err := e.readSecretKeyFile(db)
+// returns all of them. The function undo makes the file what it was.
+func (e *Env) AddSecretKey(db *Database) (k *keyring.Keyring, undo func() error, err error) {
+	before, err := e.readSecretKeyFile(db)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if text == "" {
-		text = newSecretKey()
-	} else {
-		text = newSecretKey() + "," + text
+	text := newSecretKey()
+	if before != "" {
+		text += "," + before
 	}
-	return e.writeSecretKeys(db, text)
+	k, err = e.writeSecretKeys(db, text)
+	return k, func() error {
+		if before == "" {
+			if err := os.Remove(e.SecretKeySource(db)); err != nil {
+				return fmt.Errorf("cannot remove the key that was made: %w", err)
+			}
+			return nil
+		}
+		return e.writeKeyFile(db, secretKeyName, before)
+	}, err
 }
 
 // formerKeysName is the file in the data directory that holds the keys that were
