@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -30,6 +31,16 @@ func TestAsTheAuditor(t *testing.T) {
 	} {
 		if r := runCommand(t, command(t, auditor, args...)); r.code != 0 {
 			t.Errorf("%v: exit %d\n%s%s", args, r.code, r.out, r.errOut)
+		}
+	}
+	// What the role may not read is left out in words.
+	for args, says := range map[string]string{
+		"status --wait":   "This account of PostgreSQL may not read webhooks, which are left out.",
+		"status --json":   `"delivery":[],"not_readable":["webhooks"]`,
+		"migrate --check": "up to date",
+	} {
+		if r := runCommand(t, command(t, auditor, strings.Fields(args)...)); r.code != 0 || !strings.Contains(r.out, says) {
+			t.Errorf("%s: exit %d\n%s%s", args, r.code, r.out, r.errOut)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
@@ -22,7 +24,8 @@ import (
 // view is what status prints as JSON.
 type view struct {
 	Projections []*projections.Status `json:"projections"`
-	Delivery    []dispatch.Lag        `json:"delivery"` // one for each webhook
+	Delivery    []dispatch.Lag        `json:"delivery"`               // one for each webhook
+	NotReadable []string              `json:"not_readable,omitempty"` // what this account of PostgreSQL may not read
 }
 
 // Command is ledgerfeed status.
@@ -53,19 +56,21 @@ anomaly show has all.`,
 				if env.Rules.Version > 0 {
 					s.CompareRules(env.Rules.Version)
 				}
-				lags, err := dispatch.ReadStatus(ctx, d.Pool, workspace)
-				if err != nil {
+				v := view{Projections: []*projections.Status{s}, Delivery: []dispatch.Lag{}}
+				switch lags, err := dispatch.ReadStatus(ctx, d.Pool, workspace); {
+				case pg.Forbidden(err):
+					v.NotReadable = []string{"webhooks"}
+				case err != nil:
 					return err
-				}
-				if lags == nil {
-					lags = []dispatch.Lag{}
+				case lags != nil:
+					v.Delivery = lags
 				}
 				groups, err := anomaly.NewStore(d.Pool, env.Clock).Groups(ctx, anomaly.Filter{WorkspaceID: workspace, First: anomaly.MostGrouped})
 				if err != nil {
 					return err
 				}
-				return env.Print(view{[]*projections.Status{s}, lags}, func(out io.Writer) error {
-					return errors.Join(writeStatus(out, s), writeLags(out, lags), writeAnomalies(out, groups))
+				return env.Print(v, func(out io.Writer) error {
+					return errors.Join(writeStatus(out, s), writeLags(out, &v), writeAnomalies(out, groups))
 				})
 			})
 		}),
@@ -135,14 +140,18 @@ func writeAnomalies(out io.Writer, groups []anomaly.Group) error {
 	return err
 }
 
-func writeLags(out io.Writer, list []dispatch.Lag) error {
-	if len(list) == 0 {
+func writeLags(out io.Writer, v *view) error {
+	if len(v.NotReadable) > 0 {
+		_, err := fmt.Fprintf(out, "\nThis account of PostgreSQL may not read %s, which are left out.\n", strings.Join(v.NotReadable, " and "))
+		return err
+	}
+	if len(v.Delivery) == 0 {
 		return nil
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nWEBHOOK\tWORKSPACE\tPOSITION\tVISIBLE\tLAG\tSECONDS\tWAITING\tSTATE")
-	for i := range list {
-		l := &list[i]
+	for i := range v.Delivery {
+		l := &v.Delivery[i]
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%d\t%s\n", l.WebhookID, l.WorkspaceID, l.Position, l.Visible, l.Entries, l.Seconds, l.Waiting, l.State)
 	}
 	return t.Flush()
