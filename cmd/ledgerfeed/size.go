@@ -22,11 +22,12 @@ import (
 type sizeFlags struct {
 	load                  sizing.Load
 	retention, checkpoint timespan.Flag
+	archive               timespan.Flag
 	processes             string
 }
 
 func sizeCommand(env *cli.Env) *cobra.Command {
-	f := sizeFlags{checkpoint: timespan.Flag(5 * time.Minute)}
+	f := sizeFlags{checkpoint: timespan.Flag(5 * time.Minute), archive: timespan.Flag(time.Minute)}
 	var c *cobra.Command
 	c = &cobra.Command{
 		Use:   "size",
@@ -56,6 +57,7 @@ one has. The costs, and how to measure them again, are in docs/operations/sizing
 	c.Flags().Float64Var(&f.load.Years, "years", 1, "after how many years")
 	c.Flags().Float64Var(&f.load.Peak, "peak", 10, "how many times the average the busiest minutes are")
 	c.Flags().Var(&f.checkpoint, "checkpoint-timeout", "PostgreSQL's checkpoint_timeout")
+	c.Flags().Var(&f.archive, "archive-timeout", "PostgreSQL's archive_timeout; 0: none")
 	c.Flags().StringVar(&f.processes, "processes", sizing.AllRoles+"=2", "processes of ledgerfeed serve by role, such as api=2,project=2,deliver=2,console=1; all: with all roles")
 	return c
 }
@@ -86,12 +88,15 @@ func (f *sizeFlags) read() (*sizing.Load, error) {
 			return nil, cli.Usagef("--%s is %s: want %s", n.flag, strconv.FormatFloat(n.value, 'g', -1, 64), n.want)
 		}
 	}
-	l.Retention, l.CheckpointTimeout = time.Duration(f.retention), time.Duration(f.checkpoint)
+	l.Retention, l.CheckpointTimeout, l.ArchiveTimeout = time.Duration(f.retention), time.Duration(f.checkpoint), time.Duration(f.archive)
 	if l.Retention <= 0 {
 		return nil, cli.Usagef("--retention is %s: want a time above 0, such as 30d", l.Retention)
 	}
 	if l.CheckpointTimeout < 30*time.Second || l.CheckpointTimeout > 24*time.Hour {
 		return nil, cli.Usagef("--checkpoint-timeout is %s: want what PostgreSQL takes, 30s to 24h, such as 30m", l.CheckpointTimeout)
+	}
+	if l.ArchiveTimeout < 0 || l.ArchiveTimeout > 0 && l.ArchiveTimeout < time.Second {
+		return nil, cli.Usagef("--archive-timeout is %s: want 0 or a time from 1s on, such as 60s", l.ArchiveTimeout)
 	}
 	var err error
 	l.Processes, err = readProcesses(f.processes)
@@ -134,7 +139,8 @@ func printEstimate(w io.Writer, e *sizing.Estimate) error {
 	fmt.Fprintf(t, "  wal_compression off\t%s a day\n", sizing.Bytes(e.WAL.Plain))
 	fmt.Fprintf(t, "\nBACKUP\n")
 	fmt.Fprintf(t, "  a base backup\t%s\tbefore compression\n", sizing.Bytes(e.Database))
-	fmt.Fprintf(t, "  archived write-ahead log\t%s a day\tbefore compression of the files\n", sizing.Bytes(e.WAL.Compressed))
+	fmt.Fprintf(t, "  archive, wal_compression lz4\t%s a day\t%s\n", sizing.Bytes(e.WAL.ArchivedCompressed), archiving(l.ArchiveTimeout))
+	fmt.Fprintf(t, "  archive, wal_compression off\t%s a day\tfiles as they are: compress them in archive_command\n", sizing.Bytes(e.WAL.Archived))
 	fmt.Fprintf(t, "\nPROCESSORS in use\ton average\tat %s times that\n", number(l.Peak))
 	for _, c := range e.CPU {
 		fmt.Fprintf(t, "  %s\t%.3f\t%.3f\n", c.Name, c.Average, c.Peak)
@@ -151,6 +157,14 @@ func printEstimate(w io.Writer, e *sizing.Estimate) error {
 		return fmt.Errorf("cannot write the estimate: %w", err)
 	}
 	return nil
+}
+
+// archiving says which files an archive gets.
+func archiving(timeout time.Duration) string {
+	if timeout == 0 {
+		return "without archive_timeout; the last file is not archived before it is full"
+	}
+	return fmt.Sprintf("a file of 16 MiB every %s (archive_timeout), also when idle", timeout)
 }
 
 func years(n float64) string {

@@ -35,17 +35,17 @@ func TestSize(t *testing.T) {
 	if r.code != cli.ExitDone || r.errOut != "" {
 		t.Fatalf("%+v", r)
 	}
-	for _, want := range []string{"100 thousand entries a day", "DISK after 2 years", "with 73.1 million entries", "wal_compression lz4", "2 × all", "max_connections 116 or more"} {
+	for _, want := range []string{"100 thousand entries a day", "DISK after 2 years", "with 73.1 million entries", "wal_compression lz4", "22 GiB a day", "every 1m0s (archive_timeout), also when idle", "compress them in archive_command", "2 × all", "max_connections 116 or more"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("no %q in\n%s", want, r.out)
 		}
 	}
-	r = runCommand(t, command(t, "postgres://127.0.0.1:1/none", "size", "--entries-per-day", "1e5", "--processes", "api=3, project=1", "--retention", "7d", "--json"))
+	r = runCommand(t, command(t, "postgres://127.0.0.1:1/none", "size", "--entries-per-day", "1e5", "--processes", "api=3, project=1", "--retention", "7d", "--archive-timeout", "1h", "--json"))
 	var e sizing.Estimate
 	if err := json.Unmarshal([]byte(r.out), &e); err != nil {
 		t.Fatalf("%v in\n%s%s", err, r.out, r.errOut)
 	}
-	if e.RetentionDays != 7 || e.Connections != 3*service.Connections(service.RoleAPI)+service.Connections(service.RoleProject) || len(e.Memory) != 2 || e.Database <= 0 {
+	if e.RetentionDays != 7 || e.Connections != 3*service.Connections(service.RoleAPI)+service.Connections(service.RoleProject) || len(e.Memory) != 2 || e.Database <= 0 || e.WAL.ArchivedCompressed != max(e.WAL.Compressed, 24*16<<20) {
 		t.Errorf("%+v", e)
 	}
 }

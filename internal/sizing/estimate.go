@@ -15,6 +15,7 @@ type Load struct {
 	Years             float64       `json:"years"`
 	Peak              float64       `json:"peak"` // the busiest second, in times of the average one
 	CheckpointTimeout time.Duration `json:"-"`    // PostgreSQL's checkpoint_timeout
+	ArchiveTimeout    time.Duration `json:"-"`    // PostgreSQL's archive_timeout; 0: none
 	Processes         []Processes   `json:"-"`
 }
 
@@ -53,6 +54,10 @@ type WALADay struct {
 	Plain      float64 `json:"bytes_a_day"`            // wal_compression off
 	Compressed float64 `json:"bytes_a_day_compressed"` // wal_compression lz4
 	MaxWALSize float64 `json:"max_wal_size_bytes"`     // with which checkpoints come at their time, also in the busiest ones
+	// Files that are archived, as PostgreSQL hands them over, not compressed, of a load that
+	// is spread over the day.
+	Archived           float64 `json:"archived_bytes_a_day"`            // wal_compression off
+	ArchivedCompressed float64 `json:"archived_bytes_a_day_compressed"` // wal_compression lz4
 }
 
 // RoleNeed is the memory of the processes with one role.
@@ -152,6 +157,20 @@ func (e *Estimate) wal() {
 	// PostgreSQL begins a checkpoint when it has written about half of max_wal_size.
 	plainAtPeak, _ := c.fullPages(between * l.Peak)
 	e.WAL.MaxWALSize = max(leastMaxWALSize, 2*l.Peak/e.Checkpoints*(perDay+l.EntriesPerDay*plainAtPeak))
+	e.WAL.Archived, e.WAL.ArchivedCompressed = l.archived(e.WAL.Plain), l.archived(e.WAL.Compressed)
+}
+
+// segment is a file of the write-ahead log, in bytes: PostgreSQL's default.
+const segment = 16 << 20
+
+// archived is what a day's write-ahead log is in files. PostgreSQL hands over whole files,
+// also one that is not full at every archive_timeout; processes that serve always write a
+// little, such as their leases, so that it is never without one.
+func (l *Load) archived(perDay float64) float64 {
+	if l.ArchiveTimeout <= 0 {
+		return perDay
+	}
+	return max(perDay, segment*float64(day)/float64(l.ArchiveTimeout))
 }
 
 // leastMaxWALSize is PostgreSQL's default.

@@ -89,6 +89,28 @@ func TestEstimateGrows(t *testing.T) {
 	})
 }
 
+// The archive has a file of 16 MiB for each archive_timeout, however little is in it, and
+// no more files than the log fills once these are full.
+func TestArchived(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		timeout   time.Duration
+		log, want float64
+	}{
+		{time.Minute, 0, 1440 * 16 << 20}, {time.Minute, 1 << 30, 1440 * 16 << 20}, {time.Minute, 1 << 40, 1 << 40}, {5 * time.Minute, 1, 288 * 16 << 20}, {0, 1 << 30, 1 << 30},
+	} {
+		l := usual()
+		l.ArchiveTimeout = c.timeout
+		if got := l.archived(c.log); !near(got, c.want) {
+			t.Errorf("%v, a log of %g: %g, want %g", c.timeout, c.log, got, c.want)
+		}
+		e := l.Estimate()
+		if e.WAL.Archived != l.archived(e.WAL.Plain) || e.WAL.ArchivedCompressed != l.archived(e.WAL.Compressed) {
+			t.Errorf("%+v", e.WAL)
+		}
+	}
+}
+
 func TestBytes(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[float64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 10 << 20: "10 MiB", 3 << 40: "3.0 TiB", 5000 << 40: "5000 TiB"} {
