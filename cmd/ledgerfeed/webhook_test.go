@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -90,10 +91,12 @@ func TestWebhookListen(t *testing.T) {
 	const secret, body = "whsec_for this test", `{"id":"evt_1","type":"invoice.paid","data":{"object_id":"inv_1"}}`
 	p := startProcess(t, command(t, "", "webhook", "listen", "--port", "0", "--secret", secret))
 	url := p.await("--url ")
-	pem, err := os.ReadFile(p.await("LEDGERFEED_WEBHOOK_CA_FILE="))
+	file := p.await("LEDGERFEED_WEBHOOK_CA_FILE=")
+	pem, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	readableByAll(t, file)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
@@ -121,5 +124,30 @@ func TestWebhookListen(t *testing.T) {
 	}
 	if r := runCommand(t, command(t, "", "webhook", "listen", "--port", "70000")); r.code != cli.ExitUsage {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestWebhookListenForAnotherAccount: the certificate is written to a directory that the
+// account of the service can read, also under a strict umask.
+func TestWebhookListenForAnotherAccount(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "receiver.pem")
+	if err := os.WriteFile(file, []byte("of before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := startProcess(t, command(t, "", "webhook", "listen", "--port", "0", "--certificate", file))
+	if said := p.await("LEDGERFEED_WEBHOOK_CA_FILE="); said != file {
+		t.Errorf("it names %s", said)
+	}
+	readableByAll(t, file)
+	if text := read(t, file); !strings.HasPrefix(text, "-----BEGIN CERTIFICATE") {
+		t.Errorf("the file has %q", text)
+	}
+}
+
+func readableByAll(t *testing.T, file string) {
+	t.Helper()
+	if mode := testkit.Must(os.Stat(file))(t).Mode().Perm(); mode != 0o644 {
+		t.Errorf("the mode of %s is %v", file, mode)
 	}
 }

@@ -32,7 +32,7 @@ func startReceiver(ctx context.Context, env *cli.Env, dir string) (r *webhookRec
 			return []string{r.secret}
 		},
 	}
-	if r.Server, env.Settings.WebhookCAFile, err = listen.Start(ctx, cfg, dir); err != nil {
+	if r.Server, env.Settings.WebhookCAFile, err = listen.Start(ctx, cfg, dir, ""); err != nil {
 		return nil, err
 	}
 	env.Settings.WebhookAllow = append(env.Settings.WebhookAllow, netip.MustParsePrefix("127.0.0.0/8"))

@@ -145,6 +145,23 @@ func TestFindings(t *testing.T) {
 		p.exec(`INSERT INTO secret_key (workspace_id, fingerprint, state, since) VALUES ('*', '\x0102030405060708', 'sealing', now())`)
 		p.finds("keys", Error, "do not fit")
 	})
+	t.Run("brand", func(t *testing.T) {
+		t.Parallel()
+		p := newPatient(t, "LEDGERFEED_BRAND=Blue-Door")
+		p.exec(`SELECT workspace_create('acme', 'Acme', now())`)
+		add := func(id, prefix, secretEnds string) {
+			t.Helper()
+			p.exec(`INSERT INTO api_key (workspace_id, key_id, name, permissions, created_at) VALUES ('acme', $1, 'r', '{}', now())`, id)
+			p.exec(`INSERT INTO api_key_secret (workspace_id, key_id, hash, prefix, created_at, ends_at) VALUES ('acme', $1, sha256(convert_to($1, 'UTF8')), $2, now(), `+secretEnds+`)`, id, prefix)
+		}
+		add("mine", "blue-door_12345678", "NULL")
+		add("replaced", "service_12345678", "now()")
+		add("revoked", "service_12345678", "NULL")
+		p.exec(`UPDATE api_key SET revoked_at = now() WHERE key_id = 'revoked'`)
+		p.finds("API keys", OK, "1 can be used")
+		add("other", "service_12345678", "NULL")
+		p.finds("API keys", Error, "1 of 2 are refused: they were made under another brand, such as service, than LEDGERFEED_BRAND, which is Blue-Door")
+	})
 	t.Run("read models", func(t *testing.T) {
 		t.Parallel()
 		p := newPatient(t)

@@ -4,7 +4,9 @@ package listen
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -20,13 +22,18 @@ func Command(env *cli.Env) *cobra.Command {
 	var (
 		port    int
 		secrets []string
+		file    string
 	)
 	c := &cobra.Command{
 		Use:   "listen",
 		Short: "Receive webhooks on this machine: check their signatures and print them",
 		Long: `Receive webhooks on this machine, check their signatures and print what
 arrives. It speaks HTTPS with a certificate of its own. For the service to
-reach it, give the service the two settings that are printed at the start.`,
+reach it, give the service the two settings that are printed at the start.
+
+Everybody may read the file with the certificate; its key stays in memory. A service
+that runs under another account cannot enter the data directory of yours: for it,
+--certificate names a file in a directory that it can read.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			if port < 0 || port > 65535 {
@@ -36,7 +43,7 @@ reach it, give the service the two settings that are printed at the start.`,
 			if len(secrets) > 0 {
 				cfg.Secrets = func() []string { return secrets }
 			}
-			l, certificate, err := Start(ctx, cfg, env.Settings.DataDir)
+			l, certificate, err := Start(ctx, cfg, env.Settings.DataDir, file)
 			if err != nil {
 				return err
 			}
@@ -49,28 +56,36 @@ reach it, give the service the two settings that are printed at the start.`,
 		}),
 	}
 	c.Flags().IntVar(&port, "port", 4443, "the port to listen on; 0 takes a free one")
+	c.Flags().StringVar(&file, "certificate", "", "the file for the certificate (default receiver.pem in the data directory)")
 	c.Flags().StringArrayVar(&secrets, "secret", nil, "a signing secret whose messages are accepted; can be given several times")
 	return c
 }
 
-// Start starts a receiver and writes its certificate to a file in dir, where
-// the service can read it.
-func Start(ctx context.Context, cfg receiver.Config, dir string) (l *receiver.Server, certificate string, err error) {
+// Start starts a receiver and writes its certificate to a file that everybody may read;
+// an empty one is receiver.pem in the data directory dir.
+func Start(ctx context.Context, cfg receiver.Config, dir, file string) (l *receiver.Server, certificate string, err error) {
 	if l, err = receiver.New(ctx, cfg); err != nil {
 		return nil, "", err
 	}
-	if certificate, err = writeCertificate(dir, l.Certificate()); err != nil {
+	if certificate, err = writeCertificate(dir, file, l.Certificate()); err != nil {
 		return nil, "", fmt.Errorf("cannot write the receiver's certificate: %w", err)
 	}
 	return l, certificate, nil
 }
 
-func writeCertificate(path string, certificate []byte) (string, error) {
-	dir, err := datadir.Make(path)
+func writeCertificate(dataDir, file string, certificate []byte) (string, error) {
+	const readable = 0o644 // whatever the umask is
+	if file != "" {
+		if err := os.WriteFile(file, certificate, readable); err != nil {
+			return "", err
+		}
+		return file, os.Chmod(file, readable)
+	}
+	dir, err := datadir.Make(dataDir)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = dir.Close() }()
 	const name = "receiver.pem"
-	return filepath.Join(dir.Name(), name), dir.WriteFile(name, certificate)
+	return filepath.Join(dir.Name(), name), errors.Join(dir.WriteFile(name, certificate), dir.Chmod(name, readable))
 }
