@@ -89,8 +89,9 @@ its key.`,
 				if err != nil {
 					return err
 				}
-				fault := env.CheckSecretKeys(d.Database, s, k)
-				v := viewSecretKeys(env.SecretKeySource(d.Database), s, k, fault)
+				source := env.SecretKeySource(d.Database)
+				fault := cli.CheckSecretKeys(s, k, source)
+				v := viewSecretKeys(source, s, k, fault)
 				if err := env.Print(v, func(out io.Writer) error { return writeSecretKeys(out, &v) }); err != nil {
 					return err
 				}
@@ -196,7 +197,7 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 	}
 	v := rotatedView{}
 	undo := func() error { return nil }
-	if missing := env.CheckSecretKeys(d.Database, s, k); missing != nil {
+	if missing := cli.CheckSecretKeys(s, k, env.SecretKeySource(d.Database)); missing != nil {
 		if !give.lost {
 			return missing
 		}

@@ -113,7 +113,7 @@ func (e *Env) makeSecretKey(ctx context.Context, tx pgx.Tx, db *Database) (*keyr
 		if made, err := e.ReadKeyring(db); err != nil || made != nil {
 			return made, errors.Join(err, secretkey.Register(ctx, tx, made, e.Clock()))
 		}
-		missing.Reason = e.noKey(db)
+		missing.Reason = noKey(file)
 	}
 	if err != nil {
 		return nil, err
@@ -141,20 +141,20 @@ func newSecretKey() string {
 	return hex.EncodeToString(key[:])
 }
 
-// noKey says why there is no key at all.
-func (e *Env) noKey(db *Database) string {
-	return "LEDGERFEED_SECRET_KEY is not set (is --config or a variable missing?), and there is no file " + e.SecretKeySource(db)
-}
-
-// CheckSecretKeys is State.Check, with an error that says where the keys were looked for
-// if there are none.
-func (e *Env) CheckSecretKeys(db *Database, s *secretkey.State, k *keyring.Keyring) error {
+// CheckSecretKeys is State.Check for the keys from a source, with an error that says where
+// they were looked for if there are none.
+func CheckSecretKeys(s *secretkey.State, k *keyring.Keyring, source string) error {
 	err := s.Check(k)
 	var missing *secretkey.MissingError
 	if k == nil && errors.As(err, &missing) {
-		missing.Reason = e.noKey(db)
+		missing.Reason = noKey(source)
 	}
 	return err
+}
+
+// noKey says why there is no key at all.
+func noKey(file string) string {
+	return "LEDGERFEED_SECRET_KEY is not set (is --config or a variable missing?), and there is no file " + file
 }
 
 // AddSecretKey puts a new key before those of the file in the data directory, and
