@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -192,7 +195,33 @@ func TestStatus(t *testing.T) {
 			}
 		}
 	}
+	text := succeed(t, url, "status")
+	_, table, found := strings.Cut(text, "ANOMALIES OF")
+	if !found || !strings.Contains(table, "unknown_object") || !strings.Contains(text, "ledgerfeed anomaly list") {
+		t.Errorf("the anomalies are not grouped:\n%s", text)
+	}
 	if code := serving.stop(); code != cli.ExitDone {
 		t.Errorf("serve ended with %d:\n%s", code, serving.log)
+	}
+}
+
+// TestLongWorkShowsProgress: append and export that take long say how far they are.
+func TestLongWorkShowsProgress(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	succeed(t, url, "workspace", "create", "--id", "w")
+	holder := testkit.Must(pgx.Connect(t.Context(), url))(t)
+	t.Cleanup(func() { _ = holder.Close(context.WithoutCancel(t.Context())) })
+	testkit.Must(holder.Exec(t.Context(), "BEGIN; LOCK TABLE event_log"))(t)
+	c := command(t, url, "append")
+	c.Stdin = strings.NewReader(noEffect("w", "a"))
+	appending, exporting := startProcess(t, c), startProcess(t, command(t, url, "export"))
+	appending.await("append: 0 of 1 entries, ")
+	exporting.await("export: 0 entries, ")
+	testkit.Must(holder.Exec(t.Context(), "ROLLBACK"))(t)
+	for _, p := range []*process{appending, exporting} {
+		if code := p.wait(); code != cli.ExitDone {
+			t.Errorf("ended with %d:\n%s", code, p.log)
+		}
 	}
 }
