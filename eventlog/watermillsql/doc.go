@@ -7,4 +7,8 @@
 // payload the entry's data, and its metadata the rest (see the Metadata
 // constants). What the program itself does with the log, such as projecting it,
 // goes through eventlog.Subscriber, which is transactional.
+//
+// A published entry has no trace: no webhook attempt links to the span that published it.
+// Where the link is wanted, Log.AppendTx of eventlog with a Tracer appends in the same
+// transaction (docs/operations/traces.md).
 package watermillsql
