@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -146,6 +147,7 @@ func TestTraces(t *testing.T) {
 	if text := getWith(t, admin+"/metrics", openMetrics); !strings.Contains(text, `trace_id="`+callersTrace+`"`) {
 		t.Error("no exemplar names the caller's trace")
 	}
+	awaitExemplar(t, admin, openMetrics, "ledgerfeed_webhook_attempt_seconds")
 	if code := serving.stop(); code != 0 { // and sends what is left
 		t.Fatalf("serve ended with %d:\n%s", code, serving.log)
 	}
@@ -176,6 +178,19 @@ func TestTraces(t *testing.T) {
 			t.Errorf("the traces hold %q", secret)
 		}
 	}
+}
+
+// awaitExemplar returns when a bucket of a histogram names a trace: an attempt is counted
+// after the receiver has its message.
+func awaitExemplar(t *testing.T, admin string, openMetrics http.Header, histogram string) {
+	t.Helper()
+	named := regexp.MustCompile(`(?m)^` + histogram + `_bucket\{.*# \{trace_id="`)
+	testkit.Eventually(t, func() error {
+		if !named.MatchString(getWith(t, admin+"/metrics", openMetrics)) {
+			return fmt.Errorf("no exemplar of %s names a trace", histogram)
+		}
+		return nil
+	})
 }
 
 // getWith returns the body of an answer, which is to be a 200.
