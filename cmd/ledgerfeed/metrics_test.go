@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -49,6 +50,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("without %s", line)
 		}
 	}
+	areNative(t, admin, "ledgerfeed_api_request_seconds", "ledgerfeed_append_seconds", "ledgerfeed_webhook_attempt_seconds")
 	head := countEntries(t, succeed(t, url, "export", "--chain"), "agency-1")
 	if !strings.Contains(text, fmt.Sprintf("\nledgerfeed_workspace_log_entries{workspace=\"agency-1\"} %d\n", head)) || strings.Contains(text, `"agency-0"`) || strings.Contains(text, `_entries{workspace="nobody"`) {
 		t.Errorf("want the head %d of agency-1, and no other workspace, in\n%s", head, text)
@@ -84,6 +86,20 @@ func TestMetrics(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)- alert: (\w+)`).FindAllStringSubmatch(read(t, "../../packaging/prometheus/ledgerfeed.rules.yaml"), -1) {
 		if !strings.Contains(string(pages), "\n## "+m[1]+"\n") {
 			t.Errorf("docs/operations/alerts.md has no section about %s", m[1])
+		}
+	}
+}
+
+// areNative checks that histograms are native ones, too: the form of protocol buffers, here
+// as text, says the schema of their buckets.
+func areNative(t *testing.T, admin string, histograms ...string) {
+	t.Helper()
+	text := getWith(t, admin+"/metrics", http.Header{"Accept": {"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text"}})
+	for _, name := range histograms {
+		_, family, _ := strings.Cut(text, `"`+name+`"`)
+		family, _, _ = strings.Cut(family, "\nname:")
+		if !regexp.MustCompile(`\bschema:\s*\d`).MatchString(family) {
+			t.Errorf("%s is no native histogram", name)
 		}
 	}
 }
