@@ -256,7 +256,7 @@ func TestRunbooks(t *testing.T) {
 	})
 	rules := testkit.Must(filepath.Abs("../../packaging/prometheus/ledgerfeed.rules.yaml"))(t)
 	file := filepath.Join(t.TempDir(), "tried.yaml")
-	text := fmt.Sprintf("rule_files: [%s]\nevaluation_interval: %v\ntests:\n%s", rules, step, judged.text.String())
+	text := fmt.Sprintf("rule_files: [%s]\nevaluation_interval: %v\ngroup_eval_order: [ledgerfeed-objectives, ledgerfeed-alerts]\ntests:\n%s", rules, step, judged.text.String())
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
