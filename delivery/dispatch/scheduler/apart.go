@@ -83,6 +83,14 @@ func (r *results) keepApart() {
 		}
 		return a.queue.apart
 	})
+	// A release that overtook the rest would give the webhook to another process without
+	// what is counted there.
+	r.evicted = slices.DeleteFunc(r.evicted, func(q *queue) bool {
+		if q.apart {
+			r.evictedApart = append(r.evictedApart, q)
+		}
+		return q.apart
+	})
 	// They are saved a second later, if they still have to be.
 	r.save = slices.DeleteFunc(r.save, func(q *queue) bool { return q.apart })
 }
@@ -95,4 +103,8 @@ func (r *results) returned(q *queue, now time.Time) {
 		}
 		return a.queue == q
 	})
+	if at := slices.Index(r.evictedApart, q); at >= 0 {
+		r.evictedApart = slices.Delete(r.evictedApart, at, at+1)
+		r.evicted = append(r.evicted, q)
+	}
 }

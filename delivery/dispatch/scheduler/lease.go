@@ -69,7 +69,7 @@ func (s *Scheduler) leaseLost(lease string) {
 		q.evict.lost, q.evict.evicting = true, true
 		forget(s, q)
 	}
-	for _, q := range s.results.evicted {
+	for _, q := range slices.Concat(s.results.evicted, s.results.evictedApart) {
 		q.evict.lost = true
 	}
 	clear(s.byWorkspace)

@@ -28,8 +28,9 @@ type results struct {
 	urgent   bool
 	apart    []*Attempt // of webhooks that are written apart; to be recorded after that
 
-	save    []*queue // cursors and counts to be stored
-	evicted []*queue // to be released
+	save         []*queue // cursors and counts to be stored
+	evicted      []*queue // to be released
+	evictedApart []*queue // of which something is written apart; to be released after that
 	changes []*HealthChange
 
 	underWay *Record

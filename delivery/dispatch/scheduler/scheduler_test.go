@@ -300,6 +300,32 @@ func TestEventDuringARelease(t *testing.T) {
 	}
 }
 
+// TestReleaseWaitsForWhatIsApart: a webhook is released after what is written apart of it,
+// which counts what it has passed over.
+func TestReleaseWaitsForWhatIsApart(t *testing.T) {
+	t.Parallel()
+	b := newBench(func(c *Config) { c.Idle = time.Minute })
+	q := newQueue(&Loaded{Key: Key{"acme", "wh"}, Endpoint: &Endpoint{On: true}}, b.now)
+	q.live.scanned, q.live.visible, q.unsaved.expired[Live] = 3, 3, 3
+	q.unsaved.cursor = true
+	b.queues[q.key], b.byWorkspace["acme"] = q, []*queue{q}
+	b.now = b.now.Add(saveInterval)
+	b.step(Tick{})
+	if len(b.records) != 1 || len(b.records[0].Cursors) != 1 || b.records[0].Cursors[0].Expired != 3 {
+		t.Fatalf("the cursor is not stored: %+v", b.records)
+	}
+	b.now = b.now.Add(time.Minute)
+	b.step(Tick{}) // it is idle now, and to be released
+	b.step(Recorded{Record: b.records[0], Locked: b.records[0].Split()})
+	if len(b.records) != 2 || !b.records[1].Apart {
+		t.Fatalf("while its row is locked %+v is written", b.records[1:])
+	}
+	b.step(Recorded{Record: b.records[1]})
+	if len(b.records) != 3 || len(b.records[2].Releases) != 1 {
+		t.Errorf("after that %+v is written, want its release", b.records[2:])
+	}
+}
+
 // TestTurnedOffDuringAnAttempt: what ends after the webhook was turned off is not
 // retried.
 func TestTurnedOffDuringAnAttempt(t *testing.T) {
