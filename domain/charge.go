@@ -79,8 +79,11 @@ func needsOfCharge(n *Needs, d *chargeRecorded) {
 }
 
 var chargeCreatedType = define(entryType[chargeRecorded]{
-	typeHead: typeHead{name: "charge.created", object: "charge", public: true},
-	fields:   chargeRecordedFields, effect: createCharge, needs: needsOfCharge,
+	typeHead: typeHead{
+		name: "charge.created", object: "charge", public: true,
+		when: "A charge was made.",
+	},
+	fields: chargeRecordedFields, effect: createCharge, needs: needsOfCharge,
 })
 
 var chargeRecordedType = define(entryType[chargeRecorded]{
@@ -127,7 +130,10 @@ type chargeDeleted struct {
 }
 
 var chargeDeletedType = define(entryType[chargeDeleted]{
-	typeHead: typeHead{name: "charge.deleted", object: "charge", public: true},
+	typeHead: typeHead{
+		name: "charge.deleted", object: "charge", public: true,
+		when: "A charge was deleted. Reading it gives 404 from now on.",
+	},
 	fields: []jsonform.Field[chargeDeleted]{
 		{Name: "charge_id", Form: FormID, Required: true, At: func(d *chargeDeleted) any { return &d.ChargeID }},
 	},

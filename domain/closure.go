@@ -22,7 +22,10 @@ func (f *fold) closed(period, clientID string) bool {
 type periodClosed struct{ references }
 
 var periodClosedType = define(entryType[periodClosed]{
-	typeHead: typeHead{name: "period.closed", object: "period", public: true},
+	typeHead: typeHead{
+		name: "period.closed", object: "period", public: true,
+		when: "A billing period was closed, for the workspace or, with a client_id, for that client. Its invoices have period_closed from now on.",
+	},
 	fields: []jsonform.Field[periodClosed]{
 		{Name: "period", Form: FormPeriod, Required: true, At: func(d *periodClosed) any { return &d.Period }},
 		{Name: "client_id", Form: FormID, At: func(d *periodClosed) any { return &d.ClientID }},

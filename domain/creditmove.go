@@ -35,13 +35,19 @@ func needsOfCreditMoved(n *Needs, d *creditMoved) {
 }
 
 var creditAppliedType = define(entryType[creditMoved]{
-	typeHead: typeHead{name: "credit.applied", object: "credit", public: true},
-	fields:   creditMovedFields, effect: applyCredit, needs: needsOfCreditMoved,
+	typeHead: typeHead{
+		name: "credit.applied", object: "credit", public: true,
+		when: "Client credit was applied to an invoice, whose net_due is lower from now on.",
+	},
+	fields: creditMovedFields, effect: applyCredit, needs: needsOfCreditMoved,
 })
 
 var creditTakenBackType = define(entryType[creditMoved]{
-	typeHead: typeHead{name: "credit.taken_back", object: "credit", public: true},
-	fields:   creditMovedFields, effect: takeBackCredit, needs: needsOfCreditMoved,
+	typeHead: typeHead{
+		name: "credit.taken_back", object: "credit", public: true,
+		when: "Client credit that was applied to an invoice went back to the client.",
+	},
+	fields: creditMovedFields, effect: takeBackCredit, needs: needsOfCreditMoved,
 })
 
 func applyCredit(f *fold, d *creditMoved) {

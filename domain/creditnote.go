@@ -11,7 +11,10 @@ type creditNoteIssued struct {
 }
 
 var creditNoteIssuedType = define(entryType[creditNoteIssued]{
-	typeHead: typeHead{name: "credit_note.issued", object: "credit_note", public: true},
+	typeHead: typeHead{
+		name: "credit_note.issued", object: "credit_note", public: true,
+		when: "A credit note was issued. It is a row of /v1/invoices of its own, and names the invoice that it credits.",
+	},
 	fields: []jsonform.Field[creditNoteIssued]{
 		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *creditNoteIssued) any { return &d.InvoiceID }},
 		{Name: "invoice_number", Form: FormText, Required: true, At: func(d *creditNoteIssued) any { return &d.InvoiceNumber }},

@@ -43,6 +43,25 @@ func EventFields() []jsonform.FieldDescription {
 	}
 }
 
+// EventTypeDescription is what documentation says about one of the service's event types.
+type EventTypeDescription struct {
+	Type       string
+	ObjectType string // object_type of its data
+	Pay        bool   // only for keys with pay:read
+	When       string // what has happened when it is sent, in sentences
+}
+
+// EventTypes describes the service's event types, in the order of the contract.
+func EventTypes() []EventTypeDescription {
+	var list []EventTypeDescription
+	for _, k := range catalogue {
+		if h := k.head(); h.public {
+			list = append(list, EventTypeDescription{Type: h.name, ObjectType: h.object, Pay: h.pay, When: h.when})
+		}
+	}
+	return list
+}
+
 func eventDataFields() []jsonform.FieldDescription {
 	return []jsonform.FieldDescription{
 		{Name: "object_type", Form: FormEnum, Values: publicObjects(), Doc: "What the event is about.", Example: `"invoice"`},

@@ -19,7 +19,10 @@ type invoiceIssued struct {
 }
 
 var invoiceIssuedType = define(entryType[invoiceIssued]{
-	typeHead: typeHead{name: "invoice.issued", object: "invoice", public: true},
+	typeHead: typeHead{
+		name: "invoice.issued", object: "invoice", public: true,
+		when: "A document of the invoice was issued: it has a number and an amount from now on.",
+	},
 	fields: []jsonform.Field[invoiceIssued]{
 		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *invoiceIssued) any { return &d.InvoiceID }},
 		{Name: "invoice_number", Form: FormText, Required: true, At: func(d *invoiceIssued) any { return &d.InvoiceNumber }},
@@ -61,7 +64,10 @@ type invoiceSent struct {
 }
 
 var invoiceSentType = define(entryType[invoiceSent]{
-	typeHead: typeHead{name: "invoice.sent", object: "invoice", public: true},
+	typeHead: typeHead{
+		name: "invoice.sent", object: "invoice", public: true,
+		when: "A document of the invoice, or each that was issued, was sent to the client.",
+	},
 	fields: []jsonform.Field[invoiceSent]{
 		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *invoiceSent) any { return &d.InvoiceID }},
 		{Name: "invoice_number", Form: FormText, At: func(d *invoiceSent) any { return &d.InvoiceNumber }},
@@ -103,7 +109,10 @@ type invoicePaid struct {
 }
 
 var invoicePaidType = define(entryType[invoicePaid]{
-	typeHead: typeHead{name: "invoice.paid", object: "invoice", public: true},
+	typeHead: typeHead{
+		name: "invoice.paid", object: "invoice", public: true,
+		when: "A document of the invoice, or each that is not voided, was paid.",
+	},
 	fields: []jsonform.Field[invoicePaid]{
 		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *invoicePaid) any { return &d.InvoiceID }},
 		{Name: "invoice_number", Form: FormText, At: func(d *invoicePaid) any { return &d.InvoiceNumber }},
@@ -143,7 +152,10 @@ func payInvoice(f *fold, d *invoicePaid) {
 type invoiceVoided struct{ references }
 
 var invoiceVoidedType = define(entryType[invoiceVoided]{
-	typeHead: typeHead{name: "invoice.voided", object: "invoice", public: true},
+	typeHead: typeHead{
+		name: "invoice.voided", object: "invoice", public: true,
+		when: "A document of the invoice was withdrawn. Its number no longer counts, and time entries and charges lose it.",
+	},
 	fields: []jsonform.Field[invoiceVoided]{
 		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *invoiceVoided) any { return &d.InvoiceID }},
 		{Name: "invoice_number", Form: FormText, Required: true, At: func(d *invoiceVoided) any { return &d.InvoiceNumber }},
@@ -183,7 +195,10 @@ func voidInvoice(f *fold, d *invoiceVoided) {
 type invoiceReversed struct{ references }
 
 var invoiceReversedType = define(entryType[invoiceReversed]{
-	typeHead: typeHead{name: "invoice.reversed", object: "invoice", public: true},
+	typeHead: typeHead{
+		name: "invoice.reversed", object: "invoice", public: true,
+		when: "The invoice was reversed in the books. It stays in the list.",
+	},
 	fields: []jsonform.Field[invoiceReversed]{
 		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *invoiceReversed) any { return &d.InvoiceID }},
 	},

@@ -57,6 +57,7 @@ type typeHead struct {
 	object string // object_type of the public form
 	public bool   // whether the feed and webhooks show entries of this type
 	pay    bool   // whether they are about what contractors are paid, and nothing else
+	when   string // of public types: what has happened when one is sent, for documentation
 }
 
 // kind is a row of the catalogue for code that works with every type of entry.

@@ -38,7 +38,10 @@ func sendPayoutToPayroll(f *fold, d *payoutSentToPayroll) {
 type payoutPaid struct{ paymentConfirmed }
 
 var payoutPaidType = define(entryType[payoutPaid]{
-	typeHead: typeHead{name: TypePayoutPaid, object: "payout", public: true, pay: true},
+	typeHead: typeHead{
+		name: TypePayoutPaid, object: "payout", public: true, pay: true,
+		when: "A contractor was paid. Sent to webhooks that chose it, and shown in the feed to keys with pay:read alone.",
+	},
 	fields: []jsonform.Field[payoutPaid]{
 		{Name: "payment_id", Form: FormID, Required: true, At: func(d *payoutPaid) any { return &d.PaymentID }},
 		{Name: "invoice_id", Form: FormID, At: func(d *payoutPaid) any { return &d.InvoiceID }},

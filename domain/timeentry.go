@@ -122,7 +122,10 @@ type timeEntryApproved struct {
 }
 
 var timeEntryApprovedType = define(entryType[timeEntryApproved]{
-	typeHead: typeHead{name: "time_entry.approved", object: "time_entry", public: true},
+	typeHead: typeHead{
+		name: "time_entry.approved", object: "time_entry", public: true,
+		when: "A time entry was approved.",
+	},
 	fields: []jsonform.Field[timeEntryApproved]{
 		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryApproved) any { return &d.TimeEntryID }},
 		{Name: "invoice_id", Form: FormID, At: func(d *timeEntryApproved) any { return &d.InvoiceID }},
@@ -148,7 +151,10 @@ type timeEntryDeclined struct {
 }
 
 var timeEntryDeclinedType = define(entryType[timeEntryDeclined]{
-	typeHead: typeHead{name: "time_entry.declined", object: "time_entry", public: true},
+	typeHead: typeHead{
+		name: "time_entry.declined", object: "time_entry", public: true,
+		when: "A time entry was declined; decline_outcome says what is to follow.",
+	},
 	fields: []jsonform.Field[timeEntryDeclined]{
 		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryDeclined) any { return &d.TimeEntryID }},
 		{Name: "decline_outcome", Form: FormText, At: func(d *timeEntryDeclined) any { return &d.DeclineOutcome }},
@@ -173,7 +179,10 @@ type timeEntryDeleted struct {
 }
 
 var timeEntryDeletedType = define(entryType[timeEntryDeleted]{
-	typeHead: typeHead{name: "time_entry.deleted", object: "time_entry", public: true},
+	typeHead: typeHead{
+		name: "time_entry.deleted", object: "time_entry", public: true,
+		when: "A time entry was deleted. Reading it gives 404 from now on.",
+	},
 	fields: []jsonform.Field[timeEntryDeleted]{
 		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryDeleted) any { return &d.TimeEntryID }},
 	},
