@@ -16,7 +16,8 @@ type API struct {
 	mux          *chi.Mux
 	routing      sync.Pool // of *chi.Context
 	answers      *answer.Renderer
-	document     []byte // of /v1/openapi.json
+	document     []byte          // of /v1/openapi.json
+	pages        map[string]page // that need no key, by path
 	keys         keyFinder
 	cursors      *cursorSealer
 	firstCursors *cursorSealer

@@ -20,7 +20,8 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	document, err := openapi.Document(openapi.Info{Brand: cfg.Brand, BaseURL: cfg.BaseURL, DocsURL: cfg.DocsURL})
+	info := openapi.Info{Brand: cfg.Brand, BaseURL: cfg.BaseURL, DocsURL: cfg.DocsURL}
+	document, err := openapi.Document(info)
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +37,12 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages := cfg.newShares()
-	metrics, err := newMetrics(cfg.Metrics, pages)
+	pages, err := newPages(info, document, answers)
+	if err != nil {
+		return nil, err
+	}
+	shares := cfg.newShares()
+	metrics, err := newMetrics(cfg.Metrics, shares)
 	if err != nil {
 		return nil, err
 	}
@@ -46,13 +51,14 @@ func New(cfg Config) (*API, error) {
 		mux:          chi.NewRouter(),
 		answers:      answers,
 		document:     document,
+		pages:        pages,
 		keys:         keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
 		cursors:      cursors,
 		firstCursors: firstCursors,
 		tags:         newTagger(cfg.CursorKey, document),
 		versions:     newVersionReader(cfg.Pool, cfg.Timeout),
 		rows:         map[string]*batch.Coalescer[*rowQuery]{},
-		shares:       pages,
+		shares:       shares,
 		cache:        newAnswerCache(max(0, cfg.CacheBytes)),
 		metrics:      metrics,
 	}
@@ -68,6 +74,7 @@ func (a *API) mountRoutes() {
 		check(checkSize),
 		check(checkMethod), // 1
 		check(checkURL),    // 2
+		answerPages,
 		check(identify),
 		check(checkSlowDown), // 3
 		check(checkKey),      // 4

@@ -173,6 +173,9 @@ func checkHeaders(t testing.TB, what string, r reply) {
 	if r.status < 300 {
 		wantType = "application/json"
 	}
+	if r.header.Get("Content-Security-Policy") != "" { // a page for people
+		wantType = "text/html; charset=utf-8"
+	}
 	if r.status == 204 || r.status == 304 {
 		wantType = ""
 	}

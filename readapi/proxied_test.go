@@ -80,6 +80,7 @@ func conformance() map[string]func(*testing.T) {
 		"TestCursorsAreBound":                    TestCursorsAreBound,
 		"TestDatabaseAway":                       TestDatabaseAway,
 		"TestDescription":                        TestDescription,
+		"TestEventsOfAnomaliesAreShown":          TestEventsOfAnomaliesAreShown,
 		"TestEventsPassTheirRetention":           TestEventsPassTheirRetention,
 		"TestEveryListShowsWhatTheFoldSays":      TestEveryListShowsWhatTheFoldSays,
 		"TestFaultsOfTheServer":                  TestFaultsOfTheServer,
@@ -90,6 +91,7 @@ func conformance() map[string]func(*testing.T) {
 		"TestMe":                                 TestMe,
 		"TestMethods":                            TestMethods,
 		"TestOneLineForARequest":                 TestOneLineForARequest,
+		"TestPagesWithoutAKey":                   TestPagesWithoutAKey,
 		"TestRateLimits":                         TestRateLimits,
 		"TestRefusalsLookAlike":                  TestRefusalsLookAlike,
 		"TestRepairsShow":                        TestRepairsShow,
@@ -116,7 +118,7 @@ func conformance() map[string]func(*testing.T) {
 func apart() map[string][]string {
 	return map[string][]string{
 		"judges no answers, or asks none": {
-			"TestATableThatHasToBeWaitedFor", "TestEndpointsAreAllThereAre", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange",
+			"TestATableThatHasToBeWaitedFor", "TestEndpointsAreAllThereAre", "TestRootLeadsToTheReference", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange",
 			"TestHiddenValuesChangeNothing", "TestCachedAnswersAreBounded", "TestCachedAnswersAreNeverOld",
 			"TestNothingLeaks", "TestPlans", "TestRowsAreNeverOld", "TestRowsThatAreReadTogether", "TestSince",
 			"TestTwentyFollowersDuringTenThousandAppends", "TestTwoInstancesUnderLoad",

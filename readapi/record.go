@@ -27,7 +27,7 @@ func (a *API) record(q *request) {
 	problem := cmp.Or(q.problem, &answer.Error{})
 	record := requestlog.Record{
 		At: q.began, RequestID: q.id, Method: tracing.KnownMethod(q.http.Method), Status: q.out.Status,
-		Duration: a.cfg.Clock().Sub(q.began), Bytes: q.out.Bytes, Rows: q.rows, Refusal: string(problem.Refusal),
+		Duration: a.cfg.Clock().Sub(q.began), Bytes: q.out.Bytes, Rows: q.rows, Refusal: string(problem.Refusal), Route: q.page,
 	}
 	var refused *access.RefusedError
 	if q.key != nil {

@@ -35,6 +35,7 @@ type request struct {
 	refused *access.RefusedError // why there is none
 	visible visibility
 
+	page     string    // route of a page that needs no key
 	endpoint *endpoint // nil until the route was found
 	pathID   string    // the {id} of the path
 	params   parsedParams

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 )
 
 func openapiCommand(env *cli.Env) *cobra.Command {
@@ -23,7 +24,7 @@ func openapiCommand(env *cli.Env) *cobra.Command {
 		RunE: env.Run(func(context.Context, []string) error {
 			describe := openapi.Document
 			if html {
-				describe = openapi.Page
+				describe = reference.Page
 			}
 			document, err := describe(openapi.Info{Brand: env.Settings.Brand, BaseURL: env.Settings.BaseURL, DocsURL: env.Settings.DocsURL})
 			if err != nil {

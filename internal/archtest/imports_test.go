@@ -35,9 +35,13 @@ var arrows = map[string][]string{
 	"readapi/route":        {"domain", "domain/jsonform", "readapi/access"},
 	"readapi/answer":       {"readapi/access", "readapi/access/limit"},
 	"readapi/openapi":      {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
+	"readapi/reference": {
+		"domain", "domain/jsonform", "readapi/access", "readapi/answer", "readapi/openapi", "readapi/route", "internal/signaturecheck",
+	},
+	"internal/signaturecheck": {},
 	"readapi": {
 		"domain", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
-		"readapi/openapi", "readapi/requestlog", "readapi/route", "internal/seededbug", "internal/tracing",
+		"readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "internal/seededbug", "internal/tracing",
 	},
 
 	"delivery/attempt":            {"delivery/policy", "domain", "internal/tracing"},
@@ -75,7 +79,7 @@ var arrows = map[string][]string{
 	},
 	"internal/console/signin":   {"domain", "internal/console/identity", "internal/console/session", "internal/console/web"},
 	"internal/console/keys":     {"readapi/access", "internal/console/label", "internal/console/web"},
-	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy"},
+	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy", "internal/signaturecheck"},
 	"internal/console/events":   {"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web"},
 	"internal/console/requests": {"readapi/access", "internal/console/chart", "internal/console/web"},
 
@@ -101,7 +105,7 @@ var arrows = map[string][]string{
 	"internal/rowcheck":           {"domain"},
 
 	"cmd/ledgerfeed": {
-		"domain", "eventlog", "readapi/access", "readapi/openapi", "delivery", "internal/console/session", "internal/pg",
+		"domain", "eventlog", "readapi/access", "readapi/reference", "readapi/openapi", "delivery", "internal/console/session", "internal/pg",
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
 		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring", "delivery/secretkey", "internal/buildinfo",
@@ -116,7 +120,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/service": {
 		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
-		"readapi/access", "readapi/access/limit", "readapi/openapi", "readapi/requestlog", "internal/audit",
+		"readapi/access", "readapi/access/limit", "readapi/reference", "readapi/openapi", "readapi/requestlog", "internal/audit",
 		"internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
 		"internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey", "internal/tlslisten",
 		"internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations",
@@ -242,9 +246,10 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{
 	// They run a second version of the program, with other rules, and servers that are restored from backups.
-	"cmd/ledgerfeed":   {"projections", "projections/replay", "internal/localpg/programs"},
-	"internal/console": {"domain", "internal/console/label", "delivery/dispatch", "delivery/keyring"},
-	"delivery":         {"delivery/mail", "delivery/receiver"},
+	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs"},
+	"internal/console":        {"domain", "internal/console/label", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference"},
+	"delivery":                {"delivery/mail", "delivery/receiver"},
+	"internal/signaturecheck": {"delivery/attempt"},
 }
 
 // importFault says what is wrong with a file of package from importing a

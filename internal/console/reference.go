@@ -3,21 +3,26 @@ package console
 import (
 	"bytes"
 	"errors"
-	"fmt"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
 
-var errReference = errors.New("console: Config.Reference has to be a page with one <style> element in its head")
+var errReference = errors.New("console: Config.Reference has to be a page with one <style> element in its head, and one <script> element")
 
-// loadReference moves the style of the API's description, which is a page without
-// other files, into an asset, because the console allows no inline styles.
+// loadReference moves the style and the script of the API's reference, which is a page
+// without other files, into assets, because the console allows none within a page.
 func loadReference(page []byte, a *web.Assets) ([]byte, error) {
-	before, rest, found := bytes.Cut(page, []byte("<style>"))
-	style, after, closed := bytes.Cut(rest, []byte("</style>"))
-	if !found || !closed {
-		return nil, errReference
+	for _, part := range []struct{ open, end, name, before, after string }{
+		{"<style>", "</style>", "reference.css", `<link rel="stylesheet" href="`, `"/>`},
+		{"<script>", "</script>", "reference.js", `<script src="`, `"></script>`},
+	} {
+		before, rest, found := bytes.Cut(page, []byte(part.open))
+		text, after, ended := bytes.Cut(rest, []byte(part.end))
+		if !found || !ended {
+			return nil, errReference
+		}
+		link := []byte(part.before + a.Add(part.name, text) + part.after)
+		page = bytes.Join([][]byte{before, link, after}, nil)
 	}
-	link := fmt.Appendf(nil, `<link rel="stylesheet" href="%s"/>`, a.Add("reference.css", style))
-	return bytes.Join([][]byte{before, link, after}, nil), nil
+	return page, nil
 }

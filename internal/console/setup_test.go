@@ -27,6 +27,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 )
 
 // The workspaces of the tests. What happens in one must not show in the other.
@@ -76,7 +78,7 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	cfg := Config{
 		Pool: s.pool, Sessions: s.sessions, Audit: audit.NewTrail(s.pool), Keys: s.keys, Webhooks: s.webhooks, Feed: eventlog.NewFeed(s.pool), Clock: s.clock.Now, Logger: logger,
 		Settings: s.settings, URL: "http://" + s.server.Listener.Addr().String(), APIURL: "https://api.example.com",
-		Reference: []byte(`<!DOCTYPE html><html lang="en"><head><title>The API</title><style>body{margin:0}</style></head><body><main><h1>The API</h1></main></body></html>`),
+		Reference: testkit.Must(reference.Page(openapi.Info{BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs"}))(t),
 	}
 	for _, c := range change {
 		c(&cfg)

@@ -125,19 +125,26 @@ func TestTurnedOffAndBack(t *testing.T) {
 	p.get("/audit").has("Turned on webhook", "3 events since")
 }
 
-// TestReference: anyone can read the API's description; its style is an asset.
+// TestReference: anyone can read the API's reference; its style and script are assets.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	page := s.stranger().get("/api").status(http.StatusOK).has("<h1>The API</h1>").hasNot("<style")
+	page := s.stranger().get("/api").status(http.StatusOK).has("<h1>Ledgerfeed API</h1>").hasNot("<style").hasNot("<script>")
 	style := regexp.MustCompile(`<link rel="stylesheet" href="(/assets/reference\.[0-9a-f]+\.css)"/>`).FindStringSubmatch(page.body)
 	if style == nil {
 		t.Fatalf("no style in %s", page.body)
 	}
-	s.stranger().get(style[1]).status(http.StatusOK).has("body{margin:0}")
+	s.stranger().get(style[1]).status(http.StatusOK).has("--paper: ")
+	script := regexp.MustCompile(`<script src="(/assets/reference\.[0-9a-f]+\.js)"></script>`).FindStringSubmatch(page.body)
+	if script == nil {
+		t.Fatalf("no script in %s", page.body)
+	}
+	s.stranger().get(script[1]).status(http.StatusOK).has("IntersectionObserver")
 	s.signIn(acme, session.Viewer).get("/keys").has(`href="/api"`)
-	if _, err := loadReference([]byte("<html></html>"), s.console.assets); !errors.Is(err, errReference) {
-		t.Errorf("a page without a style: %v", err)
+	for _, page := range []string{"<html></html>", "<html><style></style></html>"} {
+		if _, err := loadReference([]byte(page), s.console.assets); !errors.Is(err, errReference) {
+			t.Errorf("%s: %v", page, err)
+		}
 	}
 }
 

@@ -90,10 +90,14 @@ func (w *Writer) IfNoneMatch() string {
 
 // OK answers 200 with a JSON body. The tag names the body in every encoding.
 func (w *Writer) OK(body Encoded, tag string) {
+	w.ok(w.renderer.fixed.typeJSON, body, tag)
+}
+
+func (w *Writer) ok(contentType []string, body Encoded, tag string) {
 	h := w.setCommon()
 	h[HeaderCacheControl] = w.renderer.fixed.cacheRevalidate
 	h[HeaderETag] = []string{etag(tag, body.Encoding)}
-	w.send(http.StatusOK, w.renderer.fixed.typeJSON, body)
+	w.send(http.StatusOK, contentType, body)
 }
 
 // NotModified answers 304; the ETag is one that Match returned.

@@ -56,7 +56,7 @@ func errorResponses(docsURL string) object {
 			example = example.with("errors", p.Errors)
 		}
 		responses = responses.with("Error"+strconv.Itoa(p.Status), object{
-			{"description", errorDescription(p.Status)},
+			{"description", ErrorDescription(p.Status)},
 			{"headers", described},
 			{"content", object{{"application/problem+json", object{{"schema", reference("schemas", "Problem")}, {"example", example}}}}},
 		})
@@ -75,8 +75,8 @@ func errorHeaders(p *answer.Error) object {
 	return h
 }
 
-// errorDescription says when an error is answered and what to do (docs/contract/service.md, "Errors").
-func errorDescription(status int) string {
+// ErrorDescription says when an error is answered and what to do (docs/contract/service.md, "Errors").
+func ErrorDescription(status int) string {
 	switch status {
 	case http.StatusBadRequest:
 		return "A parameter is wrong or unknown, a cursor does not match, or a key was put in the URL. Fix the request; do not retry it unchanged."

@@ -16,8 +16,8 @@ func (s *schemas) pathItem(r *route.Route) object {
 	item := object{}
 	if r.HasID() {
 		item = item.with("parameters", []object{{
-			{"name", "id"}, {"in", "path"}, {"required", true}, {"description", "The id of the " + idLabel(r) + "."},
-			{"schema", object{{"type", "string"}, {"minLength", 1}}}, {"example", idExample(r)},
+			{"name", "id"}, {"in", "path"}, {"required", true}, {"description", "The id of the " + IDLabel(r) + "."},
+			{"schema", object{{"type", "string"}, {"minLength", 1}}}, {"example", IDExample(r)},
 		}})
 	}
 	schema, example := s.response(r)
@@ -27,16 +27,17 @@ func (s *schemas) pathItem(r *route.Route) object {
 		with("options", options(r))
 }
 
-// idLabel says whose id is in the path of a route. A route without a resource of
+// IDLabel says whose id is in the path of a route. A route without a resource of
 // its own is about a client.
-func idLabel(r *route.Route) string {
+func IDLabel(r *route.Route) string {
 	if r.Resource == nil {
 		return "client"
 	}
 	return r.Resource.Label()
 }
 
-func idExample(r *route.Route) string {
+// IDExample is an example of that id.
+func IDExample(r *route.Route) string {
 	if r.Resource == nil {
 		return "cl_4821"
 	}
@@ -92,13 +93,16 @@ func permissionDescription(r *route.Route) string {
 	if r.Resource == nil {
 		return description
 	}
-	for _, part := range []jsonform.Part{domain.Pay, domain.Margin} {
+	for _, part := range Parts() {
 		if r.Resource.Has(part) {
-			description += " " + string(permissionOf(part)) + " adds fields."
+			description += " " + string(PermissionOf(part)) + " adds fields."
 		}
 	}
 	return description
 }
+
+// Parts are the parts of rows that need a permission of their own.
+func Parts() []jsonform.Part { return []jsonform.Part{domain.Pay, domain.Margin} }
 
 func options(r *route.Route) object {
 	name := strings.ToUpper(r.Operation[:1]) + r.Operation[1:]

@@ -79,18 +79,18 @@ func (s *schemas) field(f *jsonform.FieldDescription) object {
 	default:
 		schema = value(f)
 	}
-	if description := fieldDescription(f); description != "" {
+	if description := FieldDescription(f); description != "" {
 		schema = schema.with("description", description)
 	}
-	if p := permissionOf(f.Part); p != "" {
+	if p := PermissionOf(f.Part); p != "" {
 		schema = schema.with("x-permission", p)
 	}
 	return schema
 }
 
-// permissionOf is the permission that a part of a row needs beside that of the
+// PermissionOf is the permission that a part of a row needs beside that of the
 // endpoint.
-func permissionOf(part jsonform.Part) access.Permission {
+func PermissionOf(part jsonform.Part) access.Permission {
 	switch part {
 	case domain.Pay:
 		return access.PayRead
@@ -101,7 +101,8 @@ func permissionOf(part jsonform.Part) access.Permission {
 	return ""
 }
 
-func fieldDescription(f *jsonform.FieldDescription) string {
+// FieldDescription says what a field means, which values occur, and who sees it.
+func FieldDescription(f *jsonform.FieldDescription) string {
 	var sentences []string
 	if f.Doc != "" {
 		sentences = append(sentences, f.Doc)
@@ -109,7 +110,7 @@ func fieldDescription(f *jsonform.FieldDescription) string {
 	if len(f.Known) > 0 {
 		sentences = append(sentences, "Values that occur: "+strings.Join(f.Known, ", ")+"; others may come.")
 	}
-	if p := permissionOf(f.Part); p != "" {
+	if p := PermissionOf(f.Part); p != "" {
 		sentences = append(sentences, "Needs "+string(p)+"; absent without it.")
 	}
 	if f.Optional {
@@ -205,6 +206,12 @@ func (s *schemas) response(r *route.Route) (schema object, example string) {
 		}},
 		{"additionalProperties", true},
 	}), `{"openapi":"3.1.0","info":{"title":"Ledgerfeed","version":"1"},"paths":{}}`
+}
+
+// Example is an example of a route's answer, as JSON.
+func Example(r *route.Route) string {
+	_, example := newSchemas().response(r)
+	return example
 }
 
 // removedRow stands for a row that has left a list.

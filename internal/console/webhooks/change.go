@@ -8,6 +8,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/signaturecheck"
 )
 
 func (p *Pages) create(r *web.Request) error {
@@ -29,21 +30,21 @@ func (p *Pages) create(r *web.Request) error {
 
 // secretBody is what the page that shows a signing secret is made from.
 type secretBody struct {
-	Webhook  delivery.Webhook
-	Secret   string
-	Snippets []snippet
-	Header   string
-	Rotated  bool
+	Webhook delivery.Webhook
+	Secret  string
+	Samples []signaturecheck.Sample
+	Header  string
+	Rotated bool
 }
 
 func (p *Pages) showSecret(r *web.Request, w *delivery.WithSecret, rotated bool) error {
 	header := p.Settings.Brand.SignatureHeader()
-	list, err := snippets(header)
+	list, err := signaturecheck.Samples(header)
 	if err != nil {
 		return err
 	}
 	return r.Show("webhook-shown", web.View{Title: "Signing secret", Section: "webhooks", Body: secretBody{
-		Webhook: w.Webhook, Secret: w.Secret, Snippets: list, Header: header, Rotated: rotated,
+		Webhook: w.Webhook, Secret: w.Secret, Samples: list, Header: header, Rotated: rotated,
 	}})
 }
 

@@ -40,7 +40,7 @@ Where to look next:
 
   the web interface       {{.Link}}
                           (works once, within 10 minutes; another: {{.Program}} console link --workspace {{.Workspace}})
-  the API's description   {{.Console}}/api (for programs: {{.URL}}/v1/openapi.json, with a key)
+  the API's description   {{.URL}}/docs (for programs: {{.URL}}/docs/openapi.json)
   metrics                 {{.Admin}}/metrics
   progress, anomalies     {{.Program}} status
   webhooks sent           {{.Program}} webhook deliveries {{.Webhook}}

@@ -26,6 +26,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
@@ -280,13 +281,13 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if set.ConsoleURL == "" && strings.HasPrefix(url, "https:") {
 		s.env.Logger.WarnContext(ctx, "LEDGERFEED_CONSOLE_URL is not set: people can sign in to the console over https only", "expected_at", url)
 	}
-	reference, err := openapi.Page(openapi.Info{Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL})
+	page, err := reference.Page(openapi.Info{Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL})
 	if err != nil {
 		return err
 	}
 	c, err := console.New(console.Config{
 		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(pool),
-		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: set.Identity(), Reference: reference,
+		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: set.Identity(), Reference: page,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the console: %w", err)

@@ -1,6 +1,6 @@
 //go:build outside
 
-package webhooks
+package signaturecheck_test
 
 import (
 	"bytes"
@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/internal/signaturecheck"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// TestSnippetsCheckSignatures runs each snippet in its language, with headers as
+// TestSamplesCheckSignatures runs each sample in its language, with headers as
 // deliveries have them and with forged ones.
-func TestSnippetsCheckSignatures(t *testing.T) {
+func TestSamplesCheckSignatures(t *testing.T) {
 	t.Parallel()
 	const secret, old, body = "whsec_new", "whsec_old", `{"id":"evt_1","name":"ü"}`
 	now := time.Now()
@@ -42,7 +43,7 @@ func TestSnippetsCheckSignatures(t *testing.T) {
 		{strings.Replace(good, "v1=", "v0=", 1), body, false},
 	}
 	input := testkit.Must(json.Marshal(tries))(t)
-	list := testkit.Must(snippets("Acme-Signature"))(t)
+	list := testkit.Must(signaturecheck.Samples("Acme-Signature"))(t)
 	for _, s := range list {
 		if !strings.Contains(s.Code, "Acme-Signature") || strings.Contains(s.Code, "SERVICE") {
 			t.Errorf("%s does not name the header", s.Language)

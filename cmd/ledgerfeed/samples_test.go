@@ -1,0 +1,118 @@
+//go:build outside
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// sample is a program of the reference.
+type sample struct{ operation, language, code string }
+
+// samplesOf are the programs on the page of the reference.
+func samplesOf(t *testing.T, page string) (list []sample) {
+	t.Helper()
+	for n := range testkit.Must(html.Parse(strings.NewReader(page)))(t).Descendants() {
+		s := sample{}
+		for _, a := range n.Attr {
+			switch a.Key {
+			case "data-sample":
+				s.operation = a.Val
+			case "data-language":
+				s.language = a.Val
+			}
+		}
+		if s.operation == "" {
+			continue
+		}
+		for d := range n.Descendants() {
+			if d.Type == html.TextNode {
+				s.code += d.Data
+			}
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// TestSamplesOfTheReference runs each program of the reference against the demo, with a key
+// for more requests a minute, and ids that the demo has in the place of those that stand
+// for them.
+func TestSamplesOfTheReference(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	demo := startProcess(t, command(t, url, "demo"))
+	demo.await("Ctrl-C stops everything")
+	said := demo.log.String()
+	hint := regexp.MustCompile(`curl -s (http\S+)/v1/me `).FindStringSubmatch(said)
+	client := regexp.MustCompile(`/v1/clients/(\S+)/credit`).FindStringSubmatch(said)
+	workspace := regexp.MustCompile(`\(workspace (\S+)\)`).FindStringSubmatch(said)
+	if hint == nil || client == nil || workspace == nil {
+		t.Fatalf("the demo says too little:\n%s", said)
+	}
+	base := hint[1]
+	read := newReader(t, url, base, workspace[1], endpointScopes+",pay:read,margin:read")
+	_, page := bodyOf(t, base+"/docs")
+	described := regexp.MustCompile(`The base address is <code>([^<]+)</code>`).FindStringSubmatch(page)
+	if described == nil {
+		t.Fatal("the reference names no base address")
+	}
+	id := regexp.MustCompile(described[1] + `(/v1/[a-z-]+)/([a-z]+_[0-9a-z]+)`)
+	samples := samplesOf(t, page)
+	if len(samples) < 60 {
+		t.Fatalf("the reference has %d samples", len(samples))
+	}
+	for _, s := range samples {
+		code := s.code
+		if named := id.FindStringSubmatch(code); named != nil {
+			var list struct{ Data []struct{ ID string } }
+			if err := json.Unmarshal(read.get(named[1]+"?limit=1"), &list); err != nil || len(list.Data) == 0 {
+				t.Fatalf("the demo has none of %s: %v", named[1], err)
+			}
+			there := list.Data[0].ID
+			if s.operation == "getClientCredit" {
+				there = client[1]
+			}
+			code = strings.Replace(code, named[2], there, 1)
+		}
+		code = strings.ReplaceAll(code, described[1], base)
+		t.Run(s.operation+" in "+s.language, func(t *testing.T) {
+			t.Parallel()
+			file, run := "main.go", []string{"go", "run"}
+			switch s.language {
+			case "curl":
+				file, run = "main.sh", []string{"bash"}
+			case "TypeScript":
+				file, run = "main.mjs", []string{"node"} // it has no types that Node.js would not know
+			case "Python":
+				file, run = "main.py", []string{"python3"}
+			}
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(code), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := exec.CommandContext(t.Context(), run[0], append(run[1:], file)...)
+			c.Dir = dir
+			c.Env = append(os.Environ(), "API_KEY="+read.key)
+			out, err := c.CombinedOutput()
+			if err != nil || len(out) == 0 {
+				t.Fatalf("%v: %s\n%s", err, out, code)
+			}
+			if s.operation == "follow" {
+				if cursor, err := os.ReadFile(filepath.Join(dir, "cursor.txt")); err != nil || len(cursor) == 0 {
+					t.Errorf("no cursor is kept: %v", err)
+				}
+			}
+		})
+	}
+}

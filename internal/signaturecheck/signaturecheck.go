@@ -1,0 +1,35 @@
+// Package signaturecheck is code to copy that checks the signature of a webhook's message
+// (docs/contract/service.md, "Signature"), in several languages.
+package signaturecheck
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+)
+
+//go:embed samples
+var files embed.FS
+
+// Sample is a function that checks a signature, and how to call it.
+type Sample struct {
+	Language string
+	File     string
+	Code     string
+}
+
+// Samples returns the code in each language, for the name of the header.
+func Samples(header string) ([]Sample, error) {
+	list := []Sample{
+		{Language: "Node.js", File: "node.js"}, {Language: "Python", File: "python.py"},
+		{Language: "Go", File: "go.txt"}, {Language: "PHP", File: "php.php"},
+	}
+	for i := range list {
+		code, err := files.ReadFile("samples/" + list[i].File)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the signature check for %s: %w", list[i].Language, err)
+		}
+		list[i].Code = strings.ReplaceAll(string(code), "SERVICE-Signature", header)
+	}
+	return list, nil
+}

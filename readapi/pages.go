@@ -1,0 +1,66 @@
+package readapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
+)
+
+// page is a page of the documentation, which needs no key (docs/contract/decisions.md,
+// "Responses").
+type page struct {
+	route string // for the log and the metrics
+	*answer.Page
+}
+
+// newPages makes the pages, by their paths.
+func newPages(info openapi.Info, document []byte, answers *answer.Renderer) (map[string]page, error) {
+	const html = "text/html; charset=utf-8"
+	pages := map[string]page{"/": {"/", answer.Redirect("docs")}}
+	add := func(path, route, contentType, policy string, body []byte) error {
+		p, err := answers.NewPage(contentType, policy, body)
+		pages[path] = page{route, p}
+		return err
+	}
+	body, err := reference.Page(info)
+	if err != nil {
+		return nil, err
+	}
+	if err := add("/docs", "/docs", html, reference.Policy(body), body); err != nil {
+		return nil, err
+	}
+	if err := add("/docs/openapi.json", "/docs/openapi.json", "application/json", "", document); err != nil {
+		return nil, err
+	}
+	for _, status := range reference.Statuses() {
+		if body, err = reference.ErrorPage(status); err != nil {
+			return nil, err
+		}
+		if err := add("/docs/errors/"+strconv.Itoa(status), "/docs/errors/{status}", html, reference.Policy(body), body); err != nil {
+			return nil, err
+		}
+	}
+	return pages, nil
+}
+
+// answerPages answers requests for a page; others go on.
+func answerPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := requestOf(r)
+		p, found := q.api.pages[r.URL.EscapedPath()]
+		if !found {
+			next.ServeHTTP(w, r)
+			return
+		}
+		q.page = p.route
+		q.countRefusals()
+		if r.Method == http.MethodOptions {
+			q.out.Methods()
+			return
+		}
+		q.out.Page(p.Page)
+	})
+}

@@ -1,0 +1,190 @@
+package reference
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// object is a kind of object that the API answers with.
+type object struct {
+	ID, Name string // such as object-time-entry, Time entry
+	About    string
+	Fields   []field
+	Example  string
+}
+
+// field is a field of an object. The name of a field of an inner object begins with
+// that object's, such as client.id.
+type field struct{ Name, Values, Needs, Meaning string }
+
+// resources are the objects and what each is, in the order in which they are shown.
+func resources() []object {
+	of := func(name, about string, fields []jsonform.FieldDescription) object {
+		return object{ID: objectID(name), Name: name, About: about, Fields: appendFields(nil, "", fields), Example: jsonform.ExampleOf(fields)}
+	}
+	credit := of("Client credit", "What a client has paid in advance, and how it was used. The history is a list, newest first.", domain.CreditFields())
+	credit.Fields = appendFields(credit.Fields, "history[].", domain.CreditMoveFields())
+	credit.Example = strings.TrimSuffix(credit.Example, "}") + `,"history":[` + jsonform.ExampleOf(domain.CreditMoveFields()) + `]}`
+	return []object{
+		of("Invoice", "What a client is billed for a period: an invoice, a credit note or a package. The documents that were issued for it are in issued_invoices.", domain.InvoiceFields()),
+		of("Charge", "An amount beside the time, such as materials or a fee.", domain.ChargeFields()),
+		of("Payment", "Money that the accounting system has confirmed: from a client, or to a contractor.", domain.PaymentFields()),
+		of("Time entry", "Work that was recorded.", domain.TimeEntryFields()),
+		of("Contractor", "Somebody who does the work.", domain.ContractorFields()),
+		of("Client", "Somebody the work is for.", domain.ClientFields()),
+		credit,
+		of("Event", "Something that happened. It has ids only: what they stand for is read with your own key.", domain.EventFields()),
+		of("Removed row", "Stands for a row that has left a list; shown only with include=removed.", domain.TombstoneFields()),
+	}
+}
+
+func objects() ([]object, error) {
+	list := resources()
+	for i := range list {
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, []byte(list[i].Example), "", "  "); err != nil {
+			return nil, fmt.Errorf("indent the example of %s: %w", list[i].Name, err)
+		}
+		list[i].Example = indented.String()
+	}
+	return list, nil
+}
+
+func objectID(name string) string {
+	return "object-" + strings.ReplaceAll(strings.ToLower(name), " ", "-")
+}
+
+// objectOf is what a route answers with; nil for what is described by its example alone.
+func objectOf(r *route.Route) *object {
+	name := "Client credit"
+	switch {
+	case r.Resource != nil:
+		label := r.Resource.Label()
+		name = strings.ToUpper(label[:1]) + label[1:]
+	case r.Kind != route.Credit:
+		return nil
+	}
+	return &object{ID: objectID(name), Name: name}
+}
+
+// appendFields adds fields, each followed by those of the objects in it. prefix is
+// what all names begin with.
+func appendFields(list []field, prefix string, fields []jsonform.FieldDescription) []field {
+	for i := range fields {
+		f := &fields[i]
+		shown := field{Name: prefix + f.Name, Values: valuesOfField(f), Needs: string(openapi.PermissionOf(f.Part)), Meaning: openapi.FieldDescription(f)}
+		inner := shown.Name + "."
+		if f.Form == domain.FormArray {
+			inner = shown.Name + "[]."
+		}
+		list = appendFields(append(list, shown), inner, f.Fields)
+	}
+	return list
+}
+
+// valuesOfField says in a few words which values a field has; the guide "Forms of values"
+// says more.
+func valuesOfField(f *jsonform.FieldDescription) string {
+	values := "text"
+	switch f.Form {
+	case domain.FormEnum:
+		values = strings.Join(f.Values, ", ")
+	case domain.FormID:
+		values = "id"
+	case domain.FormMoney, domain.FormSignedMoney:
+		values = "money"
+	case domain.FormCurrency:
+		values = "currency"
+	case domain.FormDate:
+		values = "date"
+	case domain.FormDateTime:
+		values = "timestamp"
+	case domain.FormPeriod:
+		values = "period"
+	case domain.FormHours, domain.FormNumber:
+		values = "number"
+	case domain.FormInteger:
+		values = "whole number"
+	case domain.FormBool:
+		values = "true, false"
+	case domain.FormObject:
+		values = "object"
+	case domain.FormArray:
+		values = "array"
+	case domain.FormText:
+	}
+	if f.Nullable {
+		values += "; or null"
+	}
+	return values
+}
+
+// eventType is a type of event, and where to read what it is about.
+type eventType struct {
+	domain.EventTypeDescription
+
+	Read    string // path of the object; empty: there is nothing to read
+	Message string // an example, as JSON
+}
+
+// readOf tells where the object of an event is read. id stands for object_id.
+func readOf(objectType string) string {
+	switch objectType {
+	case "invoice", "credit_note":
+		return "/v1/invoices/{object_id}"
+	case "payout":
+		return "/v1/payments/{object_id}"
+	case "time_entry":
+		return "/v1/time-entries/{object_id}"
+	case "charge":
+		return "/v1/charges/{object_id}"
+	case "credit":
+		return "/v1/clients/{client_id}/credit"
+	case "period":
+		return "/v1/invoices?period={object_id}"
+	}
+	return ""
+}
+
+func eventTypes() []eventType {
+	var list []eventType
+	for _, t := range domain.EventTypes() {
+		list = append(list, eventType{t, readOf(t.ObjectType), exampleMessage(&t)})
+	}
+	return list
+}
+
+// exampleMessage is a message of an event type, with ids as an entry of that type has
+// them.
+func exampleMessage(t *domain.EventTypeDescription) string {
+	data := `"in_1042","invoice_id":"in_1042","invoice_number":"INV-1042","client_id":"cl_4821"`
+	switch t.ObjectType {
+	case "credit_note":
+		data = `"in_1043","invoice_id":"in_1043","invoice_number":"CN-1043","client_id":"cl_4821","period":"2026-10"`
+	case "payout":
+		data = `"pm_34","invoice_id":"in_1042","client_id":"cl_4821","contractor_id":"co_118"`
+	case "time_entry":
+		data = `"te_9000","invoice_id":"in_1042"`
+	case "charge":
+		data = `"ch_77","invoice_id":"in_1042","client_id":"cl_4821","period":"2026-10"`
+	case "credit":
+		data = `"cr_135","invoice_id":"in_1042","client_id":"cl_4821"`
+	case "period":
+		data = `"2026-10","period":"2026-10"`
+	case "webhook":
+		data = `"wh_7"`
+	}
+	compact := `{"id":"evt_0199a2f4c1e87b4f","type":"` + t.Type + `","created_at":"2026-10-02T09:15:00.120Z","data":{"object_type":"` + t.ObjectType + `","object_id":` + data + `}}`
+	var b bytes.Buffer
+	if err := json.Indent(&b, []byte(compact), "", "  "); err != nil {
+		return compact
+	}
+	return b.String()
+}

@@ -1,0 +1,124 @@
+package reference
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"net/http"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/signaturecheck"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+)
+
+var (
+	//go:embed page.html
+	pageTemplate string
+	//go:embed guides.html
+	guidesTemplate string
+	//go:embed error.html
+	errorTemplate string
+	//go:embed reference.css
+	style string
+	//go:embed reference.js
+	script string
+)
+
+// Page writes the reference as one HTML page, with its style in one <style> element and
+// its script in one <script>. It loads nothing, and needs no script to be read.
+func Page(info openapi.Info) ([]byte, error) {
+	shown, err := newPage(info)
+	if err != nil {
+		return nil, err
+	}
+	return write("page", shown)
+}
+
+// ErrorPage writes the page about the errors of a status, to which the type of a problem
+// document leads (docs/contract/service.md, "Errors").
+func ErrorPage(status int) ([]byte, error) { return write("error", newError(status)) }
+
+// Policy is the Content-Security-Policy of a page: its own style and script, and nothing
+// else.
+func Policy(page []byte) string {
+	hash := func(tag string) string {
+		_, rest, found := bytes.Cut(page, []byte("<"+tag+">"))
+		if !found {
+			return "'none'"
+		}
+		text, _, _ := bytes.Cut(rest, []byte("</"+tag+">"))
+		sum := sha256.Sum256(text)
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	return "default-src 'none'; style-src " + hash("style") + "; script-src " + hash("script") + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+// write makes a page of a template.
+func write(name string, shown any) ([]byte, error) {
+	templates := template.New("")
+	for name, text := range map[string]string{"page": pageTemplate, "guides": guidesTemplate, "error": errorTemplate, "style": style, "script": script} {
+		if _, err := templates.New(name).Parse(text); err != nil {
+			return nil, fmt.Errorf("read the template of the API's reference: %w", err)
+		}
+	}
+	var b bytes.Buffer
+	if err := templates.ExecuteTemplate(&b, name, shown); err != nil {
+		return nil, fmt.Errorf("write the API's reference: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// Statuses are those of the API's errors.
+func Statuses() []int {
+	return []int{
+		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
+		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge, http.StatusInternalServerError, http.StatusServiceUnavailable,
+	}
+}
+
+// page is what the page shows.
+type page struct {
+	openapi.Info
+
+	Objects    []object
+	Groups     []group
+	EventTypes []eventType
+	Checks     []signaturecheck.Sample // of signatures
+	Follow     []sample                // a program that follows a list
+	Errors     []apiError
+}
+
+// apiError is a status of errors.
+type apiError struct {
+	Status int
+	Title  string
+	When   string // and what to do
+}
+
+func newError(status int) apiError {
+	return apiError{status, answer.Title(status), openapi.ErrorDescription(status)}
+}
+
+func newPage(info openapi.Info) (*page, error) {
+	checks, err := signaturecheck.Samples(info.Brand.SignatureHeader())
+	if err != nil {
+		return nil, fmt.Errorf("the reference's samples: %w", err)
+	}
+	p := &page{Info: info, Checks: checks, EventTypes: eventTypes()}
+	if p.Objects, err = objects(); err != nil {
+		return nil, err
+	}
+	if p.Groups, err = groups(info.BaseURL); err != nil {
+		return nil, err
+	}
+	if p.Follow, err = followSamples(info.BaseURL); err != nil {
+		return nil, err
+	}
+	for _, status := range Statuses() {
+		p.Errors = append(p.Errors, newError(status))
+	}
+	return p, nil
+}

@@ -1,0 +1,1 @@
+curl -fsS '{{.URL}}' -H "Authorization: Bearer $API_KEY"
