@@ -4,21 +4,16 @@ package receiver
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -37,6 +32,13 @@ type Config struct {
 	// that none of them signed is answered 400. Nil: signatures are not checked.
 	Secrets func() []string
 
+	// Certificate is the server's, with its key; nil: one is made that lives in memory.
+	Certificate *tls.Certificate
+
+	// Forward is where each accepted message is sent on to, as it came; its answer is
+	// the answer. Nil: nowhere.
+	Forward *url.URL
+
 	// Out receives one line for each message: text, or an object with JSON.
 	Out  io.Writer
 	JSON bool
@@ -45,15 +47,14 @@ type Config struct {
 	Clock func() time.Time // nil: time.Now
 }
 
-// Server checks signatures and prints what arrives. It speaks HTTPS with a
-// certificate that it makes when it starts, for localhost and the addresses of
-// this machine. Deliveries reach it when LEDGERFEED_WEBHOOK_CA_FILE holds its
+// Server checks signatures, prints what arrives and sends it on. It speaks HTTPS. Deliveries reach it when LEDGERFEED_WEBHOOK_CA_FILE holds its
 // Certificate and LEDGERFEED_WEBHOOK_ALLOW its address.
 type Server struct {
 	cfg         Config
 	listener    net.Listener
 	server      *http.Server
 	certificate []byte
+	forward     *http.Client
 
 	mu   sync.Mutex // guards seen and keeps lines apart
 	seen map[string]struct{}
@@ -66,7 +67,8 @@ type Arrival struct {
 	DeliveryID string          `json:"delivery_id"`
 	Signature  string          `json:"signature"` // right, wrong or unchecked
 	Problem    *string         `json:"problem"`
-	Repeat     bool            `json:"repeat"` // the event arrived before
+	Repeat     bool            `json:"repeat"`    // the event arrived before
+	Forwarded  *int            `json:"forwarded"` // the status of the answer where it was sent on to; null: it was not, or nobody answered
 	Body       json.RawMessage `json:"body"`
 }
 
@@ -81,20 +83,25 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	cert, err := ownCertificate(cfg.Clock())
-	if err != nil {
-		return nil, err
+	cert := cfg.Certificate
+	if cert == nil {
+		made, err := NewCertificate(cfg.Clock())
+		if err != nil {
+			return nil, err
+		}
+		cert = made
 	}
 	s := &Server{
-		cfg: cfg, seen: map[string]struct{}{},
+		cfg: cfg, seen: map[string]struct{}{}, forward: newForwarder(),
 		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}),
 	}
+	var err error
 	if s.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", cfg.Addr); err != nil {
 		return nil, fmt.Errorf("listen for webhooks: %w", err)
 	}
 	s.server = &http.Server{
 		Handler: http.HandlerFunc(s.take), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}},
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*cert}},
 		ErrorLog:  slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // such as browsers that reject the certificate
 	}
 	return s, nil
@@ -156,7 +163,11 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 		problem := "the body is not JSON"
 		a.Problem, a.Body, status = &problem, nil, http.StatusBadRequest
 	}
-	s.print(&a, status == http.StatusOK)
+	taken := status == http.StatusOK
+	if taken && s.cfg.Forward != nil {
+		status = s.sendOn(r, &a)
+	}
+	s.print(&a, taken)
 	w.WriteHeader(status)
 }
 
@@ -205,38 +216,8 @@ func (a *Arrival) line() string {
 	if a.Repeat {
 		s += "  (again)"
 	}
+	if a.Forwarded != nil {
+		s += fmt.Sprintf("  → %d", *a.Forwarded)
+	}
 	return s + "\n"
-}
-
-// ownCertificate makes a certificate for this machine's names and addresses,
-// valid for a month.
-func ownCertificate(now time.Time) (tls.Certificate, error) {
-	var none tls.Certificate
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return none, fmt.Errorf("make a certificate: %w", err)
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return none, fmt.Errorf("make a certificate: %w", err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "ledgerfeed webhook listen"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(30 * 24 * time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true, DNSNames: []string{"localhost"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-	}
-	if addresses, err := net.InterfaceAddrs(); err == nil {
-		for _, a := range addresses {
-			if n, ok := a.(*net.IPNet); ok {
-				template.IPAddresses = append(template.IPAddresses, n.IP)
-			}
-		}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		return none, fmt.Errorf("make a certificate: %w", err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, nil
 }

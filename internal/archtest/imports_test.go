@@ -130,7 +130,7 @@ var arrows = map[string][]string{
 		"eventlog", "readapi/access", "delivery", "internal/console/session", "internal/datadir", "internal/pg",
 		"internal/scenario", "delivery/receiver",
 	},
-	"cmd/ledgerfeed/internal/listen": {"cmd/ledgerfeed/internal/cli", "delivery/receiver", "internal/datadir"},
+	"cmd/ledgerfeed/internal/listen": {"cmd/ledgerfeed/internal/cli", "delivery", "delivery/receiver", "domain", "internal/datadir"},
 	"cmd/ledgerfeed/internal/repair": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg", "projections/anomaly",
 	},

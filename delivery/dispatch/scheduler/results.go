@@ -31,7 +31,7 @@ type results struct {
 	save         []*queue // cursors and counts to be stored
 	evicted      []*queue // to be released
 	evictedApart []*queue // of which something is written apart; to be released after that
-	changes []*HealthChange
+	changes      []*HealthChange
 
 	underWay *Record
 }

@@ -6,86 +6,147 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"net/netip"
+	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/receiver"
-	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
+
+// flags are those of webhook listen.
+type flags struct {
+	port        int
+	secrets     []string
+	certificate string
+	forwardTo   string
+	workspace   string
+	events      []string
+}
 
 // Command is ledgerfeed webhook listen.
 func Command(env *cli.Env) *cobra.Command {
-	var (
-		port    int
-		secrets []string
-		file    string
-	)
+	f := &flags{}
 	c := &cobra.Command{
 		Use:   "listen",
-		Short: "Receive webhooks on this machine: check their signatures and print them",
-		Long: `Receive webhooks on this machine, check their signatures and print what
-arrives. It speaks HTTPS with a certificate of its own. For the service to
-reach it, give the service the two settings that are printed at the start.
+		Short: "Receive webhooks on this machine: check their signatures, print them, send them on",
+		Long: `Receive webhooks on this machine, check their signatures, print what arrives and,
+with --forward-to, send it on as it came to a program that is being developed; its
+answer is the answer. It speaks HTTPS with a certificate of its own.
 
-Everybody may read the file with the certificate; its key stays in memory. A service
-that runs under another account cannot enter the data directory of yours: for it,
---certificate names a file in a directory that it can read.`,
+With --workspace it adds a webhook of its own for as long as it runs, and sends it a
+test.ping. The demo reaches it at once. For another service to reach it, give the
+service the two settings that are printed.
+
+Everybody may read the file with the certificate. A service that runs under another
+account cannot enter the data directory of yours: for it, --certificate names a file in
+a directory that it can read.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
-			if port < 0 || port > 65535 {
-				return cli.Usagef("--port is %d: want 0 to 65535", port)
-			}
-			cfg := receiver.Config{Addr: "127.0.0.1:" + strconv.Itoa(port), Out: env.Out, JSON: env.JSON, Brand: env.Settings.Brand, Clock: env.Clock}
-			if len(secrets) > 0 {
-				cfg.Secrets = func() []string { return secrets }
-			}
-			l, certificate, err := Start(ctx, cfg, env.Settings.DataDir, file)
+			cfg, err := f.config(env)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(env.ErrOut, "Listening. A webhook for it:  ledgerfeed webhook create --workspace W --url %s\n", l.URL())
-			fmt.Fprintf(env.ErrOut, "Give serve, and that command:  LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8 LEDGERFEED_WEBHOOK_CA_FILE=%s\n", certificate)
-			if len(secrets) == 0 {
-				fmt.Fprintln(env.ErrOut, "Without --secret, signatures are not checked.")
+			if f.workspace == "" {
+				return f.listen(ctx, env, cfg)
 			}
-			return l.Serve(ctx)
+			return f.listenFor(ctx, env, cfg)
 		}),
 	}
-	c.Flags().IntVar(&port, "port", 4443, "the port to listen on; 0 takes a free one")
-	c.Flags().StringVar(&file, "certificate", "", "the file for the certificate (default receiver.pem in the data directory)")
-	c.Flags().StringArrayVar(&secrets, "secret", nil, "a signing secret whose messages are accepted; can be given several times")
+	c.Flags().IntVar(&f.port, "port", 4443, "the port to listen on; 0 takes a free one")
+	c.Flags().StringVar(&f.certificate, "certificate", "", "the file for the certificate (default receiver.pem in the data directory)")
+	c.Flags().StringArrayVar(&f.secrets, "secret", nil, "a signing secret whose messages are accepted; can be given several times")
+	c.Flags().StringVar(&f.forwardTo, "forward-to", "", "an address that messages are sent on to, such as http://localhost:3000/hook")
+	c.Flags().StringVar(&f.workspace, "workspace", "", "add a webhook to this workspace for as long as it runs")
+	c.Flags().StringSliceVar(&f.events, "events", []string{delivery.AllEvents}, "with --workspace: event types, separated by commas, or all: "+strings.Join(domain.PublicTypes(), ", "))
 	return c
 }
 
-// Start starts a receiver and writes its certificate to a file that everybody may read;
-// an empty one is receiver.pem in the data directory dir.
-func Start(ctx context.Context, cfg receiver.Config, dir, file string) (l *receiver.Server, certificate string, err error) {
-	if l, err = receiver.New(ctx, cfg); err != nil {
-		return nil, "", err
+// config checks the flags.
+func (f *flags) config(env *cli.Env) (receiver.Config, error) {
+	cfg := receiver.Config{Addr: "127.0.0.1:" + strconv.Itoa(f.port), Out: env.Out, JSON: env.JSON, Brand: env.Settings.Brand, Clock: env.Clock}
+	if f.port < 0 || f.port > 65535 {
+		return cfg, cli.Usagef("--port is %d: want 0 to 65535", f.port)
 	}
-	if certificate, err = writeCertificate(dir, file, l.Certificate()); err != nil {
-		return nil, "", fmt.Errorf("cannot write the receiver's certificate: %w", err)
+	if f.workspace != "" && len(f.secrets) > 0 {
+		return cfg, cli.Usagef("--secret is of a webhook that there is, --workspace adds one: want one of them")
 	}
-	return l, certificate, nil
+	if f.forwardTo != "" {
+		to, err := url.Parse(f.forwardTo)
+		if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
+			return cfg, cli.Usagef("--forward-to: want an address such as http://localhost:3000/hook")
+		}
+		cfg.Forward = to
+	}
+	if len(f.secrets) > 0 {
+		cfg.Secrets = func() []string { return f.secrets }
+	}
+	return cfg, nil
 }
 
-func writeCertificate(dataDir, file string, certificate []byte) (string, error) {
-	const readable = 0o644 // whatever the umask is
-	if file != "" {
-		if err := os.WriteFile(file, certificate, readable); err != nil {
-			return "", err
-		}
-		return file, os.Chmod(file, readable)
-	}
-	dir, err := datadir.Make(dataDir)
+// settingsFor says which settings a service needs to reach a receiver.
+func settingsFor(certificate string) string {
+	return "LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8 LEDGERFEED_WEBHOOK_CA_FILE=" + certificate
+}
+
+// listen receives for a webhook that is added by hand.
+func (f *flags) listen(ctx context.Context, env *cli.Env, cfg receiver.Config) error {
+	l, certificate, err := Start(ctx, cfg, env.Settings.DataDir, f.certificate)
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer func() { _ = dir.Close() }()
-	const name = "receiver.pem"
-	return filepath.Join(dir.Name(), name), errors.Join(dir.WriteFile(name, certificate), dir.Chmod(name, readable))
+	fmt.Fprintf(env.ErrOut, "Listening. A webhook for it:  ledgerfeed webhook create --workspace W --url %s\n", l.URL())
+	fmt.Fprintf(env.ErrOut, "Give serve, and that command:  %s\n", settingsFor(certificate))
+	if len(f.secrets) == 0 {
+		fmt.Fprintln(env.ErrOut, "Without --secret, signatures are not checked.")
+	}
+	return l.Serve(ctx)
+}
+
+// listenFor receives for a webhook of its own, which it deletes at the end.
+func (f *flags) listenFor(ctx context.Context, env *cli.Env, cfg receiver.Config) error {
+	env.Settings.WebhookAllow = append(env.Settings.WebhookAllow, netip.MustParsePrefix("127.0.0.0/8"))
+	return env.WithDeps(ctx, func(d *cli.Deps) (err error) {
+		store, err := d.WebhooksWithKey(ctx)
+		if err != nil {
+			return err
+		}
+		var made *delivery.WithSecret
+		cfg.Secrets = func() []string { return []string{made.Secret} } // nothing is served before there is one
+		l, certificate, err := Start(ctx, cfg, env.Settings.DataDir, f.certificate)
+		if err != nil {
+			return err
+		}
+		if made, err = store.Create(ctx, f.workspace, l.URL(), f.events); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, store.Delete(context.WithoutCancel(ctx), made.ID)) }()
+		fmt.Fprintf(env.ErrOut, "Listening with the webhook %s, which is deleted at the end. Ctrl-C ends it.\n", made.ID)
+		fmt.Fprintf(env.ErrOut, "Where nothing arrives, not even the first test.ping, give serve:  %s\n", settingsFor(certificate))
+		if _, err := store.Test(ctx, made.ID); err != nil {
+			return err
+		}
+		return l.Serve(ctx)
+	})
+}
+
+// Start starts a receiver with the certificate of the data directory dir, or with one for a
+// file that everybody may read.
+func Start(ctx context.Context, cfg receiver.Config, dir, file string) (l *receiver.Server, certificate string, err error) {
+	certificate = file
+	if file == "" {
+		cfg.Certificate, certificate, err = keptCertificate(dir, cfg.Clock())
+	} else {
+		cfg.Certificate, err = ownFile(file, cfg.Clock())
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot write the receiver's certificate: %w", err)
+	}
+	l, err = receiver.New(ctx, cfg)
+	return l, certificate, err
 }

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestListenInOneStep: with a workspace, the local receiver adds a webhook of its own,
+// sends itself a test, sends on what arrives as it came, and deletes the webhook at the
+// end. A service that trusts one receiver of a data directory trusts the next.
+func TestListenInOneStep(t *testing.T) {
+	t.Parallel()
+	url, dir := testkit.NewDatabase(t), t.TempDir()
+	listen := func(args ...string) *process {
+		c := command(t, url, append([]string{"webhook", "listen", "--port", "0", "--data-dir", dir}, args...)...)
+		return startProcess(t, c)
+	}
+	before := listen()
+	before.await("LEDGERFEED_WEBHOOK_CA_FILE=")
+	before.stop()
+	succeed(t, url, "workspace", "create", "--id", "w")
+	service := command(t, url, "serve", "--roles", "project,deliver")
+	service.Env = append(service.Env, "LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8", "LEDGERFEED_WEBHOOK_CA_FILE="+filepath.Join(dir, "receiver.pem"))
+	serving := startProcess(t, service)
+	serving.await("for=admin")
+
+	came := make(chan *http.Request, 8)
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		came <- r
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(app.Close)
+	listening := listen("--workspace", "w", "--events", "invoice.reversed", "--forward-to", app.URL+"/hook?x=1")
+	listening.await("signed   test.ping")
+	if r := appendLines(t, url, noEffect("w", "evt_of_this_test")); r.code != cli.ExitDone {
+		t.Fatalf("%+v", r)
+	}
+	if rest := listening.await("signed   invoice.reversed"); !strings.HasSuffix(rest, "→ 202") {
+		t.Errorf("it says %q of the answer", rest)
+	}
+	for range 2 {
+		r := <-came
+		if r.URL.String() != "/hook?x=1" || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("SERVICE-Signature") == "" || r.Header.Get("SERVICE-Event-Id") == "" {
+			t.Errorf("sent on to %s with %v", r.URL, r.Header)
+		}
+	}
+	if out := succeed(t, url, "webhook", "list", "--workspace", "w"); !strings.Contains(out, "wh_") {
+		t.Errorf("no webhook while it listens: %s", out)
+	}
+	app.Close()
+	if r := appendLines(t, url, noEffect("w", "evt_without_the_app")); r.code != cli.ExitDone {
+		t.Fatalf("%+v", r)
+	}
+	listening.await("REFUSED  not sent on to ")
+	if code := listening.stop(); code != cli.ExitDone {
+		t.Errorf("stopped with %d:\n%s", code, listening.log)
+	}
+	if out := succeed(t, url, "webhook", "list", "--workspace", "w"); strings.Contains(out, "wh_") {
+		t.Errorf("the webhook is left: %s", out)
+	}
+
+	for _, c := range []struct{ args, says string }{
+		{"--workspace w --secret whsec_x", "want one of them"},
+		{"--forward-to localhost:3000", "http://localhost:3000/hook"},
+		{"--workspace w --events nothing.such", "nothing.such"},
+		{"--workspace nobody", "nobody"},
+	} {
+		r := runCommand(t, command(t, url, append([]string{"webhook", "listen", "--port", "0", "--data-dir", dir}, strings.Fields(c.args)...)...))
+		if r.code == cli.ExitDone || !strings.Contains(r.errOut, c.says) {
+			t.Errorf("%s: %+v", c.args, r)
+		}
+	}
+}
