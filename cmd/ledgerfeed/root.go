@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/supportbundle"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/trigger"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 )
 
@@ -74,6 +75,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		workspaceCommand(env),
 		keyCommand(env),
 		webhookCommand(env),
+		trigger.Command(env),
 		secretKeyCommand(env),
 		consoleCommand(env),
 		status.Command(env),

@@ -108,7 +108,7 @@ var arrows = map[string][]string{
 		"domain", "eventlog", "readapi/access", "readapi/reference", "readapi/openapi", "delivery", "internal/console/session", "internal/pg",
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
-		"cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring", "delivery/secretkey", "internal/buildinfo",
+		"cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring", "delivery/secretkey", "internal/buildinfo",
 		"internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor", "cmd/ledgerfeed/internal/anomaly",
 		"migrations", "cmd/ledgerfeed/internal/supportbundle", "internal/similar", "internal/sizing",
 		"cmd/ledgerfeed/internal/manual", "internal/sibling",
@@ -126,11 +126,12 @@ var arrows = map[string][]string{
 		"internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations",
 	},
 	"cmd/ledgerfeed/internal/demo": {
-		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service", "domain",
+		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service", "domain",
 		"eventlog", "readapi/access", "delivery", "internal/console/session", "internal/datadir", "internal/pg",
 		"internal/scenario", "delivery/receiver",
 	},
-	"cmd/ledgerfeed/internal/listen": {"cmd/ledgerfeed/internal/cli", "delivery", "delivery/receiver", "domain", "internal/datadir"},
+	"cmd/ledgerfeed/internal/trigger": {"cmd/ledgerfeed/internal/cli", "domain", "internal/similar"},
+	"cmd/ledgerfeed/internal/listen":  {"cmd/ledgerfeed/internal/cli", "delivery", "delivery/receiver", "domain", "internal/datadir"},
 	"cmd/ledgerfeed/internal/repair": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg", "projections/anomaly",
 	},

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/trigger"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -17,7 +18,7 @@ import (
 )
 
 const (
-	workspaceID   = "demo-agency"
+	workspaceID   = trigger.DemoWorkspace
 	workspaceName = "Harbour Lane Agency"
 	seed          = 7
 	years         = 2

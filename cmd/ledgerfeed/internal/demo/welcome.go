@@ -44,6 +44,7 @@ Where to look next:
   metrics                 {{.Admin}}/metrics
   progress, anomalies     {{.Program}} status
   webhooks sent           {{.Program}} webhook deliveries {{.Webhook}}
+  an event of any type    {{.Program}} trigger invoice.paid
   webhooks, to your code  {{.Program}} webhook listen --workspace {{.Workspace}} --forward-to http://localhost:3000/hook
   the log itself          {{.Program}} export --workspace {{.Workspace}} --chain | tail -3
   how it is built         docs/design.md

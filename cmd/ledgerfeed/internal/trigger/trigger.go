@@ -1,0 +1,94 @@
+// Package trigger makes real events of any type in a workspace that is for trying, for
+// people who develop against the API or webhooks.
+package trigger
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+)
+
+const (
+	// DemoWorkspace is the id of the demo's workspace.
+	DemoWorkspace = "demo-agency"
+	// testPrefix begins the ids of workspaces that are for trying.
+	testPrefix = "test"
+)
+
+// triggered is what a call has appended.
+type triggered struct {
+	WorkspaceID string   `json:"workspace_id"`
+	Type        string   `json:"type"`
+	EventID     string   `json:"event_id"`
+	Position    int64    `json:"position"`
+	Before      []string `json:"before"` // types of the entries that the event needs
+}
+
+// Command is ledgerfeed trigger.
+func Command(env *cli.Env) *cobra.Command {
+	var workspace string
+	c := &cobra.Command{
+		Use:   "trigger TYPE",
+		Short: "Make a real event of a type in the demo's workspace or one for tests",
+		Long: `Append what leads to an event of a type, with new ids, and the event itself. It is in the
+feed and goes to webhooks as any other. The log keeps everything for ever, so the
+workspace has to be the demo's (` + DemoWorkspace + `) or one whose id begins with "` + testPrefix + `".
+
+Types: ` + strings.Join(types(), ", ") + `.
+A test.ping is sent with ledgerfeed webhook test.`,
+		ValidArgs: types(),
+		Args:      cli.ExactArgs(1),
+		RunE: env.Run(func(ctx context.Context, args []string) error {
+			entries, err := forType(args[0])
+			if err != nil {
+				return err
+			}
+			if workspace != DemoWorkspace && !strings.HasPrefix(workspace, testPrefix) {
+				return cli.Usagef("--workspace is %q: want %s, or an id that begins with %q: what is appended stays for ever", workspace, DemoWorkspace, testPrefix)
+			}
+			return env.WithDeps(ctx, func(d *cli.Deps) error {
+				drafts, err := entries.drafts(workspace, newObjects(uuid.NewString()[:8], env.Clock()))
+				if err != nil {
+					return err
+				}
+				appended, err := d.Log.Append(ctx, drafts...)
+				if err != nil {
+					return err
+				}
+				last := appended[len(appended)-1]
+				view := triggered{WorkspaceID: workspace, Type: args[0], EventID: last.ID, Position: last.Position, Before: entries.types()[:len(entries)-1]}
+				return env.Print(view, func(out io.Writer) error {
+					_, err := fmt.Fprintf(out, "%s %s at position %d of %s, after %s\n", view.Type, view.EventID, view.Position, workspace, strings.Join(view.Before, ", "))
+					return err
+				})
+			})
+		}),
+	}
+	c.Flags().StringVar(&workspace, "workspace", DemoWorkspace, "the workspace")
+	return c
+}
+
+// types are the event types that can be made.
+func types() []string {
+	return slices.DeleteFunc(domain.PublicTypes(), func(t string) bool { return t == domain.TypeTestPing })
+}
+
+// forType finds what leads to an event of a type.
+func forType(name string) (entries, error) {
+	if name == domain.TypeTestPing {
+		return nil, cli.Usagef("a test.ping is sent with ledgerfeed webhook test WEBHOOK")
+	}
+	if !slices.Contains(types(), name) {
+		return nil, cli.Usagef("there is no event type %s: want one of %s%s", name, strings.Join(types(), ", "), similar.Hint(name, types()))
+	}
+	return leadingTo(name), nil
+}
