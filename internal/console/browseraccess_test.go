@@ -52,7 +52,7 @@ func TestKeyboardAlone(t *testing.T) {
 	b.enterOn("Create key")
 	b.sees("It is shown this once")
 	b.reach("the copy button", `document.activeElement.matches(".copy")`)
-	b.enterOn("I have kept it")
+	b.enterOn("I have saved it")
 	b.sees("Nightly report")
 
 	b.enterOn("Webhooks")
@@ -70,7 +70,7 @@ func TestKeyboardAlone(t *testing.T) {
 	b.reach("Python", `document.activeElement.innerText === "Python"`)
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.sees("hmac.compare_digest")
-	b.enterOn("I have kept it")
+	b.enterOn("I have saved it")
 	b.sees("Recent deliveries")
 	b.reach("the filter", `document.activeElement.name === "state"`)
 	hook := testkit.Must(s.webhooks.List(t.Context(), acme))(t)[0]
@@ -126,7 +126,7 @@ func TestWithoutScripts(t *testing.T) {
 	b.do(chromedp.Click(`input[value="events:read"]`))
 	b.press("Create key")
 	b.sees("It is shown this once")
-	b.press("I have kept it")
+	b.press("I have saved it")
 	b.press("By hand")
 	b.press("Revoke")
 	b.press("Revoke “By hand”")

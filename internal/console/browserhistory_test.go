@@ -46,7 +46,7 @@ func TestDeliveriesInTheBrowser(t *testing.T) {
 	b.sees("No answer within 10 s.")
 	b.sees("Answered 503 Service Unavailable")
 	b.sees("the signature v1 is not kept")
-	b.press("The answer's beginning")
+	b.press("Beginning of the answer")
 	b.sees("<b>Service</b> unavailable")
 	b.press("The event, and its other deliveries")
 	b.sees("hooks.northwind-accounting.example")

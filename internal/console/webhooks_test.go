@@ -88,7 +88,7 @@ func TestAtMostFiveWebhooks(t *testing.T) {
 		p.post("/webhooks", url.Values{"address": {"https://x.example/"}, "choice": {"all"}}).status(http.StatusOK)
 	}
 	p.post("/webhooks", url.Values{"address": {"https://x.example/"}, "choice": {"all"}}).status(http.StatusUnprocessableEntity).has("Delete one first")
-	p.get("/webhooks").hasNot("Add webhook").has("5 webhooks are the most")
+	p.get("/webhooks").hasNot("Add webhook").has("5 webhooks at most")
 }
 
 // TestTurnedOffAndBack finds the notice, turns the webhook on, and sends the events
