@@ -37,7 +37,8 @@ const (
 	maxPage     = 500
 )
 
-const deliveryColumns = `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position`
+// deliveryColumns are those of a delivery d and its event e.
+const deliveryColumns = `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, coalesce(e.public_event, '{}')`
 
 // Deliveries lists a webhook's deliveries within the retention. Errors:
 // *UnknownWebhookError, ErrCursor.
@@ -76,13 +77,18 @@ func (s *Store) Deliveries(ctx context.Context, webhookID string, q Query) (*Pag
 		and(`(d.created_at, d.position) < (?, ?)`, at, position)
 	}
 	rows, err := s.cfg.Pool.Query(ctx, `
-		SELECT `+deliveryColumns+` FROM webhook_delivery d
-		 WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.created_at > $3 AND `+where+`
-		 ORDER BY d.created_at DESC, d.position DESC LIMIT $4`, args...)
+		SELECT `+deliveryColumns+`
+		  FROM (SELECT * FROM webhook_delivery d
+		         WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.created_at > $3 AND `+where+`
+		         ORDER BY d.created_at DESC, d.position DESC LIMIT $4) AS d
+		  LEFT JOIN event_log e ON e.workspace_id = d.workspace_id AND e.position = d.position
+		 ORDER BY d.created_at DESC, d.position DESC`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Delivery, error) { return scanDelivery(row, webhookID) })
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Delivery, error) {
+		return scanDelivery(row, webhookID, new(string))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
@@ -97,13 +103,14 @@ func (s *Store) Deliveries(ctx context.Context, webhookID string, q Query) (*Pag
 	return page, nil
 }
 
-func scanDelivery(row pgx.CollectableRow, webhookID string, more ...any) (Delivery, error) {
+// scanDelivery reads deliveryColumns; message is set to the event as it is sent.
+func scanDelivery(row pgx.CollectableRow, webhookID string, message *string) (Delivery, error) {
 	var (
 		d        Delivery
 		next     *time.Time
 		attempts []byte
 	)
-	err := row.Scan(append([]any{&d.EventID, &d.EventType, &d.State, &d.CreatedAt.Time, &next, &attempts, &d.position}, more...)...)
+	err := row.Scan(&d.EventID, &d.EventType, &d.State, &d.CreatedAt.Time, &next, &attempts, &d.position, message)
 	if err != nil {
 		return d, err
 	}
@@ -112,6 +119,11 @@ func scanDelivery(row pgx.CollectableRow, webhookID string, more ...any) (Delive
 	d.NextAttemptAt = timeOf(next)
 	if err := json.Unmarshal(attempts, &d.Attempts); err != nil {
 		return d, fmt.Errorf("attempts of delivery %s: %w", d.ID, err)
+	}
+	var event struct{ Data *About }
+	event.Data = &d.About
+	if err := json.Unmarshal([]byte(*message), &event); err != nil {
+		return d, fmt.Errorf("the event of delivery %s: %w", d.ID, err)
 	}
 	return d, nil
 }
@@ -176,7 +188,7 @@ func (s *Store) delivery(ctx context.Context, db querier, deliveryID string) (*F
 		return nil, nil, err
 	}
 	rows, err := db.Query(ctx, `
-		SELECT `+deliveryColumns+`, e.public_event
+		SELECT `+deliveryColumns+`
 		  FROM event_log e
 		  JOIN webhook_delivery d ON d.workspace_id = e.workspace_id AND d.webhook_id = $3 AND d.position = e.position AND d.created_at > $4
 		 WHERE e.workspace_id = $1 AND e.id = $2

@@ -262,6 +262,33 @@ func TestPendingIsNotSentAgain(t *testing.T) {
 	}
 }
 
+// TestDeliveriesSayWhatTheyAreAbout: the number of an invoice where the event has one,
+// otherwise what it is and its id.
+func TestDeliveriesSayWhatTheyAreAbout(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	b.dispatcher()
+	b.append("time_entry.approved", 1)
+	issued := testkit.Must(domain.NewDraft(workspace, "invoice.issued", []byte(`{"invoice_id":"in_7","invoice_number":"INV-0042","amount":"1.00"}`)))(t)
+	testkit.Must(b.log.Append(t.Context(), issued))(t)
+	b.project(workspace)
+	b.recorded([]string{workspace}, 2)
+	var got []string
+	for _, d := range testkit.Must(b.store.Deliveries(t.Context(), w.ID, delivery.Query{}))(t).Deliveries {
+		got = append(got, d.EventType+" "+d.Subject())
+		one := testkit.Must(b.store.Delivery(t.Context(), d.ID))(t)
+		if one.Subject() != d.Subject() {
+			t.Errorf("alone it is about %s, in the list about %s", one.Subject(), d.Subject())
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"invoice.issued INV-0042", "time_entry.approved time entry te_1"}; !slices.Equal(got, want) {
+		t.Errorf("they are about %q, want %q", got, want)
+	}
+}
+
 func TestDeliveriesPageAndFilter(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{}})

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
@@ -73,8 +74,25 @@ type Delivery struct {
 	CreatedAt     Time          `json:"created_at"`
 	NextAttemptAt Time          `json:"next_attempt_at"`
 	Attempts      []AttemptView `json:"attempts"` // oldest first
+	About
 
 	position int64
+}
+
+// About is what the event of a delivery is about, as its message says.
+type About struct {
+	ObjectType    string  `json:"object_type"`
+	ObjectID      string  `json:"object_id"`
+	InvoiceNumber *string `json:"invoice_number"` // null: the event names none
+}
+
+// Subject is how people call what the event is about: the number of an invoice, or a kind
+// and an id.
+func (a *About) Subject() string {
+	if a.InvoiceNumber != nil {
+		return *a.InvoiceNumber
+	}
+	return strings.TrimSpace(strings.ReplaceAll(a.ObjectType, "_", " ") + " " + a.ObjectID)
 }
 
 // AttemptView is one attempt as its owner sees it.

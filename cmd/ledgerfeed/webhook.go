@@ -231,10 +231,10 @@ func webhookDeliveriesCommand(env *cli.Env) *cobra.Command {
 
 func writeDeliveries(out io.Writer, list []delivery.Delivery) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CREATED\tSTATE\tTYPE\tATTEMPTS\tLAST ANSWER\tID")
+	fmt.Fprintln(t, "CREATED\tSTATE\tTYPE\tABOUT\tATTEMPTS\tLAST ANSWER\tID")
 	for i := range list {
 		d := &list[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", domain.FormatTime(d.CreatedAt.Time), d.State, d.EventType, len(d.Attempts), lastAnswer(d), d.ID)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", domain.FormatTime(d.CreatedAt.Time), d.State, d.EventType, d.Subject(), len(d.Attempts), lastAnswer(d), d.ID)
 	}
 	return t.Flush()
 }
