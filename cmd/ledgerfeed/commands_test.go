@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -197,7 +198,7 @@ func TestStatus(t *testing.T) {
 	}
 	text := succeed(t, url, "status")
 	_, table, found := strings.Cut(text, "ANOMALIES OF")
-	if !found || !strings.Contains(table, "unknown_object") || !strings.Contains(text, "ledgerfeed anomaly list") {
+	if !found || !strings.Contains(table, "unknown_object") || !regexp.MustCompile(` (invoice|time_entry|charge|credit) \w+\n`).MatchString(table) || !strings.Contains(text, "ledgerfeed anomaly list") {
 		t.Errorf("the anomalies are not grouped:\n%s", text)
 	}
 	if code := serving.stop(); code != cli.ExitDone {

@@ -78,6 +78,10 @@ type Group struct {
 	FirstAt       time.Time     `json:"first_published_at"` // when the entry at FirstPosition was published
 	LastAt        time.Time     `json:"last_published_at"`
 	AtLeast       bool          `json:"at_least"` // there are more than were counted: of this group, or of others
+
+	// What the entry at LastPosition is about; empty where this version cannot read it.
+	LastObjectType string `json:"last_object_type"`
+	LastObjectID   string `json:"last_object_id"`
 }
 
 // MostGrouped is how many anomalies are counted where all would take too long: where a
@@ -93,16 +97,22 @@ func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 		first = int64(f.First)
 	}
 	rows, err := s.pool.Query(ctx, fmt.Sprintf(`
-		SELECT workspace_id, reason, type, count(*), count(*) FILTER (WHERE acknowledged), min(position), max(position), min(created_at), max(created_at),
-		       sum(count(*)) OVER () > $%d::bigint
+		WITH g AS (
+		SELECT workspace_id, reason, type, count(*) AS n, count(*) FILTER (WHERE acknowledged) AS seen, min(position) AS low, max(position) AS high,
+		       min(created_at) AS first_at, max(created_at) AS last_at, sum(count(*)) OVER () > $%d::bigint AS more
 		  FROM (SELECT a.workspace_id, a.reason, e.type, a.position, e.created_at, k.position IS NOT NULL AS acknowledged`+from+` LIMIT $%[1]d::bigint + 1) counted
-		 GROUP BY workspace_id, reason, type
-		 ORDER BY workspace_id, min(position), reason`, len(args)+1), append(args, first)...)
+		 GROUP BY workspace_id, reason, type)
+		SELECT g.*, e.data::text FROM g JOIN event_log e ON e.workspace_id = g.workspace_id AND e.position = g.high
+		 ORDER BY g.workspace_id, low, reason`, len(args)+1), append(args, first)...)
 	if err != nil {
 		return nil, fmt.Errorf("group the anomalies: %w", err)
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Group, error) {
-		g, err := pgx.RowToStructByPos[Group](row)
+		var g Group
+		var last domain.Entry
+		err := row.Scan(&g.WorkspaceID, &g.Reason, &g.Type, &g.Count, &g.Acknowledged, &g.FirstPosition, &g.LastPosition, &g.FirstAt, &g.LastAt, &g.AtLeast, &last.Data)
+		last.WorkspaceID, last.Type = g.WorkspaceID, g.Type
+		g.LastObjectType, g.LastObjectID = last.Object()
 		g.FirstAt, g.LastAt = g.FirstAt.UTC(), g.LastAt.UTC()
 		return g, err
 	})

@@ -70,11 +70,11 @@ func WriteGroups(out io.Writer, groups []anomaly.Group) error {
 		return err
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "WORKSPACE\tREASON\tTYPE\tENTRIES\tACKNOWLEDGED\tPOSITIONS")
+	fmt.Fprintln(t, "WORKSPACE\tREASON\tTYPE\tENTRIES\tACKNOWLEDGED\tPOSITIONS\tTHE LAST ABOUT")
 	var reasons []domain.Reason
 	for i := range groups {
 		g := &groups[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d – %d\n", g.WorkspaceID, g.Reason, g.Type, g.Count, g.Acknowledged, g.FirstPosition, g.LastPosition)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d – %d\t%s %s\n", g.WorkspaceID, g.Reason, g.Type, g.Count, g.Acknowledged, g.FirstPosition, g.LastPosition, g.LastObjectType, g.LastObjectID)
 		if !slices.Contains(reasons, g.Reason) {
 			reasons = append(reasons, g.Reason)
 		}

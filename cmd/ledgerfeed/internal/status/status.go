@@ -125,10 +125,10 @@ func writeAnomalies(out io.Writer, groups []anomaly.Group) error {
 		return nil
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nANOMALIES OF\tREASON\tTYPE\tENTRIES\tPOSITIONS")
+	fmt.Fprintln(t, "\nANOMALIES OF\tREASON\tTYPE\tENTRIES\tPOSITIONS\tTHE LAST ABOUT")
 	for i := range groups {
 		g := &groups[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d – %d\n", g.WorkspaceID, g.Reason, g.Type, g.Count, g.FirstPosition, g.LastPosition)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d – %d\t%s %s\n", g.WorkspaceID, g.Reason, g.Type, g.Count, g.FirstPosition, g.LastPosition, g.LastObjectType, g.LastObjectID)
 	}
 	if err := t.Flush(); err != nil {
 		return err
