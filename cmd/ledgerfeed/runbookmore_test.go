@@ -261,7 +261,8 @@ func (mailServer) Rcpt(string, *smtp.RcptOptions) error { return nil }
 func (mailServer) Data(r io.Reader) error               { _, err := io.Copy(io.Discard, r); return err }
 
 func tryMailFails(x *tried) {
-	l := testkit.Must((&net.ListenConfig{}).Listen(x.Context(), "tcp", "127.0.0.1:0"))(x.T)
+	// An address of this machine that nothing else uses: its port stays free in between.
+	l := testkit.Must((&net.ListenConfig{}).Listen(x.Context(), "tcp", "127.0.0.25:0"))(x.T)
 	address := l.Addr().String()
 	if err := l.Close(); err != nil { // nobody listens
 		x.Fatal(err)
