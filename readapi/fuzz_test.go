@@ -90,7 +90,7 @@ func fuzzPaths() []string {
 
 func FuzzPath(f *testing.F) {
 	s, key := fuzzStand(f)
-	for _, p := range []string{"/v1/invoices/in_1", "/v1/%69nvoices", "/v1/invoices/%00", "//", "/v1/clients/%2F/credit", "/v1/events/ev_1", "/%", "/v1/{id}", "/*"} {
+	for _, p := range []string{"/v1/invoices/in_1", "/v1/%69nvoices", "/v1/invoices/%00", "//", "/v1/clients/%2F/credit", "/v1/events/ev_1", "/%", "/v1/{id}", "/*", "/", "/docs", "/docs/errors/404", "/docs/openapi.json"} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
