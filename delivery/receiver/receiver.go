@@ -47,8 +47,9 @@ type Config struct {
 	Clock func() time.Time // nil: time.Now
 }
 
-// Server checks signatures, prints what arrives and sends it on. It speaks HTTPS. Deliveries reach it when LEDGERFEED_WEBHOOK_CA_FILE holds its
-// Certificate and LEDGERFEED_WEBHOOK_ALLOW its address.
+// Server checks signatures, prints what arrives and sends it on. It speaks HTTPS.
+// Deliveries reach it when LEDGERFEED_WEBHOOK_CA_FILE holds its Certificate and
+// LEDGERFEED_WEBHOOK_ALLOW its address.
 type Server struct {
 	cfg         Config
 	listener    net.Listener

@@ -48,13 +48,21 @@ func resources() []object {
 func objects() ([]object, error) {
 	list := resources()
 	for i := range list {
-		var indented bytes.Buffer
-		if err := json.Indent(&indented, []byte(list[i].Example), "", "  "); err != nil {
-			return nil, fmt.Errorf("indent the example of %s: %w", list[i].Name, err)
+		var err error
+		if list[i].Example, err = indent(list[i].Example); err != nil {
+			return nil, fmt.Errorf("%s: %w", list[i].Name, err)
 		}
-		list[i].Example = indented.String()
 	}
 	return list, nil
+}
+
+// indent lays out an example, which is JSON, to be read.
+func indent(example string) (string, error) {
+	var b bytes.Buffer
+	if err := json.Indent(&b, []byte(example), "", "  "); err != nil {
+		return "", fmt.Errorf("indent an example: %w", err)
+	}
+	return b.String(), nil
 }
 
 func objectID(name string) string {
@@ -134,7 +142,7 @@ type eventType struct {
 	Message string // an example, as JSON
 }
 
-// readOf tells where the object of an event is read. id stands for object_id.
+// readOf tells where the object of an event is read; empty: there is nothing to read.
 func readOf(objectType string) string {
 	switch objectType {
 	case "invoice", "credit_note":
@@ -153,12 +161,16 @@ func readOf(objectType string) string {
 	return ""
 }
 
-func eventTypes() []eventType {
+func eventTypes() ([]eventType, error) {
 	var list []eventType
 	for _, t := range domain.EventTypes() {
-		list = append(list, eventType{t, readOf(t.ObjectType), exampleMessage(&t)})
+		message, err := indent(exampleMessage(&t))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.Type, err)
+		}
+		list = append(list, eventType{t, readOf(t.ObjectType), message})
 	}
-	return list
+	return list, nil
 }
 
 // exampleMessage is a message of an event type, with ids as an entry of that type has
@@ -181,10 +193,5 @@ func exampleMessage(t *domain.EventTypeDescription) string {
 	case "webhook":
 		data = `"wh_7"`
 	}
-	compact := `{"id":"evt_0199a2f4c1e87b4f","type":"` + t.Type + `","created_at":"2026-10-02T09:15:00.120Z","data":{"object_type":"` + t.ObjectType + `","object_id":` + data + `}}`
-	var b bytes.Buffer
-	if err := json.Indent(&b, []byte(compact), "", "  "); err != nil {
-		return compact
-	}
-	return b.String()
+	return `{"id":"evt_0199a2f4c1e87b4f","type":"` + t.Type + `","created_at":"2026-10-02T09:15:00.120Z","data":{"object_type":"` + t.ObjectType + `","object_id":` + data + `}}`
 }

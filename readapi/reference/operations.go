@@ -1,8 +1,6 @@
 package reference
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -50,13 +48,13 @@ func groups(base string) ([]group, error) {
 }
 
 func newOperation(r *route.Route, base string) (*operation, error) {
-	var example bytes.Buffer
-	if err := json.Indent(&example, []byte(openapi.Example(r)), "", "  "); err != nil {
-		return nil, fmt.Errorf("indent the example of %s: %w", r.Path, err)
+	example, err := indent(openapi.Example(r))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Path, err)
 	}
 	o := &operation{
 		ID: r.Operation, Path: r.Path, Summary: r.Summary, Description: r.Description, Permission: r.Permission,
-		Object: objectOf(r), List: r.Kind == route.Rows || r.Kind == route.Events, Example: example.String(),
+		Object: objectOf(r), List: r.Kind == route.Rows || r.Kind == route.Events, Example: example,
 	}
 	if r.Resource != nil {
 		for _, part := range openapi.Parts() {
@@ -72,7 +70,6 @@ func newOperation(r *route.Route, base string) (*operation, error) {
 		p := &r.Params[i]
 		o.Params = append(o.Params, param{Name: p.Name, Values: valuesOf(p), Description: p.Description})
 	}
-	var err error
 	o.Samples, err = samples(r, base)
 	return o, err
 }

@@ -107,8 +107,11 @@ func newPage(info openapi.Info) (*page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the reference's samples: %w", err)
 	}
-	p := &page{Info: info, Checks: checks, EventTypes: eventTypes()}
+	p := &page{Info: info, Checks: checks}
 	if p.Objects, err = objects(); err != nil {
+		return nil, err
+	}
+	if p.EventTypes, err = eventTypes(); err != nil {
 		return nil, err
 	}
 	if p.Groups, err = groups(info.BaseURL); err != nil {

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"sync"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
@@ -35,7 +34,7 @@ func startReceiver(ctx context.Context, env *cli.Env, dir string) (r *webhookRec
 	if r.Server, env.Settings.WebhookCAFile, err = listen.Start(ctx, cfg, dir, ""); err != nil {
 		return nil, err
 	}
-	env.Settings.WebhookAllow = append(env.Settings.WebhookAllow, netip.MustParsePrefix("127.0.0.0/8"))
+	listen.AllowLoopback(env)
 	return r, nil
 }
 

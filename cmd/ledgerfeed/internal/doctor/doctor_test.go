@@ -51,6 +51,20 @@ func (p *patient) serve(roles string) (end func()) {
 	return end
 }
 
+// asService examines as the account of a service from now on, with rights that were changed
+// by some SQL before.
+func (p *patient) asService(changes ...string) {
+	p.t.Helper()
+	if err := migrations.ApplyGrants(p.t.Context(), p.db.URL); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, sql := range changes {
+		p.exec(sql)
+	}
+	p.pool = testkit.Must(pgxpool.New(p.t.Context(), p.db.URL+"&role="+migrations.RoleService))(p.t)
+	p.t.Cleanup(p.pool.Close)
+}
+
 func (p *patient) exec(sql string, args ...any) {
 	p.t.Helper()
 	if _, err := p.pool.Exec(p.t.Context(), sql, args...); err != nil {
@@ -96,11 +110,7 @@ func TestHealthy(t *testing.T) {
 func TestAsTheService(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	if err := migrations.ApplyGrants(t.Context(), p.db.URL); err != nil {
-		t.Fatal(err)
-	}
-	p.pool = testkit.Must(pgxpool.New(t.Context(), p.db.URL+"&role="+migrations.RoleService))(t)
-	t.Cleanup(p.pool.Close)
+	p.asService()
 	p.finds("privileges", Warning, "run with the rights of ledgerfeed, a superuser") // as in every test
 	for _, f := range examine(t.Context(), p.examination, append(checks(), checksAfterRestore()...)) {
 		if f.Level == Error && f.Check != "durability" {

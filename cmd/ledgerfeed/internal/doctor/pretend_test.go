@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -97,11 +96,6 @@ func TestForgottenTransaction(t *testing.T) {
 func TestMissingRight(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	if err := migrations.ApplyGrants(t.Context(), p.db.URL); err != nil {
-		t.Fatal(err)
-	}
-	p.exec(`REVOKE SELECT ON charge FROM ` + migrations.RoleService)
-	p.pool = testkit.Must(pgxpool.New(t.Context(), p.db.URL+"&role="+migrations.RoleService))(t)
-	t.Cleanup(p.pool.Close)
+	p.asService(`REVOKE SELECT ON charge FROM ` + migrations.RoleService)
 	p.finds("privileges", Error, "may not read [charge]")
 }

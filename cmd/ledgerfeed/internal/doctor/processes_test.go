@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
 // connected waits until the check of processes says something: the server takes a moment
@@ -35,11 +34,7 @@ func (p *patient) connected(level Level, text string) {
 func TestRolesThatAreGone(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	if err := migrations.ApplyGrants(t.Context(), p.db.URL); err != nil {
-		t.Fatal(err)
-	}
-	p.pool = testkit.Must(pgxpool.New(t.Context(), p.db.URL+"&role="+migrations.RoleService))(t)
-	t.Cleanup(p.pool.Close)
+	p.asService()
 	p.connected(OK, "the roles api, project, deliver, console are connected")
 	p.endService()
 	p.connected(Error, "no process with the role api or project is connected to the database: readers get no answer, read models do not get new entries")

@@ -89,9 +89,12 @@ func (f *flags) config(env *cli.Env) (receiver.Config, error) {
 	return cfg, nil
 }
 
+// loopback are the addresses at which receivers listen.
+const loopback = "127.0.0.0/8"
+
 // settingsFor says which settings a service needs to reach a receiver.
 func settingsFor(certificate string) string {
-	return "LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8 LEDGERFEED_WEBHOOK_CA_FILE=" + certificate
+	return "LEDGERFEED_WEBHOOK_ALLOW=" + loopback + " LEDGERFEED_WEBHOOK_CA_FILE=" + certificate
 }
 
 // listen receives for a webhook that is added by hand.
@@ -110,7 +113,7 @@ func (f *flags) listen(ctx context.Context, env *cli.Env, cfg receiver.Config) e
 
 // listenFor receives for a webhook of its own, which it deletes at the end.
 func (f *flags) listenFor(ctx context.Context, env *cli.Env, cfg receiver.Config) error {
-	env.Settings.WebhookAllow = append(env.Settings.WebhookAllow, netip.MustParsePrefix("127.0.0.0/8"))
+	AllowLoopback(env)
 	return env.WithDeps(ctx, func(d *cli.Deps) (err error) {
 		store, err := d.WebhooksWithKey(ctx)
 		if err != nil {
@@ -133,6 +136,11 @@ func (f *flags) listenFor(ctx context.Context, env *cli.Env, cfg receiver.Config
 		}
 		return l.Serve(ctx)
 	})
+}
+
+// AllowLoopback changes the settings of this process so that webhooks may be on this machine.
+func AllowLoopback(env *cli.Env) {
+	env.Settings.WebhookAllow = append(env.Settings.WebhookAllow, netip.MustParsePrefix(loopback))
 }
 
 // Start starts a receiver with the certificate of the data directory dir, or with one for a
