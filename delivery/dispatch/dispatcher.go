@@ -92,6 +92,7 @@ type Dispatcher struct {
 	clock   func() time.Time
 	logger  *slog.Logger
 	metrics *metrics
+	traces  attemptTracer
 
 	events    chan scheduler.Event      // to the loop
 	stats     chan chan scheduler.Stats // questions of metrics to the loop
@@ -130,7 +131,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		return nil, errors.New("dispatch: three quarters of the lease must be longer than the timeout of an attempt and two sweeps")
 	}
 	d := &Dispatcher{
-		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger,
+		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger, traces: newAttemptTracer(cfg.Tracer),
 		store:  &store{pool: cfg.Pool, keyring: cfg.Keyring, leaseTime: lease},
 		events: make(chan scheduler.Event, 1024), stats: make(chan chan scheduler.Stats), ended: make(chan struct{}),
 		takeLease: make(chan string, 1), orphaned: make(chan struct{}, 1),
@@ -187,7 +188,7 @@ func (d *Dispatcher) handle(msg *message.Message) error {
 	if seededbug.Active == seededbug.UnsignedRetry && a.Made > 0 {
 		m.Secrets = nil
 	}
-	ctx, end := traceAttempt(msg.Context(), d.cfg.Tracer, w)
+	ctx, end := d.traces.begin(msg.Context(), w)
 	m.Traceparent = tracing.Traceparent(ctx)
 	w.result = d.sender.Send(ctx, m)
 	end()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
 const (
@@ -33,7 +34,7 @@ func (d *Dispatcher) poll(ctx context.Context, p *scheduler.Poll) scheduler.Even
 		flow.Pause(ctx, retryPause)
 		return scheduler.PollFailed{Poll: p}
 	}
-	if d.cfg.Tracer != nil {
+	if d.cfg.Tracer != nil && tracing.RecordsLinks(d.cfg.Tracer) {
 		if err := d.store.readTraces(limited, &polled); err != nil {
 			d.logger.DebugContext(ctx, "cannot read the traces of appends; attempts are made without links to them", "error", err)
 		}

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,15 +16,28 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
-// traceAttempt begins the span of an attempt, if there is a tracer: a trace of its own, with a
-// link to the append of the event. The URL may contain a secret, so the host alone is
-// recorded.
-func traceAttempt(ctx context.Context, tracer trace.Tracer, w *work) (spanned context.Context, end func()) {
-	if tracer == nil {
+// attemptTracer makes the spans of attempts. Few of them are recorded: the others should cost
+// next to nothing.
+type attemptTracer struct {
+	tracer  trace.Tracer // nil: no spans
+	options []trace.SpanStartOption
+}
+
+func newAttemptTracer(tracer trace.Tracer) attemptTracer {
+	return attemptTracer{tracer, []trace.SpanStartOption{trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient)}}
+}
+
+// begin begins the span of an attempt: a trace of its own, with a link to the append of the
+// event. The URL may contain a secret, so the host alone is recorded.
+func (t attemptTracer) begin(ctx context.Context, w *work) (spanned context.Context, end func()) {
+	if t.tracer == nil {
 		return ctx, func() {}
 	}
-	a := w.attempt
-	ctx, w.span = tracer.Start(ctx, "webhook attempt", trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), tracing.Link(a.Traced))
+	a, options := w.attempt, t.options
+	if a.Traced != "" {
+		options = append(slices.Clip(options), tracing.Link(a.Traced))
+	}
+	ctx, w.span = t.tracer.Start(ctx, "webhook attempt", options...)
 	return ctx, func() {
 		defer w.span.End()
 		if !w.span.IsRecording() {

@@ -68,11 +68,12 @@ func Start(ctx context.Context, cfg Config) (*Traces, error) {
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", "ledgerfeed"), attribute.String("service.version", cfg.Version),
 			attribute.String("service.instance.id", instance()))),
-		sdktrace.WithSampler(newSampler(cfg.Ratio, cfg.Clock)),
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), // newSampler has decided before
 		sdktrace.WithRawSpanLimits(limits),
 		sdktrace.WithBatcher(exporter, sdktrace.WithExportTimeout(exportTimeout)),
 	)
-	return &Traces{provider: provider, exporter: exporter, tracer: provider.Tracer("github.com/ledgerfeed/ledgerfeed", trace.WithInstrumentationVersion(cfg.Version))}, nil
+	tracer := provider.Tracer("github.com/ledgerfeed/ledgerfeed", trace.WithInstrumentationVersion(cfg.Version))
+	return &Traces{provider: provider, exporter: exporter, tracer: newSampler(tracer, cfg.Ratio, cfg.Clock)}, nil
 }
 
 // instance tells one process from another.

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	recorded   = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	unrecorded = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+	recorded = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	declined = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
 )
 
 func from(traceparent string) context.Context {
@@ -27,65 +27,107 @@ func from(traceparent string) context.Context {
 }
 
 // TestSampler: callers decide about their own traces, up to a bound; links to recorded
-// appends count as well; of the others a ratio is recorded.
+// appends count as well; of the others a ratio is recorded. What is below a span follows it.
 func TestSampler(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC))
-	start := func(ratio float64) func(ctx context.Context, o ...trace.SpanStartOption) bool {
-		tracer := sdktrace.NewTracerProvider(sdktrace.WithSampler(newSampler(ratio, clock.Now))).Tracer("")
-		return func(ctx context.Context, o ...trace.SpanStartOption) bool {
-			_, span := tracer.Start(ctx, "", o...)
-			defer span.End()
-			return span.IsRecording()
+	sampling := func(ratio float64) trace.Tracer {
+		return newSampler(sdktrace.NewTracerProvider().Tracer(""), ratio, clock.Now)
+	}
+	below := func(ratio float64) context.Context {
+		ctx, _ := sampling(ratio).Start(t.Context(), "")
+		return ctx
+	}
+	records := func(tracer trace.Tracer, ctx context.Context, o ...trace.SpanStartOption) bool {
+		ctx, span := tracer.Start(ctx, "", o...)
+		defer span.End()
+		if told := Traceparent(ctx) != ""; told != span.IsRecording() {
+			t.Errorf("others are told of the trace: %v, recorded: %v", told, span.IsRecording())
 		}
+		return span.IsRecording()
 	}
 	for name, c := range map[string]struct {
-		ratio float64
-		ctx   context.Context
-		link  string
-		want  bool
+		ratio  float64
+		ctx    context.Context
+		option trace.SpanStartOption
+		want   bool
 	}{
-		"none, ratio 0":              {0, t.Context(), "", false},
-		"none, ratio 1":              {1, t.Context(), "", true},
-		"recorded by the caller":     {0, from(recorded), "", true},
-		"not recorded by the caller": {1, from(unrecorded), "", false},
-		"in a wrong form":            {0, from("00-zz-01"), "", false},
-		"linked to a recorded one":   {0, t.Context(), recorded, true},
-		"linked to another":          {0, t.Context(), unrecorded, false},
-		"linked to nothing":          {0, t.Context(), "what is this", false},
+		"none, ratio 0":                         {0, t.Context(), Link(""), false},
+		"none, ratio 1":                         {1, t.Context(), Link(""), true},
+		"recorded by the caller":                {0, from(recorded), Link(""), true},
+		"in a wrong form":                       {0, from("00-zz-01"), Link(""), false},
+		"linked to a recorded one":              {0, t.Context(), Link(recorded), true},
+		"linked to another":                     {0, t.Context(), Link(declined), false},
+		"linked to nothing":                     {0, t.Context(), Link("what is this"), false},
+		"below a recorded span":                 {0, below(1), Link(""), true},
+		"below one that is not recorded":        {1, below(0), Link(""), false},
+		"a new one, below a recorded span":      {0, below(1), trace.WithNewRoot(), false},
+		"a new one, below one not recorded":     {1, below(0), trace.WithNewRoot(), true},
+		"a new one, in the trace of the caller": {0, from(recorded), trace.WithNewRoot(), false},
 	} {
-		if got := start(c.ratio)(c.ctx, Link(c.link)); got != c.want {
+		if got := records(sampling(c.ratio), c.ctx, c.option); got != c.want {
 			t.Errorf("%s: recorded is %v", name, got)
 		}
 	}
+	if _, span := sampling(1).Start(from(declined), ""); span.IsRecording() {
+		t.Error("a trace that its caller does not record is recorded")
+	}
 
-	flood := start(0)
+	const starts = 20_000
 	n := 0
-	for range 1000 {
-		if flood(from(recorded)) {
+	hundredth := sampling(0.01)
+	for range starts {
+		if records(hundredth, t.Context()) {
 			n++
 		}
 	}
-	for range 1000 { // which callers cannot use up
-		if flood(t.Context(), Link(recorded)) {
-			n++
+	if n < starts/200 || n > starts/50 {
+		t.Errorf("%d of %d are recorded, want about 1 %%", n, starts)
+	}
+}
+
+// TestSamplerIsBounded: those who ask for traces get no more than so many, and nobody
+// looks for links that would not be recorded.
+func TestSamplerIsBounded(t *testing.T) {
+	t.Parallel()
+	clock := testkit.NewClock(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC))
+	tracer := newSampler(sdktrace.NewTracerProvider().Tracer(""), 0, clock.Now)
+	flood := func(ctx context.Context, o ...trace.SpanStartOption) {
+		t.Helper()
+		recorded := 0
+		for range 1000 {
+			_, span := tracer.Start(ctx, "", o...)
+			if span.IsRecording() {
+				recorded++
+			}
+			span.End()
 		}
+		if recorded != askedPerSecond {
+			t.Errorf("of 1000 that ask %d are recorded within a second, want %d", recorded, askedPerSecond)
+		}
+	}
+	flood(from(recorded))
+	if !RecordsLinks(tracer) {
+		t.Error("callers have used up what there is for links")
+	}
+	flood(t.Context(), Link(recorded))
+	if RecordsLinks(tracer) {
+		t.Error("links are looked for though none can be recorded")
 	}
 	clock.Advance(time.Second)
-	for range 1000 {
-		if flood(from(recorded)) {
-			n++
-		}
+	if !RecordsLinks(tracer) {
+		t.Error("links are not looked for a second later")
 	}
-	if n != 3*askedPerSecond {
-		t.Errorf("of 3000 that ask %d are recorded within a second, want %d", n, 3*askedPerSecond)
+	flood(from(recorded))
+	if !RecordsLinks(sdktrace.NewTracerProvider().Tracer("")) {
+		t.Error("links are not looked for with the tracer of somebody else")
 	}
 }
 
 // TestContext: what goes to other processes and to the log.
 func TestContext(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string][2]string{"": {}, recorded: {recorded, recorded}, unrecorded: {unrecorded, ""}} {
+	for text, want := range map[string][2]string{"": {}, recorded: {recorded, recorded}, declined: {declined, ""}} {
 		ctx := from(text)
 		if got := [2]string{Traceparent(ctx), Recorded(ctx)}; got != want {
 			t.Errorf("%q is passed on as %q", text, got)

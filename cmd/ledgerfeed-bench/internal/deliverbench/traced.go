@@ -35,7 +35,7 @@ func benchTraced(ctx context.Context, o *measure.Options) error {
 // tracedBacklog appends events for all webhooks, each hundredth of them in a trace that is
 // recorded, and returns how many there are.
 func (b *bench) tracedBacklog(ctx context.Context) (total int, err error) {
-	each := b.Size(eventsEach/4, 100)
+	each := b.Size(eventsEach, 100)
 	first := b.appended
 	for i := range goodWebhooks {
 		if err := b.appendEvents(ctx, workload.WorkspaceID(i), each); err != nil {

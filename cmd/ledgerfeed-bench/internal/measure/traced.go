@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
@@ -12,7 +13,7 @@ import (
 
 const (
 	// tracedRounds is how often the rates with and without traces are measured in turn.
-	tracedRounds = 7
+	tracedRounds = 32
 	tracedRatio  = 0.01
 )
 
@@ -27,15 +28,24 @@ func (o *Options) Traced(ctx context.Context, name string, rate func(*tracing.Tr
 		return fmt.Errorf("cannot trace: %w", err)
 	}
 	defer traces.Close(ctx)
-	type round struct{ with, without float64 }
+	type (
+		round struct{ with, without float64 }
+		side  struct {
+			traces *tracing.Traces
+			rate   *float64
+		}
+	)
 	rounds := make([]round, tracedRounds)
 	for i := range rounds {
 		r := &rounds[i]
-		if r.without, err = rate(nil); err != nil {
-			return err
+		sides := []side{{nil, &r.without}, {traces, &r.with}}
+		if i%2 == 1 { // what comes second is slower for the tables that have grown
+			slices.Reverse(sides)
 		}
-		if r.with, err = rate(traces); err != nil {
-			return err
+		for _, s := range sides {
+			if *s.rate, err = rate(s.traces); err != nil {
+				return err
+			}
 		}
 		o.Say("round %d of %d: %.0f/s with traces, %.0f/s without: %.3f", i+1, tracedRounds, r.with, r.without, r.with/r.without)
 	}
