@@ -548,6 +548,10 @@ CREATE TABLE request_log (
     bytes bigint NOT NULL,
     row_count integer NOT NULL,
     record_id uuid NOT NULL,
+    path text COLLATE "C",
+    address inet,
+    user_agent text COLLATE "C",
+    problem jsonb,
     CONSTRAINT request_log_pkey PRIMARY KEY (workspace_id, at, record_id, slot)
 ) PARTITION BY LIST (slot);
 COMMENT ON TABLE request_log IS 'Requests that passed the checks of the key and its rate limit, written in batches after they were answered.';
@@ -557,12 +561,19 @@ COMMENT ON COLUMN request_log.request_id IS 'As in X-Request-Id: can be the call
 COMMENT ON COLUMN request_log.key_id IS 'The key that was used.';
 COMMENT ON COLUMN request_log.key_prefix IS 'Public beginning of the key''s secret that was used.';
 COMMENT ON COLUMN request_log.method IS 'GET, HEAD or OPTIONS.';
-COMMENT ON COLUMN request_log.route IS 'Pattern of the path, such as /v1/invoices/{id}; empty for unknown paths. Never a query.';
+COMMENT ON COLUMN request_log.route IS 'Pattern of the path, such as /v1/invoices/{id}; empty for unknown paths.';
 COMMENT ON COLUMN request_log.duration_us IS 'Microseconds from the first check to the end of the answer.';
 COMMENT ON COLUMN request_log.bytes IS 'Size of the body as sent.';
 COMMENT ON COLUMN request_log.row_count IS 'Rows in the answer.';
 COMMENT ON COLUMN request_log.record_id IS 'Made by the instance; distinguishes requests that arrived at the same time.';
+COMMENT ON COLUMN request_log.path IS 'The path as it was sent, percent-encoded, at most 256 bytes (a longer one ends with …); NULL where it is the route. Never a query, never anything in the form of a key.';
+COMMENT ON COLUMN request_log.address IS 'Address of the caller, behind trusted proxies the one that they name.';
+COMMENT ON COLUMN request_log.user_agent IS 'The header User-Agent, at most 200 bytes; NULL where there is none. Never anything in the form of a key.';
+COMMENT ON COLUMN request_log.problem IS 'What an error said: title, detail, errors (field, message) and permission, as far as it has them; NULL for other answers. Never a value of a parameter.';
+CREATE INDEX request_log_error ON ONLY public.request_log USING btree (workspace_id, at, record_id) WHERE (status >= 400);
 CREATE INDEX request_log_key ON ONLY public.request_log USING btree (workspace_id, key_id, at);
+CREATE INDEX request_log_path ON ONLY public.request_log USING btree (workspace_id, path, at) WHERE (path IS NOT NULL);
+CREATE INDEX request_log_request ON ONLY public.request_log USING btree (workspace_id, request_id, at);
 
 CREATE TABLE request_log_00 PARTITION OF request_log FOR VALUES IN ('0');
 

@@ -2,6 +2,8 @@ package readapi
 
 import (
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -39,17 +41,47 @@ func (f *keyFinder) inURL(uri, query string) bool {
 			return true
 		}
 	}
+	return f.inEncoded(uri)
+}
+
+// inEncoded is inText for a text that may be encoded, also more than once.
+func (f *keyFinder) inEncoded(s string) bool {
 	for range maxUnescapes {
-		if f.inText(uri) {
+		if f.inText(s) {
 			return true
 		}
-		decoded := unescapeLoosely(uri)
-		if decoded == uri {
+		decoded := unescapeLoosely(s)
+		if decoded == s {
 			return false
 		}
-		uri = decoded
+		s = decoded
 	}
-	return f.inText(uri)
+	return f.inText(s)
+}
+
+// heldKey stands in the request log for a text that held a key.
+const heldKey = "[held an API key]"
+
+// bounded returns a text of the caller's as the request log keeps it: at most limit
+// bytes of valid UTF-8 without control characters, of which a longer one ends with an
+// ellipsis, and nothing of a text that holds a key. The result shares no memory with s.
+func (f *keyFinder) bounded(s string, limit int) string {
+	const ellipsis = "…"
+	if f.inEncoded(s) {
+		return heldKey
+	}
+	if len(s) > limit {
+		s = s[:limit-len(ellipsis)] + ellipsis
+	}
+	return strings.Clone(strings.Map(func(r rune) rune {
+		switch {
+		case r == utf8.RuneError:
+			return '?'
+		case unicode.IsControl(r):
+			return ' '
+		}
+		return r
+	}, s))
 }
 
 // inText looks for the brand first, because searching for the form of a key is

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -44,6 +45,9 @@ func (a *API) record(q *request) {
 	if q.out.Status >= http.StatusInternalServerError && errors.Is(ctx.Err(), context.Canceled) {
 		record.Status = statusGone
 	}
+	if record.WorkspaceID != "" && record.Refusal == "" { // the others are only counted
+		a.explain(q, &record)
+	}
 	a.metrics.observe(ctx, &record)
 	describe(ctx, &record)
 	a.cfg.Requests.Record(&record)
@@ -53,6 +57,47 @@ func (a *API) record(q *request) {
 	}
 	a.log(ctx, q, &record, cmp.Or(problem.Cause, q.out.Err))
 }
+
+// explain adds what the console shows of a request that was looked at: from where it
+// came, its path if the route does not say it, and what an error said.
+func (a *API) explain(q *request, record *requestlog.Record) {
+	record.Address = q.address
+	record.UserAgent = a.keys.bounded(q.http.UserAgent(), requestlog.MaxUserAgent)
+	if path := q.http.URL.EscapedPath(); path != record.Route {
+		record.Path = a.keys.bounded(path, requestlog.MaxPath)
+	}
+	if p := q.problem; p != nil {
+		record.Problem = &requestlog.Problem{Title: answer.Title(p.Status), Detail: p.Detail, Permission: string(p.Lacks)}
+		for _, e := range p.Errors[:min(len(p.Errors), requestlog.MaxFaults)] {
+			record.Problem.Errors = append(record.Problem.Errors, requestlog.Fault{Field: q.paramName(e.Field), Message: e.Message})
+		}
+	}
+}
+
+// paramName is the name of a parameter as the request log keeps it. A name that the
+// endpoint does not have is a text of the caller's. It explains the error if it reads
+// as the name of a parameter: letters, such as pageSize or filter[status]. Ids, numbers
+// and secrets have digits.
+func (q *request) paramName(name string) string {
+	for _, p := range q.endpoint.Params {
+		if p.Name == name {
+			return p.Name
+		}
+	}
+	if name == "" || len(name) > maxUnknownParamName {
+		return unknownParamName
+	}
+	for _, c := range []byte(name) {
+		if letter := 'a' <= c|0x20 && c|0x20 <= 'z'; !letter && strings.IndexByte("_-.[]", c) < 0 {
+			return unknownParamName
+		}
+	}
+	return strings.Clone(name)
+}
+
+// maxUnknownParamName is the longest name that is kept, in bytes, of a parameter that
+// the endpoint does not have.
+const maxUnknownParamName = 40
 
 // unknownParamName stands in the log for the names of parameters that an endpoint does not
 // have: they are texts of the caller's, who may have put anything there.

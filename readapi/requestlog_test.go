@@ -3,6 +3,8 @@ package readapi_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,6 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 func (s *stand) requestStore() *requestlog.Store {
@@ -18,7 +21,7 @@ func (s *stand) requestStore() *requestlog.Store {
 }
 
 // run lets the store write what is queued, and end.
-func run(t *testing.T, store *requestlog.Store) {
+func run(t testing.TB, store *requestlog.Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -88,6 +91,140 @@ func TestRequestsAreKept(t *testing.T) {
 	run(t, store) // nothing is queued
 	if n := s.count(`SELECT count(*) FROM request_log`); n != 6 || store.Dropped() != 0 {
 		t.Errorf("%d rows, %d dropped", n, store.Dropped())
+	}
+}
+
+// keep lets a store write all requests that the API has answered since the last time.
+func (s *stand) keep() {
+	s.t.Helper()
+	store := s.requestStore()
+	for _, r := range s.requests.take() {
+		store.Record(&r)
+	}
+	run(s.t, store)
+	if store.Dropped() > 0 {
+		s.t.Fatalf("%d requests were dropped", store.Dropped())
+	}
+}
+
+// TestErrorsAreExplained: the request log keeps what an error said, the path with its
+// ids, and where a request came from, each bounded.
+func TestErrorsAreExplained(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	key := s.key("acme", access.InvoicesRead)
+	long := strings.Repeat("a", 300)
+	for _, c := range []struct {
+		target, agent   string
+		path, keptAgent any    // nil: NULL
+		problem         string // a part of it; empty: there is none
+	}{
+		{target: "/v1/invoices?limit=3", agent: "curl/8.5.0", keptAgent: "curl/8.5.0"},
+		{target: "/v1/invoices/in_1", agent: long, path: "/v1/invoices/in_1", keptAgent: long[:197] + "…"},
+		{
+			target: "/v1/invoices/in_404", path: "/v1/invoices/in_404",
+			problem: `{"title": "Not found", "detail": "There is no invoice with this id that this key may see."}`,
+		},
+		{target: "/v2/in%20voices?limit=3", path: "/v2/in%20voices", problem: `"detail": "There is nothing at this path.`},
+		{target: "/v1/" + long, path: "/v1/" + long[:249] + "…", problem: `"Not found"`},
+		{target: "/v1/%69nvoices/%C3%A4", path: "/v1/%69nvoices/%C3%A4", problem: `"Not found"`},
+		{
+			target: "/v1/clients/cl_1", path: "/v1/clients/cl_1",
+			problem: `{"title": "The key lacks a permission", "detail": "This key lacks the permission clients:read.", "permission": "clients:read"}`,
+		},
+		{
+			target:  "/v1/invoices?limit=Miller&pageSize=5&Miller2=x",
+			problem: `[{"field": "limit", "message": "must be a whole number from 1 to 100"}, {"field": "pageSize", "message": "is not a parameter`,
+		},
+		{target: "/v1/me?Miller2=x", agent: "a\tb\xff\xc3\xa4", keptAgent: "a b?ä", problem: `"field": "(unknown)"`},
+	} {
+		if c.agent == "" {
+			c.agent, c.keptAgent = "test", "test"
+		}
+		s.get(c.target, key, "User-Agent", c.agent, "X-Forwarded-For", "192.0.2.7")
+		id := s.requests.last().RequestID
+		s.keep()
+		var address string
+		var path, agent, problem *string
+		err := s.pool.QueryRow(t.Context(), `SELECT host(address), path, user_agent, problem::text FROM request_log WHERE request_id = $1`, id).
+			Scan(&address, &path, &agent, &problem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := func(text *string) any {
+			if text == nil {
+				return nil
+			}
+			return *text
+		}
+		if address != "192.0.2.7" || kept(path) != c.path || kept(agent) != c.keptAgent {
+			t.Errorf("%s: address %s, path %v, user agent %v", c.target, address, kept(path), kept(agent))
+		}
+		if (problem == nil) != (c.problem == "") || problem != nil && !strings.Contains(*problem, c.problem) {
+			t.Errorf("%s: problem %v, want %q", c.target, kept(problem), c.problem)
+		}
+	}
+	var query strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&query, "&%s=%d", strings.Repeat("x", i+1), i)
+	}
+	s.get("/v1/invoices?"+query.String()[1:], key)
+	s.keep()
+	if n := s.count(`SELECT max(jsonb_array_length(problem -> 'errors')) FROM request_log`); n != requestlog.MaxFaults {
+		t.Errorf("%d faults are kept", n)
+	}
+}
+
+// TestRequestsHoldNoSecrets: neither a key nor a value of a parameter is in the request
+// log, wherever the caller put it.
+func TestRequestsHoldNoSecrets(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	key := s.key("acme", allPermissions()...)
+	other := s.key("acme", access.InvoicesRead)
+	percent := func(text string) string {
+		var b strings.Builder
+		for i := range len(text) {
+			fmt.Fprintf(&b, "%%%02X", text[i])
+		}
+		return b.String()
+	}
+	spellings := []string{other, strings.ToUpper(other[:7]) + other[7:], percent(other), percent(percent(other)), strings.ReplaceAll(other, "_", "%5f"), other + other}
+	for _, spelled := range spellings {
+		for _, target := range []string{
+			"/v1/invoices/" + spelled, "/v1/" + spelled, "/" + spelled + "/x", "/v1/invoices?client_id=" + spelled, "/v1/invoices?" + spelled + "=1", "/v1/me?key=" + spelled,
+		} {
+			s.get(target, key)
+		}
+		s.get("/v1/me", key, "User-Agent", spelled)
+		s.get("/v1/me", key, "User-Agent", strings.Repeat("x", 180)+" "+spelled) // across the bound
+		s.get("/v1/nowhere", key, "User-Agent", "curl/8 ("+spelled+")", "X-Request-Id", spelled, "Referer", "https://example.com/?"+spelled)
+	}
+	const value = "Miller-77"
+	for _, r := range route.Table() {
+		path := strings.ReplaceAll(r.Path, "{id}", "in_1")
+		for _, p := range r.Params {
+			s.get(path+"?"+p.Name+"="+value, key)
+			s.get(path+"?"+p.Name+"="+value+"&"+p.Name+"=%zz"+value, key)
+		}
+		s.get(path+"?"+value+"=1&x="+value, key)
+	}
+	s.keep()
+	if n := s.count(`SELECT count(*) FROM request_log WHERE user_agent = '[held an API key]'`); n != int64(3*len(spellings)) {
+		t.Errorf("%d requests are known to have held a key in their user agent, want %d", n, 3*len(spellings))
+	}
+	var kept string
+	if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(r::text, E'\n') FROM request_log r`).Scan(&kept); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{other[17:], other[17:30], percent(other[17:30]), percent(percent(other[17:30])), value} {
+		if i := strings.Index(kept, secret); i >= 0 {
+			t.Errorf("the request log holds %s: …%s…", secret, kept[max(0, i-200):min(len(kept), i+100)])
+		}
 	}
 }
 

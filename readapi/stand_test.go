@@ -78,6 +78,15 @@ func (l *requestList) all() []requestlog.Record {
 	return slices.Clone(l.list)
 }
 
+// take returns the records and forgets them.
+func (l *requestList) take() []requestlog.Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.list
+	l.list = nil
+	return list
+}
+
 // newStand builds everything; change may alter the API's configuration first.
 func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 	t.Helper()

@@ -81,7 +81,7 @@ var arrows = map[string][]string{
 	"internal/console/keys":     {"readapi/access", "internal/console/label", "internal/console/web"},
 	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy", "internal/signaturecheck"},
 	"internal/console/events":   {"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web"},
-	"internal/console/requests": {"readapi/access", "internal/console/chart", "internal/console/web"},
+	"internal/console/requests": {"readapi/access", "readapi/requestlog", "internal/console/chart", "internal/console/web"},
 
 	"internal/archtest":         {},
 	"internal/batch":            {},
@@ -248,7 +248,7 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 var inTestsOf = map[string][]string{
 	// They run a second version of the program, with other rules, and servers that are restored from backups.
 	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs"},
-	"internal/console":        {"domain", "internal/console/label", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference"},
+	"internal/console":        {"domain", "internal/console/label", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/signaturecheck": {"delivery/attempt"},
 }

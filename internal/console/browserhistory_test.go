@@ -82,7 +82,7 @@ func TestHistoryInTheBrowser(t *testing.T) {
 	b.until("one can be looked at", `Boolean(document.querySelector("main tbody th a"))`)
 	b.do(chromedp.Click("main tbody th a"))
 	b.sees("Request id")
-	b.sees("Parameters and answers are not kept")
+	b.sees("Values of parameters and answers are not kept")
 
 	b.press("Audit")
 	b.sees("Revoked API key Trial script")

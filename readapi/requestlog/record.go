@@ -3,10 +3,13 @@
 // (docs/contract/service.md, "Limits", 6). It also keeps when each key was last used.
 package requestlog
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
-// Record is what is kept of a request. None of it comes from a query or from what
-// the caller wrote into a path.
+// Record is what is kept of a request. None of it comes from a query but names of
+// parameters, and none of it may hold a key: who makes a Record sees to that.
 type Record struct {
 	At          time.Time // when the request came
 	WorkspaceID string    // empty without a known key
@@ -20,6 +23,33 @@ type Record struct {
 	Bytes       int // of the body as it was sent
 	Rows        int
 	Refusal     string // why the request was refused before it was looked at more closely; empty: it was not
+
+	// Of accepted requests alone. The texts must be valid UTF-8 without NUL.
+	Path      string     // percent-encoded; empty where it is the route. Bounded by MaxPath
+	Address   netip.Addr // of the caller; the zero Addr: not known
+	UserAgent string     // bounded by MaxUserAgent
+	Problem   *Problem   // nil: the answer was no error
+}
+
+// Bounds of what callers write, in bytes, and of the faults of one request.
+const (
+	MaxPath      = 256
+	MaxUserAgent = 200
+	MaxFaults    = 10
+)
+
+// Problem is what an error said to the caller.
+type Problem struct {
+	Title      string  `json:"title"`
+	Detail     string  `json:"detail,omitempty"`
+	Permission string  `json:"permission,omitempty"` // that the key lacks
+	Errors     []Fault `json:"errors,omitempty"`     // the first MaxFaults
+}
+
+// Fault is what is wrong with one parameter.
+type Fault struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
 }
 
 // minuteOf numbers clock minutes.

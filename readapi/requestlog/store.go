@@ -169,17 +169,11 @@ func (s *Store) write(ctx context.Context, batch []Record) error {
 			}
 			refused[kind]++
 		case r.WorkspaceID != "":
-			accepted = append(accepted, []any{
-				int16(dayOf(r.At) % partitions), r.WorkspaceID, r.At, r.RequestID, r.KeyID, r.KeyPrefix,
-				r.Method, r.Route, int16(r.Status), r.Duration.Microseconds(), int64(r.Bytes), int32(r.Rows), uuid.New(),
-			})
+			accepted = append(accepted, r.row())
 		}
 	}
 	if len(accepted) > 0 {
-		columns := []string{
-			"slot", "workspace_id", "at", "request_id", "key_id", "key_prefix", "method", "route", "status", "duration_us", "bytes", "row_count", "record_id",
-		}
-		if _, err := s.cfg.Pool.CopyFrom(ctx, pgx.Identifier{"request_log"}, columns, pgx.CopyFromRows(accepted)); err != nil {
+		if _, err := s.cfg.Pool.CopyFrom(ctx, pgx.Identifier{"request_log"}, columns(), pgx.CopyFromRows(accepted)); err != nil {
 			return fmt.Errorf("write requests: %w", err)
 		}
 	}
@@ -187,6 +181,37 @@ func (s *Store) write(ctx context.Context, batch []Record) error {
 		return err
 	}
 	return s.writeRefused(ctx, refused)
+}
+
+func columns() []string {
+	return []string{
+		"slot", "workspace_id", "at", "request_id", "key_id", "key_prefix", "method", "route", "status", "duration_us", "bytes", "row_count", "record_id",
+		"path", "address", "user_agent", "problem",
+	}
+}
+
+// row returns the values of columns.
+func (r *Record) row() []any {
+	var address, problem any // NULL
+	if r.Address.IsValid() {
+		address = r.Address
+	}
+	if r.Problem != nil {
+		problem = r.Problem
+	}
+	return []any{
+		int16(dayOf(r.At) % partitions), r.WorkspaceID, r.At, r.RequestID, r.KeyID, r.KeyPrefix,
+		r.Method, r.Route, int16(r.Status), r.Duration.Microseconds(), int64(r.Bytes), int32(r.Rows), uuid.New(),
+		known(r.Path), address, known(r.UserAgent), problem,
+	}
+}
+
+// known is NULL for the empty text.
+func known(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
 }
 
 func (s *Store) writeRefused(ctx context.Context, refused refusedCounts) error {

@@ -1,6 +1,7 @@
 package requests
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
 // row is a request of the request log.
@@ -29,6 +31,32 @@ type row struct {
 	Bytes    int64
 	Rows     int64
 	KeyName  string // empty for a key that is not known any more
+
+	// Empty for requests that an earlier version has recorded.
+	Path    string // percent-encoded; empty where it is the route
+	Address string // of the caller
+	Agent   string // the header User-Agent
+	Problem *requestlog.Problem
+}
+
+// Target is the path as far as it is known: for requests of earlier versions the route.
+func (r *row) Target() string { return cmp.Or(r.Path, r.Route) }
+
+// Why tells in some words what an error was about; empty where the status says it.
+func (r *row) Why() string {
+	switch {
+	case r.Problem == nil:
+		return ""
+	case r.Problem.Permission != "":
+		return "lacks " + r.Problem.Permission
+	case len(r.Problem.Errors) == 1:
+		return r.Problem.Errors[0].Field + " " + r.Problem.Errors[0].Message
+	}
+	names := make([]string, len(r.Problem.Errors))
+	for i, e := range r.Problem.Errors {
+		names[i] = e.Field
+	}
+	return strings.Join(names, ", ")
 }
 
 // Cursor names the request in addresses.
@@ -67,11 +95,13 @@ type query struct {
 	limit       int
 }
 
-const columns = `at, record_id, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count`
+const columns = `at, record_id, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count,
+	coalesce(path, ''), coalesce(host(address), ''), coalesce(user_agent, ''), problem`
 
 func scan(collectable pgx.CollectableRow) (row, error) {
 	var r row
-	err := collectable.Scan(&r.At, &r.RecordID, &r.ID, &r.KeyID, &r.Prefix, &r.Method, &r.Route, &r.Status, &r.Micros, &r.Bytes, &r.Rows)
+	err := collectable.Scan(&r.At, &r.RecordID, &r.ID, &r.KeyID, &r.Prefix, &r.Method, &r.Route, &r.Status, &r.Micros, &r.Bytes, &r.Rows,
+		&r.Path, &r.Address, &r.Agent, &r.Problem)
 	r.At = r.At.UTC()
 	return r, err
 }

@@ -25,6 +25,7 @@ type Pages struct {
 	Keys      *access.Store
 	Counts    *Counts
 	Retention time.Duration // how long the log is kept
+	APIURL    string        // for "Copy as curl"
 }
 
 // Routes are the addresses of the pages.
@@ -134,6 +135,12 @@ func (b *listBody) setLinks(first, more bool) {
 	}
 }
 
+// requestBody is what the page of one request is made from.
+type requestBody struct {
+	*row
+	Curl string // a line that makes it again; empty: the path is not known
+}
+
 func (p *Pages) requestPage(r *web.Request) error {
 	at, err := web.ParseCursor[position](r.Path("record"))
 	if err != nil {
@@ -148,5 +155,6 @@ func (p *Pages) requestPage(r *web.Request) error {
 		return err
 	}
 	found.KeyName = nameOf(found.KeyID, keys)
-	return r.Show("request", web.View{Title: "Request", Section: "requests", Body: found})
+	body := &requestBody{row: found, Curl: curl(p.APIURL, found)}
+	return r.Show("request", web.View{Title: "Request", Section: "requests", Body: body})
 }
