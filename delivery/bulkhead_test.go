@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -68,7 +69,7 @@ func TestBoundOfMessagesUnderWay(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 	})
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	ids := b.append("invoice.reversed", events)
 	b.dispatcher()
 	g.full(t, bound)

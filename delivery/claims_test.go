@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
@@ -16,7 +17,7 @@ func TestEventsDoNotWaitForClaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
-	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.dispatcher()
 	b.append("invoice.reversed", 1)
 	rc.Wait(t, 1)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -20,7 +21,7 @@ func TestAProcessWithAWrongClockDeliversNothing(t *testing.T) {
 	b := setup(t, policy.Settings{Timeout: 500 * time.Millisecond})
 	testkit.AsOwner(t, b.pool, `CREATE OR REPLACE FUNCTION log_clock() RETURNS timestamptz LANGUAGE sql VOLATILE RETURN clock_timestamp()`)
 	rc := testkit.NewReceiver(t, nil)
-	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	nothing := func() {
 		t.Helper()
 		testkit.Throughout(t, 2*time.Second, func() error {

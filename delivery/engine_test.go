@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -14,7 +15,7 @@ func TestDeliversSignedEventsOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL+"/hook?x=1", []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL + "/hook?x=1", Events: []string{"all"}}))(t)
 	b.dispatcher()
 	ids := b.append("invoice.reversed", 300)
 	got := rc.Wait(t, 300)
@@ -50,7 +51,7 @@ func TestRetriesByScheduleThenFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{50 * time.Millisecond, 100 * time.Millisecond}})
 	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"invoice.reversed"}}))(t)
 	b.dispatcher()
 	b.append("invoice.reversed", 1)
 	b.append("time_entry.approved", 1)

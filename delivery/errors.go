@@ -44,6 +44,15 @@ type EventsError struct{ Reason string }
 // Error is a sentence for the user.
 func (e *EventsError) Error() string { return e.Reason }
 
+// TextError says what is wrong with a webhook's name or description.
+type TextError struct {
+	Field  string // "name" or "description"
+	Reason string
+}
+
+// Error is a sentence for the user.
+func (e *TextError) Error() string { return "the " + e.Field + " " + e.Reason }
+
 // SinceError says what is wrong with the time since which missed events are to be
 // sent.
 type SinceError struct{ Reason string }

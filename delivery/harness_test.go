@@ -114,7 +114,7 @@ func (b *bench) append(typ string, n int) (ids []string) {
 func (b *bench) webhookIn(ws, url string) {
 	b.t.Helper()
 	b.workspace(ws)
-	testkit.Must(b.store.Create(b.t.Context(), ws, url, []string{"all"}))(b.t)
+	testkit.Must(b.store.Create(b.t.Context(), ws, delivery.Definition{URL: url, Events: []string{"all"}}))(b.t)
 }
 
 // oneForEach makes workspaces, each with a webhook at the receiver. The returned

@@ -246,7 +246,7 @@ func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error
 			return fmt.Errorf("send delivery %s again: %w", deliveryID, err)
 		}
 		return audit.Add(ctx, tx, now, audit.Change{
-			WorkspaceID: workspaceID, Action: audit.DeliveryResend, ObjectID: deliveryID, ObjectName: d.EventType, Detail: "to " + w.URL,
+			WorkspaceID: workspaceID, Action: audit.DeliveryResend, ObjectID: deliveryID, ObjectName: d.EventType, Detail: "to " + w.Label(),
 		})
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -18,8 +19,8 @@ func TestHistoryIsNotNews(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Retention: 48 * time.Hour})
 	all, some := testkit.NewReceiver(t, nil), testkit.NewReceiver(t, nil)
-	everything := testkit.Must(b.store.Create(t.Context(), workspace, all.URL, []string{"all"}))(t)
-	charges := testkit.Must(b.store.Create(t.Context(), workspace, some.URL, []string{"charge.deleted"}))(t)
+	everything := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: all.URL, Events: []string{"all"}}))(t)
+	charges := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: some.URL, Events: []string{"charge.deleted"}}))(t)
 	b.history("invoice.reversed", 700, 49*time.Hour)
 	b.history("charge.deleted", 40, 48*time.Hour+time.Minute)
 	b.history("charge.deleted", 3, 47*time.Hour)
@@ -53,7 +54,7 @@ func TestMissedHistoryIsNotNews(t *testing.T) {
 	rc := testkit.NewReceiver(t, nil)
 	b.history("charge.deleted", 5, 47*time.Hour)
 	b.history("charge.deleted", 2, time.Hour)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	missed := testkit.Must(b.store.SendMissed(t.Context(), w.ID, b.clock.Now().Add(-47*time.Hour-time.Minute)))(t)
 	if missed.Count != 7 {
 		t.Fatalf("%d events were missed", missed.Count)

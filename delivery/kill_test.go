@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
@@ -119,7 +120,7 @@ func TestKilledLosesNothing(t *testing.T) {
 				w.WriteHeader(http.StatusInternalServerError) // some have to be tried again
 			}
 		})
-		testkit.Must(b.store.Create(t.Context(), workspace, receivers[i].URL, []string{"all"}))(t)
+		testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: receivers[i].URL, Events: []string{"all"}}))(t)
 	}
 	const lease = 1300 * time.Millisecond
 	children := []*exec.Cmd{b.dispatcherChild(lease), b.dispatcherChild(lease)}
@@ -256,7 +257,7 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 	t.Cleanup(b.pool.Close)
 	rc := testkit.NewReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { testkit.TakeTime(r, time.Millisecond) })
 	for i := range webhooks {
-		testkit.Must(b.store.Create(t.Context(), workspace, fmt.Sprintf("%s/%d", rc.URL, i), []string{"all"}))(t)
+		testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: fmt.Sprintf("%s/%d", rc.URL, i), Events: []string{"all"}}))(t)
 	}
 	b.append("invoice.reversed", events)
 	sent := webhooks * events

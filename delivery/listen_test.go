@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/delivery/receiver"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -45,7 +46,7 @@ func TestListenerShowsDeliveries(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := setup(t, policy.Settings{CAFile: ca, Schedule: policy.Schedule{}})
-			w := testkit.Must(b.store.Create(t.Context(), workspace, l.URL(), []string{"all"}))(t)
+			w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: l.URL(), Events: []string{"all"}}))(t)
 			b.dispatcher()
 			b.append("invoice.reversed", 1)
 			b.states(w.ID, policy.Failed)

@@ -81,7 +81,7 @@ func TestChangesOfALockedWebhook(t *testing.T) {
 	b := setup(t, policy.Settings{})
 	b.workspace("acme")
 	create := func() string {
-		return testkit.Must(b.store.Create(t.Context(), "acme", "https://hooks.example.com/", []string{delivery.AllEvents}))(t).ID
+		return testkit.Must(b.store.Create(t.Context(), "acme", delivery.Definition{URL: "https://hooks.example.com/", Events: []string{delivery.AllEvents}}))(t).ID
 	}
 	locked, free := create(), create()
 	conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
@@ -92,7 +92,7 @@ func TestChangesOfALockedWebhook(t *testing.T) {
 	since := b.clock.Now().Add(-time.Hour)
 	changes := map[string]func(id string) error{
 		"edit": func(id string) error {
-			_, err := b.store.Edit(t.Context(), id, nil, []string{"invoice.paid"})
+			_, err := b.store.Edit(t.Context(), id, delivery.Change{Events: []string{"invoice.paid"}})
 			return err
 		},
 		"rotate":       func(id string) error { _, err := b.store.RotateSecret(t.Context(), id); return err },

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -59,7 +60,7 @@ func TestStripeLibraryVerifies(t *testing.T) {
 
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.dispatcher()
 	b.append("invoice.reversed", 3)
 	rc.Wait(t, 3)
@@ -145,7 +146,7 @@ func exampleReceiver(t *testing.T, command []string) {
 		(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(proxy.Close)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, proxy.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: proxy.URL, Events: []string{"all"}}))(t)
 	port := freePort(t)
 	upstream = "127.0.0.1:" + port
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -19,7 +20,7 @@ func TestReleasedAndClaimedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Timeout: 4 * time.Second})
 	rc := testkit.NewReceiver(t, nil)
-	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"invoice.reversed"}}))(t)
 	for range 2 {
 		b.dispatcher(func(c *dispatch.Config) { c.Lease, c.Sweep, c.Idle = 10*time.Minute, time.Minute, time.Nanosecond })
 	}
@@ -61,7 +62,7 @@ func TestLostNotificationIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
-	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	registry := prometheus.NewRegistry()
 	b.dispatcher(func(c *dispatch.Config) { c.Sweep, c.Idle, c.Metrics = 20*time.Millisecond, time.Hour, registry })
 	b.append("invoice.reversed", 1)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -41,7 +42,7 @@ func TestOlderBackupIsNoticed(t *testing.T) {
 	t.Cleanup(pool.Close)
 	b := setupOn(t, pool, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
-	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.dispatcher()
 	b.append("invoice.reversed", 3)
 	rc.Wait(t, 3)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -15,7 +16,7 @@ func TestADumpRestoredIntoARunningServerIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
-	testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.dispatcher()
 	b.append("invoice.reversed", 3)
 	rc.Wait(t, 3)

@@ -93,7 +93,7 @@ func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Tim
 		}
 		w := &named{workspaceID: workspaceID, id: webhookID}
 		err = tx.QueryRow(ctx, `
-			UPDATE webhook SET version = version + 1 WHERE workspace_id = $1 AND webhook_id = $2 RETURNING url`, workspaceID, webhookID).Scan(&w.url)
+			UPDATE webhook SET version = version + 1 WHERE workspace_id = $1 AND webhook_id = $2 RETURNING url, name`, workspaceID, webhookID).Scan(&w.url, &w.name)
 		if err != nil {
 			return fmt.Errorf("send missed events of %s: %w", webhookID, err)
 		}

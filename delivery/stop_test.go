@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
@@ -26,7 +27,7 @@ import (
 func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { testkit.TakeTime(r, 2*time.Millisecond) })
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	const events = 400
 	ids := b.append("invoice.reversed", events)
 	for round := 1; round <= 4; round++ {
@@ -61,7 +62,7 @@ func TestLostLeaseIsReplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Timeout: 4 * time.Second})
 	rc := testkit.NewReceiver(t, nil)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.dispatcher(func(c *dispatch.Config) { c.Lease, c.Sweep = 8*time.Second, 50*time.Millisecond })
 	sent := 0
 	for range 5 {
@@ -96,7 +97,7 @@ func TestUnopenedSecretPauses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	other := testkit.Must(keyring.New("another key than the first"))(t)
 	log := &logBook{}
 	_, stop := b.dispatcher(func(c *dispatch.Config) { c.Keyring, c.Logger = other, slog.New(log) })
@@ -157,7 +158,7 @@ func TestOneWideLineForEachAttempt(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	log := &logBook{}
 	b.dispatcher(func(c *dispatch.Config) { c.Logger = slog.New(log) })
 	id := b.append("invoice.reversed", 1)[0]
@@ -193,7 +194,7 @@ func TestStatusAndMetrics(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.append("invoice.reversed", 5)
 	lag := b.status()
 	if len(lag) != 1 || lag[0].Entries != 5 || lag[0].Held || lag[0].WebhookID != w.ID {
@@ -257,7 +258,7 @@ func TestRareTypesAreFoundInALongLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"charge.deleted"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"charge.deleted"}}))(t)
 	b.append("invoice.reversed", 3000)
 	id := b.append("charge.deleted", 1)[0]
 	b.append("time_entry.approved", 500)
@@ -313,7 +314,7 @@ func TestOrphansAreFreed(t *testing.T) {
 	rc := testkit.NewReceiver(t, nil)
 	registry := prometheus.NewRegistry()
 	b.dispatcher(func(c *dispatch.Config) { c.Lease, c.Sweep, c.Metrics = 8*time.Second, 50*time.Millisecond, registry })
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	testkit.Eventually(t, func() error {
 		var id string
 		err := b.pool.QueryRow(t.Context(), `SELECT instance_id FROM webhook_instance`).Scan(&id)

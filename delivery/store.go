@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -23,7 +21,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 )
 
 // StoreConfig configures a Store.
@@ -95,69 +92,6 @@ func (s *Store) inTx(ctx context.Context, do func(pgx.Tx) error) error {
 	return err
 }
 
-// checkEvents checks a choice of event types and returns it in the order of the
-// catalogue; nil means all.
-func checkEvents(events []string) ([]string, error) {
-	if len(events) == 0 {
-		return nil, &EventsError{"choose event types, or all"}
-	}
-	if slices.Contains(events, AllEvents) {
-		if len(events) > 1 {
-			return nil, &EventsError{"choose either all, or single event types"}
-		}
-		return nil, nil
-	}
-	known := domain.PublicTypes()
-	for _, e := range events {
-		if !slices.Contains(known, e) {
-			return nil, &EventsError{fmt.Sprintf("there is no event type %q; choose all, or some of %s%s", e, strings.Join(known, ", "), similar.Hint(e, known))}
-		}
-	}
-	return slices.DeleteFunc(known, func(k string) bool { return !slices.Contains(events, k) }), nil
-}
-
-// Create adds a webhook, which gets the events appended from now on. Its secret is
-// returned only here. events are event types, or "all".
-// Errors: *attempt.AddressError, *EventsError, *domain.UnknownWorkspaceError,
-// ErrTooManyWebhooks, *secretkey.MissingError.
-func (s *Store) Create(ctx context.Context, workspaceID, url string, events []string) (*WithSecret, error) {
-	if err := attempt.CheckAddress(url, s.cfg.Settings.Allow); err != nil {
-		return nil, err
-	}
-	types, err := checkEvents(events)
-	if err != nil {
-		return nil, err
-	}
-	secret, err := attempt.NewSecret(s.cfg.Random)
-	if err != nil {
-		return nil, err
-	}
-	unique, err := uuid.NewV7FromReader(s.cfg.Random)
-	if err != nil {
-		return nil, fmt.Errorf("make a webhook id: %w", err)
-	}
-	id := "wh_" + unique.String()
-	err = s.inTx(ctx, func(tx pgx.Tx) error {
-		sealed, err := s.seal(ctx, tx, workspaceID, id, secret)
-		if err != nil {
-			return err
-		}
-		w := &newWebhook{workspaceID, id, url, types, sealed, s.now()}
-		if err := insertWebhook(ctx, tx, w); err != nil {
-			return err
-		}
-		return s.addToAudit(ctx, tx, audit.WebhookCreate, &named{workspaceID, id, url}, eventsDetail(types))
-	})
-	if err != nil {
-		return nil, err
-	}
-	created, err := s.Get(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return &WithSecret{Webhook: *created, Secret: secret}, nil
-}
-
 // seal seals a secret for its row under the database's key, in the transaction that
 // stores it.
 func (s *Store) seal(ctx context.Context, tx pgx.Tx, workspaceID, webhookID, secret string) ([]byte, error) {
@@ -171,90 +105,11 @@ func (s *Store) seal(ctx context.Context, tx pgx.Tx, workspaceID, webhookID, sec
 	return k.Seal(workspaceID, webhookID, secret), nil
 }
 
-// newWebhook is the row of a webhook that is created.
-type newWebhook struct {
-	workspaceID, id, url string
-	events               []string
-	sealedSecret         []byte
-	createdAt            time.Time
-}
-
-// insertWebhook locks the workspace, so that two calls at the same time cannot both
-// create its fifth webhook.
-func insertWebhook(ctx context.Context, tx pgx.Tx, w *newWebhook) error {
-	var n int
-	err := tx.QueryRow(ctx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`, w.workspaceID).Scan(&n)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return &domain.UnknownWorkspaceError{WorkspaceID: w.workspaceID}
-	}
-	if err != nil {
-		return fmt.Errorf("lock workspace %s: %w", w.workspaceID, err)
-	}
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhook WHERE workspace_id = $1`, w.workspaceID).Scan(&n); err != nil {
-		return fmt.Errorf("count the webhooks of %s: %w", w.workspaceID, err)
-	}
-	if n >= MaxWebhooks {
-		return ErrTooManyWebhooks
-	}
-	_, err = tx.Exec(ctx, `
-		INSERT INTO webhook (workspace_id, webhook_id, url, events, created_at, secret) VALUES ($1, $2, $3, $4, $5, $6)`,
-		w.workspaceID, w.id, w.url, w.events, w.createdAt, w.sealedSecret)
-	if err != nil {
-		return fmt.Errorf("insert a webhook: %w", err)
-	}
-	_, err = tx.Exec(ctx, `
-		INSERT INTO webhook_cursor (workspace_id, webhook_id, position)
-		SELECT $1, $2, position FROM log_head WHERE workspace_id = $1`, w.workspaceID, w.id)
-	if err != nil {
-		return fmt.Errorf("insert a webhook's cursor: %w", err)
-	}
-	return nil
-}
-
-// Edit changes a webhook's address or its event types; nil leaves them as they are.
-// It applies to messages that are sent from now on. Errors: *attempt.AddressError, *EventsError,
-// *UnknownWebhookError.
-func (s *Store) Edit(ctx context.Context, webhookID string, url *string, events []string) (*Webhook, error) {
-	if url != nil {
-		if err := attempt.CheckAddress(*url, s.cfg.Settings.Allow); err != nil {
-			return nil, err
-		}
-	}
-	var types []string
-	if events != nil {
-		var err error
-		if types, err = checkEvents(events); err != nil {
-			return nil, err
-		}
-	}
-	err := s.change(ctx, webhookID, func(tx pgx.Tx, w *named) error {
-		var details []string
-		if url != nil && *url != w.url {
-			details = append(details, "address before: "+w.url)
-			w.url = *url
-		}
-		if events != nil {
-			details = append(details, eventsDetail(types))
-		}
-		_, err := tx.Exec(ctx, `
-			UPDATE webhook SET version = version + 1, url = $3, events = CASE WHEN $4 THEN $5 ELSE events END
-			 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, w.url, events != nil, types)
-		if err != nil {
-			return fmt.Errorf("edit webhook %s: %w", webhookID, err)
-		}
-		return s.addToAudit(ctx, tx, audit.WebhookEdit, w, strings.Join(details, "; "))
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s.Get(ctx, webhookID)
-}
-
-// named is a webhook as the audit trail names it.
-type named struct{ workspaceID, id, url string }
+// named is a webhook and what the audit trail names it by.
+type named struct{ workspaceID, id, url, name string }
 
 func (s *Store) addToAudit(ctx context.Context, tx pgx.Tx, action audit.Action, w *named, detail string) error {
-	return audit.Add(ctx, tx, s.now(), audit.Change{WorkspaceID: w.workspaceID, Action: action, ObjectID: w.id, ObjectName: w.url, Detail: detail})
+	return audit.Add(ctx, tx, s.now(), audit.Change{WorkspaceID: w.workspaceID, Action: action, ObjectID: w.id, ObjectName: attempt.Label(w.name, w.url), Detail: detail})
 }
 
 // eventsDetail says in the audit trail which event types a webhook chose.
@@ -270,7 +125,7 @@ func eventsDetail(types []string) string {
 func (s *Store) change(ctx context.Context, webhookID string, do func(pgx.Tx, *named) error) error {
 	w := &named{id: webhookID}
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, `SELECT workspace_id, url FROM webhook WHERE webhook_id = $1 FOR NO KEY UPDATE`, webhookID).Scan(&w.workspaceID, &w.url)
+		err := tx.QueryRow(ctx, `SELECT workspace_id, url, name FROM webhook WHERE webhook_id = $1 FOR NO KEY UPDATE`, webhookID).Scan(&w.workspaceID, &w.url, &w.name)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return &UnknownWebhookError{webhookID}
 		}
@@ -363,7 +218,7 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 			return fmt.Errorf("append a test.ping: %w", err)
 		}
 		eventID = receipts[0].ID
-		return s.addToAudit(ctx, tx, audit.WebhookTest, &named{w.WorkspaceID, w.ID, w.URL}, "event "+eventID)
+		return s.addToAudit(ctx, tx, audit.WebhookTest, &named{w.WorkspaceID, w.ID, w.URL, w.Name}, "event "+eventID)
 	})
 	if err != nil {
 		return "", err
@@ -387,7 +242,7 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 		err := tx.QueryRow(ctx, `
 			UPDATE webhook SET state = 'on', version = version + 1, epoch = epoch + 1,
 			       failing_since = NULL, failure_marks = '{}', warned = 0, turned_off_at = NULL, turned_off_for = NULL
-			 WHERE webhook_id = $1 AND state = 'off' RETURNING workspace_id, url, epoch`, webhookID).Scan(&w.workspaceID, &w.url, &epoch)
+			 WHERE webhook_id = $1 AND state = 'off' RETURNING workspace_id, url, name, epoch`, webhookID).Scan(&w.workspaceID, &w.url, &w.name, &epoch)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // on already, or unknown, which Get reports
 		}

@@ -23,23 +23,23 @@ func TestCreateChecksAndLimits(t *testing.T) {
 	b := setup(t, policy.Settings{})
 	ctx := t.Context()
 	var address *attempt.AddressError
-	if _, err := b.store.Create(ctx, workspace, "http://example.com", []string{"all"}); !errors.As(err, &address) {
+	if _, err := b.store.Create(ctx, workspace, delivery.Definition{URL: "http://example.com", Events: []string{"all"}}); !errors.As(err, &address) {
 		t.Errorf("http: %v", err)
 	}
 	var events *delivery.EventsError
 	for _, choice := range [][]string{nil, {"invoice.recorded"}, {"all", "invoice.paid"}, {""}} {
-		if _, err := b.store.Create(ctx, workspace, "https://example.com", choice); !errors.As(err, &events) {
+		if _, err := b.store.Create(ctx, workspace, delivery.Definition{URL: "https://example.com", Events: choice}); !errors.As(err, &events) {
 			t.Errorf("events %q: %v", choice, err)
 		}
 	}
 	var unknown *domain.UnknownWorkspaceError
-	if _, err := b.store.Create(ctx, "nobody", "https://example.com", []string{"all"}); !errors.As(err, &unknown) {
+	if _, err := b.store.Create(ctx, "nobody", delivery.Definition{URL: "https://example.com", Events: []string{"all"}}); !errors.As(err, &unknown) {
 		t.Errorf("unknown workspace: %v", err)
 	}
 	made := make(chan error, 12)
 	for range cap(made) {
 		go func() {
-			_, err := b.store.Create(ctx, workspace, "https://example.com/x", []string{"payout.paid", "invoice.paid"})
+			_, err := b.store.Create(ctx, workspace, delivery.Definition{URL: "https://example.com/x", Events: []string{"payout.paid", "invoice.paid"}})
 			made <- err
 		}()
 	}
@@ -73,7 +73,7 @@ func TestUnknownIDs(t *testing.T) {
 	var del *delivery.UnknownDeliveryError
 	for name, err := range map[string]error{
 		"get":          second(b.store.Get(ctx, id)),
-		"edit":         second(b.store.Edit(ctx, id, nil, []string{"all"})),
+		"edit":         second(b.store.Edit(ctx, id, delivery.Change{Events: []string{"all"}})),
 		"delete":       b.store.Delete(ctx, id),
 		"rotate":       second(b.store.RotateSecret(ctx, id)),
 		"test":         second(b.store.Test(ctx, id)),
@@ -101,7 +101,7 @@ func second[T any](_ T, err error) error { return err }
 func TestSecretsAreSealed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
-	w := testkit.Must(b.store.Create(t.Context(), workspace, "https://example.com", []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: "https://example.com", Events: []string{"all"}}))(t)
 	if !strings.HasPrefix(w.Secret, "whsec_") || len(w.Secret) < 38 {
 		t.Errorf("secret %q", w.Secret)
 	}
@@ -122,7 +122,7 @@ func TestRotationSignsWithBoth(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.dispatcher()
 	b.append("invoice.reversed", 1)
 	rc.Wait(t, 1)
@@ -157,8 +157,8 @@ func TestPingGoesToOneAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc, other := testkit.NewReceiver(t, nil), testkit.NewReceiver(t, nil)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
-	testkit.Must(b.store.Create(t.Context(), workspace, other.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"invoice.reversed"}}))(t)
+	testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: other.URL, Events: []string{"all"}}))(t)
 	b.dispatcher()
 	id := testkit.Must(b.store.Test(t.Context(), w.ID))(t)
 	b.project(workspace)
@@ -176,12 +176,12 @@ func TestChoiceAndAddressCanChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc, next := testkit.NewReceiver(t, nil), testkit.NewReceiver(t, nil)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"invoice.reversed"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"invoice.reversed"}}))(t)
 	b.dispatcher()
 	b.append("time_entry.approved", 3)
 	b.append("invoice.reversed", 1)
 	rc.Wait(t, 1)
-	testkit.Must(b.store.Edit(t.Context(), w.ID, &next.URL, []string{"time_entry.approved"}))(t)
+	testkit.Must(b.store.Edit(t.Context(), w.ID, delivery.Change{URL: &next.URL, Events: []string{"time_entry.approved"}}))(t)
 	b.append("invoice.reversed", 3)
 	id := b.append("time_entry.approved", 1)[0]
 	if got := next.Wait(t, 1); len(got) != 1 || got[0].Header.Get("Service-Event-Id") != id {
@@ -193,13 +193,62 @@ func TestChoiceAndAddressCanChange(t *testing.T) {
 	if err := b.store.Delete(t.Context(), w.ID); err != nil {
 		t.Fatal(err)
 	}
-	other := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	other := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.append("time_entry.approved", 1)
 	rc.Wait(t, 2)
 	if n := len(next.All()); n != 1 {
 		t.Errorf("a deleted webhook got %d messages, want 1", n)
 	}
 	b.states(other.ID, policy.Succeeded)
+}
+
+// A webhook's name and description are bounded, can be changed and taken away, and name
+// it in the audit trail; the query of its address is shown nowhere.
+func TestNameAndDescription(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{})
+	const address = "https://hooks.example.com/in?token=hunter2"
+	everything := []string{delivery.AllEvents}
+	for field, d := range map[string]delivery.Definition{
+		"name":        {URL: address, Events: everything, Name: strings.Repeat("ü", delivery.MaxName+1)},
+		"description": {URL: address, Events: everything, Description: "two\nlines"},
+	} {
+		var text *delivery.TextError
+		if _, err := b.store.Create(t.Context(), workspace, d); !errors.As(err, &text) || text.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	var (
+		address2 *attempt.AddressError
+		events   *delivery.EventsError
+		text     *delivery.TextError
+	)
+	_, err := b.store.Create(t.Context(), workspace, delivery.Definition{URL: "http://x", Name: " x"})
+	if !errors.As(err, &address2) || !errors.As(err, &events) || !errors.As(err, &text) {
+		t.Errorf("three faults are reported as %v", err)
+	}
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{
+		URL: address, Events: everything, Name: strings.Repeat("ü", delivery.MaxName), Description: "Run by Dana",
+	}))(t)
+	if w.Name != strings.Repeat("ü", delivery.MaxName) || w.Description != "Run by Dana" {
+		t.Errorf("made %+v", w.Webhook)
+	}
+	name, nothing := "Payroll", ""
+	after := testkit.Must(b.store.Edit(t.Context(), w.ID, delivery.Change{Name: &name}))(t)
+	if after.Name != name || after.Description != "Run by Dana" || after.URL != address || after.Label() != "Payroll (hooks.example.com/in?…)" {
+		t.Errorf("renamed to %+v", after)
+	}
+	after = testkit.Must(b.store.Edit(t.Context(), w.ID, delivery.Change{Name: &nothing, Description: &nothing, Events: everything}))(t)
+	if after.Name != "" || after.Description != "" || after.Label() != "hooks.example.com/in?…" {
+		t.Errorf("without a name: %+v", after)
+	}
+	var audit string
+	if err := b.pool.QueryRow(t.Context(), `SELECT string_agg(object_name || ' ' || detail, E'\n') FROM console_audit WHERE object_id = $1`, w.ID).Scan(&audit); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(audit, "hunter2") || !strings.Contains(audit, `name before: "Payroll"`) || !strings.Contains(audit, "Payroll (hooks.example.com/in?…)") {
+		t.Errorf("the audit trail says\n%s", audit)
+	}
 }
 
 func TestSendAgainMakesOneAttempt(t *testing.T) {
@@ -212,7 +261,7 @@ func TestSendAgainMakesOneAttempt(t *testing.T) {
 		}
 		fmt.Fprint(w, "thanks")
 	})
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.dispatcher()
 	b.append("invoice.reversed", 1)
 	d := b.states(w.ID, policy.Failed)[0]
@@ -250,7 +299,7 @@ func TestPendingIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{time.Hour}})
 	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.dispatcher()
 	b.append("invoice.reversed", 1)
 	d := b.states(w.ID, policy.Pending)[0]
@@ -268,7 +317,7 @@ func TestDeliveriesSayWhatTheyAreAbout(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.dispatcher()
 	b.append("time_entry.approved", 1)
 	issued := testkit.Must(domain.NewDraft(workspace, "invoice.issued", []byte(`{"invoice_id":"in_7","invoice_number":"INV-0042","amount":"1.00"}`)))(t)
@@ -297,7 +346,7 @@ func TestDeliveriesPageAndFilter(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 		}
 	})
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.dispatcher()
 	b.append("invoice.reversed", 30)
 	b.append("time_entry.approved", 20)

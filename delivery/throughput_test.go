@@ -54,7 +54,7 @@ func BenchmarkDispatcher(b *testing.B) {
 			b.Fatal(err)
 		}
 		for k := range delivery.MaxWebhooks {
-			testkit.Must(h.store.Create(b.Context(), ws, fmt.Sprintf("%s/%d", s.URL, k), []string{"all"}))(b)
+			testkit.Must(h.store.Create(b.Context(), ws, delivery.Definition{URL: fmt.Sprintf("%s/%d", s.URL, k), Events: []string{"all"}}))(b)
 		}
 		h.appendTo(ws, "invoice.reversed", events)
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	netmail "net/mail"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -108,7 +109,7 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 			fmt.Fprint(w, "out of order")
 		}
 	})
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL+"/hook?token=hunter2", []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL + "/hook?token=hunter2", Events: []string{"all"}, Name: "Payroll"}))(t)
 	log := &testkit.Buffer{}
 	b.dispatcher(func(c *dispatch.Config) {
 		c.Mail, c.Logger = mail.Settings{URL: office.url, From: "billing@example.com"}, log.Logger()
@@ -140,7 +141,8 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 			failing += strings.Count(subject, "failing")
 			off += strings.Count(subject, "turned off")
 		}
-		if failing != 2 || off != 1 {
+		named := "Webhook turned off: Payroll (" + strings.TrimPrefix(rc.URL, "https://") + "/hook?…)"
+		if failing != 2 || off != 1 || !slices.Contains(s, named) {
 			return fmt.Errorf("mails %q", s)
 		}
 		return nil
@@ -152,10 +154,13 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 			last = m
 		}
 	}
-	for _, want := range []string{rc.URL + "/hook?token=", "answered 500", "out of order"} {
+	for _, want := range []string{"Payroll", rc.URL + "/hook?", "answered 500", "out of order"} {
 		if !strings.Contains(last, want) {
 			t.Errorf("the mail does not say %q:\n%s", want, last)
 		}
+	}
+	if all := strings.Join(office.mails, ""); strings.Contains(all, "hunter2") {
+		t.Errorf("a mail has the query of the address:\n%s", all)
 	}
 	if office.to[0] != "finance@example.com" {
 		t.Errorf("mail to %q", office.to[0])
@@ -251,7 +256,7 @@ func TestSendAgainWhileOff(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	w := testkit.Must(b.store.Create(t.Context(), workspace, rc.URL, []string{"all"}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	registry := prometheus.NewRegistry()
 	b.dispatcher(func(c *dispatch.Config) { c.Metrics = registry })
 	b.failUntilOff(w.ID, 30*time.Hour)

@@ -36,6 +36,8 @@ func timeOf(t *time.Time) Time {
 type Webhook struct {
 	ID             string   `json:"id"`
 	WorkspaceID    string   `json:"workspace_id"`
+	Name           string   `json:"name"`        // empty: none
+	Description    string   `json:"description"` // empty: none
 	URL            string   `json:"url"`
 	Events         []string `json:"events"` // ["all"], or types in the order of the catalogue
 	State          string   `json:"state"`  // on or off
@@ -58,6 +60,12 @@ type Webhook struct {
 
 // On tells whether events are sent to it.
 func (w *Webhook) On() bool { return w.State == "on" }
+
+// Label names the webhook: by its name if it has one, and by host and path.
+func (w *Webhook) Label() string { return attempt.Label(w.Name, w.URL) }
+
+// Shown is the webhook's address as it is shown to people; see attempt.Shown.
+func (w *Webhook) Shown() string { return attempt.Shown(w.URL) }
 
 // WithSecret is a webhook with its signing secret, which is shown once.
 type WithSecret struct {

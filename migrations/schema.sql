@@ -737,8 +737,12 @@ CREATE TABLE webhook (
     warned integer NOT NULL DEFAULT 0,
     turned_off_at timestamp with time zone,
     turned_off_for text,
+    name text NOT NULL DEFAULT ''::text,
+    description text NOT NULL DEFAULT ''::text,
     CONSTRAINT webhook_pkey PRIMARY KEY (workspace_id, webhook_id),
     CONSTRAINT webhook_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT webhook_description_check CHECK ((char_length(description) <= 500)),
+    CONSTRAINT webhook_name_check CHECK ((char_length(name) <= 100)),
     CONSTRAINT webhook_state_check CHECK ((state = ANY (ARRAY['on'::text, 'off'::text])))
 ) WITH (fillfactor=60);
 COMMENT ON TABLE webhook IS 'Addresses that events are sent to, at most five for a workspace.';
@@ -755,6 +759,7 @@ COMMENT ON COLUMN webhook.failure_marks IS 'Unix milliseconds of failed attempts
 COMMENT ON COLUMN webhook.warned IS 'Warnings sent since failing_since: 0, 1 or 2.';
 COMMENT ON COLUMN webhook.turned_off_at IS 'When it was turned off because every attempt failed; null while on.';
 COMMENT ON COLUMN webhook.turned_off_for IS 'The last failure before it was turned off, in words.';
+COMMENT ON COLUMN webhook.description IS 'What it is for, in the words of its owner; empty: nothing was said.';
 CREATE INDEX webhook_by_id ON public.webhook USING btree (webhook_id);
 
 CREATE TABLE webhook_cursor (

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,12 +20,12 @@ import (
 
 func webhookCommand(env *cli.Env) *cobra.Command {
 	c := cli.Group("webhook", "Create, change, test and inspect webhooks",
-		webhookCreateCommand(env), webhookListCommand(env), webhookDeleteCommand(env), webhookRotateCommand(env),
+		webhookCreateCommand(env), webhookListCommand(env), webhookEditCommand(env), webhookDeleteCommand(env), webhookRotateCommand(env),
 		webhookTestCommand(env), webhookTurnOnCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookMissedCommand(env), listen.Command(env))
 	c.Long = `Create, change, test and inspect webhooks.
 
 Some settings affect these commands and have to be the same as for serve:
-LEDGERFEED_SECRET_KEY (create, rotate-secret), LEDGERFEED_WEBHOOK_ALLOW (create),
+LEDGERFEED_SECRET_KEY (create, rotate-secret), LEDGERFEED_WEBHOOK_ALLOW (create, edit),
 LEDGERFEED_SECRET_OVERLAP (rotate-secret, which prints when the old secret
 ends), LEDGERFEED_RETENTION (deliveries, resend, send-missed) and
 LEDGERFEED_BRAND (listen).`
@@ -46,9 +47,10 @@ func withWebhooks(ctx context.Context, env *cli.Env, secrets bool, work func(*de
 		var (
 			address *attempt.AddressError
 			events  *delivery.EventsError
+			text    *delivery.TextError
 			since   *delivery.SinceError
 		)
-		if errors.As(err, &address) || errors.As(err, &events) || errors.As(err, &since) {
+		if errors.As(err, &address) || errors.As(err, &events) || errors.As(err, &text) || errors.As(err, &since) {
 			return &cli.UsageError{Err: err}
 		}
 		return err
@@ -67,18 +69,20 @@ func ofWebhook(env *cli.Env, use, short string, work func(ctx context.Context, s
 }
 
 func webhookCreateCommand(env *cli.Env) *cobra.Command {
-	var workspace, url string
-	var events []string
+	var (
+		workspace string
+		d         delivery.Definition
+	)
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Add a webhook; its secret is shown once",
 		Args:  cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
-			if workspace == "" || url == "" {
+			if workspace == "" || d.URL == "" {
 				return cli.Usagef("want --workspace and --url")
 			}
 			return withWebhooks(ctx, env, true, func(store *delivery.Store) error {
-				made, err := store.Create(ctx, workspace, url, events)
+				made, err := store.Create(ctx, workspace, d)
 				if err != nil {
 					return err
 				}
@@ -87,8 +91,56 @@ func webhookCreateCommand(env *cli.Env) *cobra.Command {
 		}),
 	}
 	c.Flags().StringVar(&workspace, "workspace", "", "the workspace whose events it gets (required)")
-	c.Flags().StringVar(&url, "url", "", "where they are sent: an https:// address (required)")
-	c.Flags().StringSliceVar(&events, "events", []string{delivery.AllEvents}, "event types, separated by commas, or all: "+strings.Join(domain.PublicTypes(), ", "))
+	c.Flags().StringVar(&d.URL, "url", "", "where they are sent: an https:// address (required)")
+	c.Flags().StringSliceVar(&d.Events, "events", []string{delivery.AllEvents}, eventsUsage())
+	c.Flags().StringVar(&d.Name, "name", "", nameUsage())
+	c.Flags().StringVar(&d.Description, "description", "", descriptionUsage())
+	return c
+}
+
+func eventsUsage() string {
+	return "event types, separated by commas, or all: " + strings.Join(domain.PublicTypes(), ", ")
+}
+
+func nameUsage() string {
+	return fmt.Sprintf("what receives them, up to %d characters", delivery.MaxName)
+}
+
+func descriptionUsage() string {
+	return fmt.Sprintf("what it is for, or who looks after it, up to %d characters", delivery.MaxDescription)
+}
+
+func webhookEditCommand(env *cli.Env) *cobra.Command {
+	var d delivery.Definition
+	var c *cobra.Command
+	c = ofWebhook(env, "edit WEBHOOK", "Change a webhook's address, event types, name or description", func(ctx context.Context, store *delivery.Store, id string) error {
+		given := c.Flags().Changed
+		var change delivery.Change
+		if given("url") {
+			change.URL = &d.URL
+		}
+		if given("events") {
+			change.Events = d.Events
+		}
+		if given("name") {
+			change.Name = &d.Name
+		}
+		if given("description") {
+			change.Description = &d.Description
+		}
+		if change.URL == nil && change.Events == nil && change.Name == nil && change.Description == nil {
+			return cli.Usagef("want --url, --events, --name or --description")
+		}
+		webhook, err := store.Edit(ctx, id, change)
+		if err != nil {
+			return err
+		}
+		return env.Print(webhook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*webhook}) })
+	})
+	c.Flags().StringVar(&d.URL, "url", "", "where events are sent: an https:// address")
+	c.Flags().StringSliceVar(&d.Events, "events", nil, eventsUsage())
+	c.Flags().StringVar(&d.Name, "name", "", nameUsage()+`; "" takes it away`)
+	c.Flags().StringVar(&d.Description, "description", "", descriptionUsage()+`; "" takes it away`)
 	return c
 }
 
@@ -128,19 +180,22 @@ func webhookListCommand(env *cli.Env) *cobra.Command {
 
 func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tSTATE\tADDRESS\tEVENTS\tFAILING SINCE")
+	fmt.Fprintln(t, "ID\tSTATE\tNAME\tADDRESS\tEVENTS\tFAILING SINCE")
 	for i := range list {
 		w := &list[i]
 		since := "-"
 		if !w.FailingSince.IsZero() {
 			since = domain.FormatTime(w.FailingSince.Time)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", w.ID, w.State, w.URL, strings.Join(w.Events, ","), since)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", w.ID, w.State, cmp.Or(w.Name, "-"), w.Shown(), strings.Join(w.Events, ","), since)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	for i := range list {
+		if list[i].Description != "" {
+			fmt.Fprintf(out, "%s: %s\n", list[i].ID, list[i].Description)
+		}
 		if list[i].Notice != nil {
 			fmt.Fprintf(out, "%s: %s\n", list[i].ID, *list[i].Notice)
 		}

@@ -50,6 +50,10 @@ func TestWebhookCommands(t *testing.T) {
 		{"create --workspace w --url https://example.com --events invoice.eaten", cli.ExitUsage, "invoice.eaten"},
 		{"create --workspace nobody --url https://example.com", cli.ExitFailed, "nobody"},
 		{"list --workspace nobody", cli.ExitFailed, "nobody"},
+		{"create --workspace w --url https://example.com --name " + strings.Repeat("x", 101), cli.ExitUsage, "at most 100 characters"},
+		{"edit wh_nobody --name x", cli.ExitFailed, "wh_nobody"},
+		{"edit " + made.ID, cli.ExitUsage, "want --url"},
+		{"edit " + made.ID + " --name Payroll --url https://example.com/in?token=hunter2", cli.ExitDone, ""},
 		{"delete wh_nobody", cli.ExitFailed, "wh_nobody"},
 		{"turn-on wh_nobody", cli.ExitFailed, "wh_nobody"},
 		{"deliveries wh_nobody", cli.ExitFailed, "wh_nobody"},
@@ -61,6 +65,11 @@ func TestWebhookCommands(t *testing.T) {
 		{"deliveries " + made.ID + " --json", cli.ExitDone, ""},
 		{"delete " + made.ID, cli.ExitDone, ""},
 	} {
+		if strings.HasPrefix(c.args, "test") {
+			if r := run("list", "--workspace", "w"); !strings.Contains(r.out, "Payroll  https://example.com/in?…  invoice.paid,invoice.voided") || strings.Contains(r.out, "hunter2") {
+				t.Errorf("%+v", r)
+			}
+		}
 		if r := run(strings.Fields(c.args)...); r.code != c.code || !strings.Contains(r.errOut, c.says) {
 			t.Errorf("%s: exit %d, want %d and %q in:\n%s%s", c.args, r.code, c.code, c.says, r.out, r.errOut)
 		}
@@ -78,7 +87,7 @@ func TestWebhookCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "workspace.create webhook.create webhook.test webhook.rotate_secret webhook.delete"
+	want := "workspace.create webhook.create webhook.edit webhook.test webhook.rotate_secret webhook.delete"
 	if got := strings.Join(actions, " "); got != want {
 		t.Errorf("the audit has %s, want %s", got, want)
 	}

@@ -30,6 +30,26 @@ func CheckAddress(address string, allow []netip.Prefix) error {
 	return nil
 }
 
+// Shown is a webhook's address as pages, mails and commands show it: "?…" stands for
+// its query, which may hold a secret.
+func Shown(address string) string {
+	before, _, found := strings.Cut(address, "?")
+	if found {
+		return before + "?…"
+	}
+	return address
+}
+
+// Label names a webhook wherever it is named: by host and path, after its name if it
+// has one.
+func Label(name, address string) string {
+	_, place, _ := strings.Cut(Shown(address), "://")
+	if name == "" {
+		return place
+	}
+	return name + " (" + place + ")"
+}
+
 func faultOf(address string, f *filter) string {
 	switch {
 	case len(address) > maxAddress:

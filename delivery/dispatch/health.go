@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
@@ -60,12 +61,12 @@ func (d *Dispatcher) changeHealthOnce(ctx context.Context, c *scheduler.HealthCh
 // turnOff turns a webhook off and cancels its pending deliveries. It returns false
 // if the webhook was changed since the decision.
 func turnOff(ctx context.Context, tx pgx.Tx, c *scheduler.HealthChange) (bool, error) {
-	var url string
+	var url, name string
 	err := tx.QueryRow(ctx, `
 		UPDATE webhook SET state = 'off', version = version + 1, epoch = epoch + 1,
 		       turned_off_at = $4, turned_off_for = $5, failure_marks = '{}'
-		 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND state = 'on' RETURNING url`,
-		c.Key.WorkspaceID, c.Key.WebhookID, c.Endpoint.Epoch, c.At, c.Reason).Scan(&url)
+		 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND state = 'on' RETURNING url, name`,
+		c.Key.WorkspaceID, c.Key.WebhookID, c.Endpoint.Epoch, c.At, c.Reason).Scan(&url, &name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -73,7 +74,7 @@ func turnOff(ctx context.Context, tx pgx.Tx, c *scheduler.HealthChange) (bool, e
 		return false, fmt.Errorf("turn off webhook %s: %w", c.Key.WebhookID, err)
 	}
 	err = audit.Add(audit.AsService(ctx), tx, c.At, audit.Change{
-		WorkspaceID: c.Key.WorkspaceID, Action: audit.WebhookTurnOff, ObjectID: c.Key.WebhookID, ObjectName: url,
+		WorkspaceID: c.Key.WorkspaceID, Action: audit.WebhookTurnOff, ObjectID: c.Key.WebhookID, ObjectName: attempt.Label(name, url),
 		Detail: "every attempt has failed since " + c.Since.UTC().Format(time.RFC3339) + "; the last one: " + c.Reason,
 	})
 	if err != nil {
@@ -103,19 +104,24 @@ func (d *Dispatcher) logHealth(ctx context.Context, c *scheduler.HealthChange, t
 func notification(c *scheduler.HealthChange, turnOffAfter time.Duration) *mail.Notification {
 	var subject, what, next string
 	after := Days(turnOffAfter)
+	label := shorten(attempt.Label(c.Endpoint.Name, c.Endpoint.Address))
 	switch c.Change {
 	case policy.TurnOff:
-		subject = "Webhook turned off: " + c.Endpoint.URL.Host
+		subject = "Webhook turned off: " + label
 		what = "was turned off, because every attempt to deliver to it has failed for " + after + "."
 		next = "Nothing more is sent to it. Once the receiver works again, turn the webhook back on under\n" +
 			"Settings, Integrations, Webhooks, and send the missed events from there.\n"
 	case policy.Failing, policy.NoChange:
-		subject = "Webhook failing: " + c.Endpoint.URL.Host
+		subject = "Webhook failing: " + label
 		what = "is failing: no attempt to deliver to it has succeeded since then."
 		next = "Failed messages are tried again for a while. If every attempt fails for " + after + ",\nthe webhook is turned off.\n"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "The webhook\n\n    %s\n\n%s\n\n", c.Endpoint.Address, what)
+	b.WriteString("The webhook\n\n")
+	if c.Endpoint.Name != "" {
+		fmt.Fprintf(&b, "    %s\n", c.Endpoint.Name)
+	}
+	fmt.Fprintf(&b, "    %s\n\n%s\n\n", attempt.Shown(c.Endpoint.Address), what)
 	fmt.Fprintf(&b, "Workspace:      %s\nFailing since:  %s\nReason:         %s\n",
 		c.Key.WorkspaceID, c.Since.UTC().Format("2 January 2006, 15:04 UTC"), c.Reason)
 	if c.Answer == "" {
@@ -127,6 +133,17 @@ func notification(c *scheduler.HealthChange, turnOffAfter time.Duration) *mail.N
 	// The same change always has the same id, so that it is stored once.
 	id := uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s/%d/%d/%d", c.Key.WebhookID, c.Endpoint.Epoch, c.Change, c.At.UnixNano()))
 	return &mail.Notification{ID: "mail_" + id.String(), WorkspaceID: c.Key.WorkspaceID, WebhookID: c.Key.WebhookID, Subject: subject, Body: b.String()}
+}
+
+// longestLabel is how much of a webhook's label a subject has, in characters: mail
+// programs show little more, and a path can be long.
+const longestLabel = 160
+
+func shorten(label string) string {
+	if r := []rune(label); len(r) > longestLabel {
+		return string(r[:longestLabel-1]) + "…"
+	}
+	return label
 }
 
 // Days writes a duration in the largest unit of which it is a multiple: "3 days",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
@@ -27,10 +28,10 @@ var dana = audit.Actor{Via: audit.ViaConsole, Name: "Dana", Issuer: "https://id.
 func (s *bundle) changes() []change {
 	key, _ := s.key(acme, "key", access.EventsRead)
 	ended, _ := s.key(acme, "ended", access.EventsRead)
-	hook := testkit.Must(s.webhooks.Create(s.t.Context(), acme, "https://hooks.example/a", []string{"all"}))(s.t).ID
-	off := testkit.Must(s.webhooks.Create(s.t.Context(), acme, "https://hooks.example/b", []string{"all"}))(s.t).ID
+	hook := testkit.Must(s.webhooks.Create(s.t.Context(), acme, delivery.Definition{URL: "https://hooks.example/a", Events: []string{"all"}}))(s.t).ID
+	off := testkit.Must(s.webhooks.Create(s.t.Context(), acme, delivery.Definition{URL: "https://hooks.example/b", Events: []string{"all"}}))(s.t).ID
 	s.turnOff(off, s.clock.Now())
-	gone := testkit.Must(s.webhooks.Create(s.t.Context(), acme, "https://hooks.example/c", []string{"all"}))(s.t).ID
+	gone := testkit.Must(s.webhooks.Create(s.t.Context(), acme, delivery.Definition{URL: "https://hooks.example/c", Events: []string{"all"}}))(s.t).ID
 	event := s.append(acme, "invoice.reversed", `{"invoice_id":"in_1"}`)
 	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
 		VALUES ('acme', $1, 1, now(), $2, 'invoice.reversed', 'failed', '[]')`, hook, event)
@@ -67,11 +68,11 @@ func (s *bundle) changes() []change {
 		{audit.KeySetLimit, func(ctx context.Context) error { _, err := s.keys.SetRateLimit(ctx, acme, key, 7); return err }},
 		{audit.KeyRevoke, func(ctx context.Context) error { _, err := s.keys.Revoke(ctx, acme, ended); return err }},
 		{audit.WebhookCreate, func(ctx context.Context) error {
-			_, err := s.webhooks.Create(ctx, acme, "https://hooks.example/e", []string{"all"})
+			_, err := s.webhooks.Create(ctx, acme, delivery.Definition{URL: "https://hooks.example/e", Events: []string{"all"}})
 			return err
 		}},
 		{audit.WebhookEdit, func(ctx context.Context) error {
-			_, err := s.webhooks.Edit(ctx, hook, &address, []string{"invoice.paid"})
+			_, err := s.webhooks.Edit(ctx, hook, delivery.Change{URL: &address, Events: []string{"invoice.paid"}})
 			return err
 		}},
 		{audit.WebhookRotateSecret, func(ctx context.Context) error { _, err := s.webhooks.RotateSecret(ctx, hook); return err }},

@@ -15,8 +15,8 @@ import (
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/chromedp"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -156,13 +156,17 @@ func TestWebhookInTheBrowser(t *testing.T) {
 	b.sees("502 Bad Gateway")
 	b.judge("a delivery that was sent again")
 	b.press("Webhooks")
-	b.press(r.URL + "/in")
+	b.press(strings.TrimPrefix(r.URL, "https://") + "/in")
 	b.press("Edit")
 	b.press("Only these")
 	b.do(chromedp.Click(`input[value="period.closed"]`))
 	b.write("#address", r.URL+"/other")
+	b.write("#name", "Payroll")
+	b.write("#description", "Run by Dana")
 	b.press("Save")
 	b.sees("Saved.")
+	b.sees("Payroll")
+	b.sees("Run by Dana")
 	if hook = testkit.Must(s.webhooks.List(t.Context(), acme))(t)[0]; hook.URL != r.URL+"/other" || strings.Join(hook.Events, ",") != "period.closed" {
 		t.Errorf("edited to %s %v", hook.URL, hook.Events)
 	}
@@ -171,7 +175,7 @@ func TestWebhookInTheBrowser(t *testing.T) {
 	b.sees("signed with both the old and the new secret")
 	b.press("I have saved it")
 	b.press("Delete")
-	b.press("Delete " + label.Host(r.URL))
+	b.press("Delete Payroll (" + strings.TrimPrefix(r.URL, "https://") + "/other)")
 	b.sees("The webhook was deleted")
 }
 
@@ -180,13 +184,13 @@ func TestTurnedOffInTheBrowser(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	r := s.receiver(func(http.ResponseWriter, *http.Request) {})
-	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, r.URL, []string{"all"}))(t)
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: r.URL, Events: []string{"all"}}))(t)
 	s.turnOff(hook.ID, time.Now())
 	s.append(acme, "invoice.reversed", `{"invoice_id":"inv_1"}`)
 	s.append(acme, "invoice.reversed", `{"invoice_id":"inv_2"}`)
 	s.deliver()
 	b := s.enter(acme, session.Admin)
-	b.press(r.URL)
+	b.press(strings.TrimPrefix(r.URL, "https://"))
 	b.sees("This webhook was turned off")
 	b.sees("The last one: the name did not resolve.")
 	b.until("the notice's time is the reader's", `(e => e.title.endsWith("UTC") && /[AP]M/.test(e.textContent))(document.querySelector(".notice time"))`)

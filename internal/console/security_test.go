@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
@@ -20,9 +21,9 @@ import (
 func known(s *bundle, workspace string) *strings.Replacer {
 	well, _, _ := s.seed(workspace)
 	keys := testkit.Must(s.keys.List(s.t.Context(), workspace))(s.t)
-	delivery := s.deliveryOf(well, "failed")
-	event, _, _ := strings.Cut(delivery, "_wh_")
-	return strings.NewReplacer("{key}", keys[0].ID, "{webhook}", well, "{delivery}", delivery, "{event}", event,
+	sent := s.deliveryOf(well, "failed")
+	event, _, _ := strings.Cut(sent, "_wh_")
+	return strings.NewReplacer("{key}", keys[0].ID, "{webhook}", well, "{delivery}", sent, "{event}", event,
 		"{record}", strings.TrimPrefix(s.requestOf(workspace), "/requests/"), "{workspace}", workspace,
 		"{reason}", string(domain.UnknownObject), "{type}", "invoice.reversed", "{position}", "1", "{token}", "none")
 }
@@ -247,7 +248,7 @@ func TestMarkupIsText(t *testing.T) {
 	s.key(acme, evil, access.EventsRead)
 	s.key(acme, attribute, access.EventsRead)
 	s.exec(`UPDATE workspace SET name = $1 WHERE workspace_id = 'acme'`, evil)
-	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, `https://x.example/?q=<b>'"`, []string{"all"}))(t)
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: `https://x.example/?q=<b>'"`, Events: []string{"all"}, Name: evil, Description: attribute}))(t)
 	id := s.append(acme, "invoice.reversed", `{"invoice_id":"inv_1","invoice_number":"<script>alert(1)</script>"}`)
 	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
 		VALUES ('acme', $1, 1, now(), $2, 'invoice.reversed', 'failed',
@@ -271,5 +272,5 @@ func TestMarkupIsText(t *testing.T) {
 	}
 	p.get("/deliveries/" + id + "_" + hook.ID).has("&lt;script&gt;alert(1)&lt;/script&gt;")
 	p.post("/keys", url.Values{"name": {attribute}}).status(http.StatusUnprocessableEntity).hasNot(attribute)
-	p.post("/webhooks", url.Values{"address": {attribute}}).status(http.StatusUnprocessableEntity).hasNot(attribute)
+	p.post("/webhooks", url.Values{"address": {attribute}, "name": {attribute}, "description": {attribute}}).status(http.StatusUnprocessableEntity).hasNot(attribute)
 }

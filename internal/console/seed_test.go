@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -75,7 +76,7 @@ func (s *bundle) seed(workspace string) (well, failing, off string) {
 	s.exec(`INSERT INTO request_refused (workspace_id, minute, reason, key_id, refused) VALUES ($1, date_trunc('minute', $2::timestamptz), 'revoked', $3, 12)`, workspace, now, old)
 
 	hook := func(url string, events ...string) string {
-		return testkit.Must(s.webhooks.Create(s.t.Context(), workspace, url, events))(s.t).ID
+		return testkit.Must(s.webhooks.Create(s.t.Context(), workspace, delivery.Definition{URL: url, Events: events}))(s.t).ID
 	}
 	well = hook("https://hooks.northwind-accounting.example/ledgerfeed/events", "all")
 	failing = hook("https://payroll.example.net/in", "payout.paid", "time_entry.approved", "period.closed")

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
@@ -30,6 +31,8 @@ func TestWebhookFromFirstToLast(t *testing.T) {
 	p.get("/webhooks").status(http.StatusOK).has("No webhooks yet")
 	p.post("/webhooks", url.Values{"address": {"http://x.example"}}).status(http.StatusUnprocessableEntity).
 		has("must start with https://", "Choose at least one event type")
+	p.post("/webhooks", url.Values{"address": {r.URL}, "choice": {"all"}, "name": {strings.Repeat("x", 101)}, "description": {strings.Repeat("x", 501)}}).
+		status(http.StatusUnprocessableEntity).has("The name must have at most 100 characters.", "The description must have at most 500 characters.")
 	p.get("/webhooks/check-address?address=" + url.QueryEscape("https://10.0.0.1/")).status(http.StatusOK).has("not a public address")
 	p.get("/webhooks/check-address?address=" + url.QueryEscape(r.URL)).status(http.StatusOK).hasNot("fault")
 
@@ -74,10 +77,38 @@ func TestWebhookFromFirstToLast(t *testing.T) {
 	if logged := s.logs.String(); strings.Contains(logged, secret) || strings.Contains(logged, rotated) {
 		t.Error("a secret is in the log")
 	}
-	p.get(here+"/delete").status(http.StatusOK).has("Delete this webhook?", r.URL+"/other")
+	p.get(here+"/delete").status(http.StatusOK).has("Delete this webhook?", strings.TrimPrefix(r.URL, "https://")+"/other")
 	p.get(p.post(here+"/delete", nil).to()).status(http.StatusOK).has("The webhook was deleted")
 	p.get(here).status(http.StatusNotFound)
 	p.get("/audit").has("Added webhook", "Sent a test to webhook", "Sent again", "Rotated the secret of webhook", "Edited webhook", "address before: "+r.URL+"/in", "Deleted webhook")
+}
+
+// TestWebhooksAreNamed: two webhooks at one host are told apart wherever they are named,
+// by their names and paths, and the query of an address is on no page but the form.
+func TestWebhooksAreNamed(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.deliver()
+	r := s.receiver(func(http.ResponseWriter, *http.Request) {})
+	host := strings.TrimPrefix(r.URL, "https://")
+	p := s.signIn(acme, session.Admin)
+	p.post("/webhooks", url.Values{"address": {r.URL + "/payroll?token=hunter2"}, "choice": {"all"}, "name": {"Payroll"}, "description": {"Run by Dana"}}).
+		status(http.StatusOK).has("Payroll (" + host + "/payroll?…)")
+	p.post("/webhooks", url.Values{"address": {r.URL + "/reports"}, "choice": {"all"}}).status(http.StatusOK).has(host + "/reports")
+	hook := testkit.Must(s.webhooks.List(t.Context(), acme))(t)[0]
+	here := "/webhooks/" + hook.ID
+	p.get("/webhooks").has(">Payroll</a>", r.URL+"/payroll?…", "Run by Dana", ">"+host+"/reports</a>")
+	p.get(here).has(">Payroll</h1>", r.URL+"/payroll?…", "Run by Dana")
+	tested := p.post(here+"/test", nil).to()
+	event, _, _ := strings.Cut(strings.TrimPrefix(tested, "/deliveries/"), "_wh_")
+	pages := []string{"/webhooks", here, here + "/rotate", here + "/delete", here + "/missed", tested, "/events/" + event, "/audit"}
+	for _, path := range pages {
+		p.get(path).status(http.StatusOK).has("Payroll").hasNot("hunter2")
+	}
+	p.get("/events/" + event).has("Payroll (" + host + "/payroll?…)")
+	p.get(here+"/edit").has(`value="Payroll"`, `value="Run by Dana"`, "token=hunter2")
+	p.get(p.post(here+"/edit", url.Values{"address": {r.URL + "/payroll"}, "choice": {"all"}}).to()).has("Saved.", ">"+host+"/payroll</h1>").hasNot("Run by Dana")
+	p.get("/audit").has("name before: &#34;Payroll&#34;").hasNot("hunter2")
 }
 
 func TestAtMostFiveWebhooks(t *testing.T) {
@@ -98,7 +129,7 @@ func TestTurnedOffAndBack(t *testing.T) {
 	s := setup(t)
 	got := make(chan struct{}, 10)
 	r := s.receiver(func(http.ResponseWriter, *http.Request) { got <- struct{}{} })
-	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, r.URL, []string{"invoice.reversed"}))(t)
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: r.URL, Events: []string{"invoice.reversed"}}))(t)
 	here := "/webhooks/" + hook.ID
 	s.turnOff(hook.ID, time.Now())
 	for range 3 {
@@ -167,7 +198,7 @@ func TestSendAgainWhileOff(t *testing.T) {
 func TestTestWithoutDelivery(t *testing.T) {
 	t.Parallel()
 	s := setup(t, func(c *Config) { c.TestTimeout = 200 * time.Millisecond })
-	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, "https://x.example/", []string{"all"}))(t)
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: "https://x.example/", Events: []string{"all"}}))(t)
 	s.signIn(acme, session.Admin).post("/webhooks/"+hook.ID+"/test", nil).status(http.StatusOK).has("there is no result yet")
 }
 

@@ -16,6 +16,7 @@ type Key struct{ WorkspaceID, WebhookID string }
 type Endpoint struct {
 	URL       *url.URL
 	Address   string   // URL as the user wrote it
+	Name      string   // for people; empty: none
 	Events    []string // event types; nil: all
 	On        bool
 	Version   int // raised by every change that a user makes

@@ -83,7 +83,7 @@ func (f *form) addFaults(err error) bool {
 		return true
 	}
 	found := false
-	for _, one := range joined(err) {
+	for _, one := range web.Joined(err) {
 		var invalid *access.InvalidError
 		if !errors.As(one, &invalid) {
 			continue
@@ -96,15 +96,4 @@ func (f *form) addFaults(err error) bool {
 		f.Faults[field] = "It " + invalid.Problem + "."
 	}
 	return found
-}
-
-// joined returns the errors that were joined.
-func joined(err error) []error {
-	if list, ok := err.(interface{ Unwrap() []error }); ok { // the outermost error is the joined one
-		return list.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
 }

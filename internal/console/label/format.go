@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -82,15 +81,6 @@ func Bytes(n int64) string {
 		return Plural(n, "byte", "bytes")
 	}
 	return fmt.Sprintf("%.1f KiB", float64(n)/1024)
-}
-
-// Host is the host of an address; the address itself if it has none.
-func Host(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return address
-	}
-	return u.Host
 }
 
 // Sentence makes a sentence of an error's text.

@@ -118,3 +118,14 @@ func (r *Request) signInFirst() {
 	}
 	http.Redirect(r.W, r.Request, address, http.StatusSeeOther)
 }
+
+// Joined returns the errors that were joined; one that was not, alone.
+func Joined(err error) []error {
+	if list, ok := err.(interface{ Unwrap() []error }); ok { // the outermost error is the joined one
+		return list.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}

@@ -46,7 +46,7 @@ func (s *Site) LoadPages(a *Assets) error {
 	base := template.New("layout").Funcs(template.FuncMap{
 		"asset": a.address, "time": timeTag, "ago": label.Ago, "count": label.Count, "plural": label.Plural, "permission": label.Permission,
 		"event": label.Event, "outcome": label.Outcome, "escape": url.PathEscape, "ms": label.Millis, "bytes": label.Bytes,
-		"until": label.Until, "host": label.Host, "badge": label.Badge, "last": lastAttempt, "failure": Failure, "sentence": label.Sentence,
+		"until": label.Until, "badge": label.Badge, "last": lastAttempt, "failure": Failure, "sentence": label.Sentence,
 		"paths": label.PermissionPaths,
 	})
 	base, err := base.ParseFS(pageFiles, shared()...)

@@ -6,19 +6,20 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
-	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/signaturecheck"
 )
 
 func (p *Pages) create(r *web.Request) error {
 	f, events := readForm(r)
-	// The store reports only the first fault; the page shows both.
-	f.addFaults(attempt.CheckAddress(f.Address, p.Settings.Allow))
+	// The store's faults beside those of the choice, so that the page shows all.
+	f.addFaults(p.Store.Check(f.change(events)))
 	if len(f.Faults) > 0 {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}
-	w, err := p.Store.Create(r.Context(), r.Session.WorkspaceID, f.Address, events)
+	w, err := p.Store.Create(r.Context(), r.Session.WorkspaceID, delivery.Definition{
+		URL: f.Address, Events: events, Name: f.Name, Description: f.Description,
+	})
 	if f.addFaults(err) {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}
@@ -43,7 +44,7 @@ func (p *Pages) showSecret(r *web.Request, w *delivery.WithSecret, rotated bool)
 	if err != nil {
 		return err
 	}
-	return r.Show("webhook-shown", web.View{Title: "Signing secret", Section: "webhooks", Body: secretBody{
+	return r.Show("webhook-shown", web.View{Title: "Signing secret", Section: "webhooks", Body: &secretBody{
 		Webhook: w.Webhook, Secret: w.Secret, Samples: list, Header: header, Rotated: rotated,
 	}})
 }
@@ -53,7 +54,7 @@ func (p *Pages) editPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	f := &form{ID: w.ID, Address: w.URL, All: slices.Contains(w.Events, delivery.AllEvents), Chosen: map[string]bool{}}
+	f := &form{ID: w.ID, Address: w.URL, Name: w.Name, Description: w.Description, All: slices.Contains(w.Events, delivery.AllEvents), Chosen: map[string]bool{}}
 	for _, e := range w.Events {
 		f.Chosen[e] = true
 	}
@@ -66,11 +67,11 @@ func (p *Pages) edit(r *web.Request) error {
 		return err
 	}
 	f, events := readForm(r)
-	f.addFaults(attempt.CheckAddress(f.Address, p.Settings.Allow))
+	f.addFaults(p.Store.Check(f.change(events)))
 	if len(f.Faults) > 0 {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}
-	w, err := p.Store.Edit(r.Context(), before.ID, &f.Address, events)
+	w, err := p.Store.Edit(r.Context(), before.ID, f.change(events))
 	if f.addFaults(err) {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}
@@ -95,7 +96,7 @@ func (p *Pages) confirm(page, title string) web.Handler {
 			return err
 		}
 		overlap := p.Settings.SecretOverlap
-		return r.Show(page, web.View{Title: title, Section: "webhooks", Body: confirmBody{newRow(w), overlap, r.Now.Add(overlap)}})
+		return r.Show(page, web.View{Title: title, Section: "webhooks", Body: &confirmBody{newRow(w), overlap, r.Now.Add(overlap)}})
 	}
 }
 

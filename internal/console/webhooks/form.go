@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
@@ -13,12 +14,13 @@ import (
 
 // form is the form of a webhook: as it was sent, and what is wrong with it.
 type form struct {
-	ID      string // empty: a new one
-	Address string
-	All     bool
-	Chosen  map[string]bool
-	Groups  []label.EventGroup
-	Faults  map[string]string
+	ID                string // empty: a new one
+	Address           string
+	Name, Description string
+	All               bool
+	Chosen            map[string]bool
+	Groups            []label.EventGroup
+	Faults            map[string]string
 }
 
 func showForm(r *web.Request, status int, f *form) error {
@@ -33,7 +35,10 @@ func showForm(r *web.Request, status int, f *form) error {
 // readForm reads the form that was sent and returns the event types that it
 // chooses.
 func readForm(r *web.Request) (f *form, events []string) {
-	f = &form{ID: r.Path("webhook"), Address: r.Field("address"), All: r.Field("choice") == "all", Chosen: map[string]bool{}, Faults: map[string]string{}}
+	f = &form{
+		ID: r.Path("webhook"), Address: r.Field("address"), Name: r.Field("name"), Description: r.Field("description"),
+		All: r.Field("choice") == "all", Chosen: map[string]bool{}, Faults: map[string]string{},
+	}
 	for _, e := range r.PostForm["event"] {
 		f.Chosen[e] = true
 	}
@@ -53,25 +58,49 @@ func readForm(r *web.Request) (f *form, events []string) {
 	return f, events
 }
 
+// change is what the form changes of a webhook, with the event types it chooses.
+func (f *form) change(events []string) delivery.Change {
+	return delivery.Change{URL: &f.Address, Events: events, Name: &f.Name, Description: &f.Description}
+}
+
+// MaxName is how many characters a name may have.
+func (f *form) MaxName() int { return delivery.MaxName }
+
+// MaxDescription is how many characters a description may have.
+func (f *form) MaxDescription() int { return delivery.MaxDescription }
+
 // addFaults adds what the store finds wrong with the input. It returns false for
 // other errors.
 func (f *form) addFaults(err error) bool {
-	var (
-		address *attempt.AddressError
-		events  *delivery.EventsError
-	)
-	switch {
-	case errors.As(err, &address):
-		f.Faults["address"] = label.Sentence(address.Error())
-	case errors.As(err, &events):
-		f.Faults["events"] = label.Sentence(events.Error())
-	case errors.Is(err, delivery.ErrTooManyWebhooks):
-		f.Faults["form"] = "This workspace has its 5 webhooks. Delete one first."
-	default:
-		return false
+	found := false
+	for _, one := range web.Joined(err) {
+		var (
+			address *attempt.AddressError
+			events  *delivery.EventsError
+			text    *delivery.TextError
+		)
+		field, reason := "form", one
+		switch {
+		case errors.As(one, &address):
+			field = "address"
+		case errors.As(one, &events):
+			field = "events"
+		case errors.As(one, &text):
+			field = text.Field
+		case errors.Is(one, delivery.ErrTooManyWebhooks):
+			reason = errTooMany
+		default:
+			continue
+		}
+		found = true
+		if f.Faults[field] == "" {
+			f.Faults[field] = label.Sentence(reason.Error())
+		}
 	}
-	return true
+	return found
 }
+
+var errTooMany = fmt.Errorf("this workspace has its %d webhooks: delete one first", delivery.MaxWebhooks)
 
 func newPage(r *web.Request) error {
 	return showForm(r, http.StatusOK, &form{All: true})

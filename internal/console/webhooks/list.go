@@ -2,6 +2,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -50,6 +51,9 @@ func newRow(w *delivery.Webhook) row {
 	}
 	return r
 }
+
+// Title is the webhook's name; without one, host and path.
+func (r row) Title() string { return cmp.Or(r.Name, r.Label()) }
 
 // All tells whether the webhook gets every type.
 func (r row) All() bool { return slices.Contains(r.Events, delivery.AllEvents) }

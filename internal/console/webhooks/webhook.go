@@ -13,7 +13,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
 
@@ -82,7 +81,7 @@ func (p *Pages) webhookPage(r *web.Request) error {
 			return err
 		}
 	}
-	return r.Show("webhook", web.View{Title: label.Host(w.URL), Section: "webhooks", Body: body})
+	return r.Show("webhook", web.View{Title: body.Webhook.Title(), Section: "webhooks", Body: body})
 }
 
 // testPoll is how often "Send test" looks for the receiver's answer.

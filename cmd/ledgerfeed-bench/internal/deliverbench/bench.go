@@ -63,7 +63,7 @@ func (b *bench) webhook(ctx context.Context, workspaceID, address string) (*deli
 	if _, err := b.Log.Append(ctx, workload.Reversed(workspaceID, "first")); err != nil {
 		return nil, err
 	}
-	return b.store.Create(ctx, workspaceID, address, []string{delivery.AllEvents})
+	return b.store.Create(ctx, workspaceID, delivery.Definition{URL: address, Events: []string{delivery.AllEvents}})
 }
 
 // start runs the dispatcher until stop is called.

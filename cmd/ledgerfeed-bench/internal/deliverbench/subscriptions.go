@@ -43,7 +43,7 @@ func (s *Subscriptions) Close() {
 
 // Add makes a webhook for all events of a workspace from now on.
 func (s *Subscriptions) Add(ctx context.Context, workspaceID string) error {
-	_, err := s.bench.store.Create(ctx, workspaceID, s.receiver.url(), []string{delivery.AllEvents})
+	_, err := s.bench.store.Create(ctx, workspaceID, delivery.Definition{URL: s.receiver.url(), Events: []string{delivery.AllEvents}})
 	return err
 }
 

@@ -43,10 +43,10 @@ func startReceiver(ctx context.Context, env *cli.Env, dir string) (r *webhookRec
 func (r *webhookReceiver) makeWebhook(ctx context.Context, store *delivery.Store, s *saved) error {
 	url := r.URL()
 	var unknown *delivery.UnknownWebhookError
-	_, err := store.Edit(ctx, s.Webhook.ID, &url, nil)
+	_, err := store.Edit(ctx, s.Webhook.ID, delivery.Change{URL: &url})
 	switch {
 	case errors.As(err, &unknown):
-		made, err := store.Create(ctx, workspaceID, url, []string{delivery.AllEvents})
+		made, err := store.Create(ctx, workspaceID, delivery.Definition{URL: url, Events: []string{delivery.AllEvents}})
 		if err != nil {
 			return err
 		}

@@ -125,7 +125,7 @@ func (f *flags) listenFor(ctx context.Context, env *cli.Env, cfg receiver.Config
 		if err != nil {
 			return err
 		}
-		if made, err = store.Create(ctx, f.workspace, l.URL(), f.events); err != nil {
+		if made, err = store.Create(ctx, f.workspace, delivery.Definition{URL: l.URL(), Events: f.events}); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, store.Delete(context.WithoutCancel(ctx), made.ID)) }()

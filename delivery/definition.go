@@ -1,0 +1,226 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+)
+
+// The largest lengths of what people call a webhook, in characters.
+const (
+	MaxName        = 100
+	MaxDescription = 500
+)
+
+// Definition is what a user chooses about a webhook.
+type Definition struct {
+	URL         string   // where events are sent; see attempt.CheckAddress
+	Events      []string // event types, or AllEvents alone
+	Name        string   // up to MaxName characters; empty: none
+	Description string   // up to MaxDescription characters; empty: none
+}
+
+// Change is a change of a webhook's Definition: what is nil stays as it is.
+type Change struct {
+	URL               *string
+	Events            []string
+	Name, Description *string
+}
+
+// checkText checks a name or a description, which stand in one line of a page, a mail or
+// a terminal.
+func checkText(field, text string, most int) error {
+	switch {
+	case !utf8.ValidString(text):
+		return &TextError{field, "must be UTF-8"}
+	case utf8.RuneCountInString(text) > most:
+		return &TextError{field, fmt.Sprintf("must have at most %d characters", most)}
+	case strings.TrimSpace(text) != text:
+		return &TextError{field, "must not begin or end with a space"}
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return &TextError{field, "must not hold control characters"}
+	}
+	return nil
+}
+
+// checkEvents checks a choice of event types and returns it in the order of the
+// catalogue; nil means all.
+func checkEvents(events []string) ([]string, error) {
+	if len(events) == 0 {
+		return nil, &EventsError{"choose event types, or all"}
+	}
+	if slices.Contains(events, AllEvents) {
+		if len(events) > 1 {
+			return nil, &EventsError{"choose either all, or single event types"}
+		}
+		return nil, nil
+	}
+	known := domain.PublicTypes()
+	for _, e := range events {
+		if !slices.Contains(known, e) {
+			return nil, &EventsError{fmt.Sprintf("there is no event type %q; choose all, or some of %s%s", e, strings.Join(known, ", "), similar.Hint(e, known))}
+		}
+	}
+	return slices.DeleteFunc(known, func(k string) bool { return !slices.Contains(events, k) }), nil
+}
+
+// Check returns what Create and Edit would find wrong with a change, every fault at once:
+// *attempt.AddressError, *EventsError and *TextError, joined.
+func (s *Store) Check(c Change) error {
+	_, err := s.check(&c)
+	return err
+}
+
+// check is Check, and returns the choice of event types as the row has it.
+func (s *Store) check(c *Change) (types []string, err error) {
+	var errs []error
+	if c.URL != nil {
+		errs = append(errs, attempt.CheckAddress(*c.URL, s.cfg.Settings.Allow))
+	}
+	if c.Events != nil {
+		types, err = checkEvents(c.Events)
+		errs = append(errs, err)
+	}
+	if c.Name != nil {
+		errs = append(errs, checkText("name", *c.Name, MaxName))
+	}
+	if c.Description != nil {
+		errs = append(errs, checkText("description", *c.Description, MaxDescription))
+	}
+	return types, errors.Join(errs...)
+}
+
+// Create adds a webhook, which gets the events appended from now on. Its secret is
+// returned only here.
+// Errors: *attempt.AddressError, *EventsError and *TextError, joined; *domain.UnknownWorkspaceError,
+// ErrTooManyWebhooks, *secretkey.MissingError.
+func (s *Store) Create(ctx context.Context, workspaceID string, d Definition) (*WithSecret, error) {
+	choice := d.Events
+	if choice == nil {
+		choice = []string{} // which is none, and not what stays as it is
+	}
+	types, err := s.check(&Change{URL: &d.URL, Events: choice, Name: &d.Name, Description: &d.Description})
+	if err != nil {
+		return nil, err
+	}
+	secret, err := attempt.NewSecret(s.cfg.Random)
+	if err != nil {
+		return nil, err
+	}
+	unique, err := uuid.NewV7FromReader(s.cfg.Random)
+	if err != nil {
+		return nil, fmt.Errorf("make a webhook id: %w", err)
+	}
+	id := "wh_" + unique.String()
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		sealed, err := s.seal(ctx, tx, workspaceID, id, secret)
+		if err != nil {
+			return err
+		}
+		w := &newWebhook{workspaceID: workspaceID, id: id, Definition: d, types: types, sealedSecret: sealed, createdAt: s.now()}
+		if err := insertWebhook(ctx, tx, w); err != nil {
+			return err
+		}
+		return s.addToAudit(ctx, tx, audit.WebhookCreate, &named{workspaceID, id, d.URL, d.Name}, eventsDetail(types))
+	})
+	if err != nil {
+		return nil, err
+	}
+	created, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &WithSecret{Webhook: *created, Secret: secret}, nil
+}
+
+// newWebhook is the row of a webhook that is created.
+type newWebhook struct {
+	workspaceID, id string
+	Definition
+	types        []string
+	sealedSecret []byte
+	createdAt    time.Time
+}
+
+// insertWebhook locks the workspace, so that two calls at the same time cannot both
+// create its fifth webhook.
+func insertWebhook(ctx context.Context, tx pgx.Tx, w *newWebhook) error {
+	var n int
+	err := tx.QueryRow(ctx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`, w.workspaceID).Scan(&n)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &domain.UnknownWorkspaceError{WorkspaceID: w.workspaceID}
+	}
+	if err != nil {
+		return fmt.Errorf("lock workspace %s: %w", w.workspaceID, err)
+	}
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM webhook WHERE workspace_id = $1`, w.workspaceID).Scan(&n); err != nil {
+		return fmt.Errorf("count the webhooks of %s: %w", w.workspaceID, err)
+	}
+	if n >= MaxWebhooks {
+		return ErrTooManyWebhooks
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO webhook (workspace_id, webhook_id, url, events, created_at, secret, name, description) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		w.workspaceID, w.id, w.URL, w.types, w.createdAt, w.sealedSecret, w.Name, w.Description)
+	if err != nil {
+		return fmt.Errorf("insert a webhook: %w", err)
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO webhook_cursor (workspace_id, webhook_id, position)
+		SELECT $1, $2, position FROM log_head WHERE workspace_id = $1`, w.workspaceID, w.id)
+	if err != nil {
+		return fmt.Errorf("insert a webhook's cursor: %w", err)
+	}
+	return nil
+}
+
+// Edit changes a webhook. It applies to messages that are sent from now on. Errors:
+// *attempt.AddressError, *EventsError and *TextError, joined; *UnknownWebhookError.
+func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook, error) {
+	types, err := s.check(&c)
+	if err != nil {
+		return nil, err
+	}
+	err = s.change(ctx, webhookID, func(tx pgx.Tx, w *named) error {
+		var details []string
+		if c.Name != nil && *c.Name != w.name {
+			details = append(details, fmt.Sprintf("name before: %q", w.name))
+			w.name = *c.Name
+		}
+		if c.URL != nil && *c.URL != w.url {
+			details = append(details, "address before: "+attempt.Shown(w.url))
+			w.url = *c.URL
+		}
+		if c.Description != nil {
+			details = append(details, fmt.Sprintf("description: %q", *c.Description))
+		}
+		if c.Events != nil {
+			details = append(details, eventsDetail(types))
+		}
+		_, err := tx.Exec(ctx, `
+			UPDATE webhook SET version = version + 1, url = $3, name = $4, description = coalesce($5, description),
+			       events = CASE WHEN $6 THEN $7 ELSE events END
+			 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, w.url, w.name, c.Description, c.Events != nil, types)
+		if err != nil {
+			return fmt.Errorf("edit webhook %s: %w", webhookID, err)
+		}
+		return s.addToAudit(ctx, tx, audit.WebhookEdit, w, strings.Join(details, "; "))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.Get(ctx, webhookID)
+}
