@@ -2,11 +2,9 @@ package delivery
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,94 +12,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
-
-// Query selects deliveries.
-type Query struct {
-	State     policy.State // empty: all
-	EventType string       // empty: all
-	Limit     int          // default 50, at most 500
-	Cursor    string       // Next of the page before; empty: begin with the newest
-}
-
-// Page is a page of deliveries, newest first.
-type Page struct {
-	Deliveries []Delivery
-	Next       string // cursor of the next page; empty: this is the last
-}
-
-// ErrCursor means that a cursor did not come from Deliveries.
-var ErrCursor = errors.New("the cursor is not one of this list")
-
-const (
-	defaultPage = 50
-	maxPage     = 500
-)
-
-// deliveryColumns are those of a delivery d and its event e.
-const deliveryColumns = `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, coalesce(e.public_event, '{}')`
-
-// Deliveries lists a webhook's deliveries within the retention. Errors:
-// *UnknownWebhookError, ErrCursor.
-func (s *Store) Deliveries(ctx context.Context, webhookID string, q Query) (*Page, error) {
-	w, err := s.Get(ctx, webhookID)
-	if err != nil {
-		return nil, err
-	}
-	if q.Limit <= 0 {
-		q.Limit = defaultPage
-	}
-	q.Limit = min(q.Limit, maxPage)
-	where, args := `true`, []any{w.WorkspaceID, webhookID, s.now().Add(-s.cfg.Settings.Retention), q.Limit + 1}
-	and := func(condition string, values ...any) {
-		for _, v := range values {
-			args = append(args, v)
-			condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(args)), 1)
-		}
-		where += " AND " + condition
-	}
-	switch q.State {
-	case "":
-	case policy.Succeeded:
-		and(`d.state = 'succeeded'`)
-	default: // the second condition lets the planner use the partial index
-		and(`d.state = ? AND d.state <> 'succeeded'`, string(q.State))
-	}
-	if q.EventType != "" {
-		and(`d.event_type = ?`, q.EventType)
-	}
-	if q.Cursor != "" {
-		at, position, err := parseCursor(q.Cursor)
-		if err != nil {
-			return nil, err
-		}
-		and(`(d.created_at, d.position) < (?, ?)`, at, position)
-	}
-	rows, err := s.cfg.Pool.Query(ctx, `
-		SELECT `+deliveryColumns+`
-		  FROM (SELECT * FROM webhook_delivery d
-		         WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.created_at > $3 AND `+where+`
-		         ORDER BY d.created_at DESC, d.position DESC LIMIT $4) AS d
-		  LEFT JOIN event_log e ON e.workspace_id = d.workspace_id AND e.position = d.position
-		 ORDER BY d.created_at DESC, d.position DESC`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Delivery, error) {
-		return scanDelivery(row, webhookID, new(string))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
-	}
-	page := &Page{Deliveries: list}
-	if len(list) > q.Limit {
-		page.Deliveries = list[:q.Limit]
-		page.Next = cursorAfter(&list[q.Limit-1])
-	}
-	if page.Deliveries == nil {
-		page.Deliveries = []Delivery{}
-	}
-	return page, nil
-}
 
 // scanDelivery reads deliveryColumns; message is set to the event as it is sent.
 func scanDelivery(row pgx.CollectableRow, webhookID string, message *string) (Delivery, error) {
@@ -126,29 +36,6 @@ func scanDelivery(row pgx.CollectableRow, webhookID string, message *string) (De
 		return d, fmt.Errorf("the event of delivery %s: %w", d.ID, err)
 	}
 	return d, nil
-}
-
-// pageEnd is the last delivery of a page.
-type pageEnd struct {
-	At       time.Time `json:"a"`
-	Position int64     `json:"p"`
-}
-
-func cursorAfter(d *Delivery) string {
-	b, err := json.Marshal(pageEnd{d.CreatedAt.Time, d.position})
-	if err != nil {
-		return "" // cannot happen: both fields have a JSON form
-	}
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-func parseCursor(cursor string) (time.Time, int64, error) {
-	var p pageEnd
-	b, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil || json.Unmarshal(b, &p) != nil {
-		return time.Time{}, 0, ErrCursor
-	}
-	return p.At, p.Position, nil
 }
 
 // webhookIDLength is the length of wh_ and a UUID.

@@ -17,7 +17,7 @@ var arrows = map[string][]string{
 	"migrations":      {"internal/pg", "internal/flow"},
 
 	"eventlog": {
-		"domain", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit", "internal/tracing",
+		"domain", "domain/jsonform", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit", "internal/tracing",
 	},
 	"eventlog/watermillsql": {"domain", "eventlog"},
 

@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -34,6 +35,7 @@ func TestPagesAreFast(t *testing.T) {
 		       CASE WHEN g % 100 = 0 THEN 'failed' ELSE 'succeeded' END,
 		       '[{"at":"2026-01-01T00:00:00.000Z","status":200,"error":null,"duration_ms":12,"answer":"ok"}]'
 		  FROM generate_series(1, $2::int) g`, well, rows)
+	s.manyEvents(acme, rows)
 	list := testkit.Must(s.keys.List(t.Context(), acme))(t)
 	key, unused := list[0].ID, list[2].ID
 	s.requests(acme, key, rows/4, 25*24*time.Hour/time.Duration(rows/4))
@@ -44,7 +46,8 @@ func TestPagesAreFast(t *testing.T) {
 	hook := "/webhooks/" + well
 	for _, path := range []string{
 		"/keys", "/keys/new", "/keys/" + key, "/keys/" + key + "/revoke", "/webhooks", "/webhooks/new", hook, hook + "?state=failed", hook + "?type=invoice.paid",
-		hook + "?state=cancelled", hook + "/edit", hook + "/missed", "/deliveries/" + delivery, "/events", "/events?type=invoice.reversed", "/events/" + event,
+		hook + "?state=cancelled", hook + "?state=succeeded&type=charge.created&from=" + url.QueryEscape(s.clock.Now().Add(-72*time.Hour).UTC().Format(time.RFC3339)), hook + "?type=credit.applied", hook + "?about=nothing", hook + "?about=inv_0004",
+		hook + "/edit", hook + "/missed", "/deliveries/" + delivery, "/events", "/events?type=invoice.reversed", "/events/" + event,
 		"/requests", "/requests?range=day", "/requests?key=" + key, "/requests?status=5", "/requests?key=" + unused, s.requestOf(acme), "/audit", "/workspaces", "/sign-in",
 	} {
 		var p99 time.Duration

@@ -32,7 +32,9 @@ func Address(path string, parameters ...string) string {
 // Pager is the addresses of the pages around one of a list; empty where there is
 // none.
 type Pager struct {
-	Newest, Older string
+	Newest, Newer, Older string
+
+	Showing string // which of the list the page has, such as "1–25 of 10,000+"; empty: not told
 }
 
 // Pair is a name and a value in a list.

@@ -26,16 +26,15 @@ func (p *Pages) readSince(b *missedBody, text string, now time.Time) {
 	if text == "" {
 		return
 	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02T15:04:05", time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			if oldest := now.Add(-p.Settings.Retention); t.Before(oldest) {
-				t = oldest.Add(time.Minute).Truncate(time.Second)
-			}
-			b.Since = t.UTC()
-			return
-		}
+	t, ok := web.ParseMoment(text)
+	if !ok {
+		b.Fault = "Write a date and a time."
+		return
 	}
-	b.Fault = "Write a date and a time."
+	if oldest := now.Add(-p.Settings.Retention); t.Before(oldest) {
+		t = oldest.Add(time.Minute).Truncate(time.Second).UTC()
+	}
+	b.Since = t
 }
 
 // missedPage shows how many events would be sent.

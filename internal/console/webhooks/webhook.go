@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
 
@@ -27,9 +28,12 @@ type webhookBody struct {
 	Deliveries []delivery.Delivery
 	State      string // the filters
 	Type       string
-	States     []string // to choose from
+	From, To   web.Moment
+	About      string    // an id or a number that was searched for
+	LookedAtTo time.Time // older deliveries were not looked at; zero: all were
+	States     []string  // to choose from
 	Types      []string
-	First      bool   // the newest deliveries: they renew themselves
+	Live       bool   // the page renews itself
 	Here       string // this page's address with its filters
 	web.Pager
 }
@@ -41,35 +45,20 @@ type outcomeRow struct {
 }
 
 // Filtered tells whether the deliveries are filtered.
-func (b *webhookBody) Filtered() bool { return b.State != "" || b.Type != "" }
+func (b *webhookBody) Filtered() bool {
+	return b.State != "" || b.Type != "" || b.About != "" || !b.From.At.IsZero() || !b.To.At.IsZero()
+}
 
 func (p *Pages) webhookPage(r *web.Request) error {
 	w, err := p.find(r, r.Path("webhook"))
 	if err != nil {
 		return err
 	}
-	body := &webhookBody{Webhook: newRow(w), Types: domain.PublicTypes(), First: r.Query("cursor") == "", States: []string{
+	body := &webhookBody{Webhook: newRow(w), Types: domain.PublicTypes(), States: []string{
 		string(policy.Pending), string(policy.Succeeded), string(policy.Failed), string(policy.Cancelled),
 	}}
-	if s := r.Query("state"); slices.Contains(body.States, s) {
-		body.State = s
-	}
-	if t := r.Query("type"); slices.Contains(body.Types, t) {
-		body.Type = t
-	}
-	page, err := p.Store.Deliveries(r.Context(), w.ID, delivery.Query{
-		State: policy.State(body.State), EventType: body.Type, Limit: deliveriesPageSize, Cursor: r.Query("cursor"),
-	})
-	if err != nil {
+	if err := p.listDeliveries(r, body); err != nil {
 		return err
-	}
-	body.Deliveries = page.Deliveries
-	body.Here = web.Address("/webhooks/"+w.ID, "state", body.State, "type", body.Type)
-	if !body.First {
-		body.Newest = body.Here
-	}
-	if page.Next != "" {
-		body.Older = web.Address("/webhooks/"+w.ID, "state", body.State, "type", body.Type, "cursor", page.Next)
 	}
 	for _, o := range attempt.Outcomes() {
 		if n := w.Last24Hours[o]; n > 0 && o != attempt.OutcomeSuccess {
@@ -82,6 +71,65 @@ func (p *Pages) webhookPage(r *web.Request) error {
 		}
 	}
 	return r.Show("webhook", web.View{Title: body.Webhook.Title(), Section: "webhooks", Body: body})
+}
+
+// maxCounted is how many deliveries are counted for a list; of more it says "10,000+".
+const maxCounted = 10_000
+
+// listDeliveries reads the filters and the page of deliveries that the address asks for.
+func (p *Pages) listDeliveries(r *web.Request, b *webhookBody) error {
+	b.From, b.To, b.About = r.QueryMoment("From", "from"), r.QueryMoment("To", "to"), r.Query("about")
+	if s := r.Query("state"); slices.Contains(b.States, s) {
+		b.State = s
+	}
+	if t := r.Query("type"); slices.Contains(b.Types, t) {
+		b.Type = t
+	}
+	q := delivery.Query{
+		State: policy.State(b.State), EventType: b.Type, Since: b.From.At, Before: b.To.At, About: b.About, Limit: deliveriesPageSize, Cursor: r.Query("cursor"),
+	}
+	page, err := p.Store.Deliveries(r.Context(), b.Webhook.ID, q)
+	if err != nil {
+		return err
+	}
+	address := func(cursor string) string {
+		return web.Address("/webhooks/"+b.Webhook.ID, "state", b.State, "type", b.Type, "from", b.From.UTC(), "to", b.To.UTC(), "about", b.About, "cursor", cursor)
+	}
+	b.Deliveries, b.LookedAtTo, b.Here = page.Deliveries, page.LookedAtTo.Time, address("")
+	if page.Previous != "" {
+		b.Newest, b.Newer = b.Here, address(page.Previous)
+	}
+	if page.Next != "" {
+		b.Older = address(page.Next)
+	}
+	b.Live = page.Previous == "" && b.About == ""
+	b.Showing, err = p.showing(r, b.Webhook.ID, q, page)
+	return err
+}
+
+// showing tells which of how many deliveries a page has. What a search finds in all is not
+// known before its end.
+func (p *Pages) showing(r *web.Request, webhookID string, q delivery.Query, page *delivery.Page) (string, error) {
+	n := len(page.Deliveries)
+	if n == 0 {
+		return "", nil
+	}
+	which := label.Count(int64(page.Newer+1)) + "–" + label.Count(int64(page.Newer+n))
+	switch {
+	case q.About != "" && page.Next == "" && page.Previous == "":
+		return label.Plural(n, "delivery", "deliveries"), nil
+	case q.About != "":
+		return which, nil
+	}
+	counted, all, err := p.Store.CountDeliveries(r.Context(), webhookID, q, maxCounted)
+	if err != nil {
+		return "", err
+	}
+	counted = max(counted, page.Newer+n)
+	if !all {
+		return which + " of " + label.Count(int64(counted)) + "+", nil
+	}
+	return which + " of " + label.Count(int64(counted)), nil
 }
 
 // testPoll is how often "Send test" looks for the receiver's answer.

@@ -33,10 +33,15 @@ function localInputs(root) {
     sent.value = input.dataset.utc;
     input.removeAttribute("name");
     input.after(sent);
-    const at = new Date(input.dataset.utc);
-    input.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+    if (input.dataset.utc) {
+      const at = new Date(input.dataset.utc);
+      input.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+    }
     input.closest("label").querySelector("[data-zone]").textContent = "(your time)";
-    input.addEventListener("input", () => { if (input.value) sent.value = new Date(input.value).toISOString(); });
+    input.addEventListener("input", () => {
+      if (input.value) sent.value = new Date(input.value).toISOString();
+      else if (!input.required) sent.value = "";
+    });
   }
 }
 

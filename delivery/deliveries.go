@@ -1,0 +1,349 @@
+package delivery
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// Query selects deliveries.
+type Query struct {
+	State     policy.State // empty: all
+	EventType string       // empty: all
+	Since     time.Time    // only those first sent then or later; zero: all
+	Before    time.Time    // only those first sent before; zero: all
+
+	// About selects the deliveries of one event by its id, or of those that name an object,
+	// a client or an invoice by its id or number; empty: all. Deliveries are then in the
+	// order of their events.
+	About string
+
+	Limit  int    // default 50, at most 500
+	Cursor string // Next or Previous of another page; empty: begin with the newest
+}
+
+// Page is a page of deliveries, newest first.
+type Page struct {
+	Deliveries []Delivery
+	Next       string // cursor of older deliveries; empty: there are none
+	Previous   string // cursor of newer deliveries; empty: this page has the newest
+	Newer      int    // how many newer deliveries of the list the cursors have passed
+
+	// LookedAtTo is set when one statement's bound was reached: older deliveries than this
+	// were not looked at yet. Next goes on there, also where Deliveries is empty.
+	LookedAtTo Time
+}
+
+// ErrCursor means that a cursor did not come from Deliveries.
+var ErrCursor = errors.New("the cursor is not one of this list")
+
+const (
+	defaultPage = 50
+	maxPage     = 500
+
+	// maxExamined bounds the deliveries that one statement looks at, because a filter may
+	// match few of very many.
+	maxExamined = 50_000
+)
+
+// deliveryColumns are those of a delivery d and its event e.
+const deliveryColumns = `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, coalesce(e.public_event, '{}')`
+
+// Deliveries lists a webhook's deliveries within the retention. Errors:
+// *UnknownWebhookError, ErrCursor.
+func (s *Store) Deliveries(ctx context.Context, webhookID string, q Query) (*Page, error) {
+	l, err := newListing(ctx, s, webhookID, q)
+	if err != nil {
+		return nil, err
+	}
+	read := l.read
+	if q.About != "" {
+		read = l.search
+	}
+	found, err := read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list deliveries: %w", err)
+	}
+	if l.from.Newer && found.more == nil && q.Cursor != "" { // these are the newest, and the page may not be full
+		q.Cursor = ""
+		return s.Deliveries(ctx, webhookID, q)
+	}
+	return l.page(found), nil
+}
+
+// listing is a checked Query of one webhook.
+type listing struct {
+	store                  *Store
+	workspaceID, webhookID string
+	query                  Query
+	oldest                 time.Time // deliveries first sent before are not shown
+	from                   pageEnd   // zero: begin with the newest
+}
+
+func newListing(ctx context.Context, s *Store, webhookID string, q Query) (*listing, error) {
+	w, err := s.Get(ctx, webhookID)
+	if err != nil {
+		return nil, err
+	}
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	q.Limit = min(q.Limit, maxPage)
+	l := &listing{store: s, workspaceID: w.WorkspaceID, webhookID: webhookID, query: q, oldest: s.now().Add(-s.cfg.Settings.Retention)}
+	if q.Since.After(l.oldest) {
+		l.oldest = q.Since
+	}
+	if q.Cursor != "" {
+		if l.from, err = parseCursor(q.Cursor); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// listed is what one look at the deliveries found.
+type listed struct {
+	list []Delivery // in the order of the look
+	more *pageEnd   // where the next look in this direction begins; nil: it is over
+
+	lookedAtTo time.Time // set where more is the bound of a look, not the end of a page
+}
+
+// page makes the page of what was found.
+func (l *listing) page(f *listed) *Page {
+	p := &Page{Deliveries: f.list, Newer: l.from.Passed}
+	if p.Deliveries == nil {
+		p.Deliveries = []Delivery{}
+	}
+	n := len(p.Deliveries)
+	if l.from.Newer {
+		slices.Reverse(p.Deliveries)
+		p.Newer = max(0, l.from.Passed-n)
+		p.Previous = f.more.cursor(true, p.Newer)
+		p.Next = l.from.cursor(false, l.from.Passed) // at least the page that it came from
+		if n > 0 {
+			p.Next = endOf(&p.Deliveries[n-1]).cursor(false, p.Newer+n)
+		}
+		return p
+	}
+	p.Next = f.more.cursor(false, p.Newer+n)
+	p.LookedAtTo = Time{f.lookedAtTo}
+	if l.from.Position > 0 {
+		p.Previous = l.from.cursor(true, l.from.Passed)
+		if n > 0 {
+			p.Previous = endOf(&p.Deliveries[0]).cursor(true, p.Newer)
+		}
+	}
+	return p
+}
+
+// keys is a statement for the places of deliveries in the list, at most so many. A state
+// other than succeeded is part of an index; what no index has is the filter, a condition on
+// the statement's rows. The statement's own arguments are the first own of args.
+func (l *listing) keys(from *pageEnd, most int) (statement, filter string, args []any, own int) {
+	order, compare := from.order()
+	where, filter := `d.workspace_id = $1 AND d.webhook_id = $2 AND d.created_at > $3`, ""
+	args = []any{l.workspaceID, l.webhookID, l.oldest}
+	and := func(to *string, condition string, values ...any) {
+		for _, v := range values {
+			args = append(args, v)
+			condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(args)), 1)
+		}
+		*to += " AND " + condition
+	}
+	if !l.query.Before.IsZero() {
+		and(&where, `d.created_at < ?`, l.query.Before)
+	}
+	if l.query.State != "" && l.query.State != policy.Succeeded { // the second condition lets the planner use the partial index
+		and(&where, `d.state = ? AND d.state <> 'succeeded'`, string(l.query.State))
+	}
+	if from.Position > 0 {
+		and(&where, `(d.created_at, d.position) `+compare+` (?, ?)`, from.At, from.Position)
+	}
+	own = len(args)
+	if l.query.State == policy.Succeeded {
+		and(&filter, `k.state = 'succeeded'`)
+	}
+	if l.query.EventType != "" {
+		and(&filter, `k.event_type = ?`, l.query.EventType)
+	}
+	statement = fmt.Sprintf(`
+		SELECT d.created_at, d.position, d.event_type, d.state FROM webhook_delivery d
+		 WHERE %s ORDER BY d.created_at %s, d.position %s LIMIT %d`, where, order, order, most)
+	return statement, filter, args, own
+}
+
+// read reads a page in the order of first attempts.
+func (l *listing) read(ctx context.Context) (*listed, error) {
+	keys, filter, args, own := l.keys(&l.from, maxExamined)
+	order, _ := l.from.order()
+	rows, err := l.store.cfg.Pool.Query(ctx, fmt.Sprintf(`
+		SELECT `+deliveryColumns+`
+		  FROM (SELECT k.created_at, k.position FROM (%s) k WHERE true %s ORDER BY k.created_at %s, k.position %s LIMIT %d) k
+		  JOIN webhook_delivery d ON d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = k.position AND d.created_at = k.created_at
+		  LEFT JOIN event_log e ON e.workspace_id = $1 AND e.position = d.position
+		 ORDER BY d.created_at %s, d.position %s`, keys, filter, order, order, l.query.Limit+1, order, order), args...)
+	if err != nil {
+		return nil, fmt.Errorf("read a page: %w", err)
+	}
+	f, err := l.collect(rows)
+	if err != nil || f.more != nil || filter == "" {
+		return f, err
+	}
+	// The page is not full: the list is over, or as many were looked at as one look may.
+	last := pageEnd{}
+	err = l.store.cfg.Pool.QueryRow(ctx, fmt.Sprintf(`
+		SELECT k.created_at, k.position FROM (
+		       SELECT k.created_at, k.position, row_number() OVER (ORDER BY k.created_at %s, k.position %s) AS n FROM (%s) k) k
+		 WHERE k.n = %d`, order, order, keys, maxExamined), args[:own]...).Scan(&last.At, &last.Position)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return f, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the end of what was looked at: %w", err)
+	}
+	f.more, f.lookedAtTo = &last, last.At.UTC()
+	return f, nil
+}
+
+// search reads a page of the deliveries of the events that a search of the log finds, in
+// the order of the events.
+func (l *listing) search(ctx context.Context) (*listed, error) {
+	s, q := l.store, &l.query
+	step := int64(-1)
+	if l.from.Newer {
+		step = 1
+	}
+	look := eventlog.Search{
+		WorkspaceID: l.workspaceID, Text: q.About, Type: q.EventType, Oldest: s.now().Add(-s.cfg.Settings.Retention), Before: q.Before, Ascending: l.from.Newer,
+	}
+	if l.from.Position > 0 {
+		if look.From = l.from.Position + step; look.From <= 0 {
+			return &listed{}, nil
+		}
+	}
+	found, err := eventlog.NewFeed(s.cfg.Pool).Search(ctx, look)
+	if err != nil {
+		return nil, err
+	}
+	f := &listed{}
+	if len(found.Hits) > 0 {
+		if f, err = l.ofEvents(ctx, found.Hits); err != nil {
+			return nil, err
+		}
+	}
+	if f.more == nil && found.Next > 0 {
+		f.more, f.lookedAtTo = &pageEnd{At: found.Until, Position: found.Next - step}, found.Until
+	}
+	return f, nil
+}
+
+// ofEvents reads the deliveries of events.
+func (l *listing) ofEvents(ctx context.Context, events []eventlog.Hit) (*listed, error) {
+	positions := make([]int64, len(events))
+	for i := range events {
+		positions[i] = events[i].Position
+	}
+	order, _ := l.from.order()
+	rows, err := l.store.cfg.Pool.Query(ctx, fmt.Sprintf(`
+		SELECT `+deliveryColumns+`
+		  FROM webhook_delivery d LEFT JOIN event_log e ON e.workspace_id = d.workspace_id AND e.position = d.position
+		 WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = ANY ($3) AND d.created_at > $4
+		   AND ($5::timestamptz IS NULL OR d.created_at < $5) AND ($6 = '' OR d.state = $6)
+		 ORDER BY d.position %s LIMIT %d`, order, l.query.Limit+1),
+		l.workspaceID, l.webhookID, positions, l.oldest, nullTime(l.query.Before), string(l.query.State))
+	if err != nil {
+		return nil, fmt.Errorf("read a page: %w", err)
+	}
+	return l.collect(rows)
+}
+
+// collect reads the deliveries of a page, and one more if there is a next page.
+func (l *listing) collect(rows pgx.Rows) (*listed, error) {
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Delivery, error) {
+		return scanDelivery(row, l.webhookID, new(string))
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := &listed{list: list}
+	if len(list) > l.query.Limit {
+		f.list = list[:l.query.Limit]
+		f.more = endOf(&f.list[l.query.Limit-1])
+	}
+	return f, nil
+}
+
+// CountDeliveries counts the deliveries that a query selects. It looks at the newest most
+// of them, before the filters that no index has; all is false when there are more. It
+// ignores About, Limit and Cursor. Errors: *UnknownWebhookError.
+func (s *Store) CountDeliveries(ctx context.Context, webhookID string, q Query, most int) (n int, all bool, err error) {
+	q.Cursor = ""
+	l, err := newListing(ctx, s, webhookID, q)
+	if err != nil {
+		return 0, false, err
+	}
+	keys, filter, args, _ := l.keys(&pageEnd{}, most+1)
+	var examined int
+	err = s.cfg.Pool.QueryRow(ctx, `SELECT count(*) FILTER (WHERE true `+filter+`), count(*) FROM (`+keys+`) k`, args...).Scan(&n, &examined)
+	if err != nil {
+		return 0, false, fmt.Errorf("count deliveries: %w", err)
+	}
+	return min(n, most), examined <= most, nil
+}
+
+// pageEnd is where a page ends: at a delivery, which is not part of the next one.
+type pageEnd struct {
+	At       time.Time `json:"a"`
+	Position int64     `json:"p"`
+	Passed   int       `json:"n,omitempty"` // deliveries of the list that are newer than those after it
+	Newer    bool      `json:"u,omitempty"` // the page has newer deliveries
+}
+
+func endOf(d *Delivery) *pageEnd { return &pageEnd{At: d.CreatedAt.Time, Position: d.position} }
+
+// order is how a statement of a page sorts, and what its rows are to the end before it.
+func (p *pageEnd) order() (direction, compare string) {
+	if p.Newer {
+		return "ASC", ">"
+	}
+	return "DESC", "<"
+}
+
+// cursor is the cursor of the page after the end in a direction; empty for nil.
+func (p *pageEnd) cursor(newer bool, passed int) string {
+	if p == nil {
+		return ""
+	}
+	b, err := json.Marshal(pageEnd{p.At, p.Position, passed, newer})
+	if err != nil {
+		return "" // cannot happen: all fields have a JSON form
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseCursor(cursor string) (p pageEnd, err error) {
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || json.Unmarshal(b, &p) != nil || p.Position <= 0 || p.Passed < 0 {
+		return p, ErrCursor
+	}
+	return p, nil
+}
+
+// nullTime is nil for the zero time.
+func nullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,168 @@
+package eventlog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+)
+
+// SearchWindow is how many positions of a log one search looks at. The log has no index
+// of what its entries are about, which every append would pay for, so a search reads
+// events, and a window bounds how long it takes.
+const SearchWindow = 50_000
+
+// maxSearchHits is the most events of one search.
+const maxSearchHits = 200
+
+// Search asks for the events of a workspace that name something, the newest first.
+type Search struct {
+	WorkspaceID string
+
+	// Text is an event's id, or a value of its data, such as the id of an object or a
+	// client, or the number of an invoice: exactly as the event has it.
+	Text string
+
+	Type   string    // only events of this type; empty: all
+	Oldest time.Time // only events published then or later
+	Before time.Time // only events published before; zero: all
+
+	// From is the position to begin at, itself included; 0: the newest, or with
+	// Ascending the oldest. Ascending searches towards newer events.
+	From      int64
+	Ascending bool
+
+	Window int64 // how many positions it looks at, at most; 0: SearchWindow
+}
+
+// Hit is an event that a search found.
+type Hit struct {
+	Position int64
+	JSON     string // the public form
+}
+
+// Found is what a search found.
+type Found struct {
+	Hits []Hit // in the order of the search
+
+	// Next is the position from which the search goes on; 0: everything was looked at.
+	// Until is the publish time of what was looked at last.
+	Next  int64
+	Until time.Time
+}
+
+// Search looks at one window of the log.
+func (f *Feed) Search(ctx context.Context, q Search) (*Found, error) {
+	if domain.IsID(q.Text) && q.From == 0 {
+		event, err := f.hits(ctx, &q, `AND e.id = $5`, q.Text)
+		if err != nil || len(event) > 0 {
+			return &Found{Hits: event}, err
+		}
+	}
+	if !utf8.ValidString(q.Text) || strings.ContainsRune(q.Text, 0) {
+		return &Found{}, nil // no event holds such a text, and the database takes none
+	}
+	var first, last int64
+	err := f.pool.QueryRow(ctx, `
+		SELECT log_position_since($1, $2), least(c.position, coalesce(log_position_since($1, $3) - 1, c.position))
+		  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '`+ReadModels+`'`,
+		q.WorkspaceID, q.Oldest, nullTime(q.Before)).Scan(&first, &last)
+	if err != nil {
+		return nil, fmt.Errorf("search the events of %s: %w", q.WorkspaceID, err)
+	}
+	from, to := q.window(first, last)
+	if from > to {
+		return &Found{}, nil
+	}
+	order := "DESC"
+	if q.Ascending {
+		order = "ASC"
+	}
+	found := &Found{}
+	found.Hits, err = f.hits(ctx, &q, fmt.Sprintf(`
+		   AND e.position BETWEEN $5 AND $6 AND strpos(e.public_event, $7) > 0
+		   AND EXISTS (SELECT FROM json_each_text(e.public_event::json -> 'data') d WHERE d.key <> 'object_type' AND d.value = $8)
+		 ORDER BY e.position %s LIMIT %d`, order, maxSearchHits), from, to, string(jsonform.AppendString(nil, q.Text)), q.Text)
+	if err != nil {
+		return nil, err
+	}
+	found.goOn(&q, from, to, first, last)
+	if found.Next == 0 {
+		return found, nil
+	}
+	err = f.pool.QueryRow(ctx, `SELECT created_at FROM event_log WHERE workspace_id = $1 AND position = $2`, q.WorkspaceID, found.Next).Scan(&found.Until)
+	if err != nil {
+		return nil, fmt.Errorf("search the events of %s: %w", q.WorkspaceID, err)
+	}
+	found.Until = found.Until.UTC()
+	return found, nil
+}
+
+// window is the part of the positions first to last that a search looks at.
+func (q *Search) window(first, last int64) (from, to int64) {
+	size := cmp.Or(q.Window, SearchWindow)
+	if q.Ascending {
+		from = max(first, q.From)
+		return from, min(last, from+size-1)
+	}
+	to = last
+	if q.From > 0 {
+		to = min(last, q.From)
+	}
+	return max(first, to-size+1), to
+}
+
+// goOn sets where the search goes on that has looked at from to to.
+func (f *Found) goOn(q *Search, from, to, first, last int64) {
+	full := len(f.Hits) == maxSearchHits
+	switch {
+	case q.Ascending:
+		if full {
+			to = f.Hits[len(f.Hits)-1].Position
+		}
+		if to < last {
+			f.Next = to + 1
+		}
+	default:
+		if full {
+			from = f.Hits[len(f.Hits)-1].Position
+		}
+		if from > first {
+			f.Next = from - 1
+		}
+	}
+}
+
+// hits reads the visible events of a search's type and time that meet a further condition,
+// whose parameters begin at $5.
+func (f *Feed) hits(ctx context.Context, q *Search, condition string, args ...any) ([]Hit, error) {
+	rows, err := f.pool.Query(ctx, `
+		SELECT e.position, e.public_event FROM event_log e
+		 WHERE e.workspace_id = $1 AND e.public_event IS NOT NULL AND ($4 = '' OR e.type = $4)
+		   AND e.created_at >= $2 AND ($3::timestamptz IS NULL OR e.created_at < $3)
+		   AND e.position <= (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '`+ReadModels+`') `+condition,
+		append([]any{q.WorkspaceID, q.Oldest, nullTime(q.Before), q.Type}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("search the events of %s: %w", q.WorkspaceID, err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Hit])
+	if err != nil {
+		return nil, fmt.Errorf("search the events of %s: %w", q.WorkspaceID, err)
+	}
+	return list, nil
+}
+
+// nullTime is nil for the zero time.
+func nullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
