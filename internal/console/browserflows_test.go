@@ -196,7 +196,7 @@ func TestTurnedOffInTheBrowser(t *testing.T) {
 	b.until("the notice's time is the reader's", `(e => e.title.endsWith("UTC") && /[AP]M/.test(e.textContent))(document.querySelector(".notice time"))`)
 	b.press("Turn back on")
 	b.sees("2 events were missed")
-	b.sees("Since (your time)")
+	b.sees("Since (your time, E")
 	script[bool](b, `(e => e.dispatchEvent(new Event("input")))(document.querySelector("input[data-utc]"))`) // as if it was typed
 	b.press("Count")
 	b.until("the same moment is sent, in UTC", `location.search.includes("000Z") && document.readyState === "complete"`)

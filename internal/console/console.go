@@ -57,13 +57,13 @@ func (c *Console) routes() []web.Route {
 }
 
 // router puts the routes on a mux, with the checks as its middleware. Their order:
-// security headers, the log line, the origin, the form, the session, the role.
+// security headers, compression, the log line, the origin, the form, the session, the role.
 func (c *Console) router() (http.Handler, error) {
 	r := chi.NewRouter()
 	r.Use(middleware.GetHead, securityHeaders(c.site.Secure))
 	r.Method(http.MethodGet, "/assets/{file}", c.assets)
-	pages := r.With(c.site.Begin, sameOrigin, parseForm)
-	notFound := refuse(web.ErrNotFound).ServeHTTP
+	pages := r.With(compressed(), c.site.Begin, sameOrigin, parseForm)
+	notFound := recognise(c.sessions)(refuse(web.ErrNotFound)).ServeHTTP
 	pages.NotFound(notFound)
 	pages.MethodNotAllowed(notFound)
 	for _, route := range c.routes() {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/go-chi/chi/v5/middleware"
+
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
@@ -86,6 +88,44 @@ func signedIn(sessions *session.Store) func(http.Handler) http.Handler {
 			}
 			req.Session = s
 			next.ServeHTTP(w, r.WithContext(audit.As(r.Context(), s.Actor())))
+		})
+	}
+}
+
+// recognise finds the session of a request that requires none, so that the answer can
+// have the frame of a signed-in person.
+func recognise(sessions *session.Store) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			req := web.From(w, r)
+			if token := req.Cookie(web.SessionCookie); token != "" {
+				s, err := sessions.Find(r.Context(), token, false)
+				if err == nil {
+					req.Session = s
+				} else if !errors.Is(err, session.ErrNone) {
+					req.Warn("cannot look for a session", err)
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// compressed compresses pages, except where another site has led the browser here: such
+// a site could choose a part of the address that the page repeats, and learn from the
+// sizes of the answers what else is on it (BREACH). Browsers that do not say where a
+// request comes from get no compression either.
+func compressed() func(http.Handler) http.Handler {
+	compress := middleware.Compress(5, "text/html", "text/csv")
+	return func(next http.Handler) http.Handler {
+		smaller := compress(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.Header.Get("Sec-Fetch-Site") {
+			case "same-origin", "none": // "none": the person typed the address, or chose a bookmark
+				smaller.ServeHTTP(w, r)
+			default:
+				next.ServeHTTP(w, r)
+			}
 		})
 	}
 }

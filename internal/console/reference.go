@@ -21,7 +21,11 @@ func loadReference(page []byte, a *web.Assets) ([]byte, error) {
 		if !found || !ended {
 			return nil, errReference
 		}
-		link := []byte(part.before + a.Add(part.name, text) + part.after)
+		address, err := a.Add(part.name, text)
+		if err != nil {
+			return nil, err
+		}
+		link := []byte(part.before + address + part.after)
 		page = bytes.Join([][]byte{before, link, after}, nil)
 	}
 	return page, nil

@@ -87,15 +87,20 @@ type NewKey struct {
 // validate returns every mistake at once, each an *InvalidError.
 func (n *NewKey) validate(now time.Time) error {
 	var errs []error
-	if problem := nameProblem(n.Name); problem != "" {
-		errs = append(errs, &InvalidError{Field: "name", Problem: problem})
-	}
-	errs = append(errs, n.Permissions.validate())
+	errs = append(errs, CheckName(n.Name), n.Permissions.validate())
 	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.After(now) {
 		errs = append(errs, &InvalidError{Field: "expires", Problem: "must be in the future"})
 	}
 	errs = append(errs, validateRateLimit(n.RateLimit))
 	return errors.Join(errs...)
+}
+
+// CheckName checks the name of a key. The error is an *InvalidError.
+func CheckName(name string) error {
+	if problem := nameProblem(name); problem != "" {
+		return &InvalidError{Field: "name", Problem: problem}
+	}
+	return nil
 }
 
 func nameProblem(name string) string {

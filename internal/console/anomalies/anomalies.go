@@ -79,11 +79,12 @@ func (p *Pages) groupsPage(r *web.Request) error {
 
 // groupBody is what the page of one group is made from.
 type groupBody struct {
-	Group   anomaly.Group // those that were acknowledged, too
-	Meaning string
-	Entries []anomaly.Anomaly
-	Note    string // as it was sent
-	Fault   string
+	Group    anomaly.Group // those that were acknowledged, too
+	Meaning  string
+	Entries  []anomaly.Anomaly
+	Note     string // as it was sent
+	Restored bool   // the note was sent after its session had ended
+	Fault    string
 	web.Pager
 }
 
@@ -132,6 +133,9 @@ func (p *Pages) groupPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
+	if r.RestoreDraft() {
+		body.Note, body.Restored = r.Field("note"), true
+	}
 	return showGroup(r, http.StatusOK, body)
 }
 
@@ -173,11 +177,12 @@ func (p *Pages) acknowledge(r *web.Request, which anomaly.Which) (note, fault st
 
 // entryBody is what the page of one entry is made from.
 type entryBody struct {
-	Entry   *anomaly.Anomaly // the first of its reasons
-	Reasons []reason
-	Waiting bool // some of them are not acknowledged
-	Note    string
-	Fault   string
+	Entry    *anomaly.Anomaly // the first of its reasons
+	Reasons  []reason
+	Waiting  bool // some of them are not acknowledged
+	Note     string
+	Fault    string
+	Restored bool // the note was sent after its session had ended
 }
 
 // reason is why an entry is an anomaly, and who has acknowledged it.
@@ -226,6 +231,9 @@ func (p *Pages) entryPage(r *web.Request) error {
 	body, err := p.entry(r)
 	if err != nil {
 		return err
+	}
+	if r.RestoreDraft() {
+		body.Note, body.Restored = r.Field("note"), true
 	}
 	return showEntry(r, http.StatusOK, body)
 }

@@ -24,6 +24,14 @@ func (p *Pages) showSecret(r *web.Request, body secretBody) error {
 }
 
 func (p *Pages) newPage(r *web.Request) error {
+	if r.RestoreDraft() {
+		f, _, err := readForm(r)
+		if err != nil {
+			return err
+		}
+		f.Faults, f.Restored = nil, true
+		return showForm(r, http.StatusOK, f)
+	}
 	return showForm(r, http.StatusOK, &form{Permissions: permissionRows(0), Expires: "365"})
 }
 
@@ -33,6 +41,7 @@ func (p *Pages) create(r *web.Request) error {
 		return err
 	}
 	expires := f.expiry(r.Now)
+	f.addFaults(access.CheckName(f.Name)) // the store is not asked while anything else is wrong
 	if len(f.Faults) > 0 {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}

@@ -16,7 +16,8 @@ type form struct {
 	Permissions []permissionRow
 	Expires     string // never, a number of days, or date
 	Date        string // the last day on which it works, when Expires is date
-	Faults      map[string]string
+	Faults      web.Faults
+	Restored    bool // it was sent after its session had ended
 }
 
 func showForm(r *web.Request, status int, f *form) error {
@@ -26,7 +27,7 @@ func showForm(r *web.Request, status int, f *form) error {
 // readForm reads the form that was sent and returns the permissions that it
 // chooses.
 func readForm(r *web.Request) (f *form, chosen access.Permissions, err error) {
-	f = &form{Name: r.Field("name"), Expires: r.Field("expires"), Date: r.Field("date"), Faults: map[string]string{}}
+	f = &form{Name: r.Field("name"), Expires: r.Field("expires"), Date: r.Field("date"), Faults: web.Faults{}}
 	chosen, err = access.ParsePermissions(r.PostForm["permission"])
 	var invalid *access.InvalidError
 	switch {

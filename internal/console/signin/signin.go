@@ -27,10 +27,11 @@ type signInBody struct {
 	Provider bool   // there is an identity provider
 	Away     bool   // it has not answered yet
 	To       string // the page to go to afterwards
+	Ended    string // web.EndedReading and so on; empty: no session ended
 }
 
 func (p *Pages) signInPage(r *web.Request) error {
-	body := signInBody{Provider: p.Provider != nil, To: web.Local(r.Query("to"))}
+	body := signInBody{Provider: p.Provider != nil, To: web.Local(r.Query("to")), Ended: r.Query("ended")}
 	body.Away = body.Provider && !p.Provider.Ready()
 	return r.Show("sign-in", web.View{Title: "Sign in", Wide: true, Body: body})
 }
@@ -75,6 +76,17 @@ func (p *Pages) begin(r *web.Request, person session.Person, grants []session.Gr
 	if old, err := p.Sessions.Find(r.Context(), r.Cookie(web.SessionCookie), false); err == nil {
 		o.Replaces = old
 	}
+	// A form of this person that was sent too late is shown again. Another person's is not.
+	draft := ""
+	for _, g := range grants {
+		if draft = r.DraftPage(g.Workspace, person); draft != "" {
+			o.WorkspaceID, to = g.Workspace, draft
+			break
+		}
+	}
+	if draft == "" {
+		r.DropDraft()
+	}
 	token, expires, err := p.Sessions.Open(r.Context(), o)
 	if err != nil {
 		return err
@@ -88,6 +100,7 @@ func (p *Pages) signOut(r *web.Request) error {
 		return err
 	}
 	r.ClearCookie(web.SessionCookie)
+	r.DropDraft()
 	r.W.Header().Set("Clear-Site-Data", `"cache"`)
 	return r.Redirect("/sign-in?did=signed-out")
 }

@@ -9,6 +9,7 @@ import (
 const (
 	SessionCookie  = "session"
 	IdentityCookie = "identity" // a sign-in at the identity provider under way
+	DraftCookie    = "draft"    // a form that was sent after its session had ended
 )
 
 // cookieName binds a cookie to this host where the browser can (RFC 6265bis, "The

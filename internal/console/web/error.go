@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -105,18 +104,26 @@ func pageError(err error) PageError {
 }
 
 // signInFirst redirects a browser without a session to the sign-in page, and from
-// there back to where it was going.
+// there back to where it was going. The page says that a session ended, and what became
+// of a form that was sent.
 func (r *Request) signInFirst() {
-	address := "/sign-in"
-	if r.Method == http.MethodGet && r.URL.Path != "/" && !r.Live() {
-		address += "?to=" + url.QueryEscape(r.URL.RequestURI())
+	to, ended := "", ""
+	if r.Cookie(SessionCookie) != "" {
+		ended = EndedReading
 	}
-	if r.Live() {
-		r.W.Header().Set("HX-Redirect", "/sign-in")
+	switch {
+	case r.Live():
+		r.W.Header().Set("HX-Redirect", Address("/sign-in", "ended", ended))
 		r.W.WriteHeader(http.StatusUnauthorized)
 		return
+	case r.Method == http.MethodPost:
+		if to, ended = r.keepDraft(), EndedKept; to == "" {
+			ended = EndedLost
+		}
+	case r.URL.Path != "/":
+		to = r.URL.RequestURI()
 	}
-	http.Redirect(r.W, r.Request, address, http.StatusSeeOther)
+	http.Redirect(r.W, r.Request, Address("/sign-in", "to", to, "ended", ended), http.StatusSeeOther)
 }
 
 // Joined returns the errors that were joined; one that was not, alone.
@@ -129,3 +136,10 @@ func Joined(err error) []error {
 	}
 	return []error{err}
 }
+
+// What the sign-in page says about a session that ended, as its parameter "ended".
+const (
+	EndedReading = "reading" // a page was asked for
+	EndedLost    = "lost"    // a form was sent, and is not kept
+	EndedKept    = "kept"    // a form was sent, and is kept as a draft
+)

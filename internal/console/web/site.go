@@ -47,7 +47,8 @@ func (s *Site) LoadPages(a *Assets) error {
 		"asset": a.address, "time": timeTag, "ago": label.Ago, "count": label.Count, "plural": label.Plural, "permission": label.Permission,
 		"event": label.Event, "outcome": label.Outcome, "escape": url.PathEscape, "ms": label.Millis, "bytes": label.Bytes,
 		"until": label.Until, "badge": label.Badge, "last": lastAttempt, "failure": Failure, "sentence": label.Sentence,
-		"paths": label.PermissionPaths,
+		"paths": label.PermissionPaths, "summary": faultSummary, "first": firstFault, "faultCount": faultCount,
+		"named": func(name, value string) Pair { return Pair{name, value} }, "moments": label.Moments,
 	})
 	base, err := base.ParseFS(pageFiles, shared()...)
 	if err != nil {
@@ -74,14 +75,14 @@ func (s *Site) LoadPages(a *Assets) error {
 	return nil
 }
 
-// timeTag shows a moment: in UTC, and with scripts in the reader's zone, with UTC
-// on hover. Form is "second", "minute" or "day".
+// timeTag shows a moment with its zone: in UTC, and with scripts in the reader's zone,
+// with UTC on hover. Form is "second", "minute" or "day".
 func timeTag(form string, t time.Time) template.HTML {
 	if t.IsZero() {
 		return "—"
 	}
 	t = t.UTC()
-	layout := map[string]string{"second": "2 Jan 2006, 15:04:05 UTC", "minute": "2 Jan 2006, 15:04 UTC", "day": "2 Jan 2006"}[form]
+	layout := map[string]string{"second": "2 Jan 2006, 15:04:05 UTC", "minute": "2 Jan 2006, 15:04 UTC", "day": "2 Jan 2006 UTC"}[form]
 	tag := `<time datetime="` + t.Format(time.RFC3339) + `" title="` + t.Format("2006-01-02 15:04:05 UTC") +
 		`" data-form="` + template.HTMLEscapeString(form) + `">` + t.Format(layout) + `</time>`
 	return template.HTML(tag) //nolint:gosec // made of digits, fixed words and names of months only

@@ -54,6 +54,9 @@ func (p *Pages) editPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
+	if f := restored(r); f != nil {
+		return showForm(r, http.StatusOK, f)
+	}
 	f := &form{ID: w.ID, Address: w.URL, Name: w.Name, Description: w.Description, All: slices.Contains(w.Events, delivery.AllEvents), Chosen: map[string]bool{}}
 	for _, e := range w.Events {
 		f.Chosen[e] = true

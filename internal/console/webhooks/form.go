@@ -20,7 +20,8 @@ type form struct {
 	All               bool
 	Chosen            map[string]bool
 	Groups            []label.EventGroup
-	Faults            map[string]string
+	Faults            web.Faults
+	Restored          bool // it was sent after its session had ended
 }
 
 func showForm(r *web.Request, status int, f *form) error {
@@ -37,7 +38,7 @@ func showForm(r *web.Request, status int, f *form) error {
 func readForm(r *web.Request) (f *form, events []string) {
 	f = &form{
 		ID: r.Path("webhook"), Address: r.Field("address"), Name: r.Field("name"), Description: r.Field("description"),
-		All: r.Field("choice") == "all", Chosen: map[string]bool{}, Faults: map[string]string{},
+		All: r.Field("choice") == "all", Chosen: map[string]bool{}, Faults: web.Faults{},
 	}
 	for _, e := range r.PostForm["event"] {
 		f.Chosen[e] = true
@@ -56,6 +57,16 @@ func readForm(r *web.Request) (f *form, events []string) {
 		}
 	}
 	return f, events
+}
+
+// restored is the form that was sent to this page after its session had ended; nil: none.
+func restored(r *web.Request) *form {
+	if !r.RestoreDraft() {
+		return nil
+	}
+	f, _ := readForm(r)
+	f.Faults, f.Restored = nil, true
+	return f
 }
 
 // change is what the form changes of a webhook, with the event types it chooses.
@@ -82,7 +93,9 @@ func (f *form) addFaults(err error) bool {
 		field, reason := "form", one
 		switch {
 		case errors.As(one, &address):
-			field = "address"
+			if field = "address"; f.Address == "" {
+				reason = errNoAddress
+			}
 		case errors.As(one, &events):
 			field = "events"
 		case errors.As(one, &text):
@@ -100,9 +113,14 @@ func (f *form) addFaults(err error) bool {
 	return found
 }
 
+var errNoAddress = errors.New("enter the address of your program")
+
 var errTooMany = fmt.Errorf("this workspace has its %d webhooks: delete one first", delivery.MaxWebhooks)
 
 func newPage(r *web.Request) error {
+	if f := restored(r); f != nil {
+		return showForm(r, http.StatusOK, f)
+	}
 	return showForm(r, http.StatusOK, &form{All: true})
 }
 

@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -66,34 +64,13 @@ func (r row) EventsLabel() string {
 	return label.Plural(len(r.Events), "event type", "event types")
 }
 
-// noticePart is a piece of a notice: text, or a moment.
-type noticePart struct {
-	Text string
-	At   time.Time // zero: it is text
-}
-
-// noticeMoment is the form of moments in notices.
-const noticeMoment = "2 January 2006, 15:04 UTC"
-
-var momentPattern = regexp.MustCompile(`\d{1,2} [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC`)
-
 // NoticeParts splits the webhook's notice, so that the moments in it can be shown
 // in the reader's zone; empty without a notice.
-func (r row) NoticeParts() []noticePart {
+func (r row) NoticeParts() []label.Part {
 	if r.Notice == nil {
 		return nil
 	}
-	var parts []noticePart
-	rest := *r.Notice
-	for _, at := range momentPattern.FindAllString(rest, -1) {
-		t, err := time.Parse(noticeMoment, at)
-		if err != nil {
-			continue // it only looks like one
-		}
-		before, after, _ := strings.Cut(rest, at)
-		parts, rest = append(parts, noticePart{Text: before}, noticePart{At: t}), after
-	}
-	return append(parts, noticePart{Text: rest})
+	return label.Moments(*r.Notice)
 }
 
 // find returns a webhook of the session's workspace.

@@ -1,7 +1,10 @@
 // Every page works without this file.
 "use strict";
 
-// Times in the reader's zone; the title keeps UTC.
+// The name of the reader's zone, such as EST or GMT+1.
+const zone = new Intl.DateTimeFormat(undefined, { timeZoneName: "short" }).formatToParts(new Date()).find((part) => part.type === "timeZoneName").value;
+
+// Times in the reader's zone, which they name; the title keeps UTC.
 function localTimes(root) {
   const forms = {
     second: { month: "short", day: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit" },
@@ -10,7 +13,7 @@ function localTimes(root) {
   };
   for (const element of root.querySelectorAll("time[datetime]")) {
     const at = new Date(element.dateTime);
-    const form = { ...(forms[element.dataset.form] || forms.minute) };
+    const form = { ...(forms[element.dataset.form] || forms.minute), timeZoneName: "short" };
     if (at.getFullYear() !== new Date().getFullYear()) form.year = "numeric";
     element.textContent = new Intl.DateTimeFormat(undefined, form).format(at);
   }
@@ -18,8 +21,9 @@ function localTimes(root) {
     const at = new Date(element.dataset.clock);
     element.textContent = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" }).format(at);
   }
+  for (const element of root.querySelectorAll("[data-zone-name]")) element.textContent = zone;
   for (const element of root.querySelectorAll("[data-reading]")) {
-    const local = new Intl.DateTimeFormat(undefined, forms.minute).format(new Date(element.dataset.reading));
+    const local = new Intl.DateTimeFormat(undefined, { ...forms.minute, timeZoneName: "short" }).format(new Date(element.dataset.reading));
     element.textContent = element.textContent.replace(/^(.*? UTC)/, (utc) => `${local} (${utc})`);
   }
 }
@@ -37,7 +41,7 @@ function localInputs(root) {
       const at = new Date(input.dataset.utc);
       input.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
     }
-    input.closest("label").querySelector("[data-zone]").textContent = "(your time)";
+    input.closest("label").querySelector("[data-zone]").textContent = `(your time, ${zone})`;
     input.addEventListener("input", () => {
       if (input.value) sent.value = new Date(input.value).toISOString();
       else if (!input.required) sent.value = "";
@@ -45,21 +49,37 @@ function localInputs(root) {
   }
 }
 
+// What has just been done, for screen readers.
+function say(text) {
+  let said = document.getElementById("said");
+  if (!said) {
+    said = document.createElement("p");
+    said.id = "said";
+    said.className = "visually-hidden";
+    said.setAttribute("role", "status");
+    document.querySelector("main").append(said);
+  }
+  said.textContent = "";
+  setTimeout(() => { said.textContent = text; }, 50);
+}
+
+// A button copies the element that it names, or the one before it.
 function copyButtons(root) {
   for (const button of root.querySelectorAll("[data-copy]")) {
     if (!navigator.clipboard) continue;
     button.hidden = false;
-    const label = button.textContent;
+    const label = [...button.childNodes];
     button.addEventListener("click", async () => {
-      const source = document.querySelector(button.dataset.copy);
+      const source = button.dataset.copy ? document.querySelector(button.dataset.copy) : button.previousElementSibling;
       try {
         await navigator.clipboard.writeText(source.textContent.trim());
         button.textContent = "Copied";
+        say("Copied");
       } catch {
         getSelection().selectAllChildren(source);
         button.textContent = "Press Ctrl+C";
       }
-      setTimeout(() => { button.textContent = label; }, 2000);
+      setTimeout(() => { button.replaceChildren(...label); }, 2000);
     });
   }
 }

@@ -1,0 +1,97 @@
+//go:build outside
+
+package console
+
+import (
+	"testing"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+)
+
+// TestFaultsInTheBrowser sends forms with several faults, with and without scripts: the
+// first faulty field has the focus, and the summary leads to the others.
+func TestFaultsInTheBrowser(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	for _, scripts := range []bool{true, false} {
+		b := s.enter(acme, session.Admin)
+		b.visit("/keys/new")
+		if !scripts {
+			b.do(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
+		}
+		b.press("Create key")
+		b.sees("correct 2 faults")
+		b.until("the name has the focus", `document.activeElement.id === "name"`)
+		if scripts { // axe is one
+			b.judge("a form with faults")
+			b.picture("key-new-faults")
+		}
+		b.press("Permissions")
+		b.until("the permissions have the focus", `document.activeElement.id === "permissions" || location.hash === "#permissions"`)
+		b.visit("/webhooks/new")
+		b.press("Add webhook")
+		b.sees("Enter the address of your program.")
+		b.until("the address has the focus", `document.activeElement.id === "address"`)
+	}
+}
+
+// TestTypedFormSurvivesTheSession signs a person out in another tab while a form is
+// being filled in; after signing in again the form is there.
+func TestTypedFormSurvivesTheSession(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	b := s.enter(acme, session.Admin)
+	b.visit("/keys/new")
+	b.write("#name", "Payroll export")
+	b.do(chromedp.Click(`input[value="payments:read"]`))
+	s.exec(`DELETE FROM console_session`)
+	b.press("Create key")
+	b.sees("Your session ended. Nothing was saved.")
+	b.judge("the sign-in page after a session")
+	b.picture("sign-in-ended")
+	b.visit(s.link(session.Link{WorkspaceID: acme, Person: "dana@northwind.example"}))
+	b.press("Sign in")
+	b.sees("This is what you typed")
+	b.all("what was typed is there", `#name`, `(e) => e.value === "Payroll export"`)
+	b.all("what was chosen is there", `input[value="payments:read"]`, `(e) => e.checked`)
+	b.judge("a form after its session")
+	b.picture("key-new-restored")
+	b.press("Create key")
+	b.sees("It is shown this once")
+}
+
+// TestZonesAndCopiesInTheBrowser looks at the zone of times, and copies an id.
+func TestZonesAndCopiesInTheBrowser(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	well, _, _ := s.seed(acme)
+	b := s.enter(acme, session.Admin)
+	for _, path := range []string{"/keys", "/webhooks/" + well, "/events", "/requests", "/audit"} {
+		b.visit(path)
+		b.all("times name the reader's zone", "time", `(e) => /E[SD]T$/.test(e.textContent)`)
+	}
+	b.visit("/webhooks/" + well)
+	b.sees("Times are in E")
+	for _, name := range []string{"clipboard-read", "clipboard-write"} {
+		b.do(call(browser.SetPermission, browser.SetPermissionParams{
+			Permission: &browser.PermissionDescriptor{Name: name}, Setting: browser.PermissionSettingGranted,
+		}))
+	}
+	button := `document.querySelector(".id .copy")`
+	b.until("the button has a name", button+`.textContent === "Copy the webhook’s id" && !`+button+`.hidden`)
+	b.do(chromedp.Click(chromedp.JSPath(button)))
+	b.until("it says so, and to screen readers", button+`.textContent === "Copied" && document.querySelector("#said[role=status]").textContent === "Copied"`)
+	if got := script[string](b, `navigator.clipboard.readText()`); got != well {
+		t.Errorf("copied %q, want %q", got, well)
+	}
+	b.until("the button is back", button+`.textContent === "Copy the webhook’s id"`)
+	b.visit("/nothing")
+	b.sees("Not found")
+	b.judge("an unknown address")
+	b.press("API keys")
+	b.sees("New API key")
+}
