@@ -77,7 +77,7 @@ func TestKeyboardAlone(t *testing.T) {
 	b.visit("/webhooks/" + hook.ID)
 	b.enterOn("Delete")
 	b.sees("This cannot be undone")
-	b.enterOn("Delete 127.0.0.1:9")
+	b.enterOn("Delete 127.0.0.1:9/in")
 	b.sees("The webhook was deleted")
 }
 

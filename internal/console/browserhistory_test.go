@@ -28,7 +28,7 @@ func TestDeliveriesInTheBrowser(t *testing.T) {
 	b := s.enter(acme, session.Viewer)
 	b.visit("/webhooks/" + well)
 	b.until("the chart has bars", `document.querySelectorAll("svg .box.good").length > 10 && document.querySelectorAll("svg .box.bad").length > 0`)
-	b.until("readings have both times", `/[AP]M \(.* UTC\): \d+ succeeded/.test(document.querySelector("svg g title").textContent)`)
+	b.until("readings have both times", `/[AP]M E[SD]T \(.* UTC\): \d+ succeeded/.test(document.querySelector("svg g title").textContent)`)
 	b.press("As a table")
 	b.sees("Succeeded")
 	b.choose("state", "failed")

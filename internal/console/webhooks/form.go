@@ -115,7 +115,7 @@ func (f *form) addFaults(err error) bool {
 
 var errNoAddress = errors.New("enter the address of your program")
 
-var errTooMany = fmt.Errorf("this workspace has its %d webhooks: delete one first", delivery.MaxWebhooks)
+var errTooMany = fmt.Errorf("a workspace has %d webhooks at most. Delete one first", delivery.MaxWebhooks)
 
 func newPage(r *web.Request) error {
 	if f := restored(r); f != nil {
