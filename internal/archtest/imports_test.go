@@ -81,7 +81,7 @@ var arrows = map[string][]string{
 	"internal/console/keys":     {"readapi/access", "internal/console/label", "internal/console/web"},
 	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy", "internal/signaturecheck"},
 	"internal/console/events":   {"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web"},
-	"internal/console/requests": {"readapi/access", "readapi/requestlog", "internal/console/chart", "internal/console/web"},
+	"internal/console/requests": {"readapi/access", "readapi/requestlog", "readapi/route", "internal/console/chart", "internal/console/web"},
 
 	"internal/archtest":         {},
 	"internal/batch":            {},

@@ -7,10 +7,13 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+	"time"
 
+	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/chromedp"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // choose sets a list of choices.
@@ -111,4 +114,53 @@ func TestIdentityInTheBrowser(t *testing.T) {
 	b.sees("Viewer: you can look, not change")
 	b.press("Sign out")
 	b.sees("You are signed out")
+}
+
+// TestRequestsInTheBrowser looks for the request of an error, reads why it failed, and
+// copies it.
+func TestRequestsInTheBrowser(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.seed(acme)
+	key, _ := s.key(acme, "Sync of invoices", access.InvoicesRead)
+	s.record(acme, key, faulty()...)
+	b := s.enter(acme, session.Viewer)
+	for _, name := range []string{"clipboard-read", "clipboard-write"} {
+		b.do(call(browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: name}, Setting: browser.PermissionSettingGranted}))
+	}
+	b.press("Request log")
+	b.sees("Refused ones are counted, not listed")
+	b.write("input[name=find]", "req_wrong")
+	b.press("Filter")
+	b.all("one request", "main tbody .badge", `(e) => e.innerText === "400"`, "find=req_wrong")
+	b.sees("limit, pageSize")
+	b.until("the chart counts it alone", `document.querySelector(".legend").textContent === "Succeeded 0Client errors 1Server errors 0"`)
+	b.judge("a search of the request log")
+	b.picture("requests-found")
+	b.do(chromedp.Click("main tbody th a"))
+	b.sees("The request is wrong")
+	b.sees("It must be a whole number from 1 to 100.")
+	b.sees("2001:db8::7")
+	b.judge("a request that failed")
+	b.picture("request-failed")
+	b.do(chromedp.Click(`[data-copy="#curl"]`))
+	b.sees("Copied")
+	if got, want := script[string](b, `navigator.clipboard.readText()`), "curl -i 'https://api.example.com/v1/invoices' -H 'Authorization: Bearer <API_KEY>'"; got != want {
+		t.Errorf("%q was copied, want %q", got, want)
+	}
+	b.press("All requests of this key")
+	b.all("requests of the key", "main table.stack tbody tr", `(r) => r.innerText.includes("Sync of invoices")`, "key="+key)
+	b.choose("status", "404")
+	b.press("Filter")
+	b.all("only those not found", "main tbody .badge", `(e) => e.innerText === "404"`, "status=404", "key="+key)
+	b.picture("requests-404")
+	at := s.clock.Now().Add(-48 * time.Hour)
+	script[bool](b, fmt.Sprintf(`((e) => { e.value = new Date(%d - new Date().getTimezoneOffset() * 60000).toISOString().slice(0, 16); e.dispatchEvent(new Event("input")); return true; })(document.querySelector("label.moment input"))`, at.UnixMilli()))
+	b.press("Filter")
+	b.until("the chart is of the time", `document.querySelector("svg title").textContent.includes("in the chosen time") && location.search.includes("from=`+at.UTC().Format("2006-01-02")+`")`)
+	b.judge("a time of the request log")
+	b.press("Show all")
+	b.press("Older")
+	b.press("Newer")
+	b.until("the first page", `location.search.includes("cursor=") && ![...document.querySelectorAll(".pager a")].some((a) => a.innerText === "Newer")`)
 }

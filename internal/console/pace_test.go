@@ -38,7 +38,8 @@ func TestPagesAreFast(t *testing.T) {
 	s.manyEvents(acme, rows)
 	list := testkit.Must(s.keys.List(t.Context(), acme))(t)
 	key, unused := list[0].ID, list[2].ID
-	s.requests(acme, key, rows/4, 25*24*time.Hour/time.Duration(rows/4))
+	s.requests(acme, key, rows, 25*24*time.Hour/time.Duration(rows))
+	week := s.clock.Now().Add(-7 * 24 * time.Hour).UTC().Format("2006-01-02T15:04")
 	s.exec(`ANALYZE`)
 	p := s.signIn(acme, session.Admin)
 	delivery := s.deliveryOf(well, "pending")
@@ -49,6 +50,8 @@ func TestPagesAreFast(t *testing.T) {
 		hook + "?state=cancelled", hook + "?state=succeeded&type=charge.created&from=" + url.QueryEscape(s.clock.Now().Add(-72*time.Hour).UTC().Format(time.RFC3339)), hook + "?type=credit.applied", hook + "?about=nothing", hook + "?about=inv_0004",
 		hook + "/edit", hook + "/missed", "/deliveries/" + delivery, "/events", "/events?type=invoice.reversed", "/events/" + event,
 		"/requests", "/requests?range=day", "/requests?key=" + key, "/requests?status=5", "/requests?key=" + unused, s.requestOf(acme), "/audit", "/workspaces", "/sign-in",
+		"/requests?find=req-" + strconv.Itoa(rows/2), "/requests?find=req-none", "/requests?find=/v1/invoices/none", "/requests?find=/v1/events", "/requests?find=/v1/me",
+		"/requests?status=404&range=day", "/requests?status=204", "/requests?status=404&key=" + key, "/requests?from=" + week, "/requests?to=" + week + "&status=500",
 	} {
 		var p99 time.Duration
 		for range attempts {

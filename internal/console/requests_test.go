@@ -2,9 +2,14 @@ package console
 
 import (
 	"context"
+	"fmt"
+	"html"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +63,7 @@ func faulty() []requestlog.Record {
 // requestPage is the address of the page of a request.
 func (p *person) requestPage(list *answer, target string) string {
 	p.t.Helper()
-	found := regexp.MustCompile(`<a href="(/requests/[0-9A-Za-z_-]+)"><span class="code">GET</span> ` + regexp.QuoteMeta(target) + `</a>`).FindStringSubmatch(list.body)
+	found := regexp.MustCompile(`<a class="break" href="(/requests/[0-9A-Za-z_-]+)"><span class="code">GET</span> ` + regexp.QuoteMeta(target) + `</a>`).FindStringSubmatch(list.body)
 	if found == nil {
 		p.t.Fatalf("no request of %s is listed\n%s", target, list.body)
 	}
@@ -82,4 +87,209 @@ func TestErrorsAreExplained(t *testing.T) {
 	lacks.has("This key lacks the permission clients:read.", "Create a key that has <code>clients:read</code>", "/v1/clients/{id}", "192.0.2.7", "/v1/clients/cl_1&#39; -H")
 	p.get(p.requestPage(list, "/v2/in&#39;voices")).has("There is nothing at this path.", "https://api.example.com/v2/in%27voices&#39; -H")
 	p.get(p.requestPage(list, "/v1/invoices/{id}")).has("req_old").hasNot("curl", "From address", "User agent")
+}
+
+// listed are the request ids of a list, by the pages of its requests.
+func (p *person) listed(list *answer) (ids []string) {
+	p.t.Helper()
+	for _, page := range regexp.MustCompile(`<a class="break" href="(/requests/[0-9A-Za-z_-]+)">`).FindAllStringSubmatch(list.body, -1) {
+		id := regexp.MustCompile(`<dt>Request id</dt><dd><span class="id"><code class="break">([^<]+)<`).FindStringSubmatch(p.get(page[1]).status(http.StatusOK).body)
+		ids = append(ids, id[1])
+	}
+	return ids
+}
+
+// TestRequestsAreSearched finds requests by id, path, route, status, key and time, and by
+// several of them.
+func TestRequestsAreSearched(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	key, _ := s.key(acme, "Monthly report", access.InvoicesRead)
+	other, _ := s.key(acme, "Payroll export", access.InvoicesRead)
+	s.record(acme, key, faulty()...)
+	week := s.clock.Now().Add(-7 * 24 * time.Hour).Truncate(time.Minute)
+	s.record(acme, other,
+		requestlog.Record{RequestID: "req_a", Route: "/v1/invoices/{id}", Path: "/v1/invoices/in_1", Status: 200, At: week},
+		requestlog.Record{RequestID: "req_b", Route: "/v1/invoices", Status: 304, At: week.Add(time.Minute)},
+		requestlog.Record{RequestID: "same", Route: "/v1/invoices/{id}", Path: "/v1/invoices/a%20b", Status: 404, At: week.Add(2 * time.Minute)},
+		requestlog.Record{RequestID: "same", Route: "/v1/me", Status: 200, At: week.Add(3 * time.Minute)},
+	)
+	s.record(beta, "key_beta", requestlog.Record{RequestID: "req_a", Path: "/v1/invoices/in_1", Route: "/v1/invoices/{id}", Status: 200})
+	p := s.signIn(acme, session.Viewer)
+	iso := func(t time.Time) string { return url.QueryEscape(t.UTC().Format(time.RFC3339)) }
+	for query, want := range map[string]string{
+		"find=req_a":             "req_a",
+		"find=+req_a+":           "req_a",
+		"find=same":              "same same",
+		"find=same&status=404":   "same",
+		"find=nothing":           "",
+		"find=/v1/invoices/in_1": "req_a",
+		"find=v1/invoices/in_1":  "req_a",
+		"find=https://api.example.com/v1/invoices/in_1?limit=3": "req_a",
+		"find=/v1/invoices/a+b":                                 "same",
+		"find=/v1/invoices/a%2520b":                             "same",
+		"find=/v1/invoices":                                     "req_wrong req_b",
+		"find=/v1/invoices/{id}":                                "req_old same req_a",
+		"find=/v2/in'voices":                                    "req_gone",
+		"status=404":                                            "req_gone req_old same",
+		"status=4":                                              "req_wrong req_lacks req_gone req_old same",
+		"status=304":                                            "req_b",
+		"status=418":                                            "",
+		"status=2&key=" + other:                                 "same req_b req_a",
+		"status=404&key=" + other:                               "same",
+		"key=" + other:                                          "same same req_b req_a",
+		"from=" + iso(week) + "&to=" + iso(week.Add(2*time.Minute)):                      "req_b req_a",
+		"to=" + week.Add(time.Minute).UTC().Format("2006-01-02T15:04"):                   "req_a",
+		"from=" + week.Add(2*time.Minute).UTC().Format("2006-01-02T15:04") + "&status=2": "same",
+	} {
+		list := p.get("/requests?" + query).status(http.StatusOK)
+		if got := strings.Join(p.listed(list), " "); got != want {
+			t.Errorf("%s finds %q, want %q", query, got, want)
+		}
+		if want == "" {
+			list.has("No request matches.")
+		}
+	}
+	p.get("/requests?from=yesterday").has("Write a date and a time.").hasNot("req_wrong", "No request matches")
+	p.get("/requests?from=2026-02-02T10:00&to=2026-02-02T10:00").has("The end of the time is not after its beginning.")
+	p.get("/requests?from=2999-01-01").has("The time begins in the future.")
+}
+
+// TestTheChartFollowsTheFilters: bars, legend and table are of what is listed.
+func TestTheChartFollowsTheFilters(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	key, _ := s.key(acme, "Monthly report", access.InvoicesRead)
+	other, _ := s.key(acme, "Payroll export", access.InvoicesRead)
+	s.record(acme, key, faulty()...)
+	s.record(acme, other, requestlog.Record{RequestID: "req_a", Route: "/v1/invoices/{id}", Path: "/v1/invoices/in_1", Status: 200})
+	old := s.clock.Now().Add(-50 * time.Hour)
+	s.record(acme, other, requestlog.Record{RequestID: "req_b", Route: "/v1/me", Status: 200, At: old}, requestlog.Record{RequestID: "req_c", Route: "/v1/me", Status: 503, At: old})
+	s.exec(`INSERT INTO request_refused (workspace_id, minute, reason, key_id, refused) VALUES
+		('acme', date_trunc('minute', $1::timestamptz), 'rate_limit', $2, 5), ('acme', date_trunc('minute', $1::timestamptz), 'revoked', $3, 7)`, s.clock.Now(), key, other)
+	p := s.signIn(acme, session.Viewer)
+	around := "from=" + url.QueryEscape(old.Add(-time.Hour).UTC().Format(time.RFC3339)) + "&to=" + url.QueryEscape(old.Add(time.Hour).UTC().Format(time.RFC3339))
+	for query, want := range map[string]string{
+		"":                       "Succeeded 1, Client errors 4, Server errors 0, Refused 12",
+		"key=" + key:             "Succeeded 0, Client errors 4, Server errors 0, Refused 5",
+		"key=" + other:           "Succeeded 1, Client errors 0, Server errors 0, Refused 7",
+		"status=4":               "Client errors 4, Refused 12",
+		"status=404":             "Client errors 2",
+		"status=429":             "Client errors 0, Refused 5",
+		"status=2":               "Succeeded 1",
+		"status=404&key=" + key:  "Client errors 2",
+		"find=/v1/invoices/in_1": "Succeeded 1, Client errors 0, Server errors 0",
+		"find=req_lacks":         "Succeeded 0, Client errors 1, Server errors 0",
+	} {
+		for _, span := range []string{"", "&range=day"} {
+			if got := p.get("/requests?" + query + span).status(http.StatusOK).legend(); got != want {
+				t.Errorf("%s%s: %q, want %q", query, span, got, want)
+			}
+		}
+	}
+	for query, want := range map[string]string{
+		around:                   "Succeeded 1, Client errors 0, Server errors 1, Refused 0",
+		around + "&status=5":     "Server errors 1",
+		around + "&find=/v1/me":  "Succeeded 1, Client errors 0, Server errors 1",
+		around + "&key=" + other: "Succeeded 1, Client errors 0, Server errors 1, Refused 0",
+		"from=" + url.QueryEscape(old.Add(-time.Hour).UTC().Format(time.RFC3339)): "Succeeded 2, Client errors 4, Server errors 1, Refused 12",
+	} {
+		if got := p.get("/requests?" + query).status(http.StatusOK).has("In the chosen time").legend(); got != want {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+	page := p.get("/requests?status=4").body
+	if strings.Index(page, `<form class="filters"`) > strings.Index(page, `<figure class="chart">`) {
+		t.Error("the filters are below the chart")
+	}
+}
+
+// legend is what a chart counts; empty: it has no requests.
+func (a *answer) legend() string {
+	var parts []string
+	for _, m := range regexp.MustCompile(`</svg>([A-Za-z ]+) <strong>([0-9,]+)</strong>`).FindAllStringSubmatch(a.body, -1) {
+		parts = append(parts, m[1]+" "+m[2])
+	}
+	return strings.Join(parts, ", ")
+}
+
+// TestPagesOfRequests goes to the oldest request and back: no request is left out or
+// listed twice, also where many came at the same moment.
+func TestPagesOfRequests(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	key, _ := s.key(acme, "Monthly report", access.InvoicesRead)
+	const n, size = 230, 50
+	records := make([]requestlog.Record, n)
+	for i := range records {
+		at := s.clock.Now().Add(-time.Duration(i/60+1) * 9 * time.Hour).Truncate(time.Second)
+		records[i] = requestlog.Record{RequestID: fmt.Sprint("r", i), Route: "/v1/me", Status: 200, At: at}
+	}
+	s.record(acme, key, records...)
+	p := s.signIn(acme, session.Viewer)
+	link := func(page *answer, name string) string {
+		m := regexp.MustCompile(`href="([^"]+)">` + name + `</a>`).FindStringSubmatch(page.body)
+		if m == nil {
+			return ""
+		}
+		return html.UnescapeString(m[1])
+	}
+	rows := func(page *answer) []string {
+		return regexp.MustCompile(`<a class="break" href="/requests/[0-9A-Za-z_-]+"`).FindAllString(page.body, -1)
+	}
+	for _, filter := range []string{"", "?key=" + key, "?find=/v1/me", "?status=200&range=day"} {
+		var pages [][]string
+		page := p.get("/requests" + filter)
+		if link(page, "Newer")+link(page, "Newest") != "" {
+			t.Error("the first page has newer ones")
+		}
+		for {
+			pages = append(pages, rows(page))
+			older := link(page, "Older")
+			if older == "" {
+				break
+			}
+			page = p.get(older).status(http.StatusOK)
+		}
+		seen := map[string]bool{}
+		for _, r := range slices.Concat(pages...) {
+			seen[r] = true
+		}
+		if len(seen) != n || len(slices.Concat(pages...)) != n {
+			t.Errorf("%s: %d requests, %d different ones, want %d", filter, len(slices.Concat(pages...)), len(seen), n)
+		}
+		for i := len(pages) - 2; i >= 0; i-- {
+			page = p.get(link(page, "Newer")).status(http.StatusOK)
+			if !slices.Equal(rows(page), pages[i]) {
+				t.Errorf("%s: page %d is another one on the way back", filter, i)
+			}
+		}
+		if newer := link(page, "Newer"); newer != "" {
+			page = p.get(newer)
+			if !slices.Equal(rows(page), pages[0]) || link(page, "Newer") != "" {
+				t.Errorf("%s: the page before the first one is not the first one", filter)
+			}
+		}
+		if len(pages[0]) != size {
+			t.Errorf("%d requests on a page", len(pages[0]))
+		}
+	}
+}
+
+// TestASearchGivesUp: where no index helps, a page says how far it looked, and the next
+// one goes on.
+func TestASearchGivesUp(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	key, _ := s.key(acme, "Monthly report", access.InvoicesRead)
+	s.requests(acme, key, 12_000, 10*time.Second)
+	s.requestAt(acme, key, s.clock.Now().Add(-20*24*time.Hour))
+	p := s.signIn(acme, session.Viewer)
+	first := p.get("/requests?find=/v1/me").status(http.StatusOK).has("10,000 requests were searched, back to").hasNot("No request matches", `<td class="mark">`)
+	older := regexp.MustCompile(`href="([^"]+)">Older`).FindStringSubmatch(first.body)
+	second := p.get(html.UnescapeString(older[1])).has("/v1/me</a>").hasNot("were searched")
+	newer := regexp.MustCompile(`href="([^"]+)">Newer`).FindStringSubmatch(second.body)
+	p.get(html.UnescapeString(newer[1])).has("10,000 requests were searched, up to")
+	p.get("/requests?find=req-11000").has("/v1/invoices").hasNot("were searched")
+	p.get("/requests?find=/v1/invoices/none").has("No request matches")
 }

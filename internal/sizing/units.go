@@ -49,7 +49,7 @@ func Tables() []Table {
 		{"removed_billed_charge", Entry, 0.4, 0.8},
 		{"anomaly", Entry, 0.7, 0.4},
 		{"webhook_delivery", Delivery, 316, 379},
-		{"request_log", Request, 222, 281},
+		{"request_log", Request, 242, 387},
 	}
 }
 
@@ -72,7 +72,7 @@ type Pages struct {
 // WALCosts are what was measured.
 func WALCosts() WAL {
 	return WAL{
-		Append: 1_380, Project: 4_400, Deliver: 880, Request: 560,
+		Append: 1_380, Project: 4_400, Deliver: 880, Request: 740,
 		Pages: []Pages{{1, 102_000, 27_500}, {4, 64_000, 16_600}, {16, 27_700, 6_930}, {64, 12_600, 3_120}},
 	}
 }

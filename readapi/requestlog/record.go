@@ -57,3 +57,13 @@ func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
 // dayOf numbers days since 1970, UTC.
 func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
+
+// Slots are the partitions of request_log (its column slot) with the requests from one
+// moment to another, both included.
+func Slots(from, to time.Time) []int16 {
+	var list []int16
+	for day := dayOf(from); day <= dayOf(to) && len(list) < Partitions; day++ {
+		list = append(list, int16(day%Partitions))
+	}
+	return list
+}

@@ -45,8 +45,8 @@ const (
 	writeTimeout = 5 * time.Second
 	// removeRetry is when old requests are removed again after that failed.
 	removeRetry = time.Minute
-	// partitions of request_log, one for each day; see the migration.
-	partitions = 32
+	// Partitions of request_log, one for each day; see the migration.
+	Partitions = 32
 	// daysKept is how many days besides today are kept.
 	daysKept = 30
 	// noWorkspace stands for the workspace of requests without a key.
@@ -200,7 +200,7 @@ func (r *Record) row() []any {
 		problem = r.Problem
 	}
 	return []any{
-		int16(dayOf(r.At) % partitions), r.WorkspaceID, r.At, r.RequestID, r.KeyID, r.KeyPrefix,
+		int16(dayOf(r.At) % Partitions), r.WorkspaceID, r.At, r.RequestID, r.KeyID, r.KeyPrefix,
 		r.Method, r.Route, int16(r.Status), r.Duration.Microseconds(), int64(r.Bytes), int32(r.Rows), uuid.New(),
 		known(r.Path), address, known(r.UserAgent), problem,
 	}
@@ -250,7 +250,7 @@ func (s *Store) removeOld(ctx context.Context, today int64) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	oldest := time.Unix((today-daysKept)*24*60*60, 0).UTC()
-	partition := pgx.Identifier{fmt.Sprintf("request_log_%02d", (today+1)%partitions)}.Sanitize()
+	partition := pgx.Identifier{fmt.Sprintf("request_log_%02d", (today+1)%Partitions)}.Sanitize()
 	var outdated bool
 	err := s.cfg.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+partition+` WHERE at < $1)`, oldest).Scan(&outdated)
 	if err != nil {

@@ -1,11 +1,10 @@
 package requests
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,86 +16,47 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
-// row is a request of the request log.
-type row struct {
-	At       time.Time
-	RecordID uuid.UUID
-	ID       string // of X-Request-Id
-	KeyID    string
-	Prefix   string
-	Method   string
-	Route    string // the pattern; empty: an unknown path
-	Status   int
-	Micros   int64
-	Bytes    int64
-	Rows     int64
-	KeyName  string // empty for a key that is not known any more
-
-	// Empty for requests that an earlier version has recorded.
-	Path    string // percent-encoded; empty where it is the route
-	Address string // of the caller
-	Agent   string // the header User-Agent
-	Problem *requestlog.Problem
-}
-
-// Target is the path as far as it is known: for requests of earlier versions the route.
-func (r *row) Target() string { return cmp.Or(r.Path, r.Route) }
-
-// Why tells in some words what an error was about; empty where the status says it.
-func (r *row) Why() string {
-	switch {
-	case r.Problem == nil:
-		return ""
-	case r.Problem.Permission != "":
-		return "lacks " + r.Problem.Permission
-	case len(r.Problem.Errors) == 1:
-		return r.Problem.Errors[0].Field + " " + r.Problem.Errors[0].Message
-	}
-	names := make([]string, len(r.Problem.Errors))
-	for i, e := range r.Problem.Errors {
-		names[i] = e.Field
-	}
-	return strings.Join(names, ", ")
-}
-
-// Cursor names the request in addresses.
-func (r *row) Cursor() string { return web.FormatCursor(position{r.At, r.RecordID}) }
-
-// Millis is how long the request took.
-func (r *row) Millis() float64 { return float64(r.Micros) / 1000 }
-
-// Look is the badge of its status.
-func (r *row) Look() string {
-	switch {
-	case r.Status >= 500:
-		return "bad"
-	case r.Status >= 400:
-		return "warn"
-	}
-	return "good"
-}
-
 // position is where a page of the log ended, and what names one request.
 type position struct {
-	At time.Time `json:"a"`
-	ID uuid.UUID `json:"i"`
+	At    time.Time `json:"a"`
+	ID    uuid.UUID `json:"i"`
+	Newer bool      `json:"n,omitempty"` // the page is that of newer requests than this
 }
 
 // newest is the position before the first page: after every request.
 func newest() position { return position{At: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} }
 
+// maxScan is how many requests are looked at for one page at most. What an index finds
+// is less; for the rest the page says how far it looked.
+const maxScan = 10_000
+
 // query selects requests, the newest first.
 type query struct {
 	workspaceID string
-	keyID       string // empty: every
-	class       string // first digit of the status, 2 with 3; empty: every
-	since       time.Time
-	olderThan   position
-	limit       int
+	filter
+	since time.Time // when the oldest request that is kept was made
+	now   time.Time
+	start position // the page is of older requests than this, or of newer ones
+	limit int
 }
 
-const columns = `at, record_id, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count,
+// found is a page of requests.
+type found struct {
+	list []row
+	more bool      // there are more in the direction of the query
+	end  *position // where the search gave up after maxScan requests; nil: it did not
+}
+
+// planned has each statement planned for its arguments: for others, another index is the
+// right one. A plan for all arguments would be kept after some executions.
+const planned = pgx.QueryExecModeCacheDescribe
+
+const (
+	columns = `at, record_id, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, path, address, user_agent, problem`
+	// shown are the columns as scan reads them.
+	shown = `at, record_id, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count,
 	coalesce(path, ''), coalesce(host(address), ''), coalesce(user_agent, ''), problem`
+)
 
 func scan(collectable pgx.CollectableRow) (row, error) {
 	var r row
@@ -106,42 +66,143 @@ func scan(collectable pgx.CollectableRow) (row, error) {
 	return r, err
 }
 
-// find returns requests, and whether there are more.
-func find(ctx context.Context, pool *pgxpool.Pool, q query) (list []row, more bool, err error) {
-	args := []any{q.workspaceID, q.since, q.olderThan.At, q.olderThan.ID, q.limit + 1}
-	var where strings.Builder
-	if q.keyID != "" {
-		args = append(args, q.keyID)
-		fmt.Fprintf(&where, " AND key_id = $%d", len(args))
-	}
-	if class, err := strconv.Atoi(q.class); err == nil {
-		from, to := class*100, class*100+100
-		if class == 2 {
-			to = 400
-		}
-		args = append(args, from, to)
-		fmt.Fprintf(&where, " AND status >= $%d AND status < $%d", len(args)-1, len(args))
-	}
-	rows, err := pool.Query(ctx, `
-		SELECT `+columns+` FROM request_log
-		 WHERE workspace_id = $1 AND at > $2 AND (at, record_id) < ($3, $4)`+where.String()+`
-		 ORDER BY at DESC, record_id DESC LIMIT $5`, args...)
+// statement is what finds a page, with its arguments. Narrowed tells that it does not
+// list every request that it looks at.
+func (q *query) statement() (sql string, args []any, narrowed bool) {
+	b := q.builder()
+	inner := b.scanned(columns, q.start, maxScan)
+	rest := b.rest()
+	return fmt.Sprintf("SELECT %s FROM (%s) r WHERE %s%s LIMIT %d", shown, inner, rest, q.start.order(), q.limit+1), b.args, rest != all
+}
+
+// find returns a page of requests.
+func find(ctx context.Context, pool *pgxpool.Pool, q *query) (*found, error) {
+	sql, args, narrowed := q.statement()
+	rows, err := pool.Query(ctx, sql, slices.Concat([]any{planned}, args)...)
 	if err != nil {
-		return nil, false, fmt.Errorf("cannot read requests: %w", err)
+		return nil, fmt.Errorf("cannot read requests: %w", err)
 	}
-	if list, err = pgx.CollectRows(rows, scan); err != nil {
-		return nil, false, fmt.Errorf("cannot read requests: %w", err)
+	f := &found{}
+	if f.list, err = pgx.CollectRows(rows, scan); err != nil {
+		return nil, fmt.Errorf("cannot read requests: %w", err)
 	}
-	if len(list) > q.limit {
-		return list[:q.limit], true, nil
+	if len(f.list) > q.limit {
+		f.list, f.more = f.list[:q.limit], true
+	} else if narrowed {
+		if f.end, err = findEnd(ctx, pool, q); err != nil {
+			return nil, err
+		}
 	}
-	return list, false, nil
+	if q.start.Newer {
+		slices.Reverse(f.list)
+	}
+	return f, nil
+}
+
+// findEnd returns the last of maxScan requests; nil: there are fewer.
+func findEnd(ctx context.Context, pool *pgxpool.Pool, q *query) (*position, error) {
+	b := q.builder()
+	p := position{Newer: q.start.Newer}
+	reverse := position{Newer: !q.start.Newer}
+	inner := b.scanned("at, record_id", q.start, maxScan)
+	var n int
+	err := pool.QueryRow(ctx, `SELECT at, record_id, count(*) OVER () FROM (`+inner+`) r`+reverse.order()+` LIMIT 1`, slices.Concat([]any{planned}, b.args)...).Scan(&p.At, &p.ID, &n)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && n < maxScan {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read how far requests were searched: %w", err)
+	}
+	return &p, nil
+}
+
+// order lists from the position on.
+func (p position) order() string {
+	if p.Newer {
+		return " ORDER BY at, record_id"
+	}
+	return " ORDER BY at DESC, record_id DESC"
+}
+
+// builder makes the statements of a query.
+type builder struct {
+	q    *query
+	args []any
+}
+
+func (q *query) builder() *builder { return &builder{q: q} }
+
+func (b *builder) arg(value any) string {
+	b.args = append(b.args, value)
+	return fmt.Sprintf("$%d", len(b.args))
+}
+
+// scanned is the statement of the requests that are looked at, at most limit: those of the
+// time that are met by the one filter for which there is an index. rest has the others.
+func (b *builder) scanned(columns string, start position, limit int) string {
+	q := b.q
+	until := q.now.Add(time.Hour) // the clocks of other processes
+	if !q.to.IsZero() && q.to.Before(until) {
+		until = q.to
+	}
+	since := q.since
+	if q.from.After(since) {
+		since = q.from
+	}
+	var sql strings.Builder
+	fmt.Fprintf(&sql, "SELECT %s FROM request_log WHERE workspace_id = %s AND at >= %s AND at < %s", columns, b.arg(q.workspaceID), b.arg(since), b.arg(until))
+	// Not as a parameter, because only then partitions without such requests are left out.
+	if slots := requestlog.Slots(since, until); len(slots) < requestlog.Partitions {
+		fmt.Fprintf(&sql, " AND slot IN (%s)", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(slots)), ","), "[]"))
+	}
+	operator := "<"
+	if start.Newer {
+		operator = ">"
+	}
+	fmt.Fprintf(&sql, " AND (at, record_id) %s (%s, %s)", operator, b.arg(start.At), b.arg(start.ID))
+	switch q.driving() {
+	case byRequestID:
+		sql.WriteString(" AND request_id = " + b.arg(q.requestID))
+	case byPath:
+		sql.WriteString(" AND path = " + b.arg(q.path))
+	case byError:
+		sql.WriteString(" AND status >= 400")
+	case byKey:
+		sql.WriteString(" AND key_id = " + b.arg(q.key))
+	case byTime:
+	}
+	fmt.Fprintf(&sql, "%s LIMIT %d", start.order(), limit)
+	return sql.String()
+}
+
+// all is what rest returns where there is no further filter.
+const all = "true"
+
+// rest is the condition of the filters that scanned leaves out.
+func (b *builder) rest() string {
+	q, by := b.q, b.q.driving()
+	parts := []string{}
+	if q.key != "" && by != byKey {
+		parts = append(parts, "key_id = "+b.arg(q.key))
+	}
+	if q.route != "" {
+		parts = append(parts, "route = "+b.arg(q.route))
+	}
+	// The error index holds what it says; the exact status is still to be compared.
+	if from, to, ok := q.statuses(); ok {
+		parts = append(parts, "status >= "+b.arg(from)+" AND status < "+b.arg(to))
+	}
+	if len(parts) == 0 {
+		return all
+	}
+	return strings.Join(parts, " AND ")
 }
 
 // findOne returns one request. The error is web.ErrNotFound, or the database's.
 func findOne(ctx context.Context, pool *pgxpool.Pool, workspaceID string, p position) (*row, error) {
 	rows, err := pool.Query(ctx, `
-		SELECT `+columns+` FROM request_log WHERE workspace_id = $1 AND at = $2 AND record_id = $3`, workspaceID, p.At, p.ID)
+		SELECT `+shown+` FROM request_log WHERE workspace_id = $1 AND at = $2 AND record_id = $3 AND slot = ANY ($4)`,
+		workspaceID, p.At, p.ID, requestlog.Slots(p.At, p.At))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read a request: %w", err)
 	}
@@ -153,46 +214,4 @@ func findOne(ctx context.Context, pool *pgxpool.Pool, workspaceID string, p posi
 		return nil, fmt.Errorf("cannot read a request: %w", err)
 	}
 	return &r, nil
-}
-
-// refusal is how many requests were refused for a reason.
-type refusal struct {
-	Reason string
-	Count  int64
-}
-
-// Label describes the reason.
-func (r refusal) Label() string {
-	switch r.Reason {
-	case "rate_limit":
-		return "Over the key's limit (429)"
-	case "revoked":
-		return "With a revoked key (401)"
-	case "expired":
-		return "With an expired key (401)"
-	case "rotated":
-		return "With a secret that was rotated (401)"
-	case "slow_down":
-		return "Too many refused keys from one address (429)"
-	case "key_in_url":
-		return "With the key in the address (400)"
-	case "method":
-		return "With another method than GET (405)"
-	}
-	return r.Reason
-}
-
-// refusals counts the refused requests since a moment by reason.
-func refusals(ctx context.Context, pool *pgxpool.Pool, workspaceID string, since time.Time) ([]refusal, error) {
-	rows, err := pool.Query(ctx, `
-		SELECT reason, sum(refused)::bigint FROM request_refused
-		 WHERE workspace_id = $1 AND minute > $2 GROUP BY reason ORDER BY 2 DESC, reason`, workspaceID, since)
-	if err != nil {
-		return nil, fmt.Errorf("cannot count refused requests: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[refusal])
-	if err != nil {
-		return nil, fmt.Errorf("cannot count refused requests: %w", err)
-	}
-	return list, nil
 }

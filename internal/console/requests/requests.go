@@ -40,60 +40,164 @@ func (p *Pages) Routes() []web.Route {
 type listBody struct {
 	List     []row
 	Chart    *chart.Chart
-	Range    string // of the chart: hour or day
+	Counted  time.Time // since when requests are counted in the chart; zero: all are
+	Day      bool      // the chart is of a day
 	Refused  []refusal
-	Key      string // the filters
-	Status   string
-	Statuses []web.Pair // to choose from
+	Filter   filter
+	Find     string     // what was searched for, as it was typed
+	Fault    string     // what is wrong with the filter; empty: nothing
+	Classes  []web.Pair // to choose from, and statuses
+	Statuses []web.Pair
 	Keys     []web.Pair // id and name
 	HourURL  string
 	DayURL   string
+	End      *position // where the search gave up; nil: it did not
+	Scanned  int64     // after how many requests
 	web.Pager
 }
 
 // Filtered tells whether the list is filtered.
-func (b *listBody) Filtered() bool { return b.Key != "" || b.Status != "" }
+func (b *listBody) Filtered() bool { return !b.Filter.isZero() }
+
+// Key and Status are filters.
+func (b *listBody) Key() string    { return b.Filter.key }
+func (b *listBody) Status() string { return b.Filter.status }
+
+// From and To are the fields for the time.
+func (b *listBody) From() web.Moment {
+	return web.Moment{Name: "From", Field: "from", At: b.Filter.from}
+}
+func (b *listBody) To() web.Moment { return web.Moment{Name: "To", Field: "to", At: b.Filter.to} }
+
+// Ranged tells whether the filter has a time of its own.
+func (b *listBody) Ranged() bool { return b.Filter.ranged() }
+
+// address is that of a page with the same filters and chart.
+func (b *listBody) address(cursor string) string {
+	span := ""
+	if b.Day {
+		span = "day"
+	}
+	return b.rangeAddress(span, cursor)
+}
+
+func (b *listBody) rangeAddress(span, cursor string) string {
+	f := &b.Filter
+	return web.Address("/requests", "find", b.Find, "key", f.key, "status", f.status, "from", b.From().UTC(), "to", b.To().UTC(), "range", span, "cursor", cursor)
+}
 
 func (p *Pages) listPage(r *web.Request) error {
-	body := &listBody{Range: "hour", Statuses: []web.Pair{{Name: "2", Value: "Succeeded (2xx, 3xx)"}, {Name: "4", Value: "Client errors (4xx)"}, {Name: "5", Value: "Server errors (5xx)"}}}
-	ctx, workspaceID := r.Context(), r.Session.WorkspaceID
+	body := &listBody{Day: r.Query("range") == "day", Scanned: maxScan}
+	ctx := r.Context()
 	var err error
-	if body.Keys, err = p.keyNames(ctx, workspaceID); err != nil {
+	if body.Keys, err = p.keyNames(ctx, r.Session.WorkspaceID); err != nil {
 		return err
 	}
-	drawChart := p.hourChart
-	if r.Query("range") == "day" {
-		body.Range, drawChart = "day", p.dayChart
-	}
-	if key := r.Query("key"); nameOf(key, body.Keys) != "" {
-		body.Key = key
-	}
-	if s := r.Query("status"); nameOf(s, body.Statuses) != "" {
-		body.Status = s
-	}
-	q := query{workspaceID: workspaceID, keyID: body.Key, class: body.Status, since: r.Now.Add(-p.Retention), olderThan: newest(), limit: pageSize}
+	body.read(r)
+	q := &query{workspaceID: r.Session.WorkspaceID, filter: body.Filter, since: r.Now.Add(-p.Retention), now: r.Now, start: newest(), limit: pageSize}
 	if cursor := r.Query("cursor"); cursor != "" {
-		after, err := web.ParseCursor[position](cursor)
+		start, err := web.ParseCursor[position](cursor)
 		if err != nil {
 			return err
 		}
-		q.olderThan = *after
+		q.start = *start
 	}
-	var more bool
-	if body.List, more, err = find(ctx, p.Pool, q); err != nil {
+	body.HourURL, body.DayURL = body.rangeAddress("", ""), body.rangeAddress("day", "")
+	if body.Fault == "" {
+		if err := p.fill(ctx, body, q); err != nil {
+			return err
+		}
+	}
+	return r.Show("requests", web.View{Title: "Request log", Section: "requests", Body: body})
+}
+
+// read reads the filters from the address.
+func (b *listBody) read(r *web.Request) {
+	f := &b.Filter
+	if key := r.Query("key"); nameOf(key, b.Keys) != "" {
+		f.key = key
+	}
+	b.Classes, b.Statuses = statusChoices()
+	if s := r.Query("status"); isStatus(s) {
+		f.status = s
+		if nameOf(s, b.Classes) == "" && nameOf(s, b.Statuses) == "" {
+			b.Statuses = append(b.Statuses, web.Pair{Name: s, Value: s})
+		}
+	}
+	b.Find = r.Query("find")
+	f.search(b.Find)
+	for _, m := range []struct {
+		name string
+		t    *time.Time
+	}{{"from", &f.from}, {"to", &f.to}} {
+		text := r.Query(m.name)
+		if text == "" {
+			continue
+		}
+		var ok bool
+		if *m.t, ok = web.ParseMoment(text); !ok {
+			b.Fault = "Write a date and a time."
+		}
+	}
+	switch {
+	case !f.to.IsZero() && !f.from.Before(f.to):
+		b.Fault = "The end of the time is not after its beginning."
+	case f.from.After(r.Now):
+		b.Fault = "The time begins in the future."
+	}
+}
+
+// fill looks for the requests, and draws the chart.
+func (p *Pages) fill(ctx context.Context, body *listBody, q *query) error {
+	f, err := find(ctx, p.Pool, q)
+	if err != nil {
 		return err
 	}
+	if q.start.Newer && !f.more && f.end == nil { // there is nothing newer than this page, so that it is the first one
+		q.start = newest()
+		if f, err = find(ctx, p.Pool, q); err != nil {
+			return err
+		}
+	}
+	body.List, body.End = f.list, f.end
 	for i := range body.List {
 		body.List[i].KeyName = nameOf(body.List[i].KeyID, body.Keys)
 	}
-	body.setLinks(q.olderThan.ID == uuid.Nil, more)
-	if body.Refused, err = refusals(ctx, p.Pool, workspaceID, r.Now.Add(-24*time.Hour)); err != nil {
+	body.setLinks(q, f)
+	if body.Chart, body.Counted, err = p.draw(ctx, q, spanOf(&q.filter, body.Day, q.since, q.now)); err != nil {
 		return err
 	}
-	if body.Chart, err = drawChart(ctx, workspaceID, r.Now); err != nil {
-		return err
+	if !q.ranged() && !q.searched() && q.status == "" {
+		body.Refused, err = refusals(ctx, p.Pool, q.workspaceID, q.key, q.now.Add(-24*time.Hour))
 	}
-	return r.Show("requests", web.View{Title: "Request log", Section: "requests", Body: body})
+	return err
+}
+
+// setLinks sets the addresses of the pages around this one.
+func (b *listBody) setLinks(q *query, f *found) {
+	older, newer := f.more, q.start.ID != uuid.Nil
+	if q.start.Newer {
+		older, newer = true, f.more
+	}
+	if q.start.ID != uuid.Nil {
+		b.Newest = b.address("")
+	}
+	if n := len(f.list); n > 0 {
+		if older {
+			b.Older = b.address(f.list[n-1].Cursor())
+		}
+		if newer {
+			first := position{f.list[0].At, f.list[0].RecordID, true}
+			b.Newer = b.address(web.FormatCursor(first))
+		}
+	}
+	if f.end != nil {
+		if next := b.address(web.FormatCursor(f.end)); f.end.Newer {
+			b.Newer = next
+		} else {
+			b.Older = next
+		}
+	}
 }
 
 // keyNames returns the ids and names of the workspace's keys.
@@ -114,25 +218,6 @@ func nameOf(id string, list []web.Pair) string {
 		return list[i].Value
 	}
 	return ""
-}
-
-// setLinks sets the addresses of the pages around this one, which may be the
-// first, and may have more after it.
-func (b *listBody) setLinks(first, more bool) {
-	address := func(span, cursor string) string {
-		return web.Address("/requests", "key", b.Key, "status", b.Status, "range", span, "cursor", cursor)
-	}
-	b.HourURL, b.DayURL = address("", ""), address("day", "")
-	span := ""
-	if b.Range == "day" {
-		span = "day"
-	}
-	if !first {
-		b.Newest = address(span, "")
-	}
-	if more {
-		b.Older = address(span, b.List[len(b.List)-1].Cursor())
-	}
 }
 
 // requestBody is what the page of one request is made from.
