@@ -109,6 +109,25 @@ COMMENT ON COLUMN append_trace.traceparent IS 'The span of the append, in the fo
 COMMENT ON COLUMN append_trace.recorded_at IS 'When that was, by the clock of the database.';
 CREATE INDEX append_trace_recorded ON public.append_trace USING btree (recorded_at);
 
+CREATE TABLE attempt_rollup (
+    workspace_id text COLLATE "C" NOT NULL,
+    step smallint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    outcome text COLLATE "C" NOT NULL,
+    attempts bigint NOT NULL,
+    latency integer[] NOT NULL,
+    CONSTRAINT attempt_rollup_pkey PRIMARY KEY (workspace_id, step, at, webhook_id, outcome),
+    CONSTRAINT attempt_rollup_step_check CHECK ((step = ANY (ARRAY[1, 60])))
+) WITH (fillfactor=80);
+COMMENT ON TABLE attempt_rollup IS 'Attempts to deliver, in the intervals of request_rollup. What webhook_hour counts is exact, this is for charts.';
+COMMENT ON COLUMN attempt_rollup.step IS 'Length of the interval in minutes.';
+COMMENT ON COLUMN attempt_rollup.at IS 'Start of the interval, in which the attempt began.';
+COMMENT ON COLUMN attempt_rollup.outcome IS 'Outcome of the attempts: success, or the cause of the failure.';
+COMMENT ON COLUMN attempt_rollup.attempts IS 'Number of attempts.';
+COMMENT ON COLUMN attempt_rollup.latency IS 'How many took how long, by the bounds in internal/rollup.';
+CREATE INDEX attempt_rollup_age ON public.attempt_rollup USING btree (step, at);
+
 CREATE TABLE charge (
     workspace_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -291,6 +310,27 @@ CREATE INDEX event_log_feed ON public.event_log USING btree (workspace_id, "posi
 CREATE INDEX event_log_feed_type ON public.event_log USING btree (workspace_id, type, "position") WHERE (public_event IS NOT NULL);
 CREATE TRIGGER event_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.event_log FOR EACH STATEMENT EXECUTE FUNCTION event_log_refuse();
 
+CREATE TABLE event_rollup (
+    workspace_id text COLLATE "C" NOT NULL,
+    step smallint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    events bigint NOT NULL,
+    CONSTRAINT event_rollup_pkey PRIMARY KEY (workspace_id, step, at),
+    CONSTRAINT event_rollup_step_check CHECK ((step = ANY (ARRAY[1, 60])))
+) WITH (fillfactor=80);
+COMMENT ON TABLE event_rollup IS 'Events by their publish time, in the intervals of request_rollup.';
+COMMENT ON COLUMN event_rollup.step IS 'Length of the interval in minutes.';
+COMMENT ON COLUMN event_rollup.at IS 'Start of the interval.';
+COMMENT ON COLUMN event_rollup.events IS 'Number of public entries that the read models show.';
+CREATE INDEX event_rollup_age ON public.event_rollup USING btree (step, at);
+
+CREATE TABLE event_rollup_cursor (
+    workspace_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    CONSTRAINT event_rollup_cursor_pkey PRIMARY KEY (workspace_id)
+) WITH (fillfactor=50);
+COMMENT ON TABLE event_rollup_cursor IS 'How far event_rollup has counted each workspace''s log.';
+
 CREATE TABLE invoice (
     workspace_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -321,6 +361,30 @@ CREATE INDEX invoice_period ON public.invoice USING btree (workspace_id, period,
 CREATE INDEX invoice_period_status ON public.invoice USING btree (workspace_id, period, status, "position", id);
 CREATE INDEX invoice_status ON public.invoice USING btree (workspace_id, status, "position", id);
 CREATE INDEX invoice_type ON public.invoice USING btree (workspace_id, type, "position", id);
+
+CREATE TABLE key_rollup (
+    workspace_id text COLLATE "C" NOT NULL,
+    step smallint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    requests bigint NOT NULL,
+    client_errors bigint NOT NULL,
+    server_errors bigint NOT NULL,
+    rate_limited bigint NOT NULL,
+    peak bigint NOT NULL,
+    CONSTRAINT key_rollup_pkey PRIMARY KEY (workspace_id, step, at, key_id),
+    CONSTRAINT key_rollup_step_check CHECK ((step = ANY (ARRAY[1, 60])))
+) WITH (fillfactor=80);
+COMMENT ON TABLE key_rollup IS 'Requests of each key, in the intervals of request_rollup.';
+COMMENT ON COLUMN key_rollup.step IS 'Length of the interval in minutes.';
+COMMENT ON COLUMN key_rollup.at IS 'Start of the interval.';
+COMMENT ON COLUMN key_rollup.key_id IS 'The key that was used.';
+COMMENT ON COLUMN key_rollup.requests IS 'Requests within the key''s limit.';
+COMMENT ON COLUMN key_rollup.client_errors IS 'Those that were answered with a status of 400 to 499.';
+COMMENT ON COLUMN key_rollup.server_errors IS 'Those that were answered with a status of 500 or above.';
+COMMENT ON COLUMN key_rollup.rate_limited IS 'Requests that were refused because they were over the key''s limit.';
+COMMENT ON COLUMN key_rollup.peak IS 'The most requests within the limit in one minute of the interval.';
+CREATE INDEX key_rollup_age ON public.key_rollup USING btree (step, at);
 
 CREATE TABLE log_checkpoint (
     workspace_id text COLLATE "C" NOT NULL,
@@ -653,6 +717,26 @@ COMMENT ON COLUMN request_refused.minute IS 'Start of the clock minute.';
 COMMENT ON COLUMN request_refused.reason IS 'method, headers, not_http, key_in_url, slow_down, rate_limit, or why a key was refused: missing, malformed, unknown, revoked, rotated, expired.';
 COMMENT ON COLUMN request_refused.key_id IS 'The key in the request; empty when there was none.';
 COMMENT ON COLUMN request_refused.refused IS 'Number of refused requests, of all instances.';
+
+CREATE TABLE request_rollup (
+    workspace_id text COLLATE "C" NOT NULL,
+    step smallint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    route_class text COLLATE "C" NOT NULL,
+    status_class smallint NOT NULL,
+    requests bigint NOT NULL,
+    latency integer[] NOT NULL,
+    CONSTRAINT request_rollup_pkey PRIMARY KEY (workspace_id, step, at, route_class, status_class),
+    CONSTRAINT request_rollup_step_check CHECK ((step = ANY (ARRAY[1, 60])))
+) WITH (fillfactor=80);
+COMMENT ON TABLE request_rollup IS 'Requests of the API by minute, kept for some hours, and by hour, kept for 31 days.';
+COMMENT ON COLUMN request_rollup.step IS 'Length of the interval in minutes.';
+COMMENT ON COLUMN request_rollup.at IS 'Start of the interval.';
+COMMENT ON COLUMN request_rollup.route_class IS 'list, object, events or other.';
+COMMENT ON COLUMN request_rollup.status_class IS 'First digit of the status; 0: refused before it was looked at more closely.';
+COMMENT ON COLUMN request_rollup.requests IS 'Number of requests.';
+COMMENT ON COLUMN request_rollup.latency IS 'How many took how long, by the bounds in internal/rollup; empty for refused ones.';
+CREATE INDEX request_rollup_age ON public.request_rollup USING btree (step, at);
 
 CREATE TABLE secret_key (
     workspace_id text COLLATE "C" NOT NULL,

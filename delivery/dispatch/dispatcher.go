@@ -24,6 +24,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
@@ -93,6 +94,7 @@ type Dispatcher struct {
 	logger  *slog.Logger
 	metrics *metrics
 	traces  attemptTracer
+	rollups *rollup.Writer
 
 	events    chan scheduler.Event      // to the loop
 	stats     chan chan scheduler.Stats // questions of metrics to the loop
@@ -131,7 +133,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		return nil, errors.New("dispatch: three quarters of the lease must be longer than the timeout of an attempt and two sweeps")
 	}
 	d := &Dispatcher{
-		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger, traces: newAttemptTracer(cfg.Tracer),
+		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger, traces: newAttemptTracer(cfg.Tracer), rollups: rollup.NewWriter(cfg.Pool, cfg.Logger),
 		store:  &store{pool: cfg.Pool, keyring: cfg.Keyring, leaseTime: lease},
 		events: make(chan scheduler.Event, 1024), stats: make(chan chan scheduler.Stats), ended: make(chan struct{}),
 		takeLease: make(chan string, 1), orphaned: make(chan struct{}, 1),
@@ -165,6 +167,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	router.AddMiddleware(flow.KeepError[*work], middleware.Recoverer)
 	router.AddConsumerHandler(topic, topic, &subscriber{dispatcher: d, stop: make(chan struct{})}, d.handle)
 	defer d.sender.Close()
+	end := d.rollups.Start()
+	defer end()
 	if err := router.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("dispatch: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
 
 const (
@@ -24,7 +25,8 @@ func (d *Dispatcher) maintainAlways(ctx context.Context) {
 	}
 }
 
-// maintain makes and drops partitions of the history, deletes old counts and
+// maintain makes and drops partitions of the history, deletes old counts (also those
+// by interval, of requests and events) and
 // traces of appends, and re-seals secrets that are under another key than the database's. It returns the
 // time until it is due again.
 func (d *Dispatcher) maintain(ctx context.Context) time.Duration {
@@ -55,6 +57,10 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 	if _, err := s.pool.Exec(ctx, counts, now.Add(-countRetention)); err != nil {
 		return fmt.Errorf("delete old counts: %w", err)
 	}
+	removed := rollup.RemoveOld(ctx, s.pool, now)
+	if removed != nil && !pg.Locked(removed) {
+		return removed
+	}
 	if _, err := secretkey.Reseal(ctx, s.pool, s.keyring, now); err != nil {
 		return err
 	}
@@ -64,5 +70,5 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 	if locked != nil {
 		return fmt.Errorf("a long transaction reads the delivery history: %w", locked)
 	}
-	return nil
+	return removed
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
 
 // record writes a record, repeating it until it is written or the lease is over:
@@ -97,8 +98,19 @@ func (d *Dispatcher) writePart(ctx context.Context, r *scheduler.Record) error {
 	if err := d.store.record(ctx, r, d.clock()); err != nil {
 		return err
 	}
+	countAttempts(d.rollups, r.Attempts)
 	d.release(ctx, r.Lease, r.Releases)
 	return nil
+}
+
+// countAttempts counts attempts that were recorded, by interval.
+func countAttempts(w *rollup.Writer, attempts []scheduler.AttemptRecord) {
+	for i := range attempts {
+		a := &attempts[i]
+		w.AddAttempt(&rollup.Attempt{
+			At: a.Result.At, WorkspaceID: a.Key.WorkspaceID, WebhookID: a.Key.WebhookID, Outcome: string(a.Result.Outcome), Duration: a.Result.Duration,
+		})
+	}
 }
 
 // release gives webhooks back. One that another transaction has locked stays held

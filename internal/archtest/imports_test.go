@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 
 	"readapi/access":       {"domain", "internal/batch", "internal/brand", "internal/periodic", "internal/audit"},
 	"readapi/access/limit": {"readapi/access", "internal/periodic"},
-	"readapi/requestlog":   {"internal/periodic"},
+	"readapi/requestlog":   {"internal/periodic", "internal/rollup"},
 	"readapi/route":        {"domain", "domain/jsonform", "readapi/access"},
 	"readapi/answer":       {"readapi/access", "readapi/access/limit"},
 	"readapi/openapi":      {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
@@ -49,6 +49,7 @@ var arrows = map[string][]string{
 	"delivery/dispatch": {
 		"delivery/attempt", "delivery/dispatch/scheduler", "delivery/keyring", "delivery/mail", "delivery/policy", "eventlog",
 		"internal/flow", "internal/pg", "internal/audit", "delivery/secretkey", "internal/seededbug", "internal/tracing",
+		"internal/rollup",
 	},
 	"delivery/keyring":   {},
 	"delivery/secretkey": {"delivery/keyring", "internal/audit", "internal/flow", "internal/pg"},
@@ -120,10 +121,10 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/service": {
 		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
-		"readapi/access", "readapi/access/limit", "readapi/reference", "readapi/openapi", "readapi/requestlog", "internal/audit",
-		"internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg", "delivery/dispatch",
-		"internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey", "internal/tlslisten",
-		"internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations",
+		"readapi/access", "readapi/access/limit", "readapi/reference", "readapi/openapi", "readapi/requestlog",
+		"internal/audit", "internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg",
+		"delivery/dispatch", "internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey",
+		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
 	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service", "domain",
@@ -216,6 +217,7 @@ var arrows = map[string][]string{
 	"internal/sizing":                {},
 	"cmd/ledgerfeed/internal/manual": {"internal/buildinfo"},
 	"internal/sibling":               {},
+	"internal/rollup":                {"internal/periodic", "internal/pg"},
 	"docs/receivers/go":              {}, // an example for others, who do not have our packages
 }
 
@@ -242,7 +244,7 @@ func homesOf(imported string) (name string, of []string, listed bool) {
 }
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "projections/projectionstest"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
 
 // Config is what a Store needs.
@@ -35,6 +36,7 @@ type Store struct {
 	queue   chan Record
 	dropped atomic.Int64
 	uses    keyUses
+	rollups *rollup.Writer
 }
 
 const (
@@ -51,6 +53,8 @@ const (
 	daysKept = 30
 	// noWorkspace stands for the workspace of requests without a key.
 	noWorkspace = "*"
+	// rateLimited is the refusal of a request over its key's limit.
+	rateLimited = "rate_limit"
 )
 
 // New makes a Store. Without Run it writes nothing. The error says what is wrong
@@ -68,7 +72,7 @@ func New(cfg Config) (*Store, error) {
 	if cfg.QueueSize == 0 {
 		cfg.QueueSize = defaultQueueSize
 	}
-	return &Store{cfg: cfg, queue: make(chan Record, cfg.QueueSize), uses: keyUses{}}, nil
+	return &Store{cfg: cfg, queue: make(chan Record, cfg.QueueSize), uses: keyUses{}, rollups: rollup.NewWriter(cfg.Pool, cfg.Logger)}, nil
 }
 
 // Record queues a copy of a record. It never blocks.
@@ -88,6 +92,8 @@ func (s *Store) Dropped() int64 { return s.dropped.Load() }
 // Once a day it empties the partition of the next day. While the database is away
 // the records of that time are lost, and nothing else.
 func (s *Store) Run(ctx context.Context) error {
+	end := s.rollups.Start()
+	defer end()
 	ticker := time.NewTicker(s.cfg.FlushEvery)
 	defer ticker.Stop()
 	outage := &periodic.Outage{
@@ -127,6 +133,18 @@ func (s *Store) flush(ctx context.Context) error {
 			s.dropped.Add(int64(len(batch)))
 			return err
 		}
+		s.count(batch)
+	}
+}
+
+// count counts requests that were written, by interval.
+func (s *Store) count(batch []Record) {
+	for i := range batch {
+		r := &batch[i]
+		s.rollups.AddRequest(&rollup.Request{
+			At: r.At, WorkspaceID: r.WorkspaceID, KeyID: r.KeyID, Route: r.Route, Status: r.Status, Duration: r.Duration,
+			Refused: r.Refusal != "", RateLimited: r.Refusal == rateLimited,
+		})
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
@@ -224,6 +225,7 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	}
 	s.probes.add(RoleProject, runner.Probe)
 	s.Add("projector", runner.Run)
+	s.Add("counts of events", rollup.NewEvents(s.pool, s.env.Clock, s.env.Logger).Run)
 	if pool, err = s.openPool(ctx, "verification", pg.Options{MaxConns: verifyConnections, Settings: replay.PoolSettings()}); err != nil {
 		return err
 	}

@@ -1,0 +1,157 @@
+package rollup
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Range is the time that a chart shows, in spans of equal width.
+type Range struct {
+	From  time.Time
+	Width time.Duration // of a span: a minute, or whole hours
+	Spans int
+}
+
+// Last is the range whose last span is the present one. Spans begin on the clock, by
+// UTC.
+func Last(now time.Time, width time.Duration, spans int) Range {
+	return Range{now.UTC().Truncate(width).Add(-time.Duration(spans-1) * width), width, spans}
+}
+
+// args are the arguments of a statement that has the condition inRange and the
+// expression spanNumber.
+func (r Range) args(workspaceID string) []any {
+	step := Minute
+	if r.Width%time.Hour == 0 {
+		step = Hour
+	}
+	return []any{workspaceID, step, r.From, r.From.Add(time.Duration(r.Spans) * r.Width), int64(r.Width / time.Second)}
+}
+
+const (
+	inRange    = `workspace_id = $1 AND step = $2 AND at >= $3 AND at < $4`
+	spanNumber = `div(extract(epoch FROM at - $3), $5::bigint)::integer`
+)
+
+// Reader reads counts by interval. It is safe for concurrent use.
+type Reader struct{ pool *pgxpool.Pool }
+
+// NewReader makes a Reader.
+func NewReader(pool *pgxpool.Pool) *Reader { return &Reader{pool} }
+
+// Count is how many there were of a kind in one span of a range.
+type Count struct {
+	Span int // from 0
+	Kind string
+	N    int64
+}
+
+// Requests counts requests by the first digit of their status, or "0" for refused ones.
+func (r *Reader) Requests(ctx context.Context, workspaceID string, in Range) ([]Count, error) {
+	return r.counts(ctx, "requests", `
+		SELECT `+spanNumber+`, status_class::text, sum(requests)::bigint FROM request_rollup WHERE `+inRange+` GROUP BY 1, 2`, in.args(workspaceID))
+}
+
+// Attempts counts attempts to deliver by outcome.
+func (r *Reader) Attempts(ctx context.Context, workspaceID string, in Range) ([]Count, error) {
+	return r.counts(ctx, "attempts", `
+		SELECT `+spanNumber+`, outcome, sum(attempts)::bigint FROM attempt_rollup WHERE `+inRange+` GROUP BY 1, 2`, in.args(workspaceID))
+}
+
+// Events counts events; their kind is empty.
+func (r *Reader) Events(ctx context.Context, workspaceID string, in Range) ([]Count, error) {
+	return r.counts(ctx, "events", `
+		SELECT `+spanNumber+`, '', sum(events)::bigint FROM event_rollup WHERE `+inRange+` GROUP BY 1`, in.args(workspaceID))
+}
+
+func (r *Reader) counts(ctx context.Context, what, sql string, args []any) ([]Count, error) {
+	rows, err := r.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the counts of %s: %w", what, err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Count])
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the counts of %s: %w", what, err)
+	}
+	return list, nil
+}
+
+// Latencies is how long requests or attempts took.
+type Latencies struct {
+	Spans []Latency           // of each span
+	Kinds map[string]*Latency // of the whole range, by kind
+	All   Latency             // of the whole range
+}
+
+// RequestLatency is how long requests took, by class of their route. Refused ones do
+// not count.
+func (r *Reader) RequestLatency(ctx context.Context, workspaceID string, in Range) (*Latencies, error) {
+	return r.latencies(ctx, "requests", `
+		SELECT `+spanNumber+`, route_class, i::integer, sum(n)::bigint
+		  FROM request_rollup CROSS JOIN LATERAL unnest(latency) WITH ORDINALITY AS l (n, i)
+		 WHERE `+inRange+` AND n > 0 AND status_class > 0 GROUP BY 1, 2, 3`, workspaceID, in)
+}
+
+// AnswerLatency is how long receivers took to answer, by webhook. Attempts without an
+// answer do not count.
+func (r *Reader) AnswerLatency(ctx context.Context, workspaceID string, in Range) (*Latencies, error) {
+	return r.latencies(ctx, "attempts", `
+		SELECT `+spanNumber+`, webhook_id, i::integer, sum(n)::bigint
+		  FROM attempt_rollup CROSS JOIN LATERAL unnest(latency) WITH ORDINALITY AS l (n, i)
+		 WHERE `+inRange+` AND n > 0 AND outcome IN ('success', 'answered') GROUP BY 1, 2, 3`, workspaceID, in)
+}
+
+func (r *Reader) latencies(ctx context.Context, what, sql, workspaceID string, in Range) (*Latencies, error) {
+	rows, err := r.pool.Query(ctx, sql, in.args(workspaceID)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read how long %s took: %w", what, err)
+	}
+	all := &Latencies{Spans: make([]Latency, in.Spans), Kinds: map[string]*Latency{}}
+	var (
+		span, bucket int
+		kind         string
+		n            int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&span, &kind, &bucket, &n}, func() error {
+		if bucket < 1 || bucket > len(all.All) {
+			return nil // a bucket of a later version
+		}
+		all.Spans[span][bucket-1] += n
+		all.All[bucket-1] += n
+		at(all.Kinds, kind)[bucket-1] += n
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read how long %s took: %w", what, err)
+	}
+	return all, nil
+}
+
+// KeyUse is what a key did in a range.
+type KeyUse struct {
+	KeyID       string
+	Requests    int64 // within its limit
+	RateLimited int64 // refused because they were over its limit
+	Peak        int64 // the most requests within its limit in one minute
+}
+
+// Keys returns the keys that were used, those that were used most first, and at most
+// limit of them.
+func (r *Reader) Keys(ctx context.Context, workspaceID string, in Range, limit int) ([]KeyUse, error) {
+	args := in.args(workspaceID)[:4]
+	rows, err := r.pool.Query(ctx, `
+		SELECT key_id, sum(requests)::bigint, sum(rate_limited)::bigint, max(peak) FROM key_rollup WHERE `+inRange+`
+		 GROUP BY key_id ORDER BY 3 DESC, 2 DESC, 1 LIMIT $5`, append(args, limit)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the use of keys: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[KeyUse])
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the use of keys: %w", err)
+	}
+	return list, nil
+}

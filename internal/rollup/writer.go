@@ -1,0 +1,171 @@
+package rollup
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+const (
+	// writeEvery is how often counts are written.
+	writeEvery = 5 * time.Second
+	// writeTimeout bounds all writing of one time.
+	writeTimeout = 10 * time.Second
+	// lockTimeout is how long a statement waits for a row that another transaction has
+	// locked. The counts of its workspace are then written the next time.
+	lockTimeout = 200 * time.Millisecond
+	// maxCells bounds the counts that wait to be written, at some 250 bytes each. Above
+	// it, what would need another one is not counted.
+	maxCells = 50_000
+)
+
+// Writer counts requests and attempts in memory; Start writes them. It is safe for
+// concurrent use.
+type Writer struct {
+	pool   *pgxpool.Pool
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	waiting map[string]*cells // by workspace; guarded by mu
+	size    int               // of all of them; guarded by mu
+	dropped int64             // guarded by mu
+
+	// apart are the workspaces with a row that was locked the last time; they belong to
+	// the goroutine that writes.
+	apart map[string]bool
+}
+
+// NewWriter makes a Writer. Without Start it writes nothing.
+func NewWriter(pool *pgxpool.Pool, logger *slog.Logger) *Writer {
+	return &Writer{pool: pool, logger: logger, waiting: map[string]*cells{}, apart: map[string]bool{}}
+}
+
+// AddRequest counts a request. One without a workspace is in no workspace's charts.
+func (w *Writer) AddRequest(r *Request) {
+	if r.WorkspaceID != "" {
+		w.add(r.WorkspaceID, func(c *cells) { c.addRequest(r) })
+	}
+}
+
+// AddAttempt counts an attempt to deliver.
+func (w *Writer) AddAttempt(a *Attempt) {
+	w.add(a.WorkspaceID, func(c *cells) { c.addAttempt(a) })
+}
+
+func (w *Writer) add(workspaceID string, count func(*cells)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.size >= maxCells {
+		w.dropped++
+		return
+	}
+	c := w.waiting[workspaceID]
+	if c == nil {
+		c = newCells()
+		w.waiting[workspaceID] = c
+	}
+	before := c.size()
+	count(c)
+	w.size += c.size() - before
+}
+
+// Dropped is how many requests and attempts were not counted, because too many counts
+// waited to be written.
+func (w *Writer) Dropped() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dropped
+}
+
+// Start writes counts every few seconds, until end is called. It writes the last and
+// returns when they are written.
+func (w *Writer) Start() (end func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() { w.run(ctx) })
+	return func() { stop(); group.Wait() }
+}
+
+func (w *Writer) run(ctx context.Context) {
+	outage := &periodic.Outage{
+		Logger:  w.logger,
+		Failing: "counts for the console's charts cannot be written; they are written later",
+		Working: "counts for the console's charts are written again",
+	}
+	ticker := time.NewTicker(writeEvery)
+	defer ticker.Stop()
+	for ended := false; !ended; {
+		select {
+		case <-ctx.Done():
+			ended = true
+		case <-ticker.C:
+		}
+		outage.Note(ctx, w.Write(context.WithoutCancel(ctx)), "not_counted", w.Dropped())
+	}
+}
+
+// Write writes what was counted. What cannot be written now stays to be written the
+// next time; the error says why.
+func (w *Writer) Write(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	taken := w.take()
+	together := map[string]*cells{}
+	var alone []string
+	for id, c := range taken {
+		if w.apart[id] {
+			alone = append(alone, id)
+		} else {
+			together[id] = c
+		}
+	}
+	clear(w.apart)
+	err := write(ctx, w.pool, together)
+	if pg.Locked(err) { // by one of them, which the others do not wait for
+		alone, err = slices.AppendSeq(alone, maps.Keys(together)), nil
+	} else if err != nil {
+		w.putBack(together)
+	}
+	for _, id := range alone {
+		one := map[string]*cells{id: taken[id]}
+		if failed := write(ctx, w.pool, one); failed != nil {
+			if pg.Locked(failed) {
+				w.apart[id] = true
+			}
+			w.putBack(one)
+			err = failed
+		}
+	}
+	return err
+}
+
+// take returns what waits, and leaves nothing.
+func (w *Writer) take() map[string]*cells {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.waiting
+	w.waiting, w.size = map[string]*cells{}, 0
+	return taken
+}
+
+// putBack adds what could not be written to what was counted meanwhile.
+func (w *Writer) putBack(taken map[string]*cells) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, c := range taken {
+		if newer := w.waiting[id]; newer != nil {
+			w.size -= newer.size()
+			c.merge(newer)
+		}
+		w.waiting[id] = c
+		w.size += c.size()
+	}
+}
