@@ -15,6 +15,15 @@ var ErrOff = errors.New("the webhook is off; turn it back on first")
 // ErrNotFinished means that a delivery is pending.
 var ErrNotFinished = errors.New("the delivery is pending; it is tried again by itself")
 
+// ErrFinished means that a delivery is not pending.
+var ErrFinished = errors.New("the delivery has finished and is not tried again; send it again instead")
+
+// ErrUnderWay means that the next attempt of a delivery is due, and so being made.
+var ErrUnderWay = errors.New("the next attempt is being made now")
+
+// ErrTooManyDeliveries means that more than MaxResend deliveries were chosen.
+var ErrTooManyDeliveries = fmt.Errorf("at most %d deliveries are sent again at once", MaxResend)
+
 // ErrTooManyWebhooks means that the workspace has MaxWebhooks webhooks already.
 var ErrTooManyWebhooks = fmt.Errorf("a workspace has at most %d webhooks", MaxWebhooks)
 

@@ -8,9 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 // scanDelivery reads deliveryColumns; message is set to the event as it is sent.
@@ -53,7 +50,7 @@ func splitDeliveryID(id string) (eventID, webhookID string, ok bool) {
 
 // Delivery returns one delivery in full. Errors: *UnknownDeliveryError.
 func (s *Store) Delivery(ctx context.Context, deliveryID string) (*FullDelivery, error) {
-	d, _, err := s.delivery(ctx, s.cfg.Pool, deliveryID)
+	d, _, err := findDelivery(ctx, s, s.cfg.Pool, deliveryID)
 	return d, err
 }
 
@@ -61,7 +58,7 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func (s *Store) delivery(ctx context.Context, db querier, deliveryID string) (*FullDelivery, *Webhook, error) {
+func findDelivery(ctx context.Context, s *Store, db querier, deliveryID string) (*FullDelivery, *Webhook, error) {
 	eventID, webhookID, ok := splitDeliveryID(deliveryID)
 	if !ok {
 		return nil, nil, &UnknownDeliveryError{deliveryID}
@@ -95,54 +92,4 @@ func (s *Store) delivery(ctx context.Context, db querier, deliveryID string) (*F
 		return nil, nil, fmt.Errorf("read delivery %s: %w", deliveryID, err)
 	}
 	return full, w, nil
-}
-
-// Resend makes one new attempt of a finished delivery at once, under the same id.
-// It works for a webhook that is off, so that a repaired receiver can be tried. If
-// the attempt fails, the delivery is failed again, without retries. Errors:
-// *UnknownDeliveryError, ErrNotFinished.
-func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error) {
-	var workspaceID string
-	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		d, w, err := s.delivery(ctx, tx, deliveryID)
-		if err != nil {
-			return err
-		}
-		if d.State == policy.Pending {
-			return ErrNotFinished
-		}
-		workspaceID = w.WorkspaceID
-		now := s.now()
-		tag, err := tx.Exec(ctx, `
-			UPDATE webhook_delivery SET state = 'pending', next_attempt_at = $5
-			 WHERE workspace_id = $1 AND webhook_id = $2 AND position = $3 AND created_at = $4 AND state <> 'pending'`,
-			workspaceID, w.ID, d.position, d.CreatedAt.Time, now)
-		if err != nil {
-			return fmt.Errorf("send delivery %s again: %w", deliveryID, err)
-		}
-		if tag.RowsAffected() == 0 {
-			return ErrNotFinished // another call was first
-		}
-		_, err = tx.Exec(ctx, `
-			INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, once, epoch)
-			SELECT $1, $2, $3, $4, $5, $6, true, epoch FROM webhook WHERE workspace_id = $1 AND webhook_id = $2
-			    ON CONFLICT (workspace_id, webhook_id, position) DO UPDATE
-			       SET attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, once = true, epoch = excluded.epoch`,
-			workspaceID, w.ID, d.position, d.CreatedAt.Time, len(d.Attempts), now)
-		if err != nil {
-			return fmt.Errorf("send delivery %s again: %w", deliveryID, err)
-		}
-		return audit.Add(ctx, tx, now, audit.Change{
-			WorkspaceID: workspaceID, Action: audit.DeliveryResend, ObjectID: deliveryID, ObjectName: d.EventType, Detail: "to " + w.Label(),
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.changed(workspaceID)
-	d, err := s.Delivery(ctx, deliveryID)
-	if err != nil {
-		return nil, err
-	}
-	return &d.Delivery, nil
 }

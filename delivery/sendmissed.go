@@ -24,7 +24,7 @@ type Missed struct {
 func (s *Store) CountMissed(ctx context.Context, webhookID string, since time.Time) (*Missed, error) {
 	m := &Missed{Since: Time{since.UTC()}}
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		_, _, err := s.missedRange(ctx, tx, webhookID, m)
+		_, _, err := missedRange(ctx, s, tx, webhookID, m)
 		return err
 	})
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Store) CountMissed(ctx context.Context, webhookID string, since time.Ti
 
 // missedRange finds the part of the log in which a webhook may have missed events,
 // and counts them into m. The webhook's row stays locked.
-func (s *Store) missedRange(ctx context.Context, tx pgx.Tx, webhookID string, m *Missed) (r *dispatch.Missed, on bool, err error) {
+func missedRange(ctx context.Context, s *Store, tx pgx.Tx, webhookID string, m *Missed) (r *dispatch.Missed, on bool, err error) {
 	now := s.now()
 	switch {
 	case m.Since.After(now):
@@ -73,7 +73,7 @@ func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Tim
 	m := &Missed{Since: Time{since.UTC()}}
 	var workspaceID string
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		r, on, err := s.missedRange(ctx, tx, webhookID, m)
+		r, on, err := missedRange(ctx, s, tx, webhookID, m)
 		if err != nil {
 			return err
 		}

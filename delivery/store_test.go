@@ -93,6 +93,9 @@ func TestUnknownIDs(t *testing.T) {
 		if _, err := b.store.Resend(ctx, bad); !errors.As(err, &del) {
 			t.Errorf("resend %q: %v", bad, err)
 		}
+		if _, err := b.store.RetryNow(ctx, bad); !errors.As(err, &del) {
+			t.Errorf("retry now %q: %v", bad, err)
+		}
 	}
 }
 

@@ -21,13 +21,13 @@ import (
 func webhookCommand(env *cli.Env) *cobra.Command {
 	c := cli.Group("webhook", "Create, change, test and inspect webhooks",
 		webhookCreateCommand(env), webhookListCommand(env), webhookEditCommand(env), webhookDeleteCommand(env), webhookRotateCommand(env),
-		webhookTestCommand(env), webhookTurnOnCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookMissedCommand(env), listen.Command(env))
+		webhookTestCommand(env), webhookTurnOnCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookRetryCommand(env), webhookMissedCommand(env), listen.Command(env))
 	c.Long = `Create, change, test and inspect webhooks.
 
 Some settings affect these commands and have to be the same as for serve:
 LEDGERFEED_SECRET_KEY (create, rotate-secret), LEDGERFEED_WEBHOOK_ALLOW (create, edit),
 LEDGERFEED_SECRET_OVERLAP (rotate-secret, which prints when the old secret
-ends), LEDGERFEED_RETENTION (deliveries, resend, send-missed) and
+ends), LEDGERFEED_RETENTION (deliveries, resend, retry, send-missed) and
 LEDGERFEED_BRAND (listen).`
 	return c
 }
@@ -316,6 +316,16 @@ func webhookResendCommand(env *cli.Env) *cobra.Command {
 			return err
 		}
 		return env.Print(resent, func(out io.Writer) error { return writeDeliveries(out, []delivery.Delivery{*resent}) })
+	})
+}
+
+func webhookRetryCommand(env *cli.Env) *cobra.Command {
+	return ofWebhook(env, "retry DELIVERY", "Make the next attempt of a pending delivery now", func(ctx context.Context, store *delivery.Store, id string) error {
+		retried, err := store.RetryNow(ctx, id)
+		if err != nil {
+			return err
+		}
+		return env.Print(retried, func(out io.Writer) error { return writeDeliveries(out, []delivery.Delivery{*retried}) })
 	})
 }
 

@@ -58,6 +58,7 @@ func TestWebhookCommands(t *testing.T) {
 		{"turn-on wh_nobody", cli.ExitFailed, "wh_nobody"},
 		{"deliveries wh_nobody", cli.ExitFailed, "wh_nobody"},
 		{"resend nothing", cli.ExitFailed, "nothing"},
+		{"retry nothing", cli.ExitFailed, "nothing"},
 		{"send-missed " + made.ID, cli.ExitUsage, "--since"},
 		{"send-missed " + made.ID + " --since 2d --json", cli.ExitDone, ""},
 		{"test " + made.ID, cli.ExitDone, ""},

@@ -22,6 +22,7 @@ const (
 	WebhookTurnOff      Action = "webhook.turn_off"
 	WebhookSendMissed   Action = "webhook.send_missed"
 	DeliveryResend      Action = "delivery.resend"
+	DeliveryRetry       Action = "delivery.retry"
 	EntrySkip           Action = "entry.skip"
 	EntryRestore        Action = "entry.restore"
 	EntryRetry          Action = "entry.retry"
@@ -69,6 +70,8 @@ func (a Action) Label() string {
 		return "Sent missed events to webhook"
 	case DeliveryResend:
 		return "Sent again"
+	case DeliveryRetry:
+		return "Tried again before its time"
 	case EntrySkip:
 		return "Skipped entry"
 	case EntryRestore:

@@ -35,6 +35,11 @@ func (s *bundle) changes() []change {
 	event := s.append(acme, "invoice.reversed", `{"invoice_id":"in_1"}`)
 	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
 		VALUES ('acme', $1, 1, now(), $2, 'invoice.reversed', 'failed', '[]')`, hook, event)
+	later := s.append(acme, "invoice.reversed", `{"invoice_id":"in_2"}`)
+	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts)
+		VALUES ('acme', $1, 2, now(), $2, 'invoice.reversed', 'pending', now() + interval '1 hour', '[]')`, hook, later)
+	s.exec(`INSERT INTO webhook_waiting (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, epoch)
+		SELECT workspace_id, webhook_id, position, created_at, 1, next_attempt_at, 1 FROM webhook_delivery WHERE position = 2`)
 	s.exec(`INSERT INTO anomaly (workspace_id, position, reason, event_id) VALUES ('acme', 1, 'unknown_object', $1)`, event)
 	s.exec(`UPDATE log_checkpoint SET quarantined = true, position = 0 WHERE workspace_id = 'acme'`)
 	s.exec(`UPDATE webhook_cursor SET position = 1 WHERE webhook_id = $1`, gone) // it has missed the event
@@ -83,6 +88,10 @@ func (s *bundle) changes() []change {
 			return err
 		}},
 		{audit.DeliveryResend, func(ctx context.Context) error { _, err := s.webhooks.Resend(ctx, event+"_"+hook); return err }},
+		{audit.DeliveryRetry, func(ctx context.Context) error {
+			_, err := s.webhooks.RetryNow(ctx, later+"_"+hook)
+			return err
+		}},
 		{audit.WebhookDelete, func(ctx context.Context) error { return s.webhooks.Delete(ctx, gone) }},
 		{audit.AnomalyAcknowledge, func(ctx context.Context) error {
 			_, err := anomaly.NewStore(s.pool, s.clock.Now).Acknowledge(ctx, acme, anomaly.Which{Reason: domain.UnknownObject}, "the producer knows")

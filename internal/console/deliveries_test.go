@@ -28,6 +28,23 @@ func (s *bundle) manyEvents(workspace string, n int) {
 	s.show(s.t.Context())
 }
 
+// waiting is a delivery that waits for its next attempt in 25 minutes, of those that seed has
+// made pending.
+func (s *bundle) waiting(webhookID string) (deliveryID string) {
+	s.t.Helper()
+	s.exec(`INSERT INTO webhook_waiting (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, epoch)
+		SELECT workspace_id, webhook_id, position, created_at, 2, next_attempt_at, 1 FROM webhook_delivery
+		 WHERE webhook_id = $1 AND state = 'pending' AND jsonb_array_length(attempts) = 2 ON CONFLICT DO NOTHING`, webhookID)
+	var event string
+	err := s.pool.QueryRow(s.t.Context(), `
+		SELECT d.event_id FROM webhook_delivery d JOIN webhook_waiting q USING (workspace_id, webhook_id, position)
+		 WHERE webhook_id = $1 AND NOT q.once ORDER BY position LIMIT 1`, webhookID).Scan(&event)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return event + "_" + webhookID
+}
+
 // link finds the address of a link on a page by its text.
 func (a *answer) link(text string) string {
 	a.t.Helper()
@@ -65,4 +82,42 @@ func TestDeliveriesAreSearched(t *testing.T) {
 	p.get(here+"?from="+moment(10*time.Minute)).status(http.StatusOK).has("1–2 of 2", "From <span data-zone>(UTC)</span>")
 	p.get(here+"?from="+moment(10*time.Minute)+"&to="+moment(6*time.Minute)).status(http.StatusOK).has("1–1 of 1", "te_0038").hasNot("te_0039")
 	p.get(here + "?from=yesterday").status(http.StatusOK).has("1–25 of 40")
+}
+
+// TestSendSeveralAgain chooses deliveries on a page, as a browser without scripts does, and
+// tries a pending one now. A viewer is offered neither.
+func TestSendSeveralAgain(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	well, _, _ := s.seed(acme)
+	here := "/webhooks/" + well
+	p, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
+	viewer.get(here+"?state=failed").status(http.StatusOK).hasNot("checkbox", "send-again")
+	page := p.get(here+"?state=failed&cursor=").status(http.StatusOK).has("Send the chosen ones again", `aria-label="Choose`)
+	form := url.Values{"back": {here + "?state=failed"}}
+	for _, found := range regexp.MustCompile(`name="delivery" value="([^"]+)"`).FindAllStringSubmatch(page.body, -1) {
+		form.Add("delivery", found[1])
+	}
+	if n := len(form["delivery"]); n != 5 {
+		t.Fatalf("%d can be chosen", n)
+	}
+	viewer.post(here+"/send-again", form).status(http.StatusForbidden)
+	again := p.post(here+"/send-again", form).to()
+	p.get(again).status(http.StatusOK).has("The deliveries that you chose are being sent again.", `<option selected>failed`).hasNot(`href="/deliveries/`)
+	p.get(p.post(here+"/send-again", form).to()).has("Nothing was sent again")
+	form.Add("delivery", s.deliveryOf(well, "succeeded"))
+	s.exec(`UPDATE webhook_delivery SET state = 'failed' WHERE webhook_id = $1 AND position = 13`, well)
+	p.get(p.post(here+"/send-again", form).to()).has("Of the deliveries that you chose")
+	p.get("/audit").has("5 deliveries", "Sent again", "1 delivery")
+	p.post(here+"/send-again", url.Values{"delivery": {"evt_1_wh_of-another"}}).status(http.StatusNotFound)
+	s.signIn(beta, session.Admin).post(here+"/send-again", form).status(http.StatusNotFound)
+
+	one := "/deliveries/" + s.waiting(well)
+	viewer.get(one).status(http.StatusOK).has("next attempt").hasNot("Try again now")
+	viewer.post(one+"/retry", nil).status(http.StatusForbidden)
+	p.get(one).status(http.StatusOK).has("Try again now")
+	p.get(p.post(one+"/retry", nil).to()).status(http.StatusOK).has("The next attempt is being made now.").hasNot("Try again now</button>")
+	p.post(one+"/retry", nil).status(http.StatusConflict).has("It is being sent")
+	p.post("/deliveries/"+s.deliveryOf(well, "succeeded")+"/retry", nil).status(http.StatusConflict).has("It has finished")
+	p.get("/audit").has("Tried again before its time")
 }

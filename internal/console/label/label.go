@@ -190,6 +190,14 @@ func Flash(name string) string {
 		return "Acknowledged. The anomalies are no longer listed, unless those that were acknowledged are listed, too."
 	case "sent-again":
 		return "It is being sent again."
+	case "retried":
+		return "The next attempt is being made now."
+	case "several-sent-again":
+		return "The deliveries that you chose are being sent again."
+	case "some-sent-again":
+		return "Of the deliveries that you chose, those that had failed or were cancelled are being sent again; the others were on their way or had arrived."
+	case "none-sent-again":
+		return "Nothing was sent again: choose deliveries that have failed or were cancelled."
 	case "signed-out":
 		return "You are signed out."
 	}

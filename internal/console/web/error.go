@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
@@ -89,6 +90,15 @@ func pageError(err error) PageError {
 	case errors.Is(err, delivery.ErrNotFinished):
 		return PageError{Status: http.StatusConflict, Title: "Still on its way",
 			Text: "This delivery is tried again by itself. It can be sent again once it has finished.", Back: "/webhooks"}
+	case errors.Is(err, delivery.ErrFinished):
+		return PageError{Status: http.StatusConflict, Title: "It has finished",
+			Text: "This delivery is not tried again by itself any more. Send it again instead.", Back: "/webhooks"}
+	case errors.Is(err, delivery.ErrUnderWay):
+		return PageError{Status: http.StatusConflict, Title: "It is being sent",
+			Text: "The next attempt is being made right now, so there is nothing to bring forward. Look at the delivery in a moment.", Back: "/webhooks"}
+	case errors.Is(err, delivery.ErrTooManyDeliveries):
+		return PageError{Status: http.StatusUnprocessableEntity, Title: "Too many at once",
+			Text: fmt.Sprintf("At most %d deliveries are sent again at once. Choose fewer.", delivery.MaxResend), Back: "/webhooks"}
 	case pg.Locked(err) && !errors.Is(err, delivery.ErrLocked):
 		return PageError{Status: http.StatusServiceUnavailable, Title: "The database is busy",
 			Text: "Something else is working on this in the database, so nothing was changed. Try again in a moment; if it stays, tell support the number below."}

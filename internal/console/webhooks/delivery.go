@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +28,7 @@ type deliveryBody struct {
 	Headers  []web.Pair   // those of the last attempt
 	Pretty   string       // the body, indented
 	Finished bool
+	Waits    bool // for a next attempt that can be made now
 }
 
 // attemptRow is an attempt as the page shows it.
@@ -63,6 +66,7 @@ func (p *Pages) deliveryPage(r *web.Request) error {
 		return err
 	}
 	body := &deliveryBody{Delivery: d, Webhook: newRow(w), Finished: d.State != policy.Pending, Pretty: label.IndentJSON(d.Body)}
+	body.Waits = !body.Finished && w.On() && d.NextAttemptAt.After(r.Now)
 	for i := len(d.Attempts) - 1; i >= 0; i-- {
 		body.Attempts = append(body.Attempts, newAttemptRow(i+1, &d.Attempts[i]))
 	}
@@ -112,4 +116,42 @@ func (p *Pages) resend(r *web.Request) error {
 		return err
 	}
 	return r.Redirect("/deliveries/" + d.ID + "?did=sent-again")
+}
+
+func (p *Pages) retry(r *web.Request) error {
+	d, _, err := p.findDelivery(r)
+	if err != nil {
+		return err
+	}
+	if _, err := p.Store.RetryNow(r.Context(), d.ID); err != nil {
+		return err
+	}
+	return r.Redirect("/deliveries/" + url.PathEscape(d.ID) + "?did=retried")
+}
+
+// resendSeveral sends the chosen deliveries of a page again, and shows the page once more.
+func (p *Pages) resendSeveral(r *web.Request) error {
+	w, err := p.find(r, r.Path("webhook"))
+	if err != nil {
+		return err
+	}
+	chosen := slices.Compact(slices.Sorted(slices.Values(r.PostForm["delivery"])))
+	sent, err := p.Store.ResendSeveral(r.Context(), w.ID, chosen)
+	if err != nil {
+		return err
+	}
+	did := "several-sent-again"
+	switch {
+	case sent == 0:
+		did = "none-sent-again"
+	case sent < len(chosen):
+		did = "some-sent-again"
+	}
+	back, err := url.Parse(r.Field("back"))
+	if err != nil {
+		return web.ErrForm
+	}
+	values := back.Query()
+	values.Set("did", did)
+	return r.Redirect("/webhooks/" + w.ID + "?" + values.Encode())
 }

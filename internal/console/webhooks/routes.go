@@ -27,5 +27,7 @@ func (p *Pages) Routes() []web.Route {
 
 		{Method: http.MethodGet, Pattern: "/deliveries/{delivery}", Access: web.SignedIn, Handle: p.deliveryPage},
 		{Method: http.MethodPost, Pattern: "/deliveries/{delivery}/send-again", Access: web.Admin, Handle: p.resend},
+		{Method: http.MethodPost, Pattern: "/deliveries/{delivery}/retry", Access: web.Admin, Handle: p.retry},
+		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/send-again", Access: web.Admin, Handle: p.resendSeveral},
 	}
 }

@@ -34,7 +34,8 @@ type webhookBody struct {
 	States     []string  // to choose from
 	Types      []string
 	Live       bool   // the page renews itself
-	Here       string // this page's address with its filters
+	Here       string // the first page's address with its filters
+	This       string // this page's address
 	web.Pager
 }
 
@@ -57,7 +58,7 @@ func (p *Pages) webhookPage(r *web.Request) error {
 	body := &webhookBody{Webhook: newRow(w), Types: domain.PublicTypes(), States: []string{
 		string(policy.Pending), string(policy.Succeeded), string(policy.Failed), string(policy.Cancelled),
 	}}
-	if err := p.listDeliveries(r, body); err != nil {
+	if err := body.listDeliveries(r, p.Store); err != nil {
 		return err
 	}
 	for _, o := range attempt.Outcomes() {
@@ -73,11 +74,26 @@ func (p *Pages) webhookPage(r *web.Request) error {
 	return r.Show("webhook", web.View{Title: body.Webhook.Title(), Section: "webhooks", Body: body})
 }
 
+// Choosable tells whether a delivery can be chosen to be sent again with others.
+func (b *webhookBody) Choosable(d delivery.Delivery) bool {
+	return d.State == policy.Failed || d.State == policy.Cancelled
+}
+
+// AnyChoosable tells whether the page has such a delivery.
+func (b *webhookBody) AnyChoosable() bool {
+	for i := range b.Deliveries {
+		if b.Choosable(b.Deliveries[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // maxCounted is how many deliveries are counted for a list; of more it says "10,000+".
 const maxCounted = 10_000
 
 // listDeliveries reads the filters and the page of deliveries that the address asks for.
-func (p *Pages) listDeliveries(r *web.Request, b *webhookBody) error {
+func (b *webhookBody) listDeliveries(r *web.Request, store *delivery.Store) error {
 	b.From, b.To, b.About = r.QueryMoment("From", "from"), r.QueryMoment("To", "to"), r.Query("about")
 	if s := r.Query("state"); slices.Contains(b.States, s) {
 		b.State = s
@@ -88,7 +104,7 @@ func (p *Pages) listDeliveries(r *web.Request, b *webhookBody) error {
 	q := delivery.Query{
 		State: policy.State(b.State), EventType: b.Type, Since: b.From.At, Before: b.To.At, About: b.About, Limit: deliveriesPageSize, Cursor: r.Query("cursor"),
 	}
-	page, err := p.Store.Deliveries(r.Context(), b.Webhook.ID, q)
+	page, err := store.Deliveries(r.Context(), b.Webhook.ID, q)
 	if err != nil {
 		return err
 	}
@@ -96,6 +112,7 @@ func (p *Pages) listDeliveries(r *web.Request, b *webhookBody) error {
 		return web.Address("/webhooks/"+b.Webhook.ID, "state", b.State, "type", b.Type, "from", b.From.UTC(), "to", b.To.UTC(), "about", b.About, "cursor", cursor)
 	}
 	b.Deliveries, b.LookedAtTo, b.Here = page.Deliveries, page.LookedAtTo.Time, address("")
+	b.This = address(q.Cursor)
 	if page.Previous != "" {
 		b.Newest, b.Newer = b.Here, address(page.Previous)
 	}
@@ -103,13 +120,13 @@ func (p *Pages) listDeliveries(r *web.Request, b *webhookBody) error {
 		b.Older = address(page.Next)
 	}
 	b.Live = page.Previous == "" && b.About == ""
-	b.Showing, err = p.showing(r, b.Webhook.ID, q, page)
+	b.Showing, err = showing(r, store, b.Webhook.ID, q, page)
 	return err
 }
 
 // showing tells which of how many deliveries a page has. What a search finds in all is not
 // known before its end.
-func (p *Pages) showing(r *web.Request, webhookID string, q delivery.Query, page *delivery.Page) (string, error) {
+func showing(r *web.Request, store *delivery.Store, webhookID string, q delivery.Query, page *delivery.Page) (string, error) {
 	n := len(page.Deliveries)
 	if n == 0 {
 		return "", nil
@@ -121,7 +138,7 @@ func (p *Pages) showing(r *web.Request, webhookID string, q delivery.Query, page
 	case q.About != "":
 		return which, nil
 	}
-	counted, all, err := p.Store.CountDeliveries(r.Context(), webhookID, q, maxCounted)
+	counted, all, err := store.CountDeliveries(r.Context(), webhookID, q, maxCounted)
 	if err != nil {
 		return "", err
 	}

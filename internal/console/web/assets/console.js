@@ -147,7 +147,8 @@ function prepare(root) {
 
 document.body.addEventListener("htmx:beforeRequest", (event) => {
   const renews = (event.detail.elt.getAttribute("hx-trigger") || "").startsWith("every");
-  if (renews && (paused || document.hidden)) event.preventDefault();
+  const chosen = event.detail.elt.querySelector("input:checked"); // a new list would not have it
+  if (renews && (paused || document.hidden || chosen)) event.preventDefault();
 });
 document.body.addEventListener("htmx:afterSwap", (event) => {
   const swapped = document.getElementById(event.detail.target.id) || event.detail.target;

@@ -1,0 +1,180 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+)
+
+// Resend makes one new attempt of a finished delivery at once, under the same id.
+// It works for a webhook that is off, so that a repaired receiver can be tried. If
+// the attempt fails, the delivery is failed again, without retries. Errors:
+// *UnknownDeliveryError, ErrNotFinished.
+func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error) {
+	return changeDelivery(ctx, s, deliveryID, func(tx pgx.Tx, d *FullDelivery, w *Webhook) error {
+		if d.State == policy.Pending {
+			return ErrNotFinished
+		}
+		now := s.now()
+		events, err := sendAgain(ctx, tx, w, []string{d.EventID}, []policy.State{d.State}, now, s.cfg.Settings.Retention)
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			return ErrNotFinished // another call was first
+		}
+		return audit.Add(ctx, tx, now, audit.Change{
+			WorkspaceID: w.WorkspaceID, Action: audit.DeliveryResend, ObjectID: deliveryID, ObjectName: d.EventType, Detail: "to " + w.Label(),
+		})
+	})
+}
+
+// MaxResend is the most deliveries of one ResendSeveral.
+const MaxResend = 100
+
+// ResendSeveral does what Resend does for several deliveries of one webhook, as one change.
+// Only those that have failed or were cancelled are sent again, each once however often it
+// is named; it returns how many. Errors: *UnknownWebhookError, *UnknownDeliveryError for an
+// id of another webhook, ErrTooManyDeliveries.
+func (s *Store) ResendSeveral(ctx context.Context, webhookID string, deliveryIDs []string) (sent int, err error) {
+	if len(deliveryIDs) > MaxResend {
+		return 0, ErrTooManyDeliveries
+	}
+	w, err := s.Get(ctx, webhookID)
+	if err != nil {
+		return 0, err
+	}
+	var events []string
+	for _, id := range deliveryIDs {
+		event, webhook, ok := splitDeliveryID(id)
+		if !ok || webhook != webhookID {
+			return 0, &UnknownDeliveryError{id}
+		}
+		events = append(events, event)
+	}
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		now := s.now()
+		again, err := sendAgain(ctx, tx, w, events, []policy.State{policy.Failed, policy.Cancelled}, now, s.cfg.Settings.Retention)
+		if err != nil || len(again) == 0 {
+			return err
+		}
+		sent = len(again)
+		name := "1 delivery"
+		if sent > 1 {
+			name = fmt.Sprintf("%d deliveries", sent)
+		}
+		return audit.Add(ctx, tx, now, audit.Change{
+			WorkspaceID: w.WorkspaceID, Action: audit.DeliveryResend, ObjectID: w.ID, ObjectName: name,
+			Detail: "to " + w.Label() + ": " + strings.Join(again, ", "),
+		})
+	})
+	if err != nil {
+		return 0, err
+	}
+	if sent > 0 {
+		s.changed(w.WorkspaceID)
+	}
+	return sent, nil
+}
+
+// sendAgain makes the deliveries of events pending that are in one of the states, and
+// returns their events. Another transaction that does so at the same time finds them
+// pending.
+func sendAgain(ctx context.Context, tx pgx.Tx, w *Webhook, events []string, states []policy.State, now time.Time, retention time.Duration) ([]string, error) {
+	rows, err := tx.Query(ctx, `
+		WITH chosen AS MATERIALIZED (
+			SELECT d.position, d.created_at
+			  FROM (SELECT DISTINCT id FROM unnest($3::text[]) AS u (id)) i
+			  JOIN event_log e ON e.workspace_id = $1 AND e.id = i.id
+			 CROSS JOIN LATERAL (
+			       SELECT d.position, d.created_at FROM webhook_delivery d
+			        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = e.position AND d.created_at > $6
+			        ORDER BY d.created_at DESC LIMIT 1) d
+			 ORDER BY d.position
+		), again AS (
+			UPDATE webhook_delivery d SET state = 'pending', next_attempt_at = $5 FROM chosen c
+			 WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = c.position AND d.created_at = c.created_at AND d.state = ANY ($4)
+			RETURNING d.position, d.created_at, d.event_id, jsonb_array_length(d.attempts) AS attempts
+		), waiting AS (
+			INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, once, epoch)
+			SELECT $1, $2, a.position, a.created_at, a.attempts, $5, true, w.epoch
+			  FROM again a JOIN webhook w ON w.workspace_id = $1 AND w.webhook_id = $2
+			    ON CONFLICT (workspace_id, webhook_id, position) DO UPDATE
+			       SET attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, once = true, epoch = excluded.epoch
+		)
+		SELECT event_id FROM again ORDER BY position`, w.WorkspaceID, w.ID, events, states, now, now.Add(-retention))
+	if err != nil {
+		return nil, fmt.Errorf("send deliveries of %s again: %w", w.ID, err)
+	}
+	again, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("send deliveries of %s again: %w", w.ID, err)
+	}
+	return again, nil
+}
+
+// RetryNow makes the next attempt of a pending delivery at once. It is the attempt that the
+// retry schedule has next, so that as many remain after it as would have. Errors:
+// *UnknownDeliveryError, ErrFinished, ErrUnderWay, ErrOff.
+func (s *Store) RetryNow(ctx context.Context, deliveryID string) (*Delivery, error) {
+	return changeDelivery(ctx, s, deliveryID, func(tx pgx.Tx, d *FullDelivery, w *Webhook) error {
+		if d.State != policy.Pending {
+			return ErrFinished
+		}
+		if !w.On() {
+			return ErrOff
+		}
+		// A dispatcher takes what is due, so what is not due is not being sent.
+		now := s.now()
+		tag, err := tx.Exec(ctx, `
+			UPDATE webhook_waiting q SET next_attempt_at = $5 FROM webhook w
+			 WHERE q.workspace_id = $1 AND q.webhook_id = $2 AND q.position = $3 AND q.created_at = $4 AND q.next_attempt_at > $5
+			   AND w.workspace_id = q.workspace_id AND w.webhook_id = q.webhook_id AND w.epoch = q.epoch AND w.state = 'on'`,
+			w.WorkspaceID, w.ID, d.position, d.CreatedAt.Time, now)
+		if err != nil {
+			return fmt.Errorf("retry delivery %s now: %w", deliveryID, err)
+		}
+		if tag.RowsAffected() == 0 {
+			return ErrUnderWay
+		}
+		_, err = tx.Exec(ctx, `
+			UPDATE webhook_delivery SET next_attempt_at = $5
+			 WHERE workspace_id = $1 AND webhook_id = $2 AND position = $3 AND created_at = $4 AND state = 'pending'`,
+			w.WorkspaceID, w.ID, d.position, d.CreatedAt.Time, now)
+		if err != nil {
+			return fmt.Errorf("retry delivery %s now: %w", deliveryID, err)
+		}
+		return audit.Add(ctx, tx, now, audit.Change{
+			WorkspaceID: w.WorkspaceID, Action: audit.DeliveryRetry, ObjectID: deliveryID, ObjectName: d.EventType, Detail: "to " + w.Label(),
+		})
+	})
+}
+
+// changeDelivery runs do on a delivery in a transaction, tells dispatchers, and returns the
+// delivery as it is then.
+func changeDelivery(ctx context.Context, s *Store, deliveryID string, do func(pgx.Tx, *FullDelivery, *Webhook) error) (*Delivery, error) {
+	var workspaceID string
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
+		d, w, err := findDelivery(ctx, s, tx, deliveryID)
+		if err != nil {
+			return err
+		}
+		workspaceID = w.WorkspaceID
+		return do(tx, d, w)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.changed(workspaceID)
+	d, err := s.Delivery(ctx, deliveryID)
+	if err != nil {
+		return nil, err
+	}
+	return &d.Delivery, nil
+}
