@@ -18,8 +18,8 @@ import (
 )
 
 func keyCommand(env *cli.Env) *cobra.Command {
-	return cli.Group("key", "Create, list, rotate and revoke API keys",
-		keyCreateCommand(env), keyListCommand(env), keyRotateCommand(env), keyRevokeCommand(env), keySetLimitCommand(env))
+	return cli.Group("key", "Create, list, rename, rotate and revoke API keys",
+		keyCreateCommand(env), keyListCommand(env), keyRotateCommand(env), keyRevokeCommand(env), keyRenameCommand(env), keySetLimitCommand(env))
 }
 
 // keyView is a key in the output of commands.
@@ -107,6 +107,9 @@ func keyCreateCommand(env *cli.Env) *cobra.Command {
 			r, secret, err := store.Create(ctx, n)
 			if err != nil {
 				return err
+			}
+			if r.Permissions.OpensNothing() {
+				fmt.Fprintln(env.ErrOut, "This key opens nothing but /v1/me: pay:read and margin:read only add fields to what other permissions open.")
 			}
 			return printNewKey(env, r, secret)
 		})
@@ -208,6 +211,24 @@ func keyRevokeCommand(env *cli.Env) *cobra.Command {
 			return printKey(env, r)
 		}),
 	}
+}
+
+func keyRenameCommand(env *cli.Env) *cobra.Command {
+	var name string
+	c := &cobra.Command{
+		Use:   "rename KEY-ID",
+		Short: "Change a key's name",
+		Args:  cli.ExactArgs(1),
+		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
+			r, err := store.Rename(ctx, workspaceID, keyID, name)
+			if err != nil {
+				return err
+			}
+			return printKey(env, r)
+		}),
+	}
+	c.Flags().StringVar(&name, "name", "", "a name to recognise it by (required)")
+	return c
 }
 
 func keySetLimitCommand(env *cli.Env) *cobra.Command {

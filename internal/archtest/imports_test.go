@@ -79,7 +79,7 @@ var arrows = map[string][]string{
 		"internal/tracing",
 	},
 	"internal/console/signin":   {"domain", "internal/console/identity", "internal/console/session", "internal/console/web"},
-	"internal/console/keys":     {"readapi/access", "internal/console/label", "internal/console/web"},
+	"internal/console/keys":     {"readapi/access", "internal/console/label", "internal/console/web", "internal/console/chart"},
 	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy", "internal/signaturecheck"},
 	"internal/console/events":   {"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web"},
 	"internal/console/requests": {"readapi/access", "readapi/requestlog", "readapi/route", "internal/console/chart", "internal/console/web"},

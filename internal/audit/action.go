@@ -13,6 +13,7 @@ const (
 	KeyRotate           Action = "key.rotate"
 	KeyRevoke           Action = "key.revoke"
 	KeySetLimit         Action = "key.set_limit"
+	KeyRename           Action = "key.rename"
 	WebhookCreate       Action = "webhook.create"
 	WebhookEdit         Action = "webhook.edit"
 	WebhookDelete       Action = "webhook.delete"
@@ -52,6 +53,8 @@ func (a Action) Label() string {
 		return "Revoked API key"
 	case KeySetLimit:
 		return "Changed the limit of API key"
+	case KeyRename:
+		return "Renamed API key"
 	case WebhookCreate:
 		return "Added webhook"
 	case WebhookEdit:

@@ -71,6 +71,7 @@ func (s *bundle) changes() []change {
 		}},
 		{audit.KeyRotate, func(ctx context.Context) error { _, _, err := s.keys.Rotate(ctx, acme, key, time.Hour); return err }},
 		{audit.KeySetLimit, func(ctx context.Context) error { _, err := s.keys.SetRateLimit(ctx, acme, key, 7); return err }},
+		{audit.KeyRename, func(ctx context.Context) error { _, err := s.keys.Rename(ctx, acme, key, "n2"); return err }},
 		{audit.KeyRevoke, func(ctx context.Context) error { _, err := s.keys.Revoke(ctx, acme, ended); return err }},
 		{audit.WebhookCreate, func(ctx context.Context) error {
 			_, err := s.webhooks.Create(ctx, acme, delivery.Definition{URL: "https://hooks.example/e", Events: []string{"all"}})

@@ -86,6 +86,18 @@ func TestKeyInTheBrowser(t *testing.T) {
 	s.requestAt(acme, list[0].ID, now, now, now)
 	b.do(chromedp.Reload())
 	b.sees("3 since midnight UTC")
+	b.judge("a key that is used")
+	b.picture("key-used")
+	b.press("Rename")
+	b.sees("programs that use it notice nothing")
+	b.write("#name", "Payroll")
+	b.press("Rename")
+	b.sees("The key was renamed.")
+	b.press("Rename")
+	b.sees("programs that use it notice nothing")
+	b.write("#name", "Payroll export")
+	b.press("Rename")
+	b.sees("Payroll export")
 	b.press("Rotate")
 	b.press("Works for another 24 hours\nRight for an ordinary change: nothing stops.")
 	b.press("Rotate key")
@@ -101,6 +113,30 @@ func TestKeyInTheBrowser(t *testing.T) {
 	b.sees("Revoked API key")
 	b.press("Sign out")
 	b.sees("You are signed out")
+}
+
+// TestLongNamesInTheBrowser: one unbroken name leaves the other columns in sight, and a
+// search leaves one key.
+func TestLongNamesInTheBrowser(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.key(acme, strings.Repeat("unbroken", 12), access.PayRead)
+	s.key(acme, "Monthly report", access.InvoicesRead, access.ClientsRead, access.PaymentsRead, access.EventsRead)
+	b := s.enter(acme, session.Admin)
+	for _, a := range []appearance{{"light", 1280, "light"}, {"laptop", 1024, "light"}, {"small", 360, "dark"}} {
+		b.appear(a)
+		b.visit("/keys")
+		b.judge("a long name, " + a.name)
+		b.picture("keys-long-name-" + a.name)
+		if !script[bool](b, `[...document.querySelectorAll("main td")].every((e) => e.getBoundingClientRect().right <= innerWidth)`) {
+			t.Errorf("%s: a column is out of sight", a.name)
+		}
+	}
+	b.write("input[type=search]", "month")
+	b.press("Search")
+	b.all("one key is found", "main tbody tr", `(e) => e.innerText.includes("Monthly report")`, "search=month")
+	b.press("Show all")
+	b.sees("opens nothing")
 }
 
 // TestWebhookInTheBrowser adds a webhook with the address checked as it is

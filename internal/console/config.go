@@ -99,7 +99,7 @@ func New(cfg Config) (*Console, error) {
 		}
 	}
 	counts := requests.NewCounts(cfg.Pool)
-	c.keys = &keys.Pages{Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
+	c.keys = &keys.Pages{Pool: cfg.Pool, Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
 	c.webhooks = &webhooks.Pages{Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout}
 	c.events = &events.Pages{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Retention: cfg.Settings.Retention}
 	c.requests = &requests.Pages{Pool: cfg.Pool, Keys: cfg.Keys, Counts: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}

@@ -66,6 +66,93 @@ func TestRequestsTodayBeginAtMidnightUTC(t *testing.T) {
 	p.get("/keys/" + id).has(`">3</a> <span class="muted">since midnight UTC`)
 }
 
+// TestKeysAreFoundAndRenamed searches by name and prefix, and gives a key another name.
+func TestKeysAreFoundAndRenamed(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	payroll, secret := s.key(acme, "Payroll export", access.EventsRead)
+	s.key(acme, "Monthly report", access.InvoicesRead)
+	s.key(beta, "Payroll of another", access.EventsRead)
+	p := s.signIn(acme, session.Admin)
+	prefix := secret[:strings.LastIndex(secret, "_")]
+	for _, search := range []string{"payROLL", prefix, prefix[:10]} {
+		if page := p.get("/keys?search=" + url.QueryEscape(search)); !strings.Contains(page.body, "Payroll export") {
+			t.Errorf("%q does not find the key", search)
+		}
+	}
+	p.get("/keys?search="+url.QueryEscape(prefix+"…")).has("Payroll export").hasNot("Monthly report", "another")
+	p.get("/keys?search=none").status(http.StatusOK).has("No live key has “none” in its name").hasNot("Payroll export", "Create the first key")
+
+	here := "/keys/" + payroll
+	p.get(here + "/rename").status(http.StatusOK).has(`value="Payroll export"`)
+	p.post(here+"/rename", url.Values{"name": {strings.Repeat("x", 101)}}).status(http.StatusUnprocessableEntity).has("It must have at most 100 characters.", strings.Repeat("x", 101))
+	p.post(here+"/rename", nil).status(http.StatusUnprocessableEntity).has("It must not be empty.")
+	p.get(p.post(here+"/rename", url.Values{"name": {"Wages"}}).to()).status(http.StatusOK).has("The key was renamed.", ">Wages</h1>")
+	p.get("/audit").has("Renamed API key", "name before: &#34;Payroll export&#34;")
+	if after := testkit.Must(s.keys.Get(t.Context(), acme, payroll))(t); after.Name != "Wages" || after.Prefix != prefix {
+		t.Errorf("renamed to %+v", after)
+	}
+	s.signIn(acme, session.Viewer).post(here+"/rename", url.Values{"name": {"Mine"}}).status(http.StatusForbidden)
+	s.signIn(beta, session.Admin).post(here+"/rename", url.Values{"name": {"Mine"}}).status(http.StatusNotFound)
+}
+
+// TestUsageOfAKey shows the last request's route, the busiest minute beside the limit,
+// and the requests over the limit; those of other keys do not count.
+func TestUsageOfAKey(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	id, _ := s.key(acme, "Payroll export", access.EventsRead)
+	other, _ := s.key(acme, "Monthly report", access.InvoicesRead)
+	idle, _ := s.key(acme, "Idle", access.InvoicesRead)
+	now := s.clock.Now().UTC()
+	busy := now.Truncate(time.Minute).Add(-10 * time.Minute)
+	s.requestAt(acme, id, now, busy, busy.Add(time.Second), busy.Add(2*time.Second), now.Add(-2*time.Hour))
+	s.requests(acme, other, 300, time.Second)
+	s.exec(`UPDATE request_log SET route = '/v1/payments' WHERE key_id = $1 AND at >= $2`, id, now.Add(-time.Second))
+	s.exec(`INSERT INTO api_key_use (workspace_id, key_id, last_used_at) VALUES ($1, $2, $4), ($1, $3, $4)`, acme, id, other, now)
+	s.exec(`INSERT INTO request_refused (workspace_id, minute, reason, key_id, refused)
+		VALUES ($1, $3, 'rate_limit', $2, 4), ($1, $3, 'expired', $2, 50), ($1, $3, 'rate_limit', $4, 60), ($1, $3::timestamptz - interval '3 hours', 'rate_limit', $2, 1), ($1, $3::timestamptz - interval '25 hours', 'rate_limit', $2, 70)`,
+		acme, id, busy, other)
+	p := s.signIn(acme, session.Viewer)
+	p.get("/keys/"+id).has("GET /v1/payments", "<strong>7 of 120 requests</strong>", "Over the limit (429), 24 hours <strong>5</strong>", "Answered <strong>4</strong>", "Over the limit (429) <strong>4</strong>")
+	p.get("/keys/" + idle).status(http.StatusOK).has("No requests in this time.").hasNot("Busiest")
+	p.get("/keys").has(`<span class="about">GET /v1/payments</span>`)
+	s.exec(`DELETE FROM request_log`) // what was used before the log began
+	p.get("/keys").hasNot(`<span class="about">GET`)
+}
+
+// TestKeyThatOpensNothing warns of one where it was made, in the list and on its page.
+func TestKeyThatOpensNothing(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	p := s.signIn(acme, session.Admin)
+	const warning = "This key opens nothing but"
+	p.post("/keys", url.Values{"name": {"Pay"}, "permission": {"pay:read", "margin:read"}, "expires": {"90"}}).status(http.StatusOK).has(warning)
+	p.post("/keys", url.Values{"name": {"Useful"}, "permission": {"pay:read", "invoices:read"}, "expires": {"90"}}).status(http.StatusOK).hasNot(warning)
+	list := testkit.Must(s.keys.List(t.Context(), acme))(t)
+	p.get("/keys/" + list[0].ID).has(warning)
+	p.get("/keys/" + list[1].ID).hasNot(warning)
+	if n := strings.Count(p.get("/keys").body, "opens nothing"); n != 1 {
+		t.Errorf("%d keys of the list open nothing, want 1", n)
+	}
+}
+
+// TestAHundredKeys: the form for a further key is not shown.
+func TestAHundredKeys(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	for range access.MaxLiveKeys - 1 {
+		s.key(acme, "Report", access.InvoicesRead)
+	}
+	p := s.signIn(acme, session.Admin)
+	p.get("/keys/new").status(http.StatusOK).has("Create key")
+	last, _ := s.key(acme, "Report", access.InvoicesRead)
+	p.get("/keys/new").status(http.StatusConflict).has("has 100 live keys, which is the most it may have. Revoke one first.").hasNot("Create key")
+	p.get("/keys?search=none").hasNot("New API key")
+	testkit.Must(s.keys.Revoke(t.Context(), acme, last))(t)
+	p.get("/keys/new").status(http.StatusOK)
+}
+
 func TestKeyFormSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

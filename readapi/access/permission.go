@@ -106,6 +106,12 @@ func ParsePermissions(names []string) (Permissions, error) {
 	return set, nil
 }
 
+// OpensNothing tells whether a key with this set reads nothing but /v1/me: pay:read and
+// margin:read only add fields to what other permissions open.
+func (s Permissions) OpensNothing() bool {
+	return s&^PermissionsOf(PayRead, MarginRead) == 0
+}
+
 // validate says whether a key may be made with this set: it must not be empty,
 // and margin:read needs pay:read (docs/contract/service.md, "Field visibility", 4). The error
 // is an *InvalidError for "scopes".

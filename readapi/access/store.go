@@ -192,6 +192,24 @@ func (s *Store) SetRateLimit(ctx context.Context, workspaceID, keyID string, per
 	})
 }
 
+// Rename changes a key's name, 1 to 100 characters. Errors: *InvalidError,
+// *UnknownKeyError, *NotLiveError.
+func (s *Store) Rename(ctx context.Context, workspaceID, keyID, name string) (*Record, error) {
+	if problem := nameProblem(name); problem != "" {
+		return nil, &InvalidError{Field: "name", Problem: problem}
+	}
+	now := s.now()
+	return s.change(ctx, workspaceID, keyID, now, func(tx pgx.Tx, before *Record) error {
+		const set = `UPDATE api_key SET name = $3 WHERE workspace_id = $1 AND key_id = $2`
+		if _, err := tx.Exec(ctx, set, workspaceID, keyID, name); err != nil {
+			return fmt.Errorf("rename the key %s: %w", keyID, err)
+		}
+		detail := fmt.Sprintf("name before: %q", before.Name)
+		before.Name = name
+		return addToAudit(ctx, tx, now, audit.KeyRename, before, detail)
+	})
+}
+
 // Revoke ends a key for good, on every instance within a second. Revoking a revoked key
 // is no error; the key keeps its first time of revocation.
 // Errors: *UnknownKeyError.

@@ -1,7 +1,9 @@
 package keys
 
 import (
+	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -24,6 +26,13 @@ func (p *Pages) showSecret(r *web.Request, body secretBody) error {
 }
 
 func (p *Pages) newPage(r *web.Request) error {
+	records, err := p.Store.List(r.Context(), r.Session.WorkspaceID)
+	if err != nil {
+		return err
+	}
+	if full(records, r.Now) {
+		return &web.PageError{Status: http.StatusConflict, Title: "No further key", Text: fullText(), Back: "/keys"}
+	}
 	if r.RestoreDraft() {
 		f, _, err := readForm(r)
 		if err != nil {
@@ -77,6 +86,24 @@ func (p *Pages) rotate(r *web.Request) error {
 		body.OldEnds = k.Replaced[0].EndsAt
 	}
 	return p.showSecret(r, body)
+}
+
+func (p *Pages) rename(r *web.Request) error {
+	name := r.Field("name")
+	_, err := p.Store.Rename(r.Context(), r.Session.WorkspaceID, r.Path("key"), name)
+	var invalid *access.InvalidError
+	if errors.As(err, &invalid) {
+		body, err := p.body(r)
+		if err != nil {
+			return err
+		}
+		body.Name, body.Fault = name, "It "+invalid.Problem+"."
+		return showKey(r, http.StatusUnprocessableEntity, "key-rename", body)
+	}
+	if err != nil {
+		return err
+	}
+	return r.Redirect("/keys/" + url.PathEscape(r.Path("key")) + "?did=key-renamed")
 }
 
 func (p *Pages) revoke(r *web.Request) error {

@@ -20,6 +20,11 @@ type form struct {
 	Restored    bool // it was sent after its session had ended
 }
 
+// fullText is the fault of a new key in a workspace that has as many as it may have.
+func fullText() string {
+	return "This workspace has " + label.Count(access.MaxLiveKeys) + " live keys, which is the most it may have. Revoke one first."
+}
+
 func showForm(r *web.Request, status int, f *form) error {
 	return r.ShowStatus(status, "key-new", web.View{Title: "New API key", Section: "keys", Body: f})
 }
@@ -80,7 +85,7 @@ func (f *form) expiry(now time.Time) time.Time {
 func (f *form) addFaults(err error) bool {
 	var tooMany *access.TooManyKeysError
 	if errors.As(err, &tooMany) {
-		f.Faults["form"] = "This workspace has " + label.Count(access.MaxLiveKeys) + " live keys, which is the most it may have. Revoke one first."
+		f.Faults["form"] = fullText()
 		return true
 	}
 	found := false

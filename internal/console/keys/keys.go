@@ -6,7 +6,10 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
@@ -21,6 +24,7 @@ type RequestCounts interface {
 
 // Pages are the pages of API keys.
 type Pages struct {
+	Pool   *pgxpool.Pool
 	Store  *access.Store
 	Counts RequestCounts
 	APIURL string // for the example with a new key
@@ -31,6 +35,14 @@ type keyRow struct {
 	*access.Record
 	State access.State
 	Today int64 // requests since midnight, UTC
+	Last  use   // the last request; empty: the request log has none
+}
+
+// matches tells whether a key's name has a text in it, or a prefix of its secrets begins
+// with it.
+func (k keyRow) matches(text string) bool {
+	return strings.Contains(strings.ToLower(k.Name), strings.ToLower(text)) || strings.HasPrefix(k.Prefix, text) ||
+		slices.ContainsFunc(k.Replaced, func(s access.ReplacedSecret) bool { return strings.HasPrefix(s.Prefix, text) })
 }
 
 // listBody is what the list of keys is made from.
@@ -38,6 +50,8 @@ type listBody struct {
 	Live, Ended []keyRow
 	Full        bool // no further key can be created
 	Max         int
+	Any         bool   // there are keys, whether the search finds them or not
+	Search      string // in names and prefixes; empty: all keys
 }
 
 func (p *Pages) listPage(r *web.Request) error {
@@ -51,17 +65,38 @@ func (p *Pages) listPage(r *web.Request) error {
 	}
 	// The newest first.
 	slices.SortStableFunc(records, func(x, y *access.Record) int { return cmp.Compare(y.CreatedAt.UnixMicro(), x.CreatedAt.UnixMicro()) })
-	body := listBody{Max: access.MaxLiveKeys}
+	body := listBody{Max: access.MaxLiveKeys, Any: len(records) > 0, Search: strings.TrimSuffix(r.Query("search"), "…"), Full: full(records, r.Now)}
+	var live []string
 	for _, k := range records {
-		row := keyRow{k, k.State(r.Now), today[k.ID]}
-		if row.State == access.Live {
+		row := keyRow{Record: k, State: k.State(r.Now), Today: today[k.ID]}
+		switch {
+		case !row.matches(body.Search):
+		case row.State == access.Live:
 			body.Live = append(body.Live, row)
-		} else {
+			live = append(live, k.ID)
+		default:
 			body.Ended = append(body.Ended, row)
 		}
 	}
-	body.Full = len(body.Live) >= access.MaxLiveKeys
+	uses, err := lastUses(r.Context(), p.Pool, r.Session.WorkspaceID, live)
+	if err != nil {
+		return err
+	}
+	for i := range body.Live {
+		body.Live[i].Last = uses[body.Live[i].ID]
+	}
 	return r.Show("keys", web.View{Title: "API keys", Section: "keys", Body: body})
+}
+
+// full tells whether a workspace with these keys can have no further one.
+func full(records []*access.Record, now time.Time) bool {
+	live := 0
+	for _, k := range records {
+		if k.State(now) == access.Live {
+			live++
+		}
+	}
+	return live >= access.MaxLiveKeys
 }
 
 // permissionRow is a permission as the pages explain it.
@@ -83,6 +118,8 @@ func permissionRows(chosen access.Permissions) []permissionRow {
 type keyBody struct {
 	Key         keyRow
 	Permissions []permissionRow
+	Usage       *usage // nil on other pages than the key's own
+	Name        string // as the form to rename it has it
 	Fault       string
 }
 
@@ -96,9 +133,27 @@ func (p *Pages) body(r *web.Request) (*keyBody, error) {
 		return nil, err
 	}
 	return &keyBody{
-		Key:         keyRow{k, k.State(r.Now), today[k.ID]},
+		Key:         keyRow{Record: k, State: k.State(r.Now), Today: today[k.ID]},
 		Permissions: permissionRows(k.Permissions),
+		Name:        k.Name,
 	}, nil
+}
+
+// keyPage shows a key, with what it is used for.
+func (p *Pages) keyPage(r *web.Request) error {
+	body, err := p.body(r)
+	if err != nil {
+		return err
+	}
+	uses, err := lastUses(r.Context(), p.Pool, r.Session.WorkspaceID, []string{body.Key.ID})
+	if err != nil {
+		return err
+	}
+	body.Key.Last = uses[body.Key.ID]
+	if body.Usage, err = usageOf(r.Context(), p.Pool, r.Session.WorkspaceID, body.Key.ID, r.Now); err != nil {
+		return err
+	}
+	return showKey(r, http.StatusOK, "key", body)
 }
 
 // page shows one of the pages of one key.

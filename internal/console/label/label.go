@@ -176,6 +176,8 @@ func Flash(name string) string {
 	switch name {
 	case "key-revoked":
 		return "The key was revoked. It stops working everywhere within a second."
+	case "key-renamed":
+		return "The key was renamed."
 	case "webhook-saved":
 		return "Saved. It applies to everything that is sent from now on."
 	case "webhook-deleted":
