@@ -31,6 +31,7 @@ type Definition struct {
 	Events      []string // event types, or AllEvents alone
 	Name        string   // up to MaxName characters; empty: none
 	Description string   // up to MaxDescription characters; empty: none
+	Standard    bool     // messages have the headers of Standard Webhooks beside ours
 }
 
 // Change is a change of a webhook's Definition: what is nil stays as it is.
@@ -38,6 +39,7 @@ type Change struct {
 	URL               *string
 	Events            []string
 	Name, Description *string
+	Standard          *bool
 }
 
 // checkText checks a name or a description, which stand in one line of a page, a mail or
@@ -173,8 +175,8 @@ func insertWebhook(ctx context.Context, tx pgx.Tx, w *newWebhook) error {
 		return ErrTooManyWebhooks
 	}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO webhook (workspace_id, webhook_id, url, events, created_at, secret, name, description) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		w.workspaceID, w.id, w.URL, w.types, w.createdAt, w.sealedSecret, w.Name, w.Description)
+		INSERT INTO webhook (workspace_id, webhook_id, url, events, created_at, secret, name, description, standard_headers) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		w.workspaceID, w.id, w.URL, w.types, w.createdAt, w.sealedSecret, w.Name, w.Description, w.Standard)
 	if err != nil {
 		return fmt.Errorf("insert a webhook: %w", err)
 	}
@@ -207,13 +209,17 @@ func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook,
 		if c.Description != nil {
 			details = append(details, fmt.Sprintf("description: %q", *c.Description))
 		}
+		if c.Standard != nil {
+			details = append(details, fmt.Sprintf("headers of Standard Webhooks: %t", *c.Standard))
+		}
 		if c.Events != nil {
 			details = append(details, eventsDetail(types))
 		}
 		_, err := tx.Exec(ctx, `
 			UPDATE webhook SET version = version + 1, url = $3, name = $4, description = coalesce($5, description),
-			       events = CASE WHEN $6 THEN $7 ELSE events END
-			 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, w.url, w.name, c.Description, c.Events != nil, types)
+			       events = CASE WHEN $6 THEN $7 ELSE events END,
+			       standard_headers = coalesce($8, standard_headers)
+			 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, w.url, w.name, c.Description, c.Events != nil, types, c.Standard)
 		if err != nil {
 			return fmt.Errorf("edit webhook %s: %w", webhookID, err)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.name, w.description, w.events, w.state, w.created_at, w.failing_since,
+const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.name, w.description, w.standard_headers, w.events, w.state, w.created_at, w.failing_since,
 	w.turned_off_at, w.turned_off_for, w.old_secret_until, c.replay_until IS NOT NULL, c.expired,
 	EXISTS (SELECT FROM secret_key k WHERE k.state = 'lost' AND k.fingerprint = substring(w.secret FOR 8)),
 	(SELECT json_object_agg(t.outcome, t.n) FROM (
@@ -70,7 +70,7 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 		reason          *string
 		secretLost      bool
 	)
-	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Name, &w.Description, &w.Events, &w.State, &w.CreatedAt.Time, &since, &off, &reason, &old, &w.SendingMissed, &w.ExpiredEvents, &secretLost, &w.Last24Hours)
+	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Name, &w.Description, &w.Standard, &w.Events, &w.State, &w.CreatedAt.Time, &since, &off, &reason, &old, &w.SendingMissed, &w.ExpiredEvents, &secretLost, &w.Last24Hours)
 	if err != nil {
 		return w, err
 	}

@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,19 +46,7 @@ func program(t *testing.T, name string) string {
 func TestStripeLibraryVerifies(t *testing.T) {
 	t.Parallel()
 	node, npm := program(t, "node"), program(t, "npm")
-	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json", "verify.mjs"} {
-		text := testkit.Must(os.ReadFile(filepath.Join("testdata", "stripe", name)))(t)
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	install := exec.CommandContext(t.Context(), npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci: %v\n%s", err, out)
-	}
-
+	dir := npmProgram(t, npm, "stripe")
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
@@ -93,6 +82,30 @@ func TestStripeLibraryVerifies(t *testing.T) {
 		ask("refused", header, r.Body, w.Secret, r.At.Add(302*time.Second))
 		ask("refused", strings.Replace(header, "t=1", "t=2", 1), r.Body, w.Secret, r.At)
 	}
+	answered(t, node, dir, questions, want)
+}
+
+// npmProgram copies a program of testdata, and installs what it needs.
+func npmProgram(t *testing.T, npm, name string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, file := range []string{"package.json", "package-lock.json", "verify.mjs"} {
+		text := testkit.Must(os.ReadFile(filepath.Join("testdata", name, file)))(t)
+		if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install := exec.CommandContext(t.Context(), npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// answered asks verify.mjs in dir and checks its answers.
+func answered[Q any](t *testing.T, node, dir string, questions []Q, want []string) {
+	t.Helper()
 	check := exec.CommandContext(t.Context(), node, "verify.mjs")
 	check.Dir = dir
 	var input strings.Builder
@@ -108,6 +121,54 @@ func TestStripeLibraryVerifies(t *testing.T) {
 	if answers := strings.Fields(string(out)); !slices.Equal(answers, want) {
 		t.Errorf("the library says\n%q, want\n%q", answers, want)
 	}
+}
+
+// TestStandardWebhooksLibraryVerifies checks deliveries with the standard's own library:
+// before, during and after the choice of its headers, and while a secret is rotated.
+func TestStandardWebhooksLibraryVerifies(t *testing.T) {
+	t.Parallel()
+	node := program(t, "node")
+	dir := npmProgram(t, program(t, "npm"), "standardwebhooks")
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
+	b.dispatcher()
+	b.append("invoice.reversed", 1)
+	if got := rc.Wait(t, 1)[0].Header; got.Get("webhook-id") != "" || got.Get("webhook-signature") != "" {
+		t.Errorf("without the choice there is %v", got)
+	}
+	on := true
+	if w := testkit.Must(b.store.Edit(t.Context(), w.ID, delivery.Change{Standard: &on}))(t); !w.Standard {
+		t.Error("the choice was not kept")
+	}
+	b.append("invoice.reversed", 2)
+	rc.Wait(t, 3)
+	rotated := testkit.Must(b.store.RotateSecret(t.Context(), w.ID))(t)
+	b.append("invoice.reversed", 2)
+	got := rc.Wait(t, 5)[1:]
+	type question struct {
+		Headers map[string]string `json:"headers"`
+		Body    string            `json:"body"`
+		Secret  string            `json:"secret"`
+	}
+	var questions []question
+	var want []string
+	for i, r := range got {
+		headers := map[string]string{}
+		for _, name := range []string{"webhook-id", "webhook-timestamp", "webhook-signature"} {
+			headers[name] = r.Header.Get(name)
+		}
+		if err := attempt.Verify(r.At, r.Header.Get("Service-Signature"), []byte(r.Body), w.Secret); err != nil || headers["webhook-id"] != r.Header.Get("Service-Event-Id") {
+			t.Errorf("beside our own headers: %v, %v", err, headers)
+		}
+		newSecret := headers["webhook-id"]
+		if i < 2 {
+			newSecret = "refused"
+		}
+		questions = append(questions, question{headers, r.Body, w.Secret}, question{headers, r.Body, rotated.Secret}, question{headers, r.Body + " ", w.Secret})
+		want = append(want, headers["webhook-id"], newSecret, "refused")
+	}
+	answered(t, node, dir, questions, want)
 }
 
 // TestExampleReceivers runs each receiver of docs/receivers against real deliveries,
@@ -131,12 +192,16 @@ func TestExampleReceivers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			exampleReceiver(t, c.command())
+			exampleReceiver(t, false, c.command())
+		})
+		t.Run(c.name+", Standard Webhooks", func(t *testing.T) {
+			t.Parallel()
+			exampleReceiver(t, true, c.command())
 		})
 	}
 }
 
-func exampleReceiver(t *testing.T, command []string) {
+func exampleReceiver(t *testing.T, standard bool, command []string) {
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
 	// The receiver needs the secret, and creating the webhook needs the address. So
 	// the proxy, which has the address, starts before the receiver.
@@ -146,13 +211,16 @@ func exampleReceiver(t *testing.T, command []string) {
 		(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(proxy.Close)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: proxy.URL, Events: []string{"all"}}))(t)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: proxy.URL, Events: []string{"all"}, Standard: standard}))(t)
 	port := freePort(t)
 	upstream = "127.0.0.1:" + port
 
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+w.Secret, "PORT="+port)
+	if standard {
+		cmd.Env = append(cmd.Env, "WEBHOOK_STANDARD=1")
+	}
 	cmd.Stderr = os.Stderr
 	out := testkit.Must(cmd.StdoutPipe())(t)
 	if err := cmd.Start(); err != nil {
@@ -175,10 +243,26 @@ func exampleReceiver(t *testing.T, command []string) {
 		return err
 	})
 
-	post := func(header, body string) int {
+	const other = "whsec_0123456789012345678901234567890123456789"
+	sign := func(at time.Time, body string, secrets ...string) http.Header {
+		header := http.Header{}
+		if standard {
+			attempt.SetStandard(header, at, "evt_x", []byte(body), secrets...)
+		} else {
+			header.Set("SERVICE-Signature", attempt.Sign(at, []byte(body), secrets...))
+		}
+		return header
+	}
+	cut := func(header http.Header) http.Header {
+		for _, values := range header {
+			values[0] = values[0][:len(values[0])/2]
+		}
+		return header
+	}
+	post := func(header http.Header, body string) int {
 		t.Helper()
 		req := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+upstream, strings.NewReader(body)))(t)
-		req.Header.Set("SERVICE-Signature", header)
+		req.Header = header
 		resp, err := http.DefaultTransport.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
@@ -187,20 +271,22 @@ func exampleReceiver(t *testing.T, command []string) {
 		return resp.StatusCode
 	}
 	body := `{"id":"evt_x","type":"test.ping","created_at":"2026-10-02T09:15:00.120Z","data":{"object_type":"webhook","object_id":"wh_1"}}`
-	for name, header := range map[string]string{
-		"nothing": "", "nonsense": "t=x,v1=y", "no signature": fmt.Sprintf("t=%d", time.Now().Unix()),
-		"another secret": attempt.Sign(time.Now(), []byte(body), "whsec_other"),
-		"another body":   attempt.Sign(time.Now(), []byte(body+" "), w.Secret),
-		"too old":        attempt.Sign(time.Now().Add(-302*time.Second), []byte(body), w.Secret),
-		"too new":        attempt.Sign(time.Now().Add(310*time.Second), []byte(body), w.Secret),
-		"half of one":    attempt.Sign(time.Now(), []byte(body), w.Secret)[:40],
+	now := time.Now()
+	for name, header := range map[string]http.Header{
+		"nothing": {}, "nonsense": {"Service-Signature": {"t=x,v1=y"}, "webhook-timestamp": {"x"}, "webhook-signature": {"v1,y"}},
+		"no signature":   {"Service-Signature": {fmt.Sprintf("t=%d", now.Unix())}, "webhook-timestamp": {strconv.FormatInt(now.Unix(), 10)}},
+		"another secret": sign(now, body, other),
+		"another body":   sign(now, body+" ", w.Secret),
+		"too old":        sign(now.Add(-302*time.Second), body, w.Secret),
+		"too new":        sign(now.Add(310*time.Second), body, w.Secret),
+		"half of one":    cut(sign(now, body, w.Secret)),
 	} {
 		if status := post(header, body); status != 400 {
 			t.Errorf("%s: answered %d, want 400", name, status)
 		}
 	}
 	for range 2 { // the second one is a repeat
-		if status := post(attempt.Sign(time.Now(), []byte(body), w.Secret, "whsec_old"), body); status != 204 {
+		if status := post(sign(time.Now(), body, w.Secret, other), body); status != 204 {
 			t.Errorf("a right message: answered %d", status)
 		}
 	}

@@ -39,8 +39,9 @@ type Webhook struct {
 	Name           string   `json:"name"`        // empty: none
 	Description    string   `json:"description"` // empty: none
 	URL            string   `json:"url"`
-	Events         []string `json:"events"` // ["all"], or types in the order of the catalogue
-	State          string   `json:"state"`  // on or off
+	Events         []string `json:"events"`           // ["all"], or types in the order of the catalogue
+	Standard       bool     `json:"standard_headers"` // messages have the headers of Standard Webhooks, too
+	State          string   `json:"state"`            // on or off
 	CreatedAt      Time     `json:"created_at"`
 	FailingSince   Time     `json:"failing_since"`
 	TurnedOffAt    Time     `json:"turned_off_at"`

@@ -823,6 +823,7 @@ CREATE TABLE webhook (
     turned_off_for text,
     name text NOT NULL DEFAULT ''::text,
     description text NOT NULL DEFAULT ''::text,
+    standard_headers boolean NOT NULL DEFAULT false,
     CONSTRAINT webhook_pkey PRIMARY KEY (workspace_id, webhook_id),
     CONSTRAINT webhook_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
     CONSTRAINT webhook_description_check CHECK ((char_length(description) <= 500)),
@@ -844,6 +845,7 @@ COMMENT ON COLUMN webhook.warned IS 'Warnings sent since failing_since: 0, 1 or 
 COMMENT ON COLUMN webhook.turned_off_at IS 'When it was turned off because every attempt failed; null while on.';
 COMMENT ON COLUMN webhook.turned_off_for IS 'The last failure before it was turned off, in words.';
 COMMENT ON COLUMN webhook.description IS 'What it is for, in the words of its owner; empty: nothing was said.';
+COMMENT ON COLUMN webhook.standard_headers IS 'Its messages have webhook-id, webhook-timestamp and webhook-signature (standardwebhooks.com), too.';
 CREATE INDEX webhook_by_id ON public.webhook USING btree (webhook_id);
 
 CREATE TABLE webhook_cursor (

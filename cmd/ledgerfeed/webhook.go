@@ -95,8 +95,11 @@ func webhookCreateCommand(env *cli.Env) *cobra.Command {
 	c.Flags().StringSliceVar(&d.Events, "events", []string{delivery.AllEvents}, eventsUsage())
 	c.Flags().StringVar(&d.Name, "name", "", nameUsage())
 	c.Flags().StringVar(&d.Description, "description", "", descriptionUsage())
+	c.Flags().BoolVar(&d.Standard, "standard-headers", false, standardUsage)
 	return c
 }
+
+const standardUsage = "send the headers of Standard Webhooks, too"
 
 func eventsUsage() string {
 	return "event types, separated by commas, or all: " + strings.Join(domain.PublicTypes(), ", ")
@@ -113,7 +116,7 @@ func descriptionUsage() string {
 func webhookEditCommand(env *cli.Env) *cobra.Command {
 	var d delivery.Definition
 	var c *cobra.Command
-	c = ofWebhook(env, "edit WEBHOOK", "Change a webhook's address, event types, name or description", func(ctx context.Context, store *delivery.Store, id string) error {
+	c = ofWebhook(env, "edit WEBHOOK", "Change a webhook's address, event types, name, description or headers", func(ctx context.Context, store *delivery.Store, id string) error {
 		given := c.Flags().Changed
 		var change delivery.Change
 		if given("url") {
@@ -128,8 +131,11 @@ func webhookEditCommand(env *cli.Env) *cobra.Command {
 		if given("description") {
 			change.Description = &d.Description
 		}
-		if change.URL == nil && change.Events == nil && change.Name == nil && change.Description == nil {
-			return cli.Usagef("want --url, --events, --name or --description")
+		if given("standard-headers") {
+			change.Standard = &d.Standard
+		}
+		if change.URL == nil && change.Events == nil && change.Name == nil && change.Description == nil && change.Standard == nil {
+			return cli.Usagef("want --url, --events, --name, --description or --standard-headers")
 		}
 		webhook, err := store.Edit(ctx, id, change)
 		if err != nil {
@@ -141,6 +147,7 @@ func webhookEditCommand(env *cli.Env) *cobra.Command {
 	c.Flags().StringSliceVar(&d.Events, "events", nil, eventsUsage())
 	c.Flags().StringVar(&d.Name, "name", "", nameUsage()+`; "" takes it away`)
 	c.Flags().StringVar(&d.Description, "description", "", descriptionUsage()+`; "" takes it away`)
+	c.Flags().BoolVar(&d.Standard, "standard-headers", false, standardUsage+"; =false ends it")
 	return c
 }
 

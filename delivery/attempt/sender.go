@@ -146,6 +146,9 @@ type Message struct {
 	Secrets    []string // one, or two during the overlap after a rotation
 	DeliveryID string
 
+	// Standard adds the headers of Standard Webhooks.
+	Standard bool
+
 	// Traceparent is the header of that name (W3C Trace Context); empty: none.
 	Traceparent string
 }
@@ -209,6 +212,9 @@ func (s *Sender) request(ctx context.Context, m *Message, at time.Time) *http.Re
 		s.headers.signature:  {Sign(at, m.Body, m.Secrets...)},
 		s.headers.eventID:    {m.EventID},
 		s.headers.deliveryID: {m.DeliveryID},
+	}
+	if m.Standard {
+		SetStandard(header, at, m.EventID, m.Body, m.Secrets...)
 	}
 	if m.Traceparent != "" {
 		header[tracing.Header] = []string{m.Traceparent}

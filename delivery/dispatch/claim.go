@@ -117,7 +117,7 @@ type webhookRow struct {
 func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, error) {
 	ws, hs := split(keys)
 	rows, err := s.pool.Query(ctx, `
-		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.version, w.epoch,
+		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.standard_headers, w.version, w.epoch,
 		       w.secret, w.old_secret, w.old_secret_until, w.failing_since, w.failure_marks, w.warned,
 		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0),
 		       EXISTS (SELECT FROM webhook_waiting q
@@ -146,7 +146,7 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 		webhookID      = &w.Key.WebhookID
 		position, from = &w.Position, &w.ReplayAfter
 	)
-	err = row.Scan(workspaceID, webhookID, &e.Address, &e.Name, &e.Events, &e.On, &e.Version, &e.Epoch,
+	err = row.Scan(workspaceID, webhookID, &e.Address, &e.Name, &e.Events, &e.On, &e.Standard, &e.Version, &e.Epoch,
 		&secret, &old, &oldUntil, &failing, &marks, &w.Health.Warned, position, from, &w.ReplayTo, &w.outdated)
 	if err != nil {
 		return w, err

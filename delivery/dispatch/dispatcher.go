@@ -187,7 +187,7 @@ func (d *Dispatcher) handle(msg *message.Message) error {
 	}
 	m := &attempt.Message{
 		URL: a.Endpoint.URL, WebhookID: a.Key().WebhookID, EventID: a.EventID, Body: a.Body,
-		Secrets: a.Endpoint.Secrets(d.clock()), DeliveryID: a.DeliveryID(),
+		Secrets: a.Endpoint.Secrets(d.clock()), DeliveryID: a.DeliveryID(), Standard: a.Endpoint.Standard,
 	}
 	if seededbug.Active == seededbug.UnsignedRetry && a.Made > 0 {
 		m.Secrets = nil

@@ -199,10 +199,14 @@ func TestWebhookInTheBrowser(t *testing.T) {
 	b.write("#address", r.URL+"/other")
 	b.write("#name", "Payroll")
 	b.write("#description", "Run by Dana")
+	b.press("Headers of Standard Webhooks as well\nFor a program that checks signatures with a library of standardwebhooks.com. The signing secret is the same.")
+	b.judge("the form of a webhook")
+	b.picture("webhook-form-filled")
 	b.press("Save")
 	b.sees("Saved.")
 	b.sees("Payroll")
 	b.sees("Run by Dana")
+	b.sees("Those of Standard Webhooks as well")
 	if hook = testkit.Must(s.webhooks.List(t.Context(), acme))(t)[0]; hook.URL != r.URL+"/other" || strings.Join(hook.Events, ",") != "period.closed" {
 		t.Errorf("edited to %s %v", hook.URL, hook.Events)
 	}

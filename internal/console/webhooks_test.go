@@ -94,6 +94,7 @@ func TestWebhooksAreNamed(t *testing.T) {
 	p := s.signIn(acme, session.Admin)
 	p.post("/webhooks", url.Values{"address": {r.URL + "/payroll?token=hunter2"}, "choice": {"all"}, "name": {"Payroll"}, "description": {"Run by Dana"}}).
 		status(http.StatusOK).has("Payroll (" + host + "/payroll?…)")
+	p.get("/webhooks/new").has(`name="standard" value="1">`)
 	p.post("/webhooks", url.Values{"address": {r.URL + "/reports"}, "choice": {"all"}}).status(http.StatusOK).has(host + "/reports")
 	hook := testkit.Must(s.webhooks.List(t.Context(), acme))(t)[0]
 	here := "/webhooks/" + hook.ID
@@ -109,6 +110,24 @@ func TestWebhooksAreNamed(t *testing.T) {
 	p.get(here+"/edit").has(`value="Payroll"`, `value="Run by Dana"`, "token=hunter2")
 	p.get(p.post(here+"/edit", url.Values{"address": {r.URL + "/payroll"}, "choice": {"all"}}).to()).has("Saved.", ">"+host+"/payroll</h1>").hasNot("Run by Dana")
 	p.get("/audit").has("name before: &#34;Payroll&#34;").hasNot("hunter2")
+}
+
+// TestStandardWebhooks: the headers are a choice of the form, shown on the webhook's page
+// and among those of a delivery.
+func TestStandardWebhooks(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.deliver()
+	r := s.receiver(func(http.ResponseWriter, *http.Request) {})
+	p := s.signIn(acme, session.Admin)
+	p.post("/webhooks", url.Values{"address": {r.URL}, "choice": {"all"}, "standard": {"1"}}).status(http.StatusOK).has("webhook-signature")
+	here := "/webhooks/" + testkit.Must(s.webhooks.List(t.Context(), acme))(t)[0].ID
+	p.get(here).has("Those of Standard Webhooks as well")
+	p.get(here + "/edit").has(`name="standard" value="1" checked>`)
+	p.get(p.post(here+"/test", nil).to()).has("webhook-id", "webhook-timestamp", "v1,…")
+	p.get(p.post(here+"/edit", url.Values{"address": {r.URL}, "choice": {"all"}}).to()).has("Saved.").hasNot("Those of Standard Webhooks")
+	p.get(p.post(here+"/test", nil).to()).has("SERVICE-Signature").hasNot("webhook-signature")
+	p.get("/audit").has("headers of Standard Webhooks: false")
 }
 
 func TestAtMostFiveWebhooks(t *testing.T) {

@@ -94,8 +94,14 @@ func tags() []object {
 // webhook describes the message that webhooks get (docs/contract/service.md,
 // "Delivery request").
 func (s *schemas) webhook(names brand.Brand) object {
+	parameter := func(name, description string, required bool, schema object, example string) object {
+		return object{{"name", name}, {"in", "header"}, {"required", required}, {"description", description}, {"schema", schema}, {"example", example}}
+	}
 	header := func(name, description string, schema object, example string) object {
-		return object{{"name", name}, {"in", "header"}, {"required", true}, {"description", description}, {"schema", schema}, {"example", example}}
+		return parameter(name, description, true, schema, example)
+	}
+	optional := func(name, description string, schema object, example string) object {
+		return parameter(name, description, false, schema, example)
 	}
 	anyText := object{{"type", "string"}}
 	return object{{"post", object{
@@ -105,11 +111,15 @@ func (s *schemas) webhook(names brand.Brand) object {
 		{"description", "Sent to the webhooks that chose the event's type. Any 2xx within 10 seconds is success; otherwise it is sent again after " +
 			"1 minute, 5 minutes, 30 minutes, 2, 6, 12 and 24 hours. The same event can come more than once: recognise it by its id. " +
 			"Check the signature before you read the body: one of the v1 values must be the HMAC-SHA256, in hex, of t, a point and the body as it came, " +
-			"keyed with the webhook's secret, and t must be within 300 seconds of now."},
+			"keyed with the webhook's secret, and t must be within 300 seconds of now. " +
+			"A webhook that is set so carries the headers of Standard Webhooks (standardwebhooks.com) as well, under the same secret."},
 		{"security", []object{}},
 		{"parameters", []object{
 			header(names.SignatureHeader(), "Time and signatures; two of them for 24 hours after the secret was rotated.", anyText, "t=1790932500,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd"),
 			header(names.EventIDHeader(), "The event's id.", anyText, "evt_0199a2f4c1e87b4f"),
+			optional("webhook-id", "The event's id; like the next two only if the webhook has the headers of Standard Webhooks.", anyText, "evt_0199a2f4c1e87b4f"),
+			optional("webhook-timestamp", "When it was sent, in seconds since 1970.", anyText, "1790932500"),
+			optional("webhook-signature", "v1 and a comma before each signature, with a space between two.", anyText, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
 			header(names.DeliveryIDHeader(), "The id of this delivery: the event's and the webhook's.", anyText, "evt_0199a2f4c1e87b4f_wh_7"),
 		}},
 		{"requestBody", object{{"required", true}, {"content", object{{"application/json", object{

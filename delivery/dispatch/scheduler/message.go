@@ -19,8 +19,9 @@ type Endpoint struct {
 	Name      string   // for people; empty: none
 	Events    []string // event types; nil: all
 	On        bool
-	Version   int // raised by every change that a user makes
-	Epoch     int // raised when the webhook is turned off or on
+	Standard  bool // messages have the headers of Standard Webhooks, too
+	Version   int  // raised by every change that a user makes
+	Epoch     int  // raised when the webhook is turned off or on
 	Secret    string
 	OldSecret string // signs too until OldUntil; empty: none
 	OldUntil  time.Time

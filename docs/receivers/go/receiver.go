@@ -8,6 +8,7 @@ package main
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -60,6 +61,36 @@ func verify(secret, header string, body []byte, now time.Time) error {
 	return nil
 }
 
+// verifyStandard is verify for the headers of Standard Webhooks: the key is base64
+// after whsec_, and so are the signatures, which are separated by spaces.
+func verifyStandard(secret string, header http.Header, body []byte, now time.Time) error {
+	id, stamp := header.Get("webhook-id"), header.Get("webhook-timestamp")
+	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil {
+		return errors.New("no timestamp")
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil {
+		return errors.New("WEBHOOK_SECRET is not base64")
+	}
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s.%s.%s", id, stamp, body)
+	want := mac.Sum(nil)
+	matches := false
+	for s := range strings.FieldsSeq(header.Get("webhook-signature")) {
+		version, value, _ := strings.Cut(s, ",")
+		got, err := base64.StdEncoding.DecodeString(value)
+		matches = version == "v1" && err == nil && hmac.Equal(got, want) || matches // constant time
+	}
+	if !matches {
+		return errors.New("no signature matches")
+	}
+	if now.Sub(time.Unix(seconds, 0)).Abs() > tolerance {
+		return errors.New("the timestamp is too far from now")
+	}
+	return nil
+}
+
 // seen remembers which events were handled: the same one can arrive twice. A
 // real receiver keeps the ids in its database, in the transaction that handles
 // the event.
@@ -85,6 +116,7 @@ type event struct {
 
 func main() {
 	secret, brand, port := os.Getenv("WEBHOOK_SECRET"), os.Getenv("WEBHOOK_BRAND"), os.Getenv("PORT")
+	standard := os.Getenv("WEBHOOK_STANDARD") == "1" // the headers of Standard Webhooks
 	if secret == "" {
 		log.Fatal("set WEBHOOK_SECRET to the webhook's signing secret")
 	}
@@ -98,7 +130,12 @@ func main() {
 			http.Error(w, "want a POST of at most 1 MiB", http.StatusBadRequest)
 			return
 		}
-		if err := verify(secret, r.Header.Get(brand+"-Signature"), body, time.Now()); err != nil {
+		if standard {
+			err = verifyStandard(secret, r.Header, body, time.Now())
+		} else {
+			err = verify(secret, r.Header.Get(brand+"-Signature"), body, time.Now())
+		}
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}

@@ -7,6 +7,7 @@ import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
 
 const secret = process.env.WEBHOOK_SECRET;
+const standard = process.env.WEBHOOK_STANDARD === "1"; // the headers of Standard Webhooks
 const brand = process.env.WEBHOOK_BRAND || "SERVICE";
 const port = Number(process.env.PORT || 3000);
 if (!secret) {
@@ -37,6 +38,25 @@ function fault(header, body, now) {
   return null;
 }
 
+// The same for the headers of Standard Webhooks: the key is base64 after whsec_, and so
+// are the signatures, which are separated by spaces.
+function standardFault(headers, body, now) {
+  const stamp = headers["webhook-timestamp"];
+  if (!stamp || !/^\d+$/.test(stamp)) return "no timestamp";
+  const key = Buffer.from(secret.slice("whsec_".length), "base64");
+  const want = createHmac("sha256", key).update(`${headers["webhook-id"] || ""}.${stamp}.`).update(body).digest();
+  let matches = false;
+  for (const signature of (headers["webhook-signature"] || "").split(" ")) {
+    const [version, value] = signature.split(",");
+    if (version !== "v1") continue;
+    const got = Buffer.from(value || "", "base64");
+    if (got.length === want.length && timingSafeEqual(got, want)) matches = true;
+  }
+  if (!matches) return "no signature matches";
+  if (Math.abs(now - Number(stamp)) > TOLERANCE) return "the timestamp is too far from now";
+  return null;
+}
+
 // The same event can arrive twice. A real receiver keeps the ids in its
 // database, in the transaction that handles the event.
 const seen = new Set();
@@ -55,7 +75,10 @@ async function rawBody(request) {
 createServer(async (request, response) => {
   try {
     const body = await rawBody(request);
-    const wrong = fault(request.headers[`${brand.toLowerCase()}-signature`], body, Date.now() / 1000);
+    const now = Date.now() / 1000;
+    const wrong = standard
+      ? standardFault(request.headers, body, now)
+      : fault(request.headers[`${brand.toLowerCase()}-signature`], body, now);
     if (wrong) {
       response.writeHead(400).end(wrong);
       return;

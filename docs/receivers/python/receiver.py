@@ -5,6 +5,7 @@
 It speaks plain HTTP: put whatever ends TLS for you in front of it.
 """
 
+import base64
 import hashlib
 import hmac
 import json
@@ -15,6 +16,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 SECRET = os.environ.get("WEBHOOK_SECRET", "")
+STANDARD = os.environ.get("WEBHOOK_STANDARD") == "1"  # the headers of Standard Webhooks
 BRAND = os.environ.get("WEBHOOK_BRAND", "SERVICE")
 
 # How far, in seconds, a message's timestamp may be from our clock. It stops
@@ -45,6 +47,26 @@ def fault(header, body, now):
     return None
 
 
+def standard_fault(headers, body, now):
+    """The same for the headers of Standard Webhooks: the key is base64 after
+    whsec_, and so are the signatures, which are separated by spaces.
+    """
+    message_id, stamp = headers.get("webhook-id") or "", headers.get("webhook-timestamp") or ""
+    if not (stamp.isascii() and stamp.isdigit()):
+        return "no timestamp"
+    key = base64.b64decode(SECRET[len("whsec_"):])
+    signed = message_id.encode() + b"." + stamp.encode() + b"." + body
+    want = b"v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest())
+    matches = False
+    for value in (headers.get("webhook-signature") or "").split():
+        matches = hmac.compare_digest(value.encode(), want) or matches  # in constant time
+    if not matches:
+        return "no signature matches"
+    if abs(now - int(stamp)) > TOLERANCE:
+        return "the timestamp is too far from now"
+    return None
+
+
 class Receiver(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # keeps connections open
 
@@ -59,7 +81,10 @@ class Receiver(BaseHTTPRequestHandler):
             self.close_connection = True
             return self.answer(400, "more than 1 MiB")
         body = self.rfile.read(length)
-        wrong = fault(self.headers.get(BRAND + "-Signature"), body, time.time())
+        if STANDARD:
+            wrong = standard_fault(self.headers, body, time.time())
+        else:
+            wrong = fault(self.headers.get(BRAND + "-Signature"), body, time.time())
         if wrong:
             return self.answer(400, wrong)
         try:

@@ -18,7 +18,7 @@ func (p *Pages) create(r *web.Request) error {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}
 	w, err := p.Store.Create(r.Context(), r.Session.WorkspaceID, delivery.Definition{
-		URL: f.Address, Events: events, Name: f.Name, Description: f.Description,
+		URL: f.Address, Events: events, Name: f.Name, Description: f.Description, Standard: f.Standard,
 	})
 	if f.addFaults(err) {
 		return showForm(r, http.StatusUnprocessableEntity, f)
@@ -57,7 +57,7 @@ func (p *Pages) editPage(r *web.Request) error {
 	if f := restored(r); f != nil {
 		return showForm(r, http.StatusOK, f)
 	}
-	f := &form{ID: w.ID, Address: w.URL, Name: w.Name, Description: w.Description, All: slices.Contains(w.Events, delivery.AllEvents), Chosen: map[string]bool{}}
+	f := &form{ID: w.ID, Address: w.URL, Name: w.Name, Description: w.Description, Standard: w.Standard, All: slices.Contains(w.Events, delivery.AllEvents), Chosen: map[string]bool{}}
 	for _, e := range w.Events {
 		f.Chosen[e] = true
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
@@ -70,13 +71,13 @@ func (p *Pages) deliveryPage(r *web.Request) error {
 	for i := len(d.Attempts) - 1; i >= 0; i-- {
 		body.Attempts = append(body.Attempts, newAttemptRow(i+1, &d.Attempts[i]))
 	}
-	body.Headers = p.headersSent(d, body.Attempts)
+	body.Headers = p.headersSent(d, w.Standard, body.Attempts)
 	return r.Show("delivery", web.View{Title: d.EventType, Section: "webhooks", Body: body})
 }
 
 // headersSent are the headers of the last attempt. The signature and its secret
 // are not kept, so of that header only the time is known, which is the attempt's.
-func (p *Pages) headersSent(d *delivery.FullDelivery, newestFirst []attemptRow) []web.Pair {
+func (p *Pages) headersSent(d *delivery.FullDelivery, standard bool, newestFirst []attemptRow) []web.Pair {
 	brand := p.Settings.Brand
 	list := []web.Pair{
 		{Name: "Content-Type", Value: "application/json"},
@@ -87,6 +88,11 @@ func (p *Pages) headersSent(d *delivery.FullDelivery, newestFirst []attemptRow) 
 	}
 	if len(newestFirst) > 0 {
 		list = append(list, web.Pair{Name: brand.SignatureHeader(), Value: fmt.Sprintf("t=%d,v1=…", newestFirst[0].At.Unix())})
+	}
+	if standard && len(newestFirst) > 0 {
+		list = append(list, web.Pair{Name: attempt.StandardIDHeader, Value: d.EventID},
+			web.Pair{Name: attempt.StandardTimestampHeader, Value: strconv.FormatInt(newestFirst[0].At.Unix(), 10)},
+			web.Pair{Name: attempt.StandardSignatureHeader, Value: "v1,…"})
 	}
 	return list
 }

@@ -17,6 +17,7 @@ type form struct {
 	ID                string // empty: a new one
 	Address           string
 	Name, Description string
+	Standard          bool // with the headers of Standard Webhooks
 	All               bool
 	Chosen            map[string]bool
 	Groups            []label.EventGroup
@@ -38,7 +39,7 @@ func showForm(r *web.Request, status int, f *form) error {
 func readForm(r *web.Request) (f *form, events []string) {
 	f = &form{
 		ID: r.Path("webhook"), Address: r.Field("address"), Name: r.Field("name"), Description: r.Field("description"),
-		All: r.Field("choice") == "all", Chosen: map[string]bool{}, Faults: web.Faults{},
+		Standard: r.Field("standard") != "", All: r.Field("choice") == "all", Chosen: map[string]bool{}, Faults: web.Faults{},
 	}
 	for _, e := range r.PostForm["event"] {
 		f.Chosen[e] = true
@@ -71,7 +72,7 @@ func restored(r *web.Request) *form {
 
 // change is what the form changes of a webhook, with the event types it chooses.
 func (f *form) change(events []string) delivery.Change {
-	return delivery.Change{URL: &f.Address, Events: events, Name: &f.Name, Description: &f.Description}
+	return delivery.Change{URL: &f.Address, Events: events, Name: &f.Name, Description: &f.Description, Standard: &f.Standard}
 }
 
 // MaxName is how many characters a name may have.
