@@ -130,6 +130,25 @@ func TestStandardWebhooks(t *testing.T) {
 	p.get("/audit").has("headers of Standard Webhooks: false")
 }
 
+// TestWebhooksInTheList: the list says what share of the attempts succeeded, never 100 %
+// where one failed, and how many events were too old to be sent.
+func TestWebhooksInTheList(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: "https://x.example/", Events: []string{"all"}}))(t)
+	count := func(outcome string, n int) {
+		s.exec(`INSERT INTO webhook_hour (workspace_id, webhook_id, hour, outcome, attempts)
+			VALUES ($1, $2, date_trunc('hour', $3::timestamptz, 'UTC'), $4, $5)`, acme, hook.ID, s.clock.Now(), outcome, n)
+	}
+	p := s.signIn(acme, session.Viewer)
+	p.get("/webhooks").has("nothing sent in 24 hours").hasNot("too old", " %)")
+	count("success", 4999)
+	p.get("/webhooks").has("4,999 attempts succeeded (100 %) in 24 hours")
+	count("timeout", 1)
+	s.exec(`UPDATE webhook_cursor SET expired = 1203 WHERE webhook_id = $1`, hook.ID)
+	p.get("/webhooks").has("<strong>1 failed</strong> (99.9 %) in 24 hours", "1,203 events too old to send when their turn came")
+}
+
 func TestAtMostFiveWebhooks(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

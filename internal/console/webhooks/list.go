@@ -64,6 +64,16 @@ func (r row) EventsLabel() string {
 	return label.Plural(len(r.Events), "event type", "event types")
 }
 
+// SuccessRate is the share of the attempts of the last 24 hours that succeeded, rounded
+// down to a tenth of a per cent, so that 100 % means all of them.
+func (r row) SuccessRate() string {
+	permille := r.Succeeded * 1000 / max(r.Succeeded+r.Failed, 1)
+	if permille%10 == 0 {
+		return fmt.Sprintf("%d %%", permille/10)
+	}
+	return fmt.Sprintf("%d.%d %%", permille/10, permille%10)
+}
+
 // NoticeParts splits the webhook's notice, so that the moments in it can be shown
 // in the reader's zone; empty without a notice.
 func (r row) NoticeParts() []label.Part {
