@@ -63,11 +63,15 @@ var arrows = map[string][]string{
 
 	"internal/audit":             {},
 	"internal/console/anomalies": {"domain", "internal/console/label", "internal/console/session", "internal/console/web", "projections/anomaly"},
+	"internal/console/overview": {
+		"delivery", "delivery/attempt", "eventlog", "internal/console/chart", "internal/console/label",
+		"internal/console/session", "internal/console/web", "internal/rollup", "readapi/access",
+	},
 	"internal/console": {
 		"eventlog", "readapi/access", "delivery", "internal/audit", "internal/console/events", "internal/console/identity",
 		"internal/console/keys", "internal/console/origin", "internal/console/requests", "internal/console/session",
 		"internal/console/signin", "internal/console/web", "internal/console/webhooks", "delivery/policy", "internal/pg",
-		"internal/console/anomalies", "projections/anomaly",
+		"internal/console/anomalies", "projections/anomaly", "internal/console/overview", "internal/rollup",
 	},
 	"internal/console/origin":   {},
 	"internal/console/session":  {"domain", "internal/audit"},

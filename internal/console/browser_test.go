@@ -245,7 +245,7 @@ func TestEveryPageInEveryLook(t *testing.T) {
 	event, _, _ := strings.Cut(s.deliveryOf(well, "failed"), "_wh_")
 	link := s.link(session.Link{WorkspaceID: acme})
 	pages := []struct{ name, path string }{
-		{"keys", "/keys"}, {"key-new", "/keys/new"}, {"key", "/keys/" + keys[1].ID}, {"key-rotate", "/keys/" + keys[1].ID + "/rotate"}, {"key-revoke", "/keys/" + keys[1].ID + "/revoke"},
+		{"overview", "/"}, {"keys", "/keys"}, {"key-new", "/keys/new"}, {"key", "/keys/" + keys[1].ID}, {"key-rotate", "/keys/" + keys[1].ID + "/rotate"}, {"key-revoke", "/keys/" + keys[1].ID + "/revoke"},
 		{"webhooks", "/webhooks"}, {"webhook-new", "/webhooks/new"}, {"webhook", "/webhooks/" + well}, {"webhook-failing", "/webhooks/" + failing}, {"webhook-off", "/webhooks/" + off},
 		{"webhook-edit", "/webhooks/" + failing + "/edit"}, {"webhook-rotate", "/webhooks/" + well + "/rotate"}, {"webhook-delete", "/webhooks/" + well + "/delete"}, {"webhook-missed", "/webhooks/" + well + "/missed"},
 		{"delivery-failed", "/deliveries/" + s.deliveryOf(well, "failed")}, {"delivery-pending", "/deliveries/" + s.deliveryOf(well, "pending")},

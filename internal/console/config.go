@@ -20,11 +20,13 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/keys"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/overview"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/requests"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/webhooks"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -88,7 +90,8 @@ func New(cfg Config) (*Console, error) {
 		return nil, err
 	}
 	c.anomalies = anomalies.New(anomaly.NewStore(cfg.Pool, cfg.Clock))
-	c.site.AnomaliesWait = c.anomalies.Wait
+	c.overview = &overview.Pages{Pool: cfg.Pool, Webhooks: cfg.Webhooks, Keys: cfg.Keys, Counts: rollup.NewReader(cfg.Pool)}
+	c.site.AnomaliesWait, c.site.NeedsAttention = c.anomalies.Wait, c.overview.NeedsAttention
 	if err := c.site.LoadPages(c.assets); err != nil {
 		return nil, err
 	}

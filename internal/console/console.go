@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/anomalies"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/keys"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/overview"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/requests"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
@@ -32,6 +33,7 @@ type Console struct {
 	heavy     changes // pages that are web.Route.Heavy
 
 	signIn    *signin.Pages
+	overview  *overview.Pages
 	keys      *keys.Pages
 	webhooks  *webhooks.Pages
 	events    *events.Pages
@@ -48,11 +50,10 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.
 func (c *Console) routes() []web.Route {
 	return slices.Concat(
 		[]web.Route{
-			{Method: http.MethodGet, Pattern: "/", Access: web.SignedIn, Handle: home},
 			{Method: http.MethodGet, Pattern: "/api", Access: web.Anyone, Handle: c.referencePage},
 			{Method: http.MethodGet, Pattern: "/audit", Access: web.SignedIn, Handle: c.auditPage},
 		},
-		c.signIn.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.requests.Routes(), c.anomalies.Routes(),
+		c.signIn.Routes(), c.overview.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.requests.Routes(), c.anomalies.Routes(),
 	)
 }
 
@@ -90,8 +91,6 @@ func (c *Console) checks(a web.Access) []func(http.Handler) http.Handler {
 	}
 	return []func(http.Handler) http.Handler{signedIn(c.sessions), admin, c.changes.inTurn}
 }
-
-func home(r *web.Request) error { return r.Redirect("/webhooks") }
 
 // referencePage serves the API's description to anyone: it is no secret.
 func (c *Console) referencePage(r *web.Request) error {

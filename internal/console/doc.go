@@ -14,7 +14,7 @@
 //     copying, times in the reader's zone, lists that renew themselves.
 //   - Every change is in the audit trail, with the person who made it.
 //
-// Each subject is a package with its pages: keys, webhooks, events, requests,
+// Each subject is a package with its pages: overview, keys, webhooks, events, requests,
 // anomalies and signin. What they share is in web, label and chart; session and identity know
 // who is signed in. Here are the routes on their mux and the checks that they
 // pass (console.go, middleware.go).

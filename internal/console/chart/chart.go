@@ -51,6 +51,7 @@ type Chart struct {
 	Bars    []drawnBar
 	Rows    []Bar // those with counts, for the table
 	Empty   bool
+	Days    bool // the ticks are days
 }
 
 type legend struct {
@@ -140,9 +141,14 @@ func (c *Chart) addBar(b *Bar, x, w, floor, scale float64, series []Series) {
 		parts = append(parts, label.Count(n)+" "+strings.ToLower(series[k].Name))
 	}
 	if len(drawn.Boxes) > 0 {
-		drawn.Reading = b.At.Format("2 Jan, 15:04 UTC") + ": " + strings.Join(parts, ", ")
+		drawn.Reading = reading(b.At, strings.Join(parts, ", "))
 		c.Bars = append(c.Bars, drawn)
 	}
+}
+
+// reading is what is shown when a bar is pointed at.
+func reading(at time.Time, counts string) string {
+	return at.Format("2 Jan, 15:04 UTC") + ": " + counts
 }
 
 // round keeps the page small. A hundredth of a unit is finer than a pixel.

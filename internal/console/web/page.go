@@ -14,14 +14,15 @@ import (
 // View is what every page is made from.
 type View struct {
 	Title   string
-	Section string // of the menu: keys, webhooks, events, requests, anomalies, audit
+	Section string // of the menu: overview, keys, webhooks, events, requests, anomalies, audit
 	Session *session.Session
 	Now     time.Time
 	Flash   string // what was done just now, in a sentence; empty: nothing
 	Wide    bool   // without the menu: signing in
 	Body    any
 
-	AnomaliesWait bool // anomalies that the session may see wait to be looked at
+	AnomaliesWait  bool // anomalies that the session may see wait to be looked at
+	NeedsAttention bool // something on the overview does
 }
 
 // Show answers with a page. A page that renews a part of itself gets only that
@@ -41,18 +42,22 @@ func (r *Request) ShowStatus(status int, page string, v View) error {
 	if r.Live() && t.Lookup("live") != nil {
 		part = "live"
 	} else if r.Session != nil && !v.Wide {
-		v.AnomaliesWait = r.anomaliesWait()
+		v.AnomaliesWait, v.NeedsAttention = r.marks()
 	}
 	return r.write(status, t, page, part, &v)
 }
 
-// anomaliesWait is false where it is not known: the page is about something else.
-func (r *Request) anomaliesWait() bool {
-	wait, err := r.site.AnomaliesWait(r.Context(), r.Session, r.Now)
+// marks are those in the menu. One is missing where it is not known: the page is about
+// something else.
+func (r *Request) marks() (anomaliesWait, needsAttention bool) {
+	anomaliesWait, err := r.site.AnomaliesWait(r.Context(), r.Session, r.Now)
 	if err != nil {
 		r.Warn("cannot look whether anomalies wait", err)
 	}
-	return wait
+	if needsAttention, err = r.site.NeedsAttention(r.Context(), r.Session, r.Now); err != nil {
+		r.Warn("cannot look whether something needs attention", err)
+	}
+	return anomaliesWait, needsAttention
 }
 
 // ShowPart answers with one part of a page's file.

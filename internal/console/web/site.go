@@ -34,6 +34,8 @@ type Site struct {
 	// AnomaliesWait tells whether anomalies that a session may see wait to be looked
 	// at; the menu of every page says so.
 	AnomaliesWait func(context.Context, *session.Session, time.Time) (bool, error)
+	// NeedsAttention tells whether something on the overview does; the menu says so, too.
+	NeedsAttention func(context.Context, *session.Session, time.Time) (bool, error)
 
 	pages map[string]*template.Template // each with the layout and the shared parts
 }

@@ -1,0 +1,168 @@
+package overview
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
+)
+
+// Kinds of requests, as rollup.Reader.Requests counts them.
+const (
+	kindRefused     = "0"
+	kindClientError = "4"
+	kindServerError = "5"
+)
+
+// charts are the drawings of a range, and what is listed beside them.
+type charts struct {
+	RequestChart *chart.Chart
+	APIChart     *chart.Chart
+	AttemptChart *chart.Chart
+	AnswerChart  *chart.Chart
+	EventChart   *chart.Chart
+	Causes       []web.Pair // why attempts failed, and how often
+	Uses         []use
+}
+
+// use is what a key did.
+type use struct {
+	rollup.KeyUse
+	Name  string
+	Limit int // requests a minute
+}
+
+func (p *Pages) charts(r *web.Request, c choice) (*charts, error) {
+	ctx, workspaceID, in := r.Context(), r.Session.WorkspaceID, rollup.Last(r.Now, c.Width, c.Spans)
+	requests, err := p.Counts.Requests(ctx, workspaceID, in)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := p.Counts.Attempts(ctx, workspaceID, in)
+	if err != nil {
+		return nil, err
+	}
+	events, err := p.Counts.Events(ctx, workspaceID, in)
+	if err != nil {
+		return nil, err
+	}
+	api, err := p.Counts.RequestLatency(ctx, workspaceID, in)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := p.Counts.AnswerLatency(ctx, workspaceID, in)
+	if err != nil {
+		return nil, err
+	}
+	drawn := &charts{
+		RequestChart: counted("requests", "Requests "+c.Title, "requests", in, requests, requestSeries(), requestKind),
+		AttemptChart: counted("attempts", "Attempts to deliver "+c.Title, "attempts", in, attempts, attemptSeries(), attemptKind),
+		EventChart:   counted("events", "Events "+c.Title, "events", in, events, []chart.Series{{Name: "Events", Look: chart.Good}}, func(string) int { return 0 }),
+		APIChart:     timed("api-time", "Time to answer requests "+c.Title, "requests", in, api),
+		AnswerChart:  timed("answer-time", "Time of receivers to answer "+c.Title, "attempts", in, answers),
+		Causes:       causes(attempts),
+	}
+	drawn.Uses, err = p.uses(r, in)
+	return drawn, err
+}
+
+func requestSeries() []chart.Series {
+	return []chart.Series{
+		{Name: "Succeeded", Look: chart.Good}, {Name: "Client errors", Look: chart.Wait},
+		{Name: "Server errors", Look: chart.Bad}, {Name: "Refused", Look: chart.Quiet},
+	}
+}
+
+func requestKind(kind string) int {
+	switch kind {
+	case kindClientError:
+		return 1
+	case kindServerError:
+		return 2
+	case kindRefused:
+		return 3
+	}
+	return 0
+}
+
+func attemptSeries() []chart.Series {
+	return []chart.Series{{Name: "Succeeded", Look: chart.Good}, {Name: "Failed", Look: chart.Bad}}
+}
+
+func attemptKind(kind string) int {
+	if kind == string(attempt.OutcomeSuccess) {
+		return 0
+	}
+	return 1
+}
+
+// counted draws counts, each in the series of its kind.
+func counted(id, title, unit string, in rollup.Range, counts []rollup.Count, series []chart.Series, of func(kind string) int) *chart.Chart {
+	bars := chart.Empty(in.From, in.Width, in.Spans, len(series))
+	for _, c := range counts {
+		bars[c.Span].Counts[of(c.Kind)] += c.N
+	}
+	return chart.New(id, title, unit, bars, series).ByDay(in.Width > time.Hour)
+}
+
+// timed draws within how long half and 95 % of something ended.
+func timed(id, title, unit string, in rollup.Range, l *rollup.Latencies) *chart.Chart {
+	bars := chart.Empty(in.From, in.Width, in.Spans, 2)
+	for i := range l.Spans {
+		bars[i].Counts[0], bars[i].Counts[1] = quantiles(&l.Spans[i])
+	}
+	half, most := quantiles(&l.All)
+	return chart.NewTimes(id, title, unit, bars, half, most).ByDay(in.Width > time.Hour)
+}
+
+// quantiles returns within how many milliseconds half and 95 % ended, rounded up.
+func quantiles(l *rollup.Latency) (half, most int64) {
+	up := func(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+	return up(l.Quantile(0.5)), up(l.Quantile(0.95))
+}
+
+// causes are why attempts failed, the most frequent first.
+func causes(attempts []rollup.Count) (list []web.Pair) {
+	sums := map[string]int64{}
+	for _, c := range attempts {
+		if c.Kind != string(attempt.OutcomeSuccess) {
+			sums[c.Kind] += c.N
+		}
+	}
+	for _, o := range attempt.Outcomes() {
+		if sums[string(o)] > 0 {
+			list = append(list, web.Pair{Name: string(o), Value: label.Outcome(o)})
+		}
+	}
+	slices.SortStableFunc(list, func(x, y web.Pair) int { return cmp.Compare(sums[y.Name], sums[x.Name]) })
+	for i := range list {
+		list[i] = web.Pair{Name: list[i].Value, Value: label.Count(sums[list[i].Name])}
+	}
+	return list
+}
+
+// uses are the keys that were used, with their names and limits.
+func (p *Pages) uses(r *web.Request, in rollup.Range) ([]use, error) {
+	used, err := p.Counts.Keys(r.Context(), r.Session.WorkspaceID, in, mostKeys)
+	if err != nil || len(used) == 0 {
+		return nil, err
+	}
+	records, err := p.Keys.List(r.Context(), r.Session.WorkspaceID)
+	if err != nil {
+		return nil, err
+	}
+	var list []use
+	for _, u := range used {
+		for _, k := range records {
+			if k.ID == u.KeyID {
+				list = append(list, use{u, k.Name, k.RateLimit})
+			}
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,132 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// use counts n requests and n attempts of a workspace, spread over a time up to now.
+func (s *bundle) use(workspace, keyID, webhookID string, n int, over time.Duration) {
+	s.t.Helper()
+	w := rollup.NewWriter(s.pool, testkit.Discard())
+	now := s.clock.Now()
+	for i := range n {
+		at := now.Add(-over * time.Duration(i) / time.Duration(n))
+		request := rollup.Request{At: at, WorkspaceID: workspace, KeyID: keyID, Route: []string{"/v1/invoices", "/v1/events", "/v1/invoices/{id}"}[i%3], Status: 200, Duration: time.Duration(2+i%40) * time.Millisecond}
+		switch {
+		case i%17 == 0:
+			request.Status = 404
+		case i%41 == 0:
+			request.Status = 500
+		case i%29 == 0:
+			request.Status, request.Refused, request.RateLimited = 429, true, true
+		}
+		w.AddRequest(&request)
+		attempt := rollup.Attempt{At: at, WorkspaceID: workspace, WebhookID: webhookID, Outcome: "success", Duration: time.Duration(30+i%200) * time.Millisecond}
+		switch {
+		case i%11 == 0:
+			attempt.Outcome = "answered"
+		case i%13 == 0:
+			attempt.Outcome, attempt.Duration = "timeout", 10*time.Second
+		}
+		w.AddAttempt(&attempt)
+		if i%5000 == 4999 || i == n-1 {
+			if err := w.Write(s.t.Context()); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+	if err := rollup.NewEvents(s.pool, s.clock.Now, testkit.Discard()).Count(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// mark is what the menu says where something needs attention.
+const mark = "something needs attention"
+
+// TestOverview shows what needs attention and what happened, and nothing of another
+// workspace.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	stranger := s.signIn(beta, session.Viewer)
+	stranger.get("/").status(http.StatusOK).has("None yet", "No requests in this time.", "No attempts in this time.", "No events in this time.", "Up to date").hasNot(mark, "Needs attention")
+
+	well, failing, off := s.seed(acme)
+	keyID, _ := s.key(acme, "Until next week", access.InvoicesRead)
+	s.exec(`UPDATE api_key SET expires_at = $2 WHERE key_id = $1`, keyID, s.clock.Now().Add(6*24*time.Hour+time.Hour))
+	s.use(acme, keyID, well, 2000, 40*time.Minute)
+	p := s.signIn(acme, session.Viewer)
+	for name, title := range map[string]string{"hour": "in the last hour", "day": "in the last 24 hours", "week": "in the last 7 days", "month": "in the last 30 days", "": "in the last 24 hours", "year": "in the last 24 hours"} {
+		p.get("/?range="+name).status(http.StatusOK).has(
+			"1 working, 1 failing, 1 off", "Until next week", "in 6 days", "/webhooks/"+failing, "/webhooks/"+off, "wait to be looked at", mark,
+			"Requests "+title, "Time to answer requests "+title, "Attempts to deliver "+title, "Events "+title, "As a table", "half within",
+			"Answered with an error <strong>182</strong>", "No answer in time <strong>140</strong>", "Busiest minute", "<strong>40</strong>",
+		)
+	}
+	stranger.get("/?range=month").has("No requests in this time.").hasNot("Until next week", mark)
+	for _, path := range []string{"/keys", "/webhooks", "/audit"} {
+		p.get(path).has(mark)
+	}
+	if got := p.get("/").body; strings.Count(got, `aria-current="page"`) != 1 || strings.Count(got, `aria-current="true"`) != 1 {
+		t.Error("the page does not say once in the menu and once in the ranges where it is")
+	}
+
+	// Signing in leads to it.
+	in := s.stranger().post(s.link(session.Link{WorkspaceID: acme, Role: session.Viewer}), nil).status(http.StatusSeeOther)
+	if to := in.Header.Get("Location"); to != "/" {
+		t.Errorf("signing in leads to %s", to)
+	}
+}
+
+// TestOverviewSaysThatDataIsBehind: entries that are not shown yet are counted.
+func TestOverviewSaysThatDataIsBehind(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.seed(acme)
+	p := s.signIn(acme, session.Viewer)
+	p.get("/").has("Up to date")
+	s.exec(`UPDATE log_checkpoint SET position = position - 7 WHERE workspace_id = $1`, acme)
+	p.get("/").has("7 changes not shown yet")
+	s.exec(`UPDATE log_checkpoint SET quarantined = true WHERE workspace_id = $1`, acme)
+	p.get("/").has("The data has stopped at an entry")
+}
+
+// TestMenuDoesNotWait: while somebody has locked the webhooks, pages about other things
+// come without the mark.
+func TestMenuDoesNotWait(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.seed(acme)
+	p := s.signIn(acme, session.Viewer)
+	p.get("/audit").has(mark)
+	err := pg.InTx(t.Context(), testkit.OwnerConn(t, s.pool), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `LOCK TABLE webhook IN ACCESS EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		began := time.Now()
+		p.get("/audit").status(http.StatusOK).hasNot(mark)
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("the page took %v", took)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, func() error {
+		p.get("/audit").has(mark)
+		return context.Cause(t.Context())
+	})
+}
