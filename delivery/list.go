@@ -103,7 +103,7 @@ func notice(w *Webhook, reason *string, secretLost bool) *string {
 		text = fmt.Sprintf("Turned off on %s, because every attempt had failed since %s. The last one: %s.",
 			readableTime(w.TurnedOffAt.Time), readableTime(w.FailingSince.Time), orEmpty(reason))
 	case !w.FailingSince.IsZero():
-		text = fmt.Sprintf("Failing since %s: no attempt has succeeded since then. If that goes on, the webhook is turned off.",
+		text = fmt.Sprintf("Failing since %s: no attempt has succeeded since then.",
 			readableTime(w.FailingSince.Time))
 	default:
 		return nil

@@ -66,6 +66,18 @@ func (h Health) Failed(t time.Time, turnOffAfter time.Duration) (Health, Change)
 	return next, NoChange
 }
 
+// TurnOffAt returns which of the attempts, oldest first, turns the webhook off when all of
+// them fail; zero: none does.
+func (h Health) TurnOffAt(attempts []time.Time, turnOffAfter time.Duration) time.Time {
+	for _, t := range attempts {
+		var change Change
+		if h, change = h.Failed(t, turnOffAfter); change == TurnOff {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
 // mark adds t and drops marks that the rule no longer needs. Marks in the
 // future, left by a clock that was set back, are dropped too.
 func mark(marks []time.Time, t time.Time, turnOffAfter time.Duration) []time.Time {

@@ -23,6 +23,7 @@ const deliveriesPageSize = 25
 // webhookBody is what the page of a webhook is made from.
 type webhookBody struct {
 	Webhook    row
+	Failing    *delivery.Failing // nil: it is off or not failing
 	Chart      *chart.Chart
 	Outcomes   []outcomeRow // of the failed attempts
 	Deliveries []delivery.Delivery
@@ -67,6 +68,9 @@ func (p *Pages) webhookPage(r *web.Request) error {
 		}
 	}
 	if !r.Live() {
+		if body.Failing, err = w.Failing(r.Context(), p.Store); err != nil {
+			return err
+		}
 		if body.Chart, err = p.attemptsChart(r.Context(), r.Session.WorkspaceID, w.ID, r.Now); err != nil {
 			return err
 		}

@@ -1,0 +1,53 @@
+package delivery_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestFailingSaysWhenItEnds: the forecast is the retry at which the webhook is turned off,
+// and there is none when the retries end before.
+func TestFailingSaysWhenItEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		schedule policy.Schedule
+		off      time.Duration // after the first attempt; 0: no date
+		retries  int
+	}{
+		"a retry in each third": {policy.Schedule{time.Hour, 10 * time.Hour, 10 * time.Hour, 10 * time.Hour}, 31 * time.Hour, 4},
+		"too few":               {policy.Schedule{time.Hour, 10 * time.Hour}, 0, 2},
+		"none":                  {policy.Schedule{}, 0, 0},
+	} {
+		b := setup(t, policy.Settings{Schedule: c.schedule, TurnOffAfter: 30 * time.Hour})
+		rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+		w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
+		if f := testkit.Must(w.Failing(t.Context(), b.store))(t); f != nil {
+			t.Errorf("%s: a webhook that is not failing: %+v", name, f)
+		}
+		_, stop := b.dispatcher()
+		b.append("invoice.reversed", 1)
+		state := policy.Pending
+		if len(c.schedule) == 0 {
+			state = policy.Failed
+		}
+		b.states(w.ID, state)
+		stop()
+		got := testkit.Must(b.store.Get(t.Context(), w.ID))(t)
+		f := testkit.Must(got.Failing(t.Context(), b.store))(t)
+		if f.Last == nil || !strings.HasPrefix(*f.Last.Error, "answered 502") || f.Retries != c.retries {
+			t.Fatalf("%s: %+v, the last attempt %s", name, f, *f.Last.Error)
+		}
+		if c.off == 0 && !f.OffAt.IsZero() {
+			t.Errorf("%s: it is to be turned off at %v", name, f.OffAt)
+		}
+		if after := f.OffAt.Sub(got.FailingSince.Time); c.off > 0 && (after < c.off-time.Minute || after > c.off+time.Minute) {
+			t.Errorf("%s: it is to be turned off after %v, want %v", name, after, c.off)
+		}
+	}
+}
