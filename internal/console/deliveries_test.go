@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
@@ -135,4 +136,21 @@ func TestFailingNotice(t *testing.T) {
 	s.exec(`UPDATE webhook SET failure_marks = ARRAY(SELECT (extract(epoch FROM $2::timestamptz - g * interval '6 hours') * 1000)::bigint FROM generate_series(0, 11) g ORDER BY g DESC),
 		failing_since = $2::timestamptz - interval '71 hours 50 minutes' WHERE webhook_id = $1`, well, s.clock.Now())
 	p.get("/webhooks/" + well).has("If every attempt goes on failing, the webhook is turned off by <time")
+}
+
+// TestEventsAreSearched finds events by every id that they name, and says so when only the
+// newest part was searched.
+func TestEventsAreSearched(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.seed(acme)
+	p := s.signIn(acme, session.Viewer)
+	for _, about := range []string{"inv_0004", "2026-0004"} {
+		p.get("/events?about="+about).status(http.StatusOK).has("inv_0004").hasNot("inv_0008", "Pause updates", "Only events back to")
+	}
+	p.get("/events?about=cl_harbour&type=charge.deleted").status(http.StatusOK).has("ch_0001", "ch_0037").hasNot("inv_0004")
+	p.get("/events?about=nothing").status(http.StatusOK).has("No event matches")
+	s.manyEvents(acme, eventlog.SearchWindow+10)
+	page := p.get("/events?about=inv_0004").status(http.StatusOK).has("Only events back to", "Search further back").hasNot("2026-0004")
+	p.get(page.link("Search further back")).status(http.StatusOK).has("2026-0004").hasNot("Search further back")
 }

@@ -48,7 +48,7 @@ func TestPagesAreFast(t *testing.T) {
 	for _, path := range []string{
 		"/keys", "/keys/new", "/keys/" + key, "/keys/" + key + "/revoke", "/webhooks", "/webhooks/new", hook, hook + "?state=failed", hook + "?type=invoice.paid",
 		hook + "?state=cancelled", hook + "?state=succeeded&type=charge.created&from=" + url.QueryEscape(s.clock.Now().Add(-72*time.Hour).UTC().Format(time.RFC3339)), hook + "?type=credit.applied", hook + "?about=nothing", hook + "?about=inv_0004",
-		hook + "/edit", hook + "/missed", "/deliveries/" + delivery, "/events", "/events?type=invoice.reversed", "/events/" + event,
+		hook + "/edit", hook + "/missed", "/deliveries/" + delivery, "/events", "/events?about=nothing", "/events?type=invoice.reversed", "/events/" + event,
 		"/requests", "/requests?range=day", "/requests?key=" + key, "/requests?status=5", "/requests?key=" + unused, s.requestOf(acme), "/audit", "/workspaces", "/sign-in",
 		"/requests?find=req-" + strconv.Itoa(rows/2), "/requests?find=req-none", "/requests?find=/v1/invoices/none", "/requests?find=/v1/events", "/requests?find=/v1/me",
 		"/requests?status=404&range=day", "/requests?status=204", "/requests?status=404&key=" + key, "/requests?from=" + week, "/requests?to=" + week + "&status=500",

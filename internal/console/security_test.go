@@ -264,7 +264,7 @@ func TestMarkupIsText(t *testing.T) {
 	p := s.signIn(acme, session.Admin)
 	pages := []string{"/anomalies?all=1", "/anomalies/unknown_object/invoice.reversed", "/anomalies/at/1", "/keys", "/webhooks", "/webhooks/" + hook.ID, "/webhooks/" + hook.ID + "/edit", "/webhooks/" + hook.ID + "/delete",
 		"/deliveries/" + id + "_" + hook.ID, "/events", "/events/" + id, "/requests", s.requestOf(acme), "/audit",
-		"/events?id=" + url.QueryEscape(evil), "/sign-in?to=" + url.QueryEscape(attribute), "/keys?did=" + url.QueryEscape(evil)}
+		"/events?about=" + url.QueryEscape(evil), "/sign-in?to=" + url.QueryEscape(attribute), "/keys?did=" + url.QueryEscape(evil)}
 	for _, k := range testkit.Must(s.keys.List(t.Context(), acme))(t) {
 		pages = append(pages, "/keys/"+k.ID, "/keys/"+k.ID+"/revoke")
 	}

@@ -254,10 +254,10 @@ func TestEventsAndRequests(t *testing.T) {
 	p.get("/events?until=" + today).has("inv_0036")
 	p.get("/events?until=" + yesterday).has("No event matches")
 	event := values.Replace("{event}")
-	if to := p.get("/events?id=" + event).to(); to != "/events/"+event {
+	if to := p.get("/events?about=" + event).to(); to != "/events/"+event {
 		t.Errorf("looking for an event leads to %s", to)
 	}
-	p.get("/events?id=evt_none").status(http.StatusOK).has("There is no event")
+	p.get("/events?about=evt_none").status(http.StatusOK).has("No event matches")
 	p.get("/events/"+event).status(http.StatusOK).has("no answer within 10 s", "hooks.northwind-accounting.example", "&#34;object_type&#34;")
 	for range 60 {
 		s.append(acme, "charge.deleted", `{"charge_id":"ch_late"}`)

@@ -84,26 +84,27 @@ type listBody struct {
 	List  []event
 	Type  string // the filters
 	Until string // a day: events up to its end, UTC
-	Find  string // an id that was searched for and not found
+	About string // an id or a number that was searched for
 	Types []string
 	First bool   // the first page: it renews itself
 	Here  string // this page's address with its filters
 	Days  int    // how long events show
+
+	LookedAtTo time.Time // older events were not looked at; zero: all were
 	web.Pager
 }
 
 // Filtered tells whether the list is filtered.
-func (b *listBody) Filtered() bool { return b.Type != "" || b.Until != "" }
+func (b *listBody) Filtered() bool { return b.Type != "" || b.Until != "" || b.About != "" }
 
 func (p *Pages) listPage(r *web.Request) error {
 	body := &listBody{Types: domain.PublicTypes(), First: r.Query("before") == "", Days: int(p.Retention / (24 * time.Hour))}
-	if id := r.Query("id"); id != "" {
-		if _, err := p.find(r, id); err == nil {
-			return r.Redirect("/events/" + url.PathEscape(id))
+	if body.About = r.Query("about"); domain.IsID(body.About) {
+		if _, err := p.find(r, body.About); err == nil {
+			return r.Redirect("/events/" + url.PathEscape(body.About))
 		} else if !errors.Is(err, web.ErrNotFound) {
 			return err
 		}
-		body.Find = id
 	}
 	if t := r.Query("type"); slices.Contains(body.Types, t) {
 		body.Type = t
@@ -114,6 +115,9 @@ func (p *Pages) listPage(r *web.Request) error {
 	}
 	if before, err := strconv.ParseInt(r.Query("before"), 10, 64); err == nil {
 		q.beforePosition = before
+	}
+	if body.About != "" {
+		return p.searchPage(r, body, q)
 	}
 	list, next, err := find(r.Context(), p.Pool, q)
 	if err != nil {
@@ -134,6 +138,35 @@ func (p *Pages) listPage(r *web.Request) error {
 		body.Older = web.Address("/events", "type", body.Type, "until", body.Until, "before", strconv.FormatInt(next, 10))
 	}
 	return r.Show("events", web.View{Title: "Events", Section: "events", Body: body})
+}
+
+// searchPage lists the events that name what was searched for. A page has those of one window
+// of the log.
+func (p *Pages) searchPage(r *web.Request, b *listBody, q query) error {
+	found, err := p.Feed.Search(r.Context(), eventlog.Search{
+		WorkspaceID: q.workspaceID, Text: b.About, Type: q.typ, Oldest: q.oldest, Before: q.before, From: q.beforePosition,
+	})
+	if err != nil {
+		return err
+	}
+	for _, hit := range found.Hits {
+		e, err := parse(hit.JSON)
+		if err != nil {
+			return err
+		}
+		b.List = append(b.List, *e)
+	}
+	address := func(before string) string {
+		return web.Address("/events", "type", b.Type, "until", b.Until, "about", b.About, "before", before)
+	}
+	b.Here, b.LookedAtTo = address(""), found.Until
+	if !b.First {
+		b.Newest = b.Here
+	}
+	if found.Next > 0 {
+		b.Older = address(strconv.FormatInt(found.Next, 10))
+	}
+	return r.Show("events", web.View{Title: "Events", Section: "events", Body: b})
 }
 
 // find returns the public form of an event. The error is web.ErrNotFound, or the
