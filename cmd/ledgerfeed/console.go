@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/consolelink"
 )
 
 func consoleCommand(env *cli.Env) *cobra.Command {
@@ -25,29 +27,49 @@ type linkView struct {
 }
 
 func consoleLinkCommand(env *cli.Env) *cobra.Command {
-	var workspace, role, person string
+	var (
+		workspace, role, person string
+		embed                   bool
+	)
 	c := &cobra.Command{
 		Use:   "link",
 		Short: "Make a sign-in link; it works once, within 10 minutes",
-		Args:  cli.ExactArgs(0),
+		Long: `Make a sign-in link; it works once, within 10 minutes.
+
+With --embed the link is for a frame in a page of a product, <iframe src="LINK">,
+and nothing else: LEDGERFEED_CONSOLE_EMBED_ORIGINS names the products that may. With
+?to=/deliveries or another path behind it, the frame begins there.`,
+		Args: cli.ExactArgs(0),
 	}
 	c.Flags().StringVar(&workspace, "workspace", "", "the workspace it opens (required)")
 	c.Flags().StringVar(&role, "role", string(session.Admin), "what may be done with it: viewer (look) or admin (change)")
 	c.Flags().StringVar(&person, "name", "", "who it is for, as the audit trail names them")
+	c.Flags().BoolVar(&embed, "embed", false, "for a frame in a page of a product")
 	c.RunE = env.Run(func(ctx context.Context, _ []string) error {
 		if workspace == "" {
 			return cli.Usagef("want --workspace")
+		}
+		if embed && len(env.Settings.ConsoleEmbedOrigins) == 0 {
+			return errors.New("LEDGERFEED_CONSOLE_EMBED_ORIGINS is not set: no page may show the console in a frame")
 		}
 		parsed, ok := session.ParseRole(role)
 		if !ok {
 			return cli.Usagef("--role is %q: want viewer or admin", role)
 		}
 		return env.WithDeps(ctx, func(d *cli.Deps) error {
-			url, expires, err := d.ConsoleLink(ctx, env.Settings.ConsoleAddress(), session.Link{WorkspaceID: workspace, Role: parsed, Person: person})
+			links, err := d.ConsoleLinks(env.Settings.ConsoleAddress())
 			if err != nil {
 				return err
 			}
-			v := linkView{URL: url, WorkspaceID: workspace, Role: role, ExpiresAt: domain.FormatTime(expires)}
+			kind := links.SignIn
+			if embed {
+				kind = links.Embed
+			}
+			l, err := kind(ctx, consolelink.Person{WorkspaceID: workspace, Role: parsed, Name: person})
+			if err != nil {
+				return err
+			}
+			v := linkView{URL: l.URL, WorkspaceID: workspace, Role: role, ExpiresAt: domain.FormatTime(l.ExpiresAt)}
 			return env.Print(v, func(out io.Writer) error {
 				fmt.Fprintln(env.ErrOut, "This link works once, until "+v.ExpiresAt+".")
 				_, err := fmt.Fprintln(out, v.URL)

@@ -29,12 +29,13 @@ var arrows = map[string][]string{
 		"domain", "eventlog", "projections", "internal/pg", "internal/rowcheck", "internal/scenario", "internal/testkit",
 	},
 
-	"readapi/access":       {"domain", "internal/batch", "internal/brand", "internal/periodic", "internal/audit"},
-	"readapi/access/limit": {"readapi/access", "internal/periodic"},
-	"readapi/requestlog":   {"internal/periodic", "internal/rollup"},
-	"readapi/route":        {"domain", "domain/jsonform", "readapi/access"},
-	"readapi/answer":       {"readapi/access", "readapi/access/limit"},
-	"readapi/openapi":      {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
+	"readapi/access/consolelink": {"internal/console/origin", "internal/console/session"},
+	"readapi/access":             {"domain", "internal/batch", "internal/brand", "internal/periodic", "internal/audit"},
+	"readapi/access/limit":       {"readapi/access", "internal/periodic"},
+	"readapi/requestlog":         {"internal/periodic", "internal/rollup"},
+	"readapi/route":              {"domain", "domain/jsonform", "readapi/access"},
+	"readapi/answer":             {"readapi/access", "readapi/access/limit"},
+	"readapi/openapi":            {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
 	"readapi/reference": {
 		"domain", "domain/jsonform", "readapi/access", "readapi/answer", "readapi/openapi", "readapi/route", "internal/signaturecheck",
 	},
@@ -67,11 +68,12 @@ var arrows = map[string][]string{
 		"delivery", "delivery/attempt", "eventlog", "internal/console/chart", "internal/console/label",
 		"internal/console/session", "internal/console/web", "internal/rollup", "readapi/access",
 	},
+	"internal/console/theme": {},
 	"internal/console": {
 		"eventlog", "readapi/access", "delivery", "internal/audit", "internal/console/events", "internal/console/identity",
 		"internal/console/keys", "internal/console/origin", "internal/console/requests", "internal/console/session",
 		"internal/console/signin", "internal/console/web", "internal/console/webhooks", "delivery/policy", "internal/pg",
-		"internal/console/anomalies", "projections/anomaly", "internal/console/overview", "internal/rollup",
+		"internal/console/anomalies", "projections/anomaly", "internal/console/overview", "internal/rollup", "internal/console/theme",
 	},
 	"internal/console/origin":   {},
 	"internal/console/session":  {"domain", "internal/audit"},
@@ -80,7 +82,7 @@ var arrows = map[string][]string{
 	"internal/console/chart":    {"internal/console/label"},
 	"internal/console/web": {
 		"domain", "readapi/access", "delivery", "internal/console/label", "internal/console/session", "internal/pg",
-		"internal/tracing",
+		"internal/tracing", "internal/console/origin", "internal/console/theme",
 	},
 	"internal/console/signin":   {"domain", "internal/console/identity", "internal/console/session", "internal/console/web"},
 	"internal/console/keys":     {"readapi/access", "internal/console/label", "internal/console/web", "internal/console/chart"},
@@ -103,25 +105,25 @@ var arrows = map[string][]string{
 	"internal/seededbug":        {},
 	"internal/settings": {
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
-		"internal/console/origin", "internal/similar", "internal/timespan", "domain",
+		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
 	},
 	"internal/testkit/frontproxy": {"internal/testkit"},
 	"internal/testkit":            {"internal/localpg"},
 	"internal/rowcheck":           {"domain"},
 
 	"cmd/ledgerfeed": {
-		"domain", "eventlog", "readapi/access", "readapi/reference", "readapi/openapi", "delivery", "internal/console/session", "internal/pg",
-		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
+		"domain", "eventlog", "readapi/access", "readapi/reference", "readapi/openapi", "delivery", "internal/console/session",
+		"internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
-		"cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring", "delivery/secretkey", "internal/buildinfo",
-		"internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor", "cmd/ledgerfeed/internal/anomaly",
-		"migrations", "cmd/ledgerfeed/internal/supportbundle", "internal/similar", "internal/sizing",
-		"cmd/ledgerfeed/internal/manual", "internal/sibling",
+		"cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring",
+		"delivery/secretkey", "internal/buildinfo", "internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor",
+		"cmd/ledgerfeed/internal/anomaly", "migrations", "cmd/ledgerfeed/internal/supportbundle", "internal/similar",
+		"internal/sizing", "cmd/ledgerfeed/internal/manual", "internal/sibling", "readapi/access/consolelink",
 	},
 	"cmd/ledgerfeed/internal/cli": {
-		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/console/session", "internal/datadir",
-		"internal/localpg", "internal/pg", "internal/settings", "delivery/keyring", "delivery/secretkey", "internal/similar",
-		"internal/buildinfo", "internal/tracing",
+		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/datadir", "internal/localpg",
+		"internal/pg", "internal/settings", "delivery/keyring", "delivery/secretkey", "internal/similar", "internal/buildinfo",
+		"internal/tracing", "readapi/access/consolelink",
 	},
 	"cmd/ledgerfeed/internal/service": {
 		"cmd/ledgerfeed/internal/cli", "eventlog", "projections", "projections/replay", "delivery", "readapi",
@@ -131,9 +133,9 @@ var arrows = map[string][]string{
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
 	},
 	"cmd/ledgerfeed/internal/demo": {
-		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/listen", "cmd/ledgerfeed/internal/service", "domain",
-		"eventlog", "readapi/access", "delivery", "internal/console/session", "internal/datadir", "internal/pg",
-		"internal/scenario", "delivery/receiver",
+		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/listen",
+		"cmd/ledgerfeed/internal/service", "domain", "eventlog", "readapi/access", "delivery", "internal/datadir",
+		"internal/pg", "internal/scenario", "delivery/receiver", "readapi/access/consolelink",
 	},
 	"cmd/ledgerfeed/internal/trigger": {"cmd/ledgerfeed/internal/cli", "domain", "internal/similar"},
 	"cmd/ledgerfeed/internal/listen":  {"cmd/ledgerfeed/internal/cli", "delivery", "delivery/receiver", "domain", "internal/datadir"},
@@ -257,6 +259,8 @@ var inTestsOf = map[string][]string{
 	"internal/console":        {"domain", "internal/console/label", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/signaturecheck": {"delivery/attempt"},
+
+	"readapi/access/consolelink": {"domain"},
 }
 
 // importFault says what is wrong with a file of package from importing a

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/requests"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/theme"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/webhooks"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
@@ -49,6 +51,13 @@ type Config struct {
 	// bound to this host (__Host-). Plain http is allowed on a loopback address
 	// only.
 	URL string
+
+	// EmbedOrigins are the products that may show the console in a frame, with a link of
+	// their own server (session.Link.Embed); none: nobody may.
+	EmbedOrigins origin.List
+
+	// Theme is how the console looks, besides its own style.
+	Theme theme.Theme
 
 	APIURL string // the API's address, for the examples on pages; required
 
@@ -82,8 +91,11 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the console's address is %q: %w", cfg.URL, err)
 	}
-	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: &web.Site{Clock: cfg.Clock, Logger: cfg.Logger, Tracer: cfg.Tracer, Secure: at.Secure}, changes: changes{of: map[string]*workspaceChanges{}}, heavy: changes{of: map[string]*workspaceChanges{}}}
+	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: newSite(&cfg, at.Secure), changes: changes{of: map[string]*workspaceChanges{}}, heavy: changes{of: map[string]*workspaceChanges{}}}
 	if c.assets, err = web.LoadAssets(); err != nil {
+		return nil, err
+	}
+	if err := c.assets.Apply(&cfg.Theme); err != nil {
 		return nil, err
 	}
 	if c.reference, err = loadReference(cfg.Reference, c.assets); err != nil {
@@ -110,6 +122,17 @@ func New(cfg Config) (*Console, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+func newSite(cfg *Config, secure bool) *web.Site {
+	s := &web.Site{
+		Clock: cfg.Clock, Logger: cfg.Logger, Tracer: cfg.Tracer, Secure: secure,
+		EmbedOrigins: cfg.EmbedOrigins, Name: cmp.Or(cfg.Theme.Name, "Ledgerfeed"), Logo: "icon.svg",
+	}
+	if cfg.Theme.Logo.Type != "" {
+		s.Logo = "logo" + cfg.Theme.Logo.Type
+	}
+	return s
 }
 
 // Run looks for the identity provider, if there is one, and returns when ctx ends.

@@ -61,7 +61,7 @@ func (c *Console) routes() []web.Route {
 // security headers, compression, the log line, the origin, the form, the session, the role.
 func (c *Console) router() (http.Handler, error) {
 	r := chi.NewRouter()
-	r.Use(middleware.GetHead, securityHeaders(c.site.Secure))
+	r.Use(middleware.GetHead, securityHeaders(c.site))
 	r.Method(http.MethodGet, "/assets/{file}", c.assets)
 	pages := r.With(compressed(), c.site.Begin, sameOrigin, parseForm)
 	notFound := recognise(c.sessions)(refuse(web.ErrNotFound)).ServeHTTP
@@ -72,6 +72,9 @@ func (c *Console) router() (http.Handler, error) {
 			return nil, fmt.Errorf("console: POST %s changes something and requires nothing", route.Pattern)
 		}
 		checks := c.checks(route.Access)
+		if strings.HasPrefix(route.Pattern, "/sign-in") {
+			checks = append(checks, inTab)
+		}
 		if route.Heavy {
 			checks = append(checks, c.heavy.take)
 		}

@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/go-chi/chi/v5/middleware"
 
@@ -14,22 +15,28 @@ import (
 // contentPolicy lets pages load from this host only, and forbids inline scripts
 // and styles.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	"form-action 'self'; base-uri 'none'; frame-ancestors "
 
-// securityHeaders sets the headers that every response has.
-func securityHeaders(secure bool) func(http.Handler) http.Handler {
+// securityHeaders sets the headers that every response has. Nobody may show the console
+// in a frame, and a frame has no session, but for the products of EmbedOrigins.
+func securityHeaders(site *web.Site) func(http.Handler) http.Handler {
+	products := strings.Join(site.EmbedOrigins, " ")
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h := w.Header()
-			h.Set("Content-Security-Policy", contentPolicy)
+			if products != "" && web.Framed(r) {
+				h.Set("Content-Security-Policy", contentPolicy+products)
+			} else {
+				h.Set("Content-Security-Policy", contentPolicy+"'none'")
+				h.Set("X-Frame-Options", "DENY")
+			}
 			h.Set("X-Content-Type-Options", "nosniff")
-			h.Set("X-Frame-Options", "DENY")
 			h.Set("Referrer-Policy", "same-origin")
 			h.Set("Cross-Origin-Opener-Policy", "same-origin")
 			h.Set("Cross-Origin-Resource-Policy", "same-origin")
 			h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
 			h.Set("Cache-Control", "no-store")
-			if secure {
+			if site.Secure {
 				h.Set("Strict-Transport-Security", "max-age=31536000")
 			}
 			next.ServeHTTP(w, r)
@@ -73,14 +80,14 @@ func signedIn(sessions *session.Store) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			req := web.From(w, r)
-			token := req.Cookie(web.SessionCookie)
+			token := web.SessionToken(req)
 			if token == "" {
 				req.Fail(session.ErrNone)
 				return
 			}
 			s, err := sessions.Find(r.Context(), token, !req.Live())
 			if errors.Is(err, session.ErrNone) {
-				req.ClearCookie(web.SessionCookie)
+				web.ClearSession(req)
 			}
 			if err != nil {
 				req.Fail(err)
@@ -98,7 +105,7 @@ func recognise(sessions *session.Store) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			req := web.From(w, r)
-			if token := req.Cookie(web.SessionCookie); token != "" {
+			if token := web.SessionToken(req); token != "" {
 				s, err := sessions.Find(r.Context(), token, false)
 				if err == nil {
 					req.Session = s
@@ -128,6 +135,18 @@ func compressed() func(http.Handler) http.Handler {
 			}
 		})
 	}
+}
+
+// inTab refuses to sign people in inside of a frame, where they do not see whose page
+// asks them.
+func inTab(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if req := web.From(w, r); req.Framed() {
+			req.Fail(session.ErrNone)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // admin refuses sessions that may not change anything. It follows signedIn.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/caarlos0/env/v11"
 
@@ -125,6 +126,7 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_BASE_URL", s.BaseURL == "" || isAddress(s.BaseURL)},
 		{"LEDGERFEED_DOCS_URL", s.DocsURL == "" || isAddress(s.DocsURL)},
 		{"LEDGERFEED_CONSOLE_URL", s.ConsoleURL == "" || consoleURL == nil},
+		{"LEDGERFEED_CONSOLE_NAME", utf8.RuneCountInString(s.ConsoleName) <= 40 && !strings.ContainsFunc(s.ConsoleName, unicode.IsControl)},
 		{"LEDGERFEED_MAX_CONNECTIONS", s.MaxConnections >= 1},
 		{"LEDGERFEED_RETENTION", s.Retention > 0},
 		{"LEDGERFEED_SECRET_KEY", s.SecretKey == "" || secretKey == nil},

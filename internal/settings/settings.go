@@ -4,6 +4,7 @@
 package settings
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -15,6 +16,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/theme"
 )
 
 // Settings are all settings, with defaults filled in. README lists them for
@@ -36,6 +39,12 @@ type Settings struct {
 	BaseURL    string      `env:"LEDGERFEED_BASE_URL" want:"an address such as https://api.example.com"`                                      // default: http:// or https:// and Listen
 	DocsURL    string      `env:"LEDGERFEED_DOCS_URL" want:"an address such as https://api.example.com/docs"`                                 // default: BaseURL and /docs
 	ConsoleURL string      `env:"LEDGERFEED_CONSOLE_URL" want:"an address such as https://console.example.com; http:// only on this machine"` // default: see ConsoleAddress
+
+	// The console in a frame of a product, and in its look.
+	ConsoleEmbedOrigins origin.List  `env:"LEDGERFEED_CONSOLE_EMBED_ORIGINS" want:"at most 20 origins such as https://app.example.com, separated by commas; http:// only on this machine"`
+	ConsoleName         string       `env:"LEDGERFEED_CONSOLE_NAME" envDefault:"Ledgerfeed" want:"a name of at most 40 characters, such as Acme"`
+	ConsoleAccent       theme.Colour `env:"LEDGERFEED_CONSOLE_ACCENT" want:"a colour such as #1d4ed8"`
+	ConsoleLogo         string       `env:"LEDGERFEED_CONSOLE_LOGO"` // a file
 
 	TrustedProxies prefixes      `env:"LEDGERFEED_TRUSTED_PROXIES" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
 	MaxConnections int           `env:"LEDGERFEED_MAX_CONNECTIONS" envDefault:"4096" want:"a number of connections, 1 or more, such as 4096"`
@@ -139,6 +148,20 @@ func (s *Settings) Identity() *identity.Config {
 	return &identity.Config{
 		Issuer: s.OIDCIssuer, ClientID: s.OIDCClientID, ClientSecret: s.OIDCClientSecret, Scopes: s.OIDCScopes, Claim: s.OIDCClaim, Map: s.OIDCMap,
 	}
+}
+
+// Theme reads how the console looks. The error names the setting.
+func (s *Settings) Theme() (theme.Theme, error) {
+	t := theme.Theme{Name: s.ConsoleName, Accent: s.ConsoleAccent}
+	if s.ConsoleLogo == "" {
+		return t, nil
+	}
+	logo, err := theme.ReadLogo(s.ConsoleLogo)
+	if err != nil {
+		return t, fmt.Errorf("LEDGERFEED_CONSOLE_LOGO: %w", err)
+	}
+	t.Logo = logo
+	return t, nil
 }
 
 // Logger makes the logger that the settings describe.

@@ -39,6 +39,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_OIDC_ISSUER=https://id.acme.example", "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_SECRET=shh", "LEDGERFEED_OIDC_SCOPES=groups,roles",
 		"LEDGERFEED_OIDC_CLAIM=roles", "LEDGERFEED_OIDC_MAP=finance=acme:admin", "LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_AUDIT_EVERY=0", "LEDGERFEED_AUDIT_RATE=7",
 		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_PPROF=true", "LEDGERFEED_METRICS_WORKSPACES=acme, beta,acme", "LEDGERFEED_TRACES_URL=http://127.0.0.1:4318", "LEDGERFEED_TRACES_HEADERS=Authorization=Bearer x, X-Tenant=a=b", "LEDGERFEED_TRACES_RATIO=0.5",
+		"LEDGERFEED_CONSOLE_EMBED_ORIGINS=https://App.acme.example:8443/, http://localhost:3000", "LEDGERFEED_CONSOLE_NAME=Acme", "LEDGERFEED_CONSOLE_ACCENT=#1d4ed8", "LEDGERFEED_CONSOLE_LOGO=/logo.svg",
 		"LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
 	}, nil)
 	if err != nil {
@@ -50,6 +51,12 @@ func TestEverySettingIsRead(t *testing.T) {
 				t.Errorf("%s was not read", name)
 			}
 		}
+	}
+	if !slices.Equal(s.ConsoleEmbedOrigins, []string{"https://app.acme.example:8443", "http://localhost:3000"}) {
+		t.Errorf("the origins are %v", s.ConsoleEmbedOrigins)
+	}
+	if _, err := s.Theme(); err == nil || !strings.Contains(err.Error(), "LEDGERFEED_CONSOLE_LOGO") || !strings.Contains(err.Error(), "/logo.svg") {
+		t.Errorf("a logo that is not there: %v", err)
 	}
 	d := s.Delivery()
 	if d.Brand.String() != "ACME" || !slices.Equal(d.Schedule, []time.Duration{time.Second, 2 * time.Minute}) || d.TurnOffAfter != 3*time.Second ||

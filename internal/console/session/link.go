@@ -24,6 +24,21 @@ type Link struct {
 	WorkspaceName string // only of links that were found
 	Role          Role   // empty for CreateLink: Admin
 	Person        string // the name of the person it signs in; empty for CreateLink: "Guest"
+	Embed         bool   // it opens a frame of a product, and nothing else
+}
+
+// Paths of links, which their tokens follow.
+const (
+	SignInPath = "/sign-in/"
+	EmbedPath  = "/embed/"
+)
+
+// hashOf is of the token and of what the link is for: neither kind works as the other.
+func (l *Link) hashOf(token string) []byte {
+	if l.Embed {
+		return hashOf(EmbedPath + token)
+	}
+	return hashOf(token)
 }
 
 // CreateLink makes a sign-in link that works once, within LinkLifetime, and
@@ -43,8 +58,13 @@ func (s *Store) CreateLink(ctx context.Context, l Link) (path string, expires ti
 	if err != nil {
 		return "", expires, err
 	}
-	now, hash := s.now(), hashOf(token)
+	now, hash := s.now(), l.hashOf(token)
 	expires = now.Add(LinkLifetime)
+	detail := "for the role " + string(l.Role)
+	path = SignInPath + token
+	if l.Embed {
+		detail, path = detail+", in a frame", EmbedPath+token
+	}
 	if _, err := s.cfg.Pool.Exec(ctx, `
 		DELETE FROM console_link WHERE (workspace_id, hash) IN (
 		       SELECT workspace_id, hash FROM console_link WHERE expires_at <= $1 FOR UPDATE SKIP LOCKED)`, now); err != nil {
@@ -61,13 +81,13 @@ func (s *Store) CreateLink(ctx context.Context, l Link) (path string, expires ti
 			return fmt.Errorf("cannot save a sign-in link: %w", err)
 		}
 		return audit.Add(ctx, tx, now, audit.Change{
-			WorkspaceID: l.WorkspaceID, Action: audit.LinkCreate, ObjectID: linkID(hash), ObjectName: l.Person, Detail: "for the role " + string(l.Role),
+			WorkspaceID: l.WorkspaceID, Action: audit.LinkCreate, ObjectID: linkID(hash), ObjectName: l.Person, Detail: detail,
 		})
 	})
 	if err != nil {
 		return "", expires, err
 	}
-	return "/sign-in/" + token, expires, nil
+	return path, expires, nil
 }
 
 // linkID is the id of a link, which the audit trail has: it does not open anything.
@@ -83,21 +103,31 @@ func (s *Store) FindLink(ctx context.Context, token string) (*Link, error) {
 	return s.readLink(ctx, `
 		SELECT l.workspace_id, w.name, l.person, l.role FROM console_link l
 		  JOIN workspace w ON w.workspace_id = l.workspace_id
-		 WHERE l.hash = $1 AND l.expires_at > $2`, token)
+		 WHERE l.hash = $1 AND l.expires_at > $2`, &Link{}, token)
 }
 
 // UseLink returns the link of a token and uses it up. The error is ErrLink, or the
 // database's.
 func (s *Store) UseLink(ctx context.Context, token string) (*Link, error) {
+	return s.useLink(ctx, &Link{}, token)
+}
+
+// UseEmbedLink is UseLink for a link with Embed.
+func (s *Store) UseEmbedLink(ctx context.Context, token string) (*Link, error) {
+	return s.useLink(ctx, &Link{Embed: true}, token)
+}
+
+func (s *Store) useLink(ctx context.Context, l *Link, token string) (*Link, error) {
 	return s.readLink(ctx, `
 		DELETE FROM console_link l USING workspace w
 		 WHERE l.hash = $1 AND l.expires_at > $2 AND w.workspace_id = l.workspace_id
-		RETURNING l.workspace_id, w.name, l.person, l.role`, token)
+		RETURNING l.workspace_id, w.name, l.person, l.role`, l, token)
 }
 
-func (s *Store) readLink(ctx context.Context, sql, token string) (*Link, error) {
-	hash := hashOf(token)
-	l := &Link{ID: linkID(hash)}
+// readLink completes l, whose kind is known.
+func (s *Store) readLink(ctx context.Context, sql string, l *Link, token string) (*Link, error) {
+	hash := l.hashOf(token)
+	l.ID = linkID(hash)
 	err := s.cfg.Pool.QueryRow(ctx, sql, hash, s.now()).Scan(&l.WorkspaceID, &l.WorkspaceName, &l.Person, &l.Role)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrLink

@@ -69,37 +69,56 @@ func (p *Pages) useLink(r *web.Request) error {
 	return p.begin(r, person, []session.Grant{{Workspace: l.WorkspaceID, Role: l.Role}}, "/", "with a sign-in link")
 }
 
+// embed opens the console in a frame of a product, whose server made the link. Nothing
+// previews a frame, so it needs no button.
+func (p *Pages) embed(r *web.Request) error {
+	if !r.Framed() || r.Method != http.MethodGet {
+		return web.ErrNotFramed
+	}
+	l, err := p.Sessions.UseEmbedLink(r.Context(), r.Path("token"))
+	if err != nil {
+		return err
+	}
+	person := session.Person{Name: l.Person, Subject: l.ID}
+	return p.begin(r, person, []session.Grant{{Workspace: l.WorkspaceID, Role: l.Role}}, web.Local(r.Query("to")), "in a frame")
+}
+
 // begin signs a person in, to the first of the grants, and redirects the browser.
 func (p *Pages) begin(r *web.Request, person session.Person, grants []session.Grant, to, how string) error {
 	o := session.Opening{Person: person, WorkspaceID: grants[0].Workspace, Grants: grants, SignedIn: r.Now, How: how}
 	// An earlier session of this browser ends, so that its token no longer works.
-	if old, err := p.Sessions.Find(r.Context(), r.Cookie(web.SessionCookie), false); err == nil {
+	if old, err := p.Sessions.Find(r.Context(), web.SessionToken(r), false); err == nil {
 		o.Replaces = old
 	}
-	// A form of this person that was sent too late is shown again. Another person's is not.
-	draft := ""
-	for _, g := range grants {
-		if draft = r.DraftPage(g.Workspace, person); draft != "" {
-			o.WorkspaceID, to = g.Workspace, draft
-			break
-		}
-	}
-	if draft == "" {
-		r.DropDraft()
+	if !r.Framed() { // a frame keeps no form, and leaves that of a tab alone
+		to = resumeDraft(r, &o, to)
 	}
 	token, expires, err := p.Sessions.Open(r.Context(), o)
 	if err != nil {
 		return err
 	}
-	r.SetCookie(web.SessionCookie, token, expires.Sub(r.Now))
+	web.SetSession(r, token, expires.Sub(r.Now))
 	return r.Redirect(to)
+}
+
+// resumeDraft returns the page with a form of this person that was sent too late, in its
+// workspace. Another person's form is not shown, but dropped.
+func resumeDraft(r *web.Request, o *session.Opening, to string) (page string) {
+	for _, g := range o.Grants {
+		if page := r.DraftPage(g.Workspace, o.Person); page != "" {
+			o.WorkspaceID = g.Workspace
+			return page
+		}
+	}
+	r.DropDraft()
+	return to
 }
 
 func (p *Pages) signOut(r *web.Request) error {
 	if err := p.Sessions.SignOut(r.Context(), r.Session); err != nil {
 		return err
 	}
-	r.ClearCookie(web.SessionCookie)
+	web.ClearSession(r)
 	r.DropDraft()
 	r.W.Header().Set("Clear-Site-Data", `"cache"`)
 	return r.Redirect("/sign-in?did=signed-out")
@@ -147,6 +166,6 @@ func (p *Pages) switchWorkspace(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	r.SetCookie(web.SessionCookie, token, max(expires.Sub(r.Now), time.Second))
+	web.SetSession(r, token, max(expires.Sub(r.Now), time.Second))
 	return r.Redirect("/")
 }

@@ -11,10 +11,13 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/console/theme"
 )
 
 //go:embed assets
@@ -47,6 +50,21 @@ func LoadAssets() (*Assets, error) {
 		}
 	}
 	return a, nil
+}
+
+// Apply gives the stylesheet the colours of a theme, and adds its logo.
+func (a *Assets) Apply(t *theme.Theme) error {
+	const sheet = "console.css"
+	if css := t.CSS(); css != nil {
+		if _, err := a.Add(sheet, slices.Concat(a.bodies[path.Base(a.byName[sheet])].plain, css)); err != nil {
+			return err
+		}
+	}
+	if t.Logo.Type == "" {
+		return nil
+	}
+	_, err := a.Add("logo"+t.Logo.Type, t.Logo.Body)
+	return err
 }
 
 // Add adds an asset and returns its address. It is compressed here, once.

@@ -7,9 +7,10 @@ import (
 
 // Cookies, by what they hold.
 const (
-	SessionCookie  = "session"
+	sessionCookie  = "session"
 	IdentityCookie = "identity" // a sign-in at the identity provider under way
 	DraftCookie    = "draft"    // a form that was sent after its session had ended
+	framedCookie   = "framed"   // the session in a frame of a product
 )
 
 // cookieName binds a cookie to this host where the browser can (RFC 6265bis, "The
@@ -38,9 +39,35 @@ func (r *Request) SetCookie(kind, value string, lifetime time.Duration) {
 // ClearCookie removes a cookie from the browser.
 func (r *Request) ClearCookie(kind string) { r.writeCookie(kind, "", -1) }
 
+// sessionCookieOf is where the session of the request is: in a frame another one than in a
+// tab, so that a frame never shows what somebody is signed in to beside it.
+func sessionCookieOf(r *Request) string {
+	if r.Framed() {
+		return framedCookie
+	}
+	return sessionCookie
+}
+
+// SessionToken returns the token of the request's session; empty without one.
+func SessionToken(r *Request) string { return r.Cookie(sessionCookieOf(r)) }
+
+// SetSession keeps the token of a session in the browser.
+func SetSession(r *Request, token string, lifetime time.Duration) {
+	r.SetCookie(sessionCookieOf(r), token, lifetime)
+}
+
+// ClearSession removes the token from the browser.
+func ClearSession(r *Request) { r.ClearCookie(sessionCookieOf(r)) }
+
 func (r *Request) writeCookie(kind, value string, maxAge int) {
+	sameSite, partitioned := http.SameSiteLaxMode, false
+	if kind == framedCookie && r.site.Secure {
+		// The product may be another site. The browser keeps the cookie for frames in that
+		// site alone (CHIPS); sameOrigin protects what changes something.
+		sameSite, partitioned = http.SameSiteNoneMode, true
+	}
 	http.SetCookie(r.W, &http.Cookie{ //nolint:gosec // without Secure only on plain http, which is allowed on loopback only
 		Name: r.site.cookieName(kind), Value: value, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, Secure: r.site.Secure, SameSite: http.SameSiteLaxMode,
+		HttpOnly: true, Secure: r.site.Secure, SameSite: sameSite, Partitioned: partitioned,
 	})
 }

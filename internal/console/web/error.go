@@ -19,6 +19,7 @@ var (
 	ErrCrossOrigin = errors.New("the request came from another site")
 	ErrViewer      = errors.New("a viewer cannot change anything")
 	ErrForm        = errors.New("the form cannot be read")
+	ErrNotFramed   = errors.New("the address is for a frame of a product")
 )
 
 // PageError is an error with the text of the page about it.
@@ -35,7 +36,7 @@ func (e *PageError) Error() string { return e.Title + ": " + e.Text }
 // Fail answers with a page about an error. Unexpected errors go to the log, not
 // to the page.
 func (r *Request) Fail(err error) {
-	if errors.Is(err, session.ErrNone) {
+	if errors.Is(err, session.ErrNone) && (!r.Framed() || r.Live()) {
 		r.signInFirst()
 		return
 	}
@@ -75,6 +76,15 @@ func pageError(err error) PageError {
 	case errors.Is(err, ErrCursor), errors.Is(err, delivery.ErrCursor), errors.Is(err, ErrForm):
 		return PageError{Status: http.StatusBadRequest, Title: "That address does not work",
 			Text: "The address of the page is not complete, or what was sent cannot be read. Begin again from the list."}
+	case errors.Is(err, session.ErrNone):
+		return PageError{Status: http.StatusUnauthorized, Title: "Your session has ended",
+			Text: "Load the page around this one again to go on. If that does not help, the browser keeps no cookies for frames of other sites."}
+	case errors.Is(err, session.ErrLink):
+		return PageError{Status: http.StatusNotFound, Title: "This address does not work any more",
+			Text: "It works once, within 10 minutes. Load the page around this one again."}
+	case errors.Is(err, ErrNotFramed):
+		return PageError{Status: http.StatusForbidden, Title: "Open this in your product",
+			Text: "This address works only inside a page of a product that may show the console, and was not used up."}
 	case errors.Is(err, ErrCrossOrigin):
 		return PageError{Status: http.StatusForbidden, Title: "Refused",
 			Text: "This request came from another site, so nothing was changed. Open the console and do it there."}
@@ -118,10 +128,14 @@ func pageError(err error) PageError {
 // of a form that was sent.
 func (r *Request) signInFirst() {
 	to, ended := "", ""
-	if r.Cookie(SessionCookie) != "" {
+	if SessionToken(r) != "" {
 		ended = EndedReading
 	}
 	switch {
+	case r.Live() && r.Framed():
+		r.W.Header().Set("HX-Redirect", "/") // which says that the session has ended
+		r.W.WriteHeader(http.StatusUnauthorized)
+		return
 	case r.Live():
 		r.W.Header().Set("HX-Redirect", Address("/sign-in", "ended", ended))
 		r.W.WriteHeader(http.StatusUnauthorized)

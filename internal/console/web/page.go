@@ -21,6 +21,7 @@ type View struct {
 	Wide    bool   // without the menu: signing in
 	Body    any
 
+	Framed         bool // in a frame of a product
 	AnomaliesWait  bool // anomalies that the session may see wait to be looked at
 	NeedsAttention bool // something on the overview does
 }
@@ -37,7 +38,7 @@ func (r *Request) ShowStatus(status int, page string, v View) error {
 	if t == nil {
 		return fmt.Errorf("there is no page %q", page)
 	}
-	v.Session, v.Now, v.Flash = r.Session, r.Now, label.Flash(r.Query("did"))
+	v.Session, v.Now, v.Flash, v.Framed = r.Session, r.Now, label.Flash(r.Query("did")), r.Framed()
 	part := "layout"
 	if r.Live() && t.Lookup("live") != nil {
 		part = "live"

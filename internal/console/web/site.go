@@ -18,6 +18,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 )
 
@@ -30,6 +31,10 @@ type Site struct {
 	Logger *slog.Logger
 	Tracer trace.Tracer // makes a span of each request; nil: none
 	Secure bool         // the site is served over https: cookies are bound to the host
+
+	EmbedOrigins origin.List // of the products that may show the console in a frame
+	Name         string      // of the product in titles and beside the logo
+	Logo         string      // the asset with the logo
 
 	// AnomaliesWait tells whether anomalies that a session may see wait to be looked
 	// at; the menu of every page says so.
@@ -51,6 +56,7 @@ func (s *Site) LoadPages(a *Assets) error {
 		"until": label.Until, "badge": label.Badge, "last": lastAttempt, "failure": Failure, "sentence": label.Sentence,
 		"paths": label.PermissionPaths, "summary": faultSummary, "first": firstFault, "faultCount": faultCount,
 		"named": func(name, value string) Pair { return Pair{name, value} }, "moments": label.Moments,
+		"product": func() string { return s.Name }, "logo": func() (string, error) { return a.address(s.Logo) },
 	})
 	base, err := base.ParseFS(pageFiles, shared()...)
 	if err != nil {

@@ -3,16 +3,15 @@ package cli
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/consolelink"
 )
 
 // Deps is an open database with what commands do their work with.
@@ -99,15 +98,7 @@ func (d *Deps) webhooks(k *keyring.Keyring) (*delivery.Store, error) {
 	})
 }
 
-// ConsoleLink makes a sign-in link to the console at the address base.
-func (d *Deps) ConsoleLink(ctx context.Context, base string, n session.Link) (url string, expires time.Time, err error) {
-	sessions, err := session.NewStore(session.Config{Pool: d.Pool, Clock: d.env.Clock})
-	if err != nil {
-		return "", expires, err
-	}
-	path, expires, err := sessions.CreateLink(ctx, n)
-	if err != nil {
-		return "", expires, err
-	}
-	return base + path, expires, nil
+// ConsoleLinks makes links to the console at the address base.
+func (d *Deps) ConsoleLinks(base string) (*consolelink.Maker, error) {
+	return consolelink.New(consolelink.Config{Pool: d.Pool, URL: base, Clock: d.env.Clock})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/consolelink"
 )
 
 const welcomeText = `
@@ -71,7 +71,11 @@ func welcome(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Servi
 		return fmt.Errorf("cannot find a client with credit: %w", err)
 	}
 	consoleURL := s.URL(service.RoleConsole)
-	link, _, err := deps.ConsoleLink(ctx, consoleURL, session.Link{WorkspaceID: workspaceID, Person: "you"})
+	links, err := deps.ConsoleLinks(consoleURL)
+	if err != nil {
+		return err
+	}
+	link, err := links.SignIn(ctx, consolelink.Person{WorkspaceID: workspaceID, Name: "you", Role: consolelink.Admin})
 	if err != nil {
 		return err
 	}
@@ -83,7 +87,7 @@ func welcome(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Servi
 		"Name": workspaceName, "Workspace": workspaceID, "Entries": head.Position, "Saved": saved, "Client": client,
 		"Since":   domain.FormatTime(env.Clock().Add(-time.Minute)),
 		"URL":     s.URL(service.RoleAPI),
-		"Console": consoleURL, "Link": link,
+		"Console": consoleURL, "Link": link.URL,
 		"Admin":   s.URL(service.AdminListener),
 		"Program": env.Again(), "Webhook": saved.Webhook.ID,
 		"DataDir": deps.DataDir(""),

@@ -287,9 +287,13 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	look, err := set.Theme()
+	if err != nil {
+		return err
+	}
 	c, err := console.New(console.Config{
 		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Feed: eventlog.NewFeed(pool),
-		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, APIURL: set.BaseURL, Identity: set.Identity(), Reference: page,
+		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, EmbedOrigins: set.ConsoleEmbedOrigins, Theme: look, APIURL: set.BaseURL, Identity: set.Identity(), Reference: page,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the console: %w", err)
