@@ -208,6 +208,8 @@ func (b *tab) judge(where string) {
 		b.t.Fatalf("run npm ci in internal/console/testdata/browser: %v", err)
 	}
 	script[bool](b, string(axe)+"\n;true")
+	// A colour on its way to another one is neither.
+	script[bool](b, `Promise.all(document.getAnimations().map((a) => a.finished.catch(() => null))).then(() => true)`)
 	b.fits(where)
 	found := script[string](b, `axe.run(document, {resultTypes: ["violations"]}).then((r) =>
 		r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.target + "  " + n.failureSummary.replaceAll("\n", " "))).join("\n"))`)

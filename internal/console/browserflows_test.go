@@ -152,6 +152,7 @@ func TestWebhookInTheBrowser(t *testing.T) {
 		}
 	})
 	b := s.enter(acme, session.Admin)
+	b.visit("/webhooks")
 	b.press("Add the first webhook")
 	b.sees("It starts with https://")
 	b.write("#address", "https://192.168.1.9/in")
