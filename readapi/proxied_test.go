@@ -127,8 +127,9 @@ func apart() map[string][]string {
 			"TestASlowedAddressCostsLittle", "TestAWorkspaceHasItsShareOfTheConnections", "TestAWorkspaceWithSlowPagesHasOneConnection", "TestCallersThatHangUp", "TestPagesThatCannotBeRead",
 			"TestDrain", "TestServerIsBounded", "TestSlowCallers", "TestWhatTheServerRefusesItself", "TestWhoDoesNotRead",
 		},
-		"counts goroutines, of which the proxy's connections have some":  {"TestRunEnds"},
-		"spoils answers; TestTheProxySeesFaults has prism find the same": {"TestTheJudgeSeesFaults"},
+		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
+		"spoils answers; TestTheProxySeesFaults has prism find the same":       {"TestTheJudgeSeesFaults"},
+		"looks at what is kept of callers, in whose place a proxy would stand": {"TestErrorsAreExplained", "TestRequestsHoldNoSecrets"},
 		"is of these files": {
 			"TestConformanceBehindNginx", "TestConformanceBehindCaddy", "TestAddressBehindAFrontProxy", "TestConformanceThroughAProxy", "TestTheProxySeesFaults", "TestNoTestIsForgottenByTheProxy",
 		},
