@@ -37,6 +37,18 @@ const (
 	SignOut             Action = "session.sign_out"
 )
 
+// Actions are all of them.
+func Actions() []Action {
+	return []Action{
+		WorkspaceCreate, WorkspaceSet, KeyCreate, KeyRotate, KeyRevoke,
+		KeySetLimit, WebhookCreate, WebhookEdit, WebhookDelete, WebhookRotateSecret,
+		WebhookTest, WebhookTurnOn, WebhookTurnOff, WebhookSendMissed, DeliveryResend,
+		EntrySkip, EntryRestore, EntryRetry, AnomalyAcknowledge, Rebuild,
+		RetentionSet, SecretKeyRotate, SecretKeyGiveUp, LinkCreate, SignIn,
+		SignOut,
+	}
+}
+
 // Label describes the action for people. An action of a newer program is its
 // own label.
 func (a Action) Label() string {

@@ -60,13 +60,26 @@ type Position struct {
 // Newest is the position before the first page: after every change.
 func Newest() Position { return Position{At: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} }
 
+// Filter chooses changes; its zero value chooses all.
+type Filter struct {
+	Who    string    // a part of the name, in any case, or a subject; empty: everyone
+	Action Action    // empty: all
+	Since  time.Time // zero: from the first
+	Until  time.Time // before this moment; zero: to the last
+}
+
 // Page returns up to limit changes of a workspace older than a position, newest
 // first, and the position of the last of them; nil when there are no older ones.
-func (t *Trail) Page(ctx context.Context, workspaceID string, olderThan Position, limit int) (list []Change, next *Position, err error) {
+func (t *Trail) Page(ctx context.Context, workspaceID string, f Filter, olderThan Position, limit int) (list []Change, next *Position, err error) {
+	if !f.Until.IsZero() && f.Until.Before(olderThan.At) {
+		olderThan = Position{At: f.Until}
+	}
 	rows, err := t.pool.Query(ctx, `
 		SELECT at, audit_id, person, issuer, subject, via, action, object_id, object_name, detail FROM console_audit
-		 WHERE workspace_id = $1 AND (at, audit_id) < ($2, $3)
-		 ORDER BY at DESC, audit_id DESC LIMIT $4`, workspaceID, olderThan.At, olderThan.ID, limit+1)
+		 WHERE workspace_id = $1 AND (at, audit_id) < ($2, $3) AND at >= $5
+		   AND ($6 = '' OR strpos(lower(person), lower($6)) > 0 OR subject = $6)
+		   AND ($7 = '' OR action = $7)
+		 ORDER BY at DESC, audit_id DESC LIMIT $4`, workspaceID, olderThan.At, olderThan.ID, limit+1, f.Since, f.Who, string(f.Action))
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the audit trail: %w", err)
 	}

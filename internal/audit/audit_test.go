@@ -56,7 +56,7 @@ func TestAuditPages(t *testing.T) {
 	add(t, pool, "y", Change{WorkspaceID: "beta", Action: KeyCreate})
 	seen, newest := 0, time.Now().Add(time.Hour)
 	for position := Newest(); ; {
-		list, next, err := trail.Page(t.Context(), "acme", position, 50)
+		list, next, err := trail.Page(t.Context(), "acme", Filter{}, position, 50)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,11 +88,51 @@ func TestActors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, _, err := trail.Page(t.Context(), "acme", Newest(), 10)
+	list, _, err := trail.Page(t.Context(), "acme", Filter{}, Newest(), 10)
 	if err != nil || len(list) != 3 {
 		t.Fatal(list, err)
 	}
 	if list[0].Actor != person || list[1].Actor != (Actor{Via: ViaService, Name: account()}) || list[2].Actor != (Actor{Via: ViaCommand, Name: account()}) {
 		t.Errorf("%+v", list)
+	}
+}
+
+// A filter chooses by who, what and when; text that looks like a pattern is text.
+func TestAuditFilter(t *testing.T) {
+	t.Parallel()
+	trail, pool := setup(t)
+	add(t, pool, "Dana", Change{WorkspaceID: "acme", Action: SignIn})
+	add(t, pool, "Eve", Change{WorkspaceID: "acme", Action: KeyCreate})
+	add(t, pool, "dan%", Change{WorkspaceID: "acme", Action: KeyCreate})
+	add(t, pool, "Dana", Change{WorkspaceID: "beta", Action: SignIn})
+	now := time.Now()
+	for _, c := range []struct {
+		filter Filter
+		want   string
+	}{
+		{Filter{}, "dan% Eve Dana"}, {Filter{Who: "DAN"}, "dan% Dana"}, {Filter{Who: "n%"}, "dan%"}, {Filter{Who: "sub-Eve"}, "Eve"},
+		{Filter{Action: KeyCreate}, "dan% Eve"}, {Filter{Who: "dan", Action: KeyCreate}, "dan%"}, {Filter{Since: now.Add(time.Hour)}, ""},
+		{Filter{Since: now.Add(-time.Hour), Until: now.Add(time.Hour)}, "dan% Eve Dana"}, {Filter{Until: now.Add(-time.Hour)}, ""},
+	} {
+		list, _, err := trail.Page(t.Context(), "acme", c.filter, Newest(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, change := range list {
+			names = append(names, change.Actor.Name)
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%+v finds %q, want %q", c.filter, got, c.want)
+		}
+	}
+}
+
+func TestEveryActionHasALabel(t *testing.T) {
+	t.Parallel()
+	for _, a := range Actions() {
+		if a.Label() == string(a) {
+			t.Errorf("%s has no label", a)
+		}
 	}
 }

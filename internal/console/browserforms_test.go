@@ -3,12 +3,14 @@
 package console
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 )
 
@@ -94,4 +96,25 @@ func TestZonesAndCopiesInTheBrowser(t *testing.T) {
 	b.judge("an unknown address")
 	b.press("API keys")
 	b.sees("New API key")
+}
+
+// TestAuditInTheBrowser filters the audit and follows the link to the file.
+func TestAuditInTheBrowser(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.seed(acme)
+	s.addToAudit(dana, audit.Change{WorkspaceID: acme, Action: audit.KeyRevoke, ObjectName: "Old export"})
+	b := s.enter(acme, session.Viewer)
+	b.visit("/audit")
+	b.sees("Signed in")
+	b.write(`input[name="who"]`, "user-1")
+	b.choose("what", "key.revoke")
+	b.press("Filter")
+	b.sees("Download what matches as CSV")
+	b.all("only those that match", "tbody td.whole", `(e) => e.innerText.includes("Old export")`, "who=user-1", "what=key.revoke")
+	b.judge("the audit with filters")
+	b.picture("audit-filtered")
+	if got := script[string](b, `fetch(document.querySelector("a[download]").href).then((r) => r.text())`); !strings.Contains(got, "Old export") || strings.Contains(got, "session.sign_in") {
+		t.Errorf("the file is\n%s", got)
+	}
 }

@@ -51,7 +51,8 @@ func (c *Console) routes() []web.Route {
 	return slices.Concat(
 		[]web.Route{
 			{Method: http.MethodGet, Pattern: "/api", Access: web.Anyone, Handle: c.referencePage},
-			{Method: http.MethodGet, Pattern: "/audit", Access: web.SignedIn, Handle: c.auditPage},
+			{Method: http.MethodGet, Pattern: "/audit", Access: web.SignedIn, Heavy: true, Handle: c.auditPage},
+			{Method: http.MethodGet, Pattern: "/audit.csv", Access: web.SignedIn, Heavy: true, Handle: c.auditFile},
 		},
 		c.signIn.Routes(), c.overview.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.requests.Routes(), c.anomalies.Routes(),
 	)
@@ -99,33 +100,4 @@ func (c *Console) checks(a web.Access) []func(http.Handler) http.Handler {
 func (c *Console) referencePage(r *web.Request) error {
 	r.WriteHTML(http.StatusOK, c.reference)
 	return nil
-}
-
-// auditPageSize is how many changes a page of the audit trail lists.
-const auditPageSize = 50
-
-// auditBody is what the page of the audit trail is made from.
-type auditBody struct {
-	List []audit.Change
-	web.Pager
-}
-
-func (c *Console) auditPage(r *web.Request) error {
-	body, olderThan := auditBody{}, audit.Newest()
-	if cursor := r.Query("cursor"); cursor != "" {
-		p, err := web.ParseCursor[audit.Position](cursor)
-		if err != nil {
-			return err
-		}
-		olderThan, body.Newest = *p, "/audit"
-	}
-	list, next, err := c.trail.Page(r.Context(), r.Session.WorkspaceID, olderThan, auditPageSize)
-	if err != nil {
-		return err
-	}
-	body.List = list
-	if next != nil {
-		body.Older = web.Address("/audit", "cursor", web.FormatCursor(next))
-	}
-	return r.Show("audit", web.View{Title: "Audit", Section: "audit", Body: body})
 }

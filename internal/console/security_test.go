@@ -114,7 +114,7 @@ func TestViewerChangesNothing(t *testing.T) {
 			p.do(method, path, url.Values{"name": {"x"}, "permission": {"events:read"}, "expires": {"never"}}).status(http.StatusForbidden)
 		case r.Access == web.SignedIn && method == http.MethodGet && path != "/":
 			a := p.get(path).status(http.StatusOK)
-			if forms := strings.Count(a.body, `method="post"`); forms != 1 { // signing out
+			if forms := strings.Count(a.body, `method="post"`); forms != 1 && path != "/audit.csv" { // signing out
 				t.Errorf("%s offers a viewer %d forms", path, forms)
 			}
 		}
