@@ -18,7 +18,7 @@ import (
 type Workspace struct {
 	ID          string
 	Name        string // the id until set
-	NotifyEmail string // where mails about failing webhooks go; empty: none
+	NotifyEmail string // where mails about failing webhooks go, as ParseNotifyEmail returns it; empty: none
 	CreatedAt   time.Time
 }
 
@@ -69,7 +69,7 @@ func mailDetail(address string) string {
 	return "mail about webhooks to " + address
 }
 
-// Set changes a workspace's name, or the address that mails about failing webhooks
+// Set changes a workspace's name, or the addresses that mails about failing webhooks
 // go to (empty: none), in the caller's transaction. Nil leaves it as it is. The
 // error is a *domain.UnknownWorkspaceError when there is no such workspace.
 func (s *Workspaces) Set(ctx context.Context, tx pgx.Tx, id string, name, notifyEmail *string) error {

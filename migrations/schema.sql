@@ -934,6 +934,7 @@ CREATE TABLE webhook_mail (
     attempts integer NOT NULL DEFAULT 0,
     next_attempt_at timestamp with time zone NOT NULL,
     error text,
+    recipient text,
     CONSTRAINT webhook_mail_pkey PRIMARY KEY (workspace_id, mail_id),
     CONSTRAINT webhook_mail_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
 );
@@ -942,6 +943,7 @@ COMMENT ON COLUMN webhook_mail.mail_id IS 'Derived from what the mail is about, 
 COMMENT ON COLUMN webhook_mail.attempts IS 'How often sending was tried.';
 COMMENT ON COLUMN webhook_mail.next_attempt_at IS 'It is not sent before this time; moved ahead while a process sends it.';
 COMMENT ON COLUMN webhook_mail.error IS 'Error of the last attempt.';
+COMMENT ON COLUMN webhook_mail.recipient IS 'Who it is for; it is dropped when workspace.notify_email no longer has the address. Null: all of them.';
 CREATE INDEX webhook_mail_next ON public.webhook_mail USING btree (next_attempt_at);
 
 CREATE TABLE webhook_waiting (
@@ -977,7 +979,7 @@ CREATE TABLE workspace (
 );
 COMMENT ON TABLE workspace IS 'One customer of the billing product. Created by its first entry, or with a command.';
 COMMENT ON COLUMN workspace.name IS 'Shown on /v1/me and in the console; the id until set.';
-COMMENT ON COLUMN workspace.notify_email IS 'Address of the finance team, which gets a mail when a webhook fails or is turned off. Null: nobody gets one.';
+COMMENT ON COLUMN workspace.notify_email IS 'Mail addresses of the finance team, separated by a comma and a space, which get a mail when a webhook fails or is turned off. Null: nobody gets one.';
 
 CREATE OR REPLACE FUNCTION public.console_audit_refuse()
  RETURNS trigger

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/mail"
 	"text/tabwriter"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -68,7 +65,7 @@ func workspaceCreateCommand(env *cli.Env) *cobra.Command {
 	}
 	c.Flags().StringVar(&id, "id", "", "its id, 1 to 64 letters, digits, _ and - (required)")
 	c.Flags().StringVar(&name, "name", "", "shown on /v1/me and in the console (default: the id)")
-	c.Flags().StringVar(&email, "notify-email", "", "the finance team's address, which gets mail when a webhook fails or is turned off")
+	c.Flags().StringVar(&email, "notify-email", "", "up to 5 addresses, separated by commas, which get mail when a webhook fails or is turned off")
 	return c
 }
 
@@ -76,12 +73,12 @@ func workspaceSetCommand(env *cli.Env) *cobra.Command {
 	var id, name, email string
 	c := &cobra.Command{
 		Use:   "set",
-		Short: "Change a workspace's name, or the address that gets mail about failing webhooks",
+		Short: "Change a workspace's name, or the addresses that get mail about failing webhooks",
 		Args:  cli.ExactArgs(0),
 	}
 	c.Flags().StringVar(&id, "id", "", "the workspace (required)")
 	c.Flags().StringVar(&name, "name", "", "its new name")
-	c.Flags().StringVar(&email, "notify-email", "", "its new address; empty: nobody gets mail")
+	c.Flags().StringVar(&email, "notify-email", "", "its new addresses, separated by commas, 5 at most; empty: nobody gets mail")
 	c.RunE = env.Run(func(ctx context.Context, _ []string) error {
 		var newName, newEmail *string
 		if c.Flags().Changed("name") {
@@ -103,24 +100,19 @@ func workspaceSetCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-// maxWorkspaceName is the most characters of a name.
-const maxWorkspaceName = 200
-
+// checkWorkspace checks what is not nil, and brings the addresses into their usual form.
 func checkWorkspace(name, email *string) error {
 	if name != nil {
-		if n := utf8.RuneCountInString(*name); n < 1 || n > maxWorkspaceName || !utf8.ValidString(*name) {
-			return cli.Usagef("--name: want 1 to %d characters", maxWorkspaceName)
-		}
-		for _, r := range *name {
-			if unicode.IsControl(r) {
-				return cli.Usagef("--name: want no control characters")
-			}
+		if err := eventlog.CheckWorkspaceName(*name); err != nil {
+			return cli.Usagef("--name: %v", err)
 		}
 	}
-	if email != nil && *email != "" {
-		if a, err := mail.ParseAddress(*email); err != nil || a.Address != *email {
-			return cli.Usagef("--notify-email is %q: want a mail address such as finance@example.com", *email)
+	if email != nil {
+		addresses, err := eventlog.ParseNotifyEmail(*email)
+		if err != nil {
+			return cli.Usagef("--notify-email: %v", err)
 		}
+		*email = addresses
 	}
 	return nil
 }

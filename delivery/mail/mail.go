@@ -107,8 +107,8 @@ func New(s Settings, pool *pgxpool.Pool, clock func() time.Time, logger *slog.Lo
 	return m, nil
 }
 
-// Notification is a mail without its recipient, which is the workspace's
-// notify_email when the mail is sent.
+// Notification is a mail without its recipients: each address of the workspace's
+// notify_email gets one.
 type Notification struct {
 	ID          string // the same for the same notification, so that it is stored once
 	WorkspaceID string
@@ -117,7 +117,7 @@ type Notification struct {
 	Body        string
 }
 
-// Store stores a notification in the transaction of what it is about. It does
+// Store stores a notification for each address of its workspace, in the transaction of what it is about. It does
 // nothing when no mail is sent or the workspace has no address. After the commit
 // call SendSoon.
 func (m *Mailer) Store(ctx context.Context, tx pgx.Tx, n *Notification) error {
@@ -125,8 +125,10 @@ func (m *Mailer) Store(ctx context.Context, tx pgx.Tx, n *Notification) error {
 		return nil
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO webhook_mail (workspace_id, mail_id, webhook_id, subject, body, created_at, next_attempt_at)
-		SELECT workspace_id, $2, $3, $4, $5, $6, $6 FROM workspace WHERE workspace_id = $1 AND notify_email <> ''
+		INSERT INTO webhook_mail (workspace_id, mail_id, webhook_id, subject, body, created_at, next_attempt_at, recipient)
+		SELECT w.workspace_id, $2 || CASE WHEN t.n = 1 THEN '' ELSE '_' || t.n END, $3, $4, $5, $6, $6, t.address
+		  FROM workspace w, unnest(string_to_array(w.notify_email, ', ')) WITH ORDINALITY AS t (address, n)
+		 WHERE w.workspace_id = $1 AND t.address <> ''
 		    ON CONFLICT DO NOTHING`,
 		n.WorkspaceID, n.ID, n.WebhookID, n.Subject, n.Body, m.clock())
 	if err != nil {
@@ -206,7 +208,8 @@ func (m *Mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
 		       SELECT workspace_id, mail_id FROM webhook_mail WHERE next_attempt_at <= $1
 		        ORDER BY next_attempt_at LIMIT 20 FOR UPDATE SKIP LOCKED)
 		   AND w.workspace_id = l.workspace_id
-		RETURNING l.workspace_id, l.mail_id, l.webhook_id, coalesce(w.notify_email, ''), l.subject, l.body, l.created_at, l.attempts`,
+		RETURNING l.workspace_id, l.mail_id, l.webhook_id, coalesce(CASE WHEN l.recipient IS NULL THEN w.notify_email
+		          WHEN l.recipient = ANY (string_to_array(w.notify_email, ', ')) THEN l.recipient END, ''), l.subject, l.body, l.created_at, l.attempts`,
 		now, now.Add(sendLease))
 	if err != nil {
 		return sweepInterval, fmt.Errorf("claim mails: %w", err)
@@ -280,7 +283,7 @@ func (m *Mailer) send(ctx context.Context, d *dueMail) error {
 	if err := msg.From(m.from); err != nil {
 		return fmt.Errorf("sender: %w", err)
 	}
-	if err := msg.To(d.to); err != nil {
+	if err := msg.To(strings.Split(d.to, ", ")...); err != nil {
 		return fmt.Errorf("recipient: %w", err)
 	}
 	msg.Subject(d.Subject)

@@ -54,7 +54,7 @@ var arrows = map[string][]string{
 	},
 	"delivery/keyring":   {},
 	"delivery/secretkey": {"delivery/keyring", "internal/audit", "internal/flow", "internal/pg"},
-	"delivery/mail":      {},
+	"delivery/mail":      {"internal/audit", "internal/pg"},
 	"delivery/policy":    {"internal/brand", "internal/seededbug", "internal/timespan"},
 	"delivery/receiver":  {"delivery", "delivery/attempt", "internal/brand"},
 	"delivery": {
@@ -69,11 +69,15 @@ var arrows = map[string][]string{
 		"internal/console/session", "internal/console/web", "internal/rollup", "readapi/access",
 	},
 	"internal/console/theme": {},
+	"internal/console/settings": {
+		"delivery/mail", "eventlog", "internal/console/label", "internal/console/web", "internal/pg", "readapi/access",
+	},
 	"internal/console": {
 		"eventlog", "readapi/access", "delivery", "internal/audit", "internal/console/events", "internal/console/identity",
 		"internal/console/keys", "internal/console/origin", "internal/console/requests", "internal/console/session",
 		"internal/console/signin", "internal/console/web", "internal/console/webhooks", "delivery/policy", "internal/pg",
 		"internal/console/anomalies", "projections/anomaly", "internal/console/overview", "internal/rollup", "internal/console/theme",
+		"delivery/mail", "internal/console/settings",
 	},
 	"internal/console/origin":   {},
 	"internal/console/session":  {"domain", "internal/audit"},
@@ -131,6 +135,7 @@ var arrows = map[string][]string{
 		"internal/audit", "internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg",
 		"delivery/dispatch", "internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey",
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
+		"delivery/mail",
 	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/listen",

@@ -9,6 +9,7 @@ type Action string
 const (
 	WorkspaceCreate     Action = "workspace.create"
 	WorkspaceSet        Action = "workspace.set"
+	WorkspaceTestMail   Action = "workspace.test_mail"
 	KeyCreate           Action = "key.create"
 	KeyRotate           Action = "key.rotate"
 	KeyRevoke           Action = "key.revoke"
@@ -40,7 +41,7 @@ const (
 // Actions are all of them.
 func Actions() []Action {
 	return []Action{
-		WorkspaceCreate, WorkspaceSet, KeyCreate, KeyRotate, KeyRevoke,
+		WorkspaceCreate, WorkspaceSet, WorkspaceTestMail, KeyCreate, KeyRotate, KeyRevoke,
 		KeySetLimit, WebhookCreate, WebhookEdit, WebhookDelete, WebhookRotateSecret,
 		WebhookTest, WebhookTurnOn, WebhookTurnOff, WebhookSendMissed, DeliveryResend,
 		EntrySkip, EntryRestore, EntryRetry, AnomalyAcknowledge, Rebuild,
@@ -57,6 +58,8 @@ func (a Action) Label() string {
 		return "Created workspace"
 	case WorkspaceSet:
 		return "Changed workspace"
+	case WorkspaceTestMail:
+		return "Sent a test mail"
 	case KeyCreate:
 		return "Created API key"
 	case KeyRotate:

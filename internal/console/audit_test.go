@@ -26,6 +26,7 @@ var dana = audit.Actor{Via: audit.ViaConsole, Name: "Dana", Issuer: "https://id.
 // changes are all changes that stores make, with the action that the audit trail has
 // of them. Each works once on a bundle.
 func (s *bundle) changes() []change {
+	s.exec(`UPDATE workspace SET notify_email = 'finance@acme.example' WHERE workspace_id = 'acme'`)
 	key, _ := s.key(acme, "key", access.EventsRead)
 	ended, _ := s.key(acme, "ended", access.EventsRead)
 	hook := testkit.Must(s.webhooks.Create(s.t.Context(), acme, delivery.Definition{URL: "https://hooks.example/a", Events: []string{"all"}}))(s.t).ID
@@ -65,6 +66,7 @@ func (s *bundle) changes() []change {
 			return workspaces.Create(ctx, tx, eventlog.Workspace{ID: "new", Name: "New"})
 		})},
 		{audit.WorkspaceSet, inTx(func(ctx context.Context, tx pgx.Tx) error { return workspaces.Set(ctx, tx, acme, &name, nil) })},
+		{audit.WorkspaceTestMail, func(ctx context.Context) error { return s.console.settings.Mailer.Test(ctx, acme) }},
 		{audit.KeyCreate, func(ctx context.Context) error {
 			_, _, err := s.keys.Create(ctx, access.NewKey{WorkspaceID: acme, Name: "n", Permissions: access.PermissionsOf(access.EventsRead)})
 			return err
@@ -120,7 +122,7 @@ func (s *bundle) state() string {
 	var b strings.Builder
 	for _, table := range []string{
 		"workspace", "log_head", "log_skip", "log_checkpoint", "api_key", "api_key_secret", "anomaly_acknowledged", "webhook", "webhook_cursor", "webhook_waiting", "webhook_delivery",
-		"console_link", "console_session", "console_audit",
+		"webhook_mail", "console_link", "console_session", "console_audit",
 	} {
 		var text string
 		if err := s.pool.QueryRow(s.t.Context(), `SELECT coalesce(string_agg(r::text, E'\n' ORDER BY r::text), '') FROM `+table+` r`).Scan(&text); err != nil {

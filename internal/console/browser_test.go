@@ -253,7 +253,7 @@ func TestEveryPageInEveryLook(t *testing.T) {
 		{"delivery-failed", "/deliveries/" + s.deliveryOf(well, "failed")}, {"delivery-pending", "/deliveries/" + s.deliveryOf(well, "pending")},
 		{"events", "/events"}, {"event", "/events/" + event}, {"requests", "/requests"}, {"requests-day", "/requests?range=day"}, {"request", s.requestOf(acme)},
 		{"anomalies", "/anomalies"}, {"anomalies-all", "/anomalies?all=1"}, {"anomaly-group", "/anomalies/unknown_object/invoice.reversed"},
-		{"anomaly", "/anomalies/at/1"}, {"anomaly-acknowledged", "/anomalies/at/9"}, {"audit", "/audit"}, {"workspaces", "/workspaces"}, {"sign-in", "/sign-in"}, {"sign-in-link", link}, {"not-found", "/keys/none"},
+		{"anomaly", "/anomalies/at/1"}, {"anomaly-acknowledged", "/anomalies/at/9"}, {"audit", "/audit"}, {"settings", "/settings"}, {"workspaces", "/workspaces"}, {"sign-in", "/sign-in"}, {"sign-in-link", link}, {"not-found", "/keys/none"},
 	}
 	for _, a := range []appearance{{"light", 1280, "light"}, {"dark", 1280, "dark"}, {"small", 360, "light"}, {"laptop", 1024, "light"}, {"tablet", 768, "light"}} {
 		b.appear(a)

@@ -118,3 +118,22 @@ func TestAuditInTheBrowser(t *testing.T) {
 		t.Errorf("the file is\n%s", got)
 	}
 }
+
+// TestSettingsInTheBrowser names the people who get mail and sends them a test.
+func TestSettingsInTheBrowser(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	b := s.enter(acme, session.Admin)
+	b.press("Workspace")
+	b.sees("Nobody gets mail when a webhook of this workspace fails.")
+	b.judge("the settings without an address")
+	b.write("#name", "Acme Care")
+	b.write("#email", "mara@acme.example, lee@acme.example")
+	b.press("Save")
+	b.sees("Saved.")
+	b.sees("Acme Care")
+	b.press("Send a test mail")
+	b.sees("A test mail is on its way.")
+	b.judge("the settings")
+	b.picture("settings")
+}

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
@@ -24,6 +25,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/overview"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/requests"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/settings"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/theme"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
@@ -40,6 +42,7 @@ type Config struct {
 	Audit    *audit.Trail     // required
 	Keys     *access.Store    // required
 	Webhooks *delivery.Store  // required
+	Mailer   *mail.Mailer     // stores test mails, which a process that delivers sends; required
 	Feed     *eventlog.Feed   // required; of Pool, whose settings bound how long a page waits
 	Clock    func() time.Time // required
 	Logger   *slog.Logger     // required
@@ -76,7 +79,7 @@ type Config struct {
 
 // New makes a Console; it starts nothing. The error names what is wrong with cfg.
 func New(cfg Config) (*Console, error) {
-	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Feed == nil ||
+	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Mailer == nil || cfg.Feed == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
 		return nil, errors.New("console: Config needs everything but Identity and TestTimeout")
 	}
@@ -118,6 +121,7 @@ func New(cfg Config) (*Console, error) {
 	c.webhooks = &webhooks.Pages{Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout}
 	c.events = &events.Pages{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Retention: cfg.Settings.Retention}
 	c.requests = &requests.Pages{Pool: cfg.Pool, Keys: cfg.Keys, Counts: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
+	c.settings = &settings.Pages{Pool: cfg.Pool, Workspaces: eventlog.NewWorkspaces(cfg.Pool, cfg.Clock), Mailer: cfg.Mailer}
 	if c.handler, err = c.router(); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/overview"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/requests"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/settings"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/webhooks"
@@ -39,6 +40,7 @@ type Console struct {
 	events    *events.Pages
 	requests  *requests.Pages
 	anomalies *anomalies.Pages
+	settings  *settings.Pages
 }
 
 // ServeHTTP answers a request.
@@ -54,7 +56,7 @@ func (c *Console) routes() []web.Route {
 			{Method: http.MethodGet, Pattern: "/audit", Access: web.SignedIn, Heavy: true, Handle: c.auditPage},
 			{Method: http.MethodGet, Pattern: "/audit.csv", Access: web.SignedIn, Heavy: true, Handle: c.auditFile},
 		},
-		c.signIn.Routes(), c.overview.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.requests.Routes(), c.anomalies.Routes(),
+		c.signIn.Routes(), c.overview.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.requests.Routes(), c.anomalies.Routes(), c.settings.Routes(),
 	)
 }
 

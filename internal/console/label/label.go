@@ -200,6 +200,10 @@ func Flash(name string) string {
 		return "Of the deliveries that you chose, those that had failed or were cancelled are being sent again; the others were on their way or had arrived."
 	case "none-sent-again":
 		return "Nothing was sent again: choose deliveries that have failed or were cancelled."
+	case "settings-saved":
+		return "Saved."
+	case "test-mail":
+		return "A test mail is on its way. If it has not arrived in a few minutes, ask the operator of this service to look at the log."
 	case "signed-out":
 		return "You are signed out."
 	}

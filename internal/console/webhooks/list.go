@@ -99,6 +99,7 @@ func (p *Pages) find(r *web.Request, id string) (*delivery.Webhook, error) {
 type listBody struct {
 	List  []row
 	Max   int
+	Told  bool         // somebody gets mail when a webhook fails
 	Chart *chart.Chart // of all of them together; nil without any
 }
 
@@ -116,7 +117,19 @@ func (p *Pages) listPage(r *web.Request) error {
 			return err
 		}
 	}
+	if body.Told, err = told(r.Context(), p.Pool, r.Session.WorkspaceID); err != nil {
+		return err
+	}
 	return r.Show("webhooks", web.View{Title: "Webhooks", Section: "webhooks", Body: body})
+}
+
+// told tells whether the workspace has an address for mail about its webhooks.
+func told(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (told bool, err error) {
+	err = pool.QueryRow(ctx, `SELECT coalesce(notify_email, '') <> '' FROM workspace WHERE workspace_id = $1`, workspaceID).Scan(&told)
+	if err != nil {
+		return false, fmt.Errorf("cannot look for the workspace's addresses: %w", err)
+	}
+	return told, nil
 }
 
 // attemptsChart draws the attempts of the last 24 hours by hour; those of one

@@ -1,0 +1,129 @@
+// Package settings has the page with the settings of a workspace: its name, and who gets
+// mail about its webhooks.
+package settings
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// Pages are the pages of a workspace's settings.
+type Pages struct {
+	Pool       *pgxpool.Pool
+	Workspaces *eventlog.Workspaces
+	Mailer     *mail.Mailer
+}
+
+// Routes are the addresses of the pages.
+func (p *Pages) Routes() []web.Route {
+	return []web.Route{
+		{Method: http.MethodGet, Pattern: "/settings", Access: web.SignedIn, Handle: p.page},
+		{Method: http.MethodPost, Pattern: "/settings", Access: web.Admin, Handle: p.save},
+		{Method: http.MethodPost, Pattern: "/settings/test-mail", Access: web.Admin, Handle: p.testMail},
+	}
+}
+
+// body is what the page is made from.
+type body struct {
+	ID, Name string
+	Email    string // as it was typed, or as it is saved
+	Saved    string // the addresses that are saved
+	Mail     bool   // there is a mail server
+	Faults   web.Faults
+	Test     string // why no test mail is sent
+	Restored bool
+}
+
+func (p *Pages) body(r *web.Request) (*body, error) {
+	w, err := p.Workspaces.Get(r.Context(), r.Session.WorkspaceID)
+	if err != nil {
+		return nil, err
+	}
+	return &body{ID: w.ID, Name: w.Name, Email: w.NotifyEmail, Saved: w.NotifyEmail, Mail: p.Mailer.Enabled()}, nil
+}
+
+func show(r *web.Request, status int, b *body) error {
+	return r.ShowStatus(status, "settings", web.View{Title: "Workspace", Section: "settings", Body: b})
+}
+
+func (p *Pages) page(r *web.Request) error {
+	b, err := p.body(r)
+	if err != nil {
+		return err
+	}
+	if r.Session.MayChange() && r.RestoreDraft() {
+		b.Name, b.Email, b.Restored = r.Field("name"), r.Field("email"), true
+	}
+	return show(r, http.StatusOK, b)
+}
+
+func (p *Pages) save(r *web.Request) error {
+	b, err := p.body(r)
+	if err != nil {
+		return err
+	}
+	before := *b
+	b.Name, b.Email, b.Faults = r.Field("name"), r.Field("email"), web.Faults{}
+	if err := eventlog.CheckWorkspaceName(b.Name); err != nil {
+		b.Faults["name"] = label.Sentence(err.Error())
+	}
+	email, err := eventlog.ParseNotifyEmail(b.Email)
+	if err != nil {
+		b.Faults["email"] = label.Sentence(err.Error())
+	}
+	if len(b.Faults) > 0 {
+		return show(r, http.StatusUnprocessableEntity, b)
+	}
+	var newName, newEmail *string
+	if b.Name != before.Name {
+		newName = &b.Name
+	}
+	if email != before.Saved {
+		newEmail = &email
+	}
+	if newName != nil || newEmail != nil {
+		if err := p.change(r, newName, newEmail); err != nil {
+			return err
+		}
+	}
+	return r.Redirect("/settings?did=settings-saved")
+}
+
+// change saves what is not nil.
+func (p *Pages) change(r *web.Request, name, email *string) error {
+	return pg.InTx(r.Context(), p.Pool, func(tx pgx.Tx) error {
+		if err := p.Workspaces.Set(r.Context(), tx, r.Session.WorkspaceID, name, email); err != nil {
+			return err
+		}
+		if name == nil {
+			return nil
+		}
+		return access.BumpRevision(r.Context(), tx, r.Session.WorkspaceID)
+	})
+}
+
+func (p *Pages) testMail(r *web.Request) error {
+	err := p.Mailer.Test(r.Context(), r.Session.WorkspaceID)
+	if errors.Is(err, mail.ErrNoServer) || errors.Is(err, mail.ErrNobody) || errors.Is(err, mail.ErrTests) {
+		b, bodyErr := p.body(r)
+		if bodyErr != nil {
+			return bodyErr
+		}
+		b.Test = label.Sentence(err.Error())
+		return show(r, http.StatusConflict, b)
+	}
+	if err != nil {
+		return err
+	}
+	return r.Redirect("/settings?did=test-mail")
+}
