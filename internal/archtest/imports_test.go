@@ -137,10 +137,12 @@ var arrows = map[string][]string{
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
 		"delivery/mail",
 	},
+	"cmd/ledgerfeed/internal/demo/lastday": {"delivery/attempt", "delivery/policy", "domain", "internal/pg", "internal/rollup", "readapi/requestlog"},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/service", "domain", "eventlog", "readapi/access", "delivery", "internal/datadir",
 		"internal/pg", "internal/scenario", "delivery/receiver", "readapi/access/consolelink",
+		"cmd/ledgerfeed/internal/demo/lastday",
 	},
 	"cmd/ledgerfeed/internal/trigger": {"cmd/ledgerfeed/internal/cli", "domain", "internal/similar"},
 	"cmd/ledgerfeed/internal/listen":  {"cmd/ledgerfeed/internal/cli", "delivery", "delivery/receiver", "domain", "internal/datadir"},
@@ -265,7 +267,8 @@ var inTestsOf = map[string][]string{
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/signaturecheck": {"delivery/attempt"},
 
-	"readapi/access/consolelink": {"domain"},
+	"readapi/access/consolelink":           {"domain"},
+	"cmd/ledgerfeed/internal/demo/lastday": {"delivery", "delivery/keyring", "eventlog"},
 }
 
 // importFault says what is wrong with a file of package from importing a

@@ -103,6 +103,9 @@ func show(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Service,
 	if err := r.makeWebhook(ctx, webhooks, saved); err != nil {
 		return err
 	}
+	if err := makeLastDay(ctx, env, deps, saved, keys, webhooks); err != nil {
+		return err
+	}
 	if err := welcome(ctx, env, deps, s, saved); err != nil {
 		return err
 	}

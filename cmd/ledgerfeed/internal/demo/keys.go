@@ -21,6 +21,8 @@ type saved struct {
 	Everything savedKey     `json:"everything"`
 	WithoutPay savedKey     `json:"without_pay"`
 	Webhook    savedWebhook `json:"webhook"`
+
+	LastDay bool `json:"last_day"` // it was made up
 }
 
 // savedName is the file in the data directory.
