@@ -39,12 +39,13 @@ type tab struct {
 }
 
 // open starts a browser for one test.
-func (s *bundle) open() *tab {
+func (s *bundle) open(flags ...chromedp.ExecAllocatorOption) *tab {
 	s.t.Helper()
 	if _, err := os.Stat(chromium); err != nil {
 		s.t.Fatalf("the tests need Debian's chromium: %v", err)
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox)
+	options = append(options, flags...)
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, closeTab := chromedp.NewContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, tabTimeout)
