@@ -248,3 +248,25 @@ func TestLockedTracesDelayNobody(t *testing.T) {
 		t.Errorf("%d attempts have %d links, want 4 and 1", n, links)
 	}
 }
+
+// TestALockedTableOfCounts: a dispatcher that starts while somebody has locked the table of
+// hourly counts, from which it deletes old ones, delivers all the same. What waits for
+// the table is recorded when the lock is gone.
+func TestALockedTableOfCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
+	spaces := []string{"acme", "beta", "gamma"}
+	for _, ws := range spaces {
+		b.webhookIn(ws, rc.URL)
+		b.appendTo(ws, "invoice.reversed", 2)
+	}
+	tx := testkit.Must(testkit.OwnerConn(t, b.pool).Begin(t.Context()))(t)
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE webhook_hour IN ACCESS EXCLUSIVE MODE`))(t)
+	b.dispatcher()
+	rc.Wait(t, 6)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.recorded(spaces, 6)
+}

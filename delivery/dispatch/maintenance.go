@@ -2,8 +2,11 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
@@ -50,12 +53,9 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 		return fmt.Errorf("make and drop partitions of the delivery history: %w", err)
 	}
 	locked := err
-	// Counts that another transaction has locked are deleted the next time.
-	const counts = `
-		DELETE FROM webhook_hour WHERE (workspace_id, webhook_id, hour, outcome) IN (
-		       SELECT workspace_id, webhook_id, hour, outcome FROM webhook_hour WHERE hour < $1 FOR UPDATE SKIP LOCKED)`
-	if _, err := s.pool.Exec(ctx, counts, now.Add(-countRetention)); err != nil {
-		return fmt.Errorf("delete old counts: %w", err)
+	deleted := s.deleteCounts(ctx, now)
+	if deleted != nil && !pg.Locked(deleted) {
+		return deleted
 	}
 	removed := rollup.RemoveOld(ctx, s.pool, now)
 	if removed != nil && !pg.Locked(removed) {
@@ -70,5 +70,23 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 	if locked != nil {
 		return fmt.Errorf("a long transaction reads the delivery history: %w", locked)
 	}
-	return removed
+	return errors.Join(deleted, removed)
+}
+
+// deleteCounts deletes old hourly counts. Those that another transaction has locked are
+// left for the next time; pg.Locked reports that one has locked the whole table.
+func (s *store) deleteCounts(ctx context.Context, now time.Time) error {
+	// The limit comes first, because preparing the statement waits for the table, too.
+	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			DELETE FROM webhook_hour WHERE (workspace_id, webhook_id, hour, outcome) IN (
+			       SELECT workspace_id, webhook_id, hour, outcome FROM webhook_hour WHERE hour < $1 FOR UPDATE SKIP LOCKED)`, now.Add(-countRetention))
+		if err != nil {
+			return fmt.Errorf("delete old counts: %w", err)
+		}
+		return nil
+	})
 }

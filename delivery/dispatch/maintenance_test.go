@@ -127,6 +127,49 @@ func TestLockedCountsAreDeletedLater(t *testing.T) {
 	}
 }
 
+// TestALockedTableOfCountsDelaysOnlyItself: while somebody has locked the whole table of
+// hourly counts, the other maintenance is done, and the old counts are deleted later.
+func TestALockedTableOfCountsDelaysOnlyItself(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Pool(t)
+	testkit.AnyClock(t, pool)
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
+	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
+	testkit.AsOwner(t, pool, `
+		INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme', now());
+		INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret) VALUES ('acme', 'wh', 'https://hooks.example.com/', now(), '\x00');
+		INSERT INTO webhook_hour VALUES ('acme', 'wh', '2030-04-01 09:00Z', 'success', 1);
+		INSERT INTO request_rollup VALUES ('acme', 60, '2030-03-01 09:00Z', 'list', 2, 1, '{1}');
+		INSERT INTO append_trace SELECT 'acme', 'old', lpad('1', 55, '0'), '2030-04-01 09:00Z'`)
+	left := func(want string) {
+		t.Helper()
+		var got string
+		if err := pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM request_rollup) || ' ' || (SELECT count(*) FROM append_trace)`).Scan(&got); err != nil || got != want {
+			t.Errorf("%s counts and traces are left, want %s: %v", got, want, err)
+		}
+	}
+	left("1 1")
+	tx := testkit.Must(testkit.OwnerConn(t, pool).Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE webhook_hour IN ACCESS EXCLUSIVE MODE`))(t)
+	limited, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.maintain(limited, now, 30*day); !pg.Locked(err) {
+		t.Errorf("beside a lock: %v", err)
+	}
+	left("0 0")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.maintain(limited, now, 30*day); err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_hour`).Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d counts are left: %v", n, err)
+	}
+}
+
 // TestTracesAreForgotten: traces of appends go after a week, at once or, where somebody has
 // locked their table, the next time.
 func TestTracesAreForgotten(t *testing.T) {

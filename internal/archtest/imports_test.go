@@ -32,7 +32,7 @@ var arrows = map[string][]string{
 	"readapi/access/consolelink": {"internal/console/origin", "internal/console/session"},
 	"readapi/access":             {"domain", "internal/batch", "internal/brand", "internal/periodic", "internal/audit"},
 	"readapi/access/limit":       {"readapi/access", "internal/periodic"},
-	"readapi/requestlog":         {"internal/periodic", "internal/rollup"},
+	"readapi/requestlog":         {"internal/periodic", "internal/pg", "internal/rollup"},
 	"readapi/route":              {"domain", "domain/jsonform", "readapi/access"},
 	"readapi/answer":             {"readapi/access", "readapi/access/limit"},
 	"readapi/openapi":            {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
 
@@ -45,6 +46,8 @@ const (
 	// batchSize is how many records are written at once.
 	batchSize    = 2000
 	writeTimeout = 5 * time.Second
+	// removeLockTimeout is how long removing old requests waits for a lock.
+	removeLockTimeout = 200 * time.Millisecond
 	// removeRetry is when old requests are removed again after that failed.
 	removeRetry = time.Minute
 	// Partitions of request_log, one for each day; see the migration.
@@ -268,24 +271,44 @@ func (s *Store) removeOld(ctx context.Context, today int64) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	oldest := time.Unix((today-daysKept)*24*60*60, 0).UTC()
+	// One at a time, because each is done for good. Where somebody has locked a table, what
+	// is recorded meanwhile does not wait behind this.
+	return errors.Join(
+		s.limited(ctx, func(tx pgx.Tx) error { return emptyPartition(ctx, tx, today, oldest) }),
+		s.limited(ctx, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `DELETE FROM request_refused WHERE minute < $1`, oldest); err != nil {
+				return fmt.Errorf("remove old counts of refused requests: %w", err)
+			}
+			return nil
+		}))
+}
+
+// limited runs a transaction whose statements wait for locks no longer than
+// removeLockTimeout. For a TRUNCATE this bounds, too, how long readers of the request log
+// wait behind it while it waits for a long transaction that has read some.
+func (s *Store) limited(ctx context.Context, f func(pgx.Tx) error) error {
+	return pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+		if err := pg.LimitLocks(ctx, tx, removeLockTimeout); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
+// emptyPartition empties the partition of the day after today, if it has requests that are
+// older than oldest.
+func emptyPartition(ctx context.Context, tx pgx.Tx, today int64, oldest time.Time) error {
 	partition := pgx.Identifier{fmt.Sprintf("request_log_%02d", (today+1)%Partitions)}.Sanitize()
 	var outdated bool
-	err := s.cfg.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+partition+` WHERE at < $1)`, oldest).Scan(&outdated)
+	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+partition+` WHERE at < $1)`, oldest).Scan(&outdated)
 	if err != nil {
 		return fmt.Errorf("look for old requests: %w", err)
 	}
-	if outdated {
-		// Readers of the request log would wait behind it for as long as it waits for a long
-		// transaction that has read some.
-		b := &pgx.Batch{}
-		b.Queue(`SELECT set_config('lock_timeout', '200ms', true)`)
-		b.Queue(`TRUNCATE ` + partition)
-		if err := s.cfg.Pool.SendBatch(ctx, b).Close(); err != nil {
-			return fmt.Errorf("empty %s: %w", partition, err)
-		}
+	if !outdated {
+		return nil
 	}
-	if _, err := s.cfg.Pool.Exec(ctx, `DELETE FROM request_refused WHERE minute < $1`, oldest); err != nil {
-		return fmt.Errorf("remove old counts of refused requests: %w", err)
+	if _, err := tx.Exec(ctx, `TRUNCATE `+partition); err != nil {
+		return fmt.Errorf("empty %s: %w", partition, err)
 	}
 	return nil
 }

@@ -140,3 +140,59 @@ func TestALongReaderDelaysNoOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestLockedOldRequestsDelayNoOthers: while somebody has locked what is to be removed, new
+// requests are written soon, and when the locks are gone the old ones leave.
+func TestLockedOldRequestsDelayNoOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := b.clock.Now()
+	b.clock.Advance(-31 * 24 * time.Hour) // the day whose partition is emptied next
+	old := b.store(0)
+	old.Record(&requestlog.Record{At: b.clock.Now(), WorkspaceID: "acme", Method: "GET", Status: 200})
+	old.Record(&requestlog.Record{At: b.clock.Now(), Refusal: "method"})
+	b.run(old)
+	b.clock.Set(now)
+	tx := testkit.Must(testkit.OwnerConn(t, b.pool).Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM request_refused FOR UPDATE`))(t)
+	day := now.Unix() / 86400
+	partition := func(day int64) string { return fmt.Sprintf("request_log_%02d", day%requestlog.Partitions) }
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE `+partition(day+1)+` IN ACCESS EXCLUSIVE MODE`))(t)
+	store := b.store(0)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- store.Run(ctx) }()
+	for n := range int64(3) {
+		began := time.Now()
+		store.Record(&requestlog.Record{At: now, WorkspaceID: "acme", Method: "GET", Status: 200})
+		testkit.Eventually(t, func() error {
+			if got := b.count(`SELECT count(*) FROM ` + partition(day)); got != n+1 {
+				return fmt.Errorf("%d requests are written, want %d", got, n+1)
+			}
+			return nil
+		})
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("request %d was written after %v", n+1, took)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop = context.WithCancel(t.Context())
+	go func() { ended <- b.store(0).Run(ctx) }()
+	testkit.Eventually(t, func() error {
+		if requests, counts := b.count(`SELECT count(*) FROM request_log`), b.count(`SELECT count(*) FROM request_refused`); requests != 3 || counts != 0 {
+			return fmt.Errorf("%d requests and %d counts are left", requests, counts)
+		}
+		return nil
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
