@@ -3,12 +3,14 @@ package console
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
@@ -88,6 +90,25 @@ func TestOverview(t *testing.T) {
 	if to := in.Header.Get("Location"); to != "/" {
 		t.Errorf("signing in leads to %s", to)
 	}
+}
+
+// TestOverviewSaysThatNobodyIsTold where a webhook's failures reach nobody by mail.
+func TestOverviewSaysThatNobodyIsTold(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	const nobody = "Nobody gets mail when a webhook fails"
+	p := s.signIn(acme, session.Admin)
+	p.get("/").has(`<a href="/settings">To nobody</a>`).hasNot(nobody) // there is no webhook
+	s.seed(acme)
+	p.get("/").has(nobody+`. <a href="/settings">Add an address</a>`, `<a href="/settings">To nobody</a>`)
+	s.signIn(acme, session.Viewer).get("/").has(nobody + `. <a href="/settings">Workspace</a>`)
+	p.post("/settings", url.Values{"name": {"Acme"}, "email": {"mara@acme.example, lee@acme.example"}}).to()
+	p.get("/").has(`<a href="/settings">To 2 addresses</a>`).hasNot(nobody)
+
+	silent := setup(t, func(c *Config) { c.Mailer = testkit.Must(mail.New(mail.Settings{}, c.Pool, c.Clock, c.Logger))(t) })
+	silent.seed(acme)
+	silent.exec(`UPDATE workspace SET notify_email = 'mara@acme.example' WHERE workspace_id = 'acme'`)
+	silent.signIn(acme, session.Admin).get("/").has(nobody+", because this service sends no mail.", "To 1 address</a>")
 }
 
 // TestOverviewSaysThatDataIsBehind: entries that are not shown yet are counted.

@@ -154,10 +154,12 @@ func TestAtMostFiveWebhooks(t *testing.T) {
 	s := setup(t)
 	p := s.signIn(acme, session.Admin)
 	for range 5 {
+		p.get("/webhooks/new").status(http.StatusOK).has("Add webhook", `name="address"`)
 		p.post("/webhooks", url.Values{"address": {"https://x.example/"}, "choice": {"all"}}).status(http.StatusOK)
 	}
 	p.post("/webhooks", url.Values{"address": {"https://x.example/"}, "choice": {"all"}}).status(http.StatusUnprocessableEntity).has("Delete one first")
 	p.get("/webhooks").hasNot("Add webhook").has("5 webhooks at most")
+	p.get("/webhooks/new").status(http.StatusConflict).has("A workspace has 5 webhooks at most. Delete one first.").hasNot(`name="address"`)
 }
 
 // TestTurnedOffAndBack finds the notice, turns the webhook on, and sends the events

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -20,6 +21,9 @@ type Pages struct {
 	Webhooks *delivery.Store
 	Keys     *access.Store
 	Counts   *rollup.Reader
+
+	Workspaces *eventlog.Workspaces
+	Mail       bool // the service sends mail
 }
 
 // Routes are the addresses of the page.

@@ -3,6 +3,7 @@ package overview
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,6 +34,8 @@ type state struct {
 	On          int
 	Failing     int
 	Off         int
+	Mail        bool // the service sends mail
+	Told        int  // mail addresses that are told about webhooks
 	Expiring    []expiringKey
 	Requests    int64 // since midnight, UTC
 	Errors      int64 // of them, with a status of 400 or above
@@ -64,8 +67,14 @@ type expiringKey struct {
 
 func (p *Pages) state(r *web.Request) (*state, error) {
 	ctx, workspaceID := r.Context(), r.Session.WorkspaceID
-	s := &state{}
-	var err error
+	s := &state{Mail: p.Mail}
+	workspace, err := p.Workspaces.Get(ctx, workspaceID)
+	if err != nil {
+		return nil, err
+	}
+	if workspace.NotifyEmail != "" {
+		s.Told = strings.Count(workspace.NotifyEmail, ",") + 1
+	}
 	if s.Webhooks, err = p.Webhooks.List(ctx, workspaceID); err != nil {
 		return nil, err
 	}

@@ -118,11 +118,21 @@ var errNoAddress = errors.New("enter the address of your program")
 
 var errTooMany = fmt.Errorf("a workspace has %d webhooks at most. Delete one first", delivery.MaxWebhooks)
 
-func newPage(r *web.Request) error {
-	if f := restored(r); f != nil {
-		return showForm(r, http.StatusOK, f)
+// newPage shows the form of a new webhook, where there can be a further one.
+func newPage(store *delivery.Store) web.Handler {
+	return func(r *web.Request) error {
+		list, err := store.List(r.Context(), r.Session.WorkspaceID)
+		if err != nil {
+			return err
+		}
+		if len(list) >= delivery.MaxWebhooks {
+			return &web.PageError{Status: http.StatusConflict, Title: "No further webhook", Text: label.Sentence(errTooMany.Error()), Back: "/webhooks"}
+		}
+		if f := restored(r); f != nil {
+			return showForm(r, http.StatusOK, f)
+		}
+		return showForm(r, http.StatusOK, &form{All: true})
 	}
-	return showForm(r, http.StatusOK, &form{All: true})
 }
 
 // checkAddress tells while a person types whether an address will be accepted.

@@ -10,7 +10,7 @@ import (
 func (p *Pages) Routes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Pattern: "/webhooks", Access: web.SignedIn, Handle: p.listPage},
-		{Method: http.MethodGet, Pattern: "/webhooks/new", Access: web.Admin, Handle: newPage},
+		{Method: http.MethodGet, Pattern: "/webhooks/new", Access: web.Admin, Handle: newPage(p.Store)},
 		{Method: http.MethodGet, Pattern: "/webhooks/check-address", Access: web.Admin, Handle: p.checkAddress},
 		{Method: http.MethodPost, Pattern: "/webhooks", Access: web.Admin, Handle: p.create},
 		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}", Access: web.SignedIn, Handle: p.webhookPage},
