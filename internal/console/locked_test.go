@@ -56,6 +56,37 @@ func TestLockedRowsOfOneWorkspace(t *testing.T) {
 	waiting.Wait()
 }
 
+// TestManySearchesOfOneWorkspace: however many searches and long lists a person asks for at
+// the same time, others look at their pages.
+func TestManySearchesOfOneWorkspace(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	well, _, _ := s.seed(acme)
+	p, other := s.signIn(acme, session.Admin), s.signIn(beta, session.Viewer)
+	for path, table := range map[string]string{
+		"/events?about=inv_0004": "event_log", "/requests?find=req-1": "request_log",
+		"/webhooks/" + well + "?about=inv_0004": "webhook_delivery",
+	} {
+		conn := testkit.Must(pgx.Connect(t.Context(), s.pool.Config().ConnString()))(t)
+		tx := testkit.Must(conn.Begin(t.Context()))(t)
+		testkit.Must(tx.Exec(t.Context(), `LOCK TABLE `+table))(t) // in place of rows that take long to read
+		var waiting sync.WaitGroup
+		for range 12 {
+			waiting.Go(func() { p.get(path) })
+		}
+		testkit.Eventually(t, func() error { return testkit.LockAwaited(t, s.pool, 2) })
+		began := time.Now()
+		other.get("/audit").status(http.StatusOK)
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("%s: others waited for %v", path, took)
+		}
+		if err := conn.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		waiting.Wait()
+	}
+}
+
 // TestLockedTables: a table that another transaction has locked, or that takes too long to
 // read, makes the pages that read it say so, each within the bound of its connection.
 func TestLockedTables(t *testing.T) {

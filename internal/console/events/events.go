@@ -34,7 +34,7 @@ type Pages struct {
 // Routes are the addresses of the pages.
 func (p *Pages) Routes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Pattern: "/events", Access: web.SignedIn, Handle: p.listPage},
+		{Method: http.MethodGet, Pattern: "/events", Access: web.SignedIn, Heavy: true, Handle: p.listPage},
 		{Method: http.MethodGet, Pattern: "/events/{event}", Access: web.SignedIn, Handle: p.eventPage},
 	}
 }

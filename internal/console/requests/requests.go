@@ -31,7 +31,7 @@ type Pages struct {
 // Routes are the addresses of the pages.
 func (p *Pages) Routes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Pattern: "/requests", Access: web.SignedIn, Handle: p.listPage},
+		{Method: http.MethodGet, Pattern: "/requests", Access: web.SignedIn, Heavy: true, Handle: p.listPage},
 		{Method: http.MethodGet, Pattern: "/requests/{record}", Access: web.SignedIn, Handle: p.requestPage},
 	}
 }

@@ -13,7 +13,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: http.MethodGet, Pattern: "/webhooks/new", Access: web.Admin, Handle: newPage(p.Store)},
 		{Method: http.MethodGet, Pattern: "/webhooks/check-address", Access: web.Admin, Handle: p.checkAddress},
 		{Method: http.MethodPost, Pattern: "/webhooks", Access: web.Admin, Handle: p.create},
-		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}", Access: web.SignedIn, Handle: p.webhookPage},
+		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}", Access: web.SignedIn, Heavy: true, Handle: p.webhookPage},
 		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}/edit", Access: web.Admin, Handle: p.editPage},
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/edit", Access: web.Admin, Handle: p.edit},
 		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}/rotate", Access: web.Admin, Handle: p.confirm("webhook-rotate", "Rotate the signing secret")},
@@ -22,7 +22,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/delete", Access: web.Admin, Handle: p.delete},
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/test", Access: web.Admin, Handle: p.test},
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/turn-on", Access: web.Admin, Handle: p.turnOn},
-		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}/missed", Access: web.Admin, Handle: p.missedPage},
+		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}/missed", Access: web.Admin, Heavy: true, Handle: p.missedPage},
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/missed", Access: web.Admin, Handle: p.sendMissed},
 
 		{Method: http.MethodGet, Pattern: "/deliveries/{delivery}", Access: web.SignedIn, Handle: p.deliveryPage},
