@@ -61,12 +61,12 @@ func (c *Console) routes() []web.Route {
 }
 
 // router puts the routes on a mux, with the checks as its middleware. Their order:
-// security headers, compression, the log line, the origin, the form, the session, the role.
+// security headers, compression, the log line, the origin, the form and its texts, the session, the role.
 func (c *Console) router() (http.Handler, error) {
 	r := chi.NewRouter()
 	r.Use(middleware.GetHead, securityHeaders(c.site))
 	r.Method(http.MethodGet, "/assets/{file}", c.assets)
-	pages := r.With(compressed(), c.site.Begin, sameOrigin, parseForm)
+	pages := r.With(compressed(), c.site.Begin, sameOrigin, parseForm, readable)
 	notFound := recognise(c.sessions)(refuse(web.ErrNotFound)).ServeHTTP
 	pages.NotFound(notFound)
 	pages.MethodNotAllowed(notFound)

@@ -3,7 +3,10 @@ package console
 import (
 	"errors"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5/middleware"
 
@@ -68,6 +71,22 @@ func parseForm(next http.Handler) http.Handler {
 			if err := r.ParseForm(); err != nil {
 				web.From(w, r).Fail(web.ErrForm)
 				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// readable refuses requests with a text that is not UTF-8, or holds NUL: no name, id or
+// address of the console does, and the database takes neither. It follows parseForm.
+func readable(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, values := range []url.Values{{"": {r.URL.Path}}, r.URL.Query(), r.PostForm} {
+			for _, list := range values {
+				if slices.ContainsFunc(list, func(text string) bool { return !utf8.ValidString(text) || strings.ContainsRune(text, 0) }) {
+					web.From(w, r).Fail(web.ErrForm)
+					return
+				}
 			}
 		}
 		next.ServeHTTP(w, r)

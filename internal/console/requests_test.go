@@ -293,3 +293,14 @@ func TestASearchGivesUp(t *testing.T) {
 	p.get("/requests?find=req-11000").has("/v1/invoices").hasNot("were searched")
 	p.get("/requests?find=/v1/invoices/none").has("No request matches")
 }
+
+// TestTimeBeforeTheLog: a time that ended before the oldest request that is kept has none.
+func TestTimeBeforeTheLog(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.seed(acme)
+	p := s.signIn(acme, session.Viewer)
+	for _, filter := range []string{"to=2020-01-01T00:00:00Z", "from=2019-01-01T00:00:00Z&to=2020-01-01T00:00:00Z", "to=2020-01-01T00:00:00Z&find=req-1", "to=2020-01-01T00:00:00Z&status=404&range=day"} {
+		p.get("/requests?" + filter).status(http.StatusOK).hasNot(`href="/requests/`)
+	}
+}

@@ -275,3 +275,34 @@ func TestMarkupIsText(t *testing.T) {
 	p.post("/keys", url.Values{"name": {attribute}}).status(http.StatusUnprocessableEntity).hasNot(attribute)
 	p.post("/webhooks", url.Values{"address": {attribute}, "name": {attribute}, "description": {attribute}}).status(http.StatusUnprocessableEntity).hasNot(attribute)
 }
+
+// TestTextsThatNothingHas sends what no name or id holds, and the database does not take,
+// in every place of every address: that is the caller's fault and nothing for the log.
+func TestTextsThatNothingHas(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	values := known(s, acme)
+	p := s.signIn(acme, session.Admin)
+	for _, odd := range []string{"a\x00b", "a\xffb"} {
+		escaped := url.PathEscape(odd)
+		inPath := strings.NewReplacer("{key}", escaped, "{webhook}", escaped, "{delivery}", escaped, "{event}", escaped, "{record}", escaped,
+			"{workspace}", escaped, "{reason}", escaped, "{type}", escaped, "{position}", escaped, "{token}", escaped)
+		given := url.Values{}
+		for _, name := range []string{"find", "key", "about", "type", "state", "who", "what", "since", "cursor", "to", "name", "email", "note", "address", "delivery"} {
+			given.Set(name, odd)
+		}
+		for _, r := range s.console.routes() {
+			if strings.HasPrefix(r.Pattern, "/sign-in/identity") || r.Pattern == "/sign-out" {
+				continue
+			}
+			for path, form := range map[string]url.Values{inPath.Replace(r.Pattern): {}, values.Replace(r.Pattern) + "?" + given.Encode(): {}, values.Replace(r.Pattern): given} {
+				if a := p.do(r.Method, path, form); a.StatusCode >= http.StatusInternalServerError {
+					t.Errorf("%s %s %v: %d", r.Method, path, form, a.StatusCode)
+				}
+			}
+		}
+	}
+	if strings.Contains(s.logs.String(), "level=ERROR") {
+		t.Errorf("the log has errors:\n%s", s.logs.String())
+	}
+}

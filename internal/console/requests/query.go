@@ -152,7 +152,10 @@ func (b *builder) scanned(columns string, start position, limit int) string {
 	var sql strings.Builder
 	fmt.Fprintf(&sql, "SELECT %s FROM request_log WHERE workspace_id = %s AND at >= %s AND at < %s", columns, b.arg(q.workspaceID), b.arg(since), b.arg(until))
 	// Not as a parameter, because only then partitions without such requests are left out.
-	if slots := requestlog.Slots(since, until); len(slots) < requestlog.Partitions {
+	switch slots := requestlog.Slots(since, until); {
+	case len(slots) == 0: // the time ended before the oldest request that is kept
+		sql.WriteString(" AND false")
+	case len(slots) < requestlog.Partitions:
 		fmt.Fprintf(&sql, " AND slot IN (%s)", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(slots)), ","), "[]"))
 	}
 	operator := "<"
