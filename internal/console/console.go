@@ -92,10 +92,10 @@ func (c *Console) checks(a web.Access) []func(http.Handler) http.Handler {
 	case web.Anyone:
 		return nil
 	case web.SignedIn:
-		return []func(http.Handler) http.Handler{signedIn(c.sessions), c.changes.inTurn}
+		return []func(http.Handler) http.Handler{signedIn(c.sessions), ownForm, c.changes.inTurn}
 	case web.Admin:
 	}
-	return []func(http.Handler) http.Handler{signedIn(c.sessions), admin, c.changes.inTurn}
+	return []func(http.Handler) http.Handler{signedIn(c.sessions), ownForm, admin, c.changes.inTurn}
 }
 
 // referencePage serves the API's description to anyone: it is no secret.

@@ -98,6 +98,37 @@ func TestFormOutlivesItsSession(t *testing.T) {
 	}
 }
 
+// A form is not sent to another workspace than that of its page, nor as another person: a
+// browser that has opened two has the session of the last in both tabs, or frames.
+func TestFormOfAnotherWorkspace(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	for _, c := range []struct {
+		page, action string
+		typed        url.Values
+	}{
+		{"/settings", "/settings", url.Values{"name": {"Acme"}, "email": {"finance@acme.example"}}},
+		{"/keys/new", "/keys", url.Values{"name": {"Payroll export"}, "permission": {"events:read"}, "expires": {"90"}}},
+		{"/webhooks/new", "/webhooks", url.Values{"address": {"https://hooks.example/in"}, "choice": {"all"}}},
+	} {
+		for _, other := range []session.Link{{WorkspaceID: beta, Person: "Dana"}, {WorkspaceID: acme, Person: "Eve"}} {
+			p := s.stranger()
+			p.enter(acme, "Dana")
+			form := p.fill(c.page, c.typed)
+			p.enter(other.WorkspaceID, other.Person)
+			p.post(c.action, form).status(http.StatusConflict).has("Nothing was changed", other.Person)
+		}
+	}
+	p := s.stranger()
+	p.enter(beta, "Dana")
+	p.get("/settings").has(`value="Beta Studio"`).hasNot("finance@acme.example")
+	for _, id := range []string{acme, beta} {
+		if len(testkit.Must(s.keys.List(t.Context(), id))(t)) != 0 || len(testkit.Must(s.webhooks.List(t.Context(), id))(t)) != 0 {
+			t.Errorf("%s was changed", id)
+		}
+	}
+}
+
 // A form that is too large for a cookie, or is none to keep, is lost, and the sign-in
 // page says so. Another site cannot have a form kept.
 func TestFormThatIsLost(t *testing.T) {

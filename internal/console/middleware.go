@@ -168,6 +168,21 @@ func inTab(next http.Handler) http.Handler {
 	})
 }
 
+// ownForm refuses forms of pages that an earlier session of the browser has loaded, in another
+// workspace or as another person. It follows signedIn.
+func ownForm(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if req := web.From(w, r); web.OfAnother(req) {
+			req.Fail(&web.PageError{
+				Status: http.StatusConflict, Title: "This page is of another workspace or person",
+				Text: "Since it was loaded, this browser has opened " + req.Session.WorkspaceName + " as " + req.Session.Name + ". Nothing was changed. Load the page again, where you want to do this.",
+			})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // admin refuses sessions that may not change anything. It follows signedIn.
 func admin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -48,6 +48,13 @@ func ownerOf(workspaceID string, p session.Person) string {
 	return base64.RawURLEncoding.EncodeToString(h[:12])
 }
 
+// OfAnother tells whether the form that was sent is on a page of another workspace or person
+// than the session: who has opened two workspaces in one browser has the session of the last.
+func OfAnother(r *Request) bool {
+	owner := r.PostForm.Get(draftOwner)
+	return owner != "" && owner != ownerOf(r.Session.WorkspaceID, r.Session.Person)
+}
+
 // keepDraft keeps the form that was sent, if it is one to keep and not too large. It
 // returns the page that it is on; empty: nothing is kept.
 func (r *Request) keepDraft() (page string) {
