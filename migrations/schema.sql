@@ -372,6 +372,7 @@ CREATE TABLE key_rollup (
     server_errors bigint NOT NULL,
     rate_limited bigint NOT NULL,
     peak bigint NOT NULL,
+    refused bigint NOT NULL DEFAULT 0,
     CONSTRAINT key_rollup_pkey PRIMARY KEY (workspace_id, step, at, key_id),
     CONSTRAINT key_rollup_step_check CHECK ((step = ANY (ARRAY[1, 60])))
 ) WITH (fillfactor=80);
@@ -384,6 +385,7 @@ COMMENT ON COLUMN key_rollup.client_errors IS 'Those that were answered with a s
 COMMENT ON COLUMN key_rollup.server_errors IS 'Those that were answered with a status of 500 or above.';
 COMMENT ON COLUMN key_rollup.rate_limited IS 'Requests that were refused because they were over the key''s limit.';
 COMMENT ON COLUMN key_rollup.peak IS 'The most requests within the limit in one minute of the interval.';
+COMMENT ON COLUMN key_rollup.refused IS 'Requests that were refused for another reason, such as a revoked key.';
 CREATE INDEX key_rollup_age ON public.key_rollup USING btree (step, at);
 
 CREATE TABLE log_checkpoint (

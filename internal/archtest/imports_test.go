@@ -88,11 +88,16 @@ var arrows = map[string][]string{
 		"domain", "readapi/access", "delivery", "internal/console/label", "internal/console/session", "internal/pg",
 		"internal/tracing", "internal/console/origin", "internal/console/theme",
 	},
-	"internal/console/signin":   {"domain", "internal/console/identity", "internal/console/session", "internal/console/web"},
-	"internal/console/keys":     {"readapi/access", "internal/console/label", "internal/console/web", "internal/console/chart"},
+	"internal/console/signin": {"domain", "internal/console/identity", "internal/console/session", "internal/console/web"},
+	"internal/console/keys": {
+		"readapi/access", "internal/console/label", "internal/console/web", "internal/console/chart", "internal/rollup",
+	},
 	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy", "internal/signaturecheck"},
 	"internal/console/events":   {"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web"},
-	"internal/console/requests": {"readapi/access", "readapi/requestlog", "readapi/route", "internal/console/chart", "internal/console/web"},
+	"internal/console/requests": {
+		"readapi/access", "readapi/requestlog", "readapi/route", "internal/console/chart", "internal/console/web",
+		"internal/rollup",
+	},
 
 	"internal/archtest":         {},
 	"internal/batch":            {},

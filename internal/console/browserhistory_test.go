@@ -74,7 +74,7 @@ func TestHistoryInTheBrowser(t *testing.T) {
 	b.sees("Deliveries")
 
 	b.press("Request log")
-	b.sees("Requests per minute")
+	b.until("an hour is drawn", `document.querySelector("svg title").textContent.includes("last hour, by minute")`)
 	b.sees("Over the key's limit (429)")
 	b.until("refused requests are drawn", `document.querySelectorAll("svg .box.quiet").length > 1`)
 	b.press("24 hours")

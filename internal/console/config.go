@@ -105,9 +105,10 @@ func New(cfg Config) (*Console, error) {
 		return nil, err
 	}
 	c.anomalies = anomalies.New(anomaly.NewStore(cfg.Pool, cfg.Clock))
+	counts := rollup.NewReader(cfg.Pool)
 	workspaces := eventlog.NewWorkspaces(cfg.Pool, cfg.Clock)
 	c.overview = &overview.Pages{
-		Pool: cfg.Pool, Webhooks: cfg.Webhooks, Keys: cfg.Keys, Counts: rollup.NewReader(cfg.Pool), Workspaces: workspaces, Mail: cfg.Mailer.Enabled(),
+		Pool: cfg.Pool, Webhooks: cfg.Webhooks, Keys: cfg.Keys, Counts: counts, Workspaces: workspaces, Mail: cfg.Mailer.Enabled(),
 	}
 	c.site.AnomaliesWait, c.site.NeedsAttention = c.anomalies.Wait, c.overview.NeedsAttention
 	if err := c.site.LoadPages(c.assets); err != nil {
@@ -119,11 +120,10 @@ func New(cfg Config) (*Console, error) {
 			return nil, err
 		}
 	}
-	counts := requests.NewCounts(cfg.Pool)
 	c.keys = &keys.Pages{Pool: cfg.Pool, Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
 	c.webhooks = &webhooks.Pages{Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout}
 	c.events = &events.Pages{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Retention: cfg.Settings.Retention}
-	c.requests = &requests.Pages{Pool: cfg.Pool, Keys: cfg.Keys, Counts: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
+	c.requests = &requests.Pages{Pool: cfg.Pool, Keys: cfg.Keys, Rollups: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
 	c.settings = &settings.Pages{Pool: cfg.Pool, Workspaces: workspaces, Mailer: cfg.Mailer}
 	if c.handler, err = c.router(); err != nil {
 		return nil, err

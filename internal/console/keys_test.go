@@ -60,7 +60,6 @@ func TestRequestsTodayBeginAtMidnightUTC(t *testing.T) {
 	midnight := now.Truncate(24 * time.Hour)
 	s.requestAt(acme, id, now, midnight, midnight.Add(-time.Millisecond), now.Add(-36*time.Hour))
 	p := s.signIn(acme, session.Viewer)
-	p.get("/keys").has(`<td data-label="Requests today" class="num">2</td>`)
 	p.get("/keys/" + id).has(`">2</a> <span class="muted">since midnight UTC`)
 	s.requestAt(acme, id, s.clock.Now())
 	p.get("/keys/" + id).has(`">3</a> <span class="muted">since midnight UTC`)
@@ -96,29 +95,56 @@ func TestKeysAreFoundAndRenamed(t *testing.T) {
 	s.signIn(beta, session.Admin).post(here+"/rename", url.Values{"name": {"Mine"}}).status(http.StatusNotFound)
 }
 
-// TestUsageOfAKey shows the last request's route, the busiest minute beside the limit,
-// and the requests over the limit; those of other keys do not count.
-func TestUsageOfAKey(t *testing.T) {
+// TestUseOfAKey shows the last request's route and, in the chosen time, the requests, the
+// busiest minute beside the limit, and the requests over the limit; those of other keys do
+// not count.
+func TestUseOfAKey(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	id, _ := s.key(acme, "Payroll export", access.EventsRead)
 	other, _ := s.key(acme, "Monthly report", access.InvoicesRead)
 	idle, _ := s.key(acme, "Idle", access.InvoicesRead)
 	now := s.clock.Now().UTC()
-	busy := now.Truncate(time.Minute).Add(-10 * time.Minute)
-	s.requestAt(acme, id, now, busy, busy.Add(time.Second), busy.Add(2*time.Second), now.Add(-2*time.Hour))
+	minute := func(back time.Duration, n int) (moments []time.Time) {
+		for i := range n {
+			moments = append(moments, now.Add(-back).Truncate(time.Minute).Add(time.Duration(i)*100*time.Millisecond))
+		}
+		return moments
+	}
+	s.requestAt(acme, id, now)
+	s.requestAt(acme, id, minute(10*time.Minute, 3)...)
+	s.requestAt(acme, id, minute(2*time.Hour, 12)...)
+	s.requestAt(acme, id, minute(3*24*time.Hour, 60)...)
+	s.requestAt(acme, id, minute(20*24*time.Hour, 120)...)
 	s.requests(acme, other, 300, time.Second)
 	s.exec(`UPDATE request_log SET route = '/v1/payments' WHERE key_id = $1 AND at >= $2`, id, now.Add(-time.Second))
 	s.exec(`INSERT INTO api_key_use (workspace_id, key_id, last_used_at) VALUES ($1, $2, $4), ($1, $3, $4)`, acme, id, other, now)
-	s.exec(`INSERT INTO request_refused (workspace_id, minute, reason, key_id, refused)
-		VALUES ($1, $3, 'rate_limit', $2, 4), ($1, $3, 'expired', $2, 50), ($1, $3, 'rate_limit', $4, 60), ($1, $3::timestamptz - interval '3 hours', 'rate_limit', $2, 1), ($1, $3::timestamptz - interval '25 hours', 'rate_limit', $2, 70)`,
-		acme, id, busy, other)
+	s.refused(acme, id, "rate_limit", now.Add(-10*time.Minute), 4)
+	s.refused(acme, id, "expired", now.Add(-10*time.Minute), 50)
+	s.refused(acme, other, "rate_limit", now.Add(-10*time.Minute), 60)
+	s.refused(acme, id, "rate_limit", now.Add(-3*time.Hour), 1)
+	s.refused(acme, id, "rate_limit", now.Add(-25*time.Hour), 70)
 	p := s.signIn(acme, session.Viewer)
-	p.get("/keys/"+id).has("GET /v1/payments", "<strong>7 of 120 requests</strong>", "Over the limit (429), 24 hours <strong>5</strong>", "Answered <strong>4</strong>", "Over the limit (429) <strong>4</strong>")
-	p.get("/keys/" + idle).status(http.StatusOK).has("No requests in this time.").hasNot("Busiest")
+	for query, want := range map[string]struct{ requests, busiest, share, limited string }{
+		"?range=hour":  {"4", "3", "2", "4"},
+		"":             {"16", "12", "10", "5"},
+		"?range=day":   {"16", "12", "10", "5"},
+		"?range=week":  {"76", "60", "50", "75"},
+		"?range=month": {"196", "120", "100", "75"},
+	} {
+		p.get("/keys/"+id+query).status(http.StatusOK).has("GET /v1/payments", "Requests <strong>"+want.requests+"</strong>",
+			"Busiest minute <strong>"+want.busiest+" of 120 requests ("+want.share+" %)</strong>", "Over the limit (429) <strong>"+want.limited+"</strong>",
+			"Answered <strong>"+want.requests+"</strong>", "Busiest minute (% of the limit) <strong>"+want.share+"</strong>", ": "+want.share+" % at most.",
+			`aria-label="Share of the limit in the busiest minute, in the last`)
+		p.get("/keys"+query).has(`class="num">`+want.requests+`<span class="about">`+want.limited+` refused (429)</span>`,
+			want.busiest+` of 120<span class="about">`+want.share+` %</span>`)
+	}
+	p.get("/keys/" + idle).status(http.StatusOK).has("No requests in this time.").hasNot("Busiest minute <strong>")
+	p.get("/keys?search=Payroll&range=week").has(`<input type="hidden" name="range" value="week">`, "range=month&amp;search=Payroll").hasNot("Monthly report")
 	p.get("/keys").has(`<span class="about">GET /v1/payments</span>`)
 	s.exec(`DELETE FROM request_log`) // what was used before the log began
 	p.get("/keys").hasNot(`<span class="about">GET`)
+	s.signIn(beta, session.Viewer).get("/keys").hasNot("of 120")
 }
 
 // TestKeyThatOpensNothing warns of one where it was made, in the list and on its page.

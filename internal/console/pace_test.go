@@ -51,6 +51,7 @@ func TestPagesAreFast(t *testing.T) {
 		hook + "/edit", hook + "/missed", "/deliveries/" + delivery, "/events", "/events?about=nothing", "/events?type=invoice.reversed", "/events/" + event,
 		"/requests", "/requests?range=day", "/requests?key=" + key, "/requests?status=5", "/requests?key=" + unused, s.requestOf(acme), "/audit", "/workspaces", "/sign-in",
 		"/requests?find=req-" + strconv.Itoa(rows/2), "/requests?find=req-none", "/requests?find=/v1/invoices/none", "/requests?find=/v1/events", "/requests?find=/v1/me",
+		"/keys?range=month", "/keys/" + key + "?range=month", "/requests?range=month", "/requests?range=month&key=" + key, "/requests?range=month&find=/v1/events", "/?range=month",
 		"/requests?status=404&range=day", "/requests?status=204", "/requests?status=404&key=" + key, "/requests?from=" + week, "/requests?to=" + week + "&status=500",
 	} {
 		var p99 time.Duration

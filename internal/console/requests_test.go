@@ -165,10 +165,11 @@ func TestTheChartFollowsTheFilters(t *testing.T) {
 	s.record(acme, other, requestlog.Record{RequestID: "req_a", Route: "/v1/invoices/{id}", Path: "/v1/invoices/in_1", Status: 200})
 	old := s.clock.Now().Add(-50 * time.Hour)
 	s.record(acme, other, requestlog.Record{RequestID: "req_b", Route: "/v1/me", Status: 200, At: old}, requestlog.Record{RequestID: "req_c", Route: "/v1/me", Status: 503, At: old})
-	s.exec(`INSERT INTO request_refused (workspace_id, minute, reason, key_id, refused) VALUES
-		('acme', date_trunc('minute', $1::timestamptz), 'rate_limit', $2, 5), ('acme', date_trunc('minute', $1::timestamptz), 'revoked', $3, 7)`, s.clock.Now(), key, other)
+	s.refused(acme, key, "rate_limit", s.clock.Now(), 5)
+	s.refused(acme, other, "revoked", s.clock.Now(), 7)
 	p := s.signIn(acme, session.Viewer)
 	around := "from=" + url.QueryEscape(old.Add(-time.Hour).UTC().Format(time.RFC3339)) + "&to=" + url.QueryEscape(old.Add(time.Hour).UTC().Format(time.RFC3339))
+	const oneByOne = "counted one by one"
 	for query, want := range map[string]string{
 		"":                       "Succeeded 1, Client errors 4, Server errors 0, Refused 12",
 		"key=" + key:             "Succeeded 0, Client errors 4, Server errors 0, Refused 5",
@@ -182,8 +183,12 @@ func TestTheChartFollowsTheFilters(t *testing.T) {
 		"find=req_lacks":         "Succeeded 0, Client errors 1, Server errors 0",
 	} {
 		for _, span := range []string{"", "&range=day"} {
-			if got := p.get("/requests?" + query + span).status(http.StatusOK).legend(); got != want {
+			page := p.get("/requests?" + query + span).status(http.StatusOK)
+			if got := page.legend(); got != want {
 				t.Errorf("%s%s: %q, want %q", query, span, got, want)
+			}
+			if searched := strings.Contains(query, "find") || strings.Contains(query, "=404") || strings.Contains(query, "=429"); searched != strings.Contains(page.body, oneByOne) {
+				t.Errorf("%s%s: the page does not say how it counts", query, span)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,8 +12,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
 // exec runs SQL, for history that takes days to happen.
@@ -33,27 +36,56 @@ func (s *bundle) key(workspace, name string, permissions ...access.Permission) (
 	return r.ID, text.Reveal()
 }
 
-// requests writes n requests of a key into the log, one every few seconds.
+// requests writes n requests of a key into the log, one every few seconds, and counts them.
 func (s *bundle) requests(workspace, keyID string, n int, every time.Duration) {
 	s.t.Helper()
-	s.exec(`
-		INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)
+	s.addRequests(workspace, keyID, `
 		SELECT (extract(epoch FROM a.at)::bigint / 86400) % 32, $1, a.at, 'req-' || g, $2, 'service_AbCdEfGh', 'GET',
 		       (ARRAY['/v1/invoices', '/v1/events', '/v1/time-entries', '/v1/clients/{id}'])[1 + g % 4],
 		       CASE WHEN g % 17 = 0 THEN 404 WHEN g % 41 = 0 THEN 500 ELSE 200 END, 900 + g * 37 % 9000, 400 + g * 91 % 50000, g % 51, gen_random_uuid()
 		  FROM generate_series(1, $3::int) g CROSS JOIN LATERAL (SELECT $4::timestamptz - g * $5::interval * (0.6 + 0.4 * sin(g / 40.0)) AS at) a`,
-		workspace, keyID, n, s.clock.Now(), every)
+		n, s.clock.Now(), every)
 }
 
-// requestAt writes a request of a key into the log for each moment.
+// requestAt writes a request of a key into the log for each moment, and counts it.
 func (s *bundle) requestAt(workspace, keyID string, moments ...time.Time) {
 	s.t.Helper()
-	for _, at := range moments {
-		s.exec(`
-			INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)
-			VALUES (($1::bigint / 86400) % 32, $2, $3, 'req', $4, 'service_AbCdEfGh', 'GET', '/v1/me', 200, 900, 400, 1, gen_random_uuid())`,
-			at.Unix(), workspace, at, keyID)
+	s.addRequests(workspace, keyID, `
+		SELECT (extract(epoch FROM at)::bigint / 86400) % 32, $1, at, 'req', $2, 'service_AbCdEfGh', 'GET', '/v1/me', 200, 900, 400, 1, gen_random_uuid()
+		  FROM unnest($3::timestamptz[]) AS at`, moments)
+}
+
+func (s *bundle) addRequests(workspace, keyID, sql string, args ...any) {
+	s.t.Helper()
+	rows, err := s.pool.Query(s.t.Context(), `
+		INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)`+sql+`
+		RETURNING at, route, status, duration_us`, append([]any{workspace, keyID}, args...)...)
+	if err != nil {
+		s.t.Fatal(err)
 	}
+	w := rollup.NewWriter(s.pool, testkit.Discard())
+	r := rollup.Request{WorkspaceID: workspace, KeyID: keyID}
+	var micros int64
+	if _, err := pgx.ForEachRow(rows, []any{&r.At, &r.Route, &r.Status, &micros}, func() error {
+		r.Duration = time.Duration(micros) * time.Microsecond
+		w.AddRequest(&r)
+		return nil
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := w.Write(s.t.Context()); err != nil || w.Dropped() > 0 {
+		s.t.Fatalf("%d requests are not counted: %v", w.Dropped(), err)
+	}
+}
+
+// refused counts n refused requests of a minute.
+func (s *bundle) refused(workspace, keyID, reason string, at time.Time, n int) {
+	s.t.Helper()
+	records := make([]requestlog.Record, n)
+	for i := range records {
+		records[i] = requestlog.Record{At: at, Refusal: reason, Status: http.StatusTooManyRequests}
+	}
+	s.record(workspace, keyID, records...)
 }
 
 // seed fills a workspace as a month of use does: keys, webhooks, deliveries in
@@ -71,9 +103,10 @@ func (s *bundle) seed(workspace string) (well, failing, off string) {
 	s.requests(workspace, report, 1500, 9*time.Second)
 	s.requests(workspace, payroll, 900, 80*time.Second)
 	s.exec(`INSERT INTO api_key_use (workspace_id, key_id, last_used_at) VALUES ($1, $2, $4), ($1, $3, $4)`, workspace, report, payroll, now)
-	s.exec(`INSERT INTO request_refused (workspace_id, minute, reason, key_id, refused)
-		SELECT $1, date_trunc('minute', $2::timestamptz) - g * interval '7 minutes', 'rate_limit', $3, 3 + g % 5 FROM generate_series(1, 5) g`, workspace, now, report)
-	s.exec(`INSERT INTO request_refused (workspace_id, minute, reason, key_id, refused) VALUES ($1, date_trunc('minute', $2::timestamptz), 'revoked', $3, 12)`, workspace, now, old)
+	for i := range 5 {
+		s.refused(workspace, report, "rate_limit", now.Add(-time.Duration(i+1)*7*time.Minute), 3+(i+1)%5)
+	}
+	s.refused(workspace, old, "revoked", now, 12)
 
 	hook := func(url string, events ...string) string {
 		return testkit.Must(s.webhooks.Create(s.t.Context(), workspace, delivery.Definition{URL: url, Events: events}))(s.t).ID

@@ -51,6 +51,13 @@ func RouteClass(route string) string {
 // digit of the status.
 const ClassRefused = 0
 
+// Kinds of requests that Reader.Requests counts, besides those that succeeded.
+const (
+	KindRefused     = "0"
+	KindClientError = "4"
+	KindServerError = "5"
+)
+
 // cells are the counts of one workspace that are not written yet.
 type cells struct {
 	requests map[requestCell]*tally
@@ -85,6 +92,8 @@ type tally struct {
 
 type keyCounts struct {
 	requests, clientErrors, serverErrors, rateLimited int64
+
+	refused int64 // for another reason
 }
 
 func newCells() *cells {
@@ -106,13 +115,16 @@ func (c *cells) addRequest(r *Request) {
 			t.latency.Add(r.Duration)
 		}
 	}
-	if r.KeyID == "" || r.Refused && !r.RateLimited {
+	if r.KeyID == "" {
 		return
 	}
 	k := at(c.keys, keyCell{Minute.start(r.At), r.KeyID})
 	switch {
 	case r.RateLimited:
 		k.rateLimited++
+		return
+	case r.Refused:
+		k.refused++
 		return
 	case class == 4:
 		k.clientErrors++
@@ -144,6 +156,7 @@ func (c *cells) merge(other *cells) {
 		sum.clientErrors += k.clientErrors
 		sum.serverErrors += k.serverErrors
 		sum.rateLimited += k.rateLimited
+		sum.refused += k.refused
 	}
 }
 

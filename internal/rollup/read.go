@@ -12,7 +12,7 @@ import (
 // Range is the time that a chart shows, in spans of equal width.
 type Range struct {
 	From  time.Time
-	Width time.Duration // of a span: a minute, or whole hours
+	Width time.Duration // of a span: whole minutes, or whole hours
 	Spans int
 }
 
@@ -22,14 +22,29 @@ func Last(now time.Time, width time.Duration, spans int) Range {
 	return Range{now.UTC().Truncate(width).Add(-time.Duration(spans-1) * width), width, spans}
 }
 
+// End is the end of the last span.
+func (r Range) End() time.Time { return r.From.Add(time.Duration(r.Spans) * r.Width) }
+
+func (r Range) step() Step {
+	if r.Width%time.Hour == 0 {
+		return Hour
+	}
+	return Minute
+}
+
+// Kept tells whether the counts of the whole range are still kept.
+func (r Range) Kept(now time.Time) bool {
+	retention := hourRetention
+	if r.step() == Minute {
+		retention = minuteRetention - time.Minute // others may already be deleting them
+	}
+	return !r.From.Before(now.Add(-retention))
+}
+
 // args are the arguments of a statement that has the condition inRange and the
 // expression spanNumber.
 func (r Range) args(workspaceID string) []any {
-	step := Minute
-	if r.Width%time.Hour == 0 {
-		step = Hour
-	}
-	return []any{workspaceID, step, r.From, r.From.Add(time.Duration(r.Spans) * r.Width), int64(r.Width / time.Second)}
+	return []any{workspaceID, r.step(), r.From, r.End(), int64(r.Width / time.Second)}
 }
 
 const (
@@ -139,13 +154,29 @@ type KeyUse struct {
 	Peak        int64 // the most requests within its limit in one minute
 }
 
+const keyUse = `key_id, sum(requests)::bigint, sum(rate_limited)::bigint, max(peak)`
+
 // Keys returns the keys that were used, those that were used most first, and at most
 // limit of them.
 func (r *Reader) Keys(ctx context.Context, workspaceID string, in Range, limit int) ([]KeyUse, error) {
-	args := in.args(workspaceID)[:4]
-	rows, err := r.pool.Query(ctx, `
-		SELECT key_id, sum(requests)::bigint, sum(rate_limited)::bigint, max(peak) FROM key_rollup WHERE `+inRange+`
-		 GROUP BY key_id ORDER BY 3 DESC, 2 DESC, 1 LIMIT $5`, append(args, limit)...)
+	return r.keys(ctx, `
+		SELECT `+keyUse+` FROM key_rollup WHERE `+inRange+`
+		 GROUP BY key_id HAVING sum(requests) + sum(rate_limited) > 0 ORDER BY 3 DESC, 2 DESC, 1 LIMIT $5`, append(in.args(workspaceID)[:4], limit))
+}
+
+// KeysByID returns the use of some keys, by their id. Keys that were not used may be
+// missing.
+func (r *Reader) KeysByID(ctx context.Context, workspaceID string, in Range, keyIDs ...string) (map[string]KeyUse, error) {
+	list, err := r.keys(ctx, `SELECT `+keyUse+` FROM key_rollup WHERE `+inRange+` AND key_id = ANY ($5) GROUP BY key_id`, append(in.args(workspaceID)[:4], keyIDs))
+	byID := make(map[string]KeyUse, len(list))
+	for _, u := range list {
+		byID[u.KeyID] = u
+	}
+	return byID, err
+}
+
+func (r *Reader) keys(ctx context.Context, sql string, args []any) ([]KeyUse, error) {
+	rows, err := r.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the use of keys: %w", err)
 	}
@@ -154,4 +185,44 @@ func (r *Reader) Keys(ctx context.Context, workspaceID string, in Range, limit i
 		return nil, fmt.Errorf("cannot read the use of keys: %w", err)
 	}
 	return list, nil
+}
+
+// KeySpan is what a key did in one span of a range.
+type KeySpan struct {
+	Span         int   // from 0
+	Requests     int64 // within its limit
+	ClientErrors int64 // of them
+	ServerErrors int64 // of them
+	RateLimited  int64 // refused because they were over its limit
+	Refused      int64 // for another reason
+	Peak         int64 // the most requests within its limit in one minute
+}
+
+// Key returns the spans in which a key was used.
+func (r *Reader) Key(ctx context.Context, workspaceID string, in Range, keyID string) ([]KeySpan, error) {
+	rows, err := r.pool.Query(ctx, `
+		SELECT `+spanNumber+`, sum(requests)::bigint, sum(client_errors)::bigint, sum(server_errors)::bigint, sum(rate_limited)::bigint, sum(refused)::bigint, max(peak)
+		  FROM key_rollup WHERE `+inRange+` AND key_id = $6 GROUP BY 1`, append(in.args(workspaceID), keyID)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the use of a key: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[KeySpan])
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the use of a key: %w", err)
+	}
+	return list, nil
+}
+
+// RequestsSince is the start of the first hour in which requests of a workspace were
+// counted, of those that are kept; the zero Time: none were.
+func (r *Reader) RequestsSince(ctx context.Context, workspaceID string) (time.Time, error) {
+	var since *time.Time
+	err := r.pool.QueryRow(ctx, `SELECT min(at) FROM request_rollup WHERE workspace_id = $1 AND step = $2`, workspaceID, Hour).Scan(&since)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("cannot read since when requests are counted: %w", err)
+	}
+	if since == nil {
+		return time.Time{}, nil
+	}
+	return since.UTC(), nil
 }

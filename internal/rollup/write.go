@@ -97,15 +97,16 @@ func queueAttempts(b *pgx.Batch, workspaces map[string]*cells) {
 // the peak of the hour.
 func queueKeys(b *pgx.Batch, workspaces map[string]*cells) {
 	var (
-		ids, keys                                         []string
-		times                                             []time.Time
-		requests, clientErrors, serverErrors, rateLimited []int64
+		ids, keys                                                  []string
+		times                                                      []time.Time
+		requests, clientErrors, serverErrors, rateLimited, refused []int64
 	)
 	for id, c := range workspaces {
 		for cell, k := range c.keys {
 			ids, times, keys = append(ids, id), append(times, cell.at), append(keys, cell.keyID)
 			requests, clientErrors = append(requests, k.requests), append(clientErrors, k.clientErrors)
 			serverErrors, rateLimited = append(serverErrors, k.serverErrors), append(rateLimited, k.rateLimited)
+			refused = append(refused, k.refused)
 		}
 	}
 	if len(ids) == 0 {
@@ -113,22 +114,23 @@ func queueKeys(b *pgx.Batch, workspaces map[string]*cells) {
 	}
 	const add = `ON CONFLICT (workspace_id, step, at, key_id) DO UPDATE
 		       SET requests = t.requests + excluded.requests, client_errors = t.client_errors + excluded.client_errors,
-		           server_errors = t.server_errors + excluded.server_errors, rate_limited = t.rate_limited + excluded.rate_limited, `
+		           server_errors = t.server_errors + excluded.server_errors, rate_limited = t.rate_limited + excluded.rate_limited,
+		           refused = t.refused + excluded.refused, `
 	b.Queue(`
 		WITH added AS (
-			SELECT * FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) AS u (w, a, k, n, c, s, r)
+			SELECT * FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[]) AS u (w, a, k, n, c, s, r, f)
 		), minutes AS (
-			INSERT INTO key_rollup AS t (workspace_id, step, at, key_id, requests, client_errors, server_errors, rate_limited, peak)
-			SELECT w, 1, a, k, n, c, s, r, n FROM added ORDER BY w COLLATE "C", a, k COLLATE "C"
+			INSERT INTO key_rollup AS t (workspace_id, step, at, key_id, requests, client_errors, server_errors, rate_limited, refused, peak)
+			SELECT w, 1, a, k, n, c, s, r, f, n FROM added ORDER BY w COLLATE "C", a, k COLLATE "C"
 			    `+add+`peak = t.requests + excluded.requests
 			RETURNING workspace_id, at, key_id, peak
 		)
-		INSERT INTO key_rollup AS t (workspace_id, step, at, key_id, requests, client_errors, server_errors, rate_limited, peak)
-		SELECT m.workspace_id, 60, date_bin('1 hour', m.at, 'epoch'), m.key_id, sum(n), sum(c), sum(s), sum(r), max(m.peak)
+		INSERT INTO key_rollup AS t (workspace_id, step, at, key_id, requests, client_errors, server_errors, rate_limited, refused, peak)
+		SELECT m.workspace_id, 60, date_bin('1 hour', m.at, 'epoch'), m.key_id, sum(n), sum(c), sum(s), sum(r), sum(f), max(m.peak)
 		  FROM minutes m JOIN added ON w = m.workspace_id AND a = m.at AND k = m.key_id
 		 GROUP BY 1, 3, 4 ORDER BY 1, 3, 4
 		    `+add+`peak = greatest(t.peak, excluded.peak)`,
-		ids, times, keys, requests, clientErrors, serverErrors, rateLimited)
+		ids, times, keys, requests, clientErrors, serverErrors, rateLimited, refused)
 }
 
 // removeAtOnce is how many rows a statement of RemoveOld deletes at most.

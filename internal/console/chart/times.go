@@ -28,3 +28,18 @@ func (c *Chart) ByDay(days bool) *Chart {
 	c.Days = days
 	return c
 }
+
+// NewShares draws a share in per cent for each bar.
+func NewShares(id, title, unit string, bars []Bar, series Series) *Chart {
+	c := New(id, title, unit, bars, []Series{series})
+	var highest int64
+	for _, b := range bars {
+		highest = max(highest, b.Counts[0])
+	}
+	c.Series[0].Total = highest
+	c.Summary = title + ": " + label.Count(highest) + " % at most."
+	for i := range c.Bars {
+		c.Bars[i].Reading = reading(c.Bars[i].At, label.Count(c.Rows[i].Counts[0])+" %")
+	}
+	return c
+}

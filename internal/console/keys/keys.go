@@ -3,7 +3,6 @@ package keys
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,22 +10,18 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
-
-// RequestCounts tells how many requests each key of a workspace has made since
-// midnight, UTC.
-type RequestCounts interface {
-	Today(ctx context.Context, workspaceID string, now time.Time) (byKey map[string]int64, err error)
-}
 
 // Pages are the pages of API keys.
 type Pages struct {
 	Pool   *pgxpool.Pool
 	Store  *access.Store
-	Counts RequestCounts
+	Counts *rollup.Reader
 	APIURL string // for the example with a new key
 }
 
@@ -34,8 +29,8 @@ type Pages struct {
 type keyRow struct {
 	*access.Record
 	State access.State
-	Today int64 // requests since midnight, UTC
 	Last  use   // the last request; empty: the request log has none
+	Usage usage // in the chosen time
 }
 
 // matches tells whether a key's name has a text in it, or a prefix of its secrets begins
@@ -52,6 +47,8 @@ type listBody struct {
 	Max         int
 	Any         bool   // there are keys, whether the search finds them or not
 	Search      string // in names and prefixes; empty: all keys
+	Chosen      chart.Choice
+	Switch      []chart.Link // to other times for the use of keys
 }
 
 func (p *Pages) listPage(r *web.Request) error {
@@ -59,16 +56,13 @@ func (p *Pages) listPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	today, err := p.Counts.Today(r.Context(), r.Session.WorkspaceID, r.Now)
-	if err != nil {
-		return err
-	}
 	// The newest first.
 	slices.SortStableFunc(records, func(x, y *access.Record) int { return cmp.Compare(y.CreatedAt.UnixMicro(), x.CreatedAt.UnixMicro()) })
-	body := listBody{Max: access.MaxLiveKeys, Any: len(records) > 0, Search: strings.TrimSuffix(r.Query("search"), "…"), Full: full(records, r.Now)}
+	body := listBody{Max: access.MaxLiveKeys, Any: len(records) > 0, Search: strings.TrimSuffix(r.Query("search"), "…"), Full: full(records, r.Now), Chosen: chart.Choose(r.Query("range"), usual)}
+	body.Switch = body.Chosen.Switch(func(name string) string { return web.Address("/keys", "search", body.Search, "range", name) })
 	var live []string
 	for _, k := range records {
-		row := keyRow{Record: k, State: k.State(r.Now), Today: today[k.ID]}
+		row := keyRow{Record: k, State: k.State(r.Now)}
 		switch {
 		case !row.matches(body.Search):
 		case row.State == access.Live:
@@ -82,8 +76,13 @@ func (p *Pages) listPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
+	counts, err := p.Counts.KeysByID(r.Context(), r.Session.WorkspaceID, rollup.Last(r.Now, body.Chosen.Width, body.Chosen.Spans), live...)
+	if err != nil {
+		return err
+	}
 	for i := range body.Live {
-		body.Live[i].Last = uses[body.Live[i].ID]
+		k := &body.Live[i]
+		k.Last, k.Usage = uses[k.ID], usage{counts[k.ID], k.RateLimit}
 	}
 	return r.Show("keys", web.View{Title: "API keys", Section: "keys", Body: body})
 }
@@ -117,9 +116,10 @@ func permissionRows(chosen access.Permissions) []permissionRow {
 // keyBody is what the pages of one key are made from.
 type keyBody struct {
 	Key         keyRow
+	Today       int64 // requests since midnight, UTC
 	Permissions []permissionRow
-	Usage       *usage // nil on other pages than the key's own
-	Name        string // as the form to rename it has it
+	Charts      *charts // nil on other pages than the key's own
+	Name        string  // as the form to rename it has it
 	Fault       string
 }
 
@@ -128,15 +128,11 @@ func (p *Pages) body(r *web.Request) (*keyBody, error) {
 	if err != nil {
 		return nil, err
 	}
-	today, err := p.Counts.Today(r.Context(), r.Session.WorkspaceID, r.Now)
+	today, err := p.Counts.KeysByID(r.Context(), r.Session.WorkspaceID, rollup.Last(r.Now, 24*time.Hour, 1), k.ID)
 	if err != nil {
 		return nil, err
 	}
-	return &keyBody{
-		Key:         keyRow{Record: k, State: k.State(r.Now), Today: today[k.ID]},
-		Permissions: permissionRows(k.Permissions),
-		Name:        k.Name,
-	}, nil
+	return &keyBody{Key: keyRow{Record: k, State: k.State(r.Now)}, Today: today[k.ID].Requests, Permissions: permissionRows(k.Permissions), Name: k.Name}, nil
 }
 
 // keyPage shows a key, with what it is used for.
@@ -150,7 +146,7 @@ func (p *Pages) keyPage(r *web.Request) error {
 		return err
 	}
 	body.Key.Last = uses[body.Key.ID]
-	if body.Usage, err = usageOf(r.Context(), p.Pool, r.Session.WorkspaceID, body.Key.ID, r.Now); err != nil {
+	if body.Charts, err = p.charts(r, body.Key.Record); err != nil {
 		return err
 	}
 	return showKey(r, http.StatusOK, "key", body)

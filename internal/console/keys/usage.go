@@ -3,12 +3,16 @@ package keys
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // use is the last request of a key that the request log still has.
@@ -45,65 +49,58 @@ func lastUses(ctx context.Context, pool *pgxpool.Pool, workspaceID string, keyID
 	return found, nil
 }
 
-// maxCounted bounds the requests that one page counts; the limit of a key can be a
-// million a minute.
-const maxCounted = 50_000
+// usual is the time whose use the pages show unless another one is chosen.
+const usual = "day"
 
-// usage is how much of its limit a key uses.
+// usage is how much of its limit a key used.
 type usage struct {
-	Chart   *chart.Chart // of the last hour, by minutes
-	Busiest int64        // requests in the busiest minute of the last hour, refused ones included
-	At      time.Time    // that minute
-	Partly  bool         // only the newest maxCounted requests were counted
-	Refused int64        // requests over the limit (429) in the last 24 hours
+	rollup.KeyUse
+	Limit int // requests a minute
 }
 
-// usageOf counts the requests of a key.
-func usageOf(ctx context.Context, pool *pgxpool.Pool, workspaceID, keyID string, now time.Time) (*usage, error) {
-	const answered, refused = 0, 1
+// Share is how much of the limit the busiest minute used, in per cent.
+func (u usage) Share() int64 { return share(u.Peak, u.Limit) }
+
+// share is n of a limit in per cent, rounded down: 100 is all of it, and 0 is nothing.
+func share(n int64, limit int) int64 {
+	if n == 0 {
+		return 0
+	}
+	return max(n*100/int64(max(limit, 1)), 1)
+}
+
+// charts show the use of a key in the chosen time.
+type charts struct {
+	usage
+	Busiest  time.Time // start of the bar with the busiest minute
+	Switch   []chart.Link
+	Requests *chart.Chart
+	Shares   *chart.Chart // of the limit, in the busiest minute of each bar
+}
+
+func (p *Pages) charts(r *web.Request, k *access.Record) (*charts, error) {
+	chosen := chart.Choose(r.Query("range"), usual)
+	in := rollup.Last(r.Now, chosen.Width, chosen.Spans)
+	spans, err := p.Counts.Key(r.Context(), r.Session.WorkspaceID, in, k.ID)
+	if err != nil {
+		return nil, err
+	}
 	series := []chart.Series{{Name: "Answered", Look: chart.Good}, {Name: "Over the limit (429)", Look: chart.Bad}}
-	bars := chart.Empty(now.Truncate(time.Minute).Add(-59*time.Minute), time.Minute, 60, len(series))
-	rows, err := pool.Query(ctx, `
-		SELECT date_trunc('minute', at), count(*) FROM (
-		       SELECT at FROM request_log WHERE workspace_id = $1 AND key_id = $2 AND at >= $3 ORDER BY at DESC LIMIT $4) newest
-		 GROUP BY 1`, workspaceID, keyID, bars[0].At, maxCounted)
-	if err != nil {
-		return nil, fmt.Errorf("cannot count the requests of a key: %w", err)
-	}
-	var (
-		u   = &usage{}
-		at  time.Time
-		n   int64
-		all int64
-	)
-	_, err = pgx.ForEachRow(rows, []any{&at, &n}, func() error {
-		chart.Add(bars, at, time.Minute, answered, n)
-		all += n
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot count the requests of a key: %w", err)
-	}
-	u.Partly = all == maxCounted
-	rows, err = pool.Query(ctx, `
-		SELECT minute, refused FROM request_refused
-		 WHERE workspace_id = $1 AND minute > $2 AND reason = 'rate_limit' AND key_id = $3`, workspaceID, now.Add(-24*time.Hour), keyID)
-	if err != nil {
-		return nil, fmt.Errorf("cannot count the refused requests of a key: %w", err)
-	}
-	_, err = pgx.ForEachRow(rows, []any{&at, &n}, func() error {
-		chart.Add(bars, at, time.Minute, refused, n)
-		u.Refused += n
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot count the refused requests of a key: %w", err)
-	}
-	for i := range bars {
-		if sum := bars[i].Counts[answered] + bars[i].Counts[refused]; sum > u.Busiest {
-			u.Busiest, u.At = sum, bars[i].At
+	bars, shares := chart.Empty(in.From, in.Width, in.Spans, len(series)), chart.Empty(in.From, in.Width, in.Spans, 1)
+	c := &charts{usage: usage{rollup.KeyUse{KeyID: k.ID}, k.RateLimit}}
+	c.Switch = chosen.Switch(func(name string) string { return web.Address("/keys/"+url.PathEscape(k.ID), "range", name) + "#use" })
+	for _, s := range spans {
+		bars[s.Span].Counts = []int64{s.Requests, s.RateLimited}
+		shares[s.Span].Counts = []int64{share(s.Peak, k.RateLimit)}
+		c.KeyUse.Requests += s.Requests
+		c.RateLimited += s.RateLimited
+		if s.Peak > c.Peak {
+			c.Peak, c.Busiest = s.Peak, bars[s.Span].At
 		}
 	}
-	u.Chart = chart.New("usage", "Requests per minute in the last hour", "requests", bars, series)
-	return u, nil
+	days := in.Width > time.Hour
+	c.Requests = chart.New("use", "Requests "+chosen.Title, "requests", bars, series).ByDay(days)
+	c.Shares = chart.NewShares("shares", "Share of the limit in the busiest minute, "+chosen.Title, "requests", shares,
+		chart.Series{Name: "Busiest minute (% of the limit)", Look: chart.Wait}).ByDay(days)
+	return c, nil
 }

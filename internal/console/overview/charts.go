@@ -12,13 +12,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
 
-// Kinds of requests, as rollup.Reader.Requests counts them.
-const (
-	kindRefused     = "0"
-	kindClientError = "4"
-	kindServerError = "5"
-)
-
 // charts are the drawings of a range, and what is listed beside them.
 type charts struct {
 	RequestChart *chart.Chart
@@ -37,7 +30,7 @@ type use struct {
 	Limit int // requests a minute
 }
 
-func (p *Pages) charts(r *web.Request, c choice) (*charts, error) {
+func (p *Pages) charts(r *web.Request, c chart.Choice) (*charts, error) {
 	ctx, workspaceID, in := r.Context(), r.Session.WorkspaceID, rollup.Last(r.Now, c.Width, c.Spans)
 	requests, err := p.Counts.Requests(ctx, workspaceID, in)
 	if err != nil {
@@ -80,11 +73,11 @@ func requestSeries() []chart.Series {
 
 func requestKind(kind string) int {
 	switch kind {
-	case kindClientError:
+	case rollup.KindClientError:
 		return 1
-	case kindServerError:
+	case rollup.KindServerError:
 		return 2
-	case kindRefused:
+	case rollup.KindRefused:
 		return 3
 	}
 	return 0

@@ -112,10 +112,10 @@ func (p *Pages) countToday(ctx context.Context, workspaceID string, now time.Tim
 	}
 	for _, c := range requests {
 		switch c.Kind {
-		case kindRefused:
+		case rollup.KindRefused:
 			s.Refused += c.N
 			continue
-		case kindClientError, kindServerError:
+		case rollup.KindClientError, rollup.KindServerError:
 			s.Errors += c.N
 		}
 		s.Requests += c.N

@@ -13,17 +13,21 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // pageSize is how many requests a page lists.
 const pageSize = 50
 
+// usual is the time that the chart shows unless another one is chosen.
+const usual = "hour"
+
 // Pages are the pages of the request log.
 type Pages struct {
 	Pool      *pgxpool.Pool
 	Keys      *access.Store
-	Counts    *Counts
+	Rollups   *rollup.Reader
 	Retention time.Duration // how long the log is kept
 	APIURL    string        // for "Copy as curl"
 }
@@ -39,9 +43,10 @@ func (p *Pages) Routes() []web.Route {
 // listBody is what the list of requests is made from.
 type listBody struct {
 	List     []row
-	Chart    *chart.Chart
-	Counted  time.Time // since when requests are counted in the chart; zero: all are
-	Day      bool      // the chart is of a day
+	Chart    *drawing     // nil: the filter's time is too long ago
+	Bound    int64        // of what a chart counts row by row
+	Switch   []chart.Link // to the other times that the chart can show
+	Chosen   chart.Choice
 	Refused  []refusal
 	Filter   filter
 	Find     string     // what was searched for, as it was typed
@@ -49,10 +54,8 @@ type listBody struct {
 	Classes  []web.Pair // to choose from, and statuses
 	Statuses []web.Pair
 	Keys     []web.Pair // id and name
-	HourURL  string
-	DayURL   string
-	End      *position // where the search gave up; nil: it did not
-	Scanned  int64     // after how many requests
+	End      *position  // where the search gave up; nil: it did not
+	Scanned  int64      // after how many requests
 	web.Pager
 }
 
@@ -74,20 +77,19 @@ func (b *listBody) Ranged() bool { return b.Filter.ranged() }
 
 // address is that of a page with the same filters and chart.
 func (b *listBody) address(cursor string) string {
-	span := ""
-	if b.Day {
-		span = "day"
-	}
-	return b.rangeAddress(span, cursor)
+	return b.rangeAddress(b.Chosen.Name, cursor)
 }
 
 func (b *listBody) rangeAddress(span, cursor string) string {
+	if span == usual {
+		span = ""
+	}
 	f := &b.Filter
 	return web.Address("/requests", "find", b.Find, "key", f.key, "status", f.status, "from", b.From().UTC(), "to", b.To().UTC(), "range", span, "cursor", cursor)
 }
 
 func (p *Pages) listPage(r *web.Request) error {
-	body := &listBody{Day: r.Query("range") == "day", Scanned: maxScan}
+	body := &listBody{Chosen: chart.Choose(r.Query("range"), usual), Scanned: maxScan, Bound: maxCounted}
 	ctx := r.Context()
 	var err error
 	if body.Keys, err = p.keyNames(ctx, r.Session.WorkspaceID); err != nil {
@@ -102,7 +104,7 @@ func (p *Pages) listPage(r *web.Request) error {
 		}
 		q.start = *start
 	}
-	body.HourURL, body.DayURL = body.rangeAddress("", ""), body.rangeAddress("day", "")
+	body.Switch = body.Chosen.Switch(func(name string) string { return body.rangeAddress(name, "") })
 	if body.Fault == "" {
 		if err := p.fill(ctx, body, q); err != nil {
 			return err
@@ -164,8 +166,10 @@ func (p *Pages) fill(ctx context.Context, body *listBody, q *query) error {
 		body.List[i].KeyName = nameOf(body.List[i].KeyID, body.Keys)
 	}
 	body.setLinks(q, f)
-	if body.Chart, body.Counted, err = p.draw(ctx, q, spanOf(&q.filter, body.Day, q.since, q.now)); err != nil {
-		return err
+	if s, ok := spanOf(&q.filter, body.Chosen, q.since, q.now); ok {
+		if body.Chart, err = p.draw(ctx, q, s); err != nil {
+			return err
+		}
 	}
 	if !q.ranged() && !q.searched() && q.status == "" {
 		body.Refused, err = refusals(ctx, p.Pool, q.workspaceID, q.key, q.now.Add(-24*time.Hour))
