@@ -112,7 +112,7 @@ func New(s Settings, pool *pgxpool.Pool, clock func() time.Time, logger *slog.Lo
 type Notification struct {
 	ID          string // the same for the same notification, so that it is stored once
 	WorkspaceID string
-	WebhookID   string
+	WebhookID   string // empty: it is a test
 	Subject     string
 	Body        string
 }
@@ -248,6 +248,8 @@ func (m *Mailer) sendOne(ctx context.Context, d *dueMail) error {
 	switch {
 	case failure == nil:
 		log.InfoContext(ctx, "sent a mail")
+	case d.WebhookID == "" && m.clock().Sub(d.createdAt) > testWindow:
+		log.WarnContext(ctx, "dropped a test mail that could not be sent for an hour", "error", failure)
 	case m.clock().Sub(d.createdAt) > giveUpAfter:
 		log.ErrorContext(ctx, "dropped a mail that could not be sent for a week", "error", failure)
 	default:

@@ -56,3 +56,35 @@ func TestSeveralRecipients(t *testing.T) {
 		t.Errorf("%d mails arrived, want one more, to both", mails.Load())
 	}
 }
+
+// A test mail that cannot be sent is tried for an hour, others for a week: people ask for
+// many tests, of addresses that they have mistyped.
+func TestTestsAreDropped(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Must(pgxpool.New(t.Context(), testkit.NewDatabase(t)))(t)
+	t.Cleanup(pool.Close)
+	testkit.Must(pool.Exec(t.Context(), `SELECT workspace_create('acme', 'Acme', now())`))(t)
+	testkit.Must(pool.Exec(t.Context(), `UPDATE workspace SET notify_email = 'nobody@example.com'`))(t)
+	url, _ := plainServer(t)
+	clock := testkit.NewClock(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))
+	m := testkit.Must(New(Settings{URL: url, From: "ledgerfeed@example.com"}, pool, clock.Now, testkit.Discard()))(t)
+	if err := m.Test(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Must(pool.Exec(t.Context(), `
+		INSERT INTO webhook_mail (workspace_id, mail_id, webhook_id, subject, body, created_at, next_attempt_at) VALUES ('acme', 'm', 'w', 's', 'b', $1, $1)`, clock.Now()))(t)
+	for _, c := range []struct {
+		after time.Duration
+		waits string
+	}{{0, "Test mail, s"}, {50 * time.Minute, "Test mail, s"}, {11 * time.Minute, "s"}, {6 * 24 * time.Hour, "s"}, {24 * time.Hour, ""}} {
+		clock.Advance(c.after)
+		testkit.Must(m.sendDue(t.Context()))(t)
+		var waits string
+		if err := pool.QueryRow(t.Context(), `SELECT coalesce(string_agg(subject, ', ' ORDER BY subject COLLATE "C"), '') FROM webhook_mail`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		if waits != c.waits {
+			t.Errorf("after %v more %q waits, want %q", c.after, waits, c.waits)
+		}
+	}
+}
