@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -64,7 +65,7 @@ func (a *API) explain(q *request, record *requestlog.Record) {
 	record.Address = q.address
 	record.UserAgent = a.keys.bounded(q.http.UserAgent(), requestlog.MaxUserAgent)
 	if path := q.http.URL.EscapedPath(); path != record.Route {
-		record.Path = a.keys.bounded(path, requestlog.MaxPath)
+		record.Path = a.keys.bounded(withoutQuery(path), requestlog.MaxPath)
 	}
 	if p := q.problem; p != nil {
 		record.Problem = &requestlog.Problem{Title: answer.Title(p.Status), Detail: p.Detail, Permission: string(p.Lacks)}
@@ -72,6 +73,21 @@ func (a *API) explain(q *request, record *requestlog.Record) {
 			record.Problem.Errors = append(record.Problem.Errors, requestlog.Fault{Field: q.paramName(e.Field), Message: e.Message})
 		}
 	}
+}
+
+// queryInPath begins what callers meant as a query and sent as a part of the path, encoded
+// once or more: with values, which the request log does not keep.
+var queryInPath = regexp.MustCompile(`[&;=]|%(?i:(?:25)*(?:3f|26|3b|3d))`)
+
+// withoutQuery cuts off such a part.
+func withoutQuery(path string) string {
+	if !strings.ContainsAny(path, "%&;=") { // nearly every path
+		return path
+	}
+	if at := queryInPath.FindStringIndex(path); at != nil {
+		return path[:at[0]] + "…"
+	}
+	return path
 }
 
 // paramName is the name of a parameter as the request log keeps it. A name that the

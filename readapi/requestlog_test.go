@@ -129,6 +129,7 @@ func TestErrorsAreExplained(t *testing.T) {
 		},
 		{target: "/v2/in%20voices?limit=3", path: "/v2/in%20voices", problem: `"detail": "There is nothing at this path.`},
 		{target: "/v1/" + long, path: "/v1/" + long[:249] + "…", problem: `"Not found"`},
+		{target: "/v1/invoices%3Fclient_id=Miller", path: "/v1/invoices…", problem: `"Not found"`},
 		{target: "/v1/%69nvoices/%C3%A4", path: "/v1/%69nvoices/%C3%A4", problem: `"Not found"`},
 		{
 			target: "/v1/clients/cl_1", path: "/v1/clients/cl_1",
@@ -212,6 +213,9 @@ func TestRequestsHoldNoSecrets(t *testing.T) {
 			s.get(path+"?"+p.Name+"="+value+"&"+p.Name+"=%zz"+value, key)
 		}
 		s.get(path+"?"+value+"=1&x="+value, key)
+		for _, mark := range []string{"%3F", "%3f", "%253F", "%25253f", "&", ";", "%26", "="} { // in the path
+			s.get(path+mark+"name"+mark+value, key)
+		}
 	}
 	s.keep()
 	if n := s.count(`SELECT count(*) FROM request_log WHERE user_agent = '[held an API key]'`); n != int64(3*len(spellings)) {
