@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -63,6 +64,21 @@ func TestListenInOneStep(t *testing.T) {
 	}
 	if out := succeed(t, url, "webhook", "list", "--workspace", "w"); strings.Contains(out, "wh_") {
 		t.Errorf("the webhook is left: %s", out)
+	}
+
+	// One that is killed leaves its webhook, and the next on its port takes that away.
+	unused := testkit.Must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	_, port, _ := net.SplitHostPort(unused.Addr().String())
+	if err := unused.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		killed := listen("--workspace", "w", "--port", port)
+		killed.await("Listening with the webhook")
+		killed.kill()
+		if out := succeed(t, url, "webhook", "list", "--workspace", "w"); strings.Count(out, "https://127.0.0.1:"+port) != 1 {
+			t.Errorf("webhooks of the killed: %s", out)
+		}
 	}
 
 	for _, c := range []struct{ args, says string }{

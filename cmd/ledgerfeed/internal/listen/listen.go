@@ -40,7 +40,8 @@ with --forward-to, send it on as it came to a program that is being developed; i
 answer is the answer. It speaks HTTPS with a certificate of its own.
 
 With --workspace it adds a webhook of its own for as long as it runs, and sends it a
-test.ping. The demo reaches it at once. For another service to reach it, give the
+test.ping. One that was killed leaves its webhook; the next on the same port deletes it.
+The demo reaches it at once. For another service to reach it, give the
 service the two settings that are printed.
 
 Everybody may read the file with the certificate. A service that runs under another
@@ -125,7 +126,10 @@ func (f *flags) listenFor(ctx context.Context, env *cli.Env, cfg receiver.Config
 		if err != nil {
 			return err
 		}
-		if made, err = store.Create(ctx, f.workspace, delivery.Definition{URL: l.URL(), Events: f.events}); err != nil {
+		if err := deleteLeft(ctx, store, f.workspace, l.URL()); err != nil {
+			return err
+		}
+		if made, err = store.Create(ctx, f.workspace, delivery.Definition{URL: l.URL(), Events: f.events, Name: ownName}); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, store.Delete(context.WithoutCancel(ctx), made.ID)) }()
@@ -136,6 +140,27 @@ func (f *flags) listenFor(ctx context.Context, env *cli.Env, cfg receiver.Config
 		}
 		return l.Serve(ctx)
 	})
+}
+
+// ownName is the name of webhooks that listenFor adds.
+const ownName = "webhook listen"
+
+// deleteLeft deletes the webhooks of earlier runs that were killed. This one has their port,
+// so none of them listens any more.
+func deleteLeft(ctx context.Context, store *delivery.Store, workspace, address string) error {
+	list, err := store.List(ctx, workspace)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if list[i].Name != ownName || list[i].URL != address {
+			continue
+		}
+		if err := store.Delete(ctx, list[i].ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // AllowLoopback changes the settings of this process so that webhooks may be on this machine.
