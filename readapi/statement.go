@@ -83,13 +83,19 @@ const (
 	removedRules  = 2
 )
 
+// removedTable is the table of the rows that have left the sight of a key; empty: none
+// does.
+func removedTable(r *route.Resource, visible visibility) string {
+	if visible.pay {
+		return r.Removed
+	}
+	return r.RemovedWithoutPay
+}
+
 // removedStatement is listStatement with the rows that have left. They are whole in
 // base, so the other columns are empty.
 func removedStatement(r *route.Resource, filters []filter, given uint, visible visibility) string {
-	removed := r.RemovedWithoutPay
-	if visible.pay {
-		removed = r.Removed
-	}
+	removed := removedTable(r, visible)
 	if removed == "" {
 		return listStatement(r, filters, given, visible)
 	}

@@ -142,25 +142,6 @@ type eventType struct {
 	Message string // an example, as JSON
 }
 
-// readOf tells where the object of an event is read; empty: there is nothing to read.
-func readOf(objectType string) string {
-	switch objectType {
-	case "invoice", "credit_note":
-		return "/v1/invoices/{object_id}"
-	case "payout":
-		return "/v1/payments/{object_id}"
-	case "time_entry":
-		return "/v1/time-entries/{object_id}"
-	case "charge":
-		return "/v1/charges/{object_id}"
-	case "credit":
-		return "/v1/clients/{client_id}/credit"
-	case "period":
-		return "/v1/invoices?period={object_id}"
-	}
-	return ""
-}
-
 func eventTypes() ([]eventType, error) {
 	var list []eventType
 	for _, t := range domain.EventTypes() {
@@ -168,7 +149,7 @@ func eventTypes() ([]eventType, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.Type, err)
 		}
-		list = append(list, eventType{t, readOf(t.ObjectType), message})
+		list = append(list, eventType{t, route.ReadOf(t.ObjectType), message})
 	}
 	return list, nil
 }

@@ -35,3 +35,24 @@ const (
 
 // HasID reports whether the path names one object by its id.
 func (r *Route) HasID() bool { return strings.Contains(r.Path, "{id}") }
+
+// ReadOf tells where what an event is about is read: the path, with {object_id} or
+// {client_id} in the place of what the event's data has under that name. Empty: there is
+// nothing to read.
+func ReadOf(objectType string) string {
+	switch objectType {
+	case "invoice", "credit_note":
+		return "/v1/invoices/{object_id}"
+	case "payout":
+		return "/v1/payments/{object_id}"
+	case "time_entry":
+		return "/v1/time-entries/{object_id}"
+	case "charge":
+		return "/v1/charges/{object_id}"
+	case "credit":
+		return "/v1/clients/{client_id}/credit"
+	case "period":
+		return "/v1/invoices?period={object_id}"
+	}
+	return ""
+}
