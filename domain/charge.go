@@ -68,8 +68,8 @@ var chargeRecordedFields = []jsonform.Field[chargeRecorded]{
 	{Name: "currency", Form: FormCurrency, Required: true, At: func(d *chargeRecorded) any { return &d.Currency }},
 	{Name: "status", Form: FormEnum, Values: LineStatuses(), At: func(d *chargeRecorded) any { return &d.Status }},
 	{Name: "period", Form: FormPeriod, Required: true, At: func(d *chargeRecorded) any { return &d.Period }},
-	{Name: "pay_rate", Form: FormMoney, At: func(d *chargeRecorded) any { return &d.PayRate }},
-	{Name: "pay_amount", Form: FormMoney, At: func(d *chargeRecorded) any { return &d.PayAmount }},
+	{Name: "pay_rate", Part: Pay, Form: FormMoney, At: func(d *chargeRecorded) any { return &d.PayRate }},
+	{Name: "pay_amount", Part: Pay, Form: FormMoney, At: func(d *chargeRecorded) any { return &d.PayAmount }},
 }
 
 func needsOfCharge(n *Needs, d *chargeRecorded) {
@@ -78,17 +78,20 @@ func needsOfCharge(n *Needs, d *chargeRecorded) {
 	n.parties(&d.references)
 }
 
+// notBilled reports whether the charge is not billed to the client.
+func notBilled(d *chargeRecorded) bool { return !d.BilledToClient.Or(true) }
+
 var chargeCreatedType = define(entryType[chargeRecorded]{
 	typeHead: typeHead{
 		name: "charge.created", object: "charge", public: true,
 		when: "A charge was made.",
 	},
-	fields: chargeRecordedFields, effect: createCharge, needs: needsOfCharge,
+	fields: chargeRecordedFields, effect: createCharge, needs: needsOfCharge, payOnly: notBilled,
 })
 
 var chargeRecordedType = define(entryType[chargeRecorded]{
 	typeHead: typeHead{name: "charge.recorded", object: "charge"},
-	fields:   chargeRecordedFields, effect: recordCharge, needs: needsOfCharge,
+	fields:   chargeRecordedFields, effect: recordCharge, needs: needsOfCharge, payOnly: notBilled,
 })
 
 func createCharge(f *fold, d *chargeRecorded) {

@@ -47,6 +47,10 @@ type entryType[D any] struct {
 	needs  func(*Needs, *D)
 	mass   func(*MassEffects, *D)
 
+	// payOnly reports whether the row that an entry makes is only for readers who may
+	// see pay. Nil: it never is. The Part of a field says the same of the field.
+	payOnly func(*D) bool
+
 	table jsonform.Fields[D] // fields, then the references that they lack
 	refs  func(*D) *references
 }
@@ -67,6 +71,7 @@ type kind interface {
 	// error is about invalid JSON alone. Where there is neither, the content is
 	// that of the entry.
 	read(text string, errs *jsonform.FieldErrors) (content, error)
+	descriptions() []jsonform.FieldDescription
 }
 
 // content is the data of one entry, together with the row of its type.
@@ -75,6 +80,7 @@ type content interface {
 	appendPublicData(b []byte) []byte // the data object of the public form
 	addNeeds(n *Needs)
 	apply(f *fold)
+	payOnly() bool
 }
 
 // define completes a row of the catalogue.
@@ -102,6 +108,8 @@ func (t *entryType[D]) read(text string, errs *jsonform.FieldErrors) (content, e
 	return c, t.table.Decode(text, "data", &c.data, errs)
 }
 
+func (t *entryType[D]) descriptions() []jsonform.FieldDescription { return t.table.Describe() }
+
 // contentOf is the content of an entry of one type.
 type contentOf[D any] struct {
 	typ  *entryType[D]
@@ -120,6 +128,10 @@ func (c *contentOf[D]) addNeeds(n *Needs) {
 }
 
 func (c *contentOf[D]) apply(f *fold) { c.typ.effect(f, &c.data) }
+
+func (c *contentOf[D]) payOnly() bool {
+	return c.typ.pay || c.typ.payOnly != nil && c.typ.payOnly(&c.data)
+}
 
 // appendPublicData appends what the entry is about and the references it gives
 // (docs/contract/log.md, "What the feed and webhooks show"). It reads nothing

@@ -82,9 +82,9 @@ var timeEntryRecordedType = define(entryType[timeEntryRecorded]{
 		{Name: "currency", Form: FormCurrency, Required: true, At: func(d *timeEntryRecorded) any { return &d.Currency }},
 		{Name: "bill_rate", Form: FormMoney, At: func(d *timeEntryRecorded) any { return &d.BillRate }},
 		{Name: "bill_amount", Form: FormMoney, At: func(d *timeEntryRecorded) any { return &d.BillAmount }},
-		{Name: "pay_rate", Form: FormMoney, At: func(d *timeEntryRecorded) any { return &d.PayRate }},
-		{Name: "pay_amount", Form: FormMoney, At: func(d *timeEntryRecorded) any { return &d.PayAmount }},
-		{Name: "pay_status", Form: FormText, At: func(d *timeEntryRecorded) any { return &d.PayStatus }},
+		{Name: "pay_rate", Part: Pay, Form: FormMoney, At: func(d *timeEntryRecorded) any { return &d.PayRate }},
+		{Name: "pay_amount", Part: Pay, Form: FormMoney, At: func(d *timeEntryRecorded) any { return &d.PayAmount }},
+		{Name: "pay_status", Part: Pay, Form: FormText, At: func(d *timeEntryRecorded) any { return &d.PayStatus }},
 	},
 	effect: recordTimeEntry,
 	needs: func(n *Needs, d *timeEntryRecorded) {

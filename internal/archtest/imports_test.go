@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 	"projections/anomaly": {"domain", "internal/audit", "internal/pg"},
 	"projections":         {"domain", "eventlog", "projections/table", "internal/flow", "internal/seededbug", "internal/tracing"},
 	"projections/table":   {"domain"},
-	"projections/replay":  {"domain", "eventlog", "projections", "projections/table", "internal/pg", "internal/audit"},
+	"projections/replay":  {"domain", "eventlog", "projections", "projections/table", "internal/pg", "internal/audit", "domain/jsonform"},
 	"projections/projectionstest": {
 		"domain", "eventlog", "projections", "internal/pg", "internal/rowcheck", "internal/scenario", "internal/testkit",
 	},
@@ -76,13 +76,13 @@ var arrows = map[string][]string{
 		"eventlog", "readapi/access", "delivery", "internal/audit", "internal/console/events", "internal/console/identity",
 		"internal/console/keys", "internal/console/origin", "internal/console/requests", "internal/console/session",
 		"internal/console/signin", "internal/console/web", "internal/console/webhooks", "delivery/policy", "internal/pg",
-		"internal/console/anomalies", "projections/anomaly", "internal/console/overview", "internal/rollup", "internal/console/theme",
-		"delivery/mail", "internal/console/settings",
+		"internal/console/anomalies", "projections/anomaly", "internal/console/overview", "internal/rollup",
+		"internal/console/theme", "delivery/mail", "internal/console/settings", "projections/replay", "readapi",
 	},
 	"internal/console/origin":   {},
 	"internal/console/session":  {"domain", "internal/audit"},
 	"internal/console/identity": {"internal/console/session", "internal/flow", "internal/periodic"},
-	"internal/console/label":    {"domain", "readapi/access", "delivery/attempt", "delivery/policy"},
+	"internal/console/label":    {"domain", "readapi/access", "delivery/attempt", "delivery/policy", "domain/jsonform"},
 	"internal/console/chart":    {"internal/console/label"},
 	"internal/console/web": {
 		"domain", "readapi/access", "delivery", "internal/console/label", "internal/console/session", "internal/pg",
@@ -93,7 +93,10 @@ var arrows = map[string][]string{
 		"readapi/access", "internal/console/label", "internal/console/web", "internal/console/chart", "internal/rollup",
 	},
 	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy", "internal/signaturecheck"},
-	"internal/console/events":   {"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web"},
+	"internal/console/events": {
+		"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web", "internal/console/session",
+		"projections/anomaly", "projections/replay", "readapi", "readapi/access", "readapi/route",
+	},
 	"internal/console/requests": {
 		"readapi/access", "readapi/requestlog", "readapi/route", "internal/console/chart", "internal/console/web",
 		"internal/rollup",
@@ -140,7 +143,7 @@ var arrows = map[string][]string{
 		"internal/audit", "internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg",
 		"delivery/dispatch", "internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey",
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
-		"delivery/mail",
+		"delivery/mail", "internal/console/events",
 	},
 	"cmd/ledgerfeed/internal/demo/lastday": {"delivery/attempt", "delivery/policy", "domain", "internal/pg", "internal/rollup", "readapi/requestlog"},
 	"cmd/ledgerfeed/internal/demo": {
@@ -268,7 +271,7 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 var inTestsOf = map[string][]string{
 	// They run a second version of the program, with other rules, and servers that are restored from backups.
 	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs"},
-	"internal/console":        {"domain", "internal/console/label", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
+	"internal/console":        {"domain", "projections", "internal/console/label", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/signaturecheck": {"delivery/attempt"},
 

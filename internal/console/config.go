@@ -32,6 +32,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/webhooks"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -44,6 +46,7 @@ type Config struct {
 	Webhooks *delivery.Store  // required
 	Mailer   *mail.Mailer     // stores test mails, which a process that delivers sends; required
 	Feed     *eventlog.Feed   // required; of Pool, whose settings bound how long a page waits
+	Reader   *readapi.Reader  // what readers of the API get; required, best of Pool and with events.BesideTimeout
 	Clock    func() time.Time // required
 	Logger   *slog.Logger     // required
 	Tracer   trace.Tracer     // makes a span of each request; nil: none
@@ -79,7 +82,7 @@ type Config struct {
 
 // New makes a Console; it starts nothing. The error names what is wrong with cfg.
 func New(cfg Config) (*Console, error) {
-	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Mailer == nil || cfg.Feed == nil ||
+	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Mailer == nil || cfg.Feed == nil || cfg.Reader == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
 		return nil, errors.New("console: Config needs everything but Identity and TestTimeout")
 	}
@@ -104,7 +107,8 @@ func New(cfg Config) (*Console, error) {
 	if c.reference, err = loadReference(cfg.Reference, c.assets); err != nil {
 		return nil, err
 	}
-	c.anomalies = anomalies.New(anomaly.NewStore(cfg.Pool, cfg.Clock))
+	unusual := anomaly.NewStore(cfg.Pool, cfg.Clock)
+	c.anomalies = anomalies.New(unusual)
 	counts := rollup.NewReader(cfg.Pool)
 	workspaces := eventlog.NewWorkspaces(cfg.Pool, cfg.Clock)
 	c.overview = &overview.Pages{
@@ -122,7 +126,11 @@ func New(cfg Config) (*Console, error) {
 	}
 	c.keys = &keys.Pages{Pool: cfg.Pool, Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
 	c.webhooks = &webhooks.Pages{Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout}
-	c.events = &events.Pages{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Retention: cfg.Settings.Retention}
+	replayer, err := replay.New(replay.Config{Pool: cfg.Pool, Clock: cfg.Clock})
+	if err != nil {
+		return nil, err
+	}
+	c.events = &events.Pages{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Reader: cfg.Reader, Replayer: replayer, Anomalies: unusual, Retention: cfg.Settings.Retention}
 	c.requests = &requests.Pages{Pool: cfg.Pool, Keys: cfg.Keys, Rollups: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
 	c.settings = &settings.Pages{Pool: cfg.Pool, Workspaces: workspaces, Mailer: cfg.Mailer}
 	if c.handler, err = c.router(); err != nil {

@@ -1,11 +1,11 @@
 package replay
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
@@ -121,26 +121,13 @@ func fieldsOf(fragment string) (values map[string]string, names []string, ok boo
 	if strings.HasPrefix(fragment, ",") {
 		text = "{" + text[1:]
 	}
-	d := json.NewDecoder(strings.NewReader(text))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return nil, nil, false
-	}
+	members, err := jsonform.Members(text)
 	values = map[string]string{}
-	for d.More() {
-		token, err := d.Token()
-		if err != nil {
-			return nil, nil, false
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, nil, false
-		}
-		name, _ := token.(string) // names of fields are always strings
-		names = append(names, name)
-		values[name] = string(value)
+	for _, m := range members {
+		names = append(names, m.Name)
+		values[m.Name] = m.JSON
 	}
-	_, err := d.Token()
-	return values, names, err == nil && d.InputOffset() == int64(len(text)) && utf8.ValidString(text)
+	return values, names, err == nil && utf8.ValidString(text)
 }
 
 // showExcerpts shows the first place at which two texts differ.

@@ -42,12 +42,11 @@ func (p *Pages) Routes() []web.Route {
 	}
 }
 
-// seenBy selects the anomalies that a session may see. A viewer cannot make a key with
-// pay:read, as an admin can, and sees none that are about pay alone, nor those of
-// types that this version does not know.
+// seenBy selects the anomalies that a session may see. Who may not see pay sees none that
+// are about pay alone, nor those of types that this version does not know.
 func seenBy(s *session.Session) anomaly.Filter {
 	f := anomaly.Filter{WorkspaceID: s.WorkspaceID}
-	if !s.MayChange() {
+	if !s.MaySeePay() {
 		f.Types = domain.TypesWithoutPay()
 	}
 	return f

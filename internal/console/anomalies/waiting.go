@@ -36,7 +36,7 @@ type waiting struct {
 
 type waitingKey struct {
 	workspaceID string
-	admin       bool // who sees those that are about pay
+	pay         bool // with those that are about pay
 }
 
 type waitingSince struct {
@@ -47,7 +47,7 @@ type waitingSince struct {
 // Wait tells whether anomalies that a session may see wait to be looked at.
 func (p *Pages) Wait(ctx context.Context, s *session.Session, now time.Time) (bool, error) {
 	w := &p.waiting
-	key := waitingKey{s.WorkspaceID, s.MayChange()}
+	key := waitingKey{s.WorkspaceID, s.MaySeePay()}
 	w.mu.Lock()
 	found, ok := w.known[key]
 	w.mu.Unlock()

@@ -16,8 +16,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
 // pageSize is how many events a page lists.
@@ -28,6 +30,9 @@ type Pages struct {
 	Pool      *pgxpool.Pool
 	Feed      *eventlog.Feed
 	Webhooks  *delivery.Store
+	Reader    *readapi.Reader  // what readers get
+	Replayer  *replay.Replayer // what entries changed
+	Anomalies *anomaly.Store
 	Retention time.Duration // how long events show
 }
 
@@ -167,62 +172,4 @@ func (p *Pages) searchPage(r *web.Request, b *listBody, q query) error {
 		b.Older = address(strconv.FormatInt(found.Next, 10))
 	}
 	return r.Show("events", web.View{Title: "Events", Section: "events", Body: b})
-}
-
-// find returns the public form of an event. The error is web.ErrNotFound, or the
-// database's.
-func (p *Pages) find(r *web.Request, id string) (string, error) {
-	if !domain.IsID(id) {
-		return "", web.ErrNotFound
-	}
-	text, ok, err := p.Feed.Event(r.Context(), r.Session.WorkspaceID, id, r.Now.Add(-p.Retention), true)
-	if err != nil {
-		return "", err
-	}
-	if !ok {
-		return "", web.ErrNotFound
-	}
-	return text, nil
-}
-
-// eventBody is what the page of an event is made from.
-type eventBody struct {
-	Event      *event
-	Pretty     string
-	Deliveries []eventDelivery
-	Webhooks   int // of the workspace
-}
-
-// eventDelivery is the delivery of an event to a webhook.
-type eventDelivery struct {
-	Webhook  *delivery.Webhook
-	Delivery *delivery.FullDelivery
-}
-
-func (p *Pages) eventPage(r *web.Request) error {
-	text, err := p.find(r, r.Path("event"))
-	if err != nil {
-		return err
-	}
-	body := &eventBody{Pretty: label.IndentJSON(text)}
-	if body.Event, err = parse(text); err != nil {
-		return err
-	}
-	list, err := p.Webhooks.List(r.Context(), r.Session.WorkspaceID)
-	if err != nil {
-		return err
-	}
-	body.Webhooks = len(list)
-	for i := range list {
-		d, err := p.Webhooks.Delivery(r.Context(), body.Event.ID+"_"+list[i].ID)
-		var unknown *delivery.UnknownDeliveryError
-		if errors.As(err, &unknown) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		body.Deliveries = append(body.Deliveries, eventDelivery{&list[i], d})
-	}
-	return r.Show("event", web.View{Title: body.Event.Type, Section: "events", Body: body})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -88,7 +87,7 @@ func Sentence(s string) string {
 	if s == "" {
 		return s
 	}
-	return strings.ToUpper(s[:1]) + s[1:] + "."
+	return firstUpper(s) + "."
 }
 
 // IndentJSON formats JSON for reading. Text that is not JSON stays as it is.

@@ -43,6 +43,10 @@ type Session struct {
 // MayChange tells whether the person may change anything.
 func (s *Session) MayChange() bool { return s.Role == Admin }
 
+// MaySeePay tells whether the person may see what contractors are paid, and margins. A
+// viewer may not: only an admin can make a key with pay:read.
+func (s *Session) MaySeePay() bool { return s.Role == Admin }
+
 // touchInterval is the precision of seen_at, so that not every request writes.
 const touchInterval = time.Minute
 

@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
@@ -296,8 +297,20 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	cursorKey, err := readapi.SharedCursorKey(ctx, s.pool)
+	if err != nil {
+		return err
+	}
+	feed := eventlog.NewFeed(pool)
+	reader, err := readapi.NewReader(readapi.Config{
+		Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
+		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot prepare what the console reads: %w", err)
+	}
 	c, err := console.New(console.Config{
-		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Mailer: mailer, Feed: eventlog.NewFeed(pool),
+		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Mailer: mailer, Feed: feed, Reader: reader,
 		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, EmbedOrigins: set.ConsoleEmbedOrigins, Theme: look, APIURL: set.BaseURL, Identity: set.Identity(), Reference: page,
 	})
 	if err != nil {
