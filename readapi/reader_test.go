@@ -1,6 +1,7 @@
 package readapi_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,7 +38,7 @@ func TestAReaderAnswersAsTheAPI(t *testing.T) {
 				read := testkit.Must(reader.Get(t.Context(), readapi.Ask{WorkspaceID: workspace, Permissions: access.PermissionsOf(permissions...), Path: one.path}))(t)
 				answered := s.get(one.path, key)
 				compared[read.Status]++
-				if read.Status != answered.status || read.Status == http.StatusOK && string(read.Body) != string(answered.body) {
+				if read.Status != answered.status || read.Status == http.StatusOK && !bytes.Equal(read.Body, answered.body) {
 					t.Errorf("%s of %s with %s: the Reader reads %d %s, the API answers %d %s", one.path, workspace, permissions, read.Status, read.Body, answered.status, answered.body)
 				}
 			}

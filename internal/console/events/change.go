@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -80,14 +79,20 @@ func (p *Pages) readChange(ctx context.Context, r *web.Request, entry *domain.En
 	return c
 }
 
-// repeated are fields that say nothing new: what the page shows anyway, and the parts of a
-// period, whose label is shown.
-var repeated = []string{"id", "invoice_id", "client_id", "contractor_id", "updated_at", "period", "period_start", "period_end"}
+// repeated tells whether a field says nothing new: what the page shows anyway, and the
+// parts of a period, whose label is shown.
+func repeated(name string) bool {
+	switch name {
+	case "id", "invoice_id", "client_id", "contractor_id", "updated_at", "period", "period_start", "period_end":
+		return true
+	}
+	return false
+}
 
 func (c *change) give(given []domain.GivenField, pay bool) {
 	for i := range given {
 		f := &given[i]
-		if i > 0 && (pay || f.Part == domain.Base) && (f.Name == "period" || !slices.Contains(repeated, f.Name)) { // the first is the object's id
+		if i > 0 && (pay || f.Part == domain.Base) && (f.Name == "period" || !repeated(f.Name)) { // the first is the object's id
 			c.Fields = append(c.Fields, changedField{Name: label.Field(f.Name), After: label.Value(f.Name, f.JSON)})
 		}
 	}
@@ -119,7 +124,7 @@ func (c *change) compare(effect *replay.Effect, pay bool) {
 	c.Made, c.Deleted = row.Made, row.Deleted
 	for _, f := range row.Fields {
 		empty := f.Before+f.After == "null" || f.Before+f.After == "false" || f.Before+f.After == "[]" // in a row that was made or deleted
-		if (pay || f.Part == domain.Base) && !empty && !slices.Contains(repeated, f.Name) {
+		if (pay || f.Part == domain.Base) && !empty && !repeated(f.Name) {
 			c.Fields = append(c.Fields, changedField{label.Field(f.Name), label.Value(f.Name, f.Before), label.Value(f.Name, f.After)})
 		}
 	}

@@ -7,20 +7,49 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
-// fields are the names of fields that do not say by themselves what they are.
-var fields = map[string]string{
-	"billed_to_client": "Billed to the client", "client_billing_status": "Billing status", "confirmed_at": "Confirmed",
-	"contractor_pay_status": "Pay status", "credit_applied": "Credit used", "decline_outcome": "What has to come of it",
-	"gross_amount": "Amount", "invoice_id": "Invoice", "is_flat_fee": "Flat fee", "is_supplemental": "Adds to an earlier document",
-	"issued_at": "Issued", "issued_invoice_number": "Document number", "issued_invoices": "Documents", "net_due": "Left to pay",
-	"package_id": "Package", "paid_at": "Paid", "payout_sent_to_payroll_at": "Sent to payroll", "period_label": "Period",
-	"sent_at": "Sent", "source_invoice_id": "Credits the invoice",
-}
-
 // Field is the name of a field of a row or an entry, for people.
 func Field(name string) string {
-	if label := fields[name]; label != "" {
-		return label
+	switch name {
+	case "billed_to_client":
+		return "Billed to the client"
+	case "client_billing_status":
+		return "Billing status"
+	case "confirmed_at":
+		return "Confirmed"
+	case "contractor_pay_status":
+		return "Pay status"
+	case "credit_applied":
+		return "Credit used"
+	case "decline_outcome":
+		return "What has to come of it"
+	case "gross_amount":
+		return "Amount"
+	case "invoice_id":
+		return "Invoice"
+	case "is_flat_fee":
+		return "Flat fee"
+	case "is_supplemental":
+		return "Adds to an earlier document"
+	case "issued_at":
+		return "Issued"
+	case "issued_invoice_number":
+		return "Document number"
+	case "issued_invoices":
+		return "Documents"
+	case "net_due":
+		return "Left to pay"
+	case "package_id":
+		return "Package"
+	case "paid_at":
+		return "Paid"
+	case "payout_sent_to_payroll_at":
+		return "Sent to payroll"
+	case "period_label":
+		return "Period"
+	case "sent_at":
+		return "Sent"
+	case "source_invoice_id":
+		return "Credits the invoice"
 	}
 	return firstUpper(strings.ReplaceAll(name, "_", " "))
 }

@@ -56,6 +56,7 @@ func (s *Site) LoadPages(a *Assets) error {
 		"until": label.Until, "badge": label.Badge, "last": lastAttempt, "failure": Failure, "sentence": label.Sentence,
 		"paths": label.PermissionPaths, "summary": faultSummary, "first": firstFault, "faultCount": faultCount,
 		"named": func(name, value string) Pair { return Pair{name, value} }, "moments": label.Moments,
+		"dotted":  func(typ string) []string { return strings.Split(typ, ".") },
 		"product": func() string { return s.Name }, "logo": func() (string, error) { return a.address(s.Logo) },
 	})
 	base, err := base.ParseFS(pageFiles, shared()...)
