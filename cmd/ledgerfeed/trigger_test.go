@@ -42,7 +42,8 @@ func TestTrigger(t *testing.T) {
 		read.get("/v1/events/" + id)
 	}
 	for _, c := range []struct{ args, says string }{
-		{"invoice.paid --workspace acme", `an id that begins with "test"`},
+		{"invoice.paid --workspace acme", `an id that begins with "test-"`},
+		{"invoice.paid --workspace testing-house", `an id that begins with "test-"`},
 		{"invoice.payed --workspace test-w", "did you mean invoice.paid?"},
 		{"test.ping", "webhook test"},
 	} {

@@ -20,8 +20,9 @@ import (
 const (
 	// DemoWorkspace is the id of the demo's workspace.
 	DemoWorkspace = "demo-agency"
-	// testPrefix begins the ids of workspaces that are for trying.
-	testPrefix = "test"
+	// testPrefix begins the ids of workspaces that are for trying. A customer can be called
+	// testing-house.
+	testPrefix = "test-"
 )
 
 // triggered is what a call has appended.
