@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -117,9 +118,14 @@ func auditRow(c *audit.Change) []string {
 	return row
 }
 
+// formulaInside is what becomes a cell with a formula where a semicolon separates cells, as
+// in most of Europe, or a tab: there, a quotation begins at the beginning of a line alone.
+var formulaInside = regexp.MustCompile(`([;\t\r\n][ "]*)([=+\-@＝＋－＠])`)
+
 // plainCell keeps spreadsheets from taking a cell for a formula, which could send data
 // away when the file is opened.
 func plainCell(text string) string {
+	text = formulaInside.ReplaceAllString(text, "$1'$2")
 	if first, n := utf8.DecodeRuneInString(text); n > 0 && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
 		return "'" + text
 	}

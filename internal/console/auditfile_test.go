@@ -70,6 +70,20 @@ func TestAuditAsFile(t *testing.T) {
 			t.Errorf("a spreadsheet takes %q for a formula", row)
 		}
 	}
+	for _, evil := range []string{"x;=HYPERLINK(1)", "x\t=1", "a, b; @SUM(1)", "x;\"=1", "x\n+1", "x;＝1"} {
+		s.addToAudit(dana, audit.Change{WorkspaceID: acme, Action: audit.KeyRename, ObjectName: evil})
+	}
+	for _, separator := range []rune{';', '\t'} { // of spreadsheets in other countries
+		opened := csv.NewReader(strings.NewReader(p.get("/audit.csv?what=key.rename").body))
+		opened.Comma, opened.LazyQuotes, opened.FieldsPerRecord = separator, true, -1
+		for _, row := range testkit.Must(opened.ReadAll())(t) {
+			for _, cell := range row {
+				if strings.ContainsAny(strings.TrimLeft(cell, ` "`)[:min(1, len(strings.TrimLeft(cell, ` "`)))], "=+-@") {
+					t.Errorf("a spreadsheet that separates cells by %q takes %q for a formula", separator, cell)
+				}
+			}
+		}
+	}
 	if strings.Contains(s.logs.String(), "cannot extend") {
 		t.Error("the time for a file is not extended")
 	}
