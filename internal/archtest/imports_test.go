@@ -271,7 +271,7 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 var inTestsOf = map[string][]string{
 	// They run a second version of the program, with other rules, and servers that are restored from backups.
 	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs"},
-	"internal/console":        {"domain", "projections", "internal/console/label", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
+	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/signaturecheck": {"delivery/attempt"},
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -74,10 +75,21 @@ func TestOverview(t *testing.T) {
 		p.get("/?range="+name).status(http.StatusOK).has(
 			"1 working, 1 failing, 1 off", "Until next week", "in 6 days", "/webhooks/"+failing, "/webhooks/"+off, "wait to be looked at", mark,
 			"Requests "+title, "Time to answer requests "+title, "Attempts to deliver "+title, "Events "+title, "As a table", "half within",
-			"Answered with an error <strong>182</strong>", "No answer in time <strong>140</strong>", "Busiest minute", "<strong>40</strong>",
+			"Failed attempts "+title, "Answered with an error <strong>182</strong>", "No answer in time <strong>140</strong>", "Busiest minute", "<strong>40</strong>",
 		)
 	}
-	stranger.get("/?range=month").has("No requests in this time.").hasNot("Until next week", mark)
+	week := p.get("/?range=week")
+	week.has(`<pattern id="causes-bad"`, `<pattern id="causes-wait"`, `class="box wait"`, `aria-label="Failed attempts in the last 7 days, by 6 hours, as a table"`).hasNot("Could not connect", `<pattern id="causes-cross"`)
+	// Of each kind of request, and of a webhook only where there are several.
+	if got := regexp.MustCompile(`<li>(Lists|One object|Events|Other) <strong>half within \d+ ms, 95 % within \d+ ms</strong></li>`).FindAllString(week.body, -1); len(got) != 3 {
+		t.Errorf("times of %d kinds of requests", len(got))
+	}
+	if strings.Contains(week.body, "northwind-accounting.example/ledgerfeed/events <strong>") {
+		t.Error("the times of one webhook are told twice")
+	}
+	s.use(acme, keyID, failing, 100, 40*time.Minute)
+	p.get("/").has("northwind-accounting.example/ledgerfeed/events <strong>", "payroll.example.net/in <strong>")
+	stranger.get("/?range=month").has("No requests in this time.", "No failed attempts in this time.").hasNot("Until next week", mark)
 	for _, path := range []string{"/keys", "/webhooks", "/audit"} {
 		p.get(path).has(mark)
 	}

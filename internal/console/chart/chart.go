@@ -4,6 +4,7 @@ package chart
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,13 @@ const (
 	Wait  Look = "wait"  // dots
 	Bad   Look = "bad"   // stripes
 	Quiet Look = "quiet" // outline
+	Cross Look = "cross" // a grid
+	Back  Look = "back"  // stripes the other way
+	Grey  Look = "grey"  // solid
 )
+
+// Patterned tells whether it is drawn with a pattern, which each chart defines.
+func (l Look) Patterned() bool { return l == Wait || l == Bad || l == Cross || l == Back }
 
 // Series is what the n-th count of each bar means.
 type Series struct {
@@ -125,6 +132,11 @@ func New(id, title, unit string, bars []Bar, series []Series) *Chart {
 		c.Ticks = append(c.Ticks, tick{round(float64(i) * step), bars[i].At})
 	}
 	return c
+}
+
+// Uses tells whether a series has a look.
+func (c *Chart) Uses(look Look) bool {
+	return slices.ContainsFunc(c.Series, func(s legend) bool { return s.Look == look })
 }
 
 func (c *Chart) addBar(b *Bar, x, w, floor, scale float64, series []Series) {

@@ -1,10 +1,10 @@
 package overview
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
@@ -19,8 +19,16 @@ type charts struct {
 	AttemptChart *chart.Chart
 	AnswerChart  *chart.Chart
 	EventChart   *chart.Chart
-	Causes       []web.Pair // why attempts failed, and how often
+	CauseChart   *chart.Chart
+	APITimes     []times // by kind of request
+	AnswerTimes  []times // by webhook
 	Uses         []use
+}
+
+// times are within how many milliseconds half and 95 % of something ended.
+type times struct {
+	Name       string
+	Half, Most int64
 }
 
 // use is what a key did.
@@ -30,7 +38,7 @@ type use struct {
 	Limit int // requests a minute
 }
 
-func (p *Pages) charts(r *web.Request, c chart.Choice) (*charts, error) {
+func (p *Pages) charts(r *web.Request, c chart.Choice, webhooks []delivery.Webhook) (*charts, error) {
 	ctx, workspaceID, in := r.Context(), r.Session.WorkspaceID, rollup.Last(r.Now, c.Width, c.Spans)
 	requests, err := p.Counts.Requests(ctx, workspaceID, in)
 	if err != nil {
@@ -58,7 +66,9 @@ func (p *Pages) charts(r *web.Request, c chart.Choice) (*charts, error) {
 		EventChart:   counted("events", "Events "+c.Title, "events", in, events, []chart.Series{{Name: "Events", Look: chart.Good}}, func(string) int { return 0 }),
 		APIChart:     timed("api-time", "Time to answer requests "+c.Title, "requests", in, api),
 		AnswerChart:  timed("answer-time", "Time of receivers to answer "+c.Title, "attempts", in, answers),
-		Causes:       causes(attempts),
+		CauseChart:   causes("Failed attempts "+c.Title, in, attempts),
+		APITimes:     timesOf(api, requestKinds()),
+		AnswerTimes:  timesOf(answers, webhookKinds(webhooks)),
 	}
 	drawn.Uses, err = p.uses(r, in)
 	return drawn, err
@@ -119,22 +129,46 @@ func quantiles(l *rollup.Latency) (half, most int64) {
 	return up(l.Quantile(0.5)), up(l.Quantile(0.95))
 }
 
-// causes are why attempts failed, the most frequent first.
-func causes(attempts []rollup.Count) (list []web.Pair) {
-	sums := map[string]int64{}
-	for _, c := range attempts {
-		if c.Kind != string(attempt.OutcomeSuccess) {
-			sums[c.Kind] += c.N
-		}
+// causes draws why attempts failed. Causes without an attempt have no series.
+func causes(title string, in rollup.Range, attempts []rollup.Count) *chart.Chart {
+	looks := map[attempt.Outcome]chart.Look{
+		attempt.OutcomeAnswered: chart.Bad, attempt.OutcomeTimeout: chart.Wait, attempt.OutcomeUnreachable: chart.Quiet,
+		attempt.OutcomeTLS: chart.Cross, attempt.OutcomeBlocked: chart.Back, attempt.OutcomeBroken: chart.Grey,
 	}
+	var series []chart.Series
+	of := map[string]int{}
 	for _, o := range attempt.Outcomes() {
-		if sums[string(o)] > 0 {
-			list = append(list, web.Pair{Name: string(o), Value: label.Outcome(o)})
+		if looks[o] != "" && slices.ContainsFunc(attempts, func(c rollup.Count) bool { return c.Kind == string(o) }) {
+			of[string(o)] = len(series)
+			series = append(series, chart.Series{Name: label.Outcome(o), Look: looks[o]})
 		}
 	}
-	slices.SortStableFunc(list, func(x, y web.Pair) int { return cmp.Compare(sums[y.Name], sums[x.Name]) })
-	for i := range list {
-		list[i] = web.Pair{Name: list[i].Value, Value: label.Count(sums[list[i].Name])}
+	failed := slices.DeleteFunc(slices.Clone(attempts), func(c rollup.Count) bool { _, known := of[c.Kind]; return !known })
+	return counted("causes", title, "failed attempts", in, failed, series, func(kind string) int { return of[kind] })
+}
+
+// requestKinds are the kinds of requests that times are told for, with their names.
+func requestKinds() []web.Pair {
+	return []web.Pair{{Name: rollup.RouteList, Value: "Lists"}, {Name: rollup.RouteObject, Value: "One object"}, {Name: rollup.RouteEvents, Value: "Events"}, {Name: rollup.RouteOther, Value: "Other"}}
+}
+
+func webhookKinds(webhooks []delivery.Webhook) (kinds []web.Pair) {
+	for i := range webhooks {
+		kinds = append(kinds, web.Pair{Name: webhooks[i].ID, Value: webhooks[i].Label()})
+	}
+	return kinds
+}
+
+// timesOf are the times of kinds, where there are more than one that have any.
+func timesOf(l *rollup.Latencies, kinds []web.Pair) (list []times) {
+	for _, k := range kinds {
+		if of := l.Kinds[k.Name]; of != nil {
+			half, most := quantiles(of)
+			list = append(list, times{k.Value, half, most})
+		}
+	}
+	if len(list) < 2 {
+		return nil
 	}
 	return list
 }

@@ -45,7 +45,7 @@ func (p *Pages) page(r *web.Request) error {
 	if b.state, err = p.state(r); err != nil {
 		return err
 	}
-	if b.charts, err = p.charts(r, chosen); err != nil {
+	if b.charts, err = p.charts(r, chosen, b.Webhooks); err != nil {
 		return err
 	}
 	return r.Show("overview", web.View{Title: "Overview", Section: "overview", Body: b})
