@@ -45,7 +45,7 @@ and nothing else: LEDGERFEED_CONSOLE_EMBED_ORIGINS names the products that may. 
 	c.Flags().StringVar(&role, "role", string(session.Admin), "what may be done with it: viewer (look) or admin (change)")
 	c.Flags().StringVar(&person, "name", "", "who it is for, as the audit trail names them")
 	c.Flags().BoolVar(&embed, "embed", false, "for a frame in a page of a product")
-	c.RunE = env.Run(func(ctx context.Context, _ []string) error {
+	c.RunE = env.RunReading(func(ctx context.Context, _ []string) error {
 		if workspace == "" {
 			return cli.Usagef("want --workspace")
 		}

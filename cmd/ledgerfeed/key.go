@@ -86,7 +86,7 @@ func keyCreateCommand(env *cli.Env) *cobra.Command {
 	c.Flags().StringVar(&scopes, "scopes", "", "its permissions, separated by commas (required): "+access.PermissionsOf(access.AllPermissions()...).String())
 	c.Flags().StringVar(&expires, "expires", "", "when it ends: a date-time such as 2027-01-31T00:00:00Z, a date, or a time from now such as 720h or 90d (default: never)")
 	c.Flags().IntVar(&n.RateLimit, "rate-limit", 0, fmt.Sprintf("requests a minute (default %d)", access.DefaultRateLimit))
-	c.RunE = env.Run(func(ctx context.Context, _ []string) error {
+	c.RunE = env.RunReading(func(ctx context.Context, _ []string) error {
 		if n.WorkspaceID == "" || n.Name == "" || scopes == "" {
 			return cli.Usagef("want --workspace, --name and --scopes")
 		}
@@ -169,7 +169,7 @@ func writeKeys(out io.Writer, list []keyView) error {
 
 // ofKey is the RunE of a change of the key that the argument names.
 func ofKey(env *cli.Env, change func(ctx context.Context, store *access.Store, workspaceID, keyID string) error) func(*cobra.Command, []string) error {
-	return env.Run(func(ctx context.Context, args []string) error {
+	return env.RunReading(func(ctx context.Context, args []string) error {
 		return withKeys(ctx, env, func(store *access.Store) error {
 			workspaceID, err := store.WorkspaceOf(ctx, args[0])
 			if err != nil {

@@ -38,6 +38,7 @@ func TestListenInOneStep(t *testing.T) {
 	}))
 	t.Cleanup(app.Close)
 	listening := listen("--workspace", "w", "--events", "invoice.reversed", "--forward-to", app.URL+"/hook?x=1")
+	listening.await("Its signing secret is whsec_")
 	listening.await("signed   test.ping")
 	if r := appendLines(t, url, noEffect("w", "evt_of_this_test")); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
@@ -58,7 +59,7 @@ func TestListenInOneStep(t *testing.T) {
 	if r := appendLines(t, url, noEffect("w", "evt_without_the_app")); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
 	}
-	listening.await("REFUSED  not sent on to ")
+	listening.await("evt_without_the_app  → not sent on to ")
 	if code := listening.stop(); code != cli.ExitDone {
 		t.Errorf("stopped with %d:\n%s", code, listening.log)
 	}

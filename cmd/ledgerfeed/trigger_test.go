@@ -15,8 +15,19 @@ import (
 func TestTrigger(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
+	if r := runCommand(t, localCommand(t, localDir(t), "trigger", "invoice.paid")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "there is no database in ") {
+		t.Errorf("where there is no database: %+v", r)
+	}
 	serving := startProcess(t, command(t, url, "serve", "--roles", "project,api"))
 	base := apiOf(serving)
+	serving.await("for=admin")
+	if r := runCommand(t, command(t, url, "trigger", "invoice.paid", "--workspace", "test-w")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "workspace create --id test-w") {
+		t.Errorf("in a workspace that is not there: %+v", r)
+	}
+	if r := runCommand(t, command(t, url, "trigger", "invoice.paid")); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "ledgerfeed demo makes it") {
+		t.Errorf("without a demo: %+v", r)
+	}
+	succeed(t, url, "workspace", "create", "--id", "test-w")
 	var made []string
 	for range 2 {
 		for _, name := range domain.PublicTypes() {

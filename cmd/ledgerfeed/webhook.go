@@ -62,7 +62,7 @@ func withWebhooks(ctx context.Context, env *cli.Env, secrets bool, work func(*de
 func ofWebhook(env *cli.Env, use, short string, work func(ctx context.Context, store *delivery.Store, id string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cli.ExactArgs(1),
-		RunE: env.Run(func(ctx context.Context, args []string) error {
+		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			return withWebhooks(ctx, env, false, func(store *delivery.Store) error { return work(ctx, store, args[0]) })
 		}),
 	}
@@ -77,7 +77,7 @@ func webhookCreateCommand(env *cli.Env) *cobra.Command {
 		Use:   "create",
 		Short: "Add a webhook; its secret is shown once",
 		Args:  cli.ExactArgs(0),
-		RunE: env.Run(func(ctx context.Context, _ []string) error {
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			if workspace == "" || d.URL == "" {
 				return cli.Usagef("want --workspace and --url")
 			}
@@ -228,7 +228,7 @@ func webhookDeleteCommand(env *cli.Env) *cobra.Command {
 func webhookRotateCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "rotate-secret WEBHOOK", Short: "Give a webhook a new secret; messages are signed with the old one, too, for a while", Args: cli.ExactArgs(1),
-		RunE: env.Run(func(ctx context.Context, args []string) error {
+		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			return withWebhooks(ctx, env, true, func(store *delivery.Store) error {
 				webhook, err := store.RotateSecret(ctx, args[0])
 				if err != nil {

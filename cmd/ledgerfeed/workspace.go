@@ -79,7 +79,7 @@ func workspaceSetCommand(env *cli.Env) *cobra.Command {
 	c.Flags().StringVar(&id, "id", "", "the workspace (required)")
 	c.Flags().StringVar(&name, "name", "", "its new name")
 	c.Flags().StringVar(&email, "notify-email", "", "its new addresses, separated by commas, 5 at most; empty: nobody gets mail")
-	c.RunE = env.Run(func(ctx context.Context, _ []string) error {
+	c.RunE = env.RunReading(func(ctx context.Context, _ []string) error {
 		var newName, newEmail *string
 		if c.Flags().Changed("name") {
 			newName = &name

@@ -30,7 +30,7 @@ func (s *Server) sendOn(r *http.Request, a *Arrival) int {
 	status, err := s.forwardTo(r.Context(), r.Header, a.Body)
 	if err != nil {
 		problem := "not sent on to " + s.cfg.Forward.Host + ": " + err.Error()
-		a.Problem = &problem
+		a.Problem, a.unanswered = &problem, true
 		return http.StatusBadGateway
 	}
 	a.Forwarded = &status

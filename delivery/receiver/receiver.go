@@ -71,6 +71,8 @@ type Arrival struct {
 	Repeat     bool            `json:"repeat"`    // the event arrived before
 	Forwarded  *int            `json:"forwarded"` // the status of the answer where it was sent on to; null: it was not, or nobody answered
 	Body       json.RawMessage `json:"body"`
+
+	unanswered bool // the Problem is that it could not be sent on
 }
 
 // maxMessage is the largest message that is read, in bytes.
@@ -203,19 +205,23 @@ func (a *Arrival) line() string {
 	}
 	_ = json.Unmarshal(a.Body, &e) // a body that is not an event is shown without a type
 	s := a.At.Local().Format("15:04:05.000") + "  "
+	refused := a.Problem != nil && !a.unanswered
 	switch {
-	case a.Problem != nil:
+	case refused:
 		s += "REFUSED  " + *a.Problem
 	case a.Signature == "right":
 		s += "signed   " + e.Type
 	default:
 		s += "unsigned " + e.Type
 	}
-	if a.Problem == nil {
+	if !refused {
 		s += fmt.Sprintf("  %s %q  %s", e.Data["object_type"], e.Data["object_id"], a.EventID)
 	}
 	if a.Repeat {
 		s += "  (again)"
+	}
+	if a.unanswered {
+		s += "  → " + *a.Problem + ": answered 502, so that it is sent again"
 	}
 	if a.Forwarded != nil {
 		s += fmt.Sprintf("  → %d", *a.Forwarded)

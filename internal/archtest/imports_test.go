@@ -145,12 +145,15 @@ var arrows = map[string][]string{
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
 		"delivery/mail", "internal/console/events",
 	},
-	"cmd/ledgerfeed/internal/demo/lastday": {"delivery/attempt", "delivery/policy", "domain", "internal/pg", "internal/rollup", "readapi/requestlog"},
+	"cmd/ledgerfeed/internal/demo/lastday": {
+		"delivery/attempt", "delivery/policy", "domain", "internal/pg", "internal/rollup", "readapi/requestlog",
+		"readapi/answer",
+	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/service", "domain", "eventlog", "readapi/access", "delivery", "internal/datadir",
 		"internal/pg", "internal/scenario", "delivery/receiver", "readapi/access/consolelink",
-		"cmd/ledgerfeed/internal/demo/lastday",
+		"cmd/ledgerfeed/internal/demo/lastday", "internal/settings",
 	},
 	"cmd/ledgerfeed/internal/trigger": {"cmd/ledgerfeed/internal/cli", "domain", "internal/similar"},
 	"cmd/ledgerfeed/internal/listen":  {"cmd/ledgerfeed/internal/cli", "delivery", "delivery/receiver", "domain", "internal/datadir"},

@@ -2,41 +2,71 @@ package cli
 
 import (
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 )
 
-// Again is how a person calls this program in another terminal so that it has the
-// settings of this process: those of the environment before its name, and the flags
-// for all commands after it. Secrets are left out.
-func (e *Env) Again() string {
+// defaultDataDir is that of LEDGERFEED_DATA_DIR.
+const defaultDataDir = ".ledgerfeed"
+
+// Again is how a person calls this program in another terminal, in any directory, so that
+// it has the settings of this process and the data directory dataDir: the settings of the
+// environment come before its name, and the flags for all commands after it. Secrets are
+// left out.
+func (e *Env) Again(dataDir string) string {
 	var parts []string
 	for _, s := range e.InForce() {
 		if s.From == settings.FromEnvironment && !s.Secret && s.Variable != "LEDGERFEED_DATA_DIR" {
 			parts = append(parts, s.Variable+"="+quote(s.Value))
 		}
 	}
-	parts = append(parts, calledAs())
+	called, directory := calledAs()
+	parts = append(parts, called)
 	if e.config != "" {
-		parts = append(parts, "--config", quote(e.config))
+		parts = append(parts, "--config", quote(absolute(e.config)))
 	}
-	switch {
-	case e.dataDir != "":
-		parts = append(parts, "--data-dir", quote(e.dataDir))
-	case os.Getenv("LEDGERFEED_DATA_DIR") != "":
-		parts = append(parts, "--data-dir", quote(e.Settings.DataDir))
+	if dataDir = absolute(dataDir); directory == "" || dataDir != filepath.Join(directory, defaultDataDir) {
+		parts = append(parts, "--data-dir", quote(dataDir))
 	}
 	return strings.Join(parts, " ")
 }
 
-// calledAs is the program itself.
-func calledAs() string {
+// calledAs is the program itself, as it is called from any directory, and the directory
+// that it then runs in; empty: the caller's.
+func calledAs() (called, directory string) {
 	self, err := os.Executable()
-	if err != nil || strings.Contains(self, "go-build") {
-		return "go run ./cmd/ledgerfeed"
+	if err == nil && !strings.Contains(self, "go-build") {
+		if called = os.Args[0]; strings.ContainsRune(called, filepath.Separator) {
+			called = absolute(called)
+		}
+		return quote(called), ""
 	}
-	return quote(os.Args[0])
+	if root := sourceRoot(); root != "" {
+		return "go run -C " + quote(root) + " ./cmd/ledgerfeed", root
+	}
+	return "go run ./cmd/ledgerfeed", ""
+}
+
+// sourceRoot is the directory of the module that this program was built from; empty: it is
+// not on this machine.
+func sourceRoot() string {
+	_, file, _, _ := runtime.Caller(0)
+	root, _, found := strings.Cut(filepath.ToSlash(file), "/cmd/ledgerfeed/")
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); !found || !filepath.IsAbs(root) || err != nil {
+		return ""
+	}
+	return root
+}
+
+// absolute makes a path hold in every directory.
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
 }
 
 // quote makes one word of a shell out of a text.

@@ -27,12 +27,22 @@ func TestAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Settings = s
-	line := e.Again()
+	line := e.Again(directory)
 	if !strings.HasPrefix(line, "LEDGERFEED_CONSOLE_LISTEN=127.0.0.1:9191 ") || strings.Contains(line, "secret") || strings.Contains(line, "password") {
 		t.Errorf("the line is %s", line)
 	}
 	_, flag, _ := strings.Cut(line, "--data-dir ")
 	if out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+flag).Output(); err != nil || string(out) != directory {
 		t.Errorf("a shell reads %s as %q, %v", flag, out, err)
+	}
+}
+
+// TestAgainHoldsInEveryDirectory: paths that were given from here are whole.
+func TestAgainHoldsInEveryDirectory(t *testing.T) {
+	here := t.TempDir()
+	t.Chdir(here)
+	e := &Env{config: "settings.yaml"}
+	if line := e.Again("data"); !strings.Contains(line, " --config "+here+"/settings.yaml --data-dir "+here+"/data") {
+		t.Errorf("the line is %s", line)
 	}
 }

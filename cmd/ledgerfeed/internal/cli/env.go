@@ -56,11 +56,8 @@ func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cob
 		if err != nil {
 			return &UsageError{err}
 		}
-		if e.dataDir != "" {
-			s.DataDir = e.dataDir
-		}
 		e.Settings = s
-		e.Logger = s.Logger(e.ErrOut)
+		e.Logger = e.Settings.Logger(e.ErrOut)
 		if err := e.startTraces(cmd.Context()); err != nil {
 			return err
 		}
@@ -91,8 +88,8 @@ func (e *Env) startTraces(ctx context.Context) (err error) {
 	return err
 }
 
-// RunReading is Run for a command that only reads: where there is no database it says
-// so, and makes none.
+// RunReading is Run for a command that only reads, or changes what is there: where there is
+// no database it says so, and makes none.
 func (e *Env) RunReading(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	run := e.Run(work)
 	return func(cmd *cobra.Command, args []string) error {
@@ -101,14 +98,29 @@ func (e *Env) RunReading(work func(ctx context.Context, args []string) error) fu
 	}
 }
 
-// readSettings reads the settings of the environment and of --config.
+// Set sets a setting as if the environment had it, so that Again names it too.
+func Set(e *Env, variable, value string) error {
+	err := os.Setenv(variable, value)
+	if err == nil {
+		e.Settings, err = e.readSettings()
+	}
+	if err != nil {
+		return fmt.Errorf("cannot set %s: %w", variable, err)
+	}
+	return nil
+}
+
+// readSettings reads the settings of the environment, of --config and of --data-dir.
 func (e *Env) readSettings() (s settings.Settings, err error) {
 	if e.config != "" {
 		if e.file, err = settings.ReadFile(e.config); err != nil {
 			return s, err
 		}
 	}
-	return settings.Read(os.Environ(), e.file)
+	if s, err = settings.Read(os.Environ(), e.file); err == nil && e.dataDir != "" {
+		s.DataDir = e.dataDir
+	}
+	return s, err
 }
 
 // ConfigFile is the file of --config; empty: none.

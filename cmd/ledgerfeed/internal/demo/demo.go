@@ -27,6 +27,9 @@ gets new entries every few seconds, and the service. Prints keys and lines to
 try. Ctrl-C stops everything; the next start continues from there.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
+			if err := avoidTakenPorts(ctx, env); err != nil {
+				return err
+			}
 			if os.Getenv("LEDGERFEED_LOG_LEVEL") == "" {
 				env.Settings.LogLevel = slog.LevelWarn // the output is meant to be read
 				env.Logger = env.Settings.Logger(env.ErrOut)
@@ -51,6 +54,11 @@ func run(ctx context.Context, env *cli.Env, db *cli.Database) error {
 		return err
 	}
 	defer deps.Pool.Close()
+	alone, err := onlyDemo(ctx, deps)
+	if err != nil {
+		return err
+	}
+	defer alone()
 	dir := db.DataDir(env.Settings.DataDir)
 	r, err := startReceiver(ctx, env, dir)
 	if err != nil {

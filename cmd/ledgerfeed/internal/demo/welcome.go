@@ -89,7 +89,7 @@ func welcome(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Servi
 		"URL":     s.URL(service.RoleAPI),
 		"Console": consoleURL, "Link": link.URL,
 		"Admin":   s.URL(service.AdminListener),
-		"Program": env.Again(), "Webhook": saved.Webhook.ID,
+		"Program": env.Again(deps.DataDir(env.Settings.DataDir)), "Webhook": saved.Webhook.ID,
 		"DataDir": deps.DataDir(""),
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -41,14 +42,14 @@ answer is the answer. It speaks HTTPS with a certificate of its own.
 
 With --workspace it adds a webhook of its own for as long as it runs, and sends it a
 test.ping. One that was killed leaves its webhook; the next on the same port deletes it.
-The demo reaches it at once. For another service to reach it, give the
-service the two settings that are printed.
+The secret is printed for the program that is being developed. The demo reaches it at once.
+For another service to reach it, give the service the two settings that are printed.
 
 Everybody may read the file with the certificate. A service that runs under another
 account cannot enter the data directory of yours: for it, --certificate names a file in
 a directory that it can read.`,
 		Args: cli.ExactArgs(0),
-		RunE: env.Run(func(ctx context.Context, _ []string) error {
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			cfg, err := f.config(env)
 			if err != nil {
 				return err
@@ -134,7 +135,8 @@ func (f *flags) listenFor(ctx context.Context, env *cli.Env, cfg receiver.Config
 		}
 		defer func() { err = errors.Join(err, store.Delete(context.WithoutCancel(ctx), made.ID)) }()
 		fmt.Fprintf(env.ErrOut, "Listening with the webhook %s, which is deleted at the end. Ctrl-C ends it.\n", made.ID)
-		fmt.Fprintf(env.ErrOut, "Where nothing arrives, not even the first test.ping, give serve:  %s\n", settingsFor(certificate))
+		fmt.Fprintf(env.ErrOut, "Its signing secret is %s\n", made.Secret)
+		fmt.Fprintf(env.ErrOut, "Where nothing arrives, not even the first test.ping: start the demo, or serve with  %s\n", settingsFor(certificate))
 		if _, err := store.Test(ctx, made.ID); err != nil {
 			return err
 		}
@@ -180,6 +182,8 @@ func Start(ctx context.Context, cfg receiver.Config, dir, file string) (l *recei
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot write the receiver's certificate: %w", err)
 	}
-	l, err = receiver.New(ctx, cfg)
+	if l, err = receiver.New(ctx, cfg); errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: another receiver may be running; --port 0 takes a free port", err)
+	}
 	return l, certificate, err
 }

@@ -4,6 +4,7 @@ package trigger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -48,7 +49,7 @@ Types: ` + strings.Join(types(), ", ") + `.
 A test.ping is sent with ledgerfeed webhook test.`,
 		ValidArgs: types(),
 		Args:      cli.ExactArgs(1),
-		RunE: env.Run(func(ctx context.Context, args []string) error {
+		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			entries, err := forType(args[0])
 			if err != nil {
 				return err
@@ -57,6 +58,9 @@ A test.ping is sent with ledgerfeed webhook test.`,
 				return cli.Usagef("--workspace is %q: want %s, or an id that begins with %q: what is appended stays for ever", workspace, DemoWorkspace, testPrefix)
 			}
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
+				if err := mustExist(ctx, d, workspace); err != nil {
+					return err
+				}
 				drafts, err := entries.drafts(workspace, newObjects(uuid.NewString()[:8], env.Clock()))
 				if err != nil {
 					return err
@@ -76,6 +80,19 @@ A test.ping is sent with ledgerfeed webhook test.`,
 	}
 	c.Flags().StringVar(&workspace, "workspace", DemoWorkspace, "the workspace")
 	return c
+}
+
+// mustExist is an error where there is no such workspace. Appending would make it, for
+// somebody who meant another database.
+func mustExist(ctx context.Context, d *cli.Deps, workspace string) error {
+	_, err := d.Workspaces().Get(ctx, workspace)
+	if _, unknown := errors.AsType[*domain.UnknownWorkspaceError](err); !unknown {
+		return err
+	}
+	if workspace == DemoWorkspace {
+		return fmt.Errorf("%w: ledgerfeed demo makes it; --data-dir or DATABASE_URL names another demo's database", err)
+	}
+	return fmt.Errorf("%w: ledgerfeed workspace create --id %s makes it", err, workspace)
 }
 
 // types are the event types that can be made.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
@@ -52,7 +54,7 @@ func (m *Maker) request(r *rand.Rand, at time.Time, keys [2]Key, invoices []stri
 	who := r.IntN(2)
 	q := &requestlog.Record{
 		At: at, WorkspaceID: m.WorkspaceID, KeyID: keys[who].ID, KeyPrefix: keys[who].Prefix, Method: "GET", Status: 200,
-		RequestID: "req_" + uuid.Must(uuid.NewRandomFromReader(reader{r})).String(),
+		RequestID: "req_" + strings.ReplaceAll(uuid.Must(uuid.NewRandomFromReader(reader{r})).String(), "-", ""),
 		Address:   netip.AddrFrom4([4]byte{198, 51, 100, byte(20 + who)}), UserAgent: [2]string{"harbour-reports/3.2", "python-requests/2.32.3"}[who],
 		Duration: time.Duration(1500+r.IntN(9000)) * time.Microsecond,
 	}
@@ -68,15 +70,24 @@ func (m *Maker) request(r *rand.Rand, at time.Time, keys [2]Key, invoices []stri
 		q.Route, q.Path, q.Rows, q.Bytes = "/v1/invoices/{id}", "/v1/invoices/"+id, 1, 900+r.IntN(400)
 	case n < 97:
 		q.Route, q.Path, q.Status, q.Bytes = "/v1/invoices/{id}", "/v1/invoices/inv_from_last_year", 404, 240
-		q.Problem = &requestlog.Problem{Title: "Not Found"}
+		q.Problem = problem(answer.UnknownID("invoice"))
 	case n < 99:
 		q.Route, q.Status, q.Bytes = "/v1/invoices", 400, 310
-		q.Problem = &requestlog.Problem{Title: "Bad Request", Errors: []requestlog.Fault{{Field: "limit", Message: "must be a whole number from 1 to 100"}}}
+		q.Problem = problem(answer.WrongParams([]answer.ParamError{{Field: "limit", Message: "must be a whole number from 1 to 100"}}))
 	default:
 		q.Path, q.Status, q.Bytes = "/v1/invoice", 404, 240
-		q.Problem = &requestlog.Problem{Title: "Not Found"}
+		q.Problem = problem(answer.UnknownPath())
 	}
 	return q
+}
+
+// problem is what the API says with an error, as the request log keeps it.
+func problem(e *answer.Error) *requestlog.Problem {
+	p := &requestlog.Problem{Title: answer.Title(e.Status), Detail: e.Detail}
+	for _, f := range e.Errors {
+		p.Errors = append(p.Errors, requestlog.Fault{Field: f.Field, Message: f.Message})
+	}
+	return p
 }
 
 // reader reads random numbers as bytes.
