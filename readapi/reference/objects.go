@@ -30,8 +30,12 @@ func resources() []object {
 		return object{ID: objectID(name), Name: name, About: about, Fields: appendFields(nil, "", fields), Example: jsonform.ExampleOf(fields)}
 	}
 	credit := of("Client credit", "What a client has paid in advance, and how it was used. The history is a list, newest first.", domain.CreditFields())
+	credit.Fields = append(credit.Fields, field{Name: "history", Values: "array", Meaning: "A page of the movements, newest first."})
 	credit.Fields = appendFields(credit.Fields, "history[].", domain.CreditMoveFields())
-	credit.Example = strings.TrimSuffix(credit.Example, "}") + `,"history":[` + jsonform.ExampleOf(domain.CreditMoveFields()) + `]}`
+	credit.Fields = append(credit.Fields,
+		field{Name: "has_more", Values: "true, false", Meaning: "Whether older movements are waiting behind next_cursor."},
+		field{Name: "next_cursor", Values: "text", Meaning: "Where the history goes on. Always given."})
+	credit.Example = strings.TrimSuffix(credit.Example, "}") + `,"history":[` + jsonform.ExampleOf(domain.CreditMoveFields()) + `],"has_more":false,"next_cursor":"q83vEjRWeJASNFZ4kBI0Vg"}`
 	return []object{
 		of("Invoice", "What a client is billed for a period: an invoice, a credit note or a package. The documents that were issued for it are in issued_invoices.", domain.InvoiceFields()),
 		of("Charge", "An amount beside the time, such as materials or a fee.", domain.ChargeFields()),
@@ -42,6 +46,26 @@ func resources() []object {
 		credit,
 		of("Event", "Something that happened. It has ids only: what they stand for is read with your own key.", domain.EventFields()),
 		of("Removed row", "Stands for a row that has left a list; shown only with include=removed.", domain.TombstoneFields()),
+		keyInformation(),
+	}
+}
+
+// keyInformation is what /v1/me answers with.
+func keyInformation() object {
+	const name = "Key information"
+	return object{
+		ID: objectID(name), Name: name, About: "The key that makes the request: whose it is and what it may do.",
+		Fields: []field{
+			{Name: "company", Values: "object", Meaning: "The workspace that the key reads."},
+			{Name: "company.id", Values: "id", Meaning: "Id of the workspace."},
+			{Name: "company.name", Values: "text", Meaning: "Name of the workspace."},
+			{Name: "key", Values: "object", Meaning: "The key itself."},
+			{Name: "key.name", Values: "text", Meaning: "Name that people gave it."},
+			{Name: "key.prefix", Values: "text", Meaning: "The public beginning of the key, by which the console shows it."},
+			{Name: "scopes", Values: "array", Meaning: "Its permissions. They never change: make a new key for others."},
+			{Name: "rate_limit_per_minute", Values: "whole number", Meaning: "Requests that it may make in a clock minute."},
+		},
+		Example: openapi.Example(&route.Route{Kind: route.KeyInfo}),
 	}
 }
 
@@ -76,6 +100,8 @@ func objectOf(r *route.Route) *object {
 	case r.Resource != nil:
 		label := r.Resource.Label()
 		name = strings.ToUpper(label[:1]) + label[1:]
+	case r.Kind == route.KeyInfo:
+		name = "Key information"
 	case r.Kind != route.Credit:
 		return nil
 	}

@@ -1,5 +1,6 @@
 import json
 import os
+import sys
 import time
 import urllib.error
 import urllib.parse
@@ -20,7 +21,7 @@ while more:
             page = json.load(response)
     except urllib.error.HTTPError as error:
         if error.code != 429:
-            raise
+            sys.exit(error.read().decode())  # its detail says what is wrong
         time.sleep(int(error.headers["Retry-After"]))
         continue
     for row in page["data"]:

@@ -1,10 +1,15 @@
 import json
 import os
+import sys
+import urllib.error
 import urllib.request
 
 request = urllib.request.Request(
     "{{.URL}}",
     headers={"Authorization": "Bearer " + os.environ["API_KEY"]},
 )
-with urllib.request.urlopen(request) as response:
-    print(json.dumps(json.load(response), indent=2))
+try:
+    with urllib.request.urlopen(request) as response:
+        print(json.dumps(json.load(response), indent=2))
+except urllib.error.HTTPError as error:
+    sys.exit(error.read().decode())  # its detail says what is wrong

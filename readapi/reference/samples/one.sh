@@ -1,1 +1,1 @@
-curl -fsS '{{.URL}}' -H "Authorization: Bearer $API_KEY"
+curl -sS --fail-with-body '{{.URL}}' -H "Authorization: Bearer $API_KEY"
