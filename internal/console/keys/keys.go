@@ -119,7 +119,8 @@ type keyBody struct {
 	Today       int64 // requests since midnight, UTC
 	Permissions []permissionRow
 	Charts      *charts // nil on other pages than the key's own
-	Name        string  // as the form to rename it has it
+	Callers     []caller
+	Name        string // as the form to rename it has it
 	Fault       string
 }
 
@@ -132,7 +133,14 @@ func (p *Pages) body(r *web.Request) (*keyBody, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &keyBody{Key: keyRow{Record: k, State: k.State(r.Now)}, Today: today[k.ID].Requests, Permissions: permissionRows(k.Permissions), Name: k.Name}, nil
+	callers, err := callersOf(r.Context(), p.Pool, r.Session.WorkspaceID, k.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &keyBody{
+		Key: keyRow{Record: k, State: k.State(r.Now)}, Today: today[k.ID].Requests, Permissions: permissionRows(k.Permissions), Name: k.Name,
+		Callers: callers,
+	}, nil
 }
 
 // keyPage shows a key, with what it is used for.
