@@ -8,12 +8,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 // Resend makes one new attempt of a finished delivery at once, under the same id.
-// It works for a webhook that is off, so that a repaired receiver can be tried. If
+// It works for a webhook that is off or paused, so that a repaired receiver can be tried. If
 // the attempt fails, the delivery is failed again, without retries. Errors:
 // *UnknownDeliveryError, ErrNotFinished.
 func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error) {
@@ -120,7 +121,8 @@ func sendAgain(ctx context.Context, tx pgx.Tx, w *Webhook, events []string, stat
 }
 
 // RetryNow makes the next attempt of a pending delivery at once. It is the attempt that the
-// retry schedule has next, so that as many remain after it as would have. Errors:
+// retry schedule has next, so that as many remain after it as would have. It works while the
+// webhook is paused, too; the attempts after it then wait. Errors:
 // *UnknownDeliveryError, ErrFinished, ErrUnderWay, ErrOff.
 func (s *Store) RetryNow(ctx context.Context, deliveryID string) (*Delivery, error) {
 	return changeDelivery(ctx, s, deliveryID, func(tx pgx.Tx, d *FullDelivery, w *Webhook) error {
@@ -130,12 +132,14 @@ func (s *Store) RetryNow(ctx context.Context, deliveryID string) (*Delivery, err
 		if !w.On() {
 			return ErrOff
 		}
-		// A dispatcher takes what is due, so what is not due is not being sent.
+		// A dispatcher takes what is due, so what is not due is not being sent. While the webhook
+		// is paused it takes what has the present epoch.
 		now := s.now()
 		tag, err := tx.Exec(ctx, `
-			UPDATE webhook_waiting q SET next_attempt_at = $5 FROM webhook w
-			 WHERE q.workspace_id = $1 AND q.webhook_id = $2 AND q.position = $3 AND q.created_at = $4 AND q.next_attempt_at > $5
-			   AND w.workspace_id = q.workspace_id AND w.webhook_id = q.webhook_id AND w.epoch = q.epoch AND w.state = 'on'`,
+			UPDATE webhook_waiting q SET next_attempt_at = $5, epoch = w.epoch FROM webhook w
+			 WHERE q.workspace_id = $1 AND q.webhook_id = $2 AND q.position = $3 AND q.created_at = $4
+			   AND w.workspace_id = q.workspace_id AND w.webhook_id = q.webhook_id AND q.epoch >= `+dispatch.KeptEpoch+`
+			   AND CASE w.state WHEN 'on' THEN q.next_attempt_at > $5 WHEN 'paused' THEN q.epoch < w.epoch END`,
 			w.WorkspaceID, w.ID, d.position, d.CreatedAt.Time, now)
 		if err != nil {
 			return fmt.Errorf("retry delivery %s now: %w", deliveryID, err)

@@ -12,6 +12,9 @@ const MaxWebhooks = 5
 // ErrOff means that the webhook must be on for what was asked.
 var ErrOff = errors.New("the webhook is off; turn it back on first")
 
+// ErrPaused means that the webhook must not be paused for what was asked.
+var ErrPaused = errors.New("the webhook is paused; resume it first, or send one delivery to it by hand")
+
 // ErrNotFinished means that a delivery is pending.
 var ErrNotFinished = errors.New("the delivery is pending; it is tried again by itself")
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 )
 
@@ -23,9 +24,9 @@ const forecastDeliveries = 500
 
 // Failing forecasts when a failing webhook is turned off by the retries that are still to
 // come (docs/contract/decisions.md, "Webhooks"), by the settings of the store. What new
-// events add is not known. It is nil for a webhook that is off or not failing.
+// events add is not known. It is nil for a webhook that is off, paused or not failing.
 func (w *Webhook) Failing(ctx context.Context, s *Store) (*Failing, error) {
-	if !w.On() || w.FailingSince.IsZero() {
+	if !w.On() || w.Paused() || w.FailingSince.IsZero() {
 		return nil, nil
 	}
 	f := &Failing{}
@@ -65,7 +66,7 @@ func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, attemp
 	}
 	rows, err := s.cfg.Pool.Query(ctx, fmt.Sprintf(`
 		SELECT q.next_attempt_at, q.attempts - q.before, q.once FROM webhook_waiting q
-		  JOIN webhook w ON w.workspace_id = q.workspace_id AND w.webhook_id = q.webhook_id AND w.epoch = q.epoch
+		  JOIN webhook w ON w.workspace_id = q.workspace_id AND w.webhook_id = q.webhook_id AND q.epoch >= `+dispatch.KeptEpoch+`
 		 WHERE q.workspace_id = $1 AND q.webhook_id = $2 ORDER BY q.next_attempt_at LIMIT %d`, forecastDeliveries), w.WorkspaceID, w.ID)
 	if err != nil {
 		return h, nil, fmt.Errorf("query: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.name, w.description, w.standard_headers, w.events, w.state, w.created_at, w.failing_since,
+const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.name, w.description, w.standard_headers, w.events, CASE WHEN w.state = 'off' THEN 'off' ELSE 'on' END, w.paused_at, w.created_at, w.failing_since,
 	w.turned_off_at, w.turned_off_for, w.old_secret_until, c.replay_until IS NOT NULL, c.expired,
 	EXISTS (SELECT FROM secret_key k WHERE k.state = 'lost' AND k.fingerprint = substring(w.secret FOR 8)),
 	(SELECT json_object_agg(t.outcome, t.n) FROM (
@@ -67,15 +67,16 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 	var (
 		w               Webhook
 		since, off, old *time.Time
+		paused          *time.Time
 		reason          *string
 		secretLost      bool
 	)
-	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Name, &w.Description, &w.Standard, &w.Events, &w.State, &w.CreatedAt.Time, &since, &off, &reason, &old, &w.SendingMissed, &w.ExpiredEvents, &secretLost, &w.Last24Hours)
+	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Name, &w.Description, &w.Standard, &w.Events, &w.State, &paused, &w.CreatedAt.Time, &since, &off, &reason, &old, &w.SendingMissed, &w.ExpiredEvents, &secretLost, &w.Last24Hours)
 	if err != nil {
 		return w, err
 	}
 	w.CreatedAt.Time = w.CreatedAt.UTC()
-	w.FailingSince, w.TurnedOffAt = timeOf(since), timeOf(off)
+	w.PausedAt, w.FailingSince, w.TurnedOffAt = timeOf(paused), timeOf(since), timeOf(off)
 	if old != nil && old.After(now) {
 		w.OldSecretUntil = timeOf(old)
 	}
@@ -102,6 +103,9 @@ func notice(w *Webhook, reason *string, secretLost bool) *string {
 	case !w.On():
 		text = fmt.Sprintf("Turned off on %s, because every attempt had failed since %s. The last one: %s.",
 			readableTime(w.TurnedOffAt.Time), readableTime(w.FailingSince.Time), orEmpty(reason))
+	case w.Paused():
+		text = fmt.Sprintf("Paused since %s: nothing is sent until it is resumed, and then what has waited, in order. "+
+			"Events that are too old by then to be looked up are not sent.", readableTime(w.PausedAt.Time))
 	case !w.FailingSince.IsZero():
 		text = fmt.Sprintf("Failing since %s: no attempt has succeeded since then.",
 			readableTime(w.FailingSince.Time))

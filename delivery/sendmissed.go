@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,51 +35,56 @@ func (s *Store) CountMissed(ctx context.Context, webhookID string, since time.Ti
 }
 
 // missedRange finds the part of the log in which a webhook may have missed events,
-// and counts them into m. The webhook's row stays locked.
-func missedRange(ctx context.Context, s *Store, tx pgx.Tx, webhookID string, m *Missed) (r *dispatch.Missed, on bool, err error) {
+// and counts them into m. The webhook's row stays locked. refused says why they cannot be
+// sent now; nil: they can.
+func missedRange(ctx context.Context, s *Store, tx pgx.Tx, webhookID string, m *Missed) (r *dispatch.Missed, refused error, err error) {
 	now := s.now()
 	switch {
 	case m.Since.After(now):
-		return nil, false, &SinceError{"the time is in the future"}
+		return nil, nil, &SinceError{"the time is in the future"}
 	case m.Since.Before(now.Add(-s.cfg.Settings.Retention)):
-		return nil, false, &SinceError{"missed events can be sent for the last " + dispatch.Days(s.cfg.Settings.Retention)}
+		return nil, nil, &SinceError{"missed events can be sent for the last " + dispatch.Days(s.cfg.Settings.Retention)}
 	}
 	r = &dispatch.Missed{WebhookID: webhookID}
-	// A webhook that is on gets the events after its cursor anyway.
+	var state string
+	// A webhook that is on gets the events after its cursor anyway; one that is paused, later.
 	err = tx.QueryRow(ctx, `
-		SELECT w.workspace_id, w.events, w.state = 'on', log_position_since(w.workspace_id, $2) - 1,
-		       CASE WHEN w.state = 'on' THEN c.position ELSE h.position END
+		SELECT w.workspace_id, w.events, w.state, log_position_since(w.workspace_id, $2) - 1,
+		       CASE WHEN w.state = 'off' THEN h.position ELSE c.position END
 		  FROM webhook w
 		  JOIN webhook_cursor c ON c.workspace_id = w.workspace_id AND c.webhook_id = w.webhook_id
 		  JOIN log_head h ON h.workspace_id = w.workspace_id
 		 WHERE w.webhook_id = $1 FOR NO KEY UPDATE OF w`, webhookID, m.Since.Time).
-		Scan(&r.WorkspaceID, &r.Types, &on, &r.After, &r.To)
+		Scan(&r.WorkspaceID, &r.Types, &state, &r.After, &r.To)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, false, &UnknownWebhookError{webhookID}
+		return nil, nil, &UnknownWebhookError{webhookID}
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("find missed events of %s: %w", webhookID, err)
+		return nil, nil, fmt.Errorf("find missed events of %s: %w", webhookID, err)
 	}
 	if m.Count, err = r.Count(ctx, tx); err != nil {
-		return nil, false, fmt.Errorf("count missed events of %s: %w", webhookID, err)
+		return nil, nil, fmt.Errorf("count missed events of %s: %w", webhookID, err)
 	}
-	return r, on, nil
+	switch state {
+	case "off":
+		refused = ErrOff
+	case "paused":
+		refused = ErrPaused
+	}
+	return r, refused, nil
 }
 
 // SendMissed sends every event that CountMissed counts once, in the background,
 // alongside new events and within the webhook's bound. A delivery that fails is
 // retried like any other. Events that an earlier call still sends stay included.
-// Errors: *UnknownWebhookError, *SinceError, ErrOff.
+// Errors: *UnknownWebhookError, *SinceError, ErrOff, ErrPaused.
 func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Time) (*Missed, error) {
 	m := &Missed{Since: Time{since.UTC()}}
 	var workspaceID string
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		r, on, err := missedRange(ctx, s, tx, webhookID, m)
-		if err != nil {
+		r, refused, err := missedRange(ctx, s, tx, webhookID, m)
+		if err := cmp.Or(err, refused); err != nil {
 			return err
-		}
-		if !on {
-			return ErrOff
 		}
 		workspaceID = r.WorkspaceID
 		if m.Count == 0 {

@@ -195,7 +195,7 @@ func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret
 
 // Test appends a test.ping to the log, which is delivered to this webhook only,
 // whatever event types it chose. It returns the event's id. Errors:
-// *UnknownWebhookError, ErrOff.
+// *UnknownWebhookError, ErrOff, ErrPaused.
 func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err error) {
 	w, err := s.Get(ctx, webhookID)
 	if err != nil {
@@ -203,6 +203,9 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 	}
 	if !w.On() {
 		return "", ErrOff
+	}
+	if w.Paused() {
+		return "", ErrPaused
 	}
 	data, err := json.Marshal(map[string]string{"webhook_id": webhookID})
 	if err != nil {
@@ -232,7 +235,7 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 // TurnOn turns a webhook back on and clears its count of failures. It gets the
 // events appended from now on; SendMissed sends earlier ones. A webhook that is on
 // stays as it is. Errors:
-// *UnknownWebhookError.
+// *UnknownWebhookError, ErrPaused.
 func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) {
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		var (
@@ -271,6 +274,9 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 	w, err := s.Get(ctx, webhookID)
 	if err != nil {
 		return nil, err
+	}
+	if w.Paused() {
+		return nil, ErrPaused
 	}
 	s.changed(w.WorkspaceID)
 	return w, nil

@@ -41,7 +41,8 @@ type Webhook struct {
 	URL            string   `json:"url"`
 	Events         []string `json:"events"`           // ["all"], or types in the order of the catalogue
 	Standard       bool     `json:"standard_headers"` // messages have the headers of Standard Webhooks, too
-	State          string   `json:"state"`            // on or off
+	State          string   `json:"state"`            // on or off; one that is paused is on
+	PausedAt       Time     `json:"paused_at"`        // null: it is not paused
 	CreatedAt      Time     `json:"created_at"`
 	FailingSince   Time     `json:"failing_since"`
 	TurnedOffAt    Time     `json:"turned_off_at"`
@@ -59,7 +60,7 @@ type Webhook struct {
 	ExpiredEvents int64 `json:"expired_events"`
 }
 
-// On tells whether events are sent to it.
+// On tells whether events are sent to it, at once or, while it is paused, later.
 func (w *Webhook) On() bool { return w.State == "on" }
 
 // Label names the webhook: by its name if it has one, and by host and path.

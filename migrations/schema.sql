@@ -826,21 +826,24 @@ CREATE TABLE webhook (
     name text NOT NULL DEFAULT ''::text,
     description text NOT NULL DEFAULT ''::text,
     standard_headers boolean NOT NULL DEFAULT false,
+    paused_at timestamp with time zone,
+    pause_epoch integer,
+    kept_epoch integer,
     CONSTRAINT webhook_pkey PRIMARY KEY (workspace_id, webhook_id),
     CONSTRAINT webhook_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
     CONSTRAINT webhook_description_check CHECK ((char_length(description) <= 500)),
     CONSTRAINT webhook_name_check CHECK ((char_length(name) <= 100)),
-    CONSTRAINT webhook_state_check CHECK ((state = ANY (ARRAY['on'::text, 'off'::text])))
+    CONSTRAINT webhook_state_check CHECK ((state = ANY (ARRAY['on'::text, 'off'::text, 'paused'::text])))
 ) WITH (fillfactor=60);
 COMMENT ON TABLE webhook IS 'Addresses that events are sent to, at most five for a workspace.';
 COMMENT ON COLUMN webhook.webhook_id IS 'wh_ and a UUIDv7.';
 COMMENT ON COLUMN webhook.events IS 'The chosen event types; null: all, including those of later versions.';
-COMMENT ON COLUMN webhook.state IS 'on or off.';
+COMMENT ON COLUMN webhook.state IS 'on, off or paused.';
 COMMENT ON COLUMN webhook.secret IS 'The signing secret, sealed with AES-256-GCM: key id (8 bytes), nonce (12), ciphertext and tag. Bound to workspace and webhook.';
 COMMENT ON COLUMN webhook.old_secret IS 'The secret before the last rotation, sealed in the same way; it signs too until old_secret_until.';
 COMMENT ON COLUMN webhook.old_secret_until IS 'Until then messages are signed with the old secret as well; null: there was no rotation.';
 COMMENT ON COLUMN webhook.version IS 'Raised by every change that a user makes, so that the dispatcher reads the row again.';
-COMMENT ON COLUMN webhook.epoch IS 'Raised when it is turned off or on. What was decided or is pending under an older epoch is cancelled.';
+COMMENT ON COLUMN webhook.epoch IS 'Raised when it is turned off, on, or paused. What was decided or is pending under an epoch from before it was last turned off or on is cancelled.';
 COMMENT ON COLUMN webhook.failing_since IS 'The first failed attempt after the last success, or after it was turned on; null: it is not failing.';
 COMMENT ON COLUMN webhook.failure_marks IS 'Unix milliseconds of failed attempts: the first and last of each span, enough to tell whether one fell into each third of the time after which it is turned off.';
 COMMENT ON COLUMN webhook.warned IS 'Warnings sent since failing_since: 0, 1 or 2.';
@@ -848,6 +851,9 @@ COMMENT ON COLUMN webhook.turned_off_at IS 'When it was turned off because every
 COMMENT ON COLUMN webhook.turned_off_for IS 'The last failure before it was turned off, in words.';
 COMMENT ON COLUMN webhook.description IS 'What it is for, in the words of its owner; empty: nothing was said.';
 COMMENT ON COLUMN webhook.standard_headers IS 'Its messages have webhook-id, webhook-timestamp and webhook-signature (standardwebhooks.com), too.';
+COMMENT ON COLUMN webhook.paused_at IS 'When it was paused; null while it is not.';
+COMMENT ON COLUMN webhook.pause_epoch IS 'The epoch that it got when it was last paused; null: never.';
+COMMENT ON COLUMN webhook.kept_epoch IS 'As long as its epoch is pause_epoch: what is pending under this epoch or a later one is not cancelled.';
 CREATE INDEX webhook_by_id ON public.webhook USING btree (webhook_id);
 
 CREATE TABLE webhook_cursor (
@@ -967,8 +973,9 @@ COMMENT ON COLUMN webhook_waiting.attempts IS 'Attempts made so far.';
 COMMENT ON COLUMN webhook_waiting.before IS 'Attempts made before the retry schedule began again: those of a failed delivery that is sent as missed.';
 COMMENT ON COLUMN webhook_waiting.next_attempt_at IS 'The next attempt is not made before this time.';
 COMMENT ON COLUMN webhook_waiting.once IS 'True for "Send again": there is no further attempt.';
-COMMENT ON COLUMN webhook_waiting.epoch IS 'The webhook''s epoch when the attempt failed. A delivery of an older epoch is to be cancelled.';
+COMMENT ON COLUMN webhook_waiting.epoch IS 'The webhook''s epoch when the attempt failed. A delivery from before the webhook was last turned off or on is to be cancelled.';
 CREATE INDEX webhook_waiting_due ON public.webhook_waiting USING btree (workspace_id, webhook_id, next_attempt_at);
+CREATE INDEX webhook_waiting_epoch ON public.webhook_waiting USING btree (workspace_id, webhook_id, epoch);
 CREATE INDEX webhook_waiting_next ON public.webhook_waiting USING btree (next_attempt_at);
 
 CREATE TABLE workspace (
@@ -1318,7 +1325,8 @@ BEGIN
     WITH void AS (
         SELECT q.position, q.created_at FROM webhook_waiting q
           JOIN webhook k ON k.workspace_id = q.workspace_id AND k.webhook_id = q.webhook_id
-         WHERE q.workspace_id = w AND q.webhook_id = h AND q.epoch < k.epoch LIMIT n
+         WHERE q.workspace_id = w AND q.webhook_id = h
+           AND q.epoch < CASE WHEN k.epoch = k.pause_epoch THEN k.kept_epoch ELSE k.epoch END LIMIT n
     ), gone AS (
         DELETE FROM webhook_waiting q USING void v
          WHERE q.workspace_id = w AND q.webhook_id = h AND q.position = v.position
@@ -1332,7 +1340,7 @@ BEGIN
     RETURN done;
 END
 $function$;
-COMMENT ON FUNCTION webhook_cancel(text,text,integer) IS 'Cancels up to n deliveries that are pending under an older epoch of the webhook; returns how many.';
+COMMENT ON FUNCTION webhook_cancel(text,text,integer) IS 'Cancels up to n deliveries that are pending from before the webhook was last turned off or on; returns how many.';
 
 CREATE OR REPLACE FUNCTION public.webhook_delivery_days(today date, oldest date)
  RETURNS void

@@ -21,13 +21,13 @@ import (
 func webhookCommand(env *cli.Env) *cobra.Command {
 	c := cli.Group("webhook", "Create, change, test and inspect webhooks",
 		webhookCreateCommand(env), webhookListCommand(env), webhookEditCommand(env), webhookDeleteCommand(env), webhookRotateCommand(env),
-		webhookTestCommand(env), webhookTurnOnCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookRetryCommand(env), webhookMissedCommand(env), listen.Command(env))
+		webhookTestCommand(env), webhookTurnOnCommand(env), webhookPauseCommand(env), webhookResumeCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookRetryCommand(env), webhookMissedCommand(env), listen.Command(env))
 	c.Long = `Create, change, test and inspect webhooks.
 
 Some settings affect these commands and have to be the same as for serve:
 LEDGERFEED_SECRET_KEY (create, rotate-secret), LEDGERFEED_WEBHOOK_ALLOW (create, edit),
 LEDGERFEED_SECRET_OVERLAP (rotate-secret, which prints when the old secret
-ends), LEDGERFEED_RETENTION (deliveries, resend, retry, send-missed) and
+ends), LEDGERFEED_RETENTION (deliveries, resume, resend, retry, send-missed) and
 LEDGERFEED_BRAND (listen).`
 	return c
 }
@@ -194,7 +194,11 @@ func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 		if !w.FailingSince.IsZero() {
 			since = domain.FormatTime(w.FailingSince.Time)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", w.ID, w.State, cmp.Or(w.Name, "-"), w.Shown(), strings.Join(w.Events, ","), since)
+		state := w.State
+		if w.Paused() {
+			state = "paused"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", w.ID, state, cmp.Or(w.Name, "-"), w.Shown(), strings.Join(w.Events, ","), since)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -260,6 +264,28 @@ func webhookTurnOnCommand(env *cli.Env) *cobra.Command {
 	return ofWebhook(env, "turn-on WEBHOOK", "Turn a webhook back on", func(ctx context.Context, store *delivery.Store, id string) error {
 		webhook, err := store.TurnOn(ctx, id)
 		if err != nil {
+			return err
+		}
+		return env.Print(webhook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*webhook}) })
+	})
+}
+
+func webhookPauseCommand(env *cli.Env) *cobra.Command {
+	return ofSwitched(env, "pause WEBHOOK", "Send nothing to a webhook until it is resumed; what there is to send waits", (*delivery.Webhook).Pause)
+}
+
+func webhookResumeCommand(env *cli.Env) *cobra.Command {
+	return ofSwitched(env, "resume WEBHOOK", "Send to a paused webhook again, beginning with what has waited", (*delivery.Webhook).Resume)
+}
+
+// ofSwitched makes a command that pauses a webhook or resumes it.
+func ofSwitched(env *cli.Env, use, short string, work func(*delivery.Webhook, context.Context, *delivery.Store) (*delivery.Webhook, error)) *cobra.Command {
+	return ofWebhook(env, use, short, func(ctx context.Context, store *delivery.Store, id string) error {
+		webhook, err := store.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		if webhook, err = work(webhook, ctx, store); err != nil {
 			return err
 		}
 		return env.Print(webhook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*webhook}) })

@@ -56,6 +56,11 @@ func TestWebhookCommands(t *testing.T) {
 		{"edit " + made.ID + " --name Payroll --url https://example.com/in?token=hunter2", cli.ExitDone, ""},
 		{"delete wh_nobody", cli.ExitFailed, "wh_nobody"},
 		{"turn-on wh_nobody", cli.ExitFailed, "wh_nobody"},
+		{"pause wh_nobody", cli.ExitFailed, "wh_nobody"},
+		{"resume wh_nobody", cli.ExitFailed, "wh_nobody"},
+		{"pause " + made.ID, cli.ExitDone, ""},
+		{"send-missed " + made.ID + " --since 2d", cli.ExitFailed, "the webhook is paused; resume it first"},
+		{"resume " + made.ID, cli.ExitDone, ""},
 		{"deliveries wh_nobody", cli.ExitFailed, "wh_nobody"},
 		{"resend nothing", cli.ExitFailed, "nothing"},
 		{"retry nothing", cli.ExitFailed, "nothing"},
@@ -68,6 +73,14 @@ func TestWebhookCommands(t *testing.T) {
 	} {
 		if strings.HasPrefix(c.args, "test") {
 			if r := run("list", "--workspace", "w"); !strings.Contains(r.out, "Payroll  https://example.com/in?…  invoice.paid,invoice.voided") || strings.Contains(r.out, "hunter2") {
+				t.Errorf("%+v", r)
+			}
+		}
+		if strings.HasPrefix(c.args, "resume wh_0") {
+			if r := run("list", "--workspace", "w"); !strings.Contains(r.out, "  paused  Payroll") || !strings.Contains(r.out, "Paused since") {
+				t.Errorf("%+v", r)
+			}
+			if r := run("list", "--workspace", "w", "--json"); !strings.Contains(r.out, `"state":"on","paused_at":"20`) {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -88,7 +101,7 @@ func TestWebhookCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "workspace.create webhook.create webhook.edit webhook.test webhook.rotate_secret webhook.delete"
+	want := "workspace.create webhook.create webhook.edit webhook.pause webhook.resume webhook.test webhook.rotate_secret webhook.delete"
 	if got := strings.Join(actions, " "); got != want {
 		t.Errorf("the audit has %s, want %s", got, want)
 	}

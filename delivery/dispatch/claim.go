@@ -78,8 +78,15 @@ const holds = `(i.workspace_id = '*' AND i.lease_until > clock_timestamp() AND i
 // free is true of a cursor c that no living process holds.
 const free = `(c.holder IS NULL OR NOT EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = c.holder AND ` + holds + `))`
 
+// KeptEpoch is, in SQL, the epoch of a webhook w since which what was decided or is pending
+// still counts. Pausing raises the epoch, so that a process gives the webhook back whatever
+// version of the program it runs, but what is pending from before stays valid.
+const KeptEpoch = `CASE WHEN w.epoch = w.pause_epoch THEN w.kept_epoch ELSE w.epoch END`
+
 // claim takes those of the webhooks that may have something to do and that no
-// process holds. A webhook that is off can only have "Send again" to do.
+// process holds. A webhook that is off or paused can only have to do what a person
+// sends by hand, which has its present epoch: the highest, found
+// without a look at what else is pending for one that is paused, which may be much.
 func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([]scheduler.Key, error) {
 	ws, hs := split(c.Keys)
 	_, not := split(c.Except)
@@ -96,10 +103,12 @@ func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([
 		      JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
 		     WHERE `+free+` AND c.webhook_id <> ALL ($6)
 		       AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`)
-		       AND (w.state = 'on' AND (v.position > c.position OR c.replay_until IS NOT NULL) OR EXISTS (
-		            SELECT FROM webhook_waiting q
-		             WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $5
-		               AND (w.state = 'on' OR q.epoch = w.epoch)))
+		       AND CASE WHEN w.state = 'on' THEN v.position > c.position OR c.replay_until IS NOT NULL OR EXISTS (
+		                SELECT FROM webhook_waiting q
+		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $5)
+		           ELSE w.epoch = (
+		                SELECT max(q.epoch) FROM webhook_waiting q
+		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id) END
 		       FOR UPDATE OF c SKIP LOCKED)
 		UPDATE webhook_cursor c SET holder = $1 FROM locked l
 		 WHERE c.workspace_id = l.workspace_id AND c.webhook_id = l.webhook_id
@@ -117,11 +126,11 @@ type webhookRow struct {
 func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, error) {
 	ws, hs := split(keys)
 	rows, err := s.pool.Query(ctx, `
-		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.standard_headers, w.version, w.epoch,
+		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.state = 'paused', w.standard_headers, w.version, w.epoch, `+KeptEpoch+`,
 		       w.secret, w.old_secret, w.old_secret_until, w.failing_since, w.failure_marks, w.warned,
 		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0),
 		       EXISTS (SELECT FROM webhook_waiting q
-		                WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < w.epoch)
+		                WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < `+KeptEpoch+`)
 		  FROM unnest($1::text[], $2::text[]) AS k (w, h)
 		  JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
 		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h`, ws, hs)
@@ -146,7 +155,7 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 		webhookID      = &w.Key.WebhookID
 		position, from = &w.Position, &w.ReplayAfter
 	)
-	err = row.Scan(workspaceID, webhookID, &e.Address, &e.Name, &e.Events, &e.On, &e.Standard, &e.Version, &e.Epoch,
+	err = row.Scan(workspaceID, webhookID, &e.Address, &e.Name, &e.Events, &e.On, &e.Paused, &e.Standard, &e.Version, &e.Epoch, &e.Kept,
 		&secret, &old, &oldUntil, &failing, &marks, &w.Health.Warned, position, from, &w.ReplayTo, &w.outdated)
 	if err != nil {
 		return w, err
@@ -208,8 +217,8 @@ func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[sch
 // cancelChunk is how many deliveries one statement cancels.
 const cancelChunk = 5000
 
-// cancelOutdated cancels deliveries that are pending under an older epoch of a
-// webhook. Those that another transaction has locked are left to the next sweep.
+// cancelOutdated cancels deliveries that are pending from before a webhook was last
+// turned off or on. Those that another transaction has locked are left to the next sweep.
 func (s *store) cancelOutdated(ctx context.Context, k scheduler.Key) error {
 	for {
 		var n int

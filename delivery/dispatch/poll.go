@@ -82,8 +82,8 @@ const rowState = 10
 
 const dueSQL = `
 	WITH k AS MATERIALIZED (
-	    SELECT k.n, k.w, k.h, k.after, k.live_limit, k.retry_limit, w.version, w.epoch, v.position AS visible,
-	           w.events
+	    SELECT k.n, k.w, k.h, k.after, k.live_limit, k.retry_limit, w.version, v.position AS visible,
+	           w.events, CASE WHEN w.state = 'on' THEN ` + KeptEpoch + ` ELSE w.epoch END AS since
 	      FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::integer[])
 	           WITH ORDINALITY AS k (w, h, after, live_limit, retry_limit, n)
 	      JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
@@ -105,7 +105,7 @@ const dueSQL = `
 	SELECT k.n, 1, q.position, e.id, e.type, e.public_event, e.created_at, q.attempts, q.before, q.once, q.created_at
 	  FROM k CROSS JOIN LATERAL (
 	       SELECT * FROM webhook_waiting q
-	        WHERE q.workspace_id = k.w AND q.webhook_id = k.h AND q.next_attempt_at <= $6 AND q.epoch = k.epoch
+	        WHERE q.workspace_id = k.w AND q.webhook_id = k.h AND q.next_attempt_at <= $6 AND q.epoch >= k.since
 	        ORDER BY q.next_attempt_at LIMIT k.retry_limit) AS q
 	  JOIN event_log e ON e.workspace_id = k.w AND e.position = q.position
 	 WHERE k.retry_limit > 0`

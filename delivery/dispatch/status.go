@@ -12,7 +12,7 @@ import (
 type Lag struct {
 	WorkspaceID string `json:"workspace_id"`
 	WebhookID   string `json:"webhook_id"`
-	State       string `json:"state"`
+	State       string `json:"state"`    // on, off or paused
 	Position    int64  `json:"position"` // everything up to it was sent once; up to a second old
 	Visible     int64  `json:"visible"`
 	Entries     int64  `json:"lag_entries"` // entries between them, whether or not they are for this webhook
@@ -30,9 +30,9 @@ type Lag struct {
 func ReadStatus(ctx context.Context, pool *pgxpool.Pool, workspaceID string) ([]Lag, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT w.workspace_id, w.webhook_id, w.state, c.position, v.position,
-		       CASE WHEN w.state = 'on' THEN greatest(v.position - c.position, 0) ELSE 0 END,
+		       CASE WHEN w.state <> 'off' THEN greatest(v.position - c.position, 0) ELSE 0 END,
 		       (SELECT extract(epoch FROM clock_timestamp() - coalesce(e.appended_at, e.created_at))::float8 FROM event_log e
-		         WHERE w.state = 'on' AND v.position > c.position
+		         WHERE w.state <> 'off' AND v.position > c.position
 		           AND e.workspace_id = w.workspace_id AND e.position = c.position + 1),
 		       (SELECT count(*) FROM webhook_waiting q WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id),
 		       NOT `+free+`

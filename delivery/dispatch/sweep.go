@@ -75,7 +75,7 @@ func (d *Dispatcher) sweepOnce(ctx context.Context) (next time.Duration, err err
 }
 
 // sweep returns the webhooks with something to do that are held by no other
-// process, and those that are off and have deliveries to be cancelled.
+// process, those that are held by this one though they are paused, and those that are off and have deliveries to be cancelled.
 func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found []scheduler.Candidate, outdated []scheduler.Key, err error) {
 	rows, err := s.pool.Query(ctx, `
 		SELECT workspace_id, webhook_id, max(visible) FROM (
@@ -83,6 +83,10 @@ func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found [
 		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'on'
 		         JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
 		        WHERE (v.position > c.position OR c.replay_until IS NOT NULL) AND (c.holder = $2 OR `+free+`)
+		       UNION ALL
+		       SELECT c.workspace_id, c.webhook_id, 0 FROM webhook_cursor c
+		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'paused'
+		        WHERE c.holder = $2
 		       UNION ALL
 		       SELECT c.workspace_id, c.webhook_id, 0
 		         FROM (SELECT DISTINCT workspace_id, webhook_id, epoch FROM webhook_waiting WHERE next_attempt_at <= $1) q

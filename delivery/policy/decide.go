@@ -40,24 +40,15 @@ type Verdict struct {
 	Change Change
 }
 
-// Decide returns what follows an attempt to a webhook that is on. If the change
-// is TurnOff, the state is Cancelled instead of Pending, because all pending
-// deliveries of the webhook are cancelled.
+// Decide returns what follows an attempt to a webhook that is on. If the change is TurnOff,
+// a delivery may be Pending none the less: turning the webhook off cancels it.
 func (p Policy) Decide(h Health, a Attempted) Verdict {
 	if a.Success || seededbug.Active == seededbug.LostRetry {
 		return Verdict{State: Succeeded, Health: h.Succeeded()}
 	}
-	v := Verdict{State: Failed}
+	v := Verdict{}
 	v.Health, v.Change = h.Failed(a.Ended, p.TurnOffAfter)
-	if a.Once {
-		return v
-	}
-	if next, ok := p.Schedule.Next(a.N-a.Before, a.Ended); ok {
-		v.State, v.Next = Pending, next
-		if v.Change == TurnOff {
-			v.State, v.Next = Cancelled, time.Time{}
-		}
-	}
+	v.State, v.Next = p.DecideUncounted(a)
 	return v
 }
 
@@ -72,6 +63,19 @@ func (p Policy) DecideOff(a Attempted) State {
 		return Cancelled
 	}
 	return Failed
+}
+
+// DecideUncounted returns what follows a failed attempt that does not count against its
+// webhook, which is paused or about to be turned off: the delivery goes on by the schedule,
+// or is cancelled with everything else that is pending.
+func (p Policy) DecideUncounted(a Attempted) (s State, next time.Time) {
+	if a.Once {
+		return Failed, time.Time{}
+	}
+	if next, ok := p.Schedule.Next(a.N-a.Before, a.Ended); ok {
+		return Pending, next
+	}
+	return Failed, time.Time{}
 }
 
 // Load is how many attempts are under way, and how many may be.

@@ -58,7 +58,7 @@ func (h *history) attempt(c *course, success bool) {
 	}
 	h.warn(v.Change, lasting)
 	switch {
-	case last && v.State != Failed, !last && off && v.State != Cancelled, !last && !off && v.State != Pending:
+	case last && v.State != Failed, !last && v.State != Pending:
 		h.t.Fatalf("attempt %d (%d before, once %v), turned off %v: %s", a.N, a.Before, a.Once, off, v.State)
 	case v.State == Pending && v.Next.Sub(h.at) != h.policy.Schedule[c.attempts-c.before-1]:
 		h.t.Fatalf("attempt %d: the next in %v", a.N, v.Next.Sub(h.at))

@@ -87,7 +87,7 @@ func TestTurnsOffAfterThreeDaysAndNotBefore(t *testing.T) {
 			changes = append(changes, fmt.Sprint(v.Change, at.Sub(epoch)))
 		}
 		if v.Change == TurnOff {
-			if v.State != Cancelled {
+			if v.State != Pending { // until it is turned off indeed
 				t.Errorf("the delivery that turned it off is %s", v.State)
 			}
 			break
@@ -123,6 +123,12 @@ func TestOnceIsNeverRetried(t *testing.T) {
 		if s := standard().DecideOff(Attempted{N: n, Once: true}); s != Failed {
 			t.Errorf("off, attempt %d: %s", n, s)
 		}
+	}
+	if s, _ := standard().DecideUncounted(Attempted{N: 1, Once: true, Ended: epoch}); s != Failed {
+		t.Errorf("paused: %s", s)
+	}
+	if s, next := standard().DecideUncounted(Attempted{N: 2, Ended: epoch}); s != Pending || next.Sub(epoch) != 5*time.Minute {
+		t.Errorf("paused, attempt 2: %s, the next at %v", s, next)
 	}
 	for want, a := range map[State]Attempted{Cancelled: {N: 7}, Failed: {N: 8}, Succeeded: {N: 8, Success: true}} {
 		if s := standard().DecideOff(a); s != want {

@@ -22,6 +22,8 @@ const (
 	WebhookTest         Action = "webhook.test"
 	WebhookTurnOn       Action = "webhook.turn_on"
 	WebhookTurnOff      Action = "webhook.turn_off"
+	WebhookPause        Action = "webhook.pause"
+	WebhookResume       Action = "webhook.resume"
 	WebhookSendMissed   Action = "webhook.send_missed"
 	DeliveryResend      Action = "delivery.resend"
 	DeliveryRetry       Action = "delivery.retry"
@@ -43,7 +45,7 @@ func Actions() []Action {
 	return []Action{
 		WorkspaceCreate, WorkspaceSet, WorkspaceTestMail, KeyCreate, KeyRotate, KeyRevoke,
 		KeySetLimit, WebhookCreate, WebhookEdit, WebhookDelete, WebhookRotateSecret,
-		WebhookTest, WebhookTurnOn, WebhookTurnOff, WebhookSendMissed, DeliveryResend,
+		WebhookTest, WebhookTurnOn, WebhookTurnOff, WebhookPause, WebhookResume, WebhookSendMissed, DeliveryResend,
 		EntrySkip, EntryRestore, EntryRetry, AnomalyAcknowledge, Rebuild,
 		RetentionSet, SecretKeyRotate, SecretKeyGiveUp, LinkCreate, SignIn,
 		SignOut,
@@ -84,6 +86,10 @@ func (a Action) Label() string {
 		return "Turned on webhook"
 	case WebhookTurnOff:
 		return "Turned off webhook"
+	case WebhookPause:
+		return "Paused webhook"
+	case WebhookResume:
+		return "Resumed webhook"
 	case WebhookSendMissed:
 		return "Sent missed events to webhook"
 	case DeliveryResend:

@@ -33,6 +33,8 @@ func (s *bundle) changes() []change {
 	off := testkit.Must(s.webhooks.Create(s.t.Context(), acme, delivery.Definition{URL: "https://hooks.example/b", Events: []string{"all"}}))(s.t).ID
 	s.turnOff(off, s.clock.Now())
 	gone := testkit.Must(s.webhooks.Create(s.t.Context(), acme, delivery.Definition{URL: "https://hooks.example/c", Events: []string{"all"}}))(s.t).ID
+	stopped := testkit.Must(s.webhooks.Create(s.t.Context(), acme, delivery.Definition{URL: "https://hooks.example/f", Events: []string{"all"}}))(s.t)
+	testkit.Must(stopped.Pause(audit.As(s.t.Context(), dana), s.webhooks))(s.t)
 	event := s.append(acme, "invoice.reversed", `{"invoice_id":"in_1"}`)
 	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
 		VALUES ('acme', $1, 1, now(), $2, 'invoice.reversed', 'failed', '[]')`, hook, event)
@@ -86,6 +88,11 @@ func (s *bundle) changes() []change {
 		{audit.WebhookRotateSecret, func(ctx context.Context) error { _, err := s.webhooks.RotateSecret(ctx, hook); return err }},
 		{audit.WebhookTest, func(ctx context.Context) error { _, err := s.webhooks.Test(ctx, hook); return err }},
 		{audit.WebhookTurnOn, func(ctx context.Context) error { _, err := s.webhooks.TurnOn(ctx, off); return err }},
+		{audit.WebhookPause, func(ctx context.Context) error {
+			_, err := testkit.Must(s.webhooks.Get(ctx, hook))(s.t).Pause(ctx, s.webhooks)
+			return err
+		}},
+		{audit.WebhookResume, func(ctx context.Context) error { _, err := stopped.Resume(ctx, s.webhooks); return err }},
 		{audit.WebhookSendMissed, func(ctx context.Context) error {
 			_, err := s.webhooks.SendMissed(ctx, gone, s.clock.Now().Add(-time.Hour))
 			return err

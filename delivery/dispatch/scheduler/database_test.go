@@ -70,11 +70,11 @@ func (w *world) free(h *simWebhook) bool {
 
 // hasWork tells whether a webhook has something to do.
 func (w *world) hasWork(h *simWebhook) bool {
-	if h.on && (w.logs[h.key.WorkspaceID].visible() > h.position || h.replayTo > 0) {
+	if h.sends() && (w.logs[h.key.WorkspaceID].visible() > h.position || h.replayTo > 0) {
 		return true
 	}
 	for _, d := range h.deliveries {
-		if d.state == policy.Pending && !d.next.After(w.now) && (h.on || d.epoch == h.epoch) {
+		if d.state == policy.Pending && !d.next.After(w.now) && (h.sends() || d.epoch == h.epoch) {
 			return true
 		}
 	}
@@ -98,7 +98,7 @@ func (p *process) sweep() {
 	var found []Candidate
 	for _, k := range slices.SortedFunc(maps.Keys(w.webhooks), Key.compare) {
 		h := w.webhooks[k]
-		if w.hasWork(h) && (h.holder == p.lease && !w.rareSweeps || w.free(h)) {
+		if w.hasWork(h) && (h.holder == p.lease && !w.rareSweeps || w.free(h)) || h.paused && h.holder == p.lease {
 			found = append(found, Candidate{Key: k, Visible: w.logs[k.WorkspaceID].visible()})
 		}
 	}
@@ -106,7 +106,7 @@ func (p *process) sweep() {
 }
 
 func (h *simWebhook) endpoint() *Endpoint {
-	return &Endpoint{Address: "https://example.com", On: h.on, Version: h.version, Epoch: h.epoch, Secret: "s"}
+	return &Endpoint{Address: "https://example.com", On: h.sends(), Paused: h.paused, Version: h.version, Epoch: h.epoch, Kept: h.kept, Secret: "s"}
 }
 
 func (h *simWebhook) loaded() Loaded {
@@ -152,7 +152,7 @@ func (p *process) claim(c *Claim) {
 
 func (w *world) cancelOutdated(h *simWebhook) {
 	for _, d := range h.deliveries {
-		if d.state == policy.Pending && d.epoch < h.epoch {
+		if d.state == policy.Pending && d.epoch < h.kept {
 			d.state = policy.Cancelled
 		}
 	}
@@ -202,7 +202,7 @@ func (w *world) answer(h *simWebhook, r *PollRequest, a *PollResult) {
 	for _, p := range slices.Sorted(maps.Keys(h.deliveries)) {
 		d := h.deliveries[p]
 		switch {
-		case d.state != policy.Pending || d.epoch != h.epoch:
+		case d.state != policy.Pending || d.epoch < h.kept || !h.sends() && d.epoch != h.epoch:
 		case d.next.After(w.now):
 			if a.NextAttempt.IsZero() || d.next.Before(a.NextAttempt) {
 				a.NextAttempt = d.next
@@ -289,7 +289,7 @@ func (w *world) write(r *Record) {
 		case d == nil || d.attempts != a.Number-1:
 			continue // written before
 		}
-		d.attempts, d.state, d.before, d.once = a.Number, a.State, a.Before, false
+		d.attempts, d.state, d.before, d.once, d.byHand = a.Number, a.State, a.Before, false, false
 		if a.State == policy.Pending {
 			d.next, d.epoch = a.Next, a.Epoch
 		}
@@ -336,7 +336,7 @@ func (p *process) changeHealth(c *HealthChange) {
 		return
 	}
 	h := w.webhooks[c.Key]
-	if c.Change == policy.TurnOff && h.on && h.epoch == c.Endpoint.Epoch {
+	if c.Change == policy.TurnOff && h.sends() && h.epoch == c.Endpoint.Epoch {
 		w.turnOff(h)
 	}
 	p.tell(HealthChanged{Change: c})
@@ -346,8 +346,12 @@ func (w *world) turnOff(h *simWebhook) {
 	h.on, h.wasOff = false, true
 	h.version++
 	h.epoch++
+	h.kept = h.epoch
 	w.cancelOutdated(h)
 }
+
+// sends tells whether what there is to send is sent at once.
+func (h *simWebhook) sends() bool { return h.on && !h.paused }
 
 // turnOn is what a user does; with sendMissed also the events since it went off.
 func (w *world) turnOn(h *simWebhook, sendMissed bool) {
@@ -358,6 +362,7 @@ func (w *world) turnOn(h *simWebhook, sendMissed bool) {
 	h.on, h.health = true, policy.Health{}
 	h.version++
 	h.epoch++
+	h.kept = h.epoch
 	if sendMissed && visible > h.from {
 		h.replayAfter, h.replayTo = h.from, visible
 		h.position = visible
@@ -371,7 +376,7 @@ func (w *world) turnOn(h *simWebhook, sendMissed bool) {
 // resend is "Send again".
 func (w *world) resend(h *simWebhook, position int64) {
 	if d := h.deliveries[position]; d != nil && d.state != policy.Pending {
-		d.state, d.once, d.resent, d.next, d.epoch = policy.Pending, true, true, w.now, h.epoch
+		d.state, d.once, d.resent, d.byHand, d.next, d.epoch = policy.Pending, true, true, true, w.now, h.epoch
 		h.extra++ // it is meant to arrive again
 		w.notify(h.key.WorkspaceID)
 	}

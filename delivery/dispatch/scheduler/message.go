@@ -19,13 +19,24 @@ type Endpoint struct {
 	Name      string   // for people; empty: none
 	Events    []string // event types; nil: all
 	On        bool
+	Paused    bool // not on: what there is to send waits, but for what a person sends by hand
 	Standard  bool // messages have the headers of Standard Webhooks, too
 	Version   int  // raised by every change that a user makes
-	Epoch     int  // raised when the webhook is turned off or on
+	Epoch     int  // raised when the webhook is turned off, on, or paused
+	Kept      int  // what was decided or is pending since this epoch still counts
 	Secret    string
 	OldSecret string // signs too until OldUntil; empty: none
 	OldUntil  time.Time
 	Broken    error // why no message can be sent, such as a secret that cannot be opened; nil: it can
+}
+
+// pendingEpoch is the epoch of a delivery that is tried again after an attempt under these
+// settings. While a webhook is paused only what a person sends has its present epoch.
+func (e *Endpoint) pendingEpoch() int {
+	if e.Paused {
+		return e.Epoch - 1
+	}
+	return e.Epoch
 }
 
 // Secrets returns the secrets that sign a message sent at a time, the newest

@@ -117,8 +117,8 @@ func (q *queue) fill(a *PollResult, r *PollRequest) {
 }
 
 // change gives a queue new settings. It returns false if the webhook was turned off,
-// or off and on again, since they were read: then others moved its cursor, so the
-// queue must be released.
+// or off and on again, or paused since they were read: then others may have moved its
+// cursor, and counted from there, so the queue must be released.
 func (q *queue) change(w *Loaded) bool {
 	if w.Endpoint.Epoch != q.endpoint.Epoch {
 		return false
@@ -130,7 +130,20 @@ func (q *queue) change(w *Loaded) bool {
 		q.pending[Replay], q.unsaved.expired[Replay] = nil, 0
 		q.replay = replayRange{scanned: w.ReplayAfter, to: w.ReplayTo, saved: w.ReplayAfter}
 	}
+	if q.endpoint.Paused && w.Endpoint.On {
+		q.health = healthState{Health: w.Health} // which resuming clears
+	}
 	q.endpoint = w.Endpoint
 	q.poll.again = true
 	return true
+}
+
+// outdated gives a queue that change has refused the settings by which the results of its
+// last attempts are judged. If it was only paused, they still count.
+func (q *queue) outdated(w *Loaded) {
+	if q.endpoint.Epoch < w.Endpoint.Kept {
+		q.endpoint = unknownEndpoint()
+		return
+	}
+	q.endpoint, q.health, q.evict.paused = w.Endpoint, healthState{Health: w.Health}, true
 }

@@ -98,6 +98,7 @@ type evictState struct {
 	changed    bool // became dirty while it was evicting: claim it again
 	rebalanced bool // leaves so that another process takes it
 	lost       bool // belongs to a lease that is over: nothing of it is recorded
+	paused     bool // it was paused since it was loaded: its cursor stays where the row has it
 }
 
 // hourlyCount is what attempts are counted by.
@@ -285,7 +286,11 @@ func (q *queue) needsMore() bool {
 func (q *queue) takeCursor() CursorRecord {
 	expired := q.unsaved.expired
 	q.unsaved.expired = [sources]int64{}
-	return CursorRecord{Expired: expired[Live], ReplayExpired: expired[Replay], Key: q.key, Epoch: q.endpoint.Epoch, Version: q.endpoint.Version, Position: q.done(), Replayed: q.replayed()}
+	e := q.endpoint
+	if q.evict.paused {
+		e = unknownEndpoint()
+	}
+	return CursorRecord{Expired: expired[Live], ReplayExpired: expired[Replay], Key: q.key, Epoch: e.Epoch, Version: e.Version, Position: q.done(), Replayed: q.replayed()}
 }
 
 // pop takes the first element of a list that is not empty.

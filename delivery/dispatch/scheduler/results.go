@@ -104,7 +104,7 @@ func (r *Record) addAttempt(a *Attempt) {
 	r.attempts, r.queues = append(r.attempts, a), append(r.queues, q)
 	r.Attempts = append(r.Attempts, AttemptRecord{
 		Key: q.key, Position: a.Position, CreatedAt: a.CreatedAt, EventID: a.EventID, EventType: a.EventType,
-		Number: a.Number(), Before: a.Before, State: a.state, Next: a.next, Epoch: a.Endpoint.Epoch, Result: a.result,
+		Number: a.Number(), Before: a.Before, State: a.state, Next: a.next, Epoch: a.Endpoint.pendingEpoch(), Result: a.result,
 	})
 	if q.health.unsaved {
 		q.health.unsaved = false
@@ -140,8 +140,14 @@ func (r *results) judge(a *Attempt, p policy.Policy) {
 	attempted := policy.Attempted{
 		N: a.Number(), Before: a.Before, Once: a.Once, Success: a.result.Success(), Ended: a.result.Ended().Truncate(time.Millisecond),
 	}
-	if q.health.turningOff || !q.endpoint.On || q.endpoint.Epoch != a.Endpoint.Epoch {
+	e := q.endpoint
+	if !e.On && !e.Paused || a.Endpoint.Epoch < e.Kept {
 		a.state = p.DecideOff(attempted)
+		return
+	}
+	// Turning it off cancels what is pending. If somebody pauses it first, that goes on.
+	if (e.Paused || q.health.turningOff) && !attempted.Success {
+		a.state, a.next = p.DecideUncounted(attempted)
 		return
 	}
 	v := p.Decide(q.health.Health, attempted)

@@ -129,8 +129,7 @@ func (s *Scheduler) apply(now time.Time, e Event) {
 		s.recorded(now, e)
 	case HealthChanged:
 		if e.Change.Change == policy.TurnOff && !e.Change.queue.evict.lost {
-			e.Change.queue.endpoint = unknownEndpoint()
-			s.evict(e.Change.queue)
+			s.polls.mark(e.Change.queue) // it is off, unless somebody was first
 		}
 	case LeaseTaken:
 		s.lease, s.leaseFrom, s.taking = e.Lease, e.At, false

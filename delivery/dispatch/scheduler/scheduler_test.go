@@ -333,7 +333,7 @@ func TestTurnedOffDuringAnAttempt(t *testing.T) {
 	b := newBench(func(c *Config) { c.Policy = policy.Policy{Schedule: policy.DefaultSchedule(), TurnOffAfter: time.Hour} })
 	q := b.hold("wh", nil)
 	list, _ := b.takeStarted()
-	q.endpoint = &Endpoint{Epoch: 3, Version: 3, On: true} // off and on again
+	q.endpoint = &Endpoint{Epoch: 3, Version: 3, Kept: 3, On: true} // off and on again
 	b.step(Attempted{Attempt: list[0], Result: costly()})
 	if list[0].state != policy.Cancelled {
 		t.Errorf("the delivery is %s, want cancelled", list[0].state)

@@ -13,7 +13,7 @@ import (
 // TestRandomHistories runs random histories in virtual time: bursts of events,
 // receivers that fail or hang, statements that fail or whose answers are lost,
 // processes that start, stop for longer than their lease, and are killed, webhooks
-// that are turned off, turned on and sent what they missed. The world checks after
+// that are turned off, turned on, sent what they missed, paused and resumed. The world checks after
 // every step, and at the end, that nothing is lost or sent before its time.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
@@ -43,7 +43,13 @@ func TestRandomHistories(t *testing.T) {
 func (w *world) randomStep() {
 	t := w.t
 	h := w.anyWebhook()
-	switch rapid.IntRange(0, 12).Draw(t, "step") {
+	switch rapid.IntRange(0, 15).Draw(t, "step") {
+	case 13:
+		w.pause(h, rapid.Bool().Draw(t, "notified"))
+	case 14:
+		w.resume(h)
+	case 15:
+		w.retryNow(h, int64(rapid.IntRange(1, 20).Draw(t, "position")))
 	case 12:
 		h.locked = w.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "locked")) * time.Second)
 	case 0:

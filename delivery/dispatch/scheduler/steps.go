@@ -64,7 +64,7 @@ func (s *Scheduler) polled(now time.Time, e Polled) {
 			s.evict(q) // deleted
 		case changed != nil:
 			if !q.change(changed) {
-				q.endpoint = unknownEndpoint()
+				q.outdated(changed)
 				s.evict(q)
 				q.evict.changed = true
 			}

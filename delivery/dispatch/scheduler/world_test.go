@@ -43,8 +43,11 @@ func (l *simLog) visible() int64 { return int64(len(l.published)) }
 type simWebhook struct {
 	key      Key
 	on       bool
+	paused   bool // and on
+	pausedAt time.Time
 	version  int
 	epoch    int
+	kept     int   // what is pending since this epoch is not cancelled
 	from     int64 // events after it are for the webhook, in this epoch
 	position int64
 	holder   string
@@ -83,6 +86,7 @@ type simDelivery struct {
 	before    int
 	once      bool
 	resent    bool // a user sent it again, which is not retried
+	byHand    bool // a user sends it while the webhook is paused
 	next      time.Time
 	epoch     int
 }
@@ -174,7 +178,7 @@ func (w *world) addWebhook(k Key, r receiver) *simWebhook {
 		w.logs[k.WorkspaceID] = &simLog{}
 	}
 	h := &simWebhook{
-		key: k, on: true, version: 1, epoch: 1, deliveries: map[int64]*simDelivery{}, arrived: map[int64]int{}, receiver: r,
+		key: k, on: true, version: 1, epoch: 1, kept: 1, deliveries: map[int64]*simDelivery{}, arrived: map[int64]int{}, receiver: r,
 	}
 	h.from, h.position = w.logs[k.WorkspaceID].visible(), w.logs[k.WorkspaceID].visible()
 	w.webhooks[k] = h
@@ -352,6 +356,7 @@ func (p *process) checkStart(a *Attempt, h *simWebhook) {
 	if a.Source != Retry && w.history(h.key.WorkspaceID, a.Position) {
 		w.t.Fatalf("%v: event %d is sent although nobody can look it up", h.key, a.Position)
 	}
+	w.checkPaused(a, h)
 	switch a.Source {
 	case Live:
 		if a.Position <= p.lastLive[h.key] {
@@ -370,7 +375,9 @@ func (p *process) checkStart(a *Attempt, h *simWebhook) {
 // nothing was lost.
 func (w *world) finish() {
 	w.faulty = false
-	for _, h := range w.webhooks {
+	for _, k := range w.keys() {
+		h := w.webhooks[k]
+		w.resume(h)
 		h.dead = false
 		if h.receiver != failsSometimes {
 			h.receiver = answers
@@ -400,6 +407,9 @@ func (w *world) checkDelivered(h *simWebhook) {
 		}
 		if d == nil {
 			w.t.Fatalf("%v: event %d of %d was lost; the cursor is at %d, held by %q", h.key, p, w.logs[h.key.WorkspaceID].visible(), h.position, h.holder)
+		}
+		if d.state == policy.Cancelled && !h.wasOff {
+			w.t.Fatalf("%v: delivery of %d was cancelled, though the webhook was never off", h.key, p)
 		}
 		if d.state == policy.Pending || d.state == policy.Failed && d.attempts <= len(w.cfg.Policy.Schedule) && !d.resent {
 			w.t.Fatalf("%v: delivery of %d is left %+v", h.key, p, *d)

@@ -162,7 +162,7 @@ func Badge(state any) string {
 		return "good"
 	case "revoked", "off", string(policy.Failed):
 		return "bad"
-	case string(policy.Pending):
+	case "paused", string(policy.Pending):
 		return "wait"
 	case "failing":
 		return "warn"
@@ -184,6 +184,10 @@ func Flash(name string) string {
 		return "The webhook was deleted."
 	case "webhook-on":
 		return "The webhook is on again. It gets what happens from now on; “Send missed” sends what happened before."
+	case "webhook-paused":
+		return "The webhook is paused. What is being sent right now still arrives."
+	case "webhook-resumed":
+		return "The webhook is resumed. What has waited is being sent, in order."
 	case "missed":
 		return "The missed events are being sent."
 	case "nothing-missed":

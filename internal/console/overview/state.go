@@ -33,9 +33,11 @@ type state struct {
 	Webhooks    []delivery.Webhook
 	On          int
 	Failing     int
+	Paused      int
 	Off         int
-	Mail        bool // the service sends mail
-	Told        int  // mail addresses that are told about webhooks
+	Mail        bool                         // the service sends mail
+	Told        int                          // mail addresses that are told about webhooks
+	Backlogs    map[string]*delivery.Backlog // of those that are paused, by id
 	Expiring    []expiringKey
 	Requests    int64 // since midnight, UTC
 	Errors      int64 // of them, with a status of 400 or above
@@ -46,10 +48,10 @@ type state struct {
 	Quarantined bool // the data stopped before an entry that fails
 }
 
-// Troubled are the webhooks that are failing or off.
+// Troubled are the webhooks that are failing, paused or off.
 func (s *state) Troubled() (list []delivery.Webhook) {
 	for i := range s.Webhooks {
-		if w := &s.Webhooks[i]; !w.On() || !w.FailingSince.IsZero() {
+		if w := &s.Webhooks[i]; !w.On() || w.Paused() || !w.FailingSince.IsZero() {
 			list = append(list, *w)
 		}
 	}
@@ -67,7 +69,7 @@ type expiringKey struct {
 
 func (p *Pages) state(r *web.Request) (*state, error) {
 	ctx, workspaceID := r.Context(), r.Session.WorkspaceID
-	s := &state{Mail: p.Mail}
+	s := &state{Mail: p.Mail, Backlogs: map[string]*delivery.Backlog{}}
 	workspace, err := p.Workspaces.Get(ctx, workspaceID)
 	if err != nil {
 		return nil, err
@@ -82,6 +84,11 @@ func (p *Pages) state(r *web.Request) (*state, error) {
 		switch w := &s.Webhooks[i]; {
 		case !w.On():
 			s.Off++
+		case w.Paused():
+			s.Paused++
+			if s.Backlogs[w.ID], err = w.Backlog(ctx, p.Webhooks); err != nil {
+				return nil, err
+			}
 		case !w.FailingSince.IsZero():
 			s.Failing++
 		default:
@@ -146,7 +153,7 @@ func (p *Pages) expiring(ctx context.Context, workspaceID string, now time.Time)
 	return list, nil
 }
 
-// NeedsAttention tells whether a webhook is failing or off, a key expires soon, or the
+// NeedsAttention tells whether a webhook is failing, paused or off, a key expires soon, or the
 // data stopped before an entry that fails. It reads a few rows, for the menu of every page.
 func (p *Pages) NeedsAttention(ctx context.Context, s *session.Session, now time.Time) (needed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attentionTimeout)

@@ -97,6 +97,9 @@ func pageError(err error) PageError {
 	case errors.Is(err, delivery.ErrOff):
 		return PageError{Status: http.StatusConflict, Title: "The webhook is off",
 			Text: "Nothing is sent to a webhook that is off. Turn it back on first.", Back: "/webhooks"}
+	case errors.Is(err, delivery.ErrPaused):
+		return PageError{Status: http.StatusConflict, Title: "The webhook is paused",
+			Text: "Resume it first. Until then a single delivery can be sent to it from the page of that delivery.", Back: "/webhooks"}
 	case errors.Is(err, delivery.ErrNotFinished):
 		return PageError{Status: http.StatusConflict, Title: "Still on its way",
 			Text: "This delivery is tried again by itself. It can be sent again once it has finished.", Back: "/webhooks"}

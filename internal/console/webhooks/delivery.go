@@ -67,7 +67,7 @@ func (p *Pages) deliveryPage(r *web.Request) error {
 		return err
 	}
 	body := &deliveryBody{Delivery: d, Webhook: newRow(w), Finished: d.State != policy.Pending, Pretty: label.IndentJSON(d.Body)}
-	body.Waits = !body.Finished && w.On() && d.NextAttemptAt.After(r.Now)
+	body.Waits = !body.Finished && w.On() && (w.Paused() || d.NextAttemptAt.After(r.Now))
 	for i := len(d.Attempts) - 1; i >= 0; i-- {
 		body.Attempts = append(body.Attempts, newAttemptRow(i+1, &d.Attempts[i]))
 	}

@@ -30,14 +30,18 @@ type Pages struct {
 // row is a webhook as the pages show it.
 type row struct {
 	delivery.Webhook
-	Look      string // on, failing or off
+	Look      string // on, failing, paused or off
 	Succeeded int64  // attempts in the last 24 hours
 	Failed    int64
+	Backlog   *delivery.Backlog // in the list and on its page; nil: it is not paused
 }
 
 func newRow(w *delivery.Webhook) row {
 	r := row{Webhook: *w, Look: w.State}
-	if w.On() && !w.FailingSince.IsZero() {
+	switch {
+	case w.Paused():
+		r.Look = "paused"
+	case w.On() && !w.FailingSince.IsZero():
 		r.Look = "failing"
 	}
 	for outcome, n := range w.Last24Hours {
@@ -110,7 +114,11 @@ func (p *Pages) listPage(r *web.Request) error {
 	}
 	body := listBody{Max: delivery.MaxWebhooks}
 	for i := range list {
-		body.List = append(body.List, newRow(&list[i]))
+		row := newRow(&list[i])
+		if row.Backlog, err = list[i].Backlog(r.Context(), p.Store); err != nil {
+			return err
+		}
+		body.List = append(body.List, row)
 	}
 	if len(list) > 0 {
 		if body.Chart, err = p.attemptsChart(r.Context(), r.Session.WorkspaceID, "", r.Now); err != nil {

@@ -22,6 +22,8 @@ func (p *Pages) Routes() []web.Route {
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/delete", Access: web.Admin, Handle: p.delete},
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/test", Access: web.Admin, Handle: p.test},
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/turn-on", Access: web.Admin, Handle: p.turnOn},
+		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/pause", Access: web.Admin, Handle: pausing{p}.pause},
+		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/resume", Access: web.Admin, Handle: pausing{p}.resume},
 		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}/missed", Access: web.Admin, Heavy: true, Handle: p.missedPage},
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/missed", Access: web.Admin, Handle: p.sendMissed},
 

@@ -68,6 +68,9 @@ func (p *Pages) webhookPage(r *web.Request) error {
 		}
 	}
 	if !r.Live() {
+		if body.Webhook.Backlog, err = w.Backlog(r.Context(), p.Store); err != nil {
+			return err
+		}
 		if body.Failing, err = w.Failing(r.Context(), p.Store); err != nil {
 			return err
 		}

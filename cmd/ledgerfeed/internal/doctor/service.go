@@ -129,14 +129,16 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	late := 0
 	for i := range lags {
-		if lags[i].Entries > 0 && time.Duration(lags[i].Seconds*float64(time.Second)) > lateDelivery {
+		if lags[i].State == "on" && lags[i].Entries > 0 && time.Duration(lags[i].Seconds*float64(time.Second)) > lateDelivery {
 			late++
 		}
 	}
-	var off, failing int
-	rows, err := x.pool.Query(ctx, `SELECT count(*) FILTER (WHERE state = 'off'), count(*) FILTER (WHERE state = 'on' AND failing_since IS NOT NULL) FROM webhook`)
+	var off, failing, paused int
+	var since *time.Time
+	rows, err := x.pool.Query(ctx, `SELECT count(*) FILTER (WHERE state = 'off'), count(*) FILTER (WHERE state = 'on' AND failing_since IS NOT NULL),
+		       count(*) FILTER (WHERE state = 'paused'), min(paused_at) FROM webhook`)
 	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&off, &failing}, func() error { return nil })
+		_, err = pgx.ForEachRow(rows, []any{&off, &failing, &paused, &since}, func() error { return nil })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot count webhooks: %w", err)
@@ -152,6 +154,12 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 		list = append(list, Finding{
 			Level: Warning, Text: fmt.Sprintf("%d webhooks fail, %d are off", failing, off),
 			Do: "ledgerfeed webhook list and webhook deliveries show what their receivers answer",
+		})
+	}
+	if paused > 0 && since != nil {
+		list = append(list, Finding{
+			Level: Warning, Text: fmt.Sprintf("%d webhooks are paused, the first since %s", paused, since.UTC().Format(time.RFC3339)),
+			Do: "ask the workspaces whether they still want that: events that have waited for longer than LEDGERFEED_RETENTION are not sent; ledgerfeed status names them",
 		})
 	}
 	if len(list) == 0 {

@@ -75,12 +75,12 @@ func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Regis
 		failedMails: gauge("mails_failing", "Mails whose last attempt failed."),
 		read:        gauge("state_read_timestamp_seconds", "When the state that these metrics tell was last read from the database."),
 		webhooks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "ledgerfeed_webhooks", Help: "Webhooks by state: on, failing (on, without a success since its failures began), off.",
+			Name: "ledgerfeed_webhooks", Help: "Webhooks by state: on, failing (on, without a success since its failures began), paused, off.",
 		}, []string{"state"}),
 	}
 	add(s.webhooks)
 	s.named = newWorkspaces(named, add)
-	for _, state := range []string{"on", "failing", "off"} {
+	for _, state := range []string{"on", "failing", "paused", "off"} {
 		s.webhooks.WithLabelValues(state)
 	}
 	return s, failed
@@ -128,9 +128,9 @@ func (s *State) Read(ctx context.Context) error {
 		         (SELECT count(*) FROM replay_audit WHERE differences > 0),
 		         (SELECT count(*) FROM webhook_waiting), (SELECT count(*) FROM webhook_mail), (SELECT count(*) FROM webhook_mail WHERE error IS NOT NULL)`,
 			[]prometheus.Gauge{s.skipped, s.differing, s.waiting, s.mails, s.failedMails}},
-		{`SELECT count(*) FILTER (WHERE state = 'on' AND failing_since IS NULL), count(*) FILTER (WHERE state = 'on' AND failing_since IS NOT NULL), count(*) FILTER (WHERE state = 'off')
+		{`SELECT count(*) FILTER (WHERE state = 'on' AND failing_since IS NULL), count(*) FILTER (WHERE state = 'on' AND failing_since IS NOT NULL), count(*) FILTER (WHERE state = 'paused'), count(*) FILTER (WHERE state = 'off')
 		    FROM webhook`,
-			[]prometheus.Gauge{s.webhooks.WithLabelValues("on"), s.webhooks.WithLabelValues("failing"), s.webhooks.WithLabelValues("off")}},
+			[]prometheus.Gauge{s.webhooks.WithLabelValues("on"), s.webhooks.WithLabelValues("failing"), s.webhooks.WithLabelValues("paused"), s.webhooks.WithLabelValues("off")}},
 	} {
 		values := make([]float64, len(q.into))
 		targets := make([]any, len(q.into))
