@@ -65,10 +65,13 @@ func (s *bundle) addRequests(workspace, keyID, sql string, args ...any) {
 	}
 	w := rollup.NewWriter(s.pool, testkit.Discard())
 	r := rollup.Request{WorkspaceID: workspace, KeyID: keyID}
-	var micros int64
+	var micros, n int64
 	if _, err := pgx.ForEachRow(rows, []any{&r.At, &r.Route, &r.Status, &micros}, func() error {
 		r.Duration = time.Duration(micros) * time.Microsecond
 		w.AddRequest(&r)
+		if n++; n%5000 == 0 { // more would wait than a Writer keeps
+			return w.Write(s.t.Context())
+		}
 		return nil
 	}); err != nil {
 		s.t.Fatal(err)
