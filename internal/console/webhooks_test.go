@@ -141,11 +141,16 @@ func TestWebhooksInTheList(t *testing.T) {
 			VALUES ($1, $2, date_trunc('hour', $3::timestamptz, 'UTC'), $4, $5)`, acme, hook.ID, s.clock.Now(), outcome, n)
 	}
 	p := s.signIn(acme, session.Viewer)
-	p.get("/webhooks").has("nothing sent in 24 hours").hasNot("too old", " %)")
+	p.get("/webhooks").has("nothing sent in 24 hours").hasNot("too old", " %)", `class="spark"`)
 	count("success", 4999)
 	p.get("/webhooks").has("4,999 attempts succeeded (100 %) in 24 hours")
 	count("timeout", 1)
 	s.exec(`UPDATE webhook_cursor SET expired = 1203 WHERE webhook_id = $1`, hook.ID)
+	s.exec(`INSERT INTO webhook_hour (workspace_id, webhook_id, hour, outcome, attempts)
+		VALUES ($1, $2, date_trunc('hour', $3::timestamptz, 'UTC') - interval '5 hours', 'answered', 2500)`, acme, hook.ID, s.clock.Now())
+	p.get("/webhooks").has(`<svg class="spark" role="img"`, "Attempts by hour in the last 24 hours: 4,999 succeeded, 2,501 failed.",
+		`x="75%" width="3.33%" y="15.5" height="12.5" fill="url(#spark-`, `class="box good"`)
+	s.exec(`DELETE FROM webhook_hour WHERE attempts = 2500`)
 	p.get("/webhooks").has("<strong>1 failed</strong> (99.9 %) in 24 hours", "1,203 events too old to send when their turn came")
 }
 

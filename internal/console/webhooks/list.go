@@ -34,6 +34,7 @@ type row struct {
 	Succeeded int64  // attempts in the last 24 hours
 	Failed    int64
 	Backlog   *delivery.Backlog // in the list and on its page; nil: it is not paused
+	Spark     *chart.Spark      // attempts of the last 24 hours, in the list; nil: there were none
 }
 
 func newRow(w *delivery.Webhook) row {
@@ -118,6 +119,11 @@ func (p *Pages) listPage(r *web.Request) error {
 		if row.Backlog, err = list[i].Backlog(r.Context(), p.Store); err != nil {
 			return err
 		}
+		bars, err := attempts(r.Context(), p.Pool, r.Session.WorkspaceID, row.ID, r.Now)
+		if err != nil {
+			return err
+		}
+		row.Spark = chart.NewSpark("spark-"+row.ID, "Attempts by hour in the last 24 hours", "attempts", bars, attemptSeries())
 		body.List = append(body.List, row)
 	}
 	if len(list) > 0 {
@@ -143,10 +149,22 @@ func told(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (told boo
 // attemptsChart draws the attempts of the last 24 hours by hour; those of one
 // webhook, or with an empty id of all.
 func (p *Pages) attemptsChart(ctx context.Context, workspaceID, webhookID string, now time.Time) (*chart.Chart, error) {
+	bars, err := attempts(ctx, p.Pool, workspaceID, webhookID, now)
+	if err != nil {
+		return nil, err
+	}
+	return chart.New("deliveries", "Attempts in the last 24 hours", "attempts", bars, attemptSeries()), nil
+}
+
+func attemptSeries() []chart.Series {
+	return []chart.Series{{Name: "Succeeded", Look: chart.Good}, {Name: "Failed", Look: chart.Bad}}
+}
+
+// attempts counts those of attemptsChart.
+func attempts(ctx context.Context, pool *pgxpool.Pool, workspaceID, webhookID string, now time.Time) ([]chart.Bar, error) {
 	const succeeded, failed = 0, 1
-	series := []chart.Series{{Name: "Succeeded", Look: chart.Good}, {Name: "Failed", Look: chart.Bad}}
-	bars := chart.Empty(now.Truncate(time.Hour).Add(-23*time.Hour), time.Hour, 24, len(series))
-	rows, err := p.Pool.Query(ctx, `
+	bars := chart.Empty(now.Truncate(time.Hour).Add(-23*time.Hour), time.Hour, 24, 2)
+	rows, err := pool.Query(ctx, `
 		SELECT hour, outcome = 'success', sum(attempts)::bigint FROM webhook_hour
 		 WHERE workspace_id = $1 AND ($2 = '' OR webhook_id = $2) AND hour >= $3
 		 GROUP BY 1, 2`, workspaceID, webhookID, bars[0].At)
@@ -169,5 +187,5 @@ func (p *Pages) attemptsChart(ctx context.Context, workspaceID, webhookID string
 	if err != nil {
 		return nil, fmt.Errorf("cannot count attempts: %w", err)
 	}
-	return chart.New("deliveries", "Attempts in the last 24 hours", "attempts", bars, series), nil
+	return bars, nil
 }
