@@ -11,7 +11,8 @@ import (
 
 // missedSQL names, as e, the missed events of webhook $2 in workspace $1: those of
 // the types $3 (null: all) at the positions after $4 up to $5 that were neither
-// delivered nor wait to be.
+// delivered nor wait to be. The bounds stand twice, or else all deliveries of the webhook
+// are read.
 const missedSQL = `
 	WITH e AS NOT MATERIALIZED (
 	    SELECT e.* FROM event_log e
@@ -19,7 +20,7 @@ const missedSQL = `
 	       AND e.type <> 'test.ping' AND ($3::text[] IS NULL OR e.type = ANY ($3))
 	       AND NOT EXISTS (SELECT FROM webhook_delivery d
 	                        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = e.position
-	                          AND d.state IN ('succeeded', 'pending')))`
+	                          AND d.position > $4 AND d.position <= $5 AND d.state IN ('succeeded', 'pending')))`
 
 // Missed is a range of the log in which a webhook may have missed events.
 type Missed struct {
