@@ -40,7 +40,7 @@ type Pages struct {
 func (p *Pages) Routes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Pattern: "/events", Access: web.SignedIn, Heavy: true, Handle: p.listPage},
-		{Method: http.MethodGet, Pattern: "/events/{event}", Access: web.SignedIn, Handle: p.eventPage},
+		{Method: http.MethodGet, Pattern: "/events/{event}", Access: web.SignedIn, Heavy: true, Handle: p.eventPage},
 	}
 }
 
