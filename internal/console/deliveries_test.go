@@ -123,6 +123,13 @@ func TestSendSeveralAgain(t *testing.T) {
 	p.get("/audit").has("Tried again before its time")
 }
 
+// turnsOffSoon lets a webhook have failed for so long that its next retries turn it off.
+func (s *bundle) turnsOffSoon(well string) {
+	s.t.Helper()
+	s.exec(`UPDATE webhook SET failure_marks = ARRAY(SELECT (extract(epoch FROM $2::timestamptz - g * interval '6 hours') * 1000)::bigint FROM generate_series(0, 11) g ORDER BY g DESC),
+		failing_since = $2::timestamptz - interval '71 hours 50 minutes' WHERE webhook_id = $1`, well, s.clock.Now())
+}
+
 // TestFailingNotice has the last answer, and a date only when one will come.
 func TestFailingNotice(t *testing.T) {
 	t.Parallel()
@@ -133,8 +140,7 @@ func TestFailingNotice(t *testing.T) {
 	p.get("/webhooks/"+well).status(http.StatusOK).has("The last attempt: no answer within 10 s.", "No retries are left, so nothing is sent until a new event comes").hasNot("is turned off by")
 	s.waiting(well)
 	p.get("/webhooks/" + well).has("The retries that are left end before it would be turned off").hasNot("is turned off by")
-	s.exec(`UPDATE webhook SET failure_marks = ARRAY(SELECT (extract(epoch FROM $2::timestamptz - g * interval '6 hours') * 1000)::bigint FROM generate_series(0, 11) g ORDER BY g DESC),
-		failing_since = $2::timestamptz - interval '71 hours 50 minutes' WHERE webhook_id = $1`, well, s.clock.Now())
+	s.turnsOffSoon(well)
 	p.get("/webhooks/" + well).has("If every attempt goes on failing, the webhook is turned off by <time")
 }
 

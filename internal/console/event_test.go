@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -84,6 +85,8 @@ func TestAnEventShowsItsObjectAndWhatItChanged(t *testing.T) {
 	add("invoice.recorded", time.Time{}, invoiceOf)
 	add("time_entry.recorded", time.Time{}, timeEntryOf)
 	approved := "/events/" + add("time_entry.approved", time.Time{}, `{"time_entry_id":"te_1"}`)
+	add("time_entry.recorded", time.Time{}, strings.ReplaceAll(timeEntryOf, "te_1", "te_2"))
+	moved := "/events/" + add("time_entry.approved", time.Time{}, `{"time_entry_id":"te_2","invoice_id":"in_other"}`)
 	issued := "/events/" + add("invoice.issued", time.Time{}, `{"invoice_id":"in_1","invoice_number":"D-1","amount":"1275.71"}`)
 	sent := "/events/" + add("invoice.sent", time.Time{}, `{"invoice_id":"in_1"}`)
 	paid := "/events/" + add("payout.paid", time.Time{}, `{"payment_id":"pm_1","invoice_id":"in_1","contractor_id":"co_1","amount":"998.59","currency":"EUR","source":"bank"}`)
@@ -99,6 +102,7 @@ func TestAnEventShowsItsObjectAndWhatItChanged(t *testing.T) {
 	viewer.get(sent).has("GET /v1/invoices/in_1", "Billing status", "ready to send", "without <code>pay:read</code>").hasNot(pay...)
 	admin.get(approved).has("GET /v1/time-entries/te_1", "in review", "approved", "133.15")
 	viewer.get(approved).has("GET /v1/time-entries/te_1", "in review", "approved").hasNot(pay...)
+	viewer.get(moved).has("<span>in_1</span>", "<span>in_other</span>").hasNot(pay...)
 	viewer.get(issued).has("1,275.71").hasNot(pay...)
 	admin.get(paid).has("GET /v1/payments/pm_1", "998.59", "Also changed: 1 invoice and 1 time entry.")
 	viewer.get(paid).has("404", "Admins of the workspace see them").hasNot(pay...).hasNot("998.59")

@@ -83,7 +83,7 @@ func (p *Pages) readChange(ctx context.Context, r *web.Request, entry *domain.En
 // parts of a period, whose label is shown.
 func repeated(name string) bool {
 	switch name {
-	case "id", "invoice_id", "client_id", "contractor_id", "updated_at", "period", "period_start", "period_end":
+	case "id", "client_id", "contractor_id", "updated_at", "period", "period_start", "period_end":
 		return true
 	}
 	return false
