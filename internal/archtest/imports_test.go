@@ -72,6 +72,10 @@ var arrows = map[string][]string{
 	"internal/console/settings": {
 		"delivery/mail", "eventlog", "internal/console/label", "internal/console/web", "internal/pg", "readapi/access",
 	},
+	"internal/console/sample": {
+		"delivery", "domain", "eventlog", "internal/audit", "internal/console/web", "internal/pg", "internal/rollup",
+		"readapi/access",
+	},
 	"internal/console": {
 		"eventlog", "readapi/access", "delivery", "internal/audit", "internal/console/events", "internal/console/identity",
 		"internal/console/keys", "internal/console/origin", "internal/console/requests", "internal/console/session",
@@ -173,6 +177,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed-bench/internal/deliverbench", "cmd/ledgerfeed-bench/internal/logbench",
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/readbench",
 		"cmd/ledgerfeed-bench/internal/replaybench", "internal/localpg", "cmd/ledgerfeed-bench/internal/sizebench",
+		"cmd/ledgerfeed-bench/internal/consolebench",
 	},
 	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/pg", "internal/tracing"},
 	"cmd/ledgerfeed-bench/internal/workload": {
@@ -242,7 +247,12 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed/internal/manual": {"internal/buildinfo"},
 	"internal/sibling":               {},
 	"internal/rollup":                {"internal/periodic", "internal/pg"},
-	"docs/receivers/go":              {}, // an example for others, who do not have our packages
+	"cmd/ledgerfeed-bench/internal/consolebench": {
+		"cmd/ledgerfeed-bench/internal/measure", "delivery", "delivery/keyring", "delivery/mail", "eventlog", "internal/audit",
+		"internal/brand", "internal/console", "internal/console/sample", "internal/console/session", "internal/rollup",
+		"readapi/access", "readapi",
+	},
+	"docs/receivers/go": {}, // an example for others, who do not have our packages
 }
 
 // pure are the packages that may import the standard library and each other
@@ -274,7 +284,7 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 var inTestsOf = map[string][]string{
 	// They run a second version of the program, with other rules, and servers that are restored from backups.
 	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs"},
-	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
+	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/signaturecheck": {"delivery/attempt"},
 

@@ -31,7 +31,7 @@ const (
 	reversed  = `{"invoice_id":"inv_none"}`
 	paid      = `{"payment_id":"pay_7","contractor_id":"co_9","amount":"4242.42","currency":"EUR","source":"bank"}`
 	toPayroll = `{"invoice_id":"inv_payroll"}`
-	waits     = "some wait to be looked at"
+	waits     = "some are waiting for review"
 )
 
 // TestAnomalies: they are grouped, listed and shown; an admin acknowledges those that
@@ -40,7 +40,7 @@ func TestAnomalies(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	p := s.signIn(acme, session.Admin)
-	p.get("/anomalies").status(http.StatusOK).has("No anomalies wait to be looked at").hasNot(waits)
+	p.get("/anomalies").status(http.StatusOK).has("No anomalies to review").hasNot(waits)
 	s.clock.Advance(time.Minute)
 	last := s.anomaly(acme, "invoice.reversed", reversed, domain.UnknownObject, 3)
 	s.anomaly(acme, "charge.deleted", `{"charge_id":"ch_none"}`, domain.Repeat, 1)
@@ -71,7 +71,7 @@ func TestAnomalies(t *testing.T) {
 	p.get("/keys").has(waits) // the other group
 	p.post("/anomalies/repeat/charge.deleted", url.Values{"up_to": {"100"}, "note": {"seen"}}).to()
 	p.get("/keys").hasNot(waits)
-	p.get("/anomalies").has("No anomalies wait to be looked at").hasNot("invoice.reversed")
+	p.get("/anomalies").has("No anomalies to review").hasNot("invoice.reversed")
 	p.get("/anomalies?all=1").has("invoice.reversed", "charge.deleted")
 	for _, path := range []string{"/anomalies/none/invoice.reversed", "/anomalies/unknown_object/none", "/anomalies/at/none", "/anomalies/at/999"} {
 		p.get(path).status(http.StatusNotFound)
@@ -109,7 +109,7 @@ func TestAnomaliesOfPay(t *testing.T) {
 	s.anomaly(acme, "charge.deleted", `{"charge_id":"ch_none"}`, domain.UnknownObject, 1)
 	s.clock.Advance(time.Minute)
 	viewer.get("/keys").has(waits)
-	viewer.get("/anomalies/unknown_object/charge.deleted").status(http.StatusOK).has("ch_none", "1 entry waits for an admin to look at")
+	viewer.get("/anomalies/unknown_object/charge.deleted").status(http.StatusOK).has("ch_none", "1 entry is waiting for an admin to review")
 }
 
 // TestAnomaliesByPages: the pages of a group have each of its entries once, and none of

@@ -50,7 +50,7 @@ func TestKeyboardAlone(t *testing.T) {
 	b.reach("a permission", `document.activeElement.value === "events:read"`)
 	b.do(chromedp.KeyEvent(" "))
 	b.enterOn("Create key")
-	b.sees("It is shown this once")
+	b.sees("It is shown only once")
 	b.reach("the copy button", `document.activeElement.matches(".copy")`)
 	b.enterOn("I have saved it")
 	b.sees("Nightly report")
@@ -77,7 +77,7 @@ func TestKeyboardAlone(t *testing.T) {
 	b.visit("/webhooks/" + hook.ID)
 	b.enterOn("Delete")
 	b.sees("This cannot be undone")
-	b.enterOn("Delete 127.0.0.1:9/in")
+	b.enterOn("Delete webhook")
 	b.sees("The webhook was deleted")
 }
 
@@ -125,7 +125,7 @@ func TestWithoutScripts(t *testing.T) {
 	b.write("#name", "By hand")
 	b.do(chromedp.Click(`input[value="events:read"]`))
 	b.press("Create key")
-	b.sees("It is shown this once")
+	b.sees("It is shown only once")
 	b.press("I have saved it")
 	b.press("By hand")
 	b.press("Revoke")
@@ -137,7 +137,7 @@ func TestWithoutScripts(t *testing.T) {
 	b.press("Only these")
 	b.do(chromedp.Click(`input[value="invoice.paid"]`))
 	b.press("Add webhook")
-	b.sees("It is shown this once")
+	b.sees("It is shown only once")
 	b.press("PHP")
 	b.sees("hash_equals")
 

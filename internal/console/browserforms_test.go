@@ -57,13 +57,13 @@ func TestTypedFormSurvivesTheSession(t *testing.T) {
 	b.picture("sign-in-ended")
 	b.visit(s.link(session.Link{WorkspaceID: acme, Person: "dana@northwind.example"}))
 	b.press("Sign in")
-	b.sees("This is what you typed")
+	b.sees("Check what you typed")
 	b.all("what was typed is there", `#name`, `(e) => e.value === "Payroll export"`)
 	b.all("what was chosen is there", `input[value="payments:read"]`, `(e) => e.checked`)
 	b.judge("a form after its session")
 	b.picture("key-new-restored")
 	b.press("Create key")
-	b.sees("It is shown this once")
+	b.sees("It is shown only once")
 }
 
 // TestZonesAndCopiesInTheBrowser looks at the zone of times, and copies an id.
@@ -84,13 +84,13 @@ func TestZonesAndCopiesInTheBrowser(t *testing.T) {
 		}))
 	}
 	button := `document.querySelector(".id .copy")`
-	b.until("the button has a name", button+`.textContent === "Copy the webhook’s id" && !`+button+`.hidden`)
+	b.until("the button has a name", button+`.textContent === "Copy the webhook’s ID" && !`+button+`.hidden`)
 	b.do(chromedp.Click(chromedp.JSPath(button)))
 	b.until("it says so, and to screen readers", button+`.textContent === "Copied" && document.querySelector("#said[role=status]").textContent === "Copied"`)
 	if got := script[string](b, `navigator.clipboard.readText()`); got != well {
 		t.Errorf("copied %q, want %q", got, well)
 	}
-	b.until("the button is back", button+`.textContent === "Copy the webhook’s id"`)
+	b.until("the button is back", button+`.textContent === "Copy the webhook’s ID"`)
 	b.visit("/nothing")
 	b.sees("Not found")
 	b.judge("an unknown address")

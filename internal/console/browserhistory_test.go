@@ -48,10 +48,10 @@ func TestDeliveriesInTheBrowser(t *testing.T) {
 	b.press("invoice.reversed")
 	b.sees("No answer within 10 s.")
 	b.sees("Answered 503 Service Unavailable")
-	b.sees("the signature v1 is not kept")
+	b.sees("the signature v1 is not stored")
 	b.press("Beginning of the answer")
 	b.sees("<b>Service</b> unavailable")
-	b.press("The event, and its other deliveries")
+	b.press("The event and its other deliveries")
 	b.sees("hooks.northwind-accounting.example")
 }
 
@@ -84,8 +84,8 @@ func TestHistoryInTheBrowser(t *testing.T) {
 	b.all("only server errors", "main tbody .badge", `(e) => e.innerText === "500"`, "status=5", "range=day")
 	b.until("one can be looked at", `Boolean(document.querySelector("main tbody th a"))`)
 	b.do(chromedp.Click("main tbody th a"))
-	b.sees("Request id")
-	b.sees("Values of parameters and answers are not kept")
+	b.sees("Request ID")
+	b.sees("Parameter values and answers are not stored")
 
 	b.press("Audit")
 	b.sees("Revoked API key Trial script")
@@ -107,11 +107,11 @@ func TestIdentityInTheBrowser(t *testing.T) {
 	b := s.open()
 	b.visit("/keys")
 	b.press("Continue with your organisation")
-	b.sees("You are here")
+	b.sees("Current workspace")
 	b.judge("workspaces")
 	b.picture("workspaces-two")
 	b.press("Open\nBeta Studio") // the name is for screen readers only
-	b.sees("Viewer: you can look, not change")
+	b.sees("Viewer: can view, not change")
 	b.press("Sign out")
 	b.sees("You are signed out")
 }
@@ -129,7 +129,7 @@ func TestRequestsInTheBrowser(t *testing.T) {
 		b.do(call(browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: name}, Setting: browser.PermissionSettingGranted}))
 	}
 	b.press("Request log")
-	b.sees("Refused ones are counted, not listed")
+	b.sees("Refused requests are counted, not listed")
 	b.write("input[name=find]", "req_wrong")
 	b.press("Filter")
 	b.all("one request", "main tbody .badge", `(e) => e.innerText === "400"`, "find=req_wrong")

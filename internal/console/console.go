@@ -29,7 +29,7 @@ type Console struct {
 	site      *web.Site
 	assets    *web.Assets
 	reference []byte // the API's description, with its style among the assets
-	handler   http.Handler
+	handler   chi.Router
 	changes   changes
 	heavy     changes // pages that are web.Route.Heavy
 
@@ -62,7 +62,7 @@ func (c *Console) routes() []web.Route {
 
 // router puts the routes on a mux, with the checks as its middleware. Their order:
 // security headers, compression, the log line, the origin, the form and its texts, the session, the role.
-func (c *Console) router() (http.Handler, error) {
+func (c *Console) router() (chi.Router, error) {
 	r := chi.NewRouter()
 	r.Use(middleware.GetHead, securityHeaders(c.site))
 	r.Method(http.MethodGet, "/assets/{file}", c.assets)
@@ -84,6 +84,26 @@ func (c *Console) router() (http.Handler, error) {
 		pages.With(checks...).Method(route.Method, route.Pattern, route.Handle)
 	}
 	return r, nil
+}
+
+// Unvisited returns the patterns of the pages that none of some addresses leads to, so
+// that what visits every page can tell that it forgets none. Not pages are the audit's
+// file, and addresses that only lead on to a page.
+func (c *Console) Unvisited(addresses []string) []string {
+	visited := []string{"/audit.csv", "/sign-in/identity", signin.IdentityReturnPath, session.EmbedPath + "{token}"}
+	for _, address := range addresses {
+		path, _, _ := strings.Cut(address, "?")
+		found := chi.NewRouteContext()
+		c.handler.Match(found, http.MethodGet, path)
+		visited = append(visited, found.RoutePattern())
+	}
+	var left []string
+	for _, route := range c.routes() {
+		if route.Method == http.MethodGet && !slices.Contains(visited, route.Pattern) {
+			left = append(left, route.Pattern)
+		}
+	}
+	return left
 }
 
 // checks are the middleware for what a route requires.

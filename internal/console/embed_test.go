@@ -64,7 +64,7 @@ func TestEmbed(t *testing.T) {
 		status(http.StatusOK)
 	p.do(http.MethodGet, "/audit", nil, inFrame).has("dana", "in a frame", "made in a frame")
 
-	again := s.stranger().do(http.MethodGet, link, nil, inFrame).status(http.StatusNotFound).has("does not work any more")
+	again := s.stranger().do(http.MethodGet, link, nil, inFrame).status(http.StatusNotFound).has("no longer works")
 	if by := framedBy(again); !strings.HasPrefix(by, product) {
 		t.Errorf("the product cannot show that a link was used: %s", by)
 	}

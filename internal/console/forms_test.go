@@ -76,8 +76,8 @@ func TestFormOutlivesItsSession(t *testing.T) {
 		if to := p.enter(acme, "Dana").to(); to != c.page {
 			t.Errorf("signing in again leads to %s, want %s", to, c.page)
 		}
-		p.get(c.page).has("This is what you typed").has(c.shown...).hasNot("autofocus")
-		p.get(c.page).hasNot("This is what you typed").hasNot(c.shown[0])
+		p.get(c.page).has("Check what you typed").has(c.shown...).hasNot("autofocus")
+		p.get(c.page).hasNot("Check what you typed").hasNot(c.shown[0])
 
 		for name, other := range map[string]session.Link{"another person": {WorkspaceID: acme, Person: "Eve"}, "another workspace": {WorkspaceID: beta, Person: "Dana"}} {
 			p := s.stranger()
@@ -88,9 +88,9 @@ func TestFormOutlivesItsSession(t *testing.T) {
 			if to := p.enter(other.WorkspaceID, other.Person).to(); to != "/" {
 				t.Errorf("%s is led to %s", name, to)
 			}
-			p.get(c.page).hasNot("This is what you typed", c.shown[0])
+			p.get(c.page).hasNot("Check what you typed", c.shown[0])
 			p.enter(acme, "Dana") // the form is gone from this browser
-			p.get(c.page).hasNot("This is what you typed", c.shown[0])
+			p.get(c.page).hasNot("Check what you typed", c.shown[0])
 		}
 	}
 	if len(testkit.Must(s.keys.List(t.Context(), acme))(t)) != 0 || len(testkit.Must(s.webhooks.List(t.Context(), acme))(t)) != 0 {

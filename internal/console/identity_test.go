@@ -152,8 +152,8 @@ func TestIdentityProviderAway(t *testing.T) {
 	p.away.Store(true)
 	s := p.start(t, "finance=acme:admin")
 	p.claims["groups"] = "finance"
-	s.stranger().get("/sign-in").status(http.StatusOK).has("does not answer at the moment", "ledgerfeed console link").hasNot("Continue with your organisation")
-	s.stranger().get("/sign-in/identity").status(http.StatusServiceUnavailable).has("does not answer", "tried again by itself")
+	s.stranger().get("/sign-in").status(http.StatusOK).has("is not responding at the moment", "ledgerfeed console link").hasNot("Continue with your organisation")
+	s.stranger().get("/sign-in/identity").status(http.StatusServiceUnavailable).has("is not responding", "retried automatically")
 	s.signIn(acme, session.Admin).get("/keys").status(http.StatusOK)
 	const failing = "cannot read the discovery document of the identity provider"
 	testkit.Eventually(t, func() error {
@@ -199,7 +199,7 @@ func TestIdentityProviderSignsIn(t *testing.T) {
 	if to := p.signIn(who, "/keys").to(); to != "/workspaces" {
 		t.Errorf("with two workspaces went on to %s", to)
 	}
-	who.get("/workspaces").has("Acme Advisors", "Beta Studio", "You are here")
+	who.get("/workspaces").has("Acme Advisors", "Beta Studio", "Current workspace")
 	old := who.client.Jar.Cookies(testkit.Must(url.Parse(s.server.URL))(t))
 	who.post("/workspaces/beta", nil).status(http.StatusSeeOther)
 	who.get("/keys").has("Beta Studio", "Viewer")
@@ -253,7 +253,7 @@ func TestIdentityRefuses(t *testing.T) {
 	}
 	p.claims, p.signer, p.challenge = map[string]any{"groups": "finance"}, p.key, ""
 	who := s.stranger()
-	who.get(signin.IdentityReturnPath + "?state=x&code=the-code").status(http.StatusForbidden).has("was not begun in this browser")
+	who.get(signin.IdentityReturnPath + "?state=x&code=the-code").status(http.StatusForbidden).has("was not started in this browser")
 	begun := s.stranger()
 	state := testkit.Must(url.Parse(begun.get("/sign-in/identity").to()))(t).Query().Get("state")
 	back := signin.IdentityReturnPath + "?" + url.Values{"state": {state}, "code": {"the-code"}}.Encode()

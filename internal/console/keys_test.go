@@ -22,7 +22,7 @@ func TestKeyIsShownOnce(t *testing.T) {
 	p := s.signIn(acme, session.Admin)
 	p.get("/keys").status(http.StatusOK).has("No live keys", "Create the first key")
 	made := p.post("/keys", url.Values{"name": {"Payroll export"}, "permission": {"invoices:read", "pay:read"}, "expires": {"90"}}).
-		status(http.StatusOK).has("shown this once", "curl -s https://api.example.com/v1/me")
+		status(http.StatusOK).has("shown only once", "curl -s https://api.example.com/v1/me")
 	secret := wholeKey.FindString(made.body)
 	directory := testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: access.NewFormat(brand.Brand{}), Clock: s.clock.Now}))(t)
 	key, err := directory.Authenticate(t.Context(), secret)
@@ -156,13 +156,13 @@ func TestKeyThatOpensNothing(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	p := s.signIn(acme, session.Admin)
-	const warning = "This key opens nothing but"
+	const warning = "This key gives access to nothing but"
 	p.post("/keys", url.Values{"name": {"Pay"}, "permission": {"pay:read", "margin:read"}, "expires": {"90"}}).status(http.StatusOK).has(warning)
 	p.post("/keys", url.Values{"name": {"Useful"}, "permission": {"pay:read", "invoices:read"}, "expires": {"90"}}).status(http.StatusOK).hasNot(warning)
 	list := testkit.Must(s.keys.List(t.Context(), acme))(t)
 	p.get("/keys/" + list[0].ID).has(warning)
 	p.get("/keys/" + list[1].ID).hasNot(warning)
-	if n := strings.Count(p.get("/keys").body, "opens nothing"); n != 1 {
+	if n := strings.Count(p.get("/keys").body, "no access"); n != 1 {
 		t.Errorf("%d keys of the list open nothing, want 1", n)
 	}
 }
@@ -196,7 +196,7 @@ func TestKeyFormSaysWhatIsWrong(t *testing.T) {
 		"margin alone":     {url.Values{"name": {"a"}, "expires": {"never"}, "permission": {"invoices:read", "margin:read"}}, "which is ticked now as well"},
 		"no name":          {url.Values{"expires": {"never"}, "permission": {"invoices:read"}}, "It must not be empty."},
 		"a day that is no": {url.Values{"name": {"a"}, "expires": {"date"}, "date": {"2020-01-01"}, "permission": {"invoices:read"}}, "not in the past"},
-		"no expiry":        {url.Values{"name": {"a"}, "permission": {"invoices:read"}}, "Choose when the key ends."},
+		"no expiry":        {url.Values{"name": {"a"}, "permission": {"invoices:read"}}, "Choose when the key expires."},
 	} {
 		t.Run(name, func(*testing.T) {
 			a := p.post("/keys", c.form).status(http.StatusUnprocessableEntity).has(c.want)

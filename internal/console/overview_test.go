@@ -73,8 +73,8 @@ func TestOverview(t *testing.T) {
 	p := s.signIn(acme, session.Viewer)
 	for name, title := range map[string]string{"hour": "in the last hour", "day": "in the last 24 hours", "week": "in the last 7 days", "month": "in the last 30 days", "": "in the last 24 hours", "year": "in the last 24 hours"} {
 		p.get("/?range="+name).status(http.StatusOK).has(
-			"1 working, 1 failing, 1 off", "Until next week", "in 6 days", "/webhooks/"+failing, "/webhooks/"+off, "wait to be looked at", mark,
-			"Requests "+title, "Time to answer requests "+title, "Attempts to deliver "+title, "Events "+title, "As a table", "half within",
+			"1 working, 1 failing, 1 off", "Until next week", "in 6 days", "/webhooks/"+failing, "/webhooks/"+off, "waiting for review", mark,
+			"Requests "+title, "API response time "+title, "Delivery attempts "+title, "Events "+title, "As a table", "half within",
 			"Failed attempts "+title, "Answered with an error <strong>182</strong>", "No answer in time <strong>140</strong>", "Busiest minute", "<strong>40</strong>",
 		)
 	}

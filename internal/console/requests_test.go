@@ -93,7 +93,7 @@ func TestErrorsAreExplained(t *testing.T) {
 func (p *person) listed(list *answer) (ids []string) {
 	p.t.Helper()
 	for _, page := range regexp.MustCompile(`<a class="break" href="(/requests/[0-9A-Za-z_-]+)">`).FindAllStringSubmatch(list.body, -1) {
-		id := regexp.MustCompile(`<dt>Request id</dt><dd><span class="id"><code class="break">([^<]+)<`).FindStringSubmatch(p.get(page[1]).status(http.StatusOK).body)
+		id := regexp.MustCompile(`<dt>Request ID</dt><dd><span class="id"><code class="break">([^<]+)<`).FindStringSubmatch(p.get(page[1]).status(http.StatusOK).body)
 		ids = append(ids, id[1])
 	}
 	return ids
@@ -150,9 +150,9 @@ func TestRequestsAreSearched(t *testing.T) {
 			list.has("No request matches.")
 		}
 	}
-	p.get("/requests?from=yesterday").has("Write a date and a time.").hasNot("req_wrong", "No request matches")
-	p.get("/requests?from=2026-02-02T10:00&to=2026-02-02T10:00").has("The end of the time is not after its beginning.")
-	p.get("/requests?from=2999-01-01").has("The time begins in the future.")
+	p.get("/requests?from=yesterday").has("Enter a date and a time.").hasNot("req_wrong", "No request matches")
+	p.get("/requests?from=2026-02-02T10:00&to=2026-02-02T10:00").has("The end has to be after the beginning.")
+	p.get("/requests?from=2999-01-01").has("The beginning is in the future.")
 }
 
 // TestTheChartFollowsTheFilters: bars, legend and table are of what is listed.

@@ -160,7 +160,7 @@ func TestLinkWorksOnce(t *testing.T) {
 	}
 	first.get("/keys").status(http.StatusOK)
 	second := s.stranger()
-	second.post(path, nil).status(http.StatusNotFound).has("does not work any more")
+	second.post(path, nil).status(http.StatusNotFound).has("no longer works")
 	second.get("/keys").status(http.StatusSeeOther)
 	if strings.Contains(s.logs.String(), strings.TrimPrefix(path, "/sign-in/")) {
 		t.Error("the link is in the log")

@@ -37,7 +37,7 @@ func TestWebhookFromFirstToLast(t *testing.T) {
 	p.get("/webhooks/check-address?address=" + url.QueryEscape(r.URL)).status(http.StatusOK).hasNot("fault")
 
 	made := p.post("/webhooks", url.Values{"address": {r.URL + "/in"}, "choice": {"some"}, "event": {"invoice.paid", "period.closed"}}).
-		status(http.StatusOK).has("shown this once", "Node.js", "Python", "Go", "PHP", "SERVICE-Signature")
+		status(http.StatusOK).has("shown only once", "Node.js", "Python", "Go", "PHP", "SERVICE-Signature")
 	secret := signingSecret.FindString(made.body)
 	hook := testkit.Must(s.webhooks.List(t.Context(), acme))(t)[0]
 	if strings.Join(hook.Events, ",") != "invoice.paid,period.closed" && strings.Join(hook.Events, ",") != "period.closed,invoice.paid" {
@@ -122,10 +122,10 @@ func TestStandardWebhooks(t *testing.T) {
 	p := s.signIn(acme, session.Admin)
 	p.post("/webhooks", url.Values{"address": {r.URL}, "choice": {"all"}, "standard": {"1"}}).status(http.StatusOK).has("webhook-signature")
 	here := "/webhooks/" + testkit.Must(s.webhooks.List(t.Context(), acme))(t)[0].ID
-	p.get(here).has("Those of Standard Webhooks as well")
+	p.get(here).has("Standard Webhooks headers are sent too")
 	p.get(here + "/edit").has(`name="standard" value="1" checked>`)
 	p.get(p.post(here+"/test", nil).to()).has("webhook-id", "webhook-timestamp", "v1,…")
-	p.get(p.post(here+"/edit", url.Values{"address": {r.URL}, "choice": {"all"}}).to()).has("Saved.").hasNot("Those of Standard Webhooks")
+	p.get(p.post(here+"/edit", url.Values{"address": {r.URL}, "choice": {"all"}}).to()).has("Saved.").hasNot("Standard Webhooks headers are sent")
 	p.get(p.post(here+"/test", nil).to()).has("SERVICE-Signature").hasNot("webhook-signature")
 	p.get("/audit").has("headers of Standard Webhooks: false")
 }
@@ -163,8 +163,8 @@ func TestAtMostFiveWebhooks(t *testing.T) {
 		p.post("/webhooks", url.Values{"address": {"https://x.example/"}, "choice": {"all"}}).status(http.StatusOK)
 	}
 	p.post("/webhooks", url.Values{"address": {"https://x.example/"}, "choice": {"all"}}).status(http.StatusUnprocessableEntity).has("Delete one first")
-	p.get("/webhooks").hasNot("Add webhook").has("5 webhooks at most")
-	p.get("/webhooks/new").status(http.StatusConflict).has("A workspace has 5 webhooks at most. Delete one first.").hasNot(`name="address"`)
+	p.get("/webhooks").hasNot("Add webhook").has("at most 5 webhooks")
+	p.get("/webhooks/new").status(http.StatusConflict).has("A workspace can have at most 5 webhooks. Delete one first.").hasNot(`name="address"`)
 }
 
 // TestTurnedOffAndBack finds the notice, turns the webhook on, and sends the events
@@ -197,7 +197,7 @@ func TestTurnedOffAndBack(t *testing.T) {
 		}
 	}
 	p.get(here + "/missed?since=2035-01-01T00:00").status(http.StatusUnprocessableEntity).has("in the future")
-	p.get(here + "/missed?since=yesterday").status(http.StatusOK).has("Write a date and a time")
+	p.get(here + "/missed?since=yesterday").status(http.StatusOK).has("Enter a date and a time")
 	p.get("/audit").has("Turned on webhook", "3 events since")
 }
 
@@ -244,7 +244,7 @@ func TestTestWithoutDelivery(t *testing.T) {
 	t.Parallel()
 	s := setup(t, func(c *Config) { c.TestTimeout = 200 * time.Millisecond })
 	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: "https://x.example/", Events: []string{"all"}}))(t)
-	s.signIn(acme, session.Admin).post("/webhooks/"+hook.ID+"/test", nil).status(http.StatusOK).has("there is no result yet")
+	s.signIn(acme, session.Admin).post("/webhooks/"+hook.ID+"/test", nil).status(http.StatusOK).has("has no result yet")
 }
 
 func TestEventsAndRequests(t *testing.T) {
@@ -277,7 +277,7 @@ func TestEventsAndRequests(t *testing.T) {
 		t.Error("refused requests are not in the chart")
 	}
 	p.get("/requests?status=5").has("500").hasNot(`<span class="badge good">200`)
-	p.get(values.Replace("/requests/{record}")).status(http.StatusOK).has("Request id", "/v1/")
+	p.get(values.Replace("/requests/{record}")).status(http.StatusOK).has("Request ID", "/v1/")
 	cursor := regexp.MustCompile(`/requests\?cursor=[0-9A-Za-z_-]+`).FindString(p.get("/requests").body)
 	p.get(cursor).status(http.StatusOK)
 	p.get("/requests?cursor=x").status(http.StatusBadRequest)

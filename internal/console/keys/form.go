@@ -74,7 +74,7 @@ func (f *form) expiry(now time.Time) time.Time {
 	}
 	days, err := strconv.Atoi(f.Expires)
 	if err != nil || days < 1 || days > 3650 {
-		f.Faults["expires"] = "Choose when the key ends."
+		f.Faults["expires"] = "Choose when the key expires."
 		return time.Time{}
 	}
 	return now.AddDate(0, 0, days)

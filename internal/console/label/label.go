@@ -30,7 +30,7 @@ func Permission(p access.Permission) string {
 	case access.PaymentsRead:
 		return "Confirmed payments from clients"
 	case access.EventsRead:
-		return "The feed of events, 30 days back"
+		return "The feed of events of the last 30 days"
 	case access.PayRead:
 		return "Adds what contractors are paid: rates, amounts, payouts"
 	case access.MarginRead:
@@ -57,9 +57,9 @@ func PermissionPaths(p access.Permission) string {
 	case access.EventsRead:
 		return "/v1/events"
 	case access.PayRead:
-		return "more in /v1/invoices, /v1/charges, /v1/time-entries, /v1/payments, /v1/events"
+		return "more fields in /v1/invoices, /v1/charges, /v1/time-entries, /v1/payments, /v1/events"
 	case access.MarginRead:
-		return "more in /v1/invoices"
+		return "more fields in /v1/invoices"
 	}
 	return ""
 }
@@ -146,11 +146,11 @@ func Outcome(o attempt.Outcome) string {
 	case attempt.OutcomeUnreachable:
 		return "Could not connect"
 	case attempt.OutcomeTLS:
-		return "Certificate or TLS fault"
+		return "Certificate or TLS error"
 	case attempt.OutcomeBlocked:
 		return "Address not public"
 	case attempt.OutcomeBroken:
-		return "Answer broken off"
+		return "Answer cut off"
 	}
 	return string(o)
 }
@@ -179,11 +179,11 @@ func Flash(name string) string {
 	case "key-renamed":
 		return "The key was renamed."
 	case "webhook-saved":
-		return "Saved. It applies to everything that is sent from now on."
+		return "Saved. The change applies to everything that is sent from now on."
 	case "webhook-deleted":
 		return "The webhook was deleted."
 	case "webhook-on":
-		return "The webhook is on again. It gets what happens from now on; “Send missed” sends what happened before."
+		return "The webhook is on again. It gets events from now on. “Send missed events” sends earlier ones."
 	case "webhook-paused":
 		return "The webhook is paused. What is being sent right now still arrives."
 	case "webhook-resumed":
@@ -193,17 +193,17 @@ func Flash(name string) string {
 	case "nothing-missed":
 		return "There was nothing to send."
 	case "acknowledged":
-		return "Acknowledged. The anomalies are no longer listed, unless those that were acknowledged are listed, too."
+		return "Acknowledged. The list shows them only together with all acknowledged ones."
 	case "sent-again":
-		return "It is being sent again."
+		return "The delivery is being sent again."
 	case "retried":
 		return "The next attempt is being made now."
 	case "several-sent-again":
-		return "The deliveries that you chose are being sent again."
+		return "The deliveries that you selected are being sent again."
 	case "some-sent-again":
-		return "Of the deliveries that you chose, those that had failed or were cancelled are being sent again; the others were on their way or had arrived."
+		return "Of the deliveries that you selected, those that had failed or were cancelled are being sent again. The others were pending or had succeeded."
 	case "none-sent-again":
-		return "Nothing was sent again: choose deliveries that have failed or were cancelled."
+		return "Nothing was sent again. Select deliveries that have failed or were cancelled."
 	case "settings-saved":
 		return "Saved."
 	case "test-mail":

@@ -62,10 +62,10 @@ func (p *Pages) charts(r *web.Request, c chart.Choice, webhooks []delivery.Webho
 	}
 	drawn := &charts{
 		RequestChart: counted("requests", "Requests "+c.Title, "requests", in, requests, requestSeries(), requestKind),
-		AttemptChart: counted("attempts", "Attempts to deliver "+c.Title, "attempts", in, attempts, attemptSeries(), attemptKind),
+		AttemptChart: counted("attempts", "Delivery attempts "+c.Title, "attempts", in, attempts, attemptSeries(), attemptKind),
 		EventChart:   counted("events", "Events "+c.Title, "events", in, events, []chart.Series{{Name: "Events", Look: chart.Good}}, func(string) int { return 0 }),
-		APIChart:     timed("api-time", "Time to answer requests "+c.Title, "requests", in, api),
-		AnswerChart:  timed("answer-time", "Time of receivers to answer "+c.Title, "attempts", in, answers),
+		APIChart:     timed("api-time", "API response time "+c.Title, "requests", in, api),
+		AnswerChart:  timed("answer-time", "Receiver response time "+c.Title, "attempts", in, answers),
 		CauseChart:   causes("Failed attempts "+c.Title, in, attempts),
 		APITimes:     timesOf(api, requestKinds()),
 		AnswerTimes:  timesOf(answers, webhookKinds(webhooks)),

@@ -31,7 +31,7 @@ func (r refusal) Label() string {
 	case "key_in_url":
 		return "With the key in the address (400)"
 	case "method":
-		return "With another method than GET (405)"
+		return "With a method other than GET (405)"
 	}
 	return r.Reason
 }

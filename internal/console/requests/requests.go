@@ -138,14 +138,14 @@ func (b *listBody) read(r *web.Request) {
 		}
 		var ok bool
 		if *m.t, ok = web.ParseMoment(text); !ok {
-			b.Fault = "Write a date and a time."
+			b.Fault = "Enter a date and a time."
 		}
 	}
 	switch {
 	case !f.to.IsZero() && !f.from.Before(f.to):
-		b.Fault = "The end of the time is not after its beginning."
+		b.Fault = "The end has to be after the beginning."
 	case f.from.After(r.Now):
-		b.Fault = "The time begins in the future."
+		b.Fault = "The beginning is in the future."
 	}
 }
 

@@ -24,8 +24,8 @@ func refused(text string) error {
 // away is the page about a provider that has not answered yet.
 func away() error {
 	return &web.PageError{
-		Status: http.StatusServiceUnavailable, Title: "Your organisation's sign-in does not answer",
-		Text: "It is tried again by itself; try again in a minute. A sign-in link works meanwhile.", Back: "/sign-in",
+		Status: http.StatusServiceUnavailable, Title: "Your organisation's sign-in is not responding",
+		Text: "It is retried automatically; try again in a minute. In the meantime you can use a sign-in link.", Back: "/sign-in",
 	}
 }
 
@@ -54,19 +54,19 @@ func (p *Pages) returnIdentity(r *web.Request) error {
 	}
 	attempt, err := web.ParseCursor[identity.Attempt](r.Cookie(web.IdentityCookie))
 	if err != nil || !attempt.Matches(r.Query("state")) {
-		return refused("This sign-in was not begun in this browser, or too long ago. Begin again.")
+		return refused("This sign-in was not started in this browser, or was started too long ago. Start again.")
 	}
 	if !p.Provider.Ready() {
 		return away() // this process has just been started; the page can be loaded again
 	}
 	r.ClearCookie(web.IdentityCookie)
 	if r.Query("error") != "" {
-		return refused("The identity provider did not sign you in. Begin again, or ask who runs it.")
+		return refused("The identity provider did not sign you in. Start again, or ask the people who run it.")
 	}
 	person, values, err := p.Provider.Redeem(r.Context(), attempt, r.Query("code"))
 	if err != nil {
 		r.Warn("sign-in refused", err)
-		return refused("The identity provider's answer was not accepted. Begin again.")
+		return refused("The identity provider's answer was not accepted. Start again.")
 	}
 	grants, err := p.Provider.Grants(r.Context(), values, p.Sessions.Workspaces)
 	if err != nil {

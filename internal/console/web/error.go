@@ -72,16 +72,16 @@ func pageError(err error) PageError {
 		return *page
 	case errors.As(err, &key), errors.As(err, &webhook), errors.As(err, &sent), errors.As(err, &workspace), errors.Is(err, ErrNotFound):
 		return PageError{Status: http.StatusNotFound, Title: "Not found",
-			Text: "There is nothing at this address in your workspace. It may have been deleted, or be older than what is kept."}
+			Text: "There is nothing at this address in your workspace. It may have been deleted, or be too old to be stored."}
 	case errors.Is(err, ErrCursor), errors.Is(err, delivery.ErrCursor), errors.Is(err, ErrForm):
-		return PageError{Status: http.StatusBadRequest, Title: "That address does not work",
-			Text: "The address of the page is not complete, or what was sent cannot be read. Begin again from the list."}
+		return PageError{Status: http.StatusBadRequest, Title: "This address does not work",
+			Text: "The address of the page is not complete, or what was sent cannot be read. Start again from the list."}
 	case errors.Is(err, session.ErrNone):
 		return PageError{Status: http.StatusUnauthorized, Title: "Your session has ended",
-			Text: "Load the page around this one again to go on. If that does not help, the browser keeps no cookies for frames of other sites."}
+			Text: "Reload the page around this one to continue. If that does not help, the browser keeps no cookies for frames of other sites."}
 	case errors.Is(err, session.ErrLink):
-		return PageError{Status: http.StatusNotFound, Title: "This address does not work any more",
-			Text: "It works once, within 10 minutes. Load the page around this one again."}
+		return PageError{Status: http.StatusNotFound, Title: "This address no longer works",
+			Text: "It works once, within 10 minutes. Reload the page around this one."}
 	case errors.Is(err, ErrNotFramed):
 		return PageError{Status: http.StatusForbidden, Title: "Open this in your product",
 			Text: "This address works only inside a page of a product that may show the console, and was not used up."}
@@ -90,7 +90,7 @@ func pageError(err error) PageError {
 			Text: "This request came from another site, so nothing was changed. Open the console and do it there."}
 	case errors.Is(err, ErrViewer):
 		return PageError{Status: http.StatusForbidden, Title: "You can look, but not change",
-			Text: "Your role in this workspace is viewer. Ask an admin of the workspace to do this, or to give you their role."}
+			Text: "Your role in this workspace is viewer. Ask an admin of the workspace to do this or to make you an admin."}
 	case errors.As(err, &notLive):
 		return PageError{Status: http.StatusConflict, Title: "This key is " + string(notLive.State),
 			Text: "A key that is " + string(notLive.State) + " cannot be changed any more. Create a new one.", Back: "/keys"}
@@ -102,28 +102,28 @@ func pageError(err error) PageError {
 			Text: "Resume it first. Until then a single delivery can be sent to it from the page of that delivery.", Back: "/webhooks"}
 	case errors.Is(err, delivery.ErrNotFinished):
 		return PageError{Status: http.StatusConflict, Title: "Still on its way",
-			Text: "This delivery is tried again by itself. It can be sent again once it has finished.", Back: "/webhooks"}
+			Text: "This delivery is retried automatically. It can be sent again once it has finished.", Back: "/webhooks"}
 	case errors.Is(err, delivery.ErrFinished):
 		return PageError{Status: http.StatusConflict, Title: "It has finished",
-			Text: "This delivery is not tried again by itself any more. Send it again instead.", Back: "/webhooks"}
+			Text: "This delivery is no longer retried automatically. Send it again instead.", Back: "/webhooks"}
 	case errors.Is(err, delivery.ErrUnderWay):
 		return PageError{Status: http.StatusConflict, Title: "It is being sent",
-			Text: "The next attempt is being made right now, so there is nothing to bring forward. Look at the delivery in a moment.", Back: "/webhooks"}
+			Text: "The next attempt is being made right now, so there is nothing to bring forward. Check the delivery in a moment.", Back: "/webhooks"}
 	case errors.Is(err, delivery.ErrTooManyDeliveries):
 		return PageError{Status: http.StatusUnprocessableEntity, Title: "Too many at once",
 			Text: fmt.Sprintf("At most %d deliveries are sent again at once. Choose fewer.", delivery.MaxResend), Back: "/webhooks"}
 	case pg.Locked(err) && !errors.Is(err, delivery.ErrLocked):
 		return PageError{Status: http.StatusServiceUnavailable, Title: "The database is busy",
-			Text: "Something else is working on this in the database, so nothing was changed. Try again in a moment; if it stays, tell support the number below."}
+			Text: "Something else is working on this in the database, so nothing was changed. Try again in a moment; if it happens again, give support the number below."}
 	case pg.Canceled(err):
 		return PageError{Status: http.StatusServiceUnavailable, Title: "This takes too long",
-			Text: "The database had not finished this in time, so it was given up, and nothing was changed. Try again, with a shorter time or fewer rows if you can choose; if it stays, tell support the number below."}
+			Text: "The database did not finish this in time, so it was stopped and nothing was changed. Try again, if you can with a shorter time or fewer rows; if it happens again, give support the number below."}
 	case errors.Is(err, delivery.ErrLocked):
 		return PageError{Status: http.StatusServiceUnavailable, Title: "The webhook is busy",
-			Text: "Something else is working on this webhook in the database, so nothing was changed. Try again in a moment; if it stays, tell support the number below.", Back: "/webhooks"}
+			Text: "Something else is working on this webhook in the database, so nothing was changed. Try again in a moment; if it happens again, give support the number below.", Back: "/webhooks"}
 	}
 	return PageError{Status: http.StatusInternalServerError, Title: "Something went wrong",
-		Text: "This is our fault, not yours. Try again in a moment; if it stays, tell support the number below."}
+		Text: "This is our fault, not yours. Try again in a moment; if it happens again, give support the number below."}
 }
 
 // signInFirst redirects a browser without a session to the sign-in page, and from

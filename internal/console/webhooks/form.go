@@ -116,7 +116,7 @@ func (f *form) addFaults(err error) bool {
 
 var errNoAddress = errors.New("enter the address of your program")
 
-var errTooMany = fmt.Errorf("a workspace has %d webhooks at most. Delete one first", delivery.MaxWebhooks)
+var errTooMany = fmt.Errorf("a workspace can have at most %d webhooks. Delete one first", delivery.MaxWebhooks)
 
 // newPage shows the form of a new webhook, where there can be a further one.
 func newPage(store *delivery.Store) web.Handler {

@@ -28,7 +28,7 @@ func (p *Pages) readSince(b *missedBody, text string, now time.Time) {
 	}
 	t, ok := web.ParseMoment(text)
 	if !ok {
-		b.Fault = "Write a date and a time."
+		b.Fault = "Enter a date and a time."
 		return
 	}
 	if oldest := now.Add(-p.Settings.Retention); t.Before(oldest) {
