@@ -113,14 +113,14 @@ func TestOverviewSaysThatNobodyIsTold(t *testing.T) {
 	p.get("/").has(`<a href="/settings">To nobody</a>`).hasNot(nobody) // there is no webhook
 	s.seed(acme)
 	p.get("/").has(nobody+`. <a href="/settings">Add an address</a>`, `<a href="/settings">To nobody</a>`)
-	s.signIn(acme, session.Viewer).get("/").has(nobody + `. <a href="/settings">Workspace</a>`)
+	s.signIn(acme, session.Viewer).get("/").has(nobody + `. <a href="/settings">See workspace settings</a>`)
 	p.post("/settings", url.Values{"name": {"Acme"}, "email": {"mara@acme.example, lee@acme.example"}}).to()
 	p.get("/").has(`<a href="/settings">To 2 addresses</a>`).hasNot(nobody)
 
 	silent := setup(t, func(c *Config) { c.Mailer = testkit.Must(mail.New(mail.Settings{}, c.Pool, c.Clock, c.Logger))(t) })
 	silent.seed(acme)
 	silent.exec(`UPDATE workspace SET notify_email = 'mara@acme.example' WHERE workspace_id = 'acme'`)
-	silent.signIn(acme, session.Admin).get("/").has(nobody+", because this service sends no mail.", "To 1 address</a>")
+	silent.signIn(acme, session.Admin).get("/").has(nobody+", because this service sends no mail.", "To nobody</a>")
 }
 
 // TestOverviewSaysThatDataIsBehind: entries that are not shown yet are counted.
