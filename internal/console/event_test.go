@@ -151,8 +151,8 @@ func TestALongLogShowsWhatTheEventBrought(t *testing.T) {
 	charge := s.append(acme, "charge.created", `{"charge_id":"ch_1","client_id":"cl_1","date":"2026-10-02","category":"fee","kind":"service_fee","amount":"56.00","currency":"EUR","period":"2026-10","pay_amount":"42.57"}`)
 	own := s.append(acme, "charge.created", `{"charge_id":"ch_2","client_id":"cl_1","date":"2026-10-02","category":"fee","kind":"service_fee","amount":"55.00","currency":"EUR","period":"2026-10","billed_to_client":false}`)
 	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
-	admin.get("/events/"+charge).has("the values that the event brought", "5,001 entries", "56.00", "Pay amount", "42.57")
-	viewer.get("/events/"+charge).has("the values that the event brought", "56.00").hasNot("Pay amount", "42.57")
+	admin.get("/events/"+charge).has("the values in the event", "5,001 entries", "56.00", "Pay amount", "42.57")
+	viewer.get("/events/"+charge).has("the values in the event", "56.00").hasNot("Pay amount", "42.57")
 	admin.get("/events/" + own).has("55.00")
 	viewer.get("/events/" + own).hasNot("55.00")
 }
@@ -204,7 +204,7 @@ func TestEventsThatDoNotShow(t *testing.T) {
 	s.signIn(beta, session.Admin).get("/events/" + ancient).status(http.StatusNotFound).has("There is nothing at this address")
 	s.clock.Advance(31 * day)
 	late := s.signIn(acme, session.Viewer)
-	late.get("/events/"+fresh).status(http.StatusNotFound).has("Older than what is kept", "Events and their deliveries show for 30 days").hasNot("in_3")
+	late.get("/events/"+fresh).status(http.StatusNotFound).has("Older than what is kept", `href="/events">Go to events<`, "Events and their deliveries show for 30 days").hasNot("in_3")
 }
 
 // TestAnEventThatIsNotVisibleYet: its page says so.

@@ -143,7 +143,7 @@ func TestUseOfAKey(t *testing.T) {
 	p.get("/keys?search=Payroll&range=week").has(`<input type="hidden" name="range" value="week">`, "range=month&amp;search=Payroll").hasNot("Monthly report")
 	p.get("/keys").has(`<span class="about">GET /v1/payments</span>`)
 	s.exec(`UPDATE request_log SET user_agent = 'payroll-export/2.1', address = '198.51.100.7' WHERE key_id = $1 AND at = $2`, id, now)
-	p.get("/keys/"+id).has("Who uses it", "payroll-export/2.1", "<code>198.51.100.7</code>", "names none")
+	p.get("/keys/"+id).has("Who uses it", "payroll-export/2.1", "<code>198.51.100.7</code>", "not named")
 	s.signIn(acme, session.Admin).get("/keys/"+id+"/revoke").has("Who uses it", "payroll-export/2.1")
 	p.get("/keys/" + idle).hasNot("Who uses it")
 	s.exec(`DELETE FROM request_log`) // what was used before the log began

@@ -8,9 +8,9 @@ func Change(typ string) string {
 	case "invoice.issued":
 		return "Adds the document to the invoice, and its number to those of the invoice's time entries and charges that had none."
 	case "invoice.sent":
-		return "Marks the document as sent, or every issued one where none is named. So are the invoice, unless it is paid, and its approved time entries and charges."
+		return "Marks the document as sent; if the event names none, every issued document. The invoice, unless it is paid, and its approved time entries and charges become sent too."
 	case "invoice.paid":
-		return "Marks the document as paid, or every one that is not voided where none is named. When all are paid, so are the invoice and its approved or sent time entries and charges."
+		return "Marks the document as paid; if the event names none, every document that is not voided. When all are paid, the invoice and its approved or sent time entries and charges become paid too."
 	case "invoice.voided":
 		return "Marks the document as voided and takes its number from time entries and charges. When no other document is left, the invoice is ready to send again, and its sent or paid time entries and charges are approved again."
 	case "invoice.reversed":
@@ -20,11 +20,11 @@ func Change(typ string) string {
 	case "payout.paid":
 		return "Adds the payment. Where it names an invoice, the contractor is paid for that invoice and for their time entries on it."
 	case "period.closed":
-		return "Closes the period, for every client or for one. Its invoices show that."
+		return "Closes the period, for every client or for one. Its invoices say so."
 	case "time_entry.approved":
-		return "Sets the time entry's status to approved, and its invoice where one is named."
+		return "Sets the time entry's status to approved, and its invoice if the event names one."
 	case "time_entry.declined":
-		return "Sets the time entry's status to declined, and what has to come of it."
+		return "Sets the time entry's status to declined, with what is to happen next (its decline outcome)."
 	case "time_entry.deleted":
 		return "Takes the time entry out of the lists."
 	case "charge.created":
