@@ -76,7 +76,8 @@ func (b *bench) rowWrites() (n int64) {
 
 // TestCostsLittleAtFullLoad: a delivery costs at most 0.1 statements and 1.2 row
 // writes. There are as many webhooks as in the benchmark. With fewer, batches of
-// results are smaller, because a webhook waits for its places.
+// results are smaller, because a webhook waits for its places. So they are under the race
+// detector, which slows attempts down and PostgreSQL not.
 func TestCostsLittleAtFullLoad(t *testing.T) {
 	const webhooks, events = 20, 300
 	b := setup(t, policy.Settings{})
@@ -116,8 +117,12 @@ func TestCostsLittleAtFullLoad(t *testing.T) {
 	})
 	each := func(n int64) float64 { return float64(n) / (webhooks * events) }
 	t.Logf("%.0f deliveries/s; for each %.3f statements, %.3f row writes", webhooks*events/took.Seconds(), each(counted.n.Load()), each(writes))
-	if each(counted.n.Load()) > 0.1 || each(writes) > 1.2 {
-		t.Errorf("for each delivery %.3f statements (at most 0.1) and %.3f row writes (at most 1.2)", each(counted.n.Load()), each(writes))
+	statements := 0.1
+	if raceDetector {
+		statements = 0.15
+	}
+	if each(counted.n.Load()) > statements || each(writes) > 1.2 {
+		t.Errorf("for each delivery %.3f statements (at most %v) and %.3f row writes (at most 1.2)", each(counted.n.Load()), statements, each(writes))
 	}
 	if got := n.Load(); got != webhooks*events {
 		t.Errorf("%d messages, want %d", got, webhooks*events)
