@@ -19,7 +19,7 @@ type page struct {
 // newPages makes the pages, by their paths.
 func newPages(info openapi.Info, document []byte, answers *answer.Renderer) (map[string]page, error) {
 	const html = "text/html; charset=utf-8"
-	pages := map[string]page{"/": {"/", answer.Redirect("docs")}, "/docs/": {"/docs", answer.Redirect("../docs")}}
+	pages := map[string]page{"/": {"/", answer.Redirect("docs")}}
 	add := func(path, route, contentType, policy string, body []byte) error {
 		p, err := answers.NewPage(contentType, policy, body)
 		pages[path] = page{route, p}
