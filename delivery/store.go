@@ -80,12 +80,7 @@ const lockTimeout = 5 * time.Second
 
 // inTx runs do in a transaction. Besides do's errors there is ErrLocked.
 func (s *Store) inTx(ctx context.Context, do func(pgx.Tx) error) error {
-	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
-		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
-			return err
-		}
-		return do(tx)
-	})
+	err := pg.InLimitedTx(ctx, s.cfg.Pool, lockTimeout, do)
 	if pg.Locked(err) {
 		return fmt.Errorf("%w (%w)", ErrLocked, err)
 	}

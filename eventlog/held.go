@@ -165,10 +165,7 @@ func (l *Log) appendSeveral(ctx context.Context, batches []draftBatch, mode appe
 // awaitHead waits until a workspace is not held. The error is a *notFreeError when it
 // still is.
 func (l *Log) awaitHead(ctx context.Context, workspaceID string, wait time.Duration) error {
-	err := pg.InTx(ctx, l.pool, func(tx pgx.Tx) error {
-		if err := pg.LimitLocks(ctx, tx, max(wait, time.Millisecond)); err != nil {
-			return err
-		}
+	err := pg.InLimitedTx(ctx, l.pool, max(wait, time.Millisecond), func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `SELECT FROM log_head WHERE workspace_id = $1 FOR UPDATE`, workspaceID)
 		return err //nolint:wrapcheck // wrapped below
 	})

@@ -77,10 +77,7 @@ func ApplyGrants(ctx context.Context, url string) (err error) {
 		return fmt.Errorf("grant: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	err = pg.InTx(ctx, conn, func(tx pgx.Tx) error {
-		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
-			return err
-		}
+	err = pg.InLimitedTx(ctx, conn, lockTimeout, func(tx pgx.Tx) error {
 		var there int
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM pg_roles WHERE rolname = ANY ($1)`, []string{RoleOwner, RoleService, RoleWriter, RoleAuditor}).Scan(&there); err != nil {
 			return fmt.Errorf("look for the roles: %w", err)

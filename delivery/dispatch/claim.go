@@ -222,10 +222,7 @@ const cancelChunk = 5000
 func (s *store) cancelOutdated(ctx context.Context, k scheduler.Key) error {
 	for {
 		var n int
-		err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-			if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
-				return err
-			}
+		err := pg.InLimitedTx(ctx, s.pool, lockTimeout, func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, `SELECT webhook_cancel($1, $2, $3)`, k.WorkspaceID, k.WebhookID, cancelChunk).Scan(&n)
 		})
 		if pg.Locked(err) {

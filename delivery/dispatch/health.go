@@ -36,10 +36,8 @@ func (d *Dispatcher) changeHealth(ctx context.Context, c *scheduler.HealthChange
 // webhook in the epoch of the decision, and a mail is stored once.
 func (d *Dispatcher) changeHealthOnce(ctx context.Context, c *scheduler.HealthChange) error {
 	turnedOff := false
-	err := pg.InTx(ctx, d.store.pool, func(tx pgx.Tx) (err error) {
-		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil { // it keeps a connection while it waits
-			return err
-		}
+	// It keeps a connection while it waits for a lock.
+	err := pg.InLimitedTx(ctx, d.store.pool, lockTimeout, func(tx pgx.Tx) (err error) {
 		if c.Change == policy.TurnOff {
 			if turnedOff, err = turnOff(ctx, tx, c); err != nil || !turnedOff {
 				return err

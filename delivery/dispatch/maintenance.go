@@ -76,11 +76,7 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 // deleteCounts deletes old hourly counts. Those that another transaction has locked are
 // left for the next time; pg.Locked reports that one has locked the whole table.
 func (s *store) deleteCounts(ctx context.Context, now time.Time) error {
-	// The limit comes first, because preparing the statement waits for the table, too.
-	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
-			return err
-		}
+	return pg.InLimitedTx(ctx, s.pool, lockTimeout, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
 			DELETE FROM webhook_hour WHERE (workspace_id, webhook_id, hour, outcome) IN (
 			       SELECT workspace_id, webhook_id, hour, outcome FROM webhook_hour WHERE hour < $1 FOR UPDATE SKIP LOCKED)`, now.Add(-countRetention))

@@ -73,10 +73,7 @@ const (
 // transaction for every tracesSlice of them; the rest the next time, if somebody has locked it.
 func (s *store) forgetTraces(ctx context.Context, now time.Time) error {
 	for deleted := int64(tracesSlice); deleted == tracesSlice; {
-		err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
-			if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
-				return err
-			}
+		err := pg.InLimitedTx(ctx, s.pool, lockTimeout, func(tx pgx.Tx) error {
 			tag, err := tx.Exec(ctx, `
 				DELETE FROM append_trace WHERE ctid = ANY (ARRAY(
 				       SELECT ctid FROM append_trace WHERE recorded_at < $1 LIMIT $2))`,

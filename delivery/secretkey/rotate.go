@@ -62,10 +62,7 @@ const (
 
 func rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time, giveUp bool) error {
 	to := k.Fingerprints()[0]
-	return pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-		if err := pg.LimitLocks(ctx, tx, rotateLockTimeout); err != nil {
-			return err
-		}
+	return pg.InLimitedTx(ctx, pool, rotateLockTimeout, func(tx pgx.Tx) error {
 		s, err := lockAndRead(ctx, tx, "EXCLUSIVE", now)
 		if err != nil {
 			return err

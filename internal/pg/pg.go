@@ -175,5 +175,16 @@ func LimitLocks(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
 	return nil
 }
 
+// InLimitedTx is InTx in a transaction that waits for each lock no longer than limit. The
+// limit comes before everything else, because preparing a statement waits for locks, too.
+func InLimitedTx(ctx context.Context, b beginner, limit time.Duration, do func(pgx.Tx) error) error {
+	return InTx(ctx, b, func(tx pgx.Tx) error {
+		if err := LimitLocks(ctx, tx, limit); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
+
 // Milliseconds writes a duration as PostgreSQL's settings take it.
 func Milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }

@@ -90,10 +90,7 @@ func (e *Events) Count(ctx context.Context) error {
 
 // countOf counts the next events of a workspace.
 func (e *Events) countOf(ctx context.Context, workspaceID string, isNew bool, oldest time.Time) error {
-	return pg.InTx(ctx, e.pool, func(tx pgx.Tx) error {
-		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
-			return err
-		}
+	return pg.InLimitedTx(ctx, e.pool, lockTimeout, func(tx pgx.Tx) error {
 		if isNew {
 			_, err := tx.Exec(ctx, `
 				INSERT INTO event_rollup_cursor (workspace_id, position)

@@ -26,11 +26,7 @@ func write(ctx context.Context, pool *pgxpool.Pool, workspaces map[string]*cells
 	if b.Len() == 0 {
 		return nil
 	}
-	// The limit comes first, because preparing a statement waits for locks, too.
-	err := pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
-			return err
-		}
+	err := pg.InLimitedTx(ctx, pool, lockTimeout, func(tx pgx.Tx) error {
 		return tx.SendBatch(ctx, b).Close()
 	})
 	if err != nil {
@@ -143,10 +139,7 @@ func RemoveOld(ctx context.Context, pool *pgxpool.Pool, now time.Time) error {
 	for _, table := range []string{"request_rollup", "key_rollup", "attempt_rollup", "event_rollup"} {
 		for step, before := range map[Step]time.Time{Minute: now.Add(-minuteRetention), Hour: now.Add(-hourRetention)} {
 			for deleted := int64(removeAtOnce); deleted == removeAtOnce; {
-				err := pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-					if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
-						return err
-					}
+				err := pg.InLimitedTx(ctx, pool, lockTimeout, func(tx pgx.Tx) error {
 					tag, err := tx.Exec(ctx, `
 						DELETE FROM `+table+` WHERE ctid = ANY (ARRAY(
 						       SELECT ctid FROM `+table+` WHERE step = $1 AND at < $2 LIMIT $3 FOR UPDATE SKIP LOCKED))`, step, before, removeAtOnce)

@@ -287,12 +287,7 @@ func (s *Store) removeOld(ctx context.Context, today int64) error {
 // removeLockTimeout. For a TRUNCATE this bounds, too, how long readers of the request log
 // wait behind it while it waits for a long transaction that has read some.
 func (s *Store) limited(ctx context.Context, f func(pgx.Tx) error) error {
-	return pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
-		if err := pg.LimitLocks(ctx, tx, removeLockTimeout); err != nil {
-			return err
-		}
-		return f(tx)
-	})
+	return pg.InLimitedTx(ctx, s.cfg.Pool, removeLockTimeout, f)
 }
 
 // emptyPartition empties the partition of the day after today, if it has requests that are
