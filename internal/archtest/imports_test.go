@@ -150,8 +150,7 @@ var arrows = map[string][]string{
 		"delivery/mail", "internal/console/events",
 	},
 	"cmd/ledgerfeed/internal/demo/lastday": {
-		"delivery/attempt", "delivery/policy", "domain", "internal/pg", "internal/rollup", "readapi/requestlog",
-		"readapi/answer",
+		"delivery/attempt", "delivery/policy", "internal/pg", "internal/rollup", "readapi/requestlog", "readapi/answer",
 	},
 	"cmd/ledgerfeed/internal/demo": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/listen",
@@ -289,7 +288,7 @@ var inTestsOf = map[string][]string{
 	"internal/signaturecheck": {"delivery/attempt"},
 
 	"readapi/access/consolelink":           {"domain"},
-	"cmd/ledgerfeed/internal/demo/lastday": {"delivery", "delivery/keyring", "eventlog"},
+	"cmd/ledgerfeed/internal/demo/lastday": {"delivery", "delivery/keyring", "domain", "eventlog"},
 }
 
 // importFault says what is wrong with a file of package from importing a

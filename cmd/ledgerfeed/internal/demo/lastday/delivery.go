@@ -2,7 +2,6 @@ package lastday
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
-	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
@@ -30,28 +28,14 @@ type event struct {
 	CreatedAt time.Time
 }
 
-// tried is an attempt as webhook_delivery keeps it.
-type tried struct {
-	At         string          `json:"at"`
-	Status     *int            `json:"status"`
-	Error      *string         `json:"error"`
-	DurationMS int64           `json:"duration_ms"`
-	Answer     *string         `json:"answer"`
-	began      time.Time       // At
-	outcome    attempt.Outcome // of Status and Error
-}
-
-func made(at time.Time, outcome attempt.Outcome, status int, text string, took time.Duration) tried {
-	t := tried{At: domain.FormatTime(at), DurationMS: took.Milliseconds(), began: at, outcome: outcome}
-	if status != 0 {
-		t.Status = &status
-	}
-	if outcome != attempt.OutcomeSuccess {
-		t.Error = &text
+func made(at time.Time, outcome attempt.Outcome, status int, text string, took time.Duration) attempt.Result {
+	r := attempt.Result{At: at, Duration: took, Status: status, Outcome: outcome}
+	if r.Success() {
+		r.Answer = text
 	} else {
-		t.Answer = &text
+		r.Error = text
 	}
-	return t
+	return r
 }
 
 // deliveries makes up deliveries of the events that the log has of the last day.
@@ -95,7 +79,7 @@ type webhook struct {
 // history is what became of an event.
 type history struct {
 	state string
-	tried []tried
+	tried []attempt.Result
 	next  time.Time // of a pending delivery
 }
 
@@ -108,9 +92,9 @@ func (*Maker) well() func(*event) history {
 	return func(e *event) history {
 		at, took := e.CreatedAt.Add(300*time.Millisecond), time.Duration(30+r.IntN(90))*time.Millisecond
 		if r.IntN(25) != 0 {
-			return history{state: "succeeded", tried: []tried{made(at, attempt.OutcomeSuccess, 200, "ok", took)}}
+			return history{state: "succeeded", tried: []attempt.Result{made(at, attempt.OutcomeSuccess, 200, "ok", took)}}
 		}
-		return history{state: "succeeded", tried: []tried{
+		return history{state: "succeeded", tried: []attempt.Result{
 			made(at, attempt.OutcomeTimeout, 0, "no answer within 10s", 10*time.Second),
 			made(at.Add(70*time.Second), attempt.OutcomeSuccess, 200, "ok", took),
 		}}
@@ -173,15 +157,18 @@ func (m *Maker) deliver(ctx context.Context, tx pgx.Tx, w *webhook, rollups *rol
 		if len(h.tried) == 0 {
 			continue
 		}
-		list, err := json.Marshal(h.tried)
-		if err != nil {
-			return fmt.Errorf("write attempts: %w", err)
+		list := []byte("[")
+		for i := range h.tried {
+			t := &h.tried[i]
+			if i > 0 {
+				list = append(list, ',')
+			}
+			list = t.AppendJSON(list)
+			hours[hour{t.At.Truncate(time.Hour), string(t.Outcome)}]++
+			rollups.AddAttempt(&rollup.Attempt{At: t.At, WorkspaceID: m.WorkspaceID, WebhookID: w.id, Outcome: string(t.Outcome), Duration: t.Duration})
 		}
-		for _, t := range h.tried {
-			hours[hour{t.began.Truncate(time.Hour), string(t.outcome)}]++
-			rollups.AddAttempt(&rollup.Attempt{At: t.began, WorkspaceID: m.WorkspaceID, WebhookID: w.id, Outcome: string(t.outcome), Duration: time.Duration(t.DurationMS) * time.Millisecond})
-		}
-		created := h.tried[0].began
+		list = append(list, ']')
+		created := h.tried[0].At
 		first = created // the events come newest first
 		var next any
 		if h.state == "pending" {
