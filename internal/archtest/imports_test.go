@@ -87,7 +87,7 @@ var arrows = map[string][]string{
 	"internal/console/session":  {"domain", "internal/audit"},
 	"internal/console/identity": {"internal/console/session", "internal/flow", "internal/periodic"},
 	"internal/console/label":    {"domain", "readapi/access", "delivery/attempt", "delivery/policy", "domain/jsonform"},
-	"internal/console/chart":    {"internal/console/label"},
+	"internal/console/chart":    {"internal/console/label", "internal/rollup"},
 	"internal/console/web": {
 		"domain", "readapi/access", "delivery", "internal/console/label", "internal/console/session", "internal/pg",
 		"internal/tracing", "internal/console/origin", "internal/console/theme",

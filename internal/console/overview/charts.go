@@ -61,7 +61,7 @@ func (p *Pages) charts(r *web.Request, c chart.Choice, webhooks []delivery.Webho
 		return nil, err
 	}
 	drawn := &charts{
-		RequestChart: counted("requests", "Requests "+c.Title, "requests", in, requests, requestSeries(), requestKind),
+		RequestChart: counted("requests", "Requests "+c.Title, "requests", in, requests, chart.RequestSeries(), chart.OfKind),
 		AttemptChart: counted("attempts", "Delivery attempts "+c.Title, "attempts", in, attempts, attemptSeries(), attemptKind),
 		EventChart:   counted("events", "Events "+c.Title, "events", in, events, []chart.Series{{Name: "Events", Look: chart.Good}}, func(string) int { return 0 }),
 		APIChart:     timed("api-time", "API response time "+c.Title, "requests", in, api),
@@ -72,25 +72,6 @@ func (p *Pages) charts(r *web.Request, c chart.Choice, webhooks []delivery.Webho
 	}
 	drawn.Uses, err = p.uses(r, in)
 	return drawn, err
-}
-
-func requestSeries() []chart.Series {
-	return []chart.Series{
-		{Name: "Succeeded", Look: chart.Good}, {Name: "Client errors", Look: chart.Wait},
-		{Name: "Server errors", Look: chart.Bad}, {Name: "Refused", Look: chart.Quiet},
-	}
-}
-
-func requestKind(kind string) int {
-	switch kind {
-	case rollup.KindClientError:
-		return 1
-	case rollup.KindServerError:
-		return 2
-	case rollup.KindRefused:
-		return 3
-	}
-	return 0
 }
 
 func attemptSeries() []chart.Series {

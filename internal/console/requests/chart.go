@@ -13,32 +13,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
 
-// The series of the chart.
-const (
-	succeeded = iota
-	clientError
-	serverError
-	refused
-)
-
-func series() []chart.Series {
-	return []chart.Series{
-		{Name: "Succeeded", Look: chart.Good}, {Name: "Client errors", Look: chart.Wait},
-		{Name: "Server errors", Look: chart.Bad}, {Name: "Refused", Look: chart.Quiet},
-	}
-}
-
-// seriesOf is the series of responses whose status has a first digit.
-func seriesOf(class int) int {
-	switch class {
-	case 5:
-		return serverError
-	case 4:
-		return clientError
-	}
-	return succeeded
-}
-
 // maxCounted is how many rows are counted for a chart at most, the newest ones. It does
 // not bound what comes from counts by interval.
 const maxCounted = 50_000
@@ -93,7 +67,7 @@ func spanFrom(f *filter, from, to time.Time, width time.Duration, by string) spa
 }
 
 func (s *span) bars() []chart.Bar {
-	return chart.Empty(s.From, s.Width, s.Spans, len(series()))
+	return chart.Empty(s.From, s.Width, s.Spans, len(chart.RequestSeries()))
 }
 
 // drawing is a chart, and what it leaves out.
@@ -127,7 +101,7 @@ func (p *Pages) draw(ctx context.Context, q *query, s span) (*drawing, error) {
 	if q.key != "" || q.status != "" || q.searched() {
 		title += ", as filtered"
 	}
-	list := series()
+	list := chart.RequestSeries()
 	for i := len(list) - 1; i >= 0; i-- {
 		if q.draws(i) {
 			continue
@@ -144,10 +118,10 @@ func (p *Pages) draw(ctx context.Context, q *query, s span) (*drawing, error) {
 // draws tells whether requests of a series can meet the filter.
 func (f *filter) draws(series int) bool {
 	switch series {
-	case refused:
+	case chart.Refused:
 		return !f.searched() && slices.ContainsFunc(refusedStatuses(), f.meets)
-	case clientError, serverError:
-		first := map[int]string{clientError: "4", serverError: "5"}[series]
+	case chart.ClientError, chart.ServerError:
+		first := map[int]string{chart.ClientError: rollup.KindClientError, chart.ServerError: rollup.KindServerError}[series]
 		return f.status == "" || strings.HasPrefix(f.status, first)
 	}
 	return f.status == "" || f.status[0] == '2' || f.status[0] == '3'
@@ -175,11 +149,7 @@ func (p *Pages) addRollups(ctx context.Context, q *query, s span, bars []chart.B
 			return since, err
 		}
 		for _, c := range counts {
-			in := refused
-			if c.Kind != rollup.KindRefused {
-				in = seriesOf(int(c.Kind[0] - '0'))
-			}
-			bars[c.Span].Counts[in] += c.N
+			bars[c.Span].Counts[chart.OfKind(c.Kind)] += c.N
 		}
 	}
 	return p.uncounted(ctx, q, s)
@@ -217,8 +187,8 @@ func (p *Pages) addCounted(ctx context.Context, q *query, s span, bars []chart.B
 	inner := b.scanned("at, status, key_id, route", all.start, maxCounted)
 	rest := b.rest()
 	since, err = addRows(ctx, p, s, bars, fmt.Sprintf(`
-		SELECT date_bin(make_interval(secs => %d), at, 'epoch'), status / 100, count(*) FILTER (WHERE %s), count(*), min(at)
-		  FROM (%s) r GROUP BY 1, 2`, int(s.Width.Seconds()), rest, inner), b.args, seriesOf)
+		SELECT date_bin(make_interval(secs => %d), at, 'epoch'), (status / 100)::text, count(*) FILTER (WHERE %s), count(*), min(at)
+		  FROM (%s) r GROUP BY 1, 2`, int(s.Width.Seconds()), rest, inner), b.args, chart.OfKind)
 	if err != nil || q.searched() {
 		return since, err
 	}
@@ -229,7 +199,7 @@ func (p *Pages) addCounted(ctx context.Context, q *query, s span, bars []chart.B
 		         ORDER BY minute DESC LIMIT $6) r
 		 GROUP BY 1, 2`, []any{q.workspaceID, s.From, s.End(), s.Width, q.key, maxCounted}, func(reason string) int {
 		if q.meets(statusOf(reason)) {
-			return refused
+			return chart.Refused
 		}
 		return none
 	})
@@ -245,14 +215,14 @@ const none = -1
 // addRows adds the counts of a statement, which returns for each bar and kind how many meet
 // the filter, how many rows were looked at, and the oldest of them. Since is the oldest row,
 // where there were maxCounted; otherwise zero.
-func addRows[K any](ctx context.Context, p *Pages, s span, bars []chart.Bar, sql string, args []any, seriesOf func(K) int) (since time.Time, err error) {
+func addRows(ctx context.Context, p *Pages, s span, bars []chart.Bar, sql string, args []any, seriesOf func(kind string) int) (since time.Time, err error) {
 	rows, err := p.Pool.Query(ctx, sql, slices.Concat([]any{planned}, args)...)
 	if err != nil {
 		return since, fmt.Errorf("cannot count requests: %w", err)
 	}
 	var (
 		at, first       time.Time
-		kind            K
+		kind            string
 		n, looked, read int64
 	)
 	_, err = pgx.ForEachRow(rows, []any{&at, &kind, &n, &looked, &first}, func() error {

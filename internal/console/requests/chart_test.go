@@ -101,9 +101,9 @@ func TestChartsOfCountsAndOfRowsAreTheSame(t *testing.T) {
 			t.Fatalf("from rows, since %v: %v", since, err)
 		}
 		for i := range rows {
-			for in := range series() {
+			for in := range chart.RequestSeries() {
 				if q.draws(in) && counts[i].Counts[in] != rows[i].Counts[in] {
-					t.Fatalf("%s, from %v: %d of %s are counted, %d are there", s.title, rows[i].At, counts[i].Counts[in], series()[in].Name, rows[i].Counts[in])
+					t.Fatalf("%s, from %v: %d of %s are counted, %d are there", s.title, rows[i].At, counts[i].Counts[in], chart.RequestSeries()[in].Name, rows[i].Counts[in])
 				}
 			}
 		}
