@@ -32,8 +32,7 @@ func callersOf(ctx context.Context, pool *pgxpool.Pool, workspaceID, keyID strin
 		  FROM api_key_use u
 		 CROSS JOIN LATERAL (
 		       SELECT l.user_agent, l.address, l.at FROM request_log l
-		        WHERE l.slot = (floor(extract(epoch FROM u.last_used_at) / 86400)::bigint % 32)::smallint
-		          AND l.workspace_id = u.workspace_id AND l.key_id = u.key_id AND l.at >= u.last_used_at - interval '1 day'
+		        WHERE `+onTheDay+` AND l.at >= u.last_used_at - interval '1 day'
 		        ORDER BY l.at DESC LIMIT $3) r
 		 WHERE u.workspace_id = $1 AND u.key_id = $2
 		 GROUP BY 1, 2 ORDER BY 4 DESC LIMIT $4`, workspaceID, keyID, callerRequests, maxCallers)

@@ -118,9 +118,9 @@ type keyBody struct {
 	Key         keyRow
 	Today       int64 // requests since midnight, UTC
 	Permissions []permissionRow
-	Charts      *charts // nil on other pages than the key's own
-	Callers     []caller
-	Name        string // as the form to rename it has it
+	Charts      *charts  // nil on other pages than the key's own
+	Callers     []caller // nil on pages that do not show them
+	Name        string   // as the form to rename it has it
 	Fault       string
 }
 
@@ -133,13 +133,8 @@ func (p *Pages) body(r *web.Request) (*keyBody, error) {
 	if err != nil {
 		return nil, err
 	}
-	callers, err := callersOf(r.Context(), p.Pool, r.Session.WorkspaceID, k.ID)
-	if err != nil {
-		return nil, err
-	}
 	return &keyBody{
 		Key: keyRow{Record: k, State: k.State(r.Now)}, Today: today[k.ID].Requests, Permissions: permissionRows(k.Permissions), Name: k.Name,
-		Callers: callers,
 	}, nil
 }
 
@@ -154,6 +149,9 @@ func (p *Pages) keyPage(r *web.Request) error {
 		return err
 	}
 	body.Key.Last = uses[body.Key.ID]
+	if body.Callers, err = callersOf(r.Context(), p.Pool, r.Session.WorkspaceID, body.Key.ID); err != nil {
+		return err
+	}
 	if body.Charts, err = p.charts(r, body.Key.Record); err != nil {
 		return err
 	}
@@ -169,6 +167,18 @@ func (p *Pages) page(name string) web.Handler {
 		}
 		return showKey(r, http.StatusOK, name, body)
 	}
+}
+
+// revokePage asks whether to revoke a key, and tells who uses it.
+func (p *Pages) revokePage(r *web.Request) error {
+	body, err := p.body(r)
+	if err != nil {
+		return err
+	}
+	if body.Callers, err = callersOf(r.Context(), p.Pool, r.Session.WorkspaceID, body.Key.ID); err != nil {
+		return err
+	}
+	return showKey(r, http.StatusOK, "key-revoke", body)
 }
 
 func showKey(r *web.Request, status int, name string, body *keyBody) error {

@@ -17,7 +17,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: http.MethodPost, Pattern: "/keys/{key}/rename", Access: web.Admin, Handle: p.rename},
 		{Method: http.MethodGet, Pattern: "/keys/{key}/rotate", Access: web.Admin, Handle: p.page("key-rotate")},
 		{Method: http.MethodPost, Pattern: "/keys/{key}/rotate", Access: web.Admin, Handle: p.rotate},
-		{Method: http.MethodGet, Pattern: "/keys/{key}/revoke", Access: web.Admin, Handle: p.page("key-revoke")},
+		{Method: http.MethodGet, Pattern: "/keys/{key}/revoke", Access: web.Admin, Handle: p.revokePage},
 		{Method: http.MethodPost, Pattern: "/keys/{key}/revoke", Access: web.Admin, Handle: p.revoke},
 	}
 }

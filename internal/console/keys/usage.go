@@ -18,17 +18,21 @@ import (
 // use is the last request of a key that the request log still has.
 type use struct{ Method, Route string }
 
+// onTheDay is true of a request l of a key on the day of its last use u. That moment, which
+// is known to the minute, says in which part of the log the day is, so that each key costs
+// one look into one index.
+const onTheDay = `l.slot = (floor(extract(epoch FROM u.last_used_at) / 86400)::bigint % 32)::smallint
+		          AND l.workspace_id = u.workspace_id AND l.key_id = u.key_id`
+
 // lastUses returns the last request of each of the keys, of those that the log still
-// has. The moment of the last use, which is known to the minute, says in which part of the
-// log it is, so that each key costs one look into one index.
+// has.
 func lastUses(ctx context.Context, pool *pgxpool.Pool, workspaceID string, keyIDs []string) (map[string]use, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT u.key_id, r.method, r.route
 		  FROM api_key_use u
 		 CROSS JOIN LATERAL (
 		       SELECT l.method, l.route FROM request_log l
-		        WHERE l.slot = (floor(extract(epoch FROM u.last_used_at) / 86400)::bigint % 32)::smallint
-		          AND l.workspace_id = u.workspace_id AND l.key_id = u.key_id AND l.at >= u.last_used_at - interval '1 minute'
+		        WHERE `+onTheDay+` AND l.at >= u.last_used_at - interval '1 minute'
 		        ORDER BY l.at DESC LIMIT 1) r
 		 WHERE u.workspace_id = $1 AND u.key_id = ANY ($2)`, workspaceID, keyIDs)
 	if err != nil {
