@@ -17,12 +17,13 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
 
-// contract judges answers by the served description, with a validator that is not ours.
+// contract judges answers by the strict form of the served description, with a validator
+// that is not ours.
 type contract struct{ document *openapi3.T }
 
 // theContract is read once for all tests: it is the same for every stand.
 var theContract = sync.OnceValues(func() (*contract, error) {
-	raw, err := openapi.Document(openapi.Info{BaseURL: "https://api.example.com", DocsURL: docsURL})
+	raw, err := strictDescription()
 	if err != nil {
 		return nil, err
 	}

@@ -119,7 +119,7 @@ func apart() map[string][]string {
 	return map[string][]string{
 		"judges no answers, or asks none": {
 			"TestATableThatHasToBeWaitedFor", "TestAReaderAnswersAsTheAPI", "TestAReaderTellsWhatWasRemoved", "TestAReaderGivesUp", "TestEndpointsAreAllThereAre", "TestRootLeadsToTheReference", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange",
-			"TestHiddenValuesChangeNothing", "TestCachedAnswersAreBounded", "TestCachedAnswersAreNeverOld",
+			"TestHiddenValuesChangeNothing", "TestCachedAnswersAreBounded", "TestCachedAnswersAreNeverOld", "TestTheDescriptionLeavesRoom",
 			"TestNothingLeaks", "TestPlans", "TestRowsAreNeverOld", "TestRowsThatAreReadTogether", "TestSince",
 			"TestTwentyFollowersDuringTenThousandAppends", "TestTwoInstancesUnderLoad",
 		},

@@ -26,7 +26,6 @@ import (
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
 
 const (
@@ -76,7 +75,7 @@ func startProxy(t *testing.T) *proxy {
 	behind.Start()
 	t.Cleanup(behind.Close)
 	document := filepath.Join(t.TempDir(), "openapi.json")
-	description := testkit.Must(openapi.Document(openapi.Info{BaseURL: "https://api.example.com", DocsURL: docsURL}))(t)
+	description := testkit.Must(strictDescription())(t)
 	if err := os.WriteFile(document, description, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,8 @@ The API is read only: GET, HEAD and OPTIONS, anything else is answered with 405.
 
 **Limits.** Each key may make a number of requests a clock minute, 120 unless raised. Above, the answer is 429 with Retry-After. RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset are on every response; RateLimit and RateLimit-Policy say the same in the form of the IETF draft. Until a key is known they count the refused keys of the caller's address, 20 a minute.
 
+**What may change.** Within /v1 there may be more: endpoints, optional parameters, fields of answers, values of enumerations, types of events and headers. Nothing is removed, renamed or given another meaning. So the schemas here are open, and values are listed as x-extensible-enum, not as enum: pass over what your program does not know.
+
 **Errors** are problem documents (RFC 9457). Retry 429, 500 and 503 with growing waits; never retry 400, 401, 403 or 404 unchanged. Log the request_id of failed requests.`
 
 // Document writes the OpenAPI 3.1 document of the API, as /v1/openapi.json serves

@@ -100,14 +100,14 @@ func ErrorDescription(status int) string {
 
 // problem is the schema of a problem document.
 func (s *schemas) problem() object {
-	row := s.add("ParameterError", closed("A wrong parameter.", object{
+	row := s.add("ParameterError", members("A wrong parameter.", object{
 		{"field", text("The parameter's name, as it came.", "limit")},
 		{"message", text("What is wrong, in plain English.", "must be a whole number from 1 to 100")},
 	}, []string{"field", "message"}))
-	return closed("An error (RFC 9457).", object{
+	return members("An error (RFC 9457).", object{
 		{"type", object{{"type", "string"}, {"format", "uri"}, {"description", "Identifies the kind of error; ends in the status."}}},
 		{"title", text("Short summary.", answer.Title(http.StatusNotFound))},
-		{"status", object{{"type", "integer"}, {"enum", []int{400, 401, 403, 404, 405, 429, 431, 500, 503}}, {"description", "The HTTP status, again."}}},
+		{"status", object{{"type", "integer"}, {"description", "The HTTP status, again; others may come."}}.extensible([]int{400, 401, 403, 404, 405, 429, 431, 500, 503})},
 		{"detail", text("What happened and what to do, in plain English.", "This key lacks the permission invoices:read.")},
 		{"request_id", text("The same as in X-Request-Id.", "req_3f2c9a1d5b7e4c0a8d6f1e2b3c4d5e6f")},
 		{"errors", object{{"type", "array"}, {"description", "Only where parameters are wrong: one row for each, for " +

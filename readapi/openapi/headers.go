@@ -16,7 +16,7 @@ func headers() object {
 		{answer.HeaderReset, header("Seconds until the minute ends.", true, number, 42)},
 		{answer.HeaderRate, header("What is left, in the form of the IETF draft.", true, anyText, `"key";r=117;t=42`)},
 		{answer.HeaderPolicy, header("The limit, in the form of the IETF draft.", true, anyText, `"key";q=120;w=60`)},
-		{answer.HeaderCacheControl, header("private, no-cache beside an ETag, else private, no-store.", true, object{{"type", "string"}, {"enum", []string{answer.CacheRevalidate, answer.CacheNever}}}, answer.CacheRevalidate)},
+		{answer.HeaderCacheControl, header("private, no-cache beside an ETag, else private, no-store.", true, anyText.extensible([]string{answer.CacheRevalidate, answer.CacheNever}), answer.CacheRevalidate)},
 		{answer.HeaderNoSniff, header("Always nosniff.", true, object{{"type", "string"}, {"const", answer.NoSniff}}, answer.NoSniff)},
 		{answer.HeaderETag, header("Names this answer, for If-None-Match. Strong; each encoding has its own.", true, anyText, `"0dGvpk6SZxbQXJ4s0W2q"`)},
 		{answer.HeaderVary, header("Answers differ by the encodings that the caller accepts.", false, anyText, answer.VaryEncoding)},

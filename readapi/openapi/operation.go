@@ -145,7 +145,7 @@ func parameter(p *route.Param) object {
 	case route.FormID:
 		schema = schema.with("pattern", patternID)
 	case route.FormEnum, route.FormInclude:
-		schema = schema.with("enum", p.Values)
+		schema = schema.with("description", "One of: "+strings.Join(p.Values, ", ")+".").extensible(p.Values)
 	}
 	described := object{{"name", p.Name}, {"in", "query"}, {"description", p.Description}, {"schema", schema}}
 	if p.Form == route.FormCursor {

@@ -52,17 +52,27 @@ func (s *schemas) fields(name string, fields []jsonform.FieldDescription) object
 			required = append(required, f.Name)
 		}
 	}
-	s.named[at].value = closed("", properties, required)
+	s.named[at].value = members("", properties, required)
 	return reference("schemas", name)
 }
 
-// closed is an object that has these members and no others.
-func closed(description string, properties object, required []string) object {
+// members is an object with these members. It is open: more of them may come
+// (docs/contract/decisions.md, "What may change").
+func members(description string, properties object, required []string) object {
 	schema := object{{"type", "object"}}
 	if description != "" {
 		schema = schema.with("description", description)
 	}
-	return schema.with("properties", properties).with("required", required).with("additionalProperties", false)
+	return schema.with("properties", properties).with("required", required)
+}
+
+// extensible adds the values of an enumeration that there are. They are no enum of JSON
+// Schema, which generated clients refuse other values by: more of them may come.
+func (o object) extensible(values any) object { return o.with("x-extensible-enum", values) }
+
+// knownValues says in a description which values an enumeration has.
+func knownValues(values []string) string {
+	return "Values that occur: " + strings.Join(values, ", ") + "; others may come."
 }
 
 // field is the schema of a field.
@@ -79,7 +89,11 @@ func (s *schemas) field(f *jsonform.FieldDescription) object {
 	default:
 		schema = value(f)
 	}
-	if description := FieldDescription(f); description != "" {
+	description := FieldDescription(f)
+	if f.Form == domain.FormEnum {
+		description = strings.TrimSpace(description + " " + knownValues(f.Values))
+	}
+	if description != "" {
 		schema = schema.with("description", description)
 	}
 	if p := PermissionOf(f.Part); p != "" {
@@ -108,7 +122,7 @@ func FieldDescription(f *jsonform.FieldDescription) string {
 		sentences = append(sentences, f.Doc)
 	}
 	if len(f.Known) > 0 {
-		sentences = append(sentences, "Values that occur: "+strings.Join(f.Known, ", ")+"; others may come.")
+		sentences = append(sentences, knownValues(f.Known))
 	}
 	if p := PermissionOf(f.Part); p != "" {
 		sentences = append(sentences, "Needs "+string(p)+"; absent without it.")
@@ -128,14 +142,7 @@ func value(f *jsonform.FieldDescription) object {
 	case domain.FormText:
 		more = object{{"minLength", 1}}
 	case domain.FormEnum:
-		values := make([]any, 0, len(f.Values)+1)
-		for _, v := range f.Values {
-			values = append(values, v)
-		}
-		if f.Nullable {
-			values = append(values, nil)
-		}
-		more = object{{"enum", values}}
+		more = more.extensible(f.Values)
 	case domain.FormMoney:
 		more = object{{"pattern", patternMoney}}
 	case domain.FormSignedMoney:
@@ -185,7 +192,7 @@ func (s *schemas) response(r *route.Route) (schema object, example string) {
 		if r.Resource.Removed != "" {
 			row = object{{"anyOf", []object{row, s.removedRow()}}}
 		}
-		list := s.add(r.Resource.Name+"List", closed("", object{
+		list := s.add(r.Resource.Name+"List", members("", object{
 			{"data", object{{"type", "array"}, {"items", row}, {"description", "The rows of the page."}}},
 			{"has_more", hasMore()},
 			{"next_cursor", nextCursor()},
@@ -225,7 +232,7 @@ func (s *schemas) removedRow() object {
 		properties = properties.with(f.Name, schema)
 		required = append(required, f.Name)
 	}
-	return s.add("RemovedRow", closed("A row that has left the list; only with include=removed.", properties, required))
+	return s.add("RemovedRow", members("A row that has left the list; only with include=removed.", properties, required))
 }
 
 const exampleCursor = "q83vEjRWeJASNFZ4kBI0Vg"
@@ -251,25 +258,25 @@ func (s *schemas) credit() (object, string) {
 		with("history", object{{"type", "array"}, {"items", row}, {"description", "Newest first."}}).
 		with("has_more", hasMore()).
 		with("next_cursor", nextCursor())
-	credit := s.add("ClientCredit", closed("", properties, append(required, "history", "has_more", "next_cursor")))
+	credit := s.add("ClientCredit", members("", properties, append(required, "history", "has_more", "next_cursor")))
 	return credit, strings.TrimSuffix(jsonform.ExampleOf(fields), "}") + `,"history":[` + jsonform.ExampleOf(domain.CreditMoveFields()) +
 		`],"has_more":false,"next_cursor":"` + exampleCursor + `"}`
 }
 
 func (s *schemas) keyInfo() (object, string) {
 	scopes := access.PermissionsOf(access.AllPermissions()...).Strings()
-	company := s.add("Company", closed("The workspace.", object{
+	company := s.add("Company", members("The workspace.", object{
 		{"id", object{{"type", "string"}, {"pattern", patternID}, {"description", "Id of the workspace."}}},
 		{"name", object{{"type", "string"}, {"description", "Name of the workspace."}}},
 	}, []string{"id", "name"}))
-	key := s.add("Key", closed("The key that made the request.", object{
+	key := s.add("Key", members("The key that made the request.", object{
 		{"name", object{{"type", "string"}, {"description", "Name that the key was given when it was made."}}},
 		{"prefix", text("The public beginning of the key.", "service_4fT9kQ2x")},
 	}, []string{"name", "prefix"}))
-	me := s.add("KeyInformation", closed("", object{
+	me := s.add("KeyInformation", members("", object{
 		{"company", company},
 		{"key", key},
-		{"scopes", object{{"type", "array"}, {"description", "The key's permissions."}, {"items", object{{"type", "string"}, {"enum", scopes}}}}},
+		{"scopes", object{{"type", "array"}, {"description", "The key's permissions. " + knownValues(scopes)}, {"items", object{{"type", "string"}}.extensible(scopes)}}},
 		{"rate_limit_per_minute", object{{"type", "integer"}, {"minimum", 1}, {"description", "Requests that the key may make in a clock minute."}}},
 	}, []string{"company", "key", "scopes", "rate_limit_per_minute"}))
 	return me, `{"company":{"id":"northwind","name":"Northwind Agency"},"key":{"name":"Reporting","prefix":"service_4fT9kQ2x"},` +
