@@ -295,7 +295,7 @@ func (c *Claim) commit(ctx context.Context, now time.Time) error {
 		       retry_at    = NULL,
 		       quarantined = false
 		  FROM unnest($2::text[], $3::bigint[]) AS k (workspace_id, position)
-		 WHERE c.workspace_id = k.workspace_id AND c.consumer = $1`
+		 WHERE c.workspace_id = ANY ($2) AND c.workspace_id = k.workspace_id AND c.consumer = $1`
 	if _, err := c.Tx.Exec(ctx, sql, c.consumer, ids, ends, now, c.rules); err != nil {
 		return fmt.Errorf("move the checkpoints: %w", err)
 	}

@@ -91,12 +91,42 @@ func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (
 
 // retryQuarantined lets every quarantined workspace be tried at once.
 func (k *claimer) retryQuarantined(ctx context.Context) error {
-	// One whose checkpoint another transaction has locked is tried later.
-	const sql = `
-		UPDATE log_checkpoint SET retry_at = NULL
-		 WHERE consumer = $1 AND workspace_id IN (
-		       SELECT workspace_id FROM log_checkpoint WHERE consumer = $1 AND failures > 0 AND quarantined FOR UPDATE SKIP LOCKED)`
-	if _, err := k.pool.Exec(ctx, sql, k.consumer); err != nil {
+	for last, more := "", true; more; {
+		found, err := k.pool.Query(ctx, `
+			SELECT workspace_id FROM log_checkpoint
+			 WHERE consumer = $1 AND failures > 0 AND quarantined AND workspace_id > $2 ORDER BY workspace_id LIMIT $3`, k.consumer, last, retriedAtOnce)
+		if err != nil {
+			return fmt.Errorf("look for quarantined workspaces: %w", err)
+		}
+		ids, err := pgx.CollectRows(found, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("look for quarantined workspaces: %w", err)
+		}
+		if err := k.retryAtOnce(ctx, ids); err != nil {
+			return err
+		}
+		if more = len(ids) == retriedAtOnce; more {
+			last = ids[len(ids)-1]
+		}
+	}
+	return nil
+}
+
+// retriedAtOnce is how many quarantined workspaces share a round trip.
+const retriedAtOnce = 500
+
+// retryAtOnce lets workspaces be tried at once, each by a statement of its own. One whose
+// checkpoint another transaction has locked is tried later.
+func (k *claimer) retryAtOnce(ctx context.Context, workspaceIDs []string) error {
+	var each pgx.Batch
+	for _, id := range workspaceIDs {
+		each.Queue(`
+			UPDATE log_checkpoint SET retry_at = NULL
+			 WHERE workspace_id = $2 AND consumer = $1 AND consumer IN (
+			       SELECT consumer FROM log_checkpoint
+			        WHERE workspace_id = $2 AND consumer = $1 AND failures > 0 AND quarantined FOR UPDATE SKIP LOCKED)`, k.consumer, id)
+	}
+	if err := k.pool.SendBatch(ctx, &each).Close(); err != nil {
 		return fmt.Errorf("retry quarantined workspaces: %w", err)
 	}
 	return nil

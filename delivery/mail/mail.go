@@ -200,24 +200,7 @@ type dueMail struct {
 // claimed by moving its next_attempt_at ahead, so no transaction is open while a
 // mail server is slow.
 func (m *Mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
-	now := m.clock()
-	rows, err := m.pool.Query(ctx, `
-		UPDATE webhook_mail l SET next_attempt_at = $2, attempts = l.attempts + 1
-		  FROM workspace w
-		 WHERE (l.workspace_id, l.mail_id) IN (
-		       SELECT workspace_id, mail_id FROM webhook_mail WHERE next_attempt_at <= $1
-		        ORDER BY next_attempt_at LIMIT 20 FOR UPDATE SKIP LOCKED)
-		   AND w.workspace_id = l.workspace_id
-		RETURNING l.workspace_id, l.mail_id, l.webhook_id, coalesce(CASE WHEN l.recipient IS NULL THEN w.notify_email
-		          WHEN l.recipient = ANY (string_to_array(w.notify_email, ', ')) THEN l.recipient END, ''), l.subject, l.body, l.created_at, l.attempts`,
-		now, now.Add(sendLease))
-	if err != nil {
-		return sweepInterval, fmt.Errorf("claim mails: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d dueMail, err error) {
-		err = row.Scan(&d.WorkspaceID, &d.ID, &d.WebhookID, &d.to, &d.Subject, &d.Body, &d.createdAt, &d.attempts)
-		return d, err
-	})
+	list, err := m.claimDue(ctx)
 	if err != nil {
 		return sweepInterval, fmt.Errorf("claim mails: %w", err)
 	}
@@ -234,6 +217,64 @@ func (m *Mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
 		return sweepInterval, nil
 	}
 	return min(max(at.Sub(m.clock()), time.Millisecond), sweepInterval), nil
+}
+
+// claimedAtOnce is how many mails a process claims before it sends them.
+const claimedAtOnce = 20
+
+// dueAt names a mail by when it is due.
+type dueAt struct {
+	At              time.Time
+	WorkspaceID, ID string
+}
+
+// claimDue claims mails that are due. They are looked for without a lock, and each is
+// claimed by a statement of its own, which takes it only if it is still due and no other
+// transaction has its row; as many of those as there are, the next ones are looked for.
+func (m *Mailer) claimDue(ctx context.Context) (list []dueMail, err error) {
+	now := m.clock()
+	for after, more := (dueAt{}), true; more && len(list) == 0; {
+		rows, err := m.pool.Query(ctx, `
+			SELECT next_attempt_at, workspace_id, mail_id FROM webhook_mail
+			 WHERE next_attempt_at <= $1 AND (next_attempt_at, workspace_id, mail_id) > ($2, $3, $4)
+			 ORDER BY next_attempt_at, workspace_id, mail_id LIMIT $5`, now, after.At, after.WorkspaceID, after.ID, claimedAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		due, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dueAt])
+		if err != nil {
+			return nil, err
+		}
+		if list, err = m.claim(ctx, due, now); err != nil {
+			return nil, err
+		}
+		if more = len(due) == claimedAtOnce; more {
+			after = due[len(due)-1]
+		}
+	}
+	return list, nil
+}
+
+func (m *Mailer) claim(ctx context.Context, due []dueAt, now time.Time) (list []dueMail, err error) {
+	var claims pgx.Batch
+	for _, one := range due {
+		claims.Queue(`
+			UPDATE webhook_mail l SET next_attempt_at = $4, attempts = l.attempts + 1
+			  FROM workspace w
+			 WHERE l.workspace_id = $1 AND w.workspace_id = $1 AND l.mail_id IN (
+			       SELECT mail_id FROM webhook_mail WHERE workspace_id = $1 AND mail_id = $2 AND next_attempt_at <= $3 FOR UPDATE SKIP LOCKED)
+			RETURNING l.workspace_id, l.mail_id, l.webhook_id, coalesce(CASE WHEN l.recipient IS NULL THEN w.notify_email
+			          WHEN l.recipient = ANY (string_to_array(w.notify_email, ', ')) THEN l.recipient END, ''), l.subject, l.body, l.created_at, l.attempts`,
+			one.WorkspaceID, one.ID, now, now.Add(sendLease)).Query(func(rows pgx.Rows) error {
+			claimed, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d dueMail, err error) {
+				err = row.Scan(&d.WorkspaceID, &d.ID, &d.WebhookID, &d.to, &d.Subject, &d.Body, &d.createdAt, &d.attempts)
+				return d, err
+			})
+			list = append(list, claimed...)
+			return err
+		})
+	}
+	return list, m.pool.SendBatch(ctx, &claims).Close()
 }
 
 // sendOne sends a mail and deletes it, or puts it off. The error is about the

@@ -34,12 +34,19 @@ func BumpRevision(ctx context.Context, tx pgx.Tx, workspaceID string) error {
 // what makes revisions visible in order.
 func nextRevision(ctx context.Context, tx pgx.Tx) (int64, error) {
 	// A process that dies without closing its connection must not stop all others from
-	// changing keys: the server ends a transaction that is idle after this statement.
-	const next = `UPDATE access_revision SET revision = revision + 1 WHERE workspace_id = '*'
-		RETURNING revision, set_config('idle_in_transaction_session_timeout', '5s', true)`
-	var revision int64
-	var timeout string
-	if err := tx.QueryRow(ctx, next).Scan(&revision, &timeout); err != nil {
+	// changing keys: the server ends a transaction that is idle after these statements,
+	// which make one round trip.
+	const (
+		limit = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true)`
+		next  = `UPDATE access_revision SET revision = revision + 1 WHERE workspace_id = '*' RETURNING revision`
+	)
+	var (
+		revision int64
+		both     pgx.Batch
+	)
+	both.Queue(limit)
+	both.Queue(next).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
+	if err := tx.SendBatch(ctx, &both).Close(); err != nil {
 		return 0, fmt.Errorf("take the next access revision: %w", err)
 	}
 	return revision, nil

@@ -50,7 +50,7 @@ func (u keyUses) write(ctx context.Context, pool *pgxpool.Pool, batch []Record) 
 		  JOIN api_key k ON k.workspace_id = t.w AND k.key_id = t.k
 		 ORDER BY k.workspace_id, k.key_id
 		ON CONFLICT (workspace_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at
-		 WHERE date_trunc('minute', u.last_used_at) < date_trunc('minute', excluded.last_used_at)`
+		 WHERE date_trunc('minute', u.last_used_at AT TIME ZONE 'UTC') < date_trunc('minute', excluded.last_used_at AT TIME ZONE 'UTC')`
 	if _, err := pool.Exec(ctx, write, workspaces, keys, times); err != nil {
 		return fmt.Errorf("write when keys were used: %w", err)
 	}

@@ -295,7 +295,7 @@ func (s *Store) limited(ctx context.Context, f func(pgx.Tx) error) error {
 func emptyPartition(ctx context.Context, tx pgx.Tx, today int64, oldest time.Time) error {
 	partition := pgx.Identifier{fmt.Sprintf("request_log_%02d", (today+1)%Partitions)}.Sanitize()
 	var outdated bool
-	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+partition+` WHERE at < $1)`, oldest).Scan(&outdated)
+	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM `+partition+` WHERE at < $1)`, oldest).Scan(&outdated)
 	if err != nil {
 		return fmt.Errorf("look for old requests: %w", err)
 	}

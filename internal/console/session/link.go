@@ -118,17 +118,26 @@ func (s *Store) UseEmbedLink(ctx context.Context, token string) (*Link, error) {
 }
 
 func (s *Store) useLink(ctx context.Context, l *Link, token string) (*Link, error) {
+	hash := l.hashOf(token)
+	var in string
+	err := s.cfg.Pool.QueryRow(ctx, `SELECT workspace_id FROM console_link WHERE hash = $1`, hash).Scan(&in)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, ErrLink
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot find a sign-in link: %w", err)
+	}
 	return s.readLink(ctx, `
 		DELETE FROM console_link l USING workspace w
-		 WHERE l.hash = $1 AND l.expires_at > $2 AND w.workspace_id = l.workspace_id
-		RETURNING l.workspace_id, w.name, l.person, l.role`, l, token)
+		 WHERE l.workspace_id = $3 AND l.hash = $1 AND l.expires_at > $2 AND w.workspace_id = $3
+		RETURNING l.workspace_id, w.name, l.person, l.role`, l, token, in)
 }
 
 // readLink completes l, whose kind is known.
-func (s *Store) readLink(ctx context.Context, sql string, l *Link, token string) (*Link, error) {
+func (s *Store) readLink(ctx context.Context, sql string, l *Link, token string, more ...any) (*Link, error) {
 	hash := l.hashOf(token)
 	l.ID = linkID(hash)
-	err := s.cfg.Pool.QueryRow(ctx, sql, hash, s.now()).Scan(&l.WorkspaceID, &l.WorkspaceName, &l.Person, &l.Role)
+	err := s.cfg.Pool.QueryRow(ctx, sql, append([]any{hash, s.now()}, more...)...).Scan(&l.WorkspaceID, &l.WorkspaceName, &l.Person, &l.Role)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrLink
 	}

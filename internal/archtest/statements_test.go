@@ -1,0 +1,133 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Workspaces are the unit by which the tables can be distributed over several servers
+// (docs/design.md). A statement that locks or writes rows of one workspace runs on the
+// server that has them; one that does not say which workspace it is about asks all of
+// them, and waits for the slowest, or is refused.
+
+var (
+	// writes finds statements that lock or write.
+	writes = regexp.MustCompile(`(?i)\bFOR (NO KEY )?(UPDATE|SHARE)\b|\bUPDATE\s+[a-z_…]+\s+(AS\s+)?([a-z]\s+)?SET\b|\bDELETE\s+FROM\b|\bINSERT\s+INTO\b`)
+
+	// names finds the workspace of a statement: a parameter, or, in an INSERT, a column.
+	names = regexp.MustCompile(`workspace_id = (\$\d+|'\*'|ANY \(\$\d+)|INSERT\s+INTO\s+[a-z_…]+\s+(AS\s+[a-z]\s+)?\(\s*workspace_id\b`)
+)
+
+// statement is an SQL text of the program.
+type statement struct {
+	where string // the file, and the declaration in it
+	text  string // with … for parts that are not constant text
+}
+
+// statementsIn lists the texts of a file that lock or write.
+func statementsIn(file *source) (list []statement) {
+	for _, declaration := range file.syntax.Decls {
+		inside := map[ast.Node]bool{} // parts of a text that was seen whole
+		ast.Inspect(declaration, func(n ast.Node) bool {
+			e, ok := n.(ast.Expr)
+			if !ok || inside[n] {
+				return true
+			}
+			text, constant := flatten(e, inside)
+			if constant && writes.MatchString(text) {
+				list = append(list, statement{file.path + ": " + declared(declaration), text})
+			}
+			return true
+		})
+	}
+	return list
+}
+
+// flatten puts the parts of a text together, and notes them. False: it is no text.
+func flatten(e ast.Expr, inside map[ast.Node]bool) (text string, ok bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if e.Kind != token.STRING {
+			return "…", false
+		}
+		text, err := strconv.Unquote(e.Value)
+		return text, err == nil
+	case *ast.BinaryExpr:
+		if e.Op != token.ADD {
+			return "…", false
+		}
+		left, leftText := flatten(e.X, inside)
+		right, rightText := flatten(e.Y, inside)
+		inside[e.X], inside[e.Y] = true, true
+		return left + right, leftText || rightText
+	}
+	return "…", false
+}
+
+// declared names a declaration.
+func declared(d ast.Decl) string {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		return d.Name.Name
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			if v, ok := spec.(*ast.ValueSpec); ok {
+				return v.Names[0].Name
+			}
+		}
+	}
+	return "a declaration"
+}
+
+// withoutWorkspace are the declarations with statements that name no workspace.
+func withoutWorkspace() map[string]string {
+	return map[string]string{}
+}
+
+// TestStatementsNameTheirWorkspace: whatever locks or writes says of which workspace, or
+// stands in the list with the reason.
+func TestStatementsNameTheirWorkspace(t *testing.T) {
+	t.Parallel()
+	known, found, total := withoutWorkspace(), map[string][]string{}, 0
+	for _, file := range tree(t) {
+		if file.test() || !servesProduction(file.path) {
+			continue
+		}
+		for _, s := range statementsIn(file) {
+			total++
+			if !names.MatchString(s.text) {
+				found[s.where] = append(found[s.where], s.text)
+			}
+		}
+	}
+	if total < 60 {
+		t.Errorf("only %d statements were found", total)
+	}
+	for _, where := range slices.Sorted(maps.Keys(found)) {
+		if known[where] == "" {
+			t.Errorf("%s locks or writes without naming a workspace:\n%s", where, strings.Join(found[where], "\n"))
+		}
+	}
+	for where := range known {
+		if found[where] == nil {
+			t.Errorf("%s is in the list of those that name no workspace, and has no such statement", where)
+		}
+	}
+}
+
+// servesProduction reports whether a file is part of what serves customers, and not of
+// what measures or tests it.
+func servesProduction(path string) bool {
+	for _, folder := range []string{"cmd/ledgerfeed-bench/", "cmd/ledgerfeed-chaos/", "internal/testkit/", "internal/scenario/", "internal/seededbug/"} {
+		if strings.HasPrefix(path, folder) {
+			return false
+		}
+	}
+	return true
+}
