@@ -46,16 +46,19 @@ func missedRange(ctx context.Context, s *Store, tx pgx.Tx, webhookID string, m *
 		return nil, nil, &SinceError{"missed events can be sent for the last " + dispatch.Days(s.cfg.Settings.Retention)}
 	}
 	r = &dispatch.Missed{WebhookID: webhookID}
+	if r.WorkspaceID, err = workspaceOf(ctx, tx, webhookID); err != nil {
+		return nil, nil, err
+	}
 	var state string
 	// A webhook that is on gets the events after its cursor anyway; one that is paused, later.
 	err = tx.QueryRow(ctx, `
-		SELECT w.workspace_id, w.events, w.state, log_position_since(w.workspace_id, $2) - 1,
+		SELECT w.events, w.state, log_position_since(w.workspace_id, $2) - 1,
 		       CASE WHEN w.state = 'off' THEN h.position ELSE c.position END
 		  FROM webhook w
 		  JOIN webhook_cursor c ON c.workspace_id = w.workspace_id AND c.webhook_id = w.webhook_id
 		  JOIN log_head h ON h.workspace_id = w.workspace_id
-		 WHERE w.webhook_id = $1 FOR NO KEY UPDATE OF w`, webhookID, m.Since.Time).
-		Scan(&r.WorkspaceID, &r.Types, &state, &r.After, &r.To)
+		 WHERE w.workspace_id = $3 AND w.webhook_id = $1 FOR NO KEY UPDATE OF w`, webhookID, m.Since.Time, r.WorkspaceID).
+		Scan(&r.Types, &state, &r.After, &r.To)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil, &UnknownWebhookError{webhookID}
 	}

@@ -115,12 +115,29 @@ func eventsDetail(types []string) string {
 	return "events: " + strings.Join(types, ", ")
 }
 
+// workspaceOf returns the workspace of a webhook, which never changes, so that statements
+// that lock or write can name it. Errors: *UnknownWebhookError.
+func workspaceOf(ctx context.Context, tx pgx.Tx, webhookID string) (workspaceID string, err error) {
+	err = tx.QueryRow(ctx, `SELECT workspace_id FROM webhook WHERE webhook_id = $1`, webhookID).Scan(&workspaceID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", &UnknownWebhookError{webhookID}
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for webhook %s: %w", webhookID, err)
+	}
+	return workspaceID, nil
+}
+
 // change runs do on a webhook whose row is locked, in a transaction, and tells
 // dispatchers to read it again. Errors: *UnknownWebhookError, do's.
 func (s *Store) change(ctx context.Context, webhookID string, do func(pgx.Tx, *named) error) error {
 	w := &named{id: webhookID}
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, `SELECT workspace_id, url, name FROM webhook WHERE webhook_id = $1 FOR NO KEY UPDATE`, webhookID).Scan(&w.workspaceID, &w.url, &w.name)
+		var err error
+		if w.workspaceID, err = workspaceOf(ctx, tx, webhookID); err != nil {
+			return err
+		}
+		err = tx.QueryRow(ctx, `SELECT url, name FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE`, w.workspaceID, webhookID).Scan(&w.url, &w.name)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return &UnknownWebhookError{webhookID}
 		}
@@ -237,12 +254,16 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 			w     = &named{id: webhookID}
 			epoch int
 		)
-		err := tx.QueryRow(ctx, `
+		var err error
+		if w.workspaceID, err = workspaceOf(ctx, tx, webhookID); err != nil {
+			return err
+		}
+		err = tx.QueryRow(ctx, `
 			UPDATE webhook SET state = 'on', version = version + 1, epoch = epoch + 1,
 			       failing_since = NULL, failure_marks = '{}', warned = 0, turned_off_at = NULL, turned_off_for = NULL
-			 WHERE webhook_id = $1 AND state = 'off' RETURNING workspace_id, url, name, epoch`, webhookID).Scan(&w.workspaceID, &w.url, &w.name, &epoch)
+			 WHERE workspace_id = $1 AND webhook_id = $2 AND state = 'off' RETURNING url, name, epoch`, w.workspaceID, webhookID).Scan(&w.url, &w.name, &epoch)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // on already, or unknown, which Get reports
+			return nil // on already, or deleted meanwhile, which Get reports
 		}
 		if err != nil {
 			return fmt.Errorf("turn webhook %s on: %w", webhookID, err)

@@ -21,7 +21,7 @@ var (
 	writes = regexp.MustCompile(`(?i)\bFOR (NO KEY )?(UPDATE|SHARE)\b|\bUPDATE\s+[a-z_…]+\s+(AS\s+)?([a-z]\s+)?SET\b|\bDELETE\s+FROM\b|\bINSERT\s+INTO\b`)
 
 	// names finds the workspace of a statement: a parameter, or, in an INSERT, a column.
-	names = regexp.MustCompile(`workspace_id = (\$\d+|'\*'|ANY \(\$\d+)|INSERT\s+INTO\s+[a-z_…]+\s+(AS\s+[a-z]\s+)?\(\s*workspace_id\b`)
+	names = regexp.MustCompile(`workspace_id = (\$\d+|@workspace\b|'\*'|ANY \(\$\d+)|INSERT\s+INTO\s+[a-z_…]+\s+(AS\s+[a-z]\s+)?\(\s*workspace_id\b`)
 )
 
 // statement is an SQL text of the program.
@@ -87,7 +87,33 @@ func declared(d ast.Decl) string {
 
 // withoutWorkspace are the declarations with statements that name no workspace.
 func withoutWorkspace() map[string]string {
-	return map[string]string{}
+	const (
+		byAge    = "removes what is old, of all workspaces; where a server is away it goes on when it is back"
+		many     = "one statement for many workspaces, named by the rows that it joins"
+		instance = "webhook_instance belongs to no workspace"
+		sample   = "made for pictures and measurements, never for customers"
+	)
+	return map[string]string{
+		"cmd/ledgerfeed/internal/doctor/restore.go: checkRestoredAccess": "a sentence for operators",
+		"delivery/dispatch/claim.go: release":                            many,
+		"delivery/dispatch/lease.go: renewLease":                         instance,
+		"delivery/dispatch/lease.go: takeLease":                          instance,
+		"delivery/dispatch/maintenance.go: deleteCounts":                 byAge,
+		"delivery/dispatch/record.go: queueCursors":                      many,
+		"delivery/dispatch/record.go: queueHealth":                       many,
+		"delivery/dispatch/trace.go: forgetTraces":                       byAge,
+		"delivery/mail/mail.go: keepUnsent":                              byAge,
+		"internal/console/sample/sample.go: makeRequests":                sample,
+		"internal/console/sample/sample.go: makeWebhooks":                sample,
+		"internal/console/session/link.go: CreateLink":                   byAge,
+		"internal/console/session/session.go: Open":                      byAge,
+		"internal/rollup/write.go: RemoveOld":                            byAge,
+		"projections/replay/shadow.go: saveDirty":                        "a temporary table, of the connection that works on one workspace",
+		"projections/table/mass.go: changeSQL":                           "made of parts; match compares the workspace with $1",
+		"projections/table/statements.go: statements":                    "made of parts, each of which begins with the workspace",
+		"readapi/access/limit/exchange.go: exchange":                     byAge,
+		"readapi/requestlog/store.go: removeOld":                         byAge,
+	}
 }
 
 // TestStatementsNameTheirWorkspace: whatever locks or writes says of which workspace, or
@@ -130,4 +156,26 @@ func servesProduction(path string) bool {
 		}
 	}
 	return true
+}
+
+// TestStatementFaults: the rule finds what it is for, and nothing else.
+func TestStatementFaults(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"SELECT state FROM webhook WHERE webhook_id = $1 FOR NO KEY UPDATE":                        true,
+		"SELECT state FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE":  false,
+		"UPDATE webhook w SET state = 'on' WHERE w.webhook_id = $1":                                true,
+		"UPDATE webhook w SET state = 'on' WHERE w.workspace_id = $2 AND w.webhook_id = $1":        false,
+		"DELETE FROM console_link l WHERE l.hash = $1":                                             true,
+		"DELETE FROM access_revision WHERE workspace_id = '*'":                                     false,
+		"INSERT INTO webhook (webhook_id, workspace_id) VALUES ($1, $2)":                           true,
+		"INSERT INTO webhook AS w (workspace_id, webhook_id) VALUES ($1, $2)":                      false,
+		"SELECT state FROM webhook WHERE webhook_id = $1":                                          false,
+		"UPDATE log_checkpoint SET position = $3 WHERE workspace_id = ANY ($1) AND consumer = $2":  false,
+		"UPDATE log_checkpoint c SET position = 0 FROM k WHERE c.workspace_id = k.w AND c.n = k.n": true,
+	} {
+		if fault := writes.MatchString(text) && !names.MatchString(text); fault != want {
+			t.Errorf("%s: a fault: %v, want %v", text, fault, want)
+		}
+	}
 }
