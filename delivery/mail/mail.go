@@ -239,7 +239,7 @@ func (m *Mailer) claimDue(ctx context.Context) (list []dueMail, err error) {
 			 WHERE next_attempt_at <= $1 AND (next_attempt_at, workspace_id, mail_id) > ($2, $3, $4)
 			 ORDER BY next_attempt_at, workspace_id, mail_id LIMIT $5`, now, after.At, after.WorkspaceID, after.ID, claimedAtOnce)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("look for mails that are due: %w", err)
 		}
 		due, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dueAt])
 		if err != nil {
