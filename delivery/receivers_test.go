@@ -305,7 +305,7 @@ func (f *feed) answer(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	after, _ := strconv.Atoi(q.Get("cursor"))
 	since, err := time.Parse(time.RFC3339, q.Get("created_since"))
-	if err != nil || r.Header.Get("Authorization") != "Bearer key" || q.Get("limit") == "" || f.asked == 1 {
+	if err != nil || r.Header.Get("Authorization") != "Bearer key" || q.Get("limit") != "100" || f.asked == 1 {
 		w.WriteHeader(http.StatusServiceUnavailable) // the first one, too: it is tried again
 		return
 	}

@@ -104,7 +104,7 @@ func (m *missing) closeGap() error {
 // fetch handles the events published from one time up to another, a page at a time.
 // Those that were handled before are left out there.
 func (m *missing) fetch(since, until string) error {
-	query := url.Values{"created_since": {since}, "limit": {"200"}}
+	query := url.Values{"created_since": {since}, "limit": {"100"}}
 	for {
 		p, err := m.page(query)
 		if err != nil {

@@ -68,7 +68,7 @@ export class Missing {
 
   // The events published since a time, a page at a time.
   async *#events(since) {
-    const query = { created_since: since, limit: "200" };
+    const query = { created_since: since, limit: "100" };
     for (;;) {
       const answer = await fetch(`${this.api}/v1/events?${new URLSearchParams(query)}`, {
         headers: { authorization: `Bearer ${this.key}` },

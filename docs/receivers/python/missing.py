@@ -77,7 +77,7 @@ class Missing:
 
     def events(self, since):
         """The events published since a time, a page at a time."""
-        query = {"created_since": since, "limit": "200"}
+        query = {"created_since": since, "limit": "100"}
         while True:
             request = urllib.request.Request(
                 self.api + "/v1/events?" + urllib.parse.urlencode(query), headers={"Authorization": "Bearer " + self.key})
