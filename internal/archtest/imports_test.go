@@ -107,6 +107,7 @@ var arrows = map[string][]string{
 	},
 
 	"internal/archtest":         {},
+	"internal/signingkey":       {},
 	"internal/batch":            {},
 	"internal/brand":            {},
 	"internal/connlimit":        {},
