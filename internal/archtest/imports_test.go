@@ -123,6 +123,7 @@ var arrows = map[string][]string{
 	"internal/settings": {
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
+		"internal/signingkey",
 	},
 	"internal/testkit/frontproxy": {"internal/testkit"},
 	"internal/testkit":            {"internal/localpg"},
