@@ -133,6 +133,7 @@ var arrows = map[string][]string{
 		"domain", "eventlog", "readapi/access", "readapi/reference", "readapi/openapi", "delivery", "internal/console/session",
 		"internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
+		"cmd/ledgerfeed/internal/signing",
 		"cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring",
 		"delivery/secretkey", "internal/buildinfo", "internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor",
 		"cmd/ledgerfeed/internal/anomaly", "migrations", "cmd/ledgerfeed/internal/supportbundle", "internal/similar",
@@ -161,6 +162,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/demo/lastday", "internal/settings",
 	},
 	"cmd/ledgerfeed/internal/trigger": {"cmd/ledgerfeed/internal/cli", "domain", "internal/similar"},
+	"cmd/ledgerfeed/internal/signing": {"cmd/ledgerfeed/internal/cli", "internal/datadir", "internal/localpg", "internal/signingkey"},
 	"cmd/ledgerfeed/internal/listen":  {"cmd/ledgerfeed/internal/cli", "delivery", "delivery/receiver", "domain", "internal/datadir"},
 	"cmd/ledgerfeed/internal/repair": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg", "projections/anomaly",
@@ -284,7 +286,7 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{
 	// They run a second version of the program, with other rules, and servers that are restored from backups.
-	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs"},
+	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs", "internal/signingkey"},
 	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/signaturecheck": {"delivery/attempt"},
