@@ -38,11 +38,13 @@ var arrows = map[string][]string{
 	"readapi/openapi":            {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
 	"readapi/reference": {
 		"domain", "domain/jsonform", "readapi/access", "readapi/answer", "readapi/openapi", "readapi/route", "internal/signaturecheck",
+		"internal/signingkey",
 	},
 	"internal/signaturecheck": {},
 	"readapi": {
 		"domain", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
 		"readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "internal/seededbug", "internal/tracing",
+		"internal/signingkey",
 	},
 
 	"delivery/attempt":            {"delivery/policy", "domain", "internal/tracing"},
@@ -150,7 +152,7 @@ var arrows = map[string][]string{
 		"internal/audit", "internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg",
 		"delivery/dispatch", "internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey",
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
-		"delivery/mail", "internal/console/events",
+		"delivery/mail", "internal/console/events", "cmd/ledgerfeed/internal/signing",
 	},
 	"cmd/ledgerfeed/internal/demo/lastday": {
 		"delivery/attempt", "delivery/policy", "internal/pg", "internal/rollup", "readapi/requestlog", "readapi/answer",
