@@ -22,9 +22,16 @@ func TestEventsDoNotWaitForClaims(t *testing.T) {
 	b.append("invoice.reversed", 1)
 	rc.Wait(t, 1)
 
+	// Only a claim waits: the numbers of events are in the same table.
+	testkit.AsOwner(t, b.pool, `
+		CREATE FUNCTION wait_in_claim() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(47); RETURN NEW; END';
+		CREATE TRIGGER wait_in_claim BEFORE UPDATE ON webhook_cursor FOR EACH ROW
+		  WHEN (NEW.holder IS DISTINCT FROM OLD.holder) EXECUTE FUNCTION wait_in_claim()`)
 	lock := testkit.Must(b.pool.Begin(t.Context()))(t)
 	defer func() { _ = lock.Rollback(t.Context()) }()
-	testkit.Must(lock.Exec(t.Context(), `LOCK TABLE webhook_cursor IN EXCLUSIVE MODE`))(t)
+	testkit.Must(lock.Exec(t.Context(), `SELECT pg_advisory_xact_lock(47)`))(t)
+	other := testkit.NewReceiver(t, nil)
+	testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: other.URL, Events: []string{"all"}}))(t)
 	b.append("invoice.reversed", 1)
 	testkit.Eventually(t, func() error { return b.waitsFor("WITH wanted AS") })
 	b.append("invoice.reversed", 1)

@@ -57,7 +57,7 @@ const (
 )
 
 // deliveryColumns are those of a delivery d and its event e.
-const deliveryColumns = `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, coalesce(e.public_event, '{}')`
+const deliveryColumns = `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, d.sequence, coalesce(e.public_event, '{}')`
 
 // Deliveries lists a webhook's deliveries within the retention. Errors:
 // *UnknownWebhookError, ErrCursor.

@@ -80,6 +80,7 @@ type Delivery struct {
 	ID            string        `json:"id"` // <event id>_<webhook id>
 	EventID       string        `json:"event_id"`
 	EventType     string        `json:"event_type"`
+	Sequence      *int64        `json:"sequence"` // the number that its messages carry; null: none
 	State         policy.State  `json:"state"`
 	CreatedAt     Time          `json:"created_at"`
 	NextAttemptAt Time          `json:"next_attempt_at"`

@@ -864,6 +864,9 @@ CREATE TABLE webhook_cursor (
     replay_until bigint,
     holder text COLLATE "C",
     expired bigint NOT NULL DEFAULT 0,
+    sequence bigint NOT NULL DEFAULT 0,
+    numbered_positions bigint[] NOT NULL DEFAULT '{}'::bigint[],
+    numbered_sequences bigint[] NOT NULL DEFAULT '{}'::bigint[],
     CONSTRAINT webhook_cursor_pkey PRIMARY KEY (workspace_id, webhook_id),
     CONSTRAINT webhook_cursor_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE,
     CONSTRAINT webhook_cursor_check CHECK (((replay_position IS NULL) = (replay_until IS NULL))),
@@ -875,6 +878,9 @@ COMMENT ON COLUMN webhook_cursor.replay_position IS 'While missed events are sen
 COMMENT ON COLUMN webhook_cursor.replay_until IS 'The last position of the missed events; null: none are being sent.';
 COMMENT ON COLUMN webhook_cursor.holder IS 'The webhook_instance that delivers to it, as long as the lease of that lasts; null: none does.';
 COMMENT ON COLUMN webhook_cursor.expired IS 'How many events up to position, and up to replay_position, were past the retention when their turn came, and were not sent.';
+COMMENT ON COLUMN webhook_cursor.sequence IS 'The last number that was given to an event for the webhook; 0: none was.';
+COMMENT ON COLUMN webhook_cursor.numbered_positions IS 'Positions of the events that have a number and may be on their way: those without a row in webhook_delivery that has it are sent by the next process.';
+COMMENT ON COLUMN webhook_cursor.numbered_sequences IS 'The numbers of the events at numbered_positions, in the same order.';
 CREATE INDEX webhook_cursor_held ON public.webhook_cursor USING btree (holder) WHERE (holder IS NOT NULL);
 
 CREATE TABLE webhook_delivery (
@@ -887,6 +893,7 @@ CREATE TABLE webhook_delivery (
     state text COLLATE "C" NOT NULL,
     next_attempt_at timestamp with time zone,
     attempts jsonb NOT NULL,
+    sequence bigint,
     CONSTRAINT webhook_delivery_pkey PRIMARY KEY (workspace_id, webhook_id, "position", created_at)
 ) PARTITION BY RANGE (created_at);
 COMMENT ON TABLE webhook_delivery IS 'Every delivery within the retention, partitioned by day; whole days are dropped.';
@@ -895,6 +902,7 @@ COMMENT ON COLUMN webhook_delivery.created_at IS 'Time of the first attempt.';
 COMMENT ON COLUMN webhook_delivery.state IS 'pending, succeeded, failed or cancelled.';
 COMMENT ON COLUMN webhook_delivery.next_attempt_at IS 'Time of the next attempt of a pending delivery.';
 COMMENT ON COLUMN webhook_delivery.attempts IS 'Array of {at, status, error, duration_ms, answer}, oldest first.';
+COMMENT ON COLUMN webhook_delivery.sequence IS 'The number that its messages carry; null: none, because it is a test ping or was first sent by a version without numbers.';
 CREATE INDEX webhook_delivery_newest ON ONLY public.webhook_delivery USING btree (workspace_id, webhook_id, created_at DESC, "position" DESC) INCLUDE (event_type);
 CREATE INDEX webhook_delivery_not_succeeded ON ONLY public.webhook_delivery USING btree (workspace_id, webhook_id, state, created_at DESC, "position" DESC) WHERE (state <> 'succeeded'::text);
 
@@ -964,6 +972,7 @@ CREATE TABLE webhook_waiting (
     next_attempt_at timestamp with time zone NOT NULL,
     once boolean NOT NULL DEFAULT false,
     epoch integer NOT NULL,
+    sequence bigint,
     CONSTRAINT webhook_waiting_pkey PRIMARY KEY (workspace_id, webhook_id, "position"),
     CONSTRAINT webhook_waiting_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE
 ) WITH (autovacuum_vacuum_scale_factor=0.05, fillfactor=70);
@@ -974,6 +983,7 @@ COMMENT ON COLUMN webhook_waiting.before IS 'Attempts made before the retry sche
 COMMENT ON COLUMN webhook_waiting.next_attempt_at IS 'The next attempt is not made before this time.';
 COMMENT ON COLUMN webhook_waiting.once IS 'True for "Send again": there is no further attempt.';
 COMMENT ON COLUMN webhook_waiting.epoch IS 'The webhook''s epoch when the attempt failed. A delivery from before the webhook was last turned off or on is to be cancelled.';
+COMMENT ON COLUMN webhook_waiting.sequence IS 'That of the row in webhook_delivery.';
 CREATE INDEX webhook_waiting_due ON public.webhook_waiting USING btree (workspace_id, webhook_id, next_attempt_at);
 CREATE INDEX webhook_waiting_epoch ON public.webhook_waiting USING btree (workspace_id, webhook_id, epoch);
 CREATE INDEX webhook_waiting_next ON public.webhook_waiting USING btree (next_attempt_at);

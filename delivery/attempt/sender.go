@@ -13,6 +13,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -57,7 +58,7 @@ type Sender struct {
 	headers   headerNames
 }
 
-type headerNames struct{ signature, eventID, deliveryID, agent string }
+type headerNames struct{ signature, eventID, deliveryID, sequence, agent string }
 
 // NewSender returns a Sender. The error is about the settings or the CA file.
 func NewSender(cfg SenderConfig) (*Sender, error) {
@@ -93,6 +94,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 			signature:  settings.Brand.SignatureHeader(),
 			eventID:    settings.Brand.EventIDHeader(),
 			deliveryID: settings.Brand.DeliveryIDHeader(),
+			sequence:   settings.Brand.SequenceHeader(),
 			agent:      settings.Brand.UserAgent(),
 		},
 		transport: &http.Transport{
@@ -145,6 +147,7 @@ type Message struct {
 	Body       []byte   // the event's public form, byte for byte
 	Secrets    []string // one, or two during the overlap after a rotation
 	DeliveryID string
+	Sequence   int64 // the number of the message for this webhook; 0: none
 
 	// Standard adds the headers of Standard Webhooks.
 	Standard bool
@@ -212,6 +215,9 @@ func (s *Sender) request(ctx context.Context, m *Message, at time.Time) *http.Re
 		s.headers.signature:  {Sign(at, m.Body, m.Secrets...)},
 		s.headers.eventID:    {m.EventID},
 		s.headers.deliveryID: {m.DeliveryID},
+	}
+	if m.Sequence > 0 {
+		header[s.headers.sequence] = []string{strconv.FormatInt(m.Sequence, 10)}
 	}
 	if m.Standard {
 		SetStandard(header, at, m.EventID, m.Body, m.Secrets...)

@@ -56,6 +56,9 @@ func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) ([]sch
 			}
 		}
 	}
+	if err := s.readInterrupted(ctx, rows); err != nil {
+		return nil, err
+	}
 	sent, err := s.readJournal(ctx, rows)
 	if err != nil {
 		return nil, err
@@ -103,7 +106,7 @@ func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([
 		      JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
 		     WHERE `+free+` AND c.webhook_id <> ALL ($6)
 		       AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`)
-		       AND CASE WHEN w.state = 'on' THEN v.position > c.position OR c.replay_until IS NOT NULL OR EXISTS (
+		       AND CASE WHEN w.state = 'on' THEN v.position > c.position OR c.replay_until IS NOT NULL OR c.numbered_positions <> '{}' OR EXISTS (
 		                SELECT FROM webhook_waiting q
 		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $5)
 		           ELSE w.epoch = (
@@ -120,6 +123,8 @@ func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([
 type webhookRow struct {
 	scheduler.Loaded
 	outdated bool // deliveries are pending that must be cancelled
+
+	numberedPositions, numberedSequences []int64 // as its cursor has them
 }
 
 // load reads webhooks. Those that do not exist are missing from the result.
@@ -128,7 +133,7 @@ func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, e
 	rows, err := s.pool.Query(ctx, `
 		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.state = 'paused', w.standard_headers, w.version, w.epoch, `+KeptEpoch+`,
 		       w.secret, w.old_secret, w.old_secret_until, w.failing_since, w.failure_marks, w.warned,
-		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0),
+		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0), c.sequence, c.numbered_positions, c.numbered_sequences,
 		       EXISTS (SELECT FROM webhook_waiting q
 		                WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < `+KeptEpoch+`)
 		  FROM unnest($1::text[], $2::text[]) AS k (w, h)
@@ -156,7 +161,7 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 		position, from = &w.Position, &w.ReplayAfter
 	)
 	err = row.Scan(workspaceID, webhookID, &e.Address, &e.Name, &e.Events, &e.On, &e.Paused, &e.Standard, &e.Version, &e.Epoch, &e.Kept,
-		&secret, &old, &oldUntil, &failing, &marks, &w.Health.Warned, position, from, &w.ReplayTo, &w.outdated)
+		&secret, &old, &oldUntil, &failing, &marks, &w.Health.Warned, position, from, &w.ReplayTo, &w.Sequence, &w.numberedPositions, &w.numberedSequences, &w.outdated)
 	if err != nil {
 		return w, err
 	}
@@ -255,26 +260,32 @@ func (s *store) release(ctx context.Context, lease string, list []scheduler.Curs
 		done, replayed   = make([]int64, n), make([]int64, n)
 		expired          = make([]int64, n)
 		replayExpired    = make([]int64, n)
+		numbers          = newNumberColumns(n)
 	)
 	for i, r := range list {
+		numbers.set(i, r.Numbers)
 		ws[i], hs[i], epochs[i], versions[i], done[i], replayed[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.Epoch, r.Version, r.Position, r.Replayed
 		expired[i], replayExpired[i] = r.Expired, r.ReplayExpired
 	}
 	_, err := s.limited(ctx, `
 		UPDATE webhook_cursor c
 		   SET holder = NULL,
+		       sequence = coalesce(m.last, c.sequence),
+		       numbered_positions = coalesce(m.positions::bigint[], c.numbered_positions),
+		       numbered_sequences = coalesce(m.sequences::bigint[], c.numbered_sequences),
 		       expired = c.expired + CASE WHEN w.epoch = m.epoch AND m.done > c.position THEN m.expired ELSE 0 END
 		               + CASE WHEN w.version = m.version AND m.replay > c.replay_position THEN m.replay_expired ELSE 0 END,
 		       position = CASE WHEN w.epoch = m.epoch THEN greatest(c.position, m.done) ELSE c.position END,
 		       replay_position = CASE WHEN w.version <> m.version OR m.replay = 0 THEN c.replay_position
 		                              WHEN m.replay < c.replay_until THEN m.replay END,
 		       replay_until = CASE WHEN w.version = m.version AND m.replay > 0 AND m.replay >= c.replay_until THEN NULL ELSE c.replay_until END
-		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
-		       AS m (w, h, epoch, version, done, replay, expired, replay_expired)
+		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
+		              $11::bigint[], $12::text[], $13::text[])
+		       AS m (w, h, epoch, version, done, replay, expired, replay_expired, last, positions, sequences)
 		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h
 		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1
 		   AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`) AND `+eventlog.RightClock("$10"),
-		lease, ws, hs, epochs, versions, done, replayed, expired, replayExpired, now)
+		lease, ws, hs, epochs, versions, done, replayed, expired, replayExpired, now, numbers.last, numbers.positions, numbers.sequences)
 	if err != nil {
 		return fmt.Errorf("release webhooks: %w", err)
 	}

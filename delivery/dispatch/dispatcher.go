@@ -188,6 +188,7 @@ func (d *Dispatcher) handle(msg *message.Message) error {
 	m := &attempt.Message{
 		URL: a.Endpoint.URL, WebhookID: a.Key().WebhookID, EventID: a.EventID, Body: a.Body,
 		Secrets: a.Endpoint.Secrets(d.clock()), DeliveryID: a.DeliveryID(), Standard: a.Endpoint.Standard,
+		Sequence: a.Sequence,
 	}
 	if seededbug.Active == seededbug.UnsignedRetry && a.Made > 0 {
 		m.Secrets = nil

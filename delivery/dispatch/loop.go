@@ -191,6 +191,8 @@ func (l *loop) carryOut(effect scheduler.Effect) {
 		l.reads.Go(func() { l.post(l.claim(l.reading, e)) })
 	case scheduler.Reconcile:
 		l.reads.Go(func() { l.post(l.reconcile(l.reading, e)) })
+	case *scheduler.Number:
+		l.reads.Go(func() { l.post(l.number(l.reading, e)) })
 	case *scheduler.Record:
 		l.writes.Go(func() { l.record(l.recording, e) })
 	case scheduler.ChangeHealth:

@@ -211,8 +211,10 @@ func TestOneTraceForAnEvent(t *testing.T) {
 	one, two, none := &scheduler.Attempt{EventID: "one"}, &scheduler.Attempt{EventID: "two"}, &scheduler.Attempt{EventID: "none"}
 	polled := scheduler.Polled{
 		Poll:    &scheduler.Poll{Requests: []scheduler.PollRequest{{Key: scheduler.Key{WorkspaceID: "acme"}}}},
-		Results: []scheduler.PollResult{{Attempts: [...][]*scheduler.Attempt{{one}, {two, none}, {}}}},
+		Results: make([]scheduler.PollResult, 1),
 	}
+	polled.Results[0].Attempts[scheduler.Live] = []*scheduler.Attempt{one}
+	polled.Results[0].Attempts[scheduler.Retry] = []*scheduler.Attempt{two, none}
 	if err := (&store{pool: pool}).readTraces(t.Context(), &polled); err != nil {
 		t.Fatal(err)
 	}

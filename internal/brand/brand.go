@@ -60,5 +60,8 @@ func (b Brand) EventIDHeader() string { return b.String() + "-Event-Id" }
 // DeliveryIDHeader names the header with the delivery's id.
 func (b Brand) DeliveryIDHeader() string { return b.String() + "-Delivery-Id" }
 
+// SequenceHeader names the header with the message's number for its webhook.
+func (b Brand) SequenceHeader() string { return b.String() + "-Sequence" }
+
 // UserAgent is the User-Agent of deliveries.
 func (b Brand) UserAgent() string { return b.String() + "-Webhooks/1" }

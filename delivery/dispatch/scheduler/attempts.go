@@ -9,6 +9,9 @@ func (s *Scheduler) enqueue(now time.Time, q *queue) {
 	if !s.draining {
 		s.starts.enqueue(now, q)
 	}
+	if !q.evict.evicting && q.needsNumbers() {
+		s.numbers.mark(q)
+	}
 	// Record soon when the queue has reached its bound. One that is failing waits for
 	// the next batch, so that it does not cost the others commits.
 	if q.unrecorded >= s.cfg.Bound && !q.apart && q.health.FailingSince.IsZero() && q.waiting() > 0 {
@@ -41,6 +44,7 @@ func (s *Scheduler) attempted(now time.Time, e Attempted) {
 	s.starts.ended(now)
 	q.inFlight--
 	q.pause.inRow = 0
+	q.numbering.sent = max(q.numbering.sent, a.Sequence)
 	if q.evict.lost {
 		q.unrecorded--
 		return

@@ -70,7 +70,7 @@ func (w *world) free(h *simWebhook) bool {
 
 // hasWork tells whether a webhook has something to do.
 func (w *world) hasWork(h *simWebhook) bool {
-	if h.sends() && (w.logs[h.key.WorkspaceID].visible() > h.position || h.replayTo > 0) {
+	if h.sends() && (w.logs[h.key.WorkspaceID].visible() > h.position || h.replayTo > 0 || len(h.numbers.stored) > 0 && w.free(h)) {
 		return true
 	}
 	for _, d := range h.deliveries {
@@ -111,6 +111,7 @@ func (h *simWebhook) endpoint() *Endpoint {
 
 func (h *simWebhook) loaded() Loaded {
 	l := Loaded{Key: h.key, Endpoint: h.endpoint(), Health: h.health, Position: h.position, ReplayAfter: h.replayAfter, ReplayTo: h.replayTo}
+	h.numbers.load(h, &l)
 	for position := range h.deliveries {
 		if position > h.position {
 			if l.Sent == nil {
@@ -196,7 +197,7 @@ func (w *world) answer(h *simWebhook, r *PollRequest, a *PollResult) {
 	log := w.logs[h.key.WorkspaceID]
 	a.Found, a.Visible, a.LiveTo, a.ReplayTo = true, log.visible(), r.After, r.ReplayAfter
 	for p := r.After + 1; p <= a.Visible && len(a.Attempts[Live]) < r.LiveLimit; p++ {
-		a.Attempts[Live] = append(a.Attempts[Live], &Attempt{Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1]})
+		a.Attempts[Live] = append(a.Attempts[Live], &Attempt{Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1], Test: isTest(p)})
 		a.LiveTo = p
 	}
 	for _, p := range slices.Sorted(maps.Keys(h.deliveries)) {
@@ -209,17 +210,18 @@ func (w *world) answer(h *simWebhook, r *PollRequest, a *PollResult) {
 			}
 		case len(a.Attempts[Retry]) < r.RetryLimit:
 			a.Attempts[Retry] = append(a.Attempts[Retry], &Attempt{
-				Position: p, EventID: fmt.Sprint(p), CreatedAt: d.createdAt, Made: d.attempts, Before: d.before, Once: d.once,
+				Position: p, EventID: fmt.Sprint(p), CreatedAt: d.createdAt, Made: d.attempts, Before: d.before, Once: d.once, Sequence: d.sequence, Test: isTest(p),
 			})
 		}
 	}
 	for p := r.ReplayAfter + 1; r.ReplayTo > 0 && p <= r.ReplayTo && len(a.Attempts[Replay]) < r.ReplayLimit; p++ {
 		a.ReplayTo = p
 		if d := h.deliveries[p]; d == nil {
-			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1]})
+			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1], Test: isTest(p)})
 		} else if d.state == policy.Failed || d.state == policy.Cancelled {
 			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{
 				Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1], CreatedAt: d.createdAt, Made: d.attempts, Before: d.attempts,
+				Sequence: d.sequence, Recorded: d.sequence > 0, Test: isTest(p),
 			})
 		}
 	}
@@ -273,6 +275,7 @@ func (w *world) release(r *Record) {
 		if h.holder == r.Lease {
 			h.holder = ""
 			w.moveCursor(h, &c)
+			h.numbers.store(c.Numbers)
 		}
 	}
 }
@@ -290,6 +293,7 @@ func (w *world) write(r *Record) {
 			continue // written before
 		}
 		d.attempts, d.state, d.before, d.once, d.byHand = a.Number, a.State, a.Before, false, false
+		d.sequence = a.Sequence
 		if a.State == policy.Pending {
 			d.next, d.epoch = a.Next, a.Epoch
 		}
@@ -311,7 +315,7 @@ func (w *world) write(r *Record) {
 func (w *world) moveCursor(h *simWebhook, c *CursorRecord) {
 	if c.Epoch == h.epoch && c.Position > h.position {
 		for position := max(h.position, h.from) + 1; position <= c.Position; position++ {
-			if h.deliveries[position] == nil && !w.history(h.key.WorkspaceID, position) {
+			if h.deliveries[position] == nil && !w.history(h.key.WorkspaceID, position) && h.numbers.stored[position] == 0 {
 				w.t.Fatalf("%v: the cursor passes %d, which was not sent, on its way to %d", h.key, position, c.Position)
 			}
 		}

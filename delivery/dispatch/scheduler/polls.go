@@ -92,10 +92,9 @@ func (q *queue) fill(a *PollResult, r *PollRequest) {
 	for from := range sources {
 		for _, one := range a.Attempts[from] {
 			if _, sent := q.live.sent[one.Position]; sent && from == Live {
-				delete(q.live.sent, one.Position)
 				continue
 			}
-			if from != Live && q.holds(one.Position) {
+			if q.holds(one.Position) {
 				continue
 			}
 			one.Source, one.queue = from, q
@@ -127,6 +126,7 @@ func (q *queue) change(w *Loaded) bool {
 		q.unread(Live)
 	}
 	if w.Endpoint.On && (w.ReplayTo != q.replay.to || w.ReplayAfter < q.replay.saved) {
+		q.keepNumbered(Replay)
 		q.pending[Replay], q.unsaved.expired[Replay] = nil, 0
 		q.replay = replayRange{scanned: w.ReplayAfter, to: w.ReplayTo, saved: w.ReplayAfter}
 	}

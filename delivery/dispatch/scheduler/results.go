@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -83,7 +84,11 @@ func (r *results) take(lease string, now time.Time) *Record {
 	}
 	for _, q := range r.evicted {
 		record.addCounts(q)
-		record.Releases = append(record.Releases, q.takeCursor())
+		c := q.takeCursor()
+		q.withdraw()
+		numbers := q.numbers()
+		c.Numbers = &numbers
+		record.Releases = append(record.Releases, c)
 		record.queues = append(record.queues, q)
 	}
 	record.evicted = r.evicted
@@ -104,7 +109,7 @@ func (r *Record) addAttempt(a *Attempt) {
 	r.attempts, r.queues = append(r.attempts, a), append(r.queues, q)
 	r.Attempts = append(r.Attempts, AttemptRecord{
 		Key: q.key, Position: a.Position, CreatedAt: a.CreatedAt, EventID: a.EventID, EventType: a.EventType,
-		Number: a.Number(), Before: a.Before, State: a.state, Next: a.next, Epoch: a.Endpoint.pendingEpoch(), Result: a.result,
+		Number: a.Number(), Before: a.Before, State: a.state, Next: a.next, Epoch: a.Endpoint.pendingEpoch(), Sequence: a.Sequence, Result: a.result,
 	})
 	if q.health.unsaved {
 		q.health.unsaved = false
@@ -120,6 +125,7 @@ func (r *Record) addCursor(q *queue) {
 	if c.Position > q.live.saved || c.Replayed > q.replay.saved {
 		r.Cursors, r.queues = append(r.Cursors, c), append(r.queues, q)
 		q.live.saved, q.replay.saved = c.Position, c.Replayed
+		maps.DeleteFunc(q.live.sent, func(p int64, _ struct{}) bool { return p <= c.Position })
 		if q.replay.to > 0 && c.Replayed >= q.replay.to {
 			q.replay = replayRange{}
 		}

@@ -55,6 +55,7 @@ type Scheduler struct {
 
 	starts  starts
 	polls   polls
+	numbers numbers
 	claims  claims
 	results results
 	timers  timers
@@ -88,7 +89,9 @@ func (s *Scheduler) Step(now time.Time, events ...Event) []Effect {
 	}
 	s.tick(now)
 	if !s.draining {
+		s.giveNumbers(now)
 		s.startAttempts(now)
+		s.giveNumbers(now) // to those whose numbers were withdrawn
 		for poll := s.polls.take(); poll != nil; poll = s.polls.take() {
 			s.emit(poll)
 		}
@@ -127,6 +130,8 @@ func (s *Scheduler) apply(now time.Time, e Event) {
 		e.Attempt.queue.putBack(e.Attempt)
 	case Recorded:
 		s.recorded(now, e)
+	case NumbersStored:
+		s.numbersStored(now, e)
 	case HealthChanged:
 		if e.Change.Change == policy.TurnOff && !e.Change.queue.evict.lost {
 			s.polls.mark(e.Change.queue) // it is off, unless somebody was first
@@ -170,7 +175,7 @@ func (s *Scheduler) InFlight() int { return s.starts.inFlight }
 // Done reports whether, after Drain, every attempt is recorded and every webhook
 // released.
 func (s *Scheduler) Done() bool {
-	return s.draining && s.starts.inFlight == 0 && len(s.queues) == 0 && s.claims.underWay == nil &&
+	return s.draining && s.starts.inFlight == 0 && len(s.queues) == 0 && s.claims.underWay == nil && !s.numbers.underWay &&
 		s.results.underWay == nil && len(s.apart) == 0 && len(s.results.attempts)+len(s.results.evicted) == 0
 }
 
@@ -178,7 +183,7 @@ func (s *Scheduler) Done() bool {
 func (s *Scheduler) tick(now time.Time) {
 	for q := s.timers.take(now); q != nil; q = s.timers.take(now) {
 		s.polls.mark(q)
-		s.starts.enqueue(now, q)
+		s.enqueue(now, q)
 		s.timers.update(now, q)
 	}
 	for _, q := range s.starts.throttle.release(now) {

@@ -59,6 +59,7 @@ type simWebhook struct {
 	wasOff  bool
 
 	deliveries map[int64]*simDelivery
+	numbers    simNumbers
 	idleSince  time.Time // has work and nothing under way
 	locked     time.Time // another transaction has locked its row until then
 
@@ -85,6 +86,7 @@ type simDelivery struct {
 	attempts  int
 	before    int
 	once      bool
+	sequence  int64
 	resent    bool // a user sent it again, which is not retried
 	byHand    bool // a user sends it while the webhook is paused
 	next      time.Time
@@ -178,7 +180,7 @@ func (w *world) addWebhook(k Key, r receiver) *simWebhook {
 		w.logs[k.WorkspaceID] = &simLog{}
 	}
 	h := &simWebhook{
-		key: k, on: true, version: 1, epoch: 1, kept: 1, deliveries: map[int64]*simDelivery{}, arrived: map[int64]int{}, receiver: r,
+		key: k, on: true, version: 1, epoch: 1, kept: 1, deliveries: map[int64]*simDelivery{}, numbers: newSimNumbers(), arrived: map[int64]int{}, receiver: r,
 	}
 	h.from, h.position = w.logs[k.WorkspaceID].visible(), w.logs[k.WorkspaceID].visible()
 	w.webhooks[k] = h
@@ -290,6 +292,8 @@ func (p *process) carryOut(e Effect) {
 		w.after(w.takes(20*time.Millisecond), func() { p.claim(e) })
 	case Start:
 		p.attempt(e.Attempt)
+	case *Number:
+		w.after(w.takes(20*time.Millisecond), func() { p.number(e) })
 	case *Record:
 		w.after(w.takes(20*time.Millisecond), func() { p.record(e) })
 	case ChangeHealth:
@@ -353,10 +357,11 @@ func (p *process) checkStart(a *Attempt, h *simWebhook) {
 	if w.now.Sub(p.scheduler.leaseFrom) >= w.cfg.LeaseUse {
 		w.t.Fatalf("%v: an attempt was started under a lease that may end before it", h.key)
 	}
-	if a.Source != Retry && w.history(h.key.WorkspaceID, a.Position) {
+	if a.Source != Retry && w.history(h.key.WorkspaceID, a.Position) && !h.numbers.mayHaveBeenSent(a) {
 		w.t.Fatalf("%v: event %d is sent although nobody can look it up", h.key, a.Position)
 	}
 	w.checkPaused(a, h)
+	w.checkNumber(a, h)
 	switch a.Source {
 	case Live:
 		if a.Position <= p.lastLive[h.key] {
@@ -367,7 +372,7 @@ func (p *process) checkStart(a *Attempt, h *simWebhook) {
 		if d := h.deliveries[a.Position]; d != nil && d.state == policy.Pending && d.attempts == a.Made && w.now.Before(d.next) {
 			w.t.Fatalf("%v: retry of %d at %v, due at %v", h.key, a.Position, w.now, d.next)
 		}
-	case Replay, sources:
+	case Replay, Interrupted, sources:
 	}
 }
 
@@ -389,6 +394,7 @@ func (w *world) finish() {
 	w.run(10 * time.Minute)
 	for _, k := range slices.SortedFunc(maps.Keys(w.webhooks), Key.compare) {
 		w.checkDelivered(w.webhooks[k])
+		w.checkNumbers(w.webhooks[k])
 	}
 }
 
