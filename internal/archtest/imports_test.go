@@ -64,6 +64,8 @@ var arrows = map[string][]string{
 		"internal/audit", "delivery/secretkey", "internal/similar",
 	},
 
+	"delivery/statement": {"delivery", "delivery/policy", "domain", "internal/audit", "internal/signingkey"},
+
 	"internal/audit":             {},
 	"internal/console/anomalies": {"domain", "internal/console/label", "internal/console/session", "internal/console/web", "projections/anomaly"},
 	"internal/console/overview": {
@@ -164,7 +166,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/demo/lastday", "internal/settings",
 	},
 	"cmd/ledgerfeed/internal/trigger": {"cmd/ledgerfeed/internal/cli", "domain", "internal/similar"},
-	"cmd/ledgerfeed/internal/signing": {"cmd/ledgerfeed/internal/cli", "internal/datadir", "internal/localpg", "internal/signingkey"},
+	"cmd/ledgerfeed/internal/signing": {"cmd/ledgerfeed/internal/cli", "delivery/statement", "internal/datadir", "internal/localpg", "internal/signingkey"},
 	"cmd/ledgerfeed/internal/listen":  {"cmd/ledgerfeed/internal/cli", "delivery", "delivery/receiver", "domain", "internal/datadir"},
 	"cmd/ledgerfeed/internal/repair": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg", "projections/anomaly",
@@ -292,6 +294,7 @@ var inTestsOf = map[string][]string{
 	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/signaturecheck": {"delivery/attempt"},
+	"delivery/statement":      {"delivery/keyring", "eventlog"},
 
 	"readapi/access/consolelink":           {"domain"},
 	"cmd/ledgerfeed/internal/demo/lastday": {"delivery", "delivery/keyring", "domain", "eventlog"},
