@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/delivery/statement"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
@@ -42,10 +43,16 @@ Get them once by a way that you trust, and keep them with the notes.`,
 				return err
 			}
 			shown := struct {
-				Name string   `json:"name"`
-				By   []string `json:"signed_by"`
-				Text string   `json:"text"`
-			}{checked.Name, checked.By, checked.Text}
+				Name      string               `json:"name"`
+				By        []string             `json:"signed_by"`
+				Text      string               `json:"text"`
+				Statement *statement.Statement `json:"statement,omitempty"` // if it is one
+			}{Name: checked.Name, By: checked.By, Text: checked.Text}
+			if statement.IsStatement(checked.Text) {
+				if shown.Statement, err = statement.Parse(checked.Text); err != nil {
+					return err
+				}
+			}
 			return env.Print(shown, func(out io.Writer) error {
 				fmt.Fprintf(env.ErrOut, "Signed by %s.\n", strings.Join(checked.By, " and "))
 				_, err := fmt.Fprint(out, checked.Text)
