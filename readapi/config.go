@@ -18,6 +18,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
@@ -73,6 +74,10 @@ type Config struct {
 	// BaseURL is the address at which callers reach the API, DocsURL that of its
 	// documentation; both without a slash at the end.
 	BaseURL, DocsURL string
+
+	// Signing has the keys that the service signs with, whose public parts are shown; nil:
+	// there are none.
+	Signing *signingkey.Keys
 
 	// TrustedProxies are peers whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix

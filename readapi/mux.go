@@ -37,7 +37,7 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := newPages(info, document, answers)
+	pages, err := newPages(info, cfg.Signing, document, answers)
 	if err != nil {
 		return nil, err
 	}

@@ -176,6 +176,9 @@ func checkHeaders(t testing.TB, what string, r reply) {
 	if r.header.Get("Content-Security-Policy") != "" { // a page for people
 		wantType = "text/html; charset=utf-8"
 	}
+	if what == "/docs/keys.txt" {
+		wantType = "text/plain; charset=utf-8"
+	}
 	if r.status == 204 || r.status == 302 || r.status == 304 {
 		wantType = ""
 	}

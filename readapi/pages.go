@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
@@ -17,7 +18,7 @@ type page struct {
 }
 
 // newPages makes the pages, by their paths.
-func newPages(info openapi.Info, document []byte, answers *answer.Renderer) (map[string]page, error) {
+func newPages(info openapi.Info, keys *signingkey.Keys, document []byte, answers *answer.Renderer) (map[string]page, error) {
 	const html = "text/html; charset=utf-8"
 	pages := map[string]page{"/": {"/", answer.Redirect("docs")}}
 	add := func(path, route, contentType, policy string, body []byte) error {
@@ -33,6 +34,18 @@ func newPages(info openapi.Info, document []byte, answers *answer.Renderer) (map
 		return nil, err
 	}
 	if err := add("/docs/openapi.json", "/docs/openapi.json", "application/json", "", document); err != nil {
+		return nil, err
+	}
+	if body, err = reference.KeysPage(info, keys); err != nil {
+		return nil, err
+	}
+	if err := add(reference.KeysPath, reference.KeysPath, html, reference.Policy(body), body); err != nil {
+		return nil, err
+	}
+	if body, err = reference.KeysText(info, keys); err != nil {
+		return nil, err
+	}
+	if err := add(reference.KeysTextPath, reference.KeysTextPath, "text/plain; charset=utf-8", "", body); err != nil {
 		return nil, err
 	}
 	for _, status := range reference.Statuses() {

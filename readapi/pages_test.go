@@ -2,12 +2,15 @@ package readapi_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 )
@@ -16,11 +19,14 @@ import (
 // errors lead to need no key, and have the headers of all answers.
 func TestPagesWithoutAKey(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	keys := testkit.Must(signingkey.Parse(testkit.Must(signingkey.New(rand.Reader))(t)))(t)
+	s := newStand(t, func(c *readapi.Config) { c.Signing = keys })
 	info := openapi.Info{BaseURL: "https://api.example.com", DocsURL: docsURL}
 	pages := map[string][]byte{
 		"/docs":              testkit.Must(reference.Page(info))(t),
 		"/docs/openapi.json": testkit.Must(openapi.Document(info))(t),
+		"/docs/keys":         testkit.Must(reference.KeysPage(info, keys))(t),
+		"/docs/keys.txt":     testkit.Must(reference.KeysText(info, keys))(t),
 	}
 	for _, status := range reference.Statuses() {
 		pages[fmt.Sprintf("/docs/errors/%d", status)] = testkit.Must(reference.ErrorPage(status))(t)
@@ -58,7 +64,7 @@ func TestPagesWithoutAKey(t *testing.T) {
 			t.Errorf("%s is %s with the policy %q", path, whole.header.Get("Content-Type"), policy)
 		}
 	}
-	for _, path := range []string{"/docs/", "/docs/errors", "/docs/errors/418", "/docs/openapi", "/Docs"} {
+	for _, path := range []string{"/docs/", "/docs/errors", "/docs/errors/418", "/docs/openapi", "/Docs", "/docs/keys/", "/docs/keys.json"} {
 		if r := s.exchange(http.MethodGet, path, ""); r.status != http.StatusUnauthorized {
 			t.Errorf("%s, which does not exist, is answered %d", path, r.status)
 		}

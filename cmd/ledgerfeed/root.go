@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/demo"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/doctor"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/signing"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/supportbundle"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
@@ -77,6 +78,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		webhookCommand(env),
 		trigger.Command(env),
 		secretKeyCommand(env),
+		signing.Command(env),
 		consoleCommand(env),
 		status.Command(env),
 		doctor.Command(env),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/listen"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/signing"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -22,14 +23,14 @@ import (
 func webhookCommand(env *cli.Env) *cobra.Command {
 	c := cli.Group("webhook", "Create, change, test and inspect webhooks",
 		webhookCreateCommand(env), webhookListCommand(env), webhookEditCommand(env), webhookDeleteCommand(env), webhookRotateCommand(env),
-		webhookTestCommand(env), webhookTurnOnCommand(env), webhookPauseCommand(env), webhookResumeCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookRetryCommand(env), webhookMissedCommand(env), listen.Command(env))
+		webhookTestCommand(env), webhookTurnOnCommand(env), webhookPauseCommand(env), webhookResumeCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookRetryCommand(env), webhookMissedCommand(env), signing.StatementCommand(env), listen.Command(env))
 	c.Long = `Create, change, test and inspect webhooks.
 
 Some settings affect these commands and have to be the same as for serve:
 LEDGERFEED_SECRET_KEY (create, rotate-secret), LEDGERFEED_WEBHOOK_ALLOW (create, edit),
 LEDGERFEED_SECRET_OVERLAP (rotate-secret, which prints when the old secret
-ends), LEDGERFEED_RETENTION (deliveries, resume, resend, retry, send-missed) and
-LEDGERFEED_BRAND (listen).`
+ends), LEDGERFEED_RETENTION (deliveries, resume, resend, retry, send-missed, statement),
+LEDGERFEED_SIGNING_KEY and LEDGERFEED_BASE_URL (statement) and LEDGERFEED_BRAND (listen).`
 	return c
 }
 

@@ -38,11 +38,13 @@ var arrows = map[string][]string{
 	"readapi/openapi":            {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
 	"readapi/reference": {
 		"domain", "domain/jsonform", "readapi/access", "readapi/answer", "readapi/openapi", "readapi/route", "internal/signaturecheck",
+		"internal/signingkey",
 	},
 	"internal/signaturecheck": {},
 	"readapi": {
 		"domain", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
 		"readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "internal/seededbug", "internal/tracing",
+		"internal/signingkey",
 	},
 
 	"delivery/attempt":            {"delivery/policy", "domain", "internal/tracing"},
@@ -61,6 +63,8 @@ var arrows = map[string][]string{
 		"domain", "eventlog", "internal/pg", "delivery/attempt", "delivery/dispatch", "delivery/keyring", "delivery/policy",
 		"internal/audit", "delivery/secretkey", "internal/similar",
 	},
+
+	"delivery/statement": {"delivery", "delivery/policy", "domain", "internal/audit", "internal/signingkey"},
 
 	"internal/audit":             {},
 	"internal/console/anomalies": {"domain", "internal/console/label", "internal/console/session", "internal/console/web", "projections/anomaly"},
@@ -107,6 +111,7 @@ var arrows = map[string][]string{
 	},
 
 	"internal/archtest":         {},
+	"internal/signingkey":       {},
 	"internal/batch":            {},
 	"internal/brand":            {},
 	"internal/connlimit":        {},
@@ -122,6 +127,7 @@ var arrows = map[string][]string{
 	"internal/settings": {
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
+		"internal/signingkey",
 	},
 	"internal/testkit/frontproxy": {"internal/testkit"},
 	"internal/testkit":            {"internal/localpg"},
@@ -131,6 +137,7 @@ var arrows = map[string][]string{
 		"domain", "eventlog", "readapi/access", "readapi/reference", "readapi/openapi", "delivery", "internal/console/session",
 		"internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
+		"cmd/ledgerfeed/internal/signing",
 		"cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring",
 		"delivery/secretkey", "internal/buildinfo", "internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor",
 		"cmd/ledgerfeed/internal/anomaly", "migrations", "cmd/ledgerfeed/internal/supportbundle", "internal/similar",
@@ -147,7 +154,7 @@ var arrows = map[string][]string{
 		"internal/audit", "internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg",
 		"delivery/dispatch", "internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey",
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
-		"delivery/mail", "internal/console/events",
+		"delivery/mail", "internal/console/events", "cmd/ledgerfeed/internal/signing",
 	},
 	"cmd/ledgerfeed/internal/demo/lastday": {
 		"delivery/attempt", "delivery/policy", "internal/pg", "internal/rollup", "readapi/requestlog", "readapi/answer",
@@ -159,6 +166,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/demo/lastday", "internal/settings",
 	},
 	"cmd/ledgerfeed/internal/trigger": {"cmd/ledgerfeed/internal/cli", "domain", "internal/similar"},
+	"cmd/ledgerfeed/internal/signing": {"cmd/ledgerfeed/internal/cli", "delivery/statement", "internal/datadir", "internal/localpg", "internal/signingkey"},
 	"cmd/ledgerfeed/internal/listen":  {"cmd/ledgerfeed/internal/cli", "delivery", "delivery/receiver", "domain", "internal/datadir"},
 	"cmd/ledgerfeed/internal/repair": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg", "projections/anomaly",
@@ -282,10 +290,11 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{
 	// They run a second version of the program, with other rules, and servers that are restored from backups.
-	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs"},
+	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs", "internal/signingkey"},
 	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/signaturecheck": {"delivery/attempt"},
+	"delivery/statement":      {"delivery/keyring", "eventlog"},
 
 	"readapi/access/consolelink":           {"domain"},
 	"cmd/ledgerfeed/internal/demo/lastday": {"delivery", "delivery/keyring", "domain", "eventlog"},

@@ -24,3 +24,10 @@ func Exists(dataDir string) (bool, error) {
 	}
 	return false, fmt.Errorf("look for the data of PostgreSQL: %w", err)
 }
+
+// Directory is the data directory that a server really uses: started by root, it may be
+// another one than it was given. It changes nothing.
+func Directory(dataDir string) (string, error) {
+	p, err := defaultOptions().roots.resolve(dataDir)
+	return p.dir, err
+}

@@ -22,6 +22,9 @@ type hold interface {
 // Exists is false.
 func Exists(string) (bool, error) { return false, nil }
 
+// Directory is the directory itself.
+func Directory(dataDir string) (string, error) { return dataDir, nil }
+
 // Open fails: a local PostgreSQL needs Unix sockets that tell accounts.
 func Open(context.Context, Config) (*Server, error) {
 	return nil, errors.New("a local PostgreSQL is run on Linux and macOS only: set DATABASE_URL to a server you have")

@@ -31,6 +31,7 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_MAX_CONNECTIONS":       {"0", "many", "99999999999999999999"},
 	"LEDGERFEED_RETENTION":             {"30", "a month", "-1h"},
 	"LEDGERFEED_SECRET_KEY":            {"hunter2", "0123456789abcdef,hunter2", ",hunter2hunter2hunter2"},
+	"LEDGERFEED_SIGNING_KEY":           {"hunter2", "PRIVATE+KEY+x+00000000+hunter2", ",hunter2hunter2hunter2"},
 	"LEDGERFEED_RETRY_SCHEDULE":        {"5", "0s", "1m;2m", "7m,soon"},
 	"LEDGERFEED_TURN_OFF_AFTER":        {"72", "never", "0"},
 	"LEDGERFEED_SECRET_OVERLAP":        {"24", "a day", "-3h"},
@@ -113,7 +114,7 @@ func TestEverySettingsMessage(t *testing.T) {
 				t.Errorf("%s=%s: want one line with the variable, the value and the example %s, each once:\n%s", variable, value, example, text)
 			}
 		}
-		if values == nil || variable == "LEDGERFEED_SECRET_KEY" { // whose example makes one
+		if values == nil || variable == "LEDGERFEED_SECRET_KEY" || variable == "LEDGERFEED_SIGNING_KEY" { // whose examples make one
 			continue
 		}
 		if _, err := Read([]string{variable + "=" + example, partners[variable]}, nil); err != nil {

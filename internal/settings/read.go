@@ -19,6 +19,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
@@ -112,6 +113,7 @@ func parse(s *Settings, variables map[string]string) (wrong []string, err error)
 // all the same. It may return again what parse has found.
 func (s *Settings) check() (wrong []string) {
 	_, secretKey := keyring.New(s.SecretKey)
+	_, signingKey := signingkey.Parse(s.SigningKey)
 	_, consoleURL := origin.Parse(s.ConsoleURL)
 	mailURL, mailFrom := s.Mail().Check()
 	for _, c := range []struct {
@@ -130,6 +132,7 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_MAX_CONNECTIONS", s.MaxConnections >= 1},
 		{"LEDGERFEED_RETENTION", s.Retention > 0},
 		{"LEDGERFEED_SECRET_KEY", s.SecretKey == "" || secretKey == nil},
+		{"LEDGERFEED_SIGNING_KEY", s.SigningKey == "" || signingKey == nil},
 		{"LEDGERFEED_TURN_OFF_AFTER", s.TurnOffAfter > 0},
 		{"LEDGERFEED_SECRET_OVERLAP", s.SecretOverlap > 0},
 		{"LEDGERFEED_WEBHOOK_TIMEOUT", s.WebhookTimeout > 0},

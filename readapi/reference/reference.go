@@ -21,6 +21,8 @@ var (
 	guidesTemplate string
 	//go:embed error.html
 	errorTemplate string
+	//go:embed keys.html
+	keysTemplate string
 	//go:embed reference.css
 	style string
 	//go:embed reference.js
@@ -59,7 +61,7 @@ func Policy(page []byte) string {
 // write makes a page of a template.
 func write(name string, shown any) ([]byte, error) {
 	templates := template.New("")
-	for name, text := range map[string]string{"page": pageTemplate, "guides": guidesTemplate, "error": errorTemplate, "style": style, "script": script} {
+	for name, text := range map[string]string{"page": pageTemplate, "guides": guidesTemplate, "error": errorTemplate, "keys": keysTemplate, "style": style, "script": script} {
 		if _, err := templates.New(name).Parse(text); err != nil {
 			return nil, fmt.Errorf("read the template of the API's reference: %w", err)
 		}

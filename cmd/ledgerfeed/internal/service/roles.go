@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/signing"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
@@ -186,6 +187,10 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	signs, err := signing.Keys(ctx, s.env)
+	if err != nil {
+		return err
+	}
 	requests, err := requestlog.New(requestlog.Config{Pool: s.pool, Clock: s.env.Clock, Logger: s.env.Logger})
 	if err != nil {
 		return err
@@ -195,7 +200,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
-		Requests: requests,
+		Requests: requests, Signing: signs,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the API: %w", err)

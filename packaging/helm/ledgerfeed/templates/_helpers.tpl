@@ -97,6 +97,9 @@ name of its value. */}}
 {{- if or (has "deliver" .roles) (has "console" .roles) }}
 {{ include "ledgerfeed.fromSecret" (list "LEDGERFEED_SECRET_KEY" $secrets.secretKey "secrets.secretKey") }}
 {{- end }}
+{{- if and (or (has "api" .roles) (has "console" .roles)) $secrets.signingKey.name }}
+{{ include "ledgerfeed.fromSecret" (list "LEDGERFEED_SIGNING_KEY" $secrets.signingKey "secrets.signingKey") }}
+{{- end }}
 {{- if and (has "deliver" .roles) $secrets.smtp.name }}
 {{ include "ledgerfeed.fromSecret" (list "LEDGERFEED_SMTP_URL" $secrets.smtp "secrets.smtp") }}
 {{- end }}

@@ -1,0 +1,130 @@
+package signing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/delivery/statement"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+)
+
+func checkCommand(env *cli.Env) *cobra.Command {
+	var keys []string
+	var file string
+	c := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a statement, or another signed note, without a database",
+		Long: `Check a signed note, of a FILE or of standard input, and print its text. Exit status 1 if
+nobody signed it with one of the keys, or if it is not what was signed. It needs no
+database and asks nobody.
+
+The keys are verifier keys, of --key or of the lines of the file --keys, which has the
+form of /docs/keys.txt; without both, those that belong to LEDGERFEED_SIGNING_KEY.
+Get them once by a way that you trust, and keep them with the notes.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: env.Run(func(_ context.Context, args []string) error {
+			signed, err := read(env, args)
+			if err != nil {
+				return err
+			}
+			verifiers, err := chosen(env, keys, file, signed)
+			if err != nil {
+				return err
+			}
+			checked, err := verifiers.Check(signed)
+			if err != nil {
+				return err
+			}
+			shown := struct {
+				Name      string               `json:"name"`
+				By        []string             `json:"signed_by"`
+				Text      string               `json:"text"`
+				Statement *statement.Statement `json:"statement,omitempty"` // if it is one
+			}{Name: checked.Name, By: checked.By, Text: checked.Text}
+			if statement.IsStatement(checked.Text) {
+				if shown.Statement, err = statement.Parse(checked.Text); err != nil {
+					return err
+				}
+			}
+			return env.Print(shown, func(out io.Writer) error {
+				fmt.Fprintf(env.ErrOut, "Signed by %s.\n", strings.Join(checked.By, " and "))
+				_, err := fmt.Fprint(out, checked.Text)
+				return err
+			})
+		}),
+	}
+	c.Flags().StringArrayVar(&keys, "key", nil, "a verifier key, NAME+HASH+KEY; can be given several times")
+	c.Flags().StringVar(&file, "keys", "", "a file with verifier keys, one a line")
+	return c
+}
+
+// read reads the note.
+func read(env *cli.Env, args []string) ([]byte, error) {
+	in, name := env.In, "standard input"
+	if len(args) > 0 && args[0] != "-" {
+		f, err := os.Open(args[0])
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in, name = f, args[0]
+	}
+	signed, err := io.ReadAll(io.LimitReader(in, signingkey.MaxNote+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	return signed, nil
+}
+
+// chosen are the keys to check with.
+func chosen(env *cli.Env, keys []string, file string, signed []byte) (*signingkey.Verifiers, error) {
+	if len(keys) == 0 && file == "" {
+		return own(env, signed)
+	}
+	text := ""
+	if file != "" {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		text = string(b)
+		if _, err := signingkey.ParseVerifiers(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	for i, key := range keys {
+		if _, err := signingkey.ParseVerifiers(key); err != nil || strings.Contains(key, "\n") {
+			return nil, cli.Usagef("--key: want a verifier key, NAME+HASH+KEY, as on /docs/keys%s", of(i, len(keys)))
+		}
+	}
+	return signingkey.ParseVerifiers(text + "\n" + strings.Join(keys, "\n"))
+}
+
+func of(i, n int) string {
+	if n == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" (the %d. of %d)", i+1, n)
+}
+
+// own are the verifier keys that belong to the keys of this process, for the name in the
+// first line of the note.
+func own(env *cli.Env, signed []byte) (*signingkey.Verifiers, error) {
+	keys, _, err := have(env)
+	if err != nil {
+		return nil, fmt.Errorf("want --key or --keys: %w", err)
+	}
+	name, _, _ := strings.Cut(string(signed), "\n")
+	list, err := keys.Verifiers(name)
+	if err != nil {
+		return nil, errors.New("it is no signed note: its first line is not the name of a key")
+	}
+	return signingkey.ParseVerifiers(strings.Join(list, "\n"))
+}

@@ -1,0 +1,74 @@
+package signing
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+)
+
+func showCommand(env *cli.Env) *cobra.Command {
+	var name string
+	c := &cobra.Command{
+		Use:   "show",
+		Short: "Show the verifier keys that belong to the key",
+		Long: `Show the public part of the keys that sign: those of LEDGERFEED_SIGNING_KEY or, with the
+program's own PostgreSQL and without the setting, those of the file signing.key in the data
+directory, which serve makes. The first is the present one; a second one is that before it.
+
+Prints a verifier key of each, for statements about webhooks, or for the name of --name: a
+note says in its last lines which name signed it. With --json, the public key is there in
+base64 and in PEM, too. Nothing secret is shown.`,
+		Args: cli.ExactArgs(0),
+		RunE: env.Run(func(context.Context, []string) error {
+			keys, source, err := have(env)
+			if err != nil {
+				return err
+			}
+			if name == "" {
+				if name, err = signingkey.StatementName(env.Settings.BaseURL); err != nil {
+					return err
+				}
+			}
+			list, err := viewOf(keys, []string{name})
+			if err != nil {
+				return err
+			}
+			shown := struct {
+				Source string    `json:"source"`
+				Keys   []keyView `json:"keys"`
+			}{source, list}
+			return env.Print(shown, func(out io.Writer) error {
+				for _, k := range list {
+					if _, err := fmt.Fprintln(out, k.VerifierKey[name]); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}),
+	}
+	c.Flags().StringVar(&name, "name", "", "show the verifier keys for another name, such as api.example.com/webhook-statements")
+	return c
+}
+
+// have returns the keys that there are, and where they come from.
+func have(env *cli.Env) (keys *signingkey.Keys, source string, err error) {
+	keys, err = ReadKeys(env)
+	if err == nil {
+		source, err = Source(env)
+	}
+	switch {
+	case err != nil:
+		return nil, "", err
+	case keys == nil && env.Settings.DatabaseURL == "":
+		return nil, "", fmt.Errorf("there is no file %s yet, which ledgerfeed serve or demo makes, and LEDGERFEED_SIGNING_KEY is not set", source)
+	case keys == nil:
+		return nil, "", ErrNoKey
+	}
+	return keys, source, nil
+}

@@ -1,0 +1,126 @@
+package signingkey
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// maxKeys is how many keys sign at the same time: one, and during a rotation the one
+// before it.
+const maxKeys = 2
+
+// Keys are the keys that sign, the present one first.
+type Keys struct{ list []ed25519.PrivateKey }
+
+// newName is the name in new keys. It stands for nothing.
+const newName = "ledgerfeed"
+
+// New makes a key, in the form that Parse takes.
+func New(random io.Reader) (string, error) {
+	text, _, err := note.GenerateKey(random, newName)
+	if err != nil {
+		return "", fmt.Errorf("make a signing key: %w", err)
+	}
+	return text, nil
+}
+
+// Parse reads LEDGERFEED_SIGNING_KEY: one key in the form of a note's signer,
+// PRIVATE+KEY+<name>+<hash>+<base64>, or two separated by a comma, the present one first;
+// then both sign. The name may be any. An error does not repeat the text.
+func Parse(text string) (*Keys, error) {
+	k := &Keys{}
+	for part := range strings.SplitSeq(text, ",") {
+		key, err := parseOne(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(k.list, func(have ed25519.PrivateKey) bool { return key.Equal(have) }) {
+			return nil, errors.New("the same signing key stands there twice")
+		}
+		k.list = append(k.list, key)
+	}
+	if len(k.list) > maxKeys {
+		return nil, fmt.Errorf("there are %d signing keys: want one, or the new one and the one before it", len(k.list))
+	}
+	return k, nil
+}
+
+func parseOne(text string) (ed25519.PrivateKey, error) {
+	if strings.HasPrefix(text, "PRIVATE+KEY+") {
+		if _, err := note.NewSigner(text); err != nil {
+			return nil, fmt.Errorf("cannot read a signing key, which has been changed or cut short: %w", err)
+		}
+		parts := strings.SplitN(text, "+", 5) // the last may have a plus in it
+		if raw, err := base64.StdEncoding.DecodeString(parts[4]); err == nil && len(raw) == 1+ed25519.SeedSize {
+			return ed25519.NewKeyFromSeed(raw[1:]), nil
+		}
+	}
+	return nil, errors.New("a signing key begins with PRIVATE+KEY+, as ledgerfeed signing-key new prints it")
+}
+
+// Sign signs a text under a name with all keys, and returns the note. The text ends with a
+// line feed and begins with the name on a line of its own.
+func (k *Keys) Sign(name, text string) ([]byte, error) {
+	if !strings.HasPrefix(text, name+"\n") {
+		return nil, fmt.Errorf("sign a note: the text does not begin with the line %q", name)
+	}
+	signers, err := k.Signers(name)
+	if err != nil {
+		return nil, err
+	}
+	signed, err := note.Sign(&note.Note{Text: text}, signers...)
+	if err != nil {
+		return nil, fmt.Errorf("sign a note: %w", err)
+	}
+	return signed, nil
+}
+
+// Signers makes a signer of each key for a name. The error says that the name is none.
+func (k *Keys) Signers(name string) ([]note.Signer, error) {
+	list := make([]note.Signer, len(k.list))
+	for i, key := range k.list {
+		verifier, err := Public{key.Public().(ed25519.PublicKey)}.Verifier(name)
+		if err != nil {
+			return nil, err
+		}
+		// The hash of a key is that of its name and its public part.
+		_, rest, _ := strings.Cut(verifier, "+")
+		hash, _, _ := strings.Cut(rest, "+")
+		private := base64.StdEncoding.EncodeToString(append([]byte{algorithm}, key.Seed()...))
+		if list[i], err = note.NewSigner("PRIVATE+KEY+" + name + "+" + hash + "+" + private); err != nil {
+			return nil, fmt.Errorf("make a signer for %q: %w", name, err)
+		}
+	}
+	return list, nil
+}
+
+// algorithm is the byte that stands for Ed25519 before a key.
+const algorithm = 1
+
+// Public returns the public parts of the keys, the present one first.
+func (k *Keys) Public() []Public {
+	list := make([]Public, len(k.list))
+	for i, key := range k.list {
+		list[i] = Public{key.Public().(ed25519.PublicKey)}
+	}
+	return list
+}
+
+// Verifiers are the verifier keys for a name, the present one first.
+func (k *Keys) Verifiers(name string) ([]string, error) {
+	list := make([]string, len(k.list))
+	for i, p := range k.Public() {
+		var err error
+		if list[i], err = p.Verifier(name); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}

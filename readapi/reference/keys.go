@@ -1,0 +1,80 @@
+package reference
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+)
+
+// KeysPath is the address of the page about the keys that sign, KeysTextPath that of the
+// same in plain text, below the API's address. They are of this service, so they do not
+// move with its documentation.
+const (
+	KeysPath     = "/docs/keys"
+	KeysTextPath = "/docs/keys.txt"
+)
+
+// keysPage is what the page about the keys that sign shows.
+type keysPage struct {
+	Name string // of statements about webhooks
+	Text string // the address of the plain form
+	Keys []publicKey
+}
+
+// Rotating tells whether a key is being replaced.
+func (p *keysPage) Rotating() bool { return len(p.Keys) > 1 }
+
+// publicKey is a key that others check with.
+type publicKey struct {
+	Verifier string // for the name of statements
+	Public   string // base64
+	PEM      string
+}
+
+func newKeysPage(info openapi.Info, keys *signingkey.Keys) (*keysPage, error) {
+	name, err := signingkey.StatementName(info.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("the page about keys: %w", err)
+	}
+	p := &keysPage{Name: name, Text: info.BaseURL + KeysTextPath}
+	if keys == nil {
+		return p, nil
+	}
+	for _, public := range keys.Public() {
+		verifier, err := public.Verifier(name)
+		if err != nil {
+			return nil, fmt.Errorf("the page about keys: %w", err)
+		}
+		p.Keys = append(p.Keys, publicKey{verifier, public.String(), public.PEM()})
+	}
+	return p, nil
+}
+
+// KeysPage writes the page about the keys that sign; nil: there are none.
+func KeysPage(info openapi.Info, keys *signingkey.Keys) ([]byte, error) {
+	shown, err := newKeysPage(info, keys)
+	if err != nil {
+		return nil, err
+	}
+	return write("keys", shown)
+}
+
+// KeysText writes the verifier keys, one a line, the present one first. Lines that begin
+// with # are comments.
+func KeysText(info openapi.Info, keys *signingkey.Keys) ([]byte, error) {
+	shown, err := newKeysPage(info, keys)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Verifier keys of %s, explained at %s%s. The present one comes first.\n", shown.Name, info.BaseURL, KeysPath)
+	if len(shown.Keys) == 0 {
+		b.WriteString("# There are none: this service signs nothing.\n")
+	}
+	for _, k := range shown.Keys {
+		fmt.Fprintf(&b, "# Public key (Ed25519): %s\n%s\n", k.Public, k.Verifier)
+	}
+	return []byte(b.String()), nil
+}
