@@ -121,7 +121,7 @@ var arrows = map[string][]string{
 	"internal/seededbug":        {},
 	"internal/settings": {
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
-		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
+		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme", "internal/pg",
 	},
 	"internal/testkit/frontproxy": {"internal/testkit"},
 	"internal/testkit":            {"internal/localpg"},

@@ -76,14 +76,17 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "ledgerfeed"
 	}
+	if err := settle(cfg.ConnConfig); err != nil {
+		return nil, err
+	}
 	withGate(cfg)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	if err := pool.Ping(ctx); err != nil {
+	if err := checkSettings(ctx, pool); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("the database does not answer: %w", err)
+		return nil, err
 	}
 	return pool, nil
 }
