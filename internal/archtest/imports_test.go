@@ -124,6 +124,7 @@ var arrows = map[string][]string{
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme", "internal/pg",
 	},
 	"internal/testkit/frontproxy": {"internal/testkit"},
+	"internal/testkit/pooler":     {"internal/pg", "internal/testkit"},
 	"internal/testkit":            {"internal/localpg"},
 	"internal/rowcheck":           {"domain"},
 

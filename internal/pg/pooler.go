@@ -77,11 +77,11 @@ func settle(cfg *pgx.ConnConfig) error {
 		switch {
 		case slices.Contains(passedOn(), name):
 			continue
-		case name == "options":
+		case name == "options" && value != "":
 			return errors.New("DATABASE_URL: a pooler cannot pass options on (LEDGERFEED_POOLER is set): write its settings as parameters of their own, such as search_path=billing")
 		case name == "default_transaction_read_only":
 			local["transaction_read_only"] = value
-		case !slices.Contains(ofSessions(), name):
+		case name != "options" && !slices.Contains(ofSessions(), name):
 			local[name] = value
 		}
 		delete(cfg.RuntimeParams, name)
