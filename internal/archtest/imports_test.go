@@ -127,9 +127,10 @@ var arrows = map[string][]string{
 	"internal/settings": {
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
-		"internal/signingkey",
+		"internal/signingkey", "internal/pg",
 	},
 	"internal/testkit/frontproxy": {"internal/testkit"},
+	"internal/testkit/pooler":     {"internal/pg", "internal/testkit"},
 	"internal/testkit":            {"internal/localpg"},
 	"internal/rowcheck":           {"domain"},
 

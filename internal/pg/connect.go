@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os/user"
 	"strconv"
@@ -14,11 +15,25 @@ import (
 
 // Connect opens one connection.
 func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	cfg, err := ConnConfig(url, nil)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	return conn, asPoolerError(err) //nolint:wrapcheck // the error names the server
+}
+
+// ConnConfig is the configuration of a single connection with some settings.
+func ConnConfig(url string, settings map[string]string) (*pgx.ConnConfig, error) {
 	cfg, err := ParseConfig(url)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.ConnectConfig(ctx, cfg.ConnConfig) //nolint:wrapcheck // the error names the server
+	maps.Copy(cfg.ConnConfig.RuntimeParams, settings)
+	if err := settle(cfg.ConnConfig); err != nil {
+		return nil, err
+	}
+	return cfg.ConnConfig, nil
 }
 
 // ownSettings are the settings that the program is written for. Every connection has
@@ -53,6 +68,10 @@ func ParseConfig(url string) (*pgxpool.Config, error) {
 	for name, value := range ownSettings() {
 		cfg.ConnConfig.RuntimeParams[name] = value
 	}
+	if mode := cfg.ConnConfig.RuntimeParams[poolerParameter]; mode != "" && mode != PoolerTransaction {
+		return nil, fmt.Errorf("DATABASE_URL: %s is %q: want %s", poolerParameter, mode, PoolerTransaction)
+	}
+	delete(cfg.ConnConfig.RuntimeParams, poolerParameter)
 	want, found := cfg.ConnConfig.RuntimeParams["requirepeer"]
 	if !found {
 		return cfg, nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,7 +20,8 @@ import (
 
 // Options of a pool.
 type Options struct {
-	// MaxConns is the most connections; 0 leaves pgx's default.
+	// MaxConns is the most connections; 0 leaves pgx's default. A new one that the server
+	// refuses because it has too many is waited for, as long as the pool has another.
 	MaxConns int32
 
 	// ReadBuffer is the size of each connection's read buffer in bytes; 0
@@ -74,13 +76,17 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "ledgerfeed"
 	}
+	if err := settle(cfg.ConnConfig); err != nil {
+		return nil, err
+	}
+	withGate(cfg)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	if err := pool.Ping(ctx); err != nil {
+	if err := checkSettings(ctx, pool); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("the database does not answer: %w", err)
+		return nil, err
 	}
 	return pool, nil
 }
@@ -160,6 +166,13 @@ func Canceled(err error) bool { return hasCode(err, "57014") }
 
 // Forbidden reports whether a statement failed because its account lacks a right.
 func Forbidden(err error) bool { return hasCode(err, "42501") }
+
+// TooMany reports whether a server refused a new connection because it has as many as it
+// may have: in all, of the account, of the database, or of a pooler's clients.
+func TooMany(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pgErr.Code == "53300" || strings.HasPrefix(pgErr.Message, "no more connections allowed"))
+}
 
 func hasCode(err error, code string) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)

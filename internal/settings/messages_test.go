@@ -13,6 +13,9 @@ import (
 // takes every text.
 var wrongValues = map[string][]string{
 	"DATABASE_URL":                     nil, // the driver checks it, and the errors of a connection name it
+	"LEDGERFEED_CONNECTIONS":           {"3", "many", "0"},
+	"LEDGERFEED_POOLER":                {"session", "pgbouncer", "true"},
+	"LEDGERFEED_LISTEN_DATABASE_URL":   nil,
 	"LEDGERFEED_DATA_DIR":              nil,
 	"LEDGERFEED_LISTEN":                {"8080", "localhost", "http://127.0.0.1:99"},
 	"LEDGERFEED_CONSOLE_LISTEN":        {"8081", "127.0.0.1:99999", "::1:8081"},

@@ -24,8 +24,11 @@ import (
 // operators; a test compares. The tag want is the form of a value, for the message
 // about a wrong one. The values of those tagged secret are not shown.
 type Settings struct {
-	DatabaseURL string `env:"DATABASE_URL" secret:"true"`                   // empty: the program's own PostgreSQL
-	DataDir     string `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"` // of the program's own PostgreSQL
+	DatabaseURL string      `env:"DATABASE_URL" secret:"true"`                                                                   // empty: the program's own PostgreSQL
+	Connections connections `env:"LEDGERFEED_CONNECTIONS" want:"a number of connections to the database, 4 or more, such as 30"` // 0: as many as the roles can use
+	Pooler      pooler      `env:"LEDGERFEED_POOLER" want:"transaction, if a pooler in that mode stands before the database; otherwise leave it out"`
+	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"` // past the pooler; empty: there is no such way
+	DataDir     string      `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"` // of the program's own PostgreSQL
 
 	Listen        string `env:"LEDGERFEED_LISTEN" envDefault:"127.0.0.1:8080" want:"host:port, such as 127.0.0.1:8080"`
 	ConsoleListen string `env:"LEDGERFEED_CONSOLE_LISTEN" envDefault:"127.0.0.1:8081" want:"host:port, such as 127.0.0.1:8081"`

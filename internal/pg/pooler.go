@@ -1,0 +1,157 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// PoolerTransaction is the mode of a pooler that hands a connection to the server out for
+// one transaction at a time, such as PgBouncer with pool_mode = transaction. Nothing of a
+// session is there in the next transaction: no settings, no prepared statements, no
+// temporary tables, no locks, no LISTEN.
+const PoolerTransaction = "transaction"
+
+// poolerParameter says in a URL that a pooler in that mode answers there.
+const poolerParameter = "pooler"
+
+// ThroughPooler returns the URL of a database, in either form, for a pooler in the mode
+// PoolerTransaction: each transaction then begins with its settings, and statements are
+// not prepared.
+func ThroughPooler(url string) string {
+	parameter := poolerParameter + "=" + PoolerTransaction
+	switch {
+	case !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://"):
+		return strings.TrimSpace(url + " " + parameter)
+	case strings.Contains(url, "?"):
+		return url + "&" + parameter
+	}
+	return url + "?" + parameter
+}
+
+// IsPooled reports whether connections of a configuration go through a pooler in the mode
+// PoolerTransaction.
+func IsPooled(cfg *pgx.ConnConfig) bool { return writtenIn(cfg.ConnString(), poolerParameter) != "" }
+
+// writtenIn is a parameter as a URL has it, also one that pgx takes for itself; empty:
+// the URL has none.
+func writtenIn(url, parameter string) string {
+	cfg, err := pgconn.ParseConfig(url)
+	if err != nil {
+		return ""
+	}
+	return cfg.RuntimeParams[parameter]
+}
+
+// A pooler passes these on itself.
+func passedOn() []string {
+	return []string{"application_name", "client_encoding", "standard_conforming_strings", "DateStyle", "TimeZone"}
+}
+
+// These are of sessions: the pooler's own connections to the server have them, and it
+// watches its clients itself.
+func ofSessions() []string {
+	return []string{
+		"default_transaction_isolation", // checkPooler looks at it
+		"idle_session_timeout", "tcp_user_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count",
+	}
+}
+
+// settle makes connections of a configuration work through a pooler, if its URL says that
+// one answers there. No settings can be added after it.
+func settle(cfg *pgx.ConnConfig) error {
+	if !IsPooled(cfg) {
+		return nil
+	}
+	local := map[string]string{}
+	for name, value := range cfg.RuntimeParams {
+		switch {
+		case slices.Contains(passedOn(), name):
+			continue
+		case name == "options" && value != "":
+			return errors.New("DATABASE_URL: a pooler cannot pass options on (LEDGERFEED_POOLER is set): write its settings as parameters of their own, such as search_path=billing")
+		case name == "default_transaction_read_only":
+			local["transaction_read_only"] = value
+		case name != "options" && !slices.Contains(ofSessions(), name):
+			local[name] = value
+		}
+		delete(cfg.RuntimeParams, name)
+	}
+	if writtenIn(cfg.ConnString(), "default_query_exec_mode") == "" {
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	if len(local) == 0 {
+		return nil
+	}
+	first, build := beginning(local), cfg.BuildFrontend
+	cfg.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+		s := newLocalSettings(r, w, first)
+		return build(s, s)
+	}
+	return nil
+}
+
+// beginning is what sets settings for the transaction in which it is executed, as
+// messages to the server.
+func beginning(settings map[string]string) []byte {
+	var calls []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		calls = append(calls, fmt.Sprintf("set_config(%s, %s, true)", literal(name), literal(settings[name])))
+	}
+	var b []byte
+	for _, m := range []pgproto3.FrontendMessage{&pgproto3.Parse{Query: "SELECT " + strings.Join(calls, ", ")}, &pgproto3.Bind{}, &pgproto3.Execute{}} {
+		b, _ = m.Encode(b) // fails for messages of a gigabyte
+	}
+	return b
+}
+
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// PoolerError says that a pooler answers at the address of the database, for which the
+// settings of connections are not made.
+type PoolerError struct{ err error }
+
+func (e *PoolerError) Error() string {
+	return fmt.Sprintf("a connection pooler such as PgBouncer answers at the address of the database, and PostgreSQL does not get the settings of connections (%v): "+
+		"set LEDGERFEED_POOLER=transaction, or connect to PostgreSQL itself (docs/operations/pooler.md)", e.err)
+}
+
+// Unwrap returns what was answered.
+func (e *PoolerError) Unwrap() error { return e.err }
+
+// asPoolerError recognizes the refusal of a pooler to pass a setting on. PostgreSQL's own
+// for settings that it does not know has another code.
+func asPoolerError(err error) error {
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok && answer.Code == "08P01" && strings.HasPrefix(answer.Message, "unsupported startup parameter") {
+		return &PoolerError{errors.New(answer.Message)}
+	}
+	return err
+}
+
+// checkSettings makes sure that a pool's settings reach the server. A pooler may have been
+// told to take them and throw them away.
+func checkSettings(ctx context.Context, pool *pgxpool.Pool) error {
+	var isolation, timeout string
+	err := pool.QueryRow(ctx, `SELECT current_setting('transaction_isolation'), current_setting('idle_in_transaction_session_timeout') WHERE $1`, true).Scan(&isolation, &timeout)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the database does not answer: %w", asPoolerError(err))
+	case isolation != ownSettings()["default_transaction_isolation"]:
+		if !IsPooled(pool.Config().ConnConfig) {
+			return &PoolerError{errors.New("default_transaction_isolation is " + isolation)}
+		}
+		return fmt.Errorf("transactions begin as %q, and a pooler passes no other level on: ALTER ROLE … SET default_transaction_isolation = 'read committed'", isolation)
+	case timeout == "0" && pool.Config().ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] != "0":
+		return &PoolerError{errors.New("idle_in_transaction_session_timeout is 0")}
+	}
+	return nil
+}
