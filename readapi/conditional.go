@@ -22,13 +22,13 @@ func newTagger(key, document []byte) *tagger {
 const tagSize = 15
 
 // tag names the answer to a request at a version, in every encoding.
-func (q *request) tag(version string) string {
+func (q *request) tag(v version) string {
 	b := make([]byte, 0, 256)
 	b = appendSized(b, q.key.WorkspaceID)
 	b = appendSized(b, q.key.Permissions.String())
 	b = appendSized(b, q.http.URL.EscapedPath())
 	b = appendSized(b, q.http.URL.RawQuery)
-	b = appendSized(b, version)
+	b = appendSized(b, v.name)
 	sum := q.api.tags.mac.sum(q.api.tags.program[:], b)
 	return base64.RawURLEncoding.EncodeToString(sum[:tagSize])
 }
@@ -81,14 +81,15 @@ func (q *request) answerUnchanged() (done bool, err error) {
 		q.countCached(nil, false)
 		return false, nil
 	}
-	version, err := q.endpoint.version(q)
+	v, err := q.endpoint.version(q)
 	if err != nil {
 		return false, err
 	}
-	tag := q.tag(version)
-	current := cached != nil && cached.version == version
+	tag := q.tag(v)
+	current := cached != nil && cached.version == v
 	q.countCached(cached, current)
 	// A current cached answer proves that the resource exists, so "*" matches.
+	q.out.LogPosition = v.position
 	if current || strings.Contains(candidates, tag) {
 		if etag := q.out.Match(tag); etag != "" {
 			q.out.NotModified(etag)
@@ -104,8 +105,9 @@ func (q *request) answerUnchanged() (done bool, err error) {
 }
 
 // answerWith answers with a JSON body of a version, or 304 if the caller has it.
-func (q *request) answerWith(body []byte, version string) {
-	tag := q.tag(version)
+func (q *request) answerWith(body []byte, v version) {
+	tag := q.tag(v)
+	q.out.LogPosition = v.position
 	if etag := q.out.Match(tag); etag != "" {
 		q.out.NotModified(etag)
 		return
@@ -114,7 +116,7 @@ func (q *request) answerWith(body []byte, version string) {
 	defer q.api.answers.Release(buffer)
 	encoded := q.out.Encode(buffer, body)
 	if q.endpoint.cacheable() {
-		q.api.cache.put(q.cacheKey(), cachedAnswer{version: version, body: encoded, rows: q.rows})
+		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: encoded, rows: q.rows})
 	}
 	q.out.OK(encoded, tag)
 }

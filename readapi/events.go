@@ -75,7 +75,7 @@ func answerEvent(q *request) error {
 	if !domain.IsID(q.pathID) { // cannot exist, and may be no text for the database
 		return answer.UnknownID(label)
 	}
-	event, ok, err := q.api.cfg.Feed.Event(q, q.key.WorkspaceID, q.pathID, q.oldestKept(), q.visible.pay)
+	event, visible, ok, err := q.api.cfg.Feed.Event(q, q.key.WorkspaceID, q.pathID, q.oldestKept(), q.visible.pay)
 	if err != nil {
 		return err
 	}
@@ -84,6 +84,6 @@ func answerEvent(q *request) error {
 	}
 	q.rows = 1
 	// An event never changes, but after a restore another one can have the same id.
-	q.answerWith([]byte(event), event)
+	q.answerWith([]byte(event), version{event, visible})
 	return nil
 }

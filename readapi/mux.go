@@ -97,7 +97,7 @@ func (a *API) mountRoutes() {
 }
 
 // handlers returns the two functions of an endpoint, answer and version.
-func (a *API) handlers(r route.Route) (handle func(*request) error, version func(*request) (string, error)) {
+func (a *API) handlers(r route.Route) (handle func(*request) error, version func(*request) (version, error)) {
 	switch r.Kind {
 	case route.Rows:
 		return answerRows, rowsVersion

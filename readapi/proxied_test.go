@@ -71,6 +71,7 @@ func (p *proxy) carryFor(s *stand, method, path, key string, headers ...string) 
 func conformance() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
 		"TestALoggerForErrors":                   TestALoggerForErrors,
+		"TestAnswersSayTheirPosition":            TestAnswersSayTheirPosition,
 		"TestAddressBehindProxies":               TestAddressBehindProxies,
 		"TestAnEventWaitsForItsData":             TestAnEventWaitsForItsData,
 		"TestChecksRunInOrder":                   TestChecksRunInOrder,

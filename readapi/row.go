@@ -23,7 +23,7 @@ type rowQuery struct {
 	workspaceID, id string
 
 	body    *bytes.Buffer // the row; empty if there is none
-	version string
+	version version
 	err     error
 }
 

@@ -12,6 +12,7 @@ const (
 	HeaderETag            = "ETag"
 	HeaderLimit           = "RateLimit-Limit"
 	HeaderLocation        = "Location"
+	HeaderLogPosition     = "Log-Position"
 	HeaderNoSniff         = "X-Content-Type-Options"
 	HeaderPolicy          = "RateLimit-Policy"
 	HeaderPolicyOfContent = "Content-Security-Policy"

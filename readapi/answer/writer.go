@@ -23,6 +23,10 @@ type Writer struct {
 	Policy    Policy
 	Allowance limit.Allowance
 
+	// LogPosition is the visible position that an answer of 200 or 304 is of; below 0, as
+	// at first: it is not about a workspace's data.
+	LogPosition int64
+
 	// What was written, for the request log.
 	Status int   // 0: nothing yet
 	Bytes  int   // of the body
@@ -37,7 +41,7 @@ type Encoded struct {
 
 // Writer makes the Writer of the answer to a request.
 func (r *Renderer) Writer(w http.ResponseWriter, request *http.Request, requestID string) Writer {
-	return Writer{renderer: r, w: w, request: request, requestID: requestID}
+	return Writer{renderer: r, w: w, request: request, requestID: requestID, LogPosition: -1}
 }
 
 // accepted are the encodings that the caller accepts, best first.
@@ -95,6 +99,7 @@ func (w *Writer) OK(body Encoded, tag string) {
 
 func (w *Writer) ok(contentType []string, body Encoded, tag string) {
 	h := w.setCommon()
+	w.setLogPosition(h)
 	h[HeaderCacheControl] = w.renderer.fixed.cacheRevalidate
 	h[HeaderETag] = []string{etag(tag, body.Encoding)}
 	w.send(http.StatusOK, contentType, body)
@@ -103,6 +108,7 @@ func (w *Writer) ok(contentType []string, body Encoded, tag string) {
 // NotModified answers 304; the ETag is one that Match returned.
 func (w *Writer) NotModified(etag string) {
 	h := w.setCommon()
+	w.setLogPosition(h)
 	h[HeaderETag] = []string{etag}
 	h[HeaderCacheControl] = w.renderer.fixed.cacheRevalidate
 	h[HeaderVary] = w.renderer.fixed.varyEncoding
@@ -162,6 +168,12 @@ func (w *Writer) setCommon() http.Header {
 	}
 	h[HeaderNoSniff] = w.renderer.fixed.noSniff
 	return h
+}
+
+func (w *Writer) setLogPosition(h http.Header) {
+	if w.LogPosition >= 0 {
+		h[HeaderLogPosition] = []string{strconv.FormatInt(w.LogPosition, 10)}
+	}
 }
 
 // send writes an answer, for HEAD without the body.

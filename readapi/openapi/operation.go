@@ -60,7 +60,7 @@ func operation(r *route.Route, method string, schema object, example string) obj
 		parameters = append(parameters, parameter(&r.Params[i]))
 	}
 	parameters = append(parameters, reference("parameters", "RequestId"), reference("parameters", "IfNoneMatch"))
-	ok := object{{"description", "Done."}, {"headers", responseHeaders(true)}}
+	ok := object{{"description", "Done."}, {"headers", answerHeaders(r)}}
 	if method == "" {
 		ok = ok.with("content", object{{"application/json", object{
 			{"schema", schema},
@@ -68,7 +68,7 @@ func operation(r *route.Route, method string, schema object, example string) obj
 		}}})
 	}
 	unchanged := object{
-		{"description", "Nothing has changed since the answer with the ETag in If-None-Match."}, {"headers", responseHeaders(true)},
+		{"description", "Nothing has changed since the answer with the ETag in If-None-Match."}, {"headers", answerHeaders(r)},
 	}
 	responses := object{{"200", ok}, {"304", unchanged}}
 	return described.

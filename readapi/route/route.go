@@ -36,6 +36,11 @@ const (
 // HasID reports whether the path names one object by its id.
 func (r *Route) HasID() bool { return strings.Contains(r.Path, "{id}") }
 
+// HasPosition reports whether answers are of a position of the workspace's log
+// (docs/contract/decisions.md, "Positions"). The key and the description of the API are
+// not in the log.
+func (r *Route) HasPosition() bool { return r.Kind != KeyInfo && r.Kind != Document }
+
 // ReadOf tells where what an event is about is read: the path, with {object_id} or
 // {client_id} in the place of what the event's data has under that name. Empty: there is
 // nothing to read.
