@@ -199,7 +199,7 @@ func checkParams(q *request) error {
 				"what it was when the cursor was given; keep all others the same, or start again without a cursor")
 		}
 	}
-	if len(errs) > 0 {
+	if errs = q.wait.accept(q, errs); len(errs) > 0 {
 		return answer.WrongParams(errs)
 	}
 	return nil

@@ -3,6 +3,7 @@ package readapi
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"strings"
 )
 
@@ -44,10 +45,15 @@ func (q *request) cacheKey() cacheKey {
 // answerRequest answers a request that passed all checks: without reading what it
 // asks for, if that is possible.
 func answerRequest(q *request) error {
-	if done, err := q.answerUnchanged(); done || err != nil {
-		return err
+	done, err := q.answerUnchanged()
+	if !done && err == nil {
+		err = q.endpoint.answer(q)
 	}
-	return q.endpoint.answer(q)
+	if errors.Is(err, errBehind) {
+		q.wait.behind = true
+		return nil
+	}
+	return err
 }
 
 // countCached counts what a look into the cache has found.
@@ -74,6 +80,9 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	if q.endpoint.cacheable() {
 		cached = q.api.cache.get(q.cacheKey())
 	}
+	if q.wait.seconds > 0 && (cached == nil || cached.rows == 0) {
+		return false, nil // there may be nothing to answer with yet
+	}
 	// Only ETags count here: whether "*" matches depends on whether there is an
 	// answer.
 	candidates := q.out.IfNoneMatch()
@@ -83,6 +92,9 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	}
 	v, err := q.endpoint.version(q)
 	if err != nil {
+		return false, err
+	}
+	if err := q.wait.reached(v); err != nil {
 		return false, err
 	}
 	tag := q.tag(v)
@@ -104,8 +116,13 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	return true, nil
 }
 
-// answerWith answers with a JSON body of a version, or 304 if the caller has it.
+// answerWith answers with a JSON body of a version, or 304 if the caller has it. A page
+// without rows is not answered now if the caller would rather wait.
 func (q *request) answerWith(body []byte, v version) {
+	q.api.waits.reads.share(q, body, v)
+	if q.wait.holds(q, body, v) {
+		return
+	}
 	tag := q.tag(v)
 	q.out.LogPosition = v.position
 	if etag := q.out.Match(tag); etag != "" {

@@ -34,6 +34,14 @@ func answerEvents(q *request) error {
 	if err != nil {
 		return err
 	}
+	movedAt := "0"
+	if !page.MovedAt.IsZero() {
+		movedAt = strconv.FormatInt(page.MovedAt.UnixMicro(), 10)
+	}
+	read := formatFeedVersion(formatRowsVersion(page.Visible, movedAt), page.Kept)
+	if err := q.wait.reached(read); err != nil {
+		return err
+	}
 	if page.Diverged {
 		return diverged("read the lists again without a cursor, and events with created_since at a time before that; you know by their ids which you have handled")
 	}
@@ -52,11 +60,7 @@ func answerEvents(q *request) error {
 	}
 	q.rows = len(page.Events)
 	appendEnd(body, page.More, q.cursor(appendMark(nil, page.Next)))
-	movedAt := "0"
-	if !page.MovedAt.IsZero() {
-		movedAt = strconv.FormatInt(page.MovedAt.UnixMicro(), 10)
-	}
-	q.answerWith(body.Bytes(), formatFeedVersion(formatRowsVersion(page.Visible, movedAt), page.Kept))
+	q.answerWith(body.Bytes(), read)
 	return nil
 }
 
@@ -79,11 +83,15 @@ func answerEvent(q *request) error {
 	if err != nil {
 		return err
 	}
+	read := version{event, visible}
+	if err := q.wait.reached(read); err != nil {
+		return err
+	}
 	if !ok {
 		return answer.UnknownID(label)
 	}
 	q.rows = 1
 	// An event never changes, but after a restore another one can have the same id.
-	q.answerWith([]byte(event), version{event, visible})
+	q.answerWith([]byte(event), read)
 	return nil
 }

@@ -118,6 +118,9 @@ func answerRow(q *request) error {
 	if query.err != nil {
 		return q.readError(query.err)
 	}
+	if err := q.wait.reached(query.version); err != nil {
+		return err
+	}
 	if query.body.Len() == 0 {
 		return answer.UnknownID(resource.Label())
 	}

@@ -23,7 +23,7 @@ const (
 // wraps. It reads headers of up to four times answer.MaxHeaderBytes, so that the API
 // itself can refuse most that are too large.
 func NewServer(api *API, logger *slog.Logger) *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler:           api,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
@@ -37,6 +37,8 @@ func NewServer(api *API, logger *slog.Logger) *http.Server {
 		// OPTIONS * is an unknown path like any other.
 		DisableGeneralOptionsHandler: true,
 	}
+	server.RegisterOnShutdown(api.Drain)
+	return server
 }
 
 // connectionKey finds a request's connection in its context.

@@ -53,7 +53,11 @@ var errNoVersionRow = errors.New("the workspace has no checkpoint")
 // newVersionReader reads the versions of workspaces.
 func newVersionReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*versionQuery] {
 	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*versionQuery) {
-		found, err := readVersions(ctx, pool, queries)
+		asked := map[string]struct{}{} // many may ask for the same
+		for _, q := range queries {
+			asked[q.workspaceID] = struct{}{}
+		}
+		found, err := readVersions(ctx, pool, slices.Collect(maps.Keys(asked)))
 		for _, q := range queries {
 			q.version, q.err = found[q.workspaceID], err
 			if err == nil && q.version.name == "" {
@@ -63,15 +67,22 @@ func newVersionReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalesce
 	})
 }
 
-// readVersions returns the version of each workspace; without a name: it has none.
-func readVersions(ctx context.Context, pool *pgxpool.Pool, queries []*versionQuery) (map[string]version, error) {
-	found := make(map[string]version, len(queries))
-	for _, q := range queries { // many may ask for the same
-		found[q.workspaceID] = version{}
+// readPositions returns the visible position of each workspace that has one.
+func readPositions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (map[string]int64, error) {
+	found, err := readVersions(ctx, pool, workspaceIDs)
+	positions := make(map[string]int64, len(found))
+	for id, v := range found {
+		positions[id] = v.position
 	}
+	return positions, err
+}
+
+// readVersions returns the version of each workspace that has one.
+func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (map[string]version, error) {
+	found := make(map[string]version, len(workspaceIDs))
 	rows, err := pool.Query(ctx, `
 		SELECT workspace_id, position, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text
-		  FROM log_checkpoint WHERE workspace_id = ANY ($1) AND consumer = '`+eventlog.ReadModels+`'`, slices.Collect(maps.Keys(found)))
+		  FROM log_checkpoint WHERE workspace_id = ANY ($1) AND consumer = '`+eventlog.ReadModels+`'`, workspaceIDs)
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of workspaces: %w", err)
 	}
@@ -113,7 +124,7 @@ func feedVersion(q *request) (version, error) {
 }
 
 // oldestKept is the publish time of the oldest events that can be read.
-func (q *request) oldestKept() time.Time { return q.began.Add(-q.api.cfg.Retention) }
+func (q *request) oldestKept() time.Time { return q.asOf.Add(-q.api.cfg.Retention) }
 
 // documentVersion is the version of the OpenAPI document, which is part of every tag
 // already.

@@ -40,9 +40,10 @@ var arrows = map[string][]string{
 		"domain", "domain/jsonform", "readapi/access", "readapi/answer", "readapi/openapi", "readapi/route", "internal/signaturecheck",
 	},
 	"internal/signaturecheck": {},
+	"readapi/waiting":         {"eventlog"},
 	"readapi": {
 		"domain", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
-		"readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "internal/seededbug", "internal/tracing",
+		"readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "readapi/waiting", "internal/seededbug", "internal/tracing",
 	},
 
 	"delivery/attempt":            {"delivery/policy", "domain", "internal/tracing"},
