@@ -80,6 +80,7 @@ func identify(q *request) error {
 	case err == nil:
 		q.key, q.visible = key, visibilityOf(key.Permissions)
 		q.proveConnection()
+		q.known()
 	case !errors.Is(err, access.ErrRefused):
 		return err
 	case !errors.As(err, &q.refused):

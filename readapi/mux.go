@@ -130,9 +130,16 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(ctx)
 	}
 	base := r.Context()
+	release, ok := takePlace(r)
+	if !ok {
+		a.refuseStream(w, r)
+		return
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(base, a.cfg.Timeout)
 	defer cancel()
 	q := a.newRequest(ctx, w, r)
+	q.known = release
 	q.routing = a.routing.Get().(*chi.Context)
 	q.routing.Reset()
 	defer a.routing.Put(q.routing)

@@ -135,6 +135,10 @@ func apart() map[string][]string {
 			"TestWaitingCostsNoStatement", "TestWaitsAreBounded", "TestWaitsForPositionsAreBounded", "TestWaitsOutliveTheServersTimeouts",
 			"TestWhatShowsNothingEndsNoWait",
 		},
+		"is about HTTP/2 without TLS, which a proxy would end": {
+			"TestAHundredWaitsOverOneConnection", "TestErrorsAreNotRewrittenInHTTP2", "TestHTTP2IsBounded", "TestIdleHTTP2",
+			"TestRequestsOfUnknownCallersAreBounded",
+		},
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
 		"spoils answers; TestTheProxySeesFaults has prism find the same":       {"TestTheJudgeSeesFaults"},
 		"looks at what is kept of callers, in whose place a proxy would stand": {"TestErrorsAreExplained", "TestRequestsHoldNoSecrets"},

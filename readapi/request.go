@@ -32,6 +32,7 @@ type request struct {
 	id      string
 	address netip.Addr
 
+	known   func()               // called when the caller is known
 	key     *access.Key          // nil until a valid one was found
 	refused *access.RefusedError // why there is none
 	visible visibility
