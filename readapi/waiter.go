@@ -8,7 +8,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
-	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 	"github.com/ledgerfeed/ledgerfeed/readapi/waiting"
 )
 
@@ -83,10 +82,8 @@ func (w *waiter) accept(q *request, faults []answer.ParamError) []answer.ParamEr
 		faults = addError(faults, answer.HeaderAtLeast, positionForm)
 	}
 	w.atLeast = position
-	switch q.endpoint.Kind {
-	case route.Rows, route.Credit, route.Events:
+	if q.endpoint.IsList() {
 		w.seconds = preferredWait(q.http.Header.Values(answer.HeaderPrefer))
-	default:
 	}
 	if w.seconds > 0 {
 		q.out.Applied = "wait=" + strconv.Itoa(w.seconds)
@@ -189,7 +186,8 @@ func (a *API) awaitChange(ctx context.Context, q *request) error {
 		return a.answerEmpty(q)
 	}
 	defer leave()
-	limited, cancel := context.WithTimeout(ctx, time.Duration(q.wait.seconds)*time.Second)
+	left := time.Duration(q.wait.seconds)*time.Second - a.cfg.Clock().Sub(q.began) // it counts from when the request came
+	limited, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	pause := time.Duration(0)
 	for q.wait.empty != nil {
