@@ -191,19 +191,25 @@ func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Tim
 
 // Event returns the public form of one event, or ok = false for what the feed would
 // not show: unknown ids, internal entries, events that are not visible yet or were
-// published before oldest, and, unless payouts is set, payout.paid.
-func (f *Feed) Event(ctx context.Context, workspaceID, id string, oldest time.Time, payouts bool) (event string, ok bool, err error) {
+// published before oldest, and, unless payouts is set, payout.paid. Visible is the
+// position up to which events may show, in either case. The error is a
+// *domain.UnknownWorkspaceError when there is no such workspace.
+func (f *Feed) Event(ctx context.Context, workspaceID, id string, oldest time.Time, payouts bool) (event string, visible int64, ok bool, err error) {
+	var found *string
 	err = f.pool.QueryRow(ctx, `
-		SELECT e.public_event FROM event_log e
-		  JOIN log_checkpoint c ON c.workspace_id = e.workspace_id AND c.consumer = '`+ReadModels+`' AND e.position <= c.position
-		 WHERE e.workspace_id = $1 AND e.id = $2 AND e.public_event IS NOT NULL
-		   AND e.created_at >= $3 AND ($4 OR e.type <> '`+domain.TypePayoutPaid+`')`,
-		workspaceID, id, oldest, payouts).Scan(&event)
+		SELECT c.position, (SELECT e.public_event FROM event_log e
+		         WHERE e.workspace_id = $1 AND e.id = $2 AND e.public_event IS NOT NULL AND e.position <= c.position
+		           AND e.created_at >= $3 AND ($4 OR e.type <> '`+domain.TypePayoutPaid+`'))
+		  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '`+ReadModels+`'`,
+		workspaceID, id, oldest, payouts).Scan(&visible, &found)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", false, nil
+		return "", 0, false, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("read event %s of %s: %w", id, workspaceID, err)
+		return "", 0, false, fmt.Errorf("read event %s of %s: %w", id, workspaceID, err)
 	}
-	return event, true, nil
+	if found == nil {
+		return "", visible, false, nil
+	}
+	return *found, visible, true, nil
 }

@@ -162,9 +162,9 @@ func TestFeedOne(t *testing.T) {
 		"old": {false, false}, "just": {true, true}, "inner": {false, false}, "payout": {false, true}, "unseen": {false, false}, "nothing": {false, false},
 	} {
 		for i, payouts := range []bool{false, true} {
-			event, ok, err := f.feed().Event(t.Context(), "acme", id, f.now.AddDate(0, 0, -30), payouts)
-			if err != nil || ok != want[i] || ok != strings.HasPrefix(event, fmt.Sprintf(`{"id":%q,`, id)) {
-				t.Errorf("%s with payouts %v: %v %q %v", id, payouts, ok, event, err)
+			event, visible, ok, err := f.feed().Event(t.Context(), "acme", id, f.now.AddDate(0, 0, -30), payouts)
+			if err != nil || visible != 4 || ok != want[i] || ok != strings.HasPrefix(event, fmt.Sprintf(`{"id":%q,`, id)) {
+				t.Errorf("%s with payouts %v: %v %q at %d, %v", id, payouts, ok, event, visible, err)
 			}
 		}
 	}

@@ -26,6 +26,7 @@ type API struct {
 	rows         map[string]*batch.Coalescer[*rowQuery] // by table
 	shares       *shares
 	cache        *answerCache
+	waits        *waits
 	metrics      *metrics
 }
 

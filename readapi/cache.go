@@ -40,7 +40,7 @@ type cacheKey struct {
 
 // cachedAnswer is never changed.
 type cachedAnswer struct {
-	version string
+	version version
 	body    answer.Encoded
 	rows    int
 }

@@ -80,6 +80,7 @@ func identify(q *request) error {
 	case err == nil:
 		q.key, q.visible = key, visibilityOf(key.Permissions)
 		q.proveConnection()
+		q.known()
 	case !errors.Is(err, access.ErrRefused):
 		return err
 	case !errors.As(err, &q.refused):
@@ -199,7 +200,7 @@ func checkParams(q *request) error {
 				"what it was when the cursor was given; keep all others the same, or start again without a cursor")
 		}
 	}
-	if len(errs) > 0 {
+	if errs = q.wait.accept(q, errs); len(errs) > 0 {
 		return answer.WrongParams(errs)
 	}
 	return nil

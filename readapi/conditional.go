@@ -3,6 +3,7 @@ package readapi
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"strings"
 )
 
@@ -22,13 +23,13 @@ func newTagger(key, document []byte) *tagger {
 const tagSize = 15
 
 // tag names the answer to a request at a version, in every encoding.
-func (q *request) tag(version string) string {
+func (q *request) tag(v version) string {
 	b := make([]byte, 0, 256)
 	b = appendSized(b, q.key.WorkspaceID)
 	b = appendSized(b, q.key.Permissions.String())
 	b = appendSized(b, q.http.URL.EscapedPath())
 	b = appendSized(b, q.http.URL.RawQuery)
-	b = appendSized(b, version)
+	b = appendSized(b, v.name)
 	sum := q.api.tags.mac.sum(q.api.tags.program[:], b)
 	return base64.RawURLEncoding.EncodeToString(sum[:tagSize])
 }
@@ -44,10 +45,15 @@ func (q *request) cacheKey() cacheKey {
 // answerRequest answers a request that passed all checks: without reading what it
 // asks for, if that is possible.
 func answerRequest(q *request) error {
-	if done, err := q.answerUnchanged(); done || err != nil {
-		return err
+	done, err := q.answerUnchanged()
+	if !done && err == nil {
+		err = q.endpoint.answer(q)
 	}
-	return q.endpoint.answer(q)
+	if errors.Is(err, errBehind) {
+		q.wait.behind = true
+		return nil
+	}
+	return err
 }
 
 // countCached counts what a look into the cache has found.
@@ -74,6 +80,9 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	if q.endpoint.cacheable() {
 		cached = q.api.cache.get(q.cacheKey())
 	}
+	if q.wait.seconds > 0 && (cached == nil || cached.rows == 0) {
+		return false, nil // there may be nothing to answer with yet
+	}
 	// Only ETags count here: whether "*" matches depends on whether there is an
 	// answer.
 	candidates := q.out.IfNoneMatch()
@@ -81,14 +90,18 @@ func (q *request) answerUnchanged() (done bool, err error) {
 		q.countCached(nil, false)
 		return false, nil
 	}
-	version, err := q.endpoint.version(q)
+	v, err := q.endpoint.version(q)
 	if err != nil {
 		return false, err
 	}
-	tag := q.tag(version)
-	current := cached != nil && cached.version == version
+	if err := q.wait.reached(v); err != nil {
+		return false, err
+	}
+	tag := q.tag(v)
+	current := cached != nil && cached.version == v
 	q.countCached(cached, current)
 	// A current cached answer proves that the resource exists, so "*" matches.
+	q.out.LogPosition = v.position
 	if current || strings.Contains(candidates, tag) {
 		if etag := q.out.Match(tag); etag != "" {
 			q.out.NotModified(etag)
@@ -103,9 +116,15 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	return true, nil
 }
 
-// answerWith answers with a JSON body of a version, or 304 if the caller has it.
-func (q *request) answerWith(body []byte, version string) {
-	tag := q.tag(version)
+// answerWith answers with a JSON body of a version, or 304 if the caller has it. A page
+// without rows is not answered now if the caller would rather wait.
+func (q *request) answerWith(body []byte, v version) {
+	q.api.waits.reads.share(q, body, v)
+	if q.wait.holds(q, body, v) {
+		return
+	}
+	tag := q.tag(v)
+	q.out.LogPosition = v.position
 	if etag := q.out.Match(tag); etag != "" {
 		q.out.NotModified(etag)
 		return
@@ -114,7 +133,7 @@ func (q *request) answerWith(body []byte, version string) {
 	defer q.api.answers.Release(buffer)
 	encoded := q.out.Encode(buffer, body)
 	if q.endpoint.cacheable() {
-		q.api.cache.put(q.cacheKey(), cachedAnswer{version: version, body: encoded, rows: q.rows})
+		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: encoded, rows: q.rows})
 	}
 	q.out.OK(encoded, tag)
 }

@@ -38,6 +38,8 @@ type Authenticator interface {
 type Limiter interface {
 	// Take counts one request of a key.
 	Take(key *access.Key) limit.Allowance
+	// Left returns what a key has left, without counting.
+	Left(key *access.Key) limit.Allowance
 	// Refuse counts one refused key of an address.
 	Refuse(address netip.Addr) limit.Allowance
 	// Refusals returns what an address has left, without counting.
@@ -61,6 +63,16 @@ type Config struct {
 	// Share is how many of Pool's connections the pages of one workspace may use at the
 	// same time. Default: a third of those for pages.
 	Share int
+
+	// Notifier tells that the visible position of a workspace has moved, for requests that
+	// wait. Nil: they notice it within seconds.
+	Notifier *eventlog.Notifier
+
+	// MaxWaits is how many requests may wait for something on a list at the same time, and
+	// how many for a position; MaxWaitsHTTP1, how many of them over HTTP/1, where each keeps
+	// a connection for itself. A quarter may be of one workspace. Defaults: DefaultMaxWaits,
+	// MaxWaits.
+	MaxWaits, MaxWaitsHTTP1 int
 
 	Keys    Authenticator
 	Format  access.Format
@@ -108,6 +120,9 @@ type Config struct {
 	// Metrics registers the collectors; nil: they are not registered.
 	Metrics prometheus.Registerer
 }
+
+// DefaultMaxWaits is how many requests may wait at the same time.
+const DefaultMaxWaits = 10_000
 
 // ReadBuffer is the right size of a read buffer of Config.Pool's connections, in
 // bytes: a page of 50 rows is about 55 KB.
@@ -164,8 +179,8 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.CursorKey) != cursorKeySize {
 		errs = append(errs, fmt.Errorf("readapi: Config.CursorKey must have %d bytes, not %d", cursorKeySize, len(c.CursorKey)))
 	}
-	if c.Retention < 0 || c.Timeout < 0 || c.Share < 0 {
-		errs = append(errs, errors.New("readapi: Config.Retention, Config.Timeout and Config.Share must not be below 0"))
+	if c.Retention < 0 || c.Timeout < 0 || c.Share < 0 || c.MaxWaits < 0 || c.MaxWaitsHTTP1 < 0 {
+		errs = append(errs, errors.New("readapi: Config.Retention, Config.Timeout, Config.Share, Config.MaxWaits and Config.MaxWaitsHTTP1 must not be below 0"))
 	}
 	if c.Retention == 0 {
 		c.Retention = defaultRetention
@@ -175,6 +190,11 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.CacheBytes == 0 {
 		c.CacheBytes = DefaultCacheBytes
+	}
+	c.MaxWaits = cmp.Or(c.MaxWaits, DefaultMaxWaits)
+	c.MaxWaitsHTTP1 = cmp.Or(c.MaxWaitsHTTP1, c.MaxWaits)
+	if c.Notifier == nil && c.Pool != nil && c.Logger != nil {
+		c.Notifier = eventlog.NewNotifier(c.Pool, c.Logger)
 	}
 	if c.Requests == nil {
 		c.Requests = noRequestLog{}

@@ -30,6 +30,9 @@ func answerCredit(q *request) error {
 	if err != nil {
 		return q.readError(err)
 	}
+	if err := q.wait.reached(first.version); err != nil {
+		return err
+	}
 	if !first.held {
 		return diverged("read the credit again without a cursor")
 	}
@@ -69,6 +72,7 @@ func answerCredit(q *request) error {
 	if !older { // the pass is over; the next one reads what is newer
 		at.end()
 	}
+	q.wait.newer = newer
 	appendEnd(body, older || newer, q.cursor(at.append(nil)))
 	rows.close() // before the answer is written: a slow caller must not hold a connection
 	q.answerWith(body.Bytes(), first.version)

@@ -9,9 +9,8 @@ type endpoint struct {
 	// answer writes the answer to a request that passed all checks.
 	answer func(*request) error
 
-	// version returns a text that changes when the answer does. Nil: only making
-	// the answer tells.
-	version func(*request) (string, error)
+	// version returns the version of the answer. Nil: only making the answer tells.
+	version func(*request) (version, error)
 
 	// Indexes of parameters in Params; -1: the endpoint has none of the form.
 	limit, cursor, since, enum, include int

@@ -33,7 +33,7 @@ func (l *errorListener) Accept() (net.Conn, error) {
 		return conn, nil // HTTP/2, whose errors have no text
 	}
 	if tcp, ok := conn.(tcpConn); ok {
-		return &errorConn{tcp, l.api}, nil
+		return &errorConn{tcpConn: tcp, api: l.api}, nil
 	}
 	return conn, nil
 }
@@ -48,7 +48,9 @@ type tcpConn interface {
 type errorConn struct {
 	tcpConn
 
-	api *API
+	api   *API
+	begun bool // something was written
+	http2 bool // which has no such errors, and whose bytes could look like them
 }
 
 // NetConn is the connection below.
@@ -62,6 +64,12 @@ const plainError = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: c
 // passes everything else on.
 func (c *errorConn) Write(p []byte) (int, error) {
 	const proto = "HTTP/1.1 "
+	if !c.begun && len(p) > 0 { // HTTP/2 begins with a frame of settings
+		c.begun, c.http2 = true, !bytes.HasPrefix(p, []byte("HTTP/1."))
+	}
+	if c.http2 {
+		return c.tcpConn.Write(p)
+	}
 	if len(p) < len(proto)+3 || p[len(proto)] < '4' || string(p[:len(proto)]) != proto {
 		return c.tcpConn.Write(p)
 	}
@@ -100,6 +108,13 @@ func (a *API) RefuseConnection(peer string) []byte {
 		return nil
 	}
 	return text
+}
+
+// refuseStream answers a request over HTTP/2 for which the service has no place.
+func (a *API) refuseStream(w http.ResponseWriter, r *http.Request) {
+	q := a.newRequest(r.Context(), w, r)
+	q.refuse(answer.Crowded())
+	a.record(q)
 }
 
 // withoutRequest is a whole answer where nothing is known of the request but the peer of

@@ -34,6 +34,14 @@ func answerEvents(q *request) error {
 	if err != nil {
 		return err
 	}
+	movedAt := "0"
+	if !page.MovedAt.IsZero() {
+		movedAt = strconv.FormatInt(page.MovedAt.UnixMicro(), 10)
+	}
+	read := formatFeedVersion(formatRowsVersion(page.Visible, movedAt), page.Kept)
+	if err := q.wait.reached(read); err != nil {
+		return err
+	}
 	if page.Diverged {
 		return diverged("read the lists again without a cursor, and events with created_since at a time before that; you know by their ids which you have handled")
 	}
@@ -52,11 +60,7 @@ func answerEvents(q *request) error {
 	}
 	q.rows = len(page.Events)
 	appendEnd(body, page.More, q.cursor(appendMark(nil, page.Next)))
-	movedAt := "0"
-	if !page.MovedAt.IsZero() {
-		movedAt = strconv.FormatInt(page.MovedAt.UnixMicro(), 10)
-	}
-	q.answerWith(body.Bytes(), formatFeedVersion(formatRowsVersion(page.Visible, movedAt), page.Kept))
+	q.answerWith(body.Bytes(), read)
 	return nil
 }
 
@@ -75,8 +79,12 @@ func answerEvent(q *request) error {
 	if !domain.IsID(q.pathID) { // cannot exist, and may be no text for the database
 		return answer.UnknownID(label)
 	}
-	event, ok, err := q.api.cfg.Feed.Event(q, q.key.WorkspaceID, q.pathID, q.oldestKept(), q.visible.pay)
+	event, visible, ok, err := q.api.cfg.Feed.Event(q, q.key.WorkspaceID, q.pathID, q.oldestKept(), q.visible.pay)
 	if err != nil {
+		return err
+	}
+	read := version{event, visible}
+	if err := q.wait.reached(read); err != nil {
 		return err
 	}
 	if !ok {
@@ -84,6 +92,6 @@ func answerEvent(q *request) error {
 	}
 	q.rows = 1
 	// An event never changes, but after a restore another one can have the same id.
-	q.answerWith([]byte(event), event)
+	q.answerWith([]byte(event), read)
 	return nil
 }

@@ -41,6 +41,14 @@ func Statements() []Statement {
 // CreditStatement reads a credit.
 func CreditStatement() string { return creditStatement() }
 
+// Waits is how many requests wait for something on lists, and for positions.
+func (a *API) Waits() (changes, positions int) {
+	return a.waits.changes.Open(), a.waits.positions.Open()
+}
+
+// PreferredWait reads Prefer.
+func PreferredWait(headers []string) int { return preferredWait(headers) }
+
 // InURL is what the second check asks.
 func (a *API) InURL(uri, query string) bool { return a.keys.inURL(uri, query) }
 

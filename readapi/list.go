@@ -39,6 +39,9 @@ func answerRows(q *request) error {
 	if err != nil {
 		return q.readError(err)
 	}
+	if err := q.wait.reached(first.version); err != nil {
+		return err
+	}
 	if !first.held {
 		return diverged("read the list again without a cursor")
 	}

@@ -19,15 +19,29 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	refused  *prometheus.CounterVec
 	cached   *prometheus.CounterVec
+	waits    *prometheus.CounterVec
+	waited   prometheus.Histogram
 }
 
-func newMetrics(register prometheus.Registerer, pages *shares) (*metrics, error) {
+// What requests wait for, and how a wait ends, as labels.
+const (
+	forChange   = "change"   // Prefer: wait
+	forPosition = "position" // Log-Position-At-Least
+
+	endedFound   = "found"   // what was waited for is there
+	endedTimeout = "timeout" // the time is over
+	endedDrained = "drained" // the process is about to stop
+	endedGone    = "gone"    // the caller has gone
+	endedRefused = "refused" // too many requests wait already
+)
+
+func newMetrics(register prometheus.Registerer, pages *shares, waits *waits) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerfeed_api_requests_total", Help: "Requests by route and status.",
 		}, []string{"route", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "ledgerfeed_api_request_seconds", Help: "Time from the first check to the end of the answer, by route and class of the status, such as 2xx.",
+			Name: "ledgerfeed_api_request_seconds", Help: "Time from the first check to the end of the answer, without what the request asked to wait (ledgerfeed_api_waited_seconds), by route and class of the status, such as 2xx.",
 			Buckets:                     []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10},
 			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
 		}, []string{"route", "class"}),
@@ -37,7 +51,17 @@ func newMetrics(register prometheus.Registerer, pages *shares) (*metrics, error)
 		cached: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerfeed_api_cached_answers_total", Help: "Looks for an answer in the cache: current, outdated (there is one of an older version of the rows), none.",
 		}, []string{"found"}),
+		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerfeed_api_waits_total", Help: "Requests that waited, by what for (change: Prefer: wait; position: Log-Position-At-Least) and how it ended: found, timeout, drained, gone, refused (too many waited already).",
+		}, []string{"for", "ended"}),
+		waited: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "ledgerfeed_api_waited_seconds", Help: "How long requests waited that did, for something on a list or for a position.",
+			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30},
+		}),
 	}
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ledgerfeed_api_waits", Help: "Requests that wait now, for something on a list or for a position.",
+	}, func() float64 { return float64(waits.changes.Open() + waits.positions.Open()) })
 	waited := prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "ledgerfeed_api_page_wait_seconds_total", Help: "How long requests waited because all connections that read pages were in use, also those that gave up; not because their workspace used its share.",
 	}, func() float64 { return time.Duration(pages.waited.Load()).Seconds() })
@@ -47,13 +71,16 @@ func newMetrics(register prometheus.Registerer, pages *shares) (*metrics, error)
 	if register == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.refused, m.cached, waited} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.refused, m.cached, m.waits, m.waited, waited, open} {
 		if err := register.Register(c); err != nil {
 			return nil, fmt.Errorf("readapi: register metrics: %w", err)
 		}
 	}
 	return m, nil
 }
+
+// ended counts a wait that has ended.
+func (m *metrics) ended(what, how string) { m.waits.WithLabelValues(what, how).Inc() }
 
 func (m *metrics) observe(ctx context.Context, r *requestlog.Record) {
 	route := r.Route

@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// New makes an API. Nothing that it starts outlives a request by more than
-// Config.Timeout. The error says everything that is wrong with cfg.
+// New makes an API, for which Run must run. Nothing that New starts outlives a request by
+// more than Config.Timeout. The error says everything that is wrong with cfg.
 func New(cfg Config) (*API, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -42,7 +42,8 @@ func New(cfg Config) (*API, error) {
 		return nil, err
 	}
 	shares := cfg.newShares()
-	metrics, err := newMetrics(cfg.Metrics, shares)
+	waits := newWaits(&cfg)
+	metrics, err := newMetrics(cfg.Metrics, shares, waits)
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +61,7 @@ func New(cfg Config) (*API, error) {
 		rows:         map[string]*batch.Coalescer[*rowQuery]{},
 		shares:       shares,
 		cache:        newAnswerCache(max(0, cfg.CacheBytes)),
+		waits:        waits,
 		metrics:      metrics,
 	}
 	a.routing.New = func() any { return chi.NewRouteContext() }
@@ -97,7 +99,7 @@ func (a *API) mountRoutes() {
 }
 
 // handlers returns the two functions of an endpoint, answer and version.
-func (a *API) handlers(r route.Route) (handle func(*request) error, version func(*request) (string, error)) {
+func (a *API) handlers(r route.Route) (handle func(*request) error, version func(*request) (version, error)) {
 	switch r.Kind {
 	case route.Rows:
 		return answerRows, rowsVersion
@@ -127,13 +129,27 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer span.End()
 		r = r.WithContext(ctx)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Timeout)
+	base := r.Context()
+	release, ok := takePlace(r)
+	if !ok {
+		a.refuseStream(w, r)
+		return
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(base, a.cfg.Timeout)
 	defer cancel()
 	q := a.newRequest(ctx, w, r)
+	q.known = release
 	q.routing = a.routing.Get().(*chi.Context)
 	q.routing.Reset()
 	defer a.routing.Put(q.routing)
 	defer a.record(q)
 	defer func() { q.answerPanic(recover()) }()
 	a.mux.ServeHTTP(w, r.WithContext(q))
+	if q.wait.behind || q.wait.empty != nil {
+		cancel()
+		if err := a.await(base, q); err != nil {
+			q.refuse(err)
+		}
+	}
 }

@@ -16,6 +16,13 @@ import (
 // transaction.
 func (s *stand) project(workspaceID string, upTo int64) {
 	s.t.Helper()
+	s.projectSilently(workspaceID, upTo)
+	s.notifier.Notify(eventlog.TopicProjected, workspaceID)
+}
+
+// projectSilently is project without the notification.
+func (s *stand) projectSilently(workspaceID string, upTo int64) {
+	s.t.Helper()
 	ctx := s.t.Context()
 	state := s.states[workspaceID]
 	if state == nil {

@@ -71,6 +71,8 @@ func (p *proxy) carryFor(s *stand, method, path, key string, headers ...string) 
 func conformance() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
 		"TestALoggerForErrors":                   TestALoggerForErrors,
+		"TestAnswersSayTheirPosition":            TestAnswersSayTheirPosition,
+		"TestAtLeastHasAForm":                    TestAtLeastHasAForm,
 		"TestAddressBehindProxies":               TestAddressBehindProxies,
 		"TestAnEventWaitsForItsData":             TestAnEventWaitsForItsData,
 		"TestChecksRunInOrder":                   TestChecksRunInOrder,
@@ -126,6 +128,16 @@ func apart() map[string][]string {
 		"is about connections, which a proxy would make": {
 			"TestASlowedAddressCostsLittle", "TestAWorkspaceHasItsShareOfTheConnections", "TestAWorkspaceWithSlowPagesHasOneConnection", "TestCallersThatHangUp", "TestPagesThatCannotBeRead",
 			"TestDrain", "TestServerIsBounded", "TestSlowCallers", "TestWhatTheServerRefusesItself", "TestWhoDoesNotRead",
+		},
+		"has requests wait beside the test, which go to the server directly": {
+			"TestAListHoldsItsAnswer", "TestALostNotification", "TestAPositionAndAWait", "TestAPositionThatDoesNotCome", "TestAWaitCountsOnce",
+			"TestAWaitEndsWithItsTime", "TestAWaitingKeyIsRevoked", "TestAnAnswerReachesItsPosition", "TestDrainEndsWaits", "TestPrefer",
+			"TestWaitingCostsNoStatement", "TestWaitsAreBounded", "TestWaitsForPositionsAreBounded", "TestWaitsOutliveTheServersTimeouts",
+			"TestWhatShowsNothingEndsNoWait",
+		},
+		"is about HTTP/2 without TLS, which a proxy would end": {
+			"TestAHundredWaitsOverOneConnection", "TestErrorsAreNotRewrittenInHTTP2", "TestHTTP2IsBounded", "TestIdleHTTP2",
+			"TestRequestsOfUnknownCallersAreBounded",
 		},
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
 		"spoils answers; TestTheProxySeesFaults has prism find the same":       {"TestTheJudgeSeesFaults"},

@@ -133,6 +133,7 @@ func (a askers) AuthenticateSlowly(ctx context.Context, text string) (*access.Ke
 type noLimit struct{}
 
 func (noLimit) Take(*access.Key) limit.Allowance    { return limit.Allowance{OK: true} }
+func (noLimit) Left(*access.Key) limit.Allowance    { return limit.Allowance{OK: true} }
 func (noLimit) Refuse(netip.Addr) limit.Allowance   { return limit.Allowance{OK: true} }
 func (noLimit) Refusals(netip.Addr) limit.Allowance { return limit.Allowance{OK: true} }
 

@@ -29,7 +29,7 @@ func (a *API) record(q *request) {
 	problem := cmp.Or(q.problem, &answer.Error{})
 	record := requestlog.Record{
 		At: q.began, RequestID: q.id, Method: tracing.KnownMethod(q.http.Method), Status: q.out.Status,
-		Duration: a.cfg.Clock().Sub(q.began), Bytes: q.out.Bytes, Rows: q.rows, Refusal: string(problem.Refusal), Route: q.page,
+		Duration: a.cfg.Clock().Sub(q.began) - q.wait.waited, Bytes: q.out.Bytes, Rows: q.rows, Refusal: string(problem.Refusal), Route: q.page,
 	}
 	var refused *access.RefusedError
 	if q.key != nil {
@@ -50,6 +50,9 @@ func (a *API) record(q *request) {
 		a.explain(q, &record)
 	}
 	a.metrics.observe(ctx, &record)
+	if q.wait.waited > 0 {
+		a.metrics.waited.Observe(q.wait.waited.Seconds())
+	}
 	describe(ctx, &record)
 	a.cfg.Requests.Record(&record)
 	if problem.Refusal == answer.RefusedSlowDown {
@@ -100,6 +103,9 @@ func (q *request) paramName(name string) string {
 			return p.Name
 		}
 	}
+	if name == answer.HeaderAtLeast {
+		return name
+	}
 	if name == "" || len(name) > maxUnknownParamName {
 		return unknownParamName
 	}
@@ -126,7 +132,7 @@ func (q *request) wrongParams() (names []string) {
 	}
 	for _, e := range q.problem.Errors {
 		name := e.Field
-		if !slices.ContainsFunc(q.endpoint.Params, func(p route.Param) bool { return p.Name == name }) {
+		if name != answer.HeaderAtLeast && !slices.ContainsFunc(q.endpoint.Params, func(p route.Param) bool { return p.Name == name }) {
 			name = unknownParamName
 		}
 		if !slices.Contains(names, name) {
@@ -174,7 +180,7 @@ func (a *API) log(ctx context.Context, q *request, record *requestlog.Record, ca
 	if !a.cfg.Logger.Enabled(ctx, level) {
 		return
 	}
-	attributes := append(make([]slog.Attr, 0, 13),
+	attributes := append(make([]slog.Attr, 0, 14),
 		slog.String("method", record.Method),
 		slog.String("route", record.Route),
 		slog.Int("status", record.Status),
@@ -185,6 +191,9 @@ func (a *API) log(ctx context.Context, q *request, record *requestlog.Record, ca
 		slog.String("workspace", record.WorkspaceID),
 		slog.String("request_id", record.RequestID),
 	)
+	if q.wait.waited > 0 {
+		attributes = append(attributes, slog.Duration("waited", q.wait.waited))
+	}
 	if record.Refusal != "" {
 		attributes = append(attributes, slog.String("refused", record.Refusal))
 	}

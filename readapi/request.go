@@ -28,9 +28,11 @@ type request struct {
 	routing *chi.Context
 	out     answer.Writer
 	began   time.Time
+	asOf    time.Time // when what is answered is read: later than began if the request waited
 	id      string
 	address netip.Addr
 
+	known   func()               // called when the caller is known
 	key     *access.Key          // nil until a valid one was found
 	refused *access.RefusedError // why there is none
 	visible visibility
@@ -39,6 +41,7 @@ type request struct {
 	endpoint *endpoint // nil until the route was found
 	pathID   string    // the {id} of the path
 	params   parsedParams
+	wait     waiter
 
 	// For the request log.
 	rows    int           // of the answer
@@ -72,6 +75,7 @@ func (a *API) newRequest(ctx context.Context, w http.ResponseWriter, r *http.Req
 		id:      a.requestID(r.Header.Values(answer.HeaderRequestID)),
 		address: clientAddress(r, a.cfg.TrustedProxies),
 	}
+	q.asOf = q.began
 	q.out = a.answers.Writer(w, r, q.id)
 	return q
 }

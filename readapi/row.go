@@ -23,7 +23,7 @@ type rowQuery struct {
 	workspaceID, id string
 
 	body    *bytes.Buffer // the row; empty if there is none
-	version string
+	version version
 	err     error
 }
 
@@ -117,6 +117,9 @@ func answerRow(q *request) error {
 	defer q.api.answers.Release(query.body)
 	if query.err != nil {
 		return q.readError(query.err)
+	}
+	if err := q.wait.reached(query.version); err != nil {
+		return err
 	}
 	if query.body.Len() == 0 {
 		return answer.UnknownID(resource.Label())

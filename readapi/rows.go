@@ -90,27 +90,27 @@ func (r *rowReader) int(value []byte) (int64, error) {
 }
 
 // version reads the first row: the version of the rows that follow.
-func (r *rowReader) version() (string, error) {
-	version, _, _, err := r.versionRow()
-	return version, err
+func (r *rowReader) version() (version, error) {
+	v, _, err := r.versionRow()
+	return v, err
 }
 
-// versionRow reads the first row: the version of the rows that follow, the visible
-// position, and what versionRow in the statement selects of the log.
-func (r *rowReader) versionRow() (version string, visible int64, log []byte, err error) {
+// versionRow reads the first row: the version of the rows that follow, and what
+// versionRow in the statement selects of the log.
+func (r *rowReader) versionRow() (v version, log []byte, err error) {
 	visible, values, ok, err := r.next()
 	if err != nil {
-		return "", 0, nil, err
+		return version{}, nil, err
 	}
 	if !ok {
-		return "", 0, nil, errNoVersionRow
+		return version{}, nil, errNoVersionRow
 	}
-	return formatRowsVersion(visible, string(values[columnID])), visible, values[columnFragments], nil
+	return formatRowsVersion(visible, string(values[columnID])), values[columnFragments], nil
 }
 
 // pageVersion is what the first row of a page says.
 type pageVersion struct {
-	version string
+	version version
 	visible eventlog.Mark
 	held    bool // the log holds the mark of the request's cursor
 	since   bool // the time from which rows are asked for is not after the visible position
@@ -118,7 +118,7 @@ type pageVersion struct {
 
 // pageVersion reads the first row of a statement with pageLog.
 func (r *rowReader) pageVersion() (v pageVersion, err error) {
-	version, position, log, err := r.versionRow()
+	read, log, err := r.versionRow()
 	if err != nil {
 		return v, err
 	}
@@ -129,7 +129,7 @@ func (r *rowReader) pageVersion() (v pageVersion, err error) {
 	if len(log) != chain+len(" t t") {
 		return v, errRowForm
 	}
-	v = pageVersion{version: version, visible: eventlog.Mark{Position: position}, held: log[chain+1] == 't', since: log[chain+3] == 't'}
+	v = pageVersion{version: read, visible: eventlog.Mark{Position: read.position}, held: log[chain+1] == 't', since: log[chain+3] == 't'}
 	if _, err := hex.Decode(v.visible.Chain[:], log[:chain]); err != nil {
 		return v, fmt.Errorf("%w: %w", errRowForm, err)
 	}

@@ -18,12 +18,29 @@ const (
 	idleTimeout       = 2 * time.Minute
 )
 
+// Bounds on what one connection over HTTP/2 can hold.
+const (
+	maxStreams   = 128      // requests under way
+	readFrame    = 16 << 10 // bytes of one frame, the least that there is
+	receiveSpace = 64 << 10 // bytes of requests' bodies, which nobody reads
+)
+
+// protocols are what a server of an API speaks: HTTP/2 also without TLS, by prior
+// knowledge alone, so that one connection of a proxy carries many requests that wait.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
 // NewServer makes the server of an API, with a bound on every time and size that a
 // caller has influence on. It must be served on a listener that API.RewriteErrors
 // wraps. It reads headers of up to four times answer.MaxHeaderBytes, so that the API
 // itself can refuse most that are too large.
 func NewServer(api *API, logger *slog.Logger) *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler:           api,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
@@ -36,7 +53,15 @@ func NewServer(api *API, logger *slog.Logger) *http.Server {
 		},
 		// OPTIONS * is an unknown path like any other.
 		DisableGeneralOptionsHandler: true,
+		Protocols:                    protocols(),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: readFrame,
+			MaxReceiveBufferPerConnection: receiveSpace, MaxReceiveBufferPerStream: receiveSpace,
+			WriteByteTimeout: writeTimeout,
+		},
 	}
+	server.RegisterOnShutdown(api.Drain)
+	return server
 }
 
 // connectionKey finds a request's connection in its context.
@@ -45,19 +70,44 @@ type connectionKey struct{}
 // prover is a connection that may be idle for longer once a valid key came over it.
 type prover interface{ Prove() }
 
-// proveConnection says that the key of the request is valid. The connection that wants
-// to know may lie below others, such as one of TLS.
+// proveConnection says that the key of the request is valid.
 func (q *request) proveConnection() {
-	conn, _ := q.Value(connectionKey{}).(net.Conn)
+	if c, ok := connectionOf[prover](q); ok {
+		c.Prove()
+	}
+}
+
+// connectionOf finds the request's connection of a kind, which may lie below others, such
+// as one of TLS.
+func connectionOf[T any](ctx context.Context) (found T, ok bool) {
+	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
 	for conn != nil {
-		if c, ok := conn.(prover); ok {
-			c.Prove()
-			return
+		if found, ok = conn.(T); ok {
+			return found, true
 		}
 		above, ok := conn.(interface{ NetConn() net.Conn })
 		if !ok {
-			return
+			break
 		}
 		conn = above.NetConn()
 	}
+	return found, false
+}
+
+// placer is a connection that bounds the requests under way on it whose caller is not
+// known yet; *connlimit.Conn is one.
+type placer interface {
+	TakePlace() (release func(), ok bool)
+}
+
+// takePlace bounds what callers can have under way before their keys are checked. Over
+// HTTP/1 the bound on connections does that; over HTTP/2 each request counts as one.
+func takePlace(r *http.Request) (release func(), ok bool) {
+	if r.ProtoMajor < 2 {
+		return func() {}, true
+	}
+	if c, found := connectionOf[placer](r.Context()); found {
+		return c.TakePlace()
+	}
+	return func() {}, true
 }

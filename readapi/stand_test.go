@@ -45,6 +45,7 @@ type stand struct {
 	limiter   *limit.Limiter
 	directory *access.Directory
 	clock     *testkit.Clock
+	notifier  *eventlog.Notifier
 	config    readapi.Config
 	api       *readapi.API
 	server    *httptest.Server
@@ -104,8 +105,10 @@ func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 	s.store = testkit.Must(access.NewStore(access.StoreConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
 	s.directory = testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
 	s.limiter = testkit.Must(limit.New(limit.Config{Pool: pool, Clock: s.clock.Now}))(t)
+	s.notifier = eventlog.NewNotifier(pool, testkit.Discard())
 	s.config = readapi.Config{
-		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: s.directory, Format: s.format, Limiter: s.limiter, Clock: s.clock.Now,
+		Notifier: s.notifier,
+		Pool:     pool, Feed: eventlog.NewFeed(pool), Keys: s.directory, Format: s.format, Limiter: s.limiter, Clock: s.clock.Now,
 		Logger:  slog.New(slog.NewJSONHandler(s.output, nil)),
 		BaseURL: "https://api.example.com", DocsURL: docsURL, CursorKey: bytes.Repeat([]byte{7}, 32),
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Requests: s.requests,
@@ -115,6 +118,7 @@ func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 		f(&s.config)
 	}
 	s.api = testkit.Must(readapi.New(s.config))(t)
+	runs(t, s.api.Run)
 	s.server = serve(t, s.api, s.config.Logger)
 	return s
 }
@@ -131,6 +135,20 @@ func serve(t testing.TB, api *readapi.API, logger *slog.Logger) *httptest.Server
 	server.Start()
 	t.Cleanup(server.Close)
 	return server
+}
+
+// runs runs something until the test ends.
+func runs(t testing.TB, run func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // workspace makes a workspace without entries.
@@ -162,15 +180,7 @@ func (s *stand) keyLimited(workspaceID string, perMinute int, permissions ...acc
 // running service.
 func (s *stand) keepKeys(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.directory.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	runs(t, s.directory.Run)
 	s.until(func() bool { return s.directory.Stats().Fresh })
 }
 

@@ -16,23 +16,35 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 )
 
+// version is the state of what an answer shows.
+type version struct {
+	name string // changes when the answer does
+
+	// position is the visible position that the answer is of (docs/contract/decisions.md,
+	// "Positions"). Below 0: the answer is not about a workspace's data.
+	position int64
+}
+
+// noPosition is the position of answers that are not about a workspace's data.
+const noPosition = -1
+
 // formatRowsVersion names a state of a workspace's read tables: the visible position
 // and, so that a repair at the same position shows too, when it moved.
-func formatRowsVersion(position int64, movedAt string) string {
-	return strconv.FormatInt(position, 10) + "." + movedAt
+func formatRowsVersion(position int64, movedAt string) version {
+	return version{strconv.FormatInt(position, 10) + "." + movedAt, position}
 }
 
 // formatFeedVersion names a state of a workspace's feed: what is visible, which is
 // the version of its rows, and where the feed begins as events pass their retention.
-func formatFeedVersion(rows string, kept int64) string {
-	return rows + "." + strconv.FormatInt(kept, 10)
+func formatFeedVersion(rows version, kept int64) version {
+	return version{rows.name + "." + strconv.FormatInt(kept, 10), rows.position}
 }
 
 // versionQuery asks for the version of a workspace's rows.
 type versionQuery struct {
 	workspaceID string
 
-	version string
+	version version
 	err     error
 }
 
@@ -41,25 +53,36 @@ var errNoVersionRow = errors.New("the workspace has no checkpoint")
 // newVersionReader reads the versions of workspaces.
 func newVersionReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*versionQuery] {
 	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*versionQuery) {
-		found, err := readVersions(ctx, pool, queries)
+		asked := map[string]struct{}{} // many may ask for the same
+		for _, q := range queries {
+			asked[q.workspaceID] = struct{}{}
+		}
+		found, err := readVersions(ctx, pool, slices.Collect(maps.Keys(asked)))
 		for _, q := range queries {
 			q.version, q.err = found[q.workspaceID], err
-			if err == nil && q.version == "" {
+			if err == nil && q.version.name == "" {
 				q.err = fmt.Errorf("read the version of workspace %s: %w", q.workspaceID, errNoVersionRow)
 			}
 		}
 	})
 }
 
-// readVersions returns the version of each workspace; empty: it has none.
-func readVersions(ctx context.Context, pool *pgxpool.Pool, queries []*versionQuery) (map[string]string, error) {
-	found := make(map[string]string, len(queries))
-	for _, q := range queries { // many may ask for the same
-		found[q.workspaceID] = ""
+// readPositions returns the visible position of each workspace that has one.
+func readPositions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (map[string]int64, error) {
+	found, err := readVersions(ctx, pool, workspaceIDs)
+	positions := make(map[string]int64, len(found))
+	for id, v := range found {
+		positions[id] = v.position
 	}
+	return positions, err
+}
+
+// readVersions returns the version of each workspace that has one.
+func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (map[string]version, error) {
+	found := make(map[string]version, len(workspaceIDs))
 	rows, err := pool.Query(ctx, `
 		SELECT workspace_id, position, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text
-		  FROM log_checkpoint WHERE workspace_id = ANY ($1) AND consumer = '`+eventlog.ReadModels+`'`, slices.Collect(maps.Keys(found)))
+		  FROM log_checkpoint WHERE workspace_id = ANY ($1) AND consumer = '`+eventlog.ReadModels+`'`, workspaceIDs)
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of workspaces: %w", err)
 	}
@@ -77,32 +100,32 @@ func readVersions(ctx context.Context, pool *pgxpool.Pool, queries []*versionQue
 }
 
 // rowsVersion is the version of endpoints that show rows of read tables.
-func rowsVersion(q *request) (string, error) {
+func rowsVersion(q *request) (version, error) {
 	query := &versionQuery{workspaceID: q.key.WorkspaceID}
 	if err := q.api.versions.Do(q, query); err != nil {
-		return "", fmt.Errorf("read the version of a workspace: %w", err)
+		return version{}, fmt.Errorf("read the version of a workspace: %w", err)
 	}
 	return query.version, query.err
 }
 
 // feedVersion is the version of the list of events.
-func feedVersion(q *request) (string, error) {
-	version, err := rowsVersion(q)
+func feedVersion(q *request) (version, error) {
+	rows, err := rowsVersion(q)
 	if err != nil {
-		return "", err
+		return version{}, err
 	}
 	// Read after the version: where the feed begins depends on the clock and on
 	// entries that have long been in the log.
 	kept, err := q.api.cfg.Feed.KeptFrom(q, q.key.WorkspaceID, q.oldestKept())
 	if err != nil {
-		return "", err
+		return version{}, err
 	}
-	return formatFeedVersion(version, kept), nil
+	return formatFeedVersion(rows, kept), nil
 }
 
 // oldestKept is the publish time of the oldest events that can be read.
-func (q *request) oldestKept() time.Time { return q.began.Add(-q.api.cfg.Retention) }
+func (q *request) oldestKept() time.Time { return q.asOf.Add(-q.api.cfg.Retention) }
 
 // documentVersion is the version of the OpenAPI document, which is part of every tag
 // already.
-func documentVersion(*request) (string, error) { return "document", nil }
+func documentVersion(*request) (version, error) { return version{"document", noPosition}, nil }

@@ -41,9 +41,10 @@ var arrows = map[string][]string{
 		"internal/signingkey",
 	},
 	"internal/signaturecheck": {},
+	"readapi/waiting":         {"eventlog"},
 	"readapi": {
 		"domain", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
-		"readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "internal/seededbug", "internal/tracing",
+		"readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "readapi/waiting", "internal/seededbug", "internal/tracing",
 		"internal/signingkey",
 	},
 
@@ -296,6 +297,7 @@ var inTestsOf = map[string][]string{
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/signaturecheck": {"delivery/attempt"},
 	"delivery/statement":      {"delivery/keyring", "eventlog"},
+	"readapi":                 {"internal/connlimit"}, // what HTTP/2 leaves of its bounds
 
 	"readapi/access/consolelink":           {"domain"},
 	"cmd/ledgerfeed/internal/demo/lastday": {"delivery", "delivery/keyring", "domain", "eventlog"},

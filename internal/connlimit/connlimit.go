@@ -223,25 +223,77 @@ type Conn struct {
 	address  netip.Addr // that it counts for; see addressOf
 	proven   atomic.Bool
 
+	unbounded atomic.Bool // the server has set no time for reading
+
 	// The listener's mu protects these.
-	open bool
-	idle *list.Element // in one of the listener's lists
-	in   *list.List
+	underWay int // places that are taken, the first included
+	open     bool
+	idle     *list.Element // in one of the listener's lists
+	in       *list.List
 }
 
 // Prove says that the caller has shown who it is: it may be idle for as long as
 // the server allows.
-func (c *Conn) Prove() { c.proven.Store(true) }
+func (c *Conn) Prove() {
+	if !c.proven.Swap(true) && c.unbounded.Load() {
+		_ = c.TCPConn.SetReadDeadline(time.Time{}) // the connection has ended
+	}
+}
 
 // SetReadDeadline bounds the time that a caller may be idle before it has proven
 // itself.
 func (c *Conn) SetReadDeadline(t time.Time) error {
-	if most := c.listener.cfg.UnprovenIdle; most > 0 && !t.IsZero() && !c.proven.Load() {
-		if soon := time.Now().Add(most); t.After(soon) {
+	c.unbounded.Store(t.IsZero())
+	if most := c.listener.cfg.UnprovenIdle; most > 0 && !c.proven.Load() {
+		if soon := time.Now().Add(most); t.IsZero() || t.After(soon) {
 			t = soon
 		}
 	}
 	return c.TCPConn.SetReadDeadline(t) //nolint:wrapcheck // a connection's errors are those of net
+}
+
+// Read reads. Over HTTP/2 the server sets no time for reading, so what bounds a caller
+// that has not proven itself begins anew with everything that it sends.
+func (c *Conn) Read(p []byte) (n int, err error) {
+	n, err = c.TCPConn.Read(p)
+	if most := c.listener.cfg.UnprovenIdle; n > 0 && most > 0 && c.unbounded.Load() && !c.proven.Load() {
+		_ = c.TCPConn.SetReadDeadline(time.Now().Add(most)) // the next Read has the error
+		if c.proven.Load() {                                // meanwhile
+			_ = c.TCPConn.SetReadDeadline(time.Time{})
+		}
+	}
+	return
+}
+
+// TakePlace counts a request that is under way on the connection beside others, and whose
+// caller is not known yet, like a connection of its own; false: there is no place for it.
+// The first one counts nothing. Release must be called when the caller is known or the
+// request has ended, and may be called again.
+func (c *Conn) TakePlace() (release func(), ok bool) {
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.underWay++; c.underWay == 1 {
+		return sync.OnceFunc(func() { c.releasePlace(false) }), true
+	}
+	if l.total >= l.cfg.Max || c.address.IsValid() && l.addresses[c.address] >= l.cfg.MaxPerAddress {
+		c.underWay--
+		return nil, false
+	}
+	l.total++
+	if c.address.IsValid() {
+		l.addresses[c.address]++
+	}
+	return sync.OnceFunc(func() { c.releasePlace(true) }), true
+}
+
+func (c *Conn) releasePlace(counted bool) {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.underWay--
+	if counted {
+		c.listener.discount(c.address)
+	}
 }
 
 // Close closes the connection and frees its place.
@@ -259,13 +311,17 @@ func (c *Conn) leave() {
 		return
 	}
 	c.open = false
-	l := c.listener
+	c.listener.discount(c.address)
+}
+
+// discount takes back what was counted for an address. The caller holds mu.
+func (l *Listener) discount(address netip.Addr) {
 	l.total--
-	if !c.address.IsValid() {
+	if !address.IsValid() {
 		return
 	}
-	if l.addresses[c.address]--; l.addresses[c.address] == 0 {
-		delete(l.addresses, c.address)
+	if l.addresses[address]--; l.addresses[address] == 0 {
+		delete(l.addresses, address)
 	}
 }
 

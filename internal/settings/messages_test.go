@@ -32,6 +32,7 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_CONSOLE_LOGO":          nil,
 	"LEDGERFEED_TRUSTED_PROXIES":       {"127.0.0.1", "all", "172.16.0.0/99"},
 	"LEDGERFEED_MAX_CONNECTIONS":       {"0", "many", "99999999999999999999"},
+	"LEDGERFEED_MAX_WAITS":             {"0", "few", "99999999999999999999"},
 	"LEDGERFEED_RETENTION":             {"30", "a month", "-1h"},
 	"LEDGERFEED_SECRET_KEY":            {"hunter2", "0123456789abcdef,hunter2", ",hunter2hunter2hunter2"},
 	"LEDGERFEED_SIGNING_KEY":           {"hunter2", "PRIVATE+KEY+x+00000000+hunter2", ",hunter2hunter2hunter2"},

@@ -131,6 +131,7 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_CONSOLE_URL", s.ConsoleURL == "" || consoleURL == nil},
 		{"LEDGERFEED_CONSOLE_NAME", utf8.RuneCountInString(s.ConsoleName) <= 40 && !strings.ContainsFunc(s.ConsoleName, unicode.IsControl)},
 		{"LEDGERFEED_MAX_CONNECTIONS", s.MaxConnections >= 1},
+		{"LEDGERFEED_MAX_WAITS", s.MaxWaits >= 1},
 		{"LEDGERFEED_RETENTION", s.Retention > 0},
 		{"LEDGERFEED_SECRET_KEY", s.SecretKey == "" || secretKey == nil},
 		{"LEDGERFEED_SIGNING_KEY", s.SigningKey == "" || signingKey == nil},

@@ -51,6 +51,7 @@ type Settings struct {
 
 	TrustedProxies prefixes      `env:"LEDGERFEED_TRUSTED_PROXIES" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
 	MaxConnections int           `env:"LEDGERFEED_MAX_CONNECTIONS" envDefault:"4096" want:"a number of connections, 1 or more, such as 4096"`
+	MaxWaits       int           `env:"LEDGERFEED_MAX_WAITS" envDefault:"10000" want:"a number of requests, 1 or more, such as 10000"`
 	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h" want:"a time above 0, such as 30d or 720h"`
 
 	// Webhooks (docs/contract/decisions.md, "Webhooks").

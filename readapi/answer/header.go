@@ -12,6 +12,10 @@ const (
 	HeaderETag            = "ETag"
 	HeaderLimit           = "RateLimit-Limit"
 	HeaderLocation        = "Location"
+	HeaderLogPosition     = "Log-Position"
+	HeaderAtLeast         = "Log-Position-At-Least" // of requests
+	HeaderApplied         = "Preference-Applied"
+	HeaderPrefer          = "Prefer" // of requests
 	HeaderNoSniff         = "X-Content-Type-Options"
 	HeaderPolicy          = "RateLimit-Policy"
 	HeaderPolicyOfContent = "Content-Security-Policy"

@@ -195,6 +195,15 @@ func Unavailable(cause error) *Error {
 	}
 }
 
+// Behind is the answer to a request whose Log-Position-At-Least was not reached in time.
+func Behind(position int64) *Error {
+	return &Error{
+		Status: http.StatusServiceUnavailable, RetryAfter: retryUnavailable,
+		Detail: fmt.Sprintf("What is shown has not come to position %d of the log yet, as Log-Position-At-Least demands. Try again, with growing waits; "+
+			"if that does not help, the position is of another workspace, or of data that the service no longer holds.", position),
+	}
+}
+
 // Crowded is the answer to a connection for which there is no place.
 func Crowded() *Error {
 	return &Error{

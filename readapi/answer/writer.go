@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
@@ -23,6 +24,14 @@ type Writer struct {
 	Policy    Policy
 	Allowance limit.Allowance
 
+	// LogPosition is the visible position that an answer of 200 or 304 is of; below 0, as
+	// at first: it is not about a workspace's data.
+	LogPosition int64
+
+	// Applied is the preference of the request that such an answer follows (RFC 7240);
+	// empty: none.
+	Applied string
+
 	// What was written, for the request log.
 	Status int   // 0: nothing yet
 	Bytes  int   // of the body
@@ -37,7 +46,7 @@ type Encoded struct {
 
 // Writer makes the Writer of the answer to a request.
 func (r *Renderer) Writer(w http.ResponseWriter, request *http.Request, requestID string) Writer {
-	return Writer{renderer: r, w: w, request: request, requestID: requestID}
+	return Writer{renderer: r, w: w, request: request, requestID: requestID, LogPosition: -1}
 }
 
 // accepted are the encodings that the caller accepts, best first.
@@ -95,6 +104,7 @@ func (w *Writer) OK(body Encoded, tag string) {
 
 func (w *Writer) ok(contentType []string, body Encoded, tag string) {
 	h := w.setCommon()
+	w.setOfData(h)
 	h[HeaderCacheControl] = w.renderer.fixed.cacheRevalidate
 	h[HeaderETag] = []string{etag(tag, body.Encoding)}
 	w.send(http.StatusOK, contentType, body)
@@ -103,6 +113,7 @@ func (w *Writer) ok(contentType []string, body Encoded, tag string) {
 // NotModified answers 304; the ETag is one that Match returned.
 func (w *Writer) NotModified(etag string) {
 	h := w.setCommon()
+	w.setOfData(h)
 	h[HeaderETag] = []string{etag}
 	h[HeaderCacheControl] = w.renderer.fixed.cacheRevalidate
 	h[HeaderVary] = w.renderer.fixed.varyEncoding
@@ -162,6 +173,26 @@ func (w *Writer) setCommon() http.Header {
 	}
 	h[HeaderNoSniff] = w.renderer.fixed.noSniff
 	return h
+}
+
+// setOfData sets the headers of answers about a workspace's data.
+func (w *Writer) setOfData(h http.Header) {
+	if w.LogPosition >= 0 {
+		h[HeaderLogPosition] = []string{strconv.FormatInt(w.LogPosition, 10)}
+	}
+	if w.Applied != "" {
+		h[HeaderApplied] = []string{w.Applied}
+	}
+}
+
+// Extend gives the request another d to be answered and sent, whatever the server's
+// timeouts are. Where what serves it has none, nothing changes.
+func (w *Writer) Extend(d time.Duration) {
+	c := http.NewResponseController(w.w)
+	// The connection is read for as long as the request is under way, to notice that the
+	// caller has gone; the time for reading the request would end that.
+	_ = c.SetReadDeadline(time.Time{})
+	_ = c.SetWriteDeadline(time.Now().Add(d))
 }
 
 // send writes an answer, for HEAD without the body.

@@ -29,6 +29,10 @@ The API is read only: GET, HEAD and OPTIONS, anything else is answered with 405.
 
 **Conditional requests.** Every answer has a strong ETag; send it in If-None-Match and get 304 while nothing has changed. Answers over 1 KiB are compressed with zstd or gzip where the caller accepts it.
 
+**Waiting.** Lists take Prefer: wait=30: where there is nothing after the cursor, the answer is held until there is, for at most so many seconds (1 to 30). Preference-Applied says that it was.
+
+**Positions.** Answers about a workspace's data say in Log-Position which position of its log they are of. With Log-Position-At-Least a request is answered from at least a position, such as one that appending returned: so a program reads what it has just written.
+
 **Limits.** Each key may make a number of requests a clock minute, 120 unless raised. Above, the answer is 429 with Retry-After. RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset are on every response; RateLimit and RateLimit-Policy say the same in the form of the IETF draft. Until a key is known they count the refused keys of the caller's address, 20 a minute.
 
 **What may change.** Within /v1 there may be more: endpoints, optional parameters, fields of answers, values of enumerations, types of events and headers. Nothing is removed, renamed or given another meaning. So the schemas here are open, and values are listed as x-extensible-enum, not as enum: pass over what your program does not know.

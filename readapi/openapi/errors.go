@@ -79,7 +79,7 @@ func errorHeaders(p *answer.Error) object {
 func ErrorDescription(status int) string {
 	switch status {
 	case http.StatusBadRequest:
-		return "A parameter is wrong or unknown, a cursor does not match, or a key was put in the URL. Fix the request; do not retry it unchanged."
+		return "A parameter is wrong or unknown, a cursor does not match, Log-Position-At-Least has a wrong form, or a key was put in the URL. Fix the request; do not retry it unchanged."
 	case http.StatusUnauthorized:
 		return "No key, or the key is unknown, revoked or expired. Do not retry."
 	case http.StatusForbidden:
@@ -93,7 +93,7 @@ func ErrorDescription(status int) string {
 	case http.StatusRequestHeaderFieldsTooLarge:
 		return "The request line and headers are too large."
 	case http.StatusServiceUnavailable:
-		return "Briefly unavailable. Retry with growing waits."
+		return "Briefly unavailable, or the position in Log-Position-At-Least was not reached in time. Wait the seconds in Retry-After, then retry with growing waits."
 	}
 	return "A fault of the service. Retry after a short wait; report the request_id if it goes on."
 }
@@ -101,7 +101,7 @@ func ErrorDescription(status int) string {
 // problem is the schema of a problem document.
 func (s *schemas) problem() object {
 	row := s.add("ParameterError", members("A wrong parameter.", object{
-		{"field", text("The parameter's name, as it came.", "limit")},
+		{"field", text("The parameter's name, as it came; Log-Position-At-Least for that header.", "limit")},
 		{"message", text("What is wrong, in plain English.", "must be a whole number from 1 to 100")},
 	}, []string{"field", "message"}))
 	return members("An error (RFC 9457).", object{

@@ -1,6 +1,9 @@
 package openapi
 
-import "github.com/ledgerfeed/ledgerfeed/readapi/answer"
+import (
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
 
 // headers describes the headers of responses.
 func headers() object {
@@ -19,10 +22,24 @@ func headers() object {
 		{answer.HeaderCacheControl, header("private, no-cache beside an ETag, else private, no-store.", true, anyText.extensible([]string{answer.CacheRevalidate, answer.CacheNever}), answer.CacheRevalidate)},
 		{answer.HeaderNoSniff, header("Always nosniff.", true, object{{"type", "string"}, {"const", answer.NoSniff}}, answer.NoSniff)},
 		{answer.HeaderETag, header("Names this answer, for If-None-Match. Strong; each encoding has its own.", true, anyText, `"0dGvpk6SZxbQXJ4s0W2q"`)},
+		{answer.HeaderLogPosition, header("The position of the workspace's log that this answer is of: everything up to it is in the answer, and nothing after it. Positions count the log's entries, 1, 2, 3, …; those that the API shows nothing of count, too.", true, number, 48213)},
+		{answer.HeaderApplied, header("wait=N: the preference of the request was followed, and the page was waited for if there was nothing on it. Absent although it was preferred: too many requests wait already, so wait on your side before you ask again.", false, object{{"type", "string"}, {"pattern", `^wait=([1-9]|[12]\d|30)$`}}, "wait=30")},
 		{answer.HeaderVary, header("Answers differ by the encodings that the caller accepts.", false, anyText, answer.VaryEncoding)},
 		{answer.HeaderRetryAfter, header("Seconds to wait before the next try.", true, number, 42)},
 		{answer.HeaderChallenge, header("How to send a key.", true, object{{"type", "string"}, {"const", answer.Challenge}}, answer.Challenge)},
 	}
+}
+
+// answerHeaders refers to the headers of a route's responses 200 and 304.
+func answerHeaders(r *route.Route) object {
+	h := responseHeaders(true)
+	if r.HasPosition() {
+		h = h.with(answer.HeaderLogPosition, reference("headers", answer.HeaderLogPosition))
+	}
+	if r.IsList() {
+		h = h.with(answer.HeaderApplied, reference("headers", answer.HeaderApplied))
+	}
+	return h
 }
 
 // responseHeaders refers to the headers that every response has, and, if it is

@@ -55,12 +55,18 @@ func operation(r *route.Route, method string, schema object, example string) obj
 		description = "Answers as GET would, Content-Length included, without the body."
 	}
 	description += " " + permissionDescription(r)
-	parameters := make([]any, 0, len(r.Params)+2)
+	parameters := make([]any, 0, len(r.Params)+4)
 	for i := range r.Params {
 		parameters = append(parameters, parameter(&r.Params[i]))
 	}
 	parameters = append(parameters, reference("parameters", "RequestId"), reference("parameters", "IfNoneMatch"))
-	ok := object{{"description", "Done."}, {"headers", responseHeaders(true)}}
+	if r.HasPosition() {
+		parameters = append(parameters, reference("parameters", "LogPositionAtLeast"))
+	}
+	if r.IsList() {
+		parameters = append(parameters, reference("parameters", "Prefer"))
+	}
+	ok := object{{"description", "Done."}, {"headers", answerHeaders(r)}}
 	if method == "" {
 		ok = ok.with("content", object{{"application/json", object{
 			{"schema", schema},
@@ -68,7 +74,7 @@ func operation(r *route.Route, method string, schema object, example string) obj
 		}}})
 	}
 	unchanged := object{
-		{"description", "Nothing has changed since the answer with the ETag in If-None-Match."}, {"headers", responseHeaders(true)},
+		{"description", "Nothing has changed since the answer with the ETag in If-None-Match."}, {"headers", answerHeaders(r)},
 	}
 	responses := object{{"200", ok}, {"304", unchanged}}
 	return described.
@@ -165,6 +171,18 @@ func commonParameters() object {
 			{"name", "If-None-Match"}, {"in", "header"},
 			{"description", "ETags of answers that you have, or *."},
 			{"schema", object{{"type", "string"}}}, {"example", `"0dGvpk6SZxbQXJ4s0W2q"`},
+		}},
+		{"LogPositionAtLeast", object{
+			{"name", answer.HeaderAtLeast}, {"in", "header"},
+			{"description", "The answer must show everything up to this position of the log, such as one that appending returned. If that is not visible yet, " +
+				"the request waits for it, 5 seconds at most; then the answer is 503 with Retry-After. Given once, a whole number from 0 on; another form is a 400."},
+			{"schema", object{{"type", "integer"}, {"format", "int64"}, {"minimum", 0}}}, {"example", 48213},
+		}},
+		{"Prefer", object{
+			{"name", answer.HeaderPrefer}, {"in", "header"},
+			{"description", "wait=N (RFC 7240), N from 1 to 30 seconds; more counts as 30. If there is nothing after the cursor, the answer is held until there is something that this key " +
+				"and these filters show, or the time is over; then it is a page without rows. Ten requests of a key can wait at the same time. The request counts once against the limit. Other preferences are not followed."},
+			{"schema", object{{"type", "string"}}}, {"example", "wait=30"},
 		}},
 	}
 }

@@ -90,6 +90,8 @@ type page struct {
 	EventTypes []eventType
 	Checks     []signaturecheck.Sample // of signatures
 	Follow     []sample                // a program that follows a list
+	Wait       []sample                // a program that waits for events
+	Position   []sample                // a program that reads from at least a position
 	Errors     []apiError
 }
 
@@ -120,6 +122,12 @@ func newPage(info openapi.Info) (*page, error) {
 		return nil, err
 	}
 	if p.Follow, err = followSamples(info.BaseURL); err != nil {
+		return nil, err
+	}
+	if p.Wait, err = programs("wait", info.BaseURL+"/v1/events"); err != nil {
+		return nil, err
+	}
+	if p.Position, err = programs("position", info.BaseURL+"/v1/invoices"); err != nil {
 		return nil, err
 	}
 	for _, status := range Statuses() {

@@ -36,6 +36,15 @@ const (
 // HasID reports whether the path names one object by its id.
 func (r *Route) HasID() bool { return strings.Contains(r.Path, "{id}") }
 
+// HasPosition reports whether answers are of a position of the workspace's log
+// (docs/contract/decisions.md, "Positions"). The key and the description of the API are
+// not in the log.
+func (r *Route) HasPosition() bool { return r.Kind != KeyInfo && r.Kind != Document }
+
+// IsList reports whether answers are pages with a cursor, so that a request can wait for
+// something after it (docs/contract/decisions.md, "Waiting").
+func (r *Route) IsList() bool { return r.Kind == Rows || r.Kind == Credit || r.Kind == Events }
+
 // ReadOf tells where what an event is about is read: the path, with {object_id} or
 // {client_id} in the place of what the event's data has under that name. Empty: there is
 // nothing to read.

@@ -20,7 +20,7 @@ func (p *Pages) find(r *web.Request, id string) (string, error) {
 	if !domain.IsID(id) {
 		return "", web.ErrNotFound
 	}
-	text, ok, err := p.Feed.Event(r.Context(), r.Session.WorkspaceID, id, r.Now.Add(-p.Retention), true)
+	text, _, ok, err := p.Feed.Event(r.Context(), r.Session.WorkspaceID, id, r.Now.Add(-p.Retention), true)
 	if err != nil {
 		return "", err
 	}

@@ -55,6 +55,18 @@ func (k *keyCounts) take(minute int64, key *access.Key) (total int64, ok bool) {
 	return c.total(), ok
 }
 
+// total is the count of a key in a minute, without counting.
+func (k *keyCounts) total(minute int64, key *access.Key) int64 {
+	s := k.shard(key.ID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counts[key.ID]
+	if minute > s.minute || c == nil {
+		return 0
+	}
+	return c.total()
+}
+
 // appendPending takes what is pending of every key.
 func (k *keyCounts) appendPending(deltas []delta) []delta {
 	for i := range k.shards {

@@ -66,6 +66,13 @@ func (l *Limiter) Take(key *access.Key) Allowance {
 	return allowance(key.RateLimit, total, ok, now)
 }
 
+// Left returns what a key has left, without counting.
+func (l *Limiter) Left(key *access.Key) Allowance {
+	now := l.cfg.Clock()
+	total := l.keys.total(minuteOf(now), key)
+	return allowance(key.RateLimit, total, total <= int64(key.RateLimit), now)
+}
+
 // Refuse counts one refused key of an address. It is not OK if the address had sent
 // more than RefusedKeysPerMinute of them before; the 22nd is the first to be not OK
 // (docs/contract/decisions.md, "Requests", 3: the slow-down is checked before the key).

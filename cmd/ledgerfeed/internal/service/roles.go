@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
+	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
@@ -200,7 +201,8 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
-		Requests: requests, Signing: signs,
+		Requests: requests, Signing: signs, Notifier: s.notifier,
+		MaxWaits: set.MaxWaits, MaxWaitsHTTP1: max(1, connectionsOf(RoleAPI, connlimit.Descriptors(), set.MaxConnections)/2),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the API: %w", err)
@@ -209,6 +211,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	s.Add("keys", directory.Run)
 	s.Add("limits", limiter.Run)
 	s.Add("request log", requests.Run)
+	s.Add("requests that wait", api.Run)
 	listener, err := s.bind(ctx, binding{
 		name: RoleAPI, setting: "LEDGERFEED_LISTEN", address: set.Listen, server: readapi.NewServer(api, s.env.Logger),
 		wrap: api.RewriteErrors, refusal: api.RefuseConnection, certificate: s.certificate,

@@ -1,0 +1,138 @@
+package readapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// sharedReads lets requests that have waited share what they read: a thousand followers
+// of one list, which all stand at its end, cost one statement when something happens.
+// Only requests with the same address and the same permissions share.
+type sharedReads struct {
+	mu    sync.Mutex
+	reads map[sharedKey]*sharedRead // under way, which others may still join
+}
+
+// sharedKey is everything that what is read depends on except the version.
+type sharedKey struct {
+	workspaceID string
+	permissions access.Permissions
+	path, query string
+}
+
+func sharedKeyOf(q *request) sharedKey {
+	return sharedKey{q.key.WorkspaceID, q.key.Permissions, q.http.URL.EscapedPath(), q.http.URL.RawQuery}
+}
+
+// sharedRead is one read that is under way.
+type sharedRead struct {
+	done    chan struct{} // closed when what follows is known
+	joined  int           // requests that share it; guarded by sharedReads.mu until it has ended
+	found   bool          // what was read, as it was given to answerWith
+	body    []byte
+	version version
+	rows    int
+	newer   bool
+	err     error // why nothing was; nil without found: it must be tried again
+}
+
+// postponed is nil for an error that passes: it does not end a wait, which at its end is
+// answered with the page that was read before it.
+func postponed(err error) error {
+	if errors.Is(err, errBehind) || problemOf(err).Status == http.StatusServiceUnavailable {
+		return nil
+	}
+	return err
+}
+
+func newSharedReads() *sharedReads { return &sharedReads{reads: map[sharedKey]*sharedRead{}} }
+
+// read reads for a request that has waited until the visible position was moved, and
+// answers it or leaves it with an empty page.
+func (s *sharedReads) read(q *request, moved int64) error {
+	key := sharedKeyOf(q)
+	for {
+		read, first := s.join(key)
+		if first {
+			return s.lead(q, key, read)
+		}
+		select {
+		case <-read.done:
+		case <-q.Done():
+			return q.readError(context.Cause(q))
+		}
+		switch {
+		case read.err != nil:
+			return postponed(read.err)
+		case read.found && read.version.position >= moved:
+			q.wait.empty, q.wait.newer, q.rows = nil, read.newer, read.rows
+			q.answerWith(read.body, read.version)
+			return nil
+		}
+		// It had begun before the move, or the request that read has gone.
+	}
+}
+
+// join joins a read that is under way, or begins one.
+func (s *sharedReads) join(key sharedKey) (read *sharedRead, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if read = s.reads[key]; read != nil {
+		read.joined++
+		return read, false
+	}
+	read = &sharedRead{done: make(chan struct{})}
+	s.reads[key] = read
+	return read, true
+}
+
+// lead reads for all that join.
+func (s *sharedReads) lead(q *request, key sharedKey, read *sharedRead) error {
+	q.wait.shared = read
+	defer func() {
+		q.wait.shared = nil
+		s.end(key, read, nil)
+	}()
+	empty := q.wait.empty
+	q.wait.empty, q.wait.newer, q.rows = nil, false, 0
+	err := q.endpoint.answer(q)
+	if err == nil {
+		return nil
+	}
+	if q.Err() == nil { // else it is the caller of this request who has gone
+		s.end(key, read, func() { read.err = err })
+	}
+	q.wait.empty = empty
+	return postponed(err)
+}
+
+// end says what was read to all that have joined, the first time that it is called.
+func (s *sharedReads) end(key sharedKey, read *sharedRead, set func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reads[key] != read {
+		return
+	}
+	delete(s.reads, key)
+	if set != nil {
+		set()
+	}
+	close(read.done)
+}
+
+// share gives what was read to those that have joined.
+func (s *sharedReads) share(q *request, body []byte, v version) {
+	read := q.wait.shared
+	if read == nil {
+		return
+	}
+	s.end(sharedKeyOf(q), read, func() {
+		if read.joined > 0 {
+			read.found, read.body, read.version, read.rows, read.newer = true, append([]byte(nil), body...), v, q.rows, q.wait.newer
+		}
+	})
+}

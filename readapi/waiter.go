@@ -1,0 +1,263 @@
+package readapi
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/waiting"
+)
+
+// waits is what requests that wait share.
+type waits struct {
+	watcher            *waiting.Watcher
+	changes, positions *waiting.Bounds
+	reads              *sharedReads
+}
+
+// keyWaits is how many requests of one key may wait for something on lists
+// (docs/contract/decisions.md, "Waiting").
+const keyWaits = 10
+
+// newWaits makes what requests that wait share. Those that must reach a position are
+// bounded apart: they are what a reader depends on, and wait for 5 seconds at most.
+func newWaits(cfg *Config) *waits {
+	changes := waiting.Limits{Process: cfg.MaxWaits, HTTP1: cfg.MaxWaitsHTTP1, PerWorkspace: max(keyWaits, cfg.MaxWaits/4), PerKey: keyWaits}
+	positions := changes
+	positions.PerKey = positions.PerWorkspace
+	return &waits{
+		watcher: waiting.New(waiting.Config{
+			Notifier: cfg.Notifier, Logger: cfg.Logger, ReadTimeout: cfg.Timeout,
+			Read: func(ctx context.Context, workspaceIDs []string) (map[string]int64, error) {
+				return readPositions(ctx, cfg.Pool, workspaceIDs)
+			},
+		}),
+		changes: waiting.NewBounds(changes), positions: waiting.NewBounds(positions), reads: newSharedReads(),
+	}
+}
+
+// Run wakes requests that wait, until ctx ends. Without it they wait until their time is
+// over.
+func (a *API) Run(ctx context.Context) error { return a.waits.watcher.Run(ctx) }
+
+// Drain has requests that wait answered now, for good, because the process is about to
+// stop. The server of NewServer calls it when it is shut down.
+func (a *API) Drain() { a.waits.watcher.Drain() }
+
+// waiter is what a request waits for, if it does. A request is first read as any other.
+// If what was read is not enough, the handlers return without an answer, and await waits
+// and has it read again: with a small stack, no connection to the database and no share.
+type waiter struct {
+	atLeast int64 // the position that the answer must have reached; 0: any
+	seconds int   // how long the caller would wait for something on a list; 0: not at all
+
+	behind bool       // what was read had not reached atLeast
+	empty  *emptyPage // what was read had nothing on it; nil: it was not so
+	newer  bool       // there is something after what was read, although it has no rows
+	over   bool       // nothing is waited for any more
+	waited time.Duration
+
+	shared *sharedRead // others wait for what the request reads now; nil: none do
+}
+
+// emptyPage is a page without rows, as it is answered if nothing comes.
+type emptyPage struct {
+	body    []byte
+	version version
+}
+
+// errBehind says that what was read had not reached the position that the request demands.
+var errBehind = errors.New("the visible position is below that of Log-Position-At-Least")
+
+// accept reads what the request would wait for; faults are those of its parameters.
+func (w *waiter) accept(q *request, faults []answer.ParamError) []answer.ParamError {
+	if !q.endpoint.HasPosition() {
+		return faults
+	}
+	position, ok := requiredPosition(q.http.Header.Values(answer.HeaderAtLeast))
+	if !ok {
+		faults = addError(faults, answer.HeaderAtLeast, positionForm)
+	}
+	w.atLeast = position
+	if q.endpoint.IsList() {
+		w.seconds = preferredWait(q.http.Header.Values(answer.HeaderPrefer))
+	}
+	if w.seconds > 0 {
+		q.out.Applied = "wait=" + strconv.Itoa(w.seconds)
+	}
+	return faults
+}
+
+// reached compares what was read with the position that the request demands. It is
+// called with the version row of each statement, before anything is answered.
+func (w *waiter) reached(v version) error {
+	if v.position < w.atLeast {
+		return errBehind
+	}
+	return nil
+}
+
+// holds keeps an answer that the request would rather wait for.
+func (w *waiter) holds(q *request, body []byte, v version) bool {
+	if w.seconds == 0 || w.over || q.rows > 0 || w.newer {
+		return false
+	}
+	w.empty = &emptyPage{append([]byte(nil), body...), v}
+	return true
+}
+
+// await waits for what the request needs and answers it. The context is that of the
+// HTTP request, which has no timeout of ours.
+func (a *API) await(ctx context.Context, q *request) error {
+	q.out.Extend(time.Duration(q.wait.seconds)*time.Second + positionTimeout + a.cfg.Timeout + writeTimeout)
+	if q.wait.behind {
+		if err := a.awaitPosition(ctx, q); err != nil {
+			return err
+		}
+	}
+	if q.wait.empty != nil {
+		return a.awaitChange(ctx, q)
+	}
+	return nil
+}
+
+// positionTimeout is how long a request waits for Log-Position-At-Least
+// (docs/contract/decisions.md, "Positions").
+const positionTimeout = 5 * time.Second
+
+// awaitPosition waits until the position that the request demands is reached, and answers
+// it, or leaves it with an empty page.
+func (a *API) awaitPosition(ctx context.Context, q *request) error {
+	leave, ok := a.waits.positions.Enter(q.key.WorkspaceID, q.key.ID, q.http.ProtoMajor == 1)
+	if !ok {
+		a.metrics.ended(forPosition, endedRefused)
+		return answer.Behind(q.wait.atLeast)
+	}
+	defer leave()
+	limited, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
+	for q.wait.behind {
+		err := a.pausing(q, func() error {
+			_, err := a.waits.watcher.Reached(limited, q.key.WorkspaceID, q.wait.atLeast)
+			return err
+		})
+		switch {
+		case ctx.Err() != nil:
+			a.metrics.ended(forPosition, endedGone)
+			return context.Cause(ctx)
+		case err != nil:
+			a.metrics.ended(forPosition, endedOf(err))
+			return answer.Behind(q.wait.atLeast)
+		}
+		q.wait.behind = false
+		if err := a.again(ctx, q, func(q *request) error { return q.endpoint.answer(q) }); errors.Is(err, errBehind) {
+			q.wait.behind = true // the log went back, or another server has answered
+		} else if err != nil {
+			a.metrics.ended(forPosition, endedFound)
+			return err
+		}
+	}
+	a.metrics.ended(forPosition, endedFound)
+	return nil
+}
+
+// The time between two reads of a request whose page is still empty, although something
+// has happened: a multiple of what the last one took, so that reads of requests that wait
+// get rarer while they are slow.
+const (
+	shortestPause = 5 * time.Millisecond
+	longestPause  = 250 * time.Millisecond
+	pauseFactor   = 4
+)
+
+// awaitChange waits until the list has something for the request, or the time is over,
+// and answers it.
+func (a *API) awaitChange(ctx context.Context, q *request) error {
+	leave, ok := a.waits.changes.Enter(q.key.WorkspaceID, q.key.ID, q.http.ProtoMajor == 1)
+	if !ok || a.waits.watcher.Draining() {
+		if ok {
+			leave()
+		}
+		a.metrics.ended(forChange, endedRefused)
+		q.out.Applied = ""
+		return a.answerEmpty(q)
+	}
+	defer leave()
+	left := time.Duration(q.wait.seconds)*time.Second - a.cfg.Clock().Sub(q.began) // it counts from when the request came
+	limited, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	pause := time.Duration(0)
+	for q.wait.empty != nil {
+		var position int64
+		err := a.pausing(q, func() (err error) {
+			if err = a.waits.watcher.Pause(limited, pause); err == nil {
+				position, err = a.waits.watcher.Moved(limited, q.key.WorkspaceID, q.wait.empty.version.position)
+			}
+			return err
+		})
+		if ctx.Err() != nil {
+			a.metrics.ended(forChange, endedGone)
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			a.metrics.ended(forChange, endedOf(err))
+			return a.again(ctx, q, a.answerEmpty)
+		}
+		began := time.Now() // not of the injected clock: it measures the database
+		if err := a.again(ctx, q, func(q *request) error { return a.waits.reads.read(q, position) }); err != nil {
+			a.metrics.ended(forChange, endedFound)
+			return err
+		}
+		pause = max(shortestPause, min(longestPause, pauseFactor*time.Since(began)))
+	}
+	a.metrics.ended(forChange, endedFound)
+	return nil
+}
+
+// answerEmpty answers with the page without rows that was read last.
+func (a *API) answerEmpty(q *request) error {
+	empty := q.wait.empty
+	q.wait.empty, q.wait.over, q.rows = nil, true, 0
+	q.answerWith(empty.body, empty.version)
+	return nil
+}
+
+// pausing waits and adds up the time.
+func (a *API) pausing(q *request, wait func() error) error {
+	began := a.cfg.Clock()
+	defer func() { q.wait.waited += a.cfg.Clock().Sub(began) }()
+	return wait()
+}
+
+// again does a part of a request that has waited: with a timeout of its own, after its
+// key was checked again, and with the numbers of the present minute. It works on a copy,
+// because the context of the request itself has ended, and must not change under those
+// who still hold it.
+func (a *API) again(ctx context.Context, waited *request, do func(*request) error) error {
+	limited, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	q := new(request)
+	*q = *waited
+	q.Context, q.asOf = limited, a.cfg.Clock()
+	defer func() { waited.out, waited.wait, waited.rows = q.out, q.wait, q.rows }()
+	key, err := a.cfg.Keys.Authenticate(q, bearerToken(q.http.Header.Values("Authorization")))
+	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
+		return answer.Unauthorized(refused.Reason, refused)
+	}
+	if err != nil {
+		return err
+	}
+	q.out.Allowance = a.cfg.Limiter.Left(key)
+	return do(q)
+}
+
+// endedOf says why a wait ended without what it waited for.
+func endedOf(err error) string {
+	if errors.Is(err, waiting.ErrDrained) {
+		return endedDrained
+	}
+	return endedTimeout
+}

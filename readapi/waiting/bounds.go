@@ -1,0 +1,70 @@
+package waiting
+
+import "sync"
+
+// Limits bound how many requests wait at the same time.
+type Limits struct {
+	Process      int // in all
+	HTTP1        int // of them, those that keep a connection for themselves
+	PerWorkspace int
+	PerKey       int
+}
+
+// Bounds counts the requests that wait. Its methods may be called by any number of
+// goroutines.
+type Bounds struct {
+	limits Limits
+
+	mu         sync.Mutex
+	open       int
+	http1      int
+	workspaces map[string]int
+	keys       map[string]int
+}
+
+// NewBounds makes Bounds that nobody has used.
+func NewBounds(limits Limits) *Bounds {
+	return &Bounds{limits: limits, workspaces: map[string]int{}, keys: map[string]int{}}
+}
+
+// Open is how many requests wait.
+func (b *Bounds) Open() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
+}
+
+// Enter counts a request that is about to wait; false: too many do already. The caller
+// must call leave, once, when it no longer waits.
+func (b *Bounds) Enter(workspaceID, keyID string, http1 bool) (leave func(), ok bool) {
+	key := workspaceID + " " + keyID
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open >= b.limits.Process || http1 && b.http1 >= b.limits.HTTP1 ||
+		b.workspaces[workspaceID] >= b.limits.PerWorkspace || b.keys[key] >= b.limits.PerKey {
+		return nil, false
+	}
+	b.add(workspaceID, key, http1, 1)
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.add(workspaceID, key, http1, -1)
+	}, true
+}
+
+// add counts. The caller holds mu.
+func (b *Bounds) add(workspaceID, key string, http1 bool, n int) {
+	b.open += n
+	if http1 {
+		b.http1 += n
+	}
+	addTo(b.workspaces, workspaceID, n)
+	addTo(b.keys, key, n)
+}
+
+// addTo counts in a map that has no zeros.
+func addTo(counts map[string]int, name string, n int) {
+	if counts[name] += n; counts[name] == 0 {
+		delete(counts, name)
+	}
+}

@@ -1,0 +1,277 @@
+package waiting
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+)
+
+// Config of a Watcher. All fields are required.
+type Config struct {
+	// Notifier tells which workspaces have moved.
+	Notifier *eventlog.Notifier
+
+	// Read reads the visible positions of workspaces. One that does not exist is not in
+	// the result.
+	Read func(ctx context.Context, workspaceIDs []string) (map[string]int64, error)
+
+	// ReadTimeout bounds one read.
+	ReadTimeout time.Duration
+
+	Logger *slog.Logger
+}
+
+// Watcher wakes waiting requests. Its methods may be called by any number of goroutines.
+type Watcher struct {
+	cfg     Config
+	drained chan struct{} // closed by Drain
+	drain   func()
+	asked   chan struct{} // holds a token while a workspace must be read
+
+	mu         sync.Mutex
+	workspaces map[string]*workspace // those that are waited for
+	unread     map[string]struct{}   // of them, those that must be read
+}
+
+// workspace is one that is waited for.
+type workspace struct {
+	waits  map[*wait]struct{}
+	urgent int // how many waits must reach a position
+}
+
+// wait is one request that waits.
+type wait struct {
+	low, high int64 // it waits while low <= position < high
+	urgent    bool
+	woken     chan int64 // gets the position that ends the wait; holds one
+}
+
+// ErrDrained says that the process is about to stop: whoever waits must answer now.
+var ErrDrained = errors.New("the process is about to stop")
+
+// New makes a Watcher. Nobody is woken unless Run runs.
+func New(cfg Config) *Watcher {
+	w := &Watcher{
+		cfg: cfg, drained: make(chan struct{}), asked: make(chan struct{}, 1),
+		workspaces: map[string]*workspace{}, unread: map[string]struct{}{},
+	}
+	w.drain = sync.OnceFunc(func() { close(w.drained) })
+	return w
+}
+
+// Drain ends all waits now and those to come at once, for good.
+func (w *Watcher) Drain() { w.drain() }
+
+// Draining reports whether Drain was called.
+func (w *Watcher) Draining() bool {
+	select {
+	case <-w.drained:
+		return true
+	default:
+		return false
+	}
+}
+
+// Moved waits until the visible position of a workspace is another than position, and
+// returns it. The position is read after the call began, so a move just before it is not
+// missed. The error is ErrDrained, or the cause of ctx's end.
+func (w *Watcher) Moved(ctx context.Context, workspaceID string, position int64) (int64, error) {
+	return w.await(ctx, workspaceID, &wait{low: position, high: position + 1})
+}
+
+// Reached waits until the visible position of a workspace is position or higher, and
+// returns it. The errors are those of Moved.
+func (w *Watcher) Reached(ctx context.Context, workspaceID string, position int64) (int64, error) {
+	return w.await(ctx, workspaceID, &wait{high: position, urgent: true})
+}
+
+// Pause waits for a time. The errors are those of Moved.
+func (w *Watcher) Pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-w.drained:
+		return ErrDrained
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (w *Watcher) await(ctx context.Context, workspaceID string, a *wait) (int64, error) {
+	if w.Draining() {
+		return 0, ErrDrained
+	}
+	a.woken = make(chan int64, 1)
+	w.join(workspaceID, a)
+	defer w.leave(workspaceID, a)
+	select {
+	case position := <-a.woken:
+		return position, nil
+	case <-w.drained:
+		return 0, ErrDrained
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+func (w *Watcher) join(workspaceID string, a *wait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := w.workspaces[workspaceID]
+	if at == nil {
+		at = &workspace{waits: map[*wait]struct{}{}}
+		w.workspaces[workspaceID] = at
+	}
+	at.waits[a] = struct{}{}
+	if a.urgent {
+		at.urgent++
+	}
+	w.ask(workspaceID)
+}
+
+func (w *Watcher) leave(workspaceID string, a *wait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := w.workspaces[workspaceID]
+	delete(at.waits, a)
+	if a.urgent {
+		at.urgent--
+	}
+	if len(at.waits) == 0 {
+		delete(w.workspaces, workspaceID)
+		delete(w.unread, workspaceID)
+	}
+}
+
+// ask has a workspace read, if it is waited for. The caller holds mu.
+func (w *Watcher) ask(workspaceID string) {
+	if w.workspaces[workspaceID] == nil {
+		return
+	}
+	w.unread[workspaceID] = struct{}{}
+	select {
+	case w.asked <- struct{}{}:
+	default:
+	}
+}
+
+// askAll asks for all workspaces that are waited for, or the urgent ones.
+func (w *Watcher) askAll(urgentOnly bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, at := range w.workspaces {
+		if at.urgent > 0 || !urgentOnly {
+			w.ask(id)
+		}
+	}
+}
+
+const (
+	// sweepUrgent and sweepAll are how often positions are read without a notification.
+	sweepUrgent = time.Second
+	sweepAll    = 5 * time.Second
+
+	// readPause is the time between two reads, in which workspaces collect. It bounds the
+	// statements of a process that follows a log with thousands of entries a second.
+	readPause = 2 * time.Millisecond
+)
+
+// Run wakes waiting requests until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	moved, unsubscribe := w.cfg.Notifier.Subscribe(eventlog.TopicProjected)
+	defer unsubscribe()
+	sweep := time.NewTicker(sweepUrgent)
+	defer sweep.Stop()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	var ready <-chan struct{} // nil while the pause lasts
+	failing, swept := false, 0
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-moved.C:
+			w.notified(moved.Take())
+		case <-sweep.C:
+			swept++
+			w.askAll(swept%int(sweepAll/sweepUrgent) != 0)
+		case <-pause.C:
+			ready = w.asked
+		case <-ready:
+			failing = w.read(ctx, failing)
+			ready = nil
+			pause.Reset(readPause)
+		}
+	}
+}
+
+// notified asks for the workspaces of notifications.
+func (w *Watcher) notified(ids []string, all bool) {
+	if all {
+		w.askAll(false)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		w.ask(id)
+	}
+}
+
+// read reads the workspaces that were asked for and wakes who waits for what it finds.
+// What cannot be read waits for the next sweep or notification. Failing says whether the
+// read before failed; the result, whether this one did.
+func (w *Watcher) read(ctx context.Context, failing bool) bool {
+	w.mu.Lock()
+	ids := slices.Collect(maps.Keys(w.unread))
+	clear(w.unread)
+	w.mu.Unlock()
+	if len(ids) == 0 {
+		return failing
+	}
+	limited, cancel := context.WithTimeout(ctx, w.cfg.ReadTimeout)
+	defer cancel()
+	positions, err := w.cfg.Read(limited, ids)
+	if err != nil {
+		if !failing && ctx.Err() == nil {
+			w.cfg.Logger.WarnContext(ctx, "cannot read how far workspaces are; requests that wait for them wait until it works again", "error", err)
+		}
+		return true
+	}
+	if failing {
+		w.cfg.Logger.InfoContext(ctx, "how far workspaces are can be read again")
+	}
+	w.wake(positions)
+	return false
+}
+
+// wake ends the waits that the positions end.
+func (w *Watcher) wake(positions map[string]int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, position := range positions {
+		at := w.workspaces[id]
+		if at == nil {
+			continue
+		}
+		for a := range at.waits {
+			if a.low <= position && position < a.high {
+				continue
+			}
+			select {
+			case a.woken <- position:
+			default: // it was woken and has not left yet
+			}
+		}
+	}
+}
