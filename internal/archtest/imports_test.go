@@ -106,20 +106,25 @@ var arrows = map[string][]string{
 		"internal/rollup",
 	},
 
-	"internal/archtest":         {},
-	"internal/batch":            {},
-	"internal/brand":            {},
-	"internal/connlimit":        {},
-	"internal/flow":             {},
-	"internal/heap":             {},
-	"internal/datadir":          {},
-	"internal/localpg":          {"internal/datadir", "internal/localpg/programs", "internal/pg"},
-	"internal/localpg/programs": {"internal/datadir", "internal/pg"},
-	"internal/periodic":         {},
-	"internal/pg":               {},
-	"internal/scenario":         {},
-	"internal/seededbug":        {},
+	"internal/archtest":            {},
+	"internal/batch":               {},
+	"internal/brand":               {},
+	"internal/connlimit":           {},
+	"internal/flow":                {},
+	"internal/heap":                {},
+	"internal/datadir":             {},
+	"internal/localpg":             {"internal/datadir", "internal/localpg/programs", "internal/pg"},
+	"internal/localpg/programs":    {"internal/datadir", "internal/pg"},
+	"internal/periodic":            {},
+	"internal/pg":                  {},
+	"internal/scenario":            {},
+	"internal/seededbug":           {},
+	"internal/bus":                 {},
+	"internal/bus/jetstream":       {"internal/bus"},
+	"internal/relay":               {"domain", "eventlog", "internal/bus", "internal/flow"},
+	"internal/testkit/natscluster": {"internal/testkit"},
 	"internal/settings": {
+		"internal/bus/jetstream", "internal/relay",
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
 	},
@@ -147,7 +152,7 @@ var arrows = map[string][]string{
 		"internal/audit", "internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg",
 		"delivery/dispatch", "internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey",
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
-		"delivery/mail", "internal/console/events",
+		"delivery/mail", "internal/console/events", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/settings",
 	},
 	"cmd/ledgerfeed/internal/demo/lastday": {
 		"delivery/attempt", "delivery/policy", "internal/pg", "internal/rollup", "readapi/requestlog", "readapi/answer",
@@ -165,7 +170,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/status": {
 		"cmd/ledgerfeed/internal/cli", "projections", "delivery/dispatch", "internal/timespan", "projections/anomaly",
-		"internal/pg",
+		"internal/pg", "internal/relay",
 	},
 	"cmd/ledgerfeed/internal/transfer": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "internal/pg", "internal/timespan", "projections/anomaly",
@@ -227,10 +232,10 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed/internal/doctor": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/service", "delivery/dispatch", "delivery/secretkey",
 		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly", "domain",
-		"internal/sizing",
+		"internal/sizing", "internal/relay",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
-	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "projections/anomaly"},
+	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "internal/relay", "projections/anomaly"},
 	"cmd/ledgerfeed-image":            {},
 	"internal/tracing":                {"internal/periodic"},
 	"cmd/ledgerfeed/internal/supportbundle": {
@@ -262,8 +267,10 @@ var pure = []string{"domain", "domain/jsonform", "docs/receivers/go"}
 // the longest matching path counts. Modules that are not listed may be imported
 // everywhere.
 var homes = map[string][]string{
-	"github.com/ThreeDotsLabs/watermill":     {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "cmd/ledgerfeed-chaos/internal/workload"},
-	"github.com/ThreeDotsLabs/watermill-sql": {"eventlog/watermillsql", "cmd/ledgerfeed-chaos/internal/workload"},
+	"github.com/ThreeDotsLabs/watermill":      {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "internal/bus", "internal/bus/jetstream", "internal/relay", "cmd/ledgerfeed-chaos/internal/workload"},
+	"github.com/ThreeDotsLabs/watermill-nats": {"internal/bus/jetstream"},
+	"github.com/nats-io/nats-server":          {"internal/testkit/natscluster"},
+	"github.com/ThreeDotsLabs/watermill-sql":  {"eventlog/watermillsql", "cmd/ledgerfeed-chaos/internal/workload"},
 }
 
 // homesOf returns the listed module that an imported package is of, and its homes.
@@ -277,7 +284,7 @@ func homesOf(imported string) (name string, of []string, listed bool) {
 }
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest", "internal/testkit/natscluster"}
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{
@@ -285,6 +292,7 @@ var inTestsOf = map[string][]string{
 	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs"},
 	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
+	"internal/relay":          {"internal/bus/jetstream"},
 	"internal/signaturecheck": {"delivery/attempt"},
 
 	"readapi/access/consolelink":           {"domain"},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -37,6 +38,9 @@ const maxReplicas = 5
 // ParseTarget reads an address. The error does not show passwords.
 func ParseTarget(address string) (*Target, error) {
 	scheme, rest, _ := strings.Cut(address, "://")
+	if !slices.Contains(Schemes(), scheme) {
+		return nil, errors.New("want an address that begins with nats:// or tls://")
+	}
 	hosts, query, _ := strings.Cut(rest, "?")
 	hosts = strings.TrimSuffix(hosts, "/")
 	values, err := url.ParseQuery(query)
