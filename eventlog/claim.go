@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -18,21 +17,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
-
-// Segment is the next entries of one workspace for a consumer.
-type Segment struct {
-	WorkspaceID string
-	After       int64 // the checkpoint: position of the last entry handled before
-	Entries     []domain.Entry
-
-	failures int
-	failedTo int64
-	full     bool     // there may be more entries after these
-	next     claiming // how the workspace is claimed after this claim; 0: as usual
-}
-
-// End is the position of the segment's last entry.
-func (s *Segment) End() int64 { return s.After + int64(len(s.Entries)) }
 
 // Claim is segments of some workspaces, whose checkpoints Tx holds locked. A
 // handler does its work in Tx and neither commits nor rolls back: the Subscriber
@@ -68,8 +52,19 @@ var ErrTooLong = errors.New("it takes long, so that it is left for the worker of
 func (c *Claim) LeaveFrom(workspaceID string, position int64) {
 	for i := range c.Segments {
 		if s := &c.Segments[i]; s.WorkspaceID == workspaceID {
-			s.Entries = s.Entries[:position-s.After-1]
+			s.cut(position)
 			s.next = solo
+		}
+	}
+}
+
+// Shorten takes the entries at a position and after it from a segment, because they
+// cannot be handled now. They are claimed again.
+func (c *Claim) Shorten(workspaceID string, position int64) {
+	for i := range c.Segments {
+		if s := &c.Segments[i]; s.WorkspaceID == workspaceID {
+			s.cut(position)
+			s.full = true
 		}
 	}
 }
@@ -120,6 +115,8 @@ type claimer struct {
 	consumer string
 	rules    int    // see SubscriberConfig
 	entries  int    // the most entries of a claim
+	after    string // see SubscriberConfig
+	public   bool   // see SubscriberConfig
 	process  string // names this process in marks of segments under way
 }
 
@@ -184,10 +181,10 @@ func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, faili
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("lock checkpoints: %w", err)
 	}
-	if len(ids) == 0 {
-		return nil
+	if err := k.leaveNew(ctx, c, workspaces, locked); err != nil || len(ids) == 0 {
+		return err
 	}
-	whole, err := readSegments(ctx, c.Tx, ids, afters, limits, locked)
+	whole, err := k.readSegments(ctx, c.Tx, ids, afters, limits, locked)
 	if err != nil {
 		return err
 	}
@@ -218,20 +215,16 @@ const claimBytes = 4 << 20
 // readSegments is a statement of its own, after the locks, so that its snapshot has
 // everything that was committed before them. It reports whether it read all that
 // was asked for: it stops at claimBytes.
-func readSegments(ctx context.Context, tx pgx.Tx, ids []string, afters []int64, limits []int32, into map[string]*Segment) (whole bool, err error) {
-	rows, err := tx.Query(ctx, `
-		SELECT `+entryColumns+`, k.workspace_id
-		  FROM unnest($1::text[], $2::bigint[], $3::integer[]) AS k (workspace_id, after, most)
-		 CROSS JOIN LATERAL (
-		       SELECT * FROM event_log l
-		        WHERE l.workspace_id = k.workspace_id AND l.position > k.after
-		        ORDER BY l.position LIMIT k.most) AS e`,
-		ids, afters, limits)
+func (k *claimer) readSegments(ctx context.Context, tx pgx.Tx, ids []string, afters []int64, limits []int32, into map[string]*Segment) (whole bool, err error) {
+	rows, err := tx.Query(ctx, k.segmentsSQL(), ids, afters, limits)
 	if err != nil {
 		return false, fmt.Errorf("read segments: %w", err)
 	}
 	defer rows.Close()
-	var e domain.Entry
+	var (
+		e      domain.Entry
+		public string
+	)
 	bytes, read := 0, 0
 	for whole = true; rows.Next(); {
 		for _, v := range rows.RawValues() {
@@ -242,21 +235,23 @@ func readSegments(ctx context.Context, tx pgx.Tx, ids []string, afters []int64, 
 			break
 		}
 		e = domain.Entry{}
-		if err := scanEntry(rows, &e, &e.WorkspaceID); err != nil {
+		if err := scanEntry(rows, &e, &e.WorkspaceID, &public); err != nil {
 			return false, fmt.Errorf("read segments: %w", err)
 		}
 		read++
 		s := into[e.WorkspaceID]
 		e.WorkspaceID = s.WorkspaceID // one string for all
 		s.Entries = append(s.Entries, e)
+		if k.public {
+			s.Public = append(s.Public, public)
+		}
 	}
 	rows.Close()
 	if err := rows.Err(); err != nil {
 		return false, fmt.Errorf("read segments: %w", err)
 	}
 	for _, s := range into {
-		// SQL promises no order across the rows of a lateral subquery.
-		slices.SortFunc(s.Entries, func(a, b domain.Entry) int { return int(a.Position - b.Position) })
+		s.sort()
 		for i := range s.Entries {
 			if want := s.After + int64(i) + 1; s.Entries[i].Position != want {
 				return false, fmt.Errorf("the log of %s has position %d where %d is expected: an entry is missing", s.WorkspaceID, s.Entries[i].Position, want)
@@ -303,4 +298,78 @@ func (c *Claim) commit(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("commit a claim: %w", err)
 	}
 	return nil
+}
+
+// segmentsSQL reads the next entries of workspaces $1 after positions $2, at most $3 of
+// each.
+func (k *claimer) segmentsSQL() string {
+	public, bound, upTo := `''`, "", ""
+	if k.public {
+		public = `coalesce(e.public_event, '')`
+	}
+	if k.after != "" {
+		bound = ` JOIN log_checkpoint v ON v.workspace_id = k.workspace_id AND v.consumer = ` + literal(k.after)
+		upTo = ` AND l.position <= v.position`
+	}
+	return `
+		SELECT ` + entryColumns + `, k.workspace_id, ` + public + `
+		  FROM unnest($1::text[], $2::bigint[], $3::integer[]) AS k (workspace_id, after, most)` + bound + `
+		 CROSS JOIN LATERAL (
+		       SELECT * FROM event_log l
+		        WHERE l.workspace_id = k.workspace_id AND l.position > k.after` + upTo + `
+		        ORDER BY l.position LIMIT k.most) AS e`
+}
+
+// sweepSQL finds the workspaces in which the consumer $1 is behind and may try at $2.
+func (k *claimer) sweepSQL() string {
+	ahead := `log_head h ON h.workspace_id = c.workspace_id`
+	if k.after != "" {
+		ahead = `log_checkpoint h ON h.workspace_id = c.workspace_id AND h.consumer = ` + literal(k.after)
+	}
+	return `
+		SELECT c.workspace_id, c.failures > 0
+		  FROM log_checkpoint c JOIN ` + ahead + `
+		 WHERE c.consumer = $1 AND h.position > c.position AND (c.retry_at IS NULL OR c.retry_at <= $2)
+		 ORDER BY c.moved_at NULLS FIRST`
+}
+
+// literal is the name of a consumer in SQL.
+func literal(consumer string) string { return `'` + consumer + `'` }
+
+// makeCheckpoints gives a consumer that comes after another its checkpoints in those
+// workspaces, or in all, that have none yet, and returns these. The statement is a
+// transaction of its own, so that other processes wait no longer for it than it takes.
+func (k *claimer) makeCheckpoints(ctx context.Context, workspaces ...string) (made []string, err error) {
+	rows, err := k.pool.Query(ctx, `
+		INSERT INTO log_checkpoint (workspace_id, consumer)
+		SELECT v.workspace_id, $1 FROM log_checkpoint v
+		 WHERE v.consumer = $2 AND ($3::text[] IS NULL OR v.workspace_id = ANY ($3))
+		   AND NOT EXISTS (SELECT FROM log_checkpoint c WHERE c.workspace_id = v.workspace_id AND c.consumer = $1)
+		    ON CONFLICT DO NOTHING RETURNING workspace_id`, k.consumer, k.after, workspaces)
+	if err == nil {
+		made, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the checkpoints of %s: %w", k.consumer, err)
+	}
+	return made, nil
+}
+
+// leaveNew makes the checkpoints of workspaces that could not be locked because they have
+// none, and leaves them for the next claim.
+func (k *claimer) leaveNew(ctx context.Context, c *Claim, workspaces []string, locked map[string]*Segment) error {
+	if k.after == "" || len(locked) == len(workspaces) {
+		return nil
+	}
+	var missing []string
+	for _, id := range workspaces {
+		if locked[id] == nil {
+			missing = append(missing, id)
+		}
+	}
+	made, err := k.makeCheckpoints(ctx, missing...)
+	for _, id := range made {
+		c.left[id] = shared
+	}
+	return err
 }

@@ -29,7 +29,7 @@ func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 	return &consumer{
 		claimer: claimer{
 			pool: cfg.Pool, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries,
-			process: uuid.NewString(),
+			after: cfg.After, public: cfg.Public, process: uuid.NewString(),
 		},
 		cfg:   cfg,
 		dirty: newDirtySet(),
@@ -52,7 +52,7 @@ func (c *consumer) run(ctx context.Context) {
 // markDirty marks workspaces at notifications. It also sweeps, for those whose
 // notification was lost or whose next attempt is due.
 func (c *consumer) markDirty(ctx context.Context) {
-	appended, unsubscribe := c.cfg.Notifier.Subscribe(TopicAppended)
+	appended, unsubscribe := c.cfg.Notifier.Subscribe(c.topic())
 	defer unsubscribe()
 	sweep := time.NewTimer(0)
 	defer sweep.Stop()
@@ -77,14 +77,22 @@ func (c *consumer) markDirty(ctx context.Context) {
 	}
 }
 
+// topic is what tells that there may be entries to claim.
+func (c *consumer) topic() Topic {
+	if c.after == "" {
+		return TopicAppended
+	}
+	return topicMoved(c.after)
+}
+
 // sweep marks every workspace that is behind and may be tried.
 func (c *consumer) sweep(ctx context.Context) error {
-	rows, err := c.pool.Query(ctx, `
-		SELECT c.workspace_id, c.failures > 0
-		  FROM log_checkpoint c JOIN log_head h USING (workspace_id)
-		 WHERE c.consumer = $1 AND h.position > c.position AND (c.retry_at IS NULL OR c.retry_at <= $2)
-		 ORDER BY c.moved_at NULLS FIRST`,
-		c.consumer, c.clock())
+	if c.after != "" {
+		if _, err := c.makeCheckpoints(ctx); err != nil {
+			return err
+		}
+	}
+	rows, err := c.pool.Query(ctx, c.sweepSQL(), c.consumer, c.clock())
 	if err != nil {
 		return fmt.Errorf("find workspaces that are behind: %w", err)
 	}
@@ -108,8 +116,23 @@ func (c *consumer) sweep(ctx context.Context) error {
 		return fmt.Errorf("find workspaces that are behind: %w", err)
 	}
 	c.dirty.mark(healthy, shared)
-	c.dirty.mark(failing, isolated)
+	c.dirty.mark(failing, c.failing())
 	return nil
+}
+
+// failing is how workspaces are claimed that are failing.
+func (c *consumer) failing() claiming {
+	if c.cfg.Outside != nil {
+		return solo
+	}
+	return isolated
+}
+
+// await waits until the handler can work.
+func (c *consumer) await(ctx context.Context) {
+	if c.cfg.Outside != nil {
+		c.cfg.Outside.Await(ctx)
+	}
 }
 
 // work makes one claim after the other.
@@ -118,8 +141,12 @@ func (c *consumer) sweep(ctx context.Context) error {
 // entries, many share a transaction; where some have a backlog, few do, so that
 // their segments are long. Both keep the cost of each entry low.
 func (c *consumer) work(ctx context.Context) {
-	most := c.cfg.Workspaces
+	most, least := c.cfg.Workspaces, 1
+	if c.cfg.Outside != nil {
+		least = c.cfg.Outside.Workspaces
+	}
 	for {
+		c.await(ctx)
 		ids, how := c.dirty.take(ctx, most)
 		if len(ids) == 0 {
 			return
@@ -127,7 +154,7 @@ func (c *consumer) work(ctx context.Context) {
 		full := c.claimAndHandle(ctx, ids, how)
 		switch {
 		case 2*full > len(ids):
-			most = max(1, len(ids)/2)
+			most = max(least, len(ids)/2)
 		case full == 0:
 			most = min(2*most, c.cfg.Workspaces)
 		}
@@ -144,7 +171,11 @@ func (c *consumer) workAlone(ctx context.Context, how claiming) {
 	if !flow.Pause(ctx, soloDelay) {
 		return
 	}
-	for id := c.dirty.takeOne(ctx, how); id != ""; id = c.dirty.takeOne(ctx, how) {
+	for c.await(ctx); ; c.await(ctx) {
+		id := c.dirty.takeOne(ctx, how)
+		if id == "" {
+			return
+		}
 		c.claimAndHandle(ctx, []string{id}, how)
 	}
 }
@@ -231,14 +262,14 @@ func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string) (full
 		case s.next != notAtAll:
 			next[s.WorkspaceID] = s.next
 		case s.failures > 0 && s.End() < s.failedTo:
-			next[s.WorkspaceID] = isolated // until the entry that fails is reached
+			next[s.WorkspaceID] = c.failing() // until the entry that fails is reached
 		case s.full:
 			next[s.WorkspaceID] = shared
 			full++
 		}
 	}
 	c.dirty.done(ids, func(id string) claiming { return next[id] })
-	if len(moved) > 0 {
+	if len(moved) > 0 && c.after == "" { // nobody waits for a consumer that comes after another
 		c.cfg.Notifier.Notify(topicMoved(c.consumer), moved...)
 	}
 	return full
@@ -294,7 +325,7 @@ func (c *consumer) failed(ctx context.Context, claim *Claim, ids []string, reaso
 			"consumer", c.consumer, "workspace", s.WorkspaceID, "from", s.After+1, "through", s.End(), "failures", r.failures, "error", reason, "retry_in", r.wait)
 	}
 	if err != nil || r.wait == 0 {
-		c.dirty.done(ids, all(isolated))
+		c.dirty.done(ids, all(c.failing()))
 		return
 	}
 	// A sweep marks it again when its wait is over.

@@ -59,8 +59,8 @@ func (d *dirtySet) laneOf(how claiming) *lane {
 	}
 }
 
-// mark queues workspaces, shared or isolated. Those that wait for the solo worker or
-// the long one stay there.
+// mark queues workspaces. Those that wait for the solo worker or the long one stay
+// there.
 func (d *dirtySet) mark(ids []string, how claiming) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +69,8 @@ func (d *dirtySet) mark(ids []string, how claiming) {
 		if w == nil {
 			w = &dirtyWorkspace{id: id}
 			d.known[id] = w
-			d.queue.waiting = append(d.queue.waiting, w)
+			l := d.laneOf(how)
+			l.waiting = append(l.waiting, w)
 		} else if w.taken {
 			w.marked = true
 		}

@@ -24,10 +24,37 @@ type SubscriberConfig struct {
 	// is kept with the checkpoints. 0 for handlers that make none.
 	Rules int
 
+	// After is another consumer, such as ReadModels, that must have handled an entry
+	// before this one gets it; empty: none. Workspaces get their checkpoints, at position
+	// 0, when they are first claimed.
+	After string
+
+	// Public adds the public forms to the segments.
+	Public bool
+
+	// Outside is for handlers that work on something outside of the database; nil: they do
+	// not.
+	Outside *Outside
+
 	Workers    int           // claims under way at once, beside one that is solo and one that is long; default 4
 	Workspaces int           // the most workspaces of a claim; default 64
 	Entries    int           // the most entries of a claim; default 1000
 	Sweep      time.Duration // the least time between two sweeps; default 2 s
+}
+
+// Outside says how a handler is called that works on something outside of the database,
+// such as a message broker. What it does there is not rolled back with its claim, so it
+// does it at least once. It shortens its claim to what it could do (Claim.Shorten,
+// Claim.LeaveFrom). Workspaces that are failing are claimed by the solo worker, so that
+// their timeouts keep no other worker.
+type Outside struct {
+	// Await is called before each claim. It returns when the handler can work, or when ctx
+	// has ended. No transaction is open meanwhile.
+	Await func(ctx context.Context)
+
+	// Workspaces is how many workspaces a claim has at least while so many have a backlog,
+	// because the handler works on them at the same time.
+	Workspaces int
 }
 
 // Subscriber gives the log to a handler of the Watermill Router, one claim a
@@ -52,6 +79,9 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, 4)
 	cfg.Workspaces = cmp.Or(cfg.Workspaces, 64)
 	cfg.Entries = cmp.Or(cfg.Entries, 1000)
+	if o := cfg.Outside; o != nil && (o.Await == nil || o.Workspaces < 1 || o.Workspaces > cfg.Workspaces) {
+		return nil, errors.New("eventlog: SubscriberConfig.Outside needs Await, and Workspaces from 1 to those of a claim")
+	}
 	if cfg.Sweep == 0 {
 		cfg.Sweep = 2 * time.Second
 	}

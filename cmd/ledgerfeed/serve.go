@@ -24,12 +24,15 @@ database, each with the roles it is given. Stops cleanly on SIGTERM: it says
 that it is no longer ready, still serves for LEDGERFEED_DRAIN_DELAY (2 s),
 finishes what is under way, and ends.
 
+The roles api, project, deliver and console are what a process has by default. The role
+relay sends the log to the message broker at LEDGERFEED_RELAY_URL, and has to be chosen.
+
 It brings the schema up to date first. With --no-migrate, or where its account of
 PostgreSQL may not do so, it waits until another account has: /healthz says ok, /readyz
 says what is missing, and nothing else is served.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
-			if err := service.CheckRoles(roles); err != nil {
+			if err := service.CheckRoles(roles, &env.Settings); err != nil {
 				return err
 			}
 			db, err := env.OpenDatabase(ctx, true)

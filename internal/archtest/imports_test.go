@@ -111,21 +111,26 @@ var arrows = map[string][]string{
 		"internal/rollup",
 	},
 
-	"internal/archtest":         {},
-	"internal/signingkey":       {},
-	"internal/batch":            {},
-	"internal/brand":            {},
-	"internal/connlimit":        {},
-	"internal/flow":             {},
-	"internal/heap":             {},
-	"internal/datadir":          {},
-	"internal/localpg":          {"internal/datadir", "internal/localpg/programs", "internal/pg"},
-	"internal/localpg/programs": {"internal/datadir", "internal/pg"},
-	"internal/periodic":         {},
-	"internal/pg":               {},
-	"internal/scenario":         {},
-	"internal/seededbug":        {},
+	"internal/archtest":            {},
+	"internal/signingkey":          {},
+	"internal/batch":               {},
+	"internal/brand":               {},
+	"internal/connlimit":           {},
+	"internal/flow":                {},
+	"internal/heap":                {},
+	"internal/datadir":             {},
+	"internal/localpg":             {"internal/datadir", "internal/localpg/programs", "internal/pg"},
+	"internal/localpg/programs":    {"internal/datadir", "internal/pg"},
+	"internal/periodic":            {},
+	"internal/pg":                  {},
+	"internal/scenario":            {},
+	"internal/seededbug":           {},
+	"internal/bus":                 {},
+	"internal/bus/jetstream":       {"internal/bus"},
+	"internal/relay":               {"domain", "eventlog", "internal/bus", "internal/flow"},
+	"internal/testkit/natscluster": {"internal/testkit"},
 	"internal/settings": {
+		"internal/bus/jetstream", "internal/relay",
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
 		"internal/signingkey", "internal/pg",
@@ -157,6 +162,7 @@ var arrows = map[string][]string{
 		"delivery/dispatch", "internal/buildinfo", "internal/connlimit", "delivery/keyring", "delivery/secretkey",
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
 		"delivery/mail", "internal/console/events", "cmd/ledgerfeed/internal/signing",
+		"delivery/mail", "internal/console/events", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/settings",
 	},
 	"cmd/ledgerfeed/internal/demo/lastday": {
 		"delivery/attempt", "delivery/policy", "internal/pg", "internal/rollup", "readapi/requestlog", "readapi/answer",
@@ -175,7 +181,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/status": {
 		"cmd/ledgerfeed/internal/cli", "projections", "delivery/dispatch", "internal/timespan", "projections/anomaly",
-		"internal/pg",
+		"internal/pg", "internal/relay",
 	},
 	"cmd/ledgerfeed/internal/transfer": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "internal/pg", "internal/timespan", "projections/anomaly",
@@ -237,10 +243,10 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed/internal/doctor": {
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/service", "delivery/dispatch", "delivery/secretkey",
 		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly", "domain",
-		"internal/sizing",
+		"internal/sizing", "internal/relay",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
-	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "projections/anomaly"},
+	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "internal/relay", "projections/anomaly"},
 	"cmd/ledgerfeed-image":            {},
 	"internal/tracing":                {"internal/periodic"},
 	"cmd/ledgerfeed/internal/supportbundle": {
@@ -272,8 +278,10 @@ var pure = []string{"domain", "domain/jsonform", "docs/receivers/go"}
 // the longest matching path counts. Modules that are not listed may be imported
 // everywhere.
 var homes = map[string][]string{
-	"github.com/ThreeDotsLabs/watermill":     {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "cmd/ledgerfeed-chaos/internal/workload"},
-	"github.com/ThreeDotsLabs/watermill-sql": {"eventlog/watermillsql", "cmd/ledgerfeed-chaos/internal/workload"},
+	"github.com/ThreeDotsLabs/watermill":      {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "internal/bus", "internal/bus/jetstream", "internal/relay", "cmd/ledgerfeed-chaos/internal/workload"},
+	"github.com/ThreeDotsLabs/watermill-nats": {"internal/bus/jetstream"},
+	"github.com/nats-io/nats-server":          {"internal/testkit/natscluster"},
+	"github.com/ThreeDotsLabs/watermill-sql":  {"eventlog/watermillsql", "cmd/ledgerfeed-chaos/internal/workload"},
 }
 
 // homesOf returns the listed module that an imported package is of, and its homes.
@@ -287,7 +295,7 @@ func homesOf(imported string) (name string, of []string, listed bool) {
 }
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest", "internal/testkit/natscluster"}
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{
@@ -295,6 +303,7 @@ var inTestsOf = map[string][]string{
 	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs", "internal/signingkey"},
 	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
+	"internal/relay":          {"internal/bus/jetstream"},
 	"internal/signaturecheck": {"delivery/attempt"},
 	"delivery/statement":      {"delivery/keyring", "eventlog"},
 	"readapi":                 {"internal/connlimit"}, // what HTTP/2 leaves of its bounds

@@ -18,6 +18,8 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
@@ -117,6 +119,7 @@ func (s *Settings) check() (wrong []string) {
 	_, signingKey := signingkey.Parse(s.SigningKey)
 	_, consoleURL := origin.Parse(s.ConsoleURL)
 	mailURL, mailFrom := s.Mail().Check()
+	_, relayURL := jetstream.ParseTarget(s.RelayURL)
 	for _, c := range []struct {
 		variable string
 		ok       bool
@@ -145,6 +148,8 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_DRAIN_DELAY", s.DrainDelay >= 0},
 		{"LEDGERFEED_AUDIT_EVERY", s.AuditEvery >= 0},
 		{"LEDGERFEED_AUDIT_RATE", s.AuditRate >= 1},
+		{"LEDGERFEED_RELAY_URL", s.RelayURL == "" || relayURL == nil},
+		{"LEDGERFEED_RELAY_NAME", domain.IsID(s.RelayName)},
 		{"LEDGERFEED_TRACES_URL", s.TracesURL == "" || isAddress(s.TracesURL)},
 		{"LEDGERFEED_TRACES_RATIO", s.TracesRatio >= 0 && s.TracesRatio <= 1},
 		{"LEDGERFEED_LOG_FORMAT", s.LogFormat == "text" || s.LogFormat == "json"},

@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/theme"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 )
 
 // Settings are all settings, with defaults filled in. README lists them for
@@ -79,6 +80,12 @@ type Settings struct {
 	DrainDelay time.Duration `env:"LEDGERFEED_DRAIN_DELAY" envDefault:"2s" want:"a time such as 2s, or 0 to stop at once"`
 	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h" want:"a time such as 24h, or 0 for no background verification"`
 	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000" want:"entries and rows a second, 1 or more, such as 5000"`
+
+	// The relay (docs/operations/relay.md), for processes with the role relay.
+	RelayURL      string         `env:"LEDGERFEED_RELAY_URL" secret:"true" want:"an address such as nats://n1.example.com:4222,n2.example.com:4222/?replicas=3"`
+	RelayName     string         `env:"LEDGERFEED_RELAY_NAME" envDefault:"relay" want:"1 to 64 of A-Z a-z 0-9 _ -, such as relay"`
+	RelayForm     relay.Form     `env:"LEDGERFEED_RELAY_FORM" envDefault:"public" want:"public or entries"`
+	RelayEnvelope relay.Envelope `env:"LEDGERFEED_RELAY_ENVELOPE" envDefault:"none" want:"none or cloudevents"`
 
 	// MetricsWorkspaces are those that have metrics of their own.
 	MetricsWorkspaces workspaceIDs `env:"LEDGERFEED_METRICS_WORKSPACES" want:"at most 100 ids of workspaces, such as acme, separated by commas"`

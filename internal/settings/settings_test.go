@@ -42,6 +42,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_PPROF=true", "LEDGERFEED_METRICS_WORKSPACES=acme, beta,acme", "LEDGERFEED_TRACES_URL=http://127.0.0.1:4318", "LEDGERFEED_TRACES_HEADERS=Authorization=Bearer x, X-Tenant=a=b", "LEDGERFEED_TRACES_RATIO=0.5",
 		"LEDGERFEED_CONSOLE_EMBED_ORIGINS=https://App.acme.example:8443/, http://localhost:3000", "LEDGERFEED_CONSOLE_NAME=Acme", "LEDGERFEED_CONSOLE_ACCENT=#1d4ed8", "LEDGERFEED_CONSOLE_LOGO=/logo.svg",
 		"LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
+		"LEDGERFEED_RELAY_URL=nats://u:p@n1:4222,n2:4222/?stream=BILLING", "LEDGERFEED_RELAY_NAME=east", "LEDGERFEED_RELAY_FORM=entries", "LEDGERFEED_RELAY_ENVELOPE=cloudevents",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

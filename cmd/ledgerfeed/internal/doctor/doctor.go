@@ -29,7 +29,7 @@ type check struct {
 // ofTables are the checks that read tables of this program's version.
 func (c *check) ofTables() bool {
 	switch c.name {
-	case "keys", "API keys", "processes", "read models", "webhooks", "size", "old days", "free space", "restored log", "restored positions", "restored access", "webhooks after the restore":
+	case "keys", "API keys", "processes", "read models", "webhooks", "relays", "size", "old days", "free space", "restored log", "restored positions", "restored access", "webhooks after the restore":
 		return true
 	}
 	return false
@@ -62,6 +62,7 @@ func checks() []check {
 		{"this machine", checkThisMachine},
 		{"read models", checkReadModels},
 		{"webhooks", checkWebhooks},
+		{"relays", checkRelays},
 		{"mail server", checkMailServer},
 		{"identity provider", checkIdentityProvider},
 	}

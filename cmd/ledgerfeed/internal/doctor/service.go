@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
@@ -164,6 +165,37 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	if len(list) == 0 {
 		return ok("%d, none of which fails or is late", len(lags)), nil
+	}
+	return list, nil
+}
+
+// lateRelay is the age of an entry that was not sent to a message broker from which
+// something is wrong.
+const lateRelay = 5 * time.Minute
+
+func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
+	relays, err := relay.ReadStatus(ctx, x.pool, "")
+	if err != nil {
+		return nil, err
+	}
+	var list []Finding
+	for i := range relays {
+		r := &relays[i]
+		if r.Failing > 0 {
+			list = append(list, Finding{
+				Level: Error, Text: fmt.Sprintf("the relay %s cannot send %d workspaces", r.Name, r.Failing),
+				Do: "ledgerfeed status names them and the reasons",
+			})
+		}
+		if r.Failing == 0 && r.LagEntries > 0 && time.Duration(r.LagSeconds*float64(time.Second)) > lateRelay {
+			list = append(list, Finding{
+				Level: Error, Text: fmt.Sprintf("the relay %s has not sent %d entries", r.Name, r.LagEntries),
+				Do: "see that a process with the role relay and this LEDGERFEED_RELAY_NAME runs, and that it reaches its broker (/readyz?role=relay); docs/operations/relay.md says how to remove one that is no longer wanted",
+			})
+		}
+	}
+	if len(list) == 0 {
+		return ok("%d, none of which is late", len(relays)), nil
 	}
 	return list, nil
 }

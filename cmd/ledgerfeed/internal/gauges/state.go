@@ -43,6 +43,7 @@ type State struct {
 	deliveryLag, waiting                     prometheus.Gauge
 	mails, failedMails, read                 prometheus.Gauge
 	named                                    *workspaces
+	relays                                   relays
 }
 
 // NewState registers the metrics; the named workspaces have some of their own.
@@ -80,6 +81,7 @@ func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Regis
 	}
 	add(s.webhooks)
 	s.named = newWorkspaces(named, add)
+	s.relays = newRelays(add)
 	for _, state := range []string{"on", "failing", "paused", "off"} {
 		s.webhooks.WithLabelValues(state)
 	}
@@ -150,6 +152,9 @@ func (s *State) Read(ctx context.Context) error {
 	}
 	s.anomalies.Set(float64(waiting))
 	if err := s.named.read(ctx, s.pool); err != nil {
+		return err
+	}
+	if err := s.relays.read(ctx, s.pool); err != nil {
 		return err
 	}
 	s.read.SetToCurrentTime()

@@ -77,7 +77,7 @@ func (s *Service) readiness(ctx context.Context, role string) Readiness {
 // processes that cannot be asked.
 func (s *Service) collectors() []prometheus.Collector {
 	roles := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ledgerfeed_role", Help: "1 for the roles that the process was started with, 0 for the others."}, []string{"role"})
-	for _, role := range Roles() {
+	for _, role := range AllRoles() {
 		has := 0.0
 		if slices.Contains(s.roles, role) {
 			has = 1

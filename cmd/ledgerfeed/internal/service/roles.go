@@ -23,7 +23,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
+	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
@@ -41,23 +43,32 @@ const (
 	RoleProject = "project"
 	RoleDeliver = "deliver"
 	RoleConsole = "console"
+	RoleRelay   = "relay"
 )
 
 // AdminListener is the listener that every serving process has.
 const AdminListener = "admin"
 
-// Roles are all roles, in the order in which they start.
+// Roles are those that a process has where none are chosen, in the order in which they
+// start.
 func Roles() []string { return []string{RoleAPI, RoleProject, RoleDeliver, RoleConsole} }
 
-// CheckRoles returns a UsageError for an unknown role, or for none.
-func CheckRoles(roles []string) error {
+// AllRoles are Roles, and those that have to be chosen because they need another system.
+func AllRoles() []string { return append(Roles(), RoleRelay) }
+
+// CheckRoles returns a UsageError for an unknown role, for none, or for one that lacks its
+// setting.
+func CheckRoles(roles []string, set *settings.Settings) error {
 	for _, r := range roles {
-		if !slices.Contains(Roles(), r) {
-			return cli.Usagef("--roles: there is no role %q; want some of %s%s", r, strings.Join(Roles(), ", "), similar.Hint(r, Roles()))
+		if !slices.Contains(AllRoles(), r) {
+			return cli.Usagef("--roles: there is no role %q; want some of %s%s", r, strings.Join(AllRoles(), ", "), similar.Hint(r, AllRoles()))
 		}
 	}
 	if len(roles) == 0 {
-		return cli.Usagef("--roles: want at least one of %s", strings.Join(Roles(), ", "))
+		return cli.Usagef("--roles: want at least one of %s", strings.Join(AllRoles(), ", "))
+	}
+	if slices.Contains(roles, RoleRelay) && set.RelayURL == "" {
+		return cli.Usagef("the role %s needs LEDGERFEED_RELAY_URL, the address of a message broker, such as nats://127.0.0.1:4222/?replicas=1", RoleRelay)
 	}
 	return nil
 }
@@ -126,6 +137,7 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 		{RoleProject, s.prepareProjector},
 		{RoleDeliver, s.prepareDelivery},
 		{RoleConsole, s.prepareConsole},
+		{RoleRelay, func(ctx context.Context) error { return prepareRelay(ctx, s) }},
 	} {
 		if !slices.Contains(s.roles, r.role) {
 			continue
@@ -153,6 +165,7 @@ func Connections(roles ...string) int {
 	for _, r := range roles {
 		n += map[string]int{
 			RoleAPI: apiConnections, RoleProject: projections.Connections + verifyConnections, RoleDeliver: deliverConnections, RoleConsole: consoleConnections,
+			RoleRelay: relay.Connections,
 		}[r]
 	}
 	return n

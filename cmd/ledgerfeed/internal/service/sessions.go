@@ -32,14 +32,14 @@ func sharedOptions(url string, roles []string) (o pg.Options, err error) {
 }
 
 // ConnectedRoles lists the roles, of all serving processes together, that are connected to
-// the database, in the order of Roles. Any account may ask.
+// the database, in the order of AllRoles. Any account may ask.
 func ConnectedRoles(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT role FROM unnest($2::text[]) WITH ORDINALITY AS r (role, n)
 		 WHERE EXISTS (SELECT FROM pg_stat_activity a
 		                WHERE a.datname = current_database() AND starts_with(a.application_name, $1)
 		                  AND role = ANY(string_to_array(split_part(substr(a.application_name, length($1) + 1), ';', 1), ' ')))
-		 ORDER BY n`, sessionPrefix, Roles())
+		 ORDER BY n`, sessionPrefix, AllRoles())
 	if err != nil {
 		return nil, fmt.Errorf("cannot read which processes are connected: %w", err)
 	}

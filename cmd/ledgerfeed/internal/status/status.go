@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
@@ -25,6 +26,7 @@ import (
 type view struct {
 	Projections []*projections.Status `json:"projections"`
 	Delivery    []dispatch.Lag        `json:"delivery"`               // one for each webhook
+	Relays      []relay.Status        `json:"relays"`                 // one for each that ever ran
 	NotReadable []string              `json:"not_readable,omitempty"` // what this account of PostgreSQL may not read
 }
 
@@ -38,7 +40,7 @@ func Command(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far the read models are, anomalies, and what is quarantined",
-		Long: `Show how far the read models and webhooks are, anomalies, and what is quarantined.
+		Long: `Show how far the read models, webhooks and relays are, anomalies, and what is quarantined.
 Of each workspace the first 1000 anomalies are counted and, with --json, listed;
 anomaly show has all.`,
 		Args: cli.ExactArgs(0),
@@ -65,12 +67,15 @@ anomaly show has all.`,
 				case lags != nil:
 					v.Delivery = lags
 				}
+				if v.Relays, err = relay.ReadStatus(ctx, d.Pool, workspace); err != nil {
+					return err
+				}
 				groups, err := anomaly.NewStore(d.Pool, env.Clock).Groups(ctx, anomaly.Filter{WorkspaceID: workspace, First: anomaly.MostGrouped})
 				if err != nil {
 					return err
 				}
 				return env.Print(v, func(out io.Writer) error {
-					return errors.Join(writeStatus(out, s), writeLags(out, &v), writeAnomalies(out, groups))
+					return errors.Join(writeStatus(out, s), writeLags(out, &v), writeRelays(out, v.Relays), writeAnomalies(out, groups))
 				})
 			})
 		}),
@@ -155,6 +160,27 @@ func writeLags(out io.Writer, v *view) error {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%d\t%s\n", l.WebhookID, l.WorkspaceID, l.Position, l.Visible, l.Entries, l.Seconds, l.Waiting, l.State)
 	}
 	return t.Flush()
+}
+
+func writeRelays(out io.Writer, list []relay.Status) error {
+	if len(list) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nRELAY\tPOSITION\tVISIBLE\tLAG\tSECONDS\tFAILING WORKSPACES")
+	for i := range list {
+		r := &list[i]
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.1f\t%d\n", r.Name, r.Position, r.Visible, r.LagEntries, r.LagSeconds, r.Failing)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range list {
+		for _, f := range list[i].Errors {
+			fmt.Fprintf(out, "%s cannot send %s from position %d on: %s\n", list[i].Name, f.WorkspaceID, f.Position, f.Error)
+		}
+	}
+	return nil
 }
 
 func workspaceState(w *projections.WorkspaceStatus) string {

@@ -1,0 +1,42 @@
+package eventlog
+
+import (
+	"sort"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
+
+// Segment is the next entries of one workspace for a consumer.
+type Segment struct {
+	WorkspaceID string
+	After       int64 // the checkpoint: position of the last entry handled before
+	Entries     []domain.Entry
+	Public      []string // with SubscriberConfig.Public, the public forms of the entries; empty: internal
+
+	failures int
+	failedTo int64
+	full     bool     // there may be more entries after these
+	next     claiming // how the workspace is claimed after this claim; 0: as usual
+}
+
+// End is the position of the segment's last entry.
+func (s *Segment) End() int64 { return s.After + int64(len(s.Entries)) }
+
+// cut takes the entries at a position and after it away.
+func (s *Segment) cut(position int64) { s.Entries = s.Entries[:position-s.After-1] }
+
+// sort puts the entries in the order of the log: SQL promises no order across the rows
+// of a lateral subquery.
+func (s *Segment) sort() { sort.Stable((*byPosition)(s)) }
+
+// byPosition sorts a segment.
+type byPosition Segment
+
+func (s *byPosition) Len() int           { return len(s.Entries) }
+func (s *byPosition) Less(i, j int) bool { return s.Entries[i].Position < s.Entries[j].Position }
+func (s *byPosition) Swap(i, j int) {
+	s.Entries[i], s.Entries[j] = s.Entries[j], s.Entries[i]
+	if s.Public != nil {
+		s.Public[i], s.Public[j] = s.Public[j], s.Public[i]
+	}
+}

@@ -1,0 +1,256 @@
+package ingest
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/bus"
+)
+
+const (
+	// appends is how many workspaces are appended to at once.
+	appends = 4
+	// appendSize is the most entries of one append.
+	appendSize = 1000
+)
+
+// item is a message with the entry that it is.
+type item struct {
+	index int // of the message in its batch
+	draft domain.Draft
+	place *place // where a relay found it; nil: the message is of a producer
+}
+
+// place is a position of a log, with the chain there.
+type place struct {
+	position int64
+	chain    [32]byte
+}
+
+var (
+	errNoID       = errors.New("the entry has no id, nor has the message a UUID that can be one (1 to 64 of A-Z a-z 0-9 _ -): without one it cannot be appended exactly once")
+	errPlace      = errors.New("the message has a position or a chain, and not both in the form that a relay gives them")
+	errPlaceID    = errors.New("an entry of a relay has its id and created_at")
+	errOtherChain = errors.New("the chain at this position is another one: this log does not hold the entries before it as the log that was relayed does")
+)
+
+// readItem reads a message. The error is a reason for a dead letter.
+func readItem(index int, msg *message.Message) (item, error) {
+	d, err := domain.DecodeDraft(msg.Payload)
+	if err != nil {
+		return item{}, err
+	}
+	it := item{index: index, draft: d}
+	position, chain := msg.Metadata.Get(bus.MetadataPosition), msg.Metadata.Get(bus.MetadataChain)
+	if position != "" && chain != "" {
+		if it.place, err = readPlace(position, chain); err != nil {
+			return item{}, err
+		}
+		if d.ID == "" || d.CreatedAt.IsZero() {
+			return item{}, errPlaceID
+		}
+	}
+	if it.draft.ID == "" {
+		it.draft.ID = msg.UUID
+	}
+	if !domain.IsID(it.draft.ID) {
+		return item{}, errNoID
+	}
+	return it, nil
+}
+
+func readPlace(position, chain string) (*place, error) {
+	n, err := strconv.ParseInt(position, 10, 64)
+	sum, chainErr := hex.DecodeString(chain)
+	if err != nil || chainErr != nil || n < 1 || len(sum) != 32 {
+		return nil, errPlace
+	}
+	return &place{n, [32]byte(sum)}, nil
+}
+
+// result is what became of a batch.
+type result struct {
+	appended, skipped int
+	dead              []Dead
+}
+
+// appender appends batches.
+type appender struct{ log *eventlog.Log }
+
+// append appends messages, those of a workspace in their order and several workspaces at
+// once. After an error some of them may have been appended; they are skipped when they
+// come again.
+func (a *appender) append(ctx context.Context, b *Batch) (result, error) {
+	var (
+		messages = b.Messages
+		r        result
+		byOwner  = map[string][]item{}
+		reasons  = make([]error, len(messages))
+	)
+	for i, msg := range messages {
+		it, err := readItem(i, msg)
+		if fault := b.Faults[i]; fault != nil {
+			err = fault
+		}
+		if err != nil {
+			reasons[i] = err
+			continue
+		}
+		w := it.draft.WorkspaceID
+		byOwner[w] = append(byOwner[w], it)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(appends)
+	counts := make(chan counted, len(byOwner))
+	for _, items := range byOwner {
+		group.Go(func() error {
+			n, err := a.workspace(ctx, items, reasons)
+			counts <- n
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return r, err
+	}
+	close(counts)
+	for n := range counts {
+		r.appended += n.appended
+		r.skipped += n.skipped
+	}
+	for i, reason := range reasons {
+		if reason != nil {
+			r.dead = append(r.dead, Dead{messages[i], reason.Error()})
+		}
+	}
+	return r, nil
+}
+
+type counted struct{ appended, skipped int }
+
+func (n *counted) add(receipts []eventlog.Receipt) {
+	for i := range receipts {
+		if receipts[i].Skipped {
+			n.skipped++
+		} else {
+			n.appended++
+		}
+	}
+}
+
+// workspace appends items of one workspace. It writes the reasons for dead letters to
+// their places in reasons.
+func (a *appender) workspace(ctx context.Context, items []item, reasons []error) (n counted, err error) {
+	for len(items) > 0 {
+		run, err := a.nextRun(ctx, items, reasons)
+		if err != nil {
+			return n, err
+		}
+		if len(run) == 0 { // the first one became a dead letter
+			items = items[1:]
+			continue
+		}
+		receipts, err := a.appendRun(ctx, run)
+		if err == nil {
+			n.add(receipts)
+			items = items[len(run):]
+			continue
+		}
+		at, reason := refusedAt(err, run)
+		if reason == nil {
+			return n, err
+		}
+		if at > 0 { // those before it are appended without it
+			if receipts, err = a.appendRun(ctx, run[:at]); err != nil {
+				return n, err
+			}
+			n.add(receipts)
+		}
+		reasons[run[at].index] = reason
+		items = items[at+1:]
+	}
+	return n, nil
+}
+
+// refusedAt is the index of the entry that the log refuses, whenever it comes, with the
+// reason; nil: the error is another one.
+func refusedAt(err error, run []item) (index int, reason error) {
+	if r, ok := errors.AsType[*eventlog.RefusedError](err); ok {
+		return r.Index, r
+	}
+	if d, ok := errors.AsType[*eventlog.DivergedError](err); ok && run[0].place != nil {
+		return int(d.Position - run[0].place.position), fmt.Errorf("position %d of %s: %w", d.Position, d.WorkspaceID, errOtherChain)
+	}
+	return 0, nil
+}
+
+// nextRun is the items at the beginning that can be appended together: those of producers,
+// or those of a relay at positions one after the other, whose chain is that of this log.
+func (a *appender) nextRun(ctx context.Context, items []item, reasons []error) ([]item, error) {
+	run := items[:min(len(items), appendSize)]
+	first := run[0].place
+	if first == nil {
+		if end := slices.IndexFunc(run, func(i item) bool { return i.place != nil }); end > 0 {
+			run = run[:end]
+		}
+		return run, nil
+	}
+	chain, known, err := a.chainAt(ctx, run[0].draft.WorkspaceID, first.position-1)
+	if err != nil {
+		return nil, err
+	}
+	for i := range run {
+		it := &run[i]
+		if it.place == nil || it.place.position != first.position+int64(i) {
+			return run[:i], nil
+		}
+		e := domain.Entry{Position: it.place.position, ID: it.draft.ID, Type: it.draft.Type, CreatedAt: it.draft.CreatedAt, Data: it.draft.Data}
+		if chain = e.ChainAfter(chain); !known || chain != it.place.chain {
+			if i == 0 {
+				reasons[it.index] = fmt.Errorf("position %d of %s: %w", it.place.position, it.draft.WorkspaceID, errOtherChain)
+			}
+			return run[:i], nil
+		}
+	}
+	return run, nil
+}
+
+// chainAt is the chain of a workspace at a position; known is false where its log has not
+// come so far.
+func (a *appender) chainAt(ctx context.Context, workspaceID string, position int64) (chain [32]byte, known bool, err error) {
+	if position == 0 {
+		return domain.Genesis(workspaceID), true, nil
+	}
+	e, err := a.log.EntryAt(ctx, workspaceID, position)
+	if err != nil || e == nil {
+		return chain, false, err
+	}
+	return e.Chain, true, nil
+}
+
+func (a *appender) appendRun(ctx context.Context, run []item) ([]eventlog.Receipt, error) {
+	drafts := make([]domain.Draft, len(run))
+	for i := range run {
+		drafts[i] = run[i].draft
+	}
+	if first := run[0].place; first != nil {
+		receipts, err := a.log.Restore(ctx, map[string]int64{run[0].draft.WorkspaceID: first.position}, drafts...)
+		if err != nil {
+			return nil, fmt.Errorf("append entries of a relay: %w", err)
+		}
+		return receipts, nil
+	}
+	receipts, err := a.log.Append(ctx, drafts...)
+	if err != nil {
+		return nil, fmt.Errorf("append messages: %w", err)
+	}
+	return receipts, nil
+}

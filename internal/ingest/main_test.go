@@ -1,0 +1,107 @@
+package ingest_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
+)
+
+func TestMain(m *testing.M) {
+	if natscluster.Serve() {
+		os.Exit(0)
+	}
+	testkit.Main(m, migrations.Up)
+}
+
+// installation is a log that is ingested into.
+type installation struct {
+	t       *testing.T
+	pool    *pgxpool.Pool
+	log     *eventlog.Log
+	logged  *testkit.Buffer
+	metrics *prometheus.Registry
+}
+
+func install(t *testing.T) *installation {
+	t.Helper()
+	cfg := testkit.Must(pgxpool.ParseConfig(testkit.NewDatabase(t)))(t)
+	cfg.MaxConns = 12
+	pool := testkit.Must(pgxpool.NewWithConfig(context.Background(), cfg))(t)
+	t.Cleanup(pool.Close)
+	return &installation{
+		t: t, pool: pool, logged: &testkit.Buffer{}, metrics: prometheus.NewRegistry(),
+		log: testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Clock: time.Now}))(t),
+	}
+}
+
+// start ingests from a source until the test, or what it returns, ends it.
+func (n *installation) start(source ingest.Source, register prometheus.Registerer) (i *ingest.Ingest, stop func()) {
+	n.t.Helper()
+	i = testkit.Must(ingest.New(ingest.Config{Source: source, Log: n.log, Logger: n.logged.Logger(), Clock: time.Now, Metrics: register}))(n.t)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- i.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			n.t.Error(err)
+		}
+	}
+	n.t.Cleanup(stop)
+	return i, stop
+}
+
+// eventuallyHolds waits until a workspace holds entries with these ids, in this order, and
+// no others.
+func (n *installation) eventuallyHolds(workspaceID string, want []string) {
+	n.t.Helper()
+	testkit.Eventually(n.t, func() error {
+		var got int
+		err := n.pool.QueryRow(n.t.Context(), `SELECT count(*) FROM event_log WHERE workspace_id = $1`, workspaceID).Scan(&got)
+		if err == nil && got < len(want) {
+			err = fmt.Errorf("%s has %d entries, want %d; logged:\n%s", workspaceID, got, len(want), n.logged)
+		}
+		return err
+	})
+	entries := testkit.Must(n.log.Read(n.t.Context(), workspaceID, 0, len(want)+1))(n.t)
+	for i := range entries {
+		if i >= len(want) || entries[i].ID != want[i] {
+			n.t.Fatalf("%s: position %d is %s, want %v", workspaceID, i+1, entries[i].ID, want[min(i, len(want)-1)])
+		}
+	}
+}
+
+// line is an entry as a producer writes it.
+func line(workspaceID, id string) string {
+	return fmt.Sprintf(`{"workspace_id":%q,"id":%q,"type":"invoice.sent","data":{"invoice_id":%q,"client_id":"c"}}`, workspaceID, id, "i-"+id)
+}
+
+// chains are the chain values of a workspace's log.
+func chains(t *testing.T, l *eventlog.Log, workspaceID string) (list []string) {
+	t.Helper()
+	err := l.Walk(t.Context(), workspaceID, 0, func(e *domain.Entry) error {
+		list = append(list, fmt.Sprintf("%x", e.Chain))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}

@@ -1,0 +1,275 @@
+// Package outbox reads an outbox table in a producer's own PostgreSQL, which the producer
+// writes with watermill-sql's publisher in the transactions of its own work. It is a source
+// of package ingest, by watermill-sql's schema adapters; the stock subscriber gives one
+// message after the other, this one batches.
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"time"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+const (
+	// batchSize is the most messages read at once, in memory and in one transaction.
+	batchSize = 1000
+
+	// pollInterval is the wait at the newest message.
+	pollInterval = 100 * time.Millisecond
+
+	// connections to the producer's database: one for the batch, one for the lag.
+	connections = 2
+
+	// deadSuffix is behind the topic of messages in that of their dead letters.
+	deadSuffix = "_dead"
+)
+
+// group is the consumer group of watermill-sql, among others of the same table.
+const group = "ledgerfeed"
+
+var topicForm = regexp.MustCompile(`^[A-Za-z0-9_]{1,40}$`)
+
+// Target is what an address of an outbox says, such as
+// postgres://ledgerfeed@shop.example.com/shop?topic=ledgerfeed.
+type Target struct {
+	URL   string // of the database
+	Topic string // of watermill-sql: the table is watermill_<topic>; default ledgerfeed
+}
+
+// ParseTarget reads an address. The error does not show passwords.
+func ParseTarget(address string) (*Target, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Host == "" && u.Query().Get("host") == "" {
+		return nil, errors.New("want an address such as postgres://user:password@host/database?topic=ledgerfeed")
+	}
+	query := u.Query()
+	topic := "ledgerfeed"
+	if query.Has("topic") {
+		topic = query.Get("topic")
+	}
+	if !topicForm.MatchString(topic) {
+		return nil, errors.New("topic is 1 to 40 of A-Z a-z 0-9 _")
+	}
+	query.Del("topic")
+	u.RawQuery = query.Encode()
+	return &Target{u.String(), topic}, nil
+}
+
+// Source reads an outbox. It is an ingest.Source.
+type Source struct {
+	pool    *pgxpool.Pool
+	topic   string
+	schema  wsql.DefaultPostgreSQLSchema
+	offsets wsql.DefaultPostgreSQLOffsetsAdapter
+	ready   bool // the tables are there
+}
+
+// Open prepares to read an outbox; it does not connect yet.
+func Open(ctx context.Context, target *Target) (*Source, error) {
+	pool, err := pg.Open(ctx, target.URL, pg.Options{MaxConns: connections})
+	if err != nil {
+		return nil, fmt.Errorf("open the database of the outbox: %w", err)
+	}
+	return &Source{pool: pool, topic: target.Topic, schema: wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batchSize}}, nil
+}
+
+// Close closes the connections.
+func (s *Source) Close() { s.pool.Close() }
+
+// deadSchema is of the table of dead letters, whose payloads may be anything.
+func deadSchema() wsql.DefaultPostgreSQLSchema {
+	return wsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }}
+}
+
+// prepare makes what is missing of the tables and the group's offset.
+func (s *Source) prepare(ctx context.Context) error {
+	if s.ready {
+		return nil
+	}
+	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		for topic, schema := range map[string]wsql.DefaultPostgreSQLSchema{s.topic: s.schema, s.topic + deadSuffix: deadSchema()} {
+			queries, err := schema.SchemaInitializingQueries(wsql.SchemaInitializingQueriesParams{Topic: topic})
+			if err == nil {
+				err = makeMissing(ctx, tx, schema.MessagesTable(topic), queries)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		queries, err := s.offsets.SchemaInitializingQueries(wsql.OffsetsSchemaInitializingQueriesParams{Topic: s.topic})
+		if err == nil {
+			err = makeMissing(ctx, tx, s.offsets.MessagesOffsetsTable(s.topic), queries)
+		}
+		if err != nil {
+			return err
+		}
+		first, err := s.offsets.BeforeSubscribingQueries(wsql.BeforeSubscribingQueriesParams{Topic: s.topic, ConsumerGroup: group})
+		if err != nil {
+			return fmt.Errorf("make the offset of the outbox: %w", err)
+		}
+		return execute(ctx, tx, first)
+	})
+	s.ready = err == nil
+	return err
+}
+
+// makeMissing makes a table if it is not there: CREATE TABLE IF NOT EXISTS needs the right
+// to make tables also where it is.
+func makeMissing(ctx context.Context, tx pgx.Tx, table string, queries []wsql.Query) error {
+	var there bool
+	if err := tx.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, table).Scan(&there); err != nil || there {
+		return err
+	}
+	if err := execute(ctx, tx, queries); err != nil {
+		return fmt.Errorf("make the table %s of the outbox: %w", table, err)
+	}
+	return nil
+}
+
+func execute(ctx context.Context, tx pgx.Tx, queries []wsql.Query) error {
+	for _, q := range queries {
+		if _, err := tx.Exec(ctx, q.Query, q.Args...); err != nil {
+			return fmt.Errorf("prepare the outbox: %w", err)
+		}
+	}
+	return nil
+}
+
+// Next reads the next messages and locks the group's offset until they are done, so that
+// other processes wait.
+func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		return nil, fmt.Errorf("read the outbox: %w", err)
+	}
+	rows, faults, err := s.read(ctx, tx)
+	if err != nil || len(rows) == 0 {
+		pg.Rollback(context.WithoutCancel(ctx), tx)
+		if err == nil || overtaken(err) {
+			flow.Pause(ctx, pollInterval)
+			return nil, nil
+		}
+		return nil, err
+	}
+	b := &ingest.Batch{Messages: make([]*message.Message, len(rows)), Faults: faults}
+	for i := range rows {
+		b.Messages[i] = rows[i].Msg
+	}
+	b.Done = func(ctx context.Context, dead []ingest.Dead) error {
+		if err := s.done(ctx, tx, rows, dead); err != nil {
+			pg.Rollback(ctx, tx)
+			return err
+		}
+		return nil
+	}
+	b.Release = func(ctx context.Context) { pg.Rollback(ctx, tx) }
+	return b, nil
+}
+
+// overtaken reports whether another process has moved the offset while this one waited for
+// it.
+func overtaken(err error) bool { return pg.RolledBack(err) }
+
+// read returns the next messages, and what is wrong with those that cannot be read.
+func (s *Source) read(ctx context.Context, tx pgx.Tx) (list []wsql.Row, faults map[int]error, err error) {
+	faults = map[int]error{}
+	q, err := s.schema.SelectQuery(wsql.SelectQueryParams{Topic: s.topic, ConsumerGroup: group, OffsetsAdapter: s.offsets})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the outbox: %w", err)
+	}
+	rows, err := tx.Query(ctx, q.Query, q.Args...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the outbox: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row, err := s.schema.UnmarshalMessage(wsql.UnmarshalMessageParams{Row: rows})
+		if err != nil {
+			faults[len(list)] = fmt.Errorf("the message cannot be read: %w", err)
+			if row, err = bare(rows); err != nil {
+				return nil, nil, err
+			}
+		}
+		list = append(list, row)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, nil, fmt.Errorf("read the outbox: %w", err)
+	}
+	return list, faults, nil
+}
+
+// bare is a message without the metadata, which is what can be unreadable.
+func bare(rows pgx.Rows) (r wsql.Row, err error) {
+	var id wsql.XID8
+	if err := rows.Scan(&r.Offset, &id, &r.UUID, &r.Payload, &r.Metadata); err != nil {
+		return r, fmt.Errorf("read a message of the outbox: %w", err)
+	}
+	r.Msg = message.NewMessage(string(r.UUID), r.Payload)
+	r.ExtraData = map[string]any{"transaction_id": id}
+	return r, nil
+}
+
+// done keeps dead letters and moves the offset, in one transaction.
+func (s *Source) done(ctx context.Context, tx pgx.Tx, rows []wsql.Row, dead []ingest.Dead) error {
+	if len(dead) > 0 {
+		letters := make([]*message.Message, len(dead))
+		for i := range dead {
+			letters[i] = dead[i].Letter()
+		}
+		publisher, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: deadSchema()}, nil)
+		if err == nil {
+			err = publisher.Publish(s.topic+deadSuffix, letters...)
+		}
+		if err != nil {
+			return fmt.Errorf("keep dead letters of the outbox: %w", err)
+		}
+	}
+	q, err := s.offsets.AckMessageQuery(wsql.AckMessageQueryParams{Topic: s.topic, ConsumerGroup: group, LastRow: rows[len(rows)-1], Rows: rows})
+	if err != nil {
+		return fmt.Errorf("move the offset of the outbox: %w", err)
+	}
+	if _, err := tx.Exec(ctx, q.Query, q.Args...); err != nil {
+		return fmt.Errorf("move the offset of the outbox: %w", err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("move the offset of the outbox: %w", err)
+	}
+	return nil
+}
+
+// Lag counts the messages after the offset, up to mostCounted.
+func (s *Source) Lag(ctx context.Context) (int64, error) {
+	if !s.ready {
+		return -1, nil
+	}
+	var n int64
+	err := s.pool.QueryRow(ctx, `
+		SELECT count(*) FROM (
+		  SELECT FROM `+s.schema.MessagesTable(s.topic)+` m, `+s.offsets.MessagesOffsetsTable(s.topic)+` o
+		   WHERE o.consumer_group = $1
+		     AND (m.transaction_id > o.last_processed_transaction_id
+		          OR m.transaction_id = o.last_processed_transaction_id AND m."offset" > o.offset_acked)
+		   LIMIT $2) AS waiting`, group, mostCounted).Scan(&n)
+	if err != nil {
+		return -1, fmt.Errorf("count the messages of the outbox: %w", err)
+	}
+	return n, nil
+}
+
+// mostCounted bounds what a look at the lag costs the producer's database.
+const mostCounted = 100_000

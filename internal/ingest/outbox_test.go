@@ -1,0 +1,190 @@
+package ingest_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// producer has a database of its own, with an outbox and a table of its work.
+type producer struct {
+	t    *testing.T
+	url  string
+	pool *pgxpool.Pool
+}
+
+func newProducer(t *testing.T) *producer {
+	t.Helper()
+	p := &producer{t: t, url: testkit.EmptyDatabase(t)}
+	p.pool = testkit.Must(pgxpool.New(context.Background(), p.url))(t)
+	t.Cleanup(p.pool.Close)
+	schema := wsql.DefaultPostgreSQLSchema{}
+	for _, q := range testkit.Must(schema.SchemaInitializingQueries(wsql.SchemaInitializingQueriesParams{Topic: "ledgerfeed"}))(t) {
+		testkit.Must(p.pool.Exec(t.Context(), q.Query, q.Args...))(t)
+	}
+	return p
+}
+
+// publish writes messages to the outbox in one transaction, with watermill-sql's publisher.
+func (p *producer) publish(commit bool, messages ...*message.Message) {
+	p.t.Helper()
+	tx := testkit.Must(p.pool.Begin(p.t.Context()))(p.t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	publisher := testkit.Must(wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: wsql.DefaultPostgreSQLSchema{}}, nil))(p.t)
+	testkit.Must(0, publisher.Publish("ledgerfeed", messages...))(p.t)
+	if commit {
+		testkit.Must(0, tx.Commit(p.t.Context()))(p.t)
+	}
+}
+
+func (p *producer) source() ingest.Source {
+	p.t.Helper()
+	return testkit.Must(outbox.Open(context.Background(), testkit.Must(outbox.ParseTarget(p.url))(p.t)))(p.t)
+}
+
+func msg(id, payload string) *message.Message { return message.NewMessage(id, []byte(payload)) }
+
+func TestOutboxIsAppendedOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	_, stop := n.start(p.source(), n.metrics)
+	n.start(p.source(), nil) // another process
+	want := map[string][]string{}
+	for i := range 300 {
+		w := fmt.Sprintf("w%d", i%7)
+		id := fmt.Sprintf("e%d", i)
+		want[w] = append(want[w], id)
+		p.publish(true, msg(id, line(w, id)), msg(id+"x", line(w, id))) // twice
+		p.publish(false, msg("never", line(w, "never")))
+		if i == 150 {
+			stop()
+		}
+	}
+	for w, ids := range want {
+		n.eventuallyHolds(w, ids)
+	}
+}
+
+func TestMessageWithoutAnIDHasItsUUID(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	n.start(p.source(), nil)
+	p.publish(true, msg("uuid-1", strings.Replace(line("w", "x"), `"id":"x",`, "", 1)))
+	n.eventuallyHolds("w", []string{"uuid-1"})
+}
+
+func TestPoisonBecomesADeadLetterAndHoldsNothing(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	p.publish(true, msg("m1", line("w", "a")), msg("m2", `{"workspace_id":"w"}`), msg("m3", line("w", "b")), msg("m4", `[]`),
+		msg("m5", strings.Replace(line("w", "a"), "i-a", "other", 1)), msg("no id!", strings.Replace(line("w", "x"), `"id":"x",`, "", 1)),
+		msg("m7", strings.Replace(line("w", "old"), `"type"`, `"created_at":"2020-01-01T00:00:00.000Z","type"`, 1)), msg("m8", line("w", "c")))
+	testkit.Must(p.pool.Exec(t.Context(), `INSERT INTO watermill_ledgerfeed (uuid, payload, metadata, transaction_id) VALUES ('m9', $1, '{"a":{"b":1}}', pg_current_xact_id())`, line("w", "z")))(t)
+	p.publish(true, msg("m10", line("w", "d")))
+	n.start(p.source(), n.metrics)
+	n.eventuallyHolds("w", []string{"a", "b", "c", "d"})
+	want := map[string]string{
+		"m2": "type is missing", "m4": "want an entry: one JSON object", "m5": "holds this id with other content", "no id!": "the entry has no id",
+		"m7": "before the workspace's newest entry", "m9": "the message cannot be read",
+	}
+	testkit.Eventually(t, func() error { return p.deadAre(want) })
+}
+
+// deadAre looks whether the dead letters are those that are wanted, by UUID and a part of
+// the reason.
+func (p *producer) deadAre(want map[string]string) error {
+	rows, err := p.pool.Query(p.t.Context(), `SELECT uuid, metadata::text FROM watermill_ledgerfeed_dead ORDER BY "offset"`)
+	if err != nil {
+		return err
+	}
+	got := map[string]string{}
+	var id, metadata string
+	if _, err := pgx.ForEachRow(rows, []any{&id, &metadata}, func() error {
+		var m map[string]string
+		err := json.Unmarshal([]byte(metadata), &m)
+		if _, twice := got[id]; twice {
+			err = fmt.Errorf("%s is there twice", id)
+		}
+		got[id] = m[ingest.MetadataReason]
+		return err
+	}); err != nil {
+		return err
+	}
+	for id, reason := range want {
+		if !strings.Contains(got[id], reason) {
+			return fmt.Errorf("the reason of %s is %q, want %q", id, got[id], reason)
+		}
+	}
+	if len(got) != len(want) {
+		return fmt.Errorf("dead letters %v", got)
+	}
+	return nil
+}
+
+// TestOutboxAfterACrash ends the connections of the reader between its appends and its
+// commit, as the end of a process does, at every batch for a while.
+func TestOutboxAfterACrash(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	i, _ := n.start(crashing{p.source(), new(int)}, nil)
+	var want []string
+	for k := range 60 {
+		id := fmt.Sprintf("e%d", k)
+		want = append(want, id)
+		p.publish(true, msg("m"+id, line("w", id)), msg("bad"+id, `{}`))
+	}
+	n.eventuallyHolds("w", want)
+	dead := map[string]string{}
+	for _, id := range want {
+		dead["bad"+id] = "type"
+	}
+	testkit.Eventually(t, func() error { return p.deadAre(dead) })
+	testkit.Eventually(t, func() error { return i.Probe(t.Context()) })
+}
+
+// crashing is a source whose every second commit fails.
+type crashing struct {
+	ingest.Source
+
+	n *int
+}
+
+func (c crashing) Next(ctx context.Context) (*ingest.Batch, error) {
+	b, err := c.Source.Next(ctx)
+	if b == nil {
+		return b, err
+	}
+	*c.n++
+	if *c.n%2 == 1 && *c.n < 20 {
+		release := b.Release
+		b.Done = func(ctx context.Context, _ []ingest.Dead) error {
+			release(ctx)
+			return fmt.Errorf("the process ends")
+		}
+	}
+	return b, nil
+}
+
+func TestAddressOfAnOutbox(t *testing.T) {
+	t.Parallel()
+	target := testkit.Must(outbox.ParseTarget("postgres://u:p@shop.example.com:5433/shop?topic=billing&sslmode=require"))(t)
+	if target.Topic != "billing" || target.URL != "postgres://u:p@shop.example.com:5433/shop?sslmode=require" {
+		t.Errorf("%+v", target)
+	}
+	for _, wrong := range []string{"", "mysql://u:hunter2@x/y", "postgres://", "postgres://u:hunter2@x/y?topic=a-b", "postgres://u:hunter2@x/y?topic=", "://"} {
+		if _, err := outbox.ParseTarget(wrong); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package relay
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/bus"
+)
+
+// Form says what is sent of an entry.
+type Form string
+
+// The forms.
+const (
+	// FormPublic sends the public form, byte for byte as /v1/events and webhooks have it
+	// (docs/contract/log.md, "What the feed and webhooks show"), and nothing of internal
+	// entries.
+	FormPublic Form = "public"
+
+	// FormEntries sends every entry whole, as a line that append takes, with amounts and
+	// names.
+	FormEntries Form = "entries"
+)
+
+// UnmarshalText reads a setting.
+func (f *Form) UnmarshalText(text []byte) error {
+	switch Form(text) {
+	case FormPublic, FormEntries:
+		*f = Form(text)
+		return nil
+	}
+	return fmt.Errorf("there is no form %q", text)
+}
+
+// Envelope says what is around the form.
+type Envelope string
+
+// The envelopes.
+const (
+	EnvelopeNone        Envelope = "none"
+	EnvelopeCloudEvents Envelope = "cloudevents" // CloudEvents 1.0, JSON format, structured content mode
+)
+
+// UnmarshalText reads a setting.
+func (e *Envelope) UnmarshalText(text []byte) error {
+	switch Envelope(text) {
+	case EnvelopeNone, EnvelopeCloudEvents:
+		*e = Envelope(text)
+		return nil
+	}
+	return fmt.Errorf("there is no envelope %q", text)
+}
+
+// cloudEvent is an event in CloudEvents' JSON format, without its data. source and id
+// together are unique. The last two are extension attributes.
+type cloudEvent struct {
+	SpecVersion     string `json:"specversion"`
+	ID              string `json:"id"`
+	Source          string `json:"source"`
+	Type            string `json:"type"`
+	Time            string `json:"time"`
+	DataContentType string `json:"datacontenttype"`
+	WorkspaceID     string `json:"workspaceid"`
+	Position        string `json:"position"` // decimal: CloudEvents' integers have 32 bits
+}
+
+const (
+	contentJSON       = "application/json"
+	contentCloudEvent = "application/cloudevents+json"
+)
+
+// format makes messages of entries.
+type format struct {
+	form     Form
+	envelope Envelope
+	source   string // the address of the installation, for envelopes
+}
+
+// message makes the message of an entry; nil: nothing is sent of it. public is its public
+// form.
+func (f *format) message(e *domain.Entry, public string) (*message.Message, error) {
+	payload := []byte(public)
+	if f.form == FormEntries {
+		payload = e.AppendNDJSON(nil)
+		payload = payload[:len(payload)-1] // the end of the line
+	} else if public == "" {
+		return nil, nil
+	}
+	content := contentJSON
+	if f.envelope == EnvelopeCloudEvents {
+		var err error
+		if payload, err = f.wrap(e, payload); err != nil {
+			return nil, err
+		}
+		content = contentCloudEvent
+	}
+	msg := message.NewMessage(e.ID, payload)
+	msg.Metadata.Set(bus.MetadataWorkspaceID, e.WorkspaceID)
+	msg.Metadata.Set(bus.MetadataType, e.Type)
+	msg.Metadata.Set(bus.MetadataPosition, strconv.FormatInt(e.Position, 10))
+	msg.Metadata.Set(bus.MetadataCreatedAt, domain.FormatTime(e.CreatedAt))
+	msg.Metadata.Set(bus.MetadataContentType, content)
+	if f.form == FormEntries {
+		msg.Metadata.Set(bus.MetadataChain, hex.EncodeToString(e.Chain[:]))
+	}
+	return msg, nil
+}
+
+// wrap puts a payload, which is JSON, into an envelope without changing a byte of it.
+func (f *format) wrap(e *domain.Entry, payload []byte) ([]byte, error) {
+	text, err := json.Marshal(cloudEvent{
+		SpecVersion: "1.0", ID: e.ID, Source: f.source + "/" + e.WorkspaceID, Type: e.Type, Time: domain.FormatTime(e.CreatedAt),
+		DataContentType: contentJSON, WorkspaceID: e.WorkspaceID, Position: strconv.FormatInt(e.Position, 10),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write the envelope of entry %s: %w", e.ID, err)
+	}
+	text = append(text[:len(text)-1], `,"data":`...)
+	return append(append(text, payload...), '}'), nil
+}

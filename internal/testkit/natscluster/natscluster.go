@@ -1,0 +1,202 @@
+// Package natscluster runs NATS servers with JetStream for tests, each in a process of its
+// own, so that one can be killed as a machine is.
+package natscluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// variable tells a child process which server it is.
+const variable = "LEDGERFEED_TEST_NATS_NODE"
+
+// startTimeout is how long a server may take to start.
+const startTimeout = time.Minute
+
+// node is what a child process is told.
+type node struct {
+	Name, Dir   string
+	Port        int
+	ClusterPort int // 0: it is alone
+	Routes      []string
+}
+
+// Serve runs a server until the process is killed, if this process was started to be one,
+// and reports whether it was. TestMain calls it first.
+func Serve() bool {
+	text, is := os.LookupEnv(variable)
+	if !is {
+		return false
+	}
+	if err := serve(text); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "natscluster:", err)
+		os.Exit(1)
+	}
+	return true
+}
+
+func serve(text string) error {
+	var n node
+	if err := json.Unmarshal([]byte(text), &n); err != nil {
+		return fmt.Errorf("read %s: %w", variable, err)
+	}
+	options := &server.Options{
+		ServerName: n.Name, Host: "127.0.0.1", Port: n.Port, JetStream: true, StoreDir: n.Dir, NoSigs: true, NoLog: true,
+	}
+	if n.ClusterPort != 0 {
+		options.Cluster = server.ClusterOpts{Name: "tests", Host: "127.0.0.1", Port: n.ClusterPort}
+		for _, r := range n.Routes {
+			u, err := url.Parse(r)
+			if err != nil {
+				return fmt.Errorf("read a route: %w", err)
+			}
+			options.Routes = append(options.Routes, u)
+		}
+	}
+	s, err := server.NewServer(options)
+	if err != nil {
+		return fmt.Errorf("make a server: %w", err)
+	}
+	s.Start()
+	s.WaitForShutdown()
+	return nil
+}
+
+// Cluster is servers that know each other.
+type Cluster struct {
+	t         testing.TB
+	nodes     []node
+	processes []*exec.Cmd // nil: killed
+}
+
+// Start starts a cluster of n servers, or a single one, which end with the test.
+func Start(t testing.TB, n int) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, nodes: make([]node, n), processes: make([]*exec.Cmd, n)}
+	ports := freePorts(t, 2*n)
+	dir := t.TempDir()
+	for i := range c.nodes {
+		c.nodes[i] = node{Name: fmt.Sprintf("n%d", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Port: ports[i]}
+		if n > 1 {
+			c.nodes[i].ClusterPort = ports[n+i]
+			for k := range n {
+				c.nodes[i].Routes = append(c.nodes[i].Routes, fmt.Sprintf("nats://127.0.0.1:%d", ports[n+k]))
+			}
+		}
+	}
+	t.Cleanup(func() {
+		for i := range c.nodes {
+			c.Kill(i)
+		}
+	})
+	for i := range c.nodes {
+		c.Run(i)
+	}
+	c.ready()
+	return c
+}
+
+// URL is the address of all servers.
+func (c *Cluster) URL() string {
+	var hosts []string
+	for i := range c.nodes {
+		hosts = append(hosts, fmt.Sprintf("127.0.0.1:%d", c.nodes[i].Port))
+	}
+	return "nats://" + strings.Join(hosts, ",")
+}
+
+// Run starts a server that does not run.
+func (c *Cluster) Run(i int) {
+	c.t.Helper()
+	text, err := json.Marshal(c.nodes[i])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	child := testkit.Child(variable + "=" + string(text))
+	if err := child.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.processes[i] = child
+}
+
+// Kill kills a server, unless that was done.
+func (c *Cluster) Kill(i int) {
+	if c.processes[i] == nil {
+		return
+	}
+	_ = c.processes[i].Process.Kill()
+	_ = c.processes[i].Wait() // it was killed
+	c.processes[i] = nil
+}
+
+// Index is the number of a server by its name.
+func (c *Cluster) Index(name string) int {
+	for i := range c.nodes {
+		if c.nodes[i].Name == name {
+			return i
+		}
+	}
+	c.t.Fatalf("there is no server %s", name)
+	return -1
+}
+
+// Connect connects to the cluster until the test ends.
+func (c *Cluster) Connect() (*nats.Conn, nats.JetStreamContext) {
+	c.t.Helper()
+	var conn *nats.Conn
+	testkit.Within(c.t, startTimeout, func() (err error) {
+		conn, err = nats.Connect(strings.ReplaceAll(c.URL(), ",", ",nats://"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+		return err
+	})
+	c.t.Cleanup(conn.Close)
+	js, err := conn.JetStream()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return conn, js
+}
+
+// ready waits until the cluster can make streams.
+func (c *Cluster) ready() {
+	c.t.Helper()
+	_, js := c.Connect()
+	testkit.Within(c.t, startTimeout, func() error {
+		name := "READY"
+		if _, err := js.AddStream(&nats.StreamConfig{Name: name, Replicas: len(c.nodes)}); err != nil {
+			return err
+		}
+		return js.DeleteStream(name)
+	})
+}
+
+// freePorts are ports that nobody listens at.
+func freePorts(t testing.TB, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		var config net.ListenConfig
+		l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		address, ok := l.Addr().(*net.TCPAddr)
+		if !ok {
+			t.Fatalf("listening at %v", l.Addr())
+		}
+		ports = append(ports, address.Port)
+	}
+	return ports
+}
