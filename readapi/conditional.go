@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
 // tagger makes the tags in ETags. A tag names everything that an answer depends on:
@@ -29,6 +31,9 @@ func (q *request) tag(version string) string {
 	b = appendSized(b, q.http.URL.EscapedPath())
 	b = appendSized(b, q.http.URL.RawQuery)
 	b = appendSized(b, version)
+	if q.form != answer.JSON {
+		b = appendSized(b, q.form.ContentType())
+	}
 	sum := q.api.tags.mac.sum(q.api.tags.program[:], b)
 	return base64.RawURLEncoding.EncodeToString(sum[:tagSize])
 }
@@ -47,13 +52,20 @@ func answerRequest(q *request) error {
 	if done, err := q.answerUnchanged(); done || err != nil {
 		return err
 	}
+	if q.form != answer.JSON {
+		return answerWhole(q)
+	}
 	return q.endpoint.answer(q)
 }
+
+// cacheable reports whether the answer is cached. Whole lists are not: they are large,
+// and read at times that their readers choose.
+func (q *request) cacheable() bool { return q.form == answer.JSON && q.endpoint.cacheable() }
 
 // countCached counts what a look into the cache has found.
 func (q *request) countCached(cached *cachedAnswer, current bool) {
 	switch {
-	case !q.endpoint.cacheable():
+	case !q.cacheable():
 	case current:
 		q.api.metrics.cached.WithLabelValues("current").Inc()
 	case cached != nil:
@@ -71,7 +83,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 		return false, nil
 	}
 	var cached *cachedAnswer
-	if q.endpoint.cacheable() {
+	if q.cacheable() {
 		cached = q.api.cache.get(q.cacheKey())
 	}
 	// Only ETags count here: whether "*" matches depends on whether there is an
@@ -113,7 +125,7 @@ func (q *request) answerWith(body []byte, version string) {
 	buffer := q.api.answers.Buffer()
 	defer q.api.answers.Release(buffer)
 	encoded := q.out.Encode(buffer, body)
-	if q.endpoint.cacheable() {
+	if q.cacheable() {
 		q.api.cache.put(q.cacheKey(), cachedAnswer{version: version, body: encoded, rows: q.rows})
 	}
 	q.out.OK(encoded, tag)

@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 // New makes an API. Nothing that it starts outlives a request by more than
@@ -42,7 +43,8 @@ func New(cfg Config) (*API, error) {
 		return nil, err
 	}
 	shares := cfg.newShares()
-	metrics, err := newMetrics(cfg.Metrics, shares)
+	places := wholelist.NewPlaces(cfg.WholeLists.Most, cfg.WholeLists.MostOfWorkspace)
+	metrics, err := newMetrics(cfg.Metrics, shares, places)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +61,7 @@ func New(cfg Config) (*API, error) {
 		versions:     newVersionReader(cfg.Pool, cfg.Timeout),
 		rows:         map[string]*batch.Coalescer[*rowQuery]{},
 		shares:       shares,
+		places:       places,
 		cache:        newAnswerCache(max(0, cfg.CacheBytes)),
 		metrics:      metrics,
 	}

@@ -113,6 +113,15 @@ func rowOfPath(path string) (resource *route.Resource, id string) {
 	return nil, ""
 }
 
+// attachmentKey finds the name of the file in a context that Reader.File made.
+type attachmentKey struct{}
+
+// attachment is the name of the file as which the answer is kept; empty: none.
+func attachment(ctx context.Context) string {
+	name, _ := ctx.Value(attachmentKey{}).(string)
+	return name
+}
+
 // askerKey finds the key of an Ask in a context.
 type askerKey struct{}
 

@@ -39,9 +39,11 @@ type request struct {
 	endpoint *endpoint // nil until the route was found
 	pathID   string    // the {id} of the path
 	params   parsedParams
+	form     answer.Form // of a list of rows; JSON: a page
 
 	// For the request log.
 	rows    int           // of the answer
+	broken  bool          // the answer was begun and could not be finished: problem says why
 	problem *answer.Error // what was answered instead; nil: nothing was
 }
 

@@ -45,19 +45,34 @@ type connectionKey struct{}
 // prover is a connection that may be idle for longer once a valid key came over it.
 type prover interface{ Prove() }
 
-// proveConnection says that the key of the request is valid. The connection that wants
-// to know may lie below others, such as one of TLS.
+// proveConnection says that the key of the request is valid.
 func (q *request) proveConnection() {
+	if c, ok := connectionBelow[prover](q); ok {
+		c.Prove()
+	}
+}
+
+// resetConnection makes the end of the request's connection a reset, so that its caller
+// does not take what was sent for a whole answer.
+func (q *request) resetConnection() {
+	if c, ok := connectionBelow[interface{ SetLinger(sec int) error }](q); ok {
+		_ = c.SetLinger(0) // of a connection that has gone, perhaps
+	}
+}
+
+// connectionBelow is the request's connection as a T: it, or one that lies below it, such
+// as that below one of TLS.
+func connectionBelow[T any](q *request) (found T, ok bool) {
 	conn, _ := q.Value(connectionKey{}).(net.Conn)
 	for conn != nil {
-		if c, ok := conn.(prover); ok {
-			c.Prove()
-			return
+		if c, ok := conn.(T); ok {
+			return c, true
 		}
 		above, ok := conn.(interface{ NetConn() net.Conn })
 		if !ok {
-			return
+			break
 		}
 		conn = above.NetConn()
 	}
+	return found, false
 }

@@ -35,14 +35,15 @@ var arrows = map[string][]string{
 	"readapi/requestlog":         {"internal/periodic", "internal/pg", "internal/rollup"},
 	"readapi/route":              {"domain", "domain/jsonform", "readapi/access"},
 	"readapi/answer":             {"readapi/access", "readapi/access/limit"},
+	"readapi/wholelist":          {"domain", "domain/jsonform", "readapi/answer"},
 	"readapi/openapi":            {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
 	"readapi/reference": {
 		"domain", "domain/jsonform", "readapi/access", "readapi/answer", "readapi/openapi", "readapi/route", "internal/signaturecheck",
 	},
 	"internal/signaturecheck": {},
 	"readapi": {
-		"domain", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
-		"readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "internal/seededbug", "internal/tracing",
+		"domain", "domain/jsonform", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
+		"readapi/wholelist", "readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "internal/seededbug", "internal/tracing",
 	},
 
 	"delivery/attempt":            {"delivery/policy", "domain", "internal/tracing"},

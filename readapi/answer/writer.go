@@ -23,6 +23,9 @@ type Writer struct {
 	Policy    Policy
 	Allowance limit.Allowance
 
+	// Forms says that the answer depends on Accept, too.
+	Forms bool
+
 	// What was written, for the request log.
 	Status int   // 0: nothing yet
 	Bytes  int   // of the body
@@ -105,7 +108,7 @@ func (w *Writer) NotModified(etag string) {
 	h := w.setCommon()
 	h[HeaderETag] = []string{etag}
 	h[HeaderCacheControl] = w.renderer.fixed.cacheRevalidate
-	h[HeaderVary] = w.renderer.fixed.varyEncoding
+	h[HeaderVary] = w.vary()
 	w.Status = http.StatusNotModified
 	w.w.WriteHeader(http.StatusNotModified)
 }
@@ -164,11 +167,19 @@ func (w *Writer) setCommon() http.Header {
 	return h
 }
 
+// vary says on which headers of the request the answer depends.
+func (w *Writer) vary() []string {
+	if w.Forms {
+		return w.renderer.fixed.varyForm
+	}
+	return w.renderer.fixed.varyEncoding
+}
+
 // send writes an answer, for HEAD without the body.
 func (w *Writer) send(status int, contentType []string, body Encoded) {
 	h := w.w.Header()
 	h[HeaderContentType] = contentType
-	h[HeaderVary] = w.renderer.fixed.varyEncoding
+	h[HeaderVary] = w.vary()
 	if body.Encoding != Identity {
 		h[HeaderContentEncoding] = []string{body.Encoding.name()}
 	}
