@@ -36,7 +36,7 @@ var arrows = map[string][]string{
 	"readapi/route":              {"domain", "domain/jsonform", "readapi/access"},
 	"readapi/answer":             {"readapi/access", "readapi/access/limit"},
 	"readapi/wholelist":          {"domain", "domain/jsonform", "readapi/answer"},
-	"readapi/openapi":            {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
+	"readapi/openapi":            {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "readapi/wholelist", "internal/brand"},
 	"readapi/reference": {
 		"domain", "domain/jsonform", "readapi/access", "readapi/answer", "readapi/openapi", "readapi/route", "internal/signaturecheck",
 	},

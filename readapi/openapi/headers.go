@@ -19,7 +19,8 @@ func headers() object {
 		{answer.HeaderCacheControl, header("private, no-cache beside an ETag, else private, no-store.", true, object{{"type", "string"}, {"enum", []string{answer.CacheRevalidate, answer.CacheNever}}}, answer.CacheRevalidate)},
 		{answer.HeaderNoSniff, header("Always nosniff.", true, object{{"type", "string"}, {"const", answer.NoSniff}}, answer.NoSniff)},
 		{answer.HeaderETag, header("Names this answer, for If-None-Match. Strong; each encoding has its own.", true, anyText, `"0dGvpk6SZxbQXJ4s0W2q"`)},
-		{answer.HeaderVary, header("Answers differ by the encodings that the caller accepts.", false, anyText, answer.VaryEncoding)},
+		{answer.HeaderVary, header("Answers differ by the encodings that the caller accepts, and lists of rows by the forms.", false, anyText, answer.VaryEncoding)},
+		{answer.HeaderNextCursor, header("Of a whole list alone (application/x-ndjson, text/csv): where it goes on, as next_cursor of a page. The same comes as a trailer field when the list has ended.", false, anyText, exampleCursor)},
 		{answer.HeaderRetryAfter, header("Seconds to wait before the next try.", true, number, 42)},
 		{answer.HeaderChallenge, header("How to send a key.", true, object{{"type", "string"}, {"const", answer.Challenge}}, answer.Challenge)},
 	}

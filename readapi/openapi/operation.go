@@ -54,6 +54,9 @@ func operation(r *route.Route, method string, schema object, example string) obj
 		described[2].value = r.Summary + ", without the body"
 		description = "Answers as GET would, Content-Length included, without the body."
 	}
+	if r.Kind == route.Rows && method == "" {
+		description += " " + wholeListNote
+	}
 	description += " " + permissionDescription(r)
 	parameters := make([]any, 0, len(r.Params)+2)
 	for i := range r.Params {
@@ -61,11 +64,15 @@ func operation(r *route.Route, method string, schema object, example string) obj
 	}
 	parameters = append(parameters, reference("parameters", "RequestId"), reference("parameters", "IfNoneMatch"))
 	ok := object{{"description", "Done."}, {"headers", responseHeaders(true)}}
+	if r.Kind == route.Rows {
+		ok = withCursorHeader(ok)
+	}
 	if method == "" {
-		ok = ok.with("content", object{{"application/json", object{
+		content := object{{"application/json", object{
 			{"schema", schema},
 			{"example", json.RawMessage(example)},
-		}}})
+		}}}
+		ok = ok.with("content", append(content, wholeLists(r)...))
 	}
 	unchanged := object{
 		{"description", "Nothing has changed since the answer with the ETag in If-None-Match."}, {"headers", responseHeaders(true)},
