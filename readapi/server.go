@@ -52,11 +52,20 @@ func (q *request) proveConnection() {
 	}
 }
 
-// resetConnection makes the end of the request's connection a reset, so that its caller
-// does not take what was sent for a whole answer.
-func (q *request) resetConnection() {
+// endWithReset makes the end of the request's connection a reset, or an ordinary end
+// again. In HTTP/1.0 the end of the connection is that of the answer, so an answer that is
+// broken off would be taken for a whole one.
+func (q *request) endWithReset(reset bool) {
+	const ordinary = -1
+	if q.http.ProtoAtLeast(1, 1) {
+		return
+	}
 	if c, ok := connectionBelow[interface{ SetLinger(sec int) error }](q); ok {
-		_ = c.SetLinger(0) // of a connection that has gone, perhaps
+		linger := ordinary
+		if reset {
+			linger = 0
+		}
+		_ = c.SetLinger(linger) // of a connection that has gone, perhaps
 	}
 }
 

@@ -150,7 +150,10 @@ func (v visibility) shows(part jsonform.Part) bool {
 // send sends the rows. What fails after the header was sent breaks the answer off.
 func (l *wholeList) send(rows *rowReader) error {
 	q := l.q
-	stream, err := q.out.Stream(&l.head, q.api.cfg.WholeLists.Stall)
+	q.endWithReset(true)
+	until, _ := l.ctx.Deadline()
+	// A little later, so that a write that fails then has the context's reason.
+	stream, err := q.out.Stream(&l.head, q.api.cfg.WholeLists.Stall, until.Add(100*time.Millisecond))
 	if err != nil {
 		if q.out.Status == 0 {
 			return fmt.Errorf("begin a whole list: %w", err)
@@ -161,6 +164,7 @@ func (l *wholeList) send(rows *rowReader) error {
 	if err := l.sendRows(rows, stream); err != nil {
 		q.breakOff(l.cause(err))
 	}
+	q.endWithReset(false)
 	return nil
 }
 
@@ -220,12 +224,10 @@ func (l *wholeList) cause(err error) error {
 }
 
 // breakOff ends an answer so that its reader sees that it is not whole: without the last
-// line, without the end that chunks have in HTTP/1.1, and with RST_STREAM in HTTP/2.
+// line, without the end that chunks have in HTTP/1.1, with RST_STREAM in HTTP/2, and with
+// a reset connection in HTTP/1.0.
 func (q *request) breakOff(cause error) {
 	q.broken, q.problem = true, brokenOff(q.out.Err, cause)
-	if !q.http.ProtoAtLeast(1, 1) {
-		q.resetConnection() // its end would be the end of the answer
-	}
 	panic(http.ErrAbortHandler)
 }
 
@@ -234,10 +236,10 @@ func (q *request) breakOff(cause error) {
 func brokenOff(sending, cause error) *answer.Error {
 	p := answer.Error{Cause: cause}
 	switch {
-	case sending != nil, errors.Is(cause, context.Canceled):
-		p.Status, p.Detail = statusGone, "The reader went away, or did not read in time, before the list had ended."
 	case errors.Is(cause, errWholeListTimeout):
 		p.Status, p.Detail = http.StatusServiceUnavailable, "The list took longer than a whole list may take."
+	case sending != nil, errors.Is(cause, context.Canceled):
+		p.Status, p.Detail = statusGone, "The reader went away, or did not read in time, before the list had ended."
 	case isRefused(cause):
 		p.Status, p.Detail = http.StatusUnauthorized, "The key stopped being valid before the list had ended."
 	default:

@@ -25,6 +25,7 @@ type StreamHead struct {
 type Stream struct {
 	w       *Writer
 	stall   time.Duration
+	until   time.Time
 	control *http.ResponseController
 	out     *bufio.Writer
 	encoder io.WriteCloser // nil: not compressed
@@ -37,10 +38,11 @@ const sendBuffer = 32 << 10
 // Head answers HEAD as Stream answers GET.
 func (w *Writer) Head(head *StreamHead) { w.streamHead(head, w.Preferred()) }
 
-// Stream begins an answer. The header is sent at once. Each write that the caller does
-// not take within stall fails. End must be called to finish it, Close in any case.
-func (w *Writer) Stream(head *StreamHead, stall time.Duration) (*Stream, error) {
-	s := &Stream{w: w, stall: stall, control: http.NewResponseController(w.w), release: func() {}}
+// Stream begins an answer. The header is sent at once. A write fails that the caller does
+// not take within stall, or until a moment. End must be called to finish it, Close in any
+// case.
+func (w *Writer) Stream(head *StreamHead, stall time.Duration, until time.Time) (*Stream, error) {
+	s := &Stream{w: w, stall: stall, until: until, control: http.NewResponseController(w.w), release: func() {}}
 	s.out = bufio.NewWriterSize(sink{s}, sendBuffer)
 	best := w.Preferred()
 	if best != Identity {
@@ -51,6 +53,9 @@ func (w *Writer) Stream(head *StreamHead, stall time.Duration) (*Stream, error) 
 		s.encoder, s.release = encoder, release
 	}
 	w.streamHead(head, best)
+	// The server's bound on reading a request would end the context of one that is still
+	// being answered.
+	_ = s.control.SetReadDeadline(time.Time{})
 	s.extend()
 	// A writer that cannot be flushed keeps the header until the first rows.
 	if err := s.control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -116,7 +121,11 @@ func (s *Stream) Close() {
 // extend gives the caller the time for the next write. Not every writer has deadlines:
 // those within the process do not.
 func (s *Stream) extend() {
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.stall)) // of the network, so not of the injected clock
+	deadline := time.Now().Add(s.stall) // of the network, so not of the injected clock
+	if deadline.After(s.until) {
+		deadline = s.until
+	}
+	_ = s.control.SetWriteDeadline(deadline)
 }
 
 // sink is where the bytes of a stream go.
