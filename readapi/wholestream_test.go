@@ -488,4 +488,3 @@ func keep(t testing.TB, held map[string]string, rows []string) map[string]string
 	}
 	return held
 }
-

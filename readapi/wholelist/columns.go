@@ -30,7 +30,7 @@ type member struct {
 	name   string
 	column int   // of a value or an array
 	node   *node // of an object; nil: it is none
-	text   bool  // what workspaces write as they like
+	text   bool  // no number
 }
 
 // cell is a value of the row that is being written.
@@ -74,7 +74,7 @@ func (c *Columns) add(prefix string, fields []jsonform.FieldDescription, shown f
 		if !shown(f.Part) {
 			continue
 		}
-		m := member{name: f.Name, column: len(c.names), text: f.Form == domain.FormText || f.Form == domain.FormArray}
+		m := member{name: f.Name, column: len(c.names), text: !isNumber(f.Form)}
 		if f.Form == domain.FormObject {
 			m.node = c.add(prefix+f.Name+".", f.Fields, func(jsonform.Part) bool { return true })
 		} else {
@@ -84,6 +84,12 @@ func (c *Columns) add(prefix string, fields []jsonform.FieldDescription, shown f
 	}
 	n.to = len(c.names)
 	return n
+}
+
+// isNumber reports whether values of a form may begin with a minus sign without being a
+// formula.
+func isNumber(form jsonform.Form) bool {
+	return form == domain.FormMoney || form == domain.FormSignedMoney || form == domain.FormHours || form == domain.FormNumber || form == domain.FormInteger
 }
 
 // find returns the member of a name; next is where it stands if the row has its members in
