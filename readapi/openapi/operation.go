@@ -48,14 +48,11 @@ func IDExample(r *route.Route) string {
 // same without a body.
 func operation(r *route.Route, method string, schema object, example string) object {
 	described := object{{"operationId", r.Operation}, {"tags", []string{r.Group}}, {"summary", r.Summary}}
-	description := r.Description
+	description := DescriptionOf(r)
 	if method != "" {
 		described[0].value = method + strings.ToUpper(r.Operation[:1]) + r.Operation[1:]
 		described[2].value = r.Summary + ", without the body"
 		description = "Answers as GET would, Content-Length included, without the body."
-	}
-	if r.Kind == route.Rows && method == "" {
-		description += " " + wholeListNote
 	}
 	description += " " + permissionDescription(r)
 	parameters := make([]any, 0, len(r.Params)+2)

@@ -12,6 +12,14 @@ import (
 
 const wholeListNote = "With Accept: " + answer.TypeNDJSON + " or " + answer.TypeCSV + ", the whole list comes in one answer, without limit."
 
+// DescriptionOf says what a route answers with.
+func DescriptionOf(r *route.Route) string {
+	if r.Kind == route.Rows {
+		return r.Description + " " + wholeListNote
+	}
+	return r.Description
+}
+
 const (
 	ndjsonDescription = "The whole list from the cursor, or the start, to the end, of one moment: a row on each line, as in data of a page, " +
 		"and a last line with has_more, which is false, and next_cursor, where it goes on in either form or in pages. " +

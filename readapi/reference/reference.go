@@ -88,6 +88,7 @@ type page struct {
 	EventTypes []eventType
 	Checks     []signaturecheck.Sample // of signatures
 	Follow     []sample                // a program that follows a list
+	Whole      []sample                // one that reads a whole list
 	Errors     []apiError
 }
 
@@ -118,6 +119,9 @@ func newPage(info openapi.Info) (*page, error) {
 		return nil, err
 	}
 	if p.Follow, err = followSamples(info.BaseURL); err != nil {
+		return nil, err
+	}
+	if p.Whole, err = wholeSamples(info.BaseURL); err != nil {
 		return nil, err
 	}
 	for _, status := range Statuses() {
