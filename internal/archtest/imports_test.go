@@ -83,7 +83,9 @@ var arrows = map[string][]string{
 		"internal/console/signin", "internal/console/web", "internal/console/webhooks", "delivery/policy", "internal/pg",
 		"internal/console/anomalies", "projections/anomaly", "internal/console/overview", "internal/rollup",
 		"internal/console/theme", "delivery/mail", "internal/console/settings", "projections/replay", "readapi",
+		"internal/console/data",
 	},
+	"internal/console/data":     {"internal/console/label", "internal/console/web", "readapi", "readapi/route"},
 	"internal/console/origin":   {},
 	"internal/console/session":  {"domain", "internal/audit"},
 	"internal/console/identity": {"internal/console/session", "internal/flow", "internal/periodic"},
@@ -99,8 +101,8 @@ var arrows = map[string][]string{
 	},
 	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy", "internal/signaturecheck"},
 	"internal/console/events": {
-		"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web", "internal/console/session",
-		"projections/anomaly", "projections/replay", "readapi", "readapi/access", "readapi/route",
+		"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web",
+		"projections/anomaly", "projections/replay", "readapi", "readapi/route",
 	},
 	"internal/console/requests": {
 		"readapi/access", "readapi/requestlog", "readapi/route", "internal/console/chart", "internal/console/web",
