@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 // API answers requests; it is an http.Handler for a server made by NewServer.
@@ -25,6 +26,7 @@ type API struct {
 	versions     *batch.Coalescer[*versionQuery]
 	rows         map[string]*batch.Coalescer[*rowQuery] // by table
 	shares       *shares
+	places       *wholelist.Places
 	cache        *answerCache
 	waits        *waits
 	metrics      *metrics

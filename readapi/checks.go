@@ -175,6 +175,7 @@ func (e *endpoint) enter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := requestOf(r)
 		q.endpoint, q.pathID = e, chi.URLParam(r, "id")
+		q.chooseForm()
 		next.ServeHTTP(w, r)
 	})
 }
@@ -199,6 +200,9 @@ func checkParams(q *request) error {
 			errs = addError(errs, "cursor", "does not belong to this request: it was altered, or another parameter is not "+
 				"what it was when the cursor was given; keep all others the same, or start again without a cursor")
 		}
+	}
+	if q.form != answer.JSON && q.params.has(q.endpoint.limit) {
+		errs = addError(errs, "limit", "is not a parameter of a whole list ("+q.form.ContentType()+"), which has no pages; leave it out, or accept application/json")
 	}
 	if errs = q.wait.accept(q, errs); len(errs) > 0 {
 		return answer.WrongParams(errs)

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
 // tagger makes the tags in ETags. A tag names everything that an answer depends on:
@@ -30,6 +32,9 @@ func (q *request) tag(v version) string {
 	b = appendSized(b, q.http.URL.EscapedPath())
 	b = appendSized(b, q.http.URL.RawQuery)
 	b = appendSized(b, v.name)
+	if q.form != answer.JSON {
+		b = appendSized(b, q.form.ContentType())
+	}
 	sum := q.api.tags.mac.sum(q.api.tags.program[:], b)
 	return base64.RawURLEncoding.EncodeToString(sum[:tagSize])
 }
@@ -47,7 +52,7 @@ func (q *request) cacheKey() cacheKey {
 func answerRequest(q *request) error {
 	done, err := q.answerUnchanged()
 	if !done && err == nil {
-		err = q.endpoint.answer(q)
+		err = q.answer()
 	}
 	if errors.Is(err, errBehind) {
 		q.wait.behind = true
@@ -56,10 +61,22 @@ func answerRequest(q *request) error {
 	return err
 }
 
+// answer answers in the form that the request asks for.
+func (q *request) answer() error {
+	if q.form != answer.JSON {
+		return answerWhole(q)
+	}
+	return q.endpoint.answer(q)
+}
+
+// cacheable reports whether the answer is cached. Whole lists are not: they are large,
+// and read at times that their readers choose.
+func (q *request) cacheable() bool { return q.form == answer.JSON && q.endpoint.cacheable() }
+
 // countCached counts what a look into the cache has found.
 func (q *request) countCached(cached *cachedAnswer, current bool) {
 	switch {
-	case !q.endpoint.cacheable():
+	case !q.cacheable():
 	case current:
 		q.api.metrics.cached.WithLabelValues("current").Inc()
 	case cached != nil:
@@ -77,7 +94,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 		return false, nil
 	}
 	var cached *cachedAnswer
-	if q.endpoint.cacheable() {
+	if q.cacheable() {
 		cached = q.api.cache.get(q.cacheKey())
 	}
 	if q.wait.seconds > 0 && (cached == nil || cached.rows == 0) {
@@ -132,7 +149,7 @@ func (q *request) answerWith(body []byte, v version) {
 	buffer := q.api.answers.Buffer()
 	defer q.api.answers.Release(buffer)
 	encoded := q.out.Encode(buffer, body)
-	if q.endpoint.cacheable() {
+	if q.cacheable() {
 		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: encoded, rows: q.rows})
 	}
 	q.out.OK(encoded, tag)

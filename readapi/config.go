@@ -114,6 +114,9 @@ type Config struct {
 	// Requests gets a record of every request; nil: no records.
 	Requests RequestLog
 
+	// WholeLists is about answers that are a whole list.
+	WholeLists WholeLists
+
 	// Tracer makes a span of each request; nil: none.
 	Tracer trace.Tracer
 
@@ -123,6 +126,38 @@ type Config struct {
 
 // DefaultMaxWaits is how many requests may wait at the same time.
 const DefaultMaxWaits = 10_000
+
+// WholeLists configures answers that are a whole list
+// (docs/contract/decisions.md, "Responses", whole lists).
+type WholeLists struct {
+	// Pool reads them; see WholeListPoolSettings. It is not Config.Pool, so that lists
+	// that take minutes leave its connections to pages. Nil: there are none, and lists are
+	// answered in pages whatever the caller accepts.
+	Pool *pgxpool.Pool
+
+	// Most is how many are read at the same time, MostOfWorkspace how many of one
+	// workspace. Default: as many as Pool has connections, and a third of them.
+	Most, MostOfWorkspace int
+
+	// Timeout bounds a whole list: while it is read the database keeps what was deleted
+	// or changed since it began. Default: 15 minutes.
+	Timeout time.Duration
+
+	// Stall is how long a reader may take nothing of what waits for it. Default: a minute.
+	Stall time.Duration
+}
+
+func (l WholeLists) withDefaults() (WholeLists, error) {
+	if l.Most < 0 || l.MostOfWorkspace < 0 || l.Timeout < 0 || l.Stall < 0 {
+		return l, errors.New("readapi: no field of Config.WholeLists must be below 0")
+	}
+	if l.Pool != nil {
+		l.Most = cmp.Or(l.Most, int(l.Pool.Config().MaxConns))
+	}
+	l.MostOfWorkspace = cmp.Or(l.MostOfWorkspace, (l.Most+2)/3)
+	l.Timeout, l.Stall = cmp.Or(l.Timeout, defaultListTimeout), cmp.Or(l.Stall, defaultStall)
+	return l, nil
+}
 
 // ReadBuffer is the right size of a read buffer of Config.Pool's connections, in
 // bytes: a page of 50 rows is about 55 KB.
@@ -142,9 +177,12 @@ func PoolSettings() map[string]string {
 		"enable_sort":                     "off",
 		"max_parallel_workers_per_gather": "0",
 		"jit":                             "off",
-		"statement_timeout":               strconv.FormatInt(statementTimeout.Milliseconds(), 10),
+		"statement_timeout":               milliseconds(statementTimeout),
 	}
 }
+
+// milliseconds writes a time as a setting of PostgreSQL.
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // statementTimeout is half of the default Timeout; the other half may pass before a
 // connection is free.
@@ -154,6 +192,9 @@ const (
 	defaultRetention = 720 * time.Hour
 	defaultTimeout   = 10 * time.Second
 	cursorKeySize    = 32
+
+	defaultListTimeout = 15 * time.Minute
+	defaultStall       = time.Minute
 )
 
 // withDefaults completes a Config and reports every mistake at once.
@@ -182,6 +223,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Retention < 0 || c.Timeout < 0 || c.Share < 0 || c.MaxWaits < 0 || c.MaxWaitsHTTP1 < 0 {
 		errs = append(errs, errors.New("readapi: Config.Retention, Config.Timeout, Config.Share, Config.MaxWaits and Config.MaxWaitsHTTP1 must not be below 0"))
 	}
+	lists, err := c.WholeLists.withDefaults()
+	c.WholeLists = lists
+	errs = append(errs, err)
 	if c.Retention == 0 {
 		c.Retention = defaultRetention
 	}

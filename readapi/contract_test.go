@@ -31,6 +31,7 @@ var theContract = sync.OnceValues(func() (*contract, error) {
 })
 
 func parseContract(raw []byte) (*contract, error) {
+	openapi3filter.RegisterBodyDecoder(ndjson, openapi3filter.FileBodyDecoder) // a text
 	document, err := openapi3.NewLoader().LoadFromData(raw)
 	if err != nil {
 		return nil, err

@@ -76,5 +76,9 @@ func newEndpoint(r route.Route) *endpoint {
 // does not.
 func (e *endpoint) cacheable() bool { return e.version != nil && e.Kind != route.Row }
 
+// whole returns the statement that reads the whole list for a key. It is made each time:
+// that costs nothing beside the list.
+func (e *endpoint) whole(key statementKey) string { return wholeStatement(e.Resource, e.filters, key) }
+
 // statement returns the statement for a key.
 func (e *endpoint) statement(key statementKey) string { return e.statements[key] }

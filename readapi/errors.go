@@ -34,6 +34,9 @@ func problemOf(err error) *answer.Error {
 	return answer.Internal(err)
 }
 
+// isRefused reports whether an error is that of a key that is not valid.
+func isRefused(err error) bool { return errors.Is(err, access.ErrRefused) }
+
 // codeCanceled is PostgreSQL's code for a statement that was ended by its timeout, or by
 // an operator.
 const codeCanceled = "57014"

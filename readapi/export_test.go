@@ -14,6 +14,7 @@ type Statement struct {
 	Filters []string // columns that are filtered, in the order of the arguments after the fixed ones
 	One     bool     // reads one row by id
 	Removed bool     // with the rows that have left
+	Whole   bool     // reads the list to its end
 	SQL     string
 }
 
@@ -33,6 +34,10 @@ func Statements() []Statement {
 				}
 			}
 			list = append(list, s)
+			if r.Kind == route.Rows {
+				s.SQL, s.Whole = e.whole(key), true
+				list = append(list, s)
+			}
 		}
 	}
 	return list

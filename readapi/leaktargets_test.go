@@ -33,7 +33,7 @@ func listTargets(s *stand, path string, filters map[string][]string, key string)
 		path, path + "?limit=2", path + "?limit=100",
 		path + "?" + since + "=2026-01-01T00:00:00Z", path + "?" + since + "=2030-01-01T00:00:00Z", path + "?limit=3&" + since + "=" + domain.FormatTime(s.clock.Now()),
 		path + "?limit=0", path + "?limit=1&limit=1", path + "?canary=1", path + "?cursor=x", path + "?cursor=", path + "?" + since + "=yesterday", path + "?%zz",
-		path + "/", path + "?token=1",
+		path + "/", path + "?token=1", path + "?include=removed",
 	}
 	queries := pairs(filters, "cl_1", "co_1")
 	for name, values := range filters {

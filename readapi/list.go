@@ -5,8 +5,16 @@ import (
 	"time"
 )
 
-// answerRows answers with a page of a read table.
-func answerRows(q *request) error {
+// listQuery is what a list's statement is asked.
+type listQuery struct {
+	key  statementKey
+	args []any
+	from listPosition // where the list begins
+}
+
+// listQuery makes the query of a request for a list; limit is how many rows are read at
+// most, nil: all.
+func (q *request) listQuery(limit any) listQuery {
 	e := q.endpoint
 	var at listPosition
 	if q.params.has(e.cursor) {
@@ -21,8 +29,7 @@ func answerRows(q *request) error {
 		t := q.params.time(e.since)
 		since = &t
 	}
-	size := q.params.limit(e.limit)
-	args := append(make([]any, 0, listArguments+len(e.filters)), q.key.WorkspaceID, at.position, at.id, since, size+1, at.mark.Position, at.mark.Chain[:])
+	args := append(make([]any, 0, listArguments+len(e.filters)), q.key.WorkspaceID, at.position, at.id, since, limit, at.mark.Position, at.mark.Chain[:])
 	key := statementKey{visible: q.visible, removed: q.params.has(e.include)}
 	for i, f := range e.filters {
 		if q.params.has(f.param) {
@@ -30,7 +37,18 @@ func answerRows(q *request) error {
 			args = append(args, q.params.get(f.param))
 		}
 	}
-	rows, err := q.query(e.statement(key), args...)
+	return listQuery{key, args, at}
+}
+
+// divergedList is the answer to a cursor of a list of a log that went back.
+func divergedList() error { return diverged("read the list again without a cursor") }
+
+// answerRows answers with a page of a read table.
+func answerRows(q *request) error {
+	size := q.params.limit(q.endpoint.limit)
+	query := q.listQuery(size + 1)
+	at := query.from
+	rows, err := q.query(q.endpoint.statement(query.key), query.args...)
 	if err != nil {
 		return err
 	}
@@ -43,7 +61,7 @@ func answerRows(q *request) error {
 		return err
 	}
 	if !first.held {
-		return diverged("read the list again without a cursor")
+		return divergedList()
 	}
 	body := q.api.answers.Buffer()
 	defer q.api.answers.Release(body)

@@ -3,6 +3,7 @@ package readapi
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
+	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 // metrics are the API's metrics. Every label value comes from a fixed list, never from
@@ -21,6 +23,9 @@ type metrics struct {
 	cached   *prometheus.CounterVec
 	waits    *prometheus.CounterVec
 	waited   prometheus.Histogram
+	lists    *prometheus.HistogramVec
+	listRows prometheus.Counter
+	noPlace  *prometheus.CounterVec
 }
 
 // What requests wait for, and how a wait ends, as labels.
@@ -35,7 +40,7 @@ const (
 	endedRefused = "refused" // too many requests wait already
 )
 
-func newMetrics(register prometheus.Registerer, pages *shares, waits *waits) (*metrics, error) {
+func newMetrics(register prometheus.Registerer, pages *shares, places *wholelist.Places, waits *waits) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerfeed_api_requests_total", Help: "Requests by route and status.",
@@ -58,20 +63,36 @@ func newMetrics(register prometheus.Registerer, pages *shares, waits *waits) (*m
 			Name: "ledgerfeed_api_waited_seconds", Help: "How long requests waited that did, for something on a list or for a position.",
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30},
 		}),
+		lists: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ledgerfeed_api_whole_list_seconds", Help: "Time that whole lists took, by route and how they ended: whole, or broken. They are not in ledgerfeed_api_request_seconds, because their reader decides how long they take.",
+			Buckets: []float64{0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600},
+		}, []string{"route", "end"}),
+		listRows: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ledgerfeed_api_whole_list_rows_total", Help: "Rows of whole lists.",
+		}),
+		noPlace: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerfeed_api_whole_lists_refused_total", Help: "Whole lists for which there was no place, by whose places were taken: workspace (as many as one may have) or process.",
+		}, []string{"full"}),
 	}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledgerfeed_api_waits", Help: "Requests that wait now, for something on a list or for a position.",
 	}, func() float64 { return float64(waits.changes.Open() + waits.positions.Open()) })
+	reading := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ledgerfeed_api_whole_lists", Help: "Whole lists that are being read.",
+	}, func() float64 { return float64(places.Used()) })
 	waited := prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "ledgerfeed_api_page_wait_seconds_total", Help: "How long requests waited because all connections that read pages were in use, also those that gave up; not because their workspace used its share.",
 	}, func() float64 { return time.Duration(pages.waited.Load()).Seconds() })
+	for _, full := range []wholelist.Full{wholelist.FullWorkspace, wholelist.FullProcess} {
+		m.noPlace.WithLabelValues(fullLabel(full))
+	}
 	for _, found := range []string{"current", "outdated", "none"} {
 		m.cached.WithLabelValues(found)
 	}
 	if register == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.refused, m.cached, m.waits, m.waited, waited, open} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.refused, m.cached, m.waits, m.waited, waited, open, m.lists, m.listRows, m.noPlace, reading} {
 		if err := register.Register(c); err != nil {
 			return nil, fmt.Errorf("readapi: register metrics: %w", err)
 		}
@@ -88,8 +109,29 @@ func (m *metrics) observe(ctx context.Context, r *requestlog.Record) {
 		route = "other"
 	}
 	m.requests.WithLabelValues(route, strconv.Itoa(r.Status)).Inc()
-	tracing.Observe(ctx, m.duration.WithLabelValues(route, strconv.Itoa(r.Status/100)+"xx"), r.Duration.Seconds())
 	if r.Refusal != "" {
 		m.refused.WithLabelValues(r.Refusal).Inc()
 	}
+	if r.Streamed {
+		end := "whole"
+		if r.Status >= http.StatusBadRequest {
+			end = "broken"
+		}
+		m.lists.WithLabelValues(route, end).Observe(r.Duration.Seconds())
+		m.listRows.Add(float64(r.Rows))
+		return
+	}
+	tracing.Observe(ctx, m.duration.WithLabelValues(route, strconv.Itoa(r.Status/100)+"xx"), r.Duration.Seconds())
+}
+
+// wholeListFull counts a whole list for which there was no place.
+func (m *metrics) wholeListFull(full wholelist.Full) {
+	m.noPlace.WithLabelValues(fullLabel(full)).Inc()
+}
+
+func fullLabel(full wholelist.Full) string {
+	if full == wholelist.FullWorkspace {
+		return "workspace"
+	}
+	return "process"
 }

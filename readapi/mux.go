@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 // New makes an API, for which Run must run. Nothing that New starts outlives a request by
@@ -43,7 +44,8 @@ func New(cfg Config) (*API, error) {
 	}
 	shares := cfg.newShares()
 	waits := newWaits(&cfg)
-	metrics, err := newMetrics(cfg.Metrics, shares, waits)
+	places := wholelist.NewPlaces(cfg.WholeLists.Most, cfg.WholeLists.MostOfWorkspace)
+	metrics, err := newMetrics(cfg.Metrics, shares, places, waits)
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +62,7 @@ func New(cfg Config) (*API, error) {
 		versions:     newVersionReader(cfg.Pool, cfg.Timeout),
 		rows:         map[string]*batch.Coalescer[*rowQuery]{},
 		shares:       shares,
+		places:       places,
 		cache:        newAnswerCache(max(0, cfg.CacheBytes)),
 		waits:        waits,
 		metrics:      metrics,

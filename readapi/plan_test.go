@@ -77,7 +77,8 @@ func (s *stand) planOf(tx pgx.Tx, sql, arguments string) planNode {
 }
 
 // TestPlans: no statement sorts or reads a table through, and one with at most
-// one filter reads no more rows than it gives, however large the workspace.
+// one filter reads no more rows than it gives, however large the workspace. A whole list
+// is read in its order, too, so that its first row comes at once.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -89,7 +90,11 @@ func TestPlans(t *testing.T) {
 		for _, w := range []string{"big", "small"} {
 			arguments := fmt.Sprintf("'%s', 'in_10'", w)
 			if !statement.One {
-				arguments = fmt.Sprintf("'%s', 10, 'x', NULL, 51, 10, '\\x00'", w)
+				limit := "51"
+				if statement.Whole {
+					limit = "NULL"
+				}
+				arguments = fmt.Sprintf("'%s', 10, 'x', NULL, %s, 10, '\\x00'", w, limit)
 				for _, column := range statement.Filters {
 					arguments += ", " + values[column]
 				}
@@ -125,7 +130,7 @@ func (s *stand) checkPlan(tx pgx.Tx, statement readapi.Statement, arguments stri
 			s.t.Errorf("%s by %v reads the index %s, not %s", statement.Path, statement.Filters, used, index)
 		}
 	}
-	if most := 51.0; len(statement.Filters) <= 1 && read > 3*most { // a third of the charges is hidden, half of the payments
+	if most := 51.0; !statement.Whole && len(statement.Filters) <= 1 && read > 3*most { // a third of the charges is hidden, half of the payments
 		s.t.Errorf("%s by %v reads %.0f rows for a page of 50", statement.Path, statement.Filters, read)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
@@ -76,6 +77,65 @@ func (r *Reader) Get(ctx context.Context, ask Ask) (*Read, error) {
 	return read, err
 }
 
+// File answers an Ask for a list of rows with all of it, as CSV and as a file of a name
+// that a browser keeps. No text in it is one that a spreadsheet takes for a formula.
+// Another status than 200 says that nothing was written: 429 that the workspace reads as
+// many files as it may, 503 that the list cannot be read now. A file that cannot be
+// finished is broken off with http.ErrAbortHandler.
+func (r *Reader) File(ctx context.Context, ask Ask, name string, w http.ResponseWriter) (status int, err error) {
+	if r.api.cfg.WholeLists.Pool == nil {
+		return 0, errNoFiles
+	}
+	key := &access.Key{WorkspaceID: ask.WorkspaceID, Permissions: ask.Permissions}
+	ctx = context.WithValue(context.WithValue(ctx, askerKey{}, key), attachmentKey{}, name)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, ask.Path, http.NoBody)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", ask.Path, err)
+	}
+	request.RequestURI = ask.Path
+	request.Header.Set("Accept", answer.TypeCSV)
+	file := &fileWriter{to: w, header: http.Header{}}
+	r.api.ServeHTTP(file, request)
+	return file.status, nil
+}
+
+var errNoFiles = errors.New("readapi: files need Config.WholeLists")
+
+// fileWriter passes a file on, without the headers of the API, and no other answer.
+type fileWriter struct {
+	to     http.ResponseWriter
+	header http.Header
+	status int
+}
+
+func (w *fileWriter) Header() http.Header { return w.header }
+
+// Unwrap lets the file's deadlines be set.
+func (w *fileWriter) Unwrap() http.ResponseWriter { return w.to }
+
+func (w *fileWriter) WriteHeader(status int) {
+	w.status = status
+	if status != http.StatusOK {
+		return
+	}
+	for _, name := range []string{answer.HeaderContentType, answer.HeaderDisposition} {
+		w.to.Header()[name] = w.header[name]
+	}
+	w.to.Header().Set(answer.HeaderCacheControl, "no-store")
+	w.to.WriteHeader(status)
+}
+
+func (w *fileWriter) Write(b []byte) (int, error) {
+	if w.status != http.StatusOK {
+		return len(b), nil
+	}
+	n, err := w.to.Write(b)
+	if err != nil {
+		err = fmt.Errorf("send a file: %w", err)
+	}
+	return n, err
+}
+
 // removedRow returns what stands in the list with include=removed for the row of a path;
 // nil: nothing does.
 func (a *API) removedRow(ctx context.Context, ask Ask) ([]byte, error) {
@@ -111,6 +171,15 @@ func rowOfPath(path string) (resource *route.Resource, id string) {
 		}
 	}
 	return nil, ""
+}
+
+// attachmentKey finds the name of the file in a context that Reader.File made.
+type attachmentKey struct{}
+
+// attachment is the name of the file as which the answer is kept; empty: none.
+func attachment(ctx context.Context) string {
+	name, _ := ctx.Value(attachmentKey{}).(string)
+	return name
 }
 
 // askerKey finds the key of an Ask in a context.

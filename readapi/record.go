@@ -43,6 +43,12 @@ func (a *API) record(q *request) {
 	if q.endpoint != nil {
 		record.Route = q.endpoint.Path
 	}
+	if q.form != answer.JSON && q.out.Status == http.StatusOK && record.Method != http.MethodHead {
+		record.Streamed = true
+	}
+	if q.broken { // the status that was sent says nothing of how it ended
+		record.Status = problem.Status
+	}
 	if q.out.Status >= http.StatusInternalServerError && errors.Is(ctx.Err(), context.Canceled) {
 		record.Status = statusGone
 	}
@@ -71,7 +77,11 @@ func (a *API) explain(q *request, record *requestlog.Record) {
 		record.Path = a.keys.bounded(withoutQuery(path), requestlog.MaxPath)
 	}
 	if p := q.problem; p != nil {
-		record.Problem = &requestlog.Problem{Title: answer.Title(p.Status), Detail: p.Detail, Permission: string(p.Lacks)}
+		title := answer.Title(p.Status)
+		if q.broken {
+			title = "The list was broken off"
+		}
+		record.Problem = &requestlog.Problem{Title: title, Detail: p.Detail, Permission: string(p.Lacks)}
 		for _, e := range p.Errors[:min(len(p.Errors), requestlog.MaxFaults)] {
 			record.Problem.Errors = append(record.Problem.Errors, requestlog.Fault{Field: q.paramName(e.Field), Message: e.Message})
 		}

@@ -42,9 +42,11 @@ type request struct {
 	pathID   string    // the {id} of the path
 	params   parsedParams
 	wait     waiter
+	form     answer.Form // of a list of rows; JSON: a page
 
 	// For the request log.
 	rows    int           // of the answer
+	broken  bool          // the answer was begun and could not be finished: problem says why
 	problem *answer.Error // what was answered instead; nil: nothing was
 }
 

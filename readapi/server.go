@@ -77,6 +77,23 @@ func (q *request) proveConnection() {
 	}
 }
 
+// endWithReset makes the end of the request's connection a reset, or an ordinary end
+// again. In HTTP/1.0 the end of the connection is that of the answer, so an answer that is
+// broken off would be taken for a whole one.
+func (q *request) endWithReset(reset bool) {
+	const ordinary = -1
+	if q.http.ProtoAtLeast(1, 1) {
+		return
+	}
+	if c, ok := connectionOf[interface{ SetLinger(sec int) error }](q); ok {
+		linger := ordinary
+		if reset {
+			linger = 0
+		}
+		_ = c.SetLinger(linger) // of a connection that has gone, perhaps
+	}
+}
+
 // connectionOf finds the request's connection of a kind, which may lie below others, such
 // as one of TLS.
 func connectionOf[T any](ctx context.Context) (found T, ok bool) {

@@ -99,6 +99,11 @@ func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 	}
 	t.Cleanup(pool.Close)
 	s.pool = pool
+	lists, err := pg.Open(t.Context(), s.url, pg.Options{MaxConns: 6, ReadBuffer: readapi.ReadBuffer, Settings: readapi.WholeListPoolSettings(time.Minute), CancelStatements: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(lists.Close)
 	testkit.AnyClock(t, pool)
 	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Clock: s.clock.Now}))(t)
 	s.format = access.NewFormat(brand.Brand{})
@@ -112,6 +117,7 @@ func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 		Logger:  slog.New(slog.NewJSONHandler(s.output, nil)),
 		BaseURL: "https://api.example.com", DocsURL: docsURL, CursorKey: bytes.Repeat([]byte{7}, 32),
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Requests: s.requests,
+		WholeLists: readapi.WholeLists{Pool: lists, Timeout: time.Minute},
 	}
 	s.contract = testkit.Must(theContract())(t)
 	for _, f := range change {

@@ -70,10 +70,26 @@ const listArguments = 7
 // The inner LIMIT is a literal so that the plan, which is made once for all values,
 // is one for a few rows; $5 then takes as many as were asked for.
 func listStatement(r *route.Resource, filters []filter, given uint, visible visibility) string {
-	columns := columnsOf(r, visible)
+	return rowsStatement(r, filters, statementKey{given: given, visible: visible}, pageLimit())
+}
+
+// wholeStatement reads a list after a position to its end: as listStatement or
+// removedStatement does, but without an inner LIMIT, and $5 is NULL.
+func wholeStatement(r *route.Resource, filters []filter, key statementKey) string {
+	if key.removed {
+		return rowsAndRemovedStatement(r, filters, key, "")
+	}
+	return rowsStatement(r, filters, key, "")
+}
+
+// pageLimit is the inner LIMIT of a page.
+func pageLimit() string { return " LIMIT " + strconv.Itoa(route.MaxLimit+1) }
+
+func rowsStatement(r *route.Resource, filters []filter, key statementKey, limit string) string {
+	columns := columnsOf(r, key.visible)
 	return "(" + versionRow(columns, pageLog("$6", "$7", "$4")) + `)
 	UNION ALL
-	(SELECT position, id, ` + columns + ` FROM (` + pageOf(r.Table, columns, conditionsOf(r, visible)+filterConditions(filters, given)) + `) page LIMIT $5)`
+	(SELECT position, id, ` + columns + ` FROM (` + pageOf(r.Table, columns, conditionsOf(r, key.visible)+filterConditions(filters, key.given), limit) + `) page LIMIT $5)`
 }
 
 // logOlderRules stands for pageLog in the version row of removedStatement where not all
@@ -95,28 +111,32 @@ func removedTable(r *route.Resource, visible visibility) string {
 // removedStatement is listStatement with the rows that have left. They are whole in
 // base, so the other columns are empty.
 func removedStatement(r *route.Resource, filters []filter, given uint, visible visibility) string {
-	removed := removedTable(r, visible)
+	return rowsAndRemovedStatement(r, filters, statementKey{given: given, visible: visible}, pageLimit())
+}
+
+func rowsAndRemovedStatement(r *route.Resource, filters []filter, key statementKey, limit string) string {
+	removed := removedTable(r, key.visible)
 	if removed == "" {
-		return listStatement(r, filters, given, visible)
+		return rowsStatement(r, filters, key, limit)
 	}
-	columns := columnsOf(r, visible)
-	filtered := filterConditions(filters, given)
+	columns := columnsOf(r, key.visible)
+	filtered := filterConditions(filters, key.given)
 	log := fmt.Sprintf("CASE WHEN c.position > 0 AND c.rules < %d THEN '%s' ELSE %s END", removedRules, logOlderRules, pageLog("$6", "$7", "$4"))
 	return "(" + versionRow(columns, log) + `)
 	UNION ALL
 	(SELECT position, id, ` + columns + ` FROM (
-	  (` + pageOf(r.Table, columns, conditionsOf(r, visible)+filtered) + `)
+	  (` + pageOf(r.Table, columns, conditionsOf(r, key.visible)+filtered, limit) + `)
 	  UNION ALL
-	  (` + pageOf(removed, "base"+strings.Repeat(", ''", strings.Count(columns, ",")), filtered) + `)
+	  (` + pageOf(removed, "base"+strings.Repeat(", ''", strings.Count(columns, ",")), filtered, limit) + `)
 	  ORDER BY position, id) page LIMIT $5)`
 }
 
 // pageOf selects the first rows of a page from one table. The page begins at the later
 // one of the cursor's position and that of the first entry published at or after $4.
-func pageOf(table, columns, conditions string) string {
+func pageOf(table, columns, conditions, limit string) string {
 	return `SELECT position, id, ` + columns + ` FROM ` + table + `
 	  WHERE workspace_id = $1 AND (position, id) > (greatest($2, coalesce(log_position_since($1, $4), 0)), $3)` + conditions +
-		` ORDER BY position, id LIMIT ` + strconv.Itoa(route.MaxLimit+1)
+		` ORDER BY position, id` + limit
 }
 
 // filterConditions is what rows must meet by the filters that are given, as SQL that

@@ -82,7 +82,7 @@ func (w *waiter) accept(q *request, faults []answer.ParamError) []answer.ParamEr
 		faults = addError(faults, answer.HeaderAtLeast, positionForm)
 	}
 	w.atLeast = position
-	if q.endpoint.IsList() {
+	if q.endpoint.IsList() && q.form == answer.JSON { // a whole list is there at once, empty or not
 		w.seconds = preferredWait(q.http.Header.Values(answer.HeaderPrefer))
 	}
 	if w.seconds > 0 {
@@ -153,7 +153,7 @@ func (a *API) awaitPosition(ctx context.Context, q *request) error {
 			return answer.Behind(q.wait.atLeast)
 		}
 		q.wait.behind = false
-		if err := a.again(ctx, q, func(q *request) error { return q.endpoint.answer(q) }); errors.Is(err, errBehind) {
+		if err := a.again(ctx, q, (*request).answer); errors.Is(err, errBehind) {
 			q.wait.behind = true // the log went back, or another server has answered
 		} else if err != nil {
 			a.metrics.ended(forPosition, endedFound)
@@ -242,7 +242,9 @@ func (a *API) again(ctx context.Context, waited *request, do func(*request) erro
 	q := new(request)
 	*q = *waited
 	q.Context, q.asOf = limited, a.cfg.Clock()
-	defer func() { waited.out, waited.wait, waited.rows = q.out, q.wait, q.rows }()
+	defer func() {
+		waited.out, waited.wait, waited.rows, waited.broken, waited.problem = q.out, q.wait, q.rows, q.broken, q.problem
+	}()
 	key, err := a.cfg.Keys.Authenticate(q, bearerToken(q.http.Header.Values("Authorization")))
 	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
 		return answer.Unauthorized(refused.Reason, refused)

@@ -108,7 +108,7 @@ func TestSamplesOfTheReference(t *testing.T) {
 			if err != nil || len(out) == 0 {
 				t.Fatalf("%v: %s\n%s", err, out, code)
 			}
-			if s.operation == "follow" {
+			if s.operation == "follow" || s.operation == "whole" {
 				if cursor, err := os.ReadFile(filepath.Join(dir, "cursor.txt")); err != nil || len(cursor) == 0 {
 					t.Errorf("no cursor is kept: %v", err)
 				}

@@ -35,7 +35,8 @@ var arrows = map[string][]string{
 	"readapi/requestlog":         {"internal/periodic", "internal/pg", "internal/rollup"},
 	"readapi/route":              {"domain", "domain/jsonform", "readapi/access"},
 	"readapi/answer":             {"readapi/access", "readapi/access/limit"},
-	"readapi/openapi":            {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "internal/brand"},
+	"readapi/wholelist":          {"domain", "domain/jsonform", "readapi/answer"},
+	"readapi/openapi":            {"domain", "domain/jsonform", "readapi/access", "readapi/access/limit", "readapi/answer", "readapi/route", "readapi/wholelist", "internal/brand"},
 	"readapi/reference": {
 		"domain", "domain/jsonform", "readapi/access", "readapi/answer", "readapi/openapi", "readapi/route", "internal/signaturecheck",
 		"internal/signingkey",
@@ -43,8 +44,8 @@ var arrows = map[string][]string{
 	"internal/signaturecheck": {},
 	"readapi/waiting":         {"eventlog"},
 	"readapi": {
-		"domain", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
-		"readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "readapi/waiting", "internal/seededbug", "internal/tracing",
+		"domain", "domain/jsonform", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
+		"readapi/wholelist", "readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "readapi/waiting", "internal/seededbug", "internal/tracing",
 		"internal/signingkey",
 	},
 
@@ -87,7 +88,9 @@ var arrows = map[string][]string{
 		"internal/console/signin", "internal/console/web", "internal/console/webhooks", "delivery/policy", "internal/pg",
 		"internal/console/anomalies", "projections/anomaly", "internal/console/overview", "internal/rollup",
 		"internal/console/theme", "delivery/mail", "internal/console/settings", "projections/replay", "readapi",
+		"internal/console/data",
 	},
+	"internal/console/data":     {"internal/console/label", "internal/console/web", "readapi", "readapi/route"},
 	"internal/console/origin":   {},
 	"internal/console/session":  {"domain", "internal/audit"},
 	"internal/console/identity": {"internal/console/session", "internal/flow", "internal/periodic"},
@@ -103,8 +106,8 @@ var arrows = map[string][]string{
 	},
 	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy", "internal/signaturecheck"},
 	"internal/console/events": {
-		"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web", "internal/console/session",
-		"projections/anomaly", "projections/replay", "readapi", "readapi/access", "readapi/route",
+		"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web",
+		"projections/anomaly", "projections/replay", "readapi", "readapi/route",
 	},
 	"internal/console/requests": {
 		"readapi/access", "readapi/requestlog", "readapi/route", "internal/console/chart", "internal/console/web",

@@ -89,7 +89,7 @@ func TestEveryFocusIsSeen(t *testing.T) {
 	b := s.enter(acme, session.Admin)
 	for _, path := range []string{
 		"/keys", "/keys/new", "/webhooks", "/webhooks/new", "/webhooks/" + well, "/webhooks/" + off, "/webhooks/" + well + "/missed",
-		"/deliveries/" + s.deliveryOf(well, "failed"), "/events", "/requests", "/audit",
+		"/deliveries/" + s.deliveryOf(well, "failed"), "/events", "/data", "/requests", "/audit",
 	} {
 		b.visit(path)
 		unseen := script[string](b, `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']")]

@@ -53,7 +53,7 @@ func TestEveryPageInEveryLook(t *testing.T) {
 		{"webhooks", "/webhooks"}, {"webhook-new", "/webhooks/new"}, {"webhook", "/webhooks/" + well}, {"webhook-failing", "/webhooks/" + failing}, {"webhook-off", "/webhooks/" + off},
 		{"webhook-edit", "/webhooks/" + failing + "/edit"}, {"webhook-rotate", "/webhooks/" + well + "/rotate"}, {"webhook-delete", "/webhooks/" + well + "/delete"}, {"webhook-missed", "/webhooks/" + well + "/missed"},
 		{"delivery-failed", "/deliveries/" + s.deliveryOf(well, "failed")}, {"delivery-pending", "/deliveries/" + s.deliveryOf(well, "pending")},
-		{"events", "/events"}, {"event", "/events/" + event}, {"requests", "/requests"}, {"requests-day", "/requests?range=day"}, {"request", s.requestOf(acme)},
+		{"events", "/events"}, {"data", "/data"}, {"event", "/events/" + event}, {"requests", "/requests"}, {"requests-day", "/requests?range=day"}, {"request", s.requestOf(acme)},
 		{"anomalies", "/anomalies"}, {"anomalies-all", "/anomalies?all=1"}, {"anomaly-group", "/anomalies/unknown_object/invoice.reversed"},
 		{"anomaly", "/anomalies/at/1"}, {"anomaly-acknowledged", "/anomalies/at/9"}, {"audit", "/audit"}, {"settings", "/settings"}, {"workspaces", "/workspaces"}, {"sign-in", "/sign-in"}, {"sign-in-link", link}, {"not-found", "/keys/none"},
 	}
@@ -73,7 +73,7 @@ func TestEmptyPagesInEveryLook(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	lists := func(name string) (pages []look) {
-		for _, path := range []string{"", "keys", "webhooks", "events", "requests", "anomalies", "settings"} {
+		for _, path := range []string{"", "keys", "webhooks", "events", "data", "requests", "anomalies", "settings"} {
 			pages = append(pages, look{strings.TrimSuffix(name+path, "-"), "/" + path})
 		}
 		return pages

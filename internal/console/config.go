@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/anomalies"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/data"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/keys"
@@ -131,6 +132,7 @@ func New(cfg Config) (*Console, error) {
 		return nil, err
 	}
 	c.events = &events.Pages{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Reader: cfg.Reader, Replayer: replayer, Anomalies: unusual, Retention: cfg.Settings.Retention}
+	c.data = &data.Pages{Reader: cfg.Reader}
 	c.requests = &requests.Pages{Pool: cfg.Pool, Keys: cfg.Keys, Rollups: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
 	c.settings = &settings.Pages{Pool: cfg.Pool, Workspaces: workspaces, Mailer: cfg.Mailer}
 	if c.handler, err = c.router(); err != nil {

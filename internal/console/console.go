@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/anomalies"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/data"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/keys"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/overview"
@@ -38,6 +39,7 @@ type Console struct {
 	keys      *keys.Pages
 	webhooks  *webhooks.Pages
 	events    *events.Pages
+	data      *data.Pages
 	requests  *requests.Pages
 	anomalies *anomalies.Pages
 	settings  *settings.Pages
@@ -56,7 +58,7 @@ func (c *Console) routes() []web.Route {
 			{Method: http.MethodGet, Pattern: "/audit", Access: web.SignedIn, Heavy: true, Handle: c.auditPage},
 			{Method: http.MethodGet, Pattern: "/audit.csv", Access: web.SignedIn, Heavy: true, Handle: c.auditFile},
 		},
-		c.signIn.Routes(), c.overview.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.requests.Routes(), c.anomalies.Routes(), c.settings.Routes(),
+		c.signIn.Routes(), c.overview.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.data.Routes(), c.requests.Routes(), c.anomalies.Routes(), c.settings.Routes(),
 	)
 }
 
@@ -87,10 +89,10 @@ func (c *Console) router() (chi.Router, error) {
 }
 
 // Unvisited returns the patterns of the pages that none of some addresses leads to, so
-// that what visits every page can tell that it forgets none. Not pages are the audit's
-// file, and addresses that only lead on to a page.
+// that what visits every page can tell that it forgets none. Not pages are
+// files, and addresses that only lead on to a page.
 func (c *Console) Unvisited(addresses []string) []string {
-	visited := []string{"/audit.csv", "/sign-in/identity", signin.IdentityReturnPath, session.EmbedPath + "{token}"}
+	visited := []string{"/audit.csv", data.FilePattern, "/sign-in/identity", signin.IdentityReturnPath, session.EmbedPath + "{token}"}
 	for _, address := range addresses {
 		path, _, _ := strings.Cut(address, "?")
 		found := chi.NewRouteContext()

@@ -28,7 +28,7 @@ func (s *bundle) reader() *readapi.Reader {
 	s.t.Helper()
 	return testkit.Must(readapi.NewReader(readapi.Config{
 		Pool: s.pool, Feed: eventlog.NewFeed(s.pool), Clock: s.clock.Now, Logger: s.logs.Logger(), CursorKey: bytes.Repeat([]byte{7}, 32),
-		BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs", Timeout: events.BesideTimeout,
+		BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs", Timeout: events.BesideTimeout, WholeLists: readapi.WholeLists{Pool: s.pool, Most: 2, MostOfWorkspace: 1},
 	}))(s.t)
 }
 

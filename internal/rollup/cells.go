@@ -13,6 +13,7 @@ type Request struct {
 	Route       string // pattern of the path, such as /v1/invoices/{id}; empty: unknown
 	Status      int
 	Duration    time.Duration
+	Streamed    bool // its reader decided how long it took, so that its duration is not counted
 	Refused     bool // before it was looked at more closely
 	RateLimited bool // refused because it was over the key's limit
 }
@@ -111,7 +112,7 @@ func (c *cells) addRequest(r *Request) {
 	for _, step := range steps() {
 		t := at(c.requests, requestCell{step, step.start(r.At), RouteClass(r.Route), class})
 		t.n++
-		if !r.Refused {
+		if !r.Refused && !r.Streamed {
 			t.latency.Add(r.Duration)
 		}
 	}

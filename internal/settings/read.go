@@ -112,6 +112,10 @@ func parse(s *Settings, variables map[string]string) (wrong []string, err error)
 	return wrong, nil
 }
 
+// maxWholeLists is as many as a process can read at the same time: each has a connection to
+// the database.
+const maxWholeLists = 1000
+
 // check returns the variables whose values their types accept and that are wrong
 // all the same. It may return again what parse has found.
 func (s *Settings) check() (wrong []string) {
@@ -135,6 +139,10 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_CONSOLE_NAME", utf8.RuneCountInString(s.ConsoleName) <= 40 && !strings.ContainsFunc(s.ConsoleName, unicode.IsControl)},
 		{"LEDGERFEED_MAX_CONNECTIONS", s.MaxConnections >= 1},
 		{"LEDGERFEED_MAX_WAITS", s.MaxWaits >= 1},
+		{"LEDGERFEED_WHOLE_LISTS", s.WholeLists >= 1 && s.WholeLists <= maxWholeLists},
+		{"LEDGERFEED_WHOLE_LISTS_PER_WORKSPACE", s.WholeListsPerWorkspace >= 1},
+		{"LEDGERFEED_WHOLE_LIST_TIMEOUT", s.WholeListTimeout > 0},
+		{"LEDGERFEED_WHOLE_LIST_STALL", s.WholeListStall > 0},
 		{"LEDGERFEED_RETENTION", s.Retention > 0},
 		{"LEDGERFEED_SECRET_KEY", s.SecretKey == "" || secretKey == nil},
 		{"LEDGERFEED_SIGNING_KEY", s.SigningKey == "" || signingKey == nil},

@@ -50,10 +50,17 @@ type Settings struct {
 	ConsoleAccent       theme.Colour `env:"LEDGERFEED_CONSOLE_ACCENT" want:"a colour such as #1d4ed8"`
 	ConsoleLogo         string       `env:"LEDGERFEED_CONSOLE_LOGO"` // a file
 
-	TrustedProxies prefixes      `env:"LEDGERFEED_TRUSTED_PROXIES" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
-	MaxConnections int           `env:"LEDGERFEED_MAX_CONNECTIONS" envDefault:"4096" want:"a number of connections, 1 or more, such as 4096"`
-	MaxWaits       int           `env:"LEDGERFEED_MAX_WAITS" envDefault:"10000" want:"a number of requests, 1 or more, such as 10000"`
-	Retention      time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h" want:"a time above 0, such as 30d or 720h"`
+	TrustedProxies prefixes `env:"LEDGERFEED_TRUSTED_PROXIES" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
+	MaxConnections int      `env:"LEDGERFEED_MAX_CONNECTIONS" envDefault:"4096" want:"a number of connections, 1 or more, such as 4096"`
+	MaxWaits       int      `env:"LEDGERFEED_MAX_WAITS" envDefault:"10000" want:"a number of requests, 1 or more, such as 10000"`
+
+	// Whole lists (docs/contract/decisions.md, "Responses").
+	WholeLists             int           `env:"LEDGERFEED_WHOLE_LISTS" envDefault:"4" want:"a number of lists from 1 to 1000, such as 4"`
+	WholeListsPerWorkspace int           `env:"LEDGERFEED_WHOLE_LISTS_PER_WORKSPACE" envDefault:"2" want:"a number of lists, 1 or more, such as 2"`
+	WholeListTimeout       time.Duration `env:"LEDGERFEED_WHOLE_LIST_TIMEOUT" envDefault:"15m" want:"a time above 0, such as 15m"`
+	WholeListStall         time.Duration `env:"LEDGERFEED_WHOLE_LIST_STALL" envDefault:"1m" want:"a time above 0, such as 1m"`
+
+	Retention time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h" want:"a time above 0, such as 30d or 720h"`
 
 	// Webhooks (docs/contract/decisions.md, "Webhooks").
 	SecretKey      string          `env:"LEDGERFEED_SECRET_KEY" secret:"true" want:"one key or several separated by commas, each of at least 16 characters, best from: openssl rand -hex 32"` // empty: a key in the data directory

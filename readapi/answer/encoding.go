@@ -3,6 +3,7 @@ package answer
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -114,20 +115,48 @@ func newCodecs() (*codecs, error) {
 	return &codecs{zstd: z}, nil
 }
 
+// streamWindow is how far back zstd looks in a streamed answer, in bytes. It bounds the
+// memory of the stream and of whoever reads it.
+const streamWindow = 1 << 20
+
+// stream makes an encoder of a streamed answer; release takes it back.
+func (c *codecs) stream(e Encoding, w io.Writer) (encoder io.WriteCloser, release func(), err error) {
+	if e == Zstd {
+		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(streamWindow))
+		if err != nil {
+			return nil, nil, fmt.Errorf("prepare zstd: %w", err)
+		}
+		return z, func() {}, nil
+	}
+	z, err := c.gzip(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	return z, func() { c.gzips.Put(z) }, nil
+}
+
+// gzip returns a writer to w, which is to be put back into gzips.
+func (c *codecs) gzip(w io.Writer) (*gzip.Writer, error) {
+	if z, ok := c.gzips.Get().(*gzip.Writer); ok {
+		z.Reset(w)
+		return z, nil
+	}
+	z, err := gzip.NewWriterLevel(w, gzipLevel)
+	if err != nil {
+		return nil, fmt.Errorf("compress: %w", err)
+	}
+	return z, nil
+}
+
 // compress appends body in an encoding to dst.
 func (c *codecs) compress(dst *bytes.Buffer, e Encoding, body []byte) error {
 	if e == Zstd {
 		dst.Write(c.zstd.EncodeAll(body, dst.AvailableBuffer()))
 		return nil
 	}
-	z, ok := c.gzips.Get().(*gzip.Writer)
-	if ok {
-		z.Reset(dst)
-	} else {
-		var err error
-		if z, err = gzip.NewWriterLevel(dst, gzipLevel); err != nil {
-			return fmt.Errorf("compress: %w", err)
-		}
+	z, err := c.gzip(dst)
+	if err != nil {
+		return err
 	}
 	defer c.gzips.Put(z)
 	if _, err := z.Write(body); err != nil {

@@ -9,6 +9,7 @@ const (
 	HeaderContentEncoding = "Content-Encoding"
 	HeaderContentLength   = "Content-Length"
 	HeaderContentType     = "Content-Type"
+	HeaderDisposition     = "Content-Disposition"
 	HeaderETag            = "ETag"
 	HeaderLimit           = "RateLimit-Limit"
 	HeaderLocation        = "Location"
@@ -16,6 +17,7 @@ const (
 	HeaderAtLeast         = "Log-Position-At-Least" // of requests
 	HeaderApplied         = "Preference-Applied"
 	HeaderPrefer          = "Prefer" // of requests
+	HeaderNextCursor      = "Next-Cursor"
 	HeaderNoSniff         = "X-Content-Type-Options"
 	HeaderPolicy          = "RateLimit-Policy"
 	HeaderPolicyOfContent = "Content-Security-Policy"
@@ -24,17 +26,19 @@ const (
 	HeaderRequestID       = "X-Request-Id"
 	HeaderReset           = "RateLimit-Reset"
 	HeaderRetryAfter      = "Retry-After"
+	HeaderTrailer         = "Trailer"
 	HeaderVary            = "Vary"
 )
 
 // Values of headers that never change.
 const (
-	AllowedMethods  = "GET, HEAD, OPTIONS" // Allow
-	CacheRevalidate = "private, no-cache"  // Cache-Control beside an ETag
-	CacheNever      = "private, no-store"  // Cache-Control of all other answers
-	Challenge       = "Bearer"             // WWW-Authenticate
-	NoSniff         = "nosniff"            // X-Content-Type-Options
-	VaryEncoding    = "Accept-Encoding"    // Vary
+	AllowedMethods  = "GET, HEAD, OPTIONS"      // Allow
+	CacheRevalidate = "private, no-cache"       // Cache-Control beside an ETag
+	CacheNever      = "private, no-store"       // Cache-Control of all other answers
+	Challenge       = "Bearer"                  // WWW-Authenticate
+	NoSniff         = "nosniff"                 // X-Content-Type-Options
+	VaryEncoding    = "Accept-Encoding"         // Vary
+	VaryForm        = "Accept, Accept-Encoding" // Vary of lists of rows
 )
 
 // Policy is what the RateLimit headers of an answer count, as the IETF draft names
@@ -49,7 +53,7 @@ const (
 
 // fixedValues are header values as net/http takes them, made once and only read.
 type fixedValues struct {
-	allow, cacheRevalidate, cacheNever, challenge, noSniff, typeJSON, typeProblem, varyEncoding []string
+	allow, cacheRevalidate, cacheNever, challenge, noSniff, typeJSON, typeProblem, varyEncoding, varyForm, trailer []string
 }
 
 func newFixedValues() fixedValues {
@@ -62,5 +66,7 @@ func newFixedValues() fixedValues {
 		typeJSON:        []string{"application/json"},
 		typeProblem:     []string{"application/problem+json"},
 		varyEncoding:    []string{VaryEncoding},
+		varyForm:        []string{VaryForm},
+		trailer:         []string{HeaderNextCursor},
 	}
 }

@@ -221,6 +221,27 @@ func Busy() *Error {
 	}
 }
 
+// retryWholeList is the Retry-After where there is no place for a whole list, in seconds.
+const retryWholeList = 15
+
+// TooManyWholeLists is the answer to a whole list of a workspace that reads as many as it
+// may.
+func TooManyWholeLists() *Error {
+	return &Error{
+		Status: http.StatusTooManyRequests, RetryAfter: retryWholeList,
+		Detail: "Your workspace reads as many whole lists as it may at the same time. Read one after the other, or in pages.",
+	}
+}
+
+// NoPlaceForWholeList is the answer to a whole list while all workspaces together read as
+// many as the service can.
+func NoPlaceForWholeList() *Error {
+	return &Error{
+		Status: http.StatusServiceUnavailable, RetryAfter: retryWholeList,
+		Detail: "The service sends as many whole lists as it can at the moment. Try again a little later, or read the list in pages.",
+	}
+}
+
 // TooExpensive is the answer to a page that the database could not read in time.
 func TooExpensive(cause error) *Error {
 	return &Error{

@@ -31,6 +31,8 @@ type Writer struct {
 	// Applied is the preference of the request that such an answer follows (RFC 7240);
 	// empty: none.
 	Applied string
+	// Forms says that the answer depends on Accept, too.
+	Forms bool
 
 	// What was written, for the request log.
 	Status int   // 0: nothing yet
@@ -116,7 +118,7 @@ func (w *Writer) NotModified(etag string) {
 	w.setOfData(h)
 	h[HeaderETag] = []string{etag}
 	h[HeaderCacheControl] = w.renderer.fixed.cacheRevalidate
-	h[HeaderVary] = w.renderer.fixed.varyEncoding
+	h[HeaderVary] = w.vary()
 	w.Status = http.StatusNotModified
 	w.w.WriteHeader(http.StatusNotModified)
 }
@@ -195,11 +197,19 @@ func (w *Writer) Extend(d time.Duration) {
 	_ = c.SetWriteDeadline(time.Now().Add(d))
 }
 
+// vary says on which headers of the request the answer depends.
+func (w *Writer) vary() []string {
+	if w.Forms {
+		return w.renderer.fixed.varyForm
+	}
+	return w.renderer.fixed.varyEncoding
+}
+
 // send writes an answer, for HEAD without the body.
 func (w *Writer) send(status int, contentType []string, body Encoded) {
 	h := w.w.Header()
 	h[HeaderContentType] = contentType
-	h[HeaderVary] = w.renderer.fixed.varyEncoding
+	h[HeaderVary] = w.vary()
 	if body.Encoding != Identity {
 		h[HeaderContentEncoding] = []string{body.Encoding.name()}
 	}

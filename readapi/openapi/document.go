@@ -27,6 +27,8 @@ The API is read only: GET, HEAD and OPTIONS, anything else is answered with 405.
 
 **Lists** are in order of last change, oldest first. next_cursor is always given: keep it, also from the last page, and ask again later with the same parameters to get exactly what has changed since. Pages may be read while data changes: a row that changes moves to the end. A row that is deleted, or that your key may no longer see, is no longer in its list; with include=removed it is there as {"id":…,"removed":true,"updated_at":…}, so that a follower learns that it is gone.
 
+**Whole lists.** Lists of rows also come in one answer, as they were at one moment, with Accept: application/x-ndjson or text/csv and without limit. It costs one request of the limit and one more for each 10,000 rows begun. NDJSON ends with a line that has next_cursor; CSV has the cursor in the header and the trailer field Next-Cursor. A list without that end was broken off: start again from the cursor that you had.
+
 **Conditional requests.** Every answer has a strong ETag; send it in If-None-Match and get 304 while nothing has changed. Answers over 1 KiB are compressed with zstd or gzip where the caller accepts it.
 
 **Waiting.** Lists take Prefer: wait=30: where there is nothing after the cursor, the answer is held until there is, for at most so many seconds (1 to 30). Preference-Applied says that it was.

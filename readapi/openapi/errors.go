@@ -89,7 +89,7 @@ func ErrorDescription(status int) string {
 	case http.StatusMethodNotAllowed:
 		return "The API is read only. Use GET, HEAD or OPTIONS."
 	case http.StatusTooManyRequests:
-		return "Too many requests, or too many refused keys from this address. Wait the seconds in Retry-After, then retry."
+		return "Too many requests, too many refused keys from this address, or as many whole lists of the workspace under way as it may read at the same time. Wait the seconds in Retry-After, then retry."
 	case http.StatusRequestHeaderFieldsTooLarge:
 		return "The request line and headers are too large."
 	case http.StatusServiceUnavailable:

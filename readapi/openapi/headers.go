@@ -24,7 +24,8 @@ func headers() object {
 		{answer.HeaderETag, header("Names this answer, for If-None-Match. Strong; each encoding has its own.", true, anyText, `"0dGvpk6SZxbQXJ4s0W2q"`)},
 		{answer.HeaderLogPosition, header("The position of the workspace's log that this answer is of: everything up to it is in the answer, and nothing after it. Positions count the log's entries, 1, 2, 3, …; those that the API shows nothing of count, too.", true, number, 48213)},
 		{answer.HeaderApplied, header("wait=N: the preference of the request was followed, and the page was waited for if there was nothing on it. Absent although it was preferred: too many requests wait already, so wait on your side before you ask again.", false, object{{"type", "string"}, {"pattern", `^wait=([1-9]|[12]\d|30)$`}}, "wait=30")},
-		{answer.HeaderVary, header("Answers differ by the encodings that the caller accepts.", false, anyText, answer.VaryEncoding)},
+		{answer.HeaderVary, header("Answers differ by the encodings that the caller accepts, and lists of rows by the forms.", false, anyText, answer.VaryEncoding)},
+		{answer.HeaderNextCursor, header("Of a whole list alone (application/x-ndjson, text/csv): where it goes on, as next_cursor of a page. The same comes as a trailer field when the list has ended.", false, anyText, exampleCursor)},
 		{answer.HeaderRetryAfter, header("Seconds to wait before the next try.", true, number, 42)},
 		{answer.HeaderChallenge, header("How to send a key.", true, object{{"type", "string"}, {"const", answer.Challenge}}, answer.Challenge)},
 	}

@@ -48,7 +48,7 @@ func IDExample(r *route.Route) string {
 // same without a body.
 func operation(r *route.Route, method string, schema object, example string) object {
 	described := object{{"operationId", r.Operation}, {"tags", []string{r.Group}}, {"summary", r.Summary}}
-	description := r.Description
+	description := DescriptionOf(r)
 	if method != "" {
 		described[0].value = method + strings.ToUpper(r.Operation[:1]) + r.Operation[1:]
 		described[2].value = r.Summary + ", without the body"
@@ -67,11 +67,15 @@ func operation(r *route.Route, method string, schema object, example string) obj
 		parameters = append(parameters, reference("parameters", "Prefer"))
 	}
 	ok := object{{"description", "Done."}, {"headers", answerHeaders(r)}}
+	if r.Kind == route.Rows {
+		ok = withCursorHeader(ok)
+	}
 	if method == "" {
-		ok = ok.with("content", object{{"application/json", object{
+		content := object{{"application/json", object{
 			{"schema", schema},
 			{"example", json.RawMessage(example)},
-		}}})
+		}}}
+		ok = ok.with("content", append(content, wholeLists(r)...))
 	}
 	unchanged := object{
 		{"description", "Nothing has changed since the answer with the ETag in If-None-Match."}, {"headers", answerHeaders(r)},

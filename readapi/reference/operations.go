@@ -53,7 +53,7 @@ func newOperation(r *route.Route, base string) (*operation, error) {
 		return nil, fmt.Errorf("%s: %w", r.Path, err)
 	}
 	o := &operation{
-		ID: r.Operation, Path: r.Path, Summary: r.Summary, Description: r.Description, Permission: r.Permission,
+		ID: r.Operation, Path: r.Path, Summary: r.Summary, Description: openapi.DescriptionOf(r), Permission: r.Permission,
 		Object: objectOf(r), List: r.Kind == route.Rows || r.Kind == route.Events, Example: example,
 	}
 	if r.Resource != nil {

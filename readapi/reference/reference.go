@@ -92,6 +92,7 @@ type page struct {
 	Follow     []sample                // a program that follows a list
 	Wait       []sample                // a program that waits for events
 	Position   []sample                // a program that reads from at least a position
+	Whole      []sample                // one that reads a whole list
 	Errors     []apiError
 }
 
@@ -128,6 +129,9 @@ func newPage(info openapi.Info) (*page, error) {
 		return nil, err
 	}
 	if p.Position, err = programs("position", info.BaseURL+"/v1/invoices"); err != nil {
+		return nil, err
+	}
+	if p.Whole, err = wholeSamples(info.BaseURL); err != nil {
 		return nil, err
 	}
 	for _, status := range Statuses() {

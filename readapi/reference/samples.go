@@ -37,6 +37,11 @@ func followSamples(base string) ([]sample, error) {
 	return programs("follow", base+"/v1/time-entries")
 }
 
+// wholeSamples are programs that read a whole list, and go on where it ended.
+func wholeSamples(base string) ([]sample, error) {
+	return programs("whole", base+"/v1/time-entries")
+}
+
 func programs(name, address string) ([]sample, error) {
 	var list []sample
 	for _, l := range languages() {

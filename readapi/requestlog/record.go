@@ -22,6 +22,7 @@ type Record struct {
 	Duration    time.Duration
 	Bytes       int // of the body as it was sent
 	Rows        int
+	Streamed    bool   // the answer was a whole list, whose reader decides how long it takes
 	Refusal     string // why the request was refused before it was looked at more closely; empty: it was not
 
 	// Of accepted requests alone. The texts must be valid UTF-8 without NUL.

@@ -145,7 +145,7 @@ func (s *Store) count(batch []Record) {
 	for i := range batch {
 		r := &batch[i]
 		s.rollups.AddRequest(&rollup.Request{
-			At: r.At, WorkspaceID: r.WorkspaceID, KeyID: r.KeyID, Route: r.Route, Status: r.Status, Duration: r.Duration,
+			At: r.At, WorkspaceID: r.WorkspaceID, KeyID: r.KeyID, Route: r.Route, Status: r.Status, Duration: r.Duration, Streamed: r.Streamed,
 			Refused: r.Refusal != "", RateLimited: r.Refusal == rateLimited,
 		})
 	}

@@ -9,10 +9,8 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
@@ -43,23 +41,12 @@ func (p *Pages) readBeside(r *web.Request, body *eventBody, entry *domain.Entry)
 	return func() { reading.Wait(); cancel() }
 }
 
-// permissionsOf are those of a key that shows what a session may see.
-func permissionsOf(s *session.Session) access.Permissions {
-	var list []access.Permission
-	for _, permission := range access.AllPermissions() {
-		if s.MaySeePay() || !label.Sensitive(permission) {
-			list = append(list, permission)
-		}
-	}
-	return access.PermissionsOf(list...)
-}
-
 func (p *Pages) readObject(ctx context.Context, r *web.Request, e *event) object {
 	o := object{Path: strings.NewReplacer("{object_id}", e.Data.ObjectID, "{client_id}", e.Data.ClientID).Replace(route.ReadOf(e.Data.ObjectType))}
 	if o.List = strings.Contains(o.Path, "?"); o.List || o.Path == "" {
 		return o
 	}
-	read, err := p.Reader.Get(ctx, readapi.Ask{WorkspaceID: r.Session.WorkspaceID, Permissions: permissionsOf(r.Session), Path: o.Path})
+	read, err := p.Reader.Get(ctx, readapi.Ask{WorkspaceID: r.Session.WorkspaceID, Permissions: label.PermissionsOf(r.Session.MaySeePay()), Path: o.Path})
 	if err != nil {
 		r.Warn("cannot read the object of an event", err)
 		return o

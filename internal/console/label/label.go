@@ -67,6 +67,18 @@ func PermissionPaths(p access.Permission) string {
 // Sensitive tells whether a permission shows pay or margins.
 func Sensitive(p access.Permission) bool { return p == access.PayRead || p == access.MarginRead }
 
+// PermissionsOf are those of a key that shows what a person may see: all, or all but those
+// that show pay or margins.
+func PermissionsOf(seesPay bool) access.Permissions {
+	var list []access.Permission
+	for _, p := range access.AllPermissions() {
+		if seesPay || !Sensitive(p) {
+			list = append(list, p)
+		}
+	}
+	return access.PermissionsOf(list...)
+}
+
 // Event explains when an event of a type is published.
 func Event(typ string) string {
 	switch typ {

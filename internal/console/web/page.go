@@ -14,7 +14,7 @@ import (
 // View is what every page is made from.
 type View struct {
 	Title   string
-	Section string // of the menu: overview, keys, webhooks, events, requests, anomalies, audit
+	Section string // of the menu: overview, keys, webhooks, events, data, requests, anomalies, audit
 	Session *session.Session
 	Now     time.Time
 	Flash   string // what was done just now, in a sentence; empty: nothing

@@ -18,6 +18,9 @@ type Request struct {
 	Conditional bool // with If-None-Match
 	ETag        string
 	Gzip        bool
+
+	// Of Server.Get alone.
+	Accept, Encoding string // a form of lists, and an encoding; empty: JSON, and none
 }
 
 // Caller is a connection that sends one request again and again. It does little

@@ -3,6 +3,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,6 +45,8 @@ type Options struct {
 	CacheBytes int  // NoCache, or above 0
 	RequestLog bool // write every request to the request log, as serve does
 	Traces     *tracing.Traces
+
+	lists readapi.WholeLists // none without Serve
 }
 
 // Serve serves the API until ctx ends, with everything that a request passes in
@@ -54,6 +57,12 @@ func Serve(ctx context.Context, db *measure.Database, o Options) (*Server, error
 		return nil, err
 	}
 	context.AfterFunc(ctx, pool.Close)
+	lists, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 4, ReadBuffer: readapi.ReadBuffer, Settings: readapi.WholeListPoolSettings(time.Hour), CancelStatements: true, Tracer: o.Traces.Statements()})
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, lists.Close)
+	o.lists = readapi.WholeLists{Pool: lists, Timeout: time.Hour}
 	return ServeFrom(ctx, db, pool, pool, o)
 }
 
@@ -89,7 +98,7 @@ func ServeFrom(ctx context.Context, db *measure.Database, pool, feed *pgxpool.Po
 	handler, err := readapi.New(readapi.Config{
 		Pool: pool, Feed: eventlog.NewFeed(feed), Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
 		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // making its lines is measured, too
-		Requests: requests, Metrics: prometheus.NewRegistry(), Tracer: o.Traces.Tracer(), CacheBytes: o.CacheBytes,
+		Requests: requests, Metrics: prometheus.NewRegistry(), Tracer: o.Traces.Tracer(), CacheBytes: o.CacheBytes, WholeLists: o.lists,
 		BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey,
 	})
 	if err != nil {
@@ -121,7 +130,10 @@ func (s *Server) Get(ctx context.Context, q Request) (*http.Response, error) {
 		return nil, fmt.Errorf("cannot get %s: %w", q.Path, err)
 	}
 	req.Header.Set("Authorization", "Bearer "+q.Key)
-	req.Header.Set("Accept-Encoding", "identity")
+	req.Header.Set("Accept-Encoding", cmp.Or(q.Encoding, "identity"))
+	if q.Accept != "" {
+		req.Header.Set("Accept", q.Accept)
+	}
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
 		return nil, fmt.Errorf("cannot get %s: %w", q.Path, err)

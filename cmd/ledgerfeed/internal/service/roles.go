@@ -159,12 +159,13 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 }
 
 // Connections is how many connections to the database a process with some roles has at
-// most.
+// most, with the settings' defaults: each whole list more (LEDGERFEED_WHOLE_LISTS) is one
+// more.
 func Connections(roles ...string) int {
 	n := sharedConnections
 	for _, r := range roles {
 		n += map[string]int{
-			RoleAPI: apiConnections, RoleProject: projections.Connections + verifyConnections, RoleDeliver: deliverConnections, RoleConsole: consoleConnections,
+			RoleAPI: apiConnections + defaultWholeLists, RoleProject: projections.Connections + verifyConnections, RoleDeliver: deliverConnections, RoleConsole: consoleConnections + consoleDownloads,
 			RoleRelay: relay.Connections,
 		}[r]
 	}
@@ -177,6 +178,8 @@ const (
 	apiConnections     = 12 // pages read at the same time; more would only make each slower
 	deliverConnections = 8
 	consoleConnections = 6
+	consoleDownloads   = 1 // downloads of a list at the same time
+	defaultWholeLists  = 4 // by default
 	verifyConnections  = 3 // of the background verification
 )
 
@@ -209,12 +212,16 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	lists, err := wholeLists(ctx, s, "whole lists", set.WholeLists, set.WholeListsPerWorkspace)
+	if err != nil {
+		return err
+	}
 	api, err := readapi.New(readapi.Config{
 		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
-		Requests: requests, Signing: signs, Notifier: s.notifier,
+		Requests: requests, WholeLists: lists, Signing: signs, Notifier: s.notifier,
 		MaxWaits: set.MaxWaits, MaxWaitsHTTP1: max(1, connectionsOf(RoleAPI, connlimit.Descriptors(), set.MaxConnections)/2),
 	})
 	if err != nil {
@@ -231,6 +238,15 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	})
 	s.components = append(s.components, listener)
 	return err
+}
+
+// wholeLists are the connections on which so many whole lists are read at the same time.
+func wholeLists(ctx context.Context, s *Service, name string, most, ofWorkspace int) (readapi.WholeLists, error) {
+	set := &s.env.Settings
+	pool, err := s.openPool(ctx, name, pg.Options{
+		MaxConns: int32(most), ReadBuffer: readapi.ReadBuffer, Settings: readapi.WholeListPoolSettings(set.WholeListTimeout), CancelStatements: true,
+	})
+	return readapi.WholeLists{Pool: pool, Most: most, MostOfWorkspace: ofWorkspace, Timeout: set.WholeListTimeout, Stall: set.WholeListStall}, err
 }
 
 // prepareProjector prepares what folds the log into the read models, and what
@@ -323,9 +339,13 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	feed := eventlog.NewFeed(pool)
+	downloads, err := wholeLists(ctx, s, "downloads", consoleDownloads, consoleDownloads)
+	if err != nil {
+		return err
+	}
 	reader, err := readapi.NewReader(readapi.Config{
 		Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
-		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout,
+		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout, WholeLists: downloads,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare what the console reads: %w", err)

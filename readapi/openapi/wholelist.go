@@ -1,0 +1,73 @@
+package openapi
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
+)
+
+const wholeListNote = "With Accept: " + answer.TypeNDJSON + " or " + answer.TypeCSV + ", the whole list comes in one answer, without limit."
+
+// DescriptionOf says what a route answers with.
+func DescriptionOf(r *route.Route) string {
+	if r.Kind == route.Rows {
+		return r.Description + " " + wholeListNote
+	}
+	return r.Description
+}
+
+const (
+	ndjsonDescription = "The whole list from the cursor, or the start, to the end, of one moment: a row on each line, as in data of a page, " +
+		"and a last line with has_more, which is false, and next_cursor, where it goes on in either form or in pages. " +
+		"Without the last line the list was broken off: start again from the cursor that you had. " +
+		"It costs one request of the limit and one more for each 10,000 rows begun."
+	csvDescription = "The same list as RFC 4180 has it, in UTF-8, with a row of names. Each field has a column, that of an object one for each of its fields, such as client.id; " +
+		"arrays are JSON, null is an empty cell. With include=removed the last column, removed, is true for rows that have left the list. " +
+		"Take columns by their names, because more may come. Texts are exactly those of the rows, also where a spreadsheet would take them for formulas. " +
+		"The cursor is in the header Next-Cursor and, when the list has ended, in the trailer field of the same name; a list that was broken off has no trailer and ends with an error of the connection."
+)
+
+// wholeLists are the contents of a list of rows beside a page; none for other routes.
+func wholeLists(r *route.Route) object {
+	if r.Kind != route.Rows {
+		return nil
+	}
+	return object{
+		{answer.TypeNDJSON, object{{"schema", object{{"type", "string"}, {"description", ndjsonDescription}}}, {"example", ExampleNDJSON(r)}}},
+		{answer.TypeCSV, object{{"schema", object{{"type", "string"}, {"description", csvDescription}}}, {"example", ExampleCSV(r)}}},
+	}
+}
+
+// withCursorHeader adds Next-Cursor to a described answer.
+func withCursorHeader(ok object) object {
+	for i := range ok {
+		if headers, found := ok[i].value.(object); found && ok[i].name == "headers" {
+			ok[i].value = headers.with(answer.HeaderNextCursor, reference("headers", answer.HeaderNextCursor))
+		}
+	}
+	return ok
+}
+
+// ExampleNDJSON is an example of a whole list of a route's rows.
+func ExampleNDJSON(r *route.Route) string {
+	return jsonform.ExampleOf(r.Resource.Fields) + "\n" + `{"has_more":false,"next_cursor":"` + exampleCursor + "\"}\n"
+}
+
+// ExampleCSV is the same in CSV.
+func ExampleCSV(r *route.Route) string {
+	columns := wholelist.NewColumns(r.Resource.Fields, func(jsonform.Part) bool { return true })
+	row := bytes.TrimSuffix([]byte(jsonform.ExampleOf(r.Resource.Fields)), []byte("}"))
+	var b strings.Builder
+	w := wholelist.NewWriter(&b, answer.CSV, columns)
+	if _, err := w.Row([][]byte{row}); err != nil {
+		panic("openapi: the example of " + r.Path + ": " + err.Error()) // by the fields of package domain, which every test uses
+	}
+	if err := w.End(exampleCursor); err != nil {
+		panic("openapi: the example of " + r.Path + ": " + err.Error())
+	}
+	return b.String()
+}

@@ -1,0 +1,265 @@
+package readapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
+)
+
+// rowsPerRequest is how many rows of a whole list count as one request
+// (docs/contract/decisions.md, "Responses", whole lists).
+const rowsPerRequest = 10_000
+
+// chooseForm reads in which form a list of rows is asked for.
+func (q *request) chooseForm() {
+	if q.endpoint.Kind == route.Rows && q.api.cfg.WholeLists.Pool != nil {
+		q.out.Forms = true
+		q.form = answer.AcceptedForm(q.http.Header.Values("Accept"))
+	}
+}
+
+// wholeList is a whole list that is being answered. One statement reads all of it, so all
+// rows are of one snapshot, the first row tells the visible position at which it ends, and
+// the cursor is known before the first row is sent. The statement goes no further than the
+// buffers of its connection while the caller does not read.
+type wholeList struct {
+	q     *request
+	ctx   context.Context // ends with the time that a list may take
+	first pageVersion
+	head  answer.StreamHead
+}
+
+// answerWhole answers with all rows of a list.
+func answerWhole(q *request) error {
+	if q.http.Method == http.MethodHead {
+		return answerWholeHead(q)
+	}
+	leave, full := q.api.places.Take(q.key.WorkspaceID)
+	if full != wholelist.NotFull {
+		q.api.metrics.wholeListFull(full)
+		return fullError(full)
+	}
+	defer leave()
+	cfg := &q.api.cfg.WholeLists
+	ctx, cancel := context.WithTimeoutCause(q.http.Context(), cfg.Timeout, errWholeListTimeout)
+	defer cancel()
+	query := q.listQuery(nil)
+	found, err := cfg.Pool.Query(ctx, q.endpoint.whole(query.key), query.args...)
+	if err != nil {
+		return q.readError(err)
+	}
+	rows := &rowReader{rows: found}
+	defer func() {
+		cancel() // otherwise the rest would be read
+		rows.close()
+	}()
+	l := &wholeList{q: q, ctx: ctx}
+	if err := l.begin(rows, &query); err != nil {
+		return err
+	}
+	if etag := q.out.Match(l.head.Tag); etag != "" {
+		q.out.NotModified(etag)
+		return nil
+	}
+	return l.send(rows)
+}
+
+// answerWholeHead answers HEAD, for which the first row of a page is enough.
+func answerWholeHead(q *request) error {
+	query := q.listQuery(0)
+	rows, err := q.query(q.endpoint.statement(query.key), query.args...)
+	if err != nil {
+		return err
+	}
+	defer rows.close()
+	l := &wholeList{q: q}
+	if err := l.begin(rows, &query); err != nil {
+		return err
+	}
+	rows.close()
+	if etag := q.out.Match(l.head.Tag); etag != "" {
+		q.out.NotModified(etag)
+		return nil
+	}
+	q.out.Head(&l.head)
+	return nil
+}
+
+func fullError(full wholelist.Full) error {
+	if full == wholelist.FullWorkspace {
+		return answer.TooManyWholeLists()
+	}
+	return answer.NoPlaceForWholeList()
+}
+
+// begin reads the first row, and from it what the answer's header says. The cursor is that
+// of the last page at the same position.
+func (l *wholeList) begin(rows *rowReader, query *listQuery) (err error) {
+	q := l.q
+	if l.first, err = rows.pageVersion(); err != nil {
+		return q.readError(err)
+	}
+	if err := q.wait.reached(l.first.version); err != nil {
+		return err
+	}
+	if !l.first.held {
+		return divergedList()
+	}
+	q.out.LogPosition = l.first.version.position
+	at := query.from
+	at.seen(l.first.visible)
+	if l.first.since {
+		at.pass(l.first.visible.Position)
+	}
+	l.head = answer.StreamHead{Form: q.form, Tag: q.tag(l.first.version), Cursor: q.cursor(at.append(nil)), Attachment: attachment(q.http.Context())}
+	return nil
+}
+
+// columns are those of CSV; nil for other forms.
+func (l *wholeList) columns() *wholelist.Columns {
+	q := l.q
+	if q.form != answer.CSV {
+		return nil
+	}
+	columns := wholelist.NewColumns(q.endpoint.Resource.Fields, q.visible.shows)
+	if q.params.has(q.endpoint.include) {
+		columns.AndRemoved()
+	}
+	if l.head.Attachment != "" {
+		columns.Plain()
+	}
+	return columns
+}
+
+// shows reports whether a key sees a part of rows.
+func (v visibility) shows(part jsonform.Part) bool {
+	switch part {
+	case domain.Pay:
+		return v.pay
+	case domain.Margin:
+		return v.margin
+	case domain.Base:
+	}
+	return true
+}
+
+// send sends the rows. What fails after the header was sent breaks the answer off.
+func (l *wholeList) send(rows *rowReader) error {
+	q := l.q
+	q.endWithReset(true)
+	until, _ := l.ctx.Deadline()
+	// A little later, so that a write that fails then has the context's reason.
+	stream, err := q.out.Stream(&l.head, q.api.cfg.WholeLists.Stall, until.Add(100*time.Millisecond))
+	if err != nil {
+		if q.out.Status == 0 {
+			return fmt.Errorf("begin a whole list: %w", err)
+		}
+		q.breakOff(l.cause(err))
+	}
+	defer stream.Close()
+	if err := l.sendRows(rows, stream); err != nil {
+		q.breakOff(l.cause(err))
+	}
+	q.endWithReset(false)
+	return nil
+}
+
+func (l *wholeList) sendRows(rows *rowReader, stream *answer.Stream) error {
+	q := l.q
+	w := wholelist.NewWriter(stream, q.form, l.columns())
+	for {
+		_, values, ok, err := rows.next()
+		if err != nil {
+			return q.readError(err)
+		}
+		if !ok {
+			break
+		}
+		if q.rows%rowsPerRequest == 0 {
+			// Where the limit is reached the list goes on, because what was sent would
+			// have to be sent again. Other requests of the key are refused.
+			q.api.cfg.Limiter.Take(q.key)
+		}
+		q.rows++
+		sent, err := w.Row(values[columnFragments:])
+		if err == nil && sent {
+			err = l.check()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := w.End(l.head.Cursor); err != nil {
+		return err
+	}
+	return stream.End()
+}
+
+// check reports whether the list may go on: its time is not over, and its key is still
+// valid. A key that is revoked stops working within a second, whatever it is used for.
+func (l *wholeList) check() error {
+	if err := context.Cause(l.ctx); err != nil {
+		return err
+	}
+	_, err := l.q.api.cfg.Keys.Authenticate(l.ctx, bearerToken(l.q.http.Header.Values("Authorization")))
+	if err != nil {
+		return fmt.Errorf("look at the key again: %w", err)
+	}
+	return nil
+}
+
+var errWholeListTimeout = errors.New("a whole list took longer than it may take")
+
+// cause is why a list was broken off. An error of the database says only that its
+// statement was cancelled.
+func (l *wholeList) cause(err error) error {
+	if cause := context.Cause(l.ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+// breakOff ends an answer so that its reader sees that it is not whole: without the last
+// line, without the end that chunks have in HTTP/1.1, with RST_STREAM in HTTP/2, and with
+// a reset connection in HTTP/1.0.
+func (q *request) breakOff(cause error) {
+	q.broken, q.problem = true, brokenOff(q.out.Err, cause)
+	panic(http.ErrAbortHandler)
+}
+
+// brokenOff is what the request log and the log say of an answer that was broken off.
+// sending is the error of sending it, nil if it is another.
+func brokenOff(sending, cause error) *answer.Error {
+	p := answer.Error{Cause: cause}
+	switch {
+	case errors.Is(cause, errWholeListTimeout):
+		p.Status, p.Detail = http.StatusServiceUnavailable, "The list took longer than a whole list may take."
+	case sending != nil, errors.Is(cause, context.Canceled):
+		p.Status, p.Detail = statusGone, "The reader went away, or did not read in time, before the list had ended."
+	case isRefused(cause):
+		p.Status, p.Detail = http.StatusUnauthorized, "The key stopped being valid before the list had ended."
+	default:
+		p.Status, p.Detail = problemOf(cause).Status, "The list could not be read to its end."
+	}
+	return &p
+}
+
+// WholeListPoolSettings are the run-time parameters of WholeLists.Pool's connections: as
+// those of pages, but that a statement may take as long as a list, and wait for its reader.
+func WholeListPoolSettings(timeout time.Duration) map[string]string {
+	settings := PoolSettings()
+	// The context ends first, and says why.
+	settings["statement_timeout"] = milliseconds(timeout + time.Minute)
+	// A connection from which nothing is read is not one that is dead. How long a list
+	// may stand still is Stall.
+	settings["tcp_user_timeout"] = milliseconds(timeout + time.Minute)
+	return settings
+}

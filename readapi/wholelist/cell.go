@@ -1,0 +1,76 @@
+package wholelist
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+)
+
+// appendCell appends a cell (RFC 4180): strings as the text that they are, all else as in
+// JSON, and nothing for null.
+func (c *Columns) appendCell(b []byte, v *cell) ([]byte, error) {
+	if len(v.json) == 0 {
+		return b, nil
+	}
+	begin := len(b)
+	if v.json[0] != '"' {
+		b = append(b, v.json...)
+	} else {
+		var err error
+		if b, err = appendText(b, v.json); err != nil {
+			return b, err
+		}
+	}
+	if c.plain && v.text {
+		b = plain(b, begin)
+	}
+	return quote(b, begin), nil
+}
+
+// plain puts an apostrophe before a text that a spreadsheet would take for a formula,
+// which could send data away when the file is opened: also inside a cell, after what
+// separates cells for a spreadsheet that reads semicolons or tabs.
+func plain(b []byte, begin int) []byte {
+	text := string(b[begin:])
+	if !strings.ContainsAny(text, formulaStarts) {
+		return b
+	}
+	b = b[:begin]
+	starts := true // of a cell
+	for _, r := range text {
+		if starts && strings.ContainsRune(formulaStarts, r) {
+			b = append(b, '\'')
+		}
+		b = utf8.AppendRune(b, r)
+		starts = strings.ContainsRune(cellEnds, r) || starts && (r == ' ' || r == '"')
+	}
+	return b
+}
+
+const (
+	formulaStarts = "=+-@＝＋－＠"
+	cellEnds      = ";\t\r\n"
+)
+
+// quote puts the cell that begins at begin into quotation marks, if it needs them.
+func quote(b []byte, begin int) []byte {
+	text := b[begin:]
+	if len(text) == 0 || !bytes.ContainsAny(text, ",\"\r\n") && text[0] != ' ' && text[len(text)-1] != ' ' {
+		return b
+	}
+	marks := bytes.Count(text, []byte{'"'})
+	end := len(b)
+	b = append(b, make([]byte, marks+2)...)
+	at := len(b) - 1
+	b[at] = '"'
+	for i := end - 1; i >= begin; i-- { // from the end, in place
+		at--
+		b[at] = b[i]
+		if b[i] == '"' {
+			at--
+			b[at] = '"'
+		}
+	}
+	b[begin] = '"'
+	return b
+}

@@ -1,0 +1,184 @@
+package wholelist
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+)
+
+// Columns are the columns of a resource in CSV, in the order of its fields: those of an
+// object in a field stand in its place, under the names of both, as client.id. It belongs
+// to one list, whose goroutine alone uses it.
+type Columns struct {
+	root  node
+	names []string
+	cells []cell
+	plain bool // see Plain
+}
+
+// node is an object: the row itself, or one in a field.
+type node struct {
+	members []member
+	from    int // columns below it: from here
+	to      int // up to here
+}
+
+// member is a field of an object.
+type member struct {
+	name   string
+	column int   // of a value or an array
+	node   *node // of an object; nil: it is none
+	text   bool  // no number
+}
+
+// cell is a value of the row that is being written.
+type cell struct {
+	json []byte // empty: none
+	text bool
+}
+
+// NewColumns makes the columns of fields. shown tells of which parts they are.
+func NewColumns(fields []jsonform.FieldDescription, shown func(jsonform.Part) bool) *Columns {
+	c := &Columns{}
+	c.root = *c.add("", fields, shown)
+	c.cells = make([]cell, len(c.names))
+	return c
+}
+
+// AndRemoved adds the column that is true for rows that have left the list, and empty for
+// all others.
+func (c *Columns) AndRemoved() *Columns {
+	c.root.members = append(c.root.members, member{name: "removed", column: len(c.names)})
+	c.names = append(c.names, "removed")
+	c.root.to = len(c.names)
+	c.cells = make([]cell, len(c.names))
+	return c
+}
+
+// Plain makes texts that a spreadsheet would take for a formula begin with an apostrophe.
+// It is for files that people open; programs get every text as it is.
+func (c *Columns) Plain() *Columns {
+	c.plain = true
+	return c
+}
+
+// Names are the names of the columns.
+func (c *Columns) Names() []string { return c.names }
+
+func (c *Columns) add(prefix string, fields []jsonform.FieldDescription, shown func(jsonform.Part) bool) *node {
+	n := &node{from: len(c.names)}
+	for i := range fields {
+		f := &fields[i]
+		if !shown(f.Part) {
+			continue
+		}
+		m := member{name: f.Name, column: len(c.names), text: !isNumber(f.Form)}
+		if f.Form == domain.FormObject {
+			m.node = c.add(prefix+f.Name+".", f.Fields, func(jsonform.Part) bool { return true })
+		} else {
+			c.names = append(c.names, prefix+f.Name)
+		}
+		n.members = append(n.members, m)
+	}
+	n.to = len(c.names)
+	return n
+}
+
+// isNumber reports whether values of a form may begin with a minus sign without being a
+// formula.
+func isNumber(form jsonform.Form) bool {
+	return form == domain.FormMoney || form == domain.FormSignedMoney || form == domain.FormHours || form == domain.FormNumber || form == domain.FormInteger
+}
+
+// find returns the member of a name; next is where it stands if the row has its members in
+// the order of the fields.
+func (n *node) find(name []byte, next int) (m *member, at int) {
+	for i := range n.members {
+		at = (next + i) % len(n.members)
+		if string(name) == n.members[at].name {
+			return &n.members[at], at
+		}
+	}
+	return nil, next
+}
+
+// AppendHeader appends the row of names.
+func (c *Columns) AppendHeader(b []byte) []byte {
+	for i, name := range c.names {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, name...) // letters, underscores and points
+	}
+	return append(b, "\r\n"...)
+}
+
+var errRow = errors.New("a row of a list is not the JSON that its fields give")
+
+// AppendRow appends a row, which is the JSON object that a page has for it.
+func (c *Columns) AppendRow(b, row []byte) ([]byte, error) {
+	clear(c.cells)
+	rest, err := c.object(&c.root, row)
+	if err == nil && len(rest) > 0 {
+		err = errForm
+	}
+	if err != nil {
+		return b, fmt.Errorf("%w: %w", errRow, err)
+	}
+	for i := range c.cells {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = c.appendCell(b, &c.cells[i]); err != nil {
+			return b, fmt.Errorf("%w: column %s: %w", errRow, c.names[i], err)
+		}
+	}
+	return append(b, "\r\n"...), nil
+}
+
+// object finds the cells of an object and returns what follows it. What is no field of it
+// is not shown.
+func (c *Columns) object(n *node, json []byte) (rest []byte, err error) {
+	if len(json) == 0 || json[0] != '{' {
+		return nil, errForm
+	}
+	if json = json[1:]; len(json) > 0 && json[0] == '}' {
+		return json[1:], nil
+	}
+	for next := 0; ; next++ {
+		name, after, err := cutString(json)
+		if err != nil || len(after) == 0 || after[0] != ':' {
+			return nil, errForm
+		}
+		m, at := n.find(name[1:len(name)-1], next)
+		next = at
+		if json, err = c.value(m, after[1:]); err != nil {
+			return nil, err
+		}
+		switch {
+		case len(json) > 0 && json[0] == ',':
+			json = json[1:]
+		case len(json) > 0 && json[0] == '}':
+			return json[1:], nil
+		default:
+			return nil, errForm
+		}
+	}
+}
+
+// value finds the cells of a member and returns what follows it.
+func (c *Columns) value(m *member, json []byte) (rest []byte, err error) {
+	if m != nil && m.node != nil && len(json) > 0 && json[0] == '{' {
+		return c.object(m.node, json)
+	}
+	value, rest, err := cutValue(json)
+	if err != nil {
+		return nil, err
+	}
+	if m != nil && m.node == nil && string(value) != "null" {
+		c.cells[m.column] = cell{value, m.text}
+	}
+	return rest, nil
+}

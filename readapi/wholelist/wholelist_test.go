@@ -1,0 +1,298 @@
+package wholelist_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
+)
+
+// fields are those of a row that has everything.
+func fields() []jsonform.FieldDescription {
+	return []jsonform.FieldDescription{
+		{Name: "id", Form: domain.FormID},
+		{Name: "text", Form: domain.FormText},
+		{Name: "party", Form: domain.FormObject, Fields: []jsonform.FieldDescription{{Name: "id", Form: domain.FormID}, {Name: "name", Form: domain.FormText}}},
+		{Name: "list", Form: domain.FormArray, Fields: []jsonform.FieldDescription{{Name: "a", Form: domain.FormText}}},
+		{Name: "amount", Form: domain.FormSignedMoney},
+		{Name: "pay", Form: domain.FormMoney, Part: domain.Pay},
+		{Name: "last", Form: domain.FormBool},
+	}
+}
+
+func all(jsonform.Part) bool { return true }
+
+// row is a row of fields.
+type row struct {
+	ID    string  `json:"id"`
+	Text  *string `json:"text"`
+	Party *party  `json:"party"`
+	List  []item  `json:"list"`
+	Money string  `json:"amount"`
+	Pay   string  `json:"pay"`
+	Last  bool    `json:"last"`
+}
+
+type party struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+type item struct {
+	A string `json:"a"`
+}
+
+// compact is a value as the read tables hold it: compact, and with or without needless
+// escapes.
+func compact(t *rapid.T, v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(rapid.Bool().Draw(t, "escapes"))
+	if err := e.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// oddText has what CSV and JSON have to escape. Texts have no control characters but
+// newline and tab.
+func oddText() *rapid.Generator[string] {
+	return rapid.Map(rapid.SliceOfN(rapid.OneOf(
+		rapid.SampledFrom([]string{",", `"`, `""`, "\n", "\t", "=", "+", "-", "@", "'", ";", " ", `\`, "/", "<", "\u2028", "𝄞", "é", "＝", "a", "{", "}", "[", "]", ":", "null", ""}),
+		rapid.StringOfN(rapid.Rune(), 0, 3, -1).Filter(func(s string) bool {
+			return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == '\uFFFD' })
+		}),
+	), 0, 8), func(parts []string) string { return strings.Join(parts, "") })
+}
+
+func drawRow(t *rapid.T) row {
+	r := row{
+		ID: rapid.StringMatching(`[a-z0-9_-]{1,9}`).Draw(t, "id"), Money: rapid.SampledFrom([]string{"0.00", "-12.50", "70071.01"}).Draw(t, "money"),
+		Pay: "7.00", Last: rapid.Bool().Draw(t, "last"), List: []item{},
+	}
+	if rapid.Bool().Draw(t, "has text") {
+		text := oddText().Draw(t, "text")
+		r.Text = &text
+	}
+	if rapid.Bool().Draw(t, "has party") {
+		r.Party = &party{"p1", oddText().Draw(t, "name")}
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "items") {
+		r.List = append(r.List, item{oddText().Draw(t, "item")})
+	}
+	return r
+}
+
+// TestCSVIsReadBackAsTheRows: by a reader that is not ours, whatever the texts are.
+func TestCSVIsReadBackAsTheRows(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		seesPay := rapid.Bool().Draw(t, "pay")
+		columns := wholelist.NewColumns(fields(), func(p jsonform.Part) bool { return p != domain.Pay || seesPay })
+		var out bytes.Buffer
+		w := wholelist.NewWriter(&out, answer.CSV, columns)
+		var rows []row
+		var lists []string
+		for range rapid.IntRange(0, 4).Draw(t, "rows") {
+			r := drawRow(t)
+			rows = append(rows, r)
+			text := compact(t, r)
+			var members struct{ List json.RawMessage }
+			if err := json.Unmarshal(text, &members); err != nil {
+				t.Fatal(err)
+			}
+			lists = append(lists, string(members.List))
+			cut := rapid.IntRange(0, len(text)-1).Draw(t, "fragments")
+			if _, err := w.Row([][]byte{text[:cut], text[cut : len(text)-1]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.End("cursor"); err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(out.Bytes(), []byte("\r\n")); n != len(rows)+1 {
+			t.Fatalf("%d lines of %d rows in %q", n, len(rows), out.Bytes())
+		}
+		table, err := csv.NewReader(&out).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := []string{"id", "text", "party.id", "party.name", "list", "amount", "pay", "last"}
+		if !seesPay {
+			names = slices.Delete(names, 6, 7)
+		}
+		if !slices.Equal(table[0], names) {
+			t.Fatalf("columns %q", table[0])
+		}
+		for i, r := range rows {
+			want := []string{r.ID, "", "", "", lists[i], r.Money, "7.00", "false"}
+			if r.Text != nil {
+				want[1] = *r.Text
+			}
+			if r.Party != nil {
+				want[2], want[3] = r.Party.ID, r.Party.Name
+			}
+			if r.Last {
+				want[7] = "true"
+			}
+			if !seesPay {
+				want = slices.Delete(want, 6, 7)
+			}
+			if !slices.Equal(table[i+1], want) {
+				t.Fatalf("%q\nwant %q", table[i+1], want)
+			}
+		}
+	})
+}
+
+// TestPlainCells: in files for people no text is a formula, and no number is changed.
+func TestPlainCells(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRow(t)
+		b, err := wholelist.NewColumns(fields(), all).Plain().AppendRow(nil, compact(t, r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
+		if err != nil || len(table) != 1 {
+			t.Fatalf("%v in %q", err, b)
+		}
+		for i, cell := range table[0] {
+			if i == 5 {
+				if cell != r.Money {
+					t.Fatalf("the amount %s is %s", r.Money, cell)
+				}
+				continue
+			}
+			for _, part := range strings.FieldsFunc(cell, func(c rune) bool { return strings.ContainsRune(";\t\n\r", c) }) {
+				if part = strings.TrimLeft(part, ` "`); part != "" && strings.ContainsAny(part[:1], "=+-@") {
+					t.Fatalf("%q begins a formula in %q", part, cell)
+				}
+			}
+		}
+		if r.Text != nil && table[0][1] != *r.Text && !strings.ContainsAny(*r.Text, "=+-@＝＋－＠") {
+			t.Fatalf("%q is %q", *r.Text, table[0][1])
+		}
+	})
+}
+
+// TestRemovedColumn: rows that have left have their own column and nothing in the others.
+func TestRemovedColumn(t *testing.T) {
+	t.Parallel()
+	columns := wholelist.NewColumns(fields(), all).AndRemoved()
+	b := columns.AppendHeader(nil)
+	for _, row := range []string{`{"id":"a","removed":true,"updated_at":"2026"}`, `{"id":"b","text":"t","party":null,"list":[],"amount":"1.00","pay":null,"last":true}`} {
+		var err error
+		if b, err = columns.AppendRow(b, []byte(row)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "id,text,party.id,party.name,list,amount,pay,last,removed\r\na,,,,,,,,true\r\nb,t,,,[],1.00,,true,\r\n"
+	if string(b) != want {
+		t.Errorf("%q\nwant %q", b, want)
+	}
+}
+
+// TestColumnsOfEveryResource: each column has a name of its own.
+func TestColumnsOfEveryResource(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]struct {
+		fields []jsonform.FieldDescription
+		some   []string
+	}{
+		"invoices": {domain.InvoiceFields(), []string{"id", "client.name", "contractor.id", "issued_invoices", "credit_note.amount", "payout_amount", "margin_note"}},
+		"charges":  {domain.ChargeFields(), []string{"billed_to_client", "pay_rate"}}, "payments": {domain.PaymentFields(), []string{"direction", "client.id"}},
+		"time entries": {domain.TimeEntryFields(), []string{"hours", "pay_status"}}, "contractors": {domain.ContractorFields(), []string{"email"}},
+		"clients": {domain.ClientFields(), []string{"billing_address.line_1", "contacts"}},
+	} {
+		names := wholelist.NewColumns(want.fields, all).Names()
+		for _, column := range want.some {
+			if !slices.Contains(names, column) {
+				t.Errorf("%s have no column %s: %q", name, column, names)
+			}
+		}
+		if sorted := slices.Sorted(slices.Values(names)); len(slices.Compact(sorted)) != len(names) {
+			t.Errorf("%s have a column twice: %q", name, names)
+		}
+	}
+}
+
+// FuzzRow: what is no row is an error, never a panic.
+func FuzzRow(f *testing.F) {
+	for _, text := range []string{`{}`, `{"id":"a","list":[{"a":"}]"}]}`, `{"id":"\ud834\udd1e\u00e9"}`, `{"party":{"id":1}}`, `{"id":"\`, `{"id":tru`, `{"text":"\u12"}`, `{`, `{"a"`, `{"id":"\ud834"}`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		columns := wholelist.NewColumns(fields(), all).AndRemoved()
+		b, err := columns.AppendRow(nil, []byte(text))
+		if err != nil {
+			return
+		}
+		if !json.Valid([]byte(text)) { // some of what is not valid has parts that can be told apart
+			return
+		}
+		table, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
+		if err != nil || len(table) != 1 {
+			t.Errorf("%q is written as %q: %v", text, b, err)
+		}
+	})
+}
+
+// TestPlaces: those of one workspace, and all of them.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	p := wholelist.NewPlaces(3, 2)
+	take := func(workspace string, want wholelist.Full) (leave func()) {
+		t.Helper()
+		leave, full := p.Take(workspace)
+		if full != want || (leave == nil) != (full != wholelist.NotFull) {
+			t.Errorf("%s: %d, want %d", workspace, full, want)
+		}
+		return leave
+	}
+	a := take("a", wholelist.NotFull)
+	take("a", wholelist.NotFull)
+	take("a", wholelist.FullWorkspace)
+	b := take("b", wholelist.NotFull)
+	take("c", wholelist.FullProcess)
+	a()
+	a() // again, without effect
+	if p.Used() != 2 {
+		t.Errorf("%d are used", p.Used())
+	}
+	take("a", wholelist.NotFull)
+	b()
+	take("c", wholelist.NotFull)
+}
+
+// broken is a stream whose reader has gone.
+type broken struct{}
+
+var errGone = errors.New("gone")
+
+func (broken) Write([]byte) (int, error) { return 0, errGone }
+
+func TestAReaderThatGoes(t *testing.T) {
+	t.Parallel()
+	w := wholelist.NewWriter(broken{}, answer.NDJSON, nil)
+	for i := range 1_000_000 {
+		if sent, err := w.Row([][]byte{[]byte(`{"id":1`)}); sent || err != nil {
+			if !errors.Is(err, errGone) || i < 1000 {
+				t.Errorf("row %d: %v", i, err)
+			}
+			return
+		}
+	}
+	t.Error("nothing was sent")
+}

@@ -1,0 +1,490 @@
+package readapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
+)
+
+// fat makes a workspace with rows of 8 KB each, more than all buffers between the database
+// and a reader hold.
+func (s *stand) fat(workspaceID string, rows int) {
+	s.t.Helper()
+	s.workspace(workspaceID)
+	testkit.AsOwner(s.t, s.pool, fmt.Sprintf(`
+		INSERT INTO contractor SELECT '%s', 'co_' || n, n, '{"id":"co_' || n || '","name":"' || repeat('x', 8000) || '"' FROM generate_series(1, %d) n; ANALYZE contractor`, workspaceID, rows))
+}
+
+// beginWhole begins a whole list, of which its caller reads nothing by itself: the windows of
+// the connection are narrow.
+func (s *stand) beginWhole(ctx context.Context, path, key string, headers ...string) (*http.Response, error) {
+	r, err := written(ctx, s.server.Listener.Addr().String(), http.MethodGet, path, key, headers...)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{DialContext: (&net.Dialer{Control: narrowWindow}).DialContext, DisableKeepAlives: true}
+	return transport.RoundTrip(r)
+}
+
+// reading begins a whole list and reads its first line, or fails the test.
+func (s *stand) reading(path, key string, headers ...string) (*http.Response, *bufio.Reader) {
+	s.t.Helper()
+	r, err := s.beginWhole(s.t.Context(), path, key, append(headers, "Accept", ndjson)...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { r.Body.Close() })
+	body := bufio.NewReader(r.Body)
+	if line, err := body.ReadString('\n'); r.StatusCode != http.StatusOK || err != nil {
+		s.t.Fatalf("%s: %d %.300s %v", path, r.StatusCode, line, err)
+	}
+	return r, body
+}
+
+// narrowly serves the stand's API over narrow connections.
+func (s *stand) narrowly(change func(*http.Server)) {
+	s.t.Helper()
+	s.impatient(change, func(l net.Listener) net.Listener { return narrow{l} })
+}
+
+func unchanged(*http.Server) {}
+
+// endStatements ends all connections on which a statement runs.
+func (s *stand) endStatements() {
+	s.t.Helper()
+	ended := s.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()`)
+	if ended == 0 {
+		s.t.Error("no statement runs")
+	}
+}
+
+// brokenOff reads the rest of a list, fails the test unless it was broken off, and returns
+// what was recorded of it.
+func (s *stand) brokenOff(what string, body io.Reader) requestlog.Record {
+	s.t.Helper()
+	rest, err := io.ReadAll(body)
+	if err == nil || bytes.Contains(rest, []byte("next_cursor")) {
+		s.t.Errorf("%s: the list ends as if it were whole, after %d bytes: %.100s", what, len(rest), rest[max(0, len(rest)-100):])
+	}
+	s.until(func() bool { return len(s.requests.all()) > 0 })
+	r := s.requests.take()[0]
+	if !r.Streamed || r.Problem == nil || r.Problem.Title != "The list was broken off" {
+		s.t.Errorf("%s: recorded as %+v", what, r)
+	}
+	s.until(func() bool { return s.config.WholeLists.Pool.Stat().AcquiredConns() == 0 })
+	return r
+}
+
+// TestAWholeListThatIsBrokenOff: whatever ends a list before its end, its reader sees that.
+func TestAWholeListThatIsBrokenOff(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(c *readapi.Config) { c.WholeLists.Timeout = 5 * time.Second })
+	s.fat("acme", 4000)
+	s.narrowly(unchanged)
+	key := s.key("acme", allPermissions()...)
+	for _, c := range []struct {
+		what   string
+		status int
+		end    func(key string)
+	}{
+		{"the database ends the statement", 503, func(string) {
+			s.endStatements()
+		}},
+		{"the key is revoked", 401, func(key string) {
+			record := testkit.Must(s.directory.Authenticate(t.Context(), key))(t)
+			testkit.Must(s.store.Revoke(t.Context(), "acme", record.ID))(t)
+		}},
+		{"its time is over", 503, func(string) {
+			s.until(func() bool { return s.config.WholeLists.Pool.Stat().AcquiredConns() == 0 })
+		}},
+	} {
+		own := s.key("acme", access.ContractorsRead)
+		_, body := s.reading("/v1/contractors", own)
+		c.end(own)
+		if r := s.brokenOff(c.what, body); r.Status != c.status || r.Rows == 0 || r.Bytes == 0 {
+			t.Errorf("%s: recorded as %+v", c.what, r)
+		}
+	}
+	// The end of a connection is the end of an answer in HTTP/1.0, so it is reset.
+	conn := testkit.Must((&net.Dialer{Control: narrowWindow}).DialContext(t.Context(), "tcp", s.server.Listener.Addr().String()))(t)
+	defer conn.Close()
+	testkit.Must(io.WriteString(conn, "GET /v1/contractors HTTP/1.0\r\nAccept: text/csv\r\nAuthorization: Bearer "+key+"\r\n\r\n"))(t)
+	s.until(func() bool { return len(s.requests.all()) > 0 })
+	if n, err := io.Copy(io.Discard, conn); err == nil {
+		t.Errorf("a list in HTTP/1.0 that is broken off ends as if it were whole, after %d bytes: %+v", n, s.requests.all())
+	}
+	s.workspace("small")
+	if r := s.raw("GET /v1/contractors HTTP/1.0\r\nAccept: application/x-ndjson\r\nAuthorization: Bearer " + s.key("small", allPermissions()...) + "\r\n\r\n"); !strings.HasSuffix(r, "\"}\n") {
+		t.Errorf("a whole list in HTTP/1.0: %s", r)
+	}
+}
+
+// TestAWholeListOverHTTP2: trailer and header are there, and a list that is broken off
+// ends with an error.
+func TestAWholeListOverHTTP2(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.fat("acme", 1000)
+	server := httptest.NewUnstartedServer(s.api)
+	server.Config.WriteTimeout = time.Second
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	key := s.key("acme", allPermissions()...)
+	get := func(accept string) *http.Response {
+		r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/contractors", http.NoBody))(t)
+		r.Header.Set("Authorization", "Bearer "+key)
+		r.Header.Set("Accept", accept)
+		answer := testkit.Must(server.Client().Do(r))(t)
+		t.Cleanup(func() { answer.Body.Close() })
+		return answer
+	}
+	r := get(csvForm)
+	body, err := io.ReadAll(r.Body)
+	cursor := r.Header.Get("Next-Cursor")
+	if err != nil || r.ProtoMajor != 2 || cursor == "" || r.Trailer.Get("Next-Cursor") != cursor || len(body) < 8_000_000 {
+		t.Errorf("HTTP/%d: %d bytes, cursor %q, trailer %v, %v", r.ProtoMajor, len(body), cursor, r.Trailer, err)
+	}
+	r = get(ndjson)
+	testkit.Must(bufio.NewReaderSize(r.Body, 100).ReadByte())(t)
+	s.endStatements()
+	if rest, err := io.ReadAll(r.Body); err == nil || bytes.Contains(rest, []byte("next_cursor")) {
+		t.Errorf("a list that was broken off ends with %v after %d bytes", err, len(rest))
+	}
+}
+
+// TestAReaderThatTakesNothing: it is let go after a time, and holds nothing any more.
+func TestAReaderThatTakesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(c *readapi.Config) { c.WholeLists.Stall = 10 * soon })
+	s.fat("acme", 4000)
+	s.narrowly(unchanged)
+	_, body := s.reading("/v1/contractors", s.key("acme", access.ContractorsRead))
+	s.until(func() bool { return len(s.requests.all()) > 0 })
+	if r := s.brokenOff("nobody reads", body); r.Status != 499 {
+		t.Errorf("recorded as %+v", r)
+	}
+	ctx, goAway := context.WithCancel(t.Context())
+	r := testkit.Must(s.beginWhole(ctx, "/v1/contractors", s.key("acme", access.ContractorsRead), "Accept", csvForm))(t)
+	goAway()
+	if r := s.brokenOff("the reader goes", r.Body); r.Status != 499 {
+		t.Errorf("recorded as %+v", r)
+	}
+}
+
+// TestAPatientReader: none of the bounds on a request is one on a list whose reader goes
+// on reading.
+func TestAPatientReader(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(c *readapi.Config) { c.Timeout = 10 * soon })
+	s.fat("acme", 1000)
+	s.narrowly(func(h *http.Server) { h.ReadTimeout, h.WriteTimeout = 10*soon, 10*soon })
+	r, body := s.reading("/v1/contractors", s.key("acme", access.ContractorsRead))
+	began, lines, last := time.Now(), 1, ""
+	for pause := time.NewTicker(2 * soon); time.Since(began) < 40*soon; <-pause.C {
+		for range 5 {
+			last = testkit.Must(body.ReadString('\n'))(t)
+			lines++
+		}
+	}
+	rest, err := io.ReadAll(body)
+	if lines += bytes.Count(rest, []byte("\n")); err != nil || lines != 1001 || !strings.Contains(string(rest), r.Header.Get("Next-Cursor")) {
+		t.Errorf("%d lines after %v, the last %.50s: %v", lines, time.Since(began), last, err)
+	}
+}
+
+// TestPlacesOfWholeLists: a workspace reads no more lists at once than it may, others and
+// pages are not held up by it, and beyond all places the answer says so.
+func TestPlacesOfWholeLists(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(c *readapi.Config) { c.WholeLists.Most = 3 })
+	keys := map[string]string{}
+	for _, w := range []string{"flood", "quiet", "third", "fourth"} {
+		s.fat(w, 2000)
+		keys[w] = s.key(w, allPermissions()...)
+	}
+	s.narrowly(unchanged)
+	held, _ := s.reading("/v1/contractors", keys["flood"])
+	r := s.get("/v1/contractors", keys["flood"], "Accept", csvForm)
+	checkHeaders(t, "a second list", r)
+	if r.status != http.StatusTooManyRequests || !strings.Contains(string(r.body), "whole lists") {
+		t.Errorf("a second list of a workspace: %d %.300s", r.status, r.body)
+	}
+	s.contract = nil // of answers with rows that are none
+	for _, c := range [][]string{{"flood", "/v1/contractors"}, {"quiet", "/v1/contractors"}, {"flood", "/v1/me"}} {
+		if r := s.get(c[1], keys[c[0]]); r.status != http.StatusOK {
+			t.Errorf("a page of %s beside its list: %d %s", c, r.status, r.body)
+		}
+	}
+	if r := s.do(http.MethodHead, "/v1/contractors", keys["flood"], "Accept", csvForm); r.status != http.StatusOK {
+		t.Errorf("HEAD needs a place: %d", r.status)
+	}
+	s.reading("/v1/contractors", keys["quiet"])
+	s.reading("/v1/contractors", keys["third"])
+	r = s.get("/v1/contractors", keys["fourth"], "Accept", csvForm)
+	checkHeaders(t, "one list too many", r)
+	if r.status != http.StatusServiceUnavailable || !strings.Contains(string(r.body), "whole lists") {
+		t.Errorf("a fourth list: %d %.300s", r.status, r.body)
+	}
+	held.Body.Close()
+	s.until(func() bool {
+		r := s.get("/v1/contractors", keys["fourth"], "Accept", csvForm)
+		return r.status == http.StatusOK
+	})
+}
+
+// TestTheCostOfAWholeList: one request, and one more for each 10,000 rows begun. Where the
+// limit is reached on the way, the list goes on and the key's next request is refused.
+func TestTheCostOfAWholeList(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.fillTables()
+	s.contract = nil // the rows are none
+	for _, c := range []struct {
+		path, workspace string
+		rows, left      int
+	}{
+		{"/v1/clients", "big", 20_000, 10 - 3}, {"/v1/clients", "small", 50, 10 - 2}, {"/v1/payments?client_id=none", "big", 0, 10 - 1},
+		{"/v1/charges?include=removed", "big", 40_000, 10 - 5},
+	} {
+		key := s.keyLimited(c.workspace, 10, allPermissions()...)
+		body := s.get(c.path, key, "Accept", ndjson).body
+		if n := bytes.Count(body, []byte("\n")) - 1; n != c.rows || s.requests.last().Rows != c.rows {
+			t.Errorf("%s of %s: %d rows, want %d; recorded: %d", c.path, c.workspace, n, c.rows, s.requests.last().Rows)
+		}
+		if left := s.get("/v1/me", key).header.Get("Ratelimit-Remaining"); left != fmt.Sprint(c.left-1) {
+			t.Errorf("%s of %s leaves %s requests, want %d", c.path, c.workspace, left, c.left-1)
+		}
+	}
+	key := s.keyLimited("big", 2, allPermissions()...)
+	if rows, _, whole := parseNDJSON(s.get("/v1/clients", key, "Accept", ndjson).body); len(rows) != 20_000 || !whole {
+		t.Errorf("beyond the limit: %d rows, whole %v", len(rows), whole)
+	}
+	if r := s.get("/v1/me", key); r.status != http.StatusTooManyRequests {
+		t.Errorf("after it: %d", r.status)
+	}
+}
+
+// TestConditionsOfWholeLists: HEAD, ETags and encodings are as on pages, each form has its
+// own ETag, and a list that has not changed is not read.
+func TestConditionsOfWholeLists(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(history(t, "acme", 8, s.clock.Now(), 24*time.Hour, 120)...)
+	s.project("acme", 0)
+	key := s.key("acme", allPermissions()...)
+	tags := map[string]string{}
+	for path := range rowLists() {
+		for _, accept := range []string{"application/json", ndjson, csvForm} {
+			plain := s.get(path, key, "Accept", accept)
+			for _, encoding := range []string{"identity", "gzip", "zstd"} {
+				what := path + " as " + accept + " in " + encoding
+				headers := []string{"Accept", accept, "Accept-Encoding", encoding, "X-Request-Id", "same"}
+				get, head := s.get(path, key, headers...), s.do(http.MethodHead, path, key, headers...)
+				checkWholeHeaders(t, what, get, accept)
+				if !bytes.Equal(unpack(t, get), plain.body) || encoding != "identity" && accept != "application/json" && get.header.Get("Content-Encoding") != encoding {
+					t.Errorf("%s: another list, or encoded as %q", what, get.header.Get("Content-Encoding"))
+				}
+				for _, h := range []http.Header{get.header, head.header} {
+					for _, changing := range []string{"Ratelimit-Remaining", "Ratelimit", "Date", "Trailer"} {
+						h.Del(changing)
+					}
+				}
+				if get.status != head.status || fmt.Sprint(get.header) != fmt.Sprint(head.header) || len(head.body) > 0 {
+					t.Errorf("%s: GET %d %v\nHEAD %d %v", what, get.status, get.header, head.status, head.header)
+				}
+				tag := get.header.Get("Etag")
+				if before, taken := tags[tag]; tag == "" || taken && !strings.Contains(what, "application/json") {
+					t.Errorf("%s has the ETag %q, as %s", what, tag, before)
+				}
+				tags[tag] = what
+				for _, method := range []string{http.MethodGet, http.MethodHead} {
+					r := s.do(method, path, key, append(headers, "If-None-Match", tag)...)
+					if r.status != http.StatusNotModified || r.header.Get("Etag") != tag || r.header.Get("Vary") != get.header.Get("Vary") {
+						t.Errorf("%s of %s with its ETag: %d %v", method, what, r.status, r.header)
+					}
+					if r := s.do(method, path, key, append(headers, "If-None-Match", "*")...); r.status != http.StatusNotModified {
+						t.Errorf("%s of %s with *: %d", method, what, r.status)
+					}
+				}
+			}
+		}
+	}
+	lists := s.config.WholeLists.Pool.Stat().AcquireCount()
+	tag := s.get("/v1/clients", key, "Accept", csvForm).header.Get("Etag")
+	if r := s.get("/v1/clients", key, "Accept", csvForm, "If-None-Match", tag); r.status != http.StatusNotModified || s.config.WholeLists.Pool.Stat().AcquireCount() != lists+1 {
+		t.Errorf("a list that has not changed: %d, and it was read", r.status)
+	}
+}
+
+// checkWholeHeaders is checkHeaders for an answer in any form.
+func checkWholeHeaders(t testing.TB, what string, r reply, accept string) {
+	t.Helper()
+	if got := r.header.Get("Content-Type"); !strings.HasPrefix(got, accept) {
+		t.Errorf("%s: Content-Type is %q", what, got)
+	}
+	r.header = r.header.Clone()
+	r.header.Set("Content-Type", "application/json")
+	checkHeaders(t, what, r)
+}
+
+// TestAWholeListTakesLittleMemory: what one takes does not grow with its size. The test is
+// not parallel, because it measures the process.
+func TestAWholeListTakesLittleMemory(t *testing.T) {
+	s := newStand(t)
+	s.fat("acme", 12_000) // 96 MB
+	key := s.key("acme", allPermissions()...)
+	s.keepKeys(t)
+	for _, accept := range []string{ndjson, csvForm} {
+		for _, encoding := range []string{"identity", "gzip", "zstd"} {
+			var before, after runtime.MemStats
+			read := counting{}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/contractors", http.NoBody)
+			for name, value := range map[string]string{"Authorization": "Bearer " + key, "Accept": accept, "Accept-Encoding": encoding} {
+				r.Header.Set(name, value)
+			}
+			runtime.ReadMemStats(&before)
+			s.api.ServeHTTP(&read, r)
+			runtime.ReadMemStats(&after)
+			// All that was ever allocated, so that what was freed meanwhile counts, too.
+			took := after.TotalAlloc - before.TotalAlloc
+			t.Logf("%s in %s: %d bytes took %d KiB", accept, encoding, read.n, took>>10)
+			if took > 16<<20 || read.status != http.StatusOK || encoding == "identity" && read.n < 96_000_000 {
+				t.Errorf("%s in %s: %d, %d bytes took %d KiB", accept, encoding, read.status, read.n, took>>10)
+			}
+		}
+	}
+}
+
+// counting is a ResponseWriter that counts what is written.
+type counting struct {
+	header http.Header
+	status int
+	n      int
+}
+
+func (c *counting) Header() http.Header {
+	if c.header == nil {
+		c.header = http.Header{}
+	}
+	return c.header
+}
+func (c *counting) WriteHeader(status int)      { c.status = status }
+func (c *counting) Write(p []byte) (int, error) { c.n += len(p); return len(p), nil }
+
+// TestAServerThatStopsBreaksListsOff: it does not wait for them for longer than for other
+// requests, and their readers see it.
+func TestAServerThatStopsBreaksListsOff(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.fat("acme", 4000)
+	s.narrowly(unchanged)
+	_, body := s.reading("/v1/contractors", s.key("acme", access.ContractorsRead))
+	ctx, cancel := context.WithTimeout(t.Context(), 4*soon)
+	defer cancel()
+	if err := s.server.Config.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the server has stopped with %v while a list was being read", err)
+	}
+	if err := s.server.Config.Close(); err != nil {
+		t.Error(err)
+	}
+	s.brokenOff("the server stops", body)
+}
+
+// TestAWholeListWhileRowsChange: a list that is read while rows change is of the moment at
+// which it began, and goes on by its cursor with everything that has changed since.
+func TestAWholeListWhileRowsChange(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	lines := history(t, "acme", 6, s.clock.Now(), 25*24*time.Hour, 1500)
+	s.append(lines[:500]...)
+	s.project("acme", 0)
+	s.narrowly(unchanged)
+	key := s.key("acme", allPermissions()...)
+	held, next := map[string]map[string]string{}, 500
+	cursors := map[string]string{}
+	for round := 0; next < len(lines); round++ {
+		for path := range rowLists() {
+			target := path + "?include=removed"
+			if cursors[path] != "" {
+				target += "&cursor=" + cursors[path]
+			}
+			want := s.whole1(target, key)
+			r := testkit.Must(s.beginWhole(t.Context(), target, key, "Accept", ndjson))(t)
+			body := bufio.NewReader(r.Body)
+			var read bytes.Buffer
+			if n := min(len(want), 1+len(want)/3); n > 0 {
+				testkit.Must(io.CopyN(&read, body, int64(n)))(t)
+			}
+			step := min(37, len(lines)-next)
+			s.append(lines[next : next+step]...)
+			next += step
+			s.project("acme", 0)
+			testkit.Must(io.Copy(&read, body))(t)
+			r.Body.Close()
+			if read.String() != want {
+				t.Fatalf("%s changed while it was read", target)
+			}
+			rows, cursor, whole := parseNDJSON(read.Bytes())
+			if !whole {
+				t.Fatalf("%s is not whole", target)
+			}
+			cursors[path] = cursor
+			held[path] = keep(t, held[path], rows)
+		}
+	}
+	for path := range rowLists() {
+		rows, _, _ := parseNDJSON([]byte(s.whole1(path+"?include=removed&cursor="+cursors[path], key)))
+		got := keep(t, held[path], rows)
+		want := keep(t, nil, texts(s.expected("acme", path, nil, view{true, true})))
+		if len(got) != len(want) {
+			t.Errorf("%s: %d rows are held, want %d", path, len(got), len(want))
+		}
+		for id, row := range want {
+			if got[id] != row {
+				t.Errorf("%s: %s is held as\n%s\nwant\n%s", path, id, got[id], row)
+			}
+		}
+	}
+}
+
+// whole1 is a whole list as it comes.
+func (s *stand) whole1(target, key string) string {
+	s.t.Helper()
+	r := s.get(target, key, "Accept", ndjson)
+	if r.status != http.StatusOK {
+		s.t.Fatalf("%s: %d %s", target, r.status, r.body)
+	}
+	return string(r.body)
+}
+
+// keep takes rows over, and what has left out.
+func keep(t testing.TB, held map[string]string, rows []string) map[string]string {
+	t.Helper()
+	if held == nil {
+		held = map[string]string{}
+	}
+	for _, row := range rows {
+		id := testkit.Must(decodeID([]byte(row)))(t)
+		held[id] = row
+		if strings.Contains(row, `"removed":true`) {
+			delete(held, id)
+		}
+	}
+	return held
+}
