@@ -52,7 +52,7 @@ func (q *request) cacheKey() cacheKey {
 func answerRequest(q *request) error {
 	done, err := q.answerUnchanged()
 	if !done && err == nil {
-		err = q.answer()
+		err = answerForm(q)
 	}
 	if errors.Is(err, errBehind) {
 		q.wait.behind = true
@@ -61,8 +61,8 @@ func answerRequest(q *request) error {
 	return err
 }
 
-// answer answers in the form that the request asks for.
-func (q *request) answer() error {
+// answerForm answers in the form that the request asks for.
+func answerForm(q *request) error {
 	if q.form != answer.JSON {
 		return answerWhole(q)
 	}

@@ -44,7 +44,11 @@ type request struct {
 	wait     waiter
 	form     answer.Form // of a list of rows; JSON: a page
 
-	// For the request log.
+	outcome
+}
+
+// outcome is what the request log says of an answer.
+type outcome struct {
 	rows    int           // of the answer
 	broken  bool          // the answer was begun and could not be finished: problem says why
 	problem *answer.Error // what was answered instead; nil: nothing was

@@ -153,7 +153,7 @@ func (a *API) awaitPosition(ctx context.Context, q *request) error {
 			return answer.Behind(q.wait.atLeast)
 		}
 		q.wait.behind = false
-		if err := a.again(ctx, q, (*request).answer); errors.Is(err, errBehind) {
+		if err := a.again(ctx, q, answerForm); errors.Is(err, errBehind) {
 			q.wait.behind = true // the log went back, or another server has answered
 		} else if err != nil {
 			a.metrics.ended(forPosition, endedFound)
@@ -242,9 +242,7 @@ func (a *API) again(ctx context.Context, waited *request, do func(*request) erro
 	q := new(request)
 	*q = *waited
 	q.Context, q.asOf = limited, a.cfg.Clock()
-	defer func() {
-		waited.out, waited.wait, waited.rows, waited.broken, waited.problem = q.out, q.wait, q.rows, q.broken, q.problem
-	}()
+	defer func() { waited.out, waited.wait, waited.outcome = q.out, q.wait, q.outcome }()
 	key, err := a.cfg.Keys.Authenticate(q, bearerToken(q.http.Header.Values("Authorization")))
 	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
 		return answer.Unauthorized(refused.Reason, refused)

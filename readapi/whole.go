@@ -19,7 +19,7 @@ import (
 const rowsPerRequest = 10_000
 
 // chooseForm reads in which form a list of rows is asked for.
-func (q *request) chooseForm() {
+func chooseForm(q *request) {
 	if q.endpoint.Kind == route.Rows && q.api.cfg.WholeLists.Pool != nil {
 		q.out.Forms = true
 		q.form = answer.AcceptedForm(q.http.Header.Values("Accept"))
@@ -154,7 +154,7 @@ func (v visibility) shows(part jsonform.Part) bool {
 // send sends the rows. What fails after the header was sent breaks the answer off.
 func (l *wholeList) send(rows *rowReader) error {
 	q := l.q
-	q.endWithReset(true)
+	endWithReset(q, true)
 	until, _ := l.ctx.Deadline()
 	// A little later, so that a write that fails then has the context's reason.
 	stream, err := q.out.Stream(&l.head, q.api.cfg.WholeLists.Stall, until.Add(100*time.Millisecond))
@@ -162,13 +162,13 @@ func (l *wholeList) send(rows *rowReader) error {
 		if q.out.Status == 0 {
 			return fmt.Errorf("begin a whole list: %w", err)
 		}
-		q.breakOff(l.cause(err))
+		breakOff(q, l.cause(err))
 	}
 	defer stream.Close()
 	if err := l.sendRows(rows, stream); err != nil {
-		q.breakOff(l.cause(err))
+		breakOff(q, l.cause(err))
 	}
-	q.endWithReset(false)
+	endWithReset(q, false)
 	return nil
 }
 
@@ -230,7 +230,7 @@ func (l *wholeList) cause(err error) error {
 // breakOff ends an answer so that its reader sees that it is not whole: without the last
 // line, without the end that chunks have in HTTP/1.1, with RST_STREAM in HTTP/2, and with
 // a reset connection in HTTP/1.0.
-func (q *request) breakOff(cause error) {
+func breakOff(q *request, cause error) {
 	q.broken, q.problem = true, brokenOff(q.out.Err, cause)
 	panic(http.ErrAbortHandler)
 }
