@@ -87,10 +87,10 @@ func (c *Console) router() (chi.Router, error) {
 }
 
 // Unvisited returns the patterns of the pages that none of some addresses leads to, so
-// that what visits every page can tell that it forgets none. Not pages are the audit's
-// file, and addresses that only lead on to a page.
+// that what visits every page can tell that it forgets none. Not pages are the
+// files, and addresses that only lead on to a page.
 func (c *Console) Unvisited(addresses []string) []string {
-	visited := []string{"/audit.csv", "/sign-in/identity", signin.IdentityReturnPath, session.EmbedPath + "{token}"}
+	visited := []string{"/audit.csv", "/webhooks/{webhook}/statement.txt", "/sign-in/identity", signin.IdentityReturnPath, session.EmbedPath + "{token}"}
 	for _, address := range addresses {
 		path, _, _ := strings.Cut(address, "?")
 		found := chi.NewRouteContext()
