@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -124,8 +125,9 @@ func TestKilledLosesNothing(t *testing.T) {
 	}
 	const lease = 1300 * time.Millisecond
 	children := []*exec.Cmd{b.dispatcherChild(lease), b.dispatcherChild(lease)}
+	var appended []string
 	for k := range kills {
-		b.append("invoice.reversed", events/kills)
+		appended = append(appended, b.append("invoice.reversed", events/kills)...)
 		want := events / kills * webhooks * k / 2
 		testkit.Eventually(t, func() error { // let it get somewhere
 			if n := total(receivers); n < want {
@@ -154,6 +156,9 @@ func TestKilledLosesNothing(t *testing.T) {
 			if (i+1)%50 != 0 {
 				successes[r.Header.Get("Service-Event-Id")]++
 			}
+		}
+		if got := numbersIn(t, rc.All()); len(got) != sent || !slices.Equal(got, appended) {
+			t.Errorf("%d numbers came, want %d in log order", len(got), sent)
 		}
 		if len(successes) != sent {
 			t.Errorf("%d events arrived, want %d", len(successes), sent)

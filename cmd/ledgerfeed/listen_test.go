@@ -46,8 +46,11 @@ func TestListenInOneStep(t *testing.T) {
 	if rest := listening.await("signed   invoice.reversed"); !strings.HasSuffix(rest, "→ 202") {
 		t.Errorf("it says %q of the answer", rest)
 	}
-	for range 2 {
+	for _, number := range []string{"", "1"} { // a test has none
 		r := <-came
+		if got := r.Header.Get("SERVICE-Sequence"); got != number {
+			t.Errorf("number %q was sent on, want %q", got, number)
+		}
 		if r.URL.String() != "/hook?x=1" || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("SERVICE-Signature") == "" || r.Header.Get("SERVICE-Event-Id") == "" {
 			t.Errorf("sent on to %s with %v", r.URL, r.Header)
 		}
@@ -59,7 +62,7 @@ func TestListenInOneStep(t *testing.T) {
 	if r := appendLines(t, url, noEffect("w", "evt_without_the_app")); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
 	}
-	listening.await("evt_without_the_app  → not sent on to ")
+	listening.await("evt_without_the_app  no. 2  → not sent on to ")
 	if code := listening.stop(); code != cli.ExitDone {
 		t.Errorf("stopped with %d:\n%s", code, listening.log)
 	}

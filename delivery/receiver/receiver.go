@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -66,6 +67,7 @@ type Arrival struct {
 	At         delivery.Time   `json:"at"`
 	EventID    string          `json:"event_id"`
 	DeliveryID string          `json:"delivery_id"`
+	Sequence   *int64          `json:"sequence"`  // the number of the message; null: it has none
 	Signature  string          `json:"signature"` // right, wrong or unchecked
 	Problem    *string         `json:"problem"`
 	Repeat     bool            `json:"repeat"`    // the event arrived before
@@ -154,6 +156,9 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 		At: delivery.Time{Time: s.cfg.Clock()}, Body: body, Signature: "unchecked",
 		EventID: r.Header.Get(s.cfg.Brand.EventIDHeader()), DeliveryID: r.Header.Get(s.cfg.Brand.DeliveryIDHeader()),
 	}
+	if n, err := strconv.ParseInt(r.Header.Get(s.cfg.Brand.SequenceHeader()), 10, 64); err == nil {
+		a.Sequence = &n
+	}
 	status := http.StatusOK
 	if s.cfg.Secrets != nil {
 		a.Signature = "right"
@@ -216,6 +221,9 @@ func (a *Arrival) line() string {
 	}
 	if !refused {
 		s += fmt.Sprintf("  %s %q  %s", e.Data["object_type"], e.Data["object_id"], a.EventID)
+	}
+	if a.Sequence != nil && !refused {
+		s += fmt.Sprintf("  no. %d", *a.Sequence)
 	}
 	if a.Repeat {
 		s += "  (again)"

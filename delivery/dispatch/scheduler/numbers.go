@@ -14,7 +14,7 @@ import (
 // withdrawn when its event is not to be sent after all; the next event gets it.
 const (
 	// numberAhead is how many events of a source are numbered before their turn to start.
-	numberAhead = 32
+	numberAhead = 64
 
 	// renumberPause is the pause before numbers are stored again that could not be,
 	// because another transaction has locked the webhook's cursor. It doubles up to

@@ -13,8 +13,9 @@ import (
 // TestRandomHistories runs random histories in virtual time: bursts of events,
 // receivers that fail or hang, statements that fail or whose answers are lost,
 // processes that start, stop for longer than their lease, and are killed, webhooks
-// that are turned off, turned on, sent what they missed, paused and resumed. The world checks after
-// every step, and at the end, that nothing is lost or sent before its time.
+// that are turned off, turned on, sent what they missed, paused, resumed and choose other
+// types. The world checks after every step, and at the end, that nothing is lost or sent
+// before its time, and that messages are numbered without gap or repeat.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -43,7 +44,9 @@ func TestRandomHistories(t *testing.T) {
 func (w *world) randomStep() {
 	t := w.t
 	h := w.anyWebhook()
-	switch rapid.IntRange(0, 15).Draw(t, "step") {
+	switch rapid.IntRange(0, 16).Draw(t, "step") {
+	case 16:
+		w.edit(h)
 	case 13:
 		w.pause(h, rapid.Bool().Draw(t, "notified"))
 	case 14:

@@ -1,6 +1,8 @@
 // A receiver of webhooks in Go, standard library only.
 //
-//	WEBHOOK_SECRET=whsec_… PORT=3000 go run receiver.go
+//	WEBHOOK_SECRET=whsec_… PORT=3000 go run .
+//
+// With API_URL and API_KEY (permission events:read) it fetches what is missing.
 //
 // It speaks plain HTTP: put whatever ends TLS for you in front of it.
 package main
@@ -17,6 +19,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,27 +94,75 @@ func verifyStandard(secret string, header http.Header, body []byte, now time.Tim
 	return nil
 }
 
+// mostSeen is how many events are remembered.
+const mostSeen = 100_000
+
 // seen remembers which events were handled: the same one can arrive twice. A
 // real receiver keeps the ids in its database, in the transaction that handles
-// the event.
+// the event; here are the last ones.
 type seen struct {
-	mu  sync.Mutex
-	ids map[string]bool
+	mu    sync.Mutex
+	ids   map[string]bool
+	order []string // of ids, as a ring
+	next  int
 }
 
 // first tells whether an id comes for the first time.
 func (s *seen) first(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	again := s.ids[id]
+	if s.ids[id] {
+		return false
+	}
 	s.ids[id] = true
-	return !again
+	if len(s.order) < mostSeen {
+		s.order = append(s.order, id)
+		return true
+	}
+	delete(s.ids, s.order[s.next])
+	s.order[s.next] = id
+	s.next = (s.next + 1) % mostSeen
+	return true
 }
 
 type event struct {
-	ID   string            `json:"id"`
-	Type string            `json:"type"`
-	Data map[string]string `json:"data"`
+	ID        string            `json:"id"`
+	Type      string            `json:"type"`
+	CreatedAt string            `json:"created_at"`
+	Data      map[string]string `json:"data"`
+}
+
+// handler handles an event that came as a message or was fetched, once. Types are those
+// that the webhook chose; none: all.
+func handler(types []string) func(event) {
+	handled := &seen{ids: map[string]bool{}}
+	return func(e event) {
+		if len(types) > 0 && !slices.Contains(types, e.Type) && e.Type != "test.ping" {
+			return
+		}
+		if handled.first(e.ID) {
+			// Put it into a queue of your own here and answer at once: an
+			// answer later than 10 seconds counts as a failure.
+			fmt.Fprintln(os.Stdout, "event", e.ID, e.Type, e.Data["object_type"], e.Data["object_id"])
+		}
+	}
+}
+
+// follow returns what notes the numbers of messages, and fetches what is missing if the
+// environment says where.
+func follow(handle func(event)) *missing {
+	seconds, err := strconv.ParseFloat(os.Getenv("WEBHOOK_GAP_SECONDS"), 64)
+	if err != nil {
+		seconds = 600
+	}
+	m := &missing{
+		api: os.Getenv("API_URL"), key: os.Getenv("API_KEY"), handle: handle, ahead: map[int64]string{},
+		wait: time.Duration(seconds * float64(time.Second)),
+	}
+	if m.api != "" {
+		go m.watch()
+	}
+	return m
 }
 
 func main() {
@@ -123,8 +174,9 @@ func main() {
 	if brand == "" {
 		brand = "SERVICE"
 	}
-	handled := &seen{ids: map[string]bool{}}
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handle := handler(strings.FieldsFunc(os.Getenv("WEBHOOK_EVENTS"), func(r rune) bool { return r == ',' }))
+	numbers := follow(handle)
+	take := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 		if err != nil || r.Method != http.MethodPost {
 			http.Error(w, "want a POST of at most 1 MiB", http.StatusBadRequest)
@@ -144,13 +196,10 @@ func main() {
 			http.Error(w, "not an event", http.StatusBadRequest)
 			return
 		}
-		if handled.first(e.ID) {
-			// Put it into a queue of your own here and answer at once: an
-			// answer later than 10 seconds counts as a failure.
-			fmt.Fprintln(os.Stdout, "event", e.ID, e.Type, e.Data["object_type"], e.Data["object_id"])
-		}
+		handle(e)
+		numbers.arrived(r.Header.Get(brand+"-Sequence"), e.CreatedAt)
 		w.WriteHeader(http.StatusNoContent)
 	})
-	server := &http.Server{Addr: "127.0.0.1:" + port, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Addr: "127.0.0.1:" + port, Handler: take, ReadHeaderTimeout: 10 * time.Second}
 	log.Fatal(server.ListenAndServe())
 }

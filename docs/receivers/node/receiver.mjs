@@ -2,14 +2,19 @@
 //
 //   WEBHOOK_SECRET=whsec_… PORT=3000 node receiver.mjs
 //
+// With API_URL and API_KEY (permission events:read) it fetches what is missing.
+//
 // It speaks plain HTTP: put whatever ends TLS for you in front of it.
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
+import { Missing } from "./missing.mjs";
 
 const secret = process.env.WEBHOOK_SECRET;
 const standard = process.env.WEBHOOK_STANDARD === "1"; // the headers of Standard Webhooks
 const brand = process.env.WEBHOOK_BRAND || "SERVICE";
 const port = Number(process.env.PORT || 3000);
+const types = (process.env.WEBHOOK_EVENTS || "").split(",").filter(Boolean); // that the webhook chose; none: all
+const gapSeconds = Number(process.env.WEBHOOK_GAP_SECONDS || 600); // how long a message may be late
 if (!secret) {
   console.error("set WEBHOOK_SECRET to the webhook's signing secret");
   process.exit(1);
@@ -58,8 +63,23 @@ function standardFault(headers, body, now) {
 }
 
 // The same event can arrive twice. A real receiver keeps the ids in its
-// database, in the transaction that handles the event.
+// database, in the transaction that handles the event; here the last ones.
+const MOST_SEEN = 100_000;
 const seen = new Set();
+
+// Handles an event that came as a message or was fetched, once.
+function handle(event) {
+  if (types.length > 0 && !types.includes(event.type) && event.type !== "test.ping") return;
+  if (seen.has(event.id)) return;
+  seen.add(event.id);
+  if (seen.size > MOST_SEEN) seen.delete(seen.values().next().value); // the oldest
+  // Put it into a queue of your own here and answer at once: an answer
+  // later than 10 seconds counts as a failure.
+  console.log("event", event.id, event.type, event.data.object_type, event.data.object_id);
+}
+
+const missing = new Missing(process.env.API_URL, process.env.API_KEY, gapSeconds, handle);
+if (process.env.API_URL) missing.watch();
 
 async function rawBody(request) {
   const chunks = [];
@@ -84,12 +104,8 @@ createServer(async (request, response) => {
       return;
     }
     const event = JSON.parse(body);
-    if (!seen.has(event.id)) {
-      seen.add(event.id);
-      // Put it into a queue of your own here and answer at once: an answer
-      // later than 10 seconds counts as a failure.
-      console.log("event", event.id, event.type, event.data.object_type, event.data.object_id);
-    }
+    handle(event);
+    missing.arrived(request.headers[`${brand.toLowerCase()}-sequence`], event.created_at);
     response.writeHead(204).end();
   } catch (error) {
     response.writeHead(400).end(String(error.message));

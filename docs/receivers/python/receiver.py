@@ -2,6 +2,8 @@
 
     WEBHOOK_SECRET=whsec_... PORT=3000 python3 receiver.py
 
+With API_URL and API_KEY (permission events:read) it fetches what is missing.
+
 It speaks plain HTTP: put whatever ends TLS for you in front of it.
 """
 
@@ -15,9 +17,15 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from missing import Missing
+
 SECRET = os.environ.get("WEBHOOK_SECRET", "")
 STANDARD = os.environ.get("WEBHOOK_STANDARD") == "1"  # the headers of Standard Webhooks
 BRAND = os.environ.get("WEBHOOK_BRAND", "SERVICE")
+
+API_URL, API_KEY = os.environ.get("API_URL", ""), os.environ.get("API_KEY", "")
+GAP_SECONDS = float(os.environ.get("WEBHOOK_GAP_SECONDS", "600"))  # how long a message may be late
+TYPES = set(filter(None, os.environ.get("WEBHOOK_EVENTS", "").split(",")))  # that the webhook chose; none: all
 
 # How far, in seconds, a message's timestamp may be from our clock. It stops
 # somebody who recorded a message from sending it again later.
@@ -67,13 +75,33 @@ def standard_fault(headers, body, now):
     return None
 
 
+# The same event can arrive twice. A real receiver keeps the ids in its
+# database, in the transaction that handles the event; here the last ones.
+MOST_SEEN = 100_000
+seen = {}
+lock = threading.Lock()  # also keeps lines of several threads apart
+
+
+def handle(event):
+    """Handles an event that came as a message or was fetched, once."""
+    if TYPES and event["type"] not in TYPES and event["type"] != "test.ping":
+        return
+    data = event["data"]
+    with lock:
+        if event["id"] not in seen:
+            seen[event["id"]] = True
+            if len(seen) > MOST_SEEN:
+                del seen[next(iter(seen))]  # the oldest
+            # Put it into a queue of your own here and answer at once: an
+            # answer later than 10 seconds counts as a failure.
+            print("event", event["id"], event["type"], data["object_type"], data["object_id"], flush=True)
+
+
+missing = Missing(API_URL, API_KEY, GAP_SECONDS, handle)
+
+
 class Receiver(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # keeps connections open
-
-    # The same event can arrive twice. A real receiver keeps the ids in its
-    # database, in the transaction that handles the event.
-    seen = set()
-    lock = threading.Lock()
 
     def do_POST(self):
         length = int(self.headers.get("Content-Length") or 0)
@@ -89,15 +117,10 @@ class Receiver(BaseHTTPRequestHandler):
             return self.answer(400, wrong)
         try:
             event = json.loads(body)
-            data = event["data"]
+            handle(event)
+            missing.arrived(self.headers.get(BRAND + "-Sequence"), event["created_at"])
         except (ValueError, KeyError, TypeError):
             return self.answer(400, "not an event")
-        with self.lock:  # also keeps lines of several threads apart
-            if event["id"] not in self.seen:
-                self.seen.add(event["id"])
-                # Put it into a queue of your own here and answer at once: an
-                # answer later than 10 seconds counts as a failure.
-                print("event", event["id"], event["type"], data["object_type"], data["object_id"], flush=True)
         self.answer(204, "")
 
     def answer(self, status, text):
@@ -115,4 +138,6 @@ class Receiver(BaseHTTPRequestHandler):
 if __name__ == "__main__":
     if not SECRET:
         sys.exit("set WEBHOOK_SECRET to the webhook's signing secret")
+    if API_URL:
+        threading.Thread(target=missing.watch, daemon=True).start()
     ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "3000"))), Receiver).serve_forever()

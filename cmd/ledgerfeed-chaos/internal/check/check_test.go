@@ -46,7 +46,7 @@ func soundRun() *run {
 			public := Event{e.Position, e.ID, e.Type, `{"id":"` + e.ID + `"}`}
 			r.log.Public["w"] = append(r.log.Public["w"], public)
 			r.follow.Events = append(r.follow.Events, Seen{e.ID, public.JSON})
-			r.inbox.Take(Message{EventID: e.ID, Body: public.JSON, At: e.CreatedAt, Signed: true, Accepted: true})
+			r.inbox.Take(Message{EventID: e.ID, Body: public.JSON, Sequence: int64(i + 1), At: e.CreatedAt, Signed: true, Accepted: true})
 		}
 	}
 	return r
@@ -122,8 +122,15 @@ func TestEachBreachIsFound(t *testing.T) {
 		"delivered from nowhere": {func(r *run) {
 			r.inbox.Take(Message{EventID: "x", Signed: true, Accepted: true, At: noon})
 		}, []string{RuleDelivered}},
-		"repeats under way": {func(r *run) { r.repeat(10) }, nil},
-		"too many repeats":  {func(r *run) { r.repeat(11) }, []string{RuleDuplicates}},
+		"a number twice": {func(r *run) {
+			r.inbox.Take(Message{EventID: "e2", Body: `{"id":"e2"}`, Sequence: 1, Signed: true})
+		}, []string{RuleNumbers}},
+		"another number for a later attempt": {func(r *run) {
+			r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Sequence: 3, Signed: true})
+		}, []string{RuleNumbers}},
+		"a gap in the numbers": {func(r *run) { delete(r.inbox.numbers.accepted, 1) }, []string{RuleNumbers}},
+		"repeats under way":    {func(r *run) { r.repeat(10) }, nil},
+		"too many repeats":     {func(r *run) { r.repeat(11) }, []string{RuleDuplicates}},
 		"repeats at a fault": {func(r *run) {
 			r.repeat(20)
 			r.faults = append(r.faults, Fault{Began: noon})
@@ -189,7 +196,7 @@ func TestRepeatsAcrossALossAreNoDuplicates(t *testing.T) {
 	r := soundRun()
 	r.history.Lose(noon.Add(time.Minute), noon.Add(time.Minute), map[string]int64{"w": 3}, func(string, string) bool { return true })
 	for range 30 {
-		r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Signed: true, Accepted: true, At: noon.Add(2 * time.Minute)})
+		r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Sequence: 2, Signed: true, Accepted: true, At: noon.Add(2 * time.Minute)})
 	}
 	if got := r.check(); got != nil {
 		t.Errorf("found %q: the log went back, so the message is sent again", got)

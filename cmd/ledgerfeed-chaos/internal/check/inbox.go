@@ -9,6 +9,7 @@ import (
 // Message is a webhook message as a receiver got it.
 type Message struct {
 	EventID, Body string
+	Sequence      int64 // the number that it carried; 0: none
 	At            time.Time
 	Signed        bool
 	Accepted      bool // answered with 2xx, as far as the receiver knows
@@ -20,6 +21,7 @@ type Inbox struct {
 
 	mu       sync.Mutex
 	accepted map[string][]arrival // by event id
+	numbers  numbers
 	unsigned int
 	attempts int
 }
@@ -32,7 +34,7 @@ type arrival struct {
 
 // NewInbox makes an empty Inbox.
 func NewInbox(workspace string) *Inbox {
-	return &Inbox{Workspace: workspace, accepted: map[string][]arrival{}}
+	return &Inbox{Workspace: workspace, accepted: map[string][]arrival{}, numbers: newNumbers()}
 }
 
 // Take notes a message.
@@ -43,6 +45,7 @@ func (b *Inbox) Take(m Message) {
 	if !m.Signed {
 		b.unsigned++
 	}
+	b.numbers.take(&m)
 	if !m.Accepted {
 		return
 	}
@@ -97,6 +100,7 @@ func (b *Inbox) Check(l *Log, h *History, disturbances []time.Time, f *Findings)
 	if b.unsigned > 0 {
 		f.Add(RuleDelivered, "%d messages to %s of %s had no right signature", b.unsigned, b.WebhookID, b.Workspace)
 	}
+	b.numbers.check(b.WebhookID, h.Losses(), f)
 	bodies := map[string]string{}
 	for _, e := range l.Public[b.Workspace] {
 		bodies[e.ID] = e.JSON

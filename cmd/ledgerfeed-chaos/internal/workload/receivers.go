@@ -20,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -179,8 +180,11 @@ func (r *Receivers) take(w http.ResponseWriter, q *http.Request) {
 	if err != nil {
 		return
 	}
+	// One that is no number is found missing.
+	sequence, _ := strconv.ParseInt(q.Header.Get("Service-Sequence"), 10, 64)
 	m := check.Message{
-		EventID: q.Header.Get("Service-Event-Id"), Body: string(body), At: time.Now(),
+		Sequence: sequence,
+		EventID:  q.Header.Get("Service-Event-Id"), Body: string(body), At: time.Now(),
 		Signed: signed(q.Header.Get("Service-Signature"), body, b.secret), Accepted: mood == Well,
 	}
 	b.inbox.Take(m)
