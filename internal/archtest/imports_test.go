@@ -89,6 +89,7 @@ var arrows = map[string][]string{
 		"internal/console/anomalies", "projections/anomaly", "internal/console/overview", "internal/rollup",
 		"internal/console/theme", "delivery/mail", "internal/console/settings", "projections/replay", "readapi",
 		"internal/console/data",
+		"delivery/statement", "readapi/reference",
 	},
 	"internal/console/data":     {"internal/console/label", "internal/console/web", "readapi", "readapi/route"},
 	"internal/console/origin":   {},
@@ -104,7 +105,7 @@ var arrows = map[string][]string{
 	"internal/console/keys": {
 		"readapi/access", "internal/console/label", "internal/console/web", "internal/console/chart", "internal/rollup",
 	},
-	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy", "internal/signaturecheck"},
+	"internal/console/webhooks": {"domain", "delivery", "internal/console/chart", "internal/console/label", "internal/console/web", "delivery/attempt", "delivery/policy", "delivery/statement", "internal/signaturecheck"},
 	"internal/console/events": {
 		"domain", "eventlog", "delivery", "internal/console/label", "internal/console/web",
 		"projections/anomaly", "projections/replay", "readapi", "readapi/route",
@@ -304,7 +305,7 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 var inTestsOf = map[string][]string{
 	// They run a second version of the program, with other rules, and servers that are restored from backups.
 	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs", "internal/signingkey"},
-	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/reference", "readapi/requestlog"},
+	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/requestlog", "internal/signingkey"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/relay":          {"internal/bus/jetstream"},
 	"internal/signaturecheck": {"delivery/attempt"},

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/delivery/statement"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/anomalies"
@@ -36,6 +37,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 )
 
 // Config of a Console.
@@ -68,6 +70,10 @@ type Config struct {
 
 	APIURL string // the API's address, for the examples on pages; required
 
+	// Statements makes statements about webhooks, best with Pool; nil: there is no key to
+	// sign them with.
+	Statements *statement.Maker
+
 	// Reference is the API's description as a page, with its style in one <style>
 	// element and nothing to fetch; required.
 	Reference []byte
@@ -85,7 +91,7 @@ type Config struct {
 func New(cfg Config) (*Console, error) {
 	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Mailer == nil || cfg.Feed == nil || cfg.Reader == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
-		return nil, errors.New("console: Config needs everything but Identity and TestTimeout")
+		return nil, errors.New("console: Config needs everything but Identity, Statements and TestTimeout")
 	}
 	var err error
 	if cfg.Settings, err = cfg.Settings.WithDefaults(); err != nil {
@@ -126,7 +132,10 @@ func New(cfg Config) (*Console, error) {
 		}
 	}
 	c.keys = &keys.Pages{Pool: cfg.Pool, Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
-	c.webhooks = &webhooks.Pages{Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout}
+	c.webhooks = &webhooks.Pages{
+		Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout,
+		Statements: cfg.Statements, KeysURL: cfg.APIURL + reference.KeysPath,
+	}
 	replayer, err := replay.New(replay.Config{Pool: cfg.Pool, Clock: cfg.Clock})
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"log/slog"
 	"net/http"
@@ -20,12 +21,14 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/delivery/statement"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
@@ -81,6 +84,9 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 		Settings: s.settings, URL: "http://" + s.server.Listener.Addr().String(), APIURL: "https://api.example.com",
 		Reference: testkit.Must(reference.Page(openapi.Info{BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs"}))(t),
 	}
+	cfg.Statements = testkit.Must(statement.New(statement.Config{
+		Pool: s.pool, Keys: testkit.Must(signingkey.Parse(testkit.Must(signingkey.New(rand.Reader))(t)))(t), BaseURL: cfg.APIURL, Clock: s.clock.Now, Retention: 30 * 24 * time.Hour,
+	}))(t)
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -7,11 +7,22 @@ import (
 	"io"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/statement"
 )
+
+// Statements makes what makes statements; nil: there is no key to sign them with.
+func Statements(ctx context.Context, env *cli.Env, pool *pgxpool.Pool) (*statement.Maker, error) {
+	keys, err := Keys(ctx, env)
+	if keys == nil || err != nil {
+		return nil, err
+	}
+	set := &env.Settings
+	return statement.New(statement.Config{Pool: pool, Keys: keys, BaseURL: set.BaseURL, Clock: env.Clock, Retention: set.Retention})
+}
 
 // StatementCommand is ledgerfeed webhook statement.
 func StatementCommand(env *cli.Env) *cobra.Command {
@@ -48,17 +59,12 @@ with the program's own PostgreSQL the key is in the data directory.`,
 
 // printStatement makes the statement and prints it.
 func printStatement(ctx context.Context, env *cli.Env, d *cli.Deps, webhookID string, day statement.Day) error {
-	keys, err := Keys(ctx, env)
+	maker, err := Statements(ctx, env, d.Pool)
 	if err != nil {
 		return err
 	}
-	if keys == nil {
+	if maker == nil {
 		return ErrNoKey
-	}
-	set := &env.Settings
-	maker, err := statement.New(statement.Config{Pool: d.Pool, Keys: keys, BaseURL: set.BaseURL, Clock: env.Clock, Retention: set.Retention})
-	if err != nil {
-		return err
 	}
 	s, err := maker.Make(ctx, webhookID, day)
 	var wrong *statement.DayError

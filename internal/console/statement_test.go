@@ -1,0 +1,74 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestStatement: a viewer sees what became of a day's events and downloads it signed; what
+// the page shows checks it. Other days, workspaces and services are refused in words.
+func TestStatement(t *testing.T) {
+	t.Parallel()
+	var verifiers func() ([]string, error)
+	s := setup(t, func(c *Config) { verifiers = c.Statements.Verifiers })
+	r := s.receiver(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("SERVICE-Sequence") == "2" {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: r.URL, Events: []string{"all"}}))(t)
+	here := "/webhooks/" + hook.ID + "/statement"
+	s.deliver()
+	s.append(acme, "invoice.reversed", `{"invoice_id":"inv_1"}`)
+	refused := s.append(acme, "invoice.reversed", `{"invoice_id":"inv_2"}`)
+	p := s.signIn(acme, session.Viewer)
+	p.get("/webhooks/" + hook.ID).has(`href="` + here + `"`)
+	yesterday, today := s.clock.Now().Add(-24*time.Hour).Format(time.DateOnly), s.clock.Now().Format(time.DateOnly)
+	key := testkit.Must(verifiers())(t)[0]
+	p.get(here).status(http.StatusOK).has(`value="`+yesterday+`"`, strings.ReplaceAll(key, "+", "&#43;"), `href="https://api.example.com/docs/keys"`).hasNot("Download")
+	var file string
+	testkit.Eventually(t, func() error {
+		file = p.get(here + ".txt?day=" + today).status(http.StatusOK).body
+		if !strings.Contains(file, "\ndelivered 1\n") || !strings.Contains(file, "\npending 1\n") {
+			return errors.New(file)
+		}
+		return nil
+	})
+	checked := testkit.Must(testkit.Must(signingkey.ParseVerifiers(key))(t).Check([]byte(file)))(t)
+	for _, line := range []string{"workspace acme", "webhook " + hook.ID, "day " + today, "sequence 1-2", "sent 2", "pending 2 " + refused} {
+		if !strings.Contains(checked.Text, "\n"+line+"\n") {
+			t.Errorf("no %q in\n%s", line, checked.Text)
+		}
+	}
+	got := p.get(here + ".txt?day=" + today)
+	if kind, as := got.Header.Get("Content-Type"), got.Header.Get("Content-Disposition"); kind != "text/plain; charset=utf-8" || as != `attachment; filename="statement-`+hook.ID+`-`+today+`.txt"` {
+		t.Errorf("the file is %q, %q", kind, as)
+	}
+	p.get(here+"?day="+today).status(http.StatusOK).has("<dt>Numbers</dt><dd>1 to 2</dd>", "<dt>Delivered</dt><dd>1</dd>", "<dt>Still being tried</dt><dd>1</dd>", refused, here+".txt?day="+today)
+	for day, says := range map[string]string{"2999-01-01": "has not begun", "2001-01-01": "past the retention", "soon": "want a date such as"} {
+		p.get(here+"?day="+day).status(http.StatusUnprocessableEntity).has(says, `value="`+day+`"`).hasNot("Download")
+		p.get(here+".txt?day="+day).status(http.StatusUnprocessableEntity).has(says, "There is no statement of this day")
+	}
+	p.get(here + ".txt").status(http.StatusUnprocessableEntity)
+	other := s.signIn(beta, session.Admin)
+	other.get(here).status(http.StatusNotFound)
+	other.get(here + ".txt?day=" + today).status(http.StatusNotFound)
+}
+
+// TestNoStatements: a service without a key says so.
+func TestNoStatements(t *testing.T) {
+	t.Parallel()
+	s := setup(t, func(c *Config) { c.Statements = nil })
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: "https://hooks.example/", Events: []string{"all"}}))(t)
+	p := s.signIn(acme, session.Admin)
+	p.get("/webhooks/" + hook.ID + "/statement").status(http.StatusOK).has("has no signing key").hasNot("<form class=\"filters\"")
+	p.get("/webhooks/" + hook.ID + "/statement.txt?day=2026-11-22").status(http.StatusConflict).has("Nothing can be signed")
+}
