@@ -50,6 +50,9 @@ type Notifier struct {
 	logger *slog.Logger
 	self   string // this process in payloads, so that it skips its own
 
+	direct *pgx.ConnConfig // listens there; nil: as the pool connects
+	sweeps bool            // notifications of other processes cannot be received
+
 	unsentReady chan struct{} // holds a token when unsent has something
 
 	sent, received, interrupted atomic.Uint64 // see NotifierStats
@@ -70,6 +73,11 @@ func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
 		unsent:        map[Topic]map[string]struct{}{},
 	}
 }
+
+// ListenAt makes the Notifier, before Run, listen on a connection of its own configuration,
+// where the pool goes through a pooler, which does not pass notifications on; with nil it
+// does not listen, and changes of other processes are found by sweeps.
+func (n *Notifier) ListenAt(direct *pgx.ConnConfig) { n.direct, n.sweeps = direct, direct == nil }
 
 // NotifierStats counts notifications between processes since the start.
 type NotifierStats struct {
@@ -206,7 +214,9 @@ const (
 func (n *Notifier) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	group.Go(func() { n.send(ctx) })
-	group.Go(func() { n.listen(ctx) })
+	if !n.sweeps {
+		group.Go(func() { n.listen(ctx) })
+	}
 	group.Wait()
 	return nil
 }
@@ -297,7 +307,11 @@ const closeTimeout = time.Second
 
 // listenOnce receives notifications until the connection is lost.
 func (n *Notifier) listenOnce(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, n.pool.Config().ConnConfig)
+	cfg := n.direct
+	if cfg == nil {
+		cfg = n.pool.Config().ConnConfig
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -219,18 +218,13 @@ func number(name string) (int64, error) {
 
 // with opens the database for goose.
 func with(url string, do func(*goose.Provider) error) (err error) {
-	cfg, err := pg.ParseConfig(url)
+	cfg, err := pg.ConnConfig(url, map[string]string{"lock_timeout": pg.Milliseconds(lockTimeout)})
 	if err != nil {
 		return err
 	}
-	cfg.ConnConfig.RuntimeParams["lock_timeout"] = pg.Milliseconds(lockTimeout)
-	db := stdlib.OpenDB(*cfg.ConnConfig)
+	db := stdlib.OpenDB(*cfg)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	locker, err := lock.NewPostgresSessionLocker()
-	if err != nil {
-		return fmt.Errorf("prepare the migration lock: %w", err)
-	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(&locker{url: url}), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}

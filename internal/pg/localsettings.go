@@ -11,7 +11,7 @@ import (
 const (
 	msgQuery, msgSync, msgParse, msgBind, msgDescribe, msgExecute = 'Q', 'S', 'P', 'B', 'D', 'E'
 
-	msgReady, msgError                        = 'Z', 'E'
+	msgReady, msgError, msgCancelKey          = 'Z', 'E', 'K'
 	msgNotice, msgNotification, msgParameters = 'N', 'A', 'S'
 )
 
@@ -33,7 +33,12 @@ const headerSize = 5 // of a message: its type, and its length without the type
 //
 // Messages go in series, each of which the server ends with "ready" (ReadyForQuery). Outside
 // of a transaction a series is one by itself; after BEGIN, the next series is where the
-// settings go. Series that are nothing but BEGIN, COMMIT and the like are left alone.
+// settings go. Series that are nothing but BEGIN, COMMIT and the like, or that the server runs
+// in no transaction with another statement, such as VACUUM, are left alone.
+//
+// It also keeps the key for cancelling statements from pgx, which then does not: PgBouncer
+// before version 1.19 may end itself over a cancelled statement (its issue 801). Statements
+// end by their statement_timeout.
 type localSettings struct {
 	r     io.Reader
 	w     io.Writer
@@ -138,7 +143,7 @@ func (s *localSettings) addition(message []byte) (before []byte) {
 
 // wants reports whether a series that begins with a message needs the settings.
 func (s *localSettings) wants(kind byte, body []byte) bool {
-	if s.state != noTransaction && (s.state != inTransaction || !s.bare) || kind == msgSync || kind == 'C' {
+	if len(s.first) == 0 || s.state != noTransaction && (s.state != inTransaction || !s.bare) || kind == msgSync || kind == 'C' {
 		return false
 	}
 	if kind != msgQuery {
@@ -147,10 +152,11 @@ func (s *localSettings) wants(kind byte, body []byte) bool {
 	word := strings.ToLower(strings.TrimLeft(string(body[:min(len(body), 64)]), " \t\r\n("))
 	word = word[:len(word)-len(strings.TrimLeft(word, "abcdefghijklmnopqrstuvwxyz"))]
 	switch word {
-	case "select", "insert", "update", "delete", "with", "merge", "declare", "lock":
-		return true
+	case "begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", // of transactions themselves
+		"vacuum", "cluster", "reindex", "checkpoint", "discard", "listen", "unlisten", "copy", "": // not after another statement
+		return false
 	}
-	return false
+	return true
 }
 
 // Read leaves the answers to the settings out of what the server sends.
@@ -191,7 +197,10 @@ func (s *localSettings) without(b []byte) (out []byte) {
 
 // isOwn reports whether a message is one of the answers to the settings. It needs the lock.
 func (s *localSettings) isOwn(kind byte) bool {
-	if !s.begun || kind == msgNotice || kind == msgNotification || kind == msgParameters {
+	if !s.begun {
+		return kind == msgCancelKey
+	}
+	if kind == msgNotice || kind == msgNotification || kind == msgParameters {
 		return false
 	}
 	if s.answered {

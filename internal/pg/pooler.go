@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -89,9 +90,7 @@ func settle(cfg *pgx.ConnConfig) error {
 	if writtenIn(cfg.ConnString(), "default_query_exec_mode") == "" {
 		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
-	if len(local) == 0 {
-		return nil
-	}
+	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler { return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()} }
 	first, build := beginning(local), cfg.BuildFrontend
 	cfg.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 		s := newLocalSettings(r, w, first)
@@ -103,6 +102,9 @@ func settle(cfg *pgx.ConnConfig) error {
 // beginning is what sets settings for the transaction in which it is executed, as
 // messages to the server.
 func beginning(settings map[string]string) []byte {
+	if len(settings) == 0 { // of a connection by itself
+		return nil
+	}
 	var calls []string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		calls = append(calls, fmt.Sprintf("set_config(%s, %s, true)", literal(name), literal(settings[name])))

@@ -18,6 +18,7 @@ import (
 // AuditorConfig of an Auditor.
 type AuditorConfig struct {
 	Pool    *pgxpool.Pool // opened with PoolSettings; at least 3 connections
+	Direct  string        // see Config.Direct
 	Clock   func() time.Time
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer // nil: none
@@ -123,7 +124,7 @@ func NewAuditor(cfg AuditorConfig) (*Auditor, error) {
 	limit := NewRateLimiter(cfg.Rate)
 	var err error
 	a.replay, err = New(Config{
-		Pool: cfg.Pool, Clock: cfg.Clock, Rules: cfg.Rules, Workers: 1, Notify: cfg.Notify,
+		Pool: cfg.Pool, Direct: cfg.Direct, Clock: cfg.Clock, Rules: cfg.Rules, Workers: 1, Notify: cfg.Notify,
 		Limit: func(ctx context.Context, n int) error {
 			if err := limit(ctx, n); err != nil {
 				return err

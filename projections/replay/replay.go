@@ -34,6 +34,8 @@ type Config struct {
 	Pool  *pgxpool.Pool // opened with PoolSettings; at least 2*Workers+1 connections. Shadow tables take one more each, with the same settings
 	Clock func() time.Time
 
+	Direct string // URL of PostgreSQL itself for shadow tables, where the Pool goes through a pooler; empty: the Pool's
+
 	Notify   eventlog.NotifyFunc // called with workspaces whose rows a rebuild has changed; nil: nobody is notified
 	Rules    projections.Rules   // default projections.LiveRules
 	Workers  int                 // workspaces in progress at once; default DefaultWorkers

@@ -43,9 +43,28 @@ type shadowStore struct {
 // shadowName is the name of a shadow table.
 func shadowName(readTable string) string { return "pg_temp.shadow_" + readTable }
 
+// DirectError says that a workspace is folded into temporary tables, which a pooler that
+// shares sessions between transactions does not keep.
+type DirectError struct{ WorkspaceID string }
+
+func (e *DirectError) Error() string {
+	return fmt.Sprintf("the workspace %s is larger than the memory for folding it, and temporary tables are not kept through a pooler: "+
+		"set LEDGERFEED_LISTEN_DATABASE_URL to the address of PostgreSQL itself, or give verify or rebuild more --memory", e.WorkspaceID)
+}
+
 // newShadowStore opens the session. The caller must close it.
 func (r *Replayer) newShadowStore(ctx context.Context, workspaceID string, apply applyFunc) (*shadowStore, error) {
-	conn, err := pgx.ConnectConfig(ctx, r.cfg.Pool.Config().ConnConfig)
+	cfg := r.cfg.Pool.Config().ConnConfig
+	switch {
+	case r.cfg.Direct != "":
+		var err error
+		if cfg, err = pg.ConnConfig(r.cfg.Direct, PoolSettings()); err != nil {
+			return nil, err
+		}
+	case pg.IsPooled(cfg):
+		return nil, &DirectError{workspaceID}
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open a session for the shadow tables of %s: %w", workspaceID, err)
 	}

@@ -47,6 +47,7 @@ type Pooler struct {
 	dir  string
 	root bool
 	cmd  *exec.Cmd
+	said testkit.Buffer
 }
 
 // The account that runs PgBouncer, which root does not.
@@ -167,8 +168,8 @@ func (p *Pooler) Begin() {
 		uid, gid := testkit.Must(strconv.Atoi(u.Uid))(p.t), testkit.Must(strconv.Atoi(u.Gid))(p.t)
 		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
-	var said testkit.Buffer
-	p.cmd.Stdout, p.cmd.Stderr = &said, &said
+
+	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatalf("start PgBouncer: %v", err)
 	}
@@ -177,7 +178,7 @@ func (p *Pooler) Begin() {
 		defer cancel()
 		conn, err := pgx.Connect(ctx, p.Bare)
 		if err != nil {
-			return fmt.Errorf("%w\n%s", err, strings.TrimSpace(said.String()))
+			return fmt.Errorf("%w\n%s", err, strings.TrimSpace(p.said.String()))
 		}
 		return conn.Close(ctx)
 	})
@@ -190,6 +191,9 @@ func (p *Pooler) End() {
 	}
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
+	if text := p.said.String(); strings.Contains(text, "FATAL") {
+		p.t.Errorf("PgBouncer: %s", text)
+	}
 	p.cmd = nil
 	_ = os.Remove(filepath.Join(p.dir, ".s.PGSQL.5432"))
 }
