@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 	"github.com/ledgerfeed/ledgerfeed/readapi/waiting"
 )
 
@@ -42,6 +44,11 @@ func newWaits(cfg *Config) *waits {
 // Run wakes requests that wait, until ctx ends. Without it they wait until their time is
 // over.
 func (a *API) Run(ctx context.Context) error { return a.waits.watcher.Run(ctx) }
+
+// Waits is how many requests wait now for something on lists, and for positions.
+func (a *API) Waits() (changes, positions int) {
+	return a.waits.changes.Open(), a.waits.positions.Open()
+}
 
 // Drain has requests that wait answered now, for good, because the process is about to
 // stop. The server of NewServer calls it when it is shut down.
@@ -107,6 +114,27 @@ func (w *waiter) holds(q *request, body []byte, v version) bool {
 	}
 	w.empty = &emptyPage{append([]byte(nil), body...), v}
 	return true
+}
+
+// resumes holds a request whose page was empty before and must be so still: a follower
+// whose wait is over asks the same again, and costs no more than a look at the version.
+func (w *waiter) resumes(q *request, cached *cachedAnswer) (held bool, err error) {
+	if cached == nil || cached.body.Encoding != answer.Identity || q.endpoint.Kind == route.Credit {
+		return false, nil // a credit may have something newer although its page is empty
+	}
+	rows, err := rowsVersion(q)
+	if err != nil {
+		return false, err
+	}
+	if err := w.reached(rows); err != nil {
+		return false, err
+	}
+	// Events that pass their retention leave an empty page empty.
+	if cached.version != rows && !strings.HasPrefix(cached.version.name, rows.name+".") {
+		return false, nil
+	}
+	w.empty = &emptyPage{cached.body.Body, cached.version}
+	return true, nil
 }
 
 // await waits for what the request needs and answers it. The context is that of the

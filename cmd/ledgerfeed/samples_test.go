@@ -103,10 +103,13 @@ func TestSamplesOfTheReference(t *testing.T) {
 			}
 			c := exec.CommandContext(t.Context(), run[0], append(run[1:], file)...)
 			c.Dir = dir
-			c.Env = append(os.Environ(), "API_KEY="+read.key)
+			c.Env = append(os.Environ(), "API_KEY="+read.key, "SECONDS_TO_RUN=5", "POSITION=100")
 			out, err := c.CombinedOutput()
 			if err != nil || len(out) == 0 {
 				t.Fatalf("%v: %s\n%s", err, out, code)
+			}
+			if s.operation == "position" && !regexp.MustCompile(`(?i)position:? \d+`).Match(out) {
+				t.Errorf("no position: %s", out)
 			}
 			if s.operation == "follow" || s.operation == "whole" {
 				if cursor, err := os.ReadFile(filepath.Join(dir, "cursor.txt")); err != nil || len(cursor) == 0 {
