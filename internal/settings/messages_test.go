@@ -53,6 +53,8 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_RELAY_NAME":            {"two words", "a.b", strings.Repeat("a", 65)},
 	"LEDGERFEED_RELAY_FORM":            {"whole", "Public", "json"},
 	"LEDGERFEED_RELAY_ENVELOPE":        {"true", "CloudEvents", "avro"},
+	"LEDGERFEED_INGEST_URL":            {"hunter2.example:5432", "mysql://u:hunter2@x/y", "postgres://u:hunter2@x/y?topic=a-b"},
+	"LEDGERFEED_INGEST_NAME":           {"two words", "a.b", strings.Repeat("a", 65)},
 	"LEDGERFEED_METRICS_WORKSPACES":    {"every one", "one;two", tooManyIDs()},
 	"LEDGERFEED_PPROF":                 {"yes", "on", "2"},
 	"LEDGERFEED_TRACES_URL":            {"localhost", "grpc://127.0.0.1:4317", "http://127.0.0.1:4317/?key=1"},

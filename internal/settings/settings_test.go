@@ -42,6 +42,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_CONSOLE_EMBED_ORIGINS=https://App.acme.example:8443/, http://localhost:3000", "LEDGERFEED_CONSOLE_NAME=Acme", "LEDGERFEED_CONSOLE_ACCENT=#1d4ed8", "LEDGERFEED_CONSOLE_LOGO=/logo.svg",
 		"LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
 		"LEDGERFEED_RELAY_URL=nats://u:p@n1:4222,n2:4222/?stream=BILLING", "LEDGERFEED_RELAY_NAME=east", "LEDGERFEED_RELAY_FORM=entries", "LEDGERFEED_RELAY_ENVELOPE=cloudevents",
+		"LEDGERFEED_INGEST_URL=postgres://u:p@shop.example/shop?topic=billing", "LEDGERFEED_INGEST_NAME=shop",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
