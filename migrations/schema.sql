@@ -331,6 +331,26 @@ CREATE TABLE event_rollup_cursor (
 ) WITH (fillfactor=50);
 COMMENT ON TABLE event_rollup_cursor IS 'How far event_rollup has counted each workspace''s log.';
 
+CREATE TABLE ingest_position (
+    workspace_id text COLLATE "C" NOT NULL,
+    source text COLLATE "C" NOT NULL,
+    sequence bigint NOT NULL,
+    stream_created timestamp with time zone,
+    moved_at timestamp with time zone,
+    holder text,
+    held_until timestamp with time zone,
+    CONSTRAINT ingest_position_pkey PRIMARY KEY (workspace_id, source),
+    CONSTRAINT ingest_position_sequence_check CHECK ((sequence >= 0)),
+    CONSTRAINT ingest_position_workspace_id_check CHECK ((workspace_id = '*'::text))
+);
+COMMENT ON TABLE ingest_position IS 'How far streams of message brokers are ingested. Whatever is after the sequence is read again; entries that the log has are skipped by their ids.';
+COMMENT ON COLUMN ingest_position.source IS 'LEDGERFEED_INGEST_NAME.';
+COMMENT ON COLUMN ingest_position.sequence IS 'The stream''s sequence of the last message that is in the log or among the dead letters; 0: none.';
+COMMENT ON COLUMN ingest_position.stream_created IS 'When the stream was made: another one begins again at sequence 1.';
+COMMENT ON COLUMN ingest_position.moved_at IS 'When sequence last moved; null: never.';
+COMMENT ON COLUMN ingest_position.holder IS 'The process that reads the stream; the others wait.';
+COMMENT ON COLUMN ingest_position.held_until IS 'When another process may take over.';
+
 CREATE TABLE invoice (
     workspace_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,

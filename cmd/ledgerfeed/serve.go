@@ -24,8 +24,9 @@ database, each with the roles it is given. Stops cleanly on SIGTERM: it says
 that it is no longer ready, still serves for LEDGERFEED_DRAIN_DELAY (2 s),
 finishes what is under way, and ends.
 
-The roles api, project, deliver and console are what a process has by default. The role
-relay sends the log to the message broker at LEDGERFEED_RELAY_URL, and has to be chosen.
+The roles api, project, deliver and console are what a process has by default. Two have
+to be chosen: relay sends the log to the message broker at LEDGERFEED_RELAY_URL, and
+ingest appends the messages of the stream or outbox at LEDGERFEED_INGEST_URL.
 
 It brings the schema up to date first. With --no-migrate, or where its account of
 PostgreSQL may not do so, it waits until another account has: /healthz says ok, /readyz

@@ -132,9 +132,12 @@ var arrows = map[string][]string{
 	"internal/bus":                 {},
 	"internal/bus/jetstream":       {"internal/bus"},
 	"internal/relay":               {"domain", "eventlog", "internal/bus", "internal/flow"},
+	"internal/ingest":              {"domain", "eventlog", "internal/bus", "internal/flow"},
+	"internal/ingest/outbox":       {"internal/flow", "internal/ingest", "internal/pg"},
+	"internal/ingest/stream":       {"internal/bus", "internal/bus/jetstream", "internal/flow", "internal/ingest"},
 	"internal/testkit/natscluster": {"internal/testkit"},
 	"internal/settings": {
-		"internal/bus/jetstream", "internal/relay",
+		"internal/bus/jetstream", "internal/relay", "internal/ingest/outbox",
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
 		"internal/signingkey", "internal/pg",
@@ -167,6 +170,7 @@ var arrows = map[string][]string{
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
 		"delivery/mail", "internal/console/events", "cmd/ledgerfeed/internal/signing",
 		"delivery/mail", "internal/console/events", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/settings",
+		"internal/ingest", "internal/ingest/outbox", "internal/ingest/stream",
 	},
 	"cmd/ledgerfeed/internal/demo/lastday": {
 		"delivery/attempt", "delivery/policy", "internal/pg", "internal/rollup", "readapi/requestlog", "readapi/answer",
@@ -282,10 +286,10 @@ var pure = []string{"domain", "domain/jsonform", "docs/receivers/go"}
 // the longest matching path counts. Modules that are not listed may be imported
 // everywhere.
 var homes = map[string][]string{
-	"github.com/ThreeDotsLabs/watermill":      {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "internal/bus", "internal/bus/jetstream", "internal/relay", "cmd/ledgerfeed-chaos/internal/workload"},
-	"github.com/ThreeDotsLabs/watermill-nats": {"internal/bus/jetstream"},
+	"github.com/ThreeDotsLabs/watermill":      {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/ingest", "internal/ingest/outbox", "internal/ingest/stream", "cmd/ledgerfeed-chaos/internal/workload"},
+	"github.com/ThreeDotsLabs/watermill-nats": {"internal/bus/jetstream", "internal/ingest/stream"},
 	"github.com/nats-io/nats-server":          {"internal/testkit/natscluster"},
-	"github.com/ThreeDotsLabs/watermill-sql":  {"eventlog/watermillsql", "cmd/ledgerfeed-chaos/internal/workload"},
+	"github.com/ThreeDotsLabs/watermill-sql":  {"eventlog/watermillsql", "internal/ingest", "internal/ingest/outbox", "cmd/ledgerfeed-chaos/internal/workload"},
 }
 
 // homesOf returns the listed module that an imported package is of, and its homes.
@@ -308,6 +312,7 @@ var inTestsOf = map[string][]string{
 	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/requestlog", "internal/signingkey"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"internal/relay":          {"internal/bus/jetstream"},
+	"internal/ingest":         {"internal/bus/jetstream", "internal/ingest/outbox", "internal/ingest/stream", "internal/relay", "projections", "projections/replay"},
 	"internal/signaturecheck": {"delivery/attempt"},
 	"delivery/statement":      {"delivery/keyring", "eventlog"},
 	"readapi":                 {"internal/connlimit"}, // what HTTP/2 leaves of its bounds
@@ -475,7 +480,7 @@ func TestImportFaults(t *testing.T) {
 		{"domain", module + "internal/pg", false, "domain may not import internal/pg"},
 		{"domain", "github.com/google/uuid", false, "domain may import only the standard library"},
 		{"delivery/dispatch", "github.com/ThreeDotsLabs/watermill/message", false, ""},
-		{"delivery", "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql", false, "delivery may not import github.com/ThreeDotsLabs/watermill-sql; packages that may: cmd/ledgerfeed-chaos/internal/workload, eventlog/watermillsql"},
+		{"delivery", "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql", false, "delivery may not import github.com/ThreeDotsLabs/watermill-sql; packages that may: cmd/ledgerfeed-chaos/internal/workload, eventlog/watermillsql, internal/ingest, internal/ingest/outbox"},
 		{"eventlog", "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql", true, "eventlog may not import github.com/ThreeDotsLabs/watermill-sql"},
 		{"readapi", "github.com/ThreeDotsLabs/watermill/message", true, "readapi may not import github.com/ThreeDotsLabs/watermill"},
 		{"domain", "pgregory.net/rapid", true, ""},

@@ -21,6 +21,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
@@ -158,6 +159,8 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_AUDIT_RATE", s.AuditRate >= 1},
 		{"LEDGERFEED_RELAY_URL", s.RelayURL == "" || relayURL == nil},
 		{"LEDGERFEED_RELAY_NAME", domain.IsID(s.RelayName)},
+		{"LEDGERFEED_INGEST_URL", s.IngestURL == "" || isSource(s.IngestURL)},
+		{"LEDGERFEED_INGEST_NAME", domain.IsID(s.IngestName)},
 		{"LEDGERFEED_TRACES_URL", s.TracesURL == "" || isAddress(s.TracesURL)},
 		{"LEDGERFEED_TRACES_RATIO", s.TracesRatio >= 0 && s.TracesRatio <= 1},
 		{"LEDGERFEED_LOG_FORMAT", s.LogFormat == "text" || s.LogFormat == "json"},
@@ -203,6 +206,13 @@ func isListenAddress(text string) bool {
 func isAddress(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
+// isSource tells whether an address is one of what can be ingested.
+func isSource(text string) bool {
+	_, stream := jetstream.ParseTarget(text)
+	_, table := outbox.ParseTarget(text)
+	return stream == nil || table == nil
 }
 
 // prefixes is a list of CIDRs, separated by commas.

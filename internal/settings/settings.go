@@ -94,6 +94,10 @@ type Settings struct {
 	RelayForm     relay.Form     `env:"LEDGERFEED_RELAY_FORM" envDefault:"public" want:"public or entries"`
 	RelayEnvelope relay.Envelope `env:"LEDGERFEED_RELAY_ENVELOPE" envDefault:"none" want:"none or cloudevents"`
 
+	// What is ingested (docs/operations/ingest.md), for processes with the role ingest.
+	IngestURL  string `env:"LEDGERFEED_INGEST_URL" secret:"true" want:"an address such as nats://n1.example.com:4222/?stream=ENTRIES&subject=entries, or postgres://user:password@shop.example.com/shop?topic=ledgerfeed"`
+	IngestName string `env:"LEDGERFEED_INGEST_NAME" envDefault:"ingest" want:"1 to 64 of A-Z a-z 0-9 _ -, such as ingest"`
+
 	// MetricsWorkspaces are those that have metrics of their own.
 	MetricsWorkspaces workspaceIDs `env:"LEDGERFEED_METRICS_WORKSPACES" want:"at most 100 ids of workspaces, such as acme, separated by commas"`
 

@@ -44,6 +44,7 @@ const (
 	RoleDeliver = "deliver"
 	RoleConsole = "console"
 	RoleRelay   = "relay"
+	RoleIngest  = "ingest"
 )
 
 // AdminListener is the listener that every serving process has.
@@ -54,7 +55,7 @@ const AdminListener = "admin"
 func Roles() []string { return []string{RoleAPI, RoleProject, RoleDeliver, RoleConsole} }
 
 // AllRoles are Roles, and those that have to be chosen because they need another system.
-func AllRoles() []string { return append(Roles(), RoleRelay) }
+func AllRoles() []string { return append(Roles(), RoleRelay, RoleIngest) }
 
 // CheckRoles returns a UsageError for an unknown role, for none, or for one that lacks its
 // setting.
@@ -69,6 +70,9 @@ func CheckRoles(roles []string, set *settings.Settings) error {
 	}
 	if slices.Contains(roles, RoleRelay) && set.RelayURL == "" {
 		return cli.Usagef("the role %s needs LEDGERFEED_RELAY_URL, the address of a message broker, such as nats://127.0.0.1:4222/?replicas=1", RoleRelay)
+	}
+	if slices.Contains(roles, RoleIngest) && set.IngestURL == "" {
+		return cli.Usagef("the role %s needs LEDGERFEED_INGEST_URL, the address of a stream or of a producer's outbox", RoleIngest)
 	}
 	return nil
 }
@@ -138,6 +142,7 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 		{RoleDeliver, s.prepareDelivery},
 		{RoleConsole, s.prepareConsole},
 		{RoleRelay, func(ctx context.Context) error { return prepareRelay(ctx, s) }},
+		{RoleIngest, func(ctx context.Context) error { return prepareIngest(ctx, s) }},
 	} {
 		if !slices.Contains(s.roles, r.role) {
 			continue
@@ -166,7 +171,7 @@ func Connections(roles ...string) int {
 	for _, r := range roles {
 		n += map[string]int{
 			RoleAPI: apiConnections + defaultWholeLists, RoleProject: projections.Connections + verifyConnections, RoleDeliver: deliverConnections, RoleConsole: consoleConnections + consoleDownloads,
-			RoleRelay: relay.Connections,
+			RoleRelay: relay.Connections, RoleIngest: ingestConnections,
 		}[r]
 	}
 	return n
@@ -181,6 +186,7 @@ const (
 	consoleDownloads   = 1 // downloads of a list at the same time
 	defaultWholeLists  = 4 // by default
 	verifyConnections  = 3 // of the background verification
+	ingestConnections  = 6 // beside those to a producer's database
 )
 
 // prepareAPI prepares the read API: keys, limits, the request log and the

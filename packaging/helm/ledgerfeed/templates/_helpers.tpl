@@ -64,7 +64,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{/* How many connections to PostgreSQL all pods have at most, also while they are
 replaced: 8 each, and those of its roles. */}}
 {{- define "ledgerfeed.connections" -}}
-{{- $each := dict "api" 12 "project" 9 "deliver" 8 "console" 6 "relay" 8 }}
+{{- $each := dict "api" 12 "project" 9 "deliver" 8 "console" 6 "relay" 8 "ingest" 6 }}
 {{- $sum := 0 }}
 {{- range include "ledgerfeed.deployments" . | fromJson }}
 {{- $pod := 8 }}
@@ -108,6 +108,9 @@ name of its value. */}}
 {{- end }}
 {{- if has "relay" .roles }}
 {{ include "ledgerfeed.fromSecret" (list "LEDGERFEED_RELAY_URL" $secrets.relay "secrets.relay") }}
+{{- end }}
+{{- if has "ingest" .roles }}
+{{ include "ledgerfeed.fromSecret" (list "LEDGERFEED_INGEST_URL" $secrets.ingest "secrets.ingest") }}
 {{- end }}
 {{- if $secrets.traces.name }}
 {{ include "ledgerfeed.fromSecret" (list "LEDGERFEED_TRACES_HEADERS" $secrets.traces "secrets.traces") }}

@@ -1,0 +1,247 @@
+// Package stream reads a stream of NATS JetStream, in the order of the stream. It is a
+// source of package ingest.
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/bus"
+	busstream "github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
+)
+
+const (
+	// batchSize and batchBytes bound what is in memory.
+	batchSize  = 1000
+	batchBytes = 8 << 20
+
+	// idleWait is how long Next waits for a first message, lingerWait for a further one.
+	idleWait   = time.Second
+	lingerWait = 2 * time.Millisecond
+
+	// checkInterval is how often the reader is made again, because it does not notice that
+	// its stream was deleted and made again.
+	checkInterval = 10 * time.Second
+
+	// askTimeout bounds one request to the broker.
+	askTimeout = 5 * time.Second
+
+	// deadSuffix is behind the subject of messages in that of their dead letters, which
+	// are in a stream of their own.
+	deadSuffix = "_dead"
+)
+
+// Config of a Source.
+type Config struct {
+	Target *busstream.Target // Subject: what is read of the stream is below it
+	Name   string            // of the position
+	Pool   *pgxpool.Pool     // of the database of the log
+	Bus    bus.Config
+}
+
+// Source reads a stream. It is an ingest.Source. Its position is in the database of the
+// log, and moves only from where this process has read: a process that has been overtaken
+// begins again behind the other.
+type Source struct {
+	conn     *nats.Conn
+	js       jetstream.JetStream
+	target   *busstream.Target
+	position position
+
+	reader   jetstream.Consumer        // nil: it has to be made
+	messages jetstream.MessagesContext // of reader
+	at       uint64                    // sequence of the last message that is done
+	read     uint64                    // sequence of the last message that was read
+	checked  time.Time                 // when reader was made
+	format   wmnats.NATSMarshaler
+}
+
+// Open prepares to read a stream; it does not wait for the broker.
+func Open(cfg Config) (*Source, error) {
+	conn, err := busstream.Connect(cfg.Target, cfg.Bus)
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("prepare to read: %w", err)
+	}
+	return &Source{conn: conn, js: js, target: cfg.Target, position: position{cfg.Pool, cfg.Name, uuid.NewString()}}, nil
+}
+
+// Close closes the connection.
+func (s *Source) Close() {
+	s.forget()
+	s.conn.Close()
+}
+
+// forget has the next read begin behind what is done.
+func (s *Source) forget() {
+	if s.messages != nil {
+		s.messages.Stop()
+	}
+	s.reader, s.messages = nil, nil
+}
+
+// Next returns the next messages, or nil when there are none, or another process reads.
+func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
+	at, created, held, err := s.position.hold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !held {
+		s.forget()
+		flow.Pause(ctx, idleWait)
+		return nil, nil
+	}
+	if s.messages == nil || at != s.at || time.Since(s.checked) > checkInterval {
+		if err := s.begin(ctx, at, created); err != nil {
+			s.forget()
+			return nil, err
+		}
+	}
+	b, err := s.gather(ctx)
+	if err != nil {
+		s.forget()
+		return nil, err
+	}
+	return b, nil
+}
+
+// begin makes a reader behind a sequence; of a stream that is another one than it was, at
+// its beginning.
+func (s *Source) begin(ctx context.Context, at uint64, created time.Time) error {
+	s.forget()
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	stream, err := s.js.Stream(limited, s.target.Stream)
+	if err != nil {
+		return fmt.Errorf("look for the stream %s: %w", s.target.Stream, err)
+	}
+	if made := stream.CachedInfo().Created.Truncate(time.Microsecond); !made.Equal(created) {
+		if err := s.position.restart(limited, at, made); err != nil {
+			return err
+		}
+		at = 0
+	}
+	s.at, s.read, s.checked = at, at, time.Now() // not of the injected clock: it is about the load of the broker
+	s.reader, err = stream.OrderedConsumer(limited, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{s.target.Subject + ".>"}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: at + 1,
+	})
+	if err == nil {
+		s.messages, err = s.reader.Messages(jetstream.PullMaxBytes(batchBytes))
+	}
+	if err != nil {
+		return fmt.Errorf("read the stream %s: %w", s.target.Stream, err)
+	}
+	return nil
+}
+
+// gather collects messages until there are enough, or no more come.
+func (s *Source) gather(ctx context.Context) (*ingest.Batch, error) {
+	b := &ingest.Batch{Faults: map[int]error{}}
+	before, bytes := s.at, 0
+	for wait := idleWait; len(b.Messages) < batchSize && bytes < batchBytes && ctx.Err() == nil; wait = lingerWait {
+		msg, err := s.messages.Next(jetstream.NextMaxWait(wait))
+		if errors.Is(err, nats.ErrTimeout) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the stream %s: %w", s.target.Stream, err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return nil, fmt.Errorf("read the stream %s: %w", s.target.Stream, err)
+		}
+		bytes += len(msg.Data())
+		s.read = meta.Sequence.Stream
+		one, fault := s.message(msg)
+		if fault != nil {
+			b.Faults[len(b.Messages)] = fault
+		}
+		one.Metadata.Set(metadataSequence, strconv.FormatUint(s.read, 10))
+		b.Messages = append(b.Messages, one)
+	}
+	if len(b.Messages) == 0 {
+		if !s.conn.IsConnected() {
+			return nil, errNotConnected
+		}
+		return nil, nil
+	}
+	after := s.read
+	b.Done = func(ctx context.Context, dead []ingest.Dead) error {
+		err := s.done(ctx, before, after, dead)
+		if err != nil {
+			s.forget()
+		}
+		return err
+	}
+	b.Release = func(context.Context) { s.forget() }
+	return b, nil
+}
+
+var errNotConnected = errors.New("there is no connection to NATS")
+
+// metadataSequence is set on messages that were read.
+const metadataSequence = "stream_sequence"
+
+// message makes Watermill's message of NATS'. One without a UUID has its Nats-Msg-Id.
+func (s *Source) message(msg jetstream.Msg) (*message.Message, error) {
+	m, err := s.format.Unmarshal(&nats.Msg{Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data()})
+	if err != nil {
+		return message.NewMessage("", msg.Data()), fmt.Errorf("the message cannot be read: %w", err)
+	}
+	if m.UUID == "" {
+		m.UUID = msg.Headers().Get(nats.MsgIdHdr)
+	}
+	return m, nil
+}
+
+// done publishes dead letters and moves the position.
+func (s *Source) done(ctx context.Context, before, after uint64, dead []ingest.Dead) error {
+	for i := range dead {
+		letter := dead[i].Letter()
+		out := nats.NewMsg(s.target.Subject + deadSuffix)
+		out.Data = letter.Payload
+		out.Header.Set(wmnats.WatermillUUIDHdr, letter.UUID)
+		for name, value := range letter.Metadata {
+			out.Header.Set(name, value)
+		}
+		id := s.target.Stream + "/" + letter.Metadata.Get(metadataSequence)
+		if _, err := s.js.PublishMsg(ctx, out, jetstream.WithMsgID(id)); err != nil {
+			return fmt.Errorf("publish a dead letter to %s, which a stream has to have: %w", out.Subject, err)
+		}
+	}
+	if err := s.position.move(ctx, before, after); err != nil {
+		return err
+	}
+	s.at = after
+	return nil
+}
+
+// Lag is how many messages the reader has not been given.
+func (s *Source) Lag(ctx context.Context) (int64, error) {
+	if s.reader == nil {
+		return -1, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	info, err := s.reader.Info(limited)
+	if err != nil {
+		return -1, fmt.Errorf("ask for the lag: %w", err)
+	}
+	return int64(info.NumPending), nil
+}
