@@ -52,10 +52,22 @@ const (
 	cellEnds      = ";\t\r\n"
 )
 
+func needsQuotes(text []byte) bool {
+	if text[0] == ' ' || text[len(text)-1] == ' ' {
+		return true
+	}
+	for _, c := range text {
+		if c == ',' || c == '"' || c == '\r' || c == '\n' {
+			return true
+		}
+	}
+	return false
+}
+
 // quote puts the cell that begins at begin into quotation marks, if it needs them.
 func quote(b []byte, begin int) []byte {
 	text := b[begin:]
-	if len(text) == 0 || !bytes.ContainsAny(text, ",\"\r\n") && text[0] != ' ' && text[len(text)-1] != ' ' {
+	if len(text) == 0 || !needsQuotes(text) {
 		return b
 	}
 	marks := bytes.Count(text, []byte{'"'})

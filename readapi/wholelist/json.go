@@ -18,14 +18,18 @@ func cutString(json []byte) (text, rest []byte, err error) {
 		return nil, nil, errForm
 	}
 	for i := 1; ; {
-		n := bytes.IndexAny(json[i:], `"\`)
-		if n < 0 || json[i+n] == '\\' && i+n+1 >= len(json) {
+		mark := bytes.IndexByte(json[i:], '"')
+		if mark < 0 {
 			return nil, nil, errForm
 		}
-		if json[i+n] == '"' {
-			return json[:i+n+1], json[i+n+1:], nil
+		// Most strings have no backslash.
+		escape := bytes.IndexByte(json[i:i+mark], '\\')
+		if escape < 0 {
+			return json[:i+mark+1], json[i+mark+1:], nil
 		}
-		i += n + 2
+		if i += escape + 2; i > len(json) {
+			return nil, nil, errForm
+		}
 	}
 }
 
@@ -49,9 +53,9 @@ func cutValue(json []byte) (value, rest []byte, err error) {
 			rest = rest[1:]
 			continue
 		default:
-			n := bytes.IndexAny(rest, ",:{}[]\"")
-			if n < 0 {
-				n = len(rest)
+			n := 1
+			for n < len(rest) && !isPunctuation(rest[n]) {
+				n++
 			}
 			rest = rest[n:]
 		}
@@ -63,6 +67,14 @@ func cutValue(json []byte) (value, rest []byte, err error) {
 		return nil, nil, errForm
 	}
 	return json[:len(json)-len(rest)], rest, nil
+}
+
+func isPunctuation(c byte) bool {
+	switch c {
+	case ',', ':', '{', '}', '[', ']', '"':
+		return true
+	}
+	return false
 }
 
 // appendText appends what a string says, which cutString has cut.
