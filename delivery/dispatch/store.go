@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
@@ -37,6 +36,13 @@ const (
 	maxRetryPause = 2 * time.Second
 )
 
+// holds is true of a lease i that is not over. A lease is of one run of the database
+// server, and of one table, because a dump can be restored into a server that runs on:
+// after a failover or the restore of a backup the log may be an older one than the one
+// whose positions the process remembers, so it has to load its webhooks again.
+const holds = `(i.workspace_id = '*' AND i.lease_until > clock_timestamp() AND i.server_start = pg_postmaster_start_time()
+	AND coalesce(i.of_table, i.tableoid) = i.tableoid)`
+
 // split returns the two columns of keys, for unnest.
 func split(keys []scheduler.Key) (workspaces, webhooks []string) {
 	workspaces, webhooks = make([]string, len(keys)), make([]string, len(keys))
@@ -48,15 +54,12 @@ func split(keys []scheduler.Key) (workspaces, webhooks []string) {
 
 // limited runs a statement that waits for locks no longer than lockTimeout; pg.Locked
 // reports that error.
-func (s *store) limited(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+func (s *store) limited(ctx context.Context, sql string, args ...any) error {
 	b := &pgx.Batch{}
 	b.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(lockTimeout))
-	b.Queue(sql, args...).Exec(func(t pgconn.CommandTag) error {
-		tag = t
-		return nil
-	})
-	err = s.pool.SendBatch(ctx, b).Close()
-	return tag, err
+	b.Queue(sql, args...)
+	err := s.pool.SendBatch(ctx, b).Close()
+	return err
 }
 
 // keys returns the webhooks that a statement names; doing is for the error.
