@@ -267,7 +267,7 @@ func (s *store) release(ctx context.Context, lease string, list []scheduler.Curs
 		ws[i], hs[i], epochs[i], versions[i], done[i], replayed[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.Epoch, r.Version, r.Position, r.Replayed
 		expired[i], replayExpired[i] = r.Expired, r.ReplayExpired
 	}
-	_, err := s.limited(ctx, `
+	err := s.limited(ctx, `
 		UPDATE webhook_cursor c
 		   SET holder = NULL,
 		       sequence = coalesce(m.last, c.sequence),

@@ -162,7 +162,7 @@ func (s *store) adoptNumbers(ctx context.Context, ws, hs []string, positions, se
 		if table == "webhook_delivery" {
 			condition = " AND t.state IN ('succeeded', 'pending')"
 		}
-		_, err := s.limited(ctx, `
+		err := s.limited(ctx, `
 			UPDATE `+table+` t SET sequence = n.sequence
 			  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
 			 WHERE t.workspace_id = n.w AND t.webhook_id = n.h AND t.position = n.position AND t.sequence IS NULL`+condition,

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
@@ -48,15 +47,12 @@ func split(keys []scheduler.Key) (workspaces, webhooks []string) {
 
 // limited runs a statement that waits for locks no longer than lockTimeout; pg.Locked
 // reports that error.
-func (s *store) limited(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+func (s *store) limited(ctx context.Context, sql string, args ...any) error {
 	b := &pgx.Batch{}
 	b.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(lockTimeout))
-	b.Queue(sql, args...).Exec(func(t pgconn.CommandTag) error {
-		tag = t
-		return nil
-	})
-	err = s.pool.SendBatch(ctx, b).Close()
-	return tag, err
+	b.Queue(sql, args...)
+	err := s.pool.SendBatch(ctx, b).Close()
+	return err
 }
 
 // keys returns the webhooks that a statement names; doing is for the error.

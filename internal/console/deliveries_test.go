@@ -160,3 +160,18 @@ func TestEventsAreSearched(t *testing.T) {
 	page := p.get("/events?about=inv_0004").status(http.StatusOK).has("Only events back to", "Search further back").hasNot("2026-0004")
 	p.get(page.link("Search further back")).status(http.StatusOK).has("2026-0004").hasNot("Search further back")
 }
+
+// TestNumbersOfDeliveries: a delivery's number is in the list and among the headers of its
+// page; one from before there were numbers has none.
+func TestNumbersOfDeliveries(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	well, _, _ := s.seed(acme)
+	p := s.signIn(acme, session.Viewer)
+	here := "/deliveries/" + s.deliveryOf(well, "succeeded")
+	p.get("/webhooks/" + well).status(http.StatusOK).hasNot("no. ")
+	p.get(here).status(http.StatusOK).has("SERVICE-Delivery-Id").hasNot("SERVICE-Sequence")
+	testkit.AsOwner(t, s.pool, `UPDATE webhook_delivery SET sequence = 4242`)
+	p.get("/webhooks/" + well).status(http.StatusOK).has("no. 4242")
+	p.get(here).status(http.StatusOK).has(`<th scope="row">SERVICE-Sequence</th><td>4242</td>`)
+}

@@ -23,6 +23,7 @@ type missing struct {
 	api, key string
 	wait     time.Duration // how long a message may be late
 	handle   func(event)
+	client   *http.Client
 
 	mu        sync.Mutex
 	expected  int64            // the lowest number that has not come; 0: none has
@@ -130,20 +131,21 @@ type page struct {
 }
 
 func (m *missing) page(query url.Values) (p page, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.api+"/v1/events?"+query.Encode(), http.NoBody)
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, m.api+"/v1/events?"+query.Encode(), http.NoBody)
 	if err != nil {
-		return p, err
+		return p, fmt.Errorf("ask for events: %w", err)
 	}
 	r.Header.Set("Authorization", "Bearer "+m.key)
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := m.client.Do(r)
 	if err != nil {
-		return p, err
+		return p, fmt.Errorf("ask for events: %w", err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		return p, fmt.Errorf("/v1/events answered %s", answer.Status)
 	}
-	return p, json.NewDecoder(answer.Body).Decode(&p)
+	if err := json.NewDecoder(answer.Body).Decode(&p); err != nil {
+		return p, fmt.Errorf("read a page of events: %w", err)
+	}
+	return p, nil
 }

@@ -156,7 +156,7 @@ func follow(handle func(event)) *missing {
 		seconds = 600
 	}
 	m := &missing{
-		api: os.Getenv("API_URL"), key: os.Getenv("API_KEY"), handle: handle, ahead: map[int64]string{},
+		api: os.Getenv("API_URL"), key: os.Getenv("API_KEY"), handle: handle, ahead: map[int64]string{}, client: &http.Client{Timeout: 30 * time.Second},
 		wait: time.Duration(seconds * float64(time.Second)),
 	}
 	if m.api != "" {
