@@ -71,11 +71,12 @@ const (
 	plantedKey      = "the key of a billing house in Ghent"
 	plantedMail     = "mailpass-9431"
 	plantedOIDC     = "oidcsecret-7753"
+	plantedSigning  = "AQICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgIC"
 )
 
 func plantedSettings(admin string) []string {
 	return []string{
-		"LEDGERFEED_SECRET_KEY=" + plantedKey, "LEDGERFEED_ADMIN_LISTEN=" + admin,
+		"LEDGERFEED_SECRET_KEY=" + plantedKey, "LEDGERFEED_SIGNING_KEY=PRIVATE+KEY+ledgerfeed+593cbc6f+" + plantedSigning, "LEDGERFEED_ADMIN_LISTEN=" + admin,
 		"LEDGERFEED_SMTP_URL=smtp://mailer-1881:" + plantedMail + "@127.0.0.1:1", "LEDGERFEED_MAIL_FROM=finance@blue-door.example",
 		"LEDGERFEED_OIDC_ISSUER=http://127.0.0.1:1/realm-of-blue-door", "LEDGERFEED_OIDC_CLIENT_ID=client-id-5512", "LEDGERFEED_OIDC_CLIENT_SECRET=" + plantedOIDC,
 		"LEDGERFEED_OIDC_MAP=finance-people=agency-0:admin", "LEDGERFEED_BASE_URL=https://api.blue-door.example", "LEDGERFEED_TRUSTED_PROXIES=10.77.0.0/16",
@@ -88,7 +89,7 @@ func plantedSettings(admin string) []string {
 func planted(t *testing.T, conn *pgx.Conn, more ...string) (list []string) {
 	t.Helper()
 	list = append([]string{
-		plantedPassword, plantedKey, plantedMail, plantedOIDC, "mailer-1881", "blue-door", "client-id-5512", "finance-people", "10.77.", "10.78.", "127.0.0.1", "realm-of",
+		plantedPassword, plantedKey, plantedMail, plantedOIDC, plantedSigning, "mailer-1881", "blue-door", "client-id-5512", "finance-people", "10.77.", "10.78.", "127.0.0.1", "realm-of",
 	}, more...)
 	rows := testkit.Must(conn.Query(t.Context(), `
 		SELECT table_name, column_name FROM information_schema.columns

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -150,24 +149,18 @@ func TestAStatementIsOfOneMoment(t *testing.T) {
 	b.clock.Set(at("2026-11-22T00:00:00Z"))
 	list := events("2026-11-21T00:00:00Z", 300)
 	b.append(list)
-	var writer sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	defer writer.Wait()
-	defer cancel()
-	writer.Go(func() {
-		for i := range list {
-			_, err := b.pool.Exec(ctx, `
-				WITH d AS (INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts, sequence)
-				           VALUES ($1, $2, $3, $4, $5, 'invoice.reversed', 'succeeded', '[]', $3))
-				UPDATE webhook_cursor SET expired = expired + 1, position = $3 WHERE webhook_id = $2`,
-				workspace, b.webhook.ID, list[i].position, list[i].at, list[i].id)
-			if err != nil {
-				return // the test is over
-			}
-		}
-	})
+	wrote := make(chan error, 1)
+	go func() { wrote <- b.deliverAll(t.Context(), list) }()
 	seen := map[int64]bool{}
-	for range 60 {
+	for writing := true; writing; {
+		select {
+		case err := <-wrote:
+			if err != nil {
+				t.Fatal(err)
+			}
+			writing = false
+		default:
+		}
 		s := b.statement("2026-11-21")
 		if s.Delivered != s.History || s.Waiting != 300-s.Delivered || s.NotSentOther != 0 {
 			t.Fatalf("of two moments:\n%s", s.Text())
@@ -177,6 +170,21 @@ func TestAStatementIsOfOneMoment(t *testing.T) {
 	if len(seen) < 3 {
 		t.Errorf("nothing changed meanwhile: %v", seen)
 	}
+}
+
+// deliverAll stores deliveries one after the other, each with what changes with it.
+func (b *bench) deliverAll(ctx context.Context, list []event) error {
+	for i := range list {
+		_, err := b.pool.Exec(ctx, `
+			WITH d AS (INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts, sequence)
+			           VALUES ($1, $2, $3, $4, $5, 'invoice.reversed', 'succeeded', '[]', $3))
+			UPDATE webhook_cursor SET expired = expired + 1, position = $3 WHERE webhook_id = $2`,
+			workspace, b.webhook.ID, list[i].position, list[i].at, list[i].id)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // TestTextIsReadBack: whatever a statement says, its text says, and nothing else is

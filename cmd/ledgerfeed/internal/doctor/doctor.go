@@ -58,6 +58,7 @@ func checks() []check {
 		{"free space", checkFreeSpace},
 		{"keys", checkKeys},
 		{"API keys", checkAPIKeys},
+		{"signing key", checkSigningKey},
 		{"processes", checkProcesses},
 		{"this machine", checkThisMachine},
 		{"read models", checkReadModels},
