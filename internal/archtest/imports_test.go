@@ -231,7 +231,7 @@ var arrows = map[string][]string{
 		"internal/sizing",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
-	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "projections/anomaly"},
+	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "projections/anomaly", "internal/pg"},
 	"cmd/ledgerfeed-image":            {},
 	"internal/tracing":                {"internal/periodic"},
 	"cmd/ledgerfeed/internal/supportbundle": {
@@ -278,7 +278,7 @@ func homesOf(imported string) (name string, of []string, listed bool) {
 }
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/testkit/pooler", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{

@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
-
-	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
 // TestTheChartCountsConnections: the Helm chart, which refuses more pods than the database
@@ -21,7 +19,8 @@ func TestTheChartCountsConnections(t *testing.T) {
 	if counts == nil {
 		t.Fatal("the chart does not count connections")
 	}
-	for i, want := range []int{apiConnections, projections.Connections + verifyConnections, deliverConnections, consoleConnections, sharedConnections} {
+	everyPod := Connections() // what it has without any role
+	for i, want := range []int{Connections(RoleAPI) - everyPod, Connections(RoleProject) - everyPod, Connections(RoleDeliver) - everyPod, Connections(RoleConsole) - everyPod, everyPod} {
 		if got, _ := strconv.Atoi(string(counts[i+1])); got != want {
 			t.Errorf("%s: the chart counts %d, a process opens %d", counts[0], got, want)
 		}

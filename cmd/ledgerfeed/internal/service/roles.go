@@ -65,6 +65,10 @@ func CheckRoles(roles []string) error {
 // it waits, the error is ErrStoppedWaiting.
 func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_ *Service, err error) {
 	s := &Service{env: env, database: db, roles: roles, metrics: prometheus.NewRegistry(), pools: gauges.NewPools()}
+	if s.connections.most, err = Allowed(env, roles); err != nil {
+		return nil, err
+	}
+	s.connections.of = divide(s.connections.most, roles)
 	defer func() {
 		if err != nil {
 			s.close()
@@ -90,11 +94,11 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 
 // prepare connects to the database and prepares what the roles run.
 func (s *Service) prepare(ctx context.Context) (err error) {
-	shared, err := sharedOptions(s.database.URL, s.roles)
+	shared, err := sharedOptions(s.database, s.roles)
 	if err != nil {
 		return err
 	}
-	if s.pool, err = s.openPool(ctx, "shared", shared); err != nil {
+	if s.pool, err = s.openPool(ctx, sharedPool, shared); err != nil {
 		return err
 	}
 	if err := s.recordRetention(ctx); err != nil {
@@ -105,6 +109,9 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 	}
 	s.Add("clock", s.watchClock)
 	s.notifier = eventlog.NewNotifier(s.pool, s.env.Logger)
+	if err := listenDirectly(ctx, s); err != nil {
+		return err
+	}
 	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer(), Metrics: s.metrics}); err != nil {
 		return err
 	}
@@ -144,32 +151,11 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// Connections is how many connections to the database a process with some roles has at
-// most.
-func Connections(roles ...string) int {
-	n := sharedConnections
-	for _, r := range roles {
-		n += map[string]int{
-			RoleAPI: apiConnections, RoleProject: projections.Connections + verifyConnections, RoleDeliver: deliverConnections, RoleConsole: consoleConnections,
-		}[r]
-	}
-	return n
-}
-
-// How many connections the roles have of their own, beside those that they share.
-const (
-	sharedConnections  = 8
-	apiConnections     = 12 // pages read at the same time; more would only make each slower
-	deliverConnections = 8
-	consoleConnections = 6
-	verifyConnections  = 3 // of the background verification
-)
-
 // prepareAPI prepares the read API: keys, limits, the request log and the
 // listener.
 func (s *Service) prepareAPI(ctx context.Context) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, RoleAPI, pg.Options{MaxConns: apiConnections, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
+	pool, err := s.openPool(ctx, RoleAPI, pg.Options{ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
 	if err != nil {
 		return err
 	}
@@ -215,12 +201,13 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 // prepareProjector prepares what folds the log into the read models, and what
 // verifies them in the background.
 func (s *Service) prepareProjector(ctx context.Context) error {
-	pool, err := s.openPool(ctx, RoleProject, pg.Options{MaxConns: projections.Connections, Settings: projections.PoolSettings()})
+	pool, err := s.openPool(ctx, RoleProject, pg.Options{Settings: projections.PoolSettings()})
 	if err != nil {
 		return err
 	}
 	runner, err := projections.NewRunner(projections.RunnerConfig{
 		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(), Rules: s.env.Rules,
+		Workers: s.connections.of[RoleProject] - projections.Connections + projections.DefaultWorkers,
 	})
 	if err != nil {
 		return err
@@ -228,11 +215,11 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	s.probes.add(RoleProject, runner.Probe)
 	s.Add("projector", runner.Run)
 	s.Add("counts of events", rollup.NewEvents(s.pool, s.env.Clock, s.env.Logger).Run)
-	if pool, err = s.openPool(ctx, "verification", pg.Options{MaxConns: verifyConnections, Settings: replay.PoolSettings()}); err != nil {
+	if pool, err = s.openPool(ctx, verification, pg.Options{Settings: replay.PoolSettings()}); err != nil {
 		return err
 	}
 	auditor, err := replay.NewAuditor(replay.AuditorConfig{
-		Pool: pool, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
+		Pool: pool, Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
 		Every: s.env.Settings.AuditEvery, ConvertOnly: s.env.Settings.AuditEvery == 0, Rate: s.env.Settings.AuditRate, Notify: s.notifier.Notify,
 	})
 	if err != nil {
@@ -244,7 +231,7 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 
 // prepareDelivery prepares what sends webhooks.
 func (s *Service) prepareDelivery(ctx context.Context) error {
-	pool, err := s.openPool(ctx, RoleDeliver, pg.Options{MaxConns: deliverConnections, Settings: dispatch.PoolSettings()})
+	pool, err := s.openPool(ctx, RoleDeliver, pg.Options{Settings: dispatch.PoolSettings()})
 	if err != nil {
 		return err
 	}
@@ -263,7 +250,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 // prepareConsole prepares the web interface and its listener.
 func (s *Service) prepareConsole(ctx context.Context) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, RoleConsole, pg.Options{MaxConns: consoleConnections, Settings: console.PoolSettings(), CancelStatements: true})
+	pool, err := s.openPool(ctx, RoleConsole, pg.Options{Settings: console.PoolSettings(), CancelStatements: true})
 	if err != nil {
 		return err
 	}
