@@ -254,7 +254,7 @@ var arrows = map[string][]string{
 		"internal/sizing", "internal/relay", "cmd/ledgerfeed/internal/signing", "internal/signingkey", "readapi/reference",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
-	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "internal/relay", "projections/anomaly"},
+	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "internal/pg", "internal/relay", "projections/anomaly"},
 	"cmd/ledgerfeed-image":            {},
 	"internal/tracing":                {"internal/periodic"},
 	"cmd/ledgerfeed/internal/supportbundle": {
@@ -303,7 +303,7 @@ func homesOf(imported string) (name string, of []string, listed bool) {
 }
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest", "internal/testkit/natscluster"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/testkit/pooler", "internal/testkit/natscluster", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{

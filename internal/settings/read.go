@@ -22,7 +22,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
@@ -129,6 +128,7 @@ func (s *Settings) check() (wrong []string) {
 		variable string
 		ok       bool
 	}{
+		{"LEDGERFEED_POOLER", s.Pooler == "" || s.DatabaseURL != ""},
 		{"LEDGERFEED_LISTEN", isListenAddress(s.Listen)},
 		{"LEDGERFEED_CONSOLE_LISTEN", isListenAddress(s.ConsoleListen)},
 		{"LEDGERFEED_ADMIN_LISTEN", isListenAddress(s.AdminListen)},
@@ -230,31 +230,6 @@ func (p *prefixes) UnmarshalText(text []byte) error {
 			return fmt.Errorf("cannot read a CIDR: %w", err)
 		}
 		*p = append(*p, prefix.Masked())
-	}
-	return nil
-}
-
-// connections is a number of connections to the database. With fewer than 4 a command
-// could wait for itself.
-type connections int
-
-// UnmarshalText reads the number.
-func (c *connections) UnmarshalText(text []byte) error {
-	n, err := strconv.Atoi(string(text))
-	if err != nil || n < 4 {
-		return errors.New("want a number from 4 on")
-	}
-	*c = connections(n)
-	return nil
-}
-
-// pooler is how a pooler in front of the database hands its connections out.
-type pooler string
-
-// UnmarshalText reads it.
-func (p *pooler) UnmarshalText(text []byte) error {
-	if *p = pooler(text); *p != pg.PoolerTransaction {
-		return errors.New("want " + pg.PoolerTransaction)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ import (
 type Settings struct {
 	DatabaseURL string      `env:"DATABASE_URL" secret:"true"`                                                                   // empty: the program's own PostgreSQL
 	Connections connections `env:"LEDGERFEED_CONNECTIONS" want:"a number of connections to the database, 4 or more, such as 30"` // 0: as many as the roles can use
-	Pooler      pooler      `env:"LEDGERFEED_POOLER" want:"transaction, if a pooler in that mode stands before the database; otherwise leave it out"`
+	Pooler      pooler      `env:"LEDGERFEED_POOLER" want:"transaction, where DATABASE_URL is the address of a pooler in that mode"`
 	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"` // past the pooler; empty: there is no such way
 	DataDir     string      `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"` // of the program's own PostgreSQL
 

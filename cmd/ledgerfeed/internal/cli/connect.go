@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // ExplainConnection replaces an error about the address of the database, or about the
@@ -18,7 +20,10 @@ func (e *Env) ExplainConnection(err error) error {
 		form    *pgconn.ParseConfigError
 		connect *pgconn.ConnectError
 	)
+	var pooler *pg.PoolerError
 	switch {
+	case errors.As(err, &pooler):
+		return pooler
 	case err == nil || e.Settings.DatabaseURL == "":
 		return err
 	case errors.As(err, &form):

@@ -1,28 +1,36 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
 // Database is the one that a command works on: at DATABASE_URL, or in the
 // program's own PostgreSQL.
 type Database struct {
-	URL   string
-	local *localpg.Server // nil with a DATABASE_URL
+	URL    string
+	Direct string          // of PostgreSQL itself, for what needs a session; empty: as URL
+	Pooled bool            // URL is that of a pooler in transaction mode
+	local  *localpg.Server // nil with a DATABASE_URL
 }
 
 // OpenDatabase returns the database of the settings. The program's own
 // PostgreSQL is started unless another process runs it already. A command that
 // serves takes it over when that process ends.
 func (e *Env) OpenDatabase(ctx context.Context, serves bool) (*Database, error) {
-	if e.Settings.DatabaseURL != "" {
-		return &Database{URL: e.Settings.DatabaseURL}, nil
+	if set := &e.Settings; set.DatabaseURL != "" {
+		db := &Database{URL: set.DatabaseURL, Direct: set.ListenURL, Pooled: set.Pooler != ""}
+		if db.Pooled {
+			db.URL = pg.ThroughPooler(db.URL)
+		}
+		return db, nil
 	}
 	if e.reading {
 		if err := e.mustExist(); err != nil {
@@ -111,7 +119,9 @@ func (d *Database) explain(err error) error {
 }
 
 // Migrate brings the schema up to date and returns what it applied.
-func (d *Database) Migrate(ctx context.Context) ([]string, error) { return migrations.Up(ctx, d.URL) }
+func (d *Database) Migrate(ctx context.Context) ([]string, error) {
+	return migrations.Up(ctx, cmp.Or(d.Direct, d.URL))
+}
 
 // prepare makes the schema fit this program. A fresh database and the program's
 // own are migrated by whichever command comes first; another one, which other

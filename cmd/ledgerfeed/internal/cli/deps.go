@@ -26,6 +26,18 @@ type Deps struct {
 // WithDeps opens the database, does the work, and closes it again. Running
 // services are notified of what the work appended before it returns.
 func (e *Env) WithDeps(ctx context.Context, work func(*Deps) error) (err error) {
+	n, err := Connections(e, "a command", pg.LeastConns, depsConnections)
+	if err != nil {
+		return err
+	}
+	return WithConnections(ctx, e, n, work)
+}
+
+// depsConnections are what commands need.
+const depsConnections = 8
+
+// WithConnections is WithDeps with a number of connections.
+func WithConnections(ctx context.Context, e *Env, connections int, work func(*Deps) error) (err error) {
 	db, err := e.OpenDatabase(ctx, false)
 	if err != nil {
 		return err
@@ -34,7 +46,7 @@ func (e *Env) WithDeps(ctx context.Context, work func(*Deps) error) (err error) 
 	if err := db.prepare(ctx, e.reading); err != nil {
 		return err
 	}
-	d, err := e.NewDeps(ctx, db)
+	d, err := newDeps(ctx, e, db, connections)
 	if err != nil {
 		return err
 	}
@@ -53,7 +65,15 @@ func (d *Deps) Notify(ctx context.Context) {
 
 // NewDeps connects to a database; the caller closes the Pool.
 func (e *Env) NewDeps(ctx context.Context, db *Database) (*Deps, error) {
-	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 8, Tracer: e.Traces.Statements()})
+	n, err := Connections(e, "a command", pg.LeastConns, depsConnections)
+	if err != nil {
+		return nil, err
+	}
+	return newDeps(ctx, e, db, n)
+}
+
+func newDeps(ctx context.Context, e *Env, db *Database, connections int) (*Deps, error) {
+	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: int32(connections), Tracer: e.Traces.Statements()})
 	if err != nil {
 		return nil, err
 	}

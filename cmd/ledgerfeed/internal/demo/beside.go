@@ -62,6 +62,9 @@ const demoLock = 0x64656d6f
 // onlyDemo refuses to run beside another demo on the same database: both would append the
 // same ids, and point the same webhook at their receivers. The caller calls done at the end.
 func onlyDemo(ctx context.Context, deps *cli.Deps) (done func(), err error) {
+	if deps.Pooled {
+		return nil, errors.New("the demo holds a lock of its session, which a pooler in transaction mode does not keep: run it without LEDGERFEED_POOLER, on the address of PostgreSQL itself")
+	}
 	conn, err := deps.Pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the database: %w", err)

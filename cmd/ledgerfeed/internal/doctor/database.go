@@ -142,10 +142,16 @@ func checkConnections(ctx context.Context, x *examination) ([]Finding, error) {
 		return nil, fmt.Errorf("cannot count connections: %w", err)
 	}
 	free, needed := most-reserved-used, service.Connections(service.Roles()...)
+	if n, err := service.Allowed(x.env, service.Roles()); err == nil {
+		needed = n
+	}
+	if x.db.Pooled {
+		return ok("%d of %d are in use; processes connect through a pooler, which bounds its own", used, most), nil
+	}
 	if free < needed {
 		return []Finding{{
 			Level: Warning, Text: fmt.Sprintf("%d of %d connections are in use", used, most),
-			Do: fmt.Sprintf("raise max_connections, or run fewer processes: one with all roles uses up to %d (docs/operations/sizing.md)", needed),
+			Do: fmt.Sprintf("raise max_connections, or run fewer processes, or bound each by LEDGERFEED_CONNECTIONS: one with all roles uses up to %d (docs/operations/sizing.md)", needed),
 		}}, nil
 	}
 	return ok("%d of %d are in use", used, most), nil

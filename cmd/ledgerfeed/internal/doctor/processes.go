@@ -14,6 +14,9 @@ import (
 // checkProcesses looks for roles that no process has which is connected to the database,
 // on whichever machine. The console is a choice, and so is delivering without webhooks.
 func checkProcesses(ctx context.Context, x *examination) ([]Finding, error) {
+	if x.db.Pooled && x.db.Direct == "" {
+		return ok("which ones serve cannot be told through a pooler without LEDGERFEED_LISTEN_DATABASE_URL"), nil
+	}
 	there, err := service.ConnectedRoles(ctx, x.pool)
 	if err != nil {
 		return nil, err
@@ -61,5 +64,12 @@ func checkThisMachine(ctx context.Context, x *examination) ([]Finding, error) {
 			Do: "docs/operations/alerts.md says under LedgerfeedNotReady what to do about each reason",
 		}}, nil
 	}
-	return ok("the process at %s is ready", listen), nil
+	c := answer.Connections
+	if c.Refused > 0 {
+		return []Finding{{
+			Level: Warning, Text: fmt.Sprintf("PostgreSQL has refused the process at %s %d new connections since its start, because there were too many; requests waited for others of its own", listen, c.Refused),
+			Do: "raise max_connections, or bound processes by LEDGERFEED_CONNECTIONS (docs/operations/sizing.md)",
+		}}, nil
+	}
+	return ok("the process at %s is ready; %d of the %d connections to the database that it may have are used, %d are idle", listen, c.Used, c.Most, c.Idle), nil
 }

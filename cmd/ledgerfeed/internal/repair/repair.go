@@ -49,6 +49,25 @@ func (f *flags) check() error {
 	return nil
 }
 
+// Connections of a worker: two of its pool, and one for temporary tables; and those of the
+// command beside them.
+const (
+	eachWorker        = 3
+	leastOwn, mostOwn = 2, 8
+	spare             = 1 // of the pool: the rate is read on it
+)
+
+// connections divides those that the process may have: fewer workers work at once where
+// there are few.
+func (f *flags) connections(env *cli.Env) (workers, own int, err error) {
+	all, err := cli.Connections(env, "a command that folds the log", eachWorker+spare+leastOwn, eachWorker*f.workers+spare+mostOwn)
+	if err != nil {
+		return 0, 0, err
+	}
+	workers = min(f.workers, (all-spare-leastOwn)/eachWorker)
+	return workers, min(mostOwn, all-spare-workers*eachWorker), nil
+}
+
 // running is a Replay at work for a command.
 type running struct {
 	*replay.Replayer
@@ -62,9 +81,13 @@ func with(ctx context.Context, env *cli.Env, verb string, f flags, work func(*ru
 	if err := f.check(); err != nil {
 		return err
 	}
-	return env.WithDeps(ctx, func(d *cli.Deps) error {
+	workers, own, err := f.connections(env)
+	if err != nil {
+		return err
+	}
+	return cli.WithConnections(ctx, env, own, func(d *cli.Deps) error {
 		pool, err := pg.Open(ctx, d.URL, pg.Options{
-			MaxConns: int32(2*f.workers + 1), ReadBuffer: 64 << 10, Settings: replay.PoolSettings(),
+			MaxConns: int32(2*workers + 1), ReadBuffer: 64 << 10, Settings: replay.PoolSettings(),
 		})
 		if err != nil {
 			return err
@@ -79,7 +102,7 @@ func with(ctx context.Context, env *cli.Env, verb string, f flags, work func(*ru
 		}
 		var progress replay.Progress
 		r, err := replay.New(replay.Config{
-			Pool: pool, Clock: env.Clock, Rules: env.Rules, Notify: d.Notifier.Notify, Workers: f.workers, Memory: f.memoryMiB << 20, Progress: &progress, Limit: pace,
+			Pool: pool, Direct: d.Direct, Clock: env.Clock, Rules: env.Rules, Notify: d.Notifier.Notify, Workers: workers, Memory: f.memoryMiB << 20, Progress: &progress, Limit: pace,
 		})
 		if err != nil {
 			return err

@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
-
-	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
 // TestTheChartCountsConnections: the Helm chart, which refuses more pods than the database
@@ -17,11 +15,12 @@ func TestTheChartCountsConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts := regexp.MustCompile(`\$each := dict "api" (\d+) "project" (\d+) "deliver" (\d+) "console" (\d+) }}(?s:.*?)\$pod := (\d+) }}`).FindSubmatch(text)
+	counts := regexp.MustCompile(`\$each := dict "api" (\d+) "project" (\d+) "deliver" (\d+) "console" (\d+) "relay" (\d+) "ingest" (\d+) }}(?s:.*?)\$pod := (\d+) }}`).FindSubmatch(text)
 	if counts == nil {
 		t.Fatal("the chart does not count connections")
 	}
-	for i, want := range []int{apiConnections, projections.Connections + verifyConnections, deliverConnections, consoleConnections, sharedConnections} {
+	everyPod := Connections() // what it has without any role
+	for i, want := range []int{Connections(RoleAPI) - everyPod, Connections(RoleProject) - everyPod, Connections(RoleDeliver) - everyPod, Connections(RoleConsole) - everyPod, Connections(RoleRelay) - everyPod, Connections(RoleIngest) - everyPod, everyPod} {
 		if got, _ := strconv.Atoi(string(counts[i+1])); got != want {
 			t.Errorf("%s: the chart counts %d, a process opens %d", counts[0], got, want)
 		}

@@ -18,7 +18,7 @@ import (
 
 // prepareIngest prepares what appends messages of another system.
 func prepareIngest(ctx context.Context, s *Service) error {
-	pool, err := s.openPool(ctx, RoleIngest, pg.Options{MaxConns: ingestConnections})
+	pool, err := s.openPool(ctx, RoleIngest, pg.Options{})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
 )
 
 // probe does what a role's work begins with.
@@ -51,6 +53,8 @@ type Unready struct {
 type Readiness struct {
 	Ready   bool      `json:"ready"`
 	Reasons []Unready `json:"reasons"`
+
+	Connections gauges.Connections `json:"connections"` // to the database
 }
 
 // readiness tells whether every role can do its work, or one of them, and if not, why.
@@ -69,6 +73,8 @@ func (s *Service) readiness(ctx context.Context, role string) Readiness {
 		}
 	}
 	is.Ready = len(is.Reasons) == 0
+	is.Connections = s.pools.Connections()
+	is.Connections.Most = s.connections.most
 	return is
 }
 

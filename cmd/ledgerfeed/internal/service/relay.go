@@ -23,7 +23,7 @@ func brokers() bus.Schemes {
 // prepareRelay prepares what sends the log to a message broker.
 func prepareRelay(ctx context.Context, s *Service) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, RoleRelay, pg.Options{MaxConns: relay.Connections, Settings: relay.PoolSettings()})
+	pool, err := s.openPool(ctx, RoleRelay, pg.Options{Settings: relay.PoolSettings()})
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
@@ -82,6 +81,10 @@ func CheckRoles(roles []string, set *settings.Settings) error {
 // it waits, the error is ErrStoppedWaiting.
 func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_ *Service, err error) {
 	s := &Service{env: env, database: db, roles: roles, metrics: prometheus.NewRegistry(), pools: gauges.NewPools()}
+	if s.connections.most, err = Allowed(env, roles); err != nil {
+		return nil, err
+	}
+	s.connections.of = divide(s.connections.most, roles, listsOf(env))
 	defer func() {
 		if err != nil {
 			s.close()
@@ -107,11 +110,11 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 
 // prepare connects to the database and prepares what the roles run.
 func (s *Service) prepare(ctx context.Context) (err error) {
-	shared, err := sharedOptions(s.database.URL, s.roles)
+	shared, err := sharedOptions(s.database, s.roles)
 	if err != nil {
 		return err
 	}
-	if s.pool, err = s.openPool(ctx, "shared", shared); err != nil {
+	if s.pool, err = s.openPool(ctx, sharedPool, shared); err != nil {
 		return err
 	}
 	if err := s.recordRetention(ctx); err != nil {
@@ -122,6 +125,9 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 	}
 	s.Add("clock", s.watchClock)
 	s.notifier = eventlog.NewNotifier(s.pool, s.env.Logger)
+	if err := listenDirectly(ctx, s); err != nil {
+		return err
+	}
 	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer(), Metrics: s.metrics}); err != nil {
 		return err
 	}
@@ -163,37 +169,11 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// Connections is how many connections to the database a process with some roles has at
-// most, with the settings' defaults: each whole list more (LEDGERFEED_WHOLE_LISTS) is one
-// more.
-func Connections(roles ...string) int {
-	n := sharedConnections
-	for _, r := range roles {
-		n += map[string]int{
-			RoleAPI: apiConnections + defaultWholeLists, RoleProject: projections.Connections + verifyConnections, RoleDeliver: deliverConnections, RoleConsole: consoleConnections + consoleDownloads,
-			RoleRelay: relay.Connections, RoleIngest: ingestConnections,
-		}[r]
-	}
-	return n
-}
-
-// How many connections the roles have of their own, beside those that they share.
-const (
-	sharedConnections  = 8
-	apiConnections     = 12 // pages read at the same time; more would only make each slower
-	deliverConnections = 8
-	consoleConnections = 6
-	consoleDownloads   = 1 // downloads of a list at the same time
-	defaultWholeLists  = 4 // by default
-	verifyConnections  = 3 // of the background verification
-	ingestConnections  = 6 // beside those to a producer's database
-)
-
 // prepareAPI prepares the read API: keys, limits, the request log and the
 // listener.
 func (s *Service) prepareAPI(ctx context.Context) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, RoleAPI, pg.Options{MaxConns: apiConnections, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
+	pool, err := s.openPool(ctx, RoleAPI, pg.Options{ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
 	if err != nil {
 		return err
 	}
@@ -218,7 +198,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lists, err := wholeLists(ctx, s, "whole lists", set.WholeLists, set.WholeListsPerWorkspace)
+	lists, err := wholeLists(ctx, s, listsPool, set.WholeListsPerWorkspace)
 	if err != nil {
 		return err
 	}
@@ -246,11 +226,12 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	return err
 }
 
-// wholeLists are the connections on which so many whole lists are read at the same time.
-func wholeLists(ctx context.Context, s *Service, name string, most, ofWorkspace int) (readapi.WholeLists, error) {
-	set := &s.env.Settings
+// wholeLists are the connections of a pool, on which as many whole lists are read at the
+// same time.
+func wholeLists(ctx context.Context, s *Service, name string, ofWorkspace int) (readapi.WholeLists, error) {
+	set, most := &s.env.Settings, s.connections.of[name]
 	pool, err := s.openPool(ctx, name, pg.Options{
-		MaxConns: int32(most), ReadBuffer: readapi.ReadBuffer, Settings: readapi.WholeListPoolSettings(set.WholeListTimeout), CancelStatements: true,
+		ReadBuffer: readapi.ReadBuffer, Settings: readapi.WholeListPoolSettings(set.WholeListTimeout), CancelStatements: true,
 	})
 	return readapi.WholeLists{Pool: pool, Most: most, MostOfWorkspace: ofWorkspace, Timeout: set.WholeListTimeout, Stall: set.WholeListStall}, err
 }
@@ -258,12 +239,13 @@ func wholeLists(ctx context.Context, s *Service, name string, most, ofWorkspace 
 // prepareProjector prepares what folds the log into the read models, and what
 // verifies them in the background.
 func (s *Service) prepareProjector(ctx context.Context) error {
-	pool, err := s.openPool(ctx, RoleProject, pg.Options{MaxConns: projections.Connections, Settings: projections.PoolSettings()})
+	pool, err := s.openPool(ctx, RoleProject, pg.Options{Settings: projections.PoolSettings()})
 	if err != nil {
 		return err
 	}
 	runner, err := projections.NewRunner(projections.RunnerConfig{
 		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(), Rules: s.env.Rules,
+		Workers: s.connections.of[RoleProject] - projections.Connections + projections.DefaultWorkers,
 	})
 	if err != nil {
 		return err
@@ -271,11 +253,11 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	s.probes.add(RoleProject, runner.Probe)
 	s.Add("projector", runner.Run)
 	s.Add("counts of events", rollup.NewEvents(s.pool, s.env.Clock, s.env.Logger).Run)
-	if pool, err = s.openPool(ctx, "verification", pg.Options{MaxConns: verifyConnections, Settings: replay.PoolSettings()}); err != nil {
+	if pool, err = s.openPool(ctx, verification, pg.Options{Settings: replay.PoolSettings()}); err != nil {
 		return err
 	}
 	auditor, err := replay.NewAuditor(replay.AuditorConfig{
-		Pool: pool, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
+		Pool: pool, Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
 		Every: s.env.Settings.AuditEvery, ConvertOnly: s.env.Settings.AuditEvery == 0, Rate: s.env.Settings.AuditRate, Notify: s.notifier.Notify,
 	})
 	if err != nil {
@@ -287,7 +269,7 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 
 // prepareDelivery prepares what sends webhooks.
 func (s *Service) prepareDelivery(ctx context.Context) error {
-	pool, err := s.openPool(ctx, RoleDeliver, pg.Options{MaxConns: deliverConnections, Settings: dispatch.PoolSettings()})
+	pool, err := s.openPool(ctx, RoleDeliver, pg.Options{Settings: dispatch.PoolSettings()})
 	if err != nil {
 		return err
 	}
@@ -306,7 +288,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 // prepareConsole prepares the web interface and its listener.
 func (s *Service) prepareConsole(ctx context.Context) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, RoleConsole, pg.Options{MaxConns: consoleConnections, Settings: console.PoolSettings(), CancelStatements: true})
+	pool, err := s.openPool(ctx, RoleConsole, pg.Options{Settings: console.PoolSettings(), CancelStatements: true})
 	if err != nil {
 		return err
 	}
@@ -345,13 +327,13 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	feed := eventlog.NewFeed(pool)
-	downloads, err := wholeLists(ctx, s, "downloads", consoleDownloads, consoleDownloads)
+	files, err := wholeLists(ctx, s, downloads, 1)
 	if err != nil {
 		return err
 	}
 	reader, err := readapi.NewReader(readapi.Config{
 		Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
-		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout, WholeLists: downloads,
+		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout, WholeLists: files,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare what the console reads: %w", err)

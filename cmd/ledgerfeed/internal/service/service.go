@@ -37,8 +37,13 @@ type Service struct {
 	notifier *eventlog.Notifier
 	pool     *pgxpool.Pool // for everything but requests, projecting and delivering
 	pools    *gauges.Pools
-	ready    atomic.Bool            // becomes false before the listeners close
-	unready  atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is
+
+	connections struct { // to the database
+		most int
+		of   map[string]int // by pool
+	}
+	ready   atomic.Bool            // becomes false before the listeners close
+	unready atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is
 
 	roles  []string
 	probes probes
@@ -57,6 +62,7 @@ type Service struct {
 
 // openPool opens a pool, whose name is for metrics.
 func (s *Service) openPool(ctx context.Context, name string, o pg.Options) (*pgxpool.Pool, error) {
+	o.MaxConns = int32(s.connections.of[name])
 	o.Tracer = s.env.Traces.Statements()
 	pool, err := pg.Open(ctx, s.database.URL, o)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -16,19 +17,30 @@ import (
 // after half a minute, so they tell which roles there are without anything being written.
 const sessionPrefix = "ledgerfeed serves "
 
+// sessionName is the application_name that tells the roles of a process. A name that the
+// operator chose follows them.
+func sessionName(roles []string, own string) string {
+	name := sessionPrefix + strings.Join(roles, " ")
+	if own != "" {
+		name += "; " + own
+	}
+	return name
+}
+
 // sharedOptions are those of the pool for everything but requests, projecting and
-// delivering. One of its connections is always open: that which listens to notifications.
-// A name that the operator chose follows the roles.
-func sharedOptions(url string, roles []string) (o pg.Options, err error) {
-	cfg, err := pg.ParseConfig(url)
+// delivering. Beside it a connection with the same name is always open: that which
+// listens to notifications. Through a pooler, that one alone tells the roles: the
+// pooler's own connections keep the name of a process that is gone.
+func sharedOptions(db *cli.Database, roles []string) (o pg.Options, err error) {
+	if db.Pooled {
+		return o, nil
+	}
+	cfg, err := pg.ParseConfig(db.URL)
 	if err != nil {
 		return o, err
 	}
-	name := sessionPrefix + strings.Join(roles, " ")
-	if own := cfg.ConnConfig.RuntimeParams["application_name"]; own != "" {
-		name += "; " + own
-	}
-	return pg.Options{MaxConns: sharedConnections, Settings: map[string]string{"application_name": name}}, nil
+	name := sessionName(roles, cfg.ConnConfig.RuntimeParams["application_name"])
+	return pg.Options{Settings: map[string]string{"application_name": name}}, nil
 }
 
 // ConnectedRoles lists the roles, of all serving processes together, that are connected to

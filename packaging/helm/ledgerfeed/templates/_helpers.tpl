@@ -62,12 +62,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/* How many connections to PostgreSQL all pods have at most, also while they are
-replaced: 8 each, and those of its roles. */}}
+replaced: 6 each, and those of its roles. LEDGERFEED_CONNECTIONS may allow fewer. */}}
 {{- define "ledgerfeed.connections" -}}
-{{- $each := dict "api" 12 "project" 9 "deliver" 8 "console" 6 "relay" 8 "ingest" 6 }}
+{{- $each := dict "api" 18 "project" 10 "deliver" 8 "console" 7 "relay" 8 "ingest" 6 }}
 {{- $sum := 0 }}
 {{- range include "ledgerfeed.deployments" . | fromJson }}
-{{- $pod := 8 }}
+{{- $pod := 6 }}
 {{- range .roles }}
 {{- $pod = add $pod (get $each .) }}
 {{- end }}
