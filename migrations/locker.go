@@ -32,23 +32,31 @@ func (l *locker) SessionLock(ctx context.Context, _ *sql.Conn) (err error) {
 	if err != nil {
 		return fmt.Errorf("connect for the lock of migrations: %w", err)
 	}
-	take := func() error {
-		if _, err := conn.Exec(ctx, "BEGIN"); err != nil {
-			return err
-		}
-		if _, err := conn.Exec(ctx, "SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', '0', true)", pg.Milliseconds(lockedFor)); err != nil {
-			return err
-		}
-		_, err := conn.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(lock.DefaultLockID))
-		return err
-	}
-	if err := take(); err != nil {
-		if pg.Locked(err) {
-			err = fmt.Errorf("another process has been migrating for %v: %s", lockedFor, err.Error()) // not wrapped: it is not tried again
-		}
-		return errors.Join(fmt.Errorf("take the lock of migrations: %w", err), conn.Close(context.WithoutCancel(ctx)))
+	if err := take(ctx, conn); err != nil {
+		return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 	}
 	l.conn = conn
+	return nil
+}
+
+// take takes the lock in a transaction that may do nothing for as long as migrations take.
+func take(ctx context.Context, conn *pgx.Conn) error {
+	for _, statement := range []struct {
+		sql  string
+		args []any
+	}{
+		{"BEGIN", nil},
+		{"SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', '0', true)", []any{pg.Milliseconds(lockedFor)}},
+		{"SELECT pg_advisory_xact_lock($1)", []any{lock.DefaultLockID}},
+	} {
+		_, err := conn.Exec(ctx, statement.sql, statement.args...)
+		switch {
+		case pg.Locked(err):
+			return fmt.Errorf("another process has been migrating for %v: %s", lockedFor, err.Error()) // not wrapped: it is not tried again
+		case err != nil:
+			return fmt.Errorf("take the lock of migrations: %w", err)
+		}
+	}
 	return nil
 }
 

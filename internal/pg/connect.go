@@ -20,7 +20,7 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
-	return conn, asPoolerError(err) //nolint:wrapcheck // the error names the server
+	return conn, asPoolerError(err)
 }
 
 // ConnConfig is the configuration of a single connection with some settings.

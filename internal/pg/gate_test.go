@@ -89,9 +89,9 @@ func (s *fullServer) pass(client net.Conn) {
 	both.Wait()
 }
 
-func openAt(t *testing.T, url string, most int32) *pgxpool.Pool {
+func openAt(t *testing.T, address string, most int32) *pgxpool.Pool {
 	t.Helper()
-	pool := testkit.Must(pg.Open(t.Context(), url, pg.Options{MaxConns: most}))(t)
+	pool := testkit.Must(pg.Open(t.Context(), address, pg.Options{MaxConns: most}))(t)
 	t.Cleanup(pool.Close)
 	return pool
 }

@@ -165,7 +165,7 @@ func (s *localSettings) Read(b []byte) (int, error) {
 		n, err := s.r.Read(s.buffer)
 		s.rest = s.without(s.buffer[:n])
 		if err != nil && len(s.rest) == 0 {
-			return 0, err
+			return 0, err //nolint:wrapcheck // the driver compares it
 		}
 	}
 	n := copy(b, s.rest)

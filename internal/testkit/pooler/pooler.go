@@ -1,4 +1,5 @@
-// Package pooler runs PgBouncer, in transaction mode, between tests and their database.
+//go:build outside
+
 package pooler
 
 import (
@@ -24,19 +25,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
-
-// Variable makes tests that open their database by Through run through a pooler.
-const Variable = "LEDGERFEED_TEST_POOLER"
-
-// Through returns the URL of a database for what is tested: with the Variable, that of a
-// pooler before it, which ends with the test.
-func Through(t testing.TB, database string) string {
-	t.Helper()
-	if os.Getenv(Variable) == "" {
-		return database
-	}
-	return Start(t, database).URL
-}
 
 // Pooler is a PgBouncer before one database.
 type Pooler struct {
