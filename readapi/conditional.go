@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
 // tagger makes the tags in ETags. A tag names everything that an answer depends on:
@@ -81,7 +83,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 		cached = q.api.cache.get(q.cacheKey())
 	}
 	if q.wait.seconds > 0 && (cached == nil || cached.rows == 0) {
-		return false, nil // there may be nothing to answer with yet
+		return q.wait.resumes(q, cached) // there may be nothing to answer with yet
 	}
 	// Only ETags count here: whether "*" matches depends on whether there is an
 	// answer.
@@ -121,6 +123,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 func (q *request) answerWith(body []byte, v version) {
 	q.api.waits.reads.share(q, body, v)
 	if q.wait.holds(q, body, v) {
+		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: answer.Encoded{Encoding: answer.Identity, Body: body}})
 		return
 	}
 	tag := q.tag(v)

@@ -41,11 +41,6 @@ func Statements() []Statement {
 // CreditStatement reads a credit.
 func CreditStatement() string { return creditStatement() }
 
-// Waits is how many requests wait for something on lists, and for positions.
-func (a *API) Waits() (changes, positions int) {
-	return a.waits.changes.Open(), a.waits.positions.Open()
-}
-
 // PreferredWait reads Prefer.
 func PreferredWait(headers []string) int { return preferredWait(headers) }
 

@@ -3,11 +3,14 @@ package readapi
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 	"github.com/ledgerfeed/ledgerfeed/readapi/waiting"
 )
 
@@ -43,9 +46,36 @@ func newWaits(cfg *Config) *waits {
 // over.
 func (a *API) Run(ctx context.Context) error { return a.waits.watcher.Run(ctx) }
 
+// Waits is how many requests wait now for something on lists, and for positions.
+func (a *API) Waits() (changes, positions int) {
+	return a.waits.changes.Open(), a.waits.positions.Open()
+}
+
 // Drain has requests that wait answered now, for good, because the process is about to
 // stop. The server of NewServer calls it when it is shut down.
 func (a *API) Drain() { a.waits.watcher.Drain() }
+
+// mayWait reports whether a request asks to wait.
+func mayWait(r *http.Request) bool {
+	return r.Header[answer.HeaderPrefer] != nil || r.Header[answer.HeaderAtLeast] != nil
+}
+
+// apart does a part of a request in a goroutine of its own, and waits for it. Reading needs
+// a deep stack, which the request's own goroutine would keep while it waits.
+func apart(q *request, do func()) {
+	var aborted any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { aborted = recover() }() // what is no fault of ours
+		defer func() { q.answerPanic(recover()) }()
+		do()
+	}()
+	<-done
+	if aborted != nil {
+		panic(aborted)
+	}
+}
 
 // waiter is what a request waits for, if it does. A request is first read as any other.
 // If what was read is not enough, the handlers return without an answer, and await waits
@@ -94,7 +124,7 @@ func (w *waiter) accept(q *request, faults []answer.ParamError) []answer.ParamEr
 // reached compares what was read with the position that the request demands. It is
 // called with the version row of each statement, before anything is answered.
 func (w *waiter) reached(v version) error {
-	if v.position < w.atLeast {
+	if w.atLeast > 0 && v.position < w.atLeast { // what has no position is below 0
 		return errBehind
 	}
 	return nil
@@ -107,6 +137,27 @@ func (w *waiter) holds(q *request, body []byte, v version) bool {
 	}
 	w.empty = &emptyPage{append([]byte(nil), body...), v}
 	return true
+}
+
+// resumes holds a request whose page was empty before and must be so still: a follower
+// whose wait is over asks the same again, and costs no more than a look at the version.
+func (w *waiter) resumes(q *request, cached *cachedAnswer) (held bool, err error) {
+	if cached == nil || cached.body.Encoding != answer.Identity || q.endpoint.Kind == route.Credit {
+		return false, nil // a credit may have something newer although its page is empty
+	}
+	rows, err := rowsVersion(q)
+	if err != nil {
+		return false, err
+	}
+	if err := w.reached(rows); err != nil {
+		return false, err
+	}
+	// Events that pass their retention leave an empty page empty.
+	if cached.version != rows && !strings.HasPrefix(cached.version.name, rows.name+".") {
+		return false, nil
+	}
+	w.empty = &emptyPage{cached.body.Body, cached.version}
+	return true, nil
 }
 
 // await waits for what the request needs and answers it. The context is that of the
@@ -242,7 +293,7 @@ func (a *API) again(ctx context.Context, waited *request, do func(*request) erro
 	q := new(request)
 	*q = *waited
 	q.Context, q.asOf = limited, a.cfg.Clock()
-	defer func() { waited.out, waited.wait, waited.rows = q.out, q.wait, q.rows }()
+	defer func() { waited.out, waited.wait, waited.rows, waited.problem = q.out, q.wait, q.rows, q.problem }()
 	key, err := a.cfg.Keys.Authenticate(q, bearerToken(q.http.Header.Values("Authorization")))
 	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
 		return answer.Unauthorized(refused.Reason, refused)
@@ -251,7 +302,8 @@ func (a *API) again(ctx context.Context, waited *request, do func(*request) erro
 		return err
 	}
 	q.out.Allowance = a.cfg.Limiter.Left(key)
-	return do(q)
+	apart(q, func() { err = do(q) })
+	return err
 }
 
 // endedOf says why a wait ended without what it waited for.
