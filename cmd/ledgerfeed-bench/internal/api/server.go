@@ -89,13 +89,13 @@ func ServeFrom(ctx context.Context, db *measure.Database, pool, feed *pgxpool.Po
 	handler, err := readapi.New(readapi.Config{
 		Pool: pool, Feed: eventlog.NewFeed(feed), Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
 		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // making its lines is measured, too
-		Requests: requests, Metrics: prometheus.NewRegistry(), Tracer: o.Traces.Tracer(), CacheBytes: o.CacheBytes,
+		Notifier: db.Notifier, Requests: requests, Metrics: prometheus.NewRegistry(), Tracer: o.Traces.Tracer(), CacheBytes: o.CacheBytes,
 		BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey,
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, run := range runs {
+	for _, run := range append(runs, handler.Run) {
 		go func() { _ = run(ctx) }()
 	}
 	address, err := Listen(ctx, readapi.NewServer(handler, measure.NoLogger()))
