@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/api"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
 const (
@@ -56,7 +57,7 @@ func (r *reader) waits(ctx context.Context) error {
 		}
 		go func() { failed <- c.keepOpen(ctx, streams) }()
 	}
-	if err := r.awaitWaits(ctx, open, failed); err != nil {
+	if err := awaitWaits(ctx, r.cached.Handler, open, failed); err != nil {
 		return err
 	}
 	r.Report.Add(measure.Figure{
@@ -98,12 +99,12 @@ func (r *reader) waiting(ctx context.Context, keys int) (list []api.Request, err
 }
 
 // awaitWaits waits until so many requests wait.
-func (r *reader) awaitWaits(ctx context.Context, open int, failed <-chan error) error {
+func awaitWaits(ctx context.Context, served *readapi.API, open int, failed <-chan error) error {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	late := time.After(time.Minute)
 	for {
-		if n, _ := r.cached.Handler.Waits(); n >= open {
+		if n, _ := served.Waits(); n >= open {
 			return nil
 		}
 		select {
@@ -112,7 +113,7 @@ func (r *reader) awaitWaits(ctx context.Context, open int, failed <-chan error) 
 		case err := <-failed:
 			return fmt.Errorf("a connection has ended: %w", err)
 		case <-late:
-			n, _ := r.cached.Handler.Waits()
+			n, _ := served.Waits()
 			return fmt.Errorf("%d requests wait after a minute, not %d", n, open)
 		case <-poll.C:
 		}
