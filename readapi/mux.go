@@ -143,16 +143,25 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	q := a.newRequest(ctx, w, r)
 	q.known = release
-	q.routing = a.routing.Get().(*chi.Context)
-	q.routing.Reset()
-	defer a.routing.Put(q.routing)
 	defer a.record(q)
 	defer func() { q.answerPanic(recover()) }()
-	a.mux.ServeHTTP(w, r.WithContext(q))
+	if !mayWait(r) {
+		a.route(q, w)
+		return
+	}
+	apart(q, func() { a.route(q, w) })
 	if q.wait.behind || q.wait.empty != nil {
 		cancel()
 		if err := a.await(base, q); err != nil {
 			q.refuse(err)
 		}
 	}
+}
+
+// route lets the mux answer a request.
+func (a *API) route(q *request, w http.ResponseWriter) {
+	q.routing = a.routing.Get().(*chi.Context)
+	q.routing.Reset()
+	defer a.routing.Put(q.routing)
+	a.mux.ServeHTTP(w, q.http.WithContext(q))
 }

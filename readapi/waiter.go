@@ -3,6 +3,7 @@ package readapi
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +55,28 @@ func (a *API) Waits() (changes, positions int) {
 // stop. The server of NewServer calls it when it is shut down.
 func (a *API) Drain() { a.waits.watcher.Drain() }
 
+// mayWait reports whether a request asks to wait.
+func mayWait(r *http.Request) bool {
+	return r.Header[answer.HeaderPrefer] != nil || r.Header[answer.HeaderAtLeast] != nil
+}
+
+// apart does a part of a request in a goroutine of its own, and waits for it. Reading needs
+// a deep stack, which the request's own goroutine would keep while it waits.
+func apart(q *request, do func()) {
+	var aborted any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { aborted = recover() }() // what is no fault of ours
+		defer func() { q.answerPanic(recover()) }()
+		do()
+	}()
+	<-done
+	if aborted != nil {
+		panic(aborted)
+	}
+}
+
 // waiter is what a request waits for, if it does. A request is first read as any other.
 // If what was read is not enough, the handlers return without an answer, and await waits
 // and has it read again: with a small stack, no connection to the database and no share.
@@ -101,7 +124,7 @@ func (w *waiter) accept(q *request, faults []answer.ParamError) []answer.ParamEr
 // reached compares what was read with the position that the request demands. It is
 // called with the version row of each statement, before anything is answered.
 func (w *waiter) reached(v version) error {
-	if v.position < w.atLeast {
+	if w.atLeast > 0 && v.position < w.atLeast { // what has no position is below 0
 		return errBehind
 	}
 	return nil
@@ -279,7 +302,8 @@ func (a *API) again(ctx context.Context, waited *request, do func(*request) erro
 		return err
 	}
 	q.out.Allowance = a.cfg.Limiter.Left(key)
-	return do(q)
+	apart(q, func() { err = do(q) })
+	return err
 }
 
 // endedOf says why a wait ended without what it waited for.

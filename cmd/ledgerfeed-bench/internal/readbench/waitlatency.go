@@ -53,7 +53,7 @@ func (r *reader) waitLatency(ctx context.Context) error {
 			return err
 		}
 		following.Go(func() {
-			if err := r.followWaiting(ctx, key, a); err != nil && ctx.Err() == nil {
+			if err := followWaiting(ctx, r.cached, key, a); err != nil && ctx.Err() == nil {
 				failed <- err
 			}
 		})
@@ -112,13 +112,13 @@ func (r *reader) appendBusily(ctx context.Context, a *arrivals) error {
 }
 
 // followWaiting follows the events of a key's workspace until ctx ends.
-func (r *reader) followWaiting(ctx context.Context, key string, a *arrivals) error {
+func followWaiting(ctx context.Context, served *api.Server, key string, a *arrivals) error {
 	for cursor := ""; ; {
 		q := api.Request{Path: "/v1/events?limit=100", Key: key}
 		if cursor != "" {
 			q.Path += "&cursor=" + cursor
 		}
-		next, ids, err := r.waitFor(ctx, q)
+		next, ids, err := waitFor(ctx, served, q)
 		if err != nil {
 			return err
 		}
@@ -132,8 +132,8 @@ func (r *reader) followWaiting(ctx context.Context, key string, a *arrivals) err
 }
 
 // waitFor makes one request that waits, and returns the ids of its events.
-func (r *reader) waitFor(ctx context.Context, q api.Request) (cursor string, ids []string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.cached.Address+q.Path, http.NoBody)
+func waitFor(ctx context.Context, served *api.Server, q api.Request) (cursor string, ids []string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+served.Address+q.Path, http.NoBody)
 	if err != nil {
 		return "", nil, fmt.Errorf("cannot get %s: %w", q.Path, err)
 	}

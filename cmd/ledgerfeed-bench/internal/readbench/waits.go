@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"runtime"
-	"runtime/pprof"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -18,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/api"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
 const (
@@ -58,7 +57,7 @@ func (r *reader) waits(ctx context.Context) error {
 		}
 		go func() { failed <- c.keepOpen(ctx, streams) }()
 	}
-	if err := r.awaitWaits(ctx, open, failed); err != nil {
+	if err := awaitWaits(ctx, r.cached.Handler, open, failed); err != nil {
 		return err
 	}
 	r.Report.Add(measure.Figure{
@@ -100,12 +99,12 @@ func (r *reader) waiting(ctx context.Context, keys int) (list []api.Request, err
 }
 
 // awaitWaits waits until so many requests wait.
-func (r *reader) awaitWaits(ctx context.Context, open int, failed <-chan error) error {
+func awaitWaits(ctx context.Context, served *readapi.API, open int, failed <-chan error) error {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	late := time.After(time.Minute)
 	for {
-		if n, _ := r.cached.Handler.Waits(); n >= open {
+		if n, _ := served.Waits(); n >= open {
 			return nil
 		}
 		select {
@@ -114,7 +113,7 @@ func (r *reader) awaitWaits(ctx context.Context, open int, failed <-chan error) 
 		case err := <-failed:
 			return fmt.Errorf("a connection has ended: %w", err)
 		case <-late:
-			n, _ := r.cached.Handler.Waits()
+			n, _ := served.Waits()
 			return fmt.Errorf("%d requests wait after a minute, not %d", n, open)
 		case <-poll.C:
 		}
@@ -128,12 +127,6 @@ func held() float64 {
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
-	fmt.Println("DEBUG heap", m.HeapAlloc/1024, "stack", m.StackInuse/1024)
-	if p := os.Getenv("HEAPOUT"); p != "" {
-		f, _ := os.Create(p)
-		_ = pprof.WriteHeapProfile(f)
-		f.Close()
-	}
 	return float64(m.HeapAlloc + m.StackInuse)
 }
 
