@@ -117,7 +117,11 @@ func conformance() map[string]func(*testing.T) {
 // apart are the tests that do not go through the proxy, by the reason.
 func apart() map[string][]string {
 	return map[string][]string{
+		"is about forms of which prism would choose one by itself": {
+			"TestAWholeListIsItsPages", "TestAWholeListGoesOn", "TestAWholeListHasNoLimit", "TestAcceptChoosesTheForm",
+		},
 		"judges no answers, or asks none": {
+			"TestTheCostOfAWholeList", "TestAWholeListTakesLittleMemory", "TestConditionsOfWholeLists",
 			"TestATableThatHasToBeWaitedFor", "TestAReaderAnswersAsTheAPI", "TestAReaderTellsWhatWasRemoved", "TestAReaderGivesUp", "TestEndpointsAreAllThereAre", "TestRootLeadsToTheReference", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange",
 			"TestHiddenValuesChangeNothing", "TestCachedAnswersAreBounded", "TestCachedAnswersAreNeverOld",
 			"TestNothingLeaks", "TestPlans", "TestRowsAreNeverOld", "TestRowsThatAreReadTogether", "TestSince",
@@ -125,6 +129,8 @@ func apart() map[string][]string {
 		},
 		"is about connections, which a proxy would make": {
 			"TestASlowedAddressCostsLittle", "TestAWorkspaceHasItsShareOfTheConnections", "TestAWorkspaceWithSlowPagesHasOneConnection", "TestCallersThatHangUp", "TestPagesThatCannotBeRead",
+			"TestAWholeListThatIsBrokenOff", "TestAWholeListOverHTTP2", "TestAReaderThatTakesNothing", "TestAPatientReader", "TestPlacesOfWholeLists", "TestListsLetPagesGoFirst", "TestAServerThatStopsBreaksListsOff",
+			"TestAWholeListWhileRowsChange", "TestTheTrailerOfAWholeList",
 			"TestDrain", "TestServerIsBounded", "TestSlowCallers", "TestWhatTheServerRefusesItself", "TestWhoDoesNotRead",
 		},
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
