@@ -174,7 +174,7 @@ func (e *endpoint) enter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := requestOf(r)
 		q.endpoint, q.pathID = e, chi.URLParam(r, "id")
-		q.chooseForm()
+		chooseForm(q)
 		next.ServeHTTP(w, r)
 	})
 }

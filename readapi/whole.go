@@ -19,7 +19,7 @@ import (
 const rowsPerRequest = 10_000
 
 // chooseForm reads in which form a list of rows is asked for.
-func (q *request) chooseForm() {
+func chooseForm(q *request) {
 	if q.endpoint.Kind == route.Rows && q.api.cfg.WholeLists.Pool != nil {
 		q.out.Forms = true
 		q.form = answer.AcceptedForm(q.http.Header.Values("Accept"))
@@ -55,7 +55,7 @@ func answerWhole(q *request) error {
 	cfg := &q.api.cfg.WholeLists
 	ctx, cancel := context.WithTimeoutCause(q.http.Context(), cfg.Timeout, errWholeListTimeout)
 	defer cancel()
-	query := q.listQuery(nil)
+	query := newListQuery(q, nil)
 	found, err := cfg.Pool.Query(ctx, q.endpoint.whole(query.key), query.args...)
 	if err != nil {
 		return q.readError(err)
@@ -78,7 +78,7 @@ func answerWhole(q *request) error {
 
 // answerWholeHead answers HEAD, for which the first row of a page is enough.
 func answerWholeHead(q *request) error {
-	query := q.listQuery(0)
+	query := newListQuery(q, 0)
 	rows, err := q.query(q.endpoint.statement(query.key), query.args...)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (v visibility) shows(part jsonform.Part) bool {
 // send sends the rows. What fails after the header was sent breaks the answer off.
 func (l *wholeList) send(rows *rowReader) error {
 	q := l.q
-	q.endWithReset(true)
+	endWithReset(q, true)
 	until, _ := l.ctx.Deadline()
 	// A little later, so that a write that fails then has the context's reason.
 	stream, err := q.out.Stream(&l.head, q.api.cfg.WholeLists.Stall, until.Add(100*time.Millisecond))
@@ -162,13 +162,13 @@ func (l *wholeList) send(rows *rowReader) error {
 		if q.out.Status == 0 {
 			return fmt.Errorf("begin a whole list: %w", err)
 		}
-		q.breakOff(l.cause(err))
+		l.breakOff(err)
 	}
 	defer stream.Close()
 	if err := l.sendRows(rows, stream); err != nil {
-		q.breakOff(l.cause(err))
+		l.breakOff(err)
 	}
-	q.endWithReset(false)
+	endWithReset(q, false)
 	return nil
 }
 
@@ -231,8 +231,8 @@ func (l *wholeList) cause(err error) error {
 // breakOff ends an answer so that its reader sees that it is not whole: without the last
 // line, without the end that chunks have in HTTP/1.1, with RST_STREAM in HTTP/2, and with
 // a reset connection in HTTP/1.0.
-func (q *request) breakOff(cause error) {
-	q.broken, q.problem = true, brokenOff(q.out.Err, cause)
+func (l *wholeList) breakOff(err error) {
+	l.q.broken, l.q.problem = true, brokenOff(l.q.out.Err, l.cause(err))
 	panic(http.ErrAbortHandler)
 }
 
