@@ -150,7 +150,7 @@ func TestAWholeListThatIsBrokenOff(t *testing.T) {
 func TestAWholeListOverHTTP2(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.fat("acme", 5000)
+	s.fat("acme", 20_000) // more than what the windows of HTTP/2 and TCP hold
 	server := httptest.NewUnstartedServer(s.api)
 	server.Config.WriteTimeout = time.Second
 	server.EnableHTTP2 = true
