@@ -69,14 +69,14 @@ func answerForm(q *request) error {
 	return q.endpoint.answer(q)
 }
 
-// cacheable reports whether the answer is cached. Whole lists are not: they are large,
+// isCached reports whether the answer to a request is cached. Whole lists are not: they are large,
 // and read at times that their readers choose.
-func (q *request) cacheable() bool { return q.form == answer.JSON && q.endpoint.cacheable() }
+func isCached(q *request) bool { return q.form == answer.JSON && q.endpoint.cacheable() }
 
 // countCached counts what a look into the cache has found.
 func (q *request) countCached(cached *cachedAnswer, current bool) {
 	switch {
-	case !q.cacheable():
+	case !isCached(q):
 	case current:
 		q.api.metrics.cached.WithLabelValues("current").Inc()
 	case cached != nil:
@@ -94,7 +94,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 		return false, nil
 	}
 	var cached *cachedAnswer
-	if q.cacheable() {
+	if isCached(q) {
 		cached = q.api.cache.get(q.cacheKey())
 	}
 	if q.wait.seconds > 0 && (cached == nil || cached.rows == 0) {
@@ -150,7 +150,7 @@ func (q *request) answerWith(body []byte, v version) {
 	buffer := q.api.answers.Buffer()
 	defer q.api.answers.Release(buffer)
 	encoded := q.out.Encode(buffer, body)
-	if q.cacheable() {
+	if isCached(q) {
 		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: encoded, rows: q.rows})
 	}
 	q.out.OK(encoded, tag)

@@ -1,7 +1,9 @@
 package readapi
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
@@ -48,6 +50,18 @@ func CreditStatement() string { return creditStatement() }
 
 // PreferredWait reads Prefer.
 func PreferredWait(headers []string) int { return preferredWait(headers) }
+
+// Shares are the connections for pages.
+type Shares struct{ *shares }
+
+// NewShares makes as many connections as one workspace may have.
+func NewShares(n int) Shares { return Shares{newShares(n, n, time.Minute)} }
+
+// Take uses a connection.
+func (s Shares) Take(ctx context.Context) (release func(), err error) { return s.take(ctx, "acme") }
+
+// Yield lets pages go first.
+func (s Shares) Yield(ctx context.Context, most time.Duration) { s.yield(ctx, most) }
 
 // InURL is what the second check asks.
 func (a *API) InURL(uri, query string) bool { return a.keys.inURL(uri, query) }

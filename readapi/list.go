@@ -12,9 +12,9 @@ type listQuery struct {
 	from listPosition // where the list begins
 }
 
-// listQuery makes the query of a request for a list; limit is how many rows are read at
+// newListQuery makes the query of a request for a list; limit is how many rows are read at
 // most, nil: all.
-func (q *request) listQuery(limit any) listQuery {
+func newListQuery(q *request, limit any) listQuery {
 	e := q.endpoint
 	var at listPosition
 	if q.params.has(e.cursor) {
@@ -46,7 +46,7 @@ func divergedList() error { return diverged("read the list again without a curso
 // answerRows answers with a page of a read table.
 func answerRows(q *request) error {
 	size := q.params.limit(q.endpoint.limit)
-	query := q.listQuery(size + 1)
+	query := newListQuery(q, size+1)
 	at := query.from
 	rows, err := q.query(q.endpoint.statement(query.key), query.args...)
 	if err != nil {

@@ -119,7 +119,11 @@ func conformance() map[string]func(*testing.T) {
 // apart are the tests that do not go through the proxy, by the reason.
 func apart() map[string][]string {
 	return map[string][]string{
+		"is about forms of which prism would choose one by itself": {
+			"TestAWholeListIsItsPages", "TestAWholeListGoesOn", "TestAWholeListHasNoLimit", "TestAcceptChoosesTheForm",
+		},
 		"judges no answers, or asks none": {
+			"TestTheCostOfAWholeList", "TestAWholeListTakesLittleMemory", "TestConditionsOfWholeLists",
 			"TestATableThatHasToBeWaitedFor", "TestAReaderAnswersAsTheAPI", "TestAReaderTellsWhatWasRemoved", "TestAReaderGivesUp", "TestEndpointsAreAllThereAre", "TestRootLeadsToTheReference", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange",
 			"TestHiddenValuesChangeNothing", "TestCachedAnswersAreBounded", "TestCachedAnswersAreNeverOld", "TestTheDescriptionLeavesRoom",
 			"TestNothingLeaks", "TestPlans", "TestRowsAreNeverOld", "TestRowsThatAreReadTogether", "TestSince",
@@ -127,6 +131,8 @@ func apart() map[string][]string {
 		},
 		"is about connections, which a proxy would make": {
 			"TestASlowedAddressCostsLittle", "TestAWorkspaceHasItsShareOfTheConnections", "TestAWorkspaceWithSlowPagesHasOneConnection", "TestCallersThatHangUp", "TestPagesThatCannotBeRead",
+			"TestAWholeListThatIsBrokenOff", "TestAWholeListOverHTTP2", "TestAReaderThatTakesNothing", "TestAPatientReader", "TestPlacesOfWholeLists", "TestListsLetPagesGoFirst", "TestAServerThatStopsBreaksListsOff",
+			"TestAWholeListWhileRowsChange", "TestTheTrailerOfAWholeList",
 			"TestDrain", "TestServerIsBounded", "TestSlowCallers", "TestWhatTheServerRefusesItself", "TestWhoDoesNotRead",
 		},
 		"has requests wait beside the test, which go to the server directly": {

@@ -77,7 +77,7 @@ func (q *request) proveConnection() {
 	}
 }
 
-// endWithReset makes the end of the request's connection a reset, or an ordinary end
+// endWithReset makes the end of a request's connection a reset, or an ordinary end
 // again. In HTTP/1.0 the end of the connection is that of the answer, so an answer that is
 // broken off would be taken for a whole one.
 func endWithReset(q *request, reset bool) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -178,4 +179,34 @@ func TestCallersThatHangUp(t *testing.T) {
 		<-ended
 		s.until(func() bool { return s.locksWaited() == 0 })
 	}
+}
+
+// TestListsLetPagesGoFirst: until the last page that is being read has been, and no longer
+// than they are told to.
+func TestListsLetPagesGoFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := readapi.NewShares(2)
+		began := time.Now()
+		s.Yield(t.Context(), time.Hour)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a list waits %v for no page", took)
+		}
+		first, second := testkit.Must(s.Take(t.Context()))(t), testkit.Must(s.Take(t.Context()))(t)
+		time.AfterFunc(time.Second, first)
+		time.AfterFunc(3*time.Second, second)
+		for range 2 {
+			go s.Yield(t.Context(), time.Hour)
+		}
+		s.Yield(t.Context(), time.Hour)
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("a list waits %v for two pages", took)
+		}
+		last := testkit.Must(s.Take(t.Context()))(t)
+		s.Yield(t.Context(), time.Second)
+		if took := time.Since(began); took != 4*time.Second {
+			t.Errorf("a list waits %v for a page that takes long", took)
+		}
+		last()
+	})
 }

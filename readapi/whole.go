@@ -26,6 +26,10 @@ func chooseForm(q *request) {
 	}
 }
 
+// yieldTime is how long a list lets pages go first, after each chunk that it has sent. It
+// is about what a page takes, and leaves a list beside endless pages some 30 MB a second.
+const yieldTime = 2 * time.Millisecond
+
 // wholeList is a whole list that is being answered. One statement reads all of it, so all
 // rows are of one snapshot, the first row tells the visible position at which it ends, and
 // the cursor is known before the first row is sent. The statement goes no further than the
@@ -51,7 +55,7 @@ func answerWhole(q *request) error {
 	cfg := &q.api.cfg.WholeLists
 	ctx, cancel := context.WithTimeoutCause(q.http.Context(), cfg.Timeout, errWholeListTimeout)
 	defer cancel()
-	query := q.listQuery(nil)
+	query := newListQuery(q, nil)
 	found, err := cfg.Pool.Query(ctx, q.endpoint.whole(query.key), query.args...)
 	if err != nil {
 		return q.readError(err)
@@ -74,7 +78,7 @@ func answerWhole(q *request) error {
 
 // answerWholeHead answers HEAD, for which the first row of a page is enough.
 func answerWholeHead(q *request) error {
-	query := q.listQuery(0)
+	query := newListQuery(q, 0)
 	rows, err := q.query(q.endpoint.statement(query.key), query.args...)
 	if err != nil {
 		return err
@@ -162,11 +166,11 @@ func (l *wholeList) send(rows *rowReader) error {
 		if q.out.Status == 0 {
 			return fmt.Errorf("begin a whole list: %w", err)
 		}
-		breakOff(q, l.cause(err))
+		l.breakOff(err)
 	}
 	defer stream.Close()
 	if err := l.sendRows(rows, stream); err != nil {
-		breakOff(q, l.cause(err))
+		l.breakOff(err)
 	}
 	endWithReset(q, false)
 	return nil
@@ -191,6 +195,7 @@ func (l *wholeList) sendRows(rows *rowReader, stream *answer.Stream) error {
 		q.rows++
 		sent, err := w.Row(values[columnFragments:])
 		if err == nil && sent {
+			q.api.shares.yield(l.ctx, yieldTime)
 			err = l.check()
 		}
 		if err != nil {
@@ -230,8 +235,8 @@ func (l *wholeList) cause(err error) error {
 // breakOff ends an answer so that its reader sees that it is not whole: without the last
 // line, without the end that chunks have in HTTP/1.1, with RST_STREAM in HTTP/2, and with
 // a reset connection in HTTP/1.0.
-func breakOff(q *request, cause error) {
-	q.broken, q.problem = true, brokenOff(q.out.Err, cause)
+func (l *wholeList) breakOff(err error) {
+	l.q.broken, l.q.problem = true, brokenOff(l.q.out.Err, l.cause(err))
 	panic(http.ErrAbortHandler)
 }
 

@@ -32,26 +32,37 @@ func (s *stand) fat(workspaceID string, rows int) {
 
 // beginWhole begins a whole list, of which its caller reads nothing by itself: the windows of
 // the connection are narrow.
-func (s *stand) beginWhole(ctx context.Context, path, key string, headers ...string) (*http.Response, error) {
+func (s *stand) beginWhole(ctx context.Context, path, key string, headers ...string) (*begun, error) {
 	r, err := written(ctx, s.server.Listener.Addr().String(), http.MethodGet, path, key, headers...)
 	if err != nil {
 		return nil, err
 	}
 	transport := &http.Transport{DialContext: (&net.Dialer{Control: narrowWindow}).DialContext, DisableKeepAlives: true}
-	return transport.RoundTrip(r)
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	s.t.Cleanup(func() { answer.Body.Close() })
+	return &begun{answer.StatusCode, answer.Header, answer.Body}, nil
+}
+
+// begun is an answer that is not read yet. It is closed when the test ends.
+type begun struct {
+	status int
+	header http.Header
+	body   io.ReadCloser
 }
 
 // reading begins a whole list and reads its first line, or fails the test.
-func (s *stand) reading(path, key string, headers ...string) (*http.Response, *bufio.Reader) {
+func (s *stand) reading(path, key string, headers ...string) (*begun, *bufio.Reader) {
 	s.t.Helper()
 	r, err := s.beginWhole(s.t.Context(), path, key, append(headers, "Accept", ndjson)...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { r.Body.Close() })
-	body := bufio.NewReader(r.Body)
-	if line, err := body.ReadString('\n'); r.StatusCode != http.StatusOK || err != nil {
-		s.t.Fatalf("%s: %d %.300s %v", path, r.StatusCode, line, err)
+	body := bufio.NewReader(r.body)
+	if line, err := body.ReadString('\n'); r.status != http.StatusOK || err != nil {
+		s.t.Fatalf("%s: %d %.300s %v", path, r.status, line, err)
 	}
 	return r, body
 }
@@ -139,31 +150,37 @@ func TestAWholeListThatIsBrokenOff(t *testing.T) {
 func TestAWholeListOverHTTP2(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.fat("acme", 1000)
+	s.fat("acme", 20_000) // more than what the windows of HTTP/2 and TCP hold
 	server := httptest.NewUnstartedServer(s.api)
 	server.Config.WriteTimeout = time.Second
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	key := s.key("acme", allPermissions()...)
-	get := func(accept string) *http.Response {
-		r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/contractors", http.NoBody))(t)
-		r.Header.Set("Authorization", "Bearer "+key)
-		r.Header.Set("Accept", accept)
-		answer := testkit.Must(server.Client().Do(r))(t)
+	get := func(accept string) (r *begun, trailer func() string) {
+		q := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/contractors", http.NoBody))(t)
+		q.Header.Set("Authorization", "Bearer "+key)
+		q.Header.Set("Accept", accept)
+		answer, err := server.Client().Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Cleanup(func() { answer.Body.Close() })
-		return answer
+		if answer.ProtoMajor != 2 {
+			t.Errorf("HTTP/%d", answer.ProtoMajor)
+		}
+		return &begun{answer.StatusCode, answer.Header, answer.Body}, func() string { return answer.Trailer.Get("Next-Cursor") }
 	}
-	r := get(csvForm)
-	body, err := io.ReadAll(r.Body)
-	cursor := r.Header.Get("Next-Cursor")
-	if err != nil || r.ProtoMajor != 2 || cursor == "" || r.Trailer.Get("Next-Cursor") != cursor || len(body) < 8_000_000 {
-		t.Errorf("HTTP/%d: %d bytes, cursor %q, trailer %v, %v", r.ProtoMajor, len(body), cursor, r.Trailer, err)
+	r, trailer := get(csvForm)
+	body, err := io.ReadAll(r.body)
+	cursor := r.header.Get("Next-Cursor")
+	if err != nil || cursor == "" || trailer() != cursor || len(body) < 8_000_000 {
+		t.Errorf("%d bytes, cursor %q, trailer %q, %v", len(body), cursor, trailer(), err)
 	}
-	r = get(ndjson)
-	testkit.Must(bufio.NewReaderSize(r.Body, 100).ReadByte())(t)
+	r, _ = get(ndjson)
+	testkit.Must(bufio.NewReaderSize(r.body, 100).ReadByte())(t)
 	s.endStatements()
-	if rest, err := io.ReadAll(r.Body); err == nil || bytes.Contains(rest, []byte("next_cursor")) {
+	if rest, err := io.ReadAll(r.body); err == nil || bytes.Contains(rest, []byte("next_cursor")) {
 		t.Errorf("a list that was broken off ends with %v after %d bytes", err, len(rest))
 	}
 }
@@ -182,7 +199,7 @@ func TestAReaderThatTakesNothing(t *testing.T) {
 	ctx, goAway := context.WithCancel(t.Context())
 	r := testkit.Must(s.beginWhole(ctx, "/v1/contractors", s.key("acme", access.ContractorsRead), "Accept", csvForm))(t)
 	goAway()
-	if r := s.brokenOff("the reader goes", r.Body); r.Status != 499 {
+	if r := s.brokenOff("the reader goes", r.body); r.Status != 499 {
 		t.Errorf("recorded as %+v", r)
 	}
 }
@@ -203,7 +220,7 @@ func TestAPatientReader(t *testing.T) {
 		}
 	}
 	rest, err := io.ReadAll(body)
-	if lines += bytes.Count(rest, []byte("\n")); err != nil || lines != 1001 || !strings.Contains(string(rest), r.Header.Get("Next-Cursor")) {
+	if lines += bytes.Count(rest, []byte("\n")); err != nil || lines != 1001 || !strings.Contains(string(rest), r.header.Get("Next-Cursor")) {
 		t.Errorf("%d lines after %v, the last %.50s: %v", lines, time.Since(began), last, err)
 	}
 }
@@ -241,7 +258,7 @@ func TestPlacesOfWholeLists(t *testing.T) {
 	if r.status != http.StatusServiceUnavailable || !strings.Contains(string(r.body), "whole lists") {
 		t.Errorf("a fourth list: %d %.300s", r.status, r.body)
 	}
-	held.Body.Close()
+	held.body.Close()
 	s.until(func() bool {
 		r := s.get("/v1/contractors", keys["fourth"], "Accept", csvForm)
 		return r.status == http.StatusOK
@@ -426,7 +443,7 @@ func TestAWholeListWhileRowsChange(t *testing.T) {
 			}
 			want := s.whole1(target, key)
 			r := testkit.Must(s.beginWhole(t.Context(), target, key, "Accept", ndjson))(t)
-			body := bufio.NewReader(r.Body)
+			body := bufio.NewReader(r.body)
 			var read bytes.Buffer
 			if n := min(len(want), 1+len(want)/3); n > 0 {
 				testkit.Must(io.CopyN(&read, body, int64(n)))(t)
@@ -436,7 +453,7 @@ func TestAWholeListWhileRowsChange(t *testing.T) {
 			next += step
 			s.project("acme", 0)
 			testkit.Must(io.Copy(&read, body))(t)
-			r.Body.Close()
+			r.body.Close()
 			if read.String() != want {
 				t.Fatalf("%s changed while it was read", target)
 			}
@@ -487,4 +504,21 @@ func keep(t testing.TB, held map[string]string, rows []string) map[string]string
 		}
 	}
 	return held
+}
+
+// TestTheTrailerOfAWholeList: in HTTP/1.1 it follows the last chunk.
+func TestTheTrailerOfAWholeList(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(history(t, "acme", 8, s.clock.Now(), 24*time.Hour, 60)...)
+	s.project("acme", 0)
+	key := s.key("acme", allPermissions()...)
+	cursor := s.get("/v1/clients", key, "Accept", csvForm).header.Get("Next-Cursor")
+	for _, accept := range []string{ndjson, csvForm} {
+		r := s.raw("GET /v1/clients HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAccept: " + accept + "\r\nAuthorization: Bearer " + key + "\r\n\r\n")
+		head, _, _ := strings.Cut(r, "\r\n\r\n")
+		if !strings.Contains(head, "\r\nTrailer: Next-Cursor") || !strings.Contains(head, "\r\nNext-Cursor: "+cursor) || !strings.HasSuffix(r, "\r\n0\r\nNext-Cursor: "+cursor+"\r\n\r\n") {
+			t.Errorf("%s ends with %q after %q", accept, r[max(0, len(r)-100):], head)
+		}
+	}
 }
