@@ -36,6 +36,13 @@ const (
 	maxRetryPause = 2 * time.Second
 )
 
+// holds is true of a lease i that is not over. A lease is of one run of the database
+// server, and of one table, because a dump can be restored into a server that runs on:
+// after a failover or the restore of a backup the log may be an older one than the one
+// whose positions the process remembers, so it has to load its webhooks again.
+const holds = `(i.workspace_id = '*' AND i.lease_until > clock_timestamp() AND i.server_start = pg_postmaster_start_time()
+	AND coalesce(i.of_table, i.tableoid) = i.tableoid)`
+
 // split returns the two columns of keys, for unnest.
 func split(keys []scheduler.Key) (workspaces, webhooks []string) {
 	workspaces, webhooks = make([]string, len(keys)), make([]string, len(keys))

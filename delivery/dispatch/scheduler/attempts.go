@@ -26,7 +26,7 @@ func (s *Scheduler) startAttempts(now time.Time) {
 	}
 	for q := s.starts.next(now, len(s.queues)); q != nil; q = s.starts.next(now, len(s.queues)) {
 		a := q.start(now.Add(-s.cfg.Retention))
-		q.lastUsed = now
+		q.evict.lastUsed = now
 		s.polls.refill(q)
 		if a == nil { // all that was read is past its retention, or waits for what is open
 			s.starts.inFlight--

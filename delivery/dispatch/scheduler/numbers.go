@@ -69,7 +69,7 @@ func (n *numbers) mark(q *queue) {
 }
 
 // giveNumbers numbers the next events of queues and has the numbers stored.
-func (s *Scheduler) giveNumbers(now time.Time) {
+func giveNumbers(s *Scheduler, now time.Time) {
 	if s.numbers.underWay || s.lease == "" || now.Sub(s.leaseFrom) >= s.cfg.LeaseUse {
 		return
 	}
@@ -81,10 +81,10 @@ func (s *Scheduler) giveNumbers(now time.Time) {
 		if q.evict.evicting || q.numbering.underWay || now.Before(q.numbering.until) {
 			continue
 		}
-		q.giveNumbers(now.Add(-s.cfg.Retention))
+		numberNext(q, now.Add(-s.cfg.Retention))
 		s.polls.refill(q)
 		s.enqueue(now, q) // what needs no number may be first now
-		if q.unstored() {
+		if unstored(q) {
 			q.numbering.underWay = true
 			e.Webhooks, e.queues = append(e.Webhooks, q.numbers()), append(e.queues, q)
 		}
@@ -95,10 +95,10 @@ func (s *Scheduler) giveNumbers(now time.Time) {
 	}
 }
 
-// giveNumbers passes over events published before oldest and numbers the next ones.
-func (q *queue) giveNumbers(oldest time.Time) {
+// numberNext passes over events published before oldest and numbers the next ones.
+func numberNext(q *queue, oldest time.Time) {
 	for _, from := range []Source{Live, Replay} {
-		if !q.passHistory(from, oldest) || q.numbered(from) >= numberAhead/2 {
+		if !q.passHistory(from, oldest) || numbered(q, from) >= numberAhead/2 {
 			continue
 		}
 		for i, a := range q.pending[from] {
@@ -114,7 +114,7 @@ func (q *queue) giveNumbers(oldest time.Time) {
 }
 
 // numbered counts the first pending events of a source that may start.
-func (q *queue) numbered(from Source) int {
+func numbered(q *queue, from Source) int {
 	for i, a := range q.pending[from] {
 		if !a.ready() || i == numberAhead {
 			return i
@@ -126,7 +126,7 @@ func (q *queue) numbered(from Source) int {
 // needsNumbers tells whether few events are left that may start, and there are others.
 func (q *queue) needsNumbers() bool {
 	for _, from := range []Source{Live, Replay} {
-		if n := q.numbered(from); n < numberAhead/2 && n < len(q.pending[from]) {
+		if n := numbered(q, from); n < numberAhead/2 && n < len(q.pending[from]) {
 			return true
 		}
 	}
@@ -134,7 +134,7 @@ func (q *queue) needsNumbers() bool {
 }
 
 // unstored tells whether a number is not known to be in the database.
-func (q *queue) unstored() bool {
+func unstored(q *queue) bool {
 	for _, from := range []Source{Live, Replay} {
 		if slices.ContainsFunc(q.pending[from], func(a *Attempt) bool { return a.Sequence > 0 && !a.ready() }) {
 			return true
@@ -197,7 +197,7 @@ func (q *queue) keepNumbered(from Source) {
 }
 
 // numbersStored lets the events start whose numbers are in the database.
-func (s *Scheduler) numbersStored(now time.Time, e NumbersStored) {
+func numbersStored(s *Scheduler, now time.Time, e NumbersStored) {
 	s.numbers.underWay = false
 	for i, q := range e.Number.queues {
 		q.numbering.underWay = false
@@ -206,7 +206,7 @@ func (s *Scheduler) numbersStored(now time.Time, e NumbersStored) {
 			continue
 		case slices.Contains(e.Keys, w.Key):
 			q.numbering.inRow, q.numbering.until = 0, time.Time{}
-			q.stored(w)
+			markStored(q, w)
 		default:
 			q.numbering.until = now.Add(min(renumberPause<<min(q.numbering.inRow, 10), maxRenumberPause))
 			q.numbering.inRow++
@@ -220,9 +220,9 @@ func (s *Scheduler) numbersStored(now time.Time, e NumbersStored) {
 	}
 }
 
-// stored marks the events whose numbers were stored. Those that were withdrawn meanwhile
+// markStored marks the events whose numbers were stored. Those that were withdrawn meanwhile
 // have none.
-func (q *queue) stored(w *Numbers) {
+func markStored(q *queue, w *Numbers) {
 	for _, from := range []Source{Live, Replay} {
 		for _, a := range q.pending[from] {
 			if i, found := slices.BinarySearch(w.Positions, a.Position); found && w.Sequences[i] == a.Sequence {

@@ -30,12 +30,11 @@ type queue struct {
 	evict     evictState
 	costly    costlyState
 
-	apart    bool // a record of it is written apart, and nothing else of it is recorded
-	listed   bool // in one of the scheduler's lists of queues that may start something
-	pause    pauseState
-	timer    timer
-	lastUsed time.Time
-	unsaved  unsaved
+	apart   bool // a record of it is written apart, and nothing else of it is recorded
+	listed  bool // in one of the scheduler's lists of queues that may start something
+	pause   pauseState
+	timer   timer
+	unsaved unsaved
 }
 
 // healthState is the webhook's health.
@@ -96,6 +95,8 @@ type pollState struct {
 
 // evictState is about giving a webhook back.
 type evictState struct {
+	lastUsed time.Time // it is released when it has been idle for a while since then
+
 	evicting   bool // start nothing more; release when everything is recorded
 	changed    bool // became dirty while it was evicting: claim it again
 	rebalanced bool // leaves so that another process takes it
@@ -111,8 +112,9 @@ type hourlyCount struct {
 
 func newQueue(w *Loaded, now time.Time) *queue {
 	q := &queue{
-		key: w.Key, endpoint: w.Endpoint, health: healthState{Health: w.Health}, lastUsed: now,
+		key: w.Key, endpoint: w.Endpoint, health: healthState{Health: w.Health},
 		live:    liveRange{scanned: w.Position, visible: w.Position, saved: w.Position, sent: w.Sent},
+		evict:   evictState{lastUsed: now},
 		poll:    pollState{recorded: map[int64]struct{}{}},
 		unsaved: unsaved{counts: map[hourlyCount]int64{}},
 		// What was given before may have been sent.

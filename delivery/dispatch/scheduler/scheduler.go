@@ -89,9 +89,9 @@ func (s *Scheduler) Step(now time.Time, events ...Event) []Effect {
 	}
 	s.tick(now)
 	if !s.draining {
-		s.giveNumbers(now)
+		giveNumbers(s, now)
 		s.startAttempts(now)
-		s.giveNumbers(now) // to those whose numbers were withdrawn
+		giveNumbers(s, now) // to those whose numbers were withdrawn
 		for poll := s.polls.take(); poll != nil; poll = s.polls.take() {
 			s.emit(poll)
 		}
@@ -131,7 +131,7 @@ func (s *Scheduler) apply(now time.Time, e Event) {
 	case Recorded:
 		s.recorded(now, e)
 	case NumbersStored:
-		s.numbersStored(now, e)
+		numbersStored(s, now, e)
 	case HealthChanged:
 		if e.Change.Change == policy.TurnOff && !e.Change.queue.evict.lost {
 			s.polls.mark(e.Change.queue) // it is off, unless somebody was first
@@ -207,7 +207,7 @@ func (s *Scheduler) saveCursors(now time.Time) {
 	for _, q := range s.queues {
 		switch {
 		case q.evict.evicting || q.apart:
-		case q.idle() && (now.Sub(q.lastUsed) >= s.cfg.Idle || !q.endpoint.On) && len(q.unsaved.counts) == 0:
+		case q.idle() && (now.Sub(q.evict.lastUsed) >= s.cfg.Idle || !q.endpoint.On) && len(q.unsaved.counts) == 0:
 			s.evict(q)
 		case q.unsaved.cursor || len(q.unsaved.counts) > 0 || s.saved%skipSaves == 0 && q.done() > q.live.saved:
 			s.results.save = append(s.results.save, q)
