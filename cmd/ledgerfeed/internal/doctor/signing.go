@@ -55,7 +55,8 @@ func shownKeys(ctx context.Context, address string) (keys []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", address, err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the keys: %w", err)
 	}
