@@ -2,7 +2,9 @@ package relaybench
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -108,9 +110,7 @@ func publishAll(ctx context.Context, url string, entries [][]domain.Entry) (time
 		group.Go(func() error {
 			for i := range list {
 				e := &list[i]
-				msg := message.NewMessage(e.ID, e.AppendNDJSON(nil))
-				msg.Metadata.Set(bus.MetadataType, e.Type)
-				if err := publisher.Publish(e.WorkspaceID, msg); err != nil {
+				if err := publisher.Publish(e.WorkspaceID, messageOf(e)); err != nil {
 					return fmt.Errorf("publish: %w", err)
 				}
 			}
@@ -119,6 +119,17 @@ func publishAll(ctx context.Context, url string, entries [][]domain.Entry) (time
 	}
 	err = group.Wait()
 	return time.Since(began), err
+}
+
+// messageOf is the message that a relay makes of an entry.
+func messageOf(e *domain.Entry) *message.Message {
+	line := e.AppendNDJSON(nil)
+	msg := message.NewMessage(e.ID, line[:len(line)-1])
+	msg.Metadata = message.Metadata{
+		bus.MetadataWorkspaceID: e.WorkspaceID, bus.MetadataType: e.Type, bus.MetadataPosition: strconv.FormatInt(e.Position, 10),
+		bus.MetadataCreatedAt: domain.FormatTime(e.CreatedAt), bus.MetadataContentType: "application/json", bus.MetadataChain: hex.EncodeToString(e.Chain[:]),
+	}
+	return msg
 }
 
 // open opens a stream that is made, and waits for it.
