@@ -189,7 +189,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-bench/internal/relaybench": {
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "internal/bus",
-		"internal/bus/jetstream", "internal/ingest", "internal/ingest/outbox", "internal/pg", "internal/relay",
+		"internal/bus/jetstream", "internal/flow", "internal/ingest", "internal/ingest/outbox", "internal/pg", "internal/relay",
 	},
 	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/pg", "internal/tracing"},
 	"cmd/ledgerfeed-bench/internal/workload": {

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 )
@@ -138,8 +139,8 @@ func open(ctx context.Context, url string) (bus.Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	for late := time.Now().Add(startTimeout); ; time.Sleep(time.Millisecond) {
-		if err := publisher.Probe(ctx); err == nil || time.Now().After(late) {
+	for late := time.Now().Add(startTimeout); ; flow.Pause(ctx, time.Millisecond) {
+		if err := publisher.Probe(ctx); err == nil || ctx.Err() != nil || time.Now().After(late) {
 			return publisher, err
 		}
 	}
