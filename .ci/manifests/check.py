@@ -72,7 +72,7 @@ class Checker:
             self.expect(variable not in env, name, f"{variable} is set twice")
             secret = self.settings.get(variable, {}).get("secret", False)
             self.expect(("valueFrom" in e) == secret, name, f"{variable} has to come from a Secret if it is secret, and only then")
-            examples = {"DATABASE_URL": "postgres://db/x", "LEDGERFEED_SECRET_KEY": "0123456789abcdef", "LEDGERFEED_SIGNING_KEY": "PRIVATE+KEY+ledgerfeed+0b28140f+AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB", "LEDGERFEED_SMTP_URL": "smtp://mail:587", "LEDGERFEED_OIDC_CLIENT_SECRET": "x", "LEDGERFEED_TRACES_HEADERS": "authorization=x"}
+            examples = {"DATABASE_URL": "postgres://db/x", "LEDGERFEED_SECRET_KEY": "0123456789abcdef", "LEDGERFEED_SIGNING_KEY": "PRIVATE+KEY+ledgerfeed+0b28140f+AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB", "LEDGERFEED_SMTP_URL": "smtp://mail:587", "LEDGERFEED_OIDC_CLIENT_SECRET": "x", "LEDGERFEED_TRACES_HEADERS": "authorization=x", "LEDGERFEED_RELAY_URL": "nats://nats:4222/?replicas=3", "LEDGERFEED_INGEST_URL": "postgres://shop/shop?topic=ledgerfeed"}
             env[variable] = e.get("value", examples.get(variable))
         r = subprocess.run([self.program, "config", "--json"], env=env, cwd=scratch, capture_output=True, text=True)
         self.expect(r.returncode == 0, name, "the program refuses its settings: " + r.stderr)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
@@ -21,6 +22,9 @@ import (
 const asProgram = "LEDGERFEED_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
+	if natscluster.Serve() {
+		os.Exit(0)
+	}
 	switch os.Getenv(asProgram) {
 	case "":
 	case asNextProgram:

@@ -28,6 +28,7 @@ type writer struct {
 	random    *rand.Rand
 	append    func(ctx context.Context, line string) (int64, error)
 	instances []string
+	http      *http.Client
 	keys      map[string]string // by workspace
 	workspace string
 	client    string // that nobody else writes
@@ -71,7 +72,7 @@ func (w *writer) reads(ctx context.Context, name string, position int64) error {
 	if tag != "" {
 		req.Header.Set("If-None-Match", tag)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := w.http.Do(req)
 	if err != nil {
 		return err
 	}
@@ -117,11 +118,13 @@ func TestReadYourWrites(t *testing.T) {
 	reading := startProcess(t, command(t, database, "serve", "--roles", "api", "--no-migrate"))
 	instances := []string{apiOf(projecting), apiOf(reading)}
 	byAPI, byStream := appendByAPI(t, database), appendByStream(t, database)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: writers}}
+	t.Cleanup(client.CloseIdleConnections)
 	group, ctx := errgroup.WithContext(t.Context())
 	reads := make([]int, writers)
 	for i := range writers {
 		w := &writer{
-			random: rand.New(rand.NewPCG(seed, uint64(i))), append: byAPI, instances: instances, keys: keys,
+			random: rand.New(rand.NewPCG(seed, uint64(i))), append: byAPI, instances: instances, http: client, keys: keys,
 			workspace: workspaces[i%len(workspaces)], client: fmt.Sprintf("cl_%d", i),
 		}
 		if i == 0 {
@@ -138,7 +141,7 @@ func TestReadYourWrites(t *testing.T) {
 		})
 	}
 	for _, base := range instances {
-		group.Go(func() error { return followMarks(ctx, base, keys["north"], marks) })
+		group.Go(func() error { return followMarks(ctx, client, base, keys["north"], marks) })
 	}
 	group.Go(func() error {
 		for n := range marks {
@@ -159,7 +162,7 @@ func TestReadYourWrites(t *testing.T) {
 }
 
 // followMarks follows the events by requests that wait, until it has so many.
-func followMarks(ctx context.Context, base, key string, marks int) error {
+func followMarks(ctx context.Context, client *http.Client, base, key string, marks int) error {
 	target, cursor := base+"/v1/events?type=invoice.reversed", ""
 	for seen := 0; seen < marks; {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, target+cursor, http.NoBody)
@@ -168,7 +171,7 @@ func followMarks(ctx context.Context, base, key string, marks int) error {
 		}
 		req.Header.Set("Authorization", "Bearer "+key)
 		req.Header.Set("Prefer", "wait=20")
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := client.Do(req)
 		if err != nil {
 			return err
 		}

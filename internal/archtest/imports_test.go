@@ -200,7 +200,11 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed-bench/internal/deliverbench", "cmd/ledgerfeed-bench/internal/logbench",
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/readbench",
 		"cmd/ledgerfeed-bench/internal/replaybench", "internal/localpg", "cmd/ledgerfeed-bench/internal/sizebench",
-		"cmd/ledgerfeed-bench/internal/consolebench",
+		"cmd/ledgerfeed-bench/internal/consolebench", "cmd/ledgerfeed-bench/internal/relaybench",
+	},
+	"cmd/ledgerfeed-bench/internal/relaybench": {
+		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "internal/bus",
+		"internal/bus/jetstream", "internal/flow", "internal/ingest", "internal/ingest/outbox", "internal/pg", "internal/relay",
 	},
 	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/pg", "internal/tracing"},
 	"cmd/ledgerfeed-bench/internal/workload": {
@@ -286,9 +290,9 @@ var pure = []string{"domain", "domain/jsonform", "docs/receivers/go"}
 // the longest matching path counts. Modules that are not listed may be imported
 // everywhere.
 var homes = map[string][]string{
-	"github.com/ThreeDotsLabs/watermill":      {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/ingest", "internal/ingest/outbox", "internal/ingest/stream", "cmd/ledgerfeed-chaos/internal/workload"},
+	"github.com/ThreeDotsLabs/watermill":      {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/ingest", "internal/ingest/outbox", "internal/ingest/stream", "cmd/ledgerfeed-chaos/internal/workload", "cmd/ledgerfeed-bench/internal/relaybench"},
 	"github.com/ThreeDotsLabs/watermill-nats": {"internal/bus/jetstream", "internal/ingest/stream"},
-	"github.com/nats-io/nats-server":          {"internal/testkit/natscluster"},
+	"github.com/nats-io/nats-server":          {"internal/testkit/natscluster", "cmd/ledgerfeed-bench/internal/relaybench"},
 	"github.com/ThreeDotsLabs/watermill-sql":  {"eventlog/watermillsql", "internal/ingest", "internal/ingest/outbox", "cmd/ledgerfeed-chaos/internal/workload"},
 }
 

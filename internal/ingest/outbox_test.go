@@ -163,7 +163,7 @@ type crashing struct {
 func (c crashing) Next(ctx context.Context) (*ingest.Batch, error) {
 	b, err := c.Source.Next(ctx)
 	if b == nil {
-		return b, err
+		return nil, err
 	}
 	*c.n++
 	if *c.n%2 == 1 && *c.n < 20 {

@@ -40,19 +40,19 @@ func newGate(probe func(context.Context) error, clock func() time.Time, logger *
 	return &gate{probe: probe, clock: clock, logger: logger, turn: make(chan struct{}, 1), since: clock(), reason: errNotTried}
 }
 
-// state returns why the broker cannot be used, and since when; nil: it can.
-func (g *gate) state() (reason error, since time.Time) {
+// state returns since when the broker cannot be used, and why; nil: it can.
+func (g *gate) state() (since time.Time, reason error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.open {
-		return nil, time.Time{}
+		return time.Time{}, nil
 	}
-	return g.reason, g.since
+	return g.since, g.reason
 }
 
 // err is the state in words; nil: the broker can be used.
 func (g *gate) err() error {
-	reason, since := g.state()
+	since, reason := g.state()
 	if reason == nil {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (g *gate) set(ctx context.Context, reason error) {
 // await returns when the gate is open or ctx has ended. One caller at a time looks at the
 // broker.
 func (g *gate) await(ctx context.Context) {
-	if reason, _ := g.state(); reason == nil {
+	if _, reason := g.state(); reason == nil {
 		return
 	}
 	select {
@@ -99,7 +99,7 @@ func (g *gate) await(ctx context.Context) {
 	}
 	defer func() { <-g.turn }()
 	for wait := firstWait; ; wait = min(2*wait, longestWait) {
-		if reason, _ := g.state(); reason == nil || g.check(ctx) {
+		if _, reason := g.state(); reason == nil || g.check(ctx) {
 			return
 		}
 		if !flow.Pause(ctx, wait) {

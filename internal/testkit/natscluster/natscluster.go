@@ -159,7 +159,10 @@ func (c *Cluster) Connect() (*nats.Conn, nats.JetStreamContext) {
 	var conn *nats.Conn
 	testkit.Within(c.t, startTimeout, func() (err error) {
 		conn, err = nats.Connect(strings.ReplaceAll(c.URL(), ",", ",nats://"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-		return err
+		if err != nil {
+			return fmt.Errorf("connect to NATS: %w", err)
+		}
+		return nil
 	})
 	c.t.Cleanup(conn.Close)
 	js, err := conn.JetStream()
@@ -176,22 +179,31 @@ func (c *Cluster) ready() {
 	testkit.Within(c.t, startTimeout, func() error {
 		name := "READY"
 		if _, err := js.AddStream(&nats.StreamConfig{Name: name, Replicas: len(c.nodes)}); err != nil {
-			return err
+			return fmt.Errorf("make a stream: %w", err)
 		}
-		return js.DeleteStream(name)
+		if err := js.DeleteStream(name); err != nil {
+			return fmt.Errorf("delete a stream: %w", err)
+		}
+		return nil
 	})
 }
 
 // freePorts are ports that nobody listens at.
 func freePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
+	var open []net.Listener // until all are found, so that none is found twice
+	defer func() {
+		for _, l := range open {
+			_ = l.Close()
+		}
+	}()
 	for range n {
 		var config net.ListenConfig
 		l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = l.Close() }()
+		open = append(open, l)
 		address, ok := l.Addr().(*net.TCPAddr)
 		if !ok {
 			t.Fatalf("listening at %v", l.Addr())

@@ -58,7 +58,7 @@ func (r *reader) waitLatency(ctx context.Context) error {
 			}
 		})
 	}
-	if err := r.appendBusily(ctx, a); err != nil {
+	if err := appendBusily(ctx, r, a); err != nil {
 		return err
 	}
 	for {
@@ -88,7 +88,7 @@ func (r *reader) waitLatency(ctx context.Context) error {
 }
 
 // appendBusily appends events at the rate that is measured.
-func (r *reader) appendBusily(ctx context.Context, a *arrivals) error {
+func appendBusily(ctx context.Context, r *reader, a *arrivals) error {
 	tick := time.NewTicker(time.Second / busyPerSecond)
 	defer tick.Stop()
 	var (

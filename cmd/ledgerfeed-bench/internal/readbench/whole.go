@@ -33,7 +33,7 @@ func (r *reader) whole(ctx context.Context) error {
 	} {
 		other := list
 		other.Accept, other.Encoding = form.accept, form.encoding
-		_, took, err := r.readWhole(ctx, other)
+		_, took, err := readWhole(ctx, r, other)
 		if err != nil {
 			return err
 		}
@@ -46,12 +46,12 @@ func (r *reader) whole(ctx context.Context) error {
 func (r *reader) wholeRate(ctx context.Context, list api.Request) error {
 	var rates, limits []float64
 	for range wholeRounds {
-		sent, took, err := r.readWhole(ctx, list)
+		sent, took, err := readWhole(ctx, r, list)
 		if err != nil {
 			return err
 		}
 		rates = append(rates, measure.PerSecond(r.wide, took))
-		copied, took, err := r.copyWhole(ctx)
+		copied, took, err := copyWhole(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (r *reader) wholeRate(ctx context.Context, list api.Request) error {
 }
 
 // readWhole reads a whole list and returns how many bytes it has, and how long that took.
-func (r *reader) readWhole(ctx context.Context, q api.Request) (sent int64, took time.Duration, err error) {
+func readWhole(ctx context.Context, r *reader, q api.Request) (sent int64, took time.Duration, err error) {
 	began := time.Now()
 	resp, err := r.uncached.Get(ctx, q)
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *reader) readWhole(ctx context.Context, q api.Request) (sent int64, took
 }
 
 // copyWhole lets the database send the same rows.
-func (r *reader) copyWhole(ctx context.Context) (sent int64, took time.Duration, err error) {
+func copyWhole(ctx context.Context, r *reader) (sent int64, took time.Duration, err error) {
 	conn, err := r.Pool.Acquire(ctx)
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot copy a list: %w", err)
@@ -131,7 +131,7 @@ func (r *reader) besideWhole(ctx context.Context, list api.Request) error {
 			began := time.Now()
 			defer func() { seconds += time.Since(began).Seconds() }()
 			for {
-				sent, _, err := r.readWhole(reading, list)
+				sent, _, err := readWhole(reading, r, list)
 				bytes += float64(sent)
 				if reading.Err() != nil {
 					ended <- nil
