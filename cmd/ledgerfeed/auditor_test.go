@@ -36,7 +36,7 @@ func TestAsTheAuditor(t *testing.T) {
 	// What the role may not read is left out in words.
 	for args, says := range map[string]string{
 		"status --wait":   "This account of PostgreSQL may not read webhooks, which are left out.",
-		"status --json":   `"delivery":[],"not_readable":["webhooks"]`,
+		"status --json":   `"delivery":[],"relays":[],"not_readable":["webhooks"]`,
 		"migrate --check": "up to date",
 	} {
 		if r := runCommand(t, command(t, auditor, strings.Fields(args)...)); r.code != 0 || !strings.Contains(r.out, says) {
