@@ -20,7 +20,7 @@ func (w *Workspace) Addresses() []string {
 		hook + "?state=failed", hook + "?state=cancelled", hook + "?type=invoice.reversed", hook + "?type=credit.applied",
 		hook + "?state=succeeded&from=" + url.QueryEscape(last(72*time.Hour)), hook + "?about=nothing", hook + "?about=inv_4",
 		"/deliveries/" + w.Delivery,
-		"/events", "/events?about=nothing", "/events?type=invoice.reversed", "/events?type=invoice.paid", "/events/" + w.Event,
+		"/events", "/events?about=nothing", "/events?type=invoice.reversed", "/events?type=invoice.paid", "/events/" + w.Event, "/data",
 		"/requests", "/requests?range=day", "/requests?range=month", "/requests?range=month&key=" + w.Key, "/requests?range=month&find=/v1/events", "/requests?key=" + w.Key, "/requests?key=" + w.Unused, "/requests?status=5", "/requests?status=204", "/requests?status=404&range=day", "/requests?status=404&key=" + w.Key,
 		"/requests?find=req-" + strconv.Itoa(w.Requests/2), "/requests?find=req-none", "/requests?find=/v1/invoices/none", "/requests?find=/v1/events",
 		"/requests?from=" + last(week), "/requests?to=" + last(week) + "&status=500", "/requests/" + w.Record,
