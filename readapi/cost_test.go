@@ -88,6 +88,9 @@ func TestStatementsOfARequest(t *testing.T) {
 		costs("304", unchanged, http.MethodGet, path, key, "If-None-Match", tag)
 		costs("a cached answer", unchanged, http.MethodGet, path, key)
 	}
+	if asked.n.Load() < int64(len(endpoints())) {
+		t.Errorf("only %d statements were counted: the counter sees none of the API's", asked.n.Load())
+	}
 }
 
 // TestUnchangedNeedsNoReadTable takes the read tables away: a caller that has an answer

@@ -85,7 +85,9 @@ func withGate(cfg *pgxpool.Config) {
 	g.tracer, _ = tracer.(pgxpool.AcquireTracer)
 	cfg.ConnConfig.Tracer = g
 	cfg.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
-		c.Tracer = tracer // of the statements of the connection
+		if _, own := c.Tracer.(*gate); own { // not where a pool of a changed configuration has another one
+			c.Tracer = tracer // of the statements of the connection
+		}
 		g.through(ctx)
 		return nil
 	}
