@@ -35,7 +35,7 @@ func TestSize(t *testing.T) {
 	if r.code != cli.ExitDone || r.errOut != "" {
 		t.Fatalf("%+v", r)
 	}
-	for _, want := range []string{"100 thousand entries a day", "DISK after 2 years", "with 73.1 million entries", "wal_compression lz4", "22 GiB a day", "every 1m0s (archive_timeout), also when idle", "compress them in archive_command", "2 × all", "max_connections 128 or more"} {
+	for _, want := range []string{"100 thousand entries a day", "DISK after 2 years", "with 73.1 million entries", "wal_compression lz4", "22 GiB a day", "every 1m0s (archive_timeout), also when idle", "compress them in archive_command", "2 × all", "max_connections 126 or more"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("no %q in\n%s", want, r.out)
 		}

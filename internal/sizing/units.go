@@ -110,11 +110,11 @@ const (
 // Roles are the roles, and all of them in one process.
 func Roles() []RoleCost {
 	return []RoleCost{
-		{AllRoles, 42, 210, 49},
+		{AllRoles, 42, 210, 48},
 		{RoleAPI, 37, 88, 24},
 		{RoleProject, 27, 92, 16},
 		{RoleDeliver, 29, 211, 14},
-		{RoleConsole, 31, 55, 13},
+		{RoleConsole, 31, 55, 12},
 	}
 }
 

@@ -45,7 +45,7 @@ func shares(lists int) []share {
 		{RoleProject, RoleProject, projections.Connections - projections.DefaultWorkers + 1, projections.Connections},
 		{verification, RoleProject, 3, 3},
 		{RoleDeliver, RoleDeliver, 6, 8},
-		{RoleConsole, RoleConsole, 4, 6},
+		{RoleConsole, RoleConsole, 4, 5},
 		{downloads, RoleConsole, 1, 1},
 		{RoleRelay, RoleRelay, relay.Connections, relay.Connections},
 		{RoleIngest, RoleIngest, 6, 6}, // beside those to a producer's database
