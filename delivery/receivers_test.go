@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -203,6 +204,12 @@ func TestExampleReceivers(t *testing.T) {
 			t.Parallel()
 			fetchesMissing(t, c.command())
 		})
+		for name, s := range gapScenarios() {
+			t.Run(c.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				s.run(t, c.command())
+			})
+		}
 	}
 }
 
@@ -259,8 +266,8 @@ func fetchesMissing(t *testing.T, command []string) {
 	if got := strings.Fields(next())[1]; got != last[0] {
 		t.Errorf("after the gap %s was printed, want %s", got, last[0])
 	}
-	if n := feed.requests(); n < 3 {
-		t.Errorf("the feed was asked %d times, want one that is refused and two pages at least", n)
+	if n := feed.requests(); n < len(feedFaults)+2 {
+		t.Errorf("the feed was asked %d times, want %d that are refused and two pages at least", n, len(feedFaults))
 	}
 }
 
@@ -271,6 +278,19 @@ type feed struct {
 	mu    sync.Mutex
 	list  []json.RawMessage
 	asked int
+	since []string // created_since of each reading, a repeated one once
+}
+
+// feedFaults are the feed's first answers. After each of them a receiver has to try again.
+var feedFaults = []func(http.ResponseWriter){
+	func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) },
+	func(w http.ResponseWriter) { // cut off
+		w.Header().Set("Content-Length", "1000")
+		_, _ = io.WriteString(w, `{"data":[`)
+	},
+	func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{}`) },
+	func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"data":7,"has_more":false}`) },
+	func(w http.ResponseWriter) { _, _ = io.WriteString(w, `[]`) },
 }
 
 func newFeed(t *testing.T) *feed {
@@ -293,9 +313,20 @@ func (f *feed) add(t *testing.T, b *bench, id string) {
 	if err := b.pool.QueryRow(t.Context(), `SELECT public_event FROM event_log WHERE workspace_id = $1 AND id = $2`, workspace, id).Scan(&event); err != nil {
 		t.Fatal(err)
 	}
+	f.put(event)
+}
+
+func (f *feed) put(events ...json.RawMessage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.list = append(f.list, event)
+	f.list = append(f.list, events...)
+}
+
+// readings returns the times from which the feed was read.
+func (f *feed) readings() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.since)
 }
 
 func (f *feed) answer(w http.ResponseWriter, r *http.Request) {
@@ -305,9 +336,16 @@ func (f *feed) answer(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	after, _ := strconv.Atoi(q.Get("cursor"))
 	since, err := time.Parse(time.RFC3339, q.Get("created_since"))
-	if err != nil || r.Header.Get("Authorization") != "Bearer key" || q.Get("limit") != "100" || f.asked == 1 {
-		w.WriteHeader(http.StatusServiceUnavailable) // the first one, too: it is tried again
+	if err != nil || r.Header.Get("Authorization") != "Bearer key" || q.Get("limit") != "100" {
+		w.WriteHeader(http.StatusBadRequest)
 		return
+	}
+	if f.asked <= len(feedFaults) {
+		feedFaults[f.asked-1](w)
+		return
+	}
+	if s := q.Get("created_since"); !slices.Contains(f.since, s) {
+		f.since = append(f.since, s)
 	}
 	page := struct {
 		Data    []json.RawMessage `json:"data"`

@@ -155,9 +155,13 @@ func follow(handle func(event)) *missing {
 	if err != nil {
 		seconds = 600
 	}
+	expected, err := strconv.ParseInt(os.Getenv("WEBHOOK_EXPECTED"), 10, 64)
+	if os.Getenv("WEBHOOK_EXPECTED") != "" && (err != nil || expected < 1) {
+		log.Fatal("WEBHOOK_EXPECTED must be the number of a message: 1, 2, 3, …")
+	}
 	m := &missing{
 		api: os.Getenv("API_URL"), key: os.Getenv("API_KEY"), handle: handle, ahead: map[int64]string{}, client: &http.Client{Timeout: 30 * time.Second},
-		wait: time.Duration(seconds * float64(time.Second)),
+		wait: time.Duration(seconds * float64(time.Second)), expected: expected,
 	}
 	if m.api != "" {
 		go m.watch()
@@ -175,7 +179,7 @@ func main() {
 		brand = "SERVICE"
 	}
 	handle := handler(strings.FieldsFunc(os.Getenv("WEBHOOK_EVENTS"), func(r rune) bool { return r == ',' }))
-	numbers := follow(handle)
+	numbers, counted := follow(handle), &seen{ids: map[string]bool{}}
 	take := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 		if err != nil || r.Method != http.MethodPost {
@@ -197,7 +201,9 @@ func main() {
 			return
 		}
 		handle(e)
-		numbers.arrived(r.Header.Get(brand+"-Sequence"), e.CreatedAt)
+		if counted.first(e.ID) { // the number is not signed: a repeat could bring another one
+			numbers.arrived(r.Header.Get(brand+"-Sequence"), e.CreatedAt)
+		}
 		w.WriteHeader(http.StatusNoContent)
 	})
 	server := &http.Server{Addr: "127.0.0.1:" + port, Handler: take, ReadHeaderTimeout: 10 * time.Second}

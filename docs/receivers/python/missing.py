@@ -1,13 +1,18 @@
 """What is missing: finds gaps in the numbers of messages and fetches their events."""
 
 import json
+import re
 import threading
 import time
 import urllib.parse
 import urllib.request
 
 # How many numbers after a gap are remembered. With more the gap is closed at once.
+# A number that is further ahead than this is not believed: it is not signed.
 MOST_AHEAD = 10_000
+
+# How long the service keeps events, in seconds.
+RETENTION = 30 * 24 * 3600
 
 
 class Missing:
@@ -17,25 +22,38 @@ class Missing:
     that opens while it is not running is seen, too.
     """
 
-    def __init__(self, api, key, wait, handle):
+    def __init__(self, api, key, wait, expected, handle):
         self.api, self.key, self.wait, self.handle = api, key, wait, handle
-        self.expected = None  # the lowest number that has not come
-        self.since = None  # created_at of the event before it
+        self.expected = expected  # the lowest number that has not come; None: the first that comes
+        self.since = None  # created_at of the event before it; None: not known
         self.ahead = {}  # created_at of the events of higher numbers
+        self.highest = 0  # the highest number that came, also if ahead was full
+        self.highest_at = None  # created_at of its event
+        self.oldest = None  # the least created_at that ahead had no room for; None: it had
         self.open_since = None  # when the gap was noticed
         self.lock = threading.Lock()
 
     def arrived(self, number, created_at):
         """Notes a message. One without a number, such as a test ping, is no part of it."""
-        if not (number or "").isdigit():
+        if not self.api or not re.fullmatch("[1-9][0-9]{0,14}", number or ""):
             return
         number = int(number)
         with self.lock:
             if self.expected is None:
                 self.expected = number
-            if number >= self.expected:
+            known = max(self.highest, self.expected - 1)
+            if number > known + MOST_AHEAD:
+                print("message", number, "is too far ahead of", known, "and ignored", flush=True)
+                return
+            if number < self.expected:
+                return
+            if number > self.highest:
+                self.highest, self.highest_at = number, created_at
+            if len(self.ahead) < MOST_AHEAD or number == self.expected:
                 self.ahead[number] = created_at
-                self.advance()
+            elif self.oldest is None or created_at < self.oldest:
+                self.oldest = created_at
+            self.advance()
 
     def advance(self):
         moved = False
@@ -43,8 +61,8 @@ class Missing:
             self.since = self.ahead.pop(self.expected)
             self.expected += 1
             moved = True
-        if not self.ahead:
-            self.open_since = None
+        if self.expected > self.highest:
+            self.open_since = self.oldest = None
         elif moved or self.open_since is None:
             self.open_since = time.monotonic()
 
@@ -54,8 +72,8 @@ class Missing:
             time.sleep(min(self.wait, 1))
             try:
                 self.close_gap()
-            except (OSError, ValueError) as error:  # tried again
-                print("cannot fetch what is missing:", error, flush=True)
+            except Exception as error:  # whatever it is, this thread goes on and tries again
+                print("cannot fetch what is missing:", repr(error), flush=True)
 
     def close_gap(self):
         with self.lock:
@@ -63,16 +81,18 @@ class Missing:
                 return
             if time.monotonic() - self.open_since < self.wait and len(self.ahead) < MOST_AHEAD:
                 return
-            highest = max(self.ahead)
-            # An event that was sent as missed is older than the one before it.
-            since, until = min(self.since, *self.ahead.values()), max(self.ahead.values())
-        for event in self.events(since):
-            if event["created_at"] > until:
-                break
+            highest, highest_at, since = self.highest, self.highest_at, self.since
+            if since is None or min([*self.ahead.values(), self.oldest or since]) < since:
+                # Events that were sent as missed are older than the one before the gap,
+                # and the missing ones can be older still.
+                since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - RETENTION))
+        for event in self.events(since):  # to the end, because numbers are not in the order of time
             self.handle(event)  # which leaves out those that it has handled
         with self.lock:
+            if self.expected > highest:
+                return  # late messages closed the gap meanwhile
             self.ahead = {n: at for n, at in self.ahead.items() if n > highest}
-            self.expected, self.since = highest + 1, until
+            self.expected, self.since, self.open_since = highest + 1, highest_at, None
             self.advance()
 
     def events(self, since):

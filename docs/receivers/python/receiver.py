@@ -25,6 +25,7 @@ BRAND = os.environ.get("WEBHOOK_BRAND", "SERVICE")
 
 API_URL, API_KEY = os.environ.get("API_URL", ""), os.environ.get("API_KEY", "")
 GAP_SECONDS = float(os.environ.get("WEBHOOK_GAP_SECONDS", "600"))  # how long a message may be late
+EXPECTED = os.environ.get("WEBHOOK_EXPECTED", "")  # the number of the next message; empty: the first that comes
 TYPES = set(filter(None, os.environ.get("WEBHOOK_EVENTS", "").split(",")))  # that the webhook chose; none: all
 
 # How far, in seconds, a message's timestamp may be from our clock. It stops
@@ -78,8 +79,19 @@ def standard_fault(headers, body, now):
 # The same event can arrive twice. A real receiver keeps the ids in its
 # database, in the transaction that handles the event; here the last ones.
 MOST_SEEN = 100_000
-seen = {}
+seen = {}  # the events that were handled
+counted = {}  # the events whose message's number was noted
 lock = threading.Lock()  # also keeps lines of several threads apart
+
+
+def first(ids, event_id):
+    """Tells whether an id comes for the first time."""
+    if event_id in ids:
+        return False
+    ids[event_id] = True
+    if len(ids) > MOST_SEEN:
+        del ids[next(iter(ids))]  # the oldest
+    return True
 
 
 def handle(event):
@@ -88,16 +100,15 @@ def handle(event):
         return
     data = event["data"]
     with lock:
-        if event["id"] not in seen:
-            seen[event["id"]] = True
-            if len(seen) > MOST_SEEN:
-                del seen[next(iter(seen))]  # the oldest
+        if first(seen, event["id"]):
             # Put it into a queue of your own here and answer at once: an
             # answer later than 10 seconds counts as a failure.
             print("event", event["id"], event["type"], data["object_type"], data["object_id"], flush=True)
 
 
-missing = Missing(API_URL, API_KEY, GAP_SECONDS, handle)
+if EXPECTED and not (EXPECTED.isascii() and EXPECTED.isdigit() and int(EXPECTED) > 0):
+    sys.exit("WEBHOOK_EXPECTED must be the number of a message: 1, 2, 3, ...")
+missing = Missing(API_URL, API_KEY, GAP_SECONDS, int(EXPECTED) if EXPECTED else None, handle)
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -118,7 +129,10 @@ class Receiver(BaseHTTPRequestHandler):
         try:
             event = json.loads(body)
             handle(event)
-            missing.arrived(self.headers.get(BRAND + "-Sequence"), event["created_at"])
+            with lock:
+                new = first(counted, event["id"])
+            if new:  # the number is not signed: a repeat could bring another one
+                missing.arrived(self.headers.get(BRAND + "-Sequence"), event["created_at"])
         except (ValueError, KeyError, TypeError):
             return self.answer(400, "not an event")
         self.answer(204, "")
