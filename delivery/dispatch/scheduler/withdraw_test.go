@@ -123,3 +123,26 @@ func TestRecordedNumberStays(t *testing.T) {
 		t.Errorf("the other one still has the number %d", a.Sequence)
 	}
 }
+
+// TestNumbersAfterHistory: a webhook whose first events went past their retention while it
+// waited for others is not left waiting for numbers when those of the rest are withdrawn.
+func TestNumbersAfterHistory(t *testing.T) {
+	t.Parallel()
+	b := newBench(func(c *Config) { c.Limit = 1 })
+	other := b.hold("other", nil)
+	list, _ := b.takeStarted()
+	q := b.hold("wh", nil)
+	if len(list) != 1 || list[0].queue != other || !q.pending[Live][0].stored {
+		t.Fatal("the webhook does not wait, with its numbers stored, for the other one")
+	}
+	other.pending[Live], other.live.visible = nil, other.live.scanned
+	for _, a := range q.pending[Live][:20] {
+		a.Published = start.Add(time.Second - 48*time.Hour)
+	}
+	b.now = b.now.Add(2 * time.Second)
+	b.step(Attempted{Attempt: list[0], Result: success()})
+	list, _ = b.takeStarted()
+	if len(list) != 1 || list[0].queue != q || list[0].Position != 21 || list[0].Sequence != 1 {
+		t.Errorf("%d attempts start, want that of event 21 with number 1", len(list))
+	}
+}
