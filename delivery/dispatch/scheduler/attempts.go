@@ -30,6 +30,9 @@ func (s *Scheduler) startAttempts(now time.Time) {
 		s.polls.refill(q)
 		if a == nil { // all that was read is past its retention, or waits for what is open
 			s.starts.inFlight--
+			if q.needsNumbers() { // those that were withdrawn
+				s.numbers.mark(q)
+			}
 			continue
 		}
 		s.emit(Start{a})

@@ -163,14 +163,10 @@ func (q *queue) numbers() Numbers {
 	return n
 }
 
-// withdraw takes back the numbers above the highest one that an attempt may have carried.
+// withdraw takes back the numbers above the highest one that an attempt may have carried,
+// or that an event is certain to keep.
 func (q *queue) withdraw() {
-	carried := q.numbering.sent
-	for i := range q.open {
-		for _, n := range q.open[i] {
-			carried = max(carried, n)
-		}
-	}
+	carried := q.carried()
 	for _, from := range []Source{Live, Replay} {
 		for _, a := range q.pending[from] {
 			if a.Sequence > carried {
@@ -179,6 +175,25 @@ func (q *queue) withdraw() {
 		}
 	}
 	q.numbering.last = min(q.numbering.last, carried)
+}
+
+// carried is the highest number that cannot be given to another event.
+func (q *queue) carried() int64 {
+	highest := q.numbering.sent
+	for i := range q.open {
+		for _, n := range q.open[i] {
+			highest = max(highest, n)
+		}
+	}
+	for _, a := range q.pending[Interrupted] {
+		highest = max(highest, a.Sequence)
+	}
+	for _, a := range q.pending[Replay] {
+		if a.Recorded {
+			highest = max(highest, a.Sequence)
+		}
+	}
+	return highest
 }
 
 // keepNumbered moves the pending events of a source that keep their number to those that

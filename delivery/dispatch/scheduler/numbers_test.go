@@ -16,6 +16,7 @@ type simNumbers struct {
 	ofEvent map[int64]int64 // by position, of attempts that were started
 	events  map[int64]int64 // positions by number
 	live    map[int64]int64 // of events that were not missed first, by position
+	highest int64           // of an attempt that was started, though it may not have been made
 }
 
 func newSimNumbers() simNumbers {
@@ -81,16 +82,11 @@ func (s *simNumbers) mayHaveBeenSent(a *Attempt) bool {
 	if a.Source == Interrupted || a.Recorded {
 		return true
 	}
-	for n := range s.events {
-		if n >= a.Sequence && a.Sequence > 0 {
-			return true
-		}
-	}
-	return false
+	return s.highest >= a.Sequence && a.Sequence > 0
 }
 
 // checkNumber holds an attempt that starts to the promises about numbers.
-func (w *world) checkNumber(a *Attempt, h *simWebhook) {
+func (w *world) checkNumber(a *Attempt, h *simWebhook, made bool) {
 	n := &h.numbers
 	if a.Test {
 		if a.Sequence != 0 {
@@ -108,6 +104,10 @@ func (w *world) checkNumber(a *Attempt, h *simWebhook) {
 		w.t.Fatalf("%v: event %d is sent with number %d, and before it was with %d", h.key, a.Position, a.Sequence, n.ofEvent[a.Position])
 	case n.events[a.Sequence] != 0 && n.events[a.Sequence] != a.Position:
 		w.t.Fatalf("%v: number %d is that of event %d, and before it was that of %d", h.key, a.Sequence, a.Position, n.events[a.Sequence])
+	}
+	n.highest = max(n.highest, a.Sequence)
+	if !made {
+		return
 	}
 	n.ofEvent[a.Position], n.events[a.Sequence] = a.Sequence, a.Position
 	if a.Source == Live {

@@ -128,6 +128,7 @@ func (s *Scheduler) apply(now time.Time, e Event) {
 	case Returned:
 		s.starts.inFlight--
 		e.Attempt.queue.putBack(e.Attempt)
+		s.releaseIfDone(e.Attempt.queue) // it may have been leaving before
 	case Recorded:
 		s.recorded(now, e)
 	case NumbersStored:

@@ -11,8 +11,8 @@ import (
 )
 
 // TestRandomHistories runs random histories in virtual time: bursts of events,
-// receivers that fail or hang, statements that fail or whose answers are lost,
-// processes that start, stop for longer than their lease, and are killed, webhooks
+// receivers that fail or hang, attempts that cannot be made, statements that fail or whose
+// answers are lost, processes that start, end, stop for longer than their lease, and are killed, webhooks
 // that are turned off, turned on, sent what they missed, paused, resumed and choose other
 // types. The world checks after every step, and at the end, that nothing is lost or sent
 // before its time, and that messages are numbered without gap or repeat.
@@ -44,7 +44,11 @@ func TestRandomHistories(t *testing.T) {
 func (w *world) randomStep() {
 	t := w.t
 	h := w.anyWebhook()
-	switch rapid.IntRange(0, 16).Draw(t, "step") {
+	switch rapid.IntRange(0, 17).Draw(t, "step") {
+	case 17:
+		if len(w.processes) > 0 {
+			w.stop(w.processes[w.random.IntN(len(w.processes))])
+		}
 	case 16:
 		w.edit(h)
 	case 13:
