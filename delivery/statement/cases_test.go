@@ -78,6 +78,33 @@ func TestWhatWasNotSent(t *testing.T) {
 	says(t, b.statement(day), "counted-from 2026-11-21T07:00:00.000Z")
 }
 
+// TestEditsThatChooseNoOtherTypes: the form of the console sends every field, whatever was
+// changed, and people write what they like. Only other types begin the count anew.
+func TestEditsThatChooseNoOtherTypes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "invoice.reversed", "charge.deleted")
+	b.clock.Set(at("2026-11-21T06:00:00Z"))
+	b.append(events("2026-11-21T01:00:00Z", 5))
+	b.cursor(5)
+	address, name, other, description := "https://example.com/other", "x; events: all", "y", "x; events: all"
+	same := []string{"charge.deleted", "invoice.reversed"}
+	for _, c := range []delivery.Change{
+		{URL: &address, Events: same, Name: &b.webhook.Name, Description: &b.webhook.Description, Standard: &b.webhook.Standard},
+		{Events: same}, {Description: &description}, {Name: &name}, {Name: &other}, {Name: &name, Description: &description, Events: same},
+	} {
+		b.clock.Advance(time.Minute)
+		testkit.Must(b.store.Edit(t.Context(), b.webhook.ID, c))(t)
+		says(t, b.statement("2026-11-21"), "counted-from 2026-11-21T00:00:00.000Z", "not-sent-other 5")
+	}
+	for _, c := range []delivery.Change{
+		{Events: []string{"all"}, Name: &other, Description: &description, URL: &b.webhook.URL}, {Events: []string{"invoice.reversed"}, Name: &name, URL: &address},
+	} {
+		b.clock.Advance(time.Minute)
+		testkit.Must(b.store.Edit(t.Context(), b.webhook.ID, c))(t)
+		says(t, b.statement("2026-11-21"), "counted-from "+b.clock.Now().Format("2006-01-02T15:04:05.000Z"), "not-sent-other 0")
+	}
+}
+
 // TestBeforeTheWebhook: on the day on which a webhook was added, only what came after is
 // counted.
 func TestBeforeTheWebhook(t *testing.T) {
