@@ -125,8 +125,8 @@ func TestDaysWithoutAStatement(t *testing.T) {
 	b.clock.Set(at("2026-12-25T23:59:59Z"))
 	for day, want := range map[string]string{
 		"2026-12-26": "2026-12-26 has not begun: today is 2026-12-25 (UTC)",
-		"2026-11-24": "2026-11-24 is past the retention", "2020-01-01": "the first day is 2026-11-25 (UTC)",
-		"2026-12-25": "", "2026-11-25": "",
+		"2026-11-25": "2026-11-25 is past the retention", "2020-01-01": "the first day is 2026-11-26 (UTC)",
+		"2026-12-25": "", "2026-11-26": "",
 	} {
 		_, err := b.maker.Make(t.Context(), b.webhook.ID, testkit.Must(statement.ParseDay(day))(t))
 		var of *statement.DayError
@@ -142,6 +142,70 @@ func TestDaysWithoutAStatement(t *testing.T) {
 	var unknown *delivery.UnknownWebhookError
 	if _, err := b.maker.Make(t.Context(), "wh_unknown", b.maker.Newest()); !errors.As(err, &unknown) {
 		t.Error(err)
+	}
+}
+
+// TestNothingOfADayIsPastTheRetention: a day has a statement as long as none of its events
+// is past the retention, also if it passes while the statement is made. So an event that is
+// no longer sent because it is too old is never said to wait.
+func TestNothingOfADayIsPastTheRetention(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "all")
+	b.clock.Set(at("2026-11-22T12:00:00Z"))
+	b.append([]event{{at: at("2026-11-21T00:00:00Z"), typ: "invoice.reversed"}, {at: at("2026-11-21T23:00:00Z"), typ: "invoice.reversed"}})
+	day := testkit.Must(statement.ParseDay("2026-11-21"))(t)
+	for _, c := range []struct {
+		retention time.Duration
+		now       string
+		says      string // why there is none; empty: there is one
+	}{
+		{48 * time.Hour, "2026-11-22T23:59:59.999Z", ""},
+		{48 * time.Hour, "2026-11-23T00:00:00Z", "the first day is 2026-11-22"},
+		{48 * time.Hour, "2026-11-23T12:00:00Z", "the first day is 2026-11-22"},
+		{22 * time.Hour, "2026-11-21T21:59:59.999Z", ""},
+		{22 * time.Hour, "2026-11-21T23:00:00Z", "the retention is 22h0m0s, less than today (UTC) has lasted"},
+	} {
+		maker := testkit.Must(statement.New(statement.Config{
+			Pool: b.pool, Keys: b.keys, BaseURL: "https://api.example.com", Clock: func() time.Time { return at(c.now) }, Retention: c.retention,
+		}))(t)
+		s, err := maker.Make(t.Context(), b.webhook.ID, day)
+		var wrong *statement.DayError
+		switch {
+		case c.says == "" && err != nil, c.says != "" && (!errors.As(err, &wrong) || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%s, %s: %v, want %q", c.retention, c.now, err, c.says)
+		case c.says == "":
+			says(t, s, "waiting 2")
+		}
+	}
+}
+
+// TestNothingIsLaterThanTheStatement: whatever is stored while the moment of the statement
+// is read is not in it, and the moment is not rounded to an earlier one.
+func TestNothingIsLaterThanTheStatement(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "all")
+	b.clock.Set(at("2026-11-21T06:00:00.0001Z"))
+	list := events("2026-11-21T01:00:00Z", 5)
+	b.append(list)
+	var stored []time.Time // when the deliveries were, one at each look at the clock
+	clock := func() time.Time {
+		now := b.clock.Now()
+		list[len(stored)].state = "failed"
+		b.deliver(&list[len(stored)], now.Add(time.Second))
+		stored = append(stored, now.Add(time.Second))
+		b.clock.Advance(time.Minute)
+		return now
+	}
+	maker := testkit.Must(statement.New(statement.Config{Pool: b.pool, Keys: b.keys, BaseURL: "https://api.example.com", Clock: clock, Retention: retention}))(t)
+	before := b.clock.Now()
+	s := testkit.Must(maker.Make(t.Context(), b.webhook.ID, testkit.Must(statement.ParseDay("2026-11-21"))(t)))(t)
+	if len(stored) == 0 || s.Made.Before(before) {
+		t.Errorf("it was asked for at %s and is made %s", before, s.Made)
+	}
+	for i := range stored {
+		if in := strings.Contains(s.Text(), "failed - "+list[i].id); in && stored[i].After(s.Made.Time) {
+			t.Errorf("a delivery of %s is in the statement of %s:\n%s", stored[i], s.Made, s.Text())
+		}
 	}
 }
 

@@ -65,7 +65,7 @@ func begin(ctx context.Context, tx pgx.Tx, s *Statement) (*reading, error) {
 	if chosen != nil && chosen.After(from) {
 		from = *chosen
 	}
-	s.CountedFrom = Time{from.UTC().Add(time.Millisecond - 1).Truncate(time.Millisecond)}
+	s.CountedFrom = inMilliseconds(from)
 	return r, nil
 }
 
