@@ -197,7 +197,10 @@ func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook,
 		return nil, err
 	}
 	err = s.change(ctx, webhookID, func(tx pgx.Tx, w *named) error {
-		var details []string
+		details, err := choiceDetail(ctx, tx, w, &c, types)
+		if err != nil {
+			return err
+		}
 		if c.Name != nil && *c.Name != w.name {
 			details = append(details, fmt.Sprintf("name before: %q", w.name))
 			w.name = *c.Name
@@ -212,10 +215,7 @@ func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook,
 		if c.Standard != nil {
 			details = append(details, fmt.Sprintf("headers of Standard Webhooks: %t", *c.Standard))
 		}
-		if c.Events != nil {
-			details = append(details, eventsDetail(types))
-		}
-		_, err := tx.Exec(ctx, `
+		_, err = tx.Exec(ctx, `
 			UPDATE webhook SET version = version + 1, url = $3, name = $4, description = coalesce($5, description),
 			       events = CASE WHEN $6 THEN $7 ELSE events END,
 			       standard_headers = coalesce($8, standard_headers)
@@ -229,4 +229,22 @@ func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook,
 		return nil, err
 	}
 	return s.Get(ctx, webhookID)
+}
+
+// choiceDetail says in the audit trail which event types a change chooses, if they are not
+// those of the webhook. Statements (delivery/statement) read from the trail when the types
+// were changed, so this is the first of the details, and nothing else begins like it.
+func choiceDetail(ctx context.Context, tx pgx.Tx, w *named, c *Change, types []string) ([]string, error) {
+	if c.Events == nil {
+		return nil, nil
+	}
+	var before []string
+	if err := tx.QueryRow(ctx, `SELECT events FROM webhook WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id).Scan(&before); err != nil {
+		return nil, fmt.Errorf("read the event types of webhook %s: %w", w.id, err)
+	}
+	// An older version may have had another order of the catalogue.
+	if (before == nil) == (types == nil) && slices.Equal(slices.Sorted(slices.Values(before)), slices.Sorted(slices.Values(types))) {
+		return nil, nil
+	}
+	return []string{eventsDetail(types)}, nil
 }

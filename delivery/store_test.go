@@ -254,6 +254,33 @@ func TestNameAndDescription(t *testing.T) {
 	}
 }
 
+// TestEditAudit: the audit trail has the event types of an edit that changes them, first,
+// because statements look for them there, and of no other edit.
+func TestEditAudit(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{})
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: "https://hooks.example.com/in", Events: []string{"invoice.paid", "invoice.issued"}}))(t)
+	address, name, text := "https://hooks.example.com/other", "Payroll; events: all", "x; events: all"
+	for i, c := range []struct {
+		change delivery.Change
+		want   string
+	}{
+		{delivery.Change{URL: &address, Events: []string{"invoice.issued", "invoice.paid"}, Name: &w.Name}, "address before: https://hooks.example.com/in"},
+		{delivery.Change{Name: &name, Description: &text, Events: []string{"all"}}, `events: all; name before: ""; description: "x; events: all"`},
+		{delivery.Change{Name: &w.Name, Events: []string{"all"}}, `name before: "Payroll; events: all"`},
+		{delivery.Change{Events: []string{"invoice.paid"}}, "events: invoice.paid"},
+	} {
+		testkit.Must(b.store.Edit(t.Context(), w.ID, c.change))(t)
+		var got string
+		if err := b.pool.QueryRow(t.Context(), `SELECT detail FROM console_audit WHERE object_id = $1 AND action = 'webhook.edit' ORDER BY at DESC, audit_id DESC LIMIT 1`, w.ID).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		if got != c.want {
+			t.Errorf("edit %d: the audit trail says %q, want %q", i, got, c.want)
+		}
+	}
+}
+
 func TestSendAgainMakesOneAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{}})

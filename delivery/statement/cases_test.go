@@ -78,6 +78,33 @@ func TestWhatWasNotSent(t *testing.T) {
 	says(t, b.statement(day), "counted-from 2026-11-21T07:00:00.000Z")
 }
 
+// TestEditsThatChooseNoOtherTypes: the form of the console sends every field, whatever was
+// changed, and people write what they like. Only other types begin the count anew.
+func TestEditsThatChooseNoOtherTypes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "invoice.reversed", "charge.deleted")
+	b.clock.Set(at("2026-11-21T06:00:00Z"))
+	b.append(events("2026-11-21T01:00:00Z", 5))
+	b.cursor(5)
+	address, name, other, description := "https://example.com/other", "x; events: all", "y", "x; events: all"
+	same := []string{"charge.deleted", "invoice.reversed"}
+	for _, c := range []delivery.Change{
+		{URL: &address, Events: same, Name: &b.webhook.Name, Description: &b.webhook.Description, Standard: &b.webhook.Standard},
+		{Events: same}, {Description: &description}, {Name: &name}, {Name: &other}, {Name: &name, Description: &description, Events: same},
+	} {
+		b.clock.Advance(time.Minute)
+		testkit.Must(b.store.Edit(t.Context(), b.webhook.ID, c))(t)
+		says(t, b.statement("2026-11-21"), "counted-from 2026-11-21T00:00:00.000Z", "not-sent-other 5")
+	}
+	for _, c := range []delivery.Change{
+		{Events: []string{"all"}, Name: &other, Description: &description, URL: &b.webhook.URL}, {Events: []string{"invoice.reversed"}, Name: &name, URL: &address},
+	} {
+		b.clock.Advance(time.Minute)
+		testkit.Must(b.store.Edit(t.Context(), b.webhook.ID, c))(t)
+		says(t, b.statement("2026-11-21"), "counted-from "+b.clock.Now().Format("2006-01-02T15:04:05.000Z"), "not-sent-other 0")
+	}
+}
+
 // TestBeforeTheWebhook: on the day on which a webhook was added, only what came after is
 // counted.
 func TestBeforeTheWebhook(t *testing.T) {
@@ -98,8 +125,8 @@ func TestDaysWithoutAStatement(t *testing.T) {
 	b.clock.Set(at("2026-12-25T23:59:59Z"))
 	for day, want := range map[string]string{
 		"2026-12-26": "2026-12-26 has not begun: today is 2026-12-25 (UTC)",
-		"2026-11-24": "2026-11-24 is past the retention", "2020-01-01": "the first day is 2026-11-25 (UTC)",
-		"2026-12-25": "", "2026-11-25": "",
+		"2026-11-25": "2026-11-25 is past the retention", "2020-01-01": "the first day is 2026-11-26 (UTC)",
+		"2026-12-25": "", "2026-11-26": "",
 	} {
 		_, err := b.maker.Make(t.Context(), b.webhook.ID, testkit.Must(statement.ParseDay(day))(t))
 		var of *statement.DayError
@@ -115,6 +142,70 @@ func TestDaysWithoutAStatement(t *testing.T) {
 	var unknown *delivery.UnknownWebhookError
 	if _, err := b.maker.Make(t.Context(), "wh_unknown", b.maker.Newest()); !errors.As(err, &unknown) {
 		t.Error(err)
+	}
+}
+
+// TestNothingOfADayIsPastTheRetention: a day has a statement as long as none of its events
+// is past the retention, also if it passes while the statement is made. So an event that is
+// no longer sent because it is too old is never said to wait.
+func TestNothingOfADayIsPastTheRetention(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "all")
+	b.clock.Set(at("2026-11-22T12:00:00Z"))
+	b.append([]event{{at: at("2026-11-21T00:00:00Z"), typ: "invoice.reversed"}, {at: at("2026-11-21T23:00:00Z"), typ: "invoice.reversed"}})
+	day := testkit.Must(statement.ParseDay("2026-11-21"))(t)
+	for _, c := range []struct {
+		retention time.Duration
+		now       string
+		says      string // why there is none; empty: there is one
+	}{
+		{48 * time.Hour, "2026-11-22T23:59:59.999Z", ""},
+		{48 * time.Hour, "2026-11-23T00:00:00Z", "the first day is 2026-11-22"},
+		{48 * time.Hour, "2026-11-23T12:00:00Z", "the first day is 2026-11-22"},
+		{22 * time.Hour, "2026-11-21T21:59:59.999Z", ""},
+		{22 * time.Hour, "2026-11-21T23:00:00Z", "the retention is 22h0m0s, less than today (UTC) has lasted"},
+	} {
+		maker := testkit.Must(statement.New(statement.Config{
+			Pool: b.pool, Keys: b.keys, BaseURL: "https://api.example.com", Clock: func() time.Time { return at(c.now) }, Retention: c.retention,
+		}))(t)
+		s, err := maker.Make(t.Context(), b.webhook.ID, day)
+		var wrong *statement.DayError
+		switch {
+		case c.says == "" && err != nil, c.says != "" && (!errors.As(err, &wrong) || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%s, %s: %v, want %q", c.retention, c.now, err, c.says)
+		case c.says == "":
+			says(t, s, "waiting 2")
+		}
+	}
+}
+
+// TestNothingIsLaterThanTheStatement: whatever is stored while the moment of the statement
+// is read is not in it, and the moment is not rounded to an earlier one.
+func TestNothingIsLaterThanTheStatement(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "all")
+	b.clock.Set(at("2026-11-21T06:00:00.0001Z"))
+	list := events("2026-11-21T01:00:00Z", 5)
+	b.append(list)
+	var stored []time.Time // when the deliveries were, one at each look at the clock
+	clock := func() time.Time {
+		now := b.clock.Now()
+		list[len(stored)].state = "failed"
+		b.deliver(&list[len(stored)], now.Add(time.Second))
+		stored = append(stored, now.Add(time.Second))
+		b.clock.Advance(time.Minute)
+		return now
+	}
+	maker := testkit.Must(statement.New(statement.Config{Pool: b.pool, Keys: b.keys, BaseURL: "https://api.example.com", Clock: clock, Retention: retention}))(t)
+	before := b.clock.Now()
+	s := testkit.Must(maker.Make(t.Context(), b.webhook.ID, testkit.Must(statement.ParseDay("2026-11-21"))(t)))(t)
+	if len(stored) == 0 || s.Made.Before(before) {
+		t.Errorf("it was asked for at %s and is made %s", before, s.Made)
+	}
+	for i := range stored {
+		if in := strings.Contains(s.Text(), "failed - "+list[i].id); in && stored[i].After(s.Made.Time) {
+			t.Errorf("a delivery of %s is in the statement of %s:\n%s", stored[i], s.Made, s.Text())
+		}
 	}
 }
 

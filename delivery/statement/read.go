@@ -49,9 +49,10 @@ func begin(ctx context.Context, tx pgx.Tx, s *Statement) (*reading, error) {
 		s.Events = []string{delivery.AllEvents}
 	}
 	var chosen *time.Time
-	// The trail says when the types were chosen, and is never shortened.
+	// The trail says when the types were chosen, and is never shortened. The types come first
+	// in the detail (delivery.Store.Edit); what people wrote may stand after them.
 	err = tx.QueryRow(ctx, `
-		SELECT max(at) FILTER (WHERE action = $4 AND detail ~ '(^|; )events: '), coalesce(bool_or(action = $5), false)
+		SELECT max(at) FILTER (WHERE action = $4 AND detail LIKE 'events: %'), coalesce(bool_or(action = $5), false)
 		  FROM console_audit WHERE workspace_id = $1 AND object_id = $2 AND at >= $3`,
 		s.WorkspaceID, s.WebhookID, s.Day.Time, audit.WebhookEdit, audit.WebhookTurnOn).Scan(&chosen, &at.turnedOn)
 	if err != nil {
@@ -64,7 +65,7 @@ func begin(ctx context.Context, tx pgx.Tx, s *Statement) (*reading, error) {
 	if chosen != nil && chosen.After(from) {
 		from = *chosen
 	}
-	s.CountedFrom = Time{from.UTC().Add(time.Millisecond - 1).Truncate(time.Millisecond)}
+	s.CountedFrom = inMilliseconds(from)
 	return r, nil
 }
 

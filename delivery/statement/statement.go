@@ -116,6 +116,11 @@ func (d Day) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%q", d), n
 // Time is a moment in UTC, in milliseconds.
 type Time struct{ time.Time }
 
+// inMilliseconds is the moment, or the first millisecond after it.
+func inMilliseconds(t time.Time) Time {
+	return Time{t.UTC().Add(time.Millisecond - 1).Truncate(time.Millisecond)}
+}
+
 func (t Time) String() string { return domain.FormatTime(t.Time) }
 
 // MarshalJSON writes the moment in its public form.

@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,32 @@ func TestStatement(t *testing.T) {
 	other := s.signIn(beta, session.Admin)
 	other.get(here).status(http.StatusNotFound)
 	other.get(here + ".txt?day=" + today).status(http.StatusNotFound)
+}
+
+// TestStatementAfterAnEdit: who saves the form of a webhook with another address, and the
+// same types, chooses no other types: the day's statement goes on to count what was not sent.
+func TestStatementAfterAnEdit(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: "https://hooks.example/", Events: []string{"invoice.reversed"}}))(t)
+	here, today := "/webhooks/"+hook.ID, s.clock.Now().Format(time.DateOnly)
+	p := s.signIn(acme, session.Admin)
+	countedFrom := func() string {
+		_, line, _ := strings.Cut(p.get(here+"/statement.txt?day="+today).status(http.StatusOK).body, "\ncounted-from ")
+		line, _, _ = strings.Cut(line, "\n")
+		return line
+	}
+	before := countedFrom()
+	form := url.Values{"address": {"https://hooks.example/other"}, "choice": {"some"}, "event": {"invoice.reversed"}, "name": {"x; events: all"}, "description": {"x; events: all"}}
+	p.get(p.post(here+"/edit", form).to()).has("Saved.", "/other")
+	if after := countedFrom(); after != before || before == "" {
+		t.Errorf("the events are counted from %s, and before the edit from %s", after, before)
+	}
+	form.Set("event", "invoice.paid")
+	p.get(p.post(here+"/edit", form).to()).has("Saved.")
+	if after := countedFrom(); after <= before {
+		t.Errorf("after a change of the types the events are counted from %s, as before", after)
+	}
 }
 
 // TestNoStatements: a service without a key says so.

@@ -37,7 +37,8 @@ check it with the verifier keys of /docs/keys: ledgerfeed signing-key check.
 
 It is as of the moment in its line "made". What is pending or waits may be delivered after,
 and a failed delivery that is sent again, too: a later statement of the same day says so.
-Statements go back as far as LEDGERFEED_RETENTION. docs/statements.md explains each line.
+There are statements of the days that are wholly within LEDGERFEED_RETENTION.
+docs/statements.md explains each line.
 
 Needs LEDGERFEED_SIGNING_KEY, and LEDGERFEED_BASE_URL and LEDGERFEED_RETENTION as for serve;
 with the program's own PostgreSQL the key is in the data directory.`,
