@@ -131,7 +131,7 @@ func apart() map[string][]string {
 		},
 		"is about connections, which a proxy would make": {
 			"TestASlowedAddressCostsLittle", "TestAWorkspaceHasItsShareOfTheConnections", "TestAWorkspaceWithSlowPagesHasOneConnection", "TestCallersThatHangUp", "TestPagesThatCannotBeRead",
-			"TestAWholeListThatIsBrokenOff", "TestAWholeListOverHTTP2", "TestAReaderThatTakesNothing", "TestAPatientReader", "TestPlacesOfWholeLists", "TestListsLetPagesGoFirst", "TestAServerThatStopsBreaksListsOff",
+			"TestAWholeListThatIsBrokenOff", "TestAWholeListOverHTTP2", "TestAReaderThatTakesNothing", "TestAPatientReader", "TestPlacesOfWholeLists", "TestListsLetPagesGoFirst", "TestAServerThatStopsBreaksListsOff", "TestARevokedKeyGetsNoMoreOfAList",
 			"TestAWholeListWhileRowsChange", "TestTheTrailerOfAWholeList",
 			"TestDrain", "TestServerIsBounded", "TestSlowCallers", "TestWhatTheServerRefusesItself", "TestWhoDoesNotRead",
 		},

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 	"github.com/ledgerfeed/ledgerfeed/readapi/waiting"
@@ -294,10 +293,7 @@ func (a *API) again(ctx context.Context, waited *request, do func(*request) erro
 	*q = *waited
 	q.Context, q.asOf = limited, a.cfg.Clock()
 	defer func() { waited.out, waited.wait, waited.outcome = q.out, q.wait, q.outcome }()
-	key, err := a.cfg.Keys.Authenticate(q, bearerToken(q.http.Header.Values("Authorization")))
-	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
-		return answer.Unauthorized(refused.Reason, refused)
-	}
+	key, err := q.keyAgain(q)
 	if err != nil {
 		return err
 	}
