@@ -53,6 +53,14 @@ func answerWhole(q *request) error {
 	}
 	defer leave()
 	cfg := &q.api.cfg.WholeLists
+	// Over HTTP/2 the server's time for the answer ends a request even while the database
+	// is what is waited for.
+	q.out.Extend(cfg.Timeout + writeTimeout)
+	defer func() {
+		if q.out.Status != http.StatusOK { // a stream has bounds of its own
+			q.out.Extend(writeTimeout)
+		}
+	}()
 	ctx, cancel := context.WithTimeoutCause(q.http.Context(), cfg.Timeout, errWholeListTimeout)
 	defer cancel()
 	query := newListQuery(q, nil)
