@@ -27,9 +27,14 @@ const keyWaits = 10
 // newWaits makes what requests that wait share. Those that must reach a position are
 // bounded apart: they are what a reader depends on, and wait for 5 seconds at most.
 func newWaits(cfg *Config) *waits {
-	changes := waiting.Limits{Process: cfg.MaxWaits, HTTP1: cfg.MaxWaitsHTTP1, PerWorkspace: max(keyWaits, cfg.MaxWaits/4), PerKey: keyWaits}
+	http1 := max(1, cfg.MaxWaitsHTTP1/2) // of each kind
+	changes := waiting.Limits{
+		Process: cfg.MaxWaits, HTTP1: http1, PerWorkspace: max(keyWaits, cfg.MaxWaits/4),
+		PerWorkspaceHTTP1: min(max(keyWaits, http1/4), max(1, http1/2)), // never all of them
+		PerKey:            keyWaits,
+	}
 	positions := changes
-	positions.PerKey = positions.PerWorkspace
+	positions.PerKey = max(keyWaits, positions.PerWorkspace/2)
 	return &waits{
 		watcher: waiting.New(waiting.Config{
 			Notifier: cfg.Notifier, Logger: cfg.Logger, ReadTimeout: cfg.Timeout,
