@@ -1,6 +1,7 @@
 package readapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -87,6 +88,16 @@ func identify(q *request) error {
 		q.refused = &access.RefusedError{Reason: access.ReasonMalformed}
 	}
 	return nil
+}
+
+// keyAgain looks at the key once more, of a request that has taken long. A key that is no
+// longer valid is the error of a 401.
+func (q *request) keyAgain(ctx context.Context) (*access.Key, error) {
+	key, err := q.api.cfg.Keys.Authenticate(ctx, bearerToken(q.http.Header.Values("Authorization")))
+	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
+		return nil, answer.Unauthorized(refused.Reason, refused)
+	}
+	return key, err
 }
 
 // bearerToken reads the key from the header: one header, the scheme in any case. It

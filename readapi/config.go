@@ -69,9 +69,9 @@ type Config struct {
 	Notifier *eventlog.Notifier
 
 	// MaxWaits is how many requests may wait for something on a list at the same time, and
-	// how many for a position; MaxWaitsHTTP1, how many of them over HTTP/1, where each keeps
-	// a connection for itself. A quarter may be of one workspace. Defaults: DefaultMaxWaits,
-	// MaxWaits.
+	// how many for a position; MaxWaitsHTTP1, how many of both together over HTTP/1, where
+	// each keeps a connection for itself: half of them for either. A quarter of what there
+	// is for either may be of one workspace, or ten. Defaults: DefaultMaxWaits, MaxWaits.
 	MaxWaits, MaxWaitsHTTP1 int
 
 	Keys    Authenticator

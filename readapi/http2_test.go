@@ -178,6 +178,56 @@ func TestHTTP2IsBounded(t *testing.T) {
 	}
 }
 
+// TestAWholeListOverHTTP2WaitsForTheDatabase: the times of the server and of a reader that
+// takes nothing are none for a database that is slow, before the first row or after it. A
+// reader that takes nothing is let go all the same.
+func TestAWholeListOverHTTP2WaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	var keys askedKeys
+	s := newStand(t, func(c *readapi.Config) {
+		keys.Authenticator, c.Keys = c.Keys, &keys
+		c.WholeLists.Stall = 10 * soon
+	})
+	s.fat("acme", 2000)
+	s.impatient(func(h *http.Server) { h.WriteTimeout = 10 * soon }, asItIs)
+	key := s.key("acme", access.ContractorsRead)
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols, DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	s.server.Client().Transport = transport
+	pass := func() {
+		began := time.Now()
+		s.until(func() bool { return time.Since(began) > 20*soon })
+	}
+	slow := func(n int64) error { // before the second chunk
+		if n == 4 {
+			<-time.After(20 * soon)
+		}
+		return nil
+	}
+	keys.from(slow)
+	tx := testkit.Must(s.pool.Begin(t.Context()))(t)
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE contractor IN ACCESS EXCLUSIVE MODE`))(t)
+	list := s.begin(http.MethodGet, "/v1/contractors", key, "Accept", ndjson)
+	s.until(func() bool { return s.config.WholeLists.Pool.Stat().AcquiredConns() == 1 })
+	pass()
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := list.answered(); r.status != http.StatusOK || bytes.Count(r.body, []byte("\n")) != 2001 {
+		t.Errorf("%d with %d bytes, recorded as %+v", r.status, len(r.body), s.requests.all())
+	}
+	s.requests.take()
+	r := testkit.Must(written(t.Context(), s.server.Listener.Addr().String(), http.MethodGet, "/v1/contractors", key, "Accept", ndjson))(t)
+	held := testkit.Must(transport.RoundTrip(r))(t)
+	defer held.Body.Close()
+	s.until(func() bool { return len(s.requests.all()) > 0 })
+	if r := s.requests.take()[0]; held.ProtoMajor != 2 || r.Status != 499 {
+		t.Errorf("a reader that takes nothing over %s is recorded as %+v", held.Proto, r)
+	}
+}
+
 // TestErrorsAreNotRewrittenInHTTP2: bytes of an answer that look like an error of the
 // server over HTTP/1 are sent as they are.
 func TestErrorsAreNotRewrittenInHTTP2(t *testing.T) {

@@ -191,7 +191,7 @@ func TestAPositionThatDoesNotCome(t *testing.T) {
 // TestWaitsForPositionsAreBounded: beyond the bounds the answer is a 503 at once.
 func TestWaitsForPositionsAreBounded(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, func(c *readapi.Config) { c.MaxWaits = 8 })
+	s := newStand(t, func(c *readapi.Config) { c.MaxWaits, c.MaxWaitsHTTP1 = 8, 32 })
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	s.workspace("other")
@@ -203,6 +203,37 @@ func TestWaitsForPositionsAreBounded(t *testing.T) {
 	began := time.Now()
 	if r := s.get("/v1/invoices", other, "Log-Position-At-Least", "1000"); r.status != 503 || r.header.Get("Retry-After") == "" || time.Since(began) > 4*time.Second {
 		t.Errorf("%d after %v", r.status, time.Since(began))
+	}
+}
+
+// TestAWorkspaceLeavesOthersPlacesToWait: one that takes all that it may over HTTP/1, for
+// positions and for changes, leaves places to a neighbour; together they keep no more
+// connections than may wait. A key leaves places to others of its workspace.
+func TestAWorkspaceLeavesOthersPlacesToWait(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(c *readapi.Config) { c.MaxWaits, c.MaxWaitsHTTP1 = 100, 16 })
+	s.workspace("flood")
+	s.workspace("quiet")
+	flood, quiet := s.key("flood", allPermissions()...), s.key("quiet", allPermissions()...)
+	for _, c := range []struct {
+		header, value string
+		refused       func(reply) bool
+		waiting       func(n int)
+	}{
+		{"Prefer", "wait=30", func(r reply) bool { return r.status == 200 && r.header.Get("Preference-Applied") == "" }, func(n int) { s.waiting(n, 0) }},
+		{"Log-Position-At-Least", "1000", func(r reply) bool { return r.status == 503 }, func(n int) { s.waiting(8, n) }},
+	} {
+		n := 0
+		for _, key := range []string{flood, quiet} {
+			for range 4 {
+				s.begin(http.MethodGet, "/v1/clients", key, c.header, c.value)
+				n++
+				c.waiting(n)
+			}
+			if r := s.get("/v1/clients", key, c.header, c.value); !c.refused(r) {
+				t.Errorf("%s beside %d: %d %v", c.header, n, r.status, r.header)
+			}
+		}
 	}
 }
 

@@ -131,7 +131,7 @@ func apart() map[string][]string {
 		},
 		"is about connections, which a proxy would make": {
 			"TestASlowedAddressCostsLittle", "TestAWorkspaceHasItsShareOfTheConnections", "TestAWorkspaceWithSlowPagesHasOneConnection", "TestCallersThatHangUp", "TestPagesThatCannotBeRead",
-			"TestAWholeListThatIsBrokenOff", "TestAWholeListOverHTTP2", "TestAReaderThatTakesNothing", "TestAPatientReader", "TestPlacesOfWholeLists", "TestListsLetPagesGoFirst", "TestAServerThatStopsBreaksListsOff",
+			"TestAWholeListThatIsBrokenOff", "TestAWholeListOverHTTP2", "TestAReaderThatTakesNothing", "TestAPatientReader", "TestPlacesOfWholeLists", "TestListsLetPagesGoFirst", "TestAServerThatStopsBreaksListsOff", "TestARevokedKeyGetsNoMoreOfAList",
 			"TestAWholeListWhileRowsChange", "TestTheTrailerOfAWholeList",
 			"TestDrain", "TestServerIsBounded", "TestSlowCallers", "TestWhatTheServerRefusesItself", "TestWhoDoesNotRead",
 		},
@@ -139,11 +139,11 @@ func apart() map[string][]string {
 			"TestAListHoldsItsAnswer", "TestALostNotification", "TestAPositionAndAWait", "TestAPositionThatDoesNotCome", "TestAWaitCountsOnce",
 			"TestAWaitEndsWithItsTime", "TestAWaitingKeyIsRevoked", "TestAnAnswerReachesItsPosition", "TestDrainEndsWaits", "TestPrefer",
 			"TestWaitingCostsNoStatement", "TestWaitsAreBounded", "TestWaitsForPositionsAreBounded", "TestWaitsOutliveTheServersTimeouts",
-			"TestWhatShowsNothingEndsNoWait",
+			"TestAWorkspaceLeavesOthersPlacesToWait", "TestWhatShowsNothingEndsNoWait",
 		},
 		"is about HTTP/2 without TLS, which a proxy would end": {
 			"TestAHundredWaitsOverOneConnection", "TestErrorsAreNotRewrittenInHTTP2", "TestHTTP2IsBounded", "TestIdleHTTP2",
-			"TestRequestsOfUnknownCallersAreBounded",
+			"TestAWholeListOverHTTP2WaitsForTheDatabase", "TestRequestsOfUnknownCallersAreBounded",
 		},
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
 		"spoils answers; TestTheProxySeesFaults has prism find the same":       {"TestTheJudgeSeesFaults"},

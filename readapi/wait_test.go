@@ -218,11 +218,11 @@ func TestWhatShowsNothingEndsNoWait(t *testing.T) {
 	}
 }
 
-// TestWaitsAreBounded: beyond the bounds of a key and of the process the answer comes at
-// once, and its header says that it did not wait.
+// TestWaitsAreBounded: beyond the bounds of a key and of a workspace the answer comes at
+// once, and its header says that it did not wait. Another workspace still may.
 func TestWaitsAreBounded(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, func(c *readapi.Config) { c.MaxWaits, c.MaxWaitsHTTP1 = 60, 12 })
+	s := newStand(t, func(c *readapi.Config) { c.MaxWaits, c.MaxWaitsHTTP1 = 60, 96 })
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	first, second := s.key("acme", allPermissions()...), s.key("acme", allPermissions()...)
@@ -243,7 +243,11 @@ func TestWaitsAreBounded(t *testing.T) {
 		s.beginAt(ctx, s.server, http.MethodGet, target, second, "Prefer", "wait=30")
 		s.waiting(11+i, 0)
 	}
-	refused(second) // as many as may wait over HTTP/1
+	refused(second) // as many of a workspace as may wait over HTTP/1
+	s.workspace("quiet")
+	quiet := s.key("quiet", allPermissions()...)
+	s.beginAt(ctx, s.server, http.MethodGet, "/v1/events", quiet, "Prefer", "wait=30")
+	s.waiting(13, 0)
 	cancel()
 	s.waiting(0, 0) // who hangs up does not count
 	waits := s.begin(http.MethodGet, target, first, "Prefer", "wait=1")
@@ -339,7 +343,7 @@ func TestWaitingCostsNoStatement(t *testing.T) {
 	t.Parallel()
 	const keys, each = 30, 10
 	var asked statements
-	s := newStand(t, func(c *readapi.Config) { asked.counted(t, c); c.MaxWaits = 4 * keys * each })
+	s := newStand(t, func(c *readapi.Config) { asked.counted(t, c); c.MaxWaits, c.MaxWaitsHTTP1 = 4*keys*each, 8*keys*each })
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	s.keepKeys(t)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 	"github.com/ledgerfeed/ledgerfeed/readapi/waiting"
@@ -28,9 +27,14 @@ const keyWaits = 10
 // newWaits makes what requests that wait share. Those that must reach a position are
 // bounded apart: they are what a reader depends on, and wait for 5 seconds at most.
 func newWaits(cfg *Config) *waits {
-	changes := waiting.Limits{Process: cfg.MaxWaits, HTTP1: cfg.MaxWaitsHTTP1, PerWorkspace: max(keyWaits, cfg.MaxWaits/4), PerKey: keyWaits}
+	http1 := max(1, cfg.MaxWaitsHTTP1/2) // of each kind
+	changes := waiting.Limits{
+		Process: cfg.MaxWaits, HTTP1: http1, PerWorkspace: max(keyWaits, cfg.MaxWaits/4),
+		PerWorkspaceHTTP1: min(max(keyWaits, http1/4), max(1, http1/2)), // never all of them
+		PerKey:            keyWaits,
+	}
 	positions := changes
-	positions.PerKey = positions.PerWorkspace
+	positions.PerKey = max(keyWaits, positions.PerWorkspace/2)
 	return &waits{
 		watcher: waiting.New(waiting.Config{
 			Notifier: cfg.Notifier, Logger: cfg.Logger, ReadTimeout: cfg.Timeout,
@@ -294,10 +298,7 @@ func (a *API) again(ctx context.Context, waited *request, do func(*request) erro
 	*q = *waited
 	q.Context, q.asOf = limited, a.cfg.Clock()
 	defer func() { waited.out, waited.wait, waited.outcome = q.out, q.wait, q.outcome }()
-	key, err := a.cfg.Keys.Authenticate(q, bearerToken(q.http.Header.Values("Authorization")))
-	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
-		return answer.Unauthorized(refused.Reason, refused)
-	}
+	key, err := q.keyAgain(q)
 	if err != nil {
 		return err
 	}

@@ -53,6 +53,14 @@ func answerWhole(q *request) error {
 	}
 	defer leave()
 	cfg := &q.api.cfg.WholeLists
+	// Over HTTP/2 the server's time for the answer ends a request even while the database
+	// is what is waited for.
+	q.out.Extend(cfg.Timeout + writeTimeout)
+	defer func() {
+		if q.out.Status != http.StatusOK { // a stream has bounds of its own
+			q.out.Extend(writeTimeout)
+		}
+	}()
 	ctx, cancel := context.WithTimeoutCause(q.http.Context(), cfg.Timeout, errWholeListTimeout)
 	defer cancel()
 	query := newListQuery(q, nil)
@@ -67,6 +75,10 @@ func answerWhole(q *request) error {
 	}()
 	l := &wholeList{q: q, ctx: ctx}
 	if err := l.begin(rows, &query); err != nil {
+		return err
+	}
+	// The database may have taken long for the first row.
+	if _, err := q.keyAgain(ctx); err != nil {
 		return err
 	}
 	if etag := q.out.Match(l.head.Tag); etag != "" {
@@ -178,7 +190,7 @@ func (l *wholeList) send(rows *rowReader) error {
 
 func (l *wholeList) sendRows(rows *rowReader, stream *answer.Stream) error {
 	q := l.q
-	w := wholelist.NewWriter(stream, q.form, l.columns())
+	w := wholelist.NewWriter(checked{l, stream}, q.form, l.columns())
 	for {
 		_, values, ok, err := rows.next()
 		if err != nil {
@@ -196,7 +208,6 @@ func (l *wholeList) sendRows(rows *rowReader, stream *answer.Stream) error {
 		sent, err := w.Row(values[columnFragments:])
 		if err == nil && sent {
 			q.api.shares.yield(l.ctx, yieldTime)
-			err = l.check()
 		}
 		if err != nil {
 			return err
@@ -214,11 +225,23 @@ func (l *wholeList) check() error {
 	if err := context.Cause(l.ctx); err != nil {
 		return err
 	}
-	_, err := l.q.api.cfg.Keys.Authenticate(l.ctx, bearerToken(l.q.http.Header.Values("Authorization")))
-	if err != nil {
+	if _, err := l.q.keyAgain(l.ctx); err != nil {
 		return fmt.Errorf("look at the key again: %w", err)
 	}
 	return nil
+}
+
+// checked sends each chunk of a list, the last one included, only if the list may go on.
+type checked struct {
+	list   *wholeList
+	stream *answer.Stream
+}
+
+func (c checked) Write(p []byte) (int, error) {
+	if err := c.list.check(); err != nil {
+		return 0, err
+	}
+	return c.stream.Write(p)
 }
 
 var errWholeListTimeout = errors.New("a whole list took longer than it may take")

@@ -39,7 +39,7 @@ const sendBuffer = 32 << 10
 func (w *Writer) Head(head *StreamHead) { w.streamHead(head, w.Preferred()) }
 
 // Stream begins an answer. The header is sent at once. A write fails that the caller does
-// not take within stall, or until a moment. End must be called to finish it, Close in any
+// not take within stall, or until a moment; between writes there is time until then. End must be called to finish it, Close in any
 // case.
 func (w *Writer) Stream(head *StreamHead, stall time.Duration, until time.Time) (*Stream, error) {
 	s := &Stream{w: w, stall: stall, until: until, control: http.NewResponseController(w.w), release: func() {}}
@@ -62,6 +62,7 @@ func (w *Writer) Stream(head *StreamHead, stall time.Duration, until time.Time) 
 		s.release()
 		return nil, sendError(err)
 	}
+	s.rest()
 	return s, nil
 }
 
@@ -110,7 +111,9 @@ func (s *Stream) End() error {
 	if s.encoder != nil {
 		err = s.encoder.Close()
 	}
-	return sendError(errors.Join(err, s.out.Flush()))
+	err = errors.Join(err, s.out.Flush())
+	s.extend() // for what the server keeps until the request has ended
+	return sendError(err)
 }
 
 // Close gives back what the stream has taken. It sends nothing.
@@ -119,7 +122,7 @@ func (s *Stream) Close() {
 	s.release = func() {}
 }
 
-// extend gives the caller the time for the next write. Not every writer has deadlines:
+// extend gives the caller the time for one write. Not every writer has deadlines:
 // those within the process do not.
 func (s *Stream) extend() {
 	deadline := time.Now().Add(s.stall) // of the network, so not of the injected clock
@@ -128,6 +131,10 @@ func (s *Stream) extend() {
 	}
 	_ = s.control.SetWriteDeadline(deadline)
 }
+
+// rest gives what is sent next the time until the end: over HTTP/2 a deadline that passes
+// ends the answer even while nothing is being written.
+func (s *Stream) rest() { _ = s.control.SetWriteDeadline(s.until) }
 
 // sink is where the bytes of a stream go.
 type sink struct{ s *Stream }
@@ -138,6 +145,8 @@ func (k sink) Write(p []byte) (int, error) {
 	k.s.w.Bytes += n
 	if err != nil {
 		k.s.w.Err = err
+	} else {
+		k.s.rest()
 	}
 	return n, sendError(err)
 }

@@ -4,10 +4,11 @@ import "sync"
 
 // Limits bound how many requests wait at the same time.
 type Limits struct {
-	Process      int // in all
-	HTTP1        int // of them, those that keep a connection for themselves
-	PerWorkspace int
-	PerKey       int
+	Process           int // in all
+	HTTP1             int // of them, those that keep a connection for themselves
+	PerWorkspace      int
+	PerWorkspaceHTTP1 int // of them, those that keep a connection for themselves
+	PerKey            int
 }
 
 // Bounds counts the requests that wait. Its methods may be called by any number of
@@ -15,16 +16,17 @@ type Limits struct {
 type Bounds struct {
 	limits Limits
 
-	mu         sync.Mutex
-	open       int
-	http1      int
-	workspaces map[string]int
-	keys       map[string]int
+	mu              sync.Mutex
+	open            int
+	http1           int
+	workspaces      map[string]int
+	workspacesHTTP1 map[string]int
+	keys            map[string]int
 }
 
 // NewBounds makes Bounds that nobody has used.
 func NewBounds(limits Limits) *Bounds {
-	return &Bounds{limits: limits, workspaces: map[string]int{}, keys: map[string]int{}}
+	return &Bounds{limits: limits, workspaces: map[string]int{}, workspacesHTTP1: map[string]int{}, keys: map[string]int{}}
 }
 
 // Open is how many requests wait.
@@ -35,21 +37,21 @@ func (b *Bounds) Open() int {
 }
 
 // Enter counts a request that is about to wait; false: too many do already. The caller
-// must call leave, once, when it no longer waits.
+// must call leave when it no longer waits; it may be called again.
 func (b *Bounds) Enter(workspaceID, keyID string, http1 bool) (leave func(), ok bool) {
 	key := workspaceID + " " + keyID
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.open >= b.limits.Process || http1 && b.http1 >= b.limits.HTTP1 ||
+	if b.open >= b.limits.Process || http1 && (b.http1 >= b.limits.HTTP1 || b.workspacesHTTP1[workspaceID] >= b.limits.PerWorkspaceHTTP1) ||
 		b.workspaces[workspaceID] >= b.limits.PerWorkspace || b.keys[key] >= b.limits.PerKey {
 		return nil, false
 	}
 	b.add(workspaceID, key, http1, 1)
-	return func() {
+	return sync.OnceFunc(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.add(workspaceID, key, http1, -1)
-	}, true
+	}), true
 }
 
 // add counts. The caller holds mu.
@@ -57,6 +59,7 @@ func (b *Bounds) add(workspaceID, key string, http1 bool, n int) {
 	b.open += n
 	if http1 {
 		b.http1 += n
+		addTo(b.workspacesHTTP1, workspaceID, n)
 	}
 	addTo(b.workspaces, workspaceID, n)
 	addTo(b.keys, key, n)

@@ -176,7 +176,7 @@ func TestManyWaitsCostOneRead(t *testing.T) {
 // TestBounds: each bound holds by itself, and what has left makes room.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	b := waiting.NewBounds(waiting.Limits{Process: 5, HTTP1: 2, PerWorkspace: 3, PerKey: 2})
+	b := waiting.NewBounds(waiting.Limits{Process: 5, HTTP1: 2, PerWorkspace: 3, PerWorkspaceHTTP1: 1, PerKey: 2})
 	enter := func(workspace, key string, http1, want bool) func() {
 		t.Helper()
 		leave, ok := b.Enter(workspace, key, http1)
@@ -188,8 +188,9 @@ func TestBounds(t *testing.T) {
 	first := enter("a", "k1", true, true)
 	enter("a", "k1", false, true)
 	enter("a", "k1", false, false) // of the key
+	enter("a", "k2", true, false)  // of the workspace over HTTP/1
 	enter("b", "k1", true, true)   // a key of another workspace
-	enter("a", "k2", true, false)  // over HTTP/1
+	enter("c", "k2", true, false)  // over HTTP/1
 	enter("a", "k2", false, true)
 	enter("a", "k3", false, false) // of the workspace
 	enter("c", "k1", false, true)
@@ -198,5 +199,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d are open", b.Open())
 	}
 	first()
+	first() // counts once
 	enter("a", "k1", true, true)
+	enter("d", "k1", false, false)
 }
