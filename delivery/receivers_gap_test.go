@@ -141,7 +141,7 @@ func postNumbered(t *testing.T, address, secret, body string, number int) {
 	r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address, strings.NewReader(body)))(t)
 	r.Header.Set("Service-Signature", attempt.Sign(time.Now(), []byte(body), secret))
 	r.Header.Set("Service-Sequence", strconv.Itoa(number))
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}
