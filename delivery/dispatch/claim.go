@@ -20,7 +20,7 @@ import (
 func (d *Dispatcher) claim(ctx context.Context, c *scheduler.Claim) scheduler.Event {
 	limited, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	endpoints, err := d.store.claimAndLoad(limited, c, d.clock())
+	endpoints, more, err := d.store.claimAndLoad(limited, c, d.clock())
 	if err != nil {
 		if ctx.Err() == nil {
 			d.logger.WarnContext(ctx, "cannot claim webhooks; trying again", "error", err, "retry_in", retryPause)
@@ -28,13 +28,19 @@ func (d *Dispatcher) claim(ctx context.Context, c *scheduler.Claim) scheduler.Ev
 		flow.Pause(ctx, retryPause)
 		return scheduler.ClaimFailed{Claim: c}
 	}
-	return scheduler.Claimed{Claim: c, Endpoints: endpoints}
+	return scheduler.Claimed{Claim: c, Endpoints: endpoints, More: more}
 }
 
-func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.Time) ([]scheduler.Loaded, error) {
+// maxClaim is how many webhooks one claim takes. All of them are loaded within the time of
+// one statement.
+const maxClaim = 500
+
+// claimAndLoad takes webhooks and loads them; more tells whether others may be left that
+// can be claimed at once.
+func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.Time) (endpoints []scheduler.Loaded, more bool, err error) {
 	claimed, err := s.claim(ctx, c, now)
 	if err != nil || len(claimed) == 0 {
-		return nil, err
+		return nil, false, err
 	}
 	endpoints, locked, err := s.loadClaimed(ctx, claimed)
 	giveBack := locked
@@ -50,7 +56,7 @@ func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.T
 			err = errors.Join(err, failed)
 		}
 	}
-	return endpoints, err
+	return endpoints, len(claimed) == maxClaim && len(endpoints) > 0, err
 }
 
 // loadClaimed loads webhooks but for those of which another transaction has locked a row
@@ -100,7 +106,7 @@ const free = `(c.holder IS NULL OR NOT EXISTS (SELECT FROM webhook_instance i WH
 const KeptEpoch = `CASE WHEN w.epoch = w.pause_epoch THEN w.kept_epoch ELSE w.epoch END`
 
 // claim takes those of the webhooks that may have something to do and that no
-// process holds. A webhook that is off or paused can only have to do what a person
+// process holds, at most maxClaim. A webhook that is off or paused can only have to do what a person
 // sends by hand, which has its present epoch: the highest, found
 // without a look at what else is pending for one that is paused, which may be much.
 func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([]scheduler.Key, error) {
@@ -125,11 +131,12 @@ func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([
 		           ELSE w.epoch = (
 		                SELECT max(q.epoch) FROM webhook_waiting q
 		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id) END
+		     LIMIT $7
 		       FOR UPDATE OF c SKIP LOCKED)
 		UPDATE webhook_cursor c SET holder = $1 FROM locked l
 		 WHERE c.workspace_id = l.workspace_id AND c.webhook_id = l.webhook_id
 		RETURNING c.workspace_id, c.webhook_id`,
-		c.Lease, c.WorkspaceIDs, ws, hs, now, not)
+		c.Lease, c.WorkspaceIDs, ws, hs, now, not, maxClaim)
 }
 
 // webhookRow is a webhook as its rows have it.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -40,6 +41,16 @@ func held(t *testing.T, s *store, lease string) (mine, nobodys int) {
 	return mine, nobodys
 }
 
+// claimOnce claims and loads webhooks; more tells whether others are to be left.
+func claimOnce(t *testing.T, s *store, c *scheduler.Claim, more bool) []scheduler.Loaded {
+	t.Helper()
+	claimed, left, err := s.claimAndLoad(t.Context(), c, time.Now())
+	if err != nil || left != more {
+		t.Fatalf("more are left: %v, want %v; %v", left, more, err)
+	}
+	return claimed
+}
+
 // TestALockedDeliveryDelaysOnlyItsWebhook: a webhook is left out of a claim while another
 // transaction has locked a delivery of it that is to get its number; the others are taken.
 func TestALockedDeliveryDelaysOnlyItsWebhook(t *testing.T) {
@@ -48,7 +59,7 @@ func TestALockedDeliveryDelaysOnlyItsWebhook(t *testing.T) {
 	tx := testkit.Must(s.pool.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_delivery WHERE webhook_id = 'locked' FOR UPDATE`))(t)
-	claimed := testkit.Must(s.claimAndLoad(t.Context(), c, time.Now()))(t)
+	claimed := claimOnce(t, s, c, false)
 	mine, nobodys := held(t, s, c.Lease)
 	if len(claimed) != 2 || mine != 2 || nobodys != 1 {
 		t.Fatalf("%d webhooks are claimed, %d held and %d free, want 2, 2 and the locked one", len(claimed), mine, nobodys)
@@ -56,7 +67,7 @@ func TestALockedDeliveryDelaysOnlyItsWebhook(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	claimed = testkit.Must(s.claimAndLoad(t.Context(), c, time.Now()))(t)
+	claimed = claimOnce(t, s, c, false)
 	if len(claimed) != 1 || claimed[0].Key.WebhookID != "locked" {
 		t.Fatalf("%d webhooks are claimed after the lock, want the one that was locked", len(claimed))
 	}
@@ -76,11 +87,27 @@ func TestAClaimOutOfTimeIsGivenBack(t *testing.T) {
 	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE webhook_delivery IN ACCESS EXCLUSIVE MODE`))(t)
 	limited, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	claimed, err := s.claimAndLoad(limited, c, time.Now())
+	claimed, _, err := s.claimAndLoad(limited, c, time.Now())
 	if err == nil || limited.Err() == nil || len(claimed) > 0 {
 		t.Fatalf("%d webhooks are claimed: %v", len(claimed), err)
 	}
 	if mine, nobodys := held(t, s, c.Lease); mine != 0 || nobodys != 2 {
 		t.Errorf("%d webhooks are still held, %d free: %v", mine, nobodys, err)
+	}
+}
+
+// TestAClaimIsBounded: however many webhooks are left by a process that died, one claim takes
+// a bounded number of them, and the next ones take the rest.
+func TestAClaimIsBounded(t *testing.T) {
+	t.Parallel()
+	webhooks := make([]string, 2*maxClaim+1)
+	for i := range webhooks {
+		webhooks[i] = fmt.Sprint("wh", i)
+	}
+	s, c := claimBench(t, webhooks...)
+	for _, want := range []int{maxClaim, maxClaim, 1} {
+		if n := len(claimOnce(t, s, c, want == maxClaim)); n != want {
+			t.Fatalf("%d webhooks are claimed, want %d", n, want)
+		}
 	}
 }
