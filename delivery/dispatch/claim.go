@@ -52,7 +52,8 @@ func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.T
 		// held in the database only, until the next renewal of the lease finds that.
 		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		if failed := s.release(releasing, c.Lease, unmoved(giveBack), now); err != nil {
+		failed := s.release(releasing, c.Lease, unmoved(giveBack), now)
+		if err != nil {
 			err = errors.Join(err, failed)
 		}
 	}
