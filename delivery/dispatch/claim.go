@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,7 +20,7 @@ import (
 func (d *Dispatcher) claim(ctx context.Context, c *scheduler.Claim) scheduler.Event {
 	limited, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	endpoints, err := d.store.claimAndLoad(limited, c, d.clock())
+	endpoints, more, err := d.store.claimAndLoad(limited, c, d.clock())
 	if err != nil {
 		if ctx.Err() == nil {
 			d.logger.WarnContext(ctx, "cannot claim webhooks; trying again", "error", err, "retry_in", retryPause)
@@ -27,49 +28,75 @@ func (d *Dispatcher) claim(ctx context.Context, c *scheduler.Claim) scheduler.Ev
 		flow.Pause(ctx, retryPause)
 		return scheduler.ClaimFailed{Claim: c}
 	}
-	return scheduler.Claimed{Claim: c, Endpoints: endpoints}
+	return scheduler.Claimed{Claim: c, Endpoints: endpoints, More: more}
 }
 
-func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.Time) ([]scheduler.Loaded, error) {
+// maxClaim is how many webhooks one claim takes. All of them are loaded within the time of
+// one statement.
+const maxClaim = 500
+
+// claimAndLoad takes webhooks and loads them; more tells whether others may be left that
+// can be claimed at once.
+func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.Time) (endpoints []scheduler.Loaded, more bool, err error) {
 	claimed, err := s.claim(ctx, c, now)
 	if err != nil || len(claimed) == 0 {
-		return nil, err
+		return nil, false, err
 	}
-	endpoints, err := s.loadClaimed(ctx, claimed)
+	endpoints, locked, err := s.loadClaimed(ctx, claimed)
+	giveBack := locked
 	if err != nil {
-		// If this fails too they are held in the database only, until the next
-		// renewal of the lease finds that.
-		return nil, errors.Join(err, s.release(ctx, c.Lease, unmoved(claimed), now))
+		endpoints, giveBack = nil, claimed
 	}
-	return endpoints, nil
+	if len(giveBack) > 0 {
+		// The time of the statements before may be over. If this fails too they are
+		// held in the database only, until the next renewal of the lease finds that.
+		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		failed := s.release(releasing, c.Lease, unmoved(giveBack), now)
+		if err != nil {
+			err = errors.Join(err, failed)
+		}
+	}
+	return endpoints, len(claimed) == maxClaim && len(endpoints) > 0, err
 }
 
-func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) ([]scheduler.Loaded, error) {
+// loadClaimed loads webhooks but for those of which another transaction has locked a row
+// that is to be written first.
+func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) (_ []scheduler.Loaded, locked []scheduler.Key, _ error) {
 	rows, err := s.load(ctx, claimed)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range rows {
 		if rows[i].outdated {
 			if err := s.cancelOutdated(ctx, rows[i].Key); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
+	locked, err = adoptNumbers(ctx, s, rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(w webhookRow) bool { return slices.Contains(locked, w.Key) })
 	if err := readInterrupted(ctx, s, rows); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sent, err := s.readJournal(ctx, rows)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	endpoints := make([]scheduler.Loaded, len(rows))
 	for i := range rows {
 		endpoints[i] = rows[i].Loaded
 		endpoints[i].Sent = sent[rows[i].Key]
 	}
-	return endpoints, nil
+	return endpoints, locked, nil
 }
+
+// releaseTimeout bounds how long webhooks are given back that were claimed and could not be
+// loaded.
+const releaseTimeout = 5 * time.Second
 
 // free is true of a cursor c that no living process holds.
 const free = `(c.holder IS NULL OR NOT EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = c.holder AND ` + holds + `))`
@@ -80,7 +107,7 @@ const free = `(c.holder IS NULL OR NOT EXISTS (SELECT FROM webhook_instance i WH
 const KeptEpoch = `CASE WHEN w.epoch = w.pause_epoch THEN w.kept_epoch ELSE w.epoch END`
 
 // claim takes those of the webhooks that may have something to do and that no
-// process holds. A webhook that is off or paused can only have to do what a person
+// process holds, at most maxClaim. A webhook that is off or paused can only have to do what a person
 // sends by hand, which has its present epoch: the highest, found
 // without a look at what else is pending for one that is paused, which may be much.
 func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([]scheduler.Key, error) {
@@ -105,11 +132,12 @@ func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([
 		           ELSE w.epoch = (
 		                SELECT max(q.epoch) FROM webhook_waiting q
 		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id) END
+		     LIMIT $7
 		       FOR UPDATE OF c SKIP LOCKED)
 		UPDATE webhook_cursor c SET holder = $1 FROM locked l
 		 WHERE c.workspace_id = l.workspace_id AND c.webhook_id = l.webhook_id
 		RETURNING c.workspace_id, c.webhook_id`,
-		c.Lease, c.WorkspaceIDs, ws, hs, now, not)
+		c.Lease, c.WorkspaceIDs, ws, hs, now, not, maxClaim)
 }
 
 // webhookRow is a webhook as its rows have it.
@@ -210,82 +238,6 @@ func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[sch
 		return nil, fmt.Errorf("read what was sent before: %w", err)
 	}
 	return sent, nil
-}
-
-// readInterrupted adds to webhooks the events that have a number and that a process before
-// may have sent without recording it.
-func readInterrupted(ctx context.Context, s *store, webhooks []webhookRow) error {
-	byKey := map[scheduler.Key]*webhookRow{}
-	var ws, hs []string
-	var positions, sequences []int64
-	for i := range webhooks {
-		w := &webhooks[i]
-		byKey[w.Key] = w
-		for j, p := range w.numberedPositions {
-			ws, hs = append(ws, w.Key.WorkspaceID), append(hs, w.Key.WebhookID)
-			positions, sequences = append(positions, p), append(sequences, w.numberedSequences[j])
-		}
-	}
-	if len(positions) == 0 {
-		return nil
-	}
-	if err := adoptNumbers(ctx, s, ws, hs, positions, sequences); err != nil {
-		return err
-	}
-	rows, err := s.pool.Query(ctx, `
-		SELECT n.w, n.h, n.position, n.sequence, e.id, e.type, e.public_event, e.created_at, coalesce(jsonb_array_length(d.attempts), 0), d.created_at
-		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
-		  JOIN event_log e ON e.workspace_id = n.w AND e.position = n.position
-		  LEFT JOIN LATERAL (
-		       SELECT d.created_at, d.attempts, d.sequence FROM webhook_delivery d
-		        WHERE d.workspace_id = n.w AND d.webhook_id = n.h AND d.position = n.position
-		        ORDER BY d.created_at DESC LIMIT 1) AS d ON true
-		 WHERE d.sequence IS NULL
-		 ORDER BY n.sequence`, ws, hs, positions, sequences)
-	if err != nil {
-		return fmt.Errorf("read what may have been sent: %w", err)
-	}
-	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (none struct{}, err error) {
-		var (
-			k       scheduler.Key
-			a       = &scheduler.Attempt{}
-			created *time.Time
-		)
-		err = row.Scan(&k.WorkspaceID, &k.WebhookID, &a.Position, &a.Sequence, &a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created)
-		if err != nil {
-			return none, err
-		}
-		if created != nil {
-			a.CreatedAt = created.UTC()
-		}
-		a.Before = a.Made
-		byKey[k].Interrupted = append(byKey[k].Interrupted, a)
-		return none, nil
-	})
-	if err != nil {
-		return fmt.Errorf("read what may have been sent: %w", err)
-	}
-	return nil
-}
-
-// adoptNumbers gives deliveries their numbers that a process of a version without numbers
-// has recorded meanwhile.
-func adoptNumbers(ctx context.Context, s *store, ws, hs []string, positions, sequences []int64) error {
-	for _, table := range []string{"webhook_delivery", "webhook_waiting"} {
-		condition := ""
-		if table == "webhook_delivery" {
-			condition = " AND t.state IN ('succeeded', 'pending')"
-		}
-		err := s.limited(ctx, `
-			UPDATE `+table+` t SET sequence = n.sequence
-			  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
-			 WHERE t.workspace_id = n.w AND t.webhook_id = n.h AND t.position = n.position AND t.sequence IS NULL`+condition,
-			ws, hs, positions, sequences)
-		if err != nil {
-			return fmt.Errorf("number what a version without numbers has sent: %w", err)
-		}
-	}
-	return nil
 }
 
 // cancelChunk is how many deliveries one statement cancels.

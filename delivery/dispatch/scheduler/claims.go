@@ -103,7 +103,7 @@ func (c *claims) done(claim *Claim, claimed []Loaded, now time.Time) {
 	}
 }
 
-// failed ends the claim under way and puts it back.
+// failed ends the claim under way, which was not made or not to the end, and puts it back.
 func (c *claims) failed(claim *Claim) {
 	c.underWay = nil
 	for _, w := range claim.WorkspaceIDs {

@@ -143,6 +143,9 @@ func (p *process) claim(c *Claim) {
 		if !asked || slices.Contains(c.Except, k) || !w.free(h) || !w.hasWork(h) || p.leaseIsOver(c.Lease) {
 			continue
 		}
+		if answer.More = len(answer.Endpoints) == 3; answer.More { // a claim is bounded
+			break
+		}
 		h.holder = c.Lease
 		delete(p.lastLive, k)
 		w.cancelOutdated(h)

@@ -26,6 +26,7 @@ type (
 	Claimed struct {
 		Claim     *Claim
 		Endpoints []Loaded
+		More      bool // a claim is bounded: others may be left of those that it was for
 	}
 
 	// ClaimFailed answers Claim: nothing is held that was not held before.

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -348,5 +349,30 @@ func TestTurnedOffDuringAnAttempt(t *testing.T) {
 	b.step(Attempted{Attempt: list[0], Result: costly()})
 	if list[0].state != policy.Cancelled {
 		t.Errorf("the delivery is %s, want cancelled", list[0].state)
+	}
+}
+
+// TestTheRestIsClaimedAtOnce: when a claim did not take all that it was for, the next one is
+// for the same workspaces and webhooks, at once.
+func TestTheRestIsClaimedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	s.Step(start, LeaseTaken{Lease: "lease", At: start})
+	claimIn := func(effects []Effect) *Claim {
+		for _, e := range effects {
+			if c, ok := e.(*Claim); ok {
+				return c
+			}
+		}
+		return nil
+	}
+	first := claimIn(s.Step(start, Changed{WorkspaceIDs: []string{"acme"}}, Found{Candidates: []Candidate{{Key: Key{"other", "wh"}}}}))
+	taken := []Loaded{{Key: Key{"acme", "wh"}, Endpoint: &Endpoint{}}}
+	second := claimIn(s.Step(start, Claimed{Claim: first, Endpoints: taken, More: true}))
+	if second == nil || !slices.Equal(second.WorkspaceIDs, first.WorkspaceIDs) || !slices.Equal(second.Keys, first.Keys) {
+		t.Fatalf("the next claim is %+v, want the same as %+v", second, first)
+	}
+	if third := claimIn(s.Step(start, Claimed{Claim: second})); third != nil {
+		t.Errorf("%+v is claimed when nothing is left", third)
 	}
 }

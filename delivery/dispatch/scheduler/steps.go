@@ -97,7 +97,11 @@ func (s *Scheduler) pollFailed(now time.Time, poll *Poll) {
 func unknownEndpoint() *Endpoint { return &Endpoint{Epoch: -1, Version: -1} }
 
 func (s *Scheduler) claimed(now time.Time, e Claimed) {
-	s.claims.done(e.Claim, e.Endpoints, now)
+	if e.More {
+		s.claims.failed(e.Claim)
+	} else {
+		s.claims.done(e.Claim, e.Endpoints, now)
+	}
 	if e.Claim.Lease != s.lease {
 		return // held under a lease that is over, so by nobody
 	}

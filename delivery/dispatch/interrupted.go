@@ -1,0 +1,152 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+)
+
+// numbered are events with their numbers, as columns.
+type numbered struct {
+	ws, hs               []string
+	positions, sequences []int64
+}
+
+func (n *numbered) add(k scheduler.Key, position, sequence int64) {
+	n.ws, n.hs = append(n.ws, k.WorkspaceID), append(n.hs, k.WebhookID)
+	n.positions, n.sequences = append(n.positions, position), append(n.sequences, sequence)
+}
+
+// numberedEvents are the events that have a number by the cursors of webhooks.
+func numberedEvents(webhooks []webhookRow) (n numbered) {
+	for i := range webhooks {
+		w := &webhooks[i]
+		for j, p := range w.numberedPositions {
+			n.add(w.Key, p, w.numberedSequences[j])
+		}
+	}
+	return n
+}
+
+// readInterrupted adds to webhooks the events that have a number and that a process before
+// may have sent without recording it.
+func readInterrupted(ctx context.Context, s *store, webhooks []webhookRow) error {
+	n := numberedEvents(webhooks)
+	if len(n.positions) == 0 {
+		return nil
+	}
+	byKey := map[scheduler.Key]*webhookRow{}
+	for i := range webhooks {
+		byKey[webhooks[i].Key] = &webhooks[i]
+	}
+	rows, err := s.pool.Query(ctx, `
+		SELECT n.w, n.h, n.position, n.sequence, e.id, e.type, e.public_event, e.created_at, coalesce(jsonb_array_length(d.attempts), 0), d.created_at
+		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
+		  JOIN event_log e ON e.workspace_id = n.w AND e.position = n.position
+		  LEFT JOIN LATERAL (
+		       SELECT d.created_at, d.attempts, d.sequence FROM webhook_delivery d
+		        WHERE d.workspace_id = n.w AND d.webhook_id = n.h AND d.position = n.position
+		        ORDER BY d.created_at DESC LIMIT 1) AS d ON true
+		 WHERE d.sequence IS NULL
+		 ORDER BY n.sequence`, n.ws, n.hs, n.positions, n.sequences)
+	if err != nil {
+		return fmt.Errorf("read what may have been sent: %w", err)
+	}
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (none struct{}, err error) {
+		var (
+			k       scheduler.Key
+			a       = &scheduler.Attempt{}
+			created *time.Time
+		)
+		err = row.Scan(&k.WorkspaceID, &k.WebhookID, &a.Position, &a.Sequence, &a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created)
+		if err != nil {
+			return none, err
+		}
+		if created != nil {
+			a.CreatedAt = created.UTC()
+		}
+		a.Before = a.Made
+		byKey[k].Interrupted = append(byKey[k].Interrupted, a)
+		return none, nil
+	})
+	if err != nil {
+		return fmt.Errorf("read what may have been sent: %w", err)
+	}
+	return nil
+}
+
+// adoptNumbers gives deliveries their numbers that a process of a version without numbers
+// has recorded meanwhile. It returns the webhooks of which another transaction has locked
+// such a delivery.
+func adoptNumbers(ctx context.Context, s *store, webhooks []webhookRow) (locked []scheduler.Key, err error) {
+	without, err := withoutNumber(ctx, s, numberedEvents(webhooks))
+	if err != nil || len(without.positions) == 0 {
+		return nil, err
+	}
+	for _, table := range []string{"webhook_delivery", "webhook_waiting"} {
+		condition := ""
+		if table == "webhook_delivery" {
+			condition = adoptable
+		}
+		err := s.limited(ctx, `
+			WITH unlocked AS MATERIALIZED (
+			    SELECT t.workspace_id, t.webhook_id, t.position, t.created_at, n.sequence
+			      FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
+			      JOIN `+table+` t ON t.workspace_id = n.w AND t.webhook_id = n.h AND t.position = n.position
+			     WHERE t.sequence IS NULL`+condition+`
+			       FOR NO KEY UPDATE OF t SKIP LOCKED)
+			UPDATE `+table+` t SET sequence = u.sequence FROM unlocked u
+			 WHERE t.workspace_id = u.workspace_id AND t.webhook_id = u.webhook_id AND t.position = u.position AND t.created_at = u.created_at`,
+			without.ws, without.hs, without.positions, without.sequences)
+		if err != nil {
+			return nil, fmt.Errorf("number what a version without numbers has sent: %w", err)
+		}
+	}
+	left, err := withoutNumber(ctx, s, without)
+	for i := range left.positions {
+		if k := (scheduler.Key{WorkspaceID: left.ws[i], WebhookID: left.hs[i]}); !slices.Contains(locked, k) {
+			locked = append(locked, k)
+		}
+	}
+	return locked, err
+}
+
+// adoptable is true, in SQL, of a delivery t that is not sent again.
+const adoptable = ` AND t.state IN ('succeeded', 'pending')`
+
+// withoutNumber returns those of the events that were recorded without their number.
+func withoutNumber(ctx context.Context, s *store, events numbered) (without numbered, err error) {
+	if len(events.positions) == 0 {
+		return without, nil
+	}
+	rows, err := s.pool.Query(ctx, `
+		SELECT n.w, n.h, n.position, n.sequence
+		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
+		  LEFT JOIN LATERAL (
+		       SELECT true AS found FROM webhook_delivery t
+		        WHERE t.workspace_id = n.w AND t.webhook_id = n.h AND t.position = n.position AND t.sequence IS NULL`+adoptable+` LIMIT 1) AS d ON true
+		  LEFT JOIN LATERAL (
+		       SELECT true AS found FROM webhook_waiting t
+		        WHERE t.workspace_id = n.w AND t.webhook_id = n.h AND t.position = n.position AND t.sequence IS NULL LIMIT 1) AS q ON true
+		 WHERE d.found OR q.found`, events.ws, events.hs, events.positions, events.sequences)
+	if err != nil {
+		return without, fmt.Errorf("look for events that were sent without their number: %w", err)
+	}
+	var (
+		k                  scheduler.Key
+		position, sequence int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&k.WorkspaceID, &k.WebhookID, &position, &sequence}, func() error {
+		without.add(k, position, sequence)
+		return nil
+	})
+	if err != nil {
+		return without, fmt.Errorf("look for events that were sent without their number: %w", err)
+	}
+	return without, nil
+}
