@@ -105,6 +105,64 @@ func TestEditsThatChooseNoOtherTypes(t *testing.T) {
 	}
 }
 
+// Attempts as they are stored.
+const (
+	accepted = `{"at":"2026-11-21T05:00:00.000Z","status":204,"error":null,"duration_ms":3,"answer":null}`
+	refused  = `{"at":"2026-11-21T05:30:00.000Z","status":500,"error":"answered 500 (Internal Server Error)","duration_ms":3,"answer":null}`
+	silent   = `{"at":"2026-11-21T05:30:00.000Z","status":null,"error":"no answer within 10s","duration_ms":10000,"answer":null}`
+)
+
+// TestDeliveredOnceIsDelivered: an event that the receiver has accepted stays delivered,
+// whatever became of it when it was sent again. One that it never accepted is not.
+func TestDeliveredOnceIsDelivered(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "all")
+	b.clock.Set(at("2026-11-21T06:00:00Z"))
+	list := events("2026-11-21T01:00:00Z", 7)
+	b.append(list)
+	for i, d := range []struct{ state, attempts string }{
+		{"failed", accepted + "," + refused}, {"pending", silent + "," + accepted}, {"cancelled", accepted + "," + silent},
+		{"failed", refused + "," + silent}, {"pending", refused}, {"cancelled", silent},
+	} {
+		list[i].state, list[i].attempts, list[i].sequence = d.state, "["+d.attempts+"]", int64(i+1)
+		b.deliver(&list[i], at("2026-11-21T05:00:00Z"))
+	}
+	// The last has two deliveries, of which the older one was accepted.
+	list[6].state, list[6].attempts, list[6].sequence = "succeeded", "["+accepted+"]", 7
+	b.deliver(&list[6], at("2026-11-21T05:00:00Z"))
+	list[6].state, list[6].attempts = "failed", "["+refused+"]"
+	b.deliver(&list[6], at("2026-11-21T05:30:00Z"))
+	lines := ""
+	for _, i := range []int{0, 1, 2, 6} {
+		lines += fmt.Sprintf("delivered %d %s\n", i+1, list[i].id)
+	}
+	says(t, b.statement("2026-11-21"), "sequence 1-7", "sent 7", "delivered 4", "failed 1", "pending 1", "cancelled 1", "delivered-sha256 "+hexSum(lines),
+		"listed 3", "failed 4 "+list[3].id, "pending 5 "+list[4].id, "cancelled 6 "+list[5].id)
+}
+
+// TestWhatIsSentAsMissed: a failed or cancelled delivery has an attempt to come as long as
+// "Send missed" has its event ahead, which ends when the webhook is turned off.
+func TestWhatIsSentAsMissed(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "invoice.reversed")
+	b.clock.Set(at("2026-11-21T06:00:00Z"))
+	list := events("2026-11-21T01:00:00Z", 6)
+	list[3].typ = "charge.deleted" // which is not chosen any more
+	b.append(list)
+	for i, state := range []string{"failed", "failed", "cancelled", "failed", "", "failed"} {
+		if list[i].state = state; state != "" {
+			b.deliver(&list[i], at("2026-11-21T05:00:00Z"))
+		}
+	}
+	b.cursor(list[5].position)
+	const day = "2026-11-21"
+	says(t, b.statement(day), "sent 5", "failed 4", "cancelled 1", "pending 0", "waiting 0", "not-sent-other 1")
+	b.exec(`UPDATE webhook_cursor SET replay_position = $2, replay_until = $3 WHERE webhook_id = $1`, b.webhook.ID, list[0].position, list[4].position)
+	says(t, b.statement(day), "sent 5", "failed 3", "cancelled 0", "pending 2", "waiting 1", "not-sent-other 0", "pending - "+list[1].id, "pending - "+list[2].id, "failed - "+list[3].id)
+	b.exec(`UPDATE webhook SET state = 'off', epoch = epoch + 1, turned_off_at = $2, turned_off_for = 'x' WHERE webhook_id = $1`, b.webhook.ID, b.clock.Now())
+	says(t, b.statement(day), "failed 4", "cancelled 1", "pending 0", "waiting 0", "not-sent-off 1")
+}
+
 // TestBeforeTheWebhook: on the day on which a webhook was added, only what came after is
 // counted.
 func TestBeforeTheWebhook(t *testing.T) {

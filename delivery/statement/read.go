@@ -75,15 +75,17 @@ func begin(ctx context.Context, tx pgx.Tx, s *Statement) (*reading, error) {
 const earliest = time.Hour
 
 // read reads the events of the day in the order of their numbers, those without one last.
+// A delivery is delivered once an attempt has succeeded, which its error tells: it is null.
 func (r *reading) read(ctx context.Context, tx pgx.Tx) error {
 	s := r.statement
 	rows, err := tx.Query(ctx, `
-		SELECT e.position, e.id, d.state, d.sequence, n.position IS NOT NULL
+		SELECT e.position, e.id, d.state, d.answered, d.sequence, n.position IS NOT NULL, $7::text[] IS NULL OR e.type = ANY ($7)
 		  FROM event_log e
 		  LEFT JOIN (
-		       SELECT DISTINCT ON (d.position) d.position, d.state, d.sequence FROM webhook_delivery d
+		       SELECT DISTINCT ON (d.position) d.position, d.state, d.sequence, d.state = 'succeeded' OR d.attempts @> '[{"error": null}]' AS answered
+		         FROM webhook_delivery d
 		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position >= $3 AND d.position <= $4 AND d.created_at > $5
-		        ORDER BY d.position, d.created_at DESC) d ON d.position = e.position
+		        ORDER BY d.position, answered DESC, d.created_at DESC) d ON d.position = e.position
 		  LEFT JOIN unnest($6::bigint[]) AS n (position) ON n.position = e.position
 		 WHERE e.workspace_id = $1 AND e.position >= $3 AND e.position <= $4 AND e.public_event IS NOT NULL AND e.type <> 'test.ping'
 		   AND (d.position IS NOT NULL OR n.position IS NOT NULL
@@ -96,7 +98,7 @@ func (r *reading) read(ctx context.Context, tx pgx.Tx) error {
 	}
 	var e event
 	t := newTally(s, r.standing)
-	_, err = pgx.ForEachRow(rows, []any{&e.position, &e.id, &e.state, &e.sequence, &e.underWay}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&e.position, &e.id, &e.state, &e.answered, &e.sequence, &e.underWay, &e.chosen}, func() error {
 		t.add(&e)
 		return nil
 	})

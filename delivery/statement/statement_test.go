@@ -78,6 +78,7 @@ type event struct {
 	position int64
 	id       string
 	state    string // of its delivery; empty: it has none
+	attempts string // of its delivery, as JSON; empty: as if there were none
 	sequence int64  // 0: none
 	underWay bool
 }
@@ -111,8 +112,8 @@ func (b *bench) deliver(e *event, at time.Time) {
 	b.t.Helper()
 	b.exec(`
 		INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts, sequence)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, '[]', nullif($8::bigint, 0))`,
-		workspace, b.webhook.ID, e.position, at, e.id, e.typ, e.state, e.sequence)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, coalesce(nullif($9::text, ''), '[]')::jsonb, nullif($8::bigint, 0))`,
+		workspace, b.webhook.ID, e.position, at, e.id, e.typ, e.state, e.sequence, e.attempts)
 }
 
 // cursor moves the webhook's cursor.

@@ -13,8 +13,10 @@ type event struct {
 	position int64
 	id       string
 	state    *policy.State // of its delivery; nil: no attempt was recorded
+	answered *bool         // an attempt of the delivery succeeded; nil like state
 	sequence *int64        // its number; nil: it has none
 	underWay bool          // an attempt may be under way that is not recorded
+	chosen   bool          // it is of a type that the webhook has chosen
 }
 
 // standing is how far a webhook has come in its log.
@@ -26,26 +28,36 @@ type standing struct {
 	replayedUntil int64 // and those up to here will be
 }
 
+// missed tells whether an event is still to be looked at by "Send missed", which sends it
+// unless it was delivered or is pending. Turning a webhook off and on again ends that.
+func (s *standing) missed(e *event) bool {
+	return !s.off && e.chosen && e.position > s.replayed && e.position <= s.replayedUntil
+}
+
 // stateOf says what became of an event.
 func (s *standing) stateOf(e *event) State {
-	if e.state != nil {
-		switch *e.state {
-		case policy.Succeeded:
-			return Delivered
-		case policy.Failed:
-			return Failed
-		case policy.Cancelled:
-			return Cancelled
-		case policy.Pending:
-			return Pending
-		}
+	if e.state == nil {
+		return s.withoutAttempt(e)
 	}
+	switch {
+	case *e.answered: // also if it was sent again, and refused then
+		return Delivered
+	case *e.state == policy.Pending, s.missed(e):
+		return Pending
+	case *e.state == policy.Cancelled:
+		return Cancelled
+	}
+	return Failed
+}
+
+// withoutAttempt says what became of an event without a recorded attempt.
+func (s *standing) withoutAttempt(e *event) State {
 	switch {
 	case e.underWay:
 		return Waiting
 	case s.off:
 		return NotSentOff
-	case e.position > s.cursor, e.position > s.replayed && e.position <= s.replayedUntil:
+	case e.position > s.cursor, s.missed(e):
 		return Waiting
 	case s.turnedOn:
 		return NotSentOff

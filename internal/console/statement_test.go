@@ -2,13 +2,16 @@ package console
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -62,6 +65,40 @@ func TestStatement(t *testing.T) {
 	other := s.signIn(beta, session.Admin)
 	other.get(here).status(http.StatusNotFound)
 	other.get(here + ".txt?day=" + today).status(http.StatusNotFound)
+}
+
+// TestStatementOfASecondDelivery: an event that was accepted, and is sent again and refused,
+// is a failed delivery in the list, and delivered in the statement.
+func TestStatementOfASecondDelivery(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	var refuse atomic.Bool
+	r := s.receiver(func(w http.ResponseWriter, _ *http.Request) {
+		if refuse.Load() {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: r.URL, Events: []string{"all"}}))(t)
+	s.deliver()
+	event := s.append(acme, "invoice.reversed", `{"invoice_id":"inv_1"}`)
+	p := s.signIn(acme, session.Admin)
+	here := "/webhooks/" + hook.ID + "/statement"
+	today := "?day=" + s.clock.Now().Format(time.DateOnly)
+	until := func(state policy.State) {
+		testkit.Eventually(t, func() error {
+			d, err := s.webhooks.Delivery(t.Context(), event+"_"+hook.ID)
+			if err == nil && d.State != state {
+				err = fmt.Errorf("it is %s", d.State)
+			}
+			return err
+		})
+	}
+	until(policy.Succeeded)
+	refuse.Store(true)
+	testkit.Must(s.webhooks.Resend(t.Context(), event+"_"+hook.ID))(t)
+	until(policy.Failed)
+	p.get(here+today).status(http.StatusOK).has("<dt>Delivered</dt><dd>1</dd>", "<dt>Failed</dt><dd>0</dd>", "accepted once is delivered").hasNot(event)
+	p.get(here+".txt"+today).status(http.StatusOK).has("\ndelivered 1\nfailed 0\n", "\nundelivered 0\n")
 }
 
 // TestStatementAfterAnEdit: who saves the form of a webhook with another address, and the
