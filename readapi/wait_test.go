@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -254,6 +255,45 @@ func TestWaitsAreBounded(t *testing.T) {
 	s.waiting(1, 0)
 	if r := waits.answered(); r.header.Get("Preference-Applied") != "wait=1" {
 		t.Errorf("%d %v", r.status, r.header)
+	}
+}
+
+// TestAnAnswerKeepsNoPlaceToWait: a reader that is slow to take what it has waited for does
+// not count as one that waits.
+func TestAnAnswerKeepsNoPlaceToWait(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.contract = nil // of answers with rows that are none
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	s.narrowly(unchanged)
+	key := s.key("acme", allPermissions()...)
+	for _, c := range []struct {
+		path, header, value string
+		changes, positions  int
+	}{
+		{s.atEnd("/v1/contractors", "limit=100", key), "Prefer", "wait=30", 1, 0},
+		{"/v1/contractors?limit=100", "Log-Position-At-Least", strconv.FormatInt(s.visible("acme")+2, 10), 0, 1},
+	} {
+		answered := make(chan error, 1)
+		go func() {
+			_, err := s.beginWhole(t.Context(), c.path, key, c.header, c.value)
+			answered <- err
+		}()
+		s.waiting(c.changes, c.positions)
+		if c.changes > 0 {
+			testkit.AsOwner(t, s.pool, fmt.Sprintf(`
+				INSERT INTO contractor SELECT 'acme', 'fat_' || n, %d, '{"id":"fat_' || n || '","name":"' || repeat('x', 8000) || '"' FROM generate_series(1, 200) n`, s.visible("acme")+1))
+		}
+		s.append(objects("acme")[0])
+		s.project("acme", 0)
+		if err := <-answered; err != nil {
+			t.Fatal(err)
+		}
+		s.waiting(0, 0)
+		if sent := s.requests.all(); len(sent) > 0 && sent[len(sent)-1].Rows > 90 {
+			t.Errorf("%s was taken whole: %+v", c.path, sent[len(sent)-1])
+		}
 	}
 }
 
