@@ -463,6 +463,26 @@ func TestDrainEndsWaits(t *testing.T) {
 	}
 }
 
+// TestASharedReadIsEnough: a request is answered with what another one reads only if that
+// has reached what it demands and is no older than what it has seen; a read that does not
+// end in time ends no wait with an error.
+func TestASharedReadIsEnough(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		atLeast, seen, read int64
+		ends, accepted      bool
+	}{
+		"as far as is demanded and seen": {atLeast: 7, seen: 7, read: 7, ends: true, accepted: true},
+		"below what is demanded":         {atLeast: 8, seen: 6, read: 7, ends: true},
+		"older than what is seen":        {seen: 8, read: 7, ends: true},
+		"too slow":                       {seen: 6, read: 7},
+	} {
+		if accepted, err := readapi.Joined(c.atLeast, c.seen, c.read, c.ends); accepted != c.accepted || err != nil {
+			t.Errorf("%s: accepted %v, %v", what, accepted, err)
+		}
+	}
+}
+
 // TestPrefer reads the forms of RFC 7240.
 func TestPrefer(t *testing.T) {
 	t.Parallel()
