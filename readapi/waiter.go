@@ -134,6 +134,23 @@ func (w *waiter) reached(v version) error {
 	return nil
 }
 
+// reachedYet compares the visible position with the one that the request demands before
+// anything is read that costs more than a look at it.
+func (q *request) reachedYet() error {
+	if q.wait.atLeast == 0 {
+		return nil
+	}
+	v, err := rowsVersion(q)
+	if err != nil {
+		return err
+	}
+	if err := q.wait.reached(v); err != nil {
+		return err
+	}
+	q.out.Begin() // it no longer waits, however long the first row takes
+	return nil
+}
+
 // holds keeps an answer that the request would rather wait for.
 func (w *waiter) holds(q *request, body []byte, v version) bool {
 	if w.seconds == 0 || w.over || q.rows > 0 || w.newer {
