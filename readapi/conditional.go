@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // tagger makes the tags in ETags. A tag names everything that an answer depends on:
@@ -138,7 +139,9 @@ func (q *request) answerUnchanged() (done bool, err error) {
 func (q *request) answerWith(body []byte, v version) {
 	q.api.waits.reads.share(q, body, v)
 	if q.wait.holds(q, body, v) {
-		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: answer.Encoded{Encoding: answer.Identity, Body: body}})
+		if q.endpoint.Kind != route.Credit { // which resumes does not use, and others get compressed
+			q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: answer.Encoded{Encoding: answer.Identity, Body: body}})
+		}
 		return
 	}
 	tag := q.tag(v)

@@ -2,10 +2,15 @@ package readapi
 
 import (
 	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
@@ -88,4 +93,50 @@ func (a *API) FirstCursor(workspaceID, path, pathID, query, cursor string) strin
 		rest = listPosition{position: mark.Position}.append(nil)[9:]
 	}
 	return a.firstCursors.seal(q.firstAssociatedData(), rest)
+}
+
+// Joined is what a request that waits makes of a read that another one does: it demands
+// atLeast, its page without rows is of the position seen, and the read is of another
+// position, or does not end before the request's time. accepted reports whether it is
+// answered with that read; the error is what it would be refused with.
+func Joined(atLeast, seen, read int64, ends bool) (accepted bool, err error) {
+	table := route.Table()
+	e := newEndpoint(table[slices.IndexFunc(table, func(r route.Route) bool { return r.Kind == route.Rows })])
+	e.answer = func(*request) error { return errBehind } // if it reads by itself
+	answers, err := answer.NewRenderer("https://docs.example.com", slog.New(slog.DiscardHandler))
+	if err != nil {
+		return false, err
+	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, e.Path, http.NoBody)
+	reads := newSharedReads()
+	a := &API{answers: answers, cache: newAnswerCache(0), waits: &waits{reads: reads}, tags: newTagger(make([]byte, cursorKeySize), nil)}
+	if a.metrics, err = newMetrics(nil, nil, nil, nil); err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if !ends {
+		ctx, cancel = context.WithTimeout(ctx, 0)
+		defer cancel()
+	}
+	q := &request{Context: ctx, api: a, http: r, endpoint: e, key: &access.Key{WorkspaceID: "acme"}, out: answers.Writer(w, r, "x")}
+	q.wait = waiter{atLeast: atLeast, seconds: 1, empty: &emptyPage{nil, version{"seen", seen}}}
+	shared, _ := reads.join(sharedKeyOf(q))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ends {
+			reads.mu.Lock()
+			joined := shared.joined > 0
+			reads.mu.Unlock()
+			if joined {
+				reads.end(sharedKeyOf(q), shared, func() { shared.found, shared.body, shared.version, shared.rows = true, []byte("{}"), version{"read", read}, 1 })
+				return
+			}
+			runtime.Gosched()
+		}
+	}()
+	err = reads.read(q, 1)
+	<-ended
+	return q.out.Status == http.StatusOK, err
 }

@@ -237,6 +237,27 @@ func TestAWorkspaceLeavesOthersPlacesToWait(t *testing.T) {
 	}
 }
 
+// TestAWholeListThatIsBehindIsNotRead: it waits for its position before it takes a place
+// and a connection.
+func TestAWholeListThatIsBehindIsNotRead(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	key := s.key("acme", allPermissions()...)
+	before := s.config.WholeLists.Pool.Stat().AcquireCount()
+	list := s.begin(http.MethodGet, "/v1/contractors", key, "Accept", ndjson, "Log-Position-At-Least", strconv.FormatInt(s.visible("acme")+1, 10))
+	s.waiting(0, 1)
+	if n := s.config.WholeLists.Pool.Stat().AcquireCount() - before; n != 0 {
+		t.Errorf("%d statements of whole lists have run", n)
+	}
+	s.append(objects("acme")[0])
+	s.project("acme", 0)
+	if r := list.answered(); r.status != 200 || r.header.Get("Log-Position") != strconv.FormatInt(s.visible("acme"), 10) {
+		t.Errorf("%d %v %s", r.status, r.header, r.body)
+	}
+}
+
 // TestAPositionAndAWait: a request can demand both.
 func TestAPositionAndAWait(t *testing.T) {
 	t.Parallel()

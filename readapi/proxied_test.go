@@ -139,7 +139,7 @@ func apart() map[string][]string {
 			"TestAListHoldsItsAnswer", "TestALostNotification", "TestAPositionAndAWait", "TestAPositionThatDoesNotCome", "TestAWaitCountsOnce",
 			"TestAWaitEndsWithItsTime", "TestAWaitingKeyIsRevoked", "TestAnAnswerReachesItsPosition", "TestDrainEndsWaits", "TestPrefer",
 			"TestWaitingCostsNoStatement", "TestWaitsAreBounded", "TestWaitsForPositionsAreBounded", "TestWaitsOutliveTheServersTimeouts",
-			"TestAWorkspaceLeavesOthersPlacesToWait", "TestWhatShowsNothingEndsNoWait",
+			"TestASharedReadIsEnough", "TestAWholeListThatIsBehindIsNotRead", "TestAnAnswerKeepsNoPlaceToWait", "TestAWorkspaceLeavesOthersPlacesToWait", "TestWhatShowsNothingEndsNoWait",
 		},
 		"is about HTTP/2 without TLS, which a proxy would end": {
 			"TestAHundredWaitsOverOneConnection", "TestErrorsAreNotRewrittenInHTTP2", "TestHTTP2IsBounded", "TestIdleHTTP2",

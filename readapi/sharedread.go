@@ -63,18 +63,25 @@ func (s *sharedReads) read(q *request, moved int64) error {
 		select {
 		case <-read.done:
 		case <-q.Done():
-			return q.readError(context.Cause(q))
+			return postponed(q.readError(context.Cause(q)))
 		}
 		switch {
 		case read.err != nil:
 			return postponed(read.err)
-		case read.found && read.version.position >= moved:
+		case read.found && read.version.position >= moved && q.wait.accepts(read.version):
 			q.wait.empty, q.wait.newer, q.rows = nil, read.newer, read.rows
 			q.answerWith(read.body, read.version)
 			return nil
 		}
-		// It had begun before the move, or the request that read has gone.
+		// It had begun before the move, or what this request has seen or demands, or the
+		// request that read has gone.
 	}
+}
+
+// accepts reports whether what another request has read is enough for one that waits: it
+// has reached what the request demands, and is no older than its page without rows.
+func (w *waiter) accepts(v version) bool {
+	return w.reached(v) == nil && v.position >= w.empty.version.position
 }
 
 // join joins a read that is under way, or begins one.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -257,6 +258,45 @@ func TestWaitsAreBounded(t *testing.T) {
 	}
 }
 
+// TestAnAnswerKeepsNoPlaceToWait: a reader that is slow to take what it has waited for does
+// not count as one that waits.
+func TestAnAnswerKeepsNoPlaceToWait(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.contract = nil // of answers with rows that are none
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	s.narrowly(unchanged)
+	key := s.key("acme", allPermissions()...)
+	for _, c := range []struct {
+		path, header, value string
+		changes, positions  int
+	}{
+		{s.atEnd("/v1/contractors", "limit=100", key), "Prefer", "wait=30", 1, 0},
+		{"/v1/contractors?limit=100", "Log-Position-At-Least", strconv.FormatInt(s.visible("acme")+2, 10), 0, 1},
+	} {
+		answered := make(chan error, 1)
+		go func() {
+			_, err := s.beginWhole(t.Context(), c.path, key, c.header, c.value)
+			answered <- err
+		}()
+		s.waiting(c.changes, c.positions)
+		if c.changes > 0 {
+			testkit.AsOwner(t, s.pool, fmt.Sprintf(`
+				INSERT INTO contractor SELECT 'acme', 'fat_' || n, %d, '{"id":"fat_' || n || '","name":"' || repeat('x', 8000) || '"' FROM generate_series(1, 200) n`, s.visible("acme")+1))
+		}
+		s.append(objects("acme")[0])
+		s.project("acme", 0)
+		if err := <-answered; err != nil {
+			t.Fatal(err)
+		}
+		s.waiting(0, 0)
+		if sent := s.requests.all(); len(sent) > 0 && sent[len(sent)-1].Rows > 90 {
+			t.Errorf("%s was taken whole: %+v", c.path, sent[len(sent)-1])
+		}
+	}
+}
+
 // TestAWaitingKeyIsRevoked: what comes after a key was revoked, or has expired, is not
 // shown to it.
 func TestAWaitingKeyIsRevoked(t *testing.T) {
@@ -420,6 +460,26 @@ func TestDrainEndsWaits(t *testing.T) {
 	s.server = serve(t, s.api, s.config.Logger)
 	if r := s.get(target, key, "Prefer", "wait=30"); r.status != 200 || r.header.Get("Preference-Applied") != "" {
 		t.Errorf("a request after that: %d %v", r.status, r.header)
+	}
+}
+
+// TestASharedReadIsEnough: a request is answered with what another one reads only if that
+// has reached what it demands and is no older than what it has seen; a read that does not
+// end in time ends no wait with an error.
+func TestASharedReadIsEnough(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		atLeast, seen, read int64
+		ends, accepted      bool
+	}{
+		"as far as is demanded and seen": {atLeast: 7, seen: 7, read: 7, ends: true, accepted: true},
+		"below what is demanded":         {atLeast: 8, seen: 6, read: 7, ends: true},
+		"older than what is seen":        {seen: 8, read: 7, ends: true},
+		"too slow":                       {seen: 6, read: 7},
+	} {
+		if accepted, err := readapi.Joined(c.atLeast, c.seen, c.read, c.ends); accepted != c.accepted || err != nil {
+			t.Errorf("%s: accepted %v, %v", what, accepted, err)
+		}
 	}
 }
 

@@ -134,6 +134,23 @@ func (w *waiter) reached(v version) error {
 	return nil
 }
 
+// reachedYet compares the visible position with the one that the request demands before
+// anything is read that costs more than a look at it.
+func (q *request) reachedYet() error {
+	if q.wait.atLeast == 0 {
+		return nil
+	}
+	v, err := rowsVersion(q)
+	if err != nil {
+		return err
+	}
+	if err := q.wait.reached(v); err != nil {
+		return err
+	}
+	q.out.Begin() // it no longer waits, however long the first row takes
+	return nil
+}
+
 // holds keeps an answer that the request would rather wait for.
 func (w *waiter) holds(q *request, body []byte, v version) bool {
 	if w.seconds == 0 || w.over || q.rows > 0 || w.newer {
@@ -192,11 +209,15 @@ func (a *API) awaitPosition(ctx context.Context, q *request) error {
 		return answer.Behind(q.wait.atLeast)
 	}
 	defer leave()
+	q.out.Begins = leave
 	limited, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
+	pause := time.Duration(0)
 	for q.wait.behind {
-		err := a.pausing(q, func() error {
-			_, err := a.waits.watcher.Reached(limited, q.key.WorkspaceID, q.wait.atLeast)
+		err := a.pausing(q, func() (err error) {
+			if err = a.waits.watcher.Pause(limited, pause); err == nil {
+				_, err = a.waits.watcher.Reached(limited, q.key.WorkspaceID, q.wait.atLeast)
+			}
 			return err
 		})
 		switch {
@@ -208,8 +229,10 @@ func (a *API) awaitPosition(ctx context.Context, q *request) error {
 			return answer.Behind(q.wait.atLeast)
 		}
 		q.wait.behind = false
+		began := time.Now() // not of the injected clock: it measures the database
 		if err := a.again(ctx, q, answerForm); errors.Is(err, errBehind) {
 			q.wait.behind = true // the log went back, or another server has answered
+			pause = pauseAfter(began)
 		} else if err != nil {
 			a.metrics.ended(forPosition, endedFound)
 			return err
@@ -219,14 +242,19 @@ func (a *API) awaitPosition(ctx context.Context, q *request) error {
 	return nil
 }
 
-// The time between two reads of a request whose page is still empty, although something
-// has happened: a multiple of what the last one took, so that reads of requests that wait
-// get rarer while they are slow.
+// The time between two reads of a request for which what was read is still not enough,
+// although something has happened: a multiple of what the last one took, so that reads of
+// requests that wait get rarer while they are slow.
 const (
 	shortestPause = 5 * time.Millisecond
 	longestPause  = 250 * time.Millisecond
 	pauseFactor   = 4
 )
+
+// pauseAfter is that time after a read that began at a moment.
+func pauseAfter(began time.Time) time.Duration {
+	return max(shortestPause, min(longestPause, pauseFactor*time.Since(began)))
+}
 
 // awaitChange waits until the list has something for the request, or the time is over,
 // and answers it.
@@ -241,6 +269,7 @@ func (a *API) awaitChange(ctx context.Context, q *request) error {
 		return a.answerEmpty(q)
 	}
 	defer leave()
+	q.out.Begins = leave
 	left := time.Duration(q.wait.seconds)*time.Second - a.cfg.Clock().Sub(q.began) // it counts from when the request came
 	limited, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
@@ -266,7 +295,7 @@ func (a *API) awaitChange(ctx context.Context, q *request) error {
 			a.metrics.ended(forChange, endedFound)
 			return err
 		}
-		pause = max(shortestPause, min(longestPause, pauseFactor*time.Since(began)))
+		pause = pauseAfter(began)
 	}
 	a.metrics.ended(forChange, endedFound)
 	return nil

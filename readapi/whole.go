@@ -46,6 +46,9 @@ func answerWhole(q *request) error {
 	if q.http.Method == http.MethodHead {
 		return answerWholeHead(q)
 	}
+	if err := q.reachedYet(); err != nil {
+		return err
+	}
 	leave, full := q.api.places.Take(q.key.WorkspaceID)
 	if full != wholelist.NotFull {
 		q.api.metrics.wholeListFull(full)

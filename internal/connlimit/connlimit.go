@@ -134,10 +134,7 @@ func (l *Listener) admit(tcp *net.TCPConn) *Conn {
 	c := &Conn{TCPConn: tcp, listener: l, address: l.addressOf(tcp)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.address.IsValid() && l.addresses[c.address] >= l.cfg.MaxPerAddress && !l.evict(c.address) {
-		return nil
-	}
-	if l.total >= l.cfg.Max && !l.evict(netip.Addr{}) {
+	if !l.makeRoom(c.address) {
 		return nil
 	}
 	l.total++
@@ -147,6 +144,15 @@ func (l *Listener) admit(tcp *net.TCPConn) *Conn {
 	c.open = true
 	c.enterIdle()
 	return c
+}
+
+// makeRoom reports whether there is a place for one more of an address, if need be that of
+// an idle connection. The caller holds mu.
+func (l *Listener) makeRoom(address netip.Addr) bool {
+	if address.IsValid() && l.addresses[address] >= l.cfg.MaxPerAddress && !l.evict(address) {
+		return false
+	}
+	return l.total < l.cfg.Max || l.evict(netip.Addr{})
 }
 
 // addressOf is the address that a connection counts for; invalid: a proxy's.
@@ -266,8 +272,8 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 }
 
 // TakePlace counts a request that is under way on the connection beside others, and whose
-// caller is not known yet, like a connection of its own; false: there is no place for it.
-// The first one counts nothing. Release must be called when the caller is known or the
+// caller is not known yet, like a connection of its own, which may take the place of an
+// idle one; false: there is no place for it. The first one counts nothing. Release must be called when the caller is known or the
 // request has ended, and may be called again.
 func (c *Conn) TakePlace() (release func(), ok bool) {
 	l := c.listener
@@ -276,7 +282,7 @@ func (c *Conn) TakePlace() (release func(), ok bool) {
 	if c.underWay++; c.underWay == 1 {
 		return sync.OnceFunc(func() { c.releasePlace(false) }), true
 	}
-	if l.total >= l.cfg.Max || c.address.IsValid() && l.addresses[c.address] >= l.cfg.MaxPerAddress {
+	if !l.makeRoom(c.address) {
 		c.underWay--
 		return nil, false
 	}

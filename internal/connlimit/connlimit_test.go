@@ -224,6 +224,31 @@ func TestBusyConnectionsStay(t *testing.T) {
 	}
 }
 
+// TestARequestTakesThePlaceOfAnIdleConnection: requests beside others on one connection
+// find places where a new connection would, and are refused where it would be.
+func TestARequestTakesThePlaceOfAnIdleConnection(t *testing.T) {
+	t.Parallel()
+	bound := testkit.Must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	l := connlimit.Wrap(bound, connlimit.Config{Max: 3, MaxPerAddress: 3, Refusal: func(string) []byte { return nil }})
+	defer l.Close()
+	var conns []net.Conn
+	for range 3 {
+		dialed := testkit.Must((&net.Dialer{}).DialContext(t.Context(), "tcp", bound.Addr().String()))(t)
+		defer dialed.Close()
+		conns = append(conns, testkit.Must(l.Accept())(t))
+	}
+	l.ConnState(conns[0], http.StateActive)
+	c := conns[0].(*connlimit.Conn)
+	for i, want := range []bool{true, true, true, false} { // the first counts nothing
+		if _, ok := c.TakePlace(); ok != want {
+			t.Errorf("request %d has a place: %v", i+1, ok)
+		}
+	}
+	if _, err := conns[1].Write([]byte("x")); err == nil || l.Open() != 3 {
+		t.Errorf("the idle connection is open: %v; %d places are taken", err == nil, l.Open())
+	}
+}
+
 // TestUnprovenConnectionsAreLetGoSooner: one that has proven itself stays.
 func TestUnprovenConnectionsAreLetGoSooner(t *testing.T) {
 	t.Parallel()

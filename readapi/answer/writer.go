@@ -31,6 +31,11 @@ type Writer struct {
 	// Applied is the preference of the request that such an answer follows (RFC 7240);
 	// empty: none.
 	Applied string
+
+	// Begins is called, once or more, before anything is sent: what the request holds while
+	// it waits must not depend on how fast its caller reads. Nil: nothing is.
+	Begins func()
+
 	// Forms says that the answer depends on Accept, too.
 	Forms bool
 
@@ -155,8 +160,16 @@ func (w *Writer) Problem(p *Error) {
 	w.send(p.Status, w.renderer.fixed.typeProblem, w.Encode(buffer, body))
 }
 
+// Begin calls Begins, if there is one. Every answer begins by itself.
+func (w *Writer) Begin() {
+	if w.Begins != nil {
+		w.Begins()
+	}
+}
+
 // setCommon sets the headers that every answer has.
 func (w *Writer) setCommon() http.Header {
+	w.Begin()
 	var (
 		h         = w.w.Header()
 		policy    = string(w.Policy)

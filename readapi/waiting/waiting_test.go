@@ -20,20 +20,37 @@ type positions struct {
 	at    map[string]int64
 	reads [][]string
 	fails bool
+	held  chan struct{} // nil: a read is answered at once
 }
 
 func (p *positions) read(_ context.Context, ids []string) (map[string]int64, error) {
+	found, held, err := p.look(ids)
+	if held != nil {
+		<-held
+	}
+	return found, err
+}
+
+func (p *positions) look(ids []string) (map[string]int64, chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.fails {
-		return nil, errors.New("away")
+		return nil, nil, errors.New("away")
 	}
 	p.reads = append(p.reads, slices.Sorted(slices.Values(ids)))
 	found := map[string]int64{}
 	for _, id := range ids {
 		found[id] = p.at[id]
 	}
-	return found, nil
+	return found, p.held, nil
+}
+
+// hold has reads answered with what they have found when the result is closed.
+func (p *positions) hold() chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = make(chan struct{})
+	return p.held
 }
 
 func (p *positions) set(id string, position int64, fails bool) {
@@ -169,6 +186,30 @@ func TestManyWaitsCostOneRead(t *testing.T) {
 		}
 		if _, err := w.Moved(t.Context(), "b", 7); !errors.Is(err, waiting.ErrDrained) {
 			t.Errorf("after draining: %v", err)
+		}
+	})
+}
+
+// TestAReadThatBeganBefore: a wait that has joined while positions were being read may know
+// of a later one, and is not woken by what they were.
+func TestAReadThatBeganBefore(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, p *positions, n *eventlog.Notifier, w *waiting.Watcher) {
+		read := p.hold()
+		first := begin(func() (int64, error) { return w.Moved(t.Context(), "a", 4) })
+		<-time.After(100 * time.Millisecond) // position 5 was read, and is not known yet
+		p.set("a", 6, false)
+		second := begin(func() (int64, error) { return w.Moved(t.Context(), "a", 6) })
+		synctest.Wait()
+		close(read)
+		if got := <-first; got.position != 5 {
+			t.Errorf("the first: %+v", got)
+		}
+		<-time.After(100 * time.Millisecond)
+		p.set("a", 7, false)
+		n.Notify(eventlog.TopicProjected, "a")
+		if got := <-second; got.position != 7 {
+			t.Errorf("one that knew of 6: %+v", got)
 		}
 	})
 }

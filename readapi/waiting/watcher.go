@@ -37,6 +37,7 @@ type Watcher struct {
 	mu         sync.Mutex
 	workspaces map[string]*workspace // those that are waited for
 	unread     map[string]struct{}   // of them, those that must be read
+	reads      uint64                // that have begun
 }
 
 // workspace is one that is waited for.
@@ -49,6 +50,7 @@ type workspace struct {
 type wait struct {
 	low, high int64 // it waits while low <= position < high
 	urgent    bool
+	joined    uint64     // reads that had begun before it
 	woken     chan int64 // gets the position that ends the wait; holds one
 }
 
@@ -133,6 +135,7 @@ func (w *Watcher) join(workspaceID string, a *wait) {
 		at = &workspace{waits: map[*wait]struct{}{}}
 		w.workspaces[workspaceID] = at
 	}
+	a.joined = w.reads
 	at.waits[a] = struct{}{}
 	if a.urgent {
 		at.urgent++
@@ -235,6 +238,8 @@ func (w *Watcher) read(ctx context.Context, failing bool) bool {
 	w.mu.Lock()
 	ids := slices.Collect(maps.Keys(w.unread))
 	clear(w.unread)
+	w.reads++
+	begun := w.reads
 	w.mu.Unlock()
 	if len(ids) == 0 {
 		return failing
@@ -251,12 +256,13 @@ func (w *Watcher) read(ctx context.Context, failing bool) bool {
 	if failing {
 		w.cfg.Logger.InfoContext(ctx, "how far workspaces are can be read again")
 	}
-	w.wake(positions)
+	w.wake(positions, begun)
 	return false
 }
 
-// wake ends the waits that the positions end.
-func (w *Watcher) wake(positions map[string]int64) {
+// wake ends the waits that the positions end. Begun is the number of the read: a request
+// that has joined since may know of a later position, and is read for again.
+func (w *Watcher) wake(positions map[string]int64, begun uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, position := range positions {
@@ -265,7 +271,7 @@ func (w *Watcher) wake(positions map[string]int64) {
 			continue
 		}
 		for a := range at.waits {
-			if a.low <= position && position < a.high {
+			if a.joined >= begun || a.low <= position && position < a.high {
 				continue
 			}
 			select {
