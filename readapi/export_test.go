@@ -130,7 +130,9 @@ func Joined(atLeast, seen, read int64, ends bool) (accepted bool, err error) {
 			joined := shared.joined > 0
 			reads.mu.Unlock()
 			if joined {
-				reads.end(sharedKeyOf(q), shared, func() { shared.found, shared.body, shared.version, shared.rows = true, []byte("{}"), version{"read", read}, 1 })
+				reads.end(sharedKeyOf(q), shared, func() {
+					shared.found, shared.body, shared.version, shared.rows = true, []byte("{}"), version{"read", read}, 1
+				})
 				return
 			}
 			runtime.Gosched()

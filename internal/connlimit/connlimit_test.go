@@ -234,7 +234,7 @@ func TestARequestTakesThePlaceOfAnIdleConnection(t *testing.T) {
 	var conns []net.Conn
 	for range 3 {
 		dialed := testkit.Must((&net.Dialer{}).DialContext(t.Context(), "tcp", bound.Addr().String()))(t)
-		defer dialed.Close()
+		t.Cleanup(func() { _ = dialed.Close() })
 		conns = append(conns, testkit.Must(l.Accept())(t))
 	}
 	l.ConnState(conns[0], http.StateActive)
