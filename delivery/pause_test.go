@@ -194,6 +194,16 @@ func TestPauseBeyondRetention(t *testing.T) {
 	_, stop := b.dispatcher()
 	b.append("invoice.reversed", 2)
 	b.states(w.ID, policy.Pending, policy.Pending)
+	// The history, which is removed after the retention, tells only until then what was sent
+	// after the stored cursor.
+	testkit.Eventually(t, func() error {
+		var position int64
+		err := b.pool.QueryRow(t.Context(), `SELECT position FROM webhook_cursor`).Scan(&position)
+		if err == nil && position != 2 {
+			err = fmt.Errorf("the stored cursor is at %d, want 2", position)
+		}
+		return err
+	})
 	w = b.pause(w)
 	stop()
 	b.append("charge.deleted", 3)

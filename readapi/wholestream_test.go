@@ -78,7 +78,13 @@ func unchanged(*http.Server) {}
 // endStatements ends all connections on which a statement runs.
 func (s *stand) endStatements() {
 	s.t.Helper()
-	ended := s.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()`)
+	var ended int64
+	err := testkit.OwnerConn(s.t, s.pool).QueryRow(s.t.Context(), `
+		SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		 WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()`).Scan(&ended)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	if ended == 0 {
 		s.t.Error("no statement runs")
 	}
