@@ -142,10 +142,12 @@ var arrows = map[string][]string{
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
 		"internal/signingkey", "internal/pg",
 	},
-	"internal/testkit/frontproxy": {"internal/testkit"},
-	"internal/testkit/pooler":     {"internal/pg", "internal/testkit"},
-	"internal/testkit":            {"internal/localpg"},
-	"internal/rowcheck":           {"domain"},
+	"internal/testkit/frontproxy":  {"internal/testkit"},
+	"internal/testkit/pooler":      {"internal/pg", "internal/testkit"},
+	"internal/testkit/replication": {"internal/localpg/programs", "internal/testkit"},
+	"internal/replica":             {"internal/pg"},
+	"internal/testkit":             {"internal/localpg"},
+	"internal/rowcheck":            {"domain"},
 
 	"cmd/ledgerfeed": {
 		"domain", "eventlog", "readapi/access", "readapi/reference", "readapi/openapi", "delivery", "internal/console/session",
@@ -307,7 +309,7 @@ func homesOf(imported string) (name string, of []string, listed bool) {
 }
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/testkit/pooler", "internal/testkit/natscluster", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/testkit/pooler", "internal/testkit/replication", "internal/testkit/natscluster", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{
