@@ -120,7 +120,7 @@ func Joined(atLeast, seen, read int64, ends bool) (accepted bool, err error) {
 		defer cancel()
 	}
 	q := &request{Context: ctx, api: a, http: r, endpoint: e, key: &access.Key{WorkspaceID: "acme"}, out: answers.Writer(w, r, "x")}
-	q.wait = waiter{atLeast: atLeast, seconds: 1, empty: &emptyPage{nil, version{"seen", seen}}}
+	q.wait = waiter{atLeast: atLeast, seconds: 1, empty: &emptyPage{nil, version{name: "seen", position: seen}}}
 	shared, _ := reads.join(sharedKeyOf(q))
 	ended := make(chan struct{})
 	go func() {
@@ -131,7 +131,7 @@ func Joined(atLeast, seen, read int64, ends bool) (accepted bool, err error) {
 			reads.mu.Unlock()
 			if joined {
 				reads.end(sharedKeyOf(q), shared, func() {
-					shared.found, shared.body, shared.version, shared.rows = true, []byte("{}"), version{"read", read}, 1
+					shared.found, shared.body, shared.version, shared.rows = true, []byte("{}"), version{name: "read", position: read}, 1
 				})
 				return
 			}

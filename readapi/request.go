@@ -33,6 +33,10 @@ type request struct {
 	address netip.Addr
 
 	known   func()               // called when the caller is known
+	from    *source              // the server that is read from
+	floor   version              // what a replica must have reached
+	moved   int64                // the visible position, if the request has waited for it to move
+
 	key     *access.Key          // nil until a valid one was found
 	refused *access.RefusedError // why there is none
 	visible visibility
@@ -76,7 +80,7 @@ func requestOf(r *http.Request) *request {
 
 func (a *API) newRequest(ctx context.Context, w http.ResponseWriter, r *http.Request) *request {
 	q := &request{
-		Context: ctx, api: a, http: r,
+		Context: ctx, api: a, http: r, from: a.primary,
 		began:   a.cfg.Clock(),
 		id:      a.requestID(r.Header.Values(answer.HeaderRequestID)),
 		address: clientAddress(r, a.cfg.TrustedProxies),

@@ -66,8 +66,10 @@ func answerWhole(q *request) error {
 	}()
 	ctx, cancel := context.WithTimeoutCause(q.http.Context(), cfg.Timeout, errWholeListTimeout)
 	defer cancel()
+	stay := q.leaveWithReplica(cancel)
+	defer stay()
 	query := newListQuery(q, nil)
-	found, err := cfg.Pool.Query(ctx, q.endpoint.whole(query.key), query.args...)
+	found, err := q.from.lists.Query(ctx, q.endpoint.whole(query.key), query.args...)
 	if err != nil {
 		return q.readError(err)
 	}
@@ -80,6 +82,10 @@ func answerWhole(q *request) error {
 	if err := l.begin(rows, &query); err != nil {
 		return err
 	}
+	stay()
+	if err := q.tells(l.first.version); err != nil {
+		return err
+	}
 	// The database may have taken long for the first row.
 	if _, err := q.keyAgain(ctx); err != nil {
 		return err
@@ -89,6 +95,14 @@ func answerWhole(q *request) error {
 		return nil
 	}
 	return l.send(rows)
+}
+
+// leaveWithReplica cancels when the replica that is read from is lost, until stay is called.
+func (q *request) leaveWithReplica(cancel context.CancelFunc) (stay func() bool) {
+	if q.from.server == nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(q.from.server.Alive(), cancel)
 }
 
 // answerWholeHead answers HEAD, for which the first row of a page is enough.
@@ -126,7 +140,7 @@ func (l *wholeList) begin(rows *rowReader, query *listQuery) (err error) {
 	if l.first, err = rows.pageVersion(); err != nil {
 		return q.readError(err)
 	}
-	if err := q.wait.reached(l.first.version); err != nil {
+	if err := q.reached(l.first.version); err != nil {
 		return err
 	}
 	if !l.first.held {
@@ -210,7 +224,7 @@ func (l *wholeList) sendRows(rows *rowReader, stream *answer.Stream) error {
 		q.rows++
 		sent, err := w.Row(values[columnFragments:])
 		if err == nil && sent {
-			q.api.shares.yield(l.ctx, yieldTime)
+			q.from.shares.yield(l.ctx, yieldTime)
 		}
 		if err != nil {
 			return err

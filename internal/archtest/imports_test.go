@@ -46,7 +46,7 @@ var arrows = map[string][]string{
 	"readapi": {
 		"domain", "domain/jsonform", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
 		"readapi/wholelist", "readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "readapi/waiting", "internal/seededbug", "internal/tracing",
-		"internal/signingkey",
+		"internal/signingkey", "internal/replica",
 	},
 
 	"delivery/attempt":            {"delivery/policy", "domain", "internal/tracing"},

@@ -84,7 +84,8 @@ func (s *Server) Open(ctx context.Context, o pg.Options) (*pgxpool.Pool, error) 
 	return pool, nil
 }
 
-var errOtherServer = errors.New("the address of the replica leads to another server than a moment ago: want an address of one server")
+// ErrOtherServer is the error of a connection to another server than the one that is followed.
+var ErrOtherServer = errors.New("the address of the replica leads to another server than a moment ago: want an address of one server")
 
 // checkServer makes sure that a new connection is to the server that is followed.
 func (s *Server) checkServer(ctx context.Context, conn *pgx.Conn) error {
@@ -93,7 +94,7 @@ func (s *Server) checkServer(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("ask the replica when it was started: %w", err)
 	}
 	if started.UnixMicro() != s.started.Load() {
-		return errOtherServer
+		return ErrOtherServer
 	}
 	return nil
 }

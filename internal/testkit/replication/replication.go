@@ -260,3 +260,10 @@ func (s *Server) text(sql string) (v string) {
 	}
 	return v
 }
+
+// Set changes a setting of the server that needs no restart.
+func (s *Server) Set(name, value string) {
+	s.t.Helper()
+	s.execute("postgres", "ALTER SYSTEM SET "+name+" = '"+value+"'")
+	s.execute("postgres", `SELECT pg_reload_conf()`)
+}
