@@ -39,6 +39,9 @@ type Config struct {
 	Metrics  prometheus.Registerer
 	Tracer   trace.Tracer // makes a span of each attempt, whose trace receivers are told of; nil: none
 
+	// Replicas are waited for before an event is sent for the first time; nil: none.
+	Replicas Replicas
+
 	Settings policy.Settings
 	Mail     mail.Settings
 
@@ -72,6 +75,15 @@ type Config struct {
 
 	// Resolver looks up names; nil: Go's resolver with the system's settings.
 	Resolver *net.Resolver
+}
+
+// Replicas are servers that what an event is about may be read from; *replica.Set is one.
+type Replicas interface {
+	// Await returns when what is visible now can be read from each that is read from.
+	Await(ctx context.Context) error
+
+	// MaxLag is how long Await takes at most.
+	MaxLag() time.Duration
 }
 
 const costlyPerProcessor = 8
@@ -123,14 +135,14 @@ func New(cfg Config) (*Dispatcher, error) {
 	cfg.Bound = cmp.Or(cfg.Bound, 10)
 	cfg.Limit = cmp.Or(cfg.Limit, 2000)
 	cfg.CostlyPerSecond = cmp.Or(cfg.CostlyPerSecond, costlyPerProcessor*runtime.GOMAXPROCS(0))
-	cfg.Lease = cmp.Or(cfg.Lease, max(cfg.Settings.Timeout+20*time.Second, 2*cfg.Settings.Timeout))
+	cfg.Lease = cmp.Or(cfg.Lease, max(cfg.Settings.Timeout+20*time.Second, 2*cfg.Settings.Timeout)+2*cfg.maxLag())
 	cfg.Sweep = cmp.Or(cfg.Sweep, time.Second)
 	cfg.Idle = cmp.Or(cfg.Idle, time.Minute)
 	// Others notice that a lease is over at their next renewal; both together must
 	// be within Config.Lease.
 	lease := cfg.Lease * 3 / 4
-	if lease <= cfg.Settings.Timeout+2*cfg.Sweep {
-		return nil, errors.New("dispatch: three quarters of the lease must be longer than the timeout of an attempt and two sweeps")
+	if lease <= cfg.Settings.Timeout+cfg.maxLag()+2*cfg.Sweep {
+		return nil, errors.New("dispatch: three quarters of the lease must be longer than the timeout of an attempt, the wait for replicas and two sweeps")
 	}
 	d := &Dispatcher{
 		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger, traces: newAttemptTracer(cfg.Tracer), rollups: rollup.NewWriter(cfg.Pool, cfg.Logger),
@@ -148,6 +160,14 @@ func New(cfg Config) (*Dispatcher, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// maxLag is how long an attempt waits for replicas at most.
+func (c *Config) maxLag() time.Duration {
+	if c.Replicas == nil {
+		return 0
+	}
+	return c.Replicas.MaxLag()
 }
 
 // topic is the name of the one stream of messages, for Watermill.
@@ -192,6 +212,12 @@ func (d *Dispatcher) handle(msg *message.Message) error {
 	}
 	if seededbug.Active == seededbug.UnsignedRetry && a.Made > 0 {
 		m.Secrets = nil
+	}
+	// Who is told of an event reads next what it is about. Later attempts find it there.
+	if d.cfg.Replicas != nil && a.Made == 0 {
+		if err := d.cfg.Replicas.Await(msg.Context()); err != nil {
+			return fmt.Errorf("dispatch: wait for the replicas: %w", err)
+		}
 	}
 	ctx, end := d.traces.begin(msg.Context(), w)
 	m.Traceparent = tracing.Traceparent(ctx)

@@ -140,7 +140,7 @@ var arrows = map[string][]string{
 		"internal/bus/jetstream", "internal/relay", "internal/ingest/outbox",
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
-		"internal/signingkey", "internal/pg",
+		"internal/signingkey", "internal/pg", "internal/replica",
 	},
 	"internal/testkit/frontproxy":  {"internal/testkit"},
 	"internal/testkit/pooler":      {"internal/pg", "internal/testkit"},
@@ -172,7 +172,7 @@ var arrows = map[string][]string{
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
 		"delivery/mail", "internal/console/events", "cmd/ledgerfeed/internal/signing",
 		"delivery/mail", "internal/console/events", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/settings",
-		"internal/ingest", "internal/ingest/outbox", "internal/ingest/stream",
+		"internal/ingest", "internal/ingest/outbox", "internal/ingest/stream", "internal/replica",
 	},
 	"cmd/ledgerfeed/internal/demo/lastday": {
 		"delivery/attempt", "delivery/policy", "internal/pg", "internal/rollup", "readapi/requestlog", "readapi/answer",
@@ -191,7 +191,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/status": {
 		"cmd/ledgerfeed/internal/cli", "projections", "delivery/dispatch", "internal/timespan", "projections/anomaly",
-		"internal/pg", "internal/relay",
+		"internal/pg", "internal/relay", "internal/replica",
 	},
 	"cmd/ledgerfeed/internal/transfer": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "internal/pg", "internal/timespan", "projections/anomaly",
@@ -258,6 +258,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/service", "delivery/dispatch", "delivery/secretkey",
 		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly", "domain",
 		"internal/sizing", "internal/relay", "cmd/ledgerfeed/internal/signing", "internal/signingkey", "readapi/reference",
+		"internal/replica",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
 	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "internal/pg", "internal/relay", "projections/anomaly"},

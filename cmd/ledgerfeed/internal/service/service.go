@@ -23,6 +23,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/heap"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/tlslisten"
 )
 
@@ -36,6 +37,7 @@ type Service struct {
 	metrics  *prometheus.Registry
 	notifier *eventlog.Notifier
 	pool     *pgxpool.Pool // for everything but requests, projecting and delivering
+	replicas *replica.Set  // nil: none
 	pools    *gauges.Pools
 
 	connections struct { // to the database
