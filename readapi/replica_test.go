@@ -253,7 +253,8 @@ func TestWhoIsToldWaitsForReplicas(t *testing.T) {
 			begin()
 			s.until(func() bool { changes, _ := s.api.Waits(); return changes == 1 })
 		}
-		r.append(`{"workspace_id":"acme","type":"client.recorded","data":{"client_id":"cl_` + strconv.Itoa(len(name)) + `","name":"Told"}}`)
+		r.append(`{"workspace_id":"acme","type":"client.recorded","data":{"client_id":"cl_`+strconv.Itoa(len(name))+`","name":"Told"}}`,
+			`{"workspace_id":"acme","type":"invoice.reversed","data":{"invoice_id":"in_1"}}`)
 		r.project("acme", 0)
 		if headers == nil {
 			begin()

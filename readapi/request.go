@@ -32,10 +32,10 @@ type request struct {
 	id      string
 	address netip.Addr
 
-	known   func()               // called when the caller is known
-	from    *source              // the server that is read from
-	floor   version              // what a replica must have reached
-	moved   int64                // the visible position, if the request has waited for it to move
+	known func()  // called when the caller is known
+	from  *source // the server that is read from
+	floor version // what a replica must have reached
+	moved int64   // the visible position, if the request has waited for it to move
 
 	key     *access.Key          // nil until a valid one was found
 	refused *access.RefusedError // why there is none

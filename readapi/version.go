@@ -144,4 +144,6 @@ func (q *request) oldestKept() time.Time { return q.asOf.Add(-q.api.cfg.Retentio
 
 // documentVersion is the version of the OpenAPI document, which is part of every tag
 // already.
-func documentVersion(*request) (version, error) { return version{name: "document", position: noPosition}, nil }
+func documentVersion(*request) (version, error) {
+	return version{name: "document", position: noPosition}, nil
+}

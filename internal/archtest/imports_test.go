@@ -214,7 +214,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-bench/internal/api": {
 		"cmd/ledgerfeed-bench/internal/measure", "eventlog", "readapi", "readapi/access", "readapi/access/limit",
-		"readapi/requestlog", "internal/brand", "internal/pg", "internal/tracing",
+		"readapi/requestlog", "internal/brand", "internal/pg", "internal/replica", "internal/tracing",
 	},
 	"cmd/ledgerfeed-bench/internal/logbench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "eventlog",
@@ -222,7 +222,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-bench/internal/readbench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload",
-		"domain", "readapi", "internal/pg", "internal/tracing",
+		"domain", "readapi", "internal/pg", "internal/replica", "internal/tracing",
 	},
 	"cmd/ledgerfeed-bench/internal/deliverbench": {
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "delivery",
