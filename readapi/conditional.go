@@ -51,7 +51,7 @@ func (q *request) cacheKey() cacheKey {
 // answerRequest answers a request that passed all checks: without reading what it
 // asks for, if that is possible.
 func answerRequest(q *request) error {
-	err := q.readFrom(func(q *request) error {
+	err := readFrom(q, func(q *request) error {
 		done, err := q.answerUnchanged()
 		if !done && err == nil {
 			err = answerForm(q)
@@ -115,13 +115,13 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := q.reached(v); err != nil {
+	if err := reached(q, v); err != nil {
 		return false, err
 	}
 	tag := q.tag(v)
 	current := cached != nil && cached.version == v
 	q.countCached(cached, current)
-	if err := q.tells(v); err != nil {
+	if err := tells(q, v); err != nil {
 		return false, err
 	}
 	// A current cached answer proves that the resource exists, so "*" matches.
@@ -144,7 +144,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 // without rows is not answered now if the caller would rather wait.
 func (q *request) answerWith(body []byte, v version) error {
 	q.api.waits.reads.share(q, body, v)
-	if err := q.tells(v); err != nil {
+	if err := tells(q, v); err != nil {
 		return err
 	}
 	if q.wait.holds(q, body, v) {

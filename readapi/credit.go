@@ -30,7 +30,7 @@ func answerCredit(q *request) error {
 	if err != nil {
 		return q.readError(err)
 	}
-	if err := q.reached(first.version); err != nil {
+	if err := reached(q, first.version); err != nil {
 		return err
 	}
 	if !first.held {

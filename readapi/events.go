@@ -39,7 +39,7 @@ func answerEvents(q *request) error {
 		movedAt = strconv.FormatInt(page.MovedAt.UnixMicro(), 10)
 	}
 	read := formatFeedVersion(formatRowsVersion(page.Visible, movedAt), page.Kept)
-	if err := q.reached(read); err != nil {
+	if err := reached(q, read); err != nil {
 		return err
 	}
 	if page.Diverged {
@@ -83,7 +83,7 @@ func answerEvent(q *request) error {
 		return err
 	}
 	read := version{name: event, position: visible}
-	if err := q.reached(read); err != nil {
+	if err := reached(q, read); err != nil {
 		return err
 	}
 	if !ok {

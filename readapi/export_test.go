@@ -119,7 +119,7 @@ func Joined(atLeast, seen, read int64, ends bool) (accepted bool, err error) {
 		ctx, cancel = context.WithTimeout(ctx, 0)
 		defer cancel()
 	}
-	q := &request{Context: ctx, api: a, http: r, endpoint: e, key: &access.Key{WorkspaceID: "acme"}, out: answers.Writer(w, r, "x")}
+	q := &request{Context: ctx, api: a, http: r, target: target{endpoint: e}, key: &access.Key{WorkspaceID: "acme"}, out: answers.Writer(w, r, "x")}
 	q.wait = waiter{atLeast: atLeast, seconds: 1, empty: &emptyPage{nil, version{name: "seen", position: seen}}}
 	shared, _ := reads.join(sharedKeyOf(q))
 	ended := make(chan struct{})

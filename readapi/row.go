@@ -118,7 +118,7 @@ func answerRow(q *request) error {
 	if query.err != nil {
 		return q.readError(query.err)
 	}
-	if err := q.reached(query.version); err != nil {
+	if err := reached(q, query.version); err != nil {
 		return err
 	}
 	if query.body.Len() == 0 {

@@ -105,7 +105,7 @@ func (s *sharedReads) lead(q *request, key sharedKey, read *sharedRead, moved in
 	}()
 	empty := q.wait.empty
 	q.wait.empty, q.wait.newer, q.rows = nil, false, 0
-	err := q.readMoved(moved)
+	err := readMoved(q, moved)
 	if err == nil {
 		return nil
 	}

@@ -50,6 +50,14 @@ func newSource(cfg *Config, pool, lists *pgxpool.Pool, feed *eventlog.Feed, serv
 	return s
 }
 
+// untilLost calls cancel if the server is a replica and is lost, until stay is called.
+func (s *source) untilLost(cancel func()) (stay func() bool) {
+	if s.server == nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(s.server.Alive(), cancel)
+}
+
 // newReplicas makes the sources of the replicas.
 func newReplicas(cfg *Config) (list []*source) {
 	for _, r := range cfg.Replicas {
@@ -69,11 +77,11 @@ var (
 // needs finds out what the answer must not be older than: what its cursor was given for,
 // what the caller has by If-None-Match, what it demands with Log-Position-At-Least, and
 // what this process has answered about the workspace before.
-func (q *request) needs() error {
+func needs(q *request) error {
 	q.floor = q.api.told.version(q.key.WorkspaceID)
 	q.floor.raise(version{position: max(q.wait.atLeast, q.moved)})
 	if q.endpoint.cursor >= 0 && q.params.has(q.endpoint.cursor) {
-		q.floor.raise(version{position: q.cursorPosition()})
+		q.floor.raise(version{position: cursorPosition(q)})
 	}
 	if !strings.Contains(q.out.IfNoneMatch(), `"`) {
 		return nil
@@ -88,7 +96,7 @@ func (q *request) needs() error {
 }
 
 // cursorPosition is the position that the request's cursor was given at.
-func (q *request) cursorPosition() int64 {
+func cursorPosition(q *request) int64 {
 	switch sealed := q.position(); q.endpoint.Kind {
 	case route.Rows:
 		at := parseListPosition(sealed)
@@ -103,7 +111,7 @@ func (q *request) cursorPosition() int64 {
 
 // reached compares what was read with what the answer must not be older than. It is
 // called with the version row of each statement, before anything is answered.
-func (q *request) reached(v version) error {
+func reached(q *request, v version) error {
 	if q.from.server != nil && v.olderThan(q.floor) {
 		return errPassedOver
 	}
@@ -113,12 +121,12 @@ func (q *request) reached(v version) error {
 // readFrom reads from a replica, or where none can be read from, or shows what the answer
 // needs, from the primary. Do may be called several times, and begins an answer only when
 // it has what it needs.
-func (q *request) readFrom(do func(*request) error) error {
+func readFrom(q *request, do func(*request) error) error {
 	q.from = q.api.primary
 	if len(q.api.replicas) == 0 || !q.endpoint.HasPosition() {
 		return do(q)
 	}
-	if err := q.needs(); err != nil {
+	if err := needs(q); err != nil {
 		return err
 	}
 	first := q.api.cfg.ReplicaSet.Turn()
@@ -128,10 +136,10 @@ func (q *request) readFrom(do func(*request) error) error {
 			continue
 		}
 		wait, rows := q.wait, q.rows
-		err := q.readFromReplica(s, do)
-		next, reason := q.passesOver(err)
+		err := readFromReplica(q, s, do)
+		next, reason := passesOver(q, err)
 		if reason == "" {
-			return q.answered(err)
+			return answered(q, err)
 		}
 		s.server.PassedOver(reason)
 		q.wait, q.rows = wait, rows
@@ -140,11 +148,11 @@ func (q *request) readFrom(do func(*request) error) error {
 		}
 	}
 	q.from = q.api.primary
-	return q.answered(do(q))
+	return answered(q, do(q))
 }
 
 // answered counts an answer by the server that was read from.
-func (q *request) answered(err error) error {
+func answered(q *request, err error) error {
 	if err == nil {
 		q.api.cfg.ReplicaSet.Answered(q.from.server)
 	}
@@ -152,7 +160,7 @@ func (q *request) answered(err error) error {
 }
 
 // readMoved reads for a request that has waited until the visible position was moved.
-func (q *request) readMoved(moved int64) error {
+func readMoved(q *request, moved int64) error {
 	q.moved = moved
 	all := len(q.api.replicas) > 0
 	for _, s := range q.api.replicas {
@@ -163,14 +171,14 @@ func (q *request) readMoved(moved int64) error {
 			return q.readError(err)
 		}
 	}
-	return q.readFrom(q.endpoint.answer)
+	return readFrom(q, q.endpoint.answer)
 }
 
 // readFromReplica reads from one replica, until it is lost.
-func (q *request) readFromReplica(s *source, do func(*request) error) error {
+func readFromReplica(q *request, s *source, do func(*request) error) error {
 	before := q.Context
 	ctx, cancel := context.WithCancelCause(before)
-	stop := context.AfterFunc(s.server.Alive(), func() { cancel(errReplicaLost) })
+	stop := s.untilLost(func() { cancel(errReplicaLost) })
 	q.from, q.Context = s, ctx
 	defer func() {
 		stop()
@@ -186,7 +194,7 @@ func (q *request) readFromReplica(s *source, do func(*request) error) error {
 
 // passesOver reports why the request goes on to another server, if it does: to the next
 // replica, or to the primary at once.
-func (q *request) passesOver(err error) (next bool, reason string) {
+func passesOver(q *request, err error) (next bool, reason string) {
 	var problem *answer.Error
 	switch {
 	case err == nil, q.out.Status != 0, q.Err() != nil:
@@ -223,7 +231,7 @@ func isLost(err error) bool {
 // tells is called before an answer is written whose data are of a version. What tells of
 // events, and what a request has waited for, is not sent before it can be read from all
 // replicas, in whichever process: whoever is told of an event reads next what it is about.
-func (q *request) tells(v version) error {
+func tells(q *request, v version) error {
 	a := q.api
 	if len(a.replicas) == 0 || v.position < 0 {
 		return nil

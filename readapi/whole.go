@@ -66,7 +66,7 @@ func answerWhole(q *request) error {
 	}()
 	ctx, cancel := context.WithTimeoutCause(q.http.Context(), cfg.Timeout, errWholeListTimeout)
 	defer cancel()
-	stay := q.leaveWithReplica(cancel)
+	stay := q.from.untilLost(cancel)
 	defer stay()
 	query := newListQuery(q, nil)
 	found, err := q.from.lists.Query(ctx, q.endpoint.whole(query.key), query.args...)
@@ -83,7 +83,7 @@ func answerWhole(q *request) error {
 		return err
 	}
 	stay()
-	if err := q.tells(l.first.version); err != nil {
+	if err := tells(q, l.first.version); err != nil {
 		return err
 	}
 	// The database may have taken long for the first row.
@@ -95,14 +95,6 @@ func answerWhole(q *request) error {
 		return nil
 	}
 	return l.send(rows)
-}
-
-// leaveWithReplica cancels when the replica that is read from is lost, until stay is called.
-func (q *request) leaveWithReplica(cancel context.CancelFunc) (stay func() bool) {
-	if q.from.server == nil {
-		return func() bool { return true }
-	}
-	return context.AfterFunc(q.from.server.Alive(), cancel)
 }
 
 // answerWholeHead answers HEAD, for which the first row of a page is enough.
@@ -140,7 +132,7 @@ func (l *wholeList) begin(rows *rowReader, query *listQuery) (err error) {
 	if l.first, err = rows.pageVersion(); err != nil {
 		return q.readError(err)
 	}
-	if err := q.reached(l.first.version); err != nil {
+	if err := reached(q, l.first.version); err != nil {
 		return err
 	}
 	if !l.first.held {

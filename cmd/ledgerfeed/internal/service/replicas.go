@@ -54,10 +54,10 @@ func usesReplicas(role string) bool {
 func replicasOf(ctx context.Context, s *Service, pages, lists string) (list []readapi.Replica, err error) {
 	for _, server := range s.replicas.Servers() {
 		one := readapi.Replica{Server: server}
-		if one.Pool, err = s.openReplica(ctx, server, pages, pageOptions()); err != nil {
+		if one.Pool, err = openReplica(ctx, s, server, pages, pageOptions()); err != nil {
 			return nil, err
 		}
-		if one.WholeLists, err = s.openReplica(ctx, server, lists, listOptions(&s.env.Settings)); err != nil {
+		if one.WholeLists, err = openReplica(ctx, s, server, lists, listOptions(&s.env.Settings)); err != nil {
 			return nil, err
 		}
 		list = append(list, one)
@@ -65,7 +65,7 @@ func replicasOf(ctx context.Context, s *Service, pages, lists string) (list []re
 	return list, nil
 }
 
-func (s *Service) openReplica(ctx context.Context, server *replica.Server, pool string, o pg.Options) (*pgxpool.Pool, error) {
+func openReplica(ctx context.Context, s *Service, server *replica.Server, pool string, o pg.Options) (*pgxpool.Pool, error) {
 	o.MaxConns = int32(s.connections.of[pool])
 	o.Tracer = s.env.Traces.Statements()
 	opened, err := server.Open(ctx, o)
