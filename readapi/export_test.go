@@ -83,7 +83,7 @@ func (a *API) SealCursor(associated, position []byte) string {
 
 // FirstCursor is what version 0.1.0 would have given in place of a cursor of a list.
 func (a *API) FirstCursor(workspaceID, path, pathID, query, cursor string) string {
-	q := &request{api: a, key: &access.Key{WorkspaceID: workspaceID}, pathID: pathID}
+	q := &request{api: a, key: &access.Key{WorkspaceID: workspaceID}, target: target{pathID: pathID}}
 	table := route.Table()
 	q.endpoint = newEndpoint(table[slices.IndexFunc(table, func(r route.Route) bool { return r.Path == path })])
 	q.params.parse(q.endpoint.Params, query+"&cursor="+cursor)

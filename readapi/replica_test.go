@@ -120,7 +120,7 @@ func TestReplicasAnswerAsThePrimary(t *testing.T) {
 	r.append(history(t, "acme", 3, r.clock.Now(), 24*time.Hour, 300)...)
 	r.project("acme", 0)
 	key := r.key("acme", allPermissions()...)
-	if err := r.set.Await(t.Context()); err != nil {
+	if err := r.set.Await(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	s := r.instance()
@@ -158,7 +158,7 @@ func TestReplicasBehind(t *testing.T) {
 	r := newReplicated(t, time.Hour)
 	r.append(objects("acme")...)
 	r.project("acme", 0)
-	if err := r.set.Await(t.Context()); err != nil {
+	if err := r.set.Await(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	before := r.visible("acme")
@@ -331,7 +331,7 @@ func TestConflictsWithRecovery(t *testing.T) {
 	r.both(func(s *replication.Server) {
 		s.Set("max_standby_streaming_delay", "0")
 	})
-	if err := r.set.Await(t.Context()); err != nil {
+	if err := r.set.Await(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	s := r.instance()

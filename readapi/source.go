@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -167,7 +168,7 @@ func readMoved(q *request, moved int64) error {
 		all = all && s.server.Usable()
 	}
 	if all { // in a moment one of them can be read from
-		if err := q.api.cfg.ReplicaSet.Await(q); err != nil {
+		if err := q.api.cfg.ReplicaSet.Await(q, time.Now()); err != nil {
 			return q.readError(err)
 		}
 	}
@@ -237,7 +238,7 @@ func tells(q *request, v version) error {
 		return nil
 	}
 	if q.rows > 0 && (q.endpoint.Kind == route.Events || q.wait.waited > 0) && !a.told.replayed(q.key.WorkspaceID, v.position) {
-		if err := a.cfg.ReplicaSet.Await(q); err != nil {
+		if err := a.cfg.ReplicaSet.Await(q, time.Now()); err != nil {
 			return q.readError(err)
 		}
 		a.told.noteReplayed(q.key.WorkspaceID, v.position)

@@ -77,15 +77,6 @@ type Config struct {
 	Resolver *net.Resolver
 }
 
-// Replicas are servers that what an event is about may be read from; *replica.Set is one.
-type Replicas interface {
-	// Await returns when what is visible now can be read from each that is read from.
-	Await(ctx context.Context) error
-
-	// MaxLag is how long Await takes at most.
-	MaxLag() time.Duration
-}
-
 const costlyPerProcessor = 8
 
 // PoolSettings returns the run-time parameters for the connections of a
@@ -107,6 +98,8 @@ type Dispatcher struct {
 	metrics *metrics
 	traces  attemptTracer
 	rollups *rollup.Writer
+
+	sightings *sightings // nil: there are no replicas
 
 	events    chan scheduler.Event      // to the loop
 	stats     chan chan scheduler.Stats // questions of metrics to the loop
@@ -149,6 +142,9 @@ func New(cfg Config) (*Dispatcher, error) {
 		store:  &store{pool: cfg.Pool, keyring: cfg.Keyring, leaseTime: lease},
 		events: make(chan scheduler.Event, 1024), stats: make(chan chan scheduler.Stats), ended: make(chan struct{}),
 		takeLease: make(chan string, 1), orphaned: make(chan struct{}, 1),
+	}
+	if cfg.maxLag() > 0 {
+		d.sightings = newSightings(cfg.maxLag())
 	}
 	if d.sender, err = attempt.NewSender(attempt.SenderConfig{Settings: cfg.Settings, Clock: cfg.Clock, Resolver: cfg.Resolver}); err != nil {
 		return nil, err
@@ -214,8 +210,9 @@ func (d *Dispatcher) handle(msg *message.Message) error {
 		m.Secrets = nil
 	}
 	// Who is told of an event reads next what it is about. Later attempts find it there.
-	if d.cfg.Replicas != nil && a.Made == 0 {
-		if err := d.cfg.Replicas.Await(msg.Context()); err != nil {
+	if d.sightings != nil && a.Made == 0 {
+		since := d.sightings.since(a.Key().WorkspaceID, a.Position, time.Now()) // not of the injected clock: it measures the servers
+		if err := d.cfg.Replicas.Await(msg.Context(), since); err != nil {
 			return fmt.Errorf("dispatch: wait for the replicas: %w", err)
 		}
 	}

@@ -112,15 +112,16 @@ func (s *Set) changes() <-chan struct{} {
 	return s.change
 }
 
-// Await waits until whoever is told of what the primary, or a replica, shows now can read
-// it wherever somebody reads: until every replica is current as of now, and MaxLag at
-// most. It returns earlier, with its cause, when ctx ends.
-func (s *Set) Await(ctx context.Context) error {
+// Await waits until whoever is told of what the primary, or a replica, has shown at a moment
+// can read it wherever somebody reads: until every replica is current as of that moment, and
+// until MaxLag after it at most. It returns earlier, with its cause, when ctx ends. The moment
+// is one of time.Now.
+func (s *Set) Await(ctx context.Context, since time.Time) error {
 	if s == nil {
 		return nil
 	}
-	asked := s.since()
-	limit := time.NewTimer(s.cfg.MaxLag)
+	asked := since.Sub(s.began)
+	limit := time.NewTimer(time.Until(since.Add(s.cfg.MaxLag)))
 	defer limit.Stop()
 	for {
 		change := s.changes()

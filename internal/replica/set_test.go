@@ -64,7 +64,7 @@ func (f *followed) used(i int, reason string) {
 func (f *followed) await() time.Duration {
 	f.t.Helper()
 	began := time.Now()
-	if err := f.Await(f.t.Context()); err != nil {
+	if err := f.Await(f.t.Context(), began); err != nil {
 		f.t.Fatal(err)
 	}
 	return time.Since(began)
@@ -122,7 +122,7 @@ func TestReplicasAreFollowed(t *testing.T) {
 	cancel()
 	second.Pause()
 	testkit.Must(f.primary.Exec(t.Context(), `INSERT INTO told VALUES (0)`))(t)
-	if err := f.Await(short); !errors.Is(err, context.Canceled) {
+	if err := f.Await(short, time.Now()); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 }
@@ -192,7 +192,7 @@ func TestAddresses(t *testing.T) {
 func TestNoReplicas(t *testing.T) {
 	t.Parallel()
 	var none *replica.Set
-	if err := none.Await(t.Context()); err != nil || none.Servers() != nil || none.States() != nil || none.MaxLag() != 0 {
+	if err := none.Await(t.Context(), time.Now()); err != nil || none.Servers() != nil || none.States() != nil || none.MaxLag() != 0 {
 		t.Errorf("%v", err)
 	}
 }

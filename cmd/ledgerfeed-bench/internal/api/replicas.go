@@ -59,7 +59,7 @@ func (r *Replicas) await(ctx context.Context) error {
 	limited, cancel := context.WithTimeoutCause(ctx, replicaTimeout, errNoReplica)
 	defer cancel()
 	for {
-		if err := r.set.Await(limited); err != nil {
+		if err := r.set.Await(limited, time.Now()); err != nil {
 			return fmt.Errorf("%w: %+v", err, r.set.States())
 		}
 		used := true
