@@ -29,7 +29,7 @@ type metrics struct {
 	awaited *prometheus.CounterVec
 }
 
-func newMetrics(register prometheus.Registerer, s *Set) (*metrics, error) {
+func newMetrics(register prometheus.Registerer, replicas []Address, states func() []State) (*metrics, error) {
 	m := &metrics{
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerfeed_replica_reads_total", Help: "Requests by the server whose data was answered with: primary, or a replica's host:port.",
@@ -42,7 +42,7 @@ func newMetrics(register prometheus.Registerer, s *Set) (*metrics, error) {
 		}, []string{"ended"}),
 	}
 	m.reads.WithLabelValues(Primary)
-	for _, one := range s.servers {
+	for _, one := range replicas {
 		m.reads.WithLabelValues(one.Name)
 		for _, reason := range []string{PassedBehind, PassedFailed, PassedNotThere} {
 			m.passed.WithLabelValues(one.Name, reason)
@@ -54,7 +54,7 @@ func newMetrics(register prometheus.Registerer, s *Set) (*metrics, error) {
 	if register == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.reads, m.passed, m.awaited, &stateCollector{s}} {
+	for _, c := range []prometheus.Collector{m.reads, m.passed, m.awaited, &stateCollector{states}} {
 		if err := register.Register(c); err != nil {
 			return nil, fmt.Errorf("replica: register metrics: %w", err)
 		}
@@ -63,7 +63,7 @@ func newMetrics(register prometheus.Registerer, s *Set) (*metrics, error) {
 }
 
 // stateCollector shows the states of the replicas.
-type stateCollector struct{ set *Set }
+type stateCollector struct{ states func() []State }
 
 func (*stateCollector) used() *prometheus.Desc {
 	return prometheus.NewDesc("ledgerfeed_replica_used", "1 while the replica is read from, 0 otherwise.", []string{"replica"}, nil)
@@ -81,7 +81,7 @@ func (c *stateCollector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect is of prometheus.Collector.
 func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
-	for _, is := range c.set.States() {
+	for _, is := range c.states() {
 		used := 0.0
 		if is.Used {
 			used = 1
@@ -89,18 +89,4 @@ func (c *stateCollector) Collect(to chan<- prometheus.Metric) {
 		}
 		to <- prometheus.MustNewConstMetric(c.used(), prometheus.GaugeValue, used, is.Name)
 	}
-}
-
-// Answered counts a request that was answered with data of a server; nil: the primary.
-func (s *Set) Answered(by *Server) {
-	name := Primary
-	if by != nil {
-		name = by.Name
-	}
-	s.metrics.reads.WithLabelValues(name).Inc()
-}
-
-// PassedOver counts a request that went on to another server.
-func (s *Server) PassedOver(reason string) {
-	s.set.metrics.passed.WithLabelValues(s.Name, reason).Inc()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -18,8 +19,11 @@ import (
 type Server struct {
 	Address
 
-	set   *Set
-	asked chan struct{} // holds a token while somebody waits for it
+	cfg     *Config
+	began   time.Time // of the Set
+	changed func()    // tells those who wait that it was looked at
+	passed  *prometheus.CounterVec
+	asked   chan struct{} // holds a token while somebody waits for it
 
 	current atomic.Int64 // the moment as of which it is current, since Set.began; 0: none
 	marked  atomic.Int64 // when the primary was asked for the last mark, as current; 0: not since the last failure
@@ -55,10 +59,17 @@ const (
 	askTimeout = time.Second
 )
 
+func newServer(a Address, cfg *Config, began time.Time, changed func()) *Server {
+	s := &Server{Address: a, cfg: cfg, began: began, changed: changed, asked: make(chan struct{}, 1), reason: errUnknown}
+	s.alive, s.lost = context.WithCancel(context.Background())
+	s.lost()
+	return s
+}
+
 // Usable reports whether it may be read from now.
 func (s *Server) Usable() bool {
 	at := s.current.Load()
-	return at > 0 && s.set.since()-time.Duration(at) <= s.set.cfg.MaxLag
+	return at > 0 && time.Since(s.began)-time.Duration(at) <= s.cfg.MaxLag
 }
 
 // Alive ends when the replica is lost: it does not answer, or is no longer a replica. What
@@ -157,13 +168,13 @@ func (s *Server) look(ctx context.Context) error {
 	if at := time.Now(); !at.Before(s.next) {
 		s.next = at.Add(every)
 		limited, cancel := context.WithTimeout(ctx, askTimeout)
-		m, err := readMark(limited, s.set.cfg.Primary)
+		m, err := readMark(limited, s.cfg.Primary)
 		cancel()
 		if err != nil {
 			return err
 		}
 		s.marks = append(s.marks, asked{m, at})
-		s.marked.Store(int64(at.Sub(s.set.began)))
+		s.marked.Store(int64(at.Sub(s.began)))
 		if len(s.marks) > maxMarks {
 			s.marks = append(s.marks[:1], s.marks[2:]...)
 		}
@@ -183,7 +194,7 @@ func (s *Server) look(ctx context.Context) error {
 	}
 	s.moved(is.started)
 	for len(s.marks) > 0 && s.marks[0].end <= is.replayed {
-		s.current.Store(int64(s.marks[0].at.Sub(s.set.began)))
+		s.current.Store(int64(s.marks[0].at.Sub(s.began)))
 		s.marks = s.marks[1:]
 	}
 	return nil
@@ -237,10 +248,10 @@ func (s *Server) note(ctx context.Context, err error) {
 		s.marked.Store(0)
 		s.current.Store(0)
 	case s.Usable():
-	case s.current.Load() == 0 && len(s.marks) > 0 && time.Since(s.marks[0].at) <= s.set.cfg.MaxLag:
+	case s.current.Load() == 0 && len(s.marks) > 0 && time.Since(s.marks[0].at) <= s.cfg.MaxLag:
 		err = before // it answers, and has only begun to be followed
 	default:
-		err = &BehindError{s.set.cfg.MaxLag}
+		err = &BehindError{s.cfg.MaxLag}
 	}
 	s.reason = err
 	switch {
@@ -250,11 +261,29 @@ func (s *Server) note(ctx context.Context, err error) {
 		s.alive, s.lost = context.WithCancel(context.WithoutCancel(ctx))
 	}
 	s.mu.Unlock()
-	s.set.changed()
+	s.changed()
 	switch {
 	case err == nil && before != nil:
-		s.set.cfg.Logger.InfoContext(ctx, "a replica is read from", "replica", s.Name)
+		s.cfg.Logger.InfoContext(ctx, "a replica is read from", "replica", s.Name)
 	case err != nil && (before == nil || errors.Is(before, errUnknown) || describe(before) != describe(err)):
-		s.set.cfg.Logger.WarnContext(ctx, "a replica is not read from", "replica", s.Name, "reason", describe(err))
+		s.cfg.Logger.WarnContext(ctx, "a replica is not read from", "replica", s.Name, "reason", describe(err))
 	}
 }
+
+func (s *Server) state() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is := State{Name: s.Name, Used: s.Usable()}
+	switch {
+	case is.Used:
+		is.Behind = (time.Since(s.began) - time.Duration(s.current.Load())).Seconds()
+	case s.reason != nil:
+		is.Problem = describe(s.reason)
+	default:
+		is.Problem = describe(&BehindError{s.cfg.MaxLag})
+	}
+	return is
+}
+
+// PassedOver counts a request that went on to another server.
+func (s *Server) PassedOver(reason string) { s.passed.WithLabelValues(reason).Inc() }

@@ -3,35 +3,12 @@ package replica
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 )
-
-// Config of a Set. Fields without a default are required.
-type Config struct {
-	Primary   *pgxpool.Pool // asked for the end of its write-ahead log: one short statement at a time for each replica
-	Addresses []Address
-	Logger    *slog.Logger
-
-	// MaxLag is the most by which a replica that is read from may be behind. All processes
-	// on a database must have the same. Default: DefaultMaxLag.
-	MaxLag time.Duration
-
-	// Metrics registers the collectors; nil: they are not registered.
-	Metrics prometheus.Registerer
-}
-
-// DefaultMaxLag is four times as long as a replica is at most not looked at, and more.
-const DefaultMaxLag = 2 * time.Second
-
-// LeastMaxLag is the shortest that leaves a replica time to be looked at twice.
-const LeastMaxLag = 500 * time.Millisecond
 
 // Set is some replicas of one database. Its methods may be called by any number of
 // goroutines; those of nil are those of a Set without replicas.
@@ -56,14 +33,16 @@ func New(cfg Config) (*Set, error) {
 	}
 	s := &Set{cfg: cfg, began: time.Now().Add(-time.Nanosecond), change: make(chan struct{})}
 	for _, a := range cfg.Addresses {
-		one := &Server{Address: a, set: s, asked: make(chan struct{}, 1), reason: errUnknown}
-		one.alive, one.lost = context.WithCancel(context.Background())
-		one.lost()
-		s.servers = append(s.servers, one)
+		s.servers = append(s.servers, newServer(a, &s.cfg, s.began, s.changed))
 	}
 	var err error
-	s.metrics, err = newMetrics(cfg.Metrics, s)
-	return s, err
+	if s.metrics, err = newMetrics(cfg.Metrics, cfg.Addresses, s.States); err != nil {
+		return nil, err
+	}
+	for _, one := range s.servers {
+		one.passed = s.metrics.passed.MustCurryWith(prometheus.Labels{"replica": one.Name})
+	}
+	return s, nil
 }
 
 // Run follows the replicas until ctx ends.
@@ -94,9 +73,6 @@ func (s *Set) MaxLag() time.Duration {
 
 // Turn spreads reads: each call begins one further.
 func (s *Set) Turn() int { return int(s.turn.Add(1) % uint64(len(s.servers))) }
-
-// since is the time since the Set was made.
-func (s *Set) since() time.Duration { return time.Since(s.began) }
 
 // changed tells those who wait that a replica was looked at.
 func (s *Set) changed() {
@@ -160,12 +136,13 @@ func (s *Set) allCurrent(asked time.Duration) bool {
 	return all
 }
 
-// State is how a replica is.
-type State struct {
-	Name    string  `json:"replica"` // host:port
-	Used    bool    `json:"used"`
-	Behind  float64 `json:"behind_seconds"` // at most; meaningless where it is not used
-	Problem string  `json:"problem,omitempty"`
+// Answered counts a request that was answered with data of a server; nil: the primary.
+func (s *Set) Answered(by *Server) {
+	name := Primary
+	if by != nil {
+		name = by.Name
+	}
+	s.metrics.reads.WithLabelValues(name).Inc()
 }
 
 // States are those of all replicas.
@@ -175,33 +152,4 @@ func (s *Set) States() []State {
 		list = append(list, one.state())
 	}
 	return list
-}
-
-func (s *Server) state() State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	is := State{Name: s.Name, Used: s.Usable()}
-	switch {
-	case is.Used:
-		is.Behind = (s.set.since() - time.Duration(s.current.Load())).Seconds()
-	case s.reason != nil:
-		is.Problem = describe(s.reason)
-	default:
-		is.Problem = describe(&BehindError{s.set.cfg.MaxLag})
-	}
-	return is
-}
-
-// describe is an error without addresses and accounts.
-func describe(err error) string {
-	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		if answered, ok := errors.AsType[*pgconn.PgError](connect); ok {
-			return "it refuses connections: " + answered.Message
-		}
-		return "it cannot be reached"
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return "it does not answer"
-	}
-	return err.Error()
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // standing is what a replica says of itself.
@@ -65,4 +66,18 @@ func (s *standing) fits(m *mark) error {
 		return &TimelineError{s.timeline, m.timeline}
 	}
 	return nil
+}
+
+// describe is an error without addresses and accounts.
+func describe(err error) string {
+	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		if answered, ok := errors.AsType[*pgconn.PgError](connect); ok {
+			return "it refuses connections: " + answered.Message
+		}
+		return "it cannot be reached"
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "it does not answer"
+	}
+	return err.Error()
 }

@@ -77,7 +77,7 @@ var wrongValues = map[string][]string{
 
 // partners are settings that have to be set with others, so that one fault remains.
 var partners = map[string]string{
-	"LEDGERFEED_POOLER":   "DATABASE_URL=postgres://db",
+	"LEDGERFEED_POOLER": "DATABASE_URL=postgres://db", "LEDGERFEED_READ_DATABASE_URL": "DATABASE_URL=postgres://db",
 	"LEDGERFEED_TLS_CERT": "LEDGERFEED_TLS_KEY=/key.pem", "LEDGERFEED_TLS_KEY": "LEDGERFEED_TLS_CERT=/cert.pem",
 	"LEDGERFEED_SMTP_URL": "LEDGERFEED_MAIL_FROM=billing@acme.example", "LEDGERFEED_MAIL_FROM": "LEDGERFEED_SMTP_URL=smtp://mail.acme.example",
 	"LEDGERFEED_OIDC_ISSUER": "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_ID": "LEDGERFEED_OIDC_ISSUER=https://id.acme.example",

@@ -11,7 +11,7 @@ import (
 // replicas measures pages from the replicas of the server, against pages from the server
 // alone, and what each takes of them. Two give twice as many where each has processors
 // of its own.
-func (r *reader) replicas(ctx context.Context) error {
+func replicas(ctx context.Context, r *reader) error {
 	followed, err := api.OpenReplicas(ctx, r.Database)
 	if err != nil {
 		return err

@@ -77,7 +77,7 @@ func (s *Service) readiness(ctx context.Context, role string) Readiness {
 	is.Ready = len(is.Reasons) == 0
 	is.Connections = s.pools.Connections()
 	is.Connections.Most = s.connections.most
-	is.Replicas = s.replicas.States()
+	is.Replicas = s.connections.replicas.States()
 	return is
 }
 

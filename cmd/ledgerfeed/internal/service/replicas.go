@@ -33,13 +33,13 @@ func followReplicas(s *Service) error {
 	if len(addresses) == 0 || !slices.ContainsFunc(s.roles, usesReplicas) {
 		return nil
 	}
-	s.replicas, err = replica.New(replica.Config{
+	s.connections.replicas, err = replica.New(replica.Config{
 		Primary: s.pool, Addresses: addresses, Logger: s.env.Logger, MaxLag: s.env.Settings.ReadMaxLag, Metrics: s.metrics,
 	})
 	if err != nil {
 		return err
 	}
-	s.Add("replicas", s.replicas.Run)
+	s.Add("replicas", s.connections.replicas.Run)
 	return nil
 }
 
@@ -52,7 +52,7 @@ func usesReplicas(role string) bool {
 // primary have. LEDGERFEED_CONNECTIONS is about the primary: a replica that is read from
 // takes what the primary would take without it.
 func replicasOf(ctx context.Context, s *Service, pages, lists string) (list []readapi.Replica, err error) {
-	for _, server := range s.replicas.Servers() {
+	for _, server := range s.connections.replicas.Servers() {
 		one := readapi.Replica{Server: server}
 		if one.Pool, err = openReplica(ctx, s, server, pages, pageOptions()); err != nil {
 			return nil, err

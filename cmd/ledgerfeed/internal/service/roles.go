@@ -210,7 +210,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 		return err
 	}
 	api, err := readapi.New(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.replicas,
+		Replicas: replicas, ReplicaSet: s.connections.replicas,
 		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
@@ -281,7 +281,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 	}
 	engine, err := dispatch.New(dispatch.Config{
 		Pool: pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
-		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(), Replicas: s.replicas,
+		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(), Replicas: s.connections.replicas,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare webhooks: %w", err)
@@ -342,7 +342,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	reader, err := readapi.NewReader(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.replicas,
+		Replicas: replicas, ReplicaSet: s.connections.replicas,
 		Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
 		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout, WholeLists: files,
 	})

@@ -37,12 +37,12 @@ type Service struct {
 	metrics  *prometheus.Registry
 	notifier *eventlog.Notifier
 	pool     *pgxpool.Pool // for everything but requests, projecting and delivering
-	replicas *replica.Set  // nil: none
 	pools    *gauges.Pools
 
 	connections struct { // to the database
-		most int
-		of   map[string]int // by pool
+		most     int
+		of       map[string]int // by pool
+		replicas *replica.Set   // of the database; nil: none
 	}
 	ready   atomic.Bool            // becomes false before the listeners close
 	unready atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is
