@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
@@ -23,9 +22,9 @@ type API struct {
 	cursors      *cursorSealer
 	firstCursors *cursorSealer
 	tags         *tagger
-	versions     *batch.Coalescer[*versionQuery]
-	rows         map[string]*batch.Coalescer[*rowQuery] // by table
-	shares       *shares
+	primary      *source
+	replicas     []*source
+	told         *told // with replicas
 	places       *wholelist.Places
 	cache        *answerCache
 	waits        *waits

@@ -51,10 +51,13 @@ func (q *request) cacheKey() cacheKey {
 // answerRequest answers a request that passed all checks: without reading what it
 // asks for, if that is possible.
 func answerRequest(q *request) error {
-	done, err := q.answerUnchanged()
-	if !done && err == nil {
-		err = answerForm(q)
-	}
+	err := readFrom(q, func(q *request) error {
+		done, err := q.answerUnchanged()
+		if !done && err == nil {
+			err = answerForm(q)
+		}
+		return err
+	})
 	if errors.Is(err, errBehind) {
 		q.wait.behind = true
 		return nil
@@ -112,12 +115,15 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := q.wait.reached(v); err != nil {
+	if err := reached(q, v); err != nil {
 		return false, err
 	}
 	tag := q.tag(v)
 	current := cached != nil && cached.version == v
 	q.countCached(cached, current)
+	if err := tells(q, v); err != nil {
+		return false, err
+	}
 	// A current cached answer proves that the resource exists, so "*" matches.
 	q.out.LogPosition = v.position
 	if current || strings.Contains(candidates, tag) {
@@ -136,19 +142,22 @@ func (q *request) answerUnchanged() (done bool, err error) {
 
 // answerWith answers with a JSON body of a version, or 304 if the caller has it. A page
 // without rows is not answered now if the caller would rather wait.
-func (q *request) answerWith(body []byte, v version) {
+func (q *request) answerWith(body []byte, v version) error {
 	q.api.waits.reads.share(q, body, v)
+	if err := tells(q, v); err != nil {
+		return err
+	}
 	if q.wait.holds(q, body, v) {
 		if q.endpoint.Kind != route.Credit { // which resumes does not use, and others get compressed
 			q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: answer.Encoded{Encoding: answer.Identity, Body: body}})
 		}
-		return
+		return nil
 	}
 	tag := q.tag(v)
 	q.out.LogPosition = v.position
 	if etag := q.out.Match(tag); etag != "" {
 		q.out.NotModified(etag)
-		return
+		return nil
 	}
 	buffer := q.api.answers.Buffer()
 	defer q.api.answers.Release(buffer)
@@ -157,4 +166,5 @@ func (q *request) answerWith(body []byte, v version) {
 		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: encoded, rows: q.rows})
 	}
 	q.out.OK(encoded, tag)
+	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
@@ -63,6 +64,11 @@ type Config struct {
 	// Share is how many of Pool's connections the pages of one workspace may use at the
 	// same time. Default: a third of those for pages.
 	Share int
+
+	// Replicas are followed by ReplicaSet, and answers are read from them first. None: all
+	// are read from Pool.
+	Replicas   []Replica
+	ReplicaSet *replica.Set
 
 	// Notifier tells that the visible position of a workspace has moved, for requests that
 	// wait. Nil: they notice it within seconds.
@@ -223,6 +229,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Retention < 0 || c.Timeout < 0 || c.Share < 0 || c.MaxWaits < 0 || c.MaxWaitsHTTP1 < 0 {
 		errs = append(errs, errors.New("readapi: Config.Retention, Config.Timeout, Config.Share, Config.MaxWaits and Config.MaxWaitsHTTP1 must not be below 0"))
 	}
+	if len(c.Replicas) > 0 && c.ReplicaSet == nil {
+		errs = append(errs, errors.New("readapi: Config.Replicas need Config.ReplicaSet"))
+	}
 	lists, err := c.WholeLists.withDefaults()
 	c.WholeLists = lists
 	errs = append(errs, err)
@@ -247,8 +256,8 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // newShares leaves a quarter of the connections to single rows and versions.
-func (c *Config) newShares() *shares {
-	all := int(c.Pool.Config().MaxConns)
+func (c *Config) newShares(pool *pgxpool.Pool) *shares {
+	all := int(pool.Config().MaxConns)
 	pages := max(1, all-all/4)
 	return newShares(pages, cmp.Or(c.Share, pages/3), c.Timeout/2)
 }

@@ -30,7 +30,7 @@ func answerCredit(q *request) error {
 	if err != nil {
 		return q.readError(err)
 	}
-	if err := q.wait.reached(first.version); err != nil {
+	if err := reached(q, first.version); err != nil {
 		return err
 	}
 	if !first.held {
@@ -75,6 +75,5 @@ func answerCredit(q *request) error {
 	q.wait.newer = newer
 	appendEnd(body, older || newer, q.cursor(at.append(nil)))
 	rows.close() // before the answer is written: a slow caller must not hold a connection
-	q.answerWith(body.Bytes(), first.version)
-	return nil
+	return q.answerWith(body.Bytes(), first.version)
 }

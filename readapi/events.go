@@ -25,11 +25,11 @@ func answerEvents(q *request) error {
 		query.After, _ = cutMark(q.position())
 		query.Resumed = true
 	}
-	release, err := q.api.shares.take(q, q.key.WorkspaceID)
+	release, err := q.from.shares.take(q, q.key.WorkspaceID)
 	if err != nil {
 		return q.readError(err)
 	}
-	page, err := q.api.cfg.Feed.Page(q, query)
+	page, err := q.from.feed.Page(q, query)
 	release()
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func answerEvents(q *request) error {
 		movedAt = strconv.FormatInt(page.MovedAt.UnixMicro(), 10)
 	}
 	read := formatFeedVersion(formatRowsVersion(page.Visible, movedAt), page.Kept)
-	if err := q.wait.reached(read); err != nil {
+	if err := reached(q, read); err != nil {
 		return err
 	}
 	if page.Diverged {
@@ -60,8 +60,7 @@ func answerEvents(q *request) error {
 	}
 	q.rows = len(page.Events)
 	appendEnd(body, page.More, q.cursor(appendMark(nil, page.Next)))
-	q.answerWith(body.Bytes(), read)
-	return nil
+	return q.answerWith(body.Bytes(), read)
 }
 
 // formatSpan is a time span in whole days, or as Go writes it.
@@ -79,12 +78,12 @@ func answerEvent(q *request) error {
 	if !domain.IsID(q.pathID) { // cannot exist, and may be no text for the database
 		return answer.UnknownID(label)
 	}
-	event, visible, ok, err := q.api.cfg.Feed.Event(q, q.key.WorkspaceID, q.pathID, q.oldestKept(), q.visible.pay)
+	event, visible, ok, err := q.from.feed.Event(q, q.key.WorkspaceID, q.pathID, q.oldestKept(), q.visible.pay)
 	if err != nil {
 		return err
 	}
-	read := version{event, visible}
-	if err := q.wait.reached(read); err != nil {
+	read := version{name: event, position: visible}
+	if err := reached(q, read); err != nil {
 		return err
 	}
 	if !ok {
@@ -92,6 +91,5 @@ func answerEvent(q *request) error {
 	}
 	q.rows = 1
 	// An event never changes, but after a restore another one can have the same id.
-	q.answerWith([]byte(event), read)
-	return nil
+	return q.answerWith([]byte(event), read)
 }

@@ -83,7 +83,7 @@ func (a *API) SealCursor(associated, position []byte) string {
 
 // FirstCursor is what version 0.1.0 would have given in place of a cursor of a list.
 func (a *API) FirstCursor(workspaceID, path, pathID, query, cursor string) string {
-	q := &request{api: a, key: &access.Key{WorkspaceID: workspaceID}, pathID: pathID}
+	q := &request{api: a, key: &access.Key{WorkspaceID: workspaceID}, target: target{pathID: pathID}}
 	table := route.Table()
 	q.endpoint = newEndpoint(table[slices.IndexFunc(table, func(r route.Route) bool { return r.Path == path })])
 	q.params.parse(q.endpoint.Params, query+"&cursor="+cursor)
@@ -119,8 +119,8 @@ func Joined(atLeast, seen, read int64, ends bool) (accepted bool, err error) {
 		ctx, cancel = context.WithTimeout(ctx, 0)
 		defer cancel()
 	}
-	q := &request{Context: ctx, api: a, http: r, endpoint: e, key: &access.Key{WorkspaceID: "acme"}, out: answers.Writer(w, r, "x")}
-	q.wait = waiter{atLeast: atLeast, seconds: 1, empty: &emptyPage{nil, version{"seen", seen}}}
+	q := &request{Context: ctx, api: a, http: r, target: target{endpoint: e}, key: &access.Key{WorkspaceID: "acme"}, out: answers.Writer(w, r, "x")}
+	q.wait = waiter{atLeast: atLeast, seconds: 1, empty: &emptyPage{nil, version{name: "seen", position: seen}}}
 	shared, _ := reads.join(sharedKeyOf(q))
 	ended := make(chan struct{})
 	go func() {
@@ -131,7 +131,7 @@ func Joined(atLeast, seen, read int64, ends bool) (accepted bool, err error) {
 			reads.mu.Unlock()
 			if joined {
 				reads.end(sharedKeyOf(q), shared, func() {
-					shared.found, shared.body, shared.version, shared.rows = true, []byte("{}"), version{"read", read}, 1
+					shared.found, shared.body, shared.version, shared.rows = true, []byte("{}"), version{name: "read", position: read}, 1
 				})
 				return
 			}

@@ -57,7 +57,7 @@ func answerRows(q *request) error {
 	if err != nil {
 		return q.readError(err)
 	}
-	if err := q.wait.reached(first.version); err != nil {
+	if err := reached(q, first.version); err != nil {
 		return err
 	}
 	if !first.held {
@@ -75,8 +75,7 @@ func answerRows(q *request) error {
 	}
 	appendEnd(body, more, q.cursor(at.append(nil)))
 	rows.close() // before the answer is written: a slow caller must not hold a connection
-	q.answerWith(body.Bytes(), first.version)
-	return nil
+	return q.answerWith(body.Bytes(), first.version)
 }
 
 // appendPage writes the opening of the envelope and up to size rows, moves at to the

@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
@@ -42,10 +41,10 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	shares := cfg.newShares()
+	primary := newSource(&cfg, cfg.Pool, cfg.WholeLists.Pool, cfg.Feed, nil)
 	waits := newWaits(&cfg)
 	places := wholelist.NewPlaces(cfg.WholeLists.Most, cfg.WholeLists.MostOfWorkspace)
-	metrics, err := newMetrics(cfg.Metrics, shares, places, waits)
+	metrics, err := newMetrics(cfg.Metrics, primary.shares, places, waits)
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +58,9 @@ func New(cfg Config) (*API, error) {
 		cursors:      cursors,
 		firstCursors: firstCursors,
 		tags:         newTagger(cfg.CursorKey, document),
-		versions:     newVersionReader(cfg.Pool, cfg.Timeout),
-		rows:         map[string]*batch.Coalescer[*rowQuery]{},
-		shares:       shares,
+		primary:      primary,
+		replicas:     newReplicas(&cfg),
+		told:         newTold(),
 		places:       places,
 		cache:        newAnswerCache(max(0, cfg.CacheBytes)),
 		waits:        waits,
@@ -107,9 +106,6 @@ func (a *API) handlers(r route.Route) (handle func(*request) error, version func
 	case route.Rows:
 		return answerRows, rowsVersion
 	case route.Row:
-		if a.rows[r.Resource.Table] == nil {
-			a.rows[r.Resource.Table] = newRowReader(a.cfg.Pool, a.cfg.Timeout)
-		}
 		return answerRow, rowsVersion
 	case route.Credit:
 		return answerCredit, rowsVersion

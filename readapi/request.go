@@ -37,14 +37,27 @@ type request struct {
 	refused *access.RefusedError // why there is none
 	visible visibility
 
+	target
+	params parsedParams
+	wait   waiter
+	form   answer.Form // of a list of rows; JSON: a page
+
+	reading
+	outcome
+}
+
+// target is what a request asks for.
+type target struct {
 	page     string    // route of a page that needs no key
 	endpoint *endpoint // nil until the route was found
 	pathID   string    // the {id} of the path
-	params   parsedParams
-	wait     waiter
-	form     answer.Form // of a list of rows; JSON: a page
+}
 
-	outcome
+// reading is where the answer is read.
+type reading struct {
+	from  *source // the server
+	floor version // what a replica must have reached
+	moved int64   // the visible position, if the request has waited for it to move
 }
 
 // outcome is what the request log says of an answer.
@@ -76,7 +89,7 @@ func requestOf(r *http.Request) *request {
 
 func (a *API) newRequest(ctx context.Context, w http.ResponseWriter, r *http.Request) *request {
 	q := &request{
-		Context: ctx, api: a, http: r,
+		Context: ctx, api: a, http: r, reading: reading{from: a.primary},
 		began:   a.cfg.Clock(),
 		id:      a.requestID(r.Header.Values(answer.HeaderRequestID)),
 		address: clientAddress(r, a.cfg.TrustedProxies),

@@ -111,20 +111,19 @@ func answerRow(q *request) error {
 		statement: q.endpoint.statement(statementKey{visible: q.visible}), workspaceID: q.key.WorkspaceID, id: q.pathID,
 		body: q.api.answers.Buffer(), err: errNoResult,
 	}
-	if err := q.api.rows[resource.Table].Do(q, query); err != nil { // the buffer is still in use
+	if err := q.from.rows[resource.Table].Do(q, query); err != nil { // the buffer is still in use
 		return q.readError(err)
 	}
 	defer q.api.answers.Release(query.body)
 	if query.err != nil {
 		return q.readError(query.err)
 	}
-	if err := q.wait.reached(query.version); err != nil {
+	if err := reached(q, query.version); err != nil {
 		return err
 	}
 	if query.body.Len() == 0 {
 		return answer.UnknownID(resource.Label())
 	}
 	q.rows = 1
-	q.answerWith(query.body.Bytes(), query.version)
-	return nil
+	return q.answerWith(query.body.Bytes(), query.version)
 }

@@ -37,11 +37,11 @@ type rowReader struct {
 // query runs a statement for a page of the request's endpoint, on a connection of the
 // workspace's share.
 func (q *request) query(statement string, args ...any) (*rowReader, error) {
-	release, err := q.api.shares.take(q, q.key.WorkspaceID)
+	release, err := q.from.shares.take(q, q.key.WorkspaceID)
 	if err != nil {
 		return nil, q.readError(err)
 	}
-	rows, err := q.api.cfg.Pool.Query(q, statement, args...)
+	rows, err := q.from.pool.Query(q, statement, args...)
 	if err != nil {
 		release()
 		return nil, q.readError(err)

@@ -58,7 +58,7 @@ func (s *sharedReads) read(q *request, moved int64) error {
 	for {
 		read, first := s.join(key)
 		if first {
-			return s.lead(q, key, read)
+			return s.lead(q, key, read, moved)
 		}
 		select {
 		case <-read.done:
@@ -70,8 +70,7 @@ func (s *sharedReads) read(q *request, moved int64) error {
 			return postponed(read.err)
 		case read.found && read.version.position >= moved && q.wait.accepts(read.version):
 			q.wait.empty, q.wait.newer, q.rows = nil, read.newer, read.rows
-			q.answerWith(read.body, read.version)
-			return nil
+			return q.answerWith(read.body, read.version)
 		}
 		// It had begun before the move, or what this request has seen or demands, or the
 		// request that read has gone.
@@ -98,7 +97,7 @@ func (s *sharedReads) join(key sharedKey) (read *sharedRead, first bool) {
 }
 
 // lead reads for all that join.
-func (s *sharedReads) lead(q *request, key sharedKey, read *sharedRead) error {
+func (s *sharedReads) lead(q *request, key sharedKey, read *sharedRead, moved int64) error {
 	q.wait.shared = read
 	defer func() {
 		q.wait.shared = nil
@@ -106,7 +105,7 @@ func (s *sharedReads) lead(q *request, key sharedKey, read *sharedRead) error {
 	}()
 	empty := q.wait.empty
 	q.wait.empty, q.wait.newer, q.rows = nil, false, 0
-	err := q.endpoint.answer(q)
+	err := readMoved(q, moved)
 	if err == nil {
 		return nil
 	}

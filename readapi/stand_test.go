@@ -91,7 +91,13 @@ func (l *requestList) take() []requestlog.Record {
 // newStand builds everything; change may alter the API's configuration first.
 func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 	t.Helper()
-	s := &stand{t: t, url: testkit.NewDatabase(t), clock: testkit.NewClock(time.Time{}), output: &testkit.Buffer{}, requests: &requestList{}, states: map[string]*domain.State{}}
+	return newStandAt(t, testkit.NewDatabase(t), change...)
+}
+
+// newStandAt is newStand on a database of the test.
+func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stand {
+	t.Helper()
+	s := &stand{t: t, url: url, clock: testkit.NewClock(time.Time{}), output: &testkit.Buffer{}, requests: &requestList{}, states: map[string]*domain.State{}}
 	s.clock.Set(time.Now().UTC().Truncate(time.Minute).Add(30 * time.Second))
 	pool, err := pg.Open(t.Context(), s.url, pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
 	if err != nil {

@@ -23,6 +23,21 @@ type version struct {
 	// position is the visible position that the answer is of (docs/contract/decisions.md,
 	// "Positions"). Below 0: the answer is not about a workspace's data.
 	position int64
+
+	moved int64 // when that position was reached, in microseconds; 0: not known
+}
+
+// olderThan reports whether a state is of before another. Rows that were repaired at the
+// same position are newer than before.
+func (v version) olderThan(other version) bool {
+	return v.position < other.position || v.position == other.position && v.moved > 0 && v.moved < other.moved
+}
+
+// raise makes v the newer one of both.
+func (v *version) raise(other version) {
+	if other.position > v.position || other.position == v.position && other.moved > v.moved {
+		*v = other
+	}
 }
 
 // noPosition is the position of answers that are not about a workspace's data.
@@ -31,13 +46,14 @@ const noPosition = -1
 // formatRowsVersion names a state of a workspace's read tables: the visible position
 // and, so that a repair at the same position shows too, when it moved.
 func formatRowsVersion(position int64, movedAt string) version {
-	return version{strconv.FormatInt(position, 10) + "." + movedAt, position}
+	moved, _ := strconv.ParseInt(movedAt, 10, 64) // the database made it of a number
+	return version{strconv.FormatInt(position, 10) + "." + movedAt, position, moved}
 }
 
 // formatFeedVersion names a state of a workspace's feed: what is visible, which is
 // the version of its rows, and where the feed begins as events pass their retention.
 func formatFeedVersion(rows version, kept int64) version {
-	return version{rows.name + "." + strconv.FormatInt(kept, 10), rows.position}
+	return version{rows.name + "." + strconv.FormatInt(kept, 10), rows.position, rows.moved}
 }
 
 // versionQuery asks for the version of a workspace's rows.
@@ -102,7 +118,7 @@ func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string
 // rowsVersion is the version of endpoints that show rows of read tables.
 func rowsVersion(q *request) (version, error) {
 	query := &versionQuery{workspaceID: q.key.WorkspaceID}
-	if err := q.api.versions.Do(q, query); err != nil {
+	if err := q.from.versions.Do(q, query); err != nil {
 		return version{}, fmt.Errorf("read the version of a workspace: %w", err)
 	}
 	return query.version, query.err
@@ -116,7 +132,7 @@ func feedVersion(q *request) (version, error) {
 	}
 	// Read after the version: where the feed begins depends on the clock and on
 	// entries that have long been in the log.
-	kept, err := q.api.cfg.Feed.KeptFrom(q, q.key.WorkspaceID, q.oldestKept())
+	kept, err := q.from.feed.KeptFrom(q, q.key.WorkspaceID, q.oldestKept())
 	if err != nil {
 		return version{}, err
 	}
@@ -128,4 +144,6 @@ func (q *request) oldestKept() time.Time { return q.asOf.Add(-q.api.cfg.Retentio
 
 // documentVersion is the version of the OpenAPI document, which is part of every tag
 // already.
-func documentVersion(*request) (version, error) { return version{"document", noPosition}, nil }
+func documentVersion(*request) (version, error) {
+	return version{name: "document", position: noPosition}, nil
+}

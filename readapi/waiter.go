@@ -144,7 +144,7 @@ func (q *request) reachedYet() error {
 	if err != nil {
 		return err
 	}
-	if err := q.wait.reached(v); err != nil {
+	if err := reached(q, v); err != nil {
 		return err
 	}
 	q.out.Begin() // it no longer waits, however long the first row takes
@@ -170,7 +170,7 @@ func (w *waiter) resumes(q *request, cached *cachedAnswer) (held bool, err error
 	if err != nil {
 		return false, err
 	}
-	if err := w.reached(rows); err != nil {
+	if err := reached(q, rows); err != nil {
 		return false, err
 	}
 	// Events that pass their retention leave an empty page empty.
@@ -230,7 +230,7 @@ func (a *API) awaitPosition(ctx context.Context, q *request) error {
 		}
 		q.wait.behind = false
 		began := time.Now() // not of the injected clock: it measures the database
-		if err := a.again(ctx, q, answerForm); errors.Is(err, errBehind) {
+		if err := a.again(ctx, q, func(q *request) error { return readFrom(q, answerForm) }); errors.Is(err, errBehind) {
 			q.wait.behind = true // the log went back, or another server has answered
 			pause = pauseAfter(began)
 		} else if err != nil {
@@ -305,8 +305,7 @@ func (a *API) awaitChange(ctx context.Context, q *request) error {
 func (a *API) answerEmpty(q *request) error {
 	empty := q.wait.empty
 	q.wait.empty, q.wait.over, q.rows = nil, true, 0
-	q.answerWith(empty.body, empty.version)
-	return nil
+	return q.answerWith(empty.body, empty.version)
 }
 
 // pausing waits and adds up the time.

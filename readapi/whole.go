@@ -66,8 +66,10 @@ func answerWhole(q *request) error {
 	}()
 	ctx, cancel := context.WithTimeoutCause(q.http.Context(), cfg.Timeout, errWholeListTimeout)
 	defer cancel()
+	stay := q.from.untilLost(cancel)
+	defer stay()
 	query := newListQuery(q, nil)
-	found, err := cfg.Pool.Query(ctx, q.endpoint.whole(query.key), query.args...)
+	found, err := q.from.lists.Query(ctx, q.endpoint.whole(query.key), query.args...)
 	if err != nil {
 		return q.readError(err)
 	}
@@ -78,6 +80,10 @@ func answerWhole(q *request) error {
 	}()
 	l := &wholeList{q: q, ctx: ctx}
 	if err := l.begin(rows, &query); err != nil {
+		return err
+	}
+	stay()
+	if err := tells(q, l.first.version); err != nil {
 		return err
 	}
 	// The database may have taken long for the first row.
@@ -126,7 +132,7 @@ func (l *wholeList) begin(rows *rowReader, query *listQuery) (err error) {
 	if l.first, err = rows.pageVersion(); err != nil {
 		return q.readError(err)
 	}
-	if err := q.wait.reached(l.first.version); err != nil {
+	if err := reached(q, l.first.version); err != nil {
 		return err
 	}
 	if !l.first.held {
@@ -210,7 +216,7 @@ func (l *wholeList) sendRows(rows *rowReader, stream *answer.Stream) error {
 		q.rows++
 		sent, err := w.Row(values[columnFragments:])
 		if err == nil && sent {
-			q.api.shares.yield(l.ctx, yieldTime)
+			q.from.shares.yield(l.ctx, yieldTime)
 		}
 		if err != nil {
 			return err

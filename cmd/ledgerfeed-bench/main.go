@@ -86,7 +86,8 @@ func (f *flags) command(out, errOut io.Writer) *cobra.Command {
 the same machine: a bare INSERT, a bare SELECT, a bare HTTP client.
 
 It measures on the PostgreSQL server at DATABASE_URL, in a database of its own
-that it drops at the end. Without DATABASE_URL it starts a PostgreSQL in --data-dir.`,
+that it drops at the end. Without DATABASE_URL it starts a PostgreSQL in --data-dir.
+LEDGERFEED_READ_DATABASE_URL names streaming replicas of that server, for read --only replicas.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -146,6 +147,7 @@ func (f *flags) measure(ctx context.Context, b *measure.Benchmark, o *measure.Op
 	}
 	defer func() { err = errors.Join(err, stopProfile()) }()
 	o.ServerURL, o.Report, o.Scale = url, measure.NewReport(out, f.json), f.scale
+	o.ReadURLs = os.Getenv("LEDGERFEED_READ_DATABASE_URL")
 	return errors.Join(b.Run(ctx, f.only), o.Report.Close())
 }
 

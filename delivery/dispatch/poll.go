@@ -34,6 +34,9 @@ func (d *Dispatcher) poll(ctx context.Context, p *scheduler.Poll) scheduler.Even
 		flow.Pause(ctx, retryPause)
 		return scheduler.PollFailed{Poll: p}
 	}
+	if d.sightings != nil {
+		d.sightings.notePolled(p, polled.Results, time.Now()) // not of the injected clock: it measures the servers
+	}
 	if d.cfg.Tracer != nil && tracing.RecordsLinks(d.cfg.Tracer) {
 		if err := d.store.readTraces(limited, &polled); err != nil {
 			d.logger.DebugContext(ctx, "cannot read the traces of appends; attempts are made without links to them", "error", err)

@@ -46,7 +46,7 @@ var arrows = map[string][]string{
 	"readapi": {
 		"domain", "domain/jsonform", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
 		"readapi/wholelist", "readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "readapi/waiting", "internal/seededbug", "internal/tracing",
-		"internal/signingkey",
+		"internal/signingkey", "internal/replica",
 	},
 
 	"delivery/attempt":            {"delivery/policy", "domain", "internal/tracing"},
@@ -140,12 +140,14 @@ var arrows = map[string][]string{
 		"internal/bus/jetstream", "internal/relay", "internal/ingest/outbox",
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
-		"internal/signingkey", "internal/pg",
+		"internal/signingkey", "internal/pg", "internal/replica",
 	},
-	"internal/testkit/frontproxy": {"internal/testkit"},
-	"internal/testkit/pooler":     {"internal/pg", "internal/testkit"},
-	"internal/testkit":            {"internal/localpg"},
-	"internal/rowcheck":           {"domain"},
+	"internal/testkit/frontproxy":  {"internal/testkit"},
+	"internal/testkit/pooler":      {"internal/pg", "internal/testkit"},
+	"internal/testkit/replication": {"internal/localpg/programs", "internal/testkit"},
+	"internal/replica":             {"internal/pg"},
+	"internal/testkit":             {"internal/localpg"},
+	"internal/rowcheck":            {"domain"},
 
 	"cmd/ledgerfeed": {
 		"domain", "eventlog", "readapi/access", "readapi/reference", "readapi/openapi", "delivery", "internal/console/session",
@@ -170,7 +172,7 @@ var arrows = map[string][]string{
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
 		"delivery/mail", "internal/console/events", "cmd/ledgerfeed/internal/signing",
 		"delivery/mail", "internal/console/events", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/settings",
-		"internal/ingest", "internal/ingest/outbox", "internal/ingest/stream",
+		"internal/ingest", "internal/ingest/outbox", "internal/ingest/stream", "internal/replica",
 	},
 	"cmd/ledgerfeed/internal/demo/lastday": {
 		"delivery/attempt", "delivery/policy", "internal/pg", "internal/rollup", "readapi/requestlog", "readapi/answer",
@@ -189,7 +191,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/status": {
 		"cmd/ledgerfeed/internal/cli", "projections", "delivery/dispatch", "internal/timespan", "projections/anomaly",
-		"internal/pg", "internal/relay",
+		"internal/pg", "internal/relay", "internal/replica",
 	},
 	"cmd/ledgerfeed/internal/transfer": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "internal/pg", "internal/timespan", "projections/anomaly",
@@ -212,7 +214,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-bench/internal/api": {
 		"cmd/ledgerfeed-bench/internal/measure", "eventlog", "readapi", "readapi/access", "readapi/access/limit",
-		"readapi/requestlog", "internal/brand", "internal/pg", "internal/tracing",
+		"readapi/requestlog", "internal/brand", "internal/pg", "internal/replica", "internal/tracing",
 	},
 	"cmd/ledgerfeed-bench/internal/logbench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "eventlog",
@@ -220,7 +222,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-bench/internal/readbench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload",
-		"domain", "readapi", "internal/pg", "internal/tracing",
+		"domain", "readapi", "internal/pg", "internal/replica", "internal/tracing",
 	},
 	"cmd/ledgerfeed-bench/internal/deliverbench": {
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "delivery",
@@ -256,6 +258,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/service", "delivery/dispatch", "delivery/secretkey",
 		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly", "domain",
 		"internal/sizing", "internal/relay", "cmd/ledgerfeed/internal/signing", "internal/signingkey", "readapi/reference",
+		"internal/replica",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
 	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "internal/pg", "internal/relay", "projections/anomaly"},
@@ -307,7 +310,7 @@ func homesOf(imported string) (name string, of []string, listed bool) {
 }
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/testkit/pooler", "internal/testkit/natscluster", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/testkit/pooler", "internal/testkit/replication", "internal/testkit/natscluster", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{

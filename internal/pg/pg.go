@@ -38,13 +38,20 @@ type Options struct {
 
 	// Tracer is called at each statement; nil: none is.
 	Tracer pgx.QueryTracer
+
+	// Later lets Open succeed although the database does not answer now.
+	Later bool
+
+	// AfterConnect looks at each new connection, which is not used if it fails; nil:
+	// nothing does.
+	AfterConnect func(context.Context, *pgx.Conn) error
 }
 
 // cancelTimeout is how long a connection waits for the end of a statement that it
 // has cancelled before it is closed.
 const cancelTimeout = time.Second
 
-// Open makes a pool and checks that the database answers.
+// Open makes a pool and checks that the database answers, unless Options.Later.
 func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	cfg, err := ParseConfig(url)
 	if err != nil {
@@ -80,9 +87,13 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	withGate(cfg)
+	cfg.AfterConnect = o.AfterConnect
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	if o.Later {
+		return pool, nil
 	}
 	if err := checkSettings(ctx, pool); err != nil {
 		pool.Close()

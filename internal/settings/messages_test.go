@@ -16,6 +16,8 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_CONNECTIONS":               {"3", "many", "0"},
 	"LEDGERFEED_POOLER":                    {"session", "pgbouncer", "true"},
 	"LEDGERFEED_LISTEN_DATABASE_URL":       nil,
+	"LEDGERFEED_READ_DATABASE_URL":         {"replica1:5432", "postgres://a:hunter2@r1,r2/x", "postgres://a:hunter2@r1/x postgres://b@r1/x"},
+	"LEDGERFEED_READ_MAX_LAG":              {"2", "499ms", "2h"},
 	"LEDGERFEED_DATA_DIR":                  nil,
 	"LEDGERFEED_LISTEN":                    {"8080", "localhost", "http://127.0.0.1:99"},
 	"LEDGERFEED_CONSOLE_LISTEN":            {"8081", "127.0.0.1:99999", "::1:8081"},
@@ -75,7 +77,7 @@ var wrongValues = map[string][]string{
 
 // partners are settings that have to be set with others, so that one fault remains.
 var partners = map[string]string{
-	"LEDGERFEED_POOLER":   "DATABASE_URL=postgres://db",
+	"LEDGERFEED_POOLER": "DATABASE_URL=postgres://db", "LEDGERFEED_READ_DATABASE_URL": "DATABASE_URL=postgres://db",
 	"LEDGERFEED_TLS_CERT": "LEDGERFEED_TLS_KEY=/key.pem", "LEDGERFEED_TLS_KEY": "LEDGERFEED_TLS_CERT=/cert.pem",
 	"LEDGERFEED_SMTP_URL": "LEDGERFEED_MAIL_FROM=billing@acme.example", "LEDGERFEED_MAIL_FROM": "LEDGERFEED_SMTP_URL=smtp://mail.acme.example",
 	"LEDGERFEED_OIDC_ISSUER": "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_ID": "LEDGERFEED_OIDC_ISSUER=https://id.acme.example",

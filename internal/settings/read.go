@@ -22,6 +22,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
+	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
@@ -123,12 +124,15 @@ func (s *Settings) check() (wrong []string) {
 	_, signingKey := signingkey.Parse(s.SigningKey)
 	_, consoleURL := origin.Parse(s.ConsoleURL)
 	mailURL, mailFrom := s.Mail().Check()
+	_, replicas := replica.ParseAddresses(s.ReadURLs)
 	_, relayURL := jetstream.ParseTarget(s.RelayURL)
 	for _, c := range []struct {
 		variable string
 		ok       bool
 	}{
 		{"LEDGERFEED_POOLER", s.Pooler == "" || s.DatabaseURL != ""},
+		{"LEDGERFEED_READ_DATABASE_URL", s.ReadURLs == "" || s.DatabaseURL != "" && replicas == nil},
+		{"LEDGERFEED_READ_MAX_LAG", s.ReadMaxLag >= replica.LeastMaxLag && s.ReadMaxLag <= time.Minute},
 		{"LEDGERFEED_LISTEN", isListenAddress(s.Listen)},
 		{"LEDGERFEED_CONSOLE_LISTEN", isListenAddress(s.ConsoleListen)},
 		{"LEDGERFEED_ADMIN_LISTEN", isListenAddress(s.AdminListen)},

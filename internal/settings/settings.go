@@ -29,7 +29,12 @@ type Settings struct {
 	Connections connections `env:"LEDGERFEED_CONNECTIONS" want:"a number of connections to the database, 4 or more, such as 30"` // 0: as many as the roles can use
 	Pooler      pooler      `env:"LEDGERFEED_POOLER" want:"transaction, where DATABASE_URL is the address of a pooler in that mode"`
 	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"` // past the pooler; empty: there is no such way
-	DataDir     string      `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"` // of the program's own PostgreSQL
+	ReadURLs    string      `env:"LEDGERFEED_READ_DATABASE_URL" secret:"true" want:"addresses of streaming replicas, such as postgres://user:password@replica1:5432/name, separated by blanks: at most 16, each of one server, beside DATABASE_URL"`
+
+	// ReadMaxLag is the most by which a replica that is read from may be behind.
+	ReadMaxLag time.Duration `env:"LEDGERFEED_READ_MAX_LAG" envDefault:"2s" want:"a time from 500ms to 1m, such as 2s"`
+
+	DataDir string `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"` // of the program's own PostgreSQL
 
 	Listen        string `env:"LEDGERFEED_LISTEN" envDefault:"127.0.0.1:8080" want:"host:port, such as 127.0.0.1:8080"`
 	ConsoleListen string `env:"LEDGERFEED_CONSOLE_LISTEN" envDefault:"127.0.0.1:8081" want:"host:port, such as 127.0.0.1:8081"`

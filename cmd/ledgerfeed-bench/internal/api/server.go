@@ -45,6 +45,7 @@ type Options struct {
 	CacheBytes int  // NoCache, or above 0
 	RequestLog bool // write every request to the request log, as serve does
 	Traces     *tracing.Traces
+	Replicas   *Replicas // nil: all is read from the primary
 
 	lists readapi.WholeLists // none without Serve
 }
@@ -95,7 +96,11 @@ func ServeFrom(ctx context.Context, db *measure.Database, pool, feed *pgxpool.Po
 		}
 		requests, runs = store, append(runs, store.Run)
 	}
+	if o.Replicas == nil {
+		o.Replicas = &Replicas{}
+	}
 	handler, err := readapi.New(readapi.Config{
+		Replicas: o.Replicas.list, ReplicaSet: o.Replicas.set,
 		Pool: pool, Feed: eventlog.NewFeed(feed), Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
 		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // making its lines is measured, too
 		Notifier: db.Notifier, Requests: requests, Metrics: prometheus.NewRegistry(), Tracer: o.Traces.Tracer(), CacheBytes: o.CacheBytes, WholeLists: o.lists,

@@ -51,6 +51,7 @@ func checks() []check {
 		{"vacuum", checkVacuum},
 		{"transactions", checkTransactions},
 		{"replication", checkReplication},
+		{"replicas", checkReplicas},
 		{"archiving", checkArchiving},
 		{"size", checkSize},
 		{"dead rows", checkDeadRows},

@@ -20,8 +20,9 @@ type Pools struct {
 }
 
 type namedPool struct {
-	name string
-	pool *pgxpool.Pool
+	name    string
+	pool    *pgxpool.Pool
+	replica bool // its connections are to a replica
 }
 
 // NewPools makes the metrics, of no pool yet.
@@ -40,7 +41,15 @@ func NewPools() *Pools {
 func (p *Pools) Add(name string, pool *pgxpool.Pool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.list = append(p.list, namedPool{name, pool})
+	p.list = append(p.list, namedPool{name, pool, false})
+}
+
+// AddReplica adds a pool of connections to a replica, which do not count as those to the
+// database.
+func (p *Pools) AddReplica(name string, pool *pgxpool.Pool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = append(p.list, namedPool{name, pool, true})
 }
 
 // all are those that were added so far.
@@ -62,6 +71,9 @@ type Connections struct {
 // Connections adds the pools up, without the single ones.
 func (p *Pools) Connections() (c Connections) {
 	for _, one := range p.all() {
+		if one.replica {
+			continue
+		}
 		s, w := one.pool.Stat(), pg.WaitsOf(one.pool)
 		c.Used += int(s.AcquiredConns())
 		c.Idle += int(s.IdleConns())

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
+	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 )
 
 // probe does what a role's work begins with.
@@ -54,7 +55,8 @@ type Readiness struct {
 	Ready   bool      `json:"ready"`
 	Reasons []Unready `json:"reasons"`
 
-	Connections gauges.Connections `json:"connections"` // to the database
+	Connections gauges.Connections `json:"connections"`        // to the database
+	Replicas    []replica.State    `json:"replicas,omitempty"` // that are read from; one that is not takes no readiness
 }
 
 // readiness tells whether every role can do its work, or one of them, and if not, why.
@@ -75,6 +77,7 @@ func (s *Service) readiness(ctx context.Context, role string) Readiness {
 	is.Ready = len(is.Reasons) == 0
 	is.Connections = s.pools.Connections()
 	is.Connections.Most = s.connections.most
+	is.Replicas = s.connections.replicas.States()
 	return is
 }
 

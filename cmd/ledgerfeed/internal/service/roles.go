@@ -132,6 +132,9 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	s.Add("notifications", s.notifier.Run)
+	if err := followReplicas(s); err != nil {
+		return err
+	}
 	s.metrics.MustRegister(gauges.Notifications(s.notifier)...)
 	state, err := gauges.NewState(s.pool, s.env.Logger, s.metrics, s.env.Settings.MetricsWorkspaces)
 	if err != nil {
@@ -173,7 +176,7 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 // listener.
 func (s *Service) prepareAPI(ctx context.Context) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, RoleAPI, pg.Options{ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
+	pool, err := s.openPool(ctx, RoleAPI, pageOptions())
 	if err != nil {
 		return err
 	}
@@ -202,7 +205,12 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	replicas, err := replicasOf(ctx, s, RoleAPI, listsPool)
+	if err != nil {
+		return err
+	}
 	api, err := readapi.New(readapi.Config{
+		Replicas: replicas, ReplicaSet: s.connections.replicas,
 		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
@@ -230,9 +238,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 // same time.
 func wholeLists(ctx context.Context, s *Service, name string, ofWorkspace int) (readapi.WholeLists, error) {
 	set, most := &s.env.Settings, s.connections.of[name]
-	pool, err := s.openPool(ctx, name, pg.Options{
-		ReadBuffer: readapi.ReadBuffer, Settings: readapi.WholeListPoolSettings(set.WholeListTimeout), CancelStatements: true,
-	})
+	pool, err := s.openPool(ctx, name, listOptions(set))
 	return readapi.WholeLists{Pool: pool, Most: most, MostOfWorkspace: ofWorkspace, Timeout: set.WholeListTimeout, Stall: set.WholeListStall}, err
 }
 
@@ -275,7 +281,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 	}
 	engine, err := dispatch.New(dispatch.Config{
 		Pool: pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
-		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(),
+		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(), Replicas: s.connections.replicas,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare webhooks: %w", err)
@@ -331,7 +337,12 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	replicas, err := replicasOf(ctx, s, RoleConsole, downloads)
+	if err != nil {
+		return err
+	}
 	reader, err := readapi.NewReader(readapi.Config{
+		Replicas: replicas, ReplicaSet: s.connections.replicas,
 		Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
 		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout, WholeLists: files,
 	})

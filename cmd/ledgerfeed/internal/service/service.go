@@ -23,6 +23,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/heap"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/tlslisten"
 )
 
@@ -39,8 +40,9 @@ type Service struct {
 	pools    *gauges.Pools
 
 	connections struct { // to the database
-		most int
-		of   map[string]int // by pool
+		most     int
+		of       map[string]int // by pool
+		replicas *replica.Set   // of the database; nil: none
 	}
 	ready   atomic.Bool            // becomes false before the listeners close
 	unready atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is

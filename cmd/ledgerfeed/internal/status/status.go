@@ -7,16 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
+	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
@@ -27,6 +30,7 @@ type view struct {
 	Projections []*projections.Status `json:"projections"`
 	Delivery    []dispatch.Lag        `json:"delivery"`               // one for each webhook
 	Relays      []relay.Status        `json:"relays"`                 // one for each that ever ran
+	Replicas    []replica.State       `json:"replicas,omitempty"`     // of LEDGERFEED_READ_DATABASE_URL
 	NotReadable []string              `json:"not_readable,omitempty"` // what this account of PostgreSQL may not read
 }
 
@@ -40,7 +44,8 @@ func Command(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far the read models are, anomalies, and what is quarantined",
-		Long: `Show how far the read models, webhooks and relays are, anomalies, and what is quarantined.
+		Long: `Show how far the read models, webhooks, relays and replicas are, anomalies, and what is
+quarantined.
 Of each workspace the first 1000 anomalies are counted and, with --json, listed;
 anomaly show has all.`,
 		Args: cli.ExactArgs(0),
@@ -70,12 +75,15 @@ anomaly show has all.`,
 				if v.Relays, err = relay.ReadStatus(ctx, d.Pool, workspace); err != nil {
 					return err
 				}
+				if v.Replicas, err = lookAtReplicas(ctx, env, d.Pool); err != nil {
+					return err
+				}
 				groups, err := anomaly.NewStore(d.Pool, env.Clock).Groups(ctx, anomaly.Filter{WorkspaceID: workspace, First: anomaly.MostGrouped})
 				if err != nil {
 					return err
 				}
 				return env.Print(v, func(out io.Writer) error {
-					return errors.Join(writeStatus(out, s), writeLags(out, &v), writeRelays(out, v.Relays), writeAnomalies(out, groups))
+					return errors.Join(writeStatus(out, s), writeLags(out, &v), writeRelays(out, v.Relays), writeReplicas(out, v.Replicas), writeAnomalies(out, groups))
 				})
 			})
 		}),
@@ -181,6 +189,34 @@ func writeRelays(out io.Writer, list []relay.Status) error {
 		}
 	}
 	return nil
+}
+
+// lookAtReplicas looks at the replicas of the settings, if there are any.
+func lookAtReplicas(ctx context.Context, env *cli.Env, pool *pgxpool.Pool) ([]replica.State, error) {
+	addresses, err := replica.ParseAddresses(env.Settings.ReadURLs)
+	if err != nil {
+		return nil, fmt.Errorf("LEDGERFEED_READ_DATABASE_URL: %w", err)
+	}
+	if len(addresses) == 0 {
+		return nil, nil
+	}
+	return replica.Look(ctx, replica.Config{Primary: pool, Addresses: addresses, Logger: slog.New(slog.DiscardHandler), MaxLag: env.Settings.ReadMaxLag})
+}
+
+func writeReplicas(out io.Writer, list []replica.State) error {
+	if len(list) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nREPLICA\tREAD FROM\tSECONDS BEHIND AT MOST")
+	for _, is := range list {
+		if is.Used {
+			fmt.Fprintf(t, "%s\tyes\t%.2f\n", is.Name, is.Behind)
+		} else {
+			fmt.Fprintf(t, "%s\tno: %s\t\n", is.Name, is.Problem)
+		}
+	}
+	return t.Flush()
 }
 
 func workspaceState(w *projections.WorkspaceStatus) string {

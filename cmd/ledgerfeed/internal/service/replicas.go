@@ -1,0 +1,77 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/replica"
+	"github.com/ledgerfeed/ledgerfeed/internal/settings"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+// pageOptions are those of a pool that reads pages.
+func pageOptions() pg.Options {
+	return pg.Options{ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true}
+}
+
+// listOptions are those of a pool that reads whole lists.
+func listOptions(set *settings.Settings) pg.Options {
+	return pg.Options{ReadBuffer: readapi.ReadBuffer, Settings: readapi.WholeListPoolSettings(set.WholeListTimeout), CancelStatements: true}
+}
+
+// followReplicas follows the replicas of the settings, if a role reads from them or tells
+// of what can be read.
+func followReplicas(s *Service) error {
+	addresses, err := replica.ParseAddresses(s.env.Settings.ReadURLs)
+	if err != nil {
+		return fmt.Errorf("LEDGERFEED_READ_DATABASE_URL: %w", err)
+	}
+	if len(addresses) == 0 || !slices.ContainsFunc(s.roles, usesReplicas) {
+		return nil
+	}
+	s.connections.replicas, err = replica.New(replica.Config{
+		Primary: s.pool, Addresses: addresses, Logger: s.env.Logger, MaxLag: s.env.Settings.ReadMaxLag, Metrics: s.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	s.Add("replicas", s.connections.replicas.Run)
+	return nil
+}
+
+// usesReplicas reports whether a role reads from replicas, or waits for them.
+func usesReplicas(role string) bool {
+	return role == RoleAPI || role == RoleConsole || role == RoleDeliver
+}
+
+// replicasOf opens pools of connections to each replica, of the sizes that two pools to the
+// primary have. LEDGERFEED_CONNECTIONS is about the primary: a replica that is read from
+// takes what the primary would take without it.
+func replicasOf(ctx context.Context, s *Service, pages, lists string) (list []readapi.Replica, err error) {
+	for _, server := range s.connections.replicas.Servers() {
+		one := readapi.Replica{Server: server}
+		if one.Pool, err = openReplica(ctx, s, server, pages, pageOptions()); err != nil {
+			return nil, err
+		}
+		if one.WholeLists, err = openReplica(ctx, s, server, lists, listOptions(&s.env.Settings)); err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+func openReplica(ctx context.Context, s *Service, server *replica.Server, pool string, o pg.Options) (*pgxpool.Pool, error) {
+	o.MaxConns = int32(s.connections.of[pool])
+	o.Tracer = s.env.Traces.Statements()
+	opened, err := server.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s.pools.AddReplica(pool+" at "+server.Name, opened)
+	return opened, nil
+}

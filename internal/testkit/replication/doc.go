@@ -1,0 +1,2 @@
+// Package replication runs a PostgreSQL with streaming replicas for tests.
+package replication
