@@ -36,13 +36,32 @@ type list struct {
 	path              string // of the API
 }
 
+// contents says what is in a list, to people who do not know the API.
+func contents(path string) string {
+	switch path {
+	case "/v1/invoices":
+		return "Invoices, packages and credit notes, without drafts."
+	case "/v1/charges":
+		return "Charges, without those that were removed."
+	case "/v1/payments":
+		return "Payments that the accounting system has confirmed."
+	case "/v1/time-entries":
+		return "Time entries, without those that were deleted."
+	case "/v1/contractors":
+		return "Contractors, one row each."
+	case "/v1/clients":
+		return "Clients with their contacts, one row each."
+	}
+	return ""
+}
+
 // lists are the lists of rows, in the order of the API's description.
 func lists() []list {
 	var all []list
 	for _, r := range route.Table() {
 		if r.Kind == route.Rows {
 			name := strings.TrimPrefix(r.Path, "/v1/")
-			all = append(all, list{Name: strings.TrimPrefix(r.Summary, "List "), Description: r.Description, File: name + ".csv", path: r.Path})
+			all = append(all, list{Name: strings.TrimPrefix(r.Summary, "List "), Description: cmp.Or(contents(r.Path), r.Description), File: name + ".csv", path: r.Path})
 		}
 	}
 	return all
