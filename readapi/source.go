@@ -175,19 +175,21 @@ func readMoved(q *request, moved int64) error {
 	return readFrom(q, q.endpoint.answer)
 }
 
-// readFromReplica reads from one replica, until it is lost.
+// readFromReplica reads from one replica, until it is lost. It works on a copy, because the
+// context of the request must not change under those who still hold it.
 func readFromReplica(q *request, s *source, do func(*request) error) error {
-	before := q.Context
-	ctx, cancel := context.WithCancelCause(before)
-	stop := s.untilLost(func() { cancel(errReplicaLost) })
-	q.from, q.Context = s, ctx
+	ctx, cancel := context.WithCancelCause(q.Context)
+	stay := s.untilLost(func() { cancel(errReplicaLost) })
+	c := new(request)
+	*c = *q
+	c.from, c.Context = s, ctx
 	defer func() {
-		stop()
+		stay()
 		cancel(nil)
-		q.Context = before
+		q.from, q.out, q.wait, q.outcome = c.from, c.out, c.wait, c.outcome
 	}()
-	err := do(q)
-	if err != nil && before.Err() == nil && ctx.Err() != nil {
+	err := do(c)
+	if err != nil && q.Err() == nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errReplicaLost, err)
 	}
 	return err

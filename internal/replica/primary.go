@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -13,6 +12,15 @@ type mark struct {
 	timeline int64 // changes when a replica becomes the primary
 	end      int64 // of what was written to the log
 }
+
+// primaryError says that the primary could not be asked. It says nothing of the replica.
+type primaryError struct{ err error }
+
+func (e *primaryError) Error() string {
+	return "the primary does not say where its write-ahead log ends: " + describe(e.err)
+}
+
+func (e *primaryError) Unwrap() error { return e.err }
 
 // headerSize is that of a page of the write-ahead log. Where the log ends just before a
 // page, PostgreSQL names the place behind the header that the page will have.
@@ -28,7 +36,7 @@ func readMark(ctx context.Context, primary *pgxpool.Pool) (m mark, err error) {
 		SELECT (pg_control_system()).system_identifier, ('x' || substr(pg_walfile_name(at), 1, 8))::bit(32)::bigint, (at - '0/0'::pg_lsn)::bigint
 		  FROM pg_current_wal_insert_lsn() AS at`).Scan(&m.system, &m.timeline, &m.end)
 	if err != nil {
-		return m, fmt.Errorf("ask the primary for the end of its write-ahead log: %w", err)
+		return m, &primaryError{err}
 	}
 	if m.end%walPage == headerSize {
 		m.end -= headerSize

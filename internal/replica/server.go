@@ -239,15 +239,21 @@ func (s *Server) moved(started time.Time) {
 
 // note keeps what a look has found, and tells those who wait.
 func (s *Server) note(ctx context.Context, err error) {
-	s.mu.Lock()
-	before := s.reason
+	_, primary := errors.AsType[*primaryError](err)
+	lost := err != nil && !primary
 	s.failing = err != nil
-	switch {
-	case s.failing:
+	if lost {
 		s.marks = nil
 		s.marked.Store(0)
 		s.current.Store(0)
+	}
+	s.mu.Lock()
+	before := s.reason
+	switch {
+	case lost:
 	case s.Usable():
+		err = nil
+	case primary:
 	case s.current.Load() == 0 && len(s.marks) > 0 && time.Since(s.marks[0].at) <= s.cfg.MaxLag:
 		err = before // it answers, and has only begun to be followed
 	default:
@@ -255,7 +261,7 @@ func (s *Server) note(ctx context.Context, err error) {
 	}
 	s.reason = err
 	switch {
-	case s.failing:
+	case lost:
 		s.lost()
 	case s.alive.Err() != nil:
 		s.alive, s.lost = context.WithCancel(context.WithoutCancel(ctx))

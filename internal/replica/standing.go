@@ -70,6 +70,9 @@ func (s *standing) fits(m *mark) error {
 
 // describe is an error without addresses and accounts.
 func describe(err error) string {
+	if primary, ok := errors.AsType[*primaryError](err); ok {
+		return primary.Error()
+	}
 	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		if answered, ok := errors.AsType[*pgconn.PgError](connect); ok {
 			return "it refuses connections: " + answered.Message
