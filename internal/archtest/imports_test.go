@@ -20,6 +20,7 @@ var arrows = map[string][]string{
 		"domain", "domain/jsonform", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit", "internal/tracing",
 	},
 	"eventlog/watermillsql": {"domain", "eventlog"},
+	"eventlog/natsnotify":   {"eventlog", "internal/bus", "internal/bus/jetstream"},
 
 	"projections/anomaly": {"domain", "internal/audit", "internal/pg"},
 	"projections":         {"domain", "eventlog", "projections/table", "internal/flow", "internal/seededbug", "internal/tracing"},
@@ -137,6 +138,7 @@ var arrows = map[string][]string{
 	"internal/ingest/stream":       {"internal/bus", "internal/bus/jetstream", "internal/flow", "internal/ingest"},
 	"internal/testkit/natscluster": {"internal/testkit"},
 	"internal/settings": {
+		"eventlog/natsnotify",
 		"internal/bus/jetstream", "internal/relay", "internal/ingest/outbox",
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
@@ -158,6 +160,7 @@ var arrows = map[string][]string{
 		"internal/sizing", "cmd/ledgerfeed/internal/manual", "internal/sibling", "readapi/access/consolelink",
 	},
 	"cmd/ledgerfeed/internal/cli": {
+		"eventlog/natsnotify", "internal/bus",
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/datadir", "internal/localpg",
 		"internal/pg", "internal/settings", "delivery/keyring", "delivery/secretkey", "internal/similar", "internal/buildinfo",
 		"internal/tracing", "readapi/access/consolelink",
@@ -253,6 +256,7 @@ var arrows = map[string][]string{
 	"internal/similar":   {},
 	"internal/timespan":  {},
 	"cmd/ledgerfeed/internal/doctor": {
+		"eventlog/natsnotify", "internal/bus",
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/service", "delivery/dispatch", "delivery/secretkey",
 		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly", "domain",
 		"internal/sizing", "internal/relay", "cmd/ledgerfeed/internal/signing", "internal/signingkey", "readapi/reference",
@@ -292,7 +296,7 @@ var pure = []string{"domain", "domain/jsonform", "docs/receivers/go"}
 var homes = map[string][]string{
 	"github.com/ThreeDotsLabs/watermill":      {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/ingest", "internal/ingest/outbox", "internal/ingest/stream", "cmd/ledgerfeed-chaos/internal/workload", "cmd/ledgerfeed-bench/internal/relaybench"},
 	"github.com/ThreeDotsLabs/watermill-nats": {"internal/bus/jetstream", "internal/ingest/stream"},
-	"github.com/nats-io/nats-server":          {"internal/testkit/natscluster", "cmd/ledgerfeed-bench/internal/relaybench"},
+	"github.com/nats-io/nats-server":          {"internal/testkit/natscluster", "cmd/ledgerfeed-bench/internal/relaybench", "eventlog/natsnotify"},
 	"github.com/ThreeDotsLabs/watermill-sql":  {"eventlog/watermillsql", "internal/ingest", "internal/ingest/outbox", "cmd/ledgerfeed-chaos/internal/workload"},
 }
 
@@ -315,6 +319,7 @@ var inTestsOf = map[string][]string{
 	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs", "internal/signingkey"},
 	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/requestlog", "internal/signingkey"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
+	"eventlog":                {"eventlog/natsnotify", "internal/bus"},
 	"internal/relay":          {"internal/bus/jetstream"},
 	"internal/ingest":         {"internal/bus/jetstream", "internal/ingest/outbox", "internal/ingest/stream", "internal/relay", "projections", "projections/replay"},
 	"internal/signaturecheck": {"delivery/attempt"},

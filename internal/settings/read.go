@@ -19,6 +19,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/natsnotify"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
@@ -124,11 +125,13 @@ func (s *Settings) check() (wrong []string) {
 	_, consoleURL := origin.Parse(s.ConsoleURL)
 	mailURL, mailFrom := s.Mail().Check()
 	_, relayURL := jetstream.ParseTarget(s.RelayURL)
+	_, wakeURL := natsnotify.ParseTarget(s.WakeURL)
 	for _, c := range []struct {
 		variable string
 		ok       bool
 	}{
 		{"LEDGERFEED_POOLER", s.Pooler == "" || s.DatabaseURL != ""},
+		{"LEDGERFEED_WAKE_URL", s.WakeURL == "" || wakeURL == nil},
 		{"LEDGERFEED_LISTEN", isListenAddress(s.Listen)},
 		{"LEDGERFEED_CONSOLE_LISTEN", isListenAddress(s.ConsoleListen)},
 		{"LEDGERFEED_ADMIN_LISTEN", isListenAddress(s.AdminListen)},

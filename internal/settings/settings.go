@@ -28,8 +28,9 @@ type Settings struct {
 	DatabaseURL string      `env:"DATABASE_URL" secret:"true"`                                                                   // empty: the program's own PostgreSQL
 	Connections connections `env:"LEDGERFEED_CONNECTIONS" want:"a number of connections to the database, 4 or more, such as 30"` // 0: as many as the roles can use
 	Pooler      pooler      `env:"LEDGERFEED_POOLER" want:"transaction, where DATABASE_URL is the address of a pooler in that mode"`
-	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"` // past the pooler; empty: there is no such way
-	DataDir     string      `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"` // of the program's own PostgreSQL
+	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"`                                                               // past the pooler; empty: there is no such way
+	WakeURL     string      `env:"LEDGERFEED_WAKE_URL" secret:"true" want:"an address such as nats://n1.example.com:4222,n2.example.com:4222"` // empty: NOTIFY alone
+	DataDir     string      `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"`                                                               // of the program's own PostgreSQL
 
 	Listen        string `env:"LEDGERFEED_LISTEN" envDefault:"127.0.0.1:8080" want:"host:port, such as 127.0.0.1:8080"`
 	ConsoleListen string `env:"LEDGERFEED_CONSOLE_LISTEN" envDefault:"127.0.0.1:8081" want:"host:port, such as 127.0.0.1:8081"`

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
 // probe does what a role's work begins with.
@@ -55,6 +56,10 @@ type Readiness struct {
 	Reasons []Unready `json:"reasons"`
 
 	Connections gauges.Connections `json:"connections"` // to the database
+
+	// Notifications are the ways by which the process hears of the changes of others. Without
+	// one it works all the same, by sweeps.
+	Notifications []eventlog.Way `json:"notifications"`
 }
 
 // readiness tells whether every role can do its work, or one of them, and if not, why.
@@ -75,6 +80,10 @@ func (s *Service) readiness(ctx context.Context, role string) Readiness {
 	is.Ready = len(is.Reasons) == 0
 	is.Connections = s.pools.Connections()
 	is.Connections.Most = s.connections.most
+	is.Notifications = []eventlog.Way{}
+	if s.ready.Load() { // before, it may not have a notifier
+		is.Notifications = s.notifier.Ways()
+	}
 	return is
 }
 
