@@ -89,7 +89,7 @@ func TestOneForwards(t *testing.T) {
 		var subs []*eventlog.Subscription
 		for _, p := range listening {
 			sub, done := p.notifier.Subscribe(eventlog.TopicAppended)
-			defer done()
+			t.Cleanup(done)
 			subs = append(subs, sub)
 		}
 		testkit.Must(producer.pool.Exec(t.Context(), `SELECT pg_notify('ledgerfeed_appended', '- ' || $1)`, w))(t)

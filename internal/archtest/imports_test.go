@@ -208,6 +208,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed-bench/internal/relaybench": {
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "internal/bus",
 		"internal/bus/jetstream", "internal/flow", "internal/ingest", "internal/ingest/outbox", "internal/pg", "internal/relay",
+		"eventlog", "internal/ingest/stream",
 	},
 	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/pg", "internal/tracing"},
 	"cmd/ledgerfeed-bench/internal/workload": {
@@ -237,7 +238,9 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed-chaos": {
 		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "cmd/ledgerfeed-chaos/internal/fault",
 		"cmd/ledgerfeed-chaos/internal/report", "cmd/ledgerfeed-chaos/internal/workload", "internal/flow",
+		"cmd/ledgerfeed-chaos/internal/region",
 	},
+	"cmd/ledgerfeed-chaos/internal/region":  {"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "internal/flow"},
 	"cmd/ledgerfeed-chaos/internal/network": {},
 	"cmd/ledgerfeed-chaos/internal/cluster": {"cmd/ledgerfeed-chaos/internal/network", "internal/flow", "internal/localpg/programs"},
 	"cmd/ledgerfeed-chaos/internal/check":   {"domain", "internal/rowcheck"},
@@ -247,7 +250,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-chaos/internal/fault": {
 		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "cmd/ledgerfeed-chaos/internal/network",
-		"cmd/ledgerfeed-chaos/internal/workload", "internal/flow",
+		"cmd/ledgerfeed-chaos/internal/region", "cmd/ledgerfeed-chaos/internal/workload", "internal/flow",
 	},
 	"cmd/ledgerfeed-chaos/internal/report": {"cmd/ledgerfeed-chaos/internal/check"},
 
@@ -296,7 +299,7 @@ var pure = []string{"domain", "domain/jsonform", "docs/receivers/go"}
 var homes = map[string][]string{
 	"github.com/ThreeDotsLabs/watermill":      {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/ingest", "internal/ingest/outbox", "internal/ingest/stream", "cmd/ledgerfeed-chaos/internal/workload", "cmd/ledgerfeed-bench/internal/relaybench"},
 	"github.com/ThreeDotsLabs/watermill-nats": {"internal/bus/jetstream", "internal/ingest/stream"},
-	"github.com/nats-io/nats-server":          {"internal/testkit/natscluster", "cmd/ledgerfeed-bench/internal/relaybench", "eventlog/natsnotify"},
+	"github.com/nats-io/nats-server":          {"internal/testkit/natscluster", "cmd/ledgerfeed-bench/internal/relaybench", "cmd/ledgerfeed-chaos/internal/region", "eventlog/natsnotify"},
 	"github.com/ThreeDotsLabs/watermill-sql":  {"eventlog/watermillsql", "internal/ingest", "internal/ingest/outbox", "cmd/ledgerfeed-chaos/internal/workload"},
 }
 
