@@ -62,9 +62,11 @@ func run(ctx context.Context, o *options, out, errOut io.Writer) (err error) {
 		return err
 	}
 	fmt.Fprintf(errOut, "seed %d; everything is in %s\n", o.seed, o.dir)
-	if !o.keep {
-		defer func() { err = errors.Join(err, os.RemoveAll(o.dir)) }()
-	}
+	defer func() {
+		if !o.keep { // which finding something sets
+			err = errors.Join(err, os.RemoveAll(o.dir))
+		}
+	}()
 	if o.program == "" {
 		if o.program, err = build(ctx, o.dir, o.tags); err != nil {
 			return err
@@ -157,7 +159,7 @@ func (c *chaos) run(ctx context.Context) (err error) {
 
 // makeRegion makes a second installation if a fault may be about it.
 func (c *chaos) makeRegion(ctx context.Context) (err error) {
-	if slices.ContainsFunc(c.kinds(fault.Kinds()), (*fault.Kind).Regional) {
+	if slices.ContainsFunc(c.kinds(fault.Kinds()), func(k *fault.Kind) bool { return fault.IsRegional(k.Name) }) {
 		c.region, err = region.New(ctx, region.Config{Cluster: c.cluster, Findings: c.findings, Dir: c.dir, Seed: c.seed, Pace: c.pace})
 	}
 	return err
@@ -321,7 +323,7 @@ func (c *chaos) conclude(ctx context.Context, faults []check.Fault) error {
 // disturbances are the moments at which attempts can end without a record.
 func disturbances(faults []check.Fault) (list []time.Time) {
 	for i := range faults {
-		if len(faults[i].Touches) > 0 {
+		if len(faults[i].Touches) > 0 && !fault.IsRegional(faults[i].Kind) {
 			list = append(list, faults[i].Began)
 		}
 	}

@@ -4,6 +4,7 @@ package fault
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/cluster"
@@ -54,8 +55,12 @@ func ofRegion() []*Kind {
 		},
 		{
 			Name: "kill-region-postgres", About: "kill -9 of the PostgreSQL of outbox and both logs, and a restart", Weight: 3, possible: hasRegion,
-			aim: func(*Stage, *Plan) target {
-				return target{detail: "PostgreSQL of the region", claims: []string{claimRegionServer}}
+			aim: func(s *Stage, _ *Plan) target {
+				t := target{detail: "PostgreSQL of the region", claims: []string{claimRegionServer}}
+				for _, p := range s.Region.Processes { // those that start just then end
+					t.touches = append(t.touches, p.Name)
+				}
+				return t
 			},
 			do: func(ctx context.Context, s *Stage, _ *Plan, _ target) error {
 				s.Region.Server.Kill()
@@ -65,12 +70,7 @@ func ofRegion() []*Kind {
 	}
 }
 
-// Regional reports whether a kind is about a Region.
-func (k *Kind) Regional() bool {
-	for _, other := range ofRegion() {
-		if other.Name == k.Name {
-			return true
-		}
-	}
-	return false
+// IsRegional reports whether a kind is about a Region alone.
+func IsRegional(kind string) bool {
+	return slices.ContainsFunc(ofRegion(), func(k *Kind) bool { return k.Name == kind })
 }
