@@ -208,7 +208,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed-bench/internal/relaybench": {
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "internal/bus",
 		"internal/bus/jetstream", "internal/flow", "internal/ingest", "internal/ingest/outbox", "internal/pg", "internal/relay",
-		"eventlog", "internal/ingest/stream",
+		"eventlog", "eventlog/natsnotify", "internal/ingest/stream",
 	},
 	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/pg", "internal/tracing"},
 	"cmd/ledgerfeed-bench/internal/workload": {
