@@ -26,7 +26,7 @@ import (
 const (
 	workers         = 4
 	claimEntries    = 4000
-	claimWorkspaces = 64
+	claimWorkspaces = 16
 )
 
 // Connections is how many connections of a pool a Relay needs: each worker has one while
