@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,21 +42,23 @@ func topicMoved(consumer string) Topic {
 type NotifyFunc func(topic Topic, workspaceIDs ...string)
 
 // Notifier tells subscribers which workspaces have changed: at once inside the
-// process, and in other processes by PostgreSQL's NOTIFY. That is sent after the
-// commit, for all workspaces that changed within some milliseconds, because a
-// NOTIFY inside the appending transaction halves its throughput. A notification
-// may be lost, so subscribers also sweep.
+// process, and in other processes by PostgreSQL's NOTIFY, or by a Transport. That is
+// sent after the commit, for all workspaces that changed within some milliseconds,
+// because a NOTIFY inside the appending transaction halves its throughput. A
+// notification may be lost, so subscribers also sweep.
 type Notifier struct {
 	pool   *pgxpool.Pool
 	logger *slog.Logger
 	self   string // this process in payloads, so that it skips its own
 
-	direct *pgx.ConnConfig // listens there; nil: as the pool connects
-	sweeps bool            // notifications of other processes cannot be received
+	direct    *pgx.ConnConfig // listens there; nil: as the pool connects
+	deaf      bool            // there is no connection on which PostgreSQL's NOTIFY can be received
+	transport Transport       // nil: only NOTIFY
 
 	unsentReady chan struct{} // holds a token when unsent has something
 
 	sent, received, interrupted atomic.Uint64 // see NotifierStats
+	ways                        [2]way        // by which others are heard of: listening, and the transport
 
 	mu            sync.Mutex
 	subscriptions map[Topic]map[*Subscription]struct{}
@@ -76,8 +79,20 @@ func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
 
 // ListenAt makes the Notifier, before Run, listen on a connection of its own configuration,
 // where the pool goes through a pooler, which does not pass notifications on; with nil it
-// does not listen, and changes of other processes are found by sweeps.
-func (n *Notifier) ListenAt(direct *pgx.ConnConfig) { n.direct, n.sweeps = direct, direct == nil }
+// does not listen, and changes of other processes are found by sweeps, unless there is a
+// Transport.
+func (n *Notifier) ListenAt(direct *pgx.ConnConfig) { n.direct, n.deaf = direct, direct == nil }
+
+// CarryBy makes the Notifier, before Run, notify other processes by a Transport, which Close
+// closes. They have to have it, too.
+func (n *Notifier) CarryBy(t Transport) { n.transport = t }
+
+// Close closes the Transport, if there is one, after Run and the last Flush.
+func (n *Notifier) Close() {
+	if n.transport != nil {
+		n.transport.Close()
+	}
+}
 
 // NotifierStats counts notifications between processes since the start.
 type NotifierStats struct {
@@ -182,6 +197,9 @@ func (n *Notifier) Notify(topic Topic, workspaceIDs ...string) {
 		return
 	}
 	n.notifyLocal(topic, workspaceIDs, false)
+	if !slices.Contains(topics(), topic) {
+		return // nobody elsewhere subscribes to it
+	}
 	n.mu.Lock()
 	if n.unsent[topic] == nil {
 		n.unsent[topic] = map[string]struct{}{}
@@ -214,8 +232,11 @@ const (
 func (n *Notifier) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	group.Go(func() { n.send(ctx) })
-	if !n.sweeps {
+	if !n.deaf {
 		group.Go(func() { n.listen(ctx) })
+	}
+	if n.transport != nil {
+		group.Go(func() { n.receive(ctx) })
 	}
 	group.Wait()
 	return nil
@@ -228,11 +249,24 @@ func (n *Notifier) Flush(ctx context.Context) error {
 	n.unsent = map[Topic]map[string]struct{}{}
 	n.mu.Unlock()
 	for topic, ids := range unsent {
-		for _, payload := range payloads(n.self, ids) {
-			if _, err := n.pool.Exec(ctx, `SELECT pg_notify($1, $2)`, string(topic), payload); err != nil {
-				return fmt.Errorf("notify %s: %w", topic, err)
+		list := payloads(n.self, ids)
+		if n.transport == nil || n.transport.Send(ctx, topic, list...) != nil {
+			// Those who listen hear of it all the same. That the transport does not work is
+			// told by receive.
+			if err := n.notify(ctx, topic, list); err != nil {
+				return err
 			}
-			n.sent.Add(1)
+		}
+		n.sent.Add(uint64(len(list)))
+	}
+	return nil
+}
+
+// notify sends payloads by PostgreSQL's NOTIFY.
+func (n *Notifier) notify(ctx context.Context, topic Topic, list []string) error {
+	for _, payload := range list {
+		if _, err := n.pool.Exec(ctx, `SELECT pg_notify($1, $2)`, string(topic), payload); err != nil {
+			return fmt.Errorf("notify %s: %w", topic, err)
 		}
 	}
 	return nil
@@ -277,6 +311,26 @@ func payloads(self string, ids map[string]struct{}) []string {
 	return list
 }
 
+// take tells the subscribers of this process what another one has sent, and reports whether
+// it was another one.
+func (n *Notifier) take(topic Topic, payload string) bool {
+	sender, rest, _ := strings.Cut(payload, " ")
+	if sender == n.self {
+		return false
+	}
+	n.received.Add(1)
+	n.notifyLocal(topic, strings.Fields(rest), false)
+	return true
+}
+
+// notifyAll has every subscriber sweep, because anything may have changed before others were
+// heard of again.
+func (n *Notifier) notifyAll() {
+	for _, topic := range topics() {
+		n.notifyLocal(topic, nil, true)
+	}
+}
+
 // notifyInTx notifies the subscribers of all processes, this one included, when
 // the transaction commits.
 func notifyInTx(ctx context.Context, tx pgx.Tx, topic Topic, workspaceID string) error {
@@ -284,59 +338,4 @@ func notifyInTx(ctx context.Context, tx pgx.Tx, topic Topic, workspaceID string)
 		return fmt.Errorf("notify %s: %w", topic, err)
 	}
 	return nil
-}
-
-func (n *Notifier) listen(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := n.listenOnce(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		n.interrupted.Add(1)
-		n.logger.WarnContext(ctx, "cannot receive notifications of other processes; their changes are found by sweeps",
-			"error", err, "retry_in", retryPause)
-		if !flow.Pause(ctx, retryPause) {
-			return
-		}
-	}
-}
-
-// closeTimeout bounds how long a connection that is no longer needed may take to
-// close.
-const closeTimeout = time.Second
-
-// listenOnce receives notifications until the connection is lost.
-func (n *Notifier) listenOnce(ctx context.Context) error {
-	cfg := n.direct
-	if cfg == nil {
-		cfg = n.pool.Config().ConnConfig
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	defer func() {
-		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		_ = conn.Close(closeCtx)
-	}()
-	for _, topic := range topics() {
-		if _, err := conn.Exec(ctx, "LISTEN "+string(topic)); err != nil {
-			return fmt.Errorf("listen: %w", err)
-		}
-	}
-	for _, topic := range topics() {
-		n.notifyLocal(topic, nil, true) // anything may have changed before we listened
-	}
-	for {
-		received, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return fmt.Errorf("wait for a notification: %w", err)
-		}
-		sender, rest, _ := strings.Cut(received.Payload, " ")
-		if sender != n.self {
-			n.received.Add(1)
-			n.notifyLocal(Topic(received.Channel), strings.Fields(rest), false)
-		}
-	}
 }

@@ -11,7 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/natsnotify"
+	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 )
 
 func newNotifier(pool *pgxpool.Pool) *eventlog.Notifier {
@@ -29,13 +32,14 @@ func newProcess(t *testing.T, url string) *process {
 	t.Helper()
 	p := &process{pool: wide(t, url, 4)}
 	p.notifier = newNotifier(p.pool)
+	t.Cleanup(p.notifier.Close)
 	testkit.AnyClock(t, p.pool)
 	p.log = newLog(t, eventlog.Config{Pool: p.pool, Clock: testkit.NewClock(noon).Now, Notify: p.notifier.Notify})
 	return p
 }
 
-// run runs the notifier, and returns once it listens, which it shows by a
-// notification that anything may have changed.
+// run runs the notifier, and returns once it hears of others in all of its ways, which it
+// shows by a notification that anything may have changed.
 func (p *process) run(t *testing.T) {
 	t.Helper()
 	sub, done := p.notifier.Subscribe(eventlog.TopicProjected)
@@ -49,9 +53,70 @@ func (p *process) run(t *testing.T) {
 			t.Errorf("Run ended with %v", err)
 		}
 	})
+	p.connected(t)
 	if _, all := taken(t, sub); !all {
 		t.Fatal("listening does not begin with a sweep")
 	}
+}
+
+// connected waits until the notifier hears of others in all of its ways.
+func (p *process) connected(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, func() error {
+		for _, w := range p.notifier.Ways() {
+			if !w.Connected {
+				return fmt.Errorf("%+v", w)
+			}
+		}
+		return nil
+	})
+}
+
+// between is two processes between which notifications go in one of the ways.
+type between struct {
+	a, b *process
+	lose func() // interrupts the way, which comes back
+}
+
+// overBoth runs a test with two processes that both listen, and with two of which one hears
+// of the other by NATS alone, as behind a pooler.
+func overBoth(t *testing.T, test func(t *testing.T, p between)) {
+	t.Helper()
+	t.Run("LISTEN", func(t *testing.T) {
+		t.Parallel()
+		url := testkit.NewDatabase(t)
+		p := between{a: newProcess(t, url), b: newProcess(t, url)}
+		p.lose = func() {
+			var killed int
+			err := p.a.pool.QueryRow(t.Context(), `
+				SELECT count(*) FROM (SELECT pg_terminate_backend(pid, 5000) AS gone FROM pg_stat_activity
+				 WHERE datname = current_database() AND query LIKE 'LISTEN%') AS k WHERE gone`).Scan(&killed)
+			if err != nil || killed != 2 {
+				t.Fatalf("%d listeners killed, error %v", killed, err)
+			}
+		}
+		test(t, p)
+	})
+	t.Run("NATS", func(t *testing.T) {
+		t.Parallel()
+		url, servers := testkit.NewDatabase(t), natscluster.Start(t, 1)
+		p := between{a: newProcess(t, url), b: newProcess(t, url)}
+		p.a.carry(t, servers)
+		p.b.carry(t, servers)
+		p.b.notifier.ListenAt(nil)
+		p.lose = func() {
+			servers.Kill(0)
+			servers.Run(0)
+		}
+		test(t, p)
+	})
+}
+
+// carry makes a process that does not run yet send notifications over NATS.
+func (p *process) carry(t *testing.T, servers *natscluster.Cluster) {
+	t.Helper()
+	target := testkit.Must(natsnotify.ParseTarget(servers.URL()))(t)
+	p.notifier.CarryBy(natsnotify.New(target, bus.Config{Name: "test", Logger: testkit.Discard()}))
 }
 
 // taken waits for a notification.
@@ -104,8 +169,11 @@ func TestNotifyInsideTheProcess(t *testing.T) {
 // a single one, a batch or in the caller's own transaction.
 func TestNotifyAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	url := testkit.NewDatabase(t)
-	a, b := newProcess(t, url), newProcess(t, url)
+	overBoth(t, notifyAcrossProcesses)
+}
+
+func notifyAcrossProcesses(t *testing.T, p between) {
+	a, b := p.a, p.b
 	a.run(t)
 	b.run(t)
 	sub, done := b.notifier.Subscribe(eventlog.TopicAppended)
@@ -139,8 +207,11 @@ func TestNotifyAcrossProcesses(t *testing.T) {
 // TestFollowAcrossProcesses: notifications come long before the next sweep.
 func TestFollowAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	url := testkit.NewDatabase(t)
-	a, b := newProcess(t, url), newProcess(t, url)
+	overBoth(t, followAcrossProcesses)
+}
+
+func followAcrossProcesses(t *testing.T, p between) {
+	a, b := p.a, p.b
 	a.run(t)
 	b.run(t)
 	seen := follower(t, b.log, b.notifier, "w", 0)
@@ -161,8 +232,11 @@ func TestFollowAcrossProcesses(t *testing.T) {
 // TestManyWorkspacesInOneNotification: more ids than one NOTIFY can carry.
 func TestManyWorkspacesInOneNotification(t *testing.T) {
 	t.Parallel()
-	url := testkit.NewDatabase(t)
-	a, b := newProcess(t, url), newProcess(t, url)
+	overBoth(t, manyWorkspacesInOneNotification)
+}
+
+func manyWorkspacesInOneNotification(t *testing.T, p between) {
+	a, b := p.a, p.b
 	b.run(t)
 	sub, done := b.notifier.Subscribe(eventlog.TopicProjected)
 	defer done()
@@ -192,22 +266,20 @@ func TestManyWorkspacesInOneNotification(t *testing.T) {
 // subscriber sweeps once, and notifications come as before.
 func TestLostListenerListensAgain(t *testing.T) {
 	t.Parallel()
-	url := testkit.NewDatabase(t)
-	a, b := newProcess(t, url), newProcess(t, url)
+	overBoth(t, lostListenerListensAgain)
+}
+
+func lostListenerListensAgain(t *testing.T, p between) {
+	a, b := p.a, p.b
 	a.run(t)
 	b.run(t)
 	sub, done := b.notifier.Subscribe(eventlog.TopicAppended)
 	defer done()
-	var killed int
-	err := a.pool.QueryRow(t.Context(), `
-		SELECT count(*) FROM (SELECT pg_terminate_backend(pid, 5000) AS gone FROM pg_stat_activity
-		 WHERE datname = current_database() AND query LIKE 'LISTEN%') AS k WHERE gone`).Scan(&killed)
-	if err != nil || killed != 2 {
-		t.Fatalf("%d listeners killed, error %v", killed, err)
-	}
+	p.lose()
 	if _, all := taken(t, sub); !all {
 		t.Error("the new connection does not begin with a sweep")
 	}
+	a.connected(t)
 	if _, err := a.log.Append(t.Context(), client(t, "w", "1", "n")); err != nil {
 		t.Fatal(err)
 	}

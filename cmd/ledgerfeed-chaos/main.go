@@ -21,9 +21,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/fault"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/region"
 )
 
 func main() {
+	if was, err := region.ServeBroker(); was {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "ledgerfeed-chaos:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +21,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/check"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/cluster"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/fault"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/region"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/report"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/workload"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
@@ -46,6 +49,8 @@ type chaos struct {
 	findings    *check.Findings
 	cluster     *cluster.Cluster
 	work        *workload.Workload
+	region      *region.Region // nil: no fault is about one
+	through     region.Figures
 	runner      *fault.Runner
 	compared    int // rows of read models
 	times       int // how often they were compared
@@ -57,9 +62,11 @@ func run(ctx context.Context, o *options, out, errOut io.Writer) (err error) {
 		return err
 	}
 	fmt.Fprintf(errOut, "seed %d; everything is in %s\n", o.seed, o.dir)
-	if !o.keep {
-		defer func() { err = errors.Join(err, os.RemoveAll(o.dir)) }()
-	}
+	defer func() {
+		if !o.keep { // which finding something sets
+			err = errors.Join(err, os.RemoveAll(o.dir))
+		}
+	}()
 	if o.program == "" {
 		if o.program, err = build(ctx, o.dir, o.tags); err != nil {
 			return err
@@ -125,8 +132,14 @@ func (c *chaos) run(ctx context.Context) (err error) {
 	if err := c.work.Prepare(ctx); err != nil {
 		return err
 	}
+	if err := c.makeRegion(ctx); err != nil {
+		return err
+	}
 	c.cluster.Start(ctx)
 	c.work.Start(ctx)
+	if c.region != nil {
+		c.region.Start(ctx)
+	}
 	c.began = time.Now()
 	if err := c.awaitAnswers(ctx); err != nil {
 		return err
@@ -135,8 +148,21 @@ func (c *chaos) run(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	var settling sync.WaitGroup
+	if c.region != nil {
+		settling.Go(func() { c.region.Settle(ctx) })
+	}
 	c.settle(ctx)
+	settling.Wait()
 	return c.conclude(ctx, faults)
+}
+
+// makeRegion makes a second installation if a fault may be about it.
+func (c *chaos) makeRegion(ctx context.Context) (err error) {
+	if slices.ContainsFunc(c.kinds(fault.Kinds()), func(k *fault.Kind) bool { return fault.IsRegional(k.Name) }) {
+		c.region, err = region.New(ctx, region.Config{Cluster: c.cluster, Findings: c.findings, Dir: c.dir, Seed: c.seed, Pace: c.pace})
+	}
+	return err
 }
 
 // awaitAnswers returns when every process answers.
@@ -159,7 +185,7 @@ func (c *chaos) readers() (list []string) {
 
 // doFaults does the faults while read models are compared.
 func (c *chaos) doFaults(ctx context.Context) []check.Fault {
-	stage := &fault.Stage{Cluster: c.cluster, Work: c.work}
+	stage := &fault.Stage{Cluster: c.cluster, Work: c.work, Region: c.region}
 	c.runner = &fault.Runner{Stage: stage, Out: c.errOut, Most: c.faults, For: c.runFor, AtOnce: c.atOnce, Began: c.began}
 	faulting, end := context.WithCancel(ctx)
 	defer end()
@@ -270,6 +296,11 @@ func (c *chaos) conclude(ctx context.Context, faults []check.Fault) error {
 	if _, err := c.cluster.Output(ctx, "verify"); err != nil {
 		c.findings.Add(check.RuleVerify, "at the end: %v", err)
 	}
+	if c.region != nil {
+		if c.through, err = c.region.Check(ctx); err != nil {
+			return err
+		}
+	}
 	r := &report.Report{
 		Seed: c.seed, Took: time.Since(c.began), Faults: faults, Findings: c.findings.List(), Counts: c.findings.Counts(),
 		Longest: check.Longest(gaps, faults, workload.Anybody), Each: map[string]time.Duration{}, Figures: c.figures(log),
@@ -292,7 +323,7 @@ func (c *chaos) conclude(ctx context.Context, faults []check.Fault) error {
 // disturbances are the moments at which attempts can end without a record.
 func disturbances(faults []check.Fault) (list []time.Time) {
 	for i := range faults {
-		if len(faults[i].Touches) > 0 {
+		if len(faults[i].Touches) > 0 && !fault.IsRegional(faults[i].Kind) {
 			list = append(list, faults[i].Began)
 		}
 	}
@@ -306,7 +337,7 @@ const (
 )
 
 func (c *chaos) checkProcesses(faults []check.Fault) {
-	for _, p := range c.cluster.Processes {
+	for _, p := range c.cluster.All() {
 		s := p.Summary()
 		if s.MostMemory > mostMemory {
 			c.findings.Add(check.RuleBounds, "process %s had %d MiB", s.Name, s.MostMemory>>20)
@@ -345,7 +376,11 @@ func (c *chaos) figures(log *check.Log) (list []report.Figure) {
 	add("comparisons of read models with a fold, rows", "%d, %d", c.times, c.compared)
 	verified, rebuilt := c.work.Beside()
 	add("runs of verify, rebuild beside the load", "%d, %d", verified, rebuilt)
-	for _, p := range c.cluster.Processes {
+	if c.region != nil {
+		t := c.through
+		add("messages of an outbox that are entries, dead letters, messages in the broker, repeats among them, entries of the follower region", "%d, %d, %d, %d, %d", t.Offered, t.Refused, t.Stored, t.Repeats, t.Followed)
+	}
+	for _, p := range c.cluster.All() {
 		s := p.Summary()
 		add("process "+s.Name+": starts, most memory, most open files", "%d, %d MiB, %s", s.Starts, s.MostMemory>>20, strconv.Itoa(s.MostDescriptors))
 	}

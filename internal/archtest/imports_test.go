@@ -20,6 +20,7 @@ var arrows = map[string][]string{
 		"domain", "domain/jsonform", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit", "internal/tracing",
 	},
 	"eventlog/watermillsql": {"domain", "eventlog"},
+	"eventlog/natsnotify":   {"eventlog", "internal/bus", "internal/bus/jetstream"},
 
 	"projections/anomaly": {"domain", "internal/audit", "internal/pg"},
 	"projections":         {"domain", "eventlog", "projections/table", "internal/flow", "internal/seededbug", "internal/tracing"},
@@ -131,12 +132,13 @@ var arrows = map[string][]string{
 	"internal/seededbug":           {},
 	"internal/bus":                 {},
 	"internal/bus/jetstream":       {"internal/bus"},
-	"internal/relay":               {"domain", "eventlog", "internal/bus", "internal/flow"},
-	"internal/ingest":              {"domain", "eventlog", "internal/bus", "internal/flow"},
+	"internal/relay":               {"domain", "eventlog", "internal/bus", "internal/flow", "internal/seededbug"},
+	"internal/ingest":              {"domain", "eventlog", "internal/bus", "internal/flow", "internal/seededbug"},
 	"internal/ingest/outbox":       {"internal/flow", "internal/ingest", "internal/pg"},
 	"internal/ingest/stream":       {"internal/bus", "internal/bus/jetstream", "internal/flow", "internal/ingest"},
 	"internal/testkit/natscluster": {"internal/testkit"},
 	"internal/settings": {
+		"eventlog/natsnotify",
 		"internal/bus/jetstream", "internal/relay", "internal/ingest/outbox",
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
@@ -160,6 +162,7 @@ var arrows = map[string][]string{
 		"internal/sizing", "cmd/ledgerfeed/internal/manual", "internal/sibling", "readapi/access/consolelink",
 	},
 	"cmd/ledgerfeed/internal/cli": {
+		"eventlog/natsnotify", "internal/bus",
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/datadir", "internal/localpg",
 		"internal/pg", "internal/settings", "delivery/keyring", "delivery/secretkey", "internal/similar", "internal/buildinfo",
 		"internal/tracing", "readapi/access/consolelink",
@@ -207,6 +210,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed-bench/internal/relaybench": {
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "internal/bus",
 		"internal/bus/jetstream", "internal/flow", "internal/ingest", "internal/ingest/outbox", "internal/pg", "internal/relay",
+		"eventlog", "eventlog/natsnotify", "internal/ingest/stream",
 	},
 	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/pg", "internal/tracing"},
 	"cmd/ledgerfeed-bench/internal/workload": {
@@ -236,7 +240,9 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed-chaos": {
 		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "cmd/ledgerfeed-chaos/internal/fault",
 		"cmd/ledgerfeed-chaos/internal/report", "cmd/ledgerfeed-chaos/internal/workload", "internal/flow",
+		"cmd/ledgerfeed-chaos/internal/region",
 	},
+	"cmd/ledgerfeed-chaos/internal/region":  {"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "internal/flow"},
 	"cmd/ledgerfeed-chaos/internal/network": {},
 	"cmd/ledgerfeed-chaos/internal/cluster": {"cmd/ledgerfeed-chaos/internal/network", "internal/flow", "internal/localpg/programs"},
 	"cmd/ledgerfeed-chaos/internal/check":   {"domain", "internal/rowcheck"},
@@ -246,7 +252,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-chaos/internal/fault": {
 		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "cmd/ledgerfeed-chaos/internal/network",
-		"cmd/ledgerfeed-chaos/internal/workload", "internal/flow",
+		"cmd/ledgerfeed-chaos/internal/region", "cmd/ledgerfeed-chaos/internal/workload", "internal/flow",
 	},
 	"cmd/ledgerfeed-chaos/internal/report": {"cmd/ledgerfeed-chaos/internal/check"},
 
@@ -255,6 +261,7 @@ var arrows = map[string][]string{
 	"internal/similar":   {},
 	"internal/timespan":  {},
 	"cmd/ledgerfeed/internal/doctor": {
+		"eventlog/natsnotify", "internal/bus",
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/service", "delivery/dispatch", "delivery/secretkey",
 		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly", "domain",
 		"internal/sizing", "internal/relay", "cmd/ledgerfeed/internal/signing", "internal/signingkey", "readapi/reference",
@@ -295,7 +302,7 @@ var pure = []string{"domain", "domain/jsonform", "docs/receivers/go"}
 var homes = map[string][]string{
 	"github.com/ThreeDotsLabs/watermill":      {"eventlog", "eventlog/watermillsql", "projections", "delivery/dispatch", "internal/flow", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/ingest", "internal/ingest/outbox", "internal/ingest/stream", "cmd/ledgerfeed-chaos/internal/workload", "cmd/ledgerfeed-bench/internal/relaybench"},
 	"github.com/ThreeDotsLabs/watermill-nats": {"internal/bus/jetstream", "internal/ingest/stream"},
-	"github.com/nats-io/nats-server":          {"internal/testkit/natscluster", "cmd/ledgerfeed-bench/internal/relaybench"},
+	"github.com/nats-io/nats-server":          {"internal/testkit/natscluster", "cmd/ledgerfeed-bench/internal/relaybench", "cmd/ledgerfeed-chaos/internal/region", "eventlog/natsnotify"},
 	"github.com/ThreeDotsLabs/watermill-sql":  {"eventlog/watermillsql", "internal/ingest", "internal/ingest/outbox", "cmd/ledgerfeed-chaos/internal/workload"},
 }
 
@@ -318,6 +325,7 @@ var inTestsOf = map[string][]string{
 	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs", "internal/signingkey"},
 	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/requestlog", "internal/signingkey"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
+	"eventlog":                {"eventlog/natsnotify", "internal/bus"},
 	"internal/relay":          {"internal/bus/jetstream"},
 	"internal/ingest":         {"internal/bus/jetstream", "internal/ingest/outbox", "internal/ingest/stream", "internal/relay", "projections", "projections/replay"},
 	"internal/signaturecheck": {"delivery/attempt"},

@@ -19,4 +19,6 @@ const (
 	SkippedTies              // seededbug_ties: a list cursor skips the other rows that the same entry changed
 	ShownPayouts             // seededbug_payouts: the feed shows payouts to keys without pay:read
 	OwnTransaction           // seededbug_outbox: AppendTx appends in a transaction of its own
+	UnsentSkipped            // seededbug_relay: the relay passes over what the broker did not take
+	UnappendedSkipped        // seededbug_ingest: messages whose append failed count as appended
 )

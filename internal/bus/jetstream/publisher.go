@@ -81,13 +81,18 @@ func newPublisher(conn *nats.Conn, target *Target) (*Publisher, error) {
 
 // Connect connects in the background, and again whenever the connection is lost. Nothing
 // is kept for later meanwhile: what is published then is an error at once, so that the
-// memory is bounded and the caller knows what was stored.
-func Connect(target *Target, cfg bus.Config) (*nats.Conn, error) {
+// memory is bounded and the caller knows what was stored. Credentials that are refused are
+// tried again, too: the server's operator may mend them there. What more says takes
+// precedence.
+func Connect(target *Target, cfg bus.Config, more ...nats.Option) (*nats.Conn, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
 		nats.ReconnectBufSize(-1), nats.Timeout(connectTimeout), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOut),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { // such as a refused subject
-			cfg.Logger.Warn("the message broker refuses something", "error", err)
+		nats.IgnoreAuthErrorAbort(),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if !errors.Is(err, nats.ErrAuthorization) { // at each attempt to connect, which others tell of once
+				cfg.Logger.Warn("the message broker refuses something", "error", err) // such as a subject
+			}
 		}),
 	}
 	if target.Creds != "" {
@@ -96,7 +101,7 @@ func Connect(target *Target, cfg bus.Config) (*nats.Conn, error) {
 	if target.CA != "" {
 		options = append(options, nats.RootCAs(target.CA), nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
 	}
-	conn, err := nats.Connect(target.Servers, options...)
+	conn, err := nats.Connect(target.Servers, append(options, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection to NATS: %w", err)
 	}

@@ -71,6 +71,8 @@ type Options struct {
 	Report    *Report
 	Progress  io.Writer // what is being done
 	Scale     float64   // of the sizes that the targets are stated for; 1 is all of it
+
+	databases int // that were made
 }
 
 // Size returns n scaled, and never less than least.

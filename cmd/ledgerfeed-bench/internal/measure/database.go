@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -56,7 +55,8 @@ const dropTimeout = time.Minute
 // InDatabase runs work in a fresh database and drops it afterwards. The context
 // that work gets ends with it, and with that whatever work has started.
 func InDatabase(ctx context.Context, o *Options, work func(context.Context, *Database) error) (err error) {
-	name := "ledgerfeed_bench_" + strconv.Itoa(os.Getpid())
+	o.databases++
+	name := fmt.Sprintf("ledgerfeed_bench_%d_%d", os.Getpid(), o.databases)
 	address, err := databaseURL(o.ServerURL, name)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package check
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -321,5 +322,78 @@ func TestBystandersUnaffected(t *testing.T) {
 		if got := f.Counts()[RuleBystanders]; got != c.want {
 			t.Errorf("%s: %d findings, want %d", name, got, c.want)
 		}
+	}
+}
+
+// through is a log that was ingested, relayed and followed without a fault: two workspaces
+// of three and two entries.
+func through() (home, away *Log, ids map[string][]string, messages []Relayed) {
+	home, away, ids = &Log{Entries: map[string][]domain.Entry{}}, &Log{Entries: map[string][]domain.Entry{}}, map[string][]string{}
+	for w, n := range map[string]int{"v": 2, "w": 3} {
+		chain := sha256.Sum256([]byte(w))
+		for i := range n {
+			e := domain.Entry{WorkspaceID: w, Position: int64(i + 1), ID: fmt.Sprint("e", i+1), Type: "client.recorded", Data: `{}`, CreatedAt: noon}
+			chain = link(chain, &e)
+			e.Chain = chain
+			home.Entries[w], away.Entries[w], ids[w] = append(home.Entries[w], e), append(away.Entries[w], e), append(ids[w], e.ID)
+			messages = append(messages, Relayed{w, e.Position, fmt.Sprintf("%x", e.Chain), line(&e)})
+		}
+	}
+	return home, away, ids, messages
+}
+
+// TestEachBreachOfARegionIsFound breaks a sound one in one place at a time. Messages that the
+// broker holds twice are no breach.
+func TestEachBreachOfARegionIsFound(t *testing.T) {
+	t.Parallel()
+	type things struct {
+		home, away *Log
+		ids        map[string][]string
+		messages   []Relayed
+		dead       int
+	}
+	of := func(th *things, w string, position int64) int {
+		return slices.IndexFunc(th.messages, func(m Relayed) bool { return m.Workspace == w && m.Position == position })
+	}
+	for name, c := range map[string]struct {
+		breaks func(*things)
+		rule   string // empty: none
+	}{
+		"nothing":         {func(*things) {}, ""},
+		"a message again": {func(th *things) { th.messages = append(th.messages, th.messages[of(th, "w", 2)]) }, ""},
+		"a message gone":  {func(th *things) { i := of(th, "w", 2); th.messages = slices.Delete(th.messages, i, i+1) }, RuleRelayed},
+		"the last gone":   {func(th *things) { i := of(th, "w", 3); th.messages = slices.Delete(th.messages, i, i+1) }, RuleRelayed},
+		"two the wrong way": {func(th *things) {
+			i, j := of(th, "w", 1), of(th, "w", 2)
+			th.messages[i], th.messages[j] = th.messages[j], th.messages[i]
+		}, RuleRelayed},
+		"another text":       {func(th *things) { th.messages[0].Line += " " }, RuleRelayed},
+		"another chain":      {func(th *things) { th.messages[0].Chain = "00" }, RuleRelayed},
+		"a foreign message":  {func(th *things) { th.messages = append(th.messages, Relayed{Workspace: "x", Position: 1}) }, RuleRelayed},
+		"an entry lost":      {func(th *things) { th.ids["w"] = append(th.ids["w"], "e4") }, RuleIngested},
+		"an entry doubled":   {func(th *things) { th.ids["w"] = th.ids["w"][:2] }, RuleIngested},
+		"another order":      {func(th *things) { slices.Reverse(th.ids["w"]) }, RuleIngested},
+		"a workspace more":   {func(th *things) { delete(th.ids, "v") }, RuleIngested},
+		"a dead letter more": {func(th *things) { th.dead++ }, RuleIngested},
+		"a follower behind":  {func(th *things) { th.away.Entries["w"] = th.away.Entries["w"][:2] }, RuleFollower},
+		"a follower's chain": {func(th *things) { th.away.Entries["w"][1].Chain[0]++ }, RuleFollower},
+		"a follower's own":   {func(th *things) { th.away.Entries["x"] = th.away.Entries["v"] }, RuleFollower},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var (
+				th things
+				f  Findings
+			)
+			th.home, th.away, th.ids, th.messages = through()
+			c.breaks(&th)
+			th.home.CheckIngested(th.ids, 0, th.dead, &f)
+			th.home.CheckRelayed(th.messages, &f)
+			th.home.CheckFollower(th.away, &f)
+			rules := slices.Collect(maps.Keys(f.Counts()))
+			if c.rule == "" && len(rules) > 0 || c.rule != "" && !slices.Equal(rules, []string{c.rule}) {
+				t.Errorf("found %v: %v", rules, f.List())
+			}
+		})
 	}
 }

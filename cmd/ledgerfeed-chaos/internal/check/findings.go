@@ -31,6 +31,9 @@ const (
 	RuleBystanders = "others do not feel it"
 	RuleBounds     = "memory and descriptors are bounded"
 	RuleProcess    = "no process ends by itself"
+	RuleRelayed    = "the broker has every entry, in order"
+	RuleIngested   = "what is ingested is in the log once, in order"
+	RuleFollower   = "a follower region has the same log"
 	RuleVerify     = "verify and rebuild agree"
 )
 

@@ -33,6 +33,7 @@ type Cluster struct {
 	Processes []*Process
 	Links     []*network.Proxy // to the database, of each process
 	Producers *network.Proxy   // to the database, of producers
+	Beside    []*Process       // that AddProcess has added
 
 	cfg     Config
 	account account
@@ -45,7 +46,8 @@ type Cluster struct {
 	settings []string // NAME=value, of every process of the program
 	primary  *Server
 	replica  *Server // nil: there is none
-	serial   int     // of data directories
+	others   []*Server
+	serial   int // of data directories
 }
 
 // New starts PostgreSQL and prepares the processes, which Start starts.
@@ -120,14 +122,14 @@ func (c *Cluster) newProcess(name string, link *network.Proxy) (*Process, error)
 	return p, nil
 }
 
-// environment of a process of the program that reaches the database at an address.
-func (c *Cluster) environment(database string, settings ...string) (env []string) {
+// environment of a process of the program whose database has a URL.
+func (c *Cluster) environment(url string, settings ...string) (env []string) {
 	for _, setting := range os.Environ() {
 		if !strings.HasPrefix(setting, "LEDGERFEED_") && !strings.HasPrefix(setting, "DATABASE_URL=") {
 			env = append(env, setting)
 		}
 	}
-	env = append(env, "DATABASE_URL="+urlAt(database, databaseName), "LEDGERFEED_DATA_DIR="+filepath.Join(c.cfg.Dir, "data"))
+	env = append(env, "DATABASE_URL="+url, "LEDGERFEED_DATA_DIR="+filepath.Join(c.cfg.Dir, "data"))
 	return slices.Concat(env, c.settings, settings)
 }
 
@@ -140,7 +142,9 @@ func (c *Cluster) Start(ctx context.Context) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
 	for _, p := range c.Processes {
-		p.env = c.environment(p.database, append(p.listen, "LEDGERFEED_DRAIN_DELAY=0s")...)
+		p.env = c.environment(urlAt(p.database, databaseName), append(p.listen, "LEDGERFEED_DRAIN_DELAY=0s")...)
+	}
+	for _, p := range c.All() {
 		c.running.Go(func() { p.run(running) })
 	}
 	c.running.Go(func() {
@@ -151,7 +155,7 @@ func (c *Cluster) Start(ctx context.Context) {
 			case <-running.Done():
 				return
 			case <-every.C:
-				for _, p := range c.Processes {
+				for _, p := range c.All() {
 					p.sample()
 				}
 			}
@@ -162,15 +166,16 @@ func (c *Cluster) Start(ctx context.Context) {
 // Command prepares a command of the program, on the database past every proxy, with
 // the build that Upgrade last chose.
 func (c *Cluster) Command(ctx context.Context, args ...string) *exec.Cmd {
-	return c.command(ctx, c.Primary().Address(), args...)
+	return c.CommandAt(ctx, c.Primary().URL(), args...)
 }
 
 // ProducersCommand is Command by the way that producers have to the database.
 func (c *Cluster) ProducersCommand(ctx context.Context, args ...string) *exec.Cmd {
-	return c.command(ctx, c.Producers.Address(), args...)
+	return c.CommandAt(ctx, urlAt(c.Producers.Address(), databaseName), args...)
 }
 
-func (c *Cluster) command(ctx context.Context, database string, args ...string) *exec.Cmd {
+// CommandAt prepares a command on the database at a URL.
+func (c *Cluster) CommandAt(ctx context.Context, url string, args ...string) *exec.Cmd {
 	c.mu.Lock()
 	program := c.cfg.Program
 	if c.cfg.Program0 != "" {
@@ -178,14 +183,24 @@ func (c *Cluster) command(ctx context.Context, database string, args ...string) 
 	}
 	c.mu.Unlock()
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = c.environment(database)
+	cmd.Env = c.environment(url)
 	return cmd
 }
 
 // Output runs a command of the program and returns its standard output. The error
 // has what it wrote to standard error.
 func (c *Cluster) Output(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := c.Command(ctx, args...)
+	return output(c.Command(ctx, args...), args)
+}
+
+// OutputAt is Output on the database at a URL, with the build that the run ends with.
+func (c *Cluster) OutputAt(ctx context.Context, url string, args ...string) ([]byte, error) {
+	cmd := c.CommandAt(ctx, url, args...)
+	cmd.Path = c.cfg.Program
+	return output(cmd, args)
+}
+
+func output(cmd *exec.Cmd, args []string) ([]byte, error) {
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Run(); err != nil {
@@ -239,7 +254,7 @@ func (c *Cluster) Close() error {
 	if c.Producers != nil {
 		errs = append(errs, c.Producers.Close())
 	}
-	for _, s := range []*Server{c.replica, c.primary} {
+	for _, s := range append(c.others, c.replica, c.primary) {
 		if s != nil {
 			s.Kill()
 		}

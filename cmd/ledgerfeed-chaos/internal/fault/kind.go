@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/check"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/cluster"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/network"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/region"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/workload"
 )
 
@@ -18,6 +19,7 @@ import (
 type Stage struct {
 	Cluster *cluster.Cluster
 	Work    *workload.Workload
+	Region  *region.Region // nil: there is none
 }
 
 // Kind is a kind of fault.
@@ -42,6 +44,7 @@ type target struct {
 	claims  []string
 
 	process   *cluster.Process
+	beside    *cluster.Process // that does not answer readers
 	link      *network.Proxy
 	workspace string
 }
@@ -58,7 +61,7 @@ func Possible(s *Stage) (list []*Kind) {
 
 // Kinds are all kinds.
 func Kinds() []*Kind {
-	return slices.Concat(ofProcesses(), ofDatabase(), ofNetwork(), ofProducers(), ofLocks(), ofTenants())
+	return slices.Concat(ofProcesses(), ofDatabase(), ofNetwork(), ofProducers(), ofLocks(), ofTenants(), ofRegion())
 }
 
 // Bystanding are the names of kinds that those must not feel whom they are not about.

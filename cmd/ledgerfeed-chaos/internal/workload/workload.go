@@ -190,8 +190,8 @@ func (w *Workload) makeWebhook(ctx context.Context, workspace string) error {
 func (w *Workload) Start(ctx context.Context) {
 	w.beside.start(ctx,
 		func(ctx context.Context) { _ = w.notifier.Run(ctx) },
-		w.Receivers.run, w.Readers.run, w.Bystander.run, w.commands.run)
-	var producers []func(context.Context)
+		w.Receivers.run, w.Readers.run, w.commands.run)
+	producers := []func(context.Context){w.Bystander.run} // it ends before the receivers do
 	for i, p := range w.producers.kinds() {
 		rng := rand.New(rand.NewPCG(w.cfg.Seed, uint64(i)))
 		producers = append(producers, func(ctx context.Context) { w.producers.produce(ctx, p, rng) })
@@ -206,13 +206,13 @@ func (w *Workload) Start(ctx context.Context) {
 	w.following.start(ctx, following...)
 }
 
-// StopProducers lets producers finish what they have begun and ends them.
+// StopProducers lets producers and the bystander finish what they have begun and ends them.
 func (w *Workload) StopProducers() { w.producing.end() }
 
 // StopFollowers ends the followers, which first read to the end of their lists.
 func (w *Workload) StopFollowers() { w.following.end() }
 
-// StopOthers ends readers, commands and the bystander.
+// StopOthers ends readers, receivers and commands.
 func (w *Workload) StopOthers() {
 	w.beside.end()
 	if w.producers.pool != nil {

@@ -50,7 +50,7 @@ func WithConnections(ctx context.Context, e *Env, connections int, work func(*De
 	if err != nil {
 		return err
 	}
-	defer d.Pool.Close()
+	defer d.Close()
 	err = work(d)
 	d.Notify(ctx)
 	return err
@@ -63,7 +63,13 @@ func (d *Deps) Notify(ctx context.Context) {
 	}
 }
 
-// NewDeps connects to a database; the caller closes the Pool.
+// Close closes the connections.
+func (d *Deps) Close() {
+	d.Notifier.Close()
+	d.Pool.Close()
+}
+
+// NewDeps connects to a database; the caller calls Close.
 func (e *Env) NewDeps(ctx context.Context, db *Database) (*Deps, error) {
 	n, err := Connections(e, "a command", pg.LeastConns, depsConnections)
 	if err != nil {
@@ -77,7 +83,11 @@ func newDeps(ctx context.Context, e *Env, db *Database, connections int) (*Deps,
 	if err != nil {
 		return nil, err
 	}
-	notifier := eventlog.NewNotifier(pool, e.Logger)
+	notifier, err := NewNotifier(e, db, pool, nil)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
 	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: e.Clock, Notify: notifier.Notify, Tracer: e.Traces.Tracer()})
 	if err != nil {
 		pool.Close()

@@ -53,7 +53,7 @@ func run(ctx context.Context, env *cli.Env, db *cli.Database) error {
 	if err != nil {
 		return err
 	}
-	defer deps.Pool.Close()
+	defer deps.Close()
 	alone, err := onlyDemo(ctx, deps)
 	if err != nil {
 		return err

@@ -62,6 +62,7 @@ func checks() []check {
 		{"signing key", checkSigningKey},
 		{"processes", checkProcesses},
 		{"this machine", checkThisMachine},
+		{"notifications", checkNotifications},
 		{"read models", checkReadModels},
 		{"webhooks", checkWebhooks},
 		{"relays", checkRelays},
@@ -80,7 +81,7 @@ func Command(env *cli.Env) *cobra.Command {
 		Use:   "doctor",
 		Short: "Look for what is wrong, or soon will be, and say what to do",
 		Long: `Look at the settings, the database, the keys, the serving processes, the read models,
-the webhooks, and the servers for mail and sign-in, from where this command runs, and
+the webhooks, and the servers for notifications, mail and sign-in, from where this command runs, and
 say what to do about what is wrong. Nothing is changed. Exit status: 0 nothing is wrong,
 also with warnings; 1 something is.
 

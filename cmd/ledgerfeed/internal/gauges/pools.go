@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -111,17 +110,5 @@ func (p *Pools) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(p.waited, prometheus.CounterValue, w.Time.Seconds(), one.name)
 		to <- prometheus.MustNewConstMetric(p.waiting, prometheus.GaugeValue, float64(w.Waiting), one.name)
 		to <- prometheus.MustNewConstMetric(p.refused, prometheus.CounterValue, float64(w.Refused), one.name)
-	}
-}
-
-// Notifications are the metrics of the notifications between processes.
-func Notifications(n *eventlog.Notifier) []prometheus.Collector {
-	counter := func(name, help string, of func(eventlog.NotifierStats) uint64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ledgerfeed_notifications_" + name, Help: help}, func() float64 { return float64(of(n.Stats())) })
-	}
-	return []prometheus.Collector{
-		counter("sent_total", "Notifications to other processes, of any number of workspaces each.", func(s eventlog.NotifierStats) uint64 { return s.Sent }),
-		counter("received_total", "Notifications from other processes.", func(s eventlog.NotifierStats) uint64 { return s.Received }),
-		counter("interrupted_total", "How often receiving them was interrupted; changes are found by sweeps meanwhile.", func(s eventlog.NotifierStats) uint64 { return s.Interrupted }),
 	}
 }

@@ -3,12 +3,11 @@ package service
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
@@ -119,21 +118,17 @@ func divide(all int, roles []string, lists int) map[string]int {
 	return sizes
 }
 
-// listenDirectly makes the process listen past a pooler, or says that it does not.
-func listenDirectly(ctx context.Context, s *Service) error {
-	switch {
-	case s.database.Direct != "":
-	case !s.database.Pooled:
-		return nil
-	default:
-		s.env.Logger.WarnContext(ctx, "a pooler passes no notifications on and LEDGERFEED_LISTEN_DATABASE_URL is not set: changes made by other processes are found by sweeps, after about a second")
-		s.notifier.ListenAt(nil)
-		return nil
-	}
-	cfg, err := pg.ConnConfig(s.database.Direct, map[string]string{"application_name": sessionName(s.roles, "")})
+// prepareNotifier makes what notifies other processes, and says it where it hears of none.
+func prepareNotifier(ctx context.Context, s *Service) (err error) {
+	s.notifier, err = cli.NewNotifier(s.env, s.database, s.pool, map[string]string{"application_name": sessionName(s.roles, "")})
 	if err != nil {
-		return fmt.Errorf("LEDGERFEED_LISTEN_DATABASE_URL: %w", err)
+		return err
 	}
-	s.notifier.ListenAt(cfg)
+	switch ways := s.notifier.Ways(); {
+	case len(ways) == 0:
+		s.env.Logger.WarnContext(ctx, "a pooler passes no notifications on, and neither LEDGERFEED_LISTEN_DATABASE_URL nor LEDGERFEED_WAKE_URL is set: changes made by other processes are found by sweeps, after about a second")
+	case ways[len(ways)-1].By != eventlog.WayListen:
+		s.env.Logger.InfoContext(ctx, "notifications come over NATS alone: those of producers that know only PostgreSQL's NOTIFY come if another process with LEDGERFEED_WAKE_URL listens to it, and by sweeps otherwise")
+	}
 	return nil
 }

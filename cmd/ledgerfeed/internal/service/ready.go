@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 )
 
@@ -57,6 +58,10 @@ type Readiness struct {
 
 	Connections gauges.Connections `json:"connections"`        // to the database
 	Replicas    []replica.State    `json:"replicas,omitempty"` // that are read from; one that is not takes no readiness
+
+	// Notifications are the ways by which the process hears of the changes of others. Without
+	// one it works all the same, by sweeps.
+	Notifications []eventlog.Way `json:"notifications"`
 }
 
 // readiness tells whether every role can do its work, or one of them, and if not, why.
@@ -78,6 +83,10 @@ func (s *Service) readiness(ctx context.Context, role string) Readiness {
 	is.Connections = s.pools.Connections()
 	is.Connections.Most = s.connections.most
 	is.Replicas = s.connections.replicas.States()
+	is.Notifications = []eventlog.Way{}
+	if s.ready.Load() { // before, it may not have a notifier
+		is.Notifications = s.notifier.Ways()
+	}
 	return is
 }
 

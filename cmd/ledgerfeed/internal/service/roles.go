@@ -124,8 +124,7 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	s.Add("clock", s.watchClock)
-	s.notifier = eventlog.NewNotifier(s.pool, s.env.Logger)
-	if err := listenDirectly(ctx, s); err != nil {
+	if err := prepareNotifier(ctx, s); err != nil {
 		return err
 	}
 	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer(), Metrics: s.metrics}); err != nil {

@@ -1,0 +1,159 @@
+package eventlog_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/natsnotify"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
+)
+
+// TestNotifyWithoutNATS: while the server of NATS is away, those that listen are notified by
+// NOTIFY; when it is back, all are.
+func TestNotifyWithoutNATS(t *testing.T) {
+	t.Parallel()
+	url, servers := testkit.NewDatabase(t), natscluster.Start(t, 1)
+	sender, listens, deaf := newProcess(t, url), newProcess(t, url), newProcess(t, url)
+	for _, p := range []*process{sender, listens, deaf} {
+		p.carry(t, servers)
+	}
+	sender.notifier.ListenAt(nil)
+	deaf.notifier.ListenAt(nil)
+	for _, p := range []*process{sender, listens, deaf} {
+		p.run(t)
+	}
+	sub, done := listens.notifier.Subscribe(eventlog.TopicAppended)
+	defer done()
+	servers.Kill(0)
+	testkit.Eventually(t, func() error {
+		for _, w := range deaf.notifier.Ways() {
+			if w.Connected || w.Reason == "" {
+				return fmt.Errorf("without a server: %+v", w)
+			}
+		}
+		return nil
+	})
+	sender.notifier.Notify(eventlog.TopicAppended, "w")
+	if ids, _ := taken(t, sub); !slices.Equal(ids, []string{"w"}) {
+		t.Errorf("without the server, notified of %v", ids)
+	}
+	sub, done = deaf.notifier.Subscribe(eventlog.TopicAppended)
+	defer done()
+	servers.Run(0)
+	sender.connected(t)
+	deaf.connected(t)
+	if _, all := taken(t, sub); !all {
+		t.Error("the new connection does not begin with a sweep")
+	}
+	sender.notifier.Notify(eventlog.TopicAppended, "w")
+	if ids, _ := taken(t, sub); !slices.Equal(ids, []string{"w"}) {
+		t.Errorf("with the server, notified of %v", ids)
+	}
+}
+
+// TestOneForwards: of the processes that listen, one passes on over NATS what producers say
+// by NOTIFY; when its connection is gone, another one does.
+func TestOneForwards(t *testing.T) {
+	t.Parallel()
+	url, servers := testkit.NewDatabase(t), natscluster.Start(t, 1)
+	producer := newProcess(t, url)
+	var listening []*process
+	for range 3 {
+		p := newProcess(t, url)
+		p.carry(t, servers)
+		p.run(t)
+		listening = append(listening, p)
+	}
+	conn, _ := servers.Connect()
+	var (
+		mu   sync.Mutex
+		came = map[string]int{} // how often over NATS, by workspace
+	)
+	testkit.Must(conn.Subscribe(natsnotify.DefaultSubject+".>", func(m *nats.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
+		came[strings.TrimPrefix(string(m.Data), "- ")]++
+	}))(t)
+	testkit.Must(0, conn.Flush())(t)
+	// say sends a notification in SQL, and waits until all that listen have it, or know that
+	// they have missed some. What was said before, each of them has then passed on, or not.
+	say := func(w string) {
+		t.Helper()
+		var subs []*eventlog.Subscription
+		for _, p := range listening {
+			sub, done := p.notifier.Subscribe(eventlog.TopicAppended)
+			t.Cleanup(done)
+			subs = append(subs, sub)
+		}
+		testkit.Must(producer.pool.Exec(t.Context(), `SELECT pg_notify('ledgerfeed_appended', '- ' || $1)`, w))(t)
+		for _, sub := range subs {
+			for heard := false; !heard; { // of what was said before, by the other way
+				ids, all := taken(t, sub)
+				heard = all || slices.Contains(ids, w)
+			}
+		}
+	}
+	times := func(w string) int {
+		testkit.Must(0, conn.Flush())(t)
+		mu.Lock()
+		defer mu.Unlock()
+		return came[w]
+	}
+	for i := range 6 {
+		say(fmt.Sprint("w", i))
+	}
+	for i := range 5 {
+		if n := times(fmt.Sprint("w", i)); n != 1 {
+			t.Errorf("w%d came %d times over NATS", i, n)
+		}
+	}
+	// Whichever passes them on loses its connection, and another one does.
+	testkit.Must(producer.pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND granted`))(t)
+	for _, p := range listening {
+		p.connected(t)
+	}
+	round := 0
+	testkit.Eventually(t, func() error {
+		round++
+		w := fmt.Sprint("after", round)
+		say(w)
+		say("next")
+		if n := times(w); n != 1 {
+			return fmt.Errorf("after that one has gone, a notification came %d times over NATS", n)
+		}
+		return nil
+	})
+}
+
+// TestForeignNotifications: what others publish on the subject does no harm.
+func TestForeignNotifications(t *testing.T) {
+	t.Parallel()
+	url, servers := testkit.NewDatabase(t), natscluster.Start(t, 1)
+	p := newProcess(t, url)
+	p.carry(t, servers)
+	p.notifier.ListenAt(nil)
+	p.run(t)
+	sub, done := p.notifier.Subscribe(eventlog.TopicAppended)
+	defer done()
+	conn, _ := servers.Connect()
+	subject := natsnotify.DefaultSubject + "." + string(eventlog.TopicAppended)
+	for _, m := range []*nats.Msg{
+		{Subject: natsnotify.DefaultSubject + ".other", Data: []byte("- w")}, {Subject: subject}, {Subject: subject, Data: []byte("-")},
+		{Subject: subject, Data: append([]byte("- "), make([]byte, 100_000)...)}, {Subject: subject, Data: []byte("- right")},
+	} {
+		testkit.Must(0, conn.PublishMsg(m))(t)
+	}
+	for seen := []string{}; !slices.Contains(seen, "right"); {
+		ids, all := taken(t, sub)
+		if seen = append(seen, ids...); all || len(seen) > 1 {
+			t.Fatalf("notified of %v, all %v", seen, all)
+		}
+	}
+}

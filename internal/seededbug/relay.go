@@ -1,0 +1,6 @@
+//go:build seededbug_relay
+
+package seededbug
+
+// Active is the bug of this build.
+const Active = UnsentSkipped
