@@ -30,7 +30,7 @@ var arrows = map[string][]string{
 	},
 
 	"readapi/access/consolelink": {"internal/console/origin", "internal/console/session"},
-	"readapi/access":             {"domain", "internal/batch", "internal/brand", "internal/periodic", "internal/audit"},
+	"readapi/access":             {"domain", "eventlog", "internal/batch", "internal/brand", "internal/periodic", "internal/audit"},
 	"readapi/access/limit":       {"readapi/access", "internal/periodic"},
 	"readapi/requestlog":         {"internal/periodic", "internal/pg", "internal/rollup"},
 	"readapi/route":              {"domain", "domain/jsonform", "readapi/access"},
@@ -115,7 +115,11 @@ var arrows = map[string][]string{
 		"internal/rollup",
 	},
 
-	"internal/archtest":            {},
+	"internal/archtest": {},
+	"internal/moving": {
+		"delivery/dispatch", "delivery/keyring", "delivery/secretkey", "domain", "eventlog", "internal/audit", "internal/flow", "internal/pg",
+		"migrations", "readapi", "readapi/access",
+	},
 	"internal/signingkey":          {},
 	"internal/batch":               {},
 	"internal/brand":               {},
@@ -155,7 +159,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring",
 		"delivery/secretkey", "internal/buildinfo", "internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor",
 		"cmd/ledgerfeed/internal/anomaly", "migrations", "cmd/ledgerfeed/internal/supportbundle", "internal/similar",
-		"internal/sizing", "cmd/ledgerfeed/internal/manual", "internal/sibling", "readapi/access/consolelink",
+		"internal/sizing", "cmd/ledgerfeed/internal/manual", "internal/moving", "internal/sibling", "readapi/access/consolelink",
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/datadir", "internal/localpg",
