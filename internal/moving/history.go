@@ -14,7 +14,7 @@ import (
 func (m *Mover) copyHistory(ctx context.Context) (copied int64, err error) {
 	m.cfg.Step(StepHistory)
 	for i := range history {
-		n, err := m.copyTable(ctx, &history[i])
+		n, err := copyTable(ctx, m, &history[i])
 		copied += n
 		if err != nil {
 			return copied, err
@@ -29,13 +29,13 @@ func (m *Mover) copyHistory(ctx context.Context) (copied int64, err error) {
 	})
 }
 
-func (m *Mover) copyTable(ctx context.Context, t *table) (copied int64, err error) {
+func copyTable(ctx context.Context, m *Mover, t *table) (copied int64, err error) {
 	columns, err := columnsOf(ctx, m.cfg.To.Pool, t.name)
 	if err != nil {
 		return 0, err
 	}
 	for {
-		n, more, err := m.copyPage(ctx, t, columns)
+		n, more, err := copyPage(ctx, m, t, columns)
 		copied += n
 		if err != nil || !more {
 			return copied, err
@@ -44,7 +44,7 @@ func (m *Mover) copyTable(ctx context.Context, t *table) (copied int64, err erro
 }
 
 // copyPage copies the next rows of a table; more tells that there may be others.
-func (m *Mover) copyPage(ctx context.Context, t *table, columns string) (written int64, more bool, err error) {
+func copyPage(ctx context.Context, m *Mover, t *table, columns string) (written int64, more bool, err error) {
 	err = pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
 		var after []string
 		err := tx.QueryRow(ctx, `
@@ -53,7 +53,7 @@ func (m *Mover) copyPage(ctx context.Context, t *table, columns string) (written
 		if err != nil {
 			return fmt.Errorf("read how far %s of %s is copied: %w", t.name, m.cfg.WorkspaceID, err)
 		}
-		b, last, err := m.readPage(ctx, t, after)
+		b, last, err := readPage(ctx, m, t, after)
 		if err != nil || b.n == 0 {
 			return err
 		}
@@ -72,7 +72,7 @@ func (m *Mover) copyPage(ctx context.Context, t *table, columns string) (written
 }
 
 // readPage reads the next rows of a table at the old place, and the key of the last of them.
-func (m *Mover) readPage(ctx context.Context, t *table, after []string) (b *jsonRows, last []string, err error) {
+func readPage(ctx context.Context, m *Mover, t *table, after []string) (b *jsonRows, last []string, err error) {
 	args := []any{m.cfg.WorkspaceID, batchRows}
 	for _, value := range after {
 		args = append(args, value)

@@ -70,7 +70,7 @@ func (m *Mover) hold(ctx context.Context) error {
 		return err
 	}
 	m.cfg.From.notify(eventlog.TopicProjected, m.cfg.WorkspaceID)
-	return m.awaitFree(ctx)
+	return awaitFree(ctx, m)
 }
 
 // takenSQL counts the webhooks that a living process holds.
@@ -80,7 +80,7 @@ const takenSQL = `
 	   AND EXISTS (SELECT FROM webhook_instance i WHERE i.workspace_id = '*' AND i.instance_id = c.holder AND i.lease_until > clock_timestamp())`
 
 // awaitFree waits until no process holds a webhook: what was under way is recorded.
-func (m *Mover) awaitFree(ctx context.Context) error {
+func awaitFree(ctx context.Context, m *Mover) error {
 	for began := time.Now(); ; {
 		var taken int
 		if err := m.cfg.From.Pool.QueryRow(ctx, takenSQL, m.cfg.WorkspaceID).Scan(&taken); err != nil {
@@ -100,7 +100,7 @@ func (m *Mover) awaitFree(ctx context.Context) error {
 
 // letGo gives webhooks, in tx of either place, the states back that they had before they
 // were held. What is pending goes on; the epoch does not go back.
-func (m *Mover) letGo(ctx context.Context, tx pgx.Tx, before []byte) error {
+func letGo(ctx context.Context, m *Mover, tx pgx.Tx, before []byte) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE webhook w SET state = h.value ->> 'state', paused_at = (h.value ->> 'paused_at')::timestamptz, version = w.version + 1
 		  FROM jsonb_each($2::jsonb) AS h

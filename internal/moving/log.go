@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// copyPage is how many entries are copied in one transaction, at most, and copyBytes
+	// entriesPage is how many entries are copied in one transaction, at most, and copyBytes
 	// about how large their data is together: an entry has up to 64 KiB.
-	copyPage  = 2000
-	copyBytes = 4 << 20
+	entriesPage = 2000
+	copyBytes   = 4 << 20
 )
 
-// head is the newest entry of a place.
+// headOf is the newest entry of a place.
 type head struct {
 	position int64
 	chain    []byte
 }
 
-func (m *Mover) head(ctx context.Context, p *Place) (h head, err error) {
+func headOf(ctx context.Context, m *Mover, p *Place) (h head, err error) {
 	err = p.Pool.QueryRow(ctx, `SELECT position, chain FROM log_head WHERE workspace_id = $1`, m.cfg.WorkspaceID).Scan(&h.position, &h.chain)
 	if err != nil {
 		return h, fmt.Errorf("read the head of %s in %s: %w", m.cfg.WorkspaceID, p.Name, err)
@@ -38,16 +38,16 @@ func (m *Mover) head(ctx context.Context, p *Place) (h head, err error) {
 
 // copyLog copies what the new place's log lacks, up to the newest entry that the old one
 // has when it gets there, and returns that.
-func (m *Mover) copyLog(ctx context.Context) (head, error) {
-	h, err := m.head(ctx, &m.cfg.To)
+func copyLog(ctx context.Context, m *Mover) (head, error) {
+	h, err := headOf(ctx, m, &m.cfg.To)
 	if err != nil {
 		return h, err
 	}
-	if err := m.sameAt(ctx, h); err != nil {
+	if err := sameAt(ctx, m, h); err != nil {
 		return h, err
 	}
 	for {
-		next, err := m.copyEntries(ctx, h)
+		next, err := copyEntries(ctx, m, h)
 		if err != nil {
 			return h, err
 		}
@@ -60,7 +60,7 @@ func (m *Mover) copyLog(ctx context.Context) (head, error) {
 }
 
 // sameAt makes sure that the old place has the new one's newest entry.
-func (m *Mover) sameAt(ctx context.Context, h head) error {
+func sameAt(ctx context.Context, m *Mover, h head) error {
 	if h.position == 0 {
 		return nil
 	}
@@ -83,8 +83,8 @@ type stored struct {
 }
 
 // copyEntries copies the next entries after the new place's head, and returns its head then.
-func (m *Mover) copyEntries(ctx context.Context, after head) (head, error) {
-	entries, err := m.readEntries(ctx, after)
+func copyEntries(ctx context.Context, m *Mover, after head) (head, error) {
+	entries, err := readEntries(ctx, m, after)
 	if err != nil || len(entries) == 0 {
 		return after, err
 	}
@@ -123,10 +123,10 @@ func (m *Mover) copyEntries(ctx context.Context, after head) (head, error) {
 }
 
 // readEntries reads the next entries of the old place, and proves that they follow.
-func (m *Mover) readEntries(ctx context.Context, after head) ([]stored, error) {
+func readEntries(ctx context.Context, m *Mover, after head) ([]stored, error) {
 	rows, err := m.cfg.From.Pool.Query(ctx, `
 		SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.chain, e.public_event, e.appended_at FROM event_log e
-		 WHERE e.workspace_id = $1 AND e.position > $2 ORDER BY e.position LIMIT $3`, m.cfg.WorkspaceID, after.position, copyPage)
+		 WHERE e.workspace_id = $1 AND e.position > $2 ORDER BY e.position LIMIT $3`, m.cfg.WorkspaceID, after.position, entriesPage)
 	if err != nil {
 		return nil, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
 	}
@@ -164,7 +164,7 @@ const lookEvery = 20 * time.Millisecond
 
 // awaitProjected waits until the read models of the new place are at a position. The error
 // is an *IdleError when they come no further for the time of Config.Idle.
-func (m *Mover) awaitProjected(ctx context.Context, position int64) error {
+func awaitProjected(ctx context.Context, m *Mover, position int64) error {
 	since, last := time.Now(), int64(-1)
 	for {
 		var (
@@ -181,7 +181,7 @@ func (m *Mover) awaitProjected(ctx context.Context, position int64) error {
 		case at >= position:
 			return nil
 		case quarantined:
-			if err := m.skipAlike(ctx, at+1, fault); err != nil {
+			if err := skipAlike(ctx, m, at+1, fault); err != nil {
 				return err
 			}
 		}
@@ -199,7 +199,7 @@ func (m *Mover) awaitProjected(ctx context.Context, position int64) error {
 
 // skipAlike skips, at the new place, an entry that cannot be projected there and that an
 // operator made the old one skip.
-func (m *Mover) skipAlike(ctx context.Context, position int64, fault string) error {
+func skipAlike(ctx context.Context, m *Mover, position int64, fault string) error {
 	skips, err := eventlog.NewQuarantine(m.cfg.From.Pool, eventlog.ReadModels, m.cfg.Clock, m.cfg.From.notifyAll).Skips(ctx, m.cfg.WorkspaceID)
 	if err != nil {
 		return fmt.Errorf("read which entries of %s are skipped: %w", m.cfg.WorkspaceID, err)

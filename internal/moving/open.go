@@ -33,17 +33,17 @@ func (m *Mover) open(ctx context.Context) (result Result, err error) {
 		}
 		switch {
 		case m.is(r, open, complete):
-			return m.readResult(ctx, to, &result)
+			return readResult(ctx, m, to, &result)
 		case !m.is(r, ready):
 			return ErrUndone
 		}
 		err = pgx.BeginTxFunc(ctx, m.cfg.From.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(from pgx.Tx) error {
-			return m.openWith(ctx, from, to, readapi.WorkspaceCursorKey(cursorKey, m.cfg.WorkspaceID))
+			return openWith(ctx, m, from, to, readapi.WorkspaceCursorKey(cursorKey, m.cfg.WorkspaceID))
 		})
 		if err != nil {
 			return err
 		}
-		if err := m.readResult(ctx, to, &result); err != nil {
+		if err := readResult(ctx, m, to, &result); err != nil {
 			return err
 		}
 		return access.BumpRevision(ctx, to, m.cfg.WorkspaceID)
@@ -56,7 +56,7 @@ func (m *Mover) open(ctx context.Context) (result Result, err error) {
 	return result, nil
 }
 
-func (m *Mover) readResult(ctx context.Context, tx pgx.Tx, result *Result) error {
+func readResult(ctx context.Context, m *Mover, tx pgx.Tx, result *Result) error {
 	var chain []byte
 	err := tx.QueryRow(ctx, `
 		SELECT state, position, chain, extract(epoch FROM coalesce(opened_after, '0'))::float8 FROM workspace_move WHERE workspace_id = $1`, m.cfg.WorkspaceID).
@@ -82,7 +82,7 @@ func (s *seconds) Scan(value any) error {
 }
 
 // openWith opens the new place in to, with what from has.
-func (m *Mover) openWith(ctx context.Context, from, to pgx.Tx, cursorKey []byte) error {
+func openWith(ctx context.Context, m *Mover, from, to pgx.Tx, cursorKey []byte) error {
 	r := &row{}
 	var before []byte
 	err := from.QueryRow(ctx, `
@@ -101,15 +101,15 @@ func (m *Mover) openWith(ctx context.Context, from, to pgx.Tx, cursorKey []byte)
 	if h.position != r.position || !bytes.Equal(h.chain, r.chain) {
 		return &DivergedError{WorkspaceID: m.cfg.WorkspaceID, Position: h.position}
 	}
-	if err := m.copyWorkspace(ctx, from, to); err != nil {
+	if err := copyWorkspace(ctx, m, from, to); err != nil {
 		return err
 	}
 	for i := range opening {
-		if err := m.copyAll(ctx, from, to, &opening[i]); err != nil {
+		if err := copyAll(ctx, m, from, to, &opening[i]); err != nil {
 			return err
 		}
 	}
-	if err := m.adapt(ctx, to, before); err != nil {
+	if err := adapt(ctx, m, to, before); err != nil {
 		return err
 	}
 	if _, err := to.Exec(ctx, `INSERT INTO cursor_key (workspace_id, value, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
@@ -131,7 +131,7 @@ func (m *Mover) openWith(ctx context.Context, from, to pgx.Tx, cursorKey []byte)
 
 // copyWorkspace gives the new place the workspace's own settings, and takes away what an
 // earlier life there has left.
-func (m *Mover) copyWorkspace(ctx context.Context, from, to pgx.Tx) error {
+func copyWorkspace(ctx context.Context, m *Mover, from, to pgx.Tx) error {
 	var (
 		name    string
 		email   *string
@@ -152,7 +152,7 @@ func (m *Mover) copyWorkspace(ctx context.Context, from, to pgx.Tx) error {
 }
 
 // adapt changes what cannot stay as it was at the old place.
-func (m *Mover) adapt(ctx context.Context, to pgx.Tx, before []byte) error {
+func adapt(ctx context.Context, m *Mover, to pgx.Tx, before []byte) error {
 	err := m.exec(ctx, to,
 		`UPDATE api_key SET revision = 0 WHERE workspace_id = $1`, // a number of the old place's
 		`UPDATE rate_count SET changed_at = clock_timestamp() WHERE workspace_id = $1`,
@@ -165,14 +165,14 @@ func (m *Mover) adapt(ctx context.Context, to pgx.Tx, before []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := m.letGo(ctx, to, before); err != nil {
+	if err := letGo(ctx, m, to, before); err != nil {
 		return err
 	}
-	return m.reseal(ctx, to)
+	return reseal(ctx, m, to)
 }
 
 // reseal seals the secrets of webhooks under the new place's key.
-func (m *Mover) reseal(ctx context.Context, to pgx.Tx) error {
+func reseal(ctx context.Context, m *Mover, to pgx.Tx) error {
 	rows, err := to.Query(ctx, `SELECT webhook_id, secret, old_secret FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id`, m.cfg.WorkspaceID)
 	if err != nil {
 		return fmt.Errorf("read the secrets of %s: %w", m.cfg.WorkspaceID, err)
@@ -196,14 +196,14 @@ func (m *Mover) reseal(ctx context.Context, to pgx.Tx) error {
 		return fmt.Errorf("the new place: %w", err)
 	}
 	for _, w := range list {
-		secret, err := m.again(under, w.ID, w.Secret)
+		secret, err := again(m, under, w.ID, w.Secret)
 		if err != nil {
 			return err
 		}
 		var old []byte
 		if w.Old != nil {
 			// One that nobody can open signs nothing, and its time ends.
-			if old, err = m.again(under, w.ID, w.Old); errors.Is(err, keyring.ErrUnknownKey) {
+			if old, err = again(m, under, w.ID, w.Old); errors.Is(err, keyring.ErrUnknownKey) {
 				old = nil
 			} else if err != nil {
 				return err
@@ -222,7 +222,7 @@ func (m *Mover) reseal(ctx context.Context, to pgx.Tx) error {
 var errNoKeyring = errors.New("the workspace has webhooks, whose secrets are encrypted: the keys of both places are needed (LEDGERFEED_SECRET_KEY and --to-secret-key-file)")
 
 // again seals a secret of the old place under another keyring.
-func (m *Mover) again(under *keyring.Keyring, webhookID string, box []byte) ([]byte, error) {
+func again(m *Mover, under *keyring.Keyring, webhookID string, box []byte) ([]byte, error) {
 	secret, err := m.cfg.From.Keyring.Open(m.cfg.WorkspaceID, webhookID, box)
 	if err != nil {
 		return nil, fmt.Errorf("open the secret of %s: %w", webhookID, err)

@@ -19,7 +19,7 @@ import (
 // audit trail. It can be interrupted and called again.
 func (m *Mover) Finish(ctx context.Context) error {
 	m.cfg.Step(StepBegin)
-	r, err := m.givingRow(ctx)
+	r, err := givingRow(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (m *Mover) Finish(ctx context.Context) error {
 	if r.state == removed {
 		return nil
 	}
-	if err := m.prove(ctx, r); err != nil {
+	if err := prove(ctx, m, r); err != nil {
 		return err
 	}
 	m.cfg.Step(StepRemove)
@@ -46,14 +46,14 @@ func (m *Mover) Finish(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := m.clear(ctx, &m.cfg.From); err != nil {
+	if err := clearPlace(ctx, m, &m.cfg.From); err != nil {
 		return err
 	}
 	return pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) error { return m.set(ctx, tx, removed) })
 }
 
 // prove makes sure that the new place is open, whole, and has the log that left.
-func (m *Mover) prove(ctx context.Context, from *row) error {
+func prove(ctx context.Context, m *Mover, from *row) error {
 	var chain []byte
 	err := m.cfg.To.Pool.QueryRow(ctx, `
 		SELECT CASE WHEN m.position = 0 THEN m.chain ELSE (SELECT e.chain FROM event_log e WHERE e.workspace_id = m.workspace_id AND e.position = m.position) END
@@ -82,8 +82,8 @@ var first = []string{"webhook_waiting", "webhook_cursor", "webhook_hour", "api_k
 // clearPage is how many entries are removed in one transaction.
 const clearPage = 5000
 
-// clear removes the data of a workspace whose head is closed for good.
-func (m *Mover) clear(ctx context.Context, p *Place) error {
+// clearPlace removes the data of a workspace whose head is closed for good.
+func clearPlace(ctx context.Context, m *Mover, p *Place) error {
 	// The log is empty from here on, for every process that looks.
 	err := pg.InTx(ctx, p.Pool, func(tx pgx.Tx) error {
 		return m.exec(ctx, tx,

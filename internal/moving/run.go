@@ -46,14 +46,14 @@ func (m *Mover) Run(ctx context.Context) (Result, error) {
 
 // leave copies the log and gives the workspace up at the old place.
 func (m *Mover) leave(ctx context.Context) error {
-	if err := m.approach(ctx); err != nil {
+	if err := approach(ctx, m); err != nil {
 		return err
 	}
 	if err := m.hold(ctx); err != nil {
 		return err
 	}
 	for n := 1; ; n++ {
-		err := m.pass(ctx)
+		err := pass(ctx, m)
 		again := errors.Is(err, errFenceOver) || pg.RolledBack(err)
 		if !again || n == fences {
 			return err
@@ -62,7 +62,7 @@ func (m *Mover) leave(ctx context.Context) error {
 		if !flow.Pause(ctx, time.Duration(n)*100*time.Millisecond) {
 			return context.Cause(ctx)
 		}
-		if err := m.approach(ctx); err != nil {
+		if err := approach(ctx, m); err != nil {
 			return err
 		}
 		if err := m.hold(ctx); err != nil {
@@ -72,17 +72,17 @@ func (m *Mover) leave(ctx context.Context) error {
 }
 
 // approach copies the log and waits for the read models until little is left to do.
-func (m *Mover) approach(ctx context.Context) error {
+func approach(ctx context.Context, m *Mover) error {
 	m.cfg.Step(StepCopy)
 	for range passes {
-		h, err := m.copyLog(ctx)
+		h, err := copyLog(ctx, m)
 		if err != nil {
 			return err
 		}
-		if err := m.awaitProjected(ctx, h.position); err != nil {
+		if err := awaitProjected(ctx, m, h.position); err != nil {
 			return err
 		}
-		newest, err := m.head(ctx, &m.cfg.From)
+		newest, err := headOf(ctx, m, &m.cfg.From)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (m *Mover) approach(ctx context.Context) error {
 }
 
 // pass fences the old place, copies the rest and gives the workspace up.
-func (m *Mover) pass(ctx context.Context) error {
+func pass(ctx context.Context, m *Mover) error {
 	newest, err := m.fence(ctx)
 	if err != nil {
 		return err
@@ -102,10 +102,10 @@ func (m *Mover) pass(ctx context.Context) error {
 	m.cfg.Step(StepTail)
 	limited, cancel := context.WithTimeoutCause(ctx, m.cfg.Fence, errFenceOver)
 	defer cancel()
-	if _, err := m.copyLog(limited); err != nil {
+	if _, err := copyLog(limited, m); err != nil {
 		return orFenceOver(limited, err)
 	}
-	if err := m.awaitProjected(limited, newest.position); err != nil {
+	if err := awaitProjected(limited, m, newest.position); err != nil {
 		return orFenceOver(limited, err)
 	}
 	if err := m.prepare(ctx, newest); err != nil {

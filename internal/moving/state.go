@@ -81,12 +81,12 @@ func (m *Mover) exec(ctx context.Context, tx pgx.Tx, statements ...string) error
 // the old one.
 func (m *Mover) begin(ctx context.Context) (state string, err error) {
 	m.cfg.Step(StepBegin)
-	if err := m.check(ctx); err != nil {
+	if err := checkPlaces(ctx, m); err != nil {
 		return "", err
 	}
 	var from *row
 	if err := pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) (err error) {
-		from, err = m.beginGiving(ctx, tx)
+		from, err = beginGiving(ctx, m, tx)
 		return err
 	}); err != nil {
 		return "", err
@@ -94,7 +94,7 @@ func (m *Mover) begin(ctx context.Context) (state string, err error) {
 	m.id = from.id
 	var to *row
 	if err := pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) (err error) {
-		to, err = m.beginReceiving(ctx, tx, from)
+		to, err = beginReceiving(ctx, m, tx, from)
 		return err
 	}); err != nil {
 		return "", err
@@ -111,8 +111,8 @@ func (m *Mover) begin(ctx context.Context) (state string, err error) {
 	return from.state, nil
 }
 
-// check makes sure that both places are of the same version, and their accounts own them.
-func (m *Mover) check(ctx context.Context) error {
+// checkPlaces makes sure that both places are of the same version, and their accounts own them.
+func checkPlaces(ctx context.Context, m *Mover) error {
 	var versions [2]int64
 	for i, p := range []*Place{&m.cfg.From, &m.cfg.To} {
 		var owner bool
@@ -134,7 +134,7 @@ func (m *Mover) check(ctx context.Context) error {
 }
 
 // beginGiving begins a move at the old place, or finds the one that was begun.
-func (m *Mover) beginGiving(ctx context.Context, tx pgx.Tx) (*row, error) {
+func beginGiving(ctx context.Context, m *Mover, tx pgx.Tx) (*row, error) {
 	if err := tx.QueryRow(ctx, `SELECT FROM workspace WHERE workspace_id = $1 FOR UPDATE`, m.cfg.WorkspaceID).Scan(); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil, &domain.UnknownWorkspaceError{WorkspaceID: m.cfg.WorkspaceID}
@@ -148,7 +148,7 @@ func (m *Mover) beginGiving(ctx context.Context, tx pgx.Tx) (*row, error) {
 	if r != nil {
 		switch r.state {
 		case copying, holding, fenced, moved:
-			return r, m.noteAddress(ctx, tx)
+			return r, noteAddress(ctx, m, tx)
 		case removing, removed:
 			return nil, ErrGone
 		case receiving, ready:
@@ -171,7 +171,7 @@ func (m *Mover) beginGiving(ctx context.Context, tx pgx.Tx) (*row, error) {
 }
 
 // noteAddress keeps the address for readers that this run was given.
-func (m *Mover) noteAddress(ctx context.Context, tx pgx.Tx) error {
+func noteAddress(ctx context.Context, m *Mover, tx pgx.Tx) error {
 	if m.cfg.PublicAddress == "" {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (m *Mover) noteAddress(ctx context.Context, tx pgx.Tx) error {
 }
 
 // beginReceiving prepares the new place, or finds it prepared.
-func (m *Mover) beginReceiving(ctx context.Context, tx pgx.Tx, from *row) (*row, error) {
+func beginReceiving(ctx context.Context, m *Mover, tx pgx.Tx, from *row) (*row, error) {
 	r, err := m.lockRow(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -198,15 +198,15 @@ func (m *Mover) beginReceiving(ctx context.Context, tx pgx.Tx, from *row) (*row,
 	case from.state == moved, from.receiver != "":
 		return nil, ErrOther
 	case r == nil:
-		return m.createReceiving(ctx, tx)
+		return createReceiving(ctx, m, tx)
 	case r.state == removed, r.state == receiving && r.other == m.cfg.From.Name, r.state == ready && r.other == m.cfg.From.Name:
-		return m.receiveAgain(ctx, tx)
+		return receiveAgain(ctx, m, tx)
 	}
 	return nil, &TakenError{m.cfg.WorkspaceID, m.cfg.To.Name, fmt.Sprintf("its last move there is %q, with %s", r.state, r.other)}
 }
 
 // createReceiving makes the workspace at the new place, closed.
-func (m *Mover) createReceiving(ctx context.Context, tx pgx.Tx) (*row, error) {
+func createReceiving(ctx context.Context, m *Mover, tx pgx.Tx) (*row, error) {
 	var made bool
 	if err := tx.QueryRow(ctx, `SELECT workspace_create($1, $1, $2)`, m.cfg.WorkspaceID, m.now()).Scan(&made); err != nil {
 		return nil, fmt.Errorf("create %s at the new place: %w", m.cfg.WorkspaceID, err)
@@ -217,11 +217,11 @@ func (m *Mover) createReceiving(ctx context.Context, tx pgx.Tx) (*row, error) {
 	if err := m.exec(ctx, tx, `UPDATE log_head SET closed_until = 'infinity' WHERE workspace_id = $1`); err != nil {
 		return nil, err
 	}
-	return m.receiveAgain(ctx, tx)
+	return receiveAgain(ctx, m, tx)
 }
 
 // receiveAgain makes the row of the new place, whose head is closed.
-func (m *Mover) receiveAgain(ctx context.Context, tx pgx.Tx) (*row, error) {
+func receiveAgain(ctx context.Context, m *Mover, tx pgx.Tx) (*row, error) {
 	r := &row{id: m.id, receiver: uuid.NewString(), state: receiving}
 	if err := m.exec(ctx, tx, `UPDATE workspace SET move = 'receiving', moved_to = NULL WHERE workspace_id = $1`); err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ const (
 )
 
 // copyAll copies the rows of a table within two transactions.
-func (m *Mover) copyAll(ctx context.Context, from, to pgx.Tx, t *table) error {
+func copyAll(ctx context.Context, m *Mover, from, to pgx.Tx, t *table) error {
 	source := t.rows
 	if source == "" {
 		source = t.name + ` t WHERE t.workspace_id = $1`

@@ -21,13 +21,13 @@ import (
 // After that the new place is closed for good first.
 func (m *Mover) Undo(ctx context.Context) error {
 	m.cfg.Step(StepBegin)
-	r, err := m.givingRow(ctx)
+	r, err := givingRow(ctx, m)
 	if err != nil {
 		return err
 	}
 	switch {
 	case r == nil:
-		return m.clearAbandoned(ctx)
+		return clearAbandoned(ctx, m)
 	case r.state == removing, r.state == removed:
 		return ErrOpen
 	case r.state != copying && r.state != holding && r.state != fenced && r.state != moved:
@@ -35,23 +35,23 @@ func (m *Mover) Undo(ctx context.Context) error {
 	}
 	m.id = r.id
 	if r.state == moved {
-		if err := m.abandon(ctx, r, true); err != nil {
+		if err := abandon(ctx, m, r, true); err != nil {
 			return err
 		}
 	}
-	if err := m.takeBack(ctx); err != nil {
+	if err := takeBack(ctx, m); err != nil {
 		return err
 	}
 	if r.state != moved {
-		if err := m.abandon(ctx, r, false); err != nil {
+		if err := abandon(ctx, m, r, false); err != nil {
 			return fmt.Errorf("the workspace is open again at the old place; what the new one has received is not removed: %w", err)
 		}
 	}
-	return m.clearAbandoned(ctx)
+	return clearAbandoned(ctx, m)
 }
 
 // givingRow reads the old place's row; nil: there is none.
-func (m *Mover) givingRow(ctx context.Context) (r *row, err error) {
+func givingRow(ctx context.Context, m *Mover) (r *row, err error) {
 	err = pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) error {
 		r, err = m.lockRow(ctx, tx)
 		return err
@@ -60,7 +60,7 @@ func (m *Mover) givingRow(ctx context.Context) (r *row, err error) {
 }
 
 // abandon closes the new place for good. With must, that it is there is required.
-func (m *Mover) abandon(ctx context.Context, from *row, must bool) error {
+func abandon(ctx context.Context, m *Mover, from *row, must bool) error {
 	return pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
 		r, err := m.lockRow(ctx, tx)
 		switch {
@@ -81,7 +81,7 @@ func (m *Mover) abandon(ctx context.Context, from *row, must bool) error {
 }
 
 // takeBack opens the old place again, unless another process has gone on meanwhile.
-func (m *Mover) takeBack(ctx context.Context) error {
+func takeBack(ctx context.Context, m *Mover) error {
 	err := pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) error {
 		if err := m.exec(ctx, tx, `SELECT FROM workspace WHERE workspace_id = $1 FOR UPDATE`); err != nil {
 			return err
@@ -95,7 +95,7 @@ func (m *Mover) takeBack(ctx context.Context) error {
 		}
 		if r.state == moved {
 			// It may have left since Undo looked: then the new place decides.
-			if err := m.isAbandoned(ctx); err != nil {
+			if err := isAbandoned(ctx, m); err != nil {
 				return err
 			}
 		}
@@ -103,7 +103,7 @@ func (m *Mover) takeBack(ctx context.Context) error {
 		if err := tx.QueryRow(ctx, `SELECT held FROM workspace_move WHERE workspace_id = $1`, m.cfg.WorkspaceID).Scan(&before); err != nil {
 			return fmt.Errorf("read the states of webhooks of %s: %w", m.cfg.WorkspaceID, err)
 		}
-		if err := m.letGo(ctx, tx, before); err != nil {
+		if err := letGo(ctx, m, tx, before); err != nil {
 			return err
 		}
 		if err := m.audit(ctx, tx, audit.WorkspaceMove, "the move to "+r.other+" was undone"); err != nil {
@@ -129,7 +129,7 @@ func (m *Mover) takeBack(ctx context.Context) error {
 var errLeft = errors.New("another process has gone on with the move meanwhile; run it with --undo again")
 
 // isAbandoned makes sure that the new place is closed for good.
-func (m *Mover) isAbandoned(ctx context.Context) error {
+func isAbandoned(ctx context.Context, m *Mover) error {
 	var is bool
 	err := m.cfg.To.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM workspace_move WHERE workspace_id = $1 AND move_id = $2::uuid AND state = 'abandoned')`,
 		m.cfg.WorkspaceID, m.id).Scan(&is)
@@ -143,7 +143,7 @@ func (m *Mover) isAbandoned(ctx context.Context) error {
 }
 
 // clearAbandoned removes what the new place has received of a move that is undone.
-func (m *Mover) clearAbandoned(ctx context.Context) error {
+func clearAbandoned(ctx context.Context, m *Mover) error {
 	var r *row
 	err := pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) (err error) {
 		r, err = m.lockRow(ctx, tx)
@@ -160,7 +160,7 @@ func (m *Mover) clearAbandoned(ctx context.Context) error {
 		}
 		return ErrNothing
 	}
-	if err := m.clear(ctx, &m.cfg.To); err != nil {
+	if err := clearPlace(ctx, m, &m.cfg.To); err != nil {
 		return err
 	}
 	return pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
