@@ -173,7 +173,7 @@ func (f *moveFlags) otherKeyring(same *keyring.Keyring) (*keyring.Keyring, error
 func (v *movedView) text(out io.Writer, other string) (err error) {
 	switch v.State {
 	case "undone":
-		_, err = fmt.Fprintf(out, "%s is here again; %s has nothing of it.\n", v.WorkspaceID, other)
+		_, err = fmt.Fprintf(out, "%s is here again; %s has only its closed, empty log.\n", v.WorkspaceID, other)
 	case "removed":
 		_, err = fmt.Fprintf(out, "The data of %s are removed here. Appends stay refused, and readers are still told where it is.\n", v.WorkspaceID)
 	default:

@@ -114,7 +114,7 @@ func (h *house) appendAll(ctx context.Context, logs [2]*eventlog.Log, at *int) e
 				if ctx.Err() != nil {
 					return nil // the workspace is at neither place while the test looks
 				}
-				time.Sleep(time.Millisecond) // the pause of a producer
+				<-time.After(time.Millisecond) // the pause of a producer
 				continue
 			}
 			break

@@ -98,7 +98,7 @@ var arrows = map[string][]string{
 	"internal/console/label":    {"domain", "readapi/access", "delivery/attempt", "delivery/policy", "domain/jsonform"},
 	"internal/console/chart":    {"internal/console/label", "internal/rollup"},
 	"internal/console/web": {
-		"domain", "readapi/access", "delivery", "internal/console/label", "internal/console/session", "internal/pg",
+		"domain", "readapi/access", "delivery", "eventlog", "internal/console/label", "internal/console/session", "internal/pg",
 		"internal/tracing", "internal/console/origin", "internal/console/theme",
 	},
 	"internal/console/signin": {"domain", "internal/console/identity", "internal/console/session", "internal/console/web"},

@@ -163,19 +163,12 @@ func clearAbandoned(ctx context.Context, m *Mover) error {
 	if err := clearPlace(ctx, m, &m.cfg.To); err != nil {
 		return err
 	}
+	// Its closed log stays: a producer who heard of the move, and asks there, would make the
+	// workspace anew.
 	return pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
-		// Keys are left from an earlier life here, whose readers are still told of the move.
-		var former bool
-		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM api_key WHERE workspace_id = $1)`, m.cfg.WorkspaceID).Scan(&former); err != nil {
-			return fmt.Errorf("look for keys of %s: %w", m.cfg.WorkspaceID, err)
+		if err := m.exec(ctx, tx, `UPDATE workspace SET move = 'moved', moved_to = NULL WHERE workspace_id = $1`); err != nil {
+			return err
 		}
-		if former {
-			if err := m.exec(ctx, tx, `UPDATE workspace SET move = 'moved' WHERE workspace_id = $1`); err != nil {
-				return err
-			}
-			return m.set(ctx, tx, removed)
-		}
-		return m.exec(ctx, tx, `DELETE FROM workspace_move WHERE workspace_id = $1`, `DELETE FROM log_checkpoint WHERE workspace_id = $1`,
-			`DELETE FROM log_head WHERE workspace_id = $1`, `DELETE FROM workspace WHERE workspace_id = $1`)
+		return m.set(ctx, tx, removed)
 	})
 }
