@@ -153,9 +153,6 @@ func (h *house) follow(over <-chan struct{}) error {
 		case status == http.StatusServiceUnavailable && p.MovedTo != "":
 			address = p.MovedTo
 			continue
-		case status == http.StatusUnauthorized && address != h.apis[0]:
-			address = h.apis[0] // undone, or the new place is not open yet
-			continue
 		case status == http.StatusServiceUnavailable:
 			continue
 		case status != http.StatusOK:

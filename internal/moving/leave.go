@@ -107,8 +107,22 @@ func (m *Mover) depart(ctx context.Context, newest head) error {
 		}
 		if err := m.exec(ctx, tx,
 			`UPDATE log_head SET closed_until = 'infinity' WHERE workspace_id = $1`,
-			`UPDATE workspace w SET move = 'moved', moved_to = m.public_address FROM workspace_move m WHERE w.workspace_id = $1 AND m.workspace_id = $1`,
+			`UPDATE workspace SET move = 'moved', moved_to = NULL WHERE workspace_id = $1`,
 			`UPDATE webhook_mail SET next_attempt_at = 'infinity' WHERE workspace_id = $1`); err != nil {
+			return err
+		}
+		return access.BumpRevision(ctx, tx, m.cfg.WorkspaceID)
+	})
+}
+
+// tell has the old place tell readers the address of the new one. Before that is open they
+// would be refused there, because it does not have their keys.
+func tell(ctx context.Context, m *Mover) error {
+	return pg.InLimitedTx(ctx, m.cfg.From.Pool, lockTimeout, func(tx pgx.Tx) error {
+		err := m.exec(ctx, tx, `
+			UPDATE workspace w SET moved_to = m.public_address FROM workspace_move m
+			 WHERE w.workspace_id = $1 AND m.workspace_id = w.workspace_id AND w.move = 'moved' AND m.state = 'moved'`)
+		if err != nil {
 			return err
 		}
 		return access.BumpRevision(ctx, tx, m.cfg.WorkspaceID)

@@ -37,6 +37,9 @@ func (m *Mover) Run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return result, err
 	}
+	if err := tell(ctx, m); err != nil {
+		return result, fmt.Errorf("the workspace is open at the new place, but readers at the old one are not told; run the same command again: %w", err)
+	}
 	if result.History, err = m.copyHistory(ctx); err != nil {
 		return result, fmt.Errorf("the workspace is open at the new place, but its history is not whole there yet; run the same command again: %w", err)
 	}
