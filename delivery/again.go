@@ -60,6 +60,9 @@ func (s *Store) ResendSeveral(ctx context.Context, webhookID string, deliveryIDs
 		events = append(events, event)
 	}
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		if err := mayChange(ctx, tx, w.WorkspaceID); err != nil {
+			return err
+		}
 		now := s.now()
 		again, err := sendAgain(ctx, tx, w, events, []policy.State{policy.Failed, policy.Cancelled}, now, s.cfg.Settings.Retention)
 		if err != nil || len(again) == 0 {
@@ -170,6 +173,9 @@ func changeDelivery(ctx context.Context, s *Store, deliveryID string, do func(pg
 			return err
 		}
 		workspaceID = w.WorkspaceID
+		if err := mayChange(ctx, tx, workspaceID); err != nil {
+			return err
+		}
 		return do(tx, d, w)
 	})
 	if err != nil {

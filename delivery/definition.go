@@ -128,6 +128,9 @@ func (s *Store) Create(ctx context.Context, workspaceID string, d Definition) (*
 	}
 	id := "wh_" + unique.String()
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		if err := mayChange(ctx, tx, workspaceID); err != nil {
+			return err
+		}
 		sealed, err := s.seal(ctx, tx, workspaceID, id, secret)
 		if err != nil {
 			return err

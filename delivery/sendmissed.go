@@ -90,6 +90,12 @@ func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Tim
 			return err
 		}
 		workspaceID = r.WorkspaceID
+		if err := mayChange(ctx, tx, workspaceID); err != nil {
+			return err
+		}
+		if err := historyIsWhole(ctx, tx, workspaceID); err != nil {
+			return err
+		}
 		if m.Count == 0 {
 			return nil
 		}

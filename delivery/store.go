@@ -138,6 +138,9 @@ func (s *Store) change(ctx context.Context, webhookID string, do func(pgx.Tx, *n
 		if w.workspaceID, err = workspaceOf(ctx, tx, webhookID); err != nil {
 			return err
 		}
+		if err := mayChange(ctx, tx, w.workspaceID); err != nil {
+			return err
+		}
 		err = tx.QueryRow(ctx, `SELECT url, name FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE`, w.workspaceID, webhookID).Scan(&w.url, &w.name)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return &UnknownWebhookError{webhookID}
@@ -229,6 +232,9 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 		return "", fmt.Errorf("write a test.ping: %w", err)
 	}
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		if err := mayChange(ctx, tx, w.WorkspaceID); err != nil {
+			return err
+		}
 		receipts, err := s.cfg.Log.AppendTx(ctx, tx, draft)
 		if err != nil {
 			return fmt.Errorf("append a test.ping: %w", err)
@@ -257,6 +263,9 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 		)
 		var err error
 		if w.workspaceID, err = workspaceOf(ctx, tx, webhookID); err != nil {
+			return err
+		}
+		if err := mayChange(ctx, tx, w.workspaceID); err != nil {
 			return err
 		}
 		err = tx.QueryRow(ctx, `

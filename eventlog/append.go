@@ -17,8 +17,9 @@ import (
 // Entries that the log holds already are skipped and count as done.
 //
 // The error is a *RefusedError when the log refuses an entry, a *HeldError when
-// another transaction holds a workspace for longer than Config.HeldTimeout, and a
-// *ClockError when the clock is wrong. Unless Certain reports it, the entries may
+// another transaction holds a workspace for longer than Config.HeldTimeout, a
+// *MovedError when it has moved to another database, or is being moved for longer than
+// that, and a *ClockError when the clock is wrong. Unless Certain reports it, the entries may
 // or may not have been appended after an error: append them again, with the same
 // ids.
 func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) (receipts []Receipt, err error) {
@@ -93,7 +94,7 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 		return l.appendInTx(ctx, tx, batches, appendMode{whole: true, wait: l.heldTimeout}, fillIn(receipts))
 	})
 	if held, notFree := errors.AsType[*notFreeError](err); notFree {
-		return nil, &HeldError{WorkspaceID: held.workspaceID, Err: errWaited}
+		return nil, held.over(errWaited)
 	}
 	if err != nil {
 		return nil, err

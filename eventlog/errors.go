@@ -89,6 +89,26 @@ func (e *HeldError) Error() string {
 // Unwrap returns why the append stopped waiting.
 func (e *HeldError) Unwrap() error { return e.Err }
 
+// MovedError says that a workspace is not to be changed here, because another database has
+// it, or is about to, or because it comes from there and is not open yet
+// (docs/operations/moving.md). Nothing was appended or changed.
+type MovedError struct {
+	WorkspaceID string
+	To          string // address of the API that has it; empty: not known
+	Away        bool   // it has moved; false: try again in some seconds
+}
+
+// Error says what to do.
+func (e *MovedError) Error() string {
+	switch {
+	case !e.Away:
+		return fmt.Sprintf("the workspace %s is being moved between databases, which takes some seconds; nothing was changed, try again", e.WorkspaceID)
+	case e.To == "":
+		return fmt.Sprintf("the workspace %s has moved to another database; nothing was changed here, do it there", e.WorkspaceID)
+	}
+	return fmt.Sprintf("the workspace %s has moved to %s; nothing was changed here, do it there", e.WorkspaceID, e.To)
+}
+
 // ClockError says that the caller's clock and the database's are more than 5
 // minutes apart. Nothing was appended.
 type ClockError struct{ Now, Database string }
@@ -114,6 +134,9 @@ func Certain(err error) bool {
 	if _, ok := errors.AsType[*ClockError](err); ok {
 		return true
 	}
+	if _, ok := errors.AsType[*MovedError](err); ok {
+		return true
+	}
 	return pg.RolledBack(err)
 }
 
@@ -121,9 +144,10 @@ func Certain(err error) bool {
 const (
 	codeRefused = "LF001" // of log_publish
 	codeClock   = "LF003" // of log_append
+	codeClosed  = "LF009" // of log_append
 )
 
-// AppendError finds the *RefusedError, *HeldError or *ClockError in an error of
+// AppendError finds the *RefusedError, *HeldError, *ClockError or *MovedError in an error of
 // PublishQuery, of its statement, or of another statement that appends. It returns
 // every other error as it is.
 func AppendError(workspaceID string, err error) error {
@@ -153,6 +177,15 @@ func AppendError(workspaceID string, err error) error {
 		}
 		if json.Unmarshal([]byte(pgErr.Detail), &detail) == nil {
 			return &ClockError{Now: detail.Now, Database: detail.Database}
+		}
+	case pgErr.Code == codeClosed:
+		var detail struct {
+			Workspace string `json:"workspace"`
+			Move      string `json:"move"`
+			To        string `json:"to"`
+		}
+		if json.Unmarshal([]byte(pgErr.Detail), &detail) == nil {
+			return &MovedError{WorkspaceID: detail.Workspace, To: detail.To, Away: detail.Move == moved}
 		}
 	case pg.Locked(err):
 		return &HeldError{WorkspaceID: workspaceID, Err: err}

@@ -32,6 +32,7 @@ const (
 	settled       appendState = iota // it has its receipt or error
 	leftOut                          // it is still to be made
 	leftOutAbsent                    // the same, because its workspace does not exist yet
+	leftOutMoving                    // the same, because its workspace is closed for a move, for seconds
 )
 
 const (
@@ -239,9 +240,12 @@ func (s *appendStatement) fail(err error) {
 
 // leaveOut says that the appends of the statement are still to be made.
 func (s *appendStatement) leaveOut(held *notFreeError) {
-	if held.absent {
+	switch {
+	case held.absent:
 		s.set(leftOutAbsent)
-	} else {
+	case held.moving:
+		s.set(leftOutMoving)
+	default:
 		s.set(leftOut)
 	}
 }

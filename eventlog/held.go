@@ -43,10 +43,19 @@ var errWaited = errors.New("it waited as long as it may")
 type notFreeError struct {
 	workspaceID string
 	absent      bool // it does not exist: creating it may mean to wait
+	moving      bool // its log is closed for a move, for seconds
 }
 
 // Error names the workspace.
 func (e *notFreeError) Error() string { return "workspace " + e.workspaceID + " is held" }
+
+// over is the error of an append that has waited as long as it may.
+func (e *notFreeError) over(why error) error {
+	if e.moving {
+		return &MovedError{WorkspaceID: e.workspaceID}
+	}
+	return &HeldError{WorkspaceID: e.workspaceID, Err: why}
+}
 
 // turns bounds how many connections wait for workspaces at once.
 type turns chan struct{}
@@ -79,10 +88,10 @@ func (l *Log) whenFree(ctx context.Context, attempt func(wait time.Duration) err
 		case !notFree:
 			return err
 		case ctx.Err() != nil:
-			return &HeldError{WorkspaceID: held.workspaceID, Err: context.Cause(ctx)}
+			return held.over(context.Cause(ctx))
 		case time.Now().After(deadline):
-			return &HeldError{WorkspaceID: held.workspaceID, Err: errWaited}
-		case !turn && !held.absent:
+			return held.over(errWaited)
+		case held.moving, !turn && !held.absent:
 			flow.Pause(ctx, heldPause)
 		}
 		absent = held.absent
@@ -124,7 +133,11 @@ func attempted(workspaceID string, result appendResult, err error) error {
 	case err == nil && len(result.outcomes) == 0:
 		return &notFreeError{workspaceID: workspaceID, absent: true}
 	case err != nil:
-		return fmt.Errorf("append to %s: %w", workspaceID, AppendError(workspaceID, err))
+		err = AppendError(workspaceID, err)
+		if m, ok := errors.AsType[*MovedError](err); ok && !m.Away {
+			return &notFreeError{workspaceID: workspaceID, moving: true}
+		}
+		return fmt.Errorf("append to %s: %w", workspaceID, err)
 	}
 	return nil
 }
@@ -233,11 +246,11 @@ func (l *Log) appendHeld(ctx context.Context, p *pendingAppend) error {
 		case batch.Unknown(err):
 			return singleError(workspaceID, err)
 		case err != nil:
-			return &HeldError{WorkspaceID: workspaceID, Err: err}
+			return p.over(err)
 		case p.state == settled:
 			return nil
 		case ctx.Err() != nil:
-			return &HeldError{WorkspaceID: workspaceID, Err: context.Cause(ctx)}
+			return p.over(context.Cause(ctx))
 		}
 	}
 }
@@ -246,16 +259,22 @@ func (l *Log) appendHeld(ctx context.Context, p *pendingAppend) error {
 func (l *Log) commitHeld(ctx context.Context, group []*pendingAppend) {
 	wait, giveBack := l.turns.take()
 	turn := wait > 0
-	left := false
+	left, moving := false, false
 	for _, s := range byWorkspace(group) {
 		if s.appends[0].state == leftOutAbsent {
 			wait = lockTurn
 		}
 		l.commitAlone(ctx, s, wait)
 		left = left || s.appends[0].state != settled
+		moving = moving || s.appends[0].state == leftOutMoving
 	}
 	giveBack()
-	if left && !turn {
+	if moving || left && !turn {
 		flow.Pause(ctx, heldPause)
 	}
+}
+
+// over is the error of an append that has waited as long as it may.
+func (p *pendingAppend) over(why error) error {
+	return (&notFreeError{workspaceID: p.draft.WorkspaceID, moving: p.state == leftOutMoving}).over(why)
 }

@@ -71,8 +71,12 @@ func mailDetail(address string) string {
 
 // Set changes a workspace's name, or the addresses that mails about failing webhooks
 // go to (empty: none), in the caller's transaction. Nil leaves it as it is. The
-// error is a *domain.UnknownWorkspaceError when there is no such workspace.
+// error is a *domain.UnknownWorkspaceError when there is no such workspace, and a
+// *MovedError when another database has it.
 func (s *Workspaces) Set(ctx context.Context, tx pgx.Tx, id string, name, notifyEmail *string) error {
+	if err := MayChange(ctx, tx, id, false); err != nil {
+		return err
+	}
 	var before string
 	err := tx.QueryRow(ctx, `SELECT name FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`, id).Scan(&before)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -20,9 +20,10 @@ REVOKE ALL ON
     attempt_rollup, console_audit, console_link, console_session, contractor, credit_move, event_log, event_rollup, event_rollup_cursor, goose_db_version, ingest_position, invoice, key_rollup, log_checkpoint, log_failure,
     log_head, log_skip, log_under_way, payment, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
     request_refused, request_rollup, secret_key, service_key, service_setting, time_entry, webhook, webhook_cursor, webhook_delivery, webhook_hour,
-    webhook_instance, webhook_mail, webhook_waiting, workspace
+    webhook_instance, webhook_mail, webhook_waiting, workspace, workspace_move, cursor_key
     FROM ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;
-GRANT SELECT ON event_log, goose_db_version, log_head TO ledgerfeed_service;
+-- Workspaces are moved by the owner.
+GRANT SELECT ON event_log, goose_db_version, log_head, workspace_move, cursor_key TO ledgerfeed_service;
 GRANT SELECT, INSERT ON console_audit TO ledgerfeed_service;
 GRANT SELECT, DELETE ON append_trace TO ledgerfeed_service;
 GRANT SELECT, INSERT, UPDATE, DELETE ON

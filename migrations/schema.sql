@@ -280,6 +280,18 @@ CREATE TABLE credit_move (
 COMMENT ON TABLE credit_move IS 'The history of a client''s credit: one row for each entry, never changed.';
 CREATE INDEX credit_move_list ON public.credit_move USING btree (workspace_id, client_id, "position");
 
+CREATE TABLE cursor_key (
+    workspace_id text COLLATE "C" NOT NULL,
+    value bytea NOT NULL,
+    since timestamp with time zone NOT NULL,
+    CONSTRAINT cursor_key_pkey PRIMARY KEY (workspace_id, value),
+    CONSTRAINT cursor_key_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT cursor_key_value_check CHECK ((octet_length(value) = 32))
+);
+COMMENT ON TABLE cursor_key IS 'Keys under which other databases sealed cursors of a workspace that has come from there. They open cursors of this workspace only.';
+COMMENT ON COLUMN cursor_key.value IS 'The key, derived there from that service''s key and the workspace.';
+COMMENT ON COLUMN cursor_key.since IS 'When the workspace came with it.';
+
 CREATE TABLE event_log (
     workspace_id text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
@@ -309,6 +321,7 @@ COMMENT ON COLUMN event_log.appended_at IS 'When the transaction that appended i
 CREATE INDEX event_log_feed ON public.event_log USING btree (workspace_id, "position") WHERE (public_event IS NOT NULL);
 CREATE INDEX event_log_feed_type ON public.event_log USING btree (workspace_id, type, "position") WHERE (public_event IS NOT NULL);
 CREATE TRIGGER event_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.event_log FOR EACH STATEMENT EXECUTE FUNCTION event_log_refuse();
+CREATE TRIGGER event_log_removes_one BEFORE DELETE ON public.event_log FOR EACH ROW WHEN (((current_setting('ledgerfeed.removes'::text, true) <> ''::text) AND (old.workspace_id <> current_setting('ledgerfeed.removes'::text, true)))) EXECUTE FUNCTION event_log_refuse();
 
 CREATE TABLE event_rollup (
     workspace_id text COLLATE "C" NOT NULL,
@@ -467,6 +480,7 @@ CREATE TABLE log_head (
     position bigint NOT NULL,
     created_at timestamp with time zone NOT NULL,
     chain bytea NOT NULL,
+    closed_until timestamp with time zone,
     CONSTRAINT log_head_pkey PRIMARY KEY (workspace_id),
     CONSTRAINT log_head_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
     CONSTRAINT log_head_chain_check CHECK ((octet_length(chain) = 32)),
@@ -476,6 +490,7 @@ COMMENT ON TABLE log_head IS 'The newest entry of each workspace. Appends lock i
 COMMENT ON COLUMN log_head.position IS 'Position of the newest entry; 0 before the first.';
 COMMENT ON COLUMN log_head.created_at IS 'Publish time of the newest entry; -infinity before the first. The next one is never before it.';
 COMMENT ON COLUMN log_head.chain IS 'Chain value of the newest entry; SHA-256 of the workspace id before the first.';
+COMMENT ON COLUMN log_head.closed_until IS 'Appends are refused until then, by the database''s clock: for seconds while the workspace is fenced for a move, and infinity where it is being received, or has moved away. Null: they are not.';
 
 CREATE TABLE log_skip (
     workspace_id text COLLATE "C" NOT NULL,
@@ -1013,12 +1028,50 @@ CREATE TABLE workspace (
     name text NOT NULL,
     notify_email text,
     created_at timestamp with time zone NOT NULL,
+    move text,
+    moved_to text,
     CONSTRAINT workspace_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT workspace_move_check CHECK ((move = ANY (ARRAY['receiving'::text, 'holding'::text, 'moved'::text]))),
     CONSTRAINT workspace_workspace_id_check CHECK ((workspace_id ~ '^[A-Za-z0-9_-]{1,64}$'::text))
 );
 COMMENT ON TABLE workspace IS 'One customer of the billing product. Created by its first entry, or with a command.';
 COMMENT ON COLUMN workspace.name IS 'Shown on /v1/me and in the console; the id until set.';
 COMMENT ON COLUMN workspace.notify_email IS 'Mail addresses of the finance team, separated by a comma and a space, which get a mail when a webhook fails or is turned off. Null: nobody gets one.';
+COMMENT ON COLUMN workspace.move IS 'receiving: entries come from another database, and nobody else may append; holding: its webhooks are held for a move, and are not to be changed; moved: another database has it, and nothing here is to be changed. Null: it is here.';
+COMMENT ON COLUMN workspace.moved_to IS 'The address of the API that has it now, for readers who ask here; null: none was given.';
+
+CREATE TABLE workspace_move (
+    workspace_id text COLLATE "C" NOT NULL,
+    move_id uuid NOT NULL,
+    receiver uuid,
+    state text NOT NULL,
+    other text NOT NULL,
+    public_address text,
+    changed_at timestamp with time zone NOT NULL,
+    fenced_at timestamp with time zone,
+    opened_after interval,
+    position bigint,
+    chain bytea,
+    held jsonb NOT NULL DEFAULT '{}'::jsonb,
+    progress jsonb NOT NULL DEFAULT '{}'::jsonb,
+    CONSTRAINT workspace_move_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT workspace_move_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT workspace_move_chain_check CHECK ((octet_length(chain) = 32)),
+    CONSTRAINT workspace_move_state_check CHECK ((state = ANY (ARRAY['copying'::text, 'holding'::text, 'fenced'::text, 'moved'::text, 'removing'::text, 'removed'::text, 'receiving'::text, 'ready'::text, 'open'::text, 'complete'::text, 'abandoned'::text])))
+);
+COMMENT ON TABLE workspace_move IS 'The last move of each workspace from or to this database, and how far it has come.';
+COMMENT ON COLUMN workspace_move.move_id IS 'The same on both sides.';
+COMMENT ON COLUMN workspace_move.receiver IS 'Made by the side that receives, and noted by the other, which moves to no second one; null: not noted yet.';
+COMMENT ON COLUMN workspace_move.state IS 'Of the side that gives: copying, holding, fenced, moved, removing, removed; of the one that receives: receiving, ready, open, complete, or abandoned.';
+COMMENT ON COLUMN workspace_move.other IS 'Server and database of the other side, without an account.';
+COMMENT ON COLUMN workspace_move.public_address IS 'As in workspace.moved_to, from when it has moved.';
+COMMENT ON COLUMN workspace_move.changed_at IS 'When it got into this state.';
+COMMENT ON COLUMN workspace_move.fenced_at IS 'When appends were last closed for the move.';
+COMMENT ON COLUMN workspace_move.opened_after IS 'How long appends were refused, as the side that receives knows it; null: it is not open.';
+COMMENT ON COLUMN workspace_move.position IS 'The newest entry when it moved; null: it has not.';
+COMMENT ON COLUMN workspace_move.chain IS 'The chain value of that entry.';
+COMMENT ON COLUMN workspace_move.held IS 'The states that webhooks had before they were held, by id.';
+COMMENT ON COLUMN workspace_move.progress IS 'How far each table of the history is copied: the key of the last row, by table.';
 
 CREATE OR REPLACE FUNCTION public.console_audit_refuse()
  RETURNS trigger
@@ -1036,6 +1089,9 @@ CREATE OR REPLACE FUNCTION public.event_log_refuse()
  LANGUAGE plpgsql
 AS $function$
 BEGIN
+    IF TG_OP = 'DELETE' AND TG_LEVEL = 'STATEMENT' AND current_setting('ledgerfeed.removes', true) <> '' THEN
+        RETURN NULL;
+    END IF;
     RAISE EXCEPTION 'the log is append-only: % on event_log is refused', TG_OP
         USING ERRCODE = 'insufficient_privilege',
               HINT = 'Entries are never changed or removed; append a new entry instead.';
@@ -1110,6 +1166,12 @@ BEGIN
     END IF;
     IF wait > 0 AND log_waited() IS NULL THEN
         PERFORM set_config('ledgerfeed.waited', '0', true);
+    END IF;
+    IF h.closed_until > clock_timestamp() THEN
+        IF wait = 0 THEN
+            RETURN;
+        END IF;
+        PERFORM log_closed(w);
     END IF;
     head := h.position;
     IF expected IS NOT NULL AND expected <> h.position THEN
@@ -1221,6 +1283,27 @@ CREATE OR REPLACE FUNCTION public.log_clock()
  LANGUAGE sql
 RETURN clock_timestamp();
 COMMENT ON FUNCTION log_clock() IS 'The time that callers'' clocks are compared with; null: they are not.';
+
+CREATE OR REPLACE FUNCTION public.log_closed(w text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    m text;
+    t text;
+BEGIN
+    SELECT k.move, k.moved_to INTO m, t FROM workspace k WHERE k.workspace_id = w;
+    RAISE EXCEPTION '%', CASE m
+        WHEN 'moved' THEN format('the workspace %s has moved%s', w, coalesce(' to ' || t, ' to another place'))
+        WHEN 'receiving' THEN format('the workspace %s is being moved here, and is not open yet', w)
+        ELSE format('the workspace %s is being moved', w) END
+        USING ERRCODE = 'LF009',
+              DETAIL = json_build_object('workspace', w, 'move', coalesce(m, ''), 'to', coalesce(t, ''))::text,
+              HINT = CASE m WHEN 'moved' THEN 'Nothing of this call was appended. Append it there.'
+                            ELSE 'Nothing of this call was appended. Append it again in some seconds.' END;
+END
+$function$;
+COMMENT ON FUNCTION log_closed(text) IS 'Refuses an append to a workspace whose head is closed, with SQLSTATE LF009 and a detail that is JSON.';
 
 CREATE OR REPLACE FUNCTION public.log_patience(wait integer)
  RETURNS integer

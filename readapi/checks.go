@@ -148,6 +148,14 @@ func checkRate(q *request) error {
 	return nil
 }
 
+// checkMoved refuses requests about a workspace that another database has.
+func checkMoved(q *request) error {
+	if m := q.key.Move; m != nil && m.Away {
+		return answer.Moved(m.To)
+	}
+	return nil
+}
+
 // decodePath lets chi route the decoded path, so that two spellings of a path are
 // the same path. An escaped slash is no separator, and a slash at the end makes
 // another path, so such paths are unknown.

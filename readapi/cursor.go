@@ -36,7 +36,8 @@ const (
 // a cursor of another form does not open.
 const (
 	firstForm   = ""   // of version 0.1.0; see openFirstCursor
-	currentForm = " 2" // with a mark of the log
+	secondForm  = " 2" // with a mark of the log
+	currentForm = " 3" // the same, under a key of the workspace; see workspaceSealers
 )
 
 // newCursorSealer makes the sealer of cursors of a form.

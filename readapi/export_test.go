@@ -73,12 +73,12 @@ func (a *API) InURL(uri, query string) bool { return a.keys.inURL(uri, query) }
 
 // OpenCursor opens a cursor sealed by SealCursor.
 func (a *API) OpenCursor(associated []byte, cursor string) ([]byte, bool) {
-	return a.cursors.open(associated, cursor)
+	return a.cursors.of("acme").open(associated, cursor)
 }
 
 // SealCursor seals a position.
 func (a *API) SealCursor(associated, position []byte) string {
-	return a.cursors.seal(associated, position)
+	return a.cursors.of("acme").seal(associated, position)
 }
 
 // FirstCursor is what version 0.1.0 would have given in place of a cursor of a list.

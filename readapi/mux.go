@@ -25,7 +25,7 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	cursors, err := newCursorSealer(cfg.CursorKey, currentForm)
+	secondCursors, err := newCursorSealer(cfg.CursorKey, secondForm)
 	if err != nil {
 		return nil, err
 	}
@@ -49,22 +49,23 @@ func New(cfg Config) (*API, error) {
 		return nil, err
 	}
 	a := &API{
-		cfg:          cfg,
-		mux:          chi.NewRouter(),
-		answers:      answers,
-		document:     document,
-		pages:        pages,
-		keys:         keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
-		cursors:      cursors,
-		firstCursors: firstCursors,
-		tags:         newTagger(cfg.CursorKey, document),
-		primary:      primary,
-		replicas:     newReplicas(&cfg),
-		told:         newTold(),
-		places:       places,
-		cache:        newAnswerCache(max(0, cfg.CacheBytes)),
-		waits:        waits,
-		metrics:      metrics,
+		cfg:           cfg,
+		mux:           chi.NewRouter(),
+		answers:       answers,
+		document:      document,
+		pages:         pages,
+		keys:          keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
+		cursors:       newWorkspaceSealers(cfg.CursorKey),
+		secondCursors: secondCursors,
+		firstCursors:  firstCursors,
+		tags:          newTagger(cfg.CursorKey, document),
+		primary:       primary,
+		replicas:      newReplicas(&cfg),
+		told:          newTold(),
+		places:        places,
+		cache:         newAnswerCache(max(0, cfg.CacheBytes)),
+		waits:         waits,
+		metrics:       metrics,
 	}
 	a.routing.New = func() any { return chi.NewRouteContext() }
 	a.mountRoutes()
@@ -83,7 +84,8 @@ func (a *API) mountRoutes() {
 		check(checkSlowDown), // 3
 		check(checkKey),      // 4
 		check(checkRate),     // 5
-		decodePath,           // 6, which is what the mux does next
+		check(checkMoved),
+		decodePath, // 6, which is what the mux does next
 	)
 	a.mux.NotFound(handler(answerUnknownPath).ServeHTTP)
 	for _, r := range route.Table() {

@@ -178,7 +178,18 @@ func (q *request) associatedTarget() []byte {
 // openCursor opens the request's cursor; false: it does not belong to the request.
 func (q *request) openCursor() (position []byte, ok bool) {
 	cursor := q.params.get(q.endpoint.cursor)
-	if position, ok = q.api.cursors.open(q.associatedData(), cursor); ok {
+	associated := q.associatedData()
+	if position, ok = q.api.cursors.of(q.key.WorkspaceID).open(associated, cursor); ok {
+		return position, true
+	}
+	if q.key.Move != nil {
+		for _, key := range q.key.Move.CursorKeys {
+			if position, ok = newWorkspaceSealer(key).open(associated, cursor); ok {
+				return position, true
+			}
+		}
+	}
+	if position, ok = q.api.secondCursors.open(associated, cursor); ok {
 		return position, true
 	}
 	return q.openFirstCursor(cursor)
@@ -193,5 +204,5 @@ func (q *request) position() []byte {
 
 // cursor seals the position at which the list of the request continues.
 func (q *request) cursor(position []byte) string {
-	return q.api.cursors.seal(q.associatedData(), position)
+	return q.api.cursors.of(q.key.WorkspaceID).seal(q.associatedData(), position)
 }

@@ -18,8 +18,8 @@ import (
 )
 
 func workspaceCommand(env *cli.Env) *cobra.Command {
-	return cli.Group("workspace", "Create, change and list workspaces",
-		workspaceCreateCommand(env), workspaceSetCommand(env), workspaceListCommand(env))
+	return cli.Group("workspace", "Create, change, list and move workspaces",
+		workspaceCreateCommand(env), workspaceSetCommand(env), workspaceListCommand(env), workspaceMoveCommand(env))
 }
 
 // workspaceView is a workspace in the output of commands.

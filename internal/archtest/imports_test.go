@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 	},
 
 	"readapi/access/consolelink": {"internal/console/origin", "internal/console/session"},
-	"readapi/access":             {"domain", "internal/batch", "internal/brand", "internal/periodic", "internal/audit"},
+	"readapi/access":             {"domain", "eventlog", "internal/batch", "internal/brand", "internal/periodic", "internal/audit"},
 	"readapi/access/limit":       {"readapi/access", "internal/periodic"},
 	"readapi/requestlog":         {"internal/periodic", "internal/pg", "internal/rollup"},
 	"readapi/route":              {"domain", "domain/jsonform", "readapi/access"},
@@ -99,7 +99,7 @@ var arrows = map[string][]string{
 	"internal/console/label":    {"domain", "readapi/access", "delivery/attempt", "delivery/policy", "domain/jsonform"},
 	"internal/console/chart":    {"internal/console/label", "internal/rollup"},
 	"internal/console/web": {
-		"domain", "readapi/access", "delivery", "internal/console/label", "internal/console/session", "internal/pg",
+		"domain", "readapi/access", "delivery", "eventlog", "internal/console/label", "internal/console/session", "internal/pg",
 		"internal/tracing", "internal/console/origin", "internal/console/theme",
 	},
 	"internal/console/signin": {"domain", "internal/console/identity", "internal/console/session", "internal/console/web"},
@@ -116,7 +116,11 @@ var arrows = map[string][]string{
 		"internal/rollup",
 	},
 
-	"internal/archtest":            {},
+	"internal/archtest": {},
+	"internal/moving": {
+		"delivery/dispatch", "delivery/keyring", "delivery/secretkey", "domain", "eventlog", "internal/audit", "internal/flow", "internal/pg",
+		"migrations", "readapi", "readapi/access",
+	},
 	"internal/signingkey":          {},
 	"internal/batch":               {},
 	"internal/brand":               {},
@@ -159,7 +163,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring",
 		"delivery/secretkey", "internal/buildinfo", "internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor",
 		"cmd/ledgerfeed/internal/anomaly", "migrations", "cmd/ledgerfeed/internal/supportbundle", "internal/similar",
-		"internal/sizing", "cmd/ledgerfeed/internal/manual", "internal/sibling", "readapi/access/consolelink",
+		"internal/sizing", "cmd/ledgerfeed/internal/manual", "internal/moving", "internal/sibling", "readapi/access/consolelink",
 	},
 	"cmd/ledgerfeed/internal/cli": {
 		"eventlog/natsnotify", "internal/bus",

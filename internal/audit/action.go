@@ -10,6 +10,7 @@ const (
 	WorkspaceCreate     Action = "workspace.create"
 	WorkspaceSet        Action = "workspace.set"
 	WorkspaceTestMail   Action = "workspace.test_mail"
+	WorkspaceMove       Action = "workspace.move"
 	KeyCreate           Action = "key.create"
 	KeyRotate           Action = "key.rotate"
 	KeyRevoke           Action = "key.revoke"
@@ -43,7 +44,7 @@ const (
 // Actions are all of them.
 func Actions() []Action {
 	return []Action{
-		WorkspaceCreate, WorkspaceSet, WorkspaceTestMail, KeyCreate, KeyRotate, KeyRevoke,
+		WorkspaceCreate, WorkspaceSet, WorkspaceTestMail, WorkspaceMove, KeyCreate, KeyRotate, KeyRevoke,
 		KeySetLimit, WebhookCreate, WebhookEdit, WebhookDelete, WebhookRotateSecret,
 		WebhookTest, WebhookTurnOn, WebhookTurnOff, WebhookPause, WebhookResume, WebhookSendMissed, DeliveryResend,
 		EntrySkip, EntryRestore, EntryRetry, AnomalyAcknowledge, Rebuild,
@@ -62,6 +63,8 @@ func (a Action) Label() string {
 		return "Changed workspace"
 	case WorkspaceTestMail:
 		return "Sent a test mail"
+	case WorkspaceMove:
+		return "Moved workspace"
 	case KeyCreate:
 		return "Created API key"
 	case KeyRotate:

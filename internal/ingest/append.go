@@ -186,6 +186,9 @@ func refusedAt(err error, run []item) (index int, reason error) {
 	if r, ok := errors.AsType[*eventlog.RefusedError](err); ok {
 		return r.Index, r
 	}
+	if m, ok := errors.AsType[*eventlog.MovedError](err); ok && m.Away {
+		return 0, m // others do not wait for it
+	}
 	if d, ok := errors.AsType[*eventlog.DivergedError](err); ok && run[0].place != nil {
 		return int(d.Position - run[0].place.position), fmt.Errorf("position %d of %s: %w", d.Position, d.WorkspaceID, errOtherChain)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -42,7 +43,9 @@ func (e *entry) admit(now time.Time) (*Key, error) {
 // result.
 func readEntries(ctx context.Context, pool *pgxpool.Pool, hashes []hash) (map[hash]*entry, error) {
 	const find = `SELECT s.hash, k.key_id, k.workspace_id, w.name, k.name, s.prefix, k.permissions, k.rate_limit_per_minute,
-			k.created_at, k.expires_at, k.revoked_at IS NOT NULL, s.ended, s.ends_at
+			k.created_at, k.expires_at, k.revoked_at IS NOT NULL, s.ended, s.ends_at,
+			coalesce(w.move = 'moved', false), coalesce(w.moved_to, ''),
+			ARRAY(SELECT c.value FROM cursor_key c WHERE c.workspace_id = w.workspace_id ORDER BY c.since DESC, c.value)
 		FROM api_key_secret s
 		JOIN api_key k ON k.workspace_id = s.workspace_id AND k.key_id = s.key_id
 		JOIN workspace w ON w.workspace_id = s.workspace_id
@@ -60,14 +63,18 @@ func readEntries(ctx context.Context, pool *pgxpool.Pool, hashes []hash) (map[ha
 		stored            []byte
 		k                 Key
 		e                 entry
+		move              Move
 		permissions       []string
 		expiresAt, endsAt *time.Time
 	)
 	_, err = pgx.ForEachRow(rows, []any{
 		&stored, &k.ID, &k.WorkspaceID, &k.WorkspaceName, &k.Name, &k.Prefix, &permissions, &k.RateLimit,
-		&k.CreatedAt, &expiresAt, &e.revoked, &e.ended, &endsAt,
+		&k.CreatedAt, &expiresAt, &e.revoked, &e.ended, &endsAt, &move.Away, &move.To, &move.CursorKeys,
 	}, func() error {
 		key, read := k, e
+		if move.Away || len(move.CursorKeys) > 0 {
+			key.Move = &Move{Away: move.Away, To: move.To, CursorKeys: slices.Clone(move.CursorKeys)}
+		}
 		key.Permissions = storedPermissions(permissions)
 		key.CreatedAt = k.CreatedAt.UTC()
 		key.ExpiresAt = orZero(expiresAt)

@@ -36,6 +36,17 @@ type Key struct {
 	RateLimit     int       // requests a clock minute
 	CreatedAt     time.Time // UTC, whole microseconds
 	ExpiresAt     time.Time // refused from then on; zero: never
+
+	Move *Move // of the workspace, in keys of a Directory; nil: it was always here
+}
+
+// Move is what is known of a workspace that was moved between databases.
+type Move struct {
+	Away bool   // another database has the workspace
+	To   string // the address of the API there; empty: not known
+	// CursorKeys are those under which cursors of the workspace were sealed where it came
+	// from, 32 bytes each.
+	CursorKeys [][]byte
 }
 
 // State is whether a key works.

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
@@ -82,6 +83,9 @@ func (s *Store) Create(ctx context.Context, n NewKey) (*Record, Secret, error) {
 		record.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Microsecond)
 	}
 	err = s.transact(ctx, func(tx pgx.Tx) error {
+		if err := eventlog.MayChange(ctx, tx, n.WorkspaceID, false); err != nil {
+			return err
+		}
 		if err := insertKey(ctx, tx, record, secret); err != nil {
 			return err
 		}
@@ -235,6 +239,9 @@ func (s *Store) Revoke(ctx context.Context, workspaceID, keyID string) (*Record,
 func (s *Store) change(ctx context.Context, workspaceID, keyID string, now time.Time, do func(pgx.Tx, *Record) error) (*Record, error) {
 	var after *Record
 	err := s.transact(ctx, func(tx pgx.Tx) error {
+		if err := eventlog.MayChange(ctx, tx, workspaceID, false); err != nil {
+			return err
+		}
 		const lock = `SELECT 1 FROM api_key WHERE workspace_id = $1 AND key_id = $2 FOR NO KEY UPDATE`
 		if _, err := tx.Exec(ctx, lock, workspaceID, keyID); err != nil {
 			return fmt.Errorf("lock the key %s: %w", keyID, err)

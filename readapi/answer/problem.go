@@ -19,6 +19,7 @@ type Error struct {
 	Errors     []ParamError
 	RetryAfter int     // seconds; 0: no such header
 	Refusal    Refusal // empty: the request was looked at
+	MovedTo    string  // the address that has the workspace now; empty: it is here, or not known
 
 	// For the log alone.
 	Cause error
@@ -195,6 +196,22 @@ func Unavailable(cause error) *Error {
 	}
 }
 
+// Moved is the answer to every request about a workspace that another database has now; to
+// is the address of the API there, empty where it is not known. It is a 503, which clients
+// try again: most ask by a name that will lead them to the other place, and a redirect would
+// make them leave the key behind, or send it on unasked.
+func Moved(to string) *Error {
+	e := &Error{Status: http.StatusServiceUnavailable, RetryAfter: retryMoved, MovedTo: to}
+	e.Detail = "This workspace is served from another place now. Try again, with growing waits; if that goes on, ask whoever runs the service for its address."
+	if to != "" {
+		e.Detail = "This workspace is served from " + to + " now. Send the same request there, with the same key; cursors go on there."
+	}
+	return e
+}
+
+// retryMoved is the Retry-After of a workspace that has moved, in seconds.
+const retryMoved = 5
+
 // Behind is the answer to a request whose Log-Position-At-Least was not reached in time.
 func Behind(position int64) *Error {
 	return &Error{
@@ -277,6 +294,7 @@ func (p *Error) document(docsURL, requestID string) ([]byte, error) {
 		Status    int          `json:"status"`
 		Detail    string       `json:"detail"`
 		RequestID string       `json:"request_id"`
+		MovedTo   string       `json:"moved_to,omitempty"`
 		Errors    []ParamError `json:"errors,omitempty"`
 	}{
 		Type:      docsURL + "/errors/" + strconv.Itoa(p.Status),
@@ -284,6 +302,7 @@ func (p *Error) document(docsURL, requestID string) ([]byte, error) {
 		Status:    p.Status,
 		Detail:    p.Detail,
 		RequestID: requestID,
+		MovedTo:   p.MovedTo,
 		Errors:    p.Errors,
 	}
 	var b bytes.Buffer

@@ -110,6 +110,7 @@ func (s *schemas) problem() object {
 		{"status", object{{"type", "integer"}, {"description", "The HTTP status, again; others may come."}}.extensible([]int{400, 401, 403, 404, 405, 429, 431, 500, 503})},
 		{"detail", text("What happened and what to do, in plain English.", "This key lacks the permission invoices:read.")},
 		{"request_id", text("The same as in X-Request-Id.", "req_3f2c9a1d5b7e4c0a8d6f1e2b3c4d5e6f")},
+		{"moved_to", text("Only in a 503 of a workspace that is served from another place now, if its address is known: send the same request there, with the same key and cursor.", "https://api.eu.example.com")},
 		{"errors", object{{"type", "array"}, {"description", "Only where parameters are wrong: one row for each, for " +
 			strconv.Itoa(answer.MaxParamErrors) + " of them at most."}, {"items", row}, {"minItems", 1}, {"maxItems", answer.MaxParamErrors}}},
 	}, []string{"type", "title", "status", "detail", "request_id"})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -67,9 +68,15 @@ func pageError(err error) PageError {
 		workspace *domain.UnknownWorkspaceError
 		notLive   *access.NotLiveError
 	)
+	if moved, ok := errors.AsType[*eventlog.MovedError](err); ok {
+		return movedPage(moved)
+	}
 	switch {
 	case errors.As(err, &page):
 		return *page
+	case errors.Is(err, delivery.ErrHistoryComes):
+		return PageError{Status: http.StatusConflict, Title: "Deliveries are still coming",
+			Text: "The workspace has just been moved, and its earlier deliveries are still being copied. Try again in some minutes.", Back: "/webhooks"}
 	case errors.As(err, &key), errors.As(err, &webhook), errors.As(err, &sent), errors.As(err, &workspace), errors.Is(err, ErrNotFound):
 		return PageError{Status: http.StatusNotFound, Title: "Not found",
 			Text: "There is nothing at this address in your workspace. It may have been deleted, or be too old to be stored."}
@@ -124,6 +131,16 @@ func pageError(err error) PageError {
 	}
 	return PageError{Status: http.StatusInternalServerError, Title: "Something went wrong",
 		Text: "This is our fault, not yours. Try again in a moment; if it happens again, give support the number below."}
+}
+
+// movedPage is the text for a change of a workspace that another database has, or is about to.
+func movedPage(e *eventlog.MovedError) PageError {
+	if !e.Away {
+		return PageError{Status: http.StatusConflict, Title: "The workspace is being moved",
+			Text: "It goes to another place, which takes some seconds, so nothing was changed. Try again in a moment."}
+	}
+	return PageError{Status: http.StatusConflict, Title: "The workspace has moved",
+		Text: "It is served from another place now, so nothing can be changed here. Ask whoever runs the service for the address of its console."}
 }
 
 // signInFirst redirects a browser without a session to the sign-in page, and from

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/moving"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// moveFlags are the flags of workspace move.
+type moveFlags struct {
+	id, to        string
+	publicAddress string
+	secretKeyFile string
+	fence         time.Duration
+	undo, finish  bool
+}
+
+// movedView is the output of workspace move.
+type movedView struct {
+	WorkspaceID string  `json:"workspace_id"`
+	State       string  `json:"state"`                     // complete, undone or removed
+	Position    int64   `json:"position,omitempty"`        // of the newest entry when it moved
+	Chain       string  `json:"chain,omitempty"`           // of that entry
+	Refused     float64 `json:"refused_seconds,omitempty"` // how long appends were refused
+	History     int64   `json:"history_rows,omitempty"`    // that this run copied after the new place was open
+}
+
+func workspaceMoveCommand(env *cli.Env) *cobra.Command {
+	var f moveFlags
+	c := &cobra.Command{
+		Use:   "move",
+		Short: "Move a workspace to another database while it is read",
+		Long: `Move a workspace from this database to another one, which has the tables of the
+same version and processes that serve: its log (same positions, same chain), keys,
+webhooks with what waits for them and their numbers, names, audit and records. Both
+accounts own the tables. docs/operations/moving.md has the steps.
+
+Most is copied while the workspace is read and appended to. Then its deliveries are
+held and appends wait or are refused for seconds, --fence at most; what is left is
+copied, and the new place opens. From then on readers who ask at the old place get
+503 with the address given as --public-address. Cursors go on at the new place.
+
+If it is interrupted, run it again with the same databases. Until the new place is
+open, --undo gives the workspace back to this one. Nothing is removed here before
+--finish, which asks the new place for proof.
+
+The secrets of webhooks are encrypted with the key of each place: that of the new one,
+if it is not the same, is in the file of --to-secret-key-file.`,
+		Args: cli.ExactArgs(0),
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return env.WithDeps(ctx, func(d *cli.Deps) error { return f.run(ctx, env, d) })
+		}),
+	}
+	c.Flags().StringVar(&f.id, "id", "", "the workspace (required)")
+	c.Flags().StringVar(&f.to, "to", "", "URL of the other database; its password can be in a file (PGPASSFILE) (required)")
+	c.Flags().StringVar(&f.publicAddress, "public-address", "", "address of the API there, https://…, which readers who ask here are told")
+	c.Flags().StringVar(&f.secretKeyFile, "to-secret-key-file", "", "file with the LEDGERFEED_SECRET_KEY of the other place (default: the same as here)")
+	c.Flags().DurationVar(&f.fence, "fence", 30*time.Second, "how long appends are refused at most, 1s to 5m; if the move is not over by then, they come in again and it goes round again")
+	c.Flags().BoolVar(&f.undo, "undo", false, "give the workspace back to this database, and remove what the other has received")
+	c.Flags().BoolVar(&f.finish, "finish", false, "remove the data here, after the other place has proved that it has them")
+	return c
+}
+
+func (f *moveFlags) check() error {
+	switch {
+	case f.id == "" || f.to == "":
+		return cli.Usagef("want --id and --to")
+	case f.undo && f.finish:
+		return cli.Usagef("--undo and --finish exclude each other")
+	case f.fence < time.Second || f.fence > 5*time.Minute:
+		return cli.Usagef("--fence is %v: want 1s to 5m", f.fence)
+	}
+	if f.publicAddress == "" {
+		return nil
+	}
+	u, err := url.Parse(f.publicAddress)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return cli.Usagef("--public-address is %q: want an address such as https://api.example.com", f.publicAddress)
+	}
+	f.publicAddress = strings.TrimSuffix(f.publicAddress, "/")
+	return nil
+}
+
+func (f *moveFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps) error {
+	other, err := pg.Open(ctx, f.to, pg.Options{MaxConns: 4})
+	if err != nil {
+		return fmt.Errorf("--to: %w", err)
+	}
+	defer other.Close()
+	cfg := moving.Config{
+		WorkspaceID: f.id, PublicAddress: f.publicAddress, Fence: f.fence, Clock: env.Clock, Logger: env.Logger,
+		From: place(ctx, env, d.Pool, d.Notifier), To: place(ctx, env, other, eventlog.NewNotifier(other, env.Logger)),
+		Step: func(s moving.Step) { fmt.Fprintf(env.ErrOut, "%s: %s\n", f.id, s) },
+	}
+	if cfg.From.Keyring, err = env.ReadKeyring(d.Database); err != nil {
+		return err
+	}
+	if cfg.To.Keyring, err = f.otherKeyring(cfg.From.Keyring); err != nil {
+		return err
+	}
+	m, err := moving.New(cfg)
+	if err != nil {
+		return err
+	}
+	v := movedView{WorkspaceID: f.id}
+	switch {
+	case f.undo:
+		v.State, err = "undone", m.Undo(ctx)
+	case f.finish:
+		v.State, err = "removed", m.Finish(ctx)
+	default:
+		var result moving.Result
+		result, err = m.Run(ctx)
+		v.State, v.Position, v.Chain = result.State, result.Position, hex.EncodeToString(result.Chain[:])
+		v.Refused, v.History = result.Refused.Seconds(), result.History
+	}
+	if err != nil {
+		return err
+	}
+	return env.Print(v, func(out io.Writer) error { return v.text(out, cfg.To.Name) })
+}
+
+// place is a side of a move; processes that serve it are notified at once.
+func place(ctx context.Context, env *cli.Env, pool *pgxpool.Pool, n *eventlog.Notifier) moving.Place {
+	c := pool.Config().ConnConfig
+	return moving.Place{
+		Pool: pool, Name: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database,
+		Notify: func(topic eventlog.Topic, workspaceIDs ...string) {
+			n.Notify(topic, workspaceIDs...)
+			if err := n.Flush(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				env.Logger.WarnContext(ctx, "cannot notify running services; they find out within seconds by polling", "error", err)
+			}
+		},
+	}
+}
+
+// otherKeyring has the keys of the other place.
+func (f *moveFlags) otherKeyring(same *keyring.Keyring) (*keyring.Keyring, error) {
+	if f.secretKeyFile == "" {
+		return same, nil
+	}
+	text, err := os.ReadFile(f.secretKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--to-secret-key-file: %w", err)
+	}
+	k, err := keyring.New(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("--to-secret-key-file: %w", err)
+	}
+	return k, nil
+}
+
+func (v *movedView) text(out io.Writer, other string) (err error) {
+	switch v.State {
+	case "undone":
+		_, err = fmt.Fprintf(out, "%s is here again; %s has only its closed, empty log.\n", v.WorkspaceID, other)
+	case "removed":
+		_, err = fmt.Fprintf(out, "The data of %s are removed here. Appends stay refused, and readers are still told where it is.\n", v.WorkspaceID)
+	default:
+		_, err = fmt.Fprintf(out, "%s is at %s, at position %d, chain %s.\nAppends were refused for %.3f s. Rows of its history that were copied afterwards: %d.\n",
+			v.WorkspaceID, other, v.Position, v.Chain, v.Refused, v.History)
+		if err == nil {
+			_, err = fmt.Fprintf(out, "When readers and producers ask there, remove what is left here: ledgerfeed workspace move --id %s --to … --finish\n", v.WorkspaceID)
+		}
+	}
+	return err
+}

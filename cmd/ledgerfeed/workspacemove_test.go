@@ -1,0 +1,440 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// house is a workspace that is appended to, read and delivered while it moves between two
+// databases, each with a serving process.
+type house struct {
+	*testing.T
+	urls     [2]string
+	keys     [2]string // files with their secret keys
+	apis     [2]string
+	services [2]*process
+	receiver *testkit.Receiver
+	key      string
+
+	mu       sync.Mutex
+	appended []string // ids that were acknowledged, in order
+	seen     []string // ids that the follower has read, in order
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	h := &house{T: t, receiver: testkit.NewReceiver(t, nil)}
+	for i := range h.urls {
+		h.urls[i] = testkit.NewDatabase(t)
+		h.keys[i] = filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(h.keys[i], fmt.Appendf(nil, "the key of the place number %d\n", i), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		succeed(t, h.urls[i], "workspace", "create", "--id", fmt.Sprintf("neighbour-%d", i))
+		h.services[i] = startProcess(t, h.command(i, "serve"))
+		h.apis[i] = apiOf(h.services[i])
+	}
+	h.run(0, "workspace", "create", "--id", "acme", "--name", "Acme Care", "--notify-email", "finance@acme.example")
+	var made struct{ Key string }
+	if err := json.Unmarshal([]byte(h.run(0, "key", "create", "--workspace", "acme", "--name", "reader", "--scopes", endpointScopes, "--rate-limit", "1000000", "--json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	h.key = made.Key
+	h.run(0, "webhook", "create", "--workspace", "acme", "--url", h.receiver.URL, "--events", "all")
+	return h
+}
+
+// command prepares a command at one of the places.
+func (h *house) command(place int, args ...string) *exec.Cmd {
+	h.Helper()
+	c := command(h.T, h.urls[place], args...)
+	key, err := os.ReadFile(h.keys[place])
+	if err != nil {
+		h.Fatal(err)
+	}
+	c.Env = append(c.Env, "LEDGERFEED_SECRET_KEY="+strings.TrimSpace(string(key)), "LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8",
+		"LEDGERFEED_WEBHOOK_CA_FILE="+testkit.CAFile(h.T), "LEDGERFEED_RETRY_SCHEDULE=1s,1s,1s,1s,1s,1s,1s")
+	return c
+}
+
+func (h *house) run(place int, args ...string) string {
+	h.Helper()
+	r := runCommand(h.T, h.command(place, args...))
+	if r.code != cli.ExitDone {
+		h.Fatalf("%v: exit %d\n%s%s", args, r.code, r.out, r.errOut)
+	}
+	return r.out
+}
+
+// move prepares the move from a place to the other one.
+func (h *house) move(from int, flags ...string) *exec.Cmd {
+	h.Helper()
+	return h.command(from, append([]string{
+		"workspace", "move", "--id", "acme", "--to", h.urls[1-from], "--to-secret-key-file", h.keys[1-from], "--public-address", h.apis[1-from], "--json",
+	}, flags...)...)
+}
+
+// appendAll appends entries one after the other until ctx ends, wherever the workspace is,
+// as a producer does that tries again.
+func (h *house) appendAll(ctx context.Context, logs [2]*eventlog.Log, at *int) error {
+	for n := 0; ctx.Err() == nil; n++ {
+		draft, err := domain.NewDraft("acme", "invoice.reversed", fmt.Appendf(nil, `{"invoice_id":"in_%d"}`, n))
+		if err != nil {
+			return err
+		}
+		draft.ID = fmt.Sprintf("evt_%06d", n)
+		for {
+			_, err = logs[*at].Append(context.WithoutCancel(ctx), draft)
+			if m, ok := errors.AsType[*eventlog.MovedError](err); ok {
+				if m.Away || *at == 1 {
+					*at = 1 - *at
+				}
+				if ctx.Err() != nil {
+					return nil // the workspace is at neither place while the test looks
+				}
+				<-time.After(time.Millisecond) // the pause of a producer
+				continue
+			}
+			break
+		}
+		if err != nil {
+			return err
+		}
+		h.mu.Lock()
+		h.appended = append(h.appended, draft.ID)
+		h.mu.Unlock()
+	}
+	return nil
+}
+
+// follow reads the feed by its cursor until over, and goes where it is told.
+func (h *house) follow(over <-chan struct{}) error {
+	address, cursor := h.apis[0], ""
+	for last := false; ; {
+		select {
+		case <-over:
+			last = true
+		default:
+		}
+		status, body, err := h.page(address, cursor)
+		if err != nil {
+			return err
+		}
+		var p struct {
+			page
+			MovedTo string `json:"moved_to"`
+		}
+		if err := json.Unmarshal(body, &p); err != nil {
+			return err
+		}
+		switch {
+		case status == http.StatusServiceUnavailable && p.MovedTo != "":
+			address = p.MovedTo
+			continue
+		case status == http.StatusServiceUnavailable:
+			continue
+		case status != http.StatusOK:
+			return fmt.Errorf("%s: %d %s", address, status, body)
+		}
+		for _, row := range p.Data {
+			var e struct{ ID string }
+			if err := json.Unmarshal(row, &e); err != nil {
+				return err
+			}
+			h.seen = append(h.seen, e.ID)
+		}
+		cursor = p.NextCursor
+		if last && len(p.Data) == 0 {
+			return nil
+		}
+	}
+}
+
+func (h *house) page(address, cursor string) (status int, body []byte, err error) {
+	path := address + "/v1/events?limit=100"
+	if cursor != "" {
+		path += "&cursor=" + url.QueryEscape(cursor)
+	}
+	req, err := http.NewRequestWithContext(h.Context(), http.MethodGet, path, http.NoBody)
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+h.key)
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	var b bytes.Buffer
+	_, err = b.ReadFrom(resp.Body)
+	return resp.StatusCode, b.Bytes(), err
+}
+
+// live appends, reads and delivers while do moves the workspace; at is where it begins.
+func (h *house) live(do func()) {
+	h.Helper()
+	var logs [2]*eventlog.Log
+	for i := range logs {
+		log, closeLog, err := openLog(h.Context(), h.urls[i])
+		if err != nil {
+			h.Fatal(err)
+		}
+		defer closeLog()
+		logs[i] = log
+	}
+	producing, stop := context.WithCancel(h.Context())
+	over := make(chan struct{})
+	var group sync.WaitGroup
+	var errs [2]error
+	at := 0
+	group.Go(func() { errs[0] = h.appendAll(producing, logs, &at) })
+	following := make(chan struct{})
+	go func() {
+		defer close(following)
+		errs[1] = h.follow(over)
+	}()
+	do()
+	stop()
+	group.Wait()
+	h.Logf("%d entries were appended", len(h.appended))
+	testkit.Within(h.T, time.Minute, func() error { return h.projected(at) })
+	close(over)
+	<-following
+	if err := errors.Join(errs[:]...); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// projected tells whether the read models of the place have everything.
+func (h *house) projected(place int) error {
+	return h.query(place, `SELECT CASE WHEN h.position = c.position THEN '' ELSE h.position || ' and ' || c.position END
+		FROM log_head h JOIN log_checkpoint c USING (workspace_id) WHERE h.workspace_id = 'acme' AND c.consumer = 'read_models'`)
+}
+
+// query fails unless a query gives an empty text.
+func (h *house) query(place int, sql string) error {
+	conn, err := pgx.Connect(h.Context(), h.urls[place])
+	if err != nil {
+		return err
+	}
+	defer conn.Close(h.Context())
+	var text string
+	if err := conn.QueryRow(h.Context(), sql).Scan(&text); err != nil {
+		return err
+	}
+	if text != "" {
+		return errors.New(text)
+	}
+	return nil
+}
+
+// whole checks that nothing was lost or doubled, and that one place alone has the workspace.
+func (h *house) whole(place int) {
+	h.Helper()
+	if !slices.Equal(h.seen, h.appended) {
+		h.Errorf("the follower has %d events of %d: %s", len(h.seen), len(h.appended), firstDifference(h.seen, h.appended))
+	}
+	h.run(place, "verify", "--workspace", "acme")
+	testkit.Within(h.T, time.Minute, func() error {
+		got := map[string]int{}
+		numbers := map[string]string{}
+		for _, r := range h.receiver.All() {
+			id := r.Header.Get("SERVICE-Event-Id")
+			got[id]++
+			if n := r.Header.Get("SERVICE-Sequence"); numbers[n] != "" && numbers[n] != id {
+				return fmt.Errorf("the number %s is of %s and %s", n, numbers[n], id)
+			} else {
+				numbers[n] = id
+			}
+		}
+		for _, id := range h.appended {
+			if got[id] == 0 {
+				return fmt.Errorf("%s was not delivered; %d of %d were", id, len(got), len(h.appended))
+			}
+		}
+		if len(numbers) != len(h.appended) {
+			return fmt.Errorf("%d numbers for %d events", len(numbers), len(h.appended))
+		}
+		for n := range len(h.appended) {
+			if numbers[strconv.Itoa(n+1)] == "" {
+				return fmt.Errorf("the number %d is missing", n+1)
+			}
+		}
+		return nil
+	})
+}
+
+func firstDifference(got, want []string) string {
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			return fmt.Sprintf("number %d is %s, want %s", i, got[i], want[i])
+		}
+	}
+	return fmt.Sprint(len(got), " and ", len(want))
+}
+
+// A workspace moves while it is appended to, read and delivered: the follower goes on with
+// its cursor and misses nothing, sequence numbers have no gap, and the key works there.
+func TestWorkspaceMoves(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	var v movedView
+	h.live(func() {
+		testkit.Within(t, time.Minute, func() error { return h.enough(300) })
+		r := runCommand(t, h.move(0))
+		if r.code != cli.ExitDone {
+			t.Fatalf("%+v", r)
+		}
+		if err := json.Unmarshal([]byte(r.out), &v); err != nil {
+			t.Fatal(err)
+		}
+		h.mu.Lock()
+		n := len(h.appended)
+		h.mu.Unlock()
+		testkit.Within(t, time.Minute, func() error { return h.enough(n + 200) })
+	})
+	t.Logf("appends were refused for %.3f s at position %d; %d rows of history", v.Refused, v.Position, v.History)
+	h.whole(1)
+	if v.State != "complete" || v.Position < 300 || v.Refused <= 0 {
+		t.Errorf("%+v", v)
+	}
+	before, after := h.run(0, "export", "--workspace", "acme", "--chain"), h.run(1, "export", "--workspace", "acme", "--chain")
+	if !strings.HasPrefix(after, before) {
+		t.Error("the log is another one at the new place")
+	}
+	// The old place refuses, and says where the workspace is.
+	if r := runCommand(t, h.command(0, "key", "create", "--workspace", "acme", "--name", "late", "--scopes", "invoices:read")); r.code == cli.ExitDone || !strings.Contains(r.errOut, "has moved to "+h.apis[1]) {
+		t.Errorf("%+v", r)
+	}
+	if r := runCommand(t, h.move(0, "--undo")); r.code == cli.ExitDone || !strings.Contains(r.errOut, "--finish") {
+		t.Errorf("undo of a move that is over: %+v", r)
+	}
+	h.run(0, "workspace", "move", "--id", "acme", "--to", h.urls[1], "--finish")
+	h.run(0, "verify")
+	if out := h.run(0, "export", "--workspace", "acme"); out != "" {
+		t.Errorf("%d bytes are left at the old place", len(out))
+	}
+	if status, body, err := h.page(h.apis[0], ""); err != nil || status != http.StatusServiceUnavailable || !bytes.Contains(body, []byte(h.apis[1])) {
+		t.Errorf("%d %s %v", status, body, err)
+	}
+	// And back, where its tombstone is.
+	if r := runCommand(t, h.move(1)); r.code != cli.ExitDone {
+		t.Fatalf("%+v", r)
+	}
+	h.run(0, "verify", "--workspace", "acme")
+	if back := h.run(0, "export", "--workspace", "acme", "--chain"); back != after {
+		t.Error("the log is another one after it has come back")
+	}
+}
+
+func (h *house) enough(n int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.appended) < n {
+		return fmt.Errorf("%d entries of %d", len(h.appended), n)
+	}
+	return nil
+}
+
+// However often the command is killed, the move can be run again or undone, and nothing is
+// lost, doubled or taken at both places.
+func TestWorkspaceMoveKilled(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	steps := []string{"copy the log", "hold deliveries", "refuse appends", "copy the newest entries", "compare", "leave", "open", "copy the history"}
+	rng := rand.New(rand.NewPCG(1, 2))
+	undone := 0
+	h.live(func() {
+		testkit.Within(t, time.Minute, func() error { return h.enough(100) })
+		for round := range kills(t, 2*len(steps)) {
+			step := steps[round%len(steps)]
+			moving := startProcess(t, h.move(0, "--fence", "3s"))
+			testkit.Within(t, time.Minute, func() error {
+				select {
+				case <-moving.done:
+					return nil
+				default:
+				}
+				if !strings.Contains(moving.log.String(), "acme: "+step) {
+					return errors.New(step)
+				}
+				return nil
+			})
+			late := time.NewTimer(time.Duration(rng.IntN(30)) * time.Millisecond)
+			<-late.C
+			moving.kill()
+			r := runCommand(t, h.move(0, "--undo"))
+			switch {
+			case r.code == cli.ExitDone:
+				undone++
+			case strings.Contains(r.errOut, "--finish"): // it was open already
+				r := runCommand(t, h.move(0))
+				if r.code != cli.ExitDone {
+					t.Fatalf("round %d, after %s: %+v", round, step, r)
+				}
+				return
+			default:
+				t.Fatalf("round %d, after %s: %+v", round, step, r)
+			}
+			h.mu.Lock()
+			n := len(h.appended)
+			h.mu.Unlock()
+			testkit.Within(t, time.Minute, func() error { return h.enough(n + 20) })
+		}
+		if r := runCommand(t, h.move(0)); r.code != cli.ExitDone {
+			t.Fatalf("%+v", r)
+		}
+	})
+	t.Logf("%d moves were undone", undone)
+	h.whole(1)
+}
+
+// Killed at every step and run again, never undone.
+func TestWorkspaceMoveRunAgain(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.live(func() {
+		testkit.Within(t, time.Minute, func() error { return h.enough(100) })
+		for _, step := range []string{"copy the log", "hold deliveries", "refuse appends", "copy the newest entries", "compare", "leave", "open", "copy the history"} {
+			moving := startProcess(t, h.move(0, "--fence", "3s"))
+			testkit.Within(t, time.Minute, func() error {
+				select {
+				case <-moving.done:
+					return nil
+				default:
+				}
+				if !strings.Contains(moving.log.String(), "acme: "+step) {
+					return errors.New(step)
+				}
+				return nil
+			})
+			moving.kill()
+		}
+		if r := runCommand(t, h.move(0)); r.code != cli.ExitDone {
+			t.Fatalf("%+v", r)
+		}
+	})
+	h.whole(1)
+}

@@ -1,0 +1,130 @@
+package moving
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// fence has the old place refuse appends for the time of Config.Fence, after which they come
+// in again by themselves if the move has not gone on, and returns its newest entry.
+func (m *Mover) fence(ctx context.Context) (h head, err error) {
+	m.cfg.Step(StepFence)
+	err = pg.InLimitedTx(ctx, m.cfg.From.Pool, lockTimeout, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			UPDATE log_head SET closed_until = clock_timestamp() + $2 WHERE workspace_id = $1 RETURNING position, chain`,
+			m.cfg.WorkspaceID, m.cfg.Fence).Scan(&h.position, &h.chain)
+		if err != nil {
+			return fmt.Errorf("close the head of %s: %w", m.cfg.WorkspaceID, err)
+		}
+		r, err := m.lockRow(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if !m.is(r, holding, fenced) {
+			return ErrUndone
+		}
+		// Appends that were refused before, behind another fence that was not passed, do not count.
+		return m.exec(ctx, tx, `UPDATE workspace_move SET state = 'fenced', changed_at = now(), fenced_at = clock_timestamp() WHERE workspace_id = $1`)
+	})
+	return h, err
+}
+
+// prepare notes at the new place that it has everything up to the newest entry.
+func (m *Mover) prepare(ctx context.Context, newest head) error {
+	m.cfg.Step(StepReady)
+	return pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
+		r, err := m.lockRow(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if !m.is(r, receiving, ready) {
+			return ErrUndone
+		}
+		var h head
+		if err := tx.QueryRow(ctx, `SELECT position, chain FROM log_head WHERE workspace_id = $1 FOR UPDATE`, m.cfg.WorkspaceID).Scan(&h.position, &h.chain); err != nil {
+			return fmt.Errorf("lock the head of %s: %w", m.cfg.WorkspaceID, err)
+		}
+		if h.position != newest.position || !bytes.Equal(h.chain, newest.chain) {
+			return &DivergedError{WorkspaceID: m.cfg.WorkspaceID, Position: h.position}
+		}
+		if _, err := tx.Exec(ctx, `UPDATE workspace_move SET position = $2, chain = $3 WHERE workspace_id = $1`, m.cfg.WorkspaceID, h.position, h.chain); err != nil {
+			return fmt.Errorf("note the newest entry of %s: %w", m.cfg.WorkspaceID, err)
+		}
+		return m.set(ctx, tx, ready)
+	})
+}
+
+// depart gives the workspace up at the old place, for good unless the move is undone before
+// the new one opens. From here on nothing of it changes there. The error is errFenceOver when
+// appends may have come in since newest, or a webhook was taken up.
+func (m *Mover) depart(ctx context.Context, newest head) error {
+	m.cfg.Step(StepDepart)
+	return pg.InLimitedTx(ctx, m.cfg.From.Pool, lockTimeout, func(tx pgx.Tx) error {
+		// Whoever changes a key, a webhook or a name has locked the workspace or the row.
+		if err := m.exec(ctx, tx, `SELECT FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
+			`SELECT FROM api_key WHERE workspace_id = $1 ORDER BY key_id FOR UPDATE`,
+			`SELECT FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`,
+			`SELECT FROM webhook_cursor WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`); err != nil {
+			return err
+		}
+		var closed bool
+		var h head
+		err := tx.QueryRow(ctx, `
+			SELECT coalesce(closed_until > clock_timestamp(), false), position, chain FROM log_head WHERE workspace_id = $1 FOR UPDATE`,
+			m.cfg.WorkspaceID).Scan(&closed, &h.position, &h.chain)
+		if err != nil {
+			return fmt.Errorf("lock the head of %s: %w", m.cfg.WorkspaceID, err)
+		}
+		r, err := m.lockRow(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if !m.is(r, fenced, holding) {
+			return ErrUndone
+		}
+		var free bool
+		if err := tx.QueryRow(ctx, `
+			SELECT NOT EXISTS (SELECT FROM webhook w WHERE w.workspace_id = $1 AND NOT (`+held+`)) AND (`+takenSQL+`) = 0`, m.cfg.WorkspaceID).Scan(&free); err != nil {
+			return fmt.Errorf("look whether the webhooks of %s are held: %w", m.cfg.WorkspaceID, err)
+		}
+		if !closed || !free || r.state != fenced || h.position != newest.position || !bytes.Equal(h.chain, newest.chain) {
+			return errFenceOver
+		}
+		if _, err := tx.Exec(ctx, `
+			UPDATE workspace_move SET state = 'moved', changed_at = $2, position = $3, chain = $4 WHERE workspace_id = $1`,
+			m.cfg.WorkspaceID, m.now(), h.position, h.chain); err != nil {
+			return fmt.Errorf("note that %s has moved: %w", m.cfg.WorkspaceID, err)
+		}
+		if err := m.audit(ctx, tx, audit.WorkspaceMove, fmt.Sprintf("left for %s at position %d", m.cfg.To.Name, h.position)); err != nil {
+			return err
+		}
+		if err := m.exec(ctx, tx,
+			`UPDATE log_head SET closed_until = 'infinity' WHERE workspace_id = $1`,
+			`UPDATE workspace SET move = 'moved', moved_to = NULL WHERE workspace_id = $1`,
+			`UPDATE webhook_mail SET next_attempt_at = 'infinity' WHERE workspace_id = $1`); err != nil {
+			return err
+		}
+		return access.BumpRevision(ctx, tx, m.cfg.WorkspaceID)
+	})
+}
+
+// tell has the old place tell readers the address of the new one. Before that is open they
+// would be refused there, because it does not have their keys.
+func tell(ctx context.Context, m *Mover) error {
+	return pg.InLimitedTx(ctx, m.cfg.From.Pool, lockTimeout, func(tx pgx.Tx) error {
+		err := m.exec(ctx, tx, `
+			UPDATE workspace w SET moved_to = m.public_address FROM workspace_move m
+			 WHERE w.workspace_id = $1 AND m.workspace_id = w.workspace_id AND w.move = 'moved' AND m.state = 'moved'`)
+		if err != nil {
+			return err
+		}
+		return access.BumpRevision(ctx, tx, m.cfg.WorkspaceID)
+	})
+}

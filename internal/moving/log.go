@@ -1,0 +1,223 @@
+package moving
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+const (
+	// entriesPage is how many entries are copied in one transaction, at most, and copyBytes
+	// about how large their data is together: an entry has up to 64 KiB.
+	entriesPage = 2000
+	copyBytes   = 4 << 20
+)
+
+// headOf is the newest entry of a place.
+type head struct {
+	position int64
+	chain    []byte
+}
+
+func headOf(ctx context.Context, m *Mover, p *Place) (h head, err error) {
+	err = p.Pool.QueryRow(ctx, `SELECT position, chain FROM log_head WHERE workspace_id = $1`, m.cfg.WorkspaceID).Scan(&h.position, &h.chain)
+	if err != nil {
+		return h, fmt.Errorf("read the head of %s in %s: %w", m.cfg.WorkspaceID, p.Name, err)
+	}
+	return h, nil
+}
+
+// copyLog copies what the new place's log lacks, up to the newest entry that the old one
+// has when it gets there, and returns that.
+func copyLog(ctx context.Context, m *Mover) (head, error) {
+	h, err := headOf(ctx, m, &m.cfg.To)
+	if err != nil {
+		return h, err
+	}
+	if err := sameAt(ctx, m, h); err != nil {
+		return h, err
+	}
+	for {
+		next, err := copyEntries(ctx, m, h)
+		if err != nil {
+			return h, err
+		}
+		if next.position == h.position {
+			return h, nil
+		}
+		h = next
+		m.cfg.To.notify(eventlog.TopicAppended, m.cfg.WorkspaceID)
+	}
+}
+
+// sameAt makes sure that the old place has the new one's newest entry.
+func sameAt(ctx context.Context, m *Mover, h head) error {
+	if h.position == 0 {
+		return nil
+	}
+	var chain []byte
+	err := m.cfg.From.Pool.QueryRow(ctx, `SELECT chain FROM event_log WHERE workspace_id = $1 AND position = $2`, m.cfg.WorkspaceID, h.position).Scan(&chain)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("compare the logs of %s: %w", m.cfg.WorkspaceID, err)
+	}
+	if !bytes.Equal(chain, h.chain) {
+		return &DivergedError{WorkspaceID: m.cfg.WorkspaceID, Position: h.position}
+	}
+	return nil
+}
+
+// stored is an entry with what the log keeps beside it.
+type stored struct {
+	domain.Entry
+	public   *string
+	appended *time.Time
+}
+
+// copyEntries copies the next entries after the new place's head, and returns its head then.
+func copyEntries(ctx context.Context, m *Mover, after head) (head, error) {
+	entries, err := readEntries(ctx, m, after)
+	if err != nil || len(entries) == 0 {
+		return after, err
+	}
+	newest := &entries[len(entries)-1]
+	err = pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
+		r, err := m.lockRow(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if !m.is(r, receiving, ready) {
+			return ErrUndone
+		}
+		var at int64
+		if err := tx.QueryRow(ctx, `SELECT position FROM log_head WHERE workspace_id = $1 FOR UPDATE`, m.cfg.WorkspaceID).Scan(&at); err != nil {
+			return fmt.Errorf("lock the head of %s: %w", m.cfg.WorkspaceID, err)
+		}
+		if at != after.position {
+			return fmt.Errorf("another process copies %s as well; end one of them", m.cfg.WorkspaceID)
+		}
+		rows := pgx.CopyFromSlice(len(entries), func(i int) ([]any, error) {
+			e := &entries[i]
+			return []any{e.WorkspaceID, e.Position, e.ID, e.Type, e.CreatedAt, e.Data, e.public, e.Chain[:], e.appended}, nil
+		})
+		columns := []string{"workspace_id", "position", "id", "type", "created_at", "data", "public_event", "chain", "appended_at"}
+		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"event_log"}, columns, rows); err != nil {
+			return fmt.Errorf("write entries of %s: %w", m.cfg.WorkspaceID, err)
+		}
+		_, err = tx.Exec(ctx, `UPDATE log_head SET position = $2, created_at = $3, chain = $4 WHERE workspace_id = $1`,
+			m.cfg.WorkspaceID, newest.Position, newest.CreatedAt, newest.Chain[:])
+		if err != nil {
+			return fmt.Errorf("move the head of %s: %w", m.cfg.WorkspaceID, err)
+		}
+		return nil
+	})
+	return head{newest.Position, newest.Chain[:]}, err
+}
+
+// readEntries reads the next entries of the old place, and proves that they follow.
+func readEntries(ctx context.Context, m *Mover, after head) ([]stored, error) {
+	rows, err := m.cfg.From.Pool.Query(ctx, `
+		SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.chain, e.public_event, e.appended_at FROM event_log e
+		 WHERE e.workspace_id = $1 AND e.position > $2 ORDER BY e.position LIMIT $3`, m.cfg.WorkspaceID, after.position, entriesPage)
+	if err != nil {
+		return nil, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
+	}
+	defer rows.Close()
+	var (
+		entries []stored
+		size    int
+		before  = [32]byte(after.chain)
+		chain   []byte
+	)
+	for size < copyBytes && rows.Next() {
+		e := stored{Entry: domain.Entry{WorkspaceID: m.cfg.WorkspaceID}}
+		if err := rows.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &chain, &e.public, &e.appended); err != nil {
+			return nil, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
+		}
+		e.Chain = [32]byte(chain)
+		e.CreatedAt = e.CreatedAt.UTC()
+		if e.Position != after.position+int64(len(entries))+1 || e.ChainAfter(before) != e.Chain {
+			return nil, &DivergedError{WorkspaceID: m.cfg.WorkspaceID, Position: e.Position, Altered: true}
+		}
+		before = e.Chain
+		size += len(e.Data)
+		entries = append(entries, e)
+	}
+	if size < copyBytes {
+		if err := rows.Err(); err != nil {
+			return nil, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
+		}
+	}
+	return entries, nil
+}
+
+// lookEvery is how often a state that the move waits for is looked at.
+const lookEvery = 20 * time.Millisecond
+
+// awaitProjected waits until the read models of the new place are at a position. The error
+// is an *IdleError when they come no further for the time of Config.Idle.
+func awaitProjected(ctx context.Context, m *Mover, position int64) error {
+	since, last := time.Now(), int64(-1)
+	for {
+		var (
+			at          int64
+			quarantined bool
+			fault       string
+		)
+		err := m.cfg.To.Pool.QueryRow(ctx, `
+			SELECT position, quarantined, coalesce(error, '') FROM log_checkpoint WHERE workspace_id = $1 AND consumer = 'read_models'`,
+			m.cfg.WorkspaceID).Scan(&at, &quarantined, &fault)
+		switch {
+		case err != nil:
+			return fmt.Errorf("look how far the read models of %s are: %w", m.cfg.WorkspaceID, err)
+		case at >= position:
+			return nil
+		case quarantined:
+			if err := skipAlike(ctx, m, at+1, fault); err != nil {
+				return err
+			}
+		}
+		if at != last {
+			since, last = time.Now(), at
+		}
+		if time.Since(since) > m.cfg.Idle {
+			return &IdleError{m.cfg.To.Name, "a serving process with the role project", at, fault}
+		}
+		if !flow.Pause(ctx, lookEvery) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// skipAlike skips, at the new place, an entry that cannot be projected there and that an
+// operator made the old one skip.
+func skipAlike(ctx context.Context, m *Mover, position int64, fault string) error {
+	skips, err := eventlog.NewQuarantine(m.cfg.From.Pool, eventlog.ReadModels, m.cfg.Clock, m.cfg.From.notifyAll).Skips(ctx, m.cfg.WorkspaceID)
+	if err != nil {
+		return fmt.Errorf("read which entries of %s are skipped: %w", m.cfg.WorkspaceID, err)
+	}
+	for _, s := range skips {
+		if s.Position != position {
+			continue
+		}
+		if _, err := eventlog.NewQuarantine(m.cfg.To.Pool, eventlog.ReadModels, m.cfg.Clock, m.cfg.To.notifyAll).Skip(ctx, m.cfg.WorkspaceID, s.Reason); err != nil {
+			return fmt.Errorf("skip position %d of %s, as at the old place: %w", position, m.cfg.WorkspaceID, err)
+		}
+		return nil
+	}
+	return &IdleError{m.cfg.To.Name, fmt.Sprintf("the read models to take position %d, which is quarantined", position), position - 1, fault}
+}
+
+func (p *Place) notifyAll(topic eventlog.Topic, workspaceIDs ...string) {
+	if p.Notify != nil {
+		p.Notify(topic, workspaceIDs...)
+	}
+}

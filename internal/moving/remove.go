@@ -1,0 +1,125 @@
+package moving
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
+)
+
+// Finish removes the workspace's data at the old place, after the new one has proved that it
+// has them. What stays is what refuses appends and tells readers: the workspace, its closed
+// head, its keys (hashes), the row of the move with the last position and its chain, and the
+// audit trail. It can be interrupted and called again.
+func (m *Mover) Finish(ctx context.Context) error {
+	m.cfg.Step(StepBegin)
+	r, err := givingRow(ctx, m)
+	if err != nil {
+		return err
+	}
+	if r == nil || r.state != moved && r.state != removing && r.state != removed {
+		return ErrNothing
+	}
+	m.id = r.id
+	if r.state == removed {
+		return nil
+	}
+	if err := prove(ctx, m, r); err != nil {
+		return err
+	}
+	m.cfg.Step(StepRemove)
+	if err := pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) error {
+		r, err := m.lockRow(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if !m.is(r, moved, removing) {
+			return ErrNothing
+		}
+		return m.set(ctx, tx, removing)
+	}); err != nil {
+		return err
+	}
+	if err := clearPlace(ctx, m, &m.cfg.From); err != nil {
+		return err
+	}
+	return pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) error { return m.set(ctx, tx, removed) })
+}
+
+// prove makes sure that the new place is open, whole, and has the log that left.
+func prove(ctx context.Context, m *Mover, from *row) error {
+	var chain []byte
+	err := m.cfg.To.Pool.QueryRow(ctx, `
+		SELECT CASE WHEN m.position = 0 THEN m.chain ELSE (SELECT e.chain FROM event_log e WHERE e.workspace_id = m.workspace_id AND e.position = m.position) END
+		  FROM workspace_move m
+		 WHERE m.workspace_id = $1 AND m.move_id = $2::uuid AND m.receiver::text = $3 AND m.state = 'complete' AND m.position = $4`,
+		m.cfg.WorkspaceID, from.id, from.receiver, from.position).Scan(&chain)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && !bytes.Equal(chain, from.chain) {
+		return ErrUnproven
+	}
+	if err != nil {
+		return fmt.Errorf("compare the places of %s: %w", m.cfg.WorkspaceID, err)
+	}
+	return nil
+}
+
+// kept are the tables that clear does not touch: the tombstone, the audit trail, and what
+// belongs to no workspace.
+var kept = []string{
+	"workspace", "log_head", "workspace_move", "api_key", "api_key_secret", "console_audit", "event_log", "log_checkpoint",
+	"goose_db_version", "access_revision", "service_key", "service_setting", "secret_key", "ingest_position", "webhook_instance",
+}
+
+// first are cleared before the others, which they refer to.
+var first = []string{"webhook_waiting", "webhook_cursor", "webhook_hour", "api_key_use"}
+
+// clearPage is how many entries are removed in one transaction.
+const clearPage = 5000
+
+// clearPlace removes the data of a workspace whose head is closed for good.
+func clearPlace(ctx context.Context, m *Mover, p *Place) error {
+	// The log is empty from here on, for every process that looks.
+	err := pg.InTx(ctx, p.Pool, func(tx pgx.Tx) error {
+		return m.exec(ctx, tx,
+			`UPDATE log_head SET position = 0, created_at = '-infinity', chain = sha256(convert_to(workspace_id, 'UTF8')) WHERE workspace_id = $1`,
+			`DELETE FROM log_checkpoint WHERE workspace_id = $1`,
+			`INSERT INTO log_checkpoint (workspace_id, consumer) VALUES ($1, 'read_models')`)
+	})
+	if err != nil {
+		return err
+	}
+	tables := slices.DeleteFunc(migrations.Tables(), func(name string) bool { return slices.Contains(kept, name) || slices.Contains(first, name) })
+	for _, name := range append(slices.Clone(first), tables...) {
+		if err := pg.InTx(ctx, p.Pool, func(tx pgx.Tx) error {
+			return m.exec(ctx, tx, `DELETE FROM `+name+` WHERE workspace_id = $1`)
+		}); err != nil {
+			return err
+		}
+	}
+	for {
+		var n int64
+		err := pg.InTx(ctx, p.Pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `SELECT set_config('ledgerfeed.removes', $1, true)`, m.cfg.WorkspaceID); err != nil {
+				return fmt.Errorf("name the workspace whose log is removed: %w", err)
+			}
+			tag, err := tx.Exec(ctx, `
+				DELETE FROM event_log WHERE workspace_id = $1 AND position <= coalesce((
+				       SELECT max(e.position) FROM (SELECT e.position FROM event_log e WHERE e.workspace_id = $1 ORDER BY e.position LIMIT $2) AS e), 0)`,
+				m.cfg.WorkspaceID, clearPage)
+			if err != nil {
+				return fmt.Errorf("remove entries of %s: %w", m.cfg.WorkspaceID, err)
+			}
+			n = tag.RowsAffected()
+			return nil
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
