@@ -208,7 +208,7 @@ func (s *Server) ask(ctx context.Context) (standing, error) {
 		}
 		if s.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
 			s.conn = nil
-			return standing{}, err
+			return standing{}, fmt.Errorf("connect to the replica: %w", err)
 		}
 	}
 	return readStanding(ctx, s.conn)
