@@ -99,9 +99,9 @@ func (l *Log) PositionOf(ctx context.Context, workspaceID, id string) (position 
 	return position, nil
 }
 
-// ChainsAt reads the chain values at one position in each of several workspaces, with one
+// ChainsAt reads from a log the chain values at one position in each of several workspaces, with one
 // statement. Workspaces whose log has not come so far are left out.
-func (l *Log) ChainsAt(ctx context.Context, at map[string]int64) (map[string][32]byte, error) {
+func ChainsAt(ctx context.Context, l *Log, at map[string]int64) (map[string][32]byte, error) {
 	chains := make(map[string][32]byte, len(at))
 	if len(at) == 0 {
 		return chains, nil

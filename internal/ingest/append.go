@@ -194,7 +194,7 @@ func (a *appender) together(ctx context.Context, part [][]item, reasons []error)
 			at[items[0].draft.WorkspaceID] = first.position - 1
 		}
 	}
-	chains, err := a.log.ChainsAt(ctx, at)
+	chains, err := eventlog.ChainsAt(ctx, a.log, at)
 	if err != nil {
 		return nil, false
 	}
