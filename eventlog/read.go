@@ -99,6 +99,40 @@ func (l *Log) PositionOf(ctx context.Context, workspaceID, id string) (position 
 	return position, nil
 }
 
+// ChainsAt reads from a log the chain values at one position in each of several workspaces, with one
+// statement. Workspaces whose log has not come so far are left out.
+func ChainsAt(ctx context.Context, l *Log, at map[string]int64) (map[string][32]byte, error) {
+	chains := make(map[string][32]byte, len(at))
+	if len(at) == 0 {
+		return chains, nil
+	}
+	ids, positions := make([]string, 0, len(at)), make([]int64, 0, len(at))
+	for id, position := range at {
+		ids, positions = append(ids, id), append(positions, position)
+	}
+	rows, err := l.pool.Query(ctx, `
+		SELECT e.workspace_id, e.chain FROM unnest($1::text[], $2::bigint[]) AS k (workspace_id, position)
+		  JOIN event_log e ON e.workspace_id = k.workspace_id AND e.position = k.position`, ids, positions)
+	if err != nil {
+		return nil, fmt.Errorf("read chain values: %w", err)
+	}
+	var (
+		id    string
+		chain []byte
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &chain}, func() error {
+		if len(chain) != len(domain.Entry{}.Chain) {
+			return fmt.Errorf("the chain value of %s has %d bytes", id, len(chain))
+		}
+		chains[id] = [32]byte(chain)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read chain values: %w", err)
+	}
+	return chains, nil
+}
+
 // Head is a workspace's newest entry.
 type Head struct {
 	Position  int64

@@ -252,3 +252,19 @@ func TestFollowEndsWithItsHandler(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 }
+
+func TestChainsAt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.append(t, client(t, "v", "1", "n"), client(t, "v", "2", "n"), client(t, "w", "1", "n"))
+	chains, err := eventlog.ChainsAt(t.Context(), b.log, map[string]int64{"v": 2, "w": 2, "x": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(chains) != 1 || chains["v"] != b.entries(t, "v")[1].Chain {
+		t.Errorf("chains %x", chains)
+	}
+	if chains, err = eventlog.ChainsAt(t.Context(), b.log, nil); err != nil || len(chains) > 0 {
+		t.Errorf("of none: %x, error %v", chains, err)
+	}
+}

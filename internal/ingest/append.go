@@ -79,8 +79,9 @@ func readPlace(position, chain string) (*place, error) {
 
 // result is what became of a batch.
 type result struct {
-	appended, skipped int
-	dead              []Dead
+	counted
+
+	dead []Dead
 }
 
 // appender appends batches.
@@ -108,23 +109,9 @@ func (a *appender) append(ctx context.Context, b *Batch) (result, error) {
 		w := it.draft.WorkspaceID
 		byOwner[w] = append(byOwner[w], it)
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(appends)
-	counts := make(chan counted, len(byOwner))
-	for _, items := range byOwner {
-		group.Go(func() error {
-			n, err := a.workspace(ctx, items, reasons)
-			counts <- n
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	var err error
+	if r.counted, err = a.all(ctx, byOwner, reasons); err != nil {
 		return r, err
-	}
-	close(counts)
-	for n := range counts {
-		r.appended += n.appended
-		r.skipped += n.skipped
 	}
 	for i, reason := range reasons {
 		if reason != nil {
@@ -132,6 +119,102 @@ func (a *appender) append(ctx context.Context, b *Batch) (result, error) {
 		}
 	}
 	return r, nil
+}
+
+// all appends the items of all workspaces.
+func (a *appender) all(ctx context.Context, byOwner map[string][]item, reasons []error) (n counted, err error) {
+	var (
+		parts      = share(byOwner)
+		group, own = errgroup.WithContext(ctx)
+		counts     = make(chan counted, len(parts))
+	)
+	group.SetLimit(appends)
+	for _, part := range parts {
+		group.Go(func() error {
+			n, err := a.part(own, part, reasons)
+			counts <- n
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return n, err
+	}
+	close(counts)
+	for one := range counts {
+		n.appended += one.appended
+		n.skipped += one.skipped
+	}
+	return n, nil
+}
+
+// partSize is how many entries make a transaction that no further workspace is added to.
+const partSize = 250
+
+// share divides workspaces into parts, each for a transaction: where many workspaces have few
+// entries each, their commits would take longer than all else.
+func share(byOwner map[string][]item) (parts [][][]item) {
+	size := partSize
+	for _, items := range byOwner {
+		if size >= partSize {
+			parts, size = append(parts, nil), 0
+		}
+		last := len(parts) - 1
+		parts[last], size = append(parts[last], items), size+len(items)
+	}
+	return parts
+}
+
+// part appends the items of some workspaces: in one transaction, and each workspace on its
+// own where anything is in the way of that.
+func (a *appender) part(ctx context.Context, part [][]item, reasons []error) (n counted, err error) {
+	if len(part) > 1 {
+		if receipts, ok := a.together(ctx, part, make([]error, len(reasons))); ok {
+			n.add(receipts)
+			return n, nil
+		}
+	}
+	for _, items := range part {
+		one, err := a.workspace(ctx, items, reasons)
+		if err != nil {
+			return n, err
+		}
+		n.appended += one.appended
+		n.skipped += one.skipped
+	}
+	return n, nil
+}
+
+// together appends the items of several workspaces in one transaction, if those of each can
+// be appended together, and reports whether it has. Otherwise nothing was appended, and what
+// is in reasons counts for nothing.
+func (a *appender) together(ctx context.Context, part [][]item, reasons []error) ([]eventlog.Receipt, bool) {
+	at := map[string]int64{}
+	for _, items := range part {
+		if first := items[0].place; first != nil && first.position > 1 {
+			at[items[0].draft.WorkspaceID] = first.position - 1
+		}
+	}
+	chains, err := eventlog.ChainsAt(ctx, a.log, at)
+	if err != nil {
+		return nil, false
+	}
+	chainAt := func(_ context.Context, workspaceID string, position int64) ([32]byte, bool, error) {
+		if position == 0 {
+			return domain.Genesis(workspaceID), true, nil
+		}
+		chain, known := chains[workspaceID]
+		return chain, known, nil
+	}
+	var run []item
+	for _, items := range part {
+		ones, err := nextRun(ctx, items, reasons, chainAt)
+		if err != nil || len(ones) < len(items) || (items[0].place == nil) != (part[0][0].place == nil) {
+			return nil, false
+		}
+		run = append(run, ones...)
+	}
+	receipts, err := a.appendRun(ctx, run)
+	return receipts, err == nil
 }
 
 type counted struct{ appended, skipped int }
@@ -150,7 +233,7 @@ func (n *counted) add(receipts []eventlog.Receipt) {
 // their places in reasons.
 func (a *appender) workspace(ctx context.Context, items []item, reasons []error) (n counted, err error) {
 	for len(items) > 0 {
-		run, err := a.nextRun(ctx, items, reasons)
+		run, err := nextRun(ctx, items, reasons, a.chainAt)
 		if err != nil {
 			return n, err
 		}
@@ -195,9 +278,9 @@ func refusedAt(err error, run []item) (index int, reason error) {
 	return 0, nil
 }
 
-// nextRun is the items at the beginning that can be appended together: those of producers,
+// nextRun is the items of a workspace at the beginning that can be appended together: those of producers,
 // or those of a relay at positions one after the other, whose chain is that of this log.
-func (a *appender) nextRun(ctx context.Context, items []item, reasons []error) ([]item, error) {
+func nextRun(ctx context.Context, items []item, reasons []error, chainAt chainFunc) ([]item, error) {
 	run := items[:min(len(items), appendSize)]
 	first := run[0].place
 	if first == nil {
@@ -206,7 +289,7 @@ func (a *appender) nextRun(ctx context.Context, items []item, reasons []error) (
 		}
 		return run, nil
 	}
-	chain, known, err := a.chainAt(ctx, run[0].draft.WorkspaceID, first.position-1)
+	chain, known, err := chainAt(ctx, run[0].draft.WorkspaceID, first.position-1)
 	if err != nil {
 		return nil, err
 	}
@@ -226,6 +309,9 @@ func (a *appender) nextRun(ctx context.Context, items []item, reasons []error) (
 	return run, nil
 }
 
+// chainFunc is chainAt, of workspaces and positions that it knows.
+type chainFunc func(ctx context.Context, workspaceID string, position int64) (chain [32]byte, known bool, err error)
+
 // chainAt is the chain of a workspace at a position; known is false where its log has not
 // come so far.
 func (a *appender) chainAt(ctx context.Context, workspaceID string, position int64) (chain [32]byte, known bool, err error) {
@@ -244,8 +330,12 @@ func (a *appender) appendRun(ctx context.Context, run []item) ([]eventlog.Receip
 	for i := range run {
 		drafts[i] = run[i].draft
 	}
-	if first := run[0].place; first != nil {
-		receipts, err := a.log.Restore(ctx, map[string]int64{run[0].draft.WorkspaceID: first.position}, drafts...)
+	if run[0].place != nil {
+		first := map[string]int64{}
+		for i := range slices.Backward(run) {
+			first[run[i].draft.WorkspaceID] = run[i].place.position
+		}
+		receipts, err := a.log.Restore(ctx, first, drafts...)
 		if err != nil {
 			return nil, fmt.Errorf("append entries of a relay: %w", err)
 		}

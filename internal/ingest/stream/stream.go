@@ -27,9 +27,12 @@ const (
 	batchSize  = 1000
 	batchBytes = 8 << 20
 
-	// idleWait is how long Next waits for a first message, lingerWait for a further one.
+	// idleWait is how long Next waits for a first message, lingerWait for a further one, and
+	// gatherTime for all further ones: where messages come steadily, the first must not wait
+	// until there are batchSize.
 	idleWait   = time.Second
-	lingerWait = 2 * time.Millisecond
+	lingerWait = 500 * time.Microsecond
+	gatherTime = 10 * time.Millisecond
 
 	// checkInterval is how often the reader is made again, because it does not notice that
 	// its stream was deleted and made again.
@@ -154,7 +157,13 @@ func (s *Source) begin(ctx context.Context, at uint64, created time.Time) error 
 func (s *Source) gather(ctx context.Context) (*ingest.Batch, error) {
 	b := &ingest.Batch{Faults: map[int]error{}}
 	before, bytes := s.at, 0
+	var first time.Time // not of the injected clock: it is about the load of the database
 	for wait := idleWait; len(b.Messages) < batchSize && bytes < batchBytes && ctx.Err() == nil; wait = lingerWait {
+		if len(b.Messages) == 1 {
+			first = time.Now()
+		} else if len(b.Messages) > 1 && time.Since(first) > gatherTime {
+			break
+		}
 		msg, err := s.messages.Next(jetstream.NextMaxWait(wait))
 		if errors.Is(err, nats.ErrTimeout) {
 			break

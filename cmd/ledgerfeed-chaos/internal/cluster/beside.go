@@ -12,8 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// NewServer starts another PostgreSQL, with databases, which Close kills.
-func (c *Cluster) NewServer(ctx context.Context, databases ...string) (*Server, error) {
+// NewServer starts another PostgreSQL beside that of a cluster, with databases; Close of the
+// cluster kills it.
+func NewServer(ctx context.Context, c *Cluster, databases ...string) (*Server, error) {
 	s, err := c.newServer()
 	if err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ type ProcessConfig struct {
 }
 
 // AddProcess prepares a process beside those that serve, before Start, which starts it.
-func (c *Cluster) AddProcess(cfg ProcessConfig) (*Process, error) {
+func AddProcess(c *Cluster, cfg ProcessConfig) (*Process, error) {
 	p := &Process{
 		Name: cfg.Name, program: cmp.Or(cfg.Program, c.cfg.Program), args: cfg.Args, log: filepath.Join(c.cfg.Dir, "serve-"+cfg.Name+".log"),
 	}

@@ -52,7 +52,7 @@ type Figures struct{ Offered, Refused, Stored, Repeats, Followed int }
 func New(ctx context.Context, cfg Config) (*Region, error) {
 	r := &Region{cfg: cfg, stop: func() {}}
 	var err error
-	if r.Server, err = cfg.Cluster.NewServer(ctx, shop, home, away); err != nil {
+	if r.Server, err = cluster.NewServer(ctx, cfg.Cluster, shop, home, away); err != nil {
 		return nil, err
 	}
 	for _, database := range []string{home, away} {
@@ -74,7 +74,7 @@ func New(ctx context.Context, cfg Config) (*Region, error) {
 		{Name: "home-2", Args: []string{"serve", "--roles", "project,ingest,relay"}, URL: r.Server.URLOf(home), Settings: ingestOutbox},
 		{Name: "away-1", Args: []string{"serve", "--roles", "project,ingest"}, URL: r.Server.URLOf(away), Settings: []string{"LEDGERFEED_INGEST_URL=" + r.nats + "/"}},
 	} {
-		added, err := cfg.Cluster.AddProcess(p)
+		added, err := cluster.AddProcess(cfg.Cluster, p)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func (r *Region) addBroker() error {
 		return err
 	}
 	r.nats = fmt.Sprintf("nats://127.0.0.1:%d", port)
-	r.Broker, err = r.cfg.Cluster.AddProcess(cluster.ProcessConfig{
+	r.Broker, err = cluster.AddProcess(r.cfg.Cluster, cluster.ProcessConfig{
 		Name: "broker", Program: self, Settings: []string{fmt.Sprintf("%s=%d", variablePort, port), variableDir + "=" + filepath.Join(r.cfg.Dir, "broker")},
 	})
 	return err
