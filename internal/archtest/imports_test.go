@@ -189,7 +189,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/status": {
 		"cmd/ledgerfeed/internal/cli", "projections", "delivery/dispatch", "internal/timespan", "projections/anomaly",
-		"internal/pg", "internal/relay",
+		"internal/pg", "internal/relay", "cmd/ledgerfeed/internal/service",
 	},
 	"cmd/ledgerfeed/internal/transfer": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "internal/pg", "internal/timespan", "projections/anomaly",

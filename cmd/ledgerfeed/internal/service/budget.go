@@ -130,7 +130,7 @@ func listenDirectly(ctx context.Context, s *Service) error {
 		s.notifier.ListenAt(nil)
 		return nil
 	}
-	cfg, err := pg.ConnConfig(s.database.Direct, map[string]string{"application_name": sessionName(s.roles, "")})
+	cfg, err := pg.ConnConfig(s.database.Direct, map[string]string{"application_name": sessionName(s.roles, s.connections.mark, "")})
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_LISTEN_DATABASE_URL: %w", err)
 	}

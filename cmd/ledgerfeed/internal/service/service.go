@@ -41,6 +41,8 @@ type Service struct {
 	connections struct { // to the database
 		most int
 		of   map[string]int // by pool
+		mark string         // in their names, for this process
+		name string         // of their sessions in PostgreSQL; empty: as DATABASE_URL has it
 	}
 	ready   atomic.Bool            // becomes false before the listeners close
 	unready atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is
@@ -63,6 +65,7 @@ type Service struct {
 // openPool opens a pool, whose name is for metrics.
 func (s *Service) openPool(ctx context.Context, name string, o pg.Options) (*pgxpool.Pool, error) {
 	o.MaxConns = int32(s.connections.of[name])
+	o.Settings = named(s.connections.name, o.Settings)
 	o.Tracer = s.env.Traces.Statements()
 	pool, err := pg.Open(ctx, s.database.URL, o)
 	if err != nil {
