@@ -143,8 +143,9 @@ var arrows = map[string][]string{
 		"internal/signingkey", "internal/pg",
 	},
 	"internal/testkit/frontproxy": {"internal/testkit"},
-	"internal/testkit/pooler":     {"internal/pg", "internal/testkit"},
-	"internal/testkit":            {"internal/localpg"},
+	"internal/testkit/pooler":     {"internal/pg", "internal/testkit", "internal/testkit/pgbouncer"},
+	"internal/testkit":            {"internal/localpg", "internal/pg", "internal/testkit/pgbouncer"},
+	"internal/testkit/pgbouncer":  {},
 	"internal/rowcheck":           {"domain"},
 
 	"cmd/ledgerfeed": {
@@ -268,7 +269,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed-bench/internal/sizebench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/deliverbench",
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "internal/pg", "internal/sizing",
-		"internal/sibling",
+		"internal/sibling", "domain",
 	},
 	"internal/sizing":                {},
 	"cmd/ledgerfeed/internal/manual": {"internal/buildinfo"},
