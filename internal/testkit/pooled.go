@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -15,7 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/pgbouncer"
 )
 
-// PoolerVariable, set to pg.PoolerTransaction, makes the pools of tests go through a
+// PoolerVariable set to pg.PoolerTransaction makes the pools of tests go through a
 // PgBouncer in transaction mode. What tests do as the owner of the tables goes past it.
 const PoolerVariable = "LEDGERFEED_TEST_POOLER"
 
@@ -51,7 +52,7 @@ func answers(socket string) error {
 	again := time.NewTicker(eventuallyEvery)
 	defer again.Stop()
 	for began := time.Now(); ; <-again.C {
-		conn, err := net.Dial("unix", socket)
+		conn, err := (&net.Dialer{}).DialContext(context.Background(), "unix", socket)
 		if err == nil {
 			return conn.Close()
 		}

@@ -3,6 +3,7 @@ package pgbouncer
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -128,7 +129,7 @@ func (b *PgBouncer) relay(server string) error {
 		return err
 	}
 	path := filepath.Join(dir, ".s.PGSQL.5432")
-	listener, err := net.Listen("unix", path)
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
 	if err != nil {
 		return fmt.Errorf("listen for PgBouncer: %w", err)
 	}
@@ -142,7 +143,7 @@ func (b *PgBouncer) relay(server string) error {
 			if err != nil {
 				return
 			}
-			to, err := net.Dial("unix", server)
+			to, err := (&net.Dialer{}).DialContext(context.Background(), "unix", server)
 			if err != nil {
 				_ = from.Close()
 				continue
