@@ -82,7 +82,7 @@ func (x *instances) fill(ctx context.Context) error {
 	}
 	err = workload.AwaitProjected(ctx, x.Database)
 	stop()
-	if err = errors.Join(err, <-ended); err != nil {
+	if err := errors.Join(err, <-ended); err != nil {
 		return err
 	}
 	if x.webhooks, err = deliverbench.Subscribe(x.Database); err != nil {

@@ -107,7 +107,7 @@ func metric(ctx context.Context, address, name string) (sum float64, err error) 
 	if err != nil {
 		return 0, fmt.Errorf("cannot read metrics: %w", err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{}).Do(req)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read metrics: %w", err)
 	}
