@@ -115,6 +115,7 @@ func appendSideBySide(t *testing.T, logs []*eventlog.Log, turns int) {
 // database has as its default.
 func TestIsolationIsTheProgramsOwn(t *testing.T) {
 	t.Parallel()
+	testkit.Unpooled(t, "an isolation level other than read committed as the database's default is refused in words")
 	url, _ := strict(t, "serializable")
 	b := &bundle{pool: testkit.Must(pg.Open(t.Context(), url, pg.Options{MaxConns: 8}))(t), clock: testkit.RunningClock()}
 	t.Cleanup(b.pool.Close)
@@ -133,6 +134,7 @@ func TestIsolationIsTheProgramsOwn(t *testing.T) {
 // which transactions beside one another fail, appends are made again.
 func TestRolledBackAppendsRunAgain(t *testing.T) {
 	t.Parallel()
+	testkit.Unpooled(t, "an isolation level other than read committed as the database's default is refused in words")
 	_, pool := strict(t, "repeatable read")
 	b := &bundle{pool: pool, clock: testkit.RunningClock()}
 	b.log = newLog(t, eventlog.Config{Pool: pool, Clock: b.clock.Now})

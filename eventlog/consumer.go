@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -72,8 +73,8 @@ func (c *consumer) markDirty(ctx context.Context) {
 		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
 			c.cfg.Logger.WarnContext(ctx, "cannot sweep for new entries; retrying at the next sweep", "consumer", c.consumer, "error", err)
 		}
-		// A sweep over many workspaces takes no more than 2 % of the time.
-		sweep.Reset(max(c.cfg.Sweep, 50*time.Since(began)))
+		// A sweep over many workspaces takes no more than 1 % of the time.
+		sweep.Reset(max(c.cfg.Sweep, 100*time.Since(began)))
 	}
 }
 
@@ -92,32 +93,42 @@ func (c *consumer) sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	rows, err := c.pool.Query(ctx, c.sweepSQL(), c.consumer, c.clock())
+	healthy, failing, err := c.behind(ctx)
 	if err != nil {
-		return fmt.Errorf("find workspaces that are behind: %w", err)
-	}
-	defer rows.Close()
-	var healthy, failing []string
-	for rows.Next() {
-		var (
-			id    string
-			fails bool
-		)
-		if err := rows.Scan(&id, &fails); err != nil {
-			return fmt.Errorf("find workspaces that are behind: %w", err)
-		}
-		if fails {
-			failing = append(failing, id)
-		} else {
-			healthy = append(healthy, id)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("find workspaces that are behind: %w", err)
+		return err
 	}
 	c.dirty.mark(healthy, shared)
 	c.dirty.mark(failing, c.failing())
 	return nil
+}
+
+// behind returns the workspaces that are behind and may be tried, by whether they are
+// failing. Claims look rows up by key; this reads two tables whole, and so is allowed the
+// plans for that, which take a third of the time and a fortieth of the pages.
+func (c *consumer) behind(ctx context.Context) (healthy, failing []string, err error) {
+	b := &pgx.Batch{}
+	b.Queue(`SELECT set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true)`)
+	b.Queue(c.sweepSQL(), c.consumer, c.clock()).Query(func(rows pgx.Rows) error {
+		var (
+			id    string
+			fails bool
+		)
+		for rows.Next() {
+			if err := rows.Scan(&id, &fails); err != nil {
+				return fmt.Errorf("read the workspace: %w", err)
+			}
+			if fails {
+				failing = append(failing, id)
+			} else {
+				healthy = append(healthy, id)
+			}
+		}
+		return nil
+	})
+	if err := c.pool.SendBatch(ctx, b).Close(); err != nil {
+		return nil, nil, fmt.Errorf("find workspaces that are behind: %w", err)
+	}
+	return healthy, failing, nil
 }
 
 // failing is how workspaces are claimed that are failing.

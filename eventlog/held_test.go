@@ -39,7 +39,7 @@ func held(t *testing.T, conns int32, timeout time.Duration, workspaces ...string
 // lock locks workspaces in a transaction on a connection of its own.
 func (h *holder) lock(t *testing.T, workspaces ...string) pgx.Tx {
 	t.Helper()
-	conn := testkit.Must(pgx.Connect(t.Context(), h.pool.Config().ConnString()))(t)
+	conn := testkit.Must(pgx.Connect(t.Context(), testkit.Direct(h.pool.Config().ConnString())))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	tx := testkit.Must(conn.Begin(t.Context()))(t)
 	for _, w := range workspaces {

@@ -9,11 +9,13 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // TestGoroutinesEnd starts and stops everything here that has goroutines, several
 // times. It is not parallel, because it would find the goroutines of other tests.
 func TestGoroutinesEnd(t *testing.T) {
+	testkit.Unpooled(t, "what relays its connections to the server are goroutines of this process")
 	b := setup(t)
 	b.append(t, many(t, "w", 3)...)
 	before := goleak.IgnoreCurrent()

@@ -66,17 +66,7 @@ func newLog(t testing.TB, cfg eventlog.Config) *eventlog.Log {
 // wide is a pool of the database at url that many goroutines can share.
 func wide(t testing.TB, url string, conns int32) *pgxpool.Pool {
 	t.Helper()
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.MaxConns = conns
-	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	return testkit.OpenPool(t, url, conns)
 }
 
 // client is an internal entry: a client record whose name is the content.

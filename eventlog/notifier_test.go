@@ -13,12 +13,20 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/natsnotify"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 )
 
+// newNotifier listens past a pooler, as programs do that have LEDGERFEED_LISTEN_DATABASE_URL.
 func newNotifier(pool *pgxpool.Pool) *eventlog.Notifier {
-	return eventlog.NewNotifier(pool, testkit.Discard())
+	n := eventlog.NewNotifier(pool, testkit.Discard())
+	if pool != nil && testkit.Pooled() {
+		if cfg, err := pg.ConnConfig(testkit.Direct(pool.Config().ConnString()), nil); err == nil {
+			n.ListenAt(cfg)
+		}
+	}
+	return n
 }
 
 // process stands for one process: its pool, notifier and log.

@@ -175,7 +175,7 @@ func (s *storm) settle(drafts []domain.Draft, as fate, err error) {
 
 // kill ends random backends of the writers.
 func (s *storm) kill(ctx context.Context, t *testing.T, url string, rng *rand.Rand) {
-	conn, err := pgx.Connect(ctx, url+"&application_name=killer")
+	conn, err := pgx.Connect(ctx, testkit.Direct(url)+"&application_name=killer")
 	if err != nil {
 		t.Error(err)
 		return
@@ -203,7 +203,7 @@ func (s *storm) kill(ctx context.Context, t *testing.T, url string, rng *rand.Ra
 
 // watch reads the new entries, as a consumer does, and counts all each time.
 func (s *storm) watch(ctx context.Context, t *testing.T, url, workspaceID string) {
-	conn, err := pgx.Connect(ctx, url+"&application_name=watcher")
+	conn, err := pgx.Connect(ctx, testkit.Direct(url)+"&application_name=watcher")
 	if err != nil {
 		t.Error(err)
 		return

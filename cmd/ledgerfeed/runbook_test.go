@@ -239,7 +239,7 @@ func TestRunbooks(t *testing.T) {
 			"LedgerfeedNotReady": tryNotReady, "LedgerfeedAPIErrors": tryAPIErrors, "LedgerfeedStale": tryStale,
 			"LedgerfeedQuarantined": tryQuarantined, "LedgerfeedReadModelsDiffer": tryReadModelsDiffer, "LedgerfeedUndelivered": tryUndelivered,
 			"LedgerfeedAnomalies": tryAnomalies, "LedgerfeedWebhooksFail": tryWebhooksFail, "LedgerfeedNotificationsInterrupted": tryNotifications,
-			"LedgerfeedAPISlow": tryAPISlow, "LedgerfeedPoolBusy": tryPoolBusy, "LedgerfeedConnectionsRefused": tryConnectionsRefused,
+			"LedgerfeedAPISlow": tryAPISlow, "LedgerfeedPoolBusy": tryPoolBusy, "LedgerfeedConnectionsRefused": tryConnectionsRefused, "LedgerfeedDatabaseFull": tryDatabaseFull,
 			"LedgerfeedMailFails": tryMailFails, "LedgerfeedCertificateExpires": tryCertificateExpires, "LedgerfeedStateUnknown": tryStateUnknown,
 		} {
 			t.Run(alert, func(t *testing.T) {

@@ -149,10 +149,11 @@ var arrows = map[string][]string{
 		"internal/signingkey", "internal/pg", "internal/replica",
 	},
 	"internal/testkit/frontproxy":  {"internal/testkit"},
-	"internal/testkit/pooler":      {"internal/pg", "internal/testkit"},
+	"internal/testkit/pooler":      {"internal/pg", "internal/testkit", "internal/testkit/pgbouncer"},
 	"internal/testkit/replication": {"internal/localpg/programs", "internal/testkit"},
 	"internal/replica":             {"internal/pg"},
-	"internal/testkit":             {"internal/localpg"},
+	"internal/testkit":             {"internal/localpg", "internal/pg", "internal/testkit/pgbouncer"},
+	"internal/testkit/pgbouncer":   {},
 	"internal/rowcheck":            {"domain"},
 
 	"cmd/ledgerfeed": {
@@ -198,7 +199,7 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed/internal/status": {
 		"cmd/ledgerfeed/internal/cli", "projections", "delivery/dispatch", "internal/timespan", "projections/anomaly",
-		"internal/pg", "internal/relay", "internal/replica",
+		"internal/pg", "internal/relay", "internal/replica", "cmd/ledgerfeed/internal/service",
 	},
 	"cmd/ledgerfeed/internal/transfer": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "internal/pg", "internal/timespan", "projections/anomaly",
@@ -282,7 +283,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed-bench/internal/sizebench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/deliverbench",
 		"cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "internal/pg", "internal/sizing",
-		"internal/sibling",
+		"internal/sibling", "domain",
 	},
 	"internal/sizing":                {},
 	"cmd/ledgerfeed/internal/manual": {"internal/buildinfo"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -58,12 +59,14 @@ func (e *Events) Count(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	oldest := Hour.start(e.clock().Add(-hourRetention))
-	// The workspaces that were never counted begin with what is kept.
+	// The workspaces that were never counted begin with what is kept. Each look takes them in
+	// an order of its own, so that processes beside each other do not all try the same ones.
 	rows, err := e.pool.Query(ctx, `
 		SELECT v.workspace_id, c.workspace_id IS NULL
 		  FROM log_checkpoint v LEFT JOIN event_rollup_cursor c ON c.workspace_id = v.workspace_id
 		 WHERE v.consumer = 'read_models' AND v.position > coalesce(c.position, 0)
-		 LIMIT $1`, countWorkspaces)
+		 ORDER BY hashtextextended(v.workspace_id, $2)
+		 LIMIT $1`, countWorkspaces, rand.Int64())
 	if err != nil {
 		return fmt.Errorf("look for events to count: %w", err)
 	}

@@ -60,7 +60,7 @@ func NewDatabase(t testing.TB) string {
 		url += roleParameter + current.role
 		mustBe(t, url, current.role)
 	}
-	return url
+	return throughPooler(t, url)
 }
 
 // mustBe fails the test if an address is not for a role: tests that run as the owner
@@ -102,7 +102,7 @@ func OwnerConn(t testing.TB, of *pgxpool.Pool) *pgx.Conn {
 // ownerURL lacks requirepeer, too, which pgx does not know, for a server that a test has
 // of its own.
 func ownerURL(of *pgxpool.Pool) string {
-	url, _, _ := strings.Cut(of.Config().ConnString(), roleParameter)
+	url, _, _ := strings.Cut(Direct(of.Config().ConnString()), roleParameter)
 	url, _, _ = strings.Cut(url, "&requirepeer=")
 	return url
 }
@@ -130,17 +130,7 @@ func GrantAgain(t testing.TB, of *pgxpool.Pool) {
 // Pool is NewDatabase with a pool of connections, closed when the test ends.
 func Pool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	return open(t, NewDatabase(t))
-}
-
-func open(t testing.TB, url string) *pgxpool.Pool {
-	t.Helper()
-	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatalf("testkit: open a pool: %v", err)
-	}
-	t.Cleanup(pool.Close) // before the drop: cleanups run last in, first out
-	return pool
+	return OpenPool(t, NewDatabase(t), 0)
 }
 
 // create clones what source names and registers the drop.

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit/pgbouncer"
 )
 
 // templateName is the migrated database that NewDatabase clones.
@@ -41,16 +42,19 @@ type server struct {
 	// failure is every later test's failure, too.
 	started   func() (*localpg.Server, error)
 	templated func() error
+	pooled    func() (*pgbouncer.PgBouncer, error)
 
-	mu     sync.Mutex
-	pg     *localpg.Server // what stop has to close; guarded by mu
-	reaper *reaper         // what removes the files; guarded by mu
+	mu      sync.Mutex
+	pg      *localpg.Server      // what stop has to close; guarded by mu
+	bouncer *pgbouncer.PgBouncer // guarded by mu
+	reaper  *reaper              // what removes the files; guarded by mu
 }
 
 func newServer(migrate migration) *server {
 	s := &server{migrate: migrate}
 	s.started = sync.OnceValues(s.start)
 	s.templated = sync.OnceValue(s.makeTemplate)
+	s.pooled = sync.OnceValues(s.startPooler)
 	return s
 }
 
@@ -95,9 +99,14 @@ func memoryDir() string {
 // stop ends the server, if one was started, and removes what it left.
 func (s *server) stop(ctx context.Context) error {
 	s.mu.Lock()
-	pg, r := s.pg, s.reaper
+	pg, bouncer, r := s.pg, s.bouncer, s.reaper
 	s.mu.Unlock()
 	var errs []error
+	if bouncer != nil {
+		if err := bouncer.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("stop the test server's pooler: %w", err))
+		}
+	}
 	if pg != nil {
 		if err := pg.Close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("stop the test server: %w", err))

@@ -52,7 +52,8 @@ type DirectoryConfig struct {
 // visible in order (table access_revision), so that no change is missed however late
 // it commits. The cache is trusted for 0.9 seconds after the start of the last
 // successful poll; after that, and while Run does not run, every request looks its
-// key up in the database. The methods may be called by any number of goroutines.
+// key up in the database. While nobody asks for keys, every second poll is left out, and
+// a request that comes then looks its key up, too. The methods may be called by any number of goroutines.
 type Directory struct {
 	cfg           DirectoryConfig
 	pollTimeout   time.Duration
@@ -60,6 +61,8 @@ type Directory struct {
 	cache         *cache
 	running       atomic.Bool
 	queries       atomic.Uint64 // look-ups sent to the database
+	asked         atomic.Bool   // for a key, since the last poll
+	leftOut       atomic.Bool   // the last poll was, because nobody had asked: the cache is not asked meanwhile
 
 	// lookUps sends the look-ups of several requests as one query.
 	lookUps *batch.Coalescer[*lookUp]
@@ -138,8 +141,14 @@ func (d *Directory) authenticate(ctx context.Context, text string, do func(conte
 	if err != nil {
 		return nil, &RefusedError{Reason: ReasonMalformed}
 	}
+	if !d.asked.Load() { // which is cheaper where it is set already
+		d.asked.Store(true)
+	}
 	h := secret.Hash()
-	e := d.cache.get(h, d.cfg.Clock())
+	var e *entry
+	if !d.leftOut.Load() {
+		e = d.cache.get(h, d.cfg.Clock())
+	}
 	if e == nil {
 		if e, err = d.lookUp(ctx, h, do); err != nil {
 			return nil, err

@@ -47,8 +47,13 @@ func (d *Directory) Run(ctx context.Context) error {
 	return nil
 }
 
-// poll reads which keys changed and removes them from the cache.
+// poll reads which keys changed and removes them from the cache, unless nobody has asked
+// for a key since the last poll: a process without requests is to cost little.
 func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
+	if !d.asked.Swap(false) && p.seen >= 0 && !d.leftOut.Load() {
+		d.leftOut.Store(true)
+		return nil
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d.pollTimeout, errPollTimeout)
 	defer cancel()
 	defer func() {
@@ -81,6 +86,7 @@ func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
 		all = len(changed) > maxForgotten
 	}
 	d.cache.confirm(began, changed, all)
+	d.leftOut.Store(false)
 	// Not the highest revision that readChanged saw: changes above revision are read
 	// again by the next poll, which does no harm.
 	p.seen = revision

@@ -293,3 +293,32 @@ func TestRevisionRow(t *testing.T) {
 		t.Error("a key is revoked, and the instances would not see it")
 	}
 }
+
+// While nobody asks for keys, every second poll is left out; a request that comes then
+// learns of a revocation at once, because the cache is not asked.
+func TestIdlePolls(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	d := b.directory(t)
+	made, secret := b.create(t)
+	d.mustPoll(t)
+	d.admits(t, secret)
+	d.mustPoll(t)
+	seen := d.poller.seen
+	b.revoke(t, made.ID)
+	d.mustPoll(t)
+	if d.poller.seen != seen {
+		t.Error("a poll was not left out, though nobody had asked")
+	}
+	d.refuses(t, secret, ReasonRevoked)
+	for range 2 { // the first, because of the request; the second, because another was left out
+		other, _ := b.create(t)
+		b.revoke(t, other.ID)
+		seen = d.poller.seen
+		d.mustPoll(t)
+		if d.poller.seen == seen {
+			t.Error("a poll was left out")
+		}
+		d.mustPoll(t)
+	}
+}

@@ -30,8 +30,9 @@ type served struct {
 	addresses map[string]string // by listener, host:port
 }
 
-// start runs a process with a role, or with all, and waits until it listens.
-func start(ctx context.Context, db *measure.Database, role string, webhooks *deliverbench.Subscriptions) (*served, error) {
+// start runs a process with a role, several, or all, and more settings, and waits until it
+// listens.
+func start(ctx context.Context, db *measure.Database, role string, webhooks *deliverbench.Subscriptions, settings ...string) (*served, error) {
 	path, err := sibling.Find(program)
 	if err != nil {
 		return nil, fmt.Errorf("%w (--only disk,wal does without)", err)
@@ -45,6 +46,7 @@ func start(ctx context.Context, db *measure.Database, role string, webhooks *del
 	s.cmd.Env = append(os.Environ(),
 		"DATABASE_URL="+db.URL, "PGAPPNAME="+s.name, "LEDGERFEED_SECRET_KEY="+webhooks.Key, "LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8", "LEDGERFEED_WEBHOOK_CA_FILE="+webhooks.CAFile,
 		"LEDGERFEED_LISTEN=127.0.0.1:0", "LEDGERFEED_CONSOLE_LISTEN=127.0.0.1:0", "LEDGERFEED_ADMIN_LISTEN=127.0.0.1:0", "LEDGERFEED_DRAIN_DELAY=0s")
+	s.cmd.Env = append(s.cmd.Env, settings...)
 	log, err := s.cmd.StderrPipe()
 	if err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", program, err)

@@ -134,27 +134,16 @@ func checkDurability(ctx context.Context, x *examination) ([]Finding, error) {
 }
 
 func checkConnections(ctx context.Context, x *examination) ([]Finding, error) {
-	var most, reserved, used int
-	err := x.pool.QueryRow(ctx, `
-		SELECT current_setting('max_connections')::integer, current_setting('superuser_reserved_connections')::integer,
-		       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')`).Scan(&most, &reserved, &used)
-	if err != nil {
-		return nil, fmt.Errorf("cannot count connections: %w", err)
+	u, err := service.ReadServerUse(ctx, x.env, x.db, x.pool)
+	switch {
+	case err != nil:
+		return nil, err
+	case x.db.Pooled:
+		return ok("%d of %d are in use; processes connect through a pooler, which bounds its own", u.Used, u.Max), nil
+	case u.Warning != "":
+		return []Finding{{Level: Warning, Text: fmt.Sprintf("%d of %d connections are in use", u.Used, u.Max), Do: u.Warning}}, nil
 	}
-	free, needed := most-reserved-used, service.Connections(service.Roles()...)
-	if n, err := service.Allowed(x.env, service.Roles()); err == nil {
-		needed = n
-	}
-	if x.db.Pooled {
-		return ok("%d of %d are in use; processes connect through a pooler, which bounds its own", used, most), nil
-	}
-	if free < needed {
-		return []Finding{{
-			Level: Warning, Text: fmt.Sprintf("%d of %d connections are in use", used, most),
-			Do: fmt.Sprintf("raise max_connections, or run fewer processes, or bound each by LEDGERFEED_CONNECTIONS: one with all roles uses up to %d (docs/operations/sizing.md)", needed),
-		}}, nil
-	}
-	return ok("%d of %d are in use", used, most), nil
+	return ok("%d of %d are in use", u.Used, u.Max), nil
 }
 
 // oldTransactions is the age from which the server is near its limit, which is 2,000

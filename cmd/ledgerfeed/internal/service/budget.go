@@ -120,7 +120,7 @@ func divide(all int, roles []string, lists int) map[string]int {
 
 // prepareNotifier makes what notifies other processes, and says it where it hears of none.
 func prepareNotifier(ctx context.Context, s *Service) (err error) {
-	s.notifier, err = cli.NewNotifier(s.env, s.database, s.pool, map[string]string{"application_name": sessionName(s.roles, "")})
+	s.notifier, err = cli.NewNotifier(s.env, s.database, s.pool, map[string]string{"application_name": sessionName(s.roles, s.connections.mark, "")})
 	if err != nil {
 		return err
 	}

@@ -84,6 +84,7 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 	if s.connections.most, err = Allowed(env, roles); err != nil {
 		return nil, err
 	}
+	s.connections.mark = newMark()
 	s.connections.of = divide(s.connections.most, roles, listsOf(env))
 	defer func() {
 		if err != nil {
@@ -110,11 +111,10 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 
 // prepare connects to the database and prepares what the roles run.
 func (s *Service) prepare(ctx context.Context) (err error) {
-	shared, err := sharedOptions(s.database, s.roles)
-	if err != nil {
+	if err := nameSessions(s); err != nil {
 		return err
 	}
-	if s.pool, err = s.openPool(ctx, sharedPool, shared); err != nil {
+	if s.pool, err = s.openPool(ctx, sharedPool, pg.Options{}); err != nil {
 		return err
 	}
 	if err := s.recordRetention(ctx); err != nil {

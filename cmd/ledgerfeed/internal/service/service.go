@@ -42,6 +42,8 @@ type Service struct {
 	connections struct { // to the database
 		most     int
 		of       map[string]int // by pool
+		mark     string         // in their names, for this process
+		name     string         // of their sessions in PostgreSQL; empty: as DATABASE_URL has it
 		replicas *replica.Set   // of the database; nil: none
 	}
 	ready   atomic.Bool            // becomes false before the listeners close
@@ -65,6 +67,7 @@ type Service struct {
 // openPool opens a pool, whose name is for metrics.
 func (s *Service) openPool(ctx context.Context, name string, o pg.Options) (*pgxpool.Pool, error) {
 	o.MaxConns = int32(s.connections.of[name])
+	o.Settings = named(s.connections.name, o.Settings)
 	o.Tracer = s.env.Traces.Statements()
 	pool, err := pg.Open(ctx, s.database.URL, o)
 	if err != nil {

@@ -2,45 +2,66 @@ package service
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// sessionPrefix begins the application_name of the sessions that every serving process
-// has; its roles follow. The server ends them with the process, and without its machine
-// after half a minute, so they tell which roles there are without anything being written.
+// sessionPrefix begins the application_name of the sessions of every serving process; its
+// roles and its mark follow. The server ends them with the process, and without its machine
+// after half a minute, so they tell which processes there are without anything being written.
 const sessionPrefix = "ledgerfeed serves "
+
+// newMark makes letters that tell a process's sessions from those of others with the same
+// roles. They are few, because PostgreSQL keeps 63 bytes of a name, and no role has as many.
+func newMark() string {
+	mark := make([]byte, 4)
+	_, _ = rand.Read(mark) // never fails
+	for i, b := range mark {
+		mark[i] = 'a' + b%26
+	}
+	return string(mark)
+}
 
 // sessionName is the application_name that tells the roles of a process. A name that the
 // operator chose follows them.
-func sessionName(roles []string, own string) string {
-	name := sessionPrefix + strings.Join(roles, " ")
+func sessionName(roles []string, mark, own string) string {
+	name := sessionPrefix + strings.Join(roles, " ") + " " + mark
 	if own != "" {
 		name += "; " + own
 	}
 	return name
 }
 
-// sharedOptions are those of the pool for everything but requests, projecting and
-// delivering. Beside it a connection with the same name is always open: that which
-// listens to notifications. Through a pooler, that one alone tells the roles: the
-// pooler's own connections keep the name of a process that is gone.
-func sharedOptions(db *cli.Database, roles []string) (o pg.Options, err error) {
-	if db.Pooled {
-		return o, nil
+// nameSessions gives the name to the sessions of all pools, and of the single connections
+// that are made like theirs. Through a pooler, the connection that listens past it alone
+// tells the roles: the pooler's own connections keep the name of a process that is gone.
+func nameSessions(s *Service) error {
+	if s.database.Pooled {
+		return nil
 	}
-	cfg, err := pg.ParseConfig(db.URL)
+	cfg, err := pg.ParseConfig(s.database.URL)
 	if err != nil {
-		return o, err
+		return err
 	}
-	name := sessionName(roles, cfg.ConnConfig.RuntimeParams["application_name"])
-	return pg.Options{Settings: map[string]string{"application_name": name}}, nil
+	s.connections.name = sessionName(s.roles, s.connections.mark, cfg.ConnConfig.RuntimeParams["application_name"])
+	return nil
+}
+
+// named adds the name of a process's sessions to the settings of a pool.
+func named(name string, settings map[string]string) map[string]string {
+	if name == "" {
+		return settings
+	}
+	all := map[string]string{"application_name": name}
+	maps.Copy(all, settings)
+	return all
 }
 
 // ConnectedRoles lists the roles, of all serving processes together, that are connected to

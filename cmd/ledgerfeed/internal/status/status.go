@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
@@ -32,6 +33,7 @@ type view struct {
 	Relays      []relay.Status        `json:"relays"`                 // one for each that ever ran
 	Replicas    []replica.State       `json:"replicas,omitempty"`     // of LEDGERFEED_READ_DATABASE_URL
 	NotReadable []string              `json:"not_readable,omitempty"` // what this account of PostgreSQL may not read
+	Connections *service.ServerUse    `json:"connections"`            // of PostgreSQL, by the processes that serve
 }
 
 // Command is ledgerfeed status.
@@ -44,8 +46,8 @@ func Command(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far the read models are, anomalies, and what is quarantined",
-		Long: `Show how far the read models, webhooks, relays and replicas are, anomalies, and what is
-quarantined.
+		Long: `Show how far the read models, webhooks, relays and replicas are, which processes serve
+and how many connections to PostgreSQL they have, anomalies, and what is quarantined.
 Of each workspace the first 1000 anomalies are counted and, with --json, listed;
 anomaly show has all.`,
 		Args: cli.ExactArgs(0),
@@ -78,12 +80,15 @@ anomaly show has all.`,
 				if v.Replicas, err = lookAtReplicas(ctx, env, d.Pool); err != nil {
 					return err
 				}
+				if v.Connections, err = service.ReadServerUse(ctx, env, d.Database, d.Pool); err != nil {
+					return err
+				}
 				groups, err := anomaly.NewStore(d.Pool, env.Clock).Groups(ctx, anomaly.Filter{WorkspaceID: workspace, First: anomaly.MostGrouped})
 				if err != nil {
 					return err
 				}
 				return env.Print(v, func(out io.Writer) error {
-					return errors.Join(writeStatus(out, s), writeLags(out, &v), writeRelays(out, v.Relays), writeReplicas(out, v.Replicas), writeAnomalies(out, groups))
+					return errors.Join(writeStatus(out, s), writeLags(out, &v), writeRelays(out, v.Relays), writeReplicas(out, v.Replicas), writeConnections(out, v.Connections, d.Pooled), writeAnomalies(out, groups))
 				})
 			})
 		}),

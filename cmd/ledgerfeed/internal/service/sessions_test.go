@@ -1,0 +1,22 @@
+package service
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestSessionNamesAreWhole: PostgreSQL cuts names of sessions off after 63 bytes; with all
+// roles, the mark is still there, and roles and mark are read back as they were.
+func TestSessionNamesAreWhole(t *testing.T) {
+	t.Parallel()
+	mark := newMark()
+	name := sessionName(AllRoles(), mark, "")
+	if len(name) > 63 {
+		t.Errorf("%s has %d bytes", name, len(name))
+	}
+	roles, read := rolesAndMark(strings.Fields(strings.TrimPrefix(name, sessionPrefix)))
+	if !slices.Equal(roles, AllRoles()) || read != mark || len(mark) != 4 || newMark() == mark && newMark() == mark {
+		t.Errorf("%v, %q of %s", roles, read, name)
+	}
+}

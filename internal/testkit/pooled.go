@@ -1,0 +1,139 @@
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit/pgbouncer"
+)
+
+// PoolerVariable set to pg.PoolerTransaction makes the pools of tests go through a
+// PgBouncer in transaction mode. What tests do as the owner of the tables goes past it.
+const PoolerVariable = "LEDGERFEED_TEST_POOLER"
+
+// Pooled reports whether tests go through a pooler, which keeps nothing of a session from
+// one transaction to the next and passes no notifications on.
+func Pooled() bool { return os.Getenv(PoolerVariable) == pg.PoolerTransaction }
+
+// startPooler starts the one PgBouncer of a test process.
+func (s *server) startPooler() (*pgbouncer.PgBouncer, error) {
+	server, err := s.started()
+	if err != nil {
+		return nil, err
+	}
+	at, err := url.Parse(server.URL())
+	if err != nil {
+		return nil, fmt.Errorf("read the test server's address: %w", err)
+	}
+	b, err := pgbouncer.New(filepath.Join(at.Query().Get("host"), ".s.PGSQL.5432"), at.User.Username())
+	if err != nil {
+		return nil, fmt.Errorf("start a pooler for the tests: %w", err)
+	}
+	s.mu.Lock()
+	s.bouncer = b
+	s.mu.Unlock()
+	if err := b.Begin(); err != nil {
+		return nil, err
+	}
+	return b, answers(filepath.Join(b.Dir, ".s.PGSQL.5432"))
+}
+
+// answers waits until connections to a socket are taken.
+func answers(socket string) error {
+	again := time.NewTicker(eventuallyEvery)
+	defer again.Stop()
+	for began := time.Now(); ; <-again.C {
+		conn, err := (&net.Dialer{}).DialContext(context.Background(), "unix", socket)
+		if err == nil {
+			return conn.Close()
+		}
+		if time.Since(began) > startTimeout {
+			return fmt.Errorf("wait for the pooler: %w", err)
+		}
+	}
+}
+
+// Unpooled skips a test that cannot hold through a pooler, and says why.
+func Unpooled(t testing.TB, why string) {
+	t.Helper()
+	if Pooled() {
+		t.Skip("through a pooler in transaction mode: " + why)
+	}
+}
+
+// throughPooler is the address of a database by way of the pooler, if tests go through one.
+func throughPooler(t testing.TB, address string) string {
+	t.Helper()
+	if !Pooled() {
+		return address
+	}
+	b, err := current.pooled()
+	if err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
+	return pg.ThroughPooler(withHost(address, b.Dir))
+}
+
+// Direct is the address of a database of NewDatabase past the pooler, for what a test does
+// to the server itself.
+func Direct(address string) string {
+	if !Pooled() {
+		return address
+	}
+	server, err := current.started()
+	if err != nil {
+		return address // and whoever connects fails
+	}
+	at, err := url.Parse(server.URL())
+	if err != nil {
+		return address
+	}
+	return withHost(address, at.Query().Get("host"))
+}
+
+// withHost is an address with another directory of the socket, and without a pooler's mode.
+func withHost(address, dir string) string {
+	at, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	query := at.Query()
+	query.Set("host", dir)
+	query.Del("pooler")
+	if query.Get("options") == "" {
+		query.Del("options")
+	}
+	at.RawQuery = query.Encode()
+	return at.String()
+}
+
+// OpenPool opens a pool as pgxpool.New does, or as a program does that goes through a pooler.
+func OpenPool(t testing.TB, address string, most int32) *pgxpool.Pool {
+	t.Helper()
+	var pool *pgxpool.Pool
+	cfg, err := pgxpool.ParseConfig(Direct(address))
+	if err == nil {
+		if most > 0 {
+			cfg.MaxConns = most
+		}
+		if Pooled() {
+			pool, err = pg.Open(t.Context(), address, pg.Options{MaxConns: cfg.MaxConns})
+		} else {
+			pool, err = pgxpool.NewWithConfig(t.Context(), cfg)
+		}
+	}
+	if err != nil {
+		t.Fatalf("testkit: open a pool: %v", err)
+	}
+	t.Cleanup(pool.Close) // before the drop: cleanups run last in, first out
+	return pool
+}
