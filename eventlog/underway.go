@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -117,9 +119,13 @@ func (c *consumer) markEnded(ctx context.Context, claim *Claim, handled bool) {
 	// A row that another transaction has locked does not keep the marks on the others.
 	const sql = `
 		UPDATE log_under_way SET under_way = false
-		 WHERE consumer = $1 AND process = $3 AND workspace_id IN (
-		       SELECT workspace_id FROM log_under_way WHERE consumer = $1 AND workspace_id = ANY ($2) FOR UPDATE SKIP LOCKED)`
-	if _, err := c.pool.Exec(ctx, sql, c.consumer, ids, c.process); err != nil {
+		 WHERE workspace_id = $2 AND consumer = $1 AND process = $3 AND consumer IN (
+		       SELECT consumer FROM log_under_way WHERE workspace_id = $2 AND consumer = $1 FOR UPDATE SKIP LOCKED)`
+	var each pgx.Batch
+	for _, id := range ids {
+		each.Queue(sql, c.consumer, id, c.process)
+	}
+	if err := c.pool.SendBatch(ctx, &each).Close(); err != nil {
 		c.cfg.Logger.WarnContext(ctx, "cannot mark segments as no longer under way; if the program ends before they are handled, that counts as one of three deaths",
 			"consumer", c.consumer, "workspaces", len(ids), "error", err)
 	}

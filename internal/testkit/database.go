@@ -26,19 +26,22 @@ const RoleVariable = "LEDGERFEED_TEST_ROLE"
 // Main runs the tests of a package and exits. A TestMain calls it and nothing
 // else. The function migrate brings the schema into the database at url and
 // says what it applied: migrations.Up, which nothing in internal may import.
-func Main(m *testing.M, migrate migration) { run(m, newServer(migrate)) }
+func Main(m *testing.M, migrate migration, options ...Option) { run(m, newServer(migrate), options) }
 
 // MainAs is Main for a package whose tests can run under a role. The function grant
 // makes the roles and gives them their rights: migrations.ApplyGrants.
-func MainAs(m *testing.M, migrate migration, grant func(ctx context.Context, url string) error) {
+func MainAs(m *testing.M, migrate migration, grant func(ctx context.Context, url string) error, options ...Option) {
 	s := newServer(migrate)
 	if role := os.Getenv(RoleVariable); role != "" {
 		s.grant, s.role = grant, role
 	}
-	run(m, s)
+	run(m, s, options)
 }
 
-func run(m *testing.M, s *server) {
+func run(m *testing.M, s *server, options []Option) {
+	for _, option := range options {
+		option(s)
+	}
 	current = s
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
@@ -149,6 +152,7 @@ func create(t testing.TB, source func(*server, context.Context) (string, error))
 	if current == nil {
 		t.Fatal("testkit: the package's TestMain must call testkit.Main")
 	}
+	skipOnCitus(t)
 	template, err := source(current, t.Context())
 	if err != nil {
 		t.Fatalf("testkit: %v", err)
