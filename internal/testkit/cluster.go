@@ -5,45 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
-	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 )
-
-// CitusVariable names the nodes of a Citus cluster on which the tests of packages with
-// OnCitusToo make their databases, the coordinator first: addresses of the form
-// postgres://account@host:port, separated by commas. The account is a superuser on all.
-const CitusVariable = "LEDGERFEED_TEST_CITUS"
-
-// Option of Main and MainAs.
-type Option func(*server)
-
-// OnCitusToo says that a package's tests hold on distributed tables as well. Where
-// CitusVariable is set, they run there instead of on a server of their own. Without it, a
-// line says that they were not run there.
-func OnCitusToo(s *server) {
-	list := os.Getenv(CitusVariable)
-	if list == "" {
-		_, _ = os.Stdout.WriteString("testkit: not run on Citus: " + CitusVariable + " names no cluster\n")
-		return
-	}
-	c := &cluster{nodes: strings.Split(list, ",")}
-	for _, node := range c.nodes {
-		if u, err := url.Parse(node); err != nil || u.Scheme != "postgres" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
-			c.err = fmt.Errorf("%s names the node %q: want postgres://account@host:port", CitusVariable, node)
-		}
-	}
-	s.cluster = c
-}
 
 // cluster is a Citus cluster that tests are given. Its databases are one on each node, of
 // the same name.
 type cluster struct {
 	nodes []string
 	err   error
+}
+
+// newCluster is the cluster of a list of nodes.
+func newCluster(list string) *cluster {
+	c := &cluster{nodes: strings.Split(list, ",")}
+	for _, node := range c.nodes {
+		if u, err := url.Parse(node); err != nil || u.Scheme != "postgres" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+			c.err = fmt.Errorf("a cluster's node is %q: want postgres://account@host:port", node)
+		}
+	}
+	return c
 }
 
 // url is the address of a database on a node.
@@ -108,14 +91,5 @@ func notOnCitus() map[string]string {
 	return map[string]string{}
 }
 
-// skipOnCitus skips a test that cannot hold on the cluster that the tests run on.
-func skipOnCitus(t testing.TB) {
-	t.Helper()
-	if current == nil || current.cluster == nil {
-		return
-	}
-	name, _, _ := strings.Cut(t.Name(), "/")
-	if reason := notOnCitus()[name]; reason != "" {
-		t.Skip("cannot hold on Citus: " + reason)
-	}
-}
+// maintenanceName is a database that no test uses.
+const maintenanceName = "postgres"

@@ -23,6 +23,26 @@ const stopTimeout = time.Minute
 // without it, they run as the owner of the tables, who is a superuser.
 const RoleVariable = "LEDGERFEED_TEST_ROLE"
 
+// CitusVariable names the nodes of a Citus cluster on which the tests of packages with
+// OnCitusToo make their databases, the coordinator first: addresses of the form
+// postgres://account@host:port, separated by commas. The account is a superuser on all.
+const CitusVariable = "LEDGERFEED_TEST_CITUS"
+
+// Option of Main and MainAs.
+type Option func(*server)
+
+// OnCitusToo says that a package's tests hold on distributed tables as well. Where
+// CitusVariable is set, they run there instead of on a server of their own. Without it, a
+// line says that they were not run there.
+func OnCitusToo(s *server) {
+	list := os.Getenv(CitusVariable)
+	if list == "" {
+		_, _ = os.Stdout.WriteString("testkit: not run on Citus: " + CitusVariable + " names no cluster\n")
+		return
+	}
+	s.cluster = newCluster(list)
+}
+
 // Main runs the tests of a package and exits. A TestMain calls it and nothing
 // else. The function migrate brings the schema into the database at url and
 // says what it applied: migrations.Up, which nothing in internal may import.
@@ -170,4 +190,16 @@ func create(t testing.TB, source func(*server, context.Context) (string, error))
 		}
 	})
 	return current.url(name)
+}
+
+// skipOnCitus skips a test that cannot hold on the cluster that the tests run on.
+func skipOnCitus(t testing.TB) {
+	t.Helper()
+	if current == nil || current.cluster == nil {
+		return
+	}
+	name, _, _ := strings.Cut(t.Name(), "/")
+	if reason := notOnCitus()[name]; reason != "" {
+		t.Skip("cannot hold on Citus: " + reason)
+	}
 }

@@ -247,9 +247,6 @@ func (s *server) admin(ctx context.Context, sql string) error {
 	return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 }
 
-// maintenanceName is a database that no test uses.
-const maintenanceName = "postgres"
-
 // url is the address of one of the server's databases. It lacks requirepeer,
 // which pgx does not know: tests connect with pgx directly, and the server's
 // directory is this process's own.
