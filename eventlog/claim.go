@@ -143,59 +143,72 @@ func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) 
 	return c, nil
 }
 
-// lockSQL locks the checkpoints of those workspaces that may be claimed now.
+// lockSQL locks the checkpoint of a workspace if it may be claimed now. A statement is of one
+// workspace, so that on distributed tables it runs where the workspace is.
 const lockSQL = `
-	SELECT workspace_id, position, least(coalesce(segment_max, $4), $4), failures, coalesce(failed_to, 0)
+	SELECT position, least(coalesce(segment_max, $4), $4), failures, coalesce(failed_to, 0)
 	  FROM log_checkpoint
-	 WHERE consumer = $1 AND workspace_id = ANY ($2)
+	 WHERE workspace_id = $2 AND consumer = $1
 	   AND (retry_at IS NULL OR retry_at <= $3) AND (failures = 0 OR $5)
 	   FOR UPDATE SKIP LOCKED`
 
-func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, failing bool) error {
+// lock locks those of the workspaces that may be claimed now, with as many of their next
+// entries as a claim of so many has for each.
+func (k *claimer) lock(ctx context.Context, c *Claim, workspaces []string, failing bool) (found []toRead, err error) {
 	each := max(1, k.entries/len(workspaces))
 	if c.Solo {
 		each = min(each, soloEntries)
 	}
-	rows, err := c.Tx.Query(ctx, lockSQL, k.consumer, workspaces, k.clock(), each, failing)
+	now := k.clock()
+	var locks pgx.Batch
+	for _, id := range workspaces {
+		locks.Queue(lockSQL, k.consumer, id, now, each, failing).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				r := toRead{segment: &Segment{WorkspaceID: id}}
+				if err := rows.Scan(&r.segment.After, &r.limit, &r.segment.failures, &r.segment.failedTo); err != nil {
+					return err
+				}
+				found = append(found, r)
+			}
+			return rows.Err()
+		})
+	}
+	if err := c.Tx.SendBatch(ctx, &locks).Close(); err != nil {
+		return nil, fmt.Errorf("lock checkpoints: %w", err)
+	}
+	return found, nil
+}
+
+// toRead is a segment whose checkpoint is locked, and the most entries that are read.
+type toRead struct {
+	segment *Segment
+	limit   int32
+}
+
+func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, failing bool) error {
+	found, err := k.lock(ctx, c, workspaces, failing)
 	if err != nil {
-		return fmt.Errorf("lock checkpoints: %w", err)
-	}
-	var (
-		ids    []string
-		afters []int64
-		limits []int32
-		locked = map[string]*Segment{}
-	)
-	for rows.Next() {
-		var (
-			s     Segment
-			limit int32
-		)
-		if err := rows.Scan(&s.WorkspaceID, &s.After, &limit, &s.failures, &s.failedTo); err != nil {
-			rows.Close()
-			return fmt.Errorf("lock checkpoints: %w", err)
-		}
-		ids, afters, limits = append(ids, s.WorkspaceID), append(afters, s.After), append(limits, limit)
-		locked[s.WorkspaceID] = &s
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("lock checkpoints: %w", err)
-	}
-	if err := k.leaveNew(ctx, c, workspaces, locked); err != nil || len(ids) == 0 {
 		return err
 	}
-	whole, err := k.readSegments(ctx, c.Tx, ids, afters, limits, locked)
+	locked := make(map[string]*Segment, len(found))
+	for _, r := range found {
+		locked[r.segment.WorkspaceID] = r.segment
+	}
+	if err := k.leaveNew(ctx, c, workspaces, locked); err != nil || len(found) == 0 {
+		return err
+	}
+	whole, err := k.readSegments(ctx, c.Tx, found)
 	if err != nil {
 		return err
 	}
-	for i, id := range ids {
-		s := locked[id]
-		s.full = len(s.Entries) == int(limits[i]) || !whole
+	for _, r := range found {
+		s := r.segment
+		s.full = len(s.Entries) == int(r.limit) || !whole
 		switch {
 		case len(s.Entries) > 0:
 			c.Segments = append(c.Segments, *s)
 		case s.full:
-			c.left[id] = shared
+			c.left[s.WorkspaceID] = shared
 		}
 	}
 	return k.markUnderWay(ctx, c)
@@ -212,46 +225,27 @@ const soloLockTimeout = 10 * time.Second
 // claimBytes bounds the entries of a claim. A claim of one large entry exceeds it.
 const claimBytes = 4 << 20
 
-// readSegments is a statement of its own, after the locks, so that its snapshot has
-// everything that was committed before them. It reports whether it read all that
+// readSegments reads by statements of their own, after the locks, so that their snapshots
+// have everything that was committed before them. It reports whether it read all that
 // was asked for: it stops at claimBytes.
-func (k *claimer) readSegments(ctx context.Context, tx pgx.Tx, ids []string, afters []int64, limits []int32, into map[string]*Segment) (whole bool, err error) {
-	rows, err := tx.Query(ctx, k.segmentsSQL(), ids, afters, limits)
-	if err != nil {
+func (k *claimer) readSegments(ctx context.Context, tx pgx.Tx, found []toRead) (whole bool, err error) {
+	sql, bytes := k.segmentSQL(), 0
+	var reads pgx.Batch
+	whole = true
+	for _, r := range found {
+		reads.Queue(sql, r.segment.WorkspaceID, r.segment.After, r.limit).Query(func(rows pgx.Rows) error {
+			if whole {
+				whole, err = k.readSegment(rows, r.segment, &bytes)
+				return err
+			}
+			return nil
+		})
+	}
+	if err := tx.SendBatch(ctx, &reads).Close(); err != nil {
 		return false, fmt.Errorf("read segments: %w", err)
 	}
-	defer rows.Close()
-	var (
-		e      domain.Entry
-		public string
-	)
-	bytes, read := 0, 0
-	for whole = true; rows.Next(); {
-		for _, v := range rows.RawValues() {
-			bytes += len(v)
-		}
-		if bytes > claimBytes && read > 0 {
-			whole = false
-			break
-		}
-		e = domain.Entry{}
-		if err := scanEntry(rows, &e, &e.WorkspaceID, &public); err != nil {
-			return false, fmt.Errorf("read segments: %w", err)
-		}
-		read++
-		s := into[e.WorkspaceID]
-		e.WorkspaceID = s.WorkspaceID // one string for all
-		s.Entries = append(s.Entries, e)
-		if k.public {
-			s.Public = append(s.Public, public)
-		}
-	}
-	rows.Close()
-	if err := rows.Err(); err != nil {
-		return false, fmt.Errorf("read segments: %w", err)
-	}
-	for _, s := range into {
-		s.sort()
+	for _, r := range found {
+		s := r.segment
 		for i := range s.Entries {
 			if want := s.After + int64(i) + 1; s.Entries[i].Position != want {
 				return false, fmt.Errorf("the log of %s has position %d where %d is expected: an entry is missing", s.WorkspaceID, s.Entries[i].Position, want)
@@ -259,6 +253,30 @@ func (k *claimer) readSegments(ctx context.Context, tx pgx.Tx, ids []string, aft
 		}
 	}
 	return whole, nil
+}
+
+// readSegment reads the entries of one segment, and counts their bytes with those of the
+// segments before it. It stops at claimBytes.
+func (k *claimer) readSegment(rows pgx.Rows, s *Segment, bytes *int) (whole bool, err error) {
+	var public string
+	for rows.Next() {
+		before := *bytes
+		for _, v := range rows.RawValues() {
+			*bytes += len(v)
+		}
+		if *bytes > claimBytes && before > 0 {
+			return false, nil
+		}
+		e := domain.Entry{WorkspaceID: s.WorkspaceID} // one string for all
+		if err := scanEntry(rows, &e, &public); err != nil {
+			return false, err
+		}
+		s.Entries = append(s.Entries, e)
+		if k.public {
+			s.Public = append(s.Public, public)
+		}
+	}
+	return true, rows.Err()
 }
 
 // commit moves the checkpoints and commits the handler's work with them.
@@ -300,24 +318,20 @@ func (c *Claim) commit(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// segmentsSQL reads the next entries of workspaces $1 after positions $2, at most $3 of
-// each.
-func (k *claimer) segmentsSQL() string {
-	public, bound, upTo := `''`, "", ""
+// segmentSQL reads the next entries of workspace $1 after position $2, at most $3.
+func (k *claimer) segmentSQL() string {
+	public, upTo := `''`, ""
 	if k.public {
 		public = `coalesce(e.public_event, '')`
 	}
 	if k.after != "" {
-		bound = ` JOIN log_checkpoint v ON v.workspace_id = k.workspace_id AND v.consumer = ` + literal(k.after)
-		upTo = ` AND l.position <= v.position`
+		upTo = ` AND e.position <= (SELECT v.position FROM log_checkpoint v WHERE v.workspace_id = $1 AND v.consumer = ` + literal(k.after) + `)`
 	}
 	return `
-		SELECT ` + entryColumns + `, k.workspace_id, ` + public + `
-		  FROM unnest($1::text[], $2::bigint[], $3::integer[]) AS k (workspace_id, after, most)` + bound + `
-		 CROSS JOIN LATERAL (
-		       SELECT * FROM event_log l
-		        WHERE l.workspace_id = k.workspace_id AND l.position > k.after` + upTo + `
-		        ORDER BY l.position LIMIT k.most) AS e`
+		SELECT ` + entryColumns + `, ` + public + `
+		  FROM event_log e
+		 WHERE e.workspace_id = $1 AND e.position > $2` + upTo + `
+		 ORDER BY e.position LIMIT $3`
 }
 
 // sweepSQL finds the workspaces in which the consumer $1 is behind and may try at $2.

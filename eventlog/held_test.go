@@ -70,9 +70,7 @@ func soon(t *testing.T) context.Context {
 func (h *holder) waitForLocks(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, func() error {
-		var n int
-		err := h.tx.QueryRow(t.Context(), `
-			SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
+		n, err := testkit.LocksAwaited(t, h.tx)
 		if err == nil && n == 0 {
 			err = errors.New("nothing waits for a lock")
 		}

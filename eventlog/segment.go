@@ -1,10 +1,6 @@
 package eventlog
 
-import (
-	"sort"
-
-	"github.com/ledgerfeed/ledgerfeed/domain"
-)
+import "github.com/ledgerfeed/ledgerfeed/domain"
 
 // Segment is the next entries of one workspace for a consumer.
 type Segment struct {
@@ -24,19 +20,3 @@ func (s *Segment) End() int64 { return s.After + int64(len(s.Entries)) }
 
 // cut takes the entries at a position and after it away.
 func (s *Segment) cut(position int64) { s.Entries = s.Entries[:position-s.After-1] }
-
-// sort puts the entries in the order of the log: SQL promises no order across the rows
-// of a lateral subquery.
-func (s *Segment) sort() { sort.Stable((*byPosition)(s)) }
-
-// byPosition sorts a segment.
-type byPosition Segment
-
-func (s *byPosition) Len() int           { return len(s.Entries) }
-func (s *byPosition) Less(i, j int) bool { return s.Entries[i].Position < s.Entries[j].Position }
-func (s *byPosition) Swap(i, j int) {
-	s.Entries[i], s.Entries[j] = s.Entries[j], s.Entries[i]
-	if s.Public != nil {
-		s.Public[i], s.Public[j] = s.Public[j], s.Public[i]
-	}
-}

@@ -91,7 +91,7 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 // Probe does what a claim begins with, of no workspace. The error says what is in the
 // way.
 func (s *Subscriber) Probe(ctx context.Context, consumerName string) error {
-	if _, err := s.cfg.Pool.Exec(ctx, lockSQL, consumerName, []string{}, s.cfg.Clock(), 1, false); err != nil {
+	if _, err := s.cfg.Pool.Exec(ctx, lockSQL, consumerName, "", s.cfg.Clock(), 1, false); err != nil {
 		return fmt.Errorf("lock checkpoints: %w", err)
 	}
 	return nil

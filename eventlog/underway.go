@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -47,59 +49,53 @@ func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
 		return nil
 	}
 	var (
-		ids            []string
-		afters, thrus  []int64
-		found          = map[string]int{}
-		deaths         int
-		id             string
-		through, until int64
+		marks  pgx.Batch
+		marked []Segment
 	)
 	for i := range c.Segments {
-		s := &c.Segments[i]
-		ids, afters, thrus = append(ids, s.WorkspaceID), append(afters, s.After), append(thrus, s.End())
-		found[s.WorkspaceID] = i
+		s := c.Segments[i]
+		marks.Queue(markSQL, k.consumer, s.WorkspaceID, s.After, s.End(), k.process, c.Solo && !c.Long).Query(func(rows pgx.Rows) error {
+			m, err := pgx.CollectRows(rows, pgx.RowToStructByPos[mark])
+			if err != nil || len(m) == 0 {
+				c.left[s.WorkspaceID] = solo
+				return err
+			}
+			if m[0].SuspectTo > s.After {
+				s.Entries = s.Entries[:1]
+				s.next = solo
+				c.Long = true // beside a long claim there might be another one that is suspected
+			}
+			if m[0].Deaths >= deathsUntilQuarantine {
+				c.deadly = &deadlyEntryError{m[0].Deaths}
+			}
+			marked = append(marked, s)
+			return nil
+		})
 	}
-	rows, err := k.pool.Query(ctx, `
-		INSERT INTO log_under_way AS a (workspace_id, consumer, position, through, process, server_started, under_way, deaths, suspect_to)
-		SELECT k.workspace_id, $1, k.position, k.through, $5, pg_postmaster_start_time(), true, 0, 0
-		  FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS k (workspace_id, position, through)
-		    ON CONFLICT (workspace_id, consumer) DO UPDATE SET
-		       position = excluded.position, process = excluded.process, server_started = excluded.server_started,
-		       through = CASE WHEN `+suspectTo+` > excluded.position THEN excluded.position + 1 ELSE excluded.through END,
-		       deaths = CASE WHEN `+died+` THEN a.deaths + 1 WHEN a.position = excluded.position THEN a.deaths ELSE 0 END,
-		       suspect_to = `+suspectTo+`, under_way = true
-		 WHERE $6 OR `+suspectTo+` <= excluded.position
-		RETURNING workspace_id, through, deaths, suspect_to`, k.consumer, ids, afters, thrus, k.process, c.Solo && !c.Long)
-	if err != nil {
-		return fmt.Errorf("mark segments as under way: %w", err)
-	}
-	defer rows.Close()
-	var marked []Segment
-	for rows.Next() {
-		if err := rows.Scan(&id, &through, &deaths, &until); err != nil {
-			return fmt.Errorf("mark segments as under way: %w", err)
-		}
-		s := c.Segments[found[id]]
-		delete(found, id)
-		if until > s.After {
-			s.Entries = s.Entries[:1]
-			s.next = solo
-			c.Long = true // beside a long claim there might be another one that is suspected
-		}
-		if deaths >= deathsUntilQuarantine {
-			c.deadly = &deadlyEntryError{deaths}
-		}
-		marked = append(marked, s)
-	}
-	if err := rows.Err(); err != nil {
+	if err := k.pool.SendBatch(ctx, &marks).Close(); err != nil {
 		return fmt.Errorf("mark segments as under way: %w", err)
 	}
 	c.Segments = marked
-	for id := range found {
-		c.left[id] = solo
-	}
 	return nil
 }
+
+// mark is what markSQL returns.
+type mark struct {
+	Deaths    int
+	SuspectTo int64
+}
+
+// markSQL marks one segment; it returns nothing of one that is left to the solo worker.
+const markSQL = `
+	INSERT INTO log_under_way AS a (workspace_id, consumer, position, through, process, server_started, under_way, deaths, suspect_to)
+	VALUES ($2, $1, $3, $4, $5, pg_postmaster_start_time(), true, 0, 0)
+	    ON CONFLICT (workspace_id, consumer) DO UPDATE SET
+	       position = excluded.position, process = excluded.process, server_started = excluded.server_started,
+	       through = CASE WHEN ` + suspectTo + ` > excluded.position THEN excluded.position + 1 ELSE excluded.through END,
+	       deaths = CASE WHEN ` + died + ` THEN a.deaths + 1 WHEN a.position = excluded.position THEN a.deaths ELSE 0 END,
+	       suspect_to = ` + suspectTo + `, under_way = true
+	 WHERE $6::boolean OR ` + suspectTo + ` <= excluded.position
+	RETURNING deaths, suspect_to`
 
 // markEnded takes the marks off segments that were not handled: of all, or of those
 // without entries where the others were. A checkpoint that has moved makes its mark
@@ -117,9 +113,13 @@ func (c *consumer) markEnded(ctx context.Context, claim *Claim, handled bool) {
 	// A row that another transaction has locked does not keep the marks on the others.
 	const sql = `
 		UPDATE log_under_way SET under_way = false
-		 WHERE consumer = $1 AND process = $3 AND workspace_id IN (
-		       SELECT workspace_id FROM log_under_way WHERE consumer = $1 AND workspace_id = ANY ($2) FOR UPDATE SKIP LOCKED)`
-	if _, err := c.pool.Exec(ctx, sql, c.consumer, ids, c.process); err != nil {
+		 WHERE workspace_id = $2 AND consumer = $1 AND process = $3 AND consumer IN (
+		       SELECT consumer FROM log_under_way WHERE workspace_id = $2 AND consumer = $1 FOR UPDATE SKIP LOCKED)`
+	var each pgx.Batch
+	for _, id := range ids {
+		each.Queue(sql, c.consumer, id, c.process)
+	}
+	if err := c.pool.SendBatch(ctx, &each).Close(); err != nil {
 		c.cfg.Logger.WarnContext(ctx, "cannot mark segments as no longer under way; if the program ends before they are handled, that counts as one of three deaths",
 			"consumer", c.consumer, "workspaces", len(ids), "error", err)
 	}

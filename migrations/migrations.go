@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/migrations/distribute"
 )
 
 //go:embed 0*.sql
@@ -33,8 +35,10 @@ const (
 // Up brings the schema of the database at url to this program's version. A
 // session lock lets any number of starting processes call it side by side;
 // each file runs in one transaction, so an interrupted run is finished by the
-// next one. It returns the names of the files it applied. Errors: *LockedError where
-// another transaction keeps a table locked.
+// next one. It returns the names of the files it applied. On a Citus cluster it then
+// distributes the tables that are not yet, and sets what they need. Errors: *LockedError where
+// another transaction keeps a table locked; *distribute.WorkerError on a worker of a cluster;
+// *distribute.SettingsError.
 func Up(ctx context.Context, url string) (applied []string, err error) {
 	for attempt := 1; ; attempt++ {
 		names, err := up(ctx, url)
@@ -70,11 +74,33 @@ func up(ctx context.Context, url string) (applied []string, err error) {
 	if err := checkServer(ctx, url); err != nil {
 		return nil, err
 	}
-	// An account that may not change tables can serve a schema that is up to date.
-	if missing, err := Missing(ctx, url); err != nil || len(missing) == 0 {
+	cluster, err := clusterOf(ctx, url)
+	if err != nil {
 		return nil, err
 	}
-	err = with(url, func(provider *goose.Provider) error {
+	// An account that may not change tables can serve a schema that is up to date.
+	missing, err := Missing(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		if applied, err = apply(ctx, url, cluster); err != nil {
+			return applied, err
+		}
+	}
+	if cluster.Version != "" {
+		err = spread(ctx, url)
+	}
+	return applied, err
+}
+
+// apply applies the files that are missing.
+func apply(ctx context.Context, url string, cluster distribute.Cluster) (applied []string, err error) {
+	settings := map[string]string{"lock_timeout": pg.Milliseconds(lockTimeout)}
+	if cluster.Version != "" {
+		maps.Copy(settings, distribute.Parameters())
+	}
+	err = with(url, settings, func(provider *goose.Provider) error {
 		results, err := provider.Up(ctx)
 		var partial *goose.PartialError
 		if errors.As(err, &partial) {
@@ -217,8 +243,8 @@ func number(name string) (int64, error) {
 }
 
 // with opens the database for goose.
-func with(url string, do func(*goose.Provider) error) (err error) {
-	cfg, err := pg.ConnConfig(url, map[string]string{"lock_timeout": pg.Milliseconds(lockTimeout)})
+func with(url string, settings map[string]string, do func(*goose.Provider) error) (err error) {
+	cfg, err := pg.ConnConfig(url, settings)
 	if err != nil {
 		return err
 	}

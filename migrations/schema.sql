@@ -1506,6 +1506,9 @@ CREATE OR REPLACE FUNCTION public.webhook_record(me text, a_w text[], a_h text[]
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
+DECLARE
+    v_w text; v_h text; v_pos bigint; v_made timestamptz; v_n integer; v_epoch integer;
+    v_state text; v_next timestamptz; v_attempt jsonb; v_marks bigint[];
 BEGIN
     PERFORM webhook_lease(me);
     IF cardinality(a_w) > 0 THEN
@@ -1517,13 +1520,15 @@ BEGIN
             ON CONFLICT DO NOTHING;
         FOR i IN 1..cardinality(a_w) LOOP
             CONTINUE WHEN a_n[i] = 1;
+            v_w := a_w[i]; v_h := a_h[i]; v_pos := a_pos[i]; v_made := a_made[i]; v_n := a_n[i];
+            v_state := a_state[i]; v_next := a_next[i]; v_attempt := a_attempt[i];
             UPDATE webhook_delivery d
-               SET state = a_state[i], next_attempt_at = a_next[i], attempts = d.attempts || a_attempt[i]
-             WHERE d.workspace_id = a_w[i] AND d.webhook_id = a_h[i] AND d.position = a_pos[i] AND d.created_at = a_made[i]
-               AND jsonb_array_length(d.attempts) = a_n[i] - 1;
-            IF a_state[i] <> 'pending' THEN
+               SET state = v_state, next_attempt_at = v_next, attempts = d.attempts || v_attempt
+             WHERE d.workspace_id = v_w AND d.webhook_id = v_h AND d.position = v_pos AND d.created_at = v_made
+               AND jsonb_array_length(d.attempts) = v_n - 1;
+            IF v_state <> 'pending' THEN
                 DELETE FROM webhook_waiting q
-                 WHERE q.workspace_id = a_w[i] AND q.webhook_id = a_h[i] AND q.position = a_pos[i] AND q.attempts < a_n[i];
+                 WHERE q.workspace_id = v_w AND q.webhook_id = v_h AND q.position = v_pos AND q.attempts < v_n;
             END IF;
         END LOOP;
     END IF;
@@ -1548,9 +1553,11 @@ BEGIN
          WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = me;
     END IF;
     IF cardinality(f_w) > 0 THEN
-        UPDATE webhook w SET failing_since = f.since, failure_marks = f.marks::bigint[], warned = f.warned
-          FROM unnest(f_w, f_h, f_epoch, f_since, f_marks, f_warned) AS f (w, h, epoch, since, marks, warned)
-         WHERE w.workspace_id = f.w AND w.webhook_id = f.h AND w.epoch = f.epoch;
+        FOR i IN 1..cardinality(f_w) LOOP
+            v_w := f_w[i]; v_h := f_h[i]; v_epoch := f_epoch[i]; v_next := f_since[i]; v_marks := f_marks[i]; v_n := f_warned[i];
+            UPDATE webhook w SET failing_since = v_next, failure_marks = v_marks, warned = v_n
+             WHERE w.workspace_id = v_w AND w.webhook_id = v_h AND w.epoch = v_epoch;
+        END LOOP;
     END IF;
     IF cardinality(n_w) > 0 THEN
         INSERT INTO webhook_hour AS t (workspace_id, webhook_id, hour, outcome, attempts)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		projectUntilDeath(url)
 		return
 	}
-	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.OnCitusToo)
 }
 
 func projectUntilDeath(url string) {

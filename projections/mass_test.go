@@ -230,9 +230,7 @@ func renames(t *testing.T, b *projectionstest.Bench, n, rows int) (release func(
 func awaitMass(t *testing.T, b *projectionstest.Bench) {
 	t.Helper()
 	testkit.Eventually(t, func() error {
-		var waiting int
-		err := b.Pool.QueryRow(t.Context(), `
-			SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'UPDATE time_entry%'`).Scan(&waiting)
+		waiting, err := testkit.LocksAwaited(t, b.Pool, `query LIKE 'UPDATE%time_entry%'`)
 		if err == nil && waiting == 0 {
 			return fmt.Errorf("no rename waits for the row")
 		}

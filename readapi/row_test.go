@@ -108,7 +108,7 @@ func (s *stand) locksWaitedFor(n int64) {
 // locksWaited is how many statements wait for locks.
 func (s *stand) locksWaited() int64 {
 	s.t.Helper()
-	return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+	return int64(testkit.Must(testkit.LocksAwaited(s.t, s.pool))(s.t))
 }
 
 func (s *stand) askFor(ctx context.Context, q single, broken bool) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
+	"github.com/ledgerfeed/ledgerfeed/migrations/distribute"
 )
 
 func migrateCommand(env *cli.Env) *cobra.Command {
@@ -27,7 +28,12 @@ func migrateCommand(env *cli.Env) *cobra.Command {
 		}
 		return cli.Usagef("--grants is %q: want print, roles or apply", grants)
 	})
-	look := env.RunReading(withDatabase(env, func(ctx context.Context, db *cli.Database) error { return missingMigrations(ctx, env, db, dryRun) }))
+	look := env.RunReading(withDatabase(env, func(ctx context.Context, db *cli.Database) error {
+		if dryRun {
+			return printMissing(ctx, env, db)
+		}
+		return checkSchema(ctx, env, db)
+	}))
 	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the schema up to date",
@@ -36,6 +42,9 @@ func migrateCommand(env *cli.Env) *cobra.Command {
 A migration that meets a locked table gives up after 2 seconds, so that nobody waits
 behind it, and is tried again for a minute. Programs of the version before go on
 working on the new schema.
+
+On the coordinator of a Citus cluster it also distributes the tables over the nodes, and
+sets what they need there; --check says what is not distributed.
 
 With --grants, roles of PostgreSQL that have no more rights than they need:
 ledgerfeed_service for serve, ledgerfeed_writer for producers, ledgerfeed_auditor
@@ -99,36 +108,78 @@ func migrate(ctx context.Context, env *cli.Env, db *cli.Database) error {
 	})
 }
 
-// errMigrationsMissing is the outcome of migrate --check where the schema is older.
-var errMigrationsMissing = errors.New("the schema is older than this program: ledgerfeed migrate brings it up to date")
+// errMigrationsMissing and errNotDistributed are outcomes of migrate --check.
+var (
+	errMigrationsMissing = errors.New("the schema is older than this program: ledgerfeed migrate brings it up to date")
+	errNotDistributed    = errors.New("not everything is distributed over the nodes of the cluster: ledgerfeed migrate does that")
+)
 
-func missingMigrations(ctx context.Context, env *cli.Env, db *cli.Database, dryRun bool) error {
+// printMissing prints the SQL of the migrations that are missing.
+func printMissing(ctx context.Context, env *cli.Env, db *cli.Database) error {
 	missing, err := migrations.Missing(ctx, db.URL)
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(missing))
-	for i, f := range missing {
-		names[i] = f.Name
-	}
-	err = env.Print(map[string][]string{"missing": names}, func(w io.Writer) error {
+	return env.Print(map[string][]string{"missing": namesOf(missing)}, func(w io.Writer) error {
 		if len(missing) == 0 {
 			_, err := fmt.Fprintln(w, "-- The schema is up to date.")
 			return err
 		}
 		for _, f := range missing {
-			if dryRun {
-				fmt.Fprintf(w, "-- %s\n%s\n", f.Name, f.SQL)
-				continue
-			}
-			fmt.Fprintln(w, "missing", f.Name)
+			fmt.Fprintf(w, "-- %s\n%s\n", f.Name, f.SQL)
 		}
 		return nil
 	})
-	if err == nil && !dryRun && len(missing) > 0 {
-		return errMigrationsMissing
+}
+
+func namesOf(files []migrations.File) []string {
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = f.Name
 	}
-	return err
+	return names
+}
+
+// schemaCheck is what migrate --check finds. The last two are of Citus clusters alone.
+type schemaCheck struct {
+	Missing        []string           `json:"missing"`
+	NotDistributed []distribute.Table `json:"not_distributed,omitempty"`
+	NotSet         []string           `json:"not_set,omitempty"` // statements
+}
+
+func checkSchema(ctx context.Context, env *cli.Env, db *cli.Database) error {
+	missing, err := migrations.Missing(ctx, db.URL)
+	if err != nil {
+		return err
+	}
+	found := schemaCheck{Missing: namesOf(missing)}
+	if _, found.NotDistributed, found.NotSet, err = migrations.Undistributed(ctx, db.URL); err != nil {
+		return err
+	}
+	err = env.Print(found, func(w io.Writer) error {
+		for _, name := range found.Missing {
+			fmt.Fprintln(w, "missing", name)
+		}
+		for _, t := range found.NotDistributed {
+			fmt.Fprintf(w, "not distributed: %s, which belongs %s\n", t.Name, t.Place)
+		}
+		for _, statement := range found.NotSet {
+			fmt.Fprintln(w, "not set on every node:", statement)
+		}
+		if len(found.Missing)+len(found.NotDistributed)+len(found.NotSet) == 0 {
+			fmt.Fprintln(w, "-- The schema is up to date.")
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(found.Missing) > 0:
+		return errMigrationsMissing
+	case len(found.NotDistributed)+len(found.NotSet) > 0:
+		return errNotDistributed
+	}
+	return nil
 }
 
 func applyGrants(ctx context.Context, env *cli.Env, db *cli.Database) error {

@@ -112,7 +112,7 @@ type Dispatcher struct {
 
 // Probe does what a claim does, of no webhook. The error says what is in the way.
 func (d *Dispatcher) Probe(ctx context.Context) error {
-	_, err := d.store.claim(ctx, &scheduler.Claim{}, d.clock())
+	_, err := d.store.pool.Exec(ctx, claimSQL(""), "", "", []string{}, d.clock(), []string{}, 0)
 	return err
 }
 

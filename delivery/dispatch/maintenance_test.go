@@ -17,7 +17,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
-func TestMain(m *testing.M) { testkit.MainAs(m, migrations.Up, migrations.ApplyGrants) }
+func TestMain(m *testing.M) {
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.OnCitusToo)
+}
 
 const day = 24 * time.Hour
 

@@ -14,7 +14,9 @@ import (
 var arrows = map[string][]string{
 	"domain":          {"domain/jsonform"},
 	"domain/jsonform": {},
-	"migrations":      {"internal/pg", "internal/flow"},
+	"migrations":      {"internal/pg", "internal/flow", "migrations/distribute"},
+
+	"migrations/distribute": {},
 
 	"eventlog": {
 		"domain", "domain/jsonform", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit", "internal/tracing",
@@ -163,7 +165,7 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed/internal/signing",
 		"cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring",
 		"delivery/secretkey", "internal/buildinfo", "internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor",
-		"cmd/ledgerfeed/internal/anomaly", "migrations", "cmd/ledgerfeed/internal/supportbundle", "internal/similar",
+		"cmd/ledgerfeed/internal/anomaly", "migrations", "migrations/distribute", "cmd/ledgerfeed/internal/supportbundle", "internal/similar",
 		"internal/sizing", "cmd/ledgerfeed/internal/manual", "internal/moving", "internal/sibling", "readapi/access/consolelink",
 	},
 	"cmd/ledgerfeed/internal/cli": {

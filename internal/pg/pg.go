@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -99,7 +100,30 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 		pool.Close()
 		return nil, err
 	}
-	return pool, nil
+	if o.Settings[planMode] == "" {
+		return pool, nil
+	}
+	return withoutPlanMode(ctx, pool, url, o)
+}
+
+// planMode is the setting that Citus cannot bear: without the values of the parameters it
+// does not know which node a statement is for.
+const planMode = "plan_cache_mode"
+
+// withoutPlanMode returns the pool, or, on a Citus cluster, one without the setting.
+func withoutPlanMode(ctx context.Context, pool *pgxpool.Pool, url string, o Options) (*pgxpool.Pool, error) {
+	var distributed bool
+	if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') WHERE $1`, true).Scan(&distributed); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("ask for the Citus cluster: %w", err)
+	}
+	if !distributed {
+		return pool, nil
+	}
+	pool.Close()
+	o.Settings = maps.Clone(o.Settings)
+	delete(o.Settings, planMode)
+	return Open(ctx, url, o)
 }
 
 // pingTimeout bounds the question that a connection is asked before it is used, if it

@@ -23,22 +23,45 @@ const stopTimeout = time.Minute
 // without it, they run as the owner of the tables, who is a superuser.
 const RoleVariable = "LEDGERFEED_TEST_ROLE"
 
+// CitusVariable names the nodes of a Citus cluster on which the tests of packages with
+// OnCitusToo make their databases, the coordinator first: addresses of the form
+// postgres://account@host:port, separated by commas. The account is a superuser on all.
+const CitusVariable = "LEDGERFEED_TEST_CITUS"
+
+// Option of Main and MainAs.
+type Option func(*server)
+
+// OnCitusToo says that a package's tests hold on distributed tables as well. Where
+// CitusVariable is set, they run there instead of on a server of their own. Without it, a
+// line says that they were not run there.
+func OnCitusToo(s *server) {
+	list := os.Getenv(CitusVariable)
+	if list == "" {
+		_, _ = os.Stdout.WriteString("testkit: not run on Citus: " + CitusVariable + " names no cluster\n")
+		return
+	}
+	s.cluster = newCluster(list)
+}
+
 // Main runs the tests of a package and exits. A TestMain calls it and nothing
 // else. The function migrate brings the schema into the database at url and
 // says what it applied: migrations.Up, which nothing in internal may import.
-func Main(m *testing.M, migrate migration) { run(m, newServer(migrate)) }
+func Main(m *testing.M, migrate migration, options ...Option) { run(m, newServer(migrate), options) }
 
 // MainAs is Main for a package whose tests can run under a role. The function grant
 // makes the roles and gives them their rights: migrations.ApplyGrants.
-func MainAs(m *testing.M, migrate migration, grant func(ctx context.Context, url string) error) {
+func MainAs(m *testing.M, migrate migration, grant func(ctx context.Context, url string) error, options ...Option) {
 	s := newServer(migrate)
 	if role := os.Getenv(RoleVariable); role != "" {
 		s.grant, s.role = grant, role
 	}
-	run(m, s)
+	run(m, s, options)
 }
 
-func run(m *testing.M, s *server) {
+func run(m *testing.M, s *server, options []Option) {
+	for _, option := range options {
+		option(s)
+	}
 	current = s
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
@@ -139,6 +162,7 @@ func create(t testing.TB, source func(*server, context.Context) (string, error))
 	if current == nil {
 		t.Fatal("testkit: the package's TestMain must call testkit.Main")
 	}
+	skipOnCitus(t)
 	template, err := source(current, t.Context())
 	if err != nil {
 		t.Fatalf("testkit: %v", err)
@@ -156,4 +180,16 @@ func create(t testing.TB, source func(*server, context.Context) (string, error))
 		}
 	})
 	return current.url(name)
+}
+
+// skipOnCitus skips a test that cannot hold on the cluster that the tests run on.
+func skipOnCitus(t testing.TB) {
+	t.Helper()
+	if current == nil || current.cluster == nil {
+		return
+	}
+	name, _, _ := strings.Cut(t.Name(), "/")
+	if reason := notOnCitus()[name]; reason != "" {
+		t.Skip("cannot hold on Citus: " + reason)
+	}
 }

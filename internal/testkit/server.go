@@ -37,6 +37,7 @@ type server struct {
 	grant   func(ctx context.Context, url string) error // nil: no role
 	role    string                                      // of the tests' connections; empty: the owner
 	serial  atomic.Int64                                // makes names of databases unique
+	cluster *cluster                                    // that the databases are made on; nil: a server of this process
 
 	// Each is done once; tests that come meanwhile wait for the result, and a
 	// failure is every later test's failure, too.
@@ -107,6 +108,11 @@ func (s *server) stop(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("stop the test server's pooler: %w", err))
 		}
 	}
+	if s.cluster != nil && s.cluster.err == nil {
+		if err := s.cluster.each(ctx, "DROP DATABASE IF EXISTS "+s.named(templateName)+" WITH (FORCE)"); err != nil {
+			errs = append(errs, fmt.Errorf("drop the template database: %w", err))
+		}
+	}
 	if pg != nil {
 		if err := pg.Close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("stop the test server: %w", err))
@@ -153,20 +159,30 @@ func (r *reaper) reap() error { return errors.Join(r.pipe.Close(), r.shell.Wait(
 
 // template is the database that NewDatabase clones, made at the first call.
 func (s *server) template(context.Context) (string, error) {
-	return templateName, s.templated()
+	return s.named(templateName), s.templated()
+}
+
+// named is a name of a database; on a cluster, which other processes use, one of this
+// process.
+func (s *server) named(name string) string {
+	if s.cluster == nil {
+		return name
+	}
+	return fmt.Sprintf("p%d_%s", os.Getpid(), name)
 }
 
 func (s *server) makeTemplate() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	if err := s.admin(ctx, "CREATE DATABASE "+templateName+" TEMPLATE template0"); err != nil {
+	name := s.named(templateName)
+	if err := s.makeEmpty(ctx, name); err != nil {
 		return fmt.Errorf("make the template database: %w", err)
 	}
-	if _, err := s.migrate(ctx, s.url(templateName)); err != nil {
+	if _, err := s.migrate(ctx, s.url(name)); err != nil {
 		return fmt.Errorf("migrate the template database: %w", err)
 	}
 	if s.grant != nil {
-		if err := s.grant(ctx, s.url(templateName)); err != nil {
+		if err := s.grant(ctx, s.url(name)); err != nil {
 			return fmt.Errorf("give rights in the template database: %w", err)
 		}
 		// Tests wait until they see that others wait for a lock.
@@ -176,23 +192,37 @@ func (s *server) makeTemplate() error {
 	}
 	// A database with connections cannot be cloned: no new ones, and none of
 	// those that migrate may have left open.
-	if err := s.admin(ctx, "ALTER DATABASE "+templateName+" ALLOW_CONNECTIONS false"); err != nil {
+	if err := s.admin(ctx, "ALTER DATABASE "+name+" ALLOW_CONNECTIONS false"); err != nil {
 		return fmt.Errorf("close the template database: %w", err)
 	}
-	if err := s.admin(ctx, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '"+templateName+"'"); err != nil {
+	if err := s.admin(ctx, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '"+name+"'"); err != nil {
 		return fmt.Errorf("empty the template database of connections: %w", err)
 	}
 	return nil
 }
 
+// makeEmpty makes a database without the schema.
+func (s *server) makeEmpty(ctx context.Context, name string) error {
+	if s.cluster != nil {
+		return s.cluster.makeTemplate(ctx, name)
+	}
+	return s.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE template0")
+}
+
 // clone makes a database; the test's name is in its name, for people who look
 // at a server while tests run.
 func (s *server) clone(ctx context.Context, template, test string) (string, error) {
-	name := fmt.Sprintf("t%d_%s", s.serial.Add(1), identifier(test))
+	name := s.named(fmt.Sprintf("t%d_%s", s.serial.Add(1), identifier(test)))
 	// Copying files takes a third of the time of the default, which writes every
 	// page to the write-ahead log; its checkpoints are cheap without fsync.
 	if err := s.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template+" STRATEGY file_copy"); err != nil {
 		return "", fmt.Errorf("make a database for %s: %w", test, err)
+	}
+	if s.cluster != nil && strings.HasSuffix(template, templateName) {
+		// The settings of a database are not copied with it.
+		if _, err := s.migrate(ctx, s.url(name)); err != nil {
+			return "", fmt.Errorf("set a database for %s: %w", test, err)
+		}
 	}
 	return name, nil
 }
@@ -209,6 +239,9 @@ func (s *server) drop(ctx context.Context, name string) error {
 // connection each time, which costs two milliseconds and, unlike a pool, leaves
 // no goroutine behind for the tests' leak checks to find.
 func (s *server) admin(ctx context.Context, sql string) error {
+	if s.cluster != nil {
+		return s.cluster.each(ctx, sql)
+	}
 	pg, err := s.started()
 	if err != nil {
 		return err
@@ -223,13 +256,13 @@ func (s *server) admin(ctx context.Context, sql string) error {
 	return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 }
 
-// maintenanceName is a database that no test uses.
-const maintenanceName = "postgres"
-
 // url is the address of one of the server's databases. It lacks requirepeer,
 // which pgx does not know: tests connect with pgx directly, and the server's
 // directory is this process's own.
 func (s *server) url(name string) string {
+	if s.cluster != nil {
+		return s.cluster.url(0, name)
+	}
 	pg, err := s.started()
 	if err != nil {
 		return "" // not reached: there is no database without a server

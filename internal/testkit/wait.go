@@ -1,10 +1,12 @@
 package testkit
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -52,13 +54,29 @@ func Throughout(t testing.TB, so time.Duration, ok func() error) {
 	}
 }
 
-// LockAwaited is nil when sessions of the database wait for at least n locks.
+// LockAwaited is nil when sessions of the database, on a cluster of all its nodes, wait for
+// at least n locks.
 func LockAwaited(t testing.TB, pool *pgxpool.Pool, n int) error {
-	var waiting int
-	err := pool.QueryRow(t.Context(), `
-		SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+	waiting, err := LocksAwaited(t, pool)
 	if err == nil && waiting < n {
 		err = fmt.Errorf("%d sessions wait for a lock, want %d", waiting, n)
 	}
 	return err
+}
+
+// LocksAwaited counts the sessions of LockAwaited. The condition, which may be empty, is one
+// more for rows of pg_stat_activity.
+func LocksAwaited(t testing.TB, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, condition ...string) (waiting int, err error) {
+	sql := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+	for _, c := range condition {
+		sql += " AND " + c
+	}
+	if current == nil || current.cluster == nil {
+		err = db.QueryRow(t.Context(), sql).Scan(&waiting)
+		return waiting, err
+	}
+	err = db.QueryRow(t.Context(), `SELECT sum(result::integer) FROM run_command_on_all_nodes($1) WHERE success`, sql).Scan(&waiting)
+	return waiting, err
 }

@@ -1,6 +1,11 @@
 package table
 
-import "github.com/jackc/pgx/v5"
+import (
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // Lookup says which rows to load: the values of some columns, in each of some
 // workspaces.
@@ -52,9 +57,32 @@ func (t *Table) QueueLoad(b *pgx.Batch, l *Lookup, folds map[string]*Fold, budge
 	if len(l.values[0]) == 0 {
 		return
 	}
-	b.Queue(t.loadBy(l), arguments(l.values)...).Query(func(found pgx.Rows) error {
-		return t.load(found, folds, l.keep(found, budget))
-	})
+	keep := l.keep(budget)
+	queue := func(sql string, args []any) {
+		b.Queue(sql, args...).Query(func(found pgx.Rows) error {
+			return t.load(found, folds, func(n int64) bool { return keep(found, n) })
+		})
+	}
+	if l.large == nil {
+		queue(t.loadBy(l), arguments(l.values))
+		return
+	}
+	// One statement a workspace: those of several cannot be bounded on distributed tables.
+	numbers := map[string][]int64{}
+	for i, w := range l.values[0] {
+		numbers[w] = append(numbers[w], int64(i+1))
+	}
+	for _, w := range slices.Sorted(maps.Keys(numbers)) {
+		args := []any{w, numbers[w]}
+		for _, column := range l.values[1:] {
+			var values []string
+			for _, n := range numbers[w] {
+				values = append(values, column[n-1])
+			}
+			args = append(args, values)
+		}
+		queue(loadBounded(t, l), args)
+	}
 }
 
 // bounded is the most rows that one statement loads for values that any number of
@@ -64,13 +92,13 @@ const bounded = 20_000
 // keep counts the rows as they are read, and says which of them are loaded. n is
 // which of the lookup's values a row was found by, from 1; 0 where that is not
 // asked.
-func (l *Lookup) keep(found pgx.Rows, budget *Budget) func(n int64) bool {
+func (l *Lookup) keep(budget *Budget) func(found pgx.Rows, n int64) bool {
 	if l.large == nil {
-		return func(int64) bool { return budget.take(found.RawValues()) }
+		return func(found pgx.Rows, _ int64) bool { return budget.take(found.RawValues()) }
 	}
 	rows := 0
 	of := make([]int, len(l.values[0]))
-	return func(n int64) bool {
+	return func(found pgx.Rows, n int64) bool {
 		n--
 		rows++
 		of[n]++
