@@ -67,7 +67,10 @@ func readInterrupted(ctx context.Context, s *store, webhooks []webhookRow) error
 				w.Interrupted = append(w.Interrupted, a)
 				return nil
 			})
-			return err
+			if err != nil {
+				return fmt.Errorf("event %d: %w", p, err)
+			}
+			return nil
 		})
 	}
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {

@@ -175,7 +175,10 @@ func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c 
 			held[holder] = n
 			return nil
 		})
-		return err
+		if err != nil {
+			return fmt.Errorf("count the webhooks that are held: %w", err)
+		}
+		return nil
 	})
 	b.Queue(`
 		UPDATE webhook_instance i SET lease_until = clock_timestamp() + $2

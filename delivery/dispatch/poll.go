@@ -125,7 +125,7 @@ func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, n
 		})
 	}
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, nil, err //nolint:wrapcheck // the caller says what it reads
+		return nil, nil, err
 	}
 	for i := range answers {
 		a, r := &answers[i], &requests[i]

@@ -72,7 +72,7 @@ func Set(ctx context.Context, conn *pgx.Conn) error {
 			return nil
 		})
 		if err != nil {
-			return err
+			return fmt.Errorf("set the settings of Citus: %w", err)
 		}
 	}
 	return nil
