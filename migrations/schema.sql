@@ -321,7 +321,7 @@ COMMENT ON COLUMN event_log.appended_at IS 'When the transaction that appended i
 CREATE INDEX event_log_feed ON public.event_log USING btree (workspace_id, "position") WHERE (public_event IS NOT NULL);
 CREATE INDEX event_log_feed_type ON public.event_log USING btree (workspace_id, type, "position") WHERE (public_event IS NOT NULL);
 CREATE TRIGGER event_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.event_log FOR EACH STATEMENT EXECUTE FUNCTION event_log_refuse();
-CREATE TRIGGER event_log_removes_one BEFORE DELETE ON public.event_log FOR EACH ROW WHEN (((current_setting('ledgerfeed.removes'::text, true) <> ''::text) AND (old.workspace_id <> current_setting('ledgerfeed.removes'::text, true)))) EXECUTE FUNCTION event_log_refuse();
+CREATE TRIGGER event_log_removes_one AFTER DELETE ON public.event_log REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION event_log_removed();
 
 CREATE TABLE event_rollup (
     workspace_id text COLLATE "C" NOT NULL,
@@ -1089,7 +1089,7 @@ CREATE OR REPLACE FUNCTION public.event_log_refuse()
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-    IF TG_OP = 'DELETE' AND TG_LEVEL = 'STATEMENT' AND current_setting('ledgerfeed.removes', true) <> '' THEN
+    IF TG_OP = 'DELETE' AND current_setting('ledgerfeed.removes', true) <> '' THEN
         RETURN NULL;
     END IF;
     RAISE EXCEPTION 'the log is append-only: % on event_log is refused', TG_OP
@@ -1098,6 +1098,21 @@ BEGIN
 END
 $function$;
 COMMENT ON FUNCTION event_log_refuse() IS 'Keeps the log append-only.';
+
+CREATE OR REPLACE FUNCTION public.event_log_removed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF EXISTS (SELECT FROM removed r WHERE r.workspace_id IS DISTINCT FROM current_setting('ledgerfeed.removes', true)) THEN
+        RAISE EXCEPTION 'the log is append-only: DELETE on event_log is refused'
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = 'Only entries of the workspace that the transaction names may be removed.';
+    END IF;
+    RETURN NULL;
+END
+$function$;
+COMMENT ON FUNCTION event_log_removed() IS 'Refuses to remove entries of another workspace than the one that the transaction names.';
 
 CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zone, expected bigint, whole boolean, ids text[], types text[], created timestamp with time zone[], data text[], public text[], wait integer DEFAULT NULL::integer, restore boolean DEFAULT false, OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamp with time zone[])
  RETURNS record

@@ -35,12 +35,10 @@ func answerKeyInfo(q *request) error {
 	}
 	q.rows = 1
 	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	q.answerWith(body, version{name: "me " + string(body), position: noPosition}) // nothing else says when it changes
-	return nil
+	return q.answerWith(body, version{name: "me " + string(body), position: noPosition}) // nothing else says when it changes
 }
 
 // answerDocument answers with the OpenAPI document.
 func answerDocument(q *request) error {
-	q.answerWith(q.api.document, version{name: "document", position: noPosition})
-	return nil
+	return q.answerWith(q.api.document, version{name: "document", position: noPosition})
 }

@@ -105,22 +105,26 @@ func (h *house) appendAll(ctx context.Context, logs [2]*eventlog.Log, at *int) e
 			return err
 		}
 		draft.ID = fmt.Sprintf("evt_%06d", n)
-		for {
-			_, err = logs[*at].Append(context.WithoutCancel(ctx), draft)
-			if m, ok := errors.AsType[*eventlog.MovedError](err); ok {
-				if m.Away || *at == 1 {
-					*at = 1 - *at
-				}
-				if ctx.Err() != nil {
-					return nil // the workspace is at neither place while the test looks
-				}
-				<-time.After(time.Millisecond) // the pause of a producer
+		appended := false
+		for !appended {
+			_, err := logs[*at].Append(context.WithoutCancel(ctx), draft)
+			m, moved := errors.AsType[*eventlog.MovedError](err)
+			switch {
+			case err == nil:
+				appended = true
 				continue
+			case !moved:
+				return err
+			case m.Away || *at == 1:
+				*at = 1 - *at
 			}
-			break
+			if ctx.Err() != nil {
+				break // the workspace is at neither place while the test ends
+			}
+			<-time.After(time.Millisecond) // the pause of a producer
 		}
-		if err != nil {
-			return err
+		if !appended {
+			break
 		}
 		h.mu.Lock()
 		h.appended = append(h.appended, draft.ID)
@@ -201,7 +205,7 @@ func (h *house) live(do func()) {
 		if err != nil {
 			h.Fatal(err)
 		}
-		defer closeLog()
+		h.Cleanup(closeLog)
 		logs[i] = log
 	}
 	producing, stop := context.WithCancel(h.Context())
@@ -265,9 +269,8 @@ func (h *house) whole(place int) {
 			got[id]++
 			if n := r.Header.Get("SERVICE-Sequence"); numbers[n] != "" && numbers[n] != id {
 				return fmt.Errorf("the number %s is of %s and %s", n, numbers[n], id)
-			} else {
-				numbers[n] = id
 			}
+			numbers[r.Header.Get("SERVICE-Sequence")] = id
 		}
 		for _, id := range h.appended {
 			if got[id] == 0 {

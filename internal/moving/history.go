@@ -13,8 +13,8 @@ import (
 // far it has come is kept with the rows, so that an interrupted one goes on.
 func (m *Mover) copyHistory(ctx context.Context) (copied int64, err error) {
 	m.cfg.Step(StepHistory)
-	for i := range history {
-		n, err := copyTable(ctx, m, &history[i])
+	for _, t := range history() {
+		n, err := copyTable(ctx, m, &t)
 		copied += n
 		if err != nil {
 			return copied, err

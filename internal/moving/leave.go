@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -102,7 +101,7 @@ func (m *Mover) depart(ctx context.Context, newest head) error {
 			m.cfg.WorkspaceID, m.now(), h.position, h.chain); err != nil {
 			return fmt.Errorf("note that %s has moved: %w", m.cfg.WorkspaceID, err)
 		}
-		if err := m.audit(ctx, tx, audit.WorkspaceMove, fmt.Sprintf("left for %s at position %d", m.cfg.To.Name, h.position)); err != nil {
+		if err := m.audit(ctx, tx, fmt.Sprintf("left for %s at position %d", m.cfg.To.Name, h.position)); err != nil {
 			return err
 		}
 		if err := m.exec(ctx, tx,

@@ -12,7 +12,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -104,8 +103,8 @@ func openWith(ctx context.Context, m *Mover, from, to pgx.Tx, cursorKey []byte) 
 	if err := copyWorkspace(ctx, m, from, to); err != nil {
 		return err
 	}
-	for i := range opening {
-		if err := copyAll(ctx, m, from, to, &opening[i]); err != nil {
+	for _, t := range opening() {
+		if err := copyAll(ctx, m, from, to, &t); err != nil {
 			return err
 		}
 	}
@@ -126,7 +125,7 @@ func openWith(ctx context.Context, m *Mover, from, to pgx.Tx, cursorKey []byte) 
 		m.cfg.WorkspaceID, m.now(), refused, h.position, h.chain); err != nil {
 		return fmt.Errorf("note that %s is open: %w", m.cfg.WorkspaceID, err)
 	}
-	return m.audit(ctx, to, audit.WorkspaceMove, fmt.Sprintf("came from %s with %d entries", m.cfg.From.Name, h.position))
+	return m.audit(ctx, to, fmt.Sprintf("came from %s with %d entries", m.cfg.From.Name, h.position))
 }
 
 // copyWorkspace gives the new place the workspace's own settings, and takes away what an

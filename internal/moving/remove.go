@@ -71,13 +71,17 @@ func prove(ctx context.Context, m *Mover, from *row) error {
 
 // kept are the tables that clear does not touch: the tombstone, the audit trail, and what
 // belongs to no workspace.
-var kept = []string{
-	"workspace", "log_head", "workspace_move", "api_key", "api_key_secret", "console_audit", "event_log", "log_checkpoint",
-	"goose_db_version", "access_revision", "service_key", "service_setting", "secret_key", "ingest_position", "webhook_instance",
+func kept() []string {
+	return []string{
+		"workspace", "log_head", "workspace_move", "api_key", "api_key_secret", "console_audit", "event_log", "log_checkpoint",
+		"goose_db_version", "access_revision", "service_key", "service_setting", "secret_key", "ingest_position", "webhook_instance",
+	}
 }
 
 // first are cleared before the others, which they refer to.
-var first = []string{"webhook_waiting", "webhook_cursor", "webhook_hour", "api_key_use"}
+func first() []string {
+	return []string{"webhook_waiting", "webhook_cursor", "webhook_hour", "api_key_use"}
+}
 
 // clearPage is how many entries are removed in one transaction.
 const clearPage = 5000
@@ -94,8 +98,8 @@ func clearPlace(ctx context.Context, m *Mover, p *Place) error {
 	if err != nil {
 		return err
 	}
-	tables := slices.DeleteFunc(migrations.Tables(), func(name string) bool { return slices.Contains(kept, name) || slices.Contains(first, name) })
-	for _, name := range append(slices.Clone(first), tables...) {
+	tables := slices.DeleteFunc(migrations.Tables(), func(name string) bool { return slices.Contains(kept(), name) || slices.Contains(first(), name) })
+	for _, name := range append(first(), tables...) {
 		if err := pg.InTx(ctx, p.Pool, func(tx pgx.Tx) error {
 			return m.exec(ctx, tx, `DELETE FROM `+name+` WHERE workspace_id = $1`)
 		}); err != nil {

@@ -167,7 +167,7 @@ func beginGiving(ctx context.Context, m *Mover, tx pgx.Tx) (*row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin the move of %s: %w", m.cfg.WorkspaceID, err)
 	}
-	return r, m.audit(ctx, tx, audit.WorkspaceMove, "begins to move to "+m.cfg.To.Name)
+	return r, m.audit(ctx, tx, "begins to move to "+m.cfg.To.Name)
 }
 
 // noteAddress keeps the address for readers that this run was given.
@@ -238,6 +238,6 @@ func receiveAgain(ctx context.Context, m *Mover, tx pgx.Tx) (*row, error) {
 	return r, nil
 }
 
-func (m *Mover) audit(ctx context.Context, tx pgx.Tx, action audit.Action, detail string) error {
-	return audit.Add(ctx, tx, m.now(), audit.Change{WorkspaceID: m.cfg.WorkspaceID, Action: action, ObjectID: m.cfg.WorkspaceID, Detail: detail})
+func (m *Mover) audit(ctx context.Context, tx pgx.Tx, detail string) error {
+	return audit.Add(ctx, tx, m.now(), audit.Change{WorkspaceID: m.cfg.WorkspaceID, Action: audit.WorkspaceMove, ObjectID: m.cfg.WorkspaceID, Detail: detail})
 }

@@ -23,15 +23,17 @@ type table struct {
 
 // opening are copied in the transaction that opens the new place, in an order that foreign
 // keys allow. What has many rows follows in history.
-var opening = []table{
-	{name: "api_key"}, {name: "api_key_secret"}, {name: "api_key_use"}, {name: "rate_count"},
-	{name: "webhook"}, {name: "webhook_cursor"}, {name: "webhook_waiting"}, {name: "webhook_mail"},
-	{name: "webhook_delivery", rows: waitingDeliveries}, {name: "webhook_delivery", rows: laterDeliveries}, {name: "webhook_delivery", rows: numberedDeliveries},
-	{name: "log_checkpoint", rows: `log_checkpoint t WHERE t.workspace_id = $1 AND t.consumer <> 'read_models'`},
-	{name: "anomaly_acknowledged"}, {name: "console_session"}, {name: "console_link"}, {name: "cursor_key"},
-	{name: "webhook_hour", rows: `webhook_hour t WHERE t.workspace_id = $1 AND t.hour > now() - interval '3 days'`},
-	{name: "request_rollup", rows: `request_rollup` + recent}, {name: "key_rollup", rows: `key_rollup` + recent},
-	{name: "attempt_rollup", rows: `attempt_rollup` + recent}, {name: "request_refused", rows: `request_refused t WHERE t.workspace_id = $1 AND t.minute > now() - interval '3 hours'`},
+func opening() []table {
+	return []table{
+		{name: "api_key"}, {name: "api_key_secret"}, {name: "api_key_use"}, {name: "rate_count"},
+		{name: "webhook"}, {name: "webhook_cursor"}, {name: "webhook_waiting"}, {name: "webhook_mail"},
+		{name: "webhook_delivery", rows: waitingDeliveries}, {name: "webhook_delivery", rows: laterDeliveries}, {name: "webhook_delivery", rows: numberedDeliveries},
+		{name: "log_checkpoint", rows: `log_checkpoint t WHERE t.workspace_id = $1 AND t.consumer <> 'read_models'`},
+		{name: "anomaly_acknowledged"}, {name: "console_session"}, {name: "console_link"}, {name: "cursor_key"},
+		{name: "webhook_hour", rows: `webhook_hour t WHERE t.workspace_id = $1 AND t.hour > now() - interval '3 days'`},
+		{name: "request_rollup", rows: `request_rollup` + recent}, {name: "key_rollup", rows: `key_rollup` + recent},
+		{name: "attempt_rollup", rows: `attempt_rollup` + recent}, {name: "request_refused", rows: `request_refused t WHERE t.workspace_id = $1 AND t.minute > now() - interval '3 hours'`},
+	}
 }
 
 // What the new place's processes add to intervals that are not over has to find their rows.
@@ -54,15 +56,17 @@ const (
 
 // history are copied afterwards, piece by piece. Nothing changes them at the old place any
 // more; what the new place has already stays.
-var history = []table{
-	{name: "webhook_delivery", key: []string{"webhook_id text", "position bigint", "created_at timestamptz"}},
-	{name: "console_audit", key: []string{"at timestamptz", "audit_id uuid"}},
-	{name: "webhook_hour", key: []string{"webhook_id text", "hour timestamptz", "outcome text"}},
-	{name: "request_rollup", key: []string{"step smallint", "at timestamptz", "route_class text", "status_class smallint"}},
-	{name: "key_rollup", key: []string{"step smallint", "at timestamptz", "key_id text"}},
-	{name: "attempt_rollup", key: []string{"step smallint", "at timestamptz", "webhook_id text", "outcome text"}},
-	{name: "request_refused", key: []string{"minute timestamptz", "reason text", "key_id text"}},
-	{name: "request_log", key: []string{"at timestamptz", "record_id uuid", "slot smallint"}},
+func history() []table {
+	return []table{
+		{name: "webhook_delivery", key: []string{"webhook_id text", "position bigint", "created_at timestamptz"}},
+		{name: "console_audit", key: []string{"at timestamptz", "audit_id uuid"}},
+		{name: "webhook_hour", key: []string{"webhook_id text", "hour timestamptz", "outcome text"}},
+		{name: "request_rollup", key: []string{"step smallint", "at timestamptz", "route_class text", "status_class smallint"}},
+		{name: "key_rollup", key: []string{"step smallint", "at timestamptz", "key_id text"}},
+		{name: "attempt_rollup", key: []string{"step smallint", "at timestamptz", "webhook_id text", "outcome text"}},
+		{name: "request_refused", key: []string{"minute timestamptz", "reason text", "key_id text"}},
+		{name: "request_log", key: []string{"at timestamptz", "record_id uuid", "slot smallint"}},
+	}
 }
 
 // Rows are copied as JSON objects, at most batchRows and about batchBytes in a statement.
@@ -146,15 +150,6 @@ func (r *jsonRows) write(ctx context.Context, tx pgx.Tx, name, columns string) (
 	r.b.Reset()
 	r.n = 0
 	return tag.RowsAffected(), nil
-}
-
-// names are the names of the key's columns.
-func (t *table) names() []string {
-	list := make([]string, len(t.key))
-	for i, k := range t.key {
-		list[i], _, _ = strings.Cut(k, " ")
-	}
-	return list
 }
 
 // pageSQL reads the next rows after a key, whose values are the parameters from $3 on: each

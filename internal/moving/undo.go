@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -106,7 +105,7 @@ func takeBack(ctx context.Context, m *Mover) error {
 		if err := letGo(ctx, m, tx, before); err != nil {
 			return err
 		}
-		if err := m.audit(ctx, tx, audit.WorkspaceMove, "the move to "+r.other+" was undone"); err != nil {
+		if err := m.audit(ctx, tx, "the move to "+r.other+" was undone"); err != nil {
 			return err
 		}
 		if err := m.exec(ctx, tx,

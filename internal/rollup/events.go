@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -65,8 +64,8 @@ func (e *Events) Count(ctx context.Context) error {
 		SELECT v.workspace_id, c.workspace_id IS NULL
 		  FROM log_checkpoint v LEFT JOIN event_rollup_cursor c ON c.workspace_id = v.workspace_id
 		 WHERE v.consumer = 'read_models' AND v.position > coalesce(c.position, 0)
-		 ORDER BY hashtextextended(v.workspace_id, $2)
-		 LIMIT $1`, countWorkspaces, rand.Int64())
+		 ORDER BY random()
+		 LIMIT $1`, countWorkspaces)
 	if err != nil {
 		return fmt.Errorf("look for events to count: %w", err)
 	}

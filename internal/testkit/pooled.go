@@ -1,19 +1,13 @@
 package testkit
 
 import (
-	"context"
-	"fmt"
-	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/testkit/pgbouncer"
 )
 
 // PoolerVariable set to pg.PoolerTransaction makes the pools of tests go through a
@@ -23,44 +17,6 @@ const PoolerVariable = "LEDGERFEED_TEST_POOLER"
 // Pooled reports whether tests go through a pooler, which keeps nothing of a session from
 // one transaction to the next and passes no notifications on.
 func Pooled() bool { return os.Getenv(PoolerVariable) == pg.PoolerTransaction }
-
-// startPooler starts the one PgBouncer of a test process.
-func (s *server) startPooler() (*pgbouncer.PgBouncer, error) {
-	server, err := s.started()
-	if err != nil {
-		return nil, err
-	}
-	at, err := url.Parse(server.URL())
-	if err != nil {
-		return nil, fmt.Errorf("read the test server's address: %w", err)
-	}
-	b, err := pgbouncer.New(filepath.Join(at.Query().Get("host"), ".s.PGSQL.5432"), at.User.Username())
-	if err != nil {
-		return nil, fmt.Errorf("start a pooler for the tests: %w", err)
-	}
-	s.mu.Lock()
-	s.bouncer = b
-	s.mu.Unlock()
-	if err := b.Begin(); err != nil {
-		return nil, err
-	}
-	return b, answers(filepath.Join(b.Dir, ".s.PGSQL.5432"))
-}
-
-// answers waits until connections to a socket are taken.
-func answers(socket string) error {
-	again := time.NewTicker(eventuallyEvery)
-	defer again.Stop()
-	for began := time.Now(); ; <-again.C {
-		conn, err := (&net.Dialer{}).DialContext(context.Background(), "unix", socket)
-		if err == nil {
-			return conn.Close()
-		}
-		if time.Since(began) > startTimeout {
-			return fmt.Errorf("wait for the pooler: %w", err)
-		}
-	}
-}
 
 // Unpooled skips a test that cannot hold through a pooler, and says why.
 func Unpooled(t testing.TB, why string) {

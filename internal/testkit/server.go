@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -267,8 +269,8 @@ func (s *server) url(name string) string {
 	if err != nil {
 		return "" // not reached: there is no database without a server
 	}
-	url, _, _ := strings.Cut(localpg.DatabaseURL(pg.URL(), name), "&requirepeer=")
-	return url
+	address, _, _ := strings.Cut(localpg.DatabaseURL(pg.URL(), name), "&requirepeer=")
+	return address
 }
 
 // identifier makes a name of letters, digits and underscores, short enough to
@@ -284,4 +286,42 @@ func identifier(test string) string {
 		return '_'
 	}, filepath.ToSlash(test))
 	return id[:min(len(id), 40)]
+}
+
+// startPooler starts the one PgBouncer of a test process.
+func (s *server) startPooler() (*pgbouncer.PgBouncer, error) {
+	server, err := s.started()
+	if err != nil {
+		return nil, err
+	}
+	at, err := url.Parse(server.URL())
+	if err != nil {
+		return nil, fmt.Errorf("read the test server's address: %w", err)
+	}
+	b, err := pgbouncer.New(filepath.Join(at.Query().Get("host"), ".s.PGSQL.5432"), at.User.Username())
+	if err != nil {
+		return nil, fmt.Errorf("start a pooler for the tests: %w", err)
+	}
+	s.mu.Lock()
+	s.bouncer = b
+	s.mu.Unlock()
+	if err := b.Begin(); err != nil {
+		return nil, err
+	}
+	return b, answers(filepath.Join(b.Dir, ".s.PGSQL.5432"))
+}
+
+// answers waits until connections to a socket are taken.
+func answers(socket string) error {
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for began := time.Now(); ; <-again.C {
+		conn, err := (&net.Dialer{}).DialContext(context.Background(), "unix", socket)
+		if err == nil {
+			return conn.Close()
+		}
+		if time.Since(began) > startTimeout {
+			return fmt.Errorf("wait for the pooler: %w", err)
+		}
+	}
 }

@@ -179,7 +179,7 @@ func (b *PgBouncer) Begin() error {
 	if err != nil {
 		program = "/usr/sbin/pgbouncer"
 	}
-	b.cmd = exec.Command(program, filepath.Join(b.Dir, "pgbouncer.ini"))
+	b.cmd = exec.CommandContext(context.Background(), program, filepath.Join(b.Dir, "pgbouncer.ini"))
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if b.root {
 		uid, gid, err := ids()

@@ -47,7 +47,10 @@ func OpenReplicas(ctx context.Context, db *measure.Database) (*Replicas, error) 
 		context.AfterFunc(ctx, pages.Close)
 		r.list = append(r.list, readapi.Replica{Server: server, Pool: pages})
 	}
-	return r, r.await(ctx)
+	if err := r.await(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // replicaTimeout is how long replicas may take to replay what a benchmark has made.

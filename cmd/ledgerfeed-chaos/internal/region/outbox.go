@@ -64,7 +64,8 @@ func (r *Region) produce(ctx context.Context) {
 				payloads = append(payloads, fmt.Sprintf(`{"workspace_id":%q,"id":"e%d","type":"client.recorded","data":{"client_id":"c%d","name":"Client %[2]d"}}`, w, serial, serial%20))
 			}
 		}
-		for r.write(ctx, payloads) != nil && flow.Pause(ctx, 100*time.Millisecond) {
+		for again := true; again; {
+			again = r.write(ctx, payloads) != nil && flow.Pause(ctx, 100*time.Millisecond)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestSessionNamesAreWhole(t *testing.T) {
 		t.Errorf("%s has %d bytes", name, len(name))
 	}
 	roles, read := rolesAndMark(strings.Fields(strings.TrimPrefix(name, sessionPrefix)))
-	if !slices.Equal(roles, AllRoles()) || read != mark || len(mark) != 4 || newMark() == mark && newMark() == mark {
+	if !slices.Equal(roles, AllRoles()) || read != mark || len(mark) != 4 || newMark()+newMark() == mark+mark {
 		t.Errorf("%v, %q of %s", roles, read, name)
 	}
 }

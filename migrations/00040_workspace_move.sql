@@ -104,7 +104,7 @@ $$;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION event_log_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'DELETE' AND TG_LEVEL = 'STATEMENT' AND current_setting('ledgerfeed.removes', true) <> '' THEN
+    IF TG_OP = 'DELETE' AND current_setting('ledgerfeed.removes', true) <> '' THEN
         RETURN NULL;
     END IF;
     RAISE EXCEPTION 'the log is append-only: % on event_log is refused', TG_OP
@@ -113,12 +113,25 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
-CREATE TRIGGER event_log_removes_one BEFORE DELETE ON event_log FOR EACH ROW
-    WHEN (current_setting('ledgerfeed.removes', true) <> '' AND OLD.workspace_id <> current_setting('ledgerfeed.removes', true))
-    EXECUTE FUNCTION event_log_refuse();
+-- +goose StatementBegin
+CREATE FUNCTION event_log_removed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM removed r WHERE r.workspace_id IS DISTINCT FROM current_setting('ledgerfeed.removes', true)) THEN
+        RAISE EXCEPTION 'the log is append-only: DELETE on event_log is refused'
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = 'Only entries of the workspace that the transaction names may be removed.';
+    END IF;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION event_log_removed() IS 'Refuses to remove entries of another workspace than the one that the transaction names.';
+CREATE TRIGGER event_log_removes_one AFTER DELETE ON event_log REFERENCING OLD TABLE AS removed
+    FOR EACH STATEMENT EXECUTE FUNCTION event_log_removed();
 
 -- +goose Down
 DROP TRIGGER event_log_removes_one ON event_log;
+DROP FUNCTION event_log_removed();
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION event_log_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
