@@ -60,8 +60,12 @@ type RunnerConfig struct {
 	Metrics  prometheus.Registerer // nil: none
 	Tracer   trace.Tracer          // makes a span of each claim; nil: none
 
-	Rules    Rules         // default LiveRules
-	Workers  int           // claims in progress at once, beside two that change many rows; default DefaultWorkers
+	Rules   Rules // default LiveRules
+	Workers int   // claims in progress at once, beside two that change many rows; default DefaultWorkers
+	// Workspaces is the most workspaces of a claim; default as the log's. Statements for
+	// several cannot be planned where tables are distributed: there it is 1.
+	Workspaces int
+
 	Entries  int           // at most so many entries in a claim; default 1000
 	MassRows int           // see Projection
 	LongRows int           // how many rows an entry may change while such entries of other workspaces wait; default 20,000
@@ -90,7 +94,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	projector.tracer = cfg.Tracer
 	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger,
-		Rules: cfg.Rules.Version, Workers: cfg.Workers, Entries: cfg.Entries, Sweep: cfg.Sweep,
+		Rules: cfg.Rules.Version, Workers: cfg.Workers, Workspaces: cfg.Workspaces, Entries: cfg.Entries, Sweep: cfg.Sweep,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)

@@ -112,10 +112,10 @@ const planMode = "plan_cache_mode"
 
 // withoutPlanMode returns the pool, or, on a Citus cluster, one without the setting.
 func withoutPlanMode(ctx context.Context, pool *pgxpool.Pool, url string, o Options) (*pgxpool.Pool, error) {
-	var distributed bool
-	if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') WHERE $1`, true).Scan(&distributed); err != nil {
+	distributed, err := OnCitus(ctx, pool)
+	if err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("ask for the Citus cluster: %w", err)
+		return nil, err
 	}
 	if !distributed {
 		return pool, nil
@@ -124,6 +124,15 @@ func withoutPlanMode(ctx context.Context, pool *pgxpool.Pool, url string, o Opti
 	o.Settings = maps.Clone(o.Settings)
 	delete(o.Settings, planMode)
 	return Open(ctx, url, o)
+}
+
+// OnCitus reports whether the database is that of a Citus cluster.
+func OnCitus(ctx context.Context, pool *pgxpool.Pool) (distributed bool, err error) {
+	err = pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') WHERE $1`, true).Scan(&distributed)
+	if err != nil {
+		return false, fmt.Errorf("ask for the Citus cluster: %w", err)
+	}
+	return distributed, nil
 }
 
 // pingTimeout bounds the question that a connection is asked before it is used, if it

@@ -1,7 +1,6 @@
 package table
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -63,26 +62,15 @@ func (t *Table) QueueLoad(b *pgx.Batch, l *Lookup, folds map[string]*Fold, budge
 			return t.load(found, folds, func(n int64) bool { return keep(found, n) })
 		})
 	}
-	if l.large == nil {
+	if l.large == nil || slices.ContainsFunc(l.values[0], func(w string) bool { return w != l.values[0][0] }) {
 		queue(t.loadBy(l), arguments(l.values))
 		return
 	}
-	// One statement a workspace: those of several cannot be bounded on distributed tables.
-	numbers := map[string][]int64{}
-	for i, w := range l.values[0] {
-		numbers[w] = append(numbers[w], int64(i+1))
+	numbers := make([]int64, len(l.values[0]))
+	for i := range numbers {
+		numbers[i] = int64(i + 1)
 	}
-	for _, w := range slices.Sorted(maps.Keys(numbers)) {
-		args := []any{w, numbers[w]}
-		for _, column := range l.values[1:] {
-			var values []string
-			for _, n := range numbers[w] {
-				values = append(values, column[n-1])
-			}
-			args = append(args, values)
-		}
-		queue(loadBounded(t, l), args)
-	}
+	queue(loadBounded(t, l), append([]any{l.values[0][0], numbers}, arguments(l.values[1:])...))
 }
 
 // bounded is the most rows that one statement loads for values that any number of

@@ -40,9 +40,8 @@ func (t *Table) statements() statements {
 		load: "t.workspace_id, t." + strings.Join(t.loadedColumns(), ", t."),
 		save: insert + "\nON CONFLICT (" + join(key, ", ", columnName("")) + ") DO UPDATE SET " +
 			join(t.Columns, ", ", func(_ int, c *Column) string { return c.Name + " = excluded." + c.Name }),
-		add: insert,
-		drop: "DELETE FROM " + t.Name + " t USING " + rowsOf(key, 1) + " AS " + named(key) +
-			" WHERE t.workspace_id = ANY ($1) AND " + join(key, " AND ", match),
+		add:  insert,
+		drop: "DELETE FROM " + t.Name + " t USING " + rowsOf(key, 1) + " AS " + named(key) + " WHERE " + join(key, " AND ", match),
 
 		page:  t.pageSQL(),
 		pick:  t.rowSQL() + " JOIN " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) + " ON t.workspace_id = $1 AND " + join(t.Keys, " AND ", match),
@@ -59,12 +58,16 @@ func (t *Table) loadBy(l *Lookup) string {
 	for _, name := range l.columns {
 		by = append(by, Column{Name: name, typ: typeText})
 	}
-	return "SELECT 0::bigint, " + t.sql.load + " FROM " + t.Name + " t JOIN " + rowsOf(by, 1) + " AS " + named(by) + " ON " + join(by, " AND ", match) +
-		" WHERE t.workspace_id = ANY ($1)"
+	if l.large == nil {
+		return "SELECT 0::bigint, " + t.sql.load + " FROM " + t.Name + " t JOIN " + rowsOf(by, 1) + " AS " + named(by) + " ON " + join(by, " AND ", match)
+	}
+	return "SELECT k.n, " + t.sql.load + " FROM " + rowsOf(by, 1) + " WITH ORDINALITY AS " + named(append(by, Column{Name: "n"})) +
+		" CROSS JOIN LATERAL (SELECT * FROM " + t.Name + " t WHERE " + join(by, " AND ", match) +
+		fmt.Sprintf(" LIMIT %d) AS t LIMIT %d", l.most+1, bounded+1)
 }
 
-// loadBounded is loadBy of a lookup that is bounded, in workspace $1. The other parameters: an
-// array of the values' numbers, and one for each column.
+// loadBounded is loadBy of a bounded lookup in the one workspace $1, as distributed tables need
+// it. The other parameters: an array of the values' numbers, and one for each column.
 func loadBounded(t *Table, l *Lookup) string {
 	var by []Column
 	for _, name := range l.columns {

@@ -248,9 +248,16 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	workspaces := 0
+	if distributed, err := pg.OnCitus(ctx, pool); err != nil {
+		return err
+	} else if distributed {
+		workspaces = 1
+	}
 	runner, err := projections.NewRunner(projections.RunnerConfig{
 		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(), Rules: s.env.Rules,
-		Workers: s.connections.of[RoleProject] - projections.Connections + projections.DefaultWorkers,
+		Workers:    s.connections.of[RoleProject] - projections.Connections + projections.DefaultWorkers,
+		Workspaces: workspaces,
 	})
 	if err != nil {
 		return err
