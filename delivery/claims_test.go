@@ -33,7 +33,7 @@ func TestEventsDoNotWaitForClaims(t *testing.T) {
 	other := testkit.NewReceiver(t, nil)
 	testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: other.URL, Events: []string{"all"}}))(t)
 	b.append("invoice.reversed", 1)
-	testkit.Eventually(t, func() error { return b.waitsFor("WITH locked AS MATERIALIZED") })
+	testkit.Eventually(t, func() error { return b.waitsFor("WITH wanted AS") })
 	b.append("invoice.reversed", 1)
 	testkit.Within(t, 10*time.Second, func() error { // the claim gives up after 30 s
 		if n := rc.Count(); n != 3 {

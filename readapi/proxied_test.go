@@ -92,6 +92,7 @@ func conformance() map[string]func(*testing.T) {
 		"TestLargeHeaders":                       TestLargeHeaders,
 		"TestMe":                                 TestMe,
 		"TestMethods":                            TestMethods,
+		"TestMovedWorkspace":                     TestMovedWorkspace,
 		"TestOneLineForARequest":                 TestOneLineForARequest,
 		"TestPagesWithoutAKey":                   TestPagesWithoutAKey,
 		"TestRateLimits":                         TestRateLimits,
@@ -144,6 +145,10 @@ func apart() map[string][]string {
 		"is about HTTP/2 without TLS, which a proxy would end": {
 			"TestAHundredWaitsOverOneConnection", "TestErrorsAreNotRewrittenInHTTP2", "TestHTTP2IsBounded", "TestIdleHTTP2",
 			"TestAWholeListOverHTTP2WaitsForTheDatabase", "TestRequestsOfUnknownCallersAreBounded",
+		},
+		"is about the server that an answer was read from": {
+			"TestReplicasAnswerAsThePrimary", "TestReplicasBehind", "TestReplicasThatFail", "TestConflictsWithRecovery", "TestWhoIsToldWaitsForReplicas",
+			"TestCursorsOfAnotherPlace",
 		},
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
 		"spoils answers; TestTheProxySeesFaults has prism find the same":       {"TestTheJudgeSeesFaults"},

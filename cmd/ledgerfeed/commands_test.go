@@ -38,7 +38,7 @@ func TestExitStatuses(t *testing.T) {
 		{"status --timeout 5", 2, `--timeout is "5": want a time such as 90s`},
 		{"export extra", 2, "extra"},
 		{"status --workspace nobody", 1, `"nobody"`},
-		{"workspace", 2, "create, list, set"},
+		{"workspace", 2, "create, list, move, set"},
 		{"workspace create --id w", 1, `"w"`},
 		{"workspace create --id no/good", 2, "--id"},
 		{"workspace create --id x --notify-email nobody", 2, "--notify-email"},

@@ -135,7 +135,7 @@ func TestExplainCommand(t *testing.T) {
 	t.Parallel()
 	url, conn := served(t)
 	var id string
-	if err := conn.QueryRow(t.Context(), `SELECT min(id) FROM invoice WHERE workspace_id = 'agency-0'`).Scan(&id); err != nil {
+	if err := conn.QueryRow(t.Context(), `SELECT min(id) FROM invoice WHERE workspace_id = 'agency-0' AND type = 'invoice'`).Scan(&id); err != nil {
 		t.Fatal(err)
 	}
 	out := succeed(t, url, "explain", "invoices", id, "--workspace", "agency-0")

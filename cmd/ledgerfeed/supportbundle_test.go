@@ -237,7 +237,7 @@ func TestSupportBundle(t *testing.T) {
 		"postgresql_settings.json": {`"name": "fsync"`},
 		"tables.json":              {`"name": "event_log"`},
 		"indexes.json":             {`"name": "event_log_pkey"`},
-		"sessions.json":            {`"application": "ledgerfeed"`, `"application": "other"`},
+		"sessions.json":            {`"application": "ledgerfeed serves `, `"application": "other"`},
 		"status.json":              {`"quarantined": 1`},
 		"workspaces.json":          {`"workspace": "workspace-`, `"error": "23505"`},
 		"failures.json":            {`"error": "23505"`},

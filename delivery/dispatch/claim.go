@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -39,7 +38,7 @@ const maxClaim = 500
 // claimAndLoad takes webhooks and loads them; more tells whether others may be left that
 // can be claimed at once.
 func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.Time) (endpoints []scheduler.Loaded, more bool, err error) {
-	claimed, more, err := s.claim(ctx, c, now)
+	claimed, err := s.claim(ctx, c, now)
 	if err != nil || len(claimed) == 0 {
 		return nil, false, err
 	}
@@ -58,7 +57,7 @@ func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.T
 			err = errors.Join(err, failed)
 		}
 	}
-	return endpoints, more && len(endpoints) > 0, err
+	return endpoints, len(claimed) == maxClaim && len(endpoints) > 0, err
 }
 
 // loadClaimed loads webhooks but for those of which another transaction has locked a row
@@ -99,123 +98,46 @@ func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) (_ []s
 // loaded.
 const releaseTimeout = 5 * time.Second
 
-// free is the SQL condition that a cursor c is held by no living process: over are the leases
-// that are over, as SQL (leasesOver).
-func free(over string) string { return `(c.holder IS NULL OR c.holder = ANY (` + over + `))` }
+// free is true of a cursor c that no living process holds.
+const free = `(c.holder IS NULL OR NOT EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = c.holder AND ` + holds + `))`
 
 // KeptEpoch is, in SQL, the epoch of a webhook w since which what was decided or is pending
 // still counts. Pausing raises the epoch, so that a process gives the webhook back whatever
 // version of the program it runs, but what is pending from before stays valid.
 const KeptEpoch = `CASE WHEN w.epoch = w.pause_epoch THEN w.kept_epoch ELSE w.epoch END`
 
-// claimSQL takes those webhooks of workspace $2 that may have something to do and that no
-// process holds, at most $6. A webhook that is off or paused can only have to do what a person
+// claim takes those of the webhooks that may have something to do and that no
+// process holds, at most maxClaim. A webhook that is off or paused can only have to do what a person
 // sends by hand, which has its present epoch: the highest, found
 // without a look at what else is pending for one that is paused, which may be much.
-func claimSQL(which string) string {
-	return `
-		WITH locked AS MATERIALIZED (
-		    SELECT c.webhook_id
-		      FROM webhook_cursor c
+func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([]scheduler.Key, error) {
+	ws, hs := split(c.Keys)
+	_, not := split(c.Except)
+	return s.keys(ctx, "claim webhooks", `
+		WITH wanted AS (
+		    SELECT c.workspace_id, c.webhook_id FROM webhook_cursor c WHERE c.workspace_id = ANY ($2)
+		    UNION
+		    SELECT * FROM unnest($3::text[], $4::text[])
+		), locked AS MATERIALIZED (
+		    SELECT c.workspace_id, c.webhook_id
+		      FROM wanted n
+		      JOIN webhook_cursor c ON c.workspace_id = n.workspace_id AND c.webhook_id = n.webhook_id
 		      JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id
 		      JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
-		     WHERE c.workspace_id = $2 AND ` + free("$3") + ` AND c.webhook_id <> ALL ($5)` + which + `
+		     WHERE `+free+` AND c.webhook_id <> ALL ($6)
+		       AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`)
 		       AND CASE WHEN w.state = 'on' THEN v.position > c.position OR c.replay_until IS NOT NULL OR c.numbered_positions <> '{}' OR EXISTS (
 		                SELECT FROM webhook_waiting q
-		                 WHERE q.workspace_id = $2 AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $4)
+		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $5)
 		           ELSE w.epoch = (
 		                SELECT max(q.epoch) FROM webhook_waiting q
-		                 WHERE q.workspace_id = $2 AND q.webhook_id = c.webhook_id) END
-		     LIMIT $6
+		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id) END
+		     LIMIT $7
 		       FOR UPDATE OF c SKIP LOCKED)
 		UPDATE webhook_cursor c SET holder = $1 FROM locked l
-		 WHERE c.workspace_id = $2 AND c.webhook_id = l.webhook_id
-		RETURNING c.webhook_id`
-}
-
-// claimAtOnce is how many workspaces a round trip of a claim is for.
-const claimAtOnce = 64
-
-// claim takes those of the webhooks that may have something to do and that no process holds,
-// about maxClaim, by one statement a workspace; more tells whether others may be left.
-func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) (claimed []scheduler.Key, more bool, err error) {
-	_, except := split(c.Except)
-	workspaces, over, err := s.claimable(ctx, c)
-	if err != nil {
-		return nil, false, err
-	}
-	named := map[string][]string{}
-	for _, k := range c.Keys {
-		named[k.WorkspaceID] = append(named[k.WorkspaceID], k.WebhookID)
-	}
-	for len(workspaces) > 0 {
-		if len(claimed) >= maxClaim {
-			return claimed, true, nil
-		}
-		some := workspaces[:min(claimAtOnce, len(workspaces))]
-		workspaces = workspaces[len(some):]
-		each := max(1, (maxClaim-len(claimed))/len(some))
-		var b pgx.Batch
-		for _, w := range some {
-			sql, args := claimSQL(""), []any{c.Lease, w, over, now, except, each}
-			if !slices.Contains(c.WorkspaceIDs, w) {
-				sql, args = claimSQL(" AND c.webhook_id = ANY ($7)"), append(args, named[w])
-			}
-			b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-				ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-				for _, id := range ids {
-					claimed = append(claimed, scheduler.Key{WorkspaceID: w, WebhookID: id})
-				}
-				more = more || len(ids) == each
-				return err
-			})
-		}
-		if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-			return nil, false, fmt.Errorf("claim webhooks: %w", err)
-		}
-	}
-	return claimed, more, nil
-}
-
-// claimable finds without locks which workspaces of a claim have webhooks that no living
-// process holds, and the leases of these that are over. It finds none where the lease of
-// the claim is over.
-func (s *store) claimable(ctx context.Context, c *scheduler.Claim) (workspaces, over []string, err error) {
-	among := slices.Clone(c.WorkspaceIDs)
-	for _, k := range c.Keys {
-		among = append(among, k.WorkspaceID)
-	}
-	type held struct {
-		WorkspaceID string
-		Holder      *string
-	}
-	var (
-		found  []held
-		living []string
-		b      pgx.Batch
-	)
-	b.Queue(`SELECT DISTINCT workspace_id, holder FROM webhook_cursor WHERE workspace_id = ANY ($1)`, among).Query(func(rows pgx.Rows) (err error) {
-		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[held])
-		return err
-	})
-	queueLiving(&b, &living)
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, nil, fmt.Errorf("look for webhooks to claim: %w", err)
-	}
-	if !slices.Contains(living, c.Lease) {
-		return nil, nil, nil
-	}
-	claimable := map[string]bool{}
-	for _, h := range found {
-		if h.Holder != nil && slices.Contains(living, *h.Holder) {
-			continue
-		}
-		if claimable[h.WorkspaceID] = true; h.Holder != nil {
-			over = append(over, *h.Holder)
-		}
-	}
-	slices.Sort(over)
-	return slices.Sorted(maps.Keys(claimable)), slices.Compact(over), nil
+		 WHERE c.workspace_id = l.workspace_id AND c.webhook_id = l.webhook_id
+		RETURNING c.workspace_id, c.webhook_id`,
+		c.Lease, c.WorkspaceIDs, ws, hs, now, not, maxClaim)
 }
 
 // webhookRow is a webhook as its rows have it.
@@ -237,8 +159,7 @@ func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, e
 		                WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < `+KeptEpoch+`)
 		  FROM unnest($1::text[], $2::text[]) AS k (w, h)
 		  JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
-		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h
-		 WHERE w.workspace_id = ANY ($1)`, ws, hs)
+		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h`, ws, hs)
 	if err != nil {
 		return nil, fmt.Errorf("load webhooks: %w", err)
 	}
@@ -297,8 +218,7 @@ func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[sch
 	rows, err := s.pool.Query(ctx, `
 		SELECT d.workspace_id, d.webhook_id, d.position
 		  FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (w, h, after)
-		  JOIN webhook_delivery d ON d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after
-		 WHERE d.workspace_id = ANY ($1)`, ws, hs, after)
+		  JOIN webhook_delivery d ON d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after`, ws, hs, after)
 	if err != nil {
 		return nil, fmt.Errorf("read what was sent before: %w", err)
 	}
@@ -352,40 +272,43 @@ func unmoved(keys []scheduler.Key) []scheduler.CursorRecord {
 	return list
 }
 
-// release gives webhooks back, with their cursors where they belong. It does nothing where the
-// lease is over or the clock is wrong.
+// release gives webhooks back, with their cursors where they belong.
 func (s *store) release(ctx context.Context, lease string, list []scheduler.CursorRecord, now time.Time) error {
-	b := &pgx.Batch{}
-	queueLease(b, lease, now)
-	for i := range list {
-		r, numbers := &list[i], numbersOf(list[i].Numbers)
-		b.Queue(releaseSQL, lease, r.Key.WorkspaceID, r.Key.WebhookID, r.Epoch, r.Version, r.Position, r.Replayed, r.Expired, r.ReplayExpired,
-			numbers.last, numbers.positions, numbers.sequences)
+	var (
+		n                = len(list)
+		ws, hs           = make([]string, n), make([]string, n)
+		epochs, versions = make([]int, n), make([]int, n)
+		done, replayed   = make([]int64, n), make([]int64, n)
+		expired          = make([]int64, n)
+		replayExpired    = make([]int64, n)
+		numbers          = newNumberColumns(n)
+	)
+	for i, r := range list {
+		numbers.set(i, r.Numbers)
+		ws[i], hs[i], epochs[i], versions[i], done[i], replayed[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.Epoch, r.Version, r.Position, r.Replayed
+		expired[i], replayExpired[i] = r.Expired, r.ReplayExpired
 	}
-	if err := s.pool.SendBatch(ctx, b).Close(); err != nil && !leaseIsOver(err) {
+	err := s.limited(ctx, `
+		UPDATE webhook_cursor c
+		   SET holder = NULL,
+		       sequence = coalesce(m.last, c.sequence),
+		       numbered_positions = coalesce(m.positions::bigint[], c.numbered_positions),
+		       numbered_sequences = coalesce(m.sequences::bigint[], c.numbered_sequences),
+		       expired = c.expired + CASE WHEN w.epoch = m.epoch AND m.done > c.position THEN m.expired ELSE 0 END
+		               + CASE WHEN w.version = m.version AND m.replay > c.replay_position THEN m.replay_expired ELSE 0 END,
+		       position = CASE WHEN w.epoch = m.epoch THEN greatest(c.position, m.done) ELSE c.position END,
+		       replay_position = CASE WHEN w.version <> m.version OR m.replay = 0 THEN c.replay_position
+		                              WHEN m.replay < c.replay_until THEN m.replay END,
+		       replay_until = CASE WHEN w.version = m.version AND m.replay > 0 AND m.replay >= c.replay_until THEN NULL ELSE c.replay_until END
+		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
+		              $11::bigint[], $12::text[], $13::text[])
+		       AS m (w, h, epoch, version, done, replay, expired, replay_expired, last, positions, sequences)
+		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h
+		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1
+		   AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`) AND `+eventlog.RightClock("$10"),
+		lease, ws, hs, epochs, versions, done, replayed, expired, replayExpired, now, numbers.last, numbers.positions, numbers.sequences)
+	if err != nil {
 		return fmt.Errorf("release webhooks: %w", err)
 	}
 	return nil
-}
-
-const releaseSQL = `
-	UPDATE webhook_cursor c
-	   SET holder = NULL,
-	       sequence = coalesce($10::bigint, c.sequence),
-	       numbered_positions = coalesce($11::bigint[], c.numbered_positions),
-	       numbered_sequences = coalesce($12::bigint[], c.numbered_sequences),
-	       expired = c.expired + CASE WHEN w.epoch = $4::integer AND $6::bigint > c.position THEN $8::bigint ELSE 0 END
-	               + CASE WHEN w.version = $5::integer AND $7::bigint > c.replay_position THEN $9::bigint ELSE 0 END,
-	       position = CASE WHEN w.epoch = $4 THEN greatest(c.position, $6) ELSE c.position END,
-	       replay_position = CASE WHEN w.version <> $5 OR $7 = 0 THEN c.replay_position
-	                              WHEN $7 < c.replay_until THEN $7 END,
-	       replay_until = CASE WHEN w.version = $5 AND $7 > 0 AND $7 >= c.replay_until THEN NULL ELSE c.replay_until END
-	  FROM webhook w
-	 WHERE w.workspace_id = $2 AND w.webhook_id = $3
-	   AND c.workspace_id = $2 AND c.webhook_id = $3 AND c.holder = $1`
-
-// queueLease makes a batch fail where the lease is over or the clock is wrong, with an error
-// that satisfies leaseIsOver, and wait for locks no longer than lockTimeout.
-func queueLease(b *pgx.Batch, lease string, now time.Time) {
-	b.Queue(`SELECT webhook_lease(CASE WHEN `+eventlog.RightClock("$3")+` THEN $1 ELSE '' END), set_config('lock_timeout', $2, true)`, lease, pg.Milliseconds(lockTimeout), now)
 }

@@ -112,11 +112,8 @@ type Dispatcher struct {
 
 // Probe does what a claim does, of no webhook. The error says what is in the way.
 func (d *Dispatcher) Probe(ctx context.Context) error {
-	_, err := d.store.pool.Exec(ctx, claimSQL(""), "", "", []string{}, d.clock(), []string{}, 0)
-	if err != nil {
-		return fmt.Errorf("claim webhooks: %w", err)
-	}
-	return nil
+	_, err := d.store.claim(ctx, &scheduler.Claim{}, d.clock())
+	return err
 }
 
 // New returns a Dispatcher; Run starts it. The error says what is wrong with cfg.

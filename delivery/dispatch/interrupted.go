@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // numbered are events with their numbers, as columns.
@@ -46,38 +44,38 @@ func readInterrupted(ctx context.Context, s *store, webhooks []webhookRow) error
 	for i := range webhooks {
 		byKey[webhooks[i].Key] = &webhooks[i]
 	}
-	var b pgx.Batch
-	for i, p := range n.positions {
-		w := byKey[scheduler.Key{WorkspaceID: n.ws[i], WebhookID: n.hs[i]}]
-		b.Queue(`
-			SELECT e.id, e.type, e.public_event, e.created_at, coalesce(jsonb_array_length(d.attempts), 0), d.created_at
-			  FROM event_log e
-			  LEFT JOIN LATERAL (
-			       SELECT d.created_at, d.attempts, d.sequence FROM webhook_delivery d
-			        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = $3
-			        ORDER BY d.created_at DESC LIMIT 1) AS d ON true
-			 WHERE e.workspace_id = $1 AND e.position = $3 AND d.sequence IS NULL`, n.ws[i], n.hs[i], p).Query(func(rows pgx.Rows) error {
-			a := &scheduler.Attempt{Position: p, Sequence: n.sequences[i]}
-			var created *time.Time
-			_, err := pgx.ForEachRow(rows, []any{&a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created}, func() error {
-				if created != nil {
-					a.CreatedAt = created.UTC()
-				}
-				a.Before = a.Made
-				w.Interrupted = append(w.Interrupted, a)
-				return nil
-			})
-			if err != nil {
-				return fmt.Errorf("event %d: %w", p, err)
-			}
-			return nil
-		})
-	}
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+	rows, err := s.pool.Query(ctx, `
+		SELECT n.w, n.h, n.position, n.sequence, e.id, e.type, e.public_event, e.created_at, coalesce(jsonb_array_length(d.attempts), 0), d.created_at
+		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
+		  JOIN event_log e ON e.workspace_id = n.w AND e.position = n.position
+		  LEFT JOIN LATERAL (
+		       SELECT d.created_at, d.attempts, d.sequence FROM webhook_delivery d
+		        WHERE d.workspace_id = n.w AND d.webhook_id = n.h AND d.position = n.position
+		        ORDER BY d.created_at DESC LIMIT 1) AS d ON true
+		 WHERE d.sequence IS NULL
+		 ORDER BY n.sequence`, n.ws, n.hs, n.positions, n.sequences)
+	if err != nil {
 		return fmt.Errorf("read what may have been sent: %w", err)
 	}
-	for _, w := range byKey {
-		slices.SortFunc(w.Interrupted, func(x, y *scheduler.Attempt) int { return cmp.Compare(x.Sequence, y.Sequence) })
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (none struct{}, err error) {
+		var (
+			k       scheduler.Key
+			a       = &scheduler.Attempt{}
+			created *time.Time
+		)
+		err = row.Scan(&k.WorkspaceID, &k.WebhookID, &a.Position, &a.Sequence, &a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created)
+		if err != nil {
+			return none, err
+		}
+		if created != nil {
+			a.CreatedAt = created.UTC()
+		}
+		a.Before = a.Made
+		byKey[k].Interrupted = append(byKey[k].Interrupted, a)
+		return none, nil
+	})
+	if err != nil {
+		return fmt.Errorf("read what may have been sent: %w", err)
 	}
 	return nil
 }
@@ -95,17 +93,17 @@ func adoptNumbers(ctx context.Context, s *store, webhooks []webhookRow) (locked 
 		if table == "webhook_delivery" {
 			condition = adoptable
 		}
-		b := &pgx.Batch{}
-		b.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(lockTimeout))
-		for i, p := range without.positions {
-			b.Queue(`
-				UPDATE `+table+` t SET sequence = $4
-				 WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.created_at IN (
-				       SELECT t.created_at FROM `+table+` t
-				        WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.sequence IS NULL`+condition+`
-				          FOR NO KEY UPDATE SKIP LOCKED)`, without.ws[i], without.hs[i], p, without.sequences[i])
-		}
-		if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+		err := s.limited(ctx, `
+			WITH unlocked AS MATERIALIZED (
+			    SELECT t.workspace_id, t.webhook_id, t.position, t.created_at, n.sequence
+			      FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
+			      JOIN `+table+` t ON t.workspace_id = n.w AND t.webhook_id = n.h AND t.position = n.position
+			     WHERE t.sequence IS NULL`+condition+`
+			       FOR NO KEY UPDATE OF t SKIP LOCKED)
+			UPDATE `+table+` t SET sequence = u.sequence FROM unlocked u
+			 WHERE t.workspace_id = u.workspace_id AND t.webhook_id = u.webhook_id AND t.position = u.position AND t.created_at = u.created_at`,
+			without.ws, without.hs, without.positions, without.sequences)
+		if err != nil {
 			return nil, fmt.Errorf("number what a version without numbers has sent: %w", err)
 		}
 	}
@@ -126,25 +124,29 @@ func withoutNumber(ctx context.Context, s *store, events numbered) (without numb
 	if len(events.positions) == 0 {
 		return without, nil
 	}
-	var b pgx.Batch
-	for i, p := range events.positions {
-		k := scheduler.Key{WorkspaceID: events.ws[i], WebhookID: events.hs[i]}
-		b.Queue(`
-			SELECT EXISTS (SELECT 1 FROM webhook_delivery t
-			                WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.sequence IS NULL`+adoptable+`)
-			    OR EXISTS (SELECT 1 FROM webhook_waiting t
-			                WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.sequence IS NULL)`,
-			k.WorkspaceID, k.WebhookID, p).QueryRow(func(row pgx.Row) error {
-			var found bool
-			err := row.Scan(&found)
-			if found {
-				without.add(k, p, events.sequences[i])
-			}
-			return err
-		})
+	rows, err := s.pool.Query(ctx, `
+		SELECT n.w, n.h, n.position, n.sequence
+		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
+		  LEFT JOIN LATERAL (
+		       SELECT true AS found FROM webhook_delivery t
+		        WHERE t.workspace_id = n.w AND t.webhook_id = n.h AND t.position = n.position AND t.sequence IS NULL`+adoptable+` LIMIT 1) AS d ON true
+		  LEFT JOIN LATERAL (
+		       SELECT true AS found FROM webhook_waiting t
+		        WHERE t.workspace_id = n.w AND t.webhook_id = n.h AND t.position = n.position AND t.sequence IS NULL LIMIT 1) AS q ON true
+		 WHERE d.found OR q.found`, events.ws, events.hs, events.positions, events.sequences)
+	if err != nil {
+		return without, fmt.Errorf("look for events that were sent without their number: %w", err)
 	}
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return numbered{}, fmt.Errorf("look for events that were sent without their number: %w", err)
+	var (
+		k                  scheduler.Key
+		position, sequence int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&k.WorkspaceID, &k.WebhookID, &position, &sequence}, func() error {
+		without.add(k, position, sequence)
+		return nil
+	})
+	if err != nil {
+		return without, fmt.Errorf("look for events that were sent without their number: %w", err)
 	}
 	return without, nil
 }

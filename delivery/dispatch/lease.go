@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -159,76 +158,27 @@ func leaseIsOver(err error) bool {
 // late or the clock is wrong, and pg.Locked when another transaction has locked the
 // lease's row. Orphans are webhooks of processes that died.
 func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c scheduler.Census, orphans int, err error) {
-	var (
-		held    = map[string]int{}
-		living  []string
-		renewed bool
-		b       = &pgx.Batch{}
-	)
+	b := &pgx.Batch{}
 	b.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(s.leaseTime/renewals))
-	b.Queue(`SELECT holder, count(*) FROM webhook_cursor WHERE holder IS NOT NULL GROUP BY holder`).Query(func(rows pgx.Rows) error {
-		var (
-			holder string
-			n      int
-		)
-		_, err := pgx.ForEachRow(rows, []any{&holder, &n}, func() error {
-			held[holder] = n
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("count the webhooks that are held: %w", err)
-		}
-		return nil
-	})
 	b.Queue(`
-		UPDATE webhook_instance i SET lease_until = clock_timestamp() + $2
-		 WHERE i.instance_id = $1 AND `+holds+` AND `+eventlog.RightClock("$3"), lease, s.leaseTime, now).Exec(func(tag pgconn.CommandTag) error {
-		renewed = tag.RowsAffected() > 0
-		return nil
+		WITH me AS (
+		    UPDATE webhook_instance i SET lease_until = clock_timestamp() + $2
+		     WHERE i.instance_id = $1 AND `+holds+` AND `+eventlog.RightClock("$3")+` RETURNING 1)
+		SELECT (SELECT count(*) FROM webhook_instance i WHERE `+holds+`),
+		       (SELECT count(*) FROM webhook_cursor WHERE holder IS NOT NULL),
+		       (SELECT count(*) FROM webhook_cursor WHERE holder = $1),
+		       (SELECT count(*) FROM webhook_cursor c WHERE c.holder IS NOT NULL AND `+free+`)
+		  FROM me`, lease, s.leaseTime, now).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&c.Processes, &c.Held, &c.Mine, &orphans)
 	})
-	queueLiving(b, &living)
-	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
-		return c, 0, fmt.Errorf("renew the lease for delivering: %w", err)
-	}
-	if !renewed {
+	err = s.pool.SendBatch(ctx, b).Close()
+	if errors.Is(err, pgx.ErrNoRows) {
 		return c, 0, errLeaseOver
 	}
-	c.Processes, c.Mine = len(living), held[lease]
-	for holder, n := range held {
-		c.Held += n
-		if !slices.Contains(living, holder) {
-			orphans += n
-		}
+	if err != nil {
+		return c, 0, fmt.Errorf("renew the lease for delivering: %w", err)
 	}
 	return c, orphans, nil
-}
-
-// queueLiving adds to a batch the question which leases are not over. It is asked after the
-// one who holds webhooks: a lease that holds one and is not among these is over, and stays
-// so. One that was taken meanwhile holds none of them. The two are no join, because on a
-// Citus cluster leases are on the coordinator, and webhooks where their workspaces are.
-func queueLiving(b *pgx.Batch, living *[]string) {
-	b.Queue(`SELECT i.instance_id FROM webhook_instance i WHERE ` + holds).Query(func(rows pgx.Rows) (err error) {
-		*living, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
-}
-
-// leasesOver are the leases that webhooks are held under and that are over.
-func leasesOver(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
-	var (
-		holders, living []string
-		b               pgx.Batch
-	)
-	b.Queue(`SELECT DISTINCT holder FROM webhook_cursor WHERE holder IS NOT NULL`).Query(func(rows pgx.Rows) (err error) {
-		holders, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
-	queueLiving(&b, &living)
-	if err := pool.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, fmt.Errorf("look for leases that are over: %w", err)
-	}
-	return slices.DeleteFunc(holders, func(h string) bool { return slices.Contains(living, h) }), nil
 }
 
 // dropLease gives a lease up, and with it every webhook at once. It also deletes

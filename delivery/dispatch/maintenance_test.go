@@ -17,9 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
-func TestMain(m *testing.M) {
-	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.OnCitusToo)
-}
+func TestMain(m *testing.M) { testkit.MainAs(m, migrations.Up, migrations.ApplyGrants) }
 
 const day = 24 * time.Hour
 

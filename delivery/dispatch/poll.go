@@ -86,45 +86,56 @@ const typeTest = "test.ping"
 // have their scheduler.Source in its place.
 const rowState = 10
 
-// dueSQL is of webhook $2 in workspace $1, after position $3: at most $4 entries of the log,
-// of the next $7 positions, and $5 deliveries whose retry is due at $6.
 const dueSQL = `
-	(SELECT 10, v.position, '', '', '', now(), w.version, 0, false, 0::bigint, (
-	        SELECT min(q.next_attempt_at) FROM webhook_waiting q
-	         WHERE q.workspace_id = $1 AND q.webhook_id = $2 AND q.next_attempt_at > $6)
-	   FROM webhook w JOIN log_checkpoint v ON v.workspace_id = $1 AND v.consumer = 'read_models'
-	  WHERE w.workspace_id = $1 AND w.webhook_id = $2)
+	WITH k AS MATERIALIZED (
+	    SELECT k.n, k.w, k.h, k.after, k.live_limit, k.retry_limit, w.version, v.position AS visible,
+	           w.events, CASE WHEN w.state = 'on' THEN ` + KeptEpoch + ` ELSE w.epoch END AS since
+	      FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::integer[])
+	           WITH ORDINALITY AS k (w, h, after, live_limit, retry_limit, n)
+	      JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
+	      JOIN log_checkpoint v ON v.workspace_id = k.w AND v.consumer = 'read_models')
+	SELECT k.n, 10, k.visible, '', '', '', now(), k.version, 0, false, 0, (
+	           SELECT min(q.next_attempt_at) FROM webhook_waiting q
+	            WHERE q.workspace_id = k.w AND q.webhook_id = k.h AND q.next_attempt_at > $6)
+	  FROM k
 	UNION ALL
-	(SELECT 0, e.position, e.id, e.type, e.public_event, e.created_at, 0, 0, false, 0::bigint, NULL::timestamptz
-	   FROM webhook w
-	   JOIN log_checkpoint v ON v.workspace_id = $1 AND v.consumer = 'read_models'
-	   JOIN event_log e ON e.workspace_id = $1 AND e.position > $3 AND e.position <= least(v.position, $3::bigint + $7::bigint) AND e.public_event IS NOT NULL
-	    AND CASE WHEN e.type = 'test.ping' THEN e.data->>'webhook_id' = $2
-	             ELSE w.events IS NULL OR e.type = ANY (w.events) END
-	  WHERE w.workspace_id = $1 AND w.webhook_id = $2 AND $4 > 0
-	  ORDER BY e.position LIMIT $4::integer)
+	SELECT k.n, 0, e.position, e.id, e.type, e.public_event, e.created_at, 0, 0, false, 0, NULL
+	  FROM k CROSS JOIN LATERAL (
+	       SELECT e.position, e.id, e.type, e.public_event, e.created_at FROM event_log e
+	        WHERE e.workspace_id = k.w AND e.position > k.after AND e.position <= least(k.visible, k.after + $7) AND e.public_event IS NOT NULL
+	          AND CASE WHEN e.type = 'test.ping' THEN e.data->>'webhook_id' = k.h
+	                   ELSE k.events IS NULL OR e.type = ANY (k.events) END
+	        ORDER BY e.position LIMIT k.live_limit) AS e
+	 WHERE k.live_limit > 0
 	UNION ALL
-	(SELECT 1, q.position, e.id, e.type, e.public_event, e.created_at, q.attempts, q.before, q.once, coalesce(q.sequence, 0), q.created_at
-	   FROM webhook w
-	   JOIN webhook_waiting q ON q.workspace_id = $1 AND q.webhook_id = $2 AND q.next_attempt_at <= $6
-	    AND q.epoch >= CASE WHEN w.state = 'on' THEN ` + KeptEpoch + ` ELSE w.epoch END
-	   JOIN event_log e ON e.workspace_id = $1 AND e.position = q.position
-	  WHERE w.workspace_id = $1 AND w.webhook_id = $2 AND $5 > 0
-	  ORDER BY q.next_attempt_at LIMIT $5::integer)`
+	SELECT k.n, 1, q.position, e.id, e.type, e.public_event, e.created_at, q.attempts, q.before, q.once, coalesce(q.sequence, 0), q.created_at
+	  FROM k CROSS JOIN LATERAL (
+	       SELECT * FROM webhook_waiting q
+	        WHERE q.workspace_id = k.w AND q.webhook_id = k.h AND q.next_attempt_at <= $6 AND q.epoch >= k.since
+	        ORDER BY q.next_attempt_at LIMIT k.retry_limit) AS q
+	  JOIN event_log e ON e.workspace_id = k.w AND e.position = q.position
+	 WHERE k.retry_limit > 0`
 
 // readDue reads for many webhooks at once: the next entries of the log, up to the
 // visible position, and the deliveries whose retry is due. It returns the version
 // of each webhook's settings, too.
 func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, now time.Time) (answers []scheduler.PollResult, versions []int, err error) {
-	answers, versions = make([]scheduler.PollResult, len(requests)), make([]int, len(requests))
-	var b pgx.Batch
+	var (
+		n               = len(requests)
+		ws, hs          = make([]string, n), make([]string, n)
+		after           = make([]int64, n)
+		limits, retries = make([]int, n), make([]int, n)
+	)
 	for i := range requests {
 		r := &requests[i]
-		b.Queue(dueSQL, r.Key.WorkspaceID, r.Key.WebhookID, r.After, r.LiveLimit, r.RetryLimit, now, int64(logWindow)).Query(func(rows pgx.Rows) error {
-			return scanDue(rows, &answers[i], &versions[i])
-		})
+		ws[i], hs[i], after[i], limits[i], retries[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.After, r.LiveLimit, r.RetryLimit
 	}
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+	rows, err := s.pool.Query(ctx, dueSQL, ws, hs, after, limits, retries, now, int64(logWindow))
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // the caller says what it reads
+	}
+	answers, versions = make([]scheduler.PollResult, n), make([]int, n)
+	if err := scanDue(rows, answers, versions); err != nil {
 		return nil, nil, err
 	}
 	for i := range answers {
@@ -143,19 +154,21 @@ func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, n
 	return answers, versions, nil
 }
 
-func scanDue(rows pgx.Rows, a *scheduler.PollResult, version *int) error {
+func scanDue(rows pgx.Rows, answers []scheduler.PollResult, versions []int) error {
+	defer rows.Close()
 	for rows.Next() {
 		var (
-			kind int
-			m    scheduler.Attempt
-			at   *time.Time
+			n, kind int
+			m       scheduler.Attempt
+			at      *time.Time
 		)
-		err := rows.Scan(&kind, &m.Position, &m.EventID, &m.EventType, &m.Body, &m.Published, &m.Made, &m.Before, &m.Once, &m.Sequence, &at)
+		err := rows.Scan(&n, &kind, &m.Position, &m.EventID, &m.EventType, &m.Body, &m.Published, &m.Made, &m.Before, &m.Once, &m.Sequence, &at)
 		if err != nil {
 			return err
 		}
+		a := &answers[n-1]
 		if kind == rowState {
-			a.Found, a.Visible, *version = true, m.Position, m.Made
+			a.Found, a.Visible, versions[n-1] = true, m.Position, m.Made
 			if at != nil {
 				a.NextAttempt = *at
 			}

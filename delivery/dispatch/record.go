@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
@@ -143,7 +144,7 @@ func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) 
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	b := &pgx.Batch{}
-	queueLease(b, r.Lease, now)
+	b.Queue(`SELECT webhook_lease(CASE WHEN `+eventlog.RightClock("$3")+` THEN $1 ELSE '' END), set_config('lock_timeout', $2, true)`, r.Lease, pg.Milliseconds(lockTimeout), now)
 	queueAttempts(b, r.Attempts)
 	queueCursors(b, r.Lease, r.Cursors)
 	queueHealth(b, r.Health)
@@ -297,28 +298,40 @@ func queueCursors(b *pgx.Batch, lease string, list []scheduler.CursorRecord) {
 		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
 		       AS m (w, h, epoch, version, position, replayed, expired, replay_expired)
 		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h AND w.epoch = m.epoch
-		 WHERE c.workspace_id = ANY ($2) AND c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1`, lease, ws, hs, epochs, versions, positions, replayed, expired, replayExpired)
+		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1`, lease, ws, hs, epochs, versions, positions, replayed, expired, replayExpired)
 }
 
 func queueHealth(b *pgx.Batch, list []scheduler.HealthRecord) {
+	if len(list) == 0 {
+		return
+	}
+	var (
+		n              = len(list)
+		ws, hs         = make([]string, n), make([]string, n)
+		epochs, warned = make([]int, n), make([]int, n)
+		since          = make([]*time.Time, n)
+		marks          = make([]string, n)
+	)
 	for i := range list {
 		h := &list[i]
-		var since *time.Time
+		ws[i], hs[i], epochs[i], warned[i], marks[i] = h.Key.WorkspaceID, h.Key.WebhookID, h.Epoch, h.Health.Warned, marksArray(h.Health.Marks)
 		if !h.Health.FailingSince.IsZero() {
-			since = &h.Health.FailingSince
+			since[i] = &h.Health.FailingSince
 		}
-		b.Queue(`UPDATE webhook SET failing_since = $4, failure_marks = $5, warned = $6 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3`,
-			h.Key.WorkspaceID, h.Key.WebhookID, h.Epoch, since, milliseconds(h.Health.Marks), h.Health.Warned)
 	}
+	b.Queue(`
+		UPDATE webhook w SET failing_since = f.since, failure_marks = f.marks::bigint[], warned = f.warned
+		  FROM unnest($1::text[], $2::text[], $3::integer[], $4::timestamptz[], $5::text[], $6::integer[]) AS f (w, h, epoch, since, marks, warned)
+		 WHERE w.workspace_id = f.w AND w.webhook_id = f.h AND w.epoch = f.epoch`, ws, hs, epochs, since, marks, warned)
 }
 
-// milliseconds are times as Unix milliseconds.
-func milliseconds(marks []time.Time) []int64 {
+// marksArray writes times as an array of Unix milliseconds.
+func marksArray(marks []time.Time) string {
 	ms := make([]int64, len(marks))
 	for i, m := range marks {
 		ms[i] = m.UnixMilli()
 	}
-	return ms
+	return bigintArray(ms)
 }
 
 func queueCounts(b *pgx.Batch, list []scheduler.CountRecord) {

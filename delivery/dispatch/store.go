@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // store holds the dispatcher's SQL.
@@ -49,6 +50,16 @@ func split(keys []scheduler.Key) (workspaces, webhooks []string) {
 		workspaces[i], webhooks[i] = k.WorkspaceID, k.WebhookID
 	}
 	return workspaces, webhooks
+}
+
+// limited runs a statement that waits for locks no longer than lockTimeout; pg.Locked
+// reports that error.
+func (s *store) limited(ctx context.Context, sql string, args ...any) error {
+	b := &pgx.Batch{}
+	b.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(lockTimeout))
+	b.Queue(sql, args...)
+	err := s.pool.SendBatch(ctx, b).Close()
+	return err
 }
 
 // keys returns the webhooks that a statement names; doing is for the error.

@@ -77,16 +77,12 @@ func (d *Dispatcher) sweepOnce(ctx context.Context) (next time.Duration, err err
 // sweep returns the webhooks with something to do that are held by no other
 // process, those that are held by this one though they are paused, and those that are off and have deliveries to be cancelled.
 func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found []scheduler.Candidate, outdated []scheduler.Key, err error) {
-	over, err := leasesOver(ctx, s.pool)
-	if err != nil {
-		return nil, nil, err
-	}
 	rows, err := s.pool.Query(ctx, `
 		SELECT workspace_id, webhook_id, max(visible) FROM (
 		       SELECT c.workspace_id, c.webhook_id, v.position AS visible FROM webhook_cursor c
 		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'on'
 		         JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
-		        WHERE (v.position > c.position OR c.replay_until IS NOT NULL) AND (c.holder = $2 OR `+free("$3")+`) OR c.numbered_positions <> '{}' AND `+free("$3")+`
+		        WHERE (v.position > c.position OR c.replay_until IS NOT NULL) AND (c.holder = $2 OR `+free+`) OR c.numbered_positions <> '{}' AND `+free+`
 		       UNION ALL
 		       SELECT c.workspace_id, c.webhook_id, 0 FROM webhook_cursor c
 		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'paused'
@@ -96,8 +92,8 @@ func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found [
 		         FROM (SELECT DISTINCT workspace_id, webhook_id, epoch FROM webhook_waiting WHERE next_attempt_at <= $1) q
 		         JOIN webhook_cursor c ON c.workspace_id = q.workspace_id AND c.webhook_id = q.webhook_id
 		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND (w.state = 'on' OR w.epoch = q.epoch)
-		        WHERE c.holder = $2 OR `+free("$3")+`) AS f
-		 GROUP BY workspace_id, webhook_id`, now, lease, over)
+		        WHERE c.holder = $2 OR `+free+`) AS f
+		 GROUP BY workspace_id, webhook_id`, now, lease)
 	if err != nil {
 		return nil, nil, fmt.Errorf("search for webhooks with something to do: %w", err)
 	}

@@ -117,11 +117,12 @@ func (s *store) readTraces(ctx context.Context, polled *scheduler.Polled) error 
 	ctx, cancel := context.WithTimeout(ctx, tracesTimeout)
 	defer cancel()
 	rows, err := s.pool.Query(ctx, `
-		SELECT t.workspace_id, t.event_id, min(t.traceparent)
+		SELECT k.workspace_id, k.event_id, t.traceparent
 		  FROM unnest($1::text[], $2::text[]) AS k (workspace_id, event_id)
-		  JOIN append_trace t ON t.workspace_id = k.workspace_id AND t.event_id = k.event_id
-		 WHERE t.workspace_id = ANY ($1)
-		 GROUP BY t.workspace_id, t.event_id`, workspaces, events)
+		 CROSS JOIN LATERAL (
+		       SELECT traceparent FROM append_trace t
+		        WHERE t.workspace_id = k.workspace_id AND t.event_id = k.event_id
+		        ORDER BY traceparent LIMIT 1) AS t`, workspaces, events)
 	if err != nil {
 		return fmt.Errorf("read traces: %w", err)
 	}

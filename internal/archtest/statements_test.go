@@ -89,14 +89,20 @@ func declared(d ast.Decl) string {
 func withoutWorkspace() map[string]string {
 	const (
 		byAge    = "removes what is old, of all workspaces; where a server is away it goes on when it is back"
+		many     = "one statement for many workspaces, named by the rows that it joins"
 		instance = "webhook_instance belongs to no workspace"
 		sample   = "made for pictures and measurements, never for customers"
 	)
 	return map[string]string{
 		"cmd/ledgerfeed/internal/doctor/restore.go: checkRestoredAccess": "a sentence for operators",
+		"delivery/dispatch/interrupted.go: adoptNumbers":                 many,
+		"delivery/dispatch/numbers.go: storeNumbers":                     many,
+		"delivery/dispatch/claim.go: release":                            many,
 		"delivery/dispatch/lease.go: renewLease":                         instance,
 		"delivery/dispatch/lease.go: takeLease":                          instance,
 		"delivery/dispatch/maintenance.go: deleteCounts":                 byAge,
+		"delivery/dispatch/record.go: queueCursors":                      many,
+		"delivery/dispatch/record.go: queueHealth":                       many,
 		"delivery/dispatch/trace.go: forgetTraces":                       byAge,
 		"delivery/mail/mail.go: keepUnsent":                              byAge,
 		"internal/console/sample/sample.go: makeRequests":                sample,
