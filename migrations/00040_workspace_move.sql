@@ -116,7 +116,7 @@ $$;
 -- +goose StatementBegin
 CREATE FUNCTION event_log_removed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF EXISTS (SELECT FROM removed r WHERE r.workspace_id IS DISTINCT FROM current_setting('ledgerfeed.removes', true)) THEN
+    IF current_setting('ledgerfeed.removes', true) <> '' AND EXISTS (SELECT FROM removed r WHERE r.workspace_id <> current_setting('ledgerfeed.removes', true)) THEN
         RAISE EXCEPTION 'the log is append-only: DELETE on event_log is refused'
             USING ERRCODE = 'insufficient_privilege',
                   HINT = 'Only entries of the workspace that the transaction names may be removed.';

@@ -1104,7 +1104,7 @@ CREATE OR REPLACE FUNCTION public.event_log_removed()
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-    IF EXISTS (SELECT FROM removed r WHERE r.workspace_id IS DISTINCT FROM current_setting('ledgerfeed.removes', true)) THEN
+    IF current_setting('ledgerfeed.removes', true) <> '' AND EXISTS (SELECT FROM removed r WHERE r.workspace_id <> current_setting('ledgerfeed.removes', true)) THEN
         RAISE EXCEPTION 'the log is append-only: DELETE on event_log is refused'
             USING ERRCODE = 'insufficient_privilege',
                   HINT = 'Only entries of the workspace that the transaction names may be removed.';
