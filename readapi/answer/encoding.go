@@ -98,6 +98,10 @@ type codecs struct {
 	gzips sync.Pool
 }
 
+// window is how far back zstd looks, in bytes. It bounds the memory of an encoder, of which
+// there are as many as processors beside those of streams, and of whoever reads an answer.
+const window = 1 << 20
+
 // gzipLevel is the level above which more time no longer buys much on pages of
 // rows.
 const gzipLevel = 3
@@ -105,7 +109,7 @@ const gzipLevel = 3
 func newCodecs() (*codecs, error) {
 	// Without a writer the encoder serves EncodeAll, from any number of
 	// goroutines, and has none of its own.
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true))
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(window))
 	if err != nil {
 		return nil, fmt.Errorf("prepare zstd: %w", err)
 	}
@@ -115,14 +119,10 @@ func newCodecs() (*codecs, error) {
 	return &codecs{zstd: z}, nil
 }
 
-// streamWindow is how far back zstd looks in a streamed answer, in bytes. It bounds the
-// memory of the stream and of whoever reads it.
-const streamWindow = 1 << 20
-
 // stream makes an encoder of a streamed answer; release takes it back.
 func (c *codecs) stream(e Encoding, w io.Writer) (encoder io.WriteCloser, release func(), err error) {
 	if e == Zstd {
-		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(streamWindow))
+		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(window))
 		if err != nil {
 			return nil, nil, fmt.Errorf("prepare zstd: %w", err)
 		}

@@ -150,8 +150,11 @@ func waitFor(ctx context.Context, served *api.Server, q api.Request) (cursor str
 		NextCursor string `json:"next_cursor"`
 	}
 	err = errors.Join(json.NewDecoder(resp.Body).Decode(&page), resp.Body.Close())
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return "", nil, fmt.Errorf("%s answered %s: %w", q.Path, resp.Status, err)
+	if resp.StatusCode != http.StatusOK {
+		return "", nil, fmt.Errorf("%s answered %s", q.Path, resp.Status)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot read the answer to %s: %w", q.Path, err)
 	}
 	for _, e := range page.Data {
 		ids = append(ids, e.ID)
