@@ -36,10 +36,8 @@ func TestCursorsOfAnotherPlace(t *testing.T) {
 		t.Errorf("without the key: %d", got)
 	}
 	for _, w := range []string{"acme", "other"} { // other gets the key of acme, which is not its own
-		if _, err := s.pool.Exec(t.Context(), `INSERT INTO cursor_key (workspace_id, value, since) VALUES ($1, $2, now())`,
-			w, readapi.WorkspaceCursorKey(former.CursorKey, "acme")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.AsOwner(t, s.pool, `INSERT INTO cursor_key (workspace_id, value, since) VALUES ($1, $2, now())`,
+			w, readapi.WorkspaceCursorKey(former.CursorKey, "acme"))
 	}
 	if got := status("acme"); got != http.StatusOK {
 		t.Errorf("with the key: %d", got)
@@ -69,9 +67,7 @@ func TestMovedWorkspace(t *testing.T) {
 	s.workspace("other")
 	key, neighbour := s.key("acme", allPermissions()...), s.key("other", allPermissions()...)
 	for _, c := range []struct{ address, want string }{{"", ""}, {"https://api.eu.example.com", `"moved_to":"https://api.eu.example.com"`}} {
-		if _, err := s.pool.Exec(t.Context(), `UPDATE workspace SET move = 'moved', moved_to = nullif($1, '') WHERE workspace_id = 'acme'`, c.address); err != nil {
-			t.Fatal(err)
-		}
+		testkit.AsOwner(t, s.pool, `UPDATE workspace SET move = 'moved', moved_to = nullif($1, '') WHERE workspace_id = 'acme'`, c.address)
 		for _, path := range []string{"/v1/events", "/v1/invoices/in_1", "/v1/me"} {
 			r := s.get(path, key)
 			if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" || !bytes.Contains(r.body, []byte(c.want)) ||
