@@ -4,6 +4,7 @@ package replication
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -99,8 +101,14 @@ func (s *Server) Replica() *Server {
 func (s *Server) Copy() *Server {
 	s.t.Helper()
 	r := s.server()
-	r.run("pg_basebackup", "--pgdata", r.data(), "--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync",
-		"--dbname", fmt.Sprintf("host=%s port=%s user=%s", s.dir, s.port, administrator))
+	s.copyTo(r.data())
+	settings := filepath.Join(r.data(), "postgresql.auto.conf")
+	file := testkit.Must(os.OpenFile(settings, os.O_APPEND|os.O_WRONLY, 0o600))(s.t)
+	_, err := fmt.Fprintf(file, "primary_conninfo = 'host=%s port=%s user=%s'\n", s.dir, s.port, administrator)
+	if err := errors.Join(err, file.Close()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.write(filepath.Join(r.data(), "standby.signal"), strings.NewReader(""))
 	return r
 }
 
