@@ -33,11 +33,14 @@ func (s *Server) copyTo(dir string) {
 	s.write(filepath.Join(dir, "backup_label"), strings.NewReader(label))
 }
 
-// ofRunning are the files of a data directory that are about the running server, and the
-// directories whose files are.
-var ofRunning = map[string]bool{
-	"postmaster.pid": true, "postmaster.opts": true,
-	"pg_wal": true, "pg_replslot": true, "pg_dynshmem": true, "pg_notify": true, "pg_snapshots": true, "pg_stat_tmp": true, "pg_subtrans": true,
+// ofRunning reports whether a file of a data directory, or what is in a directory there, is
+// about the running server.
+func ofRunning(name string) bool {
+	switch name {
+	case "postmaster.pid", "postmaster.opts", "pg_wal", "pg_replslot", "pg_dynshmem", "pg_notify", "pg_snapshots", "pg_stat_tmp", "pg_subtrans":
+		return true
+	}
+	return false
 }
 
 func (s *Server) copyFiles(from, to string) {
@@ -52,7 +55,7 @@ func (s *Server) copyFiles(from, to string) {
 			return err
 		case d.IsDir():
 			return s.own(filepath.Join(to, name), os.Mkdir(filepath.Join(to, name), 0o700))
-		case ofRunning[top]:
+		case ofRunning(top):
 			return nil
 		}
 		file, err := os.Open(path)
