@@ -142,9 +142,10 @@ func attempted(workspaceID string, result appendResult, err error) error {
 	return nil
 }
 
-// rerun runs a transaction again that the database rolled back because of others.
+// rerun runs a transaction again that the database rolled back because of others. At a level
+// at which one of several beside one another succeeds, the last needs as many turns.
 func rerun(ctx context.Context, run func() error) error {
-	const most = 10
+	const most = 30
 	for n := 1; ; n++ {
 		err := run()
 		if !pg.RolledBack(err) || n == most || !flow.Pause(ctx, time.Duration(n)*time.Millisecond) {
