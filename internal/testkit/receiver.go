@@ -71,8 +71,8 @@ func (r *Receiver) All() []Received {
 	return slices.Clone(r.got)
 }
 
-// Wait returns the requests when there are at least n. The test fails after a
-// minute.
+// Wait returns the requests when there are at least n. The test fails after
+// three minutes.
 func (r *Receiver) Wait(t testing.TB, n int) []Received {
 	t.Helper()
 	deadline := time.After(eventuallyTimeout)

@@ -12,14 +12,14 @@ import (
 
 const (
 	// eventuallyTimeout is long enough for a machine that has much else to do.
-	eventuallyTimeout = time.Minute
+	eventuallyTimeout = 3 * time.Minute
 	// eventuallyEvery leaves the processors to what is waited for.
 	eventuallyEvery = 5 * time.Millisecond
 )
 
 // Eventually waits until ok returns no complaint, for what the database, another
 // process or another goroutine brings about. The test fails with the last
-// complaint after a minute.
+// complaint after three minutes.
 func Eventually(t testing.TB, ok func() error) {
 	t.Helper()
 	Within(t, eventuallyTimeout, ok)

@@ -92,12 +92,16 @@ func (b *Bench) ProjectBy(entries int, rules projections.Rules) {
 	}
 }
 
+// projectedTimeout is generous: under the race detector, beside other tests, a change of
+// hundreds of large rows takes a minute.
+const projectedTimeout = 5 * time.Minute
+
 // AwaitProjected waits until every workspace's read models stand at its head.
 func (b *Bench) AwaitProjected() {
 	b.t.Helper()
 	waiter, done := b.Notifier.Subscribe(eventlog.TopicProjected)
 	defer done()
-	late := time.After(time.Minute)
+	late := time.After(projectedTimeout)
 	for {
 		status, err := projections.ReadStatus(b.t.Context(), b.Pool, "")
 		if err != nil {
@@ -110,7 +114,7 @@ func (b *Bench) AwaitProjected() {
 		case <-waiter.C:
 			waiter.Take()
 		case <-late:
-			b.t.Fatalf("not projected within a minute: %+v", status)
+			b.t.Fatalf("not projected within %v: %+v", projectedTimeout, status)
 		}
 	}
 }
