@@ -100,8 +100,8 @@ type Result struct {
 // now is the time with the precision of the database.
 func (m *Mover) now() time.Time { return m.cfg.Clock().UTC().Truncate(time.Microsecond) }
 
-func (p *Place) notify(topic eventlog.Topic, workspaceID string) {
+func (p *Place) notify(topic eventlog.Topic, workspaceIDs ...string) {
 	if p.Notify != nil {
-		p.Notify(topic, workspaceID)
+		p.Notify(topic, workspaceIDs...)
 	}
 }

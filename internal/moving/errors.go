@@ -14,7 +14,7 @@ var (
 	// ErrOther: the workspace's move goes to another database than the one given.
 	ErrOther = errors.New("the database given is not the one that this workspace moves to; give the one with which the move was begun")
 	// ErrUndone: an undoing of the move was begun.
-	ErrUndone = errors.New("the move is being undone; run it with --undo again, and then begin anew")
+	ErrUndone = errors.New("the move is being undone; run it with --undo again, and then begin again")
 	// ErrOpen: the move is over, so it cannot be undone.
 	ErrOpen = errors.New("the workspace is open at the new place, which may have taken entries; to bring it back, end this move with --finish and move it from there")
 	// ErrNothing: there is nothing to undo or to finish.
@@ -76,7 +76,7 @@ type IdleError struct {
 
 // Error says what to look at.
 func (e *IdleError) Error() string {
-	s := fmt.Sprintf("%s: waited in vain for %s", e.Place, e.Waits)
+	s := fmt.Sprintf("%s did not do its part in time: the move waited for %s", e.Place, e.Waits)
 	if e.Position > 0 || e.Fault != "" {
 		s += fmt.Sprintf(" (the read models are at position %d)", e.Position)
 	}

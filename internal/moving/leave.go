@@ -1,7 +1,6 @@
 package moving
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -46,14 +45,11 @@ func (m *Mover) prepare(ctx context.Context, newest head) error {
 		if !m.is(r, receiving, ready) {
 			return ErrUndone
 		}
-		var h head
-		if err := tx.QueryRow(ctx, `SELECT position, chain FROM log_head WHERE workspace_id = $1 FOR UPDATE`, m.cfg.WorkspaceID).Scan(&h.position, &h.chain); err != nil {
-			return fmt.Errorf("lock the head of %s: %w", m.cfg.WorkspaceID, err)
+		if err := lockSameHead(ctx, m, tx, newest); err != nil {
+			return err
 		}
-		if h.position != newest.position || !bytes.Equal(h.chain, newest.chain) {
-			return &DivergedError{WorkspaceID: m.cfg.WorkspaceID, Position: h.position}
-		}
-		if _, err := tx.Exec(ctx, `UPDATE workspace_move SET position = $2, chain = $3 WHERE workspace_id = $1`, m.cfg.WorkspaceID, h.position, h.chain); err != nil {
+		_, err = tx.Exec(ctx, `UPDATE workspace_move SET position = $2, chain = $3 WHERE workspace_id = $1`, m.cfg.WorkspaceID, newest.position, newest.chain)
+		if err != nil {
 			return fmt.Errorf("note the newest entry of %s: %w", m.cfg.WorkspaceID, err)
 		}
 		return m.set(ctx, tx, ready)
@@ -73,13 +69,9 @@ func (m *Mover) depart(ctx context.Context, newest head) error {
 			`SELECT FROM webhook_cursor WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`); err != nil {
 			return err
 		}
-		var closed bool
-		var h head
-		err := tx.QueryRow(ctx, `
-			SELECT coalesce(closed_until > clock_timestamp(), false), position, chain FROM log_head WHERE workspace_id = $1 FOR UPDATE`,
-			m.cfg.WorkspaceID).Scan(&closed, &h.position, &h.chain)
+		h, closed, err := lockHead(ctx, m, tx)
 		if err != nil {
-			return fmt.Errorf("lock the head of %s: %w", m.cfg.WorkspaceID, err)
+			return err
 		}
 		r, err := m.lockRow(ctx, tx)
 		if err != nil {
@@ -93,7 +85,7 @@ func (m *Mover) depart(ctx context.Context, newest head) error {
 			SELECT NOT EXISTS (SELECT FROM webhook w WHERE w.workspace_id = $1 AND NOT (`+held+`)) AND (`+takenSQL+`) = 0`, m.cfg.WorkspaceID).Scan(&free); err != nil {
 			return fmt.Errorf("look whether the webhooks of %s are held: %w", m.cfg.WorkspaceID, err)
 		}
-		if !closed || !free || r.state != fenced || h.position != newest.position || !bytes.Equal(h.chain, newest.chain) {
+		if !closed || !free || r.state != fenced || !h.equal(newest) {
 			return errFenceOver
 		}
 		if _, err := tx.Exec(ctx, `

@@ -36,6 +36,31 @@ func headOf(ctx context.Context, m *Mover, p *Place) (h head, err error) {
 	return h, nil
 }
 
+func (h head) equal(other head) bool {
+	return h.position == other.position && bytes.Equal(h.chain, other.chain)
+}
+
+// lockHead locks the newest entry of the place that tx is at, and reports whether appends
+// are refused there.
+func lockHead(ctx context.Context, m *Mover, tx pgx.Tx) (h head, closed bool, err error) {
+	err = tx.QueryRow(ctx, `
+		SELECT position, chain, coalesce(closed_until > clock_timestamp(), false) FROM log_head WHERE workspace_id = $1 FOR UPDATE`,
+		m.cfg.WorkspaceID).Scan(&h.position, &h.chain, &closed)
+	if err != nil {
+		return h, false, fmt.Errorf("lock the head of %s: %w", m.cfg.WorkspaceID, err)
+	}
+	return h, closed, nil
+}
+
+// lockSameHead locks the newest entry of the place that tx is at, which must be this one.
+func lockSameHead(ctx context.Context, m *Mover, tx pgx.Tx, want head) error {
+	h, _, err := lockHead(ctx, m, tx)
+	if err == nil && !h.equal(want) {
+		err = &DivergedError{WorkspaceID: m.cfg.WorkspaceID, Position: h.position}
+	}
+	return err
+}
+
 // copyLog copies what the new place's log lacks, up to the newest entry that the old one
 // has when it gets there, and returns that.
 func copyLog(ctx context.Context, m *Mover) (head, error) {
@@ -97,11 +122,11 @@ func copyEntries(ctx context.Context, m *Mover, after head) (head, error) {
 		if !m.is(r, receiving, ready) {
 			return ErrUndone
 		}
-		var at int64
-		if err := tx.QueryRow(ctx, `SELECT position FROM log_head WHERE workspace_id = $1 FOR UPDATE`, m.cfg.WorkspaceID).Scan(&at); err != nil {
-			return fmt.Errorf("lock the head of %s: %w", m.cfg.WorkspaceID, err)
+		h, _, err := lockHead(ctx, m, tx)
+		if err != nil {
+			return err
 		}
-		if at != after.position {
+		if h.position != after.position {
 			return fmt.Errorf("another process copies %s as well; end one of them", m.cfg.WorkspaceID)
 		}
 		rows := pgx.CopyFromSlice(len(entries), func(i int) ([]any, error) {
@@ -200,7 +225,7 @@ func awaitProjected(ctx context.Context, m *Mover, position int64) error {
 // skipAlike skips, at the new place, an entry that cannot be projected there and that an
 // operator made the old one skip.
 func skipAlike(ctx context.Context, m *Mover, position int64, fault string) error {
-	skips, err := eventlog.NewQuarantine(m.cfg.From.Pool, eventlog.ReadModels, m.cfg.Clock, m.cfg.From.notifyAll).Skips(ctx, m.cfg.WorkspaceID)
+	skips, err := eventlog.NewQuarantine(m.cfg.From.Pool, eventlog.ReadModels, m.cfg.Clock, m.cfg.From.notify).Skips(ctx, m.cfg.WorkspaceID)
 	if err != nil {
 		return fmt.Errorf("read which entries of %s are skipped: %w", m.cfg.WorkspaceID, err)
 	}
@@ -208,16 +233,10 @@ func skipAlike(ctx context.Context, m *Mover, position int64, fault string) erro
 		if s.Position != position {
 			continue
 		}
-		if _, err := eventlog.NewQuarantine(m.cfg.To.Pool, eventlog.ReadModels, m.cfg.Clock, m.cfg.To.notifyAll).Skip(ctx, m.cfg.WorkspaceID, s.Reason); err != nil {
+		if _, err := eventlog.NewQuarantine(m.cfg.To.Pool, eventlog.ReadModels, m.cfg.Clock, m.cfg.To.notify).Skip(ctx, m.cfg.WorkspaceID, s.Reason); err != nil {
 			return fmt.Errorf("skip position %d of %s, as at the old place: %w", position, m.cfg.WorkspaceID, err)
 		}
 		return nil
 	}
 	return &IdleError{m.cfg.To.Name, fmt.Sprintf("the read models to take position %d, which is quarantined", position), position - 1, fault}
-}
-
-func (p *Place) notifyAll(topic eventlog.Topic, workspaceIDs ...string) {
-	if p.Notify != nil {
-		p.Notify(topic, workspaceIDs...)
-	}
 }

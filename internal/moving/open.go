@@ -1,7 +1,6 @@
 package moving
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -93,12 +92,9 @@ func openWith(ctx context.Context, m *Mover, from, to pgx.Tx, cursorKey []byte) 
 	if !m.is(r, moved) {
 		return ErrUndone
 	}
-	var h head
-	if err := to.QueryRow(ctx, `SELECT position, chain FROM log_head WHERE workspace_id = $1 FOR UPDATE`, m.cfg.WorkspaceID).Scan(&h.position, &h.chain); err != nil {
-		return fmt.Errorf("lock the head of %s: %w", m.cfg.WorkspaceID, err)
-	}
-	if h.position != r.position || !bytes.Equal(h.chain, r.chain) {
-		return &DivergedError{WorkspaceID: m.cfg.WorkspaceID, Position: h.position}
+	h := head{r.position, r.chain}
+	if err := lockSameHead(ctx, m, to, h); err != nil {
+		return err
 	}
 	if err := copyWorkspace(ctx, m, from, to); err != nil {
 		return err

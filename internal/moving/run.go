@@ -49,13 +49,13 @@ func (m *Mover) Run(ctx context.Context) (Result, error) {
 
 // leave copies the log and gives the workspace up at the old place.
 func (m *Mover) leave(ctx context.Context) error {
-	if err := approach(ctx, m); err != nil {
-		return err
-	}
-	if err := m.hold(ctx); err != nil {
-		return err
-	}
 	for n := 1; ; n++ {
+		if err := approach(ctx, m); err != nil {
+			return err
+		}
+		if err := m.hold(ctx); err != nil {
+			return err
+		}
 		err := pass(ctx, m)
 		again := errors.Is(err, errFenceOver) || pg.RolledBack(err)
 		if !again || n == fences {
@@ -64,12 +64,6 @@ func (m *Mover) leave(ctx context.Context) error {
 		m.cfg.Logger.WarnContext(ctx, "the workspace could not leave in time; trying again", "workspace", m.cfg.WorkspaceID, "error", err)
 		if !flow.Pause(ctx, time.Duration(n)*100*time.Millisecond) {
 			return context.Cause(ctx)
-		}
-		if err := approach(ctx, m); err != nil {
-			return err
-		}
-		if err := m.hold(ctx); err != nil {
-			return err
 		}
 	}
 }
