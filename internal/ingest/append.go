@@ -141,8 +141,7 @@ func (a *appender) all(ctx context.Context, byOwner map[string][]item, reasons [
 	}
 	close(counts)
 	for one := range counts {
-		n.appended += one.appended
-		n.skipped += one.skipped
+		n.plus(one)
 	}
 	return n, nil
 }
@@ -178,8 +177,7 @@ func (a *appender) part(ctx context.Context, part [][]item, reasons []error) (n 
 		if err != nil {
 			return n, err
 		}
-		n.appended += one.appended
-		n.skipped += one.skipped
+		n.plus(one)
 	}
 	return n, nil
 }
@@ -218,6 +216,11 @@ func (a *appender) together(ctx context.Context, part [][]item, reasons []error)
 }
 
 type counted struct{ appended, skipped int }
+
+func (n *counted) plus(other counted) {
+	n.appended += other.appended
+	n.skipped += other.skipped
+}
 
 func (n *counted) add(receipts []eventlog.Receipt) {
 	for i := range receipts {
