@@ -153,7 +153,7 @@ var arrows = map[string][]string{
 	"internal/testkit/frontproxy":  {"internal/testkit"},
 	"internal/testkit/pooler":      {"internal/pg", "internal/testkit", "internal/testkit/pgbouncer"},
 	"internal/testkit/replication": {"internal/localpg/programs", "internal/testkit"},
-	"internal/replica":             {"internal/pg"},
+	"internal/replica":             {"internal/flow", "internal/pg"},
 	"internal/testkit":             {"internal/localpg", "internal/pg", "internal/testkit/pgbouncer"},
 	"internal/testkit/pgbouncer":   {},
 	"internal/rowcheck":            {"domain"},

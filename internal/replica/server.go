@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -124,7 +125,7 @@ func (s *Server) follow(ctx context.Context) {
 			if !s.failing {
 				due = due.Add(closest - every) // others may ask meanwhile
 			}
-			if !wait(ctx, time.Until(due)) {
+			if !flow.Pause(ctx, time.Until(due)) {
 				return
 			}
 			s.next = time.Time{}
@@ -136,18 +137,6 @@ func (s *Server) follow(ctx context.Context) {
 		}
 		s.note(ctx, err)
 		timer.Reset(s.pause(err))
-	}
-}
-
-// wait returns false when ctx has ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 
