@@ -46,6 +46,16 @@ type request struct {
 	outcome
 }
 
+// within is the request with another context, that of a part of its work. Keep gives what
+// that part has left to the request, whose own context must not change under those who
+// still hold it.
+func (q *request) within(ctx context.Context) (c *request, keep func()) {
+	c = new(request)
+	*c = *q
+	c.Context = ctx
+	return c, func() { q.out, q.wait, q.outcome = c.out, c.wait, c.outcome }
+}
+
 // target is what a request asks for.
 type target struct {
 	page     string    // route of a page that needs no key

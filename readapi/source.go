@@ -87,8 +87,8 @@ func needs(q *request) error {
 	if !strings.Contains(q.out.IfNoneMatch(), `"`) {
 		return nil
 	}
-	// A tag does not tell its version, so it may be as new as what the primary has.
-	q.from = q.api.primary
+	// A tag does not tell its version, so it may be as new as what the primary has. No replica
+	// was chosen yet: this asks the primary.
 	v, err := rowsVersion(q)
 	if err == nil {
 		q.floor.raise(v)
@@ -175,18 +175,17 @@ func readMoved(q *request, moved int64) error {
 	return readFrom(q, q.endpoint.answer)
 }
 
-// readFromReplica reads from one replica, until it is lost. It works on a copy, because the
-// context of the request must not change under those who still hold it.
+// readFromReplica reads from one replica, until it is lost.
 func readFromReplica(q *request, s *source, do func(*request) error) error {
 	ctx, cancel := context.WithCancelCause(q.Context)
 	stay := s.untilLost(func() { cancel(errReplicaLost) })
-	c := new(request)
-	*c = *q
-	c.from, c.Context = s, ctx
+	c, keep := q.within(ctx)
+	c.from = s
 	defer func() {
 		stay()
 		cancel(nil)
-		q.from, q.out, q.wait, q.outcome = c.from, c.out, c.wait, c.outcome
+		keep()
+		q.from = c.from
 	}()
 	err := do(c)
 	if err != nil && q.Err() == nil && ctx.Err() != nil {

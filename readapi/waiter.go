@@ -316,16 +316,13 @@ func (a *API) pausing(q *request, wait func() error) error {
 }
 
 // again does a part of a request that has waited: with a timeout of its own, after its
-// key was checked again, and with the numbers of the present minute. It works on a copy,
-// because the context of the request itself has ended, and must not change under those
-// who still hold it.
+// key was checked again, and with the numbers of the present minute.
 func (a *API) again(ctx context.Context, waited *request, do func(*request) error) error {
 	limited, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
-	q := new(request)
-	*q = *waited
-	q.Context, q.asOf = limited, a.cfg.Clock()
-	defer func() { waited.out, waited.wait, waited.outcome = q.out, q.wait, q.outcome }()
+	q, keep := waited.within(limited)
+	defer keep()
+	q.asOf = a.cfg.Clock()
 	key, err := q.keyAgain(q)
 	if err != nil {
 		return err
