@@ -25,7 +25,7 @@ func Look(ctx context.Context, cfg Config) ([]State, error) {
 	for {
 		change := set.changes()
 		states := set.States()
-		if all(states) {
+		if AllUsed(states) {
 			cancel()
 			<-ended
 			return states, nil
@@ -39,7 +39,8 @@ func Look(ctx context.Context, cfg Config) ([]State, error) {
 	}
 }
 
-func all(states []State) bool {
+// AllUsed reports whether all replicas are read from.
+func AllUsed(states []State) bool {
 	for i := range states {
 		if !states[i].Used {
 			return false

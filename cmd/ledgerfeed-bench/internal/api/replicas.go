@@ -65,11 +65,7 @@ func (r *Replicas) await(ctx context.Context) error {
 		if err := r.set.Await(limited, time.Now()); err != nil {
 			return fmt.Errorf("%w: %+v", err, r.set.States())
 		}
-		used := true
-		for _, is := range r.set.States() {
-			used = used && is.Used
-		}
-		if used {
+		if replica.AllUsed(r.set.States()) {
 			return nil
 		}
 	}

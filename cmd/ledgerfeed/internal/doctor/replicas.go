@@ -3,24 +3,19 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"log/slog"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 )
 
 // checkReplicas looks at the replicas that answers are read from.
 func checkReplicas(ctx context.Context, x *examination) ([]Finding, error) {
-	set := &x.env.Settings
-	addresses, err := replica.ParseAddresses(set.ReadURLs)
-	if err != nil {
-		return nil, fmt.Errorf("LEDGERFEED_READ_DATABASE_URL: %w", err)
-	}
-	if len(addresses) == 0 {
-		return ok("answers are read from the primary alone"), nil
-	}
-	states, err := replica.Look(ctx, replica.Config{Primary: x.pool, Addresses: addresses, Logger: slog.New(slog.DiscardHandler), MaxLag: set.ReadMaxLag})
+	states, addresses, err := service.LookAtReplicas(ctx, x.env, x.pool)
 	if err != nil {
 		return nil, err
+	}
+	if len(states) == 0 {
+		return ok("answers are read from the primary alone"), nil
 	}
 	var list []Finding
 	for i, is := range states {

@@ -3,10 +3,12 @@ package service
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
@@ -26,21 +28,38 @@ func listOptions(set *settings.Settings) pg.Options {
 // followReplicas follows the replicas of the settings, if a role reads from them or tells
 // of what can be read.
 func followReplicas(s *Service) error {
-	addresses, err := replica.ParseAddresses(s.env.Settings.ReadURLs)
-	if err != nil {
-		return fmt.Errorf("LEDGERFEED_READ_DATABASE_URL: %w", err)
+	cfg, err := replicaConfig(s.env, s.pool, s.env.Logger)
+	if err != nil || len(cfg.Addresses) == 0 || !slices.ContainsFunc(s.roles, usesReplicas) {
+		return err
 	}
-	if len(addresses) == 0 || !slices.ContainsFunc(s.roles, usesReplicas) {
-		return nil
-	}
-	s.connections.replicas, err = replica.New(replica.Config{
-		Primary: s.pool, Addresses: addresses, Logger: s.env.Logger, MaxLag: s.env.Settings.ReadMaxLag, Metrics: s.metrics,
-	})
-	if err != nil {
+	cfg.Metrics = s.metrics
+	if s.connections.replicas, err = replica.New(cfg); err != nil {
 		return err
 	}
 	s.Add("replicas", s.connections.replicas.Run)
 	return nil
+}
+
+// replicaConfig is how the replicas of the settings are followed; without Addresses when
+// there are none.
+func replicaConfig(env *cli.Env, pool *pgxpool.Pool, logger *slog.Logger) (replica.Config, error) {
+	cfg := replica.Config{Primary: pool, Logger: logger, MaxLag: env.Settings.ReadMaxLag}
+	var err error
+	if cfg.Addresses, err = replica.ParseAddresses(env.Settings.ReadURLs); err != nil {
+		return cfg, fmt.Errorf("LEDGERFEED_READ_DATABASE_URL: %w", err)
+	}
+	return cfg, nil
+}
+
+// LookAtReplicas finds out, for a command, how the replicas of the settings are. The
+// addresses are theirs, in the same order; there are none when the settings name none.
+func LookAtReplicas(ctx context.Context, env *cli.Env, pool *pgxpool.Pool) ([]replica.State, []replica.Address, error) {
+	cfg, err := replicaConfig(env, pool, slog.New(slog.DiscardHandler))
+	if err != nil || len(cfg.Addresses) == 0 {
+		return nil, nil, err
+	}
+	states, err := replica.Look(ctx, cfg)
+	return states, cfg.Addresses, err
 }
 
 // usesReplicas reports whether a role reads from replicas, or waits for them.

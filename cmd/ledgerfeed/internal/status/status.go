@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
@@ -77,7 +75,7 @@ anomaly show has all.`,
 				if v.Relays, err = relay.ReadStatus(ctx, d.Pool, workspace); err != nil {
 					return err
 				}
-				if v.Replicas, err = lookAtReplicas(ctx, env, d.Pool); err != nil {
+				if v.Replicas, _, err = service.LookAtReplicas(ctx, env, d.Pool); err != nil {
 					return err
 				}
 				if v.Connections, err = service.ReadServerUse(ctx, env, d.Database, d.Pool); err != nil {
@@ -194,18 +192,6 @@ func writeRelays(out io.Writer, list []relay.Status) error {
 		}
 	}
 	return nil
-}
-
-// lookAtReplicas looks at the replicas of the settings, if there are any.
-func lookAtReplicas(ctx context.Context, env *cli.Env, pool *pgxpool.Pool) ([]replica.State, error) {
-	addresses, err := replica.ParseAddresses(env.Settings.ReadURLs)
-	if err != nil {
-		return nil, fmt.Errorf("LEDGERFEED_READ_DATABASE_URL: %w", err)
-	}
-	if len(addresses) == 0 {
-		return nil, nil
-	}
-	return replica.Look(ctx, replica.Config{Primary: pool, Addresses: addresses, Logger: slog.New(slog.DiscardHandler), MaxLag: env.Settings.ReadMaxLag})
 }
 
 func writeReplicas(out io.Writer, list []replica.State) error {
