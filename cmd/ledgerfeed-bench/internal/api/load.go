@@ -70,12 +70,8 @@ func AtRate(ctx context.Context, o *measure.Options, q Request, rate float64) ([
 	_, _, _, err = measure.Repeat(ctx, Connections, o.Duration(LoadTime), func(ctx context.Context, i, turn int) error {
 		due := began.Add(pause*time.Duration(turn) + pause*time.Duration(i)/Connections)
 		if wait := time.Until(due); wait > 0 {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-timer.C:
+			if err := measure.Pause(ctx, wait); err != nil {
+				return err
 			}
 		}
 		if err := callers[i].Expect(http.StatusOK); err != nil {

@@ -303,14 +303,5 @@ func (r *renaming) readPages(ctx context.Context, done <-chan struct{}, note fun
 
 // after waits for a time.
 func after(d time.Duration) func(context.Context) error {
-	return func(ctx context.Context) error {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-timer.C:
-			return nil
-		}
-	}
+	return func(ctx context.Context) error { return measure.Pause(ctx, d) }
 }

@@ -53,3 +53,15 @@ func Repeat(ctx context.Context, callers int, d time.Duration, do func(ctx conte
 
 // PerSecond is a rate.
 func PerSecond(n int, took time.Duration) float64 { return float64(n) / took.Seconds() }
+
+// Pause waits for d. It returns earlier, with its cause, when ctx ends.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -121,12 +121,8 @@ func (r *reader) appendAndSee(ctx context.Context, f *follower, i int) (time.Dur
 		if status != http.StatusNotFound {
 			return 0, fmt.Errorf("/v1/events answered %d", status)
 		}
-		timer := time.NewTimer(visiblePoll)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return 0, context.Cause(ctx)
-		case <-timer.C:
+		if err := measure.Pause(ctx, visiblePoll); err != nil {
+			return 0, err
 		}
 	}
 }

@@ -191,7 +191,7 @@ func (x *instances) measureIdle(ctx context.Context) error {
 
 // idle measures processes that have nothing to do.
 func (x *instances) idle(ctx context.Context) (c idleCost, err error) {
-	if err := pause(ctx, x.Duration(quiet)); err != nil {
+	if err := measure.Pause(ctx, x.Duration(quiet)); err != nil {
 		return c, err
 	}
 	if _, err := x.Pool.Exec(ctx, `SELECT pg_stat_statements_reset()`); err != nil {
@@ -202,7 +202,7 @@ func (x *instances) idle(ctx context.Context) (c idleCost, err error) {
 		return c, err
 	}
 	began := time.Now()
-	if err := pause(ctx, x.Duration(window)); err != nil {
+	if err := measure.Pause(ctx, x.Duration(window)); err != nil {
 		return c, err
 	}
 	after, serverAfter, err := x.times(ctx)
@@ -260,15 +260,4 @@ func (x *instances) times(ctx context.Context) (each []time.Duration, server tim
 	}
 	server, err = serverTime(ctx, x.Database)
 	return each, server, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

@@ -132,12 +132,8 @@ func (r *roles) measure(ctx context.Context, l load) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	timer := time.NewTimer(idleTime)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
+	if err := measure.Pause(ctx, idleTime); err != nil {
+		return err
 	}
 	known := sizing.Role(l.role)
 	idle, err := s.memory()

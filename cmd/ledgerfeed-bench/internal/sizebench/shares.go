@@ -62,7 +62,7 @@ func (x *instances) measureShares(ctx context.Context) error {
 		if held, err = x.held(ctx); err != nil {
 			return err
 		}
-		if err := pause(ctx, lease/6); err != nil {
+		if err := measure.Pause(ctx, lease/6); err != nil {
 			return err
 		}
 	}
