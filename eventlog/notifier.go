@@ -251,7 +251,7 @@ func (n *Notifier) Flush(ctx context.Context) error {
 	for topic, ids := range unsent {
 		list := payloads(n.self, ids)
 		if n.transport == nil || n.transport.Send(ctx, topic, list...) != nil {
-			// Those who listen hear of it all the same. That the transport does not work is
+			// Listening processes hear of it all the same. That the transport does not work is
 			// told by receive.
 			if err := n.notify(ctx, topic, list); err != nil {
 				return err

@@ -47,8 +47,8 @@ type request struct {
 }
 
 // within is the request with another context, that of a part of its work. Keep gives what
-// that part has left to the request, whose own context must not change under those who
-// still hold it.
+// that part has left to the request, whose own context must not change under the code that
+// still uses it.
 func (q *request) within(ctx context.Context) (c *request, keep func()) {
 	c = new(request)
 	*c = *q

@@ -232,7 +232,7 @@ func isLost(err error) bool {
 
 // tells is called before an answer is written whose data are of a version. What tells of
 // events, and what a request has waited for, is not sent before it can be read from all
-// replicas, in whichever process: whoever is told of an event reads next what it is about.
+// replicas, in whichever process: a client that is told of an event reads next what it is about.
 func tells(q *request, v version) error {
 	a := q.api
 	if len(a.replicas) == 0 || v.position < 0 {

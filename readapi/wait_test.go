@@ -434,7 +434,7 @@ func TestWaitsOutliveTheServersTimeouts(t *testing.T) {
 	}
 }
 
-// TestDrainEndsWaits: a server that stops answers those who wait at once.
+// TestDrainEndsWaits: a server that stops answers requests that wait at once.
 func TestDrainEndsWaits(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)

@@ -73,7 +73,7 @@ func (s *stand) wholeCSV(path, key string, query url.Values) (table [][]string, 
 	return testkit.Must(csv.NewReader(bytes.NewReader(r.body)).ReadAll())(s.t), r.header.Get("Next-Cursor")
 }
 
-// cellsOf are the cells of a row of JSON, by the names of their columns: written anew, in a
+// cellsOf are the cells of a row of JSON, by the names of their columns: written again, in a
 // way that is not the program's.
 func cellsOf(t testing.TB, row string) map[string]string {
 	t.Helper()

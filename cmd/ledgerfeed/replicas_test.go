@@ -45,7 +45,7 @@ func (r *replicated) append(n int) {
 	}
 }
 
-// TestReplicasEndToEnd: whoever is told by a webhook finds on any server what it is
+// TestReplicasEndToEnd: a receiver that is told by a webhook finds on any server what it is
 // about, while a replica does not replay, too; one that is lost delays webhooks and
 // answers by no more than the setting says, and readyz, status and doctor name it.
 func TestReplicasEndToEnd(t *testing.T) {

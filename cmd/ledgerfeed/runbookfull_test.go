@@ -43,7 +43,7 @@ func tryDatabaseFull(x *tried) {
 	x.runs("ledgerfeed status", cli.ExitDone, "AT MOST")
 	x.hasOnItsPage("`ALTER ROLE … CONNECTION LIMIT`")
 	x.exec(`ALTER ROLE billing CONNECTION LIMIT -1`)
-	// Whoever waited has opened what was refused before.
+	// Processes that waited have opened what was refused before.
 	x.until(`ledgerfeed_pool_waiting{pool="api"`, zero)
 	before := scrapeOf(x.T, x.admin)
 	failed += x.crowd(20, keys...)()

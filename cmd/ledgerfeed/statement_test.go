@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// TestStatementOfWhatWasSent: the service delivers, some of it in vain; the statement of
+// TestStatementOfWhatWasSent: the service delivers, some of it without success; the statement of
 // the day says what the receiver got and what the deliveries say, and is checked with the
 // keys that the service shows.
 func TestStatementOfWhatWasSent(t *testing.T) {

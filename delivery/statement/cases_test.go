@@ -79,7 +79,7 @@ func TestWhatWasNotSent(t *testing.T) {
 }
 
 // TestEditsThatChooseNoOtherTypes: the form of the console sends every field, whatever was
-// changed, and people write what they like. Only other types begin the count anew.
+// changed, and people write what they like. Only other types begin the count again.
 func TestEditsThatChooseNoOtherTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "invoice.reversed", "charge.deleted")

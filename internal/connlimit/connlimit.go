@@ -259,7 +259,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 }
 
 // Read reads. Over HTTP/2 the server sets no time for reading, so what bounds a caller
-// that has not proven itself begins anew with everything that it sends.
+// that has not proven itself begins again with everything that it sends.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	n, err = c.TCPConn.Read(p)
 	if most := c.listener.cfg.UnprovenIdle; n > 0 && most > 0 && c.unbounded.Load() && !c.proven.Load() {

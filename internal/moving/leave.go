@@ -62,7 +62,7 @@ func (m *Mover) prepare(ctx context.Context, newest head) error {
 func (m *Mover) depart(ctx context.Context, newest head) error {
 	m.cfg.Step(StepDepart)
 	return pg.InLimitedTx(ctx, m.cfg.From.Pool, lockTimeout, func(tx pgx.Tx) error {
-		// Whoever changes a key, a webhook or a name has locked the workspace or the row.
+		// A transaction that changes a key, a webhook or a name has locked the workspace or the row.
 		if err := m.exec(ctx, tx, `SELECT FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
 			`SELECT FROM api_key WHERE workspace_id = $1 ORDER BY key_id FOR UPDATE`,
 			`SELECT FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`,

@@ -163,7 +163,7 @@ func clearAbandoned(ctx context.Context, m *Mover) error {
 		return err
 	}
 	// Its closed log stays: a producer who heard of the move, and asks there, would make the
-	// workspace anew.
+	// workspace again.
 	return pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
 		if err := m.exec(ctx, tx, `UPDATE workspace SET move = 'moved', moved_to = NULL WHERE workspace_id = $1`); err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// growthPause is the time between two attempts to open a connection for those who
+	// growthPause is the time between two attempts to open a connection for callers that
 	// wait, after the server has refused one.
 	growthPause = 250 * time.Millisecond
 	// lookPause bounds how late a connection is seen that was given back: that is told
@@ -21,11 +21,11 @@ const (
 	pingAfter = time.Second
 )
 
-// gate lets whoever needs a connection wait for one of the pool where the server refuses
+// gate lets a caller that needs a connection wait for one of the pool where the server refuses
 // a new one. pgxpool alone would make the caller open it, and hand it the refusal,
 // although another connection of the pool may be free in a moment. So nobody who needs a
-// connection opens one: whoever finds none free waits here, goroutines open some
-// meanwhile, and what is given back or opened first goes to whoever has waited longest.
+// connection opens one: a caller that finds none free waits here, goroutines open some
+// meanwhile, and what is given back or opened first goes to the caller that has waited longest.
 //
 // It is called by pgxpool as a tracer, before and after each Acquire and Release. Where
 // the server cannot be reached at all, or the pool has no connection that could be given
@@ -70,7 +70,7 @@ func WaitsOf(pool *pgxpool.Pool) Waits {
 // passage is an Acquire until it takes a connection or begins to open one; its context
 // has it.
 type passage struct {
-	grows bool          // it opens a connection for those who wait
+	grows bool          // it opens a connection for callers that wait
 	turn  chan struct{} // closed when it is let in; nil: it need not wait
 	in    bool          // it is let in and has nothing yet; guarded by the gate's mu
 }
@@ -240,7 +240,7 @@ func (g *gate) TraceRelease(*pgxpool.Pool, pgxpool.TraceReleaseData) {
 	}
 }
 
-// grow opens connections for those who wait, if there may be more; one at a time where
+// grow opens connections for callers that wait, if there may be more; one at a time where
 // the server refuses them. It needs the lock.
 func (g *gate) grow() {
 	s := g.pool.Stat()

@@ -144,7 +144,7 @@ func take(t *testing.T, pool *pgxpool.Pool, n int) (release func()) {
 	}
 }
 
-// TestWaitingEndsWithTheCaller: whoever waits for a connection is bounded by its own
+// TestWaitingEndsWithTheCaller: a caller that waits for a connection is bounded by its own
 // time, and what it would have got goes to the next.
 func TestWaitingEndsWithTheCaller(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,7 @@
 // compared, and nothing is written. Two rules follow from it, with one time, MaxLag:
 //
 //   - A replica is read from only while it is current as of MaxLag ago or later.
-//   - Whoever tells of something that the database shows, such as a webhook, first waits
+//   - What tells of something that the database shows, such as a webhook, first waits
 //     until every replica is current as of the moment at which it was read, and no longer
 //     than MaxLag (Set.Await).
 //

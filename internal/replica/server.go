@@ -22,7 +22,7 @@ type Server struct {
 
 	cfg     *Config
 	began   time.Time // of the Set
-	changed func()    // tells those who wait that it was looked at
+	changed func()    // tells callers that wait that it was looked at
 	passed  *prometheus.CounterVec
 	asked   chan struct{} // holds a token while somebody waits for it
 
@@ -226,7 +226,7 @@ func (s *Server) moved(started time.Time) {
 	}
 }
 
-// note keeps what a look has found, and tells those who wait.
+// note keeps what a look has found, and tells callers that wait.
 func (s *Server) note(ctx context.Context, err error) {
 	_, primary := errors.AsType[*primaryError](err)
 	lost := err != nil && !primary

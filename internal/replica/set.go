@@ -74,7 +74,7 @@ func (s *Set) MaxLag() time.Duration {
 // Turn spreads reads: each call begins one further.
 func (s *Set) Turn() int { return int(s.turn.Add(1) % uint64(len(s.servers))) }
 
-// changed tells those who wait that a replica was looked at.
+// changed tells callers that wait that a replica was looked at.
 func (s *Set) changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +88,8 @@ func (s *Set) changes() <-chan struct{} {
 	return s.change
 }
 
-// Await waits until whoever is told of what the primary, or a replica, has shown at a moment
-// can read it wherever somebody reads: until every replica is current as of that moment, and
+// Await waits until a client that is told of what the primary, or a replica, has shown at a
+// moment can read it from any server: until every replica is current as of that moment, and
 // until MaxLag after it at most. It returns earlier, with its cause, when ctx ends. The moment
 // is one of time.Now.
 func (s *Set) Await(ctx context.Context, since time.Time) error {

@@ -47,7 +47,7 @@ func Direct(address string) string {
 	}
 	server, err := current.started()
 	if err != nil {
-		return address // and whoever connects fails
+		return address // and connecting to it fails
 	}
 	at, err := url.Parse(server.URL())
 	if err != nil {

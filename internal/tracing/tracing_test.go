@@ -86,7 +86,7 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestSamplerIsBounded: those who ask for traces get no more than so many, and nobody
+// TestSamplerIsBounded: callers that ask for traces get no more than so many, and nobody
 // looks for links that would not be recorded.
 func TestSamplerIsBounded(t *testing.T) {
 	t.Parallel()

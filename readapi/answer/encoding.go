@@ -99,7 +99,7 @@ type codecs struct {
 }
 
 // window is how far back zstd looks, in bytes. It bounds the memory of an encoder, of which
-// there are as many as processors beside those of streams, and of whoever reads an answer.
+// there are as many as processors beside those of streams, and of clients that read an answer slowly.
 const window = 1 << 20
 
 // gzipLevel is the level above which more time no longer buys much on pages of

@@ -202,7 +202,7 @@ func Unavailable(cause error) *Error {
 // make them leave the key behind, or send it on unasked.
 func Moved(to string) *Error {
 	e := &Error{Status: http.StatusServiceUnavailable, RetryAfter: retryMoved, MovedTo: to}
-	e.Detail = "This workspace is served from another place now. Try again, with growing waits; if that goes on, ask whoever runs the service for its address."
+	e.Detail = "This workspace is served from another place now. Try again, with growing waits; if that goes on, ask the operator of the service for its address."
 	if to != "" {
 		e.Detail = "This workspace is served from " + to + " now. Send the same request there, with the same key; cursors go on there."
 	}

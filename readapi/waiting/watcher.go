@@ -54,7 +54,7 @@ type wait struct {
 	woken     chan int64 // gets the position that ends the wait; holds one
 }
 
-// ErrDrained says that the process is about to stop: whoever waits must answer now.
+// ErrDrained says that the process is about to stop: a request that waits must be answered now.
 var ErrDrained = errors.New("the process is about to stop")
 
 // New makes a Watcher. Nobody is woken unless Run runs.

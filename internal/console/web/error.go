@@ -140,7 +140,7 @@ func movedPage(e *eventlog.MovedError) PageError {
 			Text: "It goes to another place, which takes some seconds, so nothing was changed. Try again in a moment."}
 	}
 	return PageError{Status: http.StatusConflict, Title: "The workspace has moved",
-		Text: "It is served from another place now, so nothing can be changed here. Ask whoever runs the service for the address of its console."}
+		Text: "It is served from another place now, so nothing can be changed here. Ask the operator of the service for the address of its console."}
 }
 
 // signInFirst redirects a browser without a session to the sign-in page, and from

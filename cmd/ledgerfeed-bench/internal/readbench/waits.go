@@ -157,7 +157,7 @@ func dialHTTP2(ctx context.Context, address string) (*http2Caller, error) {
 	return c, nil
 }
 
-// keepOpen begins requests that wait, each anew when it is answered, until ctx ends.
+// keepOpen begins requests that wait, each again when it is answered, until ctx ends.
 func (c *http2Caller) keepOpen(ctx context.Context, requests []api.Request) error {
 	of := map[uint32]api.Request{}
 	for _, q := range requests {
