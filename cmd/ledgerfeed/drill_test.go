@@ -22,13 +22,14 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit/pgserver"
 )
 
 // drill is an installation that is backed up under load, lost, and restored.
 type drill struct {
 	t         *testing.T
 	page      *backupPage
-	original  *drillServer
+	original  *pgserver.Server
 	producers []*drillProducer
 	receiver  *testkit.Receiver
 	caFile    string
@@ -51,9 +52,9 @@ type drill struct {
 func TestRestoreDrill(t *testing.T) {
 	h := newDrillHost(t)
 	d := &drill{
-		t: t, original: h.server("original"), caFile: testkit.CAFile(t), taken: map[string]bool{},
+		t: t, original: drillServer(h, "original"), caFile: testkit.CAFile(t), taken: map[string]bool{},
 		page: &backupPage{t, read(t, "../../docs/operations/backup.md"), strings.NewReplacer(
-			"/backup/", filepath.Join(h.dir, "backup")+"/", "/var/lib/postgresql/15/", h.dir+"/")},
+			"/backup/", filepath.Join(h.Dir, "backup")+"/", "/var/lib/postgresql/15/", h.Dir+"/")},
 	}
 	for n := range 3 {
 		d.producers = append(d.producers, newDrillProducer(t, n))
@@ -85,13 +86,13 @@ func (d *drill) receive(n int, w http.ResponseWriter, r *http.Request) {
 }
 
 // command is a command on a database as an account of docs/operations/roles.md.
-func (d *drill) command(s *drillServer, account string, args ...string) *exec.Cmd {
-	c := command(d.t, s.url(account, "ledgerfeed"), args...)
+func (d *drill) command(s *pgserver.Server, account string, args ...string) *exec.Cmd {
+	c := command(d.t, s.URL(account, "ledgerfeed"), args...)
 	c.Env = append(c.Env, "LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8", "LEDGERFEED_WEBHOOK_CA_FILE="+d.caFile, "LEDGERFEED_RETRY_SCHEDULE=1s,1s,2s,2s,5s,5s,5s")
 	return c
 }
 
-func (d *drill) succeed(s *drillServer, account string, args ...string) string {
+func (d *drill) succeed(s *pgserver.Server, account string, args ...string) string {
 	d.t.Helper()
 	r := runCommand(d.t, d.command(s, account, args...))
 	if r.code != cli.ExitDone {
@@ -103,15 +104,15 @@ func (d *drill) succeed(s *drillServer, account string, args ...string) string {
 // install sets the service up as docs/operations/roles.md says, with archiving.
 func (d *drill) install() {
 	d.t.Helper()
-	d.original.initialize(d.page.block("## Continuous archiving", 0))
-	d.original.execute("postgres", "CREATE DATABASE ledgerfeed")
+	initialize(d.original, d.page.block("## Continuous archiving", 0))
+	d.original.Execute("postgres", "CREATE DATABASE ledgerfeed")
 	var sql struct{ Roles string }
 	if err := json.Unmarshal([]byte(d.succeed(d.original, "postgres", "migrate", "--grants", "print", "--json")), &sql); err != nil {
 		d.t.Fatal(err)
 	}
 	_, accounts, _ := strings.Cut(read(d.t, "../../docs/operations/roles.md"), "```sql\n")
 	accounts, _, _ = strings.Cut(accounts, "```")
-	d.original.execute("ledgerfeed", sql.Roles+accounts)
+	d.original.Execute("ledgerfeed", sql.Roles+accounts)
 	d.succeed(d.original, "billing_migrate", "migrate")
 	d.succeed(d.original, "billing_migrate", "migrate", "--grants", "apply")
 	for _, p := range d.producers {
@@ -126,7 +127,7 @@ func (d *drill) install() {
 }
 
 // serve starts all roles.
-func (d *drill) serve(s *drillServer) *process {
+func (d *drill) serve(s *pgserver.Server) *process {
 	d.t.Helper()
 	c := d.command(s, "billing_serve", "serve", "--no-migrate")
 	c.Env = append(c.Env, "LEDGERFEED_RETENTION=30d")
@@ -139,9 +140,9 @@ func (d *drill) underLoad() {
 	t := d.t
 	t.Helper()
 	serving := d.serve(d.original)
-	d.caller = newCaller(t, d.original.url("billing_serve", "ledgerfeed"), apiOf(serving), "agency-0")
+	d.caller = newCaller(t, d.original.URL("billing_serve", "ledgerfeed"), apiOf(serving), "agency-0")
 	d.revokedSince = d.newKey("revoked")
-	log, closeLog, err := openLog(t.Context(), d.original.url("billing_append", "ledgerfeed"))
+	log, closeLog, err := openLog(t.Context(), d.original.URL("billing_append", "ledgerfeed"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,11 +157,11 @@ func (d *drill) underLoad() {
 	var reading errgroup.Group
 	reading.Go(func() error { return following.pollUntil(killed) })
 
-	d.original.shell(d.page.block("## Continuous archiving", 1)) // the base backup
+	shell(d.original, d.page.block("## Continuous archiving", 1)) // the base backup
 	appendedMore(t, d.producers, 100)
 	d.early = d.follow()
 	appendedMore(t, d.producers, 50)
-	d.toMoment = note(d.producers, func() string { return query[string](d.original, "postgres", "SELECT clock_timestamp()::text") })
+	d.toMoment = note(d.producers, func() string { return pgserver.Query[string](d.original, "postgres", "SELECT clock_timestamp()::text") })
 	appendedMore(t, d.producers, 200)
 	testkit.Eventually(t, func() error { // what is lost has been seen
 		if d.late = d.follow(); len(d.late.inOrder) == 0 || d.seenPosition(d.late) <= d.toMoment.utter["agency-0"] {
@@ -171,12 +172,12 @@ func (d *drill) underLoad() {
 	d.madeSince = d.newKey("made")
 	d.succeed(d.original, "billing_serve", "key", "revoke", keyID(t, d.revokedSince))
 
-	d.toDump = note(d.producers, func() string { return d.original.shell(d.page.block("## A dump", 0)) })
+	d.toDump = note(d.producers, func() string { return shell(d.original, d.page.block("## A dump", 0)) })
 	appendedMore(t, d.producers, 100)
 	d.archived()
 	// Everything ends at once, in the middle of its work.
 	serving.kill()
-	d.original.kill()
+	d.original.Kill()
 	close(stop)
 	_ = producing.Wait() // the database is gone
 	close(killed)
@@ -220,7 +221,7 @@ func (d *drill) follow() *follower {
 // seenPosition is the position of the last event that a follower has seen.
 func (d *drill) seenPosition(f *follower) int {
 	d.t.Helper()
-	return query[int](d.original, "ledgerfeed", "SELECT position::integer FROM event_log WHERE workspace_id = 'agency-0' AND id = $1", eventID(d.t, f.inOrder[len(f.inOrder)-1]))
+	return pgserver.Query[int](d.original, "ledgerfeed", "SELECT position::integer FROM event_log WHERE workspace_id = 'agency-0' AND id = $1", eventID(d.t, f.inOrder[len(f.inOrder)-1]))
 }
 
 func eventID(t *testing.T, text string) string {
@@ -236,21 +237,21 @@ func eventID(t *testing.T, text string) string {
 // is in the archive.
 func (d *drill) archived() {
 	d.t.Helper()
-	segment := query[string](d.original, "postgres", "SELECT pg_walfile_name(pg_switch_wal())")
+	segment := pgserver.Query[string](d.original, "postgres", "SELECT pg_walfile_name(pg_switch_wal())")
 	testkit.Eventually(d.t, func() error {
-		_, err := os.Stat(filepath.Join(d.original.dir, "backup/wal", segment))
+		_, err := os.Stat(filepath.Join(d.original.Dir, "backup/wal", segment))
 		return err
 	})
 }
 
 // chainOf is the log of a workspace with its chain, as export writes it.
-func (d *drill) chainOf(s *drillServer, workspaceID string) []byte {
+func (d *drill) chainOf(s *pgserver.Server, workspaceID string) []byte {
 	d.t.Helper()
 	return []byte(d.succeed(s, "audit", "export", "--chain", "--workspace", workspaceID))
 }
 
 // doctor returns what doctor --after-restore finds.
-func (d *drill) doctor(s *drillServer, key string) (code int, text string) {
+func (d *drill) doctor(s *pgserver.Server, key string) (code int, text string) {
 	d.t.Helper()
 	c := d.command(s, "billing_serve", "doctor", "--after-restore")
 	c.Env = append(c.Env, "LEDGERFEED_SECRET_KEY="+key)
@@ -273,20 +274,20 @@ func (d *drill) says(text string, wanted ...string) {
 
 // restoreToTheMoment restores as the page says, and returns the server once it is the
 // right moment and it was promoted.
-func (d *drill) restoreToTheMoment(h *drillHost) *drillServer {
+func (d *drill) restoreToTheMoment(h *pgserver.Host) *pgserver.Server {
 	t := d.t
 	t.Helper()
-	s := h.server("restored")
+	s := drillServer(h, "restored")
 	script := d.page.block("### Restored to a moment", 0)
 	const written = "2026-11-23 09:15:00+00"
 	if !strings.Contains(script, written) {
 		t.Fatalf("the page has another time than %s:\n%s", written, script)
 	}
-	s.shell(strings.ReplaceAll(script, written, d.toMoment.at))
-	s.start()
+	shell(s, strings.ReplaceAll(script, written, d.toMoment.at))
+	s.Begin()
 	testkit.Eventually(t, func() error {
-		if !query[bool](s, "postgres", "SELECT pg_is_wal_replay_paused()") {
-			return fmt.Errorf("the server has not come to the moment:\n%s", s.log.String())
+		if !pgserver.Query[bool](s, "postgres", "SELECT pg_is_wal_replay_paused()") {
+			return fmt.Errorf("the server has not come to the moment:\n%s", s.Log())
 		}
 		return nil
 	})
@@ -295,17 +296,17 @@ func (d *drill) restoreToTheMoment(h *drillHost) *drillServer {
 	} else {
 		d.says(text, "ERROR    recovery", "pg_promote", "the newest was appended on ")
 	}
-	s.shell(d.page.block("### Restored to a moment", 1))
+	shell(s, d.page.block("### Restored to a moment", 1))
 	return s
 }
 
 // compareLogs wants a restored log to be the beginning of the original's, byte by byte,
 // with what was acknowledged before the moment and nothing that was begun after it.
-func (d *drill) compareLogs(restored *drillServer, m drillMoment) {
+func (d *drill) compareLogs(restored *pgserver.Server, m drillMoment) {
 	t := d.t
 	t.Helper()
-	d.original.start() // it recovers from the kill, and has everything that was acknowledged
-	defer d.original.stop()
+	d.original.Begin() // it recovers from the kill, and has everything that was acknowledged
+	defer d.original.Stop()
 	for _, p := range d.producers {
 		whole, part := d.chainOf(d.original, p.workspaceID), d.chainOf(restored, p.workspaceID)
 		_, acked := p.counts()
@@ -324,7 +325,7 @@ func (d *drill) compareLogs(restored *drillServer, m drillMoment) {
 
 // serveAgain goes on with a restored server as "After a restore" says, and checks what
 // producers, followers and receivers get.
-func (d *drill) serveAgain(s *drillServer) {
+func (d *drill) serveAgain(s *pgserver.Server) {
 	t := d.t
 	t.Helper()
 	_, text := d.doctor(s, "the key of another installation")
@@ -342,7 +343,7 @@ func (d *drill) serveAgain(s *drillServer) {
 	for _, p := range d.producers {
 		kept = append(kept, p.offered()...)
 	}
-	before := query[int](s, "ledgerfeed", "SELECT count(*)::integer FROM event_log")
+	before := pgserver.Query[int](s, "ledgerfeed", "SELECT count(*)::integer FROM event_log")
 	serving := d.serve(s)
 	d.caller.url = apiOf(serving)
 	d.cursorsAre(http.StatusBadRequest)
@@ -364,11 +365,11 @@ func (d *drill) serveAgain(s *drillServer) {
 	if code := serving.stop(); code != cli.ExitDone {
 		t.Errorf("serve ended with %d:\n%s", code, serving.log)
 	}
-	s.stop()
+	s.Stop()
 }
 
 // runAsWritten runs the commands of this program in a block of the page.
-func (d *drill) runAsWritten(s *drillServer, heading string) {
+func (d *drill) runAsWritten(s *pgserver.Server, heading string) {
 	d.t.Helper()
 	bin := d.t.TempDir()
 	if err := os.Symlink(testkit.Must(os.Executable())(d.t), filepath.Join(bin, "ledgerfeed")); err != nil {
@@ -384,7 +385,7 @@ func (d *drill) runAsWritten(s *drillServer, heading string) {
 
 // compareWithAFold compares every list of a restored service with that of a new database
 // into which its log was moved, so that all rows are made from nothing.
-func (d *drill) compareWithAFold(s *drillServer) {
+func (d *drill) compareWithAFold(s *pgserver.Server) {
 	t := d.t
 	t.Helper()
 	fresh := testkit.NewDatabase(t)
@@ -401,7 +402,7 @@ func (d *drill) compareWithAFold(s *drillServer) {
 	scopes := endpointScopes + ",pay:read,margin:read"
 	for _, p := range d.producers {
 		want := newReader(t, fresh, apiOf(folding), p.workspaceID, scopes)
-		got := newReader(t, s.url("billing_serve", "ledgerfeed"), apiOf(serving), p.workspaceID, scopes)
+		got := newReader(t, s.URL("billing_serve", "ledgerfeed"), apiOf(serving), p.workspaceID, scopes)
 		compared := 0
 		for _, name := range []string{"invoices", "time-entries", "charges", "payments", "clients", "contractors", "events"} {
 			rows := got.list("/v1/"+name, 100)
@@ -451,9 +452,9 @@ func (d *drill) followersGoOn() {
 
 // receiverHasAll waits until the receiver has accepted every event of the log, and wants
 // each to be signed with the secret of before the backup.
-func (d *drill) receiverHasAll(s *drillServer) {
+func (d *drill) receiverHasAll(s *pgserver.Server) {
 	d.t.Helper()
-	ids := query[[]string](s, "ledgerfeed", "SELECT array_agg(id ORDER BY position) FROM event_log WHERE workspace_id = 'agency-0' AND public_event IS NOT NULL")
+	ids := pgserver.Query[[]string](s, "ledgerfeed", "SELECT array_agg(id ORDER BY position) FROM event_log WHERE workspace_id = 'agency-0' AND public_event IS NOT NULL")
 	testkit.Eventually(d.t, func() error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -477,11 +478,11 @@ func (d *drill) receiverHasAll(s *drillServer) {
 }
 
 // restoreTheDump restores the dump on another server, and compares its log.
-func (d *drill) restoreTheDump(h *drillHost) {
+func (d *drill) restoreTheDump(h *pgserver.Host) {
 	d.t.Helper()
-	s := h.server("from-a-dump")
-	s.initialize("")
-	s.shell(d.page.block("## A dump", 1))
+	s := drillServer(h, "from-a-dump")
+	initialize(s, "")
+	shell(s, d.page.block("## A dump", 1))
 	d.compareLogs(s, d.toDump)
 	if code, text := d.doctor(s, goodKey); code != cli.ExitDone {
 		d.t.Errorf("doctor ends with %d:\n%s", code, text)

@@ -9,23 +9,25 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit/pgserver"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
 // tryDatabaseFull has a server of its own, on which an account can be bounded.
 func tryDatabaseFull(x *tried) {
-	server := newDrillHost(x.T).server("full")
-	server.initialize("fsync = off")
-	x.url = server.url("postgres", "postgres")
+	server := pgserver.NewHost(x.T).Server("full", "fsync=off", "max_connections=200")
+	server.Initialize()
+	server.Begin()
+	x.url = server.URL(pgserver.Administrator, "postgres")
 	succeed(x.T, x.url, "migrate")
 	succeed(x.T, x.url, "migrate", "--grants", "apply")
-	server.execute("postgres", "CREATE ROLE billing LOGIN IN ROLE "+migrations.RoleService)
+	server.Execute("postgres", "CREATE ROLE billing LOGIN IN ROLE "+migrations.RoleService)
 	x.conn = testkit.Must(pgx.Connect(x.Context(), x.url))(x.T)
 	succeed(x.T, x.url, "workspace", "create", "--id", "acme", "--name", "Acme")
 	x.append("invoice.recorded", `{"invoice_id":"in_1","number":"1","client_id":"cl_1","period":"2026-10","gross_amount":"420.00","currency":"EUR"}`)
-	x.url = server.url("billing", "postgres")
+	x.url = server.URL("billing", "postgres")
 	x.serve("api,project")
-	x.url = server.url("postgres", "postgres")
+	x.url = server.URL(pgserver.Administrator, "postgres")
 	keys := []string{newCaller(x.T, x.url, x.api, "acme").key}
 	for i := range 4 { // one workspace alone does not get all connections
 		id := fmt.Sprintf("acme-%d", i)

@@ -27,9 +27,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// house is a workspace that is appended to, read and delivered while it moves between two
-// databases, each with a serving process.
-type house struct {
+// movingPlaces are two databases, each with a serving process, and a workspace that is
+// appended to, read and delivered while it moves between them.
+type movingPlaces struct {
 	*testing.T
 	urls     [2]string
 	keys     [2]string // files with their secret keys
@@ -43,9 +43,9 @@ type house struct {
 	seen     []string // ids that the follower has read, in order
 }
 
-func newHouse(t *testing.T) *house {
+func newMovingPlaces(t *testing.T) *movingPlaces {
 	t.Helper()
-	h := &house{T: t, receiver: testkit.NewReceiver(t, nil)}
+	h := &movingPlaces{T: t, receiver: testkit.NewReceiver(t, nil)}
 	for i := range h.urls {
 		h.urls[i] = testkit.NewDatabase(t)
 		h.keys[i] = filepath.Join(t.TempDir(), "secret")
@@ -67,7 +67,7 @@ func newHouse(t *testing.T) *house {
 }
 
 // command prepares a command at one of the places.
-func (h *house) command(place int, args ...string) *exec.Cmd {
+func (h *movingPlaces) command(place int, args ...string) *exec.Cmd {
 	h.Helper()
 	c := command(h.T, h.urls[place], args...)
 	key, err := os.ReadFile(h.keys[place])
@@ -79,7 +79,7 @@ func (h *house) command(place int, args ...string) *exec.Cmd {
 	return c
 }
 
-func (h *house) run(place int, args ...string) string {
+func (h *movingPlaces) run(place int, args ...string) string {
 	h.Helper()
 	r := runCommand(h.T, h.command(place, args...))
 	if r.code != cli.ExitDone {
@@ -89,7 +89,7 @@ func (h *house) run(place int, args ...string) string {
 }
 
 // move prepares the move from a place to the other one.
-func (h *house) move(from int, flags ...string) *exec.Cmd {
+func (h *movingPlaces) move(from int, flags ...string) *exec.Cmd {
 	h.Helper()
 	return h.command(from, append([]string{
 		"workspace", "move", "--id", "acme", "--to", h.urls[1-from], "--to-secret-key-file", h.keys[1-from], "--public-address", h.apis[1-from], "--json",
@@ -98,7 +98,7 @@ func (h *house) move(from int, flags ...string) *exec.Cmd {
 
 // appendAll appends entries one after the other until ctx ends, wherever the workspace is,
 // as a producer does that tries again.
-func (h *house) appendAll(ctx context.Context, logs [2]*eventlog.Log, at *int) error {
+func (h *movingPlaces) appendAll(ctx context.Context, logs [2]*eventlog.Log, at *int) error {
 	for n := 0; ctx.Err() == nil; n++ {
 		draft, err := domain.NewDraft("acme", "invoice.reversed", fmt.Appendf(nil, `{"invoice_id":"in_%d"}`, n))
 		if err != nil {
@@ -134,7 +134,7 @@ func (h *house) appendAll(ctx context.Context, logs [2]*eventlog.Log, at *int) e
 }
 
 // follow reads the feed by its cursor until over, and goes where it is told.
-func (h *house) follow(over <-chan struct{}) error {
+func (h *movingPlaces) follow(over <-chan struct{}) error {
 	address, cursor := h.apis[0], ""
 	for last := false; ; {
 		select {
@@ -176,7 +176,7 @@ func (h *house) follow(over <-chan struct{}) error {
 	}
 }
 
-func (h *house) page(address, cursor string) (status int, body []byte, err error) {
+func (h *movingPlaces) page(address, cursor string) (status int, body []byte, err error) {
 	path := address + "/v1/events?limit=100"
 	if cursor != "" {
 		path += "&cursor=" + url.QueryEscape(cursor)
@@ -197,7 +197,7 @@ func (h *house) page(address, cursor string) (status int, body []byte, err error
 }
 
 // live appends, reads and delivers while do moves the workspace; at is where it begins.
-func (h *house) live(do func()) {
+func (h *movingPlaces) live(do func()) {
 	h.Helper()
 	var logs [2]*eventlog.Log
 	for i := range logs {
@@ -232,13 +232,13 @@ func (h *house) live(do func()) {
 }
 
 // projected tells whether the read models of the place have everything.
-func (h *house) projected(place int) error {
+func (h *movingPlaces) projected(place int) error {
 	return h.query(place, `SELECT CASE WHEN h.position = c.position THEN '' ELSE h.position || ' and ' || c.position END
 		FROM log_head h JOIN log_checkpoint c USING (workspace_id) WHERE h.workspace_id = 'acme' AND c.consumer = 'read_models'`)
 }
 
 // query fails unless a query gives an empty text.
-func (h *house) query(place int, sql string) error {
+func (h *movingPlaces) query(place int, sql string) error {
 	conn, err := pgx.Connect(h.Context(), h.urls[place])
 	if err != nil {
 		return err
@@ -255,7 +255,7 @@ func (h *house) query(place int, sql string) error {
 }
 
 // whole checks that nothing was lost or doubled, and that one place alone has the workspace.
-func (h *house) whole(place int) {
+func (h *movingPlaces) whole(place int) {
 	h.Helper()
 	if !slices.Equal(h.seen, h.appended) {
 		h.Errorf("the follower has %d events of %d: %s", len(h.seen), len(h.appended), firstDifference(h.seen, h.appended))
@@ -302,7 +302,7 @@ func firstDifference(got, want []string) string {
 // its cursor and misses nothing, sequence numbers have no gap, and the key works there.
 func TestWorkspaceMoves(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newMovingPlaces(t)
 	var v movedView
 	h.live(func() {
 		testkit.Within(t, time.Minute, func() error { return h.enough(300) })
@@ -352,7 +352,7 @@ func TestWorkspaceMoves(t *testing.T) {
 	}
 }
 
-func (h *house) enough(n int) error {
+func (h *movingPlaces) enough(n int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.appended) < n {
@@ -361,30 +361,42 @@ func (h *house) enough(n int) error {
 	return nil
 }
 
+// moveSteps are what a move says of itself, in this order.
+func moveSteps() []string {
+	return []string{"copy the log", "hold deliveries", "refuse appends", "copy the newest entries", "compare", "leave", "open", "copy the history"}
+}
+
+// moveUntil starts a move and waits until it is at a step, or has ended before that.
+func (h *movingPlaces) moveUntil(step string) *process {
+	h.Helper()
+	moving := startProcess(h.T, h.move(0, "--fence", "3s"))
+	testkit.Within(h.T, time.Minute, func() error {
+		select {
+		case <-moving.done:
+			return nil
+		default:
+		}
+		if !strings.Contains(moving.log.String(), "acme: "+step) {
+			return errors.New(step)
+		}
+		return nil
+	})
+	return moving
+}
+
 // However often the command is killed, the move can be run again or undone, and nothing is
 // lost, doubled or taken at both places.
 func TestWorkspaceMoveKilled(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	steps := []string{"copy the log", "hold deliveries", "refuse appends", "copy the newest entries", "compare", "leave", "open", "copy the history"}
+	h := newMovingPlaces(t)
+	steps := moveSteps()
 	rng := rand.New(rand.NewPCG(1, 2))
 	undone := 0
 	h.live(func() {
 		testkit.Within(t, time.Minute, func() error { return h.enough(100) })
 		for round := range kills(t, 2*len(steps)) {
 			step := steps[round%len(steps)]
-			moving := startProcess(t, h.move(0, "--fence", "3s"))
-			testkit.Within(t, time.Minute, func() error {
-				select {
-				case <-moving.done:
-					return nil
-				default:
-				}
-				if !strings.Contains(moving.log.String(), "acme: "+step) {
-					return errors.New(step)
-				}
-				return nil
-			})
+			moving := h.moveUntil(step)
 			late := time.NewTimer(time.Duration(rng.IntN(30)) * time.Millisecond)
 			<-late.C
 			moving.kill()
@@ -417,22 +429,11 @@ func TestWorkspaceMoveKilled(t *testing.T) {
 // Killed at every step and run again, never undone.
 func TestWorkspaceMoveRunAgain(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newMovingPlaces(t)
 	h.live(func() {
 		testkit.Within(t, time.Minute, func() error { return h.enough(100) })
-		for _, step := range []string{"copy the log", "hold deliveries", "refuse appends", "copy the newest entries", "compare", "leave", "open", "copy the history"} {
-			moving := startProcess(t, h.move(0, "--fence", "3s"))
-			testkit.Within(t, time.Minute, func() error {
-				select {
-				case <-moving.done:
-					return nil
-				default:
-				}
-				if !strings.Contains(moving.log.String(), "acme: "+step) {
-					return errors.New(step)
-				}
-				return nil
-			})
+		for _, step := range moveSteps() {
+			moving := h.moveUntil(step)
 			moving.kill()
 		}
 		if r := runCommand(t, h.move(0)); r.code != cli.ExitDone {

@@ -152,7 +152,8 @@ var arrows = map[string][]string{
 	},
 	"internal/testkit/frontproxy":  {"internal/testkit"},
 	"internal/testkit/pooler":      {"internal/pg", "internal/testkit", "internal/testkit/pgbouncer"},
-	"internal/testkit/replication": {"internal/localpg/programs", "internal/testkit"},
+	"internal/testkit/pgserver":    {"internal/localpg/programs", "internal/testkit"},
+	"internal/testkit/replication": {"internal/testkit", "internal/testkit/pgserver"},
 	"internal/replica":             {"internal/flow", "internal/pg"},
 	"internal/testkit":             {"internal/localpg", "internal/pg", "internal/testkit/pgbouncer"},
 	"internal/testkit/pgbouncer":   {},
@@ -324,7 +325,7 @@ func homesOf(imported string) (name string, of []string, listed bool) {
 }
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/testkit/pooler", "internal/testkit/replication", "internal/testkit/natscluster", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/testkit/pooler", "internal/testkit/pgserver", "internal/testkit/replication", "internal/testkit/natscluster", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{

@@ -3,6 +3,7 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -20,17 +21,17 @@ import (
 // which keeps enough of it.
 func (s *Server) copyTo(dir string) {
 	s.t.Helper()
-	conn := testkit.Must(pgx.Connect(s.t.Context(), s.url("postgres")))(s.t)
-	defer conn.Close(s.t.Context())
-	if _, err := conn.Exec(s.t.Context(), `SELECT pg_backup_start('copy', true)`); err != nil {
-		s.t.Fatal(err)
-	}
-	s.copyFiles(s.data(), dir)
-	var label string
-	if err := conn.QueryRow(s.t.Context(), `SELECT labelfile FROM pg_backup_stop(false)`).Scan(&label); err != nil {
-		s.t.Fatal(err)
-	}
-	s.write(filepath.Join(dir, "backup_label"), strings.NewReader(label))
+	s.Connect("postgres", func(ctx context.Context, conn *pgx.Conn) { // both calls are of one session
+		if _, err := conn.Exec(ctx, `SELECT pg_backup_start('copy', true)`); err != nil {
+			s.t.Fatal(err)
+		}
+		s.copyFiles(s.Data, dir)
+		var label string
+		if err := conn.QueryRow(ctx, `SELECT labelfile FROM pg_backup_stop(false)`).Scan(&label); err != nil {
+			s.t.Fatal(err)
+		}
+		s.write(filepath.Join(dir, "backup_label"), strings.NewReader(label))
+	})
 }
 
 // ofRunning reports whether a file of a data directory, or what is in a directory there, is
@@ -87,5 +88,5 @@ func (s *Server) own(name string, err error) error {
 	if err != nil {
 		return err
 	}
-	return os.Chown(name, s.uid, s.gid)
+	return s.Give(name)
 }
