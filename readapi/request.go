@@ -46,10 +46,10 @@ type request struct {
 	outcome
 }
 
-// within is the request with another context, that of a part of its work. Keep gives what
+// within is a request with another context, that of a part of its work. Keep gives what
 // that part has left to the request, whose own context must not change under the code that
 // still uses it.
-func (q *request) within(ctx context.Context) (c *request, keep func()) {
+func within(ctx context.Context, q *request) (c *request, keep func()) {
 	c = new(request)
 	*c = *q
 	c.Context = ctx

@@ -179,7 +179,7 @@ func readMoved(q *request, moved int64) error {
 func readFromReplica(q *request, s *source, do func(*request) error) error {
 	ctx, cancel := context.WithCancelCause(q.Context)
 	stay := s.untilLost(func() { cancel(errReplicaLost) })
-	c, keep := q.within(ctx)
+	c, keep := within(ctx, q)
 	c.from = s
 	defer func() {
 		stay()

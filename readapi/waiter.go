@@ -320,7 +320,7 @@ func (a *API) pausing(q *request, wait func() error) error {
 func (a *API) again(ctx context.Context, waited *request, do func(*request) error) error {
 	limited, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
-	q, keep := waited.within(limited)
+	q, keep := within(limited, waited)
 	defer keep()
 	q.asOf = a.cfg.Clock()
 	key, err := q.keyAgain(q)
