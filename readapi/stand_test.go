@@ -59,12 +59,21 @@ type stand struct {
 type requestList struct {
 	mu   sync.Mutex
 	list []requestlog.Record
+	ids  map[string]bool // of all requests there ever were
 }
 
 func (l *requestList) Record(r *requestlog.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.list = append(l.list, *r)
+	l.ids[r.RequestID] = true
+}
+
+// has says whether a request was recorded, also if its record was taken since.
+func (l *requestList) has(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ids[id]
 }
 
 func (l *requestList) last() requestlog.Record {
@@ -97,7 +106,7 @@ func newStand(t testing.TB, change ...func(*readapi.Config)) *stand {
 // newStandAt is newStand on a database of the test.
 func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stand {
 	t.Helper()
-	s := &stand{t: t, url: url, clock: testkit.NewClock(time.Time{}), output: &testkit.Buffer{}, requests: &requestList{}, states: map[string]*domain.State{}}
+	s := &stand{t: t, url: url, clock: testkit.NewClock(time.Time{}), output: &testkit.Buffer{}, requests: &requestList{ids: map[string]bool{}}, states: map[string]*domain.State{}}
 	s.clock.Set(time.Now().UTC().Truncate(time.Minute).Add(30 * time.Second))
 	pool, err := pg.Open(t.Context(), s.url, pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
 	if err != nil {
@@ -244,10 +253,15 @@ type reply struct {
 	body   []byte
 }
 
-// do makes a request; key "" sends none. Headers are name and value by turns.
+// do makes a request; key "" sends none. Headers are name and value by turns. The
+// request is recorded when do returns: the caller of a large answer may have all of it
+// before that.
 func (s *stand) do(method, path, key string, headers ...string) reply {
 	s.t.Helper()
 	r := s.exchange(method, path, key, headers...)
+	if id := r.header.Get("X-Request-Id"); id != "" && s.config.Requests == readapi.RequestLog(s.requests) {
+		s.until(func() bool { return s.requests.has(id) })
+	}
 	if s.contract != nil {
 		opened := r
 		if len(r.body) > 0 { // HEAD has the headers of a body that is not there
