@@ -52,9 +52,7 @@ func TestSecondMachine(t *testing.T) {
 		{admin3 + "/readyz?role=api", http.StatusOK},
 		{admin3 + "/readyz?role=console", http.StatusServiceUnavailable},
 	} {
-		if got, text := bodyOf(t, c.address); got != c.want {
-			t.Errorf("%s: %d, want %d: %s", c.address, got, c.want, text)
-		}
+		answers(t, c.address, c.want)
 	}
 	check := command(t, database, "secret-key", "check")
 	check.Env = append(check.Env, "LEDGERFEED_SECRET_KEY=the key of somebody else")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -33,6 +34,18 @@ func statusOf(t *testing.T, address string) int {
 	return resp.StatusCode
 }
 
+// answers waits until an address is answered with a status: a process listens before it
+// is ready.
+func answers(t *testing.T, address string, status int) {
+	t.Helper()
+	testkit.Eventually(t, func() error {
+		if got, text := bodyOf(t, address); got != status {
+			return fmt.Errorf("%s: %d, want %d: %s", address, got, status, text)
+		}
+		return nil
+	})
+}
+
 // TestReadinessGoesFirst: after SIGTERM the service reports that it is not ready
 // while it still answers requests.
 func TestReadinessGoesFirst(t *testing.T) {
@@ -42,9 +55,7 @@ func TestReadinessGoesFirst(t *testing.T) {
 	serving := startProcess(t, c)
 	api := apiOf(serving)
 	admin := strings.TrimSpace(strings.TrimPrefix(serving.await("for=admin"), " url="))
-	if status := statusOf(t, admin+"/readyz"); status != http.StatusOK {
-		t.Fatalf("readiness is %d:\n%s", status, serving.log)
-	}
+	answers(t, admin+"/readyz", http.StatusOK)
 	if err := serving.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -119,9 +130,7 @@ func TestServeWithoutIdentityProvider(t *testing.T) {
 	for address, want := range map[string]int{
 		admin + "/readyz": http.StatusOK, api + "/v1/me": http.StatusUnauthorized, console + "/sign-in": http.StatusOK, console + "/sign-in/identity": http.StatusServiceUnavailable,
 	} {
-		if status := statusOf(t, address); status != want {
-			t.Errorf("%s: %d, want %d", address, status, want)
-		}
+		answers(t, address, want)
 	}
 	succeed(t, url, "workspace", "create", "--id", "acme")
 	_, token, _ := strings.Cut(strings.TrimSpace(succeed(t, url, "console", "link", "--workspace", "acme")), "/sign-in/")
