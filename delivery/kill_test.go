@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
@@ -50,7 +48,7 @@ func childSettings(ca string) policy.Settings {
 
 // childDispatcher is the dispatcher of such a process.
 func childDispatcher(ctx context.Context, url, ca string, lease time.Duration) error {
-	pool, err := pgxpool.New(ctx, url)
+	pool, err := pg.Open(ctx, url, pg.Options{})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -38,13 +39,10 @@ func (t *statementCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQuer
 // counting is a pool for a dispatcher whose statements are counted.
 func (b *bench) counting() (*pgxpool.Pool, *statementCount) {
 	b.t.Helper()
-	cfg := b.pool.Config()
 	counted := &statementCount{}
-	cfg.ConnConfig.Tracer = counted
-	for k, v := range dispatch.PoolSettings() {
-		cfg.ConnConfig.RuntimeParams[k] = v
-	}
-	pool := testkit.Must(pgxpool.NewWithConfig(b.t.Context(), cfg))(b.t)
+	pool := testkit.Must(pg.Open(b.t.Context(), b.pool.Config().ConnString(), pg.Options{
+		MaxConns: b.pool.Config().MaxConns, Settings: dispatch.PoolSettings(), Tracer: counted,
+	}))(b.t)
 	b.t.Cleanup(pool.Close)
 	return pool, counted
 }

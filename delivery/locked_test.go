@@ -50,7 +50,7 @@ func TestLockedWebhookDelaysNobody(t *testing.T) {
 			b.recorded(spaces, sent)
 			testkit.Eventually(t, func() error { return b.counted("locked") })
 
-			conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
+			conn := testkit.Must(pgx.Connect(t.Context(), testkit.Direct(b.pool.Config().ConnString())))(t)
 			tx := testkit.Must(conn.Begin(t.Context()))(t)
 			if tag := testkit.Must(tx.Exec(t.Context(), lock))(t); tag.RowsAffected() == 0 {
 				t.Fatal("nothing to lock")
@@ -84,7 +84,7 @@ func TestChangesOfALockedWebhook(t *testing.T) {
 		return testkit.Must(b.store.Create(t.Context(), "acme", delivery.Definition{URL: "https://hooks.example.com/", Events: []string{delivery.AllEvents}}))(t).ID
 	}
 	locked, free := create(), create()
-	conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
+	conn := testkit.Must(pgx.Connect(t.Context(), testkit.Direct(b.pool.Config().ConnString())))(t)
 	defer conn.Close(context.Background())
 	tx := testkit.Must(conn.Begin(t.Context()))(t)
 	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook WHERE webhook_id = $1 FOR UPDATE`, locked))(t)
@@ -158,7 +158,7 @@ func TestLockedWebhookIsReleased(t *testing.T) {
 	b.appendTo("locked", "invoice.reversed", 1)
 	b.appendTo("free", "invoice.reversed", 1)
 	b.recorded([]string{"locked", "free"}, 2)
-	conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
+	conn := testkit.Must(pgx.Connect(t.Context(), testkit.Direct(b.pool.Config().ConnString())))(t)
 	tx := testkit.Must(conn.Begin(t.Context()))(t)
 	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_cursor WHERE workspace_id = 'locked' FOR UPDATE`))(t)
 	stop()
@@ -184,7 +184,7 @@ func TestALockedLease(t *testing.T) {
 	b.appendTo("acme", "invoice.reversed", 1)
 	rc.Wait(t, 1)
 
-	conn := testkit.Must(pgx.Connect(t.Context(), b.pool.Config().ConnString()))(t)
+	conn := testkit.Must(pgx.Connect(t.Context(), testkit.Direct(b.pool.Config().ConnString())))(t)
 	defer conn.Close(context.Background())
 	tx := testkit.Must(conn.Begin(t.Context()))(t)
 	var lease string

@@ -245,6 +245,7 @@ func (s *stand) until(done func() bool) {
 
 // TestRunEnds: no goroutine outlives Run or the server.
 func TestRunEnds(t *testing.T) {
+	testkit.Unpooled(t, "what relays its connections to the server are goroutines of this process")
 	s := newStand(t)
 	s.append(objects("acme")...)
 	s.project("acme", 0)

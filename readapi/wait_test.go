@@ -399,7 +399,11 @@ func TestWaitingCostsNoStatement(t *testing.T) {
 	s.until(func() bool { return s.config.Pool.Stat().AcquiredConns() == 0 })
 	before, began := asked.n.Load(), time.Now()
 	s.until(func() bool { return time.Since(began) > 4*time.Second })
-	if n := asked.n.Load() - before; n > 1 { // a sweep
+	sweeps := int64(1)
+	if testkit.Pooled() {
+		sweeps = 5 // one a second, because no notifications come
+	}
+	if n := asked.n.Load() - before; n > sweeps {
 		t.Errorf("%d statements while nothing happens", n)
 	}
 	before = asked.n.Load()

@@ -58,8 +58,9 @@ type localSettings struct {
 	leaveOut  bool     // the message at hand; used by Read alone
 	answered  bool     // the next answer begins a series; used by Read alone
 	swallow   int      // answers to leave out; used by Read alone
-	rest      []byte   // read and not taken yet; used by Read alone
-	buffer    []byte   // used by Read alone
+	rest      []byte   // read and not taken yet, in kept; used by Read alone
+	buffer    []byte   // what the server sent last; used by Read alone
+	kept      []byte   // what is left of it for the connection; used by Read alone
 }
 
 func newLocalSettings(r io.Reader, w io.Writer, first []byte) *localSettings {
@@ -163,7 +164,9 @@ func (s *localSettings) wants(kind byte, body []byte) bool {
 func (s *localSettings) Read(b []byte) (int, error) {
 	for len(s.rest) == 0 {
 		n, err := s.r.Read(s.buffer)
-		s.rest = s.without(s.buffer[:n])
+		// Rows of any number pass through the same two buffers: all of the last ones are taken.
+		s.kept = s.without(s.kept[:0], s.buffer[:n])
+		s.rest = s.kept
 		if err != nil && len(s.rest) == 0 {
 			return 0, err //nolint:wrapcheck // the driver compares it
 		}
@@ -173,7 +176,8 @@ func (s *localSettings) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (s *localSettings) without(b []byte) (out []byte) {
+// without appends b to out, but for the answers to the settings.
+func (s *localSettings) without(out, b []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(b) > 0 {

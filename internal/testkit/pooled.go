@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -40,9 +41,13 @@ func throughPooler(t testing.TB, address string) string {
 }
 
 // Direct is the address of a database of NewDatabase past the pooler, for what a test does
-// to the server itself.
+// to the server itself. The address of a server that a test has of its own is that already.
 func Direct(address string) string {
 	if !Pooled() {
+		return address
+	}
+	cfg, err := pgx.ParseConfig(address)
+	if err != nil || !pg.IsPooled(cfg) {
 		return address
 	}
 	server, err := current.started()
