@@ -44,6 +44,9 @@ func readInterrupted(ctx context.Context, s *store, webhooks []webhookRow) error
 	for i := range webhooks {
 		byKey[webhooks[i].Key] = &webhooks[i]
 	}
+	if s.nodes != nil {
+		return readInterruptedByOne(ctx, s, &n, byKey)
+	}
 	rows, err := s.pool.Query(ctx, `
 		SELECT n.w, n.h, n.position, n.sequence, e.id, e.type, e.public_event, e.created_at, coalesce(jsonb_array_length(d.attempts), 0), d.created_at
 		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
@@ -88,6 +91,25 @@ func adoptNumbers(ctx context.Context, s *store, webhooks []webhookRow) (locked 
 	if err != nil || len(without.positions) == 0 {
 		return nil, err
 	}
+	if s.nodes != nil {
+		err = adoptByOne(ctx, s, &without)
+	} else {
+		err = adoptMany(ctx, s, &without)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("number what a version without numbers has sent: %w", err)
+	}
+	left, err := withoutNumber(ctx, s, without)
+	for i := range left.positions {
+		if k := (scheduler.Key{WorkspaceID: left.ws[i], WebhookID: left.hs[i]}); !slices.Contains(locked, k) {
+			locked = append(locked, k)
+		}
+	}
+	return locked, err
+}
+
+// adoptMany numbers the deliveries that no other transaction has locked.
+func adoptMany(ctx context.Context, s *store, without *numbered) error {
 	for _, table := range []string{"webhook_delivery", "webhook_waiting"} {
 		condition := ""
 		if table == "webhook_delivery" {
@@ -104,16 +126,10 @@ func adoptNumbers(ctx context.Context, s *store, webhooks []webhookRow) (locked 
 			 WHERE t.workspace_id = u.workspace_id AND t.webhook_id = u.webhook_id AND t.position = u.position AND t.created_at = u.created_at`,
 			without.ws, without.hs, without.positions, without.sequences)
 		if err != nil {
-			return nil, fmt.Errorf("number what a version without numbers has sent: %w", err)
+			return err
 		}
 	}
-	left, err := withoutNumber(ctx, s, without)
-	for i := range left.positions {
-		if k := (scheduler.Key{WorkspaceID: left.ws[i], WebhookID: left.hs[i]}); !slices.Contains(locked, k) {
-			locked = append(locked, k)
-		}
-	}
-	return locked, err
+	return nil
 }
 
 // adoptable is true, in SQL, of a delivery t that is not sent again.
@@ -123,6 +139,9 @@ const adoptable = ` AND t.state IN ('succeeded', 'pending')`
 func withoutNumber(ctx context.Context, s *store, events numbered) (without numbered, err error) {
 	if len(events.positions) == 0 {
 		return without, nil
+	}
+	if s.nodes != nil {
+		return withoutNumberByOne(ctx, s, &events)
 	}
 	rows, err := s.pool.Query(ctx, `
 		SELECT n.w, n.h, n.position, n.sequence

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -86,9 +88,24 @@ func (c *cluster) makeTemplate(ctx context.Context, name string) error {
 	return c.run(ctx, 0, name, tell...)
 }
 
+// Distribute puts a table that a test has made, and that has a column workspace_id, where the
+// rows of workspaces are, if the tests run on a cluster.
+func Distribute(t testing.TB, of *pgxpool.Pool, table string) {
+	t.Helper()
+	if current.cluster != nil {
+		AsOwner(t, of, `SELECT create_distributed_table($1::text::regclass, 'workspace_id', colocate_with => 'log_head')`, table)
+	}
+}
+
 // notOnCitus are the tests that cannot hold on Citus, and why.
 func notOnCitus() map[string]string {
-	return map[string]string{}
+	return map[string]string{
+		"TestCostsLittleAtFullLoad":                    "the bound is of statements for many webhooks, which one PostgreSQL alone can plan",
+		"TestEventsDoNotWaitForClaims":                 "a trigger of the test waits for an advisory lock, which is of one node",
+		"TestLockedTracesDelayNobody":                  "a trigger of the test writes into another table, which no shard can",
+		"TestADumpRestoredIntoARunningServerIsNoticed": "a dump of one database is not how a cluster is restored",
+		"TestSurvivesDatabaseRestarts":                 "it restarts a server of its own",
+	}
 }
 
 // maintenanceName is a database that no test uses.
