@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +101,7 @@ func claimOnNode(ctx context.Context, s *store, c *scheduler.Claim, now time.Tim
 				return err
 			})
 		}
-		if err = s.inLimitedTx(ctx, b); err != nil {
+		if err = inLimitedTx(ctx, s, b); err != nil {
 			err = fmt.Errorf("claim webhooks: %w", err)
 			break
 		}
@@ -112,7 +111,7 @@ func claimOnNode(ctx context.Context, s *store, c *scheduler.Claim, now time.Tim
 	if len(claimed) == 0 {
 		return nil, false, err
 	}
-	endpoints, failed := s.loadOrRelease(ctx, c, claimed, now)
+	endpoints, failed := loadOrRelease(ctx, s, c, claimed, now)
 	return endpoints, more && len(endpoints) > 0, errors.Join(err, failed)
 }
 
@@ -202,7 +201,7 @@ func renewOnCluster(ctx context.Context, s *store, lease string, now time.Time) 
 	err = pg.InLimitedTx(ctx, s.pool, s.leaseTime/renewals, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			UPDATE webhook_instance i SET lease_until = clock_timestamp() + $2
-			 WHERE i.instance_id = $1 AND `+holds+` AND `+eventlog.RightClock("$3"), lease, s.leaseTime, now)
+			 WHERE i.workspace_id = '*' AND i.instance_id = $1 AND `+holds+` AND `+eventlog.RightClock("$3"), lease, s.leaseTime, now)
 		if err == nil && tag.RowsAffected() == 0 {
 			return errLeaseOver
 		}
@@ -272,7 +271,7 @@ func releaseByOne(ctx context.Context, s *store, lease string, list []scheduler.
 		b.Queue(releaseOneSQL, lease, r.Key.WorkspaceID, r.Key.WebhookID, r.Epoch, r.Version, r.Position, r.Replayed, r.Expired, r.ReplayExpired,
 			n.last, n.positions, n.sequences)
 	}
-	if err := s.inLimitedTx(ctx, b); err != nil && !leaseIsOver(err) {
+	if err := inLimitedTx(ctx, s, b); err != nil && !leaseIsOver(err) {
 		return fmt.Errorf("release webhooks: %w", err)
 	}
 	return nil
@@ -349,7 +348,7 @@ func storeNumbersByNode(ctx context.Context, s *store, n *scheduler.Number) (sto
 				})
 			}
 		}
-		if err := s.inLimitedTx(ctx, b); err != nil && !leaseIsOver(err) {
+		if err := inLimitedTx(ctx, s, b); err != nil && !leaseIsOver(err) {
 			return fmt.Errorf("store numbers of events: %w", err)
 		} else if err == nil {
 			mu.Lock()
@@ -364,84 +363,4 @@ func storeNumbersByNode(ctx context.Context, s *store, n *scheduler.Number) (sto
 		}
 	}
 	return stored, err
-}
-
-// readInterruptedByOne is readInterrupted.
-func readInterruptedByOne(ctx context.Context, s *store, n *numbered, byKey map[scheduler.Key]*webhookRow) error {
-	b := &pgx.Batch{}
-	for i, p := range n.positions {
-		w := byKey[scheduler.Key{WorkspaceID: n.ws[i], WebhookID: n.hs[i]}]
-		b.Queue(`
-			SELECT e.id, e.type, e.public_event, e.created_at, coalesce(jsonb_array_length(d.attempts), 0), d.created_at
-			  FROM event_log e
-			  LEFT JOIN LATERAL (
-			       SELECT d.created_at, d.attempts, d.sequence FROM webhook_delivery d
-			        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = $3
-			        ORDER BY d.created_at DESC LIMIT 1) AS d ON true
-			 WHERE e.workspace_id = $1 AND e.position = $3 AND d.sequence IS NULL`, n.ws[i], n.hs[i], p).Query(func(rows pgx.Rows) error {
-			a := &scheduler.Attempt{Position: p, Sequence: n.sequences[i]}
-			var created *time.Time
-			_, err := pgx.ForEachRow(rows, []any{&a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created}, func() error {
-				if created != nil {
-					a.CreatedAt = created.UTC()
-				}
-				a.Before = a.Made
-				w.Interrupted = append(w.Interrupted, a)
-				return nil
-			})
-			return err //nolint:wrapcheck // said below
-		})
-	}
-	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("read what may have been sent: %w", err)
-	}
-	for _, w := range byKey {
-		slices.SortFunc(w.Interrupted, func(x, y *scheduler.Attempt) int { return cmp.Compare(x.Sequence, y.Sequence) })
-	}
-	return nil
-}
-
-// adoptByOne is adoptMany.
-func adoptByOne(ctx context.Context, s *store, without *numbered) error {
-	b := &pgx.Batch{}
-	for _, table := range []string{"webhook_delivery", "webhook_waiting"} {
-		condition := ""
-		if table == "webhook_delivery" {
-			condition = adoptable
-		}
-		for i, p := range without.positions {
-			b.Queue(`
-				UPDATE `+table+` t SET sequence = $4
-				 WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.created_at IN (
-				       SELECT t.created_at FROM `+table+` t
-				        WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.sequence IS NULL`+condition+`
-				          FOR NO KEY UPDATE SKIP LOCKED)`, without.ws[i], without.hs[i], p, without.sequences[i])
-		}
-	}
-	return s.inLimitedTx(ctx, b)
-}
-
-// withoutNumberByOne is withoutNumber.
-func withoutNumberByOne(ctx context.Context, s *store, events *numbered) (without numbered, err error) {
-	b := &pgx.Batch{}
-	for i, p := range events.positions {
-		k := scheduler.Key{WorkspaceID: events.ws[i], WebhookID: events.hs[i]}
-		b.Queue(`
-			SELECT EXISTS (SELECT 1 FROM webhook_delivery t
-			                WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.sequence IS NULL`+adoptable+`)
-			    OR EXISTS (SELECT 1 FROM webhook_waiting t
-			                WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.sequence IS NULL)`,
-			k.WorkspaceID, k.WebhookID, p).QueryRow(func(row pgx.Row) error {
-			var found bool
-			err := row.Scan(&found)
-			if found {
-				without.add(k, p, events.sequences[i])
-			}
-			return err //nolint:wrapcheck // said below
-		})
-	}
-	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
-		return numbered{}, fmt.Errorf("look for events that were sent without their number: %w", err)
-	}
-	return without, nil
 }

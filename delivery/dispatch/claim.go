@@ -49,12 +49,12 @@ func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.T
 	if err != nil || len(claimed) == 0 {
 		return nil, false, err
 	}
-	endpoints, err = s.loadOrRelease(ctx, c, claimed, now)
+	endpoints, err = loadOrRelease(ctx, s, c, claimed, now)
 	return endpoints, len(claimed) == maxClaim && len(endpoints) > 0, err
 }
 
 // loadOrRelease loads webhooks that were claimed, and gives back those that it cannot load.
-func (s *store) loadOrRelease(ctx context.Context, c *scheduler.Claim, claimed []scheduler.Key, now time.Time) ([]scheduler.Loaded, error) {
+func loadOrRelease(ctx context.Context, s *store, c *scheduler.Claim, claimed []scheduler.Key, now time.Time) ([]scheduler.Loaded, error) {
 	endpoints, locked, err := s.loadClaimed(ctx, claimed)
 	giveBack := locked
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, e
 		                WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < `+KeptEpoch+`)
 		  FROM unnest($1::text[], $2::text[]) AS k (w, h)
 		  JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
-		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h`+s.onCluster(` WHERE w.workspace_id = ANY ($1) AND c.workspace_id = ANY ($1)`), ws, hs)
+		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h`+onCluster(s, ` WHERE w.workspace_id = ANY ($1) AND c.workspace_id = ANY ($1)`), ws, hs)
 	if err != nil {
 		return nil, fmt.Errorf("load webhooks: %w", err)
 	}
@@ -231,7 +231,7 @@ func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[sch
 	rows, err := s.pool.Query(ctx, `
 		SELECT d.workspace_id, d.webhook_id, d.position
 		  FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (w, h, after)
-		  JOIN webhook_delivery d ON d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after`+s.onCluster(` WHERE d.workspace_id = ANY ($1)`), ws, hs, after)
+		  JOIN webhook_delivery d ON d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after`+onCluster(s, ` WHERE d.workspace_id = ANY ($1)`), ws, hs, after)
 	if err != nil {
 		return nil, fmt.Errorf("read what was sent before: %w", err)
 	}

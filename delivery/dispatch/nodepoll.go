@@ -39,7 +39,7 @@ func pollByNode(ctx context.Context, s *store, p *scheduler.Poll, now time.Time)
 				here.Requests, which = append(here.Requests, p.Requests[i]), append(which, i)
 			}
 		}
-		part, err := s.pollAll(ctx, &here, now)
+		part, err := pollAll(ctx, s, &here, now)
 		if err != nil {
 			return err
 		}

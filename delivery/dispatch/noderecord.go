@@ -15,7 +15,7 @@ import (
 // writeByNode writes a record on a cluster: the parts of it that are of one node in one
 // transaction. It returns the parts of single webhooks that could not be written, with an error
 // of one of them, and those that are locked, or whose node is away.
-func (d *Dispatcher) writeByNode(ctx context.Context, r *scheduler.Record) (failed, locked []*scheduler.Record, err error) {
+func writeByNode(ctx context.Context, d *Dispatcher, r *scheduler.Record) (failed, locked []*scheduler.Record, err error) {
 	if r.Empty() {
 		return nil, nil, nil
 	}
@@ -35,7 +35,7 @@ func (d *Dispatcher) writeByNode(ctx context.Context, r *scheduler.Record) (fail
 		return parts
 	}
 	failures, err := d.store.nodes.Each(ctx, workspaces, func(ctx context.Context, workspaces []string) error {
-		return d.writeTogether(ctx, of(workspaces))
+		return writeTogether(ctx, d, of(workspaces))
 	})
 	if err != nil {
 		return []*scheduler.Record{r}, nil, err
@@ -46,7 +46,7 @@ func (d *Dispatcher) writeByNode(ctx context.Context, r *scheduler.Record) (fail
 		case pg.NodeAway(f.Err):
 			locked = append(locked, parts...)
 		case pg.Locked(f.Err):
-			some, waiting, failure := d.writeEach(ctx, parts)
+			some, waiting, failure := writeEach(ctx, d, parts)
 			failed, locked = append(failed, some...), append(locked, waiting...)
 			if failure != nil {
 				err = failure
@@ -59,7 +59,7 @@ func (d *Dispatcher) writeByNode(ctx context.Context, r *scheduler.Record) (fail
 }
 
 // writeTogether writes parts of one node in one transaction and releases their webhooks.
-func (d *Dispatcher) writeTogether(ctx context.Context, parts []*scheduler.Record) error {
+func writeTogether(ctx context.Context, d *Dispatcher, parts []*scheduler.Record) error {
 	if err := recordByOne(ctx, d.store, parts, d.clock()); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func recordByOne(ctx context.Context, s *store, parts []*scheduler.Record, now t
 	if b.Len() == 1 {
 		return nil // only releases
 	}
-	if err := s.inLimitedTx(ctx, b); err != nil {
+	if err := inLimitedTx(ctx, s, b); err != nil {
 		return fmt.Errorf("record attempts: %w", err)
 	}
 	return nil

@@ -50,10 +50,10 @@ func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (pol
 	if s.nodes != nil {
 		return pollByNode(ctx, s, p, now)
 	}
-	return s.pollAll(ctx, p, now)
+	return pollAll(ctx, s, p, now)
 }
 
-func (s *store) pollAll(ctx context.Context, p *scheduler.Poll, now time.Time) (polled scheduler.Polled, err error) {
+func pollAll(ctx context.Context, s *store, p *scheduler.Poll, now time.Time) (polled scheduler.Polled, err error) {
 	answers, versions, err := s.readDue(ctx, p.Requests, now)
 	if err != nil {
 		return polled, fmt.Errorf("read what is due: %w", err)
@@ -133,7 +133,7 @@ func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, n
 	if s.nodes != nil {
 		err = readDueByOne(ctx, s, requests, answers, versions, now)
 	} else {
-		err = s.readDueMany(ctx, requests, answers, versions, now)
+		err = readDueMany(ctx, s, requests, answers, versions, now)
 	}
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // the caller says what it reads
@@ -155,7 +155,7 @@ func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, n
 }
 
 // readDueMany reads for all in one statement.
-func (s *store) readDueMany(ctx context.Context, requests []scheduler.PollRequest, answers []scheduler.PollResult, versions []int, now time.Time) error {
+func readDueMany(ctx context.Context, s *store, requests []scheduler.PollRequest, answers []scheduler.PollResult, versions []int, now time.Time) error {
 	var (
 		n               = len(requests)
 		ws, hs          = make([]string, n), make([]string, n)

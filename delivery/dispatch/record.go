@@ -58,13 +58,13 @@ const writersApart = 4
 func (d *Dispatcher) writeParts(ctx context.Context, parts []*scheduler.Record) (failed, locked []*scheduler.Record, err error) {
 	if len(parts) == 1 {
 		if d.store.nodes != nil && !parts[0].Apart {
-			return d.writeByNode(ctx, parts[0])
+			return writeByNode(ctx, d, parts[0])
 		}
 		err = d.writePart(ctx, parts[0])
 		if err == nil {
 			return nil, nil, nil
 		}
-		if !d.store.ofOne(err) {
+		if !ofOne(d.store, err) {
 			return parts, nil, err
 		}
 		if parts[0].Apart {
@@ -72,11 +72,11 @@ func (d *Dispatcher) writeParts(ctx context.Context, parts []*scheduler.Record) 
 		}
 		parts = parts[0].Split()
 	}
-	return d.writeEach(ctx, parts)
+	return writeEach(ctx, d, parts)
 }
 
 // writeEach writes parts of single webhooks side by side.
-func (d *Dispatcher) writeEach(ctx context.Context, parts []*scheduler.Record) (failed, locked []*scheduler.Record, err error) {
+func writeEach(ctx context.Context, d *Dispatcher, parts []*scheduler.Record) (failed, locked []*scheduler.Record, err error) {
 	errs := make([]error, len(parts))
 	var group errgroup.Group
 	group.SetLimit(writersApart)
@@ -90,7 +90,7 @@ func (d *Dispatcher) writeEach(ctx context.Context, parts []*scheduler.Record) (
 	for i, p := range parts {
 		switch {
 		case errs[i] == nil:
-		case d.store.ofOne(errs[i]):
+		case ofOne(d.store, errs[i]):
 			locked = append(locked, p)
 		default:
 			failed, err = append(failed, p), errs[i]
@@ -130,11 +130,11 @@ func (d *Dispatcher) release(ctx context.Context, lease string, releases []sched
 	err := d.store.release(limited, lease, releases, d.clock())
 	switch {
 	case err == nil || ctx.Err() != nil:
-	case d.store.ofOne(err) && len(releases) > 1:
+	case ofOne(d.store, err) && len(releases) > 1:
 		for i := range releases {
 			d.release(ctx, lease, releases[i:i+1])
 		}
-	case d.store.ofOne(err):
+	case ofOne(d.store, err):
 		d.logger.WarnContext(ctx, "cannot release a webhook, because another transaction has locked its row or its node is away; trying again at the next renewal of the lease",
 			"webhook", releases[0].Key.WebhookID)
 	default:

@@ -26,7 +26,7 @@ type store struct {
 
 // onCluster is a condition that a statement has on a cluster alone, such as the workspaces that
 // it is for, without which all nodes would be asked.
-func (s *store) onCluster(condition string) string {
+func onCluster(s *store, condition string) string {
 	if s.nodes == nil {
 		return ""
 	}
@@ -67,14 +67,14 @@ func split(keys []scheduler.Key) (workspaces, webhooks []string) {
 
 // ofOne reports whether an error is of rows of one webhook or of the workspaces of one node, so
 // that what else was to be written need not wait for it.
-func (s *store) ofOne(err error) bool {
+func ofOne(s *store, err error) bool {
 	return pg.Locked(err) || s.nodes != nil && pg.NodeAway(err)
 }
 
 // inLimitedTx runs a batch in one transaction that waits for each lock no longer than
 // lockTimeout. On a cluster a batch alone is no transaction: each of its statements commits on
 // the node that it is for.
-func (s *store) inLimitedTx(ctx context.Context, b *pgx.Batch) error {
+func inLimitedTx(ctx context.Context, s *store, b *pgx.Batch) error {
 	return pg.InLimitedTx(ctx, s.pool, lockTimeout, func(tx pgx.Tx) error {
 		return tx.SendBatch(ctx, b).Close()
 	})

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -86,15 +84,6 @@ func (c *cluster) makeTemplate(ctx context.Context, name string) error {
 		tell = append(tell, fmt.Sprintf("SELECT %s('%s', %s)", function, u.Hostname(), u.Port()))
 	}
 	return c.run(ctx, 0, name, tell...)
-}
-
-// Distribute puts a table that a test has made, and that has a column workspace_id, where the
-// rows of workspaces are, if the tests run on a cluster.
-func Distribute(t testing.TB, of *pgxpool.Pool, table string) {
-	t.Helper()
-	if current.cluster != nil {
-		AsOwner(t, of, `SELECT create_distributed_table($1::text::regclass, 'workspace_id', colocate_with => 'log_head')`, table)
-	}
 }
 
 // notOnCitus are the tests that cannot hold on Citus, and why.
