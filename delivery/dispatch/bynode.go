@@ -170,7 +170,7 @@ func leasesOver(ctx context.Context, db queryer, workspaces []string, lasting ..
 func texts(ctx context.Context, db queryer, sql string, args ...any) ([]string, error) {
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller says what it reads
+		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

@@ -242,7 +242,7 @@ func withoutNumberByOne(ctx context.Context, s *store, events *numbered) (withou
 			if found {
 				without.add(k, p, events.sequences[i])
 			}
-			return err //nolint:wrapcheck // said below
+			return err
 		})
 	}
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {

@@ -136,7 +136,7 @@ func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, n
 		err = readDueMany(ctx, s, requests, answers, versions, now)
 	}
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // the caller says what it reads
+		return nil, nil, err
 	}
 	for i := range answers {
 		a, r := &answers[i], &requests[i]

@@ -181,7 +181,7 @@ func (n *Nodes) Delete(ctx context.Context, limit time.Duration, table, conditio
 			if err == nil {
 				left, err = pgx.CollectRows(rows, pgx.RowTo[string])
 			}
-			return err //nolint:wrapcheck // said below
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("look for what is old in %s: %w", table, err)

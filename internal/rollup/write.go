@@ -141,7 +141,7 @@ func RemoveOld(ctx context.Context, pool *pgxpool.Pool, nodes *pg.Nodes, now tim
 		for step, before := range map[Step]time.Time{Minute: now.Add(-minuteRetention), Hour: now.Add(-hourRetention)} {
 			if nodes != nil {
 				if err := nodes.Delete(ctx, lockTimeout, table, "step = $2 AND at < $3", step, before); err != nil {
-					return err //nolint:wrapcheck // it names the table
+					return err
 				}
 				continue
 			}
