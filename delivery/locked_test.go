@@ -87,7 +87,7 @@ func TestChangesOfALockedWebhook(t *testing.T) {
 	conn := testkit.Must(pgx.Connect(t.Context(), testkit.Direct(b.pool.Config().ConnString())))(t)
 	defer conn.Close(context.Background())
 	tx := testkit.Must(conn.Begin(t.Context()))(t)
-	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook WHERE webhook_id = $1 FOR UPDATE`, locked))(t)
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook WHERE workspace_id = 'acme' AND webhook_id = $1 FOR UPDATE`, locked))(t)
 
 	since := b.clock.Now().Add(-time.Hour)
 	changes := map[string]func(id string) error{

@@ -118,6 +118,8 @@ type claimer struct {
 	after    string // see SubscriberConfig
 	public   bool   // see SubscriberConfig
 	process  string // names this process in marks of segments under way
+
+	distributed bool // see SubscriberConfig.Nodes
 }
 
 // claim locks the checkpoints of those workspaces that no other claim holds, and
@@ -128,9 +130,15 @@ func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) 
 	if err != nil {
 		return nil, fmt.Errorf("begin a claim: %w", err)
 	}
-	if how >= solo {
-		// Its work would be lost, and nobody but one worker waits.
-		if err := pg.LimitLocks(ctx, tx, soloLockTimeout); err != nil {
+	var limit time.Duration // that of the pool
+	switch {
+	case how >= solo:
+		limit = soloLockTimeout // its work would be lost, and nobody but one worker waits
+	case k.distributed:
+		limit = nodeLockTimeout
+	}
+	if limit > 0 {
+		if err := pg.LimitLocks(ctx, tx, limit); err != nil {
 			pg.Rollback(ctx, tx)
 			return nil, fmt.Errorf("begin a claim: %w", err)
 		}
@@ -217,6 +225,10 @@ func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, faili
 // soloEntries is the most entries of a solo claim: its handler may take one of them
 // and leave the rest to the next.
 const soloEntries = 100
+
+// nodeLockTimeout is how long other claims wait on a cluster: the setting of the pool's
+// connections is not passed on to its nodes.
+const nodeLockTimeout = 200 * time.Millisecond
 
 // soloLockTimeout is how long a solo claim waits for a row that another transaction
 // has locked. How long others wait is a setting of their connections.
@@ -334,8 +346,9 @@ func (k *claimer) segmentSQL() string {
 		 ORDER BY e.position LIMIT $3`
 }
 
-// sweepSQL finds the workspaces in which the consumer $1 is behind and may try at $2.
-func (k *claimer) sweepSQL() string {
+// sweepSQL finds the workspaces in which the consumer $1 is behind and may try at $2, where the
+// condition holds that is added to the others.
+func (k *claimer) sweepSQL(among string) string {
 	ahead := `log_head h ON h.workspace_id = c.workspace_id`
 	if k.after != "" {
 		ahead = `log_checkpoint h ON h.workspace_id = c.workspace_id AND h.consumer = ` + literal(k.after)
@@ -343,7 +356,7 @@ func (k *claimer) sweepSQL() string {
 	return `
 		SELECT c.workspace_id, c.failures > 0
 		  FROM log_checkpoint c JOIN ` + ahead + `
-		 WHERE c.consumer = $1 AND h.position > c.position AND (c.retry_at IS NULL OR c.retry_at <= $2)
+		 WHERE c.consumer = $1 AND h.position > c.position AND (c.retry_at IS NULL OR c.retry_at <= $2)` + among + `
 		 ORDER BY c.moved_at NULLS FIRST`
 }
 

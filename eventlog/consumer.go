@@ -30,7 +30,7 @@ func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 	return &consumer{
 		claimer: claimer{
 			pool: cfg.Pool, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries,
-			after: cfg.After, public: cfg.Public, process: uuid.NewString(),
+			after: cfg.After, public: cfg.Public, process: uuid.NewString(), distributed: cfg.Nodes != nil,
 		},
 		cfg:   cfg,
 		dirty: newDirtySet(),
@@ -93,22 +93,37 @@ func (c *consumer) sweep(ctx context.Context) error {
 			return err
 		}
 	}
+	// Beside an error of one node of a cluster there may be workspaces of others.
 	healthy, failing, err := c.behind(ctx)
-	if err != nil {
-		return err
-	}
 	c.dirty.mark(healthy, shared)
 	c.dirty.mark(failing, c.failing())
-	return nil
+	return err
 }
 
 // behind returns the workspaces that are behind and may be tried, by whether they are
 // failing. Claims look rows up by key; this reads two tables whole, and so is allowed the
 // plans for that, which take a third of the time and a fortieth of the pages.
 func (c *consumer) behind(ctx context.Context) (healthy, failing []string, err error) {
+	var mu sync.Mutex
+	err = c.cfg.Nodes.Everywhere(ctx, func(ctx context.Context, workspaces []string) error {
+		h, f, err := c.behindAmong(ctx, workspaces)
+		mu.Lock()
+		defer mu.Unlock()
+		healthy, failing = append(healthy, h...), append(failing, f...)
+		return err
+	})
+	return healthy, failing, err
+}
+
+// behindAmong is behind for some workspaces; nil: for all.
+func (c *consumer) behindAmong(ctx context.Context, workspaces []string) (healthy, failing []string, err error) {
 	b := &pgx.Batch{}
 	b.Queue(`SELECT set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true)`)
-	b.Queue(c.sweepSQL(), c.consumer, c.clock()).Query(func(rows pgx.Rows) error {
+	sql, args := c.sweepSQL(""), []any{c.consumer, c.clock()}
+	if workspaces != nil {
+		sql, args = c.sweepSQL(" AND c.workspace_id = ANY ($3) AND h.workspace_id = ANY ($3)"), append(args, workspaces)
+	}
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		var (
 			id    string
 			fails bool

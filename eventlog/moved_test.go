@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -29,7 +30,7 @@ func TestAppendWaitsForAMove(t *testing.T) {
 	h := held(t, 6, 10*time.Second)
 	h.append(t, client(t, "moving", "first", "n"))
 	h.append(t, client(t, "other", "first", "n"))
-	closing(t, h, `UPDATE log_head SET closed_until = clock_timestamp() + interval '1 hour' WHERE workspace_id = 'moving'`)
+	closing(t, h, `UPDATE log_head SET closed_until = statement_timestamp() + interval '1 hour' WHERE workspace_id = 'moving'`)
 	var group sync.WaitGroup
 	errs := make([]error, 5)
 	for i, id := range []string{"a", "b", "c", "d", "e"} {
@@ -45,7 +46,7 @@ func TestAppendWaitsForAMove(t *testing.T) {
 	if entries := h.soundLog(t, "moving"); len(entries) != 1 {
 		t.Errorf("%d entries behind the fence", len(entries))
 	}
-	closing(t, h, `UPDATE log_head SET closed_until = clock_timestamp() WHERE workspace_id = 'moving'`)
+	closing(t, h, `UPDATE log_head SET closed_until = statement_timestamp() WHERE workspace_id = 'moving'`)
 	group.Wait()
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
@@ -61,7 +62,7 @@ func TestAppendToAMovedWorkspace(t *testing.T) {
 	t.Parallel()
 	h := held(t, 6, 300*time.Millisecond)
 	h.append(t, client(t, "gone", "first", "n"))
-	closing(t, h, `UPDATE log_head SET closed_until = clock_timestamp() + interval '1 hour' WHERE workspace_id = 'gone'`)
+	closing(t, h, `UPDATE log_head SET closed_until = statement_timestamp() + interval '1 hour' WHERE workspace_id = 'gone'`)
 	_, err := h.log.Append(t.Context(), client(t, "gone", "late", "n"))
 	if m, ok := errors.AsType[*eventlog.MovedError](err); !ok || m.Away || !eventlog.Certain(err) {
 		t.Errorf("behind a fence: %v", err)
@@ -111,7 +112,9 @@ func TestOneLogCanBeRemoved(t *testing.T) {
 	h.append(t, client(t, "other", "first", "n"))
 	remove := func(named, deleted string) error {
 		return pgx.BeginFunc(t.Context(), h.pool, func(tx pgx.Tx) error {
-			testkit.Must(tx.Exec(t.Context(), `SELECT set_config('ledgerfeed.removes', $1, true)`, named))(t)
+			if err := pg.SetLocal(t.Context(), tx, "ledgerfeed.removes", named); err != nil {
+				return err
+			}
 			_, err := tx.Exec(t.Context(), `DELETE FROM event_log WHERE workspace_id = $1`, deleted)
 			return err
 		})

@@ -11,6 +11,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // SubscriberConfig of a Subscriber.
@@ -28,6 +30,10 @@ type SubscriberConfig struct {
 	// before this one gets it; empty: none. Workspaces get their checkpoints, at position
 	// 0, when they are first claimed.
 	After string
+
+	// Nodes are those of the Citus cluster that Pool's database belongs to (pg.NodesOf); nil:
+	// it is one PostgreSQL. While a node is away, sweeps are of the workspaces of the others.
+	Nodes *pg.Nodes
 
 	// Public adds the public forms to the segments.
 	Public bool

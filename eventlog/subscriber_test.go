@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -28,7 +29,8 @@ type consumer struct {
 func startConsumer(t *testing.T, entries int) *consumer {
 	t.Helper()
 	c := &consumer{bundle: setup(t), t: t, logged: &testkit.Buffer{}}
-	c.exec(t, `CREATE TABLE handled (workspace_id text, position bigint, PRIMARY KEY (workspace_id, position))`)
+	c.exec(t, `CREATE TABLE handled (workspace_id text COLLATE "C", position bigint, PRIMARY KEY (workspace_id, position))`)
+	testkit.Distribute(t, c.pool, "handled")
 	c.start(entries)
 	return c
 }
@@ -40,7 +42,7 @@ func (c *consumer) start(entries int) {
 	c.notifier = eventlog.NewNotifier(c.pool, logger)
 	c.log = newLog(c.t, eventlog.Config{Pool: c.pool, Clock: c.clock.Now, Notify: c.notifier.Notify})
 	sub, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
-		Pool: c.pool, Notifier: c.notifier, Clock: c.clock.Now, Logger: logger, Workers: 2, Entries: entries, Sweep: 5 * time.Millisecond,
+		Pool: c.pool, Nodes: testkit.Must(pg.NodesOf(c.t.Context(), c.pool))(c.t), Notifier: c.notifier, Clock: c.clock.Now, Logger: logger, Workers: 2, Entries: entries, Sweep: 5 * time.Millisecond,
 	})
 	if err != nil {
 		c.t.Fatal(err)

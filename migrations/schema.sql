@@ -1167,7 +1167,7 @@ BEGIN
         IF wait > 0 THEN
             began := clock_timestamp();
             was := current_setting('lock_timeout');
-            PERFORM set_config('lock_timeout', log_patience(wait)::text || 'ms', true);
+            EXECUTE format('SET LOCAL lock_timeout = %L', log_patience(wait)::text || 'ms');
             SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
         END IF;
         IF h.position IS NULL THEN
@@ -1175,7 +1175,7 @@ BEGIN
             SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
         END IF;
         IF wait > 0 THEN
-            PERFORM set_config('lock_timeout', was, true);
+            EXECUTE format('SET LOCAL lock_timeout = %L', was);
             PERFORM set_config('ledgerfeed.waited', (log_waited() + 1000 * extract(epoch FROM clock_timestamp() - began))::integer::text, true);
         END IF;
     END IF;

@@ -201,7 +201,7 @@ func TestNamesOfAnyLength(t *testing.T) {
 func massRunner(t *testing.T, b *projectionstest.Bench) (ended <-chan error, stop func()) {
 	t.Helper()
 	runner := testkit.Must(projections.NewRunner(projections.RunnerConfig{
-		Pool: b.Pool, Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), MassRows: 3, LongRows: 20, Sweep: 10 * time.Millisecond,
+		Pool: b.Pool, Nodes: testkit.Must(pg.NodesOf(t.Context(), b.Pool))(t), Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), MassRows: 3, LongRows: 20, Sweep: 10 * time.Millisecond,
 	}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -217,8 +217,10 @@ func renames(t *testing.T, b *projectionstest.Bench, n, rows int) (release func(
 	}
 	b.Project(1000)
 	tx := testkit.Must(b.Pool.Begin(t.Context()))(t)
-	if _, err := tx.Exec(t.Context(), `SELECT FROM time_entry WHERE id = 't000001' FOR UPDATE`); err != nil {
-		t.Fatal(err)
+	for i := range n {
+		if _, err := tx.Exec(t.Context(), `SELECT FROM time_entry WHERE workspace_id = $1 AND id = 't000001' FOR UPDATE`, fmt.Sprintf("mass-%d", i)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i := range n {
 		b.Append([]domain.Draft{draft(t, fmt.Sprintf("mass-%d", i), "client.recorded", object{"client_id": "c", "name": "Another"})})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // PoolSettings are the run-time parameters for connections that project. They
@@ -63,8 +64,12 @@ type RunnerConfig struct {
 	Rules   Rules // default LiveRules
 	Workers int   // claims in progress at once, beside two that change many rows; default DefaultWorkers
 	// Workspaces is the most workspaces of a claim; default as the log's. Statements for
-	// several cannot be planned where tables are distributed: there it is 1.
+	// several cannot be planned where tables are distributed: with Nodes it is 1.
 	Workspaces int
+
+	// Nodes are those of the Citus cluster that Pool's database belongs to (pg.NodesOf), where
+	// a claim has one workspace; nil: it is one PostgreSQL.
+	Nodes *pg.Nodes
 
 	Entries  int           // at most so many entries in a claim; default 1000
 	MassRows int           // see Projection
@@ -92,9 +97,12 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 		return nil, err
 	}
 	projector.tracer = cfg.Tracer
+	if cfg.Nodes != nil {
+		cfg.Workspaces = 1
+	}
 	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger,
-		Rules: cfg.Rules.Version, Workers: cfg.Workers, Workspaces: cfg.Workspaces, Entries: cfg.Entries, Sweep: cfg.Sweep,
+		Rules: cfg.Rules.Version, Workers: cfg.Workers, Workspaces: cfg.Workspaces, Nodes: cfg.Nodes, Entries: cfg.Entries, Sweep: cfg.Sweep,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)

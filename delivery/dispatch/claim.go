@@ -21,7 +21,10 @@ func (d *Dispatcher) claim(ctx context.Context, c *scheduler.Claim) scheduler.Ev
 	limited, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	endpoints, more, err := d.store.claimAndLoad(limited, c, d.clock())
-	if err != nil {
+	switch {
+	case d.store.nodes != nil && ctx.Err() == nil && err != nil && (len(endpoints) > 0 || pg.NodeAway(err)):
+		d.logger.WarnContext(ctx, "cannot claim webhooks on a node of the cluster; those of other nodes are not concerned", "error", err)
+	case err != nil:
 		if ctx.Err() == nil {
 			d.logger.WarnContext(ctx, "cannot claim webhooks; trying again", "error", err, "retry_in", retryPause)
 		}
@@ -36,12 +39,22 @@ func (d *Dispatcher) claim(ctx context.Context, c *scheduler.Claim) scheduler.Ev
 const maxClaim = 500
 
 // claimAndLoad takes webhooks and loads them; more tells whether others may be left that
-// can be claimed at once.
+// can be claimed at once. On a cluster there may be webhooks beside an error: those of other
+// nodes than it is of.
 func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.Time) (endpoints []scheduler.Loaded, more bool, err error) {
+	if s.nodes != nil {
+		return claimByNode(ctx, s, c, now)
+	}
 	claimed, err := s.claim(ctx, c, now)
 	if err != nil || len(claimed) == 0 {
 		return nil, false, err
 	}
+	endpoints, err = loadOrRelease(ctx, s, c, claimed, now)
+	return endpoints, len(claimed) == maxClaim && len(endpoints) > 0, err
+}
+
+// loadOrRelease loads webhooks that were claimed, and gives back those that it cannot load.
+func loadOrRelease(ctx context.Context, s *store, c *scheduler.Claim, claimed []scheduler.Key, now time.Time) ([]scheduler.Loaded, error) {
 	endpoints, locked, err := s.loadClaimed(ctx, claimed)
 	giveBack := locked
 	if err != nil {
@@ -57,7 +70,7 @@ func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.T
 			err = errors.Join(err, failed)
 		}
 	}
-	return endpoints, len(claimed) == maxClaim && len(endpoints) > 0, err
+	return endpoints, err
 }
 
 // loadClaimed loads webhooks but for those of which another transaction has locked a row
@@ -159,7 +172,7 @@ func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, e
 		                WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < `+KeptEpoch+`)
 		  FROM unnest($1::text[], $2::text[]) AS k (w, h)
 		  JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
-		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h`, ws, hs)
+		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h`+onCluster(s, ` WHERE w.workspace_id = ANY ($1) AND c.workspace_id = ANY ($1)`), ws, hs)
 	if err != nil {
 		return nil, fmt.Errorf("load webhooks: %w", err)
 	}
@@ -218,7 +231,7 @@ func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[sch
 	rows, err := s.pool.Query(ctx, `
 		SELECT d.workspace_id, d.webhook_id, d.position
 		  FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (w, h, after)
-		  JOIN webhook_delivery d ON d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after`, ws, hs, after)
+		  JOIN webhook_delivery d ON d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after`+onCluster(s, ` WHERE d.workspace_id = ANY ($1)`), ws, hs, after)
 	if err != nil {
 		return nil, fmt.Errorf("read what was sent before: %w", err)
 	}
@@ -274,6 +287,9 @@ func unmoved(keys []scheduler.Key) []scheduler.CursorRecord {
 
 // release gives webhooks back, with their cursors where they belong.
 func (s *store) release(ctx context.Context, lease string, list []scheduler.CursorRecord, now time.Time) error {
+	if s.nodes != nil {
+		return releaseByOne(ctx, s, lease, list, now)
+	}
 	var (
 		n                = len(list)
 		ws, hs           = make([]string, n), make([]string, n)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -17,7 +18,7 @@ func claimBench(t *testing.T, webhooks ...string) (*store, *scheduler.Claim) {
 	t.Helper()
 	pool := testkit.Pool(t)
 	testkit.AnyClock(t, pool)
-	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), leaseTime: time.Minute}
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), leaseTime: time.Minute, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
 	testkit.AsOwner(t, pool, `
 		WITH made AS (SELECT workspace_create('acme', 'acme', now())),
 		     h AS (INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret)
@@ -58,7 +59,7 @@ func TestALockedDeliveryDelaysOnlyItsWebhook(t *testing.T) {
 	s, c := claimBench(t, "locked", "one", "two")
 	tx := testkit.Must(s.pool.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_delivery WHERE webhook_id = 'locked' FOR UPDATE`))(t)
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_delivery WHERE workspace_id = 'acme' AND webhook_id = 'locked' FOR UPDATE`))(t)
 	claimed := claimOnce(t, s, c, false)
 	mine, nobodys := held(t, s, c.Lease)
 	if len(claimed) != 2 || mine != 2 || nobodys != 1 {

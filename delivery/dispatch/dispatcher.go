@@ -24,6 +24,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
@@ -38,6 +39,10 @@ type Config struct {
 	Logger   *slog.Logger       // required
 	Metrics  prometheus.Registerer
 	Tracer   trace.Tracer // makes a span of each attempt, whose trace receivers are told of; nil: none
+
+	// Nodes are those of the Citus cluster that Pool's database belongs to (pg.NodesOf); nil:
+	// it is one PostgreSQL.
+	Nodes *pg.Nodes
 
 	// Replicas are waited for before an event is sent for the first time; nil: none.
 	Replicas Replicas
@@ -112,6 +117,10 @@ type Dispatcher struct {
 
 // Probe does what a claim does, of no webhook. The error says what is in the way.
 func (d *Dispatcher) Probe(ctx context.Context) error {
+	if d.store.nodes != nil {
+		_, err := leasesOver(ctx, d.store.pool, []string{})
+		return err
+	}
 	_, err := d.store.claim(ctx, &scheduler.Claim{}, d.clock())
 	return err
 }
@@ -139,7 +148,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	}
 	d := &Dispatcher{
 		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger, traces: newAttemptTracer(cfg.Tracer), rollups: rollup.NewWriter(cfg.Pool, cfg.Logger),
-		store:  &store{pool: cfg.Pool, keyring: cfg.Keyring, leaseTime: lease},
+		store:  &store{pool: cfg.Pool, keyring: cfg.Keyring, leaseTime: lease, nodes: cfg.Nodes},
 		events: make(chan scheduler.Event, 1024), stats: make(chan chan scheduler.Stats), ended: make(chan struct{}),
 		takeLease: make(chan string, 1), orphaned: make(chan struct{}, 1),
 	}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -43,6 +44,9 @@ func readInterrupted(ctx context.Context, s *store, webhooks []webhookRow) error
 	byKey := map[scheduler.Key]*webhookRow{}
 	for i := range webhooks {
 		byKey[webhooks[i].Key] = &webhooks[i]
+	}
+	if s.nodes != nil {
+		return readInterruptedByOne(ctx, s, &n, byKey)
 	}
 	rows, err := s.pool.Query(ctx, `
 		SELECT n.w, n.h, n.position, n.sequence, e.id, e.type, e.public_event, e.created_at, coalesce(jsonb_array_length(d.attempts), 0), d.created_at
@@ -88,6 +92,25 @@ func adoptNumbers(ctx context.Context, s *store, webhooks []webhookRow) (locked 
 	if err != nil || len(without.positions) == 0 {
 		return nil, err
 	}
+	if s.nodes != nil {
+		err = adoptByOne(ctx, s, &without)
+	} else {
+		err = adoptMany(ctx, s, &without)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("number what a version without numbers has sent: %w", err)
+	}
+	left, err := withoutNumber(ctx, s, without)
+	for i := range left.positions {
+		if k := (scheduler.Key{WorkspaceID: left.ws[i], WebhookID: left.hs[i]}); !slices.Contains(locked, k) {
+			locked = append(locked, k)
+		}
+	}
+	return locked, err
+}
+
+// adoptMany numbers the deliveries that no other transaction has locked.
+func adoptMany(ctx context.Context, s *store, without *numbered) error {
 	for _, table := range []string{"webhook_delivery", "webhook_waiting"} {
 		condition := ""
 		if table == "webhook_delivery" {
@@ -104,16 +127,10 @@ func adoptNumbers(ctx context.Context, s *store, webhooks []webhookRow) (locked 
 			 WHERE t.workspace_id = u.workspace_id AND t.webhook_id = u.webhook_id AND t.position = u.position AND t.created_at = u.created_at`,
 			without.ws, without.hs, without.positions, without.sequences)
 		if err != nil {
-			return nil, fmt.Errorf("number what a version without numbers has sent: %w", err)
+			return err
 		}
 	}
-	left, err := withoutNumber(ctx, s, without)
-	for i := range left.positions {
-		if k := (scheduler.Key{WorkspaceID: left.ws[i], WebhookID: left.hs[i]}); !slices.Contains(locked, k) {
-			locked = append(locked, k)
-		}
-	}
-	return locked, err
+	return nil
 }
 
 // adoptable is true, in SQL, of a delivery t that is not sent again.
@@ -123,6 +140,9 @@ const adoptable = ` AND t.state IN ('succeeded', 'pending')`
 func withoutNumber(ctx context.Context, s *store, events numbered) (without numbered, err error) {
 	if len(events.positions) == 0 {
 		return without, nil
+	}
+	if s.nodes != nil {
+		return withoutNumberByOne(ctx, s, &events)
 	}
 	rows, err := s.pool.Query(ctx, `
 		SELECT n.w, n.h, n.position, n.sequence
@@ -147,6 +167,86 @@ func withoutNumber(ctx context.Context, s *store, events numbered) (without numb
 	})
 	if err != nil {
 		return without, fmt.Errorf("look for events that were sent without their number: %w", err)
+	}
+	return without, nil
+}
+
+// readInterruptedByOne is readInterrupted.
+func readInterruptedByOne(ctx context.Context, s *store, n *numbered, byKey map[scheduler.Key]*webhookRow) error {
+	b := &pgx.Batch{}
+	for i, p := range n.positions {
+		w := byKey[scheduler.Key{WorkspaceID: n.ws[i], WebhookID: n.hs[i]}]
+		b.Queue(`
+			SELECT e.id, e.type, e.public_event, e.created_at, coalesce(jsonb_array_length(d.attempts), 0), d.created_at
+			  FROM event_log e
+			  LEFT JOIN LATERAL (
+			       SELECT d.created_at, d.attempts, d.sequence FROM webhook_delivery d
+			        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = $3
+			        ORDER BY d.created_at DESC LIMIT 1) AS d ON true
+			 WHERE e.workspace_id = $1 AND e.position = $3 AND d.sequence IS NULL`, n.ws[i], n.hs[i], p).Query(func(rows pgx.Rows) error {
+			a := &scheduler.Attempt{Position: p, Sequence: n.sequences[i]}
+			var created *time.Time
+			_, err := pgx.ForEachRow(rows, []any{&a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created}, func() error {
+				if created != nil {
+					a.CreatedAt = created.UTC()
+				}
+				a.Before = a.Made
+				w.Interrupted = append(w.Interrupted, a)
+				return nil
+			})
+			return err //nolint:wrapcheck // said below
+		})
+	}
+	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("read what may have been sent: %w", err)
+	}
+	for _, w := range byKey {
+		slices.SortFunc(w.Interrupted, func(x, y *scheduler.Attempt) int { return cmp.Compare(x.Sequence, y.Sequence) })
+	}
+	return nil
+}
+
+// adoptByOne is adoptMany.
+func adoptByOne(ctx context.Context, s *store, without *numbered) error {
+	b := &pgx.Batch{}
+	for _, table := range []string{"webhook_delivery", "webhook_waiting"} {
+		condition := ""
+		if table == "webhook_delivery" {
+			condition = adoptable
+		}
+		for i, p := range without.positions {
+			b.Queue(`
+				UPDATE `+table+` t SET sequence = $4
+				 WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.created_at IN (
+				       SELECT t.created_at FROM `+table+` t
+				        WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.sequence IS NULL`+condition+`
+				          FOR NO KEY UPDATE SKIP LOCKED)`, without.ws[i], without.hs[i], p, without.sequences[i])
+		}
+	}
+	return inLimitedTx(ctx, s, b)
+}
+
+// withoutNumberByOne is withoutNumber.
+func withoutNumberByOne(ctx context.Context, s *store, events *numbered) (without numbered, err error) {
+	b := &pgx.Batch{}
+	for i, p := range events.positions {
+		k := scheduler.Key{WorkspaceID: events.ws[i], WebhookID: events.hs[i]}
+		b.Queue(`
+			SELECT EXISTS (SELECT 1 FROM webhook_delivery t
+			                WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.sequence IS NULL`+adoptable+`)
+			    OR EXISTS (SELECT 1 FROM webhook_waiting t
+			                WHERE t.workspace_id = $1 AND t.webhook_id = $2 AND t.position = $3 AND t.sequence IS NULL)`,
+			k.WorkspaceID, k.WebhookID, p).QueryRow(func(row pgx.Row) error {
+			var found bool
+			err := row.Scan(&found)
+			if found {
+				without.add(k, p, events.sequences[i])
+			}
+			return err
+		})
+	}
+	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+		return numbered{}, fmt.Errorf("look for events that were sent without their number: %w", err)
 	}
 	return without, nil
 }

@@ -57,7 +57,7 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 	if deleted != nil && !pg.Locked(deleted) {
 		return deleted
 	}
-	removed := rollup.RemoveOld(ctx, s.pool, now)
+	removed := rollup.RemoveOld(ctx, s.pool, s.nodes, now)
 	if removed != nil && !pg.Locked(removed) {
 		return removed
 	}
@@ -76,6 +76,9 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 // deleteCounts deletes old hourly counts. Those that another transaction has locked are
 // left for the next time; pg.Locked reports that one has locked the whole table.
 func (s *store) deleteCounts(ctx context.Context, now time.Time) error {
+	if s.nodes != nil {
+		return s.nodes.Delete(ctx, lockTimeout, "webhook_hour", "hour < $2", now.Add(-countRetention))
+	}
 	return pg.InLimitedTx(ctx, s.pool, lockTimeout, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
 			DELETE FROM webhook_hour WHERE (workspace_id, webhook_id, hour, outcome) IN (

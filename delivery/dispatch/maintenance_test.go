@@ -17,7 +17,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
-func TestMain(m *testing.M) { testkit.MainAs(m, migrations.Up, migrations.ApplyGrants) }
+func TestMain(m *testing.M) {
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.OnCitusToo)
+}
 
 const day = 24 * time.Hour
 
@@ -27,7 +29,7 @@ func TestHistoryDaysComeAndGo(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
 	testkit.AnyClock(t, pool)
-	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
 	day0 := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
 	insert := func(at time.Time) {
 		t.Helper()
@@ -46,8 +48,10 @@ func TestHistoryDaysComeAndGo(t *testing.T) {
 		insert(now.Add(time.Hour))
 	}
 	var rowsLeft, elsewhere, days int
-	err := pool.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE tableoid = 'webhook_delivery_other'::regclass),
-		(SELECT count(*) FROM pg_inherits WHERE inhparent = 'webhook_delivery'::regclass) FROM webhook_delivery`).Scan(&rowsLeft, &elsewhere, &days)
+	err := errors.Join(
+		pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery`).Scan(&rowsLeft),
+		pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery_other`).Scan(&elsewhere),
+		pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_inherits WHERE inhparent = 'webhook_delivery'::regclass`).Scan(&days))
 	if err != nil || rowsLeft != 31 || elsewhere != 0 || days != 30+1+7+1 {
 		t.Errorf("%d rows, %d of them without a day, %d partitions, %v", rowsLeft, elsewhere, days, err)
 	}
@@ -79,14 +83,14 @@ func TestSecretsAreResealed(t *testing.T) {
 	}
 	endpoint := func(keys *keyring.Keyring) *scheduler.Endpoint {
 		t.Helper()
-		rows := testkit.Must((&store{pool: pool, keyring: keys}).load(t.Context(), []scheduler.Key{k}))(t)
+		rows := testkit.Must((&store{pool: pool, keyring: keys, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}).load(t.Context(), []scheduler.Key{k}))(t)
 		return rows[0].Endpoint
 	}
 	both := testkit.Must(keyring.New("fedcba9876543210, 0123456789abcdef"))(t)
 	if err := secretkey.Rotate(t.Context(), pool, both, time.Now(), false); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&store{pool: pool, keyring: both}).maintain(t.Context(), time.Now(), time.Hour); err != nil {
+	if err := (&store{pool: pool, keyring: both, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}).maintain(t.Context(), time.Now(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if e := endpoint(testkit.Must(keyring.New("fedcba9876543210"))(t)); e.Broken != nil || e.Secret != "whsec_new" || e.OldSecret != "whsec_old" {
@@ -103,7 +107,7 @@ func TestLockedCountsAreDeletedLater(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
 	testkit.AnyClock(t, pool)
-	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
 	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
 	testkit.Must(pool.Exec(t.Context(), `
 		INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme', now());
@@ -111,7 +115,7 @@ func TestLockedCountsAreDeletedLater(t *testing.T) {
 		INSERT INTO webhook_hour VALUES ('acme', 'wh', '2030-04-01 09:00Z', 'success', 1), ('acme', 'wh', '2030-04-01 10:00Z', 'success', 1)`))(t)
 	tx := testkit.Must(pool.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_hour WHERE hour = '2030-04-01 09:00Z' FOR UPDATE`))(t)
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_hour WHERE workspace_id = 'acme' AND hour = '2030-04-01 09:00Z' FOR UPDATE`))(t)
 	for _, want := range []int{1, 0} {
 		limited, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		err := s.maintain(limited, now, 30*day)
@@ -133,7 +137,7 @@ func TestALockedTableOfCountsDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
 	testkit.AnyClock(t, pool)
-	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
 	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
 	testkit.AsOwner(t, pool, `
 		INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme', now());
@@ -176,7 +180,7 @@ func TestTracesAreForgotten(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
 	testkit.AnyClock(t, pool)
-	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
 	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
 	testkit.AsOwner(t, pool, `
 		INSERT INTO append_trace SELECT 'acme', 'of ' || days || ' days', lpad(n::text, 55, '0'), $1::timestamptz - days * interval '1 day'
@@ -215,7 +219,7 @@ func TestOneTraceForAnEvent(t *testing.T) {
 	}
 	polled.Results[0].Attempts[scheduler.Live] = []*scheduler.Attempt{one}
 	polled.Results[0].Attempts[scheduler.Retry] = []*scheduler.Attempt{two, none}
-	if err := (&store{pool: pool}).readTraces(t.Context(), &polled); err != nil {
+	if err := (&store{pool: pool, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}).readTraces(t.Context(), &polled); err != nil {
 		t.Fatal(err)
 	}
 	first := fmt.Sprintf("%055d", 1)

@@ -30,6 +30,9 @@ func number(ctx context.Context, d *Dispatcher, n *scheduler.Number) scheduler.E
 // storeNumbers stores the numbers of the webhooks that are held under the lease and whose cursor
 // no other transaction has locked, and returns which these are. Repeating it is safe.
 func storeNumbers(ctx context.Context, s *store, n *scheduler.Number) (stored []scheduler.Key, err error) {
+	if s.nodes != nil {
+		return storeNumbersByNode(ctx, s, n)
+	}
 	var (
 		ws, hs = make([]string, len(n.Webhooks)), make([]string, len(n.Webhooks))
 		cols   = newNumberColumns(len(n.Webhooks))

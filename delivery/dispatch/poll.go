@@ -45,7 +45,15 @@ func (d *Dispatcher) poll(ctx context.Context, p *scheduler.Poll) scheduler.Even
 	return polled
 }
 
+// poll reads for webhooks; on a cluster those of nodes that are away are left unread.
 func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (polled scheduler.Polled, err error) {
+	if s.nodes != nil {
+		return pollByNode(ctx, s, p, now)
+	}
+	return pollAll(ctx, s, p, now)
+}
+
+func pollAll(ctx context.Context, s *store, p *scheduler.Poll, now time.Time) (polled scheduler.Polled, err error) {
 	answers, versions, err := s.readDue(ctx, p.Requests, now)
 	if err != nil {
 		return polled, fmt.Errorf("read what is due: %w", err)
@@ -120,22 +128,14 @@ const dueSQL = `
 // visible position, and the deliveries whose retry is due. It returns the version
 // of each webhook's settings, too.
 func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, now time.Time) (answers []scheduler.PollResult, versions []int, err error) {
-	var (
-		n               = len(requests)
-		ws, hs          = make([]string, n), make([]string, n)
-		after           = make([]int64, n)
-		limits, retries = make([]int, n), make([]int, n)
-	)
-	for i := range requests {
-		r := &requests[i]
-		ws[i], hs[i], after[i], limits[i], retries[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.After, r.LiveLimit, r.RetryLimit
-	}
-	rows, err := s.pool.Query(ctx, dueSQL, ws, hs, after, limits, retries, now, int64(logWindow))
-	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // the caller says what it reads
-	}
+	n := len(requests)
 	answers, versions = make([]scheduler.PollResult, n), make([]int, n)
-	if err := scanDue(rows, answers, versions); err != nil {
+	if s.nodes != nil {
+		err = readDueByOne(ctx, s, requests, answers, versions, now)
+	} else {
+		err = readDueMany(ctx, s, requests, answers, versions, now)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	for i := range answers {
@@ -154,6 +154,25 @@ func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, n
 	return answers, versions, nil
 }
 
+// readDueMany reads for all in one statement.
+func readDueMany(ctx context.Context, s *store, requests []scheduler.PollRequest, answers []scheduler.PollResult, versions []int, now time.Time) error {
+	var (
+		n               = len(requests)
+		ws, hs          = make([]string, n), make([]string, n)
+		after           = make([]int64, n)
+		limits, retries = make([]int, n), make([]int, n)
+	)
+	for i := range requests {
+		r := &requests[i]
+		ws[i], hs[i], after[i], limits[i], retries[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.After, r.LiveLimit, r.RetryLimit
+	}
+	rows, err := s.pool.Query(ctx, dueSQL, ws, hs, after, limits, retries, now, int64(logWindow))
+	if err != nil {
+		return err //nolint:wrapcheck // the caller says what it reads
+	}
+	return scanDue(rows, answers, versions)
+}
+
 func scanDue(rows pgx.Rows, answers []scheduler.PollResult, versions []int) error {
 	defer rows.Close()
 	for rows.Next() {
@@ -166,19 +185,27 @@ func scanDue(rows pgx.Rows, answers []scheduler.PollResult, versions []int) erro
 		if err != nil {
 			return err
 		}
-		a := &answers[n-1]
-		if kind == rowState {
-			a.Found, a.Visible, versions[n-1] = true, m.Position, m.Made
-			if at != nil {
-				a.NextAttempt = *at
-			}
-			continue
+		if addDue(kind, &m, at, &answers[n-1]) {
+			versions[n-1] = m.Made
 		}
-		if at != nil {
-			m.CreatedAt = at.UTC()
-		}
-		m.Test = m.EventType == typeTest
-		a.Attempts[kind] = append(a.Attempts[kind], &m)
 	}
 	return rows.Err()
+}
+
+// addDue adds a row to the answer of its webhook. It reports whether it is the row of the
+// webhook itself.
+func addDue(kind int, m *scheduler.Attempt, at *time.Time, a *scheduler.PollResult) (state bool) {
+	if kind == rowState {
+		a.Found, a.Visible = true, m.Position
+		if at != nil {
+			a.NextAttempt = *at
+		}
+		return true
+	}
+	if at != nil {
+		m.CreatedAt = at.UTC()
+	}
+	m.Test = m.EventType == typeTest
+	a.Attempts[kind] = append(a.Attempts[kind], m)
+	return false
 }

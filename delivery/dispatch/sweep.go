@@ -58,7 +58,7 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 // sweepOnce returns the time until the next retry is due; 0: none waits.
 func (d *Dispatcher) sweepOnce(ctx context.Context) (next time.Duration, err error) {
 	found, outdated, err := d.store.sweep(ctx, *d.lease.Load(), d.clock())
-	if err != nil {
+	if err != nil && len(found)+len(outdated) == 0 {
 		return 0, err
 	}
 	d.post(scheduler.Found{Candidates: found})
@@ -66,6 +66,9 @@ func (d *Dispatcher) sweepOnce(ctx context.Context) (next time.Duration, err err
 		if err := d.store.cancelOutdated(ctx, k); err != nil {
 			return 0, err
 		}
+	}
+	if err != nil {
+		return 0, err // of a node that is away; what was found on the others is done
 	}
 	due, err := d.store.nextRetry(ctx, d.clock())
 	if err != nil || due.IsZero() {
@@ -77,6 +80,9 @@ func (d *Dispatcher) sweepOnce(ctx context.Context) (next time.Duration, err err
 // sweep returns the webhooks with something to do that are held by no other
 // process, those that are held by this one though they are paused, and those that are off and have deliveries to be cancelled.
 func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found []scheduler.Candidate, outdated []scheduler.Key, err error) {
+	if s.nodes != nil {
+		return sweepOnCluster(ctx, s, lease, now)
+	}
 	rows, err := s.pool.Query(ctx, `
 		SELECT workspace_id, webhook_id, max(visible) FROM (
 		       SELECT c.workspace_id, c.webhook_id, v.position AS visible FROM webhook_cursor c
@@ -97,10 +103,7 @@ func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found [
 	if err != nil {
 		return nil, nil, fmt.Errorf("search for webhooks with something to do: %w", err)
 	}
-	found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c scheduler.Candidate, err error) {
-		err = row.Scan(&c.Key.WorkspaceID, &c.Key.WebhookID, &c.Visible)
-		return c, err
-	})
+	found, err = pgx.CollectRows(rows, scanCandidate)
 	if err != nil {
 		return nil, nil, fmt.Errorf("search for webhooks with something to do: %w", err)
 	}
@@ -110,6 +113,11 @@ func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found [
 		       SELECT FROM webhook_waiting q
 		        WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < w.epoch)`)
 	return found, outdated, err
+}
+
+func scanCandidate(row pgx.CollectableRow) (c scheduler.Candidate, err error) {
+	err = row.Scan(&c.Key.WorkspaceID, &c.Key.WebhookID, &c.Visible)
+	return c, err
 }
 
 // nextRetry is when the next retry of any webhook is due; zero: none waits.

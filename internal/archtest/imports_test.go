@@ -25,7 +25,7 @@ var arrows = map[string][]string{
 	"eventlog/natsnotify":   {"eventlog", "internal/bus", "internal/bus/jetstream"},
 
 	"projections/anomaly": {"domain", "internal/audit", "internal/pg"},
-	"projections":         {"domain", "eventlog", "projections/table", "internal/flow", "internal/seededbug", "internal/tracing"},
+	"projections":         {"domain", "eventlog", "projections/table", "internal/flow", "internal/pg", "internal/seededbug", "internal/tracing"},
 	"projections/table":   {"domain"},
 	"projections/replay":  {"domain", "eventlog", "projections", "projections/table", "internal/pg", "internal/audit", "domain/jsonform"},
 	"projections/projectionstest": {

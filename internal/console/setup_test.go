@@ -106,7 +106,7 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 func (s *bundle) deliver() {
 	s.t.Helper()
 	dispatcher := testkit.Must(dispatch.New(dispatch.Config{
-		Pool: s.pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.clock.Now, Logger: testkit.Discard(),
+		Pool: s.pool, Nodes: testkit.Must(pg.NodesOf(s.t.Context(), s.pool))(s.t), Keyring: s.keyring, Notifier: s.notifier, Clock: s.clock.Now, Logger: testkit.Discard(),
 		Settings: s.settings, Sweep: 100 * time.Millisecond,
 	}))(s.t)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -109,7 +109,7 @@ func clearPlace(ctx context.Context, m *Mover, p *Place) error {
 	for {
 		var n int64
 		err := pg.InTx(ctx, p.Pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, `SELECT set_config('ledgerfeed.removes', $1, true)`, m.cfg.WorkspaceID); err != nil {
+			if err := pg.SetLocal(ctx, tx, "ledgerfeed.removes", m.cfg.WorkspaceID); err != nil {
 				return fmt.Errorf("name the workspace whose log is removed: %w", err)
 			}
 			tag, err := tx.Exec(ctx, `

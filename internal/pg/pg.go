@@ -226,10 +226,17 @@ func hasCode(err error, code string) bool {
 // LimitLocks limits how long each further statement of a transaction waits for a
 // lock; Locked reports the error.
 func LimitLocks(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
-	if _, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true)`, Milliseconds(limit)); err != nil {
+	if err := SetLocal(ctx, tx, "lock_timeout", Milliseconds(limit)); err != nil {
 		return fmt.Errorf("limit the wait for locks: %w", err)
 	}
 	return nil
+}
+
+// SetLocal sets a run-time parameter for the rest of a transaction. It is a SET, because Citus
+// passes that on to the nodes of a cluster, where the rows are, and no call of set_config.
+func SetLocal(ctx context.Context, tx pgx.Tx, name, value string) error {
+	_, err := tx.Exec(ctx, `SET LOCAL `+name+` = '`+strings.ReplaceAll(value, "'", "''")+`'`, pgx.QueryExecModeExec)
+	return err //nolint:wrapcheck // the caller says what it is for
 }
 
 // InLimitedTx is InTx in a transaction that waits for each lock no longer than limit. The

@@ -138,6 +138,15 @@ func AsOwner(t testing.TB, of *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
+// Distribute puts a table that a test has made, and that has a column workspace_id, where the
+// rows of workspaces are, if the tests run on a cluster.
+func Distribute(t testing.TB, of *pgxpool.Pool, table string) {
+	t.Helper()
+	if current.cluster != nil {
+		AsOwner(t, of, `SELECT create_distributed_table($1::text::regclass, 'workspace_id', colocate_with => 'log_head')`, table)
+	}
+}
+
 // GrantAgain gives the role of MainAs its rights on tables that a test has made as the
 // owner.
 func GrantAgain(t testing.TB, of *pgxpool.Pool) {

@@ -21,6 +21,8 @@ func settings() []setting {
 		// Statements of a workspace call functions that read rows of the same workspace,
 		// which are on the same node.
 		{"citus.allow_nested_distributed_execution", "on"},
+		// SET LOCAL lock_timeout holds on the node that has the row, too.
+		{"citus.propagate_set_commands", "local"},
 	}
 }
 

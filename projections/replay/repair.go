@@ -113,7 +113,7 @@ func (f *workspaceFold) moveCheckpoint(ctx context.Context, tx pgx.Tx, position 
 	}
 	_, err := tx.Exec(ctx, `
 		UPDATE log_checkpoint SET position = $3, rules = coalesce($4, rules),
-		       moved_at = CASE WHEN $5 THEN greatest($6, moved_at + interval '1 microsecond') ELSE moved_at END,
+		       moved_at = CASE WHEN $5 THEN greatest($6, (moved_at AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC') ELSE moved_at END,
 		       retry_at = CASE WHEN $5 THEN NULL ELSE retry_at END
 		 WHERE workspace_id = $1 AND consumer = $2 AND (position <> $3 OR rules <> $4 OR $5)`,
 		f.workspaceID, eventlog.ReadModels, position, rules, b.Written+b.Deleted > 0, f.cfg.Clock())

@@ -47,6 +47,12 @@ func (r *Record) Split() []*Record {
 	return parts
 }
 
+// Empty reports whether a record is of no webhook.
+func (r *Record) Empty() bool { return len(r.queues) == 0 }
+
+// Key is the webhook that a part of a record is of.
+func (r *Record) Key() Key { return r.queues[0].key }
+
 // without takes the parts out of a record.
 func (r *Record) without(parts []*Record) {
 	for _, p := range parts {

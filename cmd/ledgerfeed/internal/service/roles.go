@@ -248,16 +248,14 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	workspaces := 0
-	if distributed, err := pg.OnCitus(ctx, pool); err != nil {
+	nodes, err := pg.NodesOf(ctx, pool)
+	if err != nil {
 		return err
-	} else if distributed {
-		workspaces = 1
 	}
 	runner, err := projections.NewRunner(projections.RunnerConfig{
 		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(), Rules: s.env.Rules,
-		Workers:    s.connections.of[RoleProject] - projections.Connections + projections.DefaultWorkers,
-		Workspaces: workspaces,
+		Workers: s.connections.of[RoleProject] - projections.Connections + projections.DefaultWorkers,
+		Nodes:   nodes,
 	})
 	if err != nil {
 		return err
@@ -269,7 +267,7 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 		return err
 	}
 	auditor, err := replay.NewAuditor(replay.AuditorConfig{
-		Pool: pool, Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
+		Pool: pool, Nodes: nodes, Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
 		Every: s.env.Settings.AuditEvery, ConvertOnly: s.env.Settings.AuditEvery == 0, Rate: s.env.Settings.AuditRate, Notify: s.notifier.Notify,
 	})
 	if err != nil {
@@ -285,8 +283,12 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	nodes, err := pg.NodesOf(ctx, pool)
+	if err != nil {
+		return err
+	}
 	engine, err := dispatch.New(dispatch.Config{
-		Pool: pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
+		Pool: pool, Nodes: nodes, Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(), Replicas: s.connections.replicas,
 	})
 	if err != nil {
