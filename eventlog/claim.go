@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -117,6 +118,7 @@ type claimer struct {
 	entries  int    // the most entries of a claim
 	after    string // see SubscriberConfig
 	public   bool   // see SubscriberConfig
+	noData   bool   // see SubscriberConfig
 	process  string // names this process in marks of segments under way
 
 	distributed bool // see SubscriberConfig.Nodes
@@ -339,8 +341,12 @@ func (k *claimer) segmentSQL() string {
 	if k.after != "" {
 		upTo = ` AND e.position <= (SELECT v.position FROM log_checkpoint v WHERE v.workspace_id = $1 AND v.consumer = ` + literal(k.after) + `)`
 	}
+	columns := entryColumns
+	if k.noData {
+		columns = strings.Replace(columns, "e.data::text", "''", 1)
+	}
 	return `
-		SELECT ` + entryColumns + `, ` + public + `
+		SELECT ` + columns + `, ` + public + `
 		  FROM event_log e
 		 WHERE e.workspace_id = $1 AND e.position > $2` + upTo + `
 		 ORDER BY e.position LIMIT $3`

@@ -30,7 +30,7 @@ func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 	return &consumer{
 		claimer: claimer{
 			pool: cfg.Pool, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries,
-			after: cfg.After, public: cfg.Public, process: uuid.NewString(), distributed: cfg.Nodes != nil,
+			after: cfg.After, public: cfg.Public, noData: cfg.NoData, process: uuid.NewString(), distributed: cfg.Nodes != nil,
 		},
 		cfg:   cfg,
 		dirty: newDirtySet(),
@@ -62,6 +62,9 @@ func (c *consumer) markDirty(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-appended.C:
+			if c.cfg.Gather > 0 && !flow.Pause(ctx, untilNext(c.cfg.Gather)) {
+				return
+			}
 			ids, all := appended.Take()
 			c.dirty.mark(ids, shared)
 			if !all {
@@ -76,6 +79,12 @@ func (c *consumer) markDirty(ctx context.Context) {
 		// A sweep over many workspaces takes no more than 1 % of the time.
 		sweep.Reset(max(c.cfg.Sweep, 100*time.Since(began)))
 	}
+}
+
+// untilNext is the time until the next multiple of a time since the epoch. It is not of the
+// injected clock, which does not pass by itself.
+func untilNext(d time.Duration) time.Duration {
+	return d - time.Duration(time.Now().UnixNano()%int64(d))
 }
 
 // topic is what tells that there may be entries to claim.

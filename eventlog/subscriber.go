@@ -35,8 +35,16 @@ type SubscriberConfig struct {
 	// it is one PostgreSQL. While a node is away, sweeps are of the workspaces of the others.
 	Nodes *pg.Nodes
 
-	// Public adds the public forms to the segments.
-	Public bool
+	// Public adds the public forms to the segments. NoData leaves out the entries' data, for
+	// handlers that need none.
+	Public, NoData bool
+
+	// Gather is how long notifications are gathered before the workspaces are claimed, so
+	// that a handler writes less often where entries come one by one: a process claims a
+	// workspace once in that time, unless it has more entries than a claim. It is counted from
+	// the epoch, so that processes beside each other claim at the same moment, and mostly one
+	// of them gets the workspace. Default: they are claimed at once.
+	Gather time.Duration
 
 	// Outside is for handlers that work on something outside of the database; nil: they do
 	// not.

@@ -344,6 +344,49 @@ CREATE TABLE event_rollup_cursor (
 ) WITH (fillfactor=50);
 COMMENT ON TABLE event_rollup_cursor IS 'How far event_rollup has counted each workspace''s log.';
 
+CREATE TABLE event_tile (
+    workspace_id text COLLATE "C" NOT NULL,
+    sight text COLLATE "C" NOT NULL,
+    level smallint NOT NULL,
+    tile bigint NOT NULL,
+    hashes bytea NOT NULL,
+    through bigint,
+    CONSTRAINT event_tile_pkey PRIMARY KEY (workspace_id, sight, level, tile),
+    CONSTRAINT event_tile_check CHECK (((through IS NOT NULL) = (level = 0))),
+    CONSTRAINT event_tile_hashes_check CHECK ((((octet_length(hashes) >= 32) AND (octet_length(hashes) <= 8192)) AND ((octet_length(hashes) % 32) = 0))),
+    CONSTRAINT event_tile_level_check CHECK (((level >= 0) AND (level <= 7))),
+    CONSTRAINT event_tile_sight_check CHECK ((sight = ANY (ARRAY['events'::text, 'events-with-pay'::text]))),
+    CONSTRAINT event_tile_tile_check CHECK ((tile >= 0))
+);
+COMMENT ON TABLE event_tile IS 'Tiles of the trees in event_tree: the full ones, which do not change, and at each level the one at the edge, which grows.';
+COMMENT ON COLUMN event_tile.sight IS 'Of which tree it is: event_tree.sight.';
+COMMENT ON COLUMN event_tile.level IS 'A hash is the root of the subtree of 256^level leaves; at level 0 it is that of a leaf.';
+COMMENT ON COLUMN event_tile.tile IS 'Its number at its level: it begins with hash 256 * tile.';
+COMMENT ON COLUMN event_tile.hashes IS '1 to 256 hashes of 32 bytes.';
+COMMENT ON COLUMN event_tile.through IS 'At level 0, the position in the log of its last leaf; null at others.';
+CREATE INDEX event_tile_through ON public.event_tile USING btree (workspace_id, sight, through) WHERE (level = 0);
+
+CREATE TABLE event_tree (
+    workspace_id text COLLATE "C" NOT NULL,
+    sight text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    chain bytea NOT NULL,
+    size bigint NOT NULL,
+    root bytea NOT NULL,
+    CONSTRAINT event_tree_pkey PRIMARY KEY (workspace_id, sight),
+    CONSTRAINT event_tree_chain_check CHECK ((octet_length(chain) = 32)),
+    CONSTRAINT event_tree_check CHECK (((size >= 0) AND (size <= "position"))),
+    CONSTRAINT event_tree_position_check CHECK (("position" > 0)),
+    CONSTRAINT event_tree_root_check CHECK ((octet_length(root) = 32)),
+    CONSTRAINT event_tree_sight_check CHECK ((sight = ANY (ARRAY['events'::text, 'events-with-pay'::text])))
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
+COMMENT ON TABLE event_tree IS 'The Merkle trees over the events of each workspace, as far as they are built. A workspace without a row has none yet.';
+COMMENT ON COLUMN event_tree.sight IS 'Which events are its leaves: events is those that need no pay:read, events-with-pay is all.';
+COMMENT ON COLUMN event_tree.position IS 'It has the events up to this position of the log.';
+COMMENT ON COLUMN event_tree.chain IS 'The chain value of the entry at position.';
+COMMENT ON COLUMN event_tree.size IS 'How many leaves it has.';
+COMMENT ON COLUMN event_tree.root IS 'Its root (RFC 6962, 2.1).';
+
 CREATE TABLE ingest_position (
     workspace_id text COLLATE "C" NOT NULL,
     source text COLLATE "C" NOT NULL,

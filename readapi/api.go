@@ -18,6 +18,7 @@ type API struct {
 	answers       *answer.Renderer
 	document      []byte          // of /v1/openapi.json
 	pages         map[string]page // that need no key, by path
+	signer        signer
 	keys          keyFinder
 	cursors       *workspaceSealers
 	secondCursors *cursorSealer

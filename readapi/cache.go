@@ -43,6 +43,7 @@ type cachedAnswer struct {
 	version version
 	body    answer.Encoded
 	rows    int
+	index   int64 // answer.Writer.EventIndex
 }
 
 // size is about what an entry takes, in bytes.

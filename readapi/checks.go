@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // check makes a middleware of a check: a request that fails it is answered with the
@@ -194,6 +195,10 @@ func (e *endpoint) enter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := requestOf(r)
 		q.endpoint, q.pathID = e, chi.URLParam(r, "id")
+		if e.OfTree() {
+			q.tile = parseTile(chi.URLParam(r, "level"), chi.URLParam(r, "*"))
+			q.out.Media, q.out.ByKey, q.out.Immutable = e.MediaType(), true, e.Kind == route.Tile
+		}
 		chooseForm(q)
 		next.ServeHTTP(w, r)
 	})

@@ -97,6 +97,9 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	if q.endpoint.version == nil {
 		return false, nil
 	}
+	if q.endpoint.Kind == route.Checkpoint && q.wait.seconds > 0 {
+		return false, nil // it may have to be held
+	}
 	var cached *cachedAnswer
 	if isCached(q) {
 		cached = q.api.cache.get(q.cacheKey())
@@ -135,7 +138,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	if !current {
 		return false, nil
 	}
-	q.rows = cached.rows
+	q.rows, q.out.EventIndex = cached.rows, cached.index
 	q.out.OK(cached.body, tag)
 	return true, nil
 }
@@ -148,7 +151,7 @@ func (q *request) answerWith(body []byte, v version) error {
 		return err
 	}
 	if q.wait.holds(q, body, v) {
-		if q.endpoint.Kind != route.Credit { // which resumes does not use, and others get compressed
+		if q.endpoint.IsList() && q.endpoint.Kind != route.Credit { // which resumes does not use, and others get compressed
 			q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: answer.Encoded{Encoding: answer.Identity, Body: body}})
 		}
 		return nil
@@ -161,9 +164,12 @@ func (q *request) answerWith(body []byte, v version) error {
 	}
 	buffer := q.api.answers.Buffer()
 	defer q.api.answers.Release(buffer)
-	encoded := q.out.Encode(buffer, body)
+	encoded := answer.Encoded{Encoding: answer.Identity, Body: body}
+	if q.endpoint.Kind != route.Tile { // hashes cannot be compressed
+		encoded = q.out.Encode(buffer, body)
+	}
 	if isCached(q) {
-		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: encoded, rows: q.rows})
+		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: encoded, rows: q.rows, index: q.out.EventIndex})
 	}
 	q.out.OK(encoded, tag)
 	return nil

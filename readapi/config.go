@@ -93,8 +93,8 @@ type Config struct {
 	// documentation; both without a slash at the end.
 	BaseURL, DocsURL string
 
-	// Signing has the keys that the service signs with, whose public parts are shown; nil:
-	// there are none.
+	// Signing has the keys that the service signs with, checkpoints among other things, and
+	// whose public parts are shown; nil: there are none.
 	Signing *signingkey.Keys
 
 	// TrustedProxies are peers whose X-Forwarded-For is believed.

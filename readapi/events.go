@@ -6,6 +6,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
@@ -59,8 +60,28 @@ func answerEvents(q *request) error {
 		body.WriteString(page.Events[i].JSON)
 	}
 	q.rows = len(page.Events)
+	if err := findIndex(q, &query, page); err != nil {
+		return err
+	}
 	appendEnd(body, page.More, q.cursor(appendMark(nil, page.Next)))
 	return q.answerWith(body.Bytes(), read)
+}
+
+// findIndex finds which event of the tree that the key sees the first one of a page is, as
+// long as the page has every event of its span.
+func findIndex(q *request, query *eventlog.FeedQuery, page *eventlog.FeedPage) error {
+	q.out.EventIndex = answer.NoIndex
+	if len(page.Events) == 0 || query.Type != "" {
+		return nil
+	}
+	index, ok, err := eventtree.IndexOf(q, q.from.pool, q.key.WorkspaceID, sight(q), page.Events[0].Position)
+	if err != nil {
+		return q.readError(err)
+	}
+	if ok {
+		q.out.EventIndex = index
+	}
+	return nil
 }
 
 // formatSpan is a time span in whole days, or as Go writes it.

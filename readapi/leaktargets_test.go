@@ -20,6 +20,7 @@ func leakTargets(s *stand, everything string) []string {
 	targets = append(targets, rowTargets()...)
 	targets = append(targets, creditTargets(s, everything)...)
 	targets = append(targets, wrongTargets()...)
+	targets = append(targets, treeTargets()...)
 	slices.Sort(targets)
 	return slices.Compact(targets)
 }
@@ -83,6 +84,15 @@ func rowTargets() []string {
 			targets = append(targets, path+id)
 		}
 		targets = append(targets, path+ids[0]+"?x=1", path+ids[0]+"/", path+"%2F"+ids[0])
+	}
+	return targets
+}
+
+// treeTargets are tiles and bundles of trees of every size that there could be.
+func treeTargets() []string {
+	targets := []string{"/v1/events/checkpoint?x=1", "/v1/events/tile/0/000", "/v1/events/tile/entries/000", "/v1/events/tile/1/000.p/1", "/v1/events/tile/0/001.p/1", "/v1/events/tile/x/000"}
+	for width := 1; width <= 3*leakRows+2; width++ {
+		targets = append(targets, fmt.Sprintf("/v1/events/tile/0/000.p/%d", width), fmt.Sprintf("/v1/events/tile/entries/000.p/%d", width))
 	}
 	return targets
 }

@@ -41,6 +41,10 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
+	signer, err := newSigner(&cfg)
+	if err != nil {
+		return nil, err
+	}
 	primary := newSource(&cfg, cfg.Pool, cfg.WholeLists.Pool, cfg.Feed, nil)
 	waits := newWaits(&cfg)
 	places := wholelist.NewPlaces(cfg.WholeLists.Most, cfg.WholeLists.MostOfWorkspace)
@@ -54,6 +58,7 @@ func New(cfg Config) (*API, error) {
 		answers:       answers,
 		document:      document,
 		pages:         pages,
+		signer:        signer,
 		keys:          keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
 		cursors:       newWorkspaceSealers(cfg.CursorKey),
 		secondCursors: secondCursors,
@@ -92,13 +97,13 @@ func (a *API) mountRoutes() {
 		e := newEndpoint(r)
 		e.answer, e.version = a.handlers(r)
 		found := a.mux.With(e.enter)
-		found.Method(http.MethodOptions, e.Path, handler(answerMethods))
+		found.Method(http.MethodOptions, e.Pattern(), handler(answerMethods))
 		checked := found.With(
 			check(checkPermission), // 7
 			check(checkParams),     // 8
 		)
-		checked.Method(http.MethodGet, e.Path, handler(answerRequest)) // 9
-		checked.Method(http.MethodHead, e.Path, handler(answerRequest))
+		checked.Method(http.MethodGet, e.Pattern(), handler(answerRequest)) // 9
+		checked.Method(http.MethodHead, e.Pattern(), handler(answerRequest))
 	}
 }
 
@@ -115,6 +120,12 @@ func (a *API) handlers(r route.Route) (handle func(*request) error, version func
 		return answerEvents, feedVersion
 	case route.Event:
 		return answerEvent, nil
+	case route.Checkpoint:
+		return answerCheckpoint, checkpointVersion
+	case route.Tile:
+		return answerTile, nil
+	case route.Bundle:
+		return answerBundle, nil
 	case route.KeyInfo:
 		return answerKeyInfo, nil
 	case route.Document:

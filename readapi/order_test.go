@@ -3,6 +3,7 @@ package readapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -30,6 +31,21 @@ func endpoints() map[string]access.Permission {
 	}
 }
 
+// treeEndpoints are those of the tree over the events, which are not in JSON, with the
+// permission that each needs.
+func treeEndpoints() map[string]access.Permission {
+	return map[string]access.Permission{
+		"/v1/events/checkpoint": access.EventsRead, "/v1/events/tile/0/000.p/1": access.EventsRead, "/v1/events/tile/entries/000.p/1": access.EventsRead,
+	}
+}
+
+// allEndpoints are both together.
+func allEndpoints() map[string]access.Permission {
+	all := endpoints()
+	maps.Copy(all, treeEndpoints())
+	return all
+}
+
 // objects are entries that make everything that endpoints asks for.
 func objects(w string) []string {
 	lines := []string{
@@ -54,11 +70,12 @@ func TestChecksRunInOrder(t *testing.T) {
 	s := newStand(t)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
+	s.buildTrees("acme")
 	s.keepKeys(t)
 	keys := s.faultyKeys(t)
 	faults := faultsInOrder(keys)
 	made := 0
-	for path, permission := range endpoints() {
+	for path, permission := range allEndpoints() {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions} {
 			for i := range faults {
 				for j := i; j < len(faults); j++ {
@@ -89,7 +106,7 @@ func TestEndpointsAreAllThereAre(t *testing.T) {
 		routes[r.Path] = r.Permission
 	}
 	c := testkit.Must(theContract())(t)
-	for path, permission := range endpoints() {
+	for path, permission := range allEndpoints() {
 		found, _ := c.routeOf(http.MethodGet, &url.URL{Path: path})
 		if found == nil {
 			t.Fatalf("%s is not described", path)
@@ -166,6 +183,9 @@ func checkHeaders(t testing.TB, what string, r reply) {
 	if r.header.Get("Etag") != "" {
 		cache = "private, no-cache"
 	}
+	if r.status < 400 && strings.Contains(what, "/v1/events/tile/0/") && cache != "private, no-store" {
+		cache = "private, max-age=31536000, immutable"
+	}
 	if got := r.header.Get("Cache-Control"); got != cache {
 		t.Errorf("%s: Cache-Control is %q beside ETag %q", what, got, r.header.Get("Etag"))
 	}
@@ -178,6 +198,13 @@ func checkHeaders(t testing.TB, what string, r reply) {
 	}
 	if what == "/docs/keys.txt" {
 		wantType = "text/plain; charset=utf-8"
+	}
+	switch {
+	case r.status >= 400:
+	case strings.Contains(what, "/v1/events/checkpoint"):
+		wantType = "text/plain; charset=utf-8"
+	case strings.Contains(what, "/v1/events/tile/"):
+		wantType = "application/octet-stream"
 	}
 	if r.status == 204 || r.status == 302 || r.status == 304 {
 		wantType = ""

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
@@ -58,9 +59,10 @@ func within(ctx context.Context, q *request) (c *request, keep func()) {
 
 // target is what a request asks for.
 type target struct {
-	page     string    // route of a page that needs no key
-	endpoint *endpoint // nil until the route was found
-	pathID   string    // the {id} of the path
+	page     string          // route of a page that needs no key
+	endpoint *endpoint       // nil until the route was found
+	pathID   string          // the {id} of the path
+	tile     *eventtree.Path // of the tree over the events; nil: none that there could be
 }
 
 // reading is where the answer is read.

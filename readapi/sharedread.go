@@ -36,6 +36,7 @@ type sharedRead struct {
 	body    []byte
 	version version
 	rows    int
+	index   int64 // answer.Writer.EventIndex
 	newer   bool
 	err     error // why nothing was; nil without found: it must be tried again
 }
@@ -68,8 +69,9 @@ func (s *sharedReads) read(q *request, moved int64) error {
 		switch {
 		case read.err != nil:
 			return postponed(read.err)
-		case read.found && read.version.position >= moved && q.wait.accepts(read.version):
-			q.wait.empty, q.wait.newer, q.rows = nil, read.newer, read.rows
+		// A tree may be behind what was moved, however often it is read.
+		case read.found && (read.version.position >= moved || q.endpoint.OfTree()) && q.wait.accepts(read.version):
+			q.wait.empty, q.wait.newer, q.rows, q.out.EventIndex = nil, read.newer, read.rows, read.index
 			return q.answerWith(read.body, read.version)
 		}
 		// It had begun before the move, or what this request has seen or demands, or the
@@ -139,6 +141,7 @@ func (s *sharedReads) share(q *request, body []byte, v version) {
 	s.end(sharedKeyOf(q), read, func() {
 		if read.joined > 0 {
 			read.found, read.body, read.version, read.rows, read.newer = true, append([]byte(nil), body...), v, q.rows, q.wait.newer
+			read.index = q.out.EventIndex
 		}
 	})
 }

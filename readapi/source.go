@@ -34,13 +34,14 @@ type source struct {
 	lists    *pgxpool.Pool // nil: it reads no whole lists
 	feed     *eventlog.Feed
 	versions *batch.Coalescer[*versionQuery]
+	trees    *batch.Coalescer[*treesQuery]
 	rows     map[string]*batch.Coalescer[*rowQuery] // by table
 	shares   *shares
 }
 
 func newSource(cfg *Config, pool, lists *pgxpool.Pool, feed *eventlog.Feed, server *replica.Server) *source {
 	s := &source{
-		server: server, pool: pool, lists: lists, feed: feed, versions: newVersionReader(pool, cfg.Timeout),
+		server: server, pool: pool, lists: lists, feed: feed, versions: newVersionReader(pool, cfg.Timeout), trees: newTreesReader(pool, cfg.Timeout),
 		rows: map[string]*batch.Coalescer[*rowQuery]{}, shares: cfg.newShares(pool),
 	}
 	for _, r := range route.Table() {
@@ -124,7 +125,9 @@ func reached(q *request, v version) error {
 // it has what it needs.
 func readFrom(q *request, do func(*request) error) error {
 	q.from = q.api.primary
-	if len(q.api.replicas) == 0 || !q.endpoint.HasPosition() {
+	// Trees are behind what is visible, so what this process has told of the workspace would
+	// keep most replicas from being read; and a tile must be there once a checkpoint was.
+	if len(q.api.replicas) == 0 || !q.endpoint.HasPosition() || q.endpoint.OfTree() {
 		return do(q)
 	}
 	if err := needs(q); err != nil {

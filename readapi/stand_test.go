@@ -133,6 +133,7 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 		BaseURL: "https://api.example.com", DocsURL: docsURL, CursorKey: bytes.Repeat([]byte{7}, 32),
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Requests: s.requests,
 		WholeLists: readapi.WholeLists{Pool: lists, Timeout: time.Minute},
+		Signing:    signingKeys(t, 1),
 	}
 	s.contract = testkit.Must(theContract())(t)
 	for _, f := range change {

@@ -116,7 +116,7 @@ func (w *waiter) accept(q *request, faults []answer.ParamError) []answer.ParamEr
 		faults = addError(faults, answer.HeaderAtLeast, positionForm)
 	}
 	w.atLeast = position
-	if q.endpoint.IsList() && q.form == answer.JSON { // a whole list is there at once, empty or not
+	if q.endpoint.CanWait() && q.form == answer.JSON { // a whole list is there at once, empty or not
 		w.seconds = preferredWait(q.http.Header.Values(answer.HeaderPrefer))
 	}
 	if w.seconds > 0 {
@@ -151,9 +151,13 @@ func (q *request) reachedYet() error {
 	return nil
 }
 
-// holds keeps an answer that the request would rather wait for.
+// holds keeps an answer that the request would rather wait for: a page without rows, or a
+// checkpoint that the caller has.
 func (w *waiter) holds(q *request, body []byte, v version) bool {
-	if w.seconds == 0 || w.over || q.rows > 0 || w.newer {
+	if w.seconds == 0 || w.over || w.newer {
+		return false
+	}
+	if old := q.rows == 0 || q.endpoint.Kind == route.Checkpoint && q.out.Match(q.tag(v)) != ""; !old {
 		return false
 	}
 	w.empty = &emptyPage{append([]byte(nil), body...), v}
@@ -232,7 +236,7 @@ func (a *API) awaitPosition(ctx context.Context, q *request) error {
 		began := time.Now() // not of the injected clock: it measures the database
 		if err := a.again(ctx, q, func(q *request) error { return readFrom(q, answerForm) }); errors.Is(err, errBehind) {
 			q.wait.behind = true // the log went back, or another server has answered
-			pause = pauseAfter(began)
+			pause = pauseAfter(q, began)
 		} else if err != nil {
 			a.metrics.ended(forPosition, endedFound)
 			return err
@@ -251,8 +255,12 @@ const (
 	pauseFactor   = 4
 )
 
-// pauseAfter is that time after a read that began at a moment.
-func pauseAfter(began time.Time) time.Duration {
+// pauseAfter is that time after a read that began at a moment. A tree follows what is
+// visible within a second, so that reading it more often would be in vain.
+func pauseAfter(q *request, began time.Time) time.Duration {
+	if q.endpoint.OfTree() {
+		return longestPause
+	}
 	return max(shortestPause, min(longestPause, pauseFactor*time.Since(began)))
 }
 
@@ -295,7 +303,7 @@ func (a *API) awaitChange(ctx context.Context, q *request) error {
 			a.metrics.ended(forChange, endedFound)
 			return err
 		}
-		pause = pauseAfter(began)
+		pause = pauseAfter(q, began)
 	}
 	a.metrics.ended(forChange, endedFound)
 	return nil

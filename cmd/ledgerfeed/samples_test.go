@@ -51,7 +51,10 @@ func samplesOf(t *testing.T, page string) (list []sample) {
 func TestSamplesOfTheReference(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
-	demo := startProcess(t, command(t, url, "demo"))
+	program := command(t, url, "demo")
+	key, _ := newSigningKey(t)
+	program.Env = append(program.Env, "LEDGERFEED_SIGNING_KEY="+key)
+	demo := startProcess(t, program)
 	demo.await("Ctrl-C stops everything")
 	said := demo.log.String()
 	hint := regexp.MustCompile(`curl -s (http\S+)/v1/me `).FindStringSubmatch(said)

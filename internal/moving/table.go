@@ -28,7 +28,7 @@ func opening() []table {
 		{name: "api_key"}, {name: "api_key_secret"}, {name: "api_key_use"}, {name: "rate_count"},
 		{name: "webhook"}, {name: "webhook_cursor"}, {name: "webhook_waiting"}, {name: "webhook_mail"},
 		{name: "webhook_delivery", rows: waitingDeliveries}, {name: "webhook_delivery", rows: laterDeliveries}, {name: "webhook_delivery", rows: numberedDeliveries},
-		{name: "log_checkpoint", rows: `log_checkpoint t WHERE t.workspace_id = $1 AND t.consumer <> 'read_models'`},
+		{name: "log_checkpoint", rows: `log_checkpoint t WHERE t.workspace_id = $1 AND t.consumer NOT IN ('read_models', 'event_trees')`},
 		{name: "anomaly_acknowledged"}, {name: "console_session"}, {name: "console_link"}, {name: "cursor_key"},
 		{name: "webhook_hour", rows: `webhook_hour t WHERE t.workspace_id = $1 AND t.hour > now() - interval '3 days'`},
 		{name: "request_rollup", rows: `request_rollup` + recent}, {name: "key_rollup", rows: `key_rollup` + recent},

@@ -11,6 +11,7 @@ const (
 	HeaderContentType     = "Content-Type"
 	HeaderDisposition     = "Content-Disposition"
 	HeaderETag            = "ETag"
+	HeaderEventIndex      = "Event-Index"
 	HeaderLimit           = "RateLimit-Limit"
 	HeaderLocation        = "Location"
 	HeaderLogPosition     = "Log-Position"
@@ -32,13 +33,15 @@ const (
 
 // Values of headers that never change.
 const (
-	AllowedMethods  = "GET, HEAD, OPTIONS"      // Allow
-	CacheRevalidate = "private, no-cache"       // Cache-Control beside an ETag
-	CacheNever      = "private, no-store"       // Cache-Control of all other answers
-	Challenge       = "Bearer"                  // WWW-Authenticate
-	NoSniff         = "nosniff"                 // X-Content-Type-Options
-	VaryEncoding    = "Accept-Encoding"         // Vary
-	VaryForm        = "Accept, Accept-Encoding" // Vary of lists of rows
+	AllowedMethods  = "GET, HEAD, OPTIONS"                   // Allow
+	CacheRevalidate = "private, no-cache"                    // Cache-Control beside an ETag
+	CacheImmutable  = "private, max-age=31536000, immutable" // Cache-Control of what never changes
+	CacheNever      = "private, no-store"                    // Cache-Control of all other answers
+	Challenge       = "Bearer"                               // WWW-Authenticate
+	NoSniff         = "nosniff"                              // X-Content-Type-Options
+	VaryEncoding    = "Accept-Encoding"                      // Vary
+	VaryForm        = "Accept, Accept-Encoding"              // Vary of lists of rows
+	VaryKey         = "Authorization, Accept-Encoding"       // Vary of what keys see differently at one address and may be cached
 )
 
 // Policy is what the RateLimit headers of an answer count, as the IETF draft names
@@ -53,13 +56,14 @@ const (
 
 // fixedValues are header values as net/http takes them, made once and only read.
 type fixedValues struct {
-	allow, cacheRevalidate, cacheNever, challenge, noSniff, typeJSON, typeProblem, varyEncoding, varyForm, trailer []string
+	allow, cacheRevalidate, cacheImmutable, cacheNever, challenge, noSniff, typeJSON, typeProblem, varyEncoding, varyForm, varyKey, trailer []string
 }
 
 func newFixedValues() fixedValues {
 	return fixedValues{
 		allow:           []string{AllowedMethods},
 		cacheRevalidate: []string{CacheRevalidate},
+		cacheImmutable:  []string{CacheImmutable},
 		cacheNever:      []string{CacheNever},
 		challenge:       []string{Challenge},
 		noSniff:         []string{NoSniff},
@@ -67,6 +71,7 @@ func newFixedValues() fixedValues {
 		typeProblem:     []string{"application/problem+json"},
 		varyEncoding:    []string{VaryEncoding},
 		varyForm:        []string{VaryForm},
+		varyKey:         []string{VaryKey},
 		trailer:         []string{HeaderNextCursor},
 	}
 }

@@ -178,6 +178,20 @@ func UnknownID(label string) *Error {
 	return &Error{Status: http.StatusNotFound, Detail: "There is no " + label + " with this id that this key may see."}
 }
 
+// Unsigned is the answer to a request for a checkpoint where nothing signs one.
+func Unsigned() *Error {
+	return &Error{Status: http.StatusNotFound, Detail: "There are no checkpoints, because the operator of the service has given it no signing key."}
+}
+
+// UnknownTile is the answer to the path of a tile that the tree does not have.
+func UnknownTile() *Error {
+	return &Error{
+		Status: http.StatusNotFound,
+		Detail: "The tree of the events that this key may see has no such tile, or not so many hashes of it yet, or its events are no longer kept. " +
+			"A path is as c2sp.org/tlog-tiles says, such as 000.p/17 or x001/234.",
+	}
+}
+
 // The Retry-After of a 503, in seconds.
 const (
 	retryUnavailable = 2

@@ -36,14 +36,25 @@ type Writer struct {
 	// it waits must not depend on how fast its caller reads. Nil: nothing is.
 	Begins func()
 
-	// Forms says that the answer depends on Accept, too.
-	Forms bool
+	// Forms says that the answer depends on Accept, too; ByKey, that keys see others at the
+	// same address although it may be cached; Immutable, that it never changes.
+	Forms, ByKey, Immutable bool
+
+	// Media is the media type of an answer of 200; empty: JSON.
+	Media string
+
+	// EventIndex is the index of the first event of a page in the tree that the key sees;
+	// NoIndex, as at first: it is not told.
+	EventIndex int64
 
 	// What was written, for the request log.
 	Status int   // 0: nothing yet
 	Bytes  int   // of the body
 	Err    error // that of writing the body: the caller has gone
 }
+
+// NoIndex is an EventIndex that is none.
+const NoIndex = -1
 
 // Encoded is a body in an encoding.
 type Encoded struct {
@@ -53,7 +64,7 @@ type Encoded struct {
 
 // Writer makes the Writer of the answer to a request.
 func (r *Renderer) Writer(w http.ResponseWriter, request *http.Request, requestID string) Writer {
-	return Writer{renderer: r, w: w, request: request, requestID: requestID, LogPosition: -1}
+	return Writer{renderer: r, w: w, request: request, requestID: requestID, LogPosition: -1, EventIndex: NoIndex}
 }
 
 // accepted are the encodings that the caller accepts, best first.
@@ -104,15 +115,30 @@ func (w *Writer) IfNoneMatch() string {
 	return strings.Join(w.request.Header.Values("If-None-Match"), ",")
 }
 
-// OK answers 200 with a JSON body. The tag names the body in every encoding.
+// OK answers 200 with a body. The tag names the body in every encoding.
 func (w *Writer) OK(body Encoded, tag string) {
-	w.ok(w.renderer.fixed.typeJSON, body, tag)
+	media := w.renderer.fixed.typeJSON
+	if w.Media != "" {
+		media = []string{w.Media}
+	}
+	if w.EventIndex != NoIndex {
+		w.w.Header()[HeaderEventIndex] = []string{strconv.FormatInt(w.EventIndex, 10)}
+	}
+	w.ok(media, body, tag)
+}
+
+// caching is the Cache-Control of an answer that has an ETag.
+func (w *Writer) caching() []string {
+	if w.Immutable {
+		return w.renderer.fixed.cacheImmutable
+	}
+	return w.renderer.fixed.cacheRevalidate
 }
 
 func (w *Writer) ok(contentType []string, body Encoded, tag string) {
 	h := w.setCommon()
 	w.setOfData(h)
-	h[HeaderCacheControl] = w.renderer.fixed.cacheRevalidate
+	h[HeaderCacheControl] = w.caching()
 	h[HeaderETag] = []string{etag(tag, body.Encoding)}
 	w.send(http.StatusOK, contentType, body)
 }
@@ -122,7 +148,7 @@ func (w *Writer) NotModified(etag string) {
 	h := w.setCommon()
 	w.setOfData(h)
 	h[HeaderETag] = []string{etag}
-	h[HeaderCacheControl] = w.renderer.fixed.cacheRevalidate
+	h[HeaderCacheControl] = w.caching()
 	h[HeaderVary] = w.vary()
 	w.Status = http.StatusNotModified
 	w.w.WriteHeader(http.StatusNotModified)
@@ -212,8 +238,11 @@ func (w *Writer) Extend(d time.Duration) {
 
 // vary says on which headers of the request the answer depends.
 func (w *Writer) vary() []string {
-	if w.Forms {
+	switch {
+	case w.Forms:
 		return w.renderer.fixed.varyForm
+	case w.ByKey:
+		return w.renderer.fixed.varyKey
 	}
 	return w.renderer.fixed.varyEncoding
 }

@@ -35,6 +35,8 @@ The API is read only: GET, HEAD and OPTIONS, anything else is answered with 405.
 
 **Positions.** Answers about a workspace's data say in Log-Position which position of its log they are of. With Log-Position-At-Least a request is answered from at least a position, such as one that appending returned: so a program reads what it has just written.
 
+**Proof.** The events are also the leaves of a Merkle tree, in the public forms of transparency logs (c2sp.org/tlog-tiles): a signed checkpoint, tiles and entry bundles. Keys without pay:read have a tree of their own.
+
 **Limits.** Each key may make a number of requests a clock minute, 120 unless raised. Above, the answer is 429 with Retry-After. RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset are on every response; RateLimit and RateLimit-Policy say the same in the form of the IETF draft. Until a key is known they count the refused keys of the caller's address, 20 a minute.
 
 **What may change.** Within /v1 there may be more: endpoints, optional parameters, fields of answers, values of enumerations, types of events and headers. Nothing is removed, renamed or given another meaning. So the schemas here are open, and values are listed as x-extensible-enum, not as enum: pass over what your program does not know.
@@ -95,6 +97,7 @@ func tags() []object {
 		tag("Contractors", "Who does the work."),
 		tag("Clients", "Who the work is for, and their credit."),
 		tag("Events", "What happened, in order, for 30 days; also pushed by webhooks."),
+		tag("Proof", "The events as a transparency log that anybody can check (c2sp.org/tlog-tiles)."),
 		tag("Key", "The key itself, and this description."),
 	}
 }

@@ -16,7 +16,7 @@ func errorsOf(r *route.Route) object {
 	if r.Permission != "" {
 		statuses = append(statuses, http.StatusForbidden)
 	}
-	if r.HasID() {
+	if r.HasID() || r.OfTree() {
 		statuses = append(statuses, http.StatusNotFound)
 	}
 	return errorReferences(append(statuses, http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge,
@@ -85,7 +85,7 @@ func ErrorDescription(status int) string {
 	case http.StatusForbidden:
 		return "The key lacks the permission that detail names."
 	case http.StatusNotFound:
-		return "There is nothing with this id that this key may see."
+		return "There is nothing with this id that this key may see, or no such checkpoint or tile."
 	case http.StatusMethodNotAllowed:
 		return "The API is read only. Use GET, HEAD or OPTIONS."
 	case http.StatusTooManyRequests:

@@ -19,12 +19,13 @@ func headers() object {
 		{answer.HeaderReset, header("Seconds until the minute ends.", true, number, 42)},
 		{answer.HeaderRate, header("What is left, in the form of the IETF draft.", true, anyText, `"key";r=117;t=42`)},
 		{answer.HeaderPolicy, header("The limit, in the form of the IETF draft.", true, anyText, `"key";q=120;w=60`)},
-		{answer.HeaderCacheControl, header("private, no-cache beside an ETag, else private, no-store.", true, anyText.extensible([]string{answer.CacheRevalidate, answer.CacheNever}), answer.CacheRevalidate)},
+		{answer.HeaderCacheControl, header("private, no-cache beside an ETag, that of a tile says that it never changes; else private, no-store.", true, anyText.extensible([]string{answer.CacheRevalidate, answer.CacheImmutable, answer.CacheNever}), answer.CacheRevalidate)},
 		{answer.HeaderNoSniff, header("Always nosniff.", true, object{{"type", "string"}, {"const", answer.NoSniff}}, answer.NoSniff)},
 		{answer.HeaderETag, header("Names this answer, for If-None-Match. Strong; each encoding has its own.", true, anyText, `"0dGvpk6SZxbQXJ4s0W2q"`)},
 		{answer.HeaderLogPosition, header("The position of the workspace's log that this answer is of: everything up to it is in the answer, and nothing after it. Positions count the log's entries, 1, 2, 3, …; those that the API shows nothing of count, too.", true, number, 48213)},
 		{answer.HeaderApplied, header("wait=N: the preference of the request was followed, and the page was waited for if there was nothing on it. Absent although it was preferred: too many requests wait already, so wait on your side before you ask again.", false, object{{"type", "string"}, {"pattern", `^wait=([1-9]|[12]\d|30)$`}}, "wait=30")},
-		{answer.HeaderVary, header("Answers differ by the encodings that the caller accepts, and lists of rows by the forms.", false, anyText, answer.VaryEncoding)},
+		{answer.HeaderEventIndex, header("The index of the first event of the page in the tree that the key sees (see getCheckpoint): how many events are before it since the first one. Absent with type, on pages without events, and while the tree is far behind.", false, object{{"type", "integer"}, {"format", "int64"}, {"minimum", 0}}, 1042)},
+		{answer.HeaderVary, header("Answers differ by the encodings that the caller accepts, lists of rows by the forms, and what is of the tree of the events by the key.", false, anyText, answer.VaryEncoding)},
 		{answer.HeaderNextCursor, header("Of a whole list alone (application/x-ndjson, text/csv): where it goes on, as next_cursor of a page. The same comes as a trailer field when the list has ended.", false, anyText, exampleCursor)},
 		{answer.HeaderRetryAfter, header("Seconds to wait before the next try.", true, number, 42)},
 		{answer.HeaderChallenge, header("How to send a key.", true, object{{"type", "string"}, {"const", answer.Challenge}}, answer.Challenge)},
@@ -37,7 +38,7 @@ func answerHeaders(r *route.Route) object {
 	if r.HasPosition() {
 		h = h.with(answer.HeaderLogPosition, reference("headers", answer.HeaderLogPosition))
 	}
-	if r.IsList() {
+	if r.CanWait() {
 		h = h.with(answer.HeaderApplied, reference("headers", answer.HeaderApplied))
 	}
 	return h

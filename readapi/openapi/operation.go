@@ -20,7 +20,14 @@ func (s *schemas) pathItem(r *route.Route) object {
 			{"schema", object{{"type", "string"}, {"minLength", 1}}}, {"example", IDExample(r)},
 		}})
 	}
-	schema, example := s.response(r)
+	if list := variables(r); len(list) > 0 {
+		item = item.with("parameters", list)
+	}
+	var schema object
+	example := treeExample(r)
+	if !r.OfTree() {
+		schema, example = s.response(r)
+	}
 	return item.
 		with("get", operation(r, "", schema, example)).
 		with("head", operation(r, "head", nil, "")).
@@ -63,14 +70,21 @@ func operation(r *route.Route, method string, schema object, example string) obj
 	if r.HasPosition() {
 		parameters = append(parameters, reference("parameters", "LogPositionAtLeast"))
 	}
-	if r.IsList() {
+	if r.CanWait() {
 		parameters = append(parameters, reference("parameters", "Prefer"))
 	}
 	ok := object{{"description", "Done."}, {"headers", answerHeaders(r)}}
 	if r.Kind == route.Rows {
 		ok = withCursorHeader(ok)
 	}
-	if method == "" {
+	if r.Kind == route.Events {
+		ok = withIndexHeader(ok)
+	}
+	switch {
+	case method != "":
+	case r.OfTree():
+		ok = ok.with("content", treeContent(r))
+	default:
 		content := object{{"application/json", object{
 			{"schema", schema},
 			{"example", json.RawMessage(example)},
@@ -117,7 +131,7 @@ func Parts() []jsonform.Part { return []jsonform.Part{domain.Pay, domain.Margin}
 func options(r *route.Route) object {
 	name := strings.ToUpper(r.Operation[:1]) + r.Operation[1:]
 	statuses := []int{http.StatusBadRequest, http.StatusUnauthorized}
-	if r.HasID() {
+	if r.HasID() || len(r.Variables()) > 0 {
 		statuses = append(statuses, http.StatusNotFound) // an escaped slash is not part of an id
 	}
 	statuses = append(statuses, http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge, http.StatusInternalServerError, http.StatusServiceUnavailable)
@@ -185,7 +199,7 @@ func commonParameters() object {
 		{"Prefer", object{
 			{"name", answer.HeaderPrefer}, {"in", "header"},
 			{"description", "wait=N (RFC 7240), N from 1 to 30 seconds; more counts as 30. If there is nothing after the cursor, the answer is held until there is something that this key " +
-				"and these filters show, or the time is over; then it is a page without rows. Ten requests of a key can wait at the same time. The request counts once against the limit. Other preferences are not followed."},
+				"and these filters show, or the time is over; then it is a page without rows. A checkpoint is held while it is that of If-None-Match. Ten requests of a key can wait at the same time. The request counts once against the limit. Other preferences are not followed."},
 			{"schema", object{{"type", "string"}}}, {"example", "wait=30"},
 		}},
 	}

@@ -215,8 +215,11 @@ func (s *schemas) response(r *route.Route) (schema object, example string) {
 	}), `{"openapi":"3.1.0","info":{"title":"Ledgerfeed","version":"1"},"paths":{}}`
 }
 
-// Example is an example of a route's answer, as JSON.
+// Example is an example of a route's answer: JSON, except for those of the tree over the events.
 func Example(r *route.Route) string {
+	if r.OfTree() {
+		return treeExample(r)
+	}
 	_, example := newSchemas().response(r)
 	return example
 }

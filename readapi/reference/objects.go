@@ -102,7 +102,7 @@ func objectOf(r *route.Route) *object {
 		name = strings.ToUpper(label[:1]) + label[1:]
 	case r.Kind == route.KeyInfo:
 		name = "Key information"
-	case r.Kind != route.Credit:
+	case r.Kind != route.Credit: // also what is no object
 		return nil
 	}
 	return &object{ID: objectID(name), Name: name}

@@ -48,9 +48,12 @@ func groups(base string) ([]group, error) {
 }
 
 func newOperation(r *route.Route, base string) (*operation, error) {
-	example, err := indent(openapi.Example(r))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.Path, err)
+	example := openapi.Example(r)
+	if !r.OfTree() {
+		var err error
+		if example, err = indent(example); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Path, err)
+		}
 	}
 	o := &operation{
 		ID: r.Operation, Path: r.Path, Summary: r.Summary, Description: openapi.DescriptionOf(r), Permission: r.Permission,
@@ -66,10 +69,14 @@ func newOperation(r *route.Route, base string) (*operation, error) {
 	if r.HasID() {
 		o.Params = append(o.Params, param{Name: "id", Values: "in the path", Description: "The id of the " + openapi.IDLabel(r) + "."})
 	}
+	for _, v := range r.Variables() {
+		o.Params = append(o.Params, param{Name: v.Name, Values: "in the path", Description: v.Description})
+	}
 	for i := range r.Params {
 		p := &r.Params[i]
 		o.Params = append(o.Params, param{Name: p.Name, Values: valuesOf(p), Description: p.Description})
 	}
+	var err error
 	o.Samples, err = samples(r, base)
 	return o, err
 }

@@ -26,6 +26,12 @@ type language struct{ name, suffix string }
 // samples are programs that make a request to a route.
 func samples(r *route.Route, base string) ([]sample, error) {
 	address := base + strings.Replace(r.Path, "{id}", openapi.IDExample(r), 1)
+	for _, v := range r.Variables() {
+		address = strings.Replace(address, "{"+v.Name+"}", v.Example, 1)
+	}
+	if r.OfTree() {
+		return programs("raw", address)
+	}
 	if r.Kind == route.Rows || r.Kind == route.Events {
 		return programs("list", address+"?limit=10")
 	}

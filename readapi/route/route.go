@@ -8,7 +8,7 @@ import (
 
 // Route is one endpoint.
 type Route struct {
-	Path        string            // such as /v1/invoices/{id}; {id} is the only variable there is
+	Path        string            // such as /v1/invoices/{id}, with the variables that Variables has
 	Operation   string            // unique name, for generated clients
 	Group       string            // heading in the description
 	Permission  access.Permission // empty: any valid key
@@ -24,14 +24,56 @@ type Kind int
 
 // The kinds of responses.
 const (
-	Rows     Kind = iota + 1 // a page of the rows of a read table
-	Row                      // one row of a read table
-	Credit                   // a client's credit with a page of its history
-	Events                   // a page of the log's feed
-	Event                    // one event of the feed
-	KeyInfo                  // the key that makes the request
-	Document                 // the OpenAPI document
+	Rows       Kind = iota + 1 // a page of the rows of a read table
+	Row                        // one row of a read table
+	Credit                     // a client's credit with a page of its history
+	Events                     // a page of the log's feed
+	Event                      // one event of the feed
+	Checkpoint                 // the signed state of the tree over the events
+	Tile                       // hashes of that tree
+	Bundle                     // leaves of that tree
+	KeyInfo                    // the key that makes the request
+	Document                   // the OpenAPI document
 )
+
+// Variable is a variable in a path.
+type Variable struct{ Name, Description, Example string }
+
+// Variables are those in the path, except {id}.
+func (r *Route) Variables() (list []Variable) {
+	for _, v := range []Variable{
+		{"level", "The level: at 0 the hashes are those of events, and at each other one those of the full tiles below.", "0"},
+		{"tile", "The number of the tile, as c2sp.org/tlog-tiles writes it: groups of three digits, all but the last with an x before them, such as x001/234, and .p/W after it " +
+			"for the first W of 256 hashes or events.", "000.p/1"},
+	} {
+		if strings.Contains(r.Path, "{"+v.Name+"}") {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// Pattern is the path with * in the place of {tile}, which may have slashes.
+func (r *Route) Pattern() string { return strings.Replace(r.Path, "{tile}", "*", 1) }
+
+// OfTree reports whether answers are of the tree over the events, and not in JSON.
+func (r *Route) OfTree() bool { return r.Kind == Checkpoint || r.Kind == Tile || r.Kind == Bundle }
+
+// CanWait reports whether a request can wait for another answer than the caller has
+// (docs/contract/decisions.md, "Waiting").
+func (r *Route) CanWait() bool { return r.IsList() || r.Kind == Checkpoint }
+
+// MediaType is that of answers with status 200.
+func (r *Route) MediaType() string {
+	switch r.Kind {
+	case Checkpoint:
+		return "text/plain; charset=utf-8"
+	case Tile, Bundle:
+		return "application/octet-stream"
+	default:
+		return "application/json"
+	}
+}
 
 // HasID reports whether the path names one object by its id.
 func (r *Route) HasID() bool { return strings.Contains(r.Path, "{id}") }

@@ -10,7 +10,7 @@ import (
 // Table is every endpoint of the API, in the order of its description
 // (docs/contract/service.md, "Endpoints"; docs/contract/decisions.md, "Responses").
 func Table() []Route {
-	return slices.Concat(invoices(), payments(), timeEntries(), contractors(), clients(), events(), key())
+	return slices.Concat(invoices(), payments(), timeEntries(), contractors(), clients(), events(), proof(), key())
 }
 
 func invoices() []Route {
@@ -146,6 +146,32 @@ func events() []Route {
 		{
 			Path: "/v1/events/{id}", Operation: "getEvent", Group: "Events", Permission: access.EventsRead, Kind: Event, Resource: event,
 			Summary: "Get an event", Description: "One event, within 30 days of its publish time.",
+		},
+	}
+}
+
+// proof is the tree over the events (docs/contract/decisions.md, "A feed that proves itself").
+func proof() []Route {
+	return []Route{
+		{
+			Path: "/v1/events/checkpoint", Operation: "getCheckpoint", Group: "Proof", Permission: access.EventsRead, Kind: Checkpoint,
+			Summary: "Get the checkpoint of the events",
+			Description: "A signed note (c2sp.org/tlog-checkpoint): the events that this key sees, as a Merkle tree (RFC 6962) in publish order from the first one on. Its lines are the origin, which is also " +
+				"the name of the signing key, the number of events, the root in base64, position and the position of the workspace's log, chain and the log's chain value there. " +
+				"A leaf is an event byte for byte as /v1/events shows it. The checkpoint is less than a second behind the events. With Prefer: wait=N and the ETag of the last one in If-None-Match, the answer is held until there is another. " +
+				"404 if the service has no signing key.",
+		},
+		{
+			Path: "/v1/events/tile/{level}/{tile}", Operation: "getTile", Group: "Proof", Permission: access.EventsRead, Kind: Tile,
+			Summary: "Get hashes of the tree of the events",
+			Description: "A tile (c2sp.org/tlog-tiles): 256 hashes of 32 bytes, or the first W of them. It never changes, and the caller alone may cache it: keys with and without pay:read get those of different trees at the same address. " +
+				"404 until the tree has so many hashes.",
+		},
+		{
+			Path: "/v1/events/tile/entries/{tile}", Operation: "getEntries", Group: "Proof", Permission: access.EventsRead, Kind: Bundle,
+			Summary: "Get the events of a tile of the tree",
+			Description: "The 256 events whose hashes a tile of level 0 has, or the first W of them (an entry bundle of c2sp.org/tlog-tiles): each after its length in two bytes, the higher one first. " +
+				"404 until the tree has them, and again when the first of them is no longer kept.",
 		},
 	}
 }

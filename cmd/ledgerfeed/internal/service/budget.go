@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
@@ -18,6 +19,7 @@ const (
 	verification = "verification"
 	listsPool    = "whole lists"
 	downloads    = "downloads" // of the console
+	treesPool    = "event trees"
 )
 
 // share is a pool's part of the connections of a process. Each pool is on its own, so that
@@ -43,6 +45,7 @@ func shares(lists int) []share {
 		{listsPool, RoleAPI, 1, lists},
 		{RoleProject, RoleProject, projections.Connections - projections.DefaultWorkers + 1, projections.Connections},
 		{verification, RoleProject, 3, 3},
+		{treesPool, RoleProject, eventtree.LeastConnections, eventtree.Connections},
 		{RoleDeliver, RoleDeliver, 6, 8},
 		{RoleConsole, RoleConsole, 4, 5},
 		{downloads, RoleConsole, 1, 1},

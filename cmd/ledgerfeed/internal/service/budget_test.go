@@ -43,15 +43,15 @@ func TestConnectionsAreDivided(t *testing.T) {
 // TestTooFewConnections: the error names what allows too few, and how many are needed.
 func TestTooFewConnections(t *testing.T) {
 	t.Parallel()
-	const least = "29"
+	const least = "31"
 	for _, test := range []struct {
 		set     func(*cli.Env)
 		want    string // of the error
 		allowed int
 	}{
-		{func(*cli.Env) {}, "", 48},
-		{func(e *cli.Env) { e.Settings.Connections = 30 }, "", 30},
-		{func(e *cli.Env) { e.Settings.Connections = 100 }, "", 48},
+		{func(*cli.Env) {}, "", 52},
+		{func(e *cli.Env) { e.Settings.Connections = 32 }, "", 32},
+		{func(e *cli.Env) { e.Settings.Connections = 100 }, "", 52},
 		{func(e *cli.Env) {
 			e.Settings.Connections, e.Settings.DatabaseURL = 40, "postgres://db/x?pool_max_conns=31"
 		}, "", 31},

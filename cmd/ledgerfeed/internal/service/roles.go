@@ -262,6 +262,9 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	}
 	s.probes.add(RoleProject, runner.Probe)
 	s.Add("projector", runner.Run)
+	if err := prepareTrees(ctx, s, nodes); err != nil {
+		return err
+	}
 	s.Add("counts of events", rollup.NewEvents(s.pool, s.env.Clock, s.env.Logger).Run)
 	if pool, err = s.openPool(ctx, verification, pg.Options{Settings: replay.PoolSettings()}); err != nil {
 		return err

@@ -1,0 +1,224 @@
+package eventtree_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestTreesAreThoseOfTheEvents: trees that are built in random steps, by two processes
+// beside each other, are what the package of the checksum database computes in memory.
+func TestTreesAreThoseOfTheEvents(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	random := rand.New(rand.NewPCG(1, 1))
+	var workspaces []string
+	for i := range 12 {
+		id := fmt.Sprintf("w%d", i)
+		workspaces = append(workspaces, id)
+		b.append(id, random, 1+random.IntN(1500)) // a backlog
+	}
+	for _, entries := range []int{50, 1000} {
+		b.start(func(c *eventtree.BuilderConfig) { c.Entries = entries })
+	}
+	for range 60 {
+		b.append(workspaces[random.IntN(len(workspaces))], random, 1+random.IntN(40))
+	}
+	b.built(workspaces...)
+	for _, id := range workspaces {
+		b.sound(id)
+	}
+}
+
+// TestTreesThatAreBuiltAgainAreTheSame: after everything about trees was lost, they have the
+// same bytes again, whatever the steps.
+func TestTreesThatAreBuiltAgainAreTheSame(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	random := rand.New(rand.NewPCG(2, 2))
+	b.append("w", random, 70_000/20)
+	stop := b.start(func(c *eventtree.BuilderConfig) { c.Entries = 37 })
+	b.built("w")
+	stop()
+	before := b.stored("w")
+	b.exec(`DELETE FROM event_tile`)
+	b.exec(`DELETE FROM event_tree`)
+	b.exec(`DELETE FROM log_checkpoint WHERE consumer = $1`, eventtree.Consumer)
+	b.start()
+	b.built("w")
+	if !slices.Equal(before, b.stored("w")) {
+		t.Error("the trees are others")
+	}
+	b.sound("w")
+}
+
+// stored is everything that is stored about the trees of a workspace.
+func (b *bench) stored(workspaceID string) (list []string) {
+	b.t.Helper()
+	for _, sql := range []string{
+		`SELECT t::text FROM event_tree t WHERE workspace_id = $1 ORDER BY sight`,
+		`SELECT t::text FROM event_tile t WHERE workspace_id = $1 ORDER BY sight, level, tile`,
+	} {
+		rows := testkit.Must(b.pool.Query(b.t.Context(), sql, workspaceID))(b.t)
+		for rows.Next() {
+			var row string
+			if err := rows.Scan(&row); err != nil {
+				b.t.Fatal(err)
+			}
+			list = append(list, row)
+		}
+	}
+	return list
+}
+
+// TestAnEndInTheMiddleChangesNothing ends the connections of builders while they work, again
+// and again, which is what is left of a process that was killed between claim and commit.
+func TestAnEndInTheMiddleChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	random := rand.New(rand.NewPCG(3, 3))
+	b.append("w", random, 3000)
+	other := testkit.OpenPool(t, b.pool.Config().ConnString(), 8)
+	builder := func(c *eventtree.BuilderConfig) { c.Entries, c.Pool = 20, other }
+	stop := b.start(builder)
+	ended := 0
+	for range 40 {
+		var n int
+		if err := b.pool.QueryRow(t.Context(), `
+			SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			 WHERE datname = current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		ended += n
+		b.append("w", random, 3)
+	}
+	stop()
+	if ended == 0 {
+		t.Error("no transaction was ended: the test tests nothing")
+	}
+	b.exec(`UPDATE log_checkpoint SET retry_at = NULL WHERE consumer = $1`, eventtree.Consumer)
+	b.start()
+	b.built("w")
+	b.sound("w")
+}
+
+// TestOnlyWhatIsVisibleIsInATree, and a workspace without events has an empty one.
+func TestOnlyWhatIsVisibleIsInATree(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	random := rand.New(rand.NewPCG(4, 4))
+	b.append("w", random, 10)
+	b.start()
+	b.built("w")
+	b.sound("w")
+	b.appendUnseen("w", random, 10)
+	b.append("other", random, 300) // is built later than w would be
+	b.built("other")
+	if at := testkit.Must(eventtree.ReadStates(t.Context(), b.pool, []string{"w"}))(t)["w"].WithPay.Position; at != 10 {
+		t.Errorf("the tree is of position %d, and 10 are visible", at)
+	}
+	empty := testkit.Must(eventtree.ReadStates(t.Context(), b.pool, []string{"none"}))(t)["none"].WithoutPay
+	if want := testkit.Must(tlog.TreeHash(0, nil))(t); empty.Size != 0 || empty.Position != 0 || empty.Root != want {
+		t.Errorf("%+v", empty)
+	}
+}
+
+// TestAnotherLogChangesNoTree: a workspace whose log is not the one that its tree was built
+// of stops, keeps its tree and holds no other.
+func TestAnotherLogChangesNoTree(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	random := rand.New(rand.NewPCG(5, 5))
+	b.append("w", random, 300)
+	b.append("other", random, 300)
+	stop := b.start()
+	b.built("w", "other")
+	stop()
+	b.exec(`UPDATE event_tree SET chain = sha256('another') WHERE workspace_id = 'w' AND sight = 'events'`)
+	before := b.stored("w")
+	b.append("w", random, 10)
+	b.append("other", random, 10)
+	b.start()
+	b.built("other")
+	testkit.Eventually(t, func() error {
+		if !strings.Contains(b.logged.String(), "was built of another log") {
+			return fmt.Errorf("nothing was said: %s", b.logged)
+		}
+		return nil
+	})
+	if !slices.Equal(before, b.stored("w")) {
+		t.Error("the tree was changed")
+	}
+}
+
+// TestTilesAtTheEdgeAreWrittenAboutOnceASecond: entries that come one by one are gathered.
+func TestTilesAtTheEdgeAreWrittenAboutOnceASecond(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	random := rand.New(rand.NewPCG(6, 6))
+	b.exec(`CREATE TABLE written (at timestamptz)`)
+	b.exec(`CREATE FUNCTION note_written() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO written VALUES (clock_timestamp()); RETURN NULL; END $$`)
+	b.exec(`CREATE TRIGGER written AFTER INSERT ON event_tree FOR EACH STATEMENT EXECUTE FUNCTION note_written()`)
+	b.start(func(c *eventtree.BuilderConfig) { c.Gather, c.Sweep = 0, time.Minute })
+	began := time.Now()
+	for time.Since(began) < 4*time.Second {
+		b.append("w", random, 1)
+	}
+	b.built("w")
+	var writes int
+	if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM written`).Scan(&writes); err != nil {
+		t.Fatal(err)
+	}
+	if most := int(time.Since(began)/(900*time.Millisecond)) + 3; writes < 2 || writes > most {
+		t.Errorf("%d writes, want at most %d", writes, most)
+	}
+	b.sound("w")
+}
+
+// TestIndexOfAnEvent: the index of each event is its place among those of the sight, whether
+// the tree has it or not.
+func TestIndexOfAnEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	random := rand.New(rand.NewPCG(7, 7))
+	b.append("w", random, 1400)
+	stop := b.start()
+	b.built("w")
+	stop()
+	b.append("w", random, 300)
+	for _, s := range eventtree.Sights() {
+		for i, l := range b.leaves("w", s) {
+			if i%7 != 0 && i%256 > 1 {
+				continue
+			}
+			index, ok, err := eventtree.IndexOf(t.Context(), b.pool, "w", s, l.Position)
+			if err != nil || !ok || index != int64(i) {
+				t.Fatalf("%s: the event at %d has index %d (%v, %v), want %d", s, l.Position, index, ok, err, i)
+			}
+		}
+	}
+	b.append("far", random, 3500)
+	if _, ok, err := eventtree.IndexOf(t.Context(), b.pool, "far", eventtree.WithPay, 3500); ok || err != nil {
+		t.Errorf("the index of an event far behind the tree is told (%v)", err)
+	}
+}
+
+func TestBuilderNeedsItsConfig(t *testing.T) {
+	t.Parallel()
+	if _, err := eventtree.NewBuilder(eventtree.BuilderConfig{}); err == nil {
+		t.Error("a Builder was made of nothing")
+	}
+	b := setup(t)
+	if _, err := eventtree.NewBuilder(b.config(func(c *eventtree.BuilderConfig) { c.Notifier = (*eventlog.Notifier)(nil) })); err == nil {
+		t.Error("a Builder was made without a Notifier")
+	}
+}

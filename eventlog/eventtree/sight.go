@@ -1,0 +1,42 @@
+package eventtree
+
+import "github.com/ledgerfeed/ledgerfeed/domain"
+
+// Sight is which events of a workspace a tree has. It is stored, and the last part of the
+// tree's origin.
+type Sight string
+
+// The sights.
+const (
+	WithoutPay Sight = "events"          // those that need no pay:read
+	WithPay    Sight = "events-with-pay" // all
+)
+
+// Sights are all there are.
+func Sights() []Sight { return []Sight{WithoutPay, WithPay} }
+
+// SightOf is that of a reader of events who may see payouts, or not.
+func SightOf(pay bool) Sight {
+	if pay {
+		return WithPay
+	}
+	return WithoutPay
+}
+
+// Has reports whether an event of a type is a leaf.
+func (s Sight) Has(eventType string) bool { return s == WithPay || eventType != domain.TypePayoutPaid }
+
+// condition is Has for rows of event_log, as SQL that begins with AND.
+func (s Sight) condition() string {
+	if s == WithPay {
+		return ""
+	}
+	return ` AND type <> '` + domain.TypePayoutPaid + `'`
+}
+
+// Origin is the name of a tree, of which every checkpoint is signed under a key of the same
+// name: that of the host of the API's address, with its port if it has one, the workspace
+// and the sight.
+func Origin(host, workspaceID string, s Sight) string {
+	return host + "/" + workspaceID + "/" + string(s)
+}

@@ -1,0 +1,1 @@
+curl -sS --fail-with-body '{{.URL}}' -H "Authorization: Bearer $API_KEY" --output -
