@@ -53,10 +53,10 @@ type BuilderConfig struct {
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer // nil: none
 
-	Nodes      *pg.Nodes     // those of the cluster of Pool's database (pg.NodesOf), where a claim has one workspace; nil: it is one PostgreSQL
-	Entries    int           // at most so many entries in a claim; default 8000
-	Gather     time.Duration // see eventlog.SubscriberConfig; default 900 ms
-	Sweep      time.Duration // at least so much time between two sweeps; default 2 s
+	Nodes   *pg.Nodes     // those of the cluster of Pool's database (pg.NodesOf), where a claim has one workspace; nil: it is one PostgreSQL
+	Entries int           // at most so many entries in a claim; default 8000
+	Gather  time.Duration // see eventlog.SubscriberConfig; default 900 ms
+	Sweep   time.Duration // at least so much time between two sweeps; default 2 s
 }
 
 // Builder adds what becomes visible to the trees of all workspaces while it runs: it is a
@@ -85,8 +85,8 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 	if b.subscriber, err = eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger, Sweep: cfg.Sweep,
 		After: eventlog.ReadModels, Public: true, NoData: true, Gather: cmp.Or(cfg.Gather, gather),
-		Workers:    max(1, min(workers, int(cfg.Pool.Config().MaxConns)-2)),
-		Nodes: cfg.Nodes, Workspaces: workspaces, Entries: cmp.Or(cfg.Entries, claimEntries),
+		Workers: max(1, min(workers, int(cfg.Pool.Config().MaxConns)-2)),
+		Nodes:   cfg.Nodes, Workspaces: workspaces, Entries: cmp.Or(cfg.Entries, claimEntries),
 	}); err != nil {
 		return nil, fmt.Errorf("event trees: %w", err)
 	}
