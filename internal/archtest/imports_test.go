@@ -264,6 +264,10 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-chaos/internal/report": {"cmd/ledgerfeed-chaos/internal/check"},
 
+	"internal/tlogcheckpoint":        {},
+	"internal/follower":              {"internal/signingkey", "internal/tlogcheckpoint"},
+	"internal/follower/followertest": {"internal/signingkey"},
+
 	"internal/buildinfo": {},
 	"internal/tlslisten": {},
 	"internal/similar":   {},
@@ -339,6 +343,8 @@ var inTestsOf = map[string][]string{
 	"internal/signaturecheck": {"delivery/attempt"},
 	"delivery/statement":      {"delivery/keyring", "eventlog"},
 	"readapi":                 {"internal/connlimit"}, // what HTTP/2 leaves of its bounds
+
+	"internal/follower": {"internal/follower/followertest"},
 
 	"readapi/access/consolelink":           {"domain"},
 	"cmd/ledgerfeed/internal/demo/lastday": {"delivery", "delivery/keyring", "domain", "eventlog"},
