@@ -137,9 +137,9 @@ func (c *Client) try(ctx context.Context, r *request) (got *reply, retryAfter ti
 	if len(r.query) > 0 {
 		target += "?" + r.query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("%s: %w", r.path, withoutAddress(err))
 	}
 	for name, values := range r.header {
 		req.Header[name] = values

@@ -75,7 +75,7 @@ func (r *run) follow(ctx context.Context) (*follower.Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }()
 		cfg.Output = file
 	}
 	if !r.plain {

@@ -54,20 +54,20 @@ var lies = []lie{
 		events[i] = strings.Replace(events[i], ":", ": ", 1)
 		return events
 	}), "is not the one that the signed tree"},
-	{"the index is another", func(t *testing.T, random *rand.Rand, s *followertest.Service, feed *followertest.Feed, before, n int) {
+	{"the index is another", func(_ *testing.T, random *rand.Rand, s *followertest.Service, _ *followertest.Feed, before, _ int) {
 		s.Tamper(func(a *followertest.Answer) {
 			if a.Header.Get("Event-Index") != "" {
 				a.Header.Set("Event-Index", fmt.Sprint(before+1+random.IntN(5)))
 			}
 		})
 	}, ""},
-	{"the index is missing", func(t *testing.T, _ *rand.Rand, s *followertest.Service, _ *followertest.Feed, _, _ int) {
+	{"the index is missing", func(_ *testing.T, _ *rand.Rand, s *followertest.Service, _ *followertest.Feed, _, _ int) {
 		s.Tamper(func(a *followertest.Answer) { a.Header.Del("Event-Index") })
 	}, "Event-Index"},
 	{"an event that was read is another", func(_ *testing.T, random *rand.Rand, s *followertest.Service, feed *followertest.Feed, before, n int) {
 		s.Show(feed.With(random.IntN(before), followertest.Event(1, "x")), n, n)
 	}, "does not extend"},
-	{"the tree is forked at its size", func(_ *testing.T, random *rand.Rand, s *followertest.Service, feed *followertest.Feed, before, n int) {
+	{"the tree is forked at its size", func(_ *testing.T, random *rand.Rand, s *followertest.Service, feed *followertest.Feed, before, _ int) {
 		s.Show(feed.With(random.IntN(before), followertest.Event(1, "x")), before, before)
 	}, "chain"},
 	{"the tree has shrunk", func(_ *testing.T, random *rand.Rand, s *followertest.Service, feed *followertest.Feed, before, _ int) {
@@ -177,7 +177,7 @@ func TestEveryLieIsFound(t *testing.T) {
 // tell tells a lie about a feed that has more events than are shown.
 func tell(t *testing.T, l lie, feed *followertest.Feed, seed uint64) {
 	t.Helper()
-	random := rand.New(rand.NewPCG(seed, 19)) //nolint:gosec // cases that can be repeated
+	random := rand.New(rand.NewPCG(seed, 19))
 	before := 2 + random.IntN(700)
 	n := before + 2 + random.IntN(300)
 	s := followertest.New(t)

@@ -2,6 +2,7 @@ package follower
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func (t *Tree) rootAt(ctx context.Context, signed *Signed, size int64) (tlog.Has
 		return signed.Tree.Hash, nil
 	}
 	if size == 0 {
-		return tlog.TreeHash(0, nil)
+		return tlog.Hash(sha256.Sum256(nil)), nil // of no events
 	}
 	return read(ctx, t, signed, func(hashes tlog.HashReader) (tlog.Hash, error) { return tlog.TreeHash(size, hashes) })
 }

@@ -25,7 +25,7 @@ func ForName(text, name string) (list []string, err error) {
 		}
 		key, err := note.NewVerifier(line)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("a verifier key: %w", err)
 		}
 		if of, _, _ := strings.Cut(key.Name(), "/"); of != host {
 			continue

@@ -253,9 +253,11 @@ func Events(page string) (events []string, more bool, next string, err error) {
 		HasMore    bool              `json:"has_more"`
 		NextCursor string            `json:"next_cursor"`
 	}
-	err = json.Unmarshal([]byte(page), &shown)
+	if err := json.Unmarshal([]byte(page), &shown); err != nil {
+		return nil, false, "", fmt.Errorf("a page: %w", err)
+	}
 	for _, event := range shown.Data {
 		events = append(events, string(event))
 	}
-	return events, shown.HasMore, shown.NextCursor, err
+	return events, shown.HasMore, shown.NextCursor, nil
 }

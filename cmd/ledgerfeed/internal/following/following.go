@@ -277,7 +277,7 @@ func (f *flags) originOf(ctx context.Context, client *follower.Client) (string, 
 	}
 	u, err := url.Parse(f.url)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("--url: %w", err)
 	}
 	name := strings.ToLower(u.Host) + "/" + sight.Workspace + "/events"
 	if sight.Pay {
