@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/demo"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/doctor"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/following"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/signing"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
@@ -73,6 +74,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		migrateCommand(env),
 		transfer.AppendCommand(env),
 		transfer.ExportCommand(env),
+		following.Command(env),
 		workspaceCommand(env),
 		keyCommand(env),
 		webhookCommand(env),

@@ -164,7 +164,7 @@ var arrows = map[string][]string{
 		"domain", "eventlog", "readapi/access", "readapi/reference", "readapi/openapi", "delivery", "internal/console/session",
 		"internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
-		"cmd/ledgerfeed/internal/signing",
+		"cmd/ledgerfeed/internal/signing", "cmd/ledgerfeed/internal/following",
 		"cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring",
 		"delivery/secretkey", "internal/buildinfo", "internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor",
 		"cmd/ledgerfeed/internal/anomaly", "migrations", "migrations/distribute", "cmd/ledgerfeed/internal/supportbundle", "internal/similar",
@@ -265,6 +265,11 @@ var arrows = map[string][]string{
 	},
 	"cmd/ledgerfeed-chaos/internal/report": {"cmd/ledgerfeed-chaos/internal/check"},
 
+	"internal/tlogcheckpoint":           {},
+	"internal/follower":                 {"internal/signingkey", "internal/tlogcheckpoint"},
+	"internal/follower/followertest":    {"internal/signingkey"},
+	"cmd/ledgerfeed/internal/following": {"cmd/ledgerfeed/internal/cli", "internal/flow", "internal/follower", "internal/signingkey"},
+
 	"internal/buildinfo": {},
 	"internal/tlslisten": {},
 	"internal/similar":   {},
@@ -340,6 +345,9 @@ var inTestsOf = map[string][]string{
 	"internal/signaturecheck": {"delivery/attempt"},
 	"delivery/statement":      {"delivery/keyring", "eventlog"},
 	"readapi":                 {"internal/connlimit"}, // what HTTP/2 leaves of its bounds
+
+	"internal/follower":                 {"internal/follower/followertest"},
+	"cmd/ledgerfeed/internal/following": {"internal/follower/followertest"},
 
 	"readapi/access/consolelink":           {"domain"},
 	"cmd/ledgerfeed/internal/demo/lastday": {"delivery", "delivery/keyring", "domain", "eventlog"},

@@ -1,0 +1,344 @@
+package follower
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+const (
+	// idleWait is how long the service is asked to hold an answer until there is something.
+	idleWait = 25 * time.Second
+	// proofWait is the same for the checkpoint of what has just been published, which follows
+	// within about a second.
+	proofWait = 5 * time.Second
+	// firstLook and longestLook are the pauses between looks for such a checkpoint where the
+	// service does not hold answers.
+	firstLook   = 250 * time.Millisecond
+	longestLook = 5 * time.Second
+)
+
+// Config is what a Follower works with.
+type Config struct {
+	Client *Client
+	Place  Place
+	State  *State // as loaded from Place
+	Output Output
+	Tree   *Tree // nil: nothing is checked
+	Once   bool  // end when there is nothing more
+
+	// ProofTimeout is how long a checkpoint may be behind what the feed shows.
+	ProofTimeout time.Duration
+	Clock        func() time.Time
+	Pause        func(ctx context.Context, d time.Duration) bool // false: ctx ended
+	Logger       *slog.Logger
+
+	// Reached is called, if it is not nil, with what has been handed on and proven when the
+	// end of the feed is reached for the first time.
+	Reached func(*Report)
+}
+
+// Report is what a follower has done.
+type Report struct {
+	Events int64 `json:"events"` // handed on, over all runs
+
+	// With a Tree.
+	Origin   string   `json:"origin,omitempty"`
+	Proven   *Range   `json:"proven,omitempty"`
+	Size     int64    `json:"size,omitempty"` // of the newest checkpoint
+	Root     string   `json:"root,omitempty"` // base64
+	Position int64    `json:"position,omitempty"`
+	By       []string `json:"signed_by,omitempty"`
+	Earliest int64    `json:"earliest_size,omitempty"` // of the first checkpoint, which the newest extends
+}
+
+// String is the report in one line.
+func (r *Report) String() string {
+	if r.Origin == "" {
+		return fmt.Sprintf("%d events; nothing was proven, because --verify was not given.", r.Events)
+	}
+	if r.Size == 0 && r.Root == "" {
+		return fmt.Sprintf("Nothing is proven yet: there was no checkpoint of %s.", r.Origin)
+	}
+	tree := fmt.Sprintf("the tree %s of size %d (root %s, log position %d), signed by %s, which extends every tree accepted here since size %d", r.Origin, r.Size, r.Root, r.Position, strings.Join(r.By, " and "), r.Earliest)
+	if r.Proven == nil {
+		return "Proven: " + tree + "; no event was shown."
+	}
+	return fmt.Sprintf("Proven: events %d to %d are, byte for byte and in this order, in %s.", r.Proven.First, r.Proven.Next-1, tree)
+}
+
+// Follower hands a feed on.
+type Follower struct {
+	cfg     Config
+	tag     string    // the ETag of the newest checkpoint
+	short   time.Time // since when pages have ended before the signed tree, or had no index; zero: they do not
+	reached bool
+}
+
+// New makes a Follower.
+func New(cfg Config) *Follower { return &Follower{cfg: cfg} }
+
+// Report says what has been done so far.
+func (f *Follower) Report() *Report {
+	s := f.cfg.State
+	r := &Report{Events: s.Events}
+	if t := f.cfg.Tree; t != nil {
+		r.Origin, r.Proven, r.Earliest = t.origin, s.Proven, s.Earliest
+		if a := t.accepted; a != nil {
+			r.Size, r.Root, r.Position, r.By = a.Tree.N, a.Tree.Hash.String(), a.Position, a.By
+		}
+	}
+	return r
+}
+
+// Run follows until ctx ends, or, with Once, until there is nothing more; both are no error.
+// The error is a DifferenceError where the service contradicts what it has signed, and a
+// RefusedError where it refuses to go on.
+func (f *Follower) Run(ctx context.Context) error {
+	if err := f.begin(); err != nil {
+		return err
+	}
+	if f.cfg.Tree != nil {
+		// What is signed already has to be shown.
+		if err := f.look(ctx, 0); err != nil {
+			return f.ended(ctx, err)
+		}
+	}
+	for idle := false; ; {
+		more, err := f.round(ctx, idle)
+		if err != nil {
+			return f.ended(ctx, err)
+		}
+		idle = !more
+		if more {
+			continue
+		}
+		if !f.reached {
+			f.reached = true
+			if f.cfg.Reached != nil {
+				f.cfg.Reached(f.Report())
+			}
+		}
+		if f.cfg.Once {
+			return nil
+		}
+	}
+}
+
+// ended passes on why a run ends: that the caller ended it is no error.
+func (f *Follower) ended(ctx context.Context, err error) error {
+	var d *DifferenceError
+	if ctx.Err() != nil && !errors.As(err, &d) {
+		return nil
+	}
+	return err
+}
+
+// begin keeps where a new file begins, before anything is written to it.
+func (f *Follower) begin() error {
+	if file, ok := f.cfg.Output.(*File); ok && f.cfg.State.Output == nil {
+		var err error
+		if f.cfg.State.Output, err = file.Mark(); err != nil {
+			return err
+		}
+	}
+	return f.cfg.Place.Save(f.cfg.State)
+}
+
+// round reads a page, checks it, hands it on and keeps the place. More says whether there is
+// something after it.
+func (f *Follower) round(ctx context.Context, idle bool) (more bool, err error) {
+	s := f.cfg.State
+	q := pageQuery{cursor: s.Cursor, since: s.Since}
+	if idle {
+		q.wait = idleWait
+	}
+	var signedBefore int64
+	if f.cfg.Tree != nil {
+		signedBefore = f.cfg.Tree.size()
+	}
+	p, err := f.cfg.Client.page(ctx, q)
+	if err != nil {
+		return false, f.lostPlace(err)
+	}
+	if f.cfg.Tree != nil {
+		if len(p.events) > 0 && p.first < 0 {
+			return true, f.unindexed(ctx, p)
+		}
+		if err := f.check(ctx, p); err != nil {
+			return false, err
+		}
+	}
+	if len(p.events) > 0 {
+		if s.Output, err = f.cfg.Output.Write(ctx, p.events); err != nil {
+			return false, err
+		}
+		s.Events += int64(len(p.events))
+	}
+	s.Cursor = p.next
+	if err := f.cfg.Place.Save(s); err != nil || f.cfg.Tree == nil {
+		return p.more, err
+	}
+	short, err := f.withheld(ctx, p, signedBefore)
+	return p.more || short, err
+}
+
+// lostPlace says what to do about a cursor that is refused: the log went back to an earlier
+// state, or the events after it are no longer kept.
+func (f *Follower) lostPlace(err error) error {
+	var refused *RefusedError
+	if errors.As(err, &refused) && f.cfg.State.Cursor != "" {
+		for _, field := range refused.Fields {
+			if field == "cursor" {
+				return fmt.Errorf("the place in the feed is lost after %d events: %w. Keep the state as it is, and begin with another --state, with --since", f.cfg.State.Events, err)
+			}
+		}
+	}
+	return err
+}
+
+// check proves a page, and moves the proven range on.
+func (f *Follower) check(ctx context.Context, p *page) error {
+	s, t := f.cfg.State, f.cfg.Tree
+	if len(p.events) == 0 {
+		return f.look(ctx, 0)
+	}
+	if s.Proven != nil && p.first != s.Proven.Next {
+		return t.withKept(&DifferenceError{
+			Sentence: fmt.Sprintf("the page begins with the event at index %d, want %d: events were %s", p.first, s.Proven.Next, map[bool]string{true: "left out", false: "shown twice"}[p.first > s.Proven.Next]),
+			Shown:    shownPage(p),
+		})
+	}
+	next := p.first + int64(len(p.events))
+	t.tiles.offer(p.first, leavesOf(p.events))
+	if err := f.look(ctx, next); err != nil {
+		return err
+	}
+	if err := t.Check(ctx, p.first, p.events); err != nil {
+		return err
+	}
+	if s.Proven == nil {
+		s.Proven = &Range{First: p.first}
+	}
+	s.Proven.Next = next
+	return nil
+}
+
+// withheld finds events that had been signed before a page was read, and that the page, which
+// says that it is the last one, does not reach. An instance that is behind shows them within
+// a moment, so short says to read again; after ProofTimeout it is a difference.
+func (f *Follower) withheld(ctx context.Context, p *page, signedBefore int64) (short bool, err error) {
+	s, t := f.cfg.State, f.cfg.Tree
+	if p.more || s.Proven == nil || s.Proven.Next >= signedBefore {
+		f.short = time.Time{}
+		return false, nil
+	}
+	if f.patient(ctx) {
+		return true, ctx.Err()
+	}
+	return false, t.withKept(&DifferenceError{
+		Sentence: fmt.Sprintf("for %v the feed has ended with the event at index %d, and a tree of size %d is signed: events are withheld", f.cfg.ProofTimeout, s.Proven.Next-1, signedBefore),
+		Seen:     t.accepted.Note, Shown: shownPage(p),
+	})
+}
+
+// unindexed passes over a page that does not say where in the tree it is, as while the tree
+// is behind: it is read again. After ProofTimeout it is a difference.
+func (f *Follower) unindexed(ctx context.Context, p *page) error {
+	if f.patient(ctx) {
+		return ctx.Err()
+	}
+	return f.cfg.Tree.withKept(&DifferenceError{
+		Sentence: fmt.Sprintf("for %v the page has not said at which index of the tree its first event is (Event-Index), so it cannot be checked", f.cfg.ProofTimeout),
+		Shown:    shownPage(p),
+	})
+}
+
+// patient pauses before a page is read again that is not as it should be, and reports false
+// when it has not been for ProofTimeout.
+func (f *Follower) patient(ctx context.Context) bool {
+	now := f.cfg.Clock()
+	if f.short.IsZero() {
+		f.short = now
+	}
+	if now.Sub(f.short) >= f.cfg.ProofTimeout {
+		return false
+	}
+	f.cfg.Pause(ctx, time.Second)
+	return true
+}
+
+func shownPage(p *page) []byte {
+	text, err := json.Marshal(map[string]any{"data": p.events, "has_more": p.more, "next_cursor": p.next, "event_index": p.first})
+	if err != nil {
+		return nil // what was read as JSON can be written
+	}
+	return text
+}
+
+// look accepts the newest checkpoint, and waits for one of a tree of at least a size. Older
+// ones, such as those of an instance that is behind, are passed over for as long.
+func (f *Follower) look(ctx context.Context, size int64) error {
+	t := f.cfg.Tree
+	if size > 0 && t.size() >= size {
+		return nil
+	}
+	var late error
+	until := f.cfg.Clock().Add(f.cfg.ProofTimeout)
+	for pause := firstLook; ; pause = min(2*pause, longestLook) {
+		wait := proofWait
+		if size == 0 {
+			wait = 0
+		}
+		note, tag, err := f.cfg.Client.checkpoint(ctx, f.tag, wait)
+		if err != nil {
+			return err
+		}
+		var stale *staleError
+		if note != nil {
+			if err = t.Accept(ctx, note); err != nil && !errors.As(err, &stale) {
+				return err
+			}
+			if late = err; err == nil {
+				if err := f.accepted(tag); err != nil {
+					return err
+				}
+			}
+		}
+		switch {
+		case stale == nil && t.size() >= size:
+			return nil
+		case !f.cfg.Clock().Before(until):
+			return f.overdue(size, stale, late)
+		}
+		if !f.cfg.Pause(ctx, pause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// accepted keeps a checkpoint in the state, before anything is believed because of it: one
+// that does not extend it has to be found in the next run, too.
+func (f *Follower) accepted(tag string) error {
+	s, t := f.cfg.State, f.cfg.Tree
+	if s.Checkpoint == "" {
+		s.Earliest = t.size()
+	}
+	s.Checkpoint, f.tag = string(t.accepted.Note), tag
+	return f.cfg.Place.Save(s)
+}
+
+// overdue is the difference of a checkpoint that has not come in time.
+func (f *Follower) overdue(size int64, stale *staleError, late error) error {
+	t := f.cfg.Tree
+	if stale != nil {
+		return t.withKept(&DifferenceError{Sentence: fmt.Sprintf("the tree has shrunk, and stayed so for %v: %v", f.cfg.ProofTimeout, late), Seen: stale.seen.Note})
+	}
+	return t.withKept(&DifferenceError{
+		Sentence: fmt.Sprintf("the feed shows %d events of the tree, and for %v there was no checkpoint of a tree of more than %d: they are not signed", size, f.cfg.ProofTimeout, t.size()),
+	})
+}

@@ -1,0 +1,139 @@
+package follower
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/tlogcheckpoint"
+)
+
+// found is get for what has to be there.
+func (c *Client) found(ctx context.Context, r *request, missing string) (*reply, error) {
+	got, err := c.get(ctx, r)
+	if err == nil && got.status == http.StatusNotFound {
+		return nil, &RefusedError{Path: r.path, Status: got.status, Detail: missing}
+	}
+	return got, err
+}
+
+// pageQuery says which page is wanted.
+type pageQuery struct {
+	cursor string // empty: from the start, or from since
+	since  string // created_since
+	wait   time.Duration
+}
+
+// page is one of the feed.
+type page struct {
+	events []json.RawMessage // each byte for byte
+	next   string            // the cursor after it
+	more   bool
+	first  int64 // the index of the first event; -1: not said
+}
+
+// page reads a page of the feed.
+func (c *Client) page(ctx context.Context, q pageQuery) (*page, error) {
+	query := url.Values{"limit": {"100"}}
+	if q.cursor != "" {
+		query.Set("cursor", q.cursor)
+	}
+	if q.since != "" {
+		query.Set("created_since", q.since)
+	}
+	got, err := c.found(ctx, &request{path: "/v1/events", query: query, wait: q.wait}, "want the API's address, such as https://api.example.com")
+	if err != nil {
+		return nil, err
+	}
+	var shown struct {
+		Data       []json.RawMessage `json:"data"`
+		HasMore    *bool             `json:"has_more"`
+		NextCursor string            `json:"next_cursor"`
+	}
+	if err := json.Unmarshal(got.body, &shown); err != nil || shown.HasMore == nil || shown.NextCursor == "" {
+		return nil, &RefusedError{Path: "/v1/events", Status: got.status, Detail: "the answer is no page of a feed"}
+	}
+	p := &page{events: shown.Data, next: shown.NextCursor, more: *shown.HasMore, first: -1}
+	for _, event := range p.events {
+		// Where an event is a line, it must be one.
+		if bytes.ContainsAny(event, "\n\r") {
+			return nil, &RefusedError{Path: "/v1/events", Status: got.status, Detail: "an event is not in the form of the feed: it has a line feed"}
+		}
+	}
+	if index := got.header.Get("Event-Index"); index != "" {
+		if p.first, err = tlogcheckpoint.ParseSize(index); err != nil {
+			return nil, &RefusedError{Path: "/v1/events", Status: got.status, Detail: fmt.Sprintf("Event-Index is %.40q", index)}
+		}
+	}
+	return p, nil
+}
+
+// noProof is why there is no checkpoint.
+const noProof = "there is no checkpoint: this service is of a version, or has a setting, without proofs"
+
+// checkpoint reads the newest checkpoint. With an ETag of one it waits for another, and
+// returns the note nil where there was none in time.
+func (c *Client) checkpoint(ctx context.Context, etag string, wait time.Duration) (note []byte, newTag string, err error) {
+	r := &request{path: "/v1/events/checkpoint", header: http.Header{}}
+	if etag != "" {
+		r.header.Set("If-None-Match", etag)
+		r.wait = wait
+	}
+	got, err := c.found(ctx, r, noProof)
+	if err != nil {
+		return nil, "", err
+	}
+	if got.status == http.StatusNotModified {
+		return nil, etag, nil
+	}
+	return got.body, got.header.Get("ETag"), nil
+}
+
+// Tile reads a tile: tile/<level>/<number>[.p/<width>]. Found is false where there is none.
+func (c *Client) Tile(ctx context.Context, path string) ([]byte, bool, error) {
+	got, err := c.get(ctx, &request{path: "/v1/events/" + path})
+	if err != nil {
+		return nil, false, err
+	}
+	return got.body, got.status == http.StatusOK, nil
+}
+
+// Sight is the workspace of a key, and whether it sees payouts, which decides about the tree
+// that it sees.
+type Sight struct {
+	Workspace string
+	Pay       bool
+}
+
+// Sight asks whose the key is.
+func (c *Client) Sight(ctx context.Context) (*Sight, error) {
+	got, err := c.found(ctx, &request{path: "/v1/me"}, "want the API's address, such as https://api.example.com")
+	if err != nil {
+		return nil, err
+	}
+	var me struct {
+		Company struct {
+			ID string `json:"id"`
+		} `json:"company"`
+		Scopes []string `json:"scopes"`
+	}
+	if err := json.Unmarshal(got.body, &me); err != nil || me.Company.ID == "" {
+		return nil, &RefusedError{Path: "/v1/me", Status: got.status, Detail: "the answer names no workspace"}
+	}
+	return &Sight{me.Company.ID, slices.Contains(me.Scopes, "pay:read")}, nil
+}
+
+// PublishedKeys reads the verifier keys that the service itself names. They prove nothing to
+// a caller who has no other way to compare them with.
+func (c *Client) PublishedKeys(ctx context.Context) (string, error) {
+	got, err := c.found(ctx, &request{path: "/docs/keys.txt", keyless: true}, "the service names no keys")
+	if err != nil {
+		return "", err
+	}
+	return string(got.body), nil
+}

@@ -1,0 +1,197 @@
+package follower
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+)
+
+// Tree is a tree as one follower knows it: by the newest checkpoint that it has accepted.
+// It is not safe for concurrent use.
+type Tree struct {
+	origin   string
+	keys     *signingkey.Verifiers
+	accepted *Signed // nil: none yet
+	tiles    *tileCache
+}
+
+// NewTree makes a Tree that has accepted a checkpoint in an earlier run, or none. The error
+// says that this note is not one of the tree.
+func NewTree(origin string, keys *signingkey.Verifiers, accepted []byte, fetch fetchTile) (*Tree, error) {
+	t := &Tree{origin: origin, keys: keys, tiles: newTileCache(fetch)}
+	if accepted != nil {
+		var err error
+		if t.accepted, err = OpenCheckpoint(accepted, origin, keys); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// size is that of the newest checkpoint.
+func (t *Tree) size() int64 {
+	if t.accepted == nil {
+		return 0
+	}
+	return t.accepted.Tree.N
+}
+
+// staleError says that a checkpoint is older than one that was accepted, and agrees with it.
+type staleError struct{ seen, accepted *Signed }
+
+func (e *staleError) Error() string {
+	return fmt.Sprintf("the checkpoint is of size %d at position %d, after one of size %d at position %d",
+		e.seen.Tree.N, e.seen.Position, e.accepted.Tree.N, e.accepted.Position)
+}
+
+// Accept checks a checkpoint: it is signed, and extends the one that was accepted before. A
+// staleError says that it is older; then the one before stays.
+func (t *Tree) Accept(ctx context.Context, note []byte) error {
+	seen, err := OpenCheckpoint(note, t.origin, t.keys)
+	if err != nil {
+		return t.withKept(err)
+	}
+	if t.accepted == nil {
+		t.accepted = seen
+		return nil
+	}
+	if err := t.compare(ctx, seen); err != nil {
+		return t.withKept(err)
+	}
+	t.accepted = seen
+	return nil
+}
+
+// withKept adds the accepted note to a difference.
+func (t *Tree) withKept(err error) error {
+	var d *DifferenceError
+	if errors.As(err, &d) && d.Kept == nil && t.accepted != nil {
+		d.Kept = t.accepted.Note
+	}
+	return err
+}
+
+// compare holds a checkpoint against the accepted one.
+func (t *Tree) compare(ctx context.Context, seen *Signed) error {
+	have := t.accepted
+	differs := func(format string, args ...any) error {
+		return &DifferenceError{Sentence: fmt.Sprintf(format, args...), Seen: seen.Note}
+	}
+	older, newer := have, seen
+	if seen.Tree.N < have.Tree.N {
+		older, newer = seen, have
+	}
+	switch {
+	case seen.Position == have.Position && seen.Chain != have.Chain:
+		return differs("two signed checkpoints say that the log's chain at position %d is %s and %s", seen.Position, have.Chain, seen.Chain)
+	case seen.Position == have.Position && seen.Tree.N != have.Tree.N:
+		return differs("two signed checkpoints say that the tree had %d and %d events at position %d", have.Tree.N, seen.Tree.N, seen.Position)
+	case older.Tree.N != newer.Tree.N && older.Position > newer.Position:
+		return differs("the tree has %d events at position %d, and %d at position %d: it cannot have fewer at a later position",
+			older.Tree.N, older.Position, newer.Tree.N, newer.Position)
+	}
+	root, err := t.rootAt(ctx, newer, older.Tree.N)
+	var missing *DifferenceError
+	if errors.As(err, &missing) && newer == have {
+		// An instance that is behind has no tiles of the newer tree yet.
+		return &staleError{seen, have}
+	}
+	if err != nil {
+		return err
+	}
+	if root != older.Tree.Hash {
+		if older.Tree.N == newer.Tree.N {
+			return differs("two signed checkpoints of size %d have the roots %s and %s: the tree was forked", seen.Tree.N, have.Tree.Hash, seen.Tree.Hash)
+		}
+		return differs("the signed tree of size %d does not extend the signed tree of size %d: among its first %d events are others than before", newer.Tree.N, older.Tree.N, older.Tree.N)
+	}
+	if newer == have && newer.Tree.N > older.Tree.N || seen.Position < have.Position {
+		return &staleError{seen, have}
+	}
+	return nil
+}
+
+// rootAt is the root that a signed tree had when it was of a size.
+func (t *Tree) rootAt(ctx context.Context, signed *Signed, size int64) (tlog.Hash, error) {
+	if size == signed.Tree.N {
+		return signed.Tree.Hash, nil
+	}
+	if size == 0 {
+		return tlog.Hash(sha256.Sum256(nil)), nil // of no events
+	}
+	return read(ctx, t, signed, func(hashes tlog.HashReader) (tlog.Hash, error) { return tlog.TreeHash(size, hashes) })
+}
+
+// read does work with hashes that belong to a signed root. Where the kept tiles do not
+// belong to it, they are fetched.
+func read[T any](ctx context.Context, t *Tree, signed *Signed, work func(tlog.HashReader) (T, error)) (T, error) {
+	for {
+		r := &reading{ctx: ctx, cache: t.tiles}
+		result, err := work(tlog.TileHashReader(signed.Tree, r))
+		var d *DifferenceError
+		switch {
+		case err == nil:
+			return result, nil
+		case errors.As(r.err, &d):
+			d.Seen = signed.Note
+			return result, t.withKept(d)
+		case r.err != nil:
+			return result, r.err
+		case !r.tried:
+			return result, t.withKept(&DifferenceError{Sentence: fmt.Sprintf("the tiles are not those of the signed tree of size %d: %v", signed.Tree.N, err), Seen: signed.Note})
+		}
+		t.tiles.forget()
+	}
+}
+
+// Check checks the events from an index on against the accepted checkpoint, which is of
+// them, too. The error names the first event that differs.
+func (t *Tree) Check(ctx context.Context, first int64, events []json.RawMessage) error {
+	leaves := leavesOf(events)
+	indexes := make([]int64, len(events))
+	for i := range indexes {
+		indexes[i] = tlog.StoredHashIndex(0, first+int64(i))
+	}
+	signed := t.accepted
+	hashes, err := read(ctx, t, signed, func(r tlog.HashReader) ([]tlog.Hash, error) { return r.ReadHashes(indexes) })
+	if err != nil {
+		return err
+	}
+	for i := range leaves {
+		if leaves[i] == hashes[i] {
+			continue
+		}
+		sentence := fmt.Sprintf("the event at index %d (%s) is not the one that the signed tree of size %d has there", first+int64(i), nameOf(events[i]), signed.Tree.N)
+		for j := range hashes {
+			if hashes[j] == leaves[i] {
+				sentence += fmt.Sprintf("; the tree has it at index %d", first+int64(j))
+				break
+			}
+		}
+		return t.withKept(&DifferenceError{Sentence: sentence, Seen: signed.Note, Shown: events[i]})
+	}
+	return nil
+}
+
+func leavesOf(events []json.RawMessage) []tlog.Hash {
+	leaves := make([]tlog.Hash, len(events))
+	for i, event := range events {
+		leaves[i] = tlog.RecordHash(event)
+	}
+	return leaves
+}
+
+// nameOf names an event for people.
+func nameOf(event json.RawMessage) string {
+	var shown struct{ ID string }
+	if err := json.Unmarshal(event, &shown); err != nil || shown.ID == "" {
+		return "without an id"
+	}
+	return fmt.Sprintf("id %.80q", shown.ID)
+}

@@ -1,0 +1,74 @@
+// Package tlogcheckpoint is the text of a checkpoint: a statement of a transparency log's
+// size and root, in the form https://c2sp.org/tlog-checkpoint. Signatures are no part of
+// it; they are those of the note whose text it is.
+package tlogcheckpoint
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Checkpoint is what a checkpoint says.
+type Checkpoint struct {
+	Origin     string // the log's name, its first line
+	Tree       tlog.Tree
+	Extensions []string // further lines; not empty ones
+}
+
+// Parse reads the text of a checkpoint. Each has one text alone: other forms of the same
+// number or root are refused. The error names the line and the form wanted.
+func Parse(text string) (*Checkpoint, error) {
+	lines := strings.Split(text, "\n")
+	last := len(lines) - 1
+	if last < 3 || lines[last] != "" {
+		return nil, errors.New("the checkpoint is cut short: want the lines origin, size and root, each with a line feed")
+	}
+	lines = lines[:last]
+	for i, line := range lines {
+		if line == "" {
+			return nil, fmt.Errorf("line %d of the checkpoint is empty", i+1)
+		}
+	}
+	size, err := ParseSize(lines[1])
+	if err != nil {
+		return nil, fmt.Errorf("line 2 of the checkpoint: %w", err)
+	}
+	root, err := ParseHash(lines[2])
+	if err != nil {
+		return nil, fmt.Errorf("line 3 of the checkpoint: %w", err)
+	}
+	return &Checkpoint{Origin: lines[0], Tree: tlog.Tree{N: size, Hash: root}, Extensions: lines[3:]}, nil
+}
+
+// ParseSize reads the size of a tree: decimal, without leading zeros.
+func ParseSize(text string) (int64, error) {
+	size, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || size < 0 || strconv.FormatInt(size, 10) != text {
+		return 0, fmt.Errorf("%.40q is no size of a tree: want a number, 0 or more, without leading zeros", text)
+	}
+	return size, nil
+}
+
+// ParseHash reads a hash: 32 bytes in base64.
+func ParseHash(text string) (h tlog.Hash, err error) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || len(raw) != tlog.HashSize || base64.StdEncoding.EncodeToString(raw) != text {
+		return h, fmt.Errorf("%.60q is no hash: want 32 bytes in base64", text)
+	}
+	return tlog.Hash(raw), nil
+}
+
+// Text writes the checkpoint.
+func (c *Checkpoint) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n%d\n%s\n", c.Origin, c.Tree.N, c.Tree.Hash)
+	for _, line := range c.Extensions {
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
