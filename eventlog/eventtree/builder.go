@@ -23,19 +23,13 @@ import (
 // change.
 const Consumer = "event_trees"
 
-// How many claims are worked on at once, and of how many entries: an entry costs a hash or
-// two, so a claim is as large as what is read at once may be.
-const (
-	workers      = 2
-	claimEntries = 8000
-)
+// claimEntries is of how many entries a claim is. An entry costs a hash or two, so a claim is
+// as large as what is read at once may be, and one claim at a time is enough.
+const claimEntries = 8000
 
-// Connections is how many connections of a pool a Builder needs, and LeastConnections with
-// how few it works, one claim at a time.
-const (
-	Connections      = workers + 2
-	LeastConnections = 2
-)
+// Connections is how many connections of a pool a Builder needs: that of the claim, and one
+// for what is written apart from it.
+const Connections = 2
 
 // gather is how long events are gathered before they are added to the trees, so that the
 // tiles at the edge are written about once a second, and a checkpoint is less than a second
@@ -47,7 +41,7 @@ const handleTimeout = time.Minute
 
 // BuilderConfig of a Builder.
 type BuilderConfig struct {
-	Pool     *pgxpool.Pool // opened with projections.PoolSettings; LeastConnections to Connections
+	Pool     *pgxpool.Pool // opened with projections.PoolSettings, of at least Connections
 	Notifier *eventlog.Notifier
 	Clock    func() time.Time
 	Logger   *slog.Logger
@@ -85,7 +79,7 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 	if b.subscriber, err = eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger, Sweep: cfg.Sweep,
 		After: eventlog.ReadModels, Public: true, NoData: true, Gather: cmp.Or(cfg.Gather, gather),
-		Workers: max(1, min(workers, int(cfg.Pool.Config().MaxConns)-2)),
+		Workers: 1,
 		Nodes:   cfg.Nodes, Workspaces: workspaces, Entries: cmp.Or(cfg.Entries, claimEntries),
 	}); err != nil {
 		return nil, fmt.Errorf("event trees: %w", err)

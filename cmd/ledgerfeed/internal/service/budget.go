@@ -41,11 +41,11 @@ func shares(lists int) []share {
 	return []share{
 		{sharedPool, "", 2, 5},
 		{sharedPool, RoleAPI, 2, 2},
-		{RoleAPI, RoleAPI, 4, 12}, // pages read at the same time; more would only make each slower
+		{RoleAPI, RoleAPI, 4, 10}, // pages read at the same time; more would only make each slower
 		{listsPool, RoleAPI, 1, lists},
 		{RoleProject, RoleProject, projections.Connections - projections.DefaultWorkers + 1, projections.Connections},
 		{verification, RoleProject, 3, 3},
-		{treesPool, RoleProject, eventtree.LeastConnections, eventtree.Connections},
+		{treesPool, RoleProject, eventtree.Connections, eventtree.Connections},
 		{RoleDeliver, RoleDeliver, 6, 8},
 		{RoleConsole, RoleConsole, 4, 5},
 		{downloads, RoleConsole, 1, 1},

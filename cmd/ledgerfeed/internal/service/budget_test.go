@@ -49,9 +49,9 @@ func TestTooFewConnections(t *testing.T) {
 		want    string // of the error
 		allowed int
 	}{
-		{func(*cli.Env) {}, "", 52},
+		{func(*cli.Env) {}, "", 48},
 		{func(e *cli.Env) { e.Settings.Connections = 32 }, "", 32},
-		{func(e *cli.Env) { e.Settings.Connections = 100 }, "", 52},
+		{func(e *cli.Env) { e.Settings.Connections = 100 }, "", 48},
 		{func(e *cli.Env) {
 			e.Settings.Connections, e.Settings.DatabaseURL = 40, "postgres://db/x?pool_max_conns=31"
 		}, "", 31},
