@@ -13,7 +13,7 @@ func MaxConns(url string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < LeastConns {
-		return 0, fmt.Errorf("pool_max_conns in DATABASE_URL is %q: want a number of connections, %d or more, such as 30", text, LeastConns)
+		return 0, fmt.Errorf("pool_max_conns in DATABASE_URL is %q: want a number of connections, %d or more, such as 40", text, LeastConns)
 	}
 	return n, nil
 }

@@ -26,7 +26,7 @@ import (
 // about a wrong one. The values of those tagged secret are not shown.
 type Settings struct {
 	DatabaseURL string      `env:"DATABASE_URL" secret:"true"`                                                                   // empty: the program's own PostgreSQL
-	Connections connections `env:"LEDGERFEED_CONNECTIONS" want:"a number of connections to the database, 4 or more, such as 30"` // 0: as many as the roles can use
+	Connections connections `env:"LEDGERFEED_CONNECTIONS" want:"a number of connections to the database, 4 or more, such as 40"` // 0: as many as the roles can use
 	Pooler      pooler      `env:"LEDGERFEED_POOLER" want:"transaction, where DATABASE_URL is the address of a pooler in that mode"`
 	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"` // past the pooler; empty: there is no such way
 	ReadURLs    string      `env:"LEDGERFEED_READ_DATABASE_URL" secret:"true" want:"addresses of streaming replicas, such as postgres://user:password@replica1:5432/name, separated by blanks: at most 16, each of one server, beside DATABASE_URL"`

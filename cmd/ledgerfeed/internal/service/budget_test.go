@@ -57,7 +57,7 @@ func TestTooFewConnections(t *testing.T) {
 		}, "", 31},
 		{func(e *cli.Env) { e.Settings.Connections = 26 }, "LEDGERFEED_CONNECTIONS is 26: serve --roles api,project,deliver,console needs at least " + least, 0},
 		{func(e *cli.Env) { e.Settings.DatabaseURL = "host=db pool_max_conns=9" }, "pool_max_conns in DATABASE_URL is 9: serve --roles api,project,deliver,console needs at least " + least, 0},
-		{func(e *cli.Env) { e.Settings.DatabaseURL = "host=db pool_max_conns=2" }, `pool_max_conns in DATABASE_URL is "2": want a number of connections, 4 or more, such as 30`, 0},
+		{func(e *cli.Env) { e.Settings.DatabaseURL = "host=db pool_max_conns=2" }, `pool_max_conns in DATABASE_URL is "2": want a number of connections, 4 or more, such as 40`, 0},
 	} {
 		env := &cli.Env{}
 		test.set(env)
