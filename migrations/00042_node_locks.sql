@@ -10,8 +10,6 @@
 CREATE OR REPLACE FUNCTION log_append(w text, now timestamp with time zone, expected bigint, whole boolean, ids text[], types text[], created timestamp with time zone[], data text[], public text[], wait integer DEFAULT NULL::integer, restore boolean DEFAULT false, OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamp with time zone[])
  RETURNS record
  LANGUAGE plpgsql
- SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
 AS $$
 DECLARE
     h      log_head%ROWTYPE;
@@ -175,13 +173,19 @@ END
 $$;
 -- +goose StatementEnd
 
+-- +goose StatementBegin
+DO $$
+BEGIN
+    EXECUTE format('ALTER FUNCTION log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean) SECURITY DEFINER SET search_path = %I, pg_temp', current_schema());
+END
+$$;
+-- +goose StatementEnd
+
 -- +goose Down
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION log_append(w text, now timestamp with time zone, expected bigint, whole boolean, ids text[], types text[], created timestamp with time zone[], data text[], public text[], wait integer DEFAULT NULL::integer, restore boolean DEFAULT false, OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamp with time zone[])
  RETURNS record
  LANGUAGE plpgsql
- SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
 AS $$
 DECLARE
     h      log_head%ROWTYPE;
@@ -341,6 +345,14 @@ BEGIN
       FROM unnest(a_pos, a_id, a_type, a_at, a_data, a_pub, a_ch) AS t (position, id, type, at, data, pub, chain);
     UPDATE log_head SET position = h.position, created_at = last, chain = h.chain WHERE workspace_id = w;
     head := h.position;
+END
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+DO $$
+BEGIN
+    EXECUTE format('ALTER FUNCTION log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean) SECURITY DEFINER SET search_path = %I, pg_temp', current_schema());
 END
 $$;
 -- +goose StatementEnd

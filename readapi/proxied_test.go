@@ -97,6 +97,7 @@ func conformance() map[string]func(*testing.T) {
 		"TestPagesWithoutAKey":                   TestPagesWithoutAKey,
 		"TestRateLimits":                         TestRateLimits,
 		"TestRefusalsLookAlike":                  TestRefusalsLookAlike,
+		"TestNothingIsSignedWithoutAKey":         TestNothingIsSignedWithoutAKey,
 		"TestRepairsShow":                        TestRepairsShow,
 		"TestRequestID":                          TestRequestID,
 		"TestRequestsAreKept":                    TestRequestsAreKept,
@@ -139,12 +140,15 @@ func apart() map[string][]string {
 		"has requests wait beside the test, which go to the server directly": {
 			"TestAListHoldsItsAnswer", "TestALostNotification", "TestAPositionAndAWait", "TestAPositionThatDoesNotCome", "TestAWaitCountsOnce",
 			"TestAWaitEndsWithItsTime", "TestAWaitingKeyIsRevoked", "TestAnAnswerReachesItsPosition", "TestDrainEndsWaits", "TestPrefer",
-			"TestWaitingCostsNoStatement", "TestWaitsAreBounded", "TestWaitsForPositionsAreBounded", "TestWaitsOutliveTheServersTimeouts",
+			"TestWaitingCostsNoStatement", "TestCheckpointIsWaitedFor", "TestWaitsAreBounded", "TestWaitsForPositionsAreBounded", "TestWaitsOutliveTheServersTimeouts",
 			"TestASharedReadIsEnough", "TestAWholeListThatIsBehindIsNotRead", "TestAnAnswerKeepsNoPlaceToWait", "TestAWorkspaceLeavesOthersPlacesToWait", "TestWhatShowsNothingEndsNoWait",
 		},
 		"is about HTTP/2 without TLS, which a proxy would end": {
 			"TestAHundredWaitsOverOneConnection", "TestErrorsAreNotRewrittenInHTTP2", "TestHTTP2IsBounded", "TestIdleHTTP2",
 			"TestAWholeListOverHTTP2WaitsForTheDatabase", "TestRequestsOfUnknownCallersAreBounded",
+		},
+		"is about paths with a slash within a parameter, which no description of OpenAPI can match": {
+			"TestTilesAreThoseOfTheKey", "TestFeedProvesItself", "TestEveryChangedBitIsFound",
 		},
 		"is about the server that an answer was read from": {
 			"TestReplicasAnswerAsThePrimary", "TestReplicasBehind", "TestReplicasThatFail", "TestConflictsWithRecovery", "TestWhoIsToldWaitsForReplicas",

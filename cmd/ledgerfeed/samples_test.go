@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -10,9 +11,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/html"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -45,6 +48,39 @@ func samplesOf(t *testing.T, page string) (list []sample) {
 	return list
 }
 
+// publishes appends an event each half second until the test and its parts have ended: what
+// waits for one would otherwise depend on what the demo appends meanwhile.
+func publishes(t *testing.T, url, workspaceID string) {
+	t.Helper()
+	log, closeLog, err := openLog(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	draft := testkit.Must(domain.NewDraft(workspaceID, "invoice.reversed", []byte(`{"invoice_id":"in_1"}`)))(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		again := time.NewTicker(500 * time.Millisecond)
+		defer again.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-again.C:
+				if _, err := log.Append(ctx, draft); err != nil && ctx.Err() == nil {
+					t.Errorf("append: %v", err)
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		closeLog()
+	})
+}
+
 // TestSamplesOfTheReference runs each program of the reference against the demo, with a key
 // for more requests a minute, and ids that the demo has in the place of those that stand
 // for them.
@@ -65,6 +101,7 @@ func TestSamplesOfTheReference(t *testing.T) {
 	}
 	base := hint[1]
 	read := newReader(t, url, base, workspace[1], endpointScopes+",pay:read,margin:read")
+	publishes(t, url, workspace[1])
 	_, page := bodyOf(t, base+"/docs")
 	described := regexp.MustCompile(`The base address is <code>([^<]+)</code>`).FindStringSubmatch(page)
 	if described == nil {

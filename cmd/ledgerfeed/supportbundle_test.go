@@ -180,7 +180,7 @@ func TestSupportBundle(t *testing.T) {
 	defer conn.Close(t.Context())
 	for _, sql := range []string{
 		`SELECT 'statement of Blue Door'`,
-		`UPDATE log_checkpoint SET failures = 3, error = 'cannot store 420.17 of Blue Door: ERROR: nothing (SQLSTATE 23505)', quarantined = true WHERE workspace_id = 'agency-0'`,
+		`UPDATE log_checkpoint SET failures = 3, error = 'cannot store 420.17 of Blue Door: ERROR: nothing (SQLSTATE 23505)', quarantined = true WHERE workspace_id = 'agency-0' AND consumer = 'read_models'`,
 		`INSERT INTO log_failure (workspace_id, consumer, from_position, through_position, error_digest, error, times, first_at, last_at)
 		 VALUES ('agency-0', 'read_models', 1, 2, 'd', 'amount 420.17 of Blue Door (SQLSTATE 23505)', 2, now(), now())`,
 		`INSERT INTO webhook_mail (workspace_id, mail_id, webhook_id, subject, body, created_at, next_attempt_at, error) VALUES ('agency-0', 'm', 'w', 'Blue Door', 'text', now(), now(), '535 refused')`,
