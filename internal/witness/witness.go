@@ -37,6 +37,7 @@ type Witness struct {
 	clock  func() time.Time
 	logger *slog.Logger
 	known  map[string]*entry // by origin; one for each log
+	byHash map[string]string // origins, by their hash
 }
 
 // entry is what is known of a log.
@@ -54,14 +55,14 @@ type entry struct {
 func New(cfg Config) (*Witness, error) { return newWitness(cfg, cfg.Dir) }
 
 func newWitness(cfg Config, dir files) (*Witness, error) {
-	w := &Witness{dir: dir, key: cfg.Key, logs: cfg.Logs, clock: cfg.Clock, logger: cfg.Logger, known: map[string]*entry{}}
+	w := &Witness{dir: dir, key: cfg.Key, logs: cfg.Logs, clock: cfg.Clock, logger: cfg.Logger, known: map[string]*entry{}, byHash: map[string]string{}}
 	for origin := range w.logs {
 		e := &entry{}
 		var err error
 		if e.last, err = w.read(origin); err != nil {
 			return nil, err
 		}
-		w.known[origin] = e
+		w.known[origin], w.byHash[originHash(origin)] = e, origin
 	}
 	return w, nil
 }
@@ -109,9 +110,13 @@ func (w *Witness) AddCheckpoint(ctx context.Context, body []byte) (line string, 
 		return "", err
 	}
 	if err := w.check(ctx, e.last, r, seen); err != nil {
+		w.logger.DebugContext(ctx, "a checkpoint is not cosigned", "log", seen.Origin, "size", seen.Tree.N, "error", err)
 		return "", err
 	}
-	return w.cosign(e, seen)
+	if line, err = w.cosign(e, seen); err == nil {
+		w.logger.InfoContext(ctx, "cosigned a checkpoint", "log", seen.Origin, "size", seen.Tree.N, "root", seen.Tree.Hash.String())
+	}
+	return line, err
 }
 
 // check holds a checkpoint against the last one.
@@ -189,15 +194,11 @@ func (w *Witness) cosign(e *entry, seen *submitted) (line string, err error) {
 // Checkpoint is the last checkpoint that was cosigned for the log with the hash of an origin,
 // with the signatures of both; nil: none.
 func (w *Witness) Checkpoint(hash string) ([]byte, error) {
-	for origin, e := range w.known {
-		if originHash(origin) == hash {
-			return w.checkpointOf(origin, e)
-		}
+	origin, ok := w.byHash[hash]
+	if !ok {
+		return nil, nil
 	}
-	return nil, nil
-}
-
-func (w *Witness) checkpointOf(origin string, e *entry) ([]byte, error) {
+	e := w.known[origin]
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := w.settle(origin, e); err != nil || e.last == nil {
