@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -269,6 +270,13 @@ func TestAtOnce(t *testing.T) {
 	const forks = 16
 	feed := followertest.Some(20)
 	f.mustAdd(feed, 0, 10)
+	// While one is written, the others come as far as they can.
+	f.files.fail = func(string) (bool, error) {
+		for range 10_000 {
+			runtime.Gosched()
+		}
+		return true, nil
+	}
 	answers := make(chan error, forks)
 	for i := range forks {
 
@@ -334,6 +342,27 @@ func TestClock(t *testing.T) {
 	early.clock.Set(time.Unix(0, 0))
 	if _, err := early.add(feed, 0, 20); err == nil || !strings.Contains(err.Error(), "after 1970") {
 		t.Error(err)
+	}
+}
+
+// TestKeysOfOneLog: while a log changes its key, either signs for it, and a wrong signature of
+// one is refused though the other's is right.
+func TestKeysOfOneLog(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	feed := followertest.Some(20)
+	newer := newKeys(t)
+	list := append(testkit.Must(f.keys.Verifiers(origin))(t), testkit.Must(newer.Verifiers(origin))(t)...)
+	f.cfg.Logs = testkit.Must(witness.ParseLogs(strings.Join(list, "\n")))(t)
+	f.restart()
+	f.mustAdd(feed, 0, 5)
+	signed := sign(t, newer, feed, 9)
+	if _, err := f.AddCheckpoint(t.Context(), request(5, proof(t, feed, 5, 9), signed)); err != nil {
+		t.Errorf("the newer key: %v", err)
+	}
+	_, wrong, _ := strings.Cut(sign(t, f.keys, feed, 10), "\n\n")
+	if _, err := f.AddCheckpoint(t.Context(), request(9, "", signed+wrong)); status(err) != http.StatusForbidden {
+		t.Errorf("a wrong signature beside a right one: %v", err)
 	}
 }
 
