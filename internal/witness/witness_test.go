@@ -277,16 +277,20 @@ func TestAtOnce(t *testing.T) {
 		}
 		return true, nil
 	}
-	answers := make(chan error, forks)
-	for i := range forks {
-
+	bodies := make([][]byte, forks)
+	for i := range bodies {
 		one := feed.With(15, followertest.Event(15, fmt.Sprint("x", i)))
-		body := request(10, proof(t, one, 10, 20), sign(t, f.keys, one, 20))
+		bodies[i] = request(10, proof(t, one, 10, 20), sign(t, f.keys, one, 20))
+	}
+	answers, begin := make(chan error, forks), make(chan struct{})
+	for _, body := range bodies {
 		go func() {
+			<-begin
 			_, err := f.AddCheckpoint(context.Background(), body)
 			answers <- err
 		}()
 	}
+	close(begin)
 	cosigned, conflicts := 0, 0
 	for range forks {
 		switch err := <-answers; {
