@@ -104,11 +104,30 @@ func TestFollowProvesTheFeed(t *testing.T) {
 	}
 	succeed(t, url, "append", file("more", more.String()))
 	succeed(t, url, "status", "--wait")
+	// A witness, which is killed between the two: the service's checkpoints, and its tiles as the
+	// proof of growth, are what the public form asks for.
+	succeed(t, "", "witness", "key", "new", "--key-file", file("witness.key", ""), "--name", "witness.example.com/w1")
+	ofWitness := strings.TrimSpace(succeed(t, "", "witness", "key", "show", "--key-file", file("witness.key", "")))
+	ofLog := command(t, "", "signing-key", "show", "--name", "api.example.com/agency/events")
+	ofLog.Env = append(ofLog.Env, with...)
+	file("logs", runCommand(t, ofLog).out)
+	cosign := func() {
+		t.Helper()
+		running := startProcess(t, command(t, "", "witness", "serve", "--listen", "127.0.0.1:0", "--state", file("witness", ""), "--key-file", file("witness.key", ""), "--logs", file("logs", "")))
+		address, _, _ := strings.Cut(running.await("address="), " ")
+		r := runCommand(t, command(t, "", "witness", "submit", "--state", file("events", ""), "--key-file", file("key-events", ""), "--witness", "http://"+address, "--witness-key", ofWitness))
+		if r.code != cli.ExitDone || !strings.HasPrefix(r.out, "api.example.com/agency/events\n") || !strings.Contains(r.out, "\n— witness.example.com/w1 ") {
+			t.Fatalf("%+v\n%s", r, running.log)
+		}
+		running.kill()
+	}
+	cosign()
 	serving.kill()
 	serve("LEDGERFEED_LISTEN=" + strings.TrimPrefix(base, "http://")) // the state is of this address
 	if more := proven("events"); more != n+300 {
 		t.Errorf("%d events, want %d", more, n+300)
 	}
+	cosign()
 
 	conn := testkit.Must(pgx.Connect(t.Context(), url))(t)
 	defer conn.Close(t.Context())

@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/supportbundle"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/trigger"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/witnessing"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 )
 
@@ -75,6 +76,7 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		transfer.AppendCommand(env),
 		transfer.ExportCommand(env),
 		following.Command(env),
+		witnessing.Command(env),
 		workspaceCommand(env),
 		keyCommand(env),
 		webhookCommand(env),

@@ -164,7 +164,7 @@ var arrows = map[string][]string{
 		"domain", "eventlog", "readapi/access", "readapi/reference", "readapi/openapi", "delivery", "internal/console/session",
 		"internal/pg", "cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/demo", "cmd/ledgerfeed/internal/listen",
 		"cmd/ledgerfeed/internal/repair", "cmd/ledgerfeed/internal/service", "cmd/ledgerfeed/internal/status",
-		"cmd/ledgerfeed/internal/signing", "cmd/ledgerfeed/internal/following",
+		"cmd/ledgerfeed/internal/signing", "cmd/ledgerfeed/internal/following", "cmd/ledgerfeed/internal/witnessing",
 		"cmd/ledgerfeed/internal/trigger", "cmd/ledgerfeed/internal/transfer", "delivery/attempt", "delivery/keyring",
 		"delivery/secretkey", "internal/buildinfo", "internal/settings", "internal/timespan", "cmd/ledgerfeed/internal/doctor",
 		"cmd/ledgerfeed/internal/anomaly", "migrations", "migrations/distribute", "cmd/ledgerfeed/internal/supportbundle", "internal/similar",
@@ -269,6 +269,10 @@ var arrows = map[string][]string{
 	"internal/follower":                 {"internal/signingkey", "internal/tlogcheckpoint"},
 	"internal/follower/followertest":    {"internal/signingkey"},
 	"cmd/ledgerfeed/internal/following": {"cmd/ledgerfeed/internal/cli", "internal/flow", "internal/follower", "internal/signingkey"},
+	"internal/witness":                  {"internal/datadir", "internal/signingkey", "internal/tlogcheckpoint"},
+	"cmd/ledgerfeed/internal/witnessing": {
+		"cmd/ledgerfeed/internal/cli", "internal/datadir", "internal/flow", "internal/follower", "internal/signingkey", "internal/witness",
+	},
 
 	"internal/buildinfo": {},
 	"internal/tlslisten": {},
@@ -348,6 +352,9 @@ var inTestsOf = map[string][]string{
 
 	"internal/follower":                 {"internal/follower/followertest"},
 	"cmd/ledgerfeed/internal/following": {"internal/follower/followertest"},
+	"internal/witness":                  {"internal/follower/followertest"},
+	// They submit what was followed.
+	"cmd/ledgerfeed/internal/witnessing": {"internal/follower/followertest", "cmd/ledgerfeed/internal/following"},
 
 	"readapi/access/consolelink":           {"domain"},
 	"cmd/ledgerfeed/internal/demo/lastday": {"delivery", "delivery/keyring", "domain", "eventlog"},

@@ -22,5 +22,10 @@ func (p Place) Lock() (unlock func(), err error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("another process follows with the state %s: %w", p.Name, err)
 	}
-	return func() { _ = file.Close() }, nil
+	return func() {
+		// A process that is being started has the open file too, for a moment: closing it here
+		// alone would leave it locked.
+		_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
+		_ = file.Close()
+	}, nil
 }

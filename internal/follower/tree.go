@@ -128,6 +128,12 @@ func (t *Tree) rootAt(ctx context.Context, signed *Signed, size int64) (tlog.Has
 	return read(ctx, t, signed, func(hashes tlog.HashReader) (tlog.Hash, error) { return tlog.TreeHash(size, hashes) })
 }
 
+// Prove proves that the accepted tree extends its own first leaves, of a number above 0 and
+// at most its size, as a witness asks for.
+func (t *Tree) Prove(ctx context.Context, old int64) (tlog.TreeProof, error) {
+	return read(ctx, t, t.accepted, func(r tlog.HashReader) (tlog.TreeProof, error) { return tlog.ProveTree(t.size(), old, r) })
+}
+
 // read does work with hashes that belong to a signed root. Where the kept tiles do not
 // belong to it, they are fetched.
 func read[T any](ctx context.Context, t *Tree, signed *Signed, work func(tlog.HashReader) (T, error)) (T, error) {

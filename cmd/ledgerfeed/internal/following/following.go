@@ -21,9 +21,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
-// keyVariable has the API key where --key-file is not given.
-const keyVariable = "LEDGERFEED_KEY"
-
 // flags are those of follow.
 type flags struct {
 	url, keyFile, since string
@@ -43,7 +40,7 @@ func Command(env *cli.Env) *cobra.Command {
 		Short: "Follow a workspace's events over the API, and prove that they are what the service signed",
 		Long: `Follow a workspace's events over the API: each is a line, on standard output, in the file
 --out, or on the standard input of a command (--exec). It needs no database. The API key is
-read from --key-file or from ` + keyVariable + `, never from the command line, which others can see.
+read from --key-file or from ` + cli.KeyVariable + `, never from the command line, which others can see.
 
 With --state it keeps its place in a file and goes on from there. What is in --out is then
 there once, whenever it was stopped; standard output and --exec get the last page again.
@@ -59,7 +56,7 @@ docs/proof.md says what this proves, and what not.`,
 		RunE: env.Run(func(ctx context.Context, _ []string) error { return f.run(ctx, env) }),
 	}
 	c.Flags().StringVar(&f.url, "url", "", "the API's address, such as https://api.example.com (required)")
-	c.Flags().StringVar(&f.keyFile, "key-file", "", "a file with the API key (default: "+keyVariable+")")
+	c.Flags().StringVar(&f.keyFile, "key-file", "", "a file with the API key (default: "+cli.KeyVariable+")")
 	c.Flags().StringVar(&f.since, "since", "", "begin with the events that were published at or after this date-time, such as 2026-10-01T00:00:00Z (default: with the oldest)")
 	c.Flags().StringVar(&f.state, "state", "", "a file that keeps the place")
 	c.Flags().StringVar(&f.out, "out", "", "write to this file; needs --state")
@@ -95,7 +92,7 @@ func (f *flags) run(ctx context.Context, env *cli.Env) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
-	key, err := f.key()
+	key, err := cli.APIKey(f.keyFile)
 	if err != nil {
 		return err
 	}
@@ -155,25 +152,6 @@ func (f *flags) report(env *cli.Env, r *follower.Report) error {
 	return err
 }
 
-// key reads the API key.
-func (f *flags) key() (string, error) {
-	if f.keyFile == "" {
-		if key := strings.TrimSpace(os.Getenv(keyVariable)); key != "" {
-			return key, nil
-		}
-		return "", cli.Usagef("want an API key with events:read, in --key-file or %s", keyVariable)
-	}
-	text, err := os.ReadFile(f.keyFile)
-	if err != nil {
-		return "", err
-	}
-	key := strings.TrimSpace(string(text))
-	if key == "" || strings.ContainsAny(key, " \t\r\n") {
-		return "", fmt.Errorf("%s has no API key: want one line", f.keyFile)
-	}
-	return key, nil
-}
-
 // load reads the state, and compares what it is of with the flags.
 func (f *flags) load(place follower.Place) (*follower.State, error) {
 	s, err := place.Load()
@@ -211,7 +189,7 @@ func (f *flags) output(env *cli.Env, cfg *follower.Config) (end func() error, er
 		return nil, cli.Usagef("the state %s is of a run with --out: want --out with the same file", f.state)
 	case f.exec != "":
 		// The command need not know the key.
-		without := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, keyVariable+"=") })
+		without := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, cli.KeyVariable+"=") })
 		cfg.Output = &follower.Command{Line: f.exec, Env: without, Out: env.Out, ErrOut: env.ErrOut}
 	default:
 		cfg.Output = follower.Lines{To: env.Out}

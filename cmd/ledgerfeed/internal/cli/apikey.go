@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// KeyVariable has the API key of commands that ask a service, where --key-file is not
+// given.
+const KeyVariable = "LEDGERFEED_KEY"
+
+// APIKey reads the API key of a file, or without one that of the environment. It is never on
+// the command line, which others can see.
+func APIKey(file string) (string, error) {
+	if file == "" {
+		if key := strings.TrimSpace(os.Getenv(KeyVariable)); key != "" {
+			return key, nil
+		}
+		return "", Usagef("want an API key with events:read, in --key-file or %s", KeyVariable)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(text))
+	if key == "" || strings.ContainsAny(key, " \t\r\n") {
+		return "", fmt.Errorf("%s has no API key: want one line", file)
+	}
+	return key, nil
+}

@@ -1,0 +1,132 @@
+package witness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/tlogcheckpoint"
+)
+
+const (
+	// maxAnswer bounds a witness's answer, in bytes.
+	maxAnswer = 64 << 10
+	// submitTries is how often others may have a newer tree cosigned while a proof is made.
+	submitTries = 5
+)
+
+// Submission is a checkpoint for a witness.
+type Submission struct {
+	URL   string // of the witness, such as https://witness.example.com
+	Key   *Verifier
+	HTTP  http.RoundTripper
+	Agent string // the User-Agent
+
+	Note []byte // signed by the log
+	// Prove proves that the checkpoint's tree extends its own first leaves, of a number above 0
+	// and at most its size.
+	Prove func(ctx context.Context, old int64) (tlog.TreeProof, error)
+}
+
+// CheckURL checks the address of a witness. The error says what it should be.
+func CheckURL(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
+		return errors.New("want the witness's address, such as https://witness.example.com")
+	}
+	return nil
+}
+
+// Submit has a witness cosign a checkpoint. It returns the note with the witness's signature,
+// which it has checked, and the time that the signature has.
+func Submit(ctx context.Context, s *Submission) (cosigned []byte, at time.Time, err error) {
+	text, _, found := bytes.Cut(s.Note, []byte("\n\n"))
+	if !found {
+		return nil, at, errors.New("the checkpoint is no signed note")
+	}
+	c, err := tlogcheckpoint.Parse(string(text) + "\n")
+	if err != nil {
+		return nil, at, err
+	}
+	r := &request{note: s.Note}
+	for range submitTries {
+		status, body, err := s.post(ctx, r.write())
+		if err != nil {
+			return nil, at, err
+		}
+		switch status {
+		case http.StatusOK:
+			return s.add(body)
+		case http.StatusConflict:
+			if r.old, err = tlogcheckpoint.ParseSize(strings.TrimSuffix(string(body), "\n")); err != nil {
+				return nil, at, fmt.Errorf("the witness answered 409, and no size: %w", err)
+			}
+		default:
+			return nil, at, fmt.Errorf("the witness answered %d: %.500s", status, strings.TrimSpace(string(body)))
+		}
+		if r.old > c.Tree.N {
+			return nil, at, fmt.Errorf("the witness has cosigned a tree of size %d, and this checkpoint is of size %d: want a newer one", r.old, c.Tree.N)
+		}
+		if r.proof = nil; r.old > 0 {
+			if r.proof, err = s.Prove(ctx, r.old); err != nil {
+				return nil, at, err
+			}
+		}
+	}
+	return nil, at, fmt.Errorf("the witness has cosigned another tree %d times while a proof was made: try again", submitTries)
+}
+
+// post sends a request.
+func (s *Submission) post(ctx context.Context, body []byte) (status int, answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(s.URL, "/")+"/add-checkpoint", bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask the witness: %w", err)
+	}
+	req.Header.Set("User-Agent", s.Agent)
+	client := &http.Client{Transport: s.HTTP, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask the witness: %w", err)
+	}
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return 0, nil, fmt.Errorf("the witness's answer was broken off: %w", err)
+	case len(answer) > maxAnswer:
+		return 0, nil, fmt.Errorf("the witness's answer is longer than %d bytes", maxAnswer)
+	}
+	return resp.StatusCode, answer, nil
+}
+
+// add adds the witness's signature to the note. Signatures of other keys are passed over.
+func (s *Submission) add(lines []byte) (cosigned []byte, at time.Time, err error) {
+	n, err := note.Open(append(bytes.Clone(s.Note), lines...), note.VerifierList(s.Key))
+	if err != nil {
+		return nil, at, fmt.Errorf("the witness's answer is no signature of %s for this checkpoint: %w", s.Key.Name(), err)
+	}
+	for line := range strings.Lines(string(lines)) {
+		only, err := note.Open(append(bytes.Clone(s.Note), line...), note.VerifierList(s.Key))
+		if err != nil {
+			continue
+		}
+		raw, err := rawSignature(only.Sigs[0])
+		if err != nil {
+			return nil, at, err
+		}
+		seconds, _, _ := cutTime(raw)
+		return append(bytes.Clone(s.Note), line...), time.Unix(seconds, 0).UTC(), nil
+	}
+	return nil, at, fmt.Errorf("the witness's answer has %d signatures, none on a line of its own", len(n.Sigs))
+}
