@@ -16,18 +16,10 @@ import (
 // Mismatch is one thing of a tree that is not what the log gives.
 type Mismatch struct {
 	Sight  Sight
-	Kept   string  // the name of the checkpoint that somebody kept; empty: it is about what is stored
 	Tile   string  // <level>/<number>; empty: it is about the tree itself
 	Field  string  // a column of event_tree or event_tile; empty: the row
 	Stored *string // nil: there is none
 	Log    *string // nil: there must be none
-}
-
-// Kept is a state of a tree that was published and that somebody kept.
-type Kept struct {
-	Name  string // of whoever asks, to tell it from others
-	Sight Sight
-	State State
 }
 
 // Check compares the trees of a workspace with its log, whose entries it gets in order from
@@ -55,7 +47,6 @@ type checkedTree struct {
 // target is a state that a tree must have at its position.
 type target struct {
 	State
-	kept string // the name of a Kept; empty: it is the stored tree
 	edge [levels]storedTile
 }
 
@@ -72,24 +63,14 @@ type fullTile struct {
 // fullTiles is how many full tiles of a tree are compared at once: 8 KiB each.
 const fullTiles = 64
 
-// NewCheck begins a check of what is stored of a workspace's trees now, and of checkpoints of
-// them that somebody kept. It calls report with all that differs.
-func NewCheck(ctx context.Context, db Querier, workspaceID string, kept []Kept, report func(Mismatch)) (*Check, error) {
+// NewCheck begins a check of what is stored of a workspace's trees now. It calls report with all that differs.
+func NewCheck(ctx context.Context, db Querier, workspaceID string, report func(Mismatch)) (*Check, error) {
 	c := &Check{workspaceID: workspaceID, report: report, chain: domain.Genesis(workspaceID)}
 	for _, s := range Sights() {
-		t := &checkedTree{sight: s}
-		for i := range kept {
-			if kept[i].Sight == s {
-				t.targets = append(t.targets, target{State: kept[i].State, kept: kept[i].Name})
-			}
-		}
-		c.trees = append(c.trees, t)
+		c.trees = append(c.trees, &checkedTree{sight: s})
 	}
 	if err := c.readStored(ctx, db); err != nil {
 		return nil, err
-	}
-	for _, t := range c.trees {
-		slices.SortStableFunc(t.targets, func(a, b target) int { return int(min(1, max(-1, a.Position-b.Position))) })
 	}
 	if err := c.findExtra(ctx, db); err != nil {
 		return nil, err
@@ -209,7 +190,7 @@ func (c *Check) compareBefore(position int64) {
 func (c *Check) compare(t *checkedTree, want *target) {
 	differ := func(field, stored, log string) {
 		if stored != log {
-			c.report(Mismatch{Sight: t.sight, Kept: want.kept, Field: field, Stored: &stored, Log: &log})
+			c.report(Mismatch{Sight: t.sight, Field: field, Stored: &stored, Log: &log})
 		}
 	}
 	if want.Position == c.position {
@@ -219,9 +200,6 @@ func (c *Check) compare(t *checkedTree, want *target) {
 	}
 	differ("size", fmt.Sprint(want.Size), fmt.Sprint(t.tree.Size()))
 	differ("root", want.Root.String(), t.tree.Root().String())
-	if want.kept != "" {
-		return
-	}
 	for _, tile := range t.tree.partial() {
 		if tile.Index != want.Size>>(tileHeight*(tile.Level+1)) {
 			continue // the size is another, which is reported

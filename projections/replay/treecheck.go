@@ -8,7 +8,7 @@ import (
 
 // newTreeCheck begins the check of a workspace's event trees.
 func (r *Replayer) newTreeCheck(ctx context.Context, workspaceID string, report func(Difference)) (*eventtree.Check, error) {
-	return eventtree.NewCheck(ctx, r.cfg.Pool, workspaceID, nil, func(m eventtree.Mismatch) {
+	return eventtree.NewCheck(ctx, r.cfg.Pool, workspaceID, func(m eventtree.Mismatch) {
 		d := Difference{WorkspaceID: workspaceID, Resource: resourceTrees, ID: string(m.Sight), Field: m.Field, Stored: m.Stored, Folded: m.Log}
 		if m.Tile != "" {
 			d.Resource, d.ID = resourceTiles, d.ID+"/"+m.Tile
