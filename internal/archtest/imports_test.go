@@ -28,7 +28,7 @@ var arrows = map[string][]string{
 	"projections/anomaly": {"domain", "internal/audit", "internal/pg"},
 	"projections":         {"domain", "eventlog", "projections/table", "internal/flow", "internal/pg", "internal/seededbug", "internal/tracing"},
 	"projections/table":   {"domain"},
-	"projections/replay":  {"domain", "eventlog", "projections", "projections/table", "internal/pg", "internal/audit", "domain/jsonform"},
+	"projections/replay":  {"domain", "eventlog", "eventlog/eventtree", "projections", "projections/table", "internal/pg", "internal/audit", "domain/jsonform"},
 	"projections/projectionstest": {
 		"domain", "eventlog", "projections", "internal/pg", "internal/rowcheck", "internal/scenario", "internal/testkit",
 	},

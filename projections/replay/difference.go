@@ -14,7 +14,8 @@ type Difference struct {
 	WorkspaceID string `json:"workspace_id"`
 
 	// Resource is where: one of Resources, closed-periods, anomalies,
-	// checkpoint, or log, when an entry itself is not what was appended.
+	// checkpoint, event-trees, event-tiles, or log, when an entry itself is not what
+	// was appended.
 	Resource string  `json:"resource"`
 	ID       string  `json:"id"`     // of the row or the entry
 	Field    string  `json:"field"`  // of the answer, a column of the row, or row: all of it
@@ -26,9 +27,17 @@ type Difference struct {
 const (
 	resourceLog        = "log"
 	resourceCheckpoint = "checkpoint"
+	resourceTrees      = "event-trees"
+	resourceTiles      = "event-tiles"
 )
 
 const fieldRow = "row"
+
+// dependsOnRules reports whether other rules explain the difference: those of the log and its
+// event trees are none.
+func (d *Difference) dependsOnRules() bool {
+	return d.Resource != resourceLog && d.Resource != resourceTrees && d.Resource != resourceTiles
+}
 
 // String writes the difference as a line for people.
 func (d *Difference) String() string {

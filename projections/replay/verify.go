@@ -30,7 +30,8 @@ type Verification struct {
 }
 
 // Verify proves the logs of workspaces, folds them, and compares every read
-// row, checkpoint and anomaly with the fold. It calls each with every
+// row, checkpoint and anomaly with the fold, and the event trees, as far as they
+// are built, with what the log gives. It calls each with every
 // difference and done with every workspace, one call at a time. It works
 // beside a running service, changes nothing, and holds no snapshot for longer
 // than it takes to read a page.
@@ -73,6 +74,10 @@ func (r *Replayer) verify(ctx context.Context, w workspaceSize, since *ChainChec
 		return v, err
 	}
 	defer f.rows.close(ctx)
+	// Before the head is read, so that the log that is checked has all that the trees have.
+	if f.trees, err = r.newTreeCheck(ctx, w.id, count); err != nil {
+		return v, err
+	}
 	head, err := f.readHead(ctx)
 	if err != nil {
 		return v, err
@@ -92,6 +97,9 @@ func (r *Replayer) verify(ctx context.Context, w workspaceSize, since *ChainChec
 		return v, err
 	}
 	f.check.end(head)
+	if err := f.trees.End(ctx, r.cfg.Pool); err != nil {
+		return v, err
+	}
 	v.Position, v.Head, v.Chain, v.Rules = head.checkpoint, head.position, fmt.Sprintf("%x", head.chain), head.rules
 	v.LogIntact = !f.check.broken
 	if v.Rows, err = f.rows.count(ctx); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 )
 
 // workspaceFold is the log of one workspace, folded again from position 1. One
@@ -24,6 +25,7 @@ type workspaceFold struct {
 	skipped    map[int64]struct{}  // positions of entries without an effect
 	restored   int64               // a skipped entry that gets its effect all the same; 0: none
 	check      *logCheck           // nil: entries are not checked
+	trees      *eventtree.Check    // nil: the event trees are not checked
 	locked     bool                // the checkpoint is locked, so the rate is not limited
 	applying   int64               // position of the entry being folded, for the error when that panics
 	afterApply func(*domain.Entry) // called after an entry was folded, if set
@@ -98,10 +100,8 @@ func (f *workspaceFold) walk(ctx context.Context, after, through int64, each fun
 		defer close(pages)
 		for most := logPage; ; {
 			page, more, err := f.readLog(ctx, f.workspaceID, after, through, most)
-			if f.check != nil {
-				for i := range page {
-					f.check.entry(&page[i])
-				}
+			if err == nil {
+				err = checkPage(ctx, f, page)
 			}
 			select {
 			case pages <- result{page, err}:

@@ -1,0 +1,144 @@
+package replay_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
+)
+
+// buildTrees runs a builder of event trees until the returned function is called.
+func (b *bench) buildTrees() (stop func()) {
+	b.t.Helper()
+	pool := testkit.OpenPool(b.t, b.URL, eventtree.Connections)
+	builder := testkit.Must(eventtree.NewBuilder(eventtree.BuilderConfig{
+		Pool: pool, Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Entries: 100, Gather: time.Millisecond, Sweep: 20 * time.Millisecond,
+	}))(b.t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- builder.Run(ctx) }()
+	return func() {
+		b.t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Error(err)
+		}
+	}
+}
+
+// treesAt waits until both trees of a workspace are built up to a position.
+func (b *bench) treesAt(workspaceID string, position int64) {
+	b.t.Helper()
+	testkit.Eventually(b.t, func() error {
+		states, err := eventtree.ReadStates(b.t.Context(), b.Pool, []string{workspaceID})
+		if err != nil {
+			return err
+		}
+		for _, s := range eventtree.Sights() {
+			if at := states[workspaceID].Of(s).Position; at < position {
+				return fmt.Errorf("the tree %s of %s is of position %d, not %d", s, workspaceID, at, position)
+			}
+		}
+		return nil
+	})
+}
+
+// withTrees is a bench with a projected workspace and its trees, of which both have full
+// tiles.
+func withTrees(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	b.Append(projectionstest.Generate(t, "ws-1", 1, 2000))
+	b.Project(1000)
+	stop := b.buildTrees()
+	b.treesAt("ws-1", 2000)
+	stop()
+	if n := b.text(`SELECT count(*)::text FROM event_tile WHERE level = 0 AND octet_length(hashes) = 8192`); n < "2" {
+		t.Fatalf("%s full tiles: too few to prove anything", n)
+	}
+	return b
+}
+
+// Every kind of damage to a tree is named, and no other difference is.
+func TestVerifyNamesDamageToTrees(t *testing.T) {
+	t.Parallel()
+	for _, d := range []struct {
+		name, sql string
+		want      []string // the beginnings of all lines
+	}{
+		{"nothing", "", nil},
+		{"a byte of a full tile", `UPDATE event_tile SET hashes = set_byte(hashes, 8000, get_byte(hashes, 8000) # 1) WHERE sight = 'events' AND level = 0 AND tile = 0`,
+			[]string{"ws-1: event-tiles events/0/0, hashes: stored 256 hashes, hash 250 is "}},
+		{"a byte of the tile at the edge", `UPDATE event_tile SET hashes = set_byte(hashes, 3, get_byte(hashes, 3) # 128) WHERE sight = 'events-with-pay' AND level = 1`,
+			[]string{"ws-1: event-tiles events-with-pay/1/0, hashes: stored "}},
+		{"a tile without its last hash", `UPDATE event_tile SET hashes = substr(hashes, 1, 8160) WHERE sight = 'events' AND level = 0 AND tile = 0`,
+			[]string{"ws-1: event-tiles events/0/0, hashes: stored 255 hashes, folded 256 hashes, hash 255 is "}},
+		{"a full tile is missing", `DELETE FROM event_tile WHERE sight = 'events' AND level = 0 AND tile = 0`,
+			[]string{"ws-1: event-tiles events/0/0, row: stored nothing, folded a tile"}},
+		{"the tile at the edge is missing", `DELETE FROM event_tile WHERE sight = 'events' AND level = 1`,
+			[]string{"ws-1: event-tiles events/1/0, row: stored nothing, folded a tile"}},
+		{"a tile too many", `INSERT INTO event_tile (workspace_id, sight, level, tile, hashes) SELECT workspace_id, sight, 3, 0, root FROM event_tree WHERE sight = 'events'`,
+			[]string{"ws-1: event-tiles events/3/0, row: stored a tile, folded nothing"}},
+		{"the position of a last leaf", `UPDATE event_tile SET through = through - 1 WHERE sight = 'events' AND level = 0 AND tile = 0`,
+			[]string{"ws-1: event-tiles events/0/0, through: stored "}},
+		{"the root", `UPDATE event_tree SET root = set_byte(root, 31, get_byte(root, 31) # 1) WHERE sight = 'events'`,
+			[]string{"ws-1: event-trees events, root: stored "}},
+		{"the size", `UPDATE event_tree SET size = size - 1 WHERE sight = 'events'`,
+			[]string{"ws-1: event-trees events, size: stored "}},
+		{"the chain", `UPDATE event_tree SET chain = set_byte(chain, 0, get_byte(chain, 0) # 1) WHERE sight = 'events-with-pay'`,
+			[]string{"ws-1: event-trees events-with-pay, chain: stored "}},
+		{"a position after the log", `UPDATE event_tree SET position = 2001 WHERE sight = 'events'`,
+			[]string{"ws-1: event-trees events, position: stored 2001, folded 2000"}},
+		{"a lost tree", `WITH k AS (DELETE FROM event_tile WHERE sight = 'events') DELETE FROM event_tree WHERE sight = 'events'`,
+			[]string{"ws-1: event-trees events, row: stored nothing, folded a tree"}},
+		{"an event", `UPDATE event_log SET public_event = replace(public_event, '"id"', '"ID"') WHERE position = (SELECT min(position) FROM event_log WHERE public_event IS NOT NULL AND type <> 'payout.paid')`,
+			[]string{
+				"ws-1: event-tiles events-with-pay/0/0, hashes: ", "ws-1: event-tiles events-with-pay/1/0, hashes: ", "ws-1: event-tiles events/0/0, hashes: ", "ws-1: event-tiles events/1/0, hashes: ",
+				"ws-1: event-trees events, root: ", "ws-1: event-trees events-with-pay, root: ", "ws-1: log ",
+			}},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			b := withTrees(t)
+			if d.sql != "" {
+				b.damage(d.sql)
+			}
+			lines, _ := b.verify(b.replayer(), replay.VerifyRequest{})
+			if !slices.EqualFunc(lines, d.want, strings.HasPrefix) {
+				t.Errorf("named:\n%s\nwant:\n%s", strings.Join(lines, "\n"), strings.Join(d.want, "\n"))
+			}
+		})
+	}
+}
+
+// Trees that are behind the log, or not begun, are as the log gives them, also while a builder
+// adds to them.
+func TestVerifyBesideABuilder(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(t *testing.T, memory int64) {
+		b := newBench(t).within(memory)
+		b.Append(projectionstest.Generate(t, "ws-1", 1, 4000))
+		b.Project(1000)
+		r := b.replayer()
+		verify := func() {
+			t.Helper()
+			if lines, _ := b.verify(r, replay.VerifyRequest{}); len(lines) > 0 {
+				t.Fatalf("false differences: %s", strings.Join(lines, "\n"))
+			}
+		}
+		verify()
+		stop := b.buildTrees()
+		for at := "0"; at != "4000"; at = b.text(`SELECT coalesce(min(position), 0)::text FROM event_tree`) {
+			verify()
+		}
+		stop()
+		verify()
+	})
+}
