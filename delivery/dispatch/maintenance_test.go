@@ -48,9 +48,13 @@ func TestHistoryDaysComeAndGo(t *testing.T) {
 		insert(now.Add(time.Hour))
 	}
 	var rowsLeft, elsewhere, days int
+	other := `SELECT count(*) FROM webhook_delivery WHERE tableoid = 'webhook_delivery_other'::regclass`
+	if s.nodes != nil { // where rows are in shards, which have other names
+		other = `SELECT count(*) FROM webhook_delivery_other`
+	}
 	err := errors.Join(
 		pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery`).Scan(&rowsLeft),
-		pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery_other`).Scan(&elsewhere),
+		pool.QueryRow(t.Context(), other).Scan(&elsewhere),
 		pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_inherits WHERE inhparent = 'webhook_delivery'::regclass`).Scan(&days))
 	if err != nil || rowsLeft != 31 || elsewhere != 0 || days != 30+1+7+1 {
 		t.Errorf("%d rows, %d of them without a day, %d partitions, %v", rowsLeft, elsewhere, days, err)

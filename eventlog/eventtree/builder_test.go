@@ -222,3 +222,29 @@ func TestBuilderNeedsItsConfig(t *testing.T) {
 		t.Error("a Builder was made without a Notifier")
 	}
 }
+
+// TestDamagedTilesAreNotSigned: a tree whose edge does not give its root is not built on.
+func TestDamagedTilesAreNotSigned(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	random := rand.New(rand.NewPCG(6, 6))
+	b.append("w", random, 300)
+	stop := b.start()
+	b.built("w")
+	stop()
+	b.exec(`UPDATE event_tile k SET hashes = set_byte(hashes, 3, get_byte(hashes, 3) # 1)
+	         WHERE workspace_id = 'w' AND sight = 'events' AND level = 0
+	           AND tile = (SELECT max(tile) FROM event_tile l WHERE l.workspace_id = k.workspace_id AND l.sight = k.sight AND l.level = 0)`)
+	before := b.stored("w")
+	b.append("w", random, 10)
+	b.start()
+	testkit.Eventually(t, func() error {
+		if !strings.Contains(b.logged.String(), "other hashes at its edge") {
+			return fmt.Errorf("nothing was said: %s", b.logged)
+		}
+		return nil
+	})
+	if !slices.Equal(before, b.stored("w")) {
+		t.Error("the tree was changed")
+	}
+}

@@ -15,6 +15,7 @@ type growing struct {
 	sight       Sight
 	position    int64
 	chain       []byte
+	root        tlog.Hash // as it was read
 	tree        Tree
 	through     int64  // position of the last leaf; only of a tree that a leaf was added to
 	full        []Tile // that have been filled
@@ -48,7 +49,7 @@ func (e *DivergedError) Error() string {
 // load reads the trees of workspaces, by workspace. Those that have none get empty ones.
 func load(ctx context.Context, tx pgx.Tx, workspaceIDs []string) (map[string][]*growing, error) {
 	rows, err := tx.Query(ctx, `
-		SELECT t.workspace_id, t.sight, t.position, t.chain, t.size, e.chain, l.level, k.hashes
+		SELECT t.workspace_id, t.sight, t.position, t.chain, t.size, t.root, e.chain, l.level, k.hashes
 		  FROM event_tree t CROSS JOIN generate_series(0, 7) AS l (level)
 		  LEFT JOIN event_log e ON e.workspace_id = t.workspace_id AND e.position = t.position
 		  LEFT JOIN event_tile k ON k.workspace_id = t.workspace_id AND k.sight = t.sight AND k.level = l.level
@@ -68,17 +69,18 @@ func load(ctx context.Context, tx pgx.Tx, workspaceIDs []string) (map[string][]*
 			sight          Sight
 			position, size int64
 			chain, inLog   []byte
+			root           []byte
 			level          int
 			hashes         []byte
 		)
-		if err := rows.Scan(&id, &sight, &position, &chain, &size, &inLog, &level, &hashes); err != nil {
+		if err := rows.Scan(&id, &sight, &position, &chain, &size, &root, &inLog, &level, &hashes); err != nil {
 			return nil, fmt.Errorf("read trees: %w", err)
 		}
 		g := trees[id][0]
 		if sight == WithPay {
 			g = trees[id][1]
 		}
-		g.position, g.chain, g.tree.size = position, chain, size
+		g.position, g.chain, g.tree.size, g.root = position, chain, size, tlog.Hash(root)
 		if !bytes.Equal(chain, inLog) {
 			return nil, &DivergedError{id, sight, position}
 		}
@@ -89,6 +91,14 @@ func load(ctx context.Context, tx pgx.Tx, workspaceIDs []string) (map[string][]*
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("read trees: %w", err)
+	}
+	for _, both := range trees {
+		for _, g := range both {
+			// A root that was published goes on only from the hashes that it is of.
+			if g.position > 0 && g.tree.Root() != g.root {
+				return nil, fmt.Errorf("the tree %s of %s has other hashes at its edge than those that its root is of: its tiles were changed", g.sight, g.workspaceID)
+			}
+		}
 	}
 	return trees, nil
 }
