@@ -256,7 +256,7 @@ const (
 )
 
 // pauseAfter is that time after a read that began at a moment. A tree follows what is
-// visible within a second, so that reading it more often would be in vain.
+// visible within a second, so that reading it more often finds nothing.
 func pauseAfter(q *request, began time.Time) time.Duration {
 	if q.endpoint.OfTree() {
 		return longestPause

@@ -119,7 +119,7 @@ func (c *Check) readStored(ctx context.Context, db Querier) error {
 }
 
 // findExtra finds tiles that the stored trees do not have, and trees that are lost. Each
-// statement reads the trees anew, as a Builder may have added to them.
+// statement reads the trees again, as a Builder may have added to them.
 func (c *Check) findExtra(ctx context.Context, db Querier) error {
 	rows, err := db.Query(ctx, `
 		SELECT s.sight FROM log_checkpoint c CROSS JOIN unnest($3::text[]) AS s (sight)

@@ -111,7 +111,7 @@ func newFixture(t testing.TB) *fixture {
 	return f
 }
 
-// restart makes the witness anew on the same files.
+// restart makes the witness again on the same files.
 func (f *fixture) restart() {
 	f.t.Helper()
 	f.Witness = testkit.Must(witness.NewOn(f.cfg, f.files))(f.t)

@@ -36,7 +36,7 @@ func originHash(origin string) string {
 func fileOf(origin string) string { return originHash(origin) + ".checkpoint" }
 
 // readRecord reads what was cosigned last; nil: nothing yet. A file that neither the log nor
-// this witness has signed is an error: whoever changed it could have the witness cosign what
+// this witness has signed is an error: who changed it could have the witness cosign what
 // it must not.
 func readRecord(dir files, origin string, own *Verifier, keys []note.Verifier) (*record, error) {
 	text, err := dir.ReadFile(fileOf(origin))
