@@ -5,10 +5,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +84,34 @@ func publishes(t *testing.T, url, workspaceID string) {
 	})
 }
 
+// keptBundle is the path of the first bundle of events that are all kept in the feed.
+func (r reader) keptBundle() string {
+	r.t.Helper()
+	req := testkit.Must(http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.base+"/v1/events?limit=1", http.NoBody))(r.t)
+	req.Header.Set("Authorization", "Bearer "+r.key)
+	resp := testkit.Must(http.DefaultClient.Do(req))(r.t)
+	_ = resp.Body.Close()
+	first, err := strconv.Atoi(resp.Header.Get("Event-Index"))
+	if err != nil {
+		r.t.Fatalf("the feed does not say where it begins in the tree: %v", err)
+	}
+	const width = 256
+	number := (first + width - 1) / width
+	var size int
+	if _, err := fmt.Sscanf(strings.Split(string(r.get("/v1/events/checkpoint")), "\n")[1], "%d", &size); err != nil {
+		r.t.Fatal(err)
+	}
+	switch n := size - number*width; {
+	case n < 1:
+		r.t.Fatalf("no bundle of the tree of size %d begins with events that are kept, from %d on", size, first)
+		return ""
+	case n < width:
+		return fmt.Sprintf("%03d.p/%d", number, n)
+	default:
+		return fmt.Sprintf("%03d", number)
+	}
+}
+
 // TestSamplesOfTheReference runs each program of the reference against the demo, with a key
 // for more requests a minute, and ids that the demo has in the place of those that stand
 // for them.
@@ -108,6 +139,7 @@ func TestSamplesOfTheReference(t *testing.T) {
 		t.Fatal("the reference names no base address")
 	}
 	id := regexp.MustCompile(described[1] + `(/v1/[a-z-]+)/([a-z]+_[0-9a-z]+)`)
+	bundle := read.keptBundle()
 	samples := samplesOf(t, page)
 	if len(samples) < 60 {
 		t.Fatalf("the reference has %d samples", len(samples))
@@ -126,6 +158,7 @@ func TestSamplesOfTheReference(t *testing.T) {
 			code = strings.Replace(code, named[2], there, 1)
 		}
 		code = strings.ReplaceAll(code, described[1], base)
+		code = strings.Replace(code, "/tile/entries/000.p/1", "/tile/entries/"+bundle, 1)
 		t.Run(s.operation+" in "+s.language, func(t *testing.T) {
 			t.Parallel()
 			file, run := "main.go", []string{"go", "run"}
