@@ -136,7 +136,7 @@ func newFoldCheck(t *testing.T, url string) *foldCheck {
 func (c *foldCheck) readModels(round int) {
 	c.t.Helper()
 	err := pgx.BeginTxFunc(c.t.Context(), c.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		rows, err := tx.Query(c.t.Context(), `SELECT workspace_id, position FROM log_checkpoint`)
+		rows, err := tx.Query(c.t.Context(), `SELECT workspace_id, position FROM log_checkpoint WHERE consumer = 'read_models'`)
 		if err != nil {
 			return err
 		}

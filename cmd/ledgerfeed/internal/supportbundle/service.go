@@ -17,11 +17,11 @@ func serviceQuestions() []question {
 			       (SELECT count(*) FROM webhook_mail) AS mails, (SELECT count(*) FROM webhook_mail WHERE error IS NOT NULL) AS mails_failing,
 			       (SELECT count(*) FROM webhook_instance WHERE lease_until > clock_timestamp()) AS delivering_processes,
 			       (SELECT count(*) FROM api_key WHERE revoked_at IS NULL) AS keys, (SELECT count(*) FROM console_session WHERE expires_at > now()) AS sessions
-			  FROM log_checkpoint c JOIN log_head h USING (workspace_id)`},
+			  FROM log_checkpoint c JOIN log_head h USING (workspace_id) WHERE c.consumer = 'read_models'`},
 		{"workspaces.json", "the 200 workspaces that are worst off, or largest", `
 			SELECT c.workspace_id AS workspace, c.position, h.position AS head, h.position - c.position AS lag_entries, c.quarantined, c.failures, c.rules, c.moved_at, c.retry_at,
 			       ` + code + ` AS error, (SELECT count(*) FROM anomaly a WHERE a.workspace_id = c.workspace_id) AS anomalies
-			  FROM log_checkpoint c JOIN log_head h USING (workspace_id)
+			  FROM log_checkpoint c JOIN log_head h USING (workspace_id) WHERE c.consumer = 'read_models'
 			 ORDER BY c.quarantined DESC, c.failures DESC, h.position - c.position DESC, h.position DESC, c.workspace_id LIMIT 200`},
 		{"failures.json", "failed segments by the type of their first entry and PostgreSQL's code", `
 			SELECT e.type, ` + code + ` AS error, count(*) AS segments, sum(f.times)::bigint AS times, min(f.first_at) AS first_at, max(f.last_at) AS last_at
