@@ -27,13 +27,17 @@ func claimByNode(ctx context.Context, s *store, c *scheduler.Claim, now time.Tim
 	var mu sync.Mutex
 	failures, err := s.nodes.Each(ctx, workspacesOf(c), func(ctx context.Context, workspaces []string) error {
 		part := &scheduler.Claim{Lease: c.Lease, Except: c.Except}
+		here := make(map[string]bool, len(workspaces))
+		for _, w := range workspaces {
+			here[w] = true
+		}
 		for _, w := range c.WorkspaceIDs {
-			if slices.Contains(workspaces, w) {
+			if here[w] {
 				part.WorkspaceIDs = append(part.WorkspaceIDs, w)
 			}
 		}
 		for _, k := range c.Keys {
-			if slices.Contains(workspaces, k.WorkspaceID) {
+			if here[k.WorkspaceID] {
 				part.Keys = append(part.Keys, k)
 			}
 		}

@@ -86,9 +86,7 @@ func (c *Check) of(s Sight) *checkedTree {
 func (c *Check) readStored(ctx context.Context, db Querier) error {
 	rows, err := db.Query(ctx, `
 		SELECT t.sight, t.position, t.chain, t.size, t.root, l.level, k.hashes, k.through
-		  FROM event_tree t CROSS JOIN generate_series(0, 7) AS l (level)
-		  LEFT JOIN event_tile k ON k.workspace_id = t.workspace_id AND k.sight = t.sight AND k.level = l.level
-		       AND k.tile = t.size >> (8 * l.level) >> 8 AND (t.size >> (8 * l.level)) % 256 > 0
+		  FROM `+edges+`
 		 WHERE t.workspace_id = $1`, c.workspaceID)
 	if err != nil {
 		return fmt.Errorf("read the trees of %s: %w", c.workspaceID, err)

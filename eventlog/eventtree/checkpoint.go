@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/tlogcheckpoint"
 )
 
 // State is how far a tree is built.
@@ -29,8 +30,10 @@ func Empty(workspaceID string) State {
 // lines are the position of the workspace's log that the tree is of and the log's chain
 // value there.
 func (s *State) Text(origin string) string {
-	return origin + "\n" + strconv.FormatInt(s.Size, 10) + "\n" + base64.StdEncoding.EncodeToString(s.Root[:]) + "\n" +
-		"position " + strconv.FormatInt(s.Position, 10) + "\n" + "chain " + base64.StdEncoding.EncodeToString(s.Chain[:]) + "\n"
+	c := tlogcheckpoint.Checkpoint{Origin: origin, Tree: tlog.Tree{N: s.Size, Hash: s.Root}, Extensions: []string{
+		"position " + strconv.FormatInt(s.Position, 10), "chain " + base64.StdEncoding.EncodeToString(s.Chain[:]),
+	}}
+	return c.Text()
 }
 
 // Querier is a pool or a connection.

@@ -46,14 +46,17 @@ func (e *DivergedError) Error() string {
 		"Checkpoints of the tree may have been published, so it is not changed", e.Sight, e.WorkspaceID, e.Position)
 }
 
+// edges are the trees t with the tiles k at their edges, a row for each level l.
+const edges = `event_tree t CROSS JOIN generate_series(0, 7) AS l (level)
+		  LEFT JOIN event_tile k ON k.workspace_id = t.workspace_id AND k.sight = t.sight AND k.level = l.level
+		       AND k.tile = t.size >> (8 * l.level) >> 8 AND (t.size >> (8 * l.level)) % 256 > 0`
+
 // load reads the trees of workspaces, by workspace. Those that have none get empty ones.
 func load(ctx context.Context, tx pgx.Tx, workspaceIDs []string) (map[string][]*growing, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT t.workspace_id, t.sight, t.position, t.chain, t.size, t.root, e.chain, l.level, k.hashes
-		  FROM event_tree t CROSS JOIN generate_series(0, 7) AS l (level)
+		  FROM `+edges+`
 		  LEFT JOIN event_log e ON e.workspace_id = t.workspace_id AND e.position = t.position
-		  LEFT JOIN event_tile k ON k.workspace_id = t.workspace_id AND k.sight = t.sight AND k.level = l.level
-		       AND k.tile = t.size >> (8 * l.level) >> 8 AND (t.size >> (8 * l.level)) % 256 > 0
 		 WHERE t.workspace_id = ANY ($1)`, workspaceIDs)
 	if err != nil {
 		return nil, fmt.Errorf("read trees: %w", err)

@@ -21,7 +21,7 @@ var arrows = map[string][]string{
 	"eventlog": {
 		"domain", "domain/jsonform", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit", "internal/tracing",
 	},
-	"eventlog/eventtree":    {"domain", "eventlog", "internal/flow", "internal/pg"},
+	"eventlog/eventtree":    {"domain", "eventlog", "internal/flow", "internal/pg", "internal/tlogcheckpoint"},
 	"eventlog/watermillsql": {"domain", "eventlog"},
 	"eventlog/natsnotify":   {"eventlog", "internal/bus", "internal/bus/jetstream"},
 
