@@ -97,7 +97,10 @@ func TestStreamThatWasMadeAgainIsReadFromItsBeginning(t *testing.T) {
 	}
 	n.eventuallyHolds("w", strings.Fields("0 1 2 3 4 5 6 7 8 9"))
 	testkit.Must(0, js.DeleteStream("IN"))(t)
-	testkit.Must(js.AddStream(&nats.StreamConfig{Name: "IN", Subjects: []string{"in.>"}}))(t)
+	testkit.Eventually(t, func() error { // the server may still be removing the files of the deleted one
+		_, err := js.AddStream(&nats.StreamConfig{Name: "IN", Subjects: []string{"in.>"}})
+		return err
+	})
 	testkit.Must(js.Publish("in.w", []byte(line("w", "new"))))(t)
 	n.eventuallyHolds("w", strings.Fields("0 1 2 3 4 5 6 7 8 9 new"))
 }
