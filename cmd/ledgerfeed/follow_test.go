@@ -122,6 +122,7 @@ func TestFollowProvesTheFeed(t *testing.T) {
 		running.kill()
 	}
 	cosign()
+	kept := file("kept.note", string(readers["events"].get("/v1/events/checkpoint")))
 	serving.kill()
 	serve("LEDGERFEED_LISTEN=" + strings.TrimPrefix(base, "http://")) // the state is of this address
 	if more := proven("events"); more != n+300 {
@@ -129,11 +130,34 @@ func TestFollowProvesTheFeed(t *testing.T) {
 	}
 	cosign()
 
+	if out := succeed(t, url, "verify", "--checkpoint", kept, "--verifier-keys", verifiers); !strings.HasPrefix(out, kept+": the log gives the tree api.example.com/agency/events of size ") {
+		t.Errorf("a kept checkpoint: %s", out)
+	}
+	older := testkit.NewDatabase(t) // as from a backup that was made before
+	if err := appendHistory(t.Context(), older, 100); err != nil {
+		t.Fatal(err)
+	}
+	against := func(database string, args ...string) result {
+		t.Helper()
+		c := command(t, database, append([]string{"verify", "--checkpoint", kept}, args...)...)
+		c.Env = append(c.Env, with...) // has the key
+		return runCommand(t, c)
+	}
+	if r := against(older); r.code != cli.ExitFailed || !strings.Contains(r.out, "position: stored 100, folded 3300") || !strings.Contains(r.out, "the log does NOT give the tree api.example.com/agency/events") {
+		t.Errorf("an older log: %+v", r)
+	}
+	if r := against(url, "--workspace", "another"); r.code != cli.ExitUsage || !strings.Contains(r.errOut, "is of the workspace agency, not another") {
+		t.Errorf("with another workspace: %+v", r)
+	}
+
 	conn := testkit.Must(pgx.Connect(t.Context(), url))(t)
 	defer conn.Close(t.Context())
 	execute1(t, conn, `ALTER TABLE event_log DISABLE TRIGGER event_log_append_only;
 		UPDATE event_log SET public_event = replace(public_event, 'in_17"', 'in_18"') WHERE workspace_id = 'agency' AND id = 'evt_more_17'`)
 	if r := follow("events", "another"); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "evt_more_17") {
 		t.Errorf("an event that was changed: %+v", r)
+	}
+	if r := against(url); r.code != cli.ExitFailed || !strings.Contains(r.out, "the log does NOT give the tree api.example.com/agency/events") {
+		t.Errorf("a kept checkpoint, and an event that was changed: %+v", r)
 	}
 }

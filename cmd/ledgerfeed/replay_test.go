@@ -253,6 +253,7 @@ func TestReplayUsage(t *testing.T) {
 		{"rebuild", "--workers", "0"},
 		{"verify", "--memory", "0"},
 		{"verify", "extra"},
+		{"verify", "--verifier-keys", "keys"},
 		{"verify", "--since-position", "1"},
 		{"verify", "--workspace", "w", "--since-position", "1", "--chain", "abc"},
 		{"explain", "invoices", "x"},

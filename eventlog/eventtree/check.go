@@ -2,6 +2,7 @@ package eventtree
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -13,13 +14,21 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// Mismatch is one thing of a tree that is not what the log gives.
+// Mismatch is one thing of a tree, or of a checkpoint of it that somebody kept, that is not
+// what the log gives.
 type Mismatch struct {
 	Sight  Sight
+	Kept   *State  // the checkpoint; nil: it is about what is stored
 	Tile   string  // <level>/<number>; empty: it is about the tree itself
 	Field  string  // a column of event_tree or event_tile; empty: the row
-	Stored *string // nil: there is none
+	Stored *string // nil: there is none. Of a checkpoint: what it says
 	Log    *string // nil: there must be none
+}
+
+// Kept is what a checkpoint says that somebody kept outside of the database.
+type Kept struct {
+	Sight Sight
+	State
 }
 
 // Check compares the trees of a workspace with its log, whose entries it gets in order from
@@ -47,6 +56,7 @@ type checkedTree struct {
 // target is a state that a tree must have at its position.
 type target struct {
 	State
+	kept bool // outside of the database, where there are no tiles
 	edge [levels]storedTile
 }
 
@@ -63,8 +73,9 @@ type fullTile struct {
 // fullTiles is how many full tiles of a tree are compared at once: 8 KiB each.
 const fullTiles = 64
 
-// NewCheck begins a check of what is stored of a workspace's trees now. It calls report with all that differs.
-func NewCheck(ctx context.Context, db Querier, workspaceID string, report func(Mismatch)) (*Check, error) {
+// NewCheck begins a check of what is stored of a workspace's trees now, and of checkpoints of
+// them that somebody kept. It calls report with all that differs.
+func NewCheck(ctx context.Context, db Querier, workspaceID string, kept []Kept, report func(Mismatch)) (*Check, error) {
 	c := &Check{workspaceID: workspaceID, report: report, chain: domain.Genesis(workspaceID)}
 	for _, s := range Sights() {
 		c.trees = append(c.trees, &checkedTree{sight: s})
@@ -74,6 +85,13 @@ func NewCheck(ctx context.Context, db Querier, workspaceID string, report func(M
 	}
 	if err := c.findExtra(ctx, db); err != nil {
 		return nil, err
+	}
+	for i := range kept {
+		t := c.of(kept[i].Sight)
+		t.targets = append(t.targets, target{State: kept[i].State, kept: true})
+	}
+	for _, t := range c.trees {
+		slices.SortStableFunc(t.targets, func(a, b target) int { return cmp.Compare(a.Position, b.Position) })
 	}
 	return c, nil
 }
@@ -186,18 +204,29 @@ func (c *Check) compareBefore(position int64) {
 }
 
 func (c *Check) compare(t *checkedTree, want *target) {
+	m := Mismatch{Sight: t.sight}
+	if want.kept {
+		m.Kept = &want.State
+	}
 	differ := func(field, stored, log string) {
 		if stored != log {
-			c.report(Mismatch{Sight: t.sight, Field: field, Stored: &stored, Log: &log})
+			m.Field, m.Stored, m.Log = field, &stored, &log
+			c.report(m)
 		}
 	}
 	if want.Position == c.position {
 		differ("chain", base64.StdEncoding.EncodeToString(want.Chain[:]), base64.StdEncoding.EncodeToString(c.chain[:]))
 	} else {
 		differ("position", fmt.Sprint(want.Position), fmt.Sprint(c.position))
+		if want.kept {
+			return // the log ends before it, so its tree cannot be compared
+		}
 	}
 	differ("size", fmt.Sprint(want.Size), fmt.Sprint(t.tree.Size()))
 	differ("root", want.Root.String(), t.tree.Root().String())
+	if want.kept {
+		return
+	}
 	for _, tile := range t.tree.partial() {
 		if tile.Index != want.Size>>(tileHeight*(tile.Level+1)) {
 			continue // the size is another, which is reported

@@ -1,6 +1,12 @@
 package eventtree
 
-import "github.com/ledgerfeed/ledgerfeed/domain"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
 
 // Sight is which events of a workspace a tree has. It is stored, and the last part of the
 // tree's origin.
@@ -39,4 +45,13 @@ func (s Sight) condition() string {
 // and the sight.
 func Origin(host, workspaceID string, s Sight) string {
 	return host + "/" + workspaceID + "/" + string(s)
+}
+
+// ParseOrigin reads the workspace and the sight from the name of a tree.
+func ParseOrigin(origin string) (workspaceID string, s Sight, err error) {
+	parts := strings.Split(origin, "/")
+	if len(parts) == 3 && parts[0] != "" && parts[1] != "" && slices.Contains(Sights(), Sight(parts[2])) {
+		return parts[1], Sight(parts[2]), nil
+	}
+	return "", "", fmt.Errorf("%.200q is no name of a workspace's tree: want <host>/<workspace>/%s or <host>/<workspace>/%s", origin, WithoutPay, WithPay)
 }

@@ -81,6 +81,7 @@ var arrows = map[string][]string{
 	"internal/console/theme": {},
 	"internal/console/settings": {
 		"delivery/mail", "eventlog", "internal/console/label", "internal/console/web", "internal/pg", "readapi/access",
+		"eventlog/eventtree", "internal/signingkey",
 	},
 	"internal/console/sample": {
 		"delivery", "domain", "eventlog", "internal/audit", "internal/console/web", "internal/pg", "internal/rollup",
@@ -93,7 +94,7 @@ var arrows = map[string][]string{
 		"internal/console/anomalies", "projections/anomaly", "internal/console/overview", "internal/rollup",
 		"internal/console/theme", "delivery/mail", "internal/console/settings", "projections/replay", "readapi",
 		"internal/console/data",
-		"delivery/statement", "readapi/reference",
+		"delivery/statement", "readapi/reference", "internal/signingkey",
 	},
 	"internal/console/data":     {"internal/console/label", "internal/console/web", "readapi", "readapi/route"},
 	"internal/console/origin":   {},
@@ -200,6 +201,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed/internal/listen":  {"cmd/ledgerfeed/internal/cli", "delivery", "delivery/receiver", "domain", "internal/datadir"},
 	"cmd/ledgerfeed/internal/repair": {
 		"cmd/ledgerfeed/internal/cli", "domain", "eventlog", "projections/replay", "internal/pg", "projections/anomaly",
+		"cmd/ledgerfeed/internal/signing", "eventlog/eventtree", "internal/follower", "internal/signingkey",
 	},
 	"cmd/ledgerfeed/internal/status": {
 		"cmd/ledgerfeed/internal/cli", "projections", "delivery/dispatch", "internal/timespan", "projections/anomaly",
@@ -341,7 +343,7 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 var inTestsOf = map[string][]string{
 	// They run a second version of the program, with other rules, and servers that are restored from backups.
 	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs", "internal/signingkey"},
-	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/requestlog", "internal/signingkey"},
+	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"eventlog":                {"eventlog/natsnotify", "internal/bus"},
 	"internal/relay":          {"internal/bus/jetstream"},

@@ -33,6 +33,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/webhooks"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -74,6 +75,9 @@ type Config struct {
 	// sign them with.
 	Statements *statement.Maker
 
+	// Signing are the keys that checkpoints of event feeds are signed with; nil: there are none.
+	Signing *signingkey.Keys
+
 	// Reference is the API's description as a page, with its style in one <style>
 	// element and nothing to fetch; required.
 	Reference []byte
@@ -91,7 +95,7 @@ type Config struct {
 func New(cfg Config) (*Console, error) {
 	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Mailer == nil || cfg.Feed == nil || cfg.Reader == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
-		return nil, errors.New("console: Config needs everything but Identity, Statements and TestTimeout")
+		return nil, errors.New("console: Config needs everything but Identity, Statements, Signing and TestTimeout")
 	}
 	var err error
 	if cfg.Settings, err = cfg.Settings.WithDefaults(); err != nil {
@@ -99,6 +103,10 @@ func New(cfg Config) (*Console, error) {
 	}
 	if cfg.TestTimeout == 0 {
 		cfg.TestTimeout = cfg.Settings.Timeout + 3*time.Second
+	}
+	host, err := signingkey.Host(cfg.APIURL)
+	if err != nil {
+		return nil, fmt.Errorf("console: %w", err)
 	}
 	at, err := origin.Parse(cfg.URL)
 	if err != nil {
@@ -143,7 +151,7 @@ func New(cfg Config) (*Console, error) {
 	c.events = &events.Pages{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Reader: cfg.Reader, Replayer: replayer, Anomalies: unusual, Retention: cfg.Settings.Retention}
 	c.data = &data.Pages{Reader: cfg.Reader}
 	c.requests = &requests.Pages{Pool: cfg.Pool, Keys: cfg.Keys, Rollups: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
-	c.settings = &settings.Pages{Pool: cfg.Pool, Workspaces: workspaces, Mailer: cfg.Mailer}
+	c.settings = &settings.Pages{Pool: cfg.Pool, Workspaces: workspaces, Mailer: cfg.Mailer, Signing: cfg.Signing, Host: host, KeysURL: cfg.APIURL + reference.KeysPath}
 	if c.handler, err = c.router(); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -38,6 +39,22 @@ func TestSettingsOfTheWorkspace(t *testing.T) {
 	p.get("/audit").has("Changed workspace", "mail about webhooks to mara@acme.example, lee@acme.example")
 	s.signIn(beta, session.Admin).get("/settings").has("Beta Studio").hasNot("acme")
 	s.signIn(acme, session.Viewer).get("/settings").has("mara@acme.example").hasNot("Send a test mail", "<input id")
+}
+
+// The page names the verifier keys of the trees of the workspace's feed, to everybody who is
+// signed in; without a key that signs there are none.
+func TestVerifierKeysOfTheFeed(t *testing.T) {
+	t.Parallel()
+	var keys *signingkey.Keys
+	s := setup(t, func(c *Config) { keys = c.Signing })
+	page := s.signIn(acme, session.Viewer).get("/settings").has("Proof of the event feed", `href="https://api.example.com/docs/keys#feeds"`)
+	for _, name := range []string{"api.example.com/" + acme + "/events", "api.example.com/" + acme + "/events-with-pay"} {
+		for _, key := range testkit.Must(keys.Verifiers(name))(t) {
+			page.has(strings.ReplaceAll(key, "+", "&#43;"))
+		}
+	}
+	without := setup(t, func(c *Config) { c.Signing = nil })
+	without.signIn(acme, session.Viewer).get("/settings").hasNot("Proof of the event feed")
 }
 
 // A test mail goes to each address, five an hour at most, and not without a mail server.

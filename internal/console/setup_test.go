@@ -84,8 +84,9 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 		Settings: s.settings, URL: "http://" + s.server.Listener.Addr().String(), APIURL: "https://api.example.com",
 		Reference: testkit.Must(reference.Page(openapi.Info{BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs"}))(t),
 	}
+	cfg.Signing = testkit.Must(signingkey.Parse(testkit.Must(signingkey.New(rand.Reader))(t)))(t)
 	cfg.Statements = testkit.Must(statement.New(statement.Config{
-		Pool: s.pool, Keys: testkit.Must(signingkey.Parse(testkit.Must(signingkey.New(rand.Reader))(t)))(t), BaseURL: cfg.APIURL, Clock: s.clock.Now, Retention: 30 * 24 * time.Hour,
+		Pool: s.pool, Keys: cfg.Signing, BaseURL: cfg.APIURL, Clock: s.clock.Now, Retention: 30 * 24 * time.Hour,
 	}))(t)
 	for _, c := range change {
 		c(&cfg)

@@ -14,8 +14,8 @@ type Difference struct {
 	WorkspaceID string `json:"workspace_id"`
 
 	// Resource is where: one of Resources, closed-periods, anomalies,
-	// checkpoint, event-trees, event-tiles, or log, when an entry itself is not what
-	// was appended.
+	// checkpoint, event-trees, event-tiles, kept-checkpoint, which is one of an event
+	// tree that somebody kept, or log, when an entry itself is not what was appended.
 	Resource string  `json:"resource"`
 	ID       string  `json:"id"`     // of the row or the entry
 	Field    string  `json:"field"`  // of the answer, a column of the row, or row: all of it
@@ -29,6 +29,7 @@ const (
 	resourceCheckpoint = "checkpoint"
 	resourceTrees      = "event-trees"
 	resourceTiles      = "event-tiles"
+	ResourceKept       = "kept-checkpoint"
 )
 
 const fieldRow = "row"
@@ -36,7 +37,11 @@ const fieldRow = "row"
 // dependsOnRules reports whether other rules explain the difference: those of the log and its
 // event trees are none.
 func (d *Difference) dependsOnRules() bool {
-	return d.Resource != resourceLog && d.Resource != resourceTrees && d.Resource != resourceTiles
+	switch d.Resource {
+	case resourceLog, resourceTrees, resourceTiles, ResourceKept:
+		return false
+	}
+	return true
 }
 
 // String writes the difference as a line for people.

@@ -142,3 +142,69 @@ func TestVerifyBesideABuilder(t *testing.T) {
 		verify()
 	})
 }
+
+// A checkpoint that somebody kept proves the log up to its position, whatever has been
+// computed again inside of the database, and also where no tree is stored.
+func TestVerifyAgainstKeptCheckpoints(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	drafts := projectionstest.Generate(t, "ws-1", 1, 2000)
+	stop := b.buildTrees()
+	var kept []eventtree.Kept
+	keep := func() {
+		t.Helper()
+		states := testkit.Must(eventtree.ReadStates(t.Context(), b.Pool, []string{"ws-1"}))(t)["ws-1"]
+		for _, s := range eventtree.Sights() {
+			kept = append(kept, eventtree.Kept{Sight: s, State: *states.Of(s)})
+		}
+	}
+	b.Append(drafts[:1])
+	keep() // of trees that are empty
+	for from := 1; from < len(drafts); from += 900 {
+		through := min(from+900, len(drafts))
+		b.Append(drafts[from:through])
+		b.Project(1000)
+		b.treesAt("ws-1", int64(through))
+		keep()
+	}
+	stop()
+	verify := func(of ...eventtree.Kept) []string {
+		t.Helper()
+		lines, _ := b.verify(b.replayer(), replay.VerifyRequest{WorkspaceID: "ws-1", Kept: of})
+		return lines
+	}
+	if lines := verify(kept...); len(lines) > 0 {
+		t.Fatalf("all are right, but: %v", lines)
+	}
+	last := len(kept) - 1
+	for name, test := range map[string]struct {
+		change func(*eventtree.Kept)
+		want   string // the line, after the checkpoint's name
+	}{
+		"another root":    {func(k *eventtree.Kept) { k.Root[31] ^= 1 }, "root: stored " + kept[last].Root.String()},
+		"another size":    {func(k *eventtree.Kept) { k.Size-- }, fmt.Sprintf("size: stored %d, folded %d", kept[last].Size, kept[last].Size-1)},
+		"another chain":   {func(k *eventtree.Kept) { k.Chain[0] ^= 128 }, "chain: stored "},
+		"of lost entries": {func(k *eventtree.Kept) { k.Position += 7 }, "position: stored 2000, folded 2007"},
+	} {
+		for _, i := range []int{2, last} {
+			other := kept[i]
+			test.change(&other)
+			if name == "of lost entries" {
+				other.Position = 2007
+			}
+			want := "ws-1: kept-checkpoint " + replay.KeptID(&other) + ", "
+			if i == last {
+				want += test.want
+			}
+			if lines := verify(other); len(lines) != 1 || !strings.HasPrefix(lines[0], want) {
+				t.Errorf("%s: %v, want %s", name, lines, want)
+			}
+		}
+	}
+	b.damage(`DELETE FROM event_tile`)
+	b.damage(`DELETE FROM event_tree`)
+	b.damage(`UPDATE log_checkpoint SET position = 0 WHERE consumer = 'event_trees'`)
+	if lines := verify(kept...); len(lines) > 0 {
+		t.Errorf("without trees: %v", lines)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
@@ -14,6 +15,7 @@ import (
 type VerifyRequest struct {
 	WorkspaceID string           // empty: all
 	Since       *ChainCheckpoint // kept of the workspace: proves that nothing up to there was changed
+	Kept        []eventtree.Kept // checkpoints of the workspace's event trees that were kept: they prove the same
 }
 
 // Verification is what a verify has found in one workspace.
@@ -42,7 +44,7 @@ func (r *Replayer) Verify(ctx context.Context, q VerifyRequest, each func(Differ
 	}
 	var mu sync.Mutex
 	return r.each(ctx, list, func(ctx context.Context, w workspaceSize) error {
-		v, err := r.verify(ctx, w, q.Since, func(d Difference) {
+		v, err := r.verify(ctx, w, &q, func(d Difference) {
 			r.cfg.Progress.Differences.Add(1)
 			mu.Lock()
 			defer mu.Unlock()
@@ -59,7 +61,7 @@ func (r *Replayer) Verify(ctx context.Context, q VerifyRequest, each func(Differ
 }
 
 // verify verifies one workspace.
-func (r *Replayer) verify(ctx context.Context, w workspaceSize, since *ChainCheckpoint, report func(Difference)) (Verification, error) {
+func (r *Replayer) verify(ctx context.Context, w workspaceSize, q *VerifyRequest, report func(Difference)) (Verification, error) {
 	began := time.Now()
 	v := Verification{WorkspaceID: w.id}
 	var mu sync.Mutex // the log is checked in another goroutine than it is folded in
@@ -69,13 +71,13 @@ func (r *Replayer) verify(ctx context.Context, w workspaceSize, since *ChainChec
 		mu.Unlock()
 		report(d)
 	}
-	f, err := r.fold(ctx, w, newLogCheck(w.id, since, count))
+	f, err := r.fold(ctx, w, newLogCheck(w.id, q.Since, count))
 	if err != nil {
 		return v, err
 	}
 	defer f.rows.close(ctx)
 	// Before the head is read, so that the log that is checked has all that the trees have.
-	if f.trees, err = r.newTreeCheck(ctx, w.id, count); err != nil {
+	if f.trees, err = r.newTreeCheck(ctx, w.id, q.Kept, count); err != nil {
 		return v, err
 	}
 	head, err := f.readHead(ctx)

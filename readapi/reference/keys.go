@@ -18,9 +18,11 @@ const (
 
 // keysPage is what the page about the keys that sign shows.
 type keysPage struct {
-	Name string // of statements about webhooks
-	Text string // the address of the plain form
-	Keys []publicKey
+	Name    string // of statements about webhooks
+	Host    string // with which all names begin
+	BaseURL string
+	Text    string // the address of the plain form
+	Keys    []publicKey
 }
 
 // Rotating tells whether a key is being replaced.
@@ -38,7 +40,11 @@ func newKeysPage(info openapi.Info, keys *signingkey.Keys) (*keysPage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the page about keys: %w", err)
 	}
-	p := &keysPage{Name: name, Text: info.BaseURL + KeysTextPath}
+	host, err := signingkey.Host(info.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("the page about keys: %w", err)
+	}
+	p := &keysPage{Name: name, Host: host, BaseURL: info.BaseURL, Text: info.BaseURL + KeysTextPath}
 	if keys == nil {
 		return p, nil
 	}
@@ -70,6 +76,7 @@ func KeysText(info openapi.Info, keys *signingkey.Keys) ([]byte, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Verifier keys of %s, explained at %s%s. The present one comes first.\n", shown.Name, info.BaseURL, KeysPath)
+	fmt.Fprintf(&b, "# The same keys sign checkpoints, under the names %s/<workspace>/events and %s/<workspace>/events-with-pay.\n", shown.Host, shown.Host)
 	if len(shown.Keys) == 0 {
 		b.WriteString("# There are none: this service signs nothing.\n")
 	}

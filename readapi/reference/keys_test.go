@@ -62,8 +62,13 @@ func TestKeysPage(t *testing.T) {
 		if strings.Contains(page.text["keys"], "is replacing its key") != (n == 2) {
 			t.Errorf("%d keys: %s", n, page.text["keys"])
 		}
+		for _, name := range []string{"api.example.com/<workspace>/events", "api.example.com/<workspace>/events-with-pay"} {
+			if !strings.Contains(page.text["feeds"], name) || !strings.Contains(text, name) {
+				t.Errorf("the name %s is missing: %s\n%s", name, page.text["feeds"], text)
+			}
+		}
 		for _, link := range page.links {
-			if link != "https://api.example.com/docs/keys.txt" && link != "../docs" && link != "https://c2sp.org/signed-note" {
+			if link != "https://api.example.com/docs/keys.txt" && link != "../docs" && link != "#names" && !strings.HasPrefix(link, "https://c2sp.org/") {
 				t.Errorf("a link leads to %s", link)
 			}
 		}

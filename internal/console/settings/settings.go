@@ -11,9 +11,11 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -22,6 +24,9 @@ type Pages struct {
 	Pool       *pgxpool.Pool
 	Workspaces *eventlog.Workspaces
 	Mailer     *mail.Mailer
+	Signing    *signingkey.Keys // nil: nothing is signed
+	Host       string           // of the API, with which the names of trees begin
+	KeysURL    string           // of the API's page about keys
 }
 
 // Routes are the addresses of the pages.
@@ -42,6 +47,14 @@ type body struct {
 	Faults   web.Faults
 	Test     string // why no test mail is sent
 	Restored bool
+	Trees    []tree // of the event feed, which are signed
+	KeysURL  string
+}
+
+// tree is a tree of events with the verifier keys of its checkpoints.
+type tree struct {
+	WithPay bool
+	Keys    []string // the present one first
 }
 
 func (p *Pages) body(r *web.Request) (*body, error) {
@@ -49,7 +62,24 @@ func (p *Pages) body(r *web.Request) (*body, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &body{ID: w.ID, Name: w.Name, Email: w.NotifyEmail, Saved: w.NotifyEmail, Mail: p.Mailer.Enabled()}, nil
+	b := &body{ID: w.ID, Name: w.Name, Email: w.NotifyEmail, Saved: w.NotifyEmail, Mail: p.Mailer.Enabled(), KeysURL: p.KeysURL}
+	b.Trees, err = p.trees(w.ID)
+	return b, err
+}
+
+// trees are the trees of a workspace's feed.
+func (p *Pages) trees(workspaceID string) (list []tree, err error) {
+	if p.Signing == nil {
+		return nil, nil
+	}
+	for _, s := range eventtree.Sights() {
+		keys, err := p.Signing.Verifiers(eventtree.Origin(p.Host, workspaceID, s))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, tree{s == eventtree.WithPay, keys})
+	}
+	return list, nil
 }
 
 func show(r *web.Request, status int, b *body) error {

@@ -17,14 +17,17 @@ import (
 type verifyView struct {
 	Workspaces  []replay.Verification `json:"workspaces"`
 	Differences []replay.Difference   `json:"differences"`
+	Kept        []keptCheckpoint      `json:"checkpoints,omitempty"` // of --checkpoint
 }
 
 // VerifyCommand is ledgerfeed verify.
 func VerifyCommand(env *cli.Env) *cobra.Command {
 	var (
-		f     flags
-		since int64
-		chain string
+		f          flags
+		since      int64
+		chain      string
+		kept       []string
+		keptSigned string
 	)
 	c := &cobra.Command{
 		Use:   "verify",
@@ -37,21 +40,30 @@ nothing to compare. Changes nothing, and works while the service runs.
 
 Keep a position and its chain value, as verify prints them for one workspace,
 to prove later with --since-position and --chain that nothing up to there was
-touched.`,
+touched. A checkpoint of the event feed, /v1/events/checkpoint, that anybody kept
+proves the same with --checkpoint, and that the feed was what it says: the tree
+is built again from the log. Its signature is checked with --verifier-keys, or
+with the key of LEDGERFEED_SIGNING_KEY. Only its workspace is verified.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			checkpoint, err := readCheckpoint(f.workspace, since, chain)
 			if err != nil {
 				return err
 			}
+			checkpoints, err := readKept(env, &f.workspace, kept, keptSigned)
+			if err != nil {
+				return err
+			}
 			return with(ctx, env, "verify", f, func(r *running) error {
-				return r.verify(ctx, replay.VerifyRequest{WorkspaceID: f.workspace, Since: checkpoint})
+				return r.verify(ctx, replay.VerifyRequest{WorkspaceID: f.workspace, Since: checkpoint, Kept: statesOf(checkpoints)}, checkpoints)
 			})
 		}),
 	}
 	f.add(c)
 	c.Flags().Int64Var(&since, "since-position", 0, "a position whose chain value was kept; needs --workspace and --chain")
 	c.Flags().StringVar(&chain, "chain", "", "the chain value of --since-position, in hex")
+	c.Flags().StringArrayVar(&kept, "checkpoint", nil, "a file with a checkpoint of an event feed that was kept; can be given several times, of one workspace")
+	c.Flags().StringVar(&keptSigned, "verifier-keys", "", "a file with verifier keys, one a line, in the form of /docs/keys.txt, for --checkpoint")
 	return c
 }
 
@@ -76,8 +88,11 @@ func readCheckpoint(workspace string, since int64, chain string) (*replay.ChainC
 // there are more, they are printed as they are found.
 const maxHeld = 1000
 
-func (r *running) verify(ctx context.Context, q replay.VerifyRequest) error {
-	v := verifyView{Workspaces: []replay.Verification{}, Differences: []replay.Difference{}}
+func (r *running) verify(ctx context.Context, q replay.VerifyRequest, kept []keptCheckpoint) error {
+	v := verifyView{Workspaces: []replay.Verification{}, Differences: []replay.Difference{}, Kept: kept}
+	for i := range kept {
+		kept[i].Holds = true // until a difference is found
+	}
 	var writing error
 	flush := func() {
 		r.quiet()
@@ -90,6 +105,7 @@ func (r *running) verify(ctx context.Context, q replay.VerifyRequest) error {
 	}
 	many := false
 	err := r.Verify(ctx, q, func(d replay.Difference) {
+		failed(kept, &d)
 		v.Differences = append(v.Differences, d)
 		if many = many || len(v.Differences) > maxHeld; many && !r.env.JSON {
 			flush()
@@ -102,7 +118,7 @@ func (r *running) verify(ctx context.Context, q replay.VerifyRequest) error {
 	if err := errors.Join(interrupted(ctx, err, "nothing was changed"), writing); err != nil {
 		return err
 	}
-	if err := r.env.Print(v, func(out io.Writer) error { return writeVerified(out, v.Workspaces, r.progress) }); err != nil {
+	if err := r.env.Print(v, func(out io.Writer) error { return writeVerified(out, &v, r.progress) }); err != nil {
 		return err
 	}
 	switch n := r.progress.Differences.Load(); n {
@@ -115,7 +131,11 @@ func (r *running) verify(ctx context.Context, q replay.VerifyRequest) error {
 	}
 }
 
-func writeVerified(out io.Writer, list []replay.Verification, m *replay.Progress) error {
+func writeVerified(out io.Writer, v *verifyView, m *replay.Progress) error {
+	for i := range v.Kept {
+		fmt.Fprintln(out, v.Kept[i].String())
+	}
+	list := v.Workspaces
 	if len(list) == 1 {
 		w := &list[0]
 		fmt.Fprintf(out, "%s is at position %d of %d, chain %s\n", w.WorkspaceID, w.Position, w.Head, w.Chain)

@@ -86,7 +86,7 @@ func read(env *cli.Env, args []string) ([]byte, error) {
 // chosen are the keys to check with.
 func chosen(env *cli.Env, keys []string, file string, signed []byte) (*signingkey.Verifiers, error) {
 	if len(keys) == 0 && file == "" {
-		return own(env, signed)
+		return Own(env, signed)
 	}
 	text := ""
 	if file != "" {
@@ -114,9 +114,9 @@ func of(i, n int) string {
 	return fmt.Sprintf(" (the %d. of %d)", i+1, n)
 }
 
-// own are the verifier keys that belong to the keys of this process, for the name in the
+// Own are the verifier keys that belong to the keys of this process, for the name in the
 // first line of the note.
-func own(env *cli.Env, signed []byte) (*signingkey.Verifiers, error) {
+func Own(env *cli.Env, signed []byte) (*signingkey.Verifiers, error) {
 	keys, _, err := have(env)
 	if err != nil {
 		return nil, fmt.Errorf("want --key or --keys: %w", err)
