@@ -4,6 +4,8 @@ package readapi_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -225,6 +228,69 @@ func TestReplicasBehind(t *testing.T) {
 	if n := r.count("ledgerfeed_replica_passed_over_total", replica.PassedBehind); n == 0 {
 		t.Error("no replica was passed over")
 	}
+}
+
+// TestReadBeside: what the console reads beside the API's answers comes from replicas that show
+// enough, not from one that knows less than was asked for or answered before, and from the
+// primary where none is left.
+func TestReadBeside(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, time.Hour)
+	r.append(objects("acme")...)
+	r.project("acme", 0)
+	if err := r.set.Await(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	reader := func() *readapi.Reader {
+		cfg := r.config
+		cfg.Replicas, cfg.ReplicaSet = r.replicas, r.set
+		return testkit.Must(readapi.NewReader(cfg))(t)
+	}
+	beside := func(from *readapi.Reader, workspaceID string, atLeast int64) (visible int64, onReplica bool) {
+		t.Helper()
+		if err := from.Beside(t.Context(), workspaceID, atLeast, func(ctx context.Context, pool *pgxpool.Pool) error {
+			return pool.QueryRow(ctx, `SELECT position, pg_is_in_recovery() FROM log_checkpoint WHERE workspace_id = $1 AND consumer = 'read_models'`, workspaceID).Scan(&visible, &onReplica)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return visible, onReplica
+	}
+	check := func(what string, from *readapi.Reader, workspaceID string, atLeast, want int64, onReplica bool) {
+		t.Helper()
+		if visible, is := beside(from, workspaceID, atLeast); visible != want || is != onReplica {
+			t.Errorf("%s: position %d, from a replica: %v; want %d, %v", what, visible, is, want, onReplica)
+		}
+	}
+	before := r.visible("acme")
+	seen := reader()
+	check("at first", seen, "acme", 0, before, true)
+	check("up to what is visible", seen, "acme", before, before, true)
+	r.both((*replication.Server).Pause)
+	for _, entry := range objects("acme") {
+		r.append(strings.NewReplacer(`_1"`, `_9"`).Replace(entry))
+	}
+	r.append(objects("new")...)
+	r.project("acme", 0)
+	r.project("new", 0)
+	now := r.visible("acme")
+	check("what may be older", seen, "acme", before, before, true)
+	check("what must not", seen, "acme", before+1, now, false)
+	check("after that was answered", seen, "acme", 0, now, false)
+	check("in another process", reader(), "acme", 0, before, true)
+	check("a new workspace", seen, "new", 0, r.visible("new"), false)
+	failed := errors.New("no")
+	if err := seen.Beside(t.Context(), "acme", 0, func(context.Context, *pgxpool.Pool) error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("an error of the reading: %v", err)
+	}
+	r.both((*replication.Server).Resume)
+	testkit.Eventually(t, func() error {
+		if visible, onReplica := beside(seen, "acme", now); visible != now || !onReplica {
+			return fmt.Errorf("position %d, from a replica: %v", visible, onReplica)
+		}
+		return nil
+	})
+	r.both((*replication.Server).Stop)
+	check("without replicas", seen, "acme", 0, now, false)
 }
 
 // TestWhoIsToldWaitsForReplicas: a page of events, and an answer that was waited for, come

@@ -5,7 +5,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -45,6 +47,17 @@ func (r *replicated) append(n int) {
 	}
 }
 
+// replicaReads is how many answers came from replicas.
+func replicaReads(t *testing.T, admin string) (n int) {
+	t.Helper()
+	for line := range strings.Lines(string(reader{t: t, base: admin}.get("/metrics"))) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(name, "ledgerfeed_replica_reads_total{") && !strings.Contains(name, "primary") {
+			n += testkit.Must(strconv.Atoi(value))(t)
+		}
+	}
+	return n
+}
+
 // TestReplicasEndToEnd: a receiver that is told by a webhook finds on any server what it is
 // about, while a replica does not replay, too; one that is lost delays webhooks and
 // answers by no more than the setting says, and readyz, status and doctor name it.
@@ -61,6 +74,7 @@ func TestReplicasEndToEnd(t *testing.T) {
 	serving := startProcess(t, r.command(settings, "serve"))
 	api := apiOf(serving)
 	admin := strings.TrimSpace(serving.await("for=admin url="))
+	console := strings.TrimSpace(serving.await("for=console url="))
 	serving.await("a replica is read from")
 	var made struct{ Key string }
 	if err := json.Unmarshal([]byte(succeed(t, r.primary.URL(), "key", "create", "--workspace", "acme", "--name", "test", "--scopes", "invoices:read,clients:read", "--json")), &made); err != nil {
@@ -75,6 +89,20 @@ func TestReplicasEndToEnd(t *testing.T) {
 	r.append(2)
 	<-read
 	found(2)
+	_, token, _ := strings.Cut(strings.TrimSpace(succeed(t, r.primary.URL(), "console", "link", "--workspace", "acme")), "/sign-in/")
+	browser := &http.Client{Jar: testkit.Must(cookiejar.New(nil))(t), Timeout: 30 * time.Second}
+	for _, c := range []struct{ method, path string }{{http.MethodPost, "/sign-in/" + token}, {http.MethodGet, "/events"}, {http.MethodGet, "/events?about=in_2"}} {
+		before := replicaReads(t, admin)
+		resp, err := browser.Do(testkit.Must(http.NewRequestWithContext(t.Context(), c.method, console+c.path, http.NoBody))(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(testkit.Must(io.ReadAll(resp.Body))(t))
+		_ = resp.Body.Close()
+		if strings.HasPrefix(c.path, "/events") && (resp.StatusCode != http.StatusOK || !strings.Contains(text, "in_2") || replicaReads(t, admin) != before+1) {
+			t.Errorf("%s: %d, and read from a replica %v times, before %v: %s", c.path, resp.StatusCode, replicaReads(t, admin), before, text)
+		}
+	}
 	r.replica.Pause()
 	r.append(3)
 	succeed(t, r.primary.URL(), "status", "--wait")

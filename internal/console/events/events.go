@@ -2,6 +2,7 @@
 package events
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,7 +125,14 @@ func (p *Pages) listPage(r *web.Request) error {
 	if body.About != "" {
 		return p.searchPage(r, body, q)
 	}
-	list, next, err := find(r.Context(), p.Pool, q)
+	var (
+		list []string
+		next int64
+	)
+	err := p.Reader.Beside(r.Context(), q.workspaceID, q.beforePosition-1, func(ctx context.Context, pool *pgxpool.Pool) (err error) {
+		list, next, err = find(ctx, pool, q)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -148,8 +156,12 @@ func (p *Pages) listPage(r *web.Request) error {
 // searchPage lists the events that name what was searched for. A page has those of one window
 // of the log.
 func (p *Pages) searchPage(r *web.Request, b *listBody, q query) error {
-	found, err := p.Feed.Search(r.Context(), eventlog.Search{
-		WorkspaceID: q.workspaceID, Text: b.About, Type: q.typ, Oldest: q.oldest, Before: q.before, From: q.beforePosition,
+	var found *eventlog.Found
+	err := p.Reader.Beside(r.Context(), q.workspaceID, q.beforePosition, func(ctx context.Context, pool *pgxpool.Pool) (err error) {
+		found, err = eventlog.NewFeed(pool).Search(ctx, eventlog.Search{
+			WorkspaceID: q.workspaceID, Text: b.About, Type: q.typ, Oldest: q.oldest, Before: q.before, From: q.beforePosition,
+		})
+		return err
 	})
 	if err != nil {
 		return err

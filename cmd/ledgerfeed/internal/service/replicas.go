@@ -68,12 +68,12 @@ func usesReplicas(role string) bool {
 }
 
 // replicasOf opens pools of connections to each replica, of the sizes that two pools to the
-// primary have. LEDGERFEED_CONNECTIONS is about the primary: a replica that is read from
+// primary have, the first one for pages and with options. LEDGERFEED_CONNECTIONS is about the primary: a replica that is read from
 // takes what the primary would take without it.
-func replicasOf(ctx context.Context, s *Service, pages, lists string) (list []readapi.Replica, err error) {
+func replicasOf(ctx context.Context, s *Service, pages, lists string, o pg.Options) (list []readapi.Replica, err error) {
 	for _, server := range s.connections.replicas.Servers() {
 		one := readapi.Replica{Server: server}
-		if one.Pool, err = openReplica(ctx, s, server, pages, pageOptions()); err != nil {
+		if one.Pool, err = openReplica(ctx, s, server, pages, o); err != nil {
 			return nil, err
 		}
 		if one.WholeLists, err = openReplica(ctx, s, server, lists, listOptions(&s.env.Settings)); err != nil {

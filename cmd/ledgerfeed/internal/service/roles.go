@@ -204,7 +204,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	replicas, err := replicasOf(ctx, s, RoleAPI, listsPool)
+	replicas, err := replicasOf(ctx, s, RoleAPI, listsPool, pageOptions())
 	if err != nil {
 		return err
 	}
@@ -305,7 +305,8 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 // prepareConsole prepares the web interface and its listener.
 func (s *Service) prepareConsole(ctx context.Context) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, RoleConsole, pg.Options{Settings: console.PoolSettings(), CancelStatements: true})
+	options := pg.Options{Settings: console.PoolSettings(), CancelStatements: true}
+	pool, err := s.openPool(ctx, RoleConsole, options)
 	if err != nil {
 		return err
 	}
@@ -348,7 +349,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	replicas, err := replicasOf(ctx, s, RoleConsole, downloads)
+	replicas, err := replicasOf(ctx, s, RoleConsole, downloads, options)
 	if err != nil {
 		return err
 	}
