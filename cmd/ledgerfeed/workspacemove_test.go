@@ -37,15 +37,19 @@ type movingPlaces struct {
 	services [2]*process
 	receiver *testkit.Receiver
 	key      string
+	retries  string // LEDGERFEED_RETRY_SCHEDULE
 
 	mu       sync.Mutex
 	appended []string // ids that were acknowledged, in order
 	seen     []string // ids that the follower has read, in order
 }
 
-func newMovingPlaces(t *testing.T) *movingPlaces {
+// oftenAgain is a schedule with which a receiver that fails for a moment has all soon.
+const oftenAgain = "1s,1s,1s,1s,1s,1s,1s"
+
+func newMovingPlaces(t *testing.T, retries string) *movingPlaces {
 	t.Helper()
-	h := &movingPlaces{T: t, receiver: testkit.NewReceiver(t, nil)}
+	h := &movingPlaces{T: t, receiver: testkit.NewReceiver(t, nil), retries: retries}
 	for i := range h.urls {
 		h.urls[i] = testkit.NewDatabase(t)
 		h.keys[i] = filepath.Join(t.TempDir(), "secret")
@@ -75,7 +79,7 @@ func (h *movingPlaces) command(place int, args ...string) *exec.Cmd {
 		h.Fatal(err)
 	}
 	c.Env = append(c.Env, "LEDGERFEED_SECRET_KEY="+strings.TrimSpace(string(key)), "LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8",
-		"LEDGERFEED_WEBHOOK_CA_FILE="+testkit.CAFile(h.T), "LEDGERFEED_RETRY_SCHEDULE=1s,1s,1s,1s,1s,1s,1s")
+		"LEDGERFEED_WEBHOOK_CA_FILE="+testkit.CAFile(h.T), "LEDGERFEED_RETRY_SCHEDULE="+h.retries)
 	return c
 }
 
@@ -302,7 +306,7 @@ func firstDifference(got, want []string) string {
 // its cursor and misses nothing, sequence numbers have no gap, and the key works there.
 func TestWorkspaceMoves(t *testing.T) {
 	t.Parallel()
-	h := newMovingPlaces(t)
+	h := newMovingPlaces(t, oftenAgain)
 	var v movedView
 	h.live(func() {
 		testkit.Within(t, time.Minute, func() error { return h.enough(300) })
@@ -388,7 +392,7 @@ func (h *movingPlaces) moveUntil(step string) *process {
 // lost, doubled or taken at both places.
 func TestWorkspaceMoveKilled(t *testing.T) {
 	t.Parallel()
-	h := newMovingPlaces(t)
+	h := newMovingPlaces(t, oftenAgain)
 	steps := moveSteps()
 	rng := rand.New(rand.NewPCG(1, 2))
 	undone := 0
@@ -429,7 +433,7 @@ func TestWorkspaceMoveKilled(t *testing.T) {
 // Killed at every step and run again, never undone.
 func TestWorkspaceMoveRunAgain(t *testing.T) {
 	t.Parallel()
-	h := newMovingPlaces(t)
+	h := newMovingPlaces(t, oftenAgain)
 	h.live(func() {
 		testkit.Within(t, time.Minute, func() error { return h.enough(100) })
 		for _, step := range moveSteps() {
