@@ -97,19 +97,21 @@ func (r reader) keptBundle() string {
 	}
 	const width = 256
 	number := (first + width - 1) / width
-	var size int
-	if _, err := fmt.Sscanf(strings.Split(string(r.get("/v1/events/checkpoint")), "\n")[1], "%d", &size); err != nil {
-		r.t.Fatal(err)
-	}
-	switch n := size - number*width; {
-	case n < 1:
-		r.t.Fatalf("no bundle of the tree of size %d begins with events that are kept, from %d on", size, first)
-		return ""
-	case n < width:
+	var n int // the events of the bundle that the tree has
+	testkit.Eventually(r.t, func() error { // the tree comes after what the demo has just appended
+		var size int
+		if _, err := fmt.Sscanf(strings.Split(string(r.get("/v1/events/checkpoint")), "\n")[1], "%d", &size); err != nil {
+			return err
+		}
+		if n = size - number*width; n < 1 {
+			return fmt.Errorf("no bundle of the tree of size %d begins with events that are kept, from %d on", size, first)
+		}
+		return nil
+	})
+	if n < width {
 		return fmt.Sprintf("%03d.p/%d", number, n)
-	default:
-		return fmt.Sprintf("%03d", number)
 	}
+	return fmt.Sprintf("%03d", number)
 }
 
 // TestSamplesOfTheReference runs each program of the reference against the demo, with a key
