@@ -24,6 +24,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/badnetwork"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -38,6 +39,9 @@ type movingPlaces struct {
 	receiver *testkit.Receiver
 	key      string
 	retries  string // LEDGERFEED_RETRY_SCHEDULE
+	to       string // the address at which moves reach the second place
+
+	every time.Duration // the pause of the producer after each entry
 
 	mu       sync.Mutex
 	appended []string // ids that were acknowledged, in order
@@ -60,6 +64,7 @@ func newMovingPlaces(t *testing.T, retries string) *movingPlaces {
 		h.services[i] = startProcess(t, h.command(i, "serve"))
 		h.apis[i] = apiOf(h.services[i])
 	}
+	h.to = h.urls[1]
 	h.run(0, "workspace", "create", "--id", "acme", "--name", "Acme Care", "--notify-email", "finance@acme.example")
 	var made struct{ Key string }
 	if err := json.Unmarshal([]byte(h.run(0, "key", "create", "--workspace", "acme", "--name", "reader", "--scopes", endpointScopes, "--rate-limit", "1000000", "--json")), &made); err != nil {
@@ -95,8 +100,12 @@ func (h *movingPlaces) run(place int, args ...string) string {
 // move prepares the move from a place to the other one.
 func (h *movingPlaces) move(from int, flags ...string) *exec.Cmd {
 	h.Helper()
+	to := h.urls[0]
+	if from == 0 {
+		to = h.to
+	}
 	return h.command(from, append([]string{
-		"workspace", "move", "--id", "acme", "--to", h.urls[1-from], "--to-secret-key-file", h.keys[1-from], "--public-address", h.apis[1-from], "--json",
+		"workspace", "move", "--id", "acme", "--to", to, "--to-secret-key-file", h.keys[1-from], "--public-address", h.apis[1-from], "--json",
 	}, flags...)...)
 }
 
@@ -133,6 +142,9 @@ func (h *movingPlaces) appendAll(ctx context.Context, logs [2]*eventlog.Log, at 
 		h.mu.Lock()
 		h.appended = append(h.appended, draft.ID)
 		h.mu.Unlock()
+		if h.every > 0 {
+			<-time.After(h.every)
+		}
 	}
 	return nil
 }
@@ -381,7 +393,7 @@ func (h *movingPlaces) moveUntil(step string) *process {
 		default:
 		}
 		if !strings.Contains(moving.log.String(), "acme: "+step) {
-			return errors.New(step)
+			return fmt.Errorf("not at %q:\n%s", step, moving.log)
 		}
 		return nil
 	})
@@ -445,4 +457,46 @@ func TestWorkspaceMoveRunAgain(t *testing.T) {
 		}
 	})
 	h.whole(1)
+}
+
+// Over a link that is slow, breaks and goes silent, a move takes longer or ends with an error,
+// appends are refused for no longer than the fence lasts, and the move can be run again.
+func TestWorkspaceMoveOverABadLink(t *testing.T) {
+	t.Parallel()
+	h := newMovingPlaces(t, oftenAgain)
+	link := h.overALink()
+	link.Delay(20 * time.Millisecond)
+	h.every = 10 * time.Millisecond
+	h.live(func() {
+		testkit.Within(t, time.Minute, func() error { return h.enough(100) })
+		for _, step := range []string{"copy the log", "copy the newest entries"} {
+			moving := h.moveUntil(step)
+			link.Cut()
+			if code := moving.wait(); code == cli.ExitDone {
+				t.Errorf("a move whose link broke at %q was over:\n%s", step, moving.log)
+			}
+		}
+		moving := h.moveUntil("refuse appends")
+		link.Partition()
+		h.mu.Lock()
+		n := len(h.appended)
+		h.mu.Unlock()
+		testkit.Within(t, time.Minute, func() error { return h.enough(n + 20) }) // the fence is over, or was not reached
+		moving.kill()
+		link.Restore()
+		if r := runCommand(t, h.move(0)); r.code != cli.ExitDone {
+			t.Fatalf("%+v", r)
+		}
+	})
+	h.whole(1)
+}
+
+// overALink makes moves reach the second place through a proxy.
+func (h *movingPlaces) overALink() *badnetwork.Proxy {
+	h.Helper()
+	config := testkit.Must(pgx.ParseConfig(h.urls[1]))(h.T)
+	link := testkit.Must(badnetwork.Listen(h.Context(), fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)))(h.T)
+	h.Cleanup(func() { _ = link.Close() })
+	h.to = fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", config.User, link.Address(), config.Database)
+	return link
 }

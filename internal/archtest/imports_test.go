@@ -254,15 +254,15 @@ var arrows = map[string][]string{
 		"cmd/ledgerfeed-chaos/internal/region",
 	},
 	"cmd/ledgerfeed-chaos/internal/region":  {"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "internal/flow"},
-	"cmd/ledgerfeed-chaos/internal/network": {},
-	"cmd/ledgerfeed-chaos/internal/cluster": {"cmd/ledgerfeed-chaos/internal/network", "internal/flow", "internal/localpg/programs"},
+	"internal/badnetwork":                   {},
+	"cmd/ledgerfeed-chaos/internal/cluster": {"internal/badnetwork", "internal/flow", "internal/localpg/programs"},
 	"cmd/ledgerfeed-chaos/internal/check":   {"domain", "internal/rowcheck"},
 	"cmd/ledgerfeed-chaos/internal/workload": {
-		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "cmd/ledgerfeed-chaos/internal/network",
+		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "internal/badnetwork",
 		"domain", "eventlog", "eventlog/watermillsql", "internal/flow", "internal/pg", "internal/scenario",
 	},
 	"cmd/ledgerfeed-chaos/internal/fault": {
-		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "cmd/ledgerfeed-chaos/internal/network",
+		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "internal/badnetwork",
 		"cmd/ledgerfeed-chaos/internal/region", "cmd/ledgerfeed-chaos/internal/workload", "internal/flow",
 	},
 	"cmd/ledgerfeed-chaos/internal/report": {"cmd/ledgerfeed-chaos/internal/check"},
@@ -342,7 +342,7 @@ var inTests = []string{"migrations", "internal/brand", "internal/testkit", "inte
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{
 	// They run a second version of the program, with other rules, and servers that are restored from backups.
-	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs", "internal/signingkey"},
+	"cmd/ledgerfeed":          {"projections", "projections/replay", "internal/localpg/programs", "internal/signingkey", "internal/badnetwork"},
 	"internal/console":        {"delivery/attempt", "domain", "projections", "internal/console/label", "internal/console/sample", "delivery/dispatch", "delivery/keyring", "readapi/openapi", "readapi/requestlog"},
 	"delivery":                {"delivery/mail", "delivery/receiver"},
 	"eventlog":                {"eventlog/natsnotify", "internal/bus"},

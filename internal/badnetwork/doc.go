@@ -1,4 +1,4 @@
-// Package network is a TCP proxy whose connections break on request in the ways
+// Package badnetwork is a TCP proxy whose connections break on request in the ways
 // in which networks break: they are reset, go silent without an end, become slow,
 // or are refused.
 //
@@ -7,4 +7,4 @@
 // one side never reaches the other. Connections made later work. That difference
 // between old and new connections is what a failed middlebox looks like to a
 // program.
-package network
+package badnetwork

@@ -1,10 +1,11 @@
-package network
+package badnetwork
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
@@ -24,7 +25,8 @@ type Proxy struct {
 	links    map[*link]struct{}
 }
 
-// Listen starts a proxy at a free port of this machine.
+// Listen starts a proxy at a free port of this machine. The upstream is HOST:PORT, or the path
+// of a socket.
 func Listen(ctx context.Context, upstream string) (*Proxy, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -149,7 +151,11 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	var dialer net.Dialer
 	dialing, cancel := context.WithTimeout(context.Background(), dialTimeout)
-	server, err := dialer.DialContext(dialing, "tcp", upstream)
+	kind := "tcp"
+	if strings.HasPrefix(upstream, "/") {
+		kind = "unix"
+	}
+	server, err := dialer.DialContext(dialing, kind, upstream)
 	cancel()
 	if err != nil {
 		hardClose(client)

@@ -62,7 +62,8 @@ func lockSameHead(ctx context.Context, m *Mover, tx pgx.Tx, want head) error {
 }
 
 // copyLog copies what the new place's log lacks, up to the newest entry that the old one
-// has when it gets there, and returns that.
+// had when it was read last, and returns that. It does not wait for a moment without appends,
+// which need not come.
 func copyLog(ctx context.Context, m *Mover) (head, error) {
 	h, err := headOf(ctx, m, &m.cfg.To)
 	if err != nil {
@@ -72,15 +73,17 @@ func copyLog(ctx context.Context, m *Mover) (head, error) {
 		return h, err
 	}
 	for {
-		next, err := copyEntries(ctx, m, h)
+		next, more, err := copyEntries(ctx, m, h)
 		if err != nil {
 			return h, err
 		}
-		if next.position == h.position {
-			return h, nil
+		if next.position > h.position {
+			m.cfg.To.notify(eventlog.TopicAppended, m.cfg.WorkspaceID)
 		}
 		h = next
-		m.cfg.To.notify(eventlog.TopicAppended, m.cfg.WorkspaceID)
+		if !more {
+			return h, nil
+		}
 	}
 }
 
@@ -107,11 +110,12 @@ type stored struct {
 	appended *time.Time
 }
 
-// copyEntries copies the next entries after the new place's head, and returns its head then.
-func copyEntries(ctx context.Context, m *Mover, after head) (head, error) {
-	entries, err := readEntries(ctx, m, after)
+// copyEntries copies the next entries after the new place's head, and returns its head then;
+// more tells that the old place has further ones.
+func copyEntries(ctx context.Context, m *Mover, after head) (at head, more bool, err error) {
+	entries, more, err := readEntries(ctx, m, after)
 	if err != nil || len(entries) == 0 {
-		return after, err
+		return after, false, err
 	}
 	newest := &entries[len(entries)-1]
 	err = pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
@@ -144,33 +148,33 @@ func copyEntries(ctx context.Context, m *Mover, after head) (head, error) {
 		}
 		return nil
 	})
-	return head{newest.Position, newest.Chain[:]}, err
+	return head{newest.Position, newest.Chain[:]}, more, err
 }
 
-// readEntries reads the next entries of the old place, and proves that they follow.
-func readEntries(ctx context.Context, m *Mover, after head) ([]stored, error) {
+// readEntries reads the next entries of the old place, and proves that they follow; more tells
+// that there may be further ones.
+func readEntries(ctx context.Context, m *Mover, after head) (entries []stored, more bool, err error) {
 	rows, err := m.cfg.From.Pool.Query(ctx, `
 		SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.chain, e.public_event, e.appended_at FROM event_log e
 		 WHERE e.workspace_id = $1 AND e.position > $2 ORDER BY e.position LIMIT $3`, m.cfg.WorkspaceID, after.position, entriesPage)
 	if err != nil {
-		return nil, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
+		return nil, false, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
 	}
 	defer rows.Close()
 	var (
-		entries []stored
-		size    int
-		before  = [32]byte(after.chain)
-		chain   []byte
+		size   int
+		before = [32]byte(after.chain)
+		chain  []byte
 	)
 	for size < copyBytes && rows.Next() {
 		e := stored{Entry: domain.Entry{WorkspaceID: m.cfg.WorkspaceID}}
 		if err := rows.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &chain, &e.public, &e.appended); err != nil {
-			return nil, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
+			return nil, false, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
 		}
 		e.Chain = [32]byte(chain)
 		e.CreatedAt = e.CreatedAt.UTC()
 		if e.Position != after.position+int64(len(entries))+1 || e.ChainAfter(before) != e.Chain {
-			return nil, &DivergedError{WorkspaceID: m.cfg.WorkspaceID, Position: e.Position, Altered: true}
+			return nil, false, &DivergedError{WorkspaceID: m.cfg.WorkspaceID, Position: e.Position, Altered: true}
 		}
 		before = e.Chain
 		size += len(e.Data)
@@ -178,10 +182,10 @@ func readEntries(ctx context.Context, m *Mover, after head) ([]stored, error) {
 	}
 	if size < copyBytes {
 		if err := rows.Err(); err != nil {
-			return nil, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
+			return nil, false, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
 		}
 	}
-	return entries, nil
+	return entries, size >= copyBytes || len(entries) == entriesPage, nil
 }
 
 // lookEvery is how often a state that the move waits for is looked at.

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/network"
+	"github.com/ledgerfeed/ledgerfeed/internal/badnetwork"
 )
 
 // Config describes a Cluster.
@@ -31,9 +31,9 @@ type Config struct {
 // Cluster is PostgreSQL and the processes of the program.
 type Cluster struct {
 	Processes []*Process
-	Links     []*network.Proxy // to the database, of each process
-	Producers *network.Proxy   // to the database, of producers
-	Beside    []*Process       // that AddProcess has added
+	Links     []*badnetwork.Proxy // to the database, of each process
+	Producers *badnetwork.Proxy   // to the database, of producers
+	Beside    []*Process          // that AddProcess has added
 
 	cfg     Config
 	account account
@@ -75,11 +75,11 @@ func (c *Cluster) prepare(ctx context.Context) (err error) {
 	if err := c.primary.initialize(ctx); err != nil {
 		return err
 	}
-	if c.Producers, err = network.Listen(ctx, c.primary.Address()); err != nil {
+	if c.Producers, err = badnetwork.Listen(ctx, c.primary.Address()); err != nil {
 		return err
 	}
 	for i := range c.cfg.Processes {
-		link, err := network.Listen(ctx, c.primary.Address())
+		link, err := badnetwork.Listen(ctx, c.primary.Address())
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (c *Cluster) newServer() (*Server, error) {
 	return newServer(c.bin, c.account, filepath.Join(c.disk.dir, "pg"+strconv.Itoa(n)))
 }
 
-func (c *Cluster) newProcess(name string, link *network.Proxy) (*Process, error) {
+func (c *Cluster) newProcess(name string, link *badnetwork.Proxy) (*Process, error) {
 	var ports [3]int
 	for i := range ports {
 		var err error
@@ -234,7 +234,7 @@ func (c *Cluster) Primary() *Server {
 }
 
 // Databases are all ways to the database.
-func (c *Cluster) Databases() []*network.Proxy {
+func (c *Cluster) Databases() []*badnetwork.Proxy {
 	return append(slices.Clone(c.Links), c.Producers)
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/network"
+	"github.com/ledgerfeed/ledgerfeed/internal/badnetwork"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
@@ -20,7 +20,7 @@ const replicaName = "chaos_replica"
 type Replica struct {
 	cluster *Cluster
 	server  *Server
-	link    *network.Proxy
+	link    *badnetwork.Proxy
 }
 
 // NewReplica makes a replica of the primary and waits until it streams.
@@ -35,7 +35,7 @@ func (c *Cluster) NewReplica(ctx context.Context) (*Replica, error) {
 
 func (r *Replica) start(ctx context.Context) (err error) {
 	primary := r.cluster.Primary()
-	if r.link, err = network.Listen(ctx, primary.Address()); err != nil {
+	if r.link, err = badnetwork.Listen(ctx, primary.Address()); err != nil {
 		return err
 	}
 	if r.server, err = r.cluster.newServer(); err != nil {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/check"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/cluster"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/network"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/region"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/workload"
+	"github.com/ledgerfeed/ledgerfeed/internal/badnetwork"
 )
 
 // Stage is what faults happen to.
@@ -45,7 +45,7 @@ type target struct {
 
 	process   *cluster.Process
 	beside    *cluster.Process // that does not answer readers
-	link      *network.Proxy
+	link      *badnetwork.Proxy
 	workspace string
 }
 

@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/check"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/network"
+	"github.com/ledgerfeed/ledgerfeed/internal/badnetwork"
 )
 
 // Mood is how a receiver treats messages.
@@ -50,7 +50,7 @@ func HostileMoods() []Mood { return []Mood{Errors, Hangs, Drips, Aborts, Floods,
 // Receivers are the webhook receivers of all workspaces: one HTTPS server behind a
 // proxy.
 type Receivers struct {
-	Link *network.Proxy
+	Link *badnetwork.Proxy
 
 	server      *http.Server
 	listener    net.Listener
@@ -79,7 +79,7 @@ func newReceivers(ctx context.Context, file string) (*Receivers, error) {
 	if r.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("cannot listen for webhooks: %w", err)
 	}
-	if r.Link, err = network.Listen(ctx, r.listener.Addr().String()); err != nil {
+	if r.Link, err = badnetwork.Listen(ctx, r.listener.Addr().String()); err != nil {
 		return nil, err
 	}
 	r.server = &http.Server{
