@@ -89,7 +89,7 @@ func (r reader) keptBundle() string {
 	r.t.Helper()
 	req := testkit.Must(http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.base+"/v1/events?limit=1", http.NoBody))(r.t)
 	req.Header.Set("Authorization", "Bearer "+r.key)
-	resp := testkit.Must(http.DefaultClient.Do(req))(r.t)
+	resp := testkit.Must(http.DefaultTransport.RoundTrip(req))(r.t)
 	_ = resp.Body.Close()
 	first, err := strconv.Atoi(resp.Header.Get("Event-Index"))
 	if err != nil {
