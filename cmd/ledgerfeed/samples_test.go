@@ -97,7 +97,7 @@ func (r reader) keptBundle() string {
 	}
 	const width = 256
 	number := (first + width - 1) / width
-	var n int // the events of the bundle that the tree has
+	var n int                              // the events of the bundle that the tree has
 	testkit.Eventually(r.t, func() error { // the tree comes after what the demo has just appended
 		var size int
 		if _, err := fmt.Sscanf(strings.Split(string(r.get("/v1/events/checkpoint")), "\n")[1], "%d", &size); err != nil {

@@ -226,10 +226,11 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed-bench/internal/measure": {"eventlog", "migrations", "internal/heap", "internal/pg", "internal/tracing"},
 	"cmd/ledgerfeed-bench/internal/workload": {
 		"cmd/ledgerfeed-bench/internal/measure", "domain", "eventlog", "projections", "internal/pg", "internal/scenario",
+		"eventlog/eventtree",
 	},
 	"cmd/ledgerfeed-bench/internal/api": {
 		"cmd/ledgerfeed-bench/internal/measure", "eventlog", "readapi", "readapi/access", "readapi/access/limit",
-		"readapi/requestlog", "internal/brand", "internal/pg", "internal/replica", "internal/tracing",
+		"readapi/requestlog", "internal/brand", "internal/pg", "internal/replica", "internal/signingkey", "internal/tracing",
 	},
 	"cmd/ledgerfeed-bench/internal/logbench": {
 		"cmd/ledgerfeed-bench/internal/api", "cmd/ledgerfeed-bench/internal/measure", "cmd/ledgerfeed-bench/internal/workload", "domain", "eventlog",

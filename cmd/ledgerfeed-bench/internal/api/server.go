@@ -5,6 +5,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -87,6 +89,14 @@ func ServeFrom(ctx context.Context, db *measure.Database, pool, feed *pgxpool.Po
 	if err != nil {
 		return nil, err
 	}
+	text, err := signingkey.New(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	signing, err := signingkey.Parse(text)
+	if err != nil {
+		return nil, err
+	}
 	runs := []func(context.Context) error{directory.Run, limiter.Run}
 	var requests readapi.RequestLog
 	if o.RequestLog {
@@ -104,7 +114,7 @@ func ServeFrom(ctx context.Context, db *measure.Database, pool, feed *pgxpool.Po
 		Pool: pool, Feed: eventlog.NewFeed(feed), Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
 		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // making its lines is measured, too
 		Notifier: db.Notifier, Requests: requests, Metrics: prometheus.NewRegistry(), Tracer: o.Traces.Tracer(), CacheBytes: o.CacheBytes, WholeLists: o.lists,
-		BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey,
+		BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey, Signing: signing,
 	})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 			{Name: "project", Measure: func(ctx context.Context) error { return benchProject(ctx, o) }},
 			{Name: "rename", Measure: func(ctx context.Context) error { return benchRename(ctx, o) }},
 			{Name: "traced", Measure: func(ctx context.Context) error { return benchTraced(ctx, o) }},
+			{Name: "trees", Measure: func(ctx context.Context) error { return benchTrees(ctx, o) }},
 			{Name: "held", Measure: func(ctx context.Context) error { return benchHeld(ctx, o) }},
 		},
 	}

@@ -24,16 +24,28 @@ const (
 // visible measures the time from the moment when an append is acknowledged until
 // /v1/events has the event, with the projector running.
 func (r *reader) visible(ctx context.Context) error {
+	times, err := visibleTimes(ctx, r, 0)
+	if err != nil {
+		return err
+	}
+	r.Report.Add(measure.Figure{Name: "append → in /v1/events, 500/s over 500 workspaces, p50", Value: measure.Quantile(times, 0.5), Unit: "ms"}.Below(15))
+	r.Report.Add(measure.Figure{Name: "    p99", Value: measure.Quantile(times, 0.99), Unit: "ms"}.Below(80))
+	return nil
+}
+
+// visibleTimes is how long each of many appends took to be seen; round tells its events from
+// those of other rounds.
+func visibleTimes(ctx context.Context, r *reader, round int) ([]time.Duration, error) {
 	r.Say("appending %d events a second to %d workspaces", visiblePerSecond, visibleWorkspaces)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended, err := workload.StartProjector(ctx, r.Database)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	followers, err := r.followers(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var (
 		group  sync.WaitGroup
@@ -46,7 +58,7 @@ func (r *reader) visible(ctx context.Context) error {
 	for i := range int(r.Duration(visibleTime).Seconds() * visiblePerSecond) {
 		<-tick.C
 		group.Go(func() {
-			took, err := r.appendAndSee(ctx, followers[i%visibleWorkspaces], i)
+			took, err := r.appendAndSee(ctx, followers[i%visibleWorkspaces], fmt.Sprintf("evt_%d_%07d", round, i))
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -60,12 +72,7 @@ func (r *reader) visible(ctx context.Context) error {
 	if err := <-ended; failed == nil {
 		failed = err
 	}
-	if failed != nil {
-		return failed
-	}
-	r.Report.Add(measure.Figure{Name: "append → in /v1/events, 500/s over 500 workspaces, p50", Value: measure.Quantile(times, 0.5), Unit: "ms"}.Below(15))
-	r.Report.Add(measure.Figure{Name: "    p99", Value: measure.Quantile(times, 0.99), Unit: "ms"}.Below(80))
-	return nil
+	return times, failed
 }
 
 // follower waits for the events of one workspace.
@@ -80,6 +87,7 @@ func (r *reader) followers(ctx context.Context) ([]*follower, error) {
 	list := make([]*follower, visibleWorkspaces)
 	for i := range list {
 		f := &follower{workspaceID: fmt.Sprintf("visible-%03d", i)}
+		// The same each time, which appends nothing when it is there.
 		if _, err := r.Log.Append(ctx, workload.Reversed(f.workspaceID, "first")); err != nil {
 			return nil, err
 		}
@@ -92,10 +100,9 @@ func (r *reader) followers(ctx context.Context) ([]*follower, error) {
 	return list, nil
 }
 
-func (r *reader) appendAndSee(ctx context.Context, f *follower, i int) (time.Duration, error) {
+func (r *reader) appendAndSee(ctx context.Context, f *follower, id string) (time.Duration, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	id := fmt.Sprintf("evt_%07d", i)
 	request := api.Request{Host: r.cached.Address, Path: "/v1/events/" + id, Key: f.key}
 	if f.conn == nil {
 		conn, err := request.Dial(ctx)

@@ -1,0 +1,60 @@
+package readbench
+
+import (
+	"context"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/api"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
+)
+
+// treeRounds is how often what is seen with trees and without is measured, by turns.
+const treeRounds = 3
+
+// trees measures what the event trees cost others, and how fast checkpoints are signed.
+func trees(ctx context.Context, r *reader) error {
+	var medians [2][]float64 // without, and with trees
+	for round := range 2 * treeRounds {
+		with := round%2 ^ round/2%2 // 0 1 1 0 0 1: what changes with time is shared
+		p50, err := visibleBeside(ctx, r, round+1, with == 1)
+		if err != nil {
+			return err
+		}
+		medians[with] = append(medians[with], p50)
+	}
+	r.Report.Add(measure.Figure{
+		Name: "append → in /v1/events with trees being built, p50", Value: measure.Median(medians[1]), Unit: "ms",
+		Limit: measure.Median(medians[0]), LimitIs: "the same without trees",
+	}.RatioAtMost(1.05))
+	checkpoints, err := api.Saturate(ctx, r.Options, r.on(r.uncached, "/v1/events/checkpoint"))
+	if err != nil {
+		return err
+	}
+	me, err := api.Saturate(ctx, r.Options, r.on(r.uncached, "/v1/me"))
+	if err != nil {
+		return err
+	}
+	r.Report.Add(measure.Figure{Name: "a signed checkpoint, 16 connections", Value: checkpoints, Unit: "/s", Limit: me, LimitIs: "/v1/me"}.RatioAtLeast(0.5))
+	return nil
+}
+
+// visibleBeside is the median of visibleTimes, with trees being built meanwhile or without.
+func visibleBeside(ctx context.Context, r *reader, round int, building bool) (p50 float64, err error) {
+	if building {
+		running, stop := context.WithCancel(ctx)
+		ended, err := workload.StartTrees(running, r.Database)
+		if err != nil {
+			stop()
+			return 0, err
+		}
+		defer func() {
+			stop()
+			<-ended
+		}()
+		if err := workload.AwaitTrees(ctx, r.Database); err != nil { // of what was there before
+			return 0, err
+		}
+	}
+	times, err := visibleTimes(ctx, r, round)
+	return measure.Quantile(times, 0.5), err
+}
