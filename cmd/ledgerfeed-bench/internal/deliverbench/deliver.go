@@ -23,7 +23,7 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 	return measure.Benchmark{
 		Name: "deliver", Short: "Webhooks", SetUp: measure.ServingHeap, Parts: []measure.Part{
 			part("backlog", benchBacklog), part("pace", benchLatency), part("hanging", benchHanging), part("reports", benchReports), part("locked", benchLocked),
-			part("traced", benchTraced),
+			part("traced", benchTraced), part("trees", benchTrees),
 		},
 	}
 }
