@@ -122,7 +122,14 @@ func TestFollowProvesTheFeed(t *testing.T) {
 		running.kill()
 	}
 	cosign()
-	kept := file("kept.note", string(readers["events"].get("/v1/events/checkpoint")))
+	var note string
+	testkit.Eventually(t, func() error { // the tree comes after what is visible
+		if note = string(readers["events"].get("/v1/events/checkpoint")); !strings.Contains(note, "\nposition 3300\n") {
+			return fmt.Errorf("the checkpoint is %s", note)
+		}
+		return nil
+	})
+	kept := file("kept.note", note)
 	serving.kill()
 	serve("LEDGERFEED_LISTEN=" + strings.TrimPrefix(base, "http://")) // the state is of this address
 	if more := proven("events"); more != n+300 {

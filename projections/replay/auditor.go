@@ -207,7 +207,7 @@ func (a *Auditor) verify(ctx context.Context, id string, report func(Difference)
 	if err != nil {
 		return Verification{}, err
 	}
-	return a.replay.verify(ctx, list[0], nil, report)
+	return a.replay.verify(ctx, list[0], VerifyRequest{}, report)
 }
 
 // report counts and logs what an audit found. Rows made by other rules are

@@ -44,7 +44,7 @@ func (r *Replayer) Verify(ctx context.Context, q VerifyRequest, each func(Differ
 	}
 	var mu sync.Mutex
 	return r.each(ctx, list, func(ctx context.Context, w workspaceSize) error {
-		v, err := r.verify(ctx, w, &q, func(d Difference) {
+		v, err := r.verify(ctx, w, q, func(d Difference) {
 			r.cfg.Progress.Differences.Add(1)
 			mu.Lock()
 			defer mu.Unlock()
@@ -61,7 +61,7 @@ func (r *Replayer) Verify(ctx context.Context, q VerifyRequest, each func(Differ
 }
 
 // verify verifies one workspace.
-func (r *Replayer) verify(ctx context.Context, w workspaceSize, q *VerifyRequest, report func(Difference)) (Verification, error) {
+func (r *Replayer) verify(ctx context.Context, w workspaceSize, q VerifyRequest, report func(Difference)) (Verification, error) {
 	began := time.Now()
 	v := Verification{WorkspaceID: w.id}
 	var mu sync.Mutex // the log is checked in another goroutine than it is folded in
