@@ -17,7 +17,7 @@ $$;
 -- and appends by functions; it cannot change an entry, nor the tables themselves.
 REVOKE ALL ON
     access_revision, anomaly, anomaly_acknowledged, api_key, api_key_secret, api_key_use, append_trace, charge, client, client_credit, closed_period,
-    attempt_rollup, console_audit, console_link, console_session, contractor, credit_move, event_log, event_rollup, event_rollup_cursor, event_tile, event_tree, goose_db_version, ingest_position, invoice, key_rollup, log_checkpoint, log_failure,
+    attempt_rollup, console_audit, console_link, console_session, contractor, credit_move, event_cosignature, event_log, event_rollup, event_rollup_cursor, event_tile, event_tree, goose_db_version, ingest_position, invoice, key_rollup, log_checkpoint, log_failure,
     log_head, log_skip, log_under_way, payment, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
     request_refused, request_rollup, secret_key, service_key, service_setting, time_entry, webhook, webhook_cursor, webhook_delivery, webhook_hour,
     webhook_instance, webhook_mail, webhook_waiting, workspace, workspace_move, cursor_key
@@ -28,7 +28,7 @@ GRANT SELECT, INSERT ON console_audit TO ledgerfeed_service;
 GRANT SELECT, DELETE ON append_trace TO ledgerfeed_service;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     access_revision, anomaly, anomaly_acknowledged, api_key, api_key_secret, api_key_use, charge, client, client_credit, closed_period,
-    attempt_rollup, console_link, console_session, contractor, credit_move, event_rollup, event_rollup_cursor, event_tile, event_tree, ingest_position, invoice, key_rollup, log_checkpoint, log_failure,
+    attempt_rollup, console_link, console_session, contractor, credit_move, event_cosignature, event_rollup, event_rollup_cursor, event_tile, event_tree, ingest_position, invoice, key_rollup, log_checkpoint, log_failure,
     log_skip, log_under_way, payment, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
     request_refused, request_rollup, secret_key, service_key, service_setting, time_entry, webhook, webhook_cursor, webhook_delivery, webhook_hour,
     webhook_instance, webhook_mail, webhook_waiting, workspace

@@ -292,6 +292,35 @@ COMMENT ON TABLE cursor_key IS 'Keys under which other databases sealed cursors 
 COMMENT ON COLUMN cursor_key.value IS 'The key, derived there from that service''s key and the workspace.';
 COMMENT ON COLUMN cursor_key.since IS 'When the workspace came with it.';
 
+CREATE TABLE event_cosignature (
+    workspace_id text COLLATE "C" NOT NULL,
+    sight text COLLATE "C" NOT NULL,
+    witness text COLLATE "C" NOT NULL,
+    origin text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    chain bytea NOT NULL,
+    size bigint NOT NULL,
+    root bytea NOT NULL,
+    line text NOT NULL,
+    CONSTRAINT event_cosignature_pkey PRIMARY KEY (workspace_id, sight, witness),
+    CONSTRAINT event_cosignature_chain_check CHECK ((octet_length(chain) = 32)),
+    CONSTRAINT event_cosignature_check CHECK (((size >= 0) AND (size <= "position"))),
+    CONSTRAINT event_cosignature_line_check CHECK (((octet_length(line) >= 1) AND (octet_length(line) <= 1000))),
+    CONSTRAINT event_cosignature_position_check CHECK (("position" > 0)),
+    CONSTRAINT event_cosignature_root_check CHECK ((octet_length(root) = 32)),
+    CONSTRAINT event_cosignature_sight_check CHECK ((sight = ANY (ARRAY['events'::text, 'events-with-pay'::text]))),
+    CONSTRAINT event_cosignature_witness_check CHECK (((octet_length(witness) >= 1) AND (octet_length(witness) <= 300)))
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
+COMMENT ON TABLE event_cosignature IS 'The newest cosignature of each witness of each tree. It is served with the checkpoint that it is of, and with no other.';
+COMMENT ON COLUMN event_cosignature.sight IS 'Of which tree it is: event_tree.sight.';
+COMMENT ON COLUMN event_cosignature.witness IS 'The name of the witness''s key, a plus and the hash of the key, in hex.';
+COMMENT ON COLUMN event_cosignature.origin IS 'The first line of the checkpoint that was cosigned.';
+COMMENT ON COLUMN event_cosignature.position IS 'event_tree.position of that checkpoint.';
+COMMENT ON COLUMN event_cosignature.chain IS 'event_tree.chain of that checkpoint.';
+COMMENT ON COLUMN event_cosignature.size IS 'event_tree.size of that checkpoint: the next proof for this witness begins here.';
+COMMENT ON COLUMN event_cosignature.root IS 'event_tree.root of that checkpoint.';
+COMMENT ON COLUMN event_cosignature.line IS 'The line of the signed note with the cosignature, with its line feed.';
+
 CREATE TABLE event_log (
     workspace_id text COLLATE "C" NOT NULL,
     position bigint NOT NULL,

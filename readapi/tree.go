@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -42,6 +43,7 @@ func sight(q *request) eventtree.Sight { return eventtree.SightOf(q.visible.pay)
 // checkpoint is what a checkpoint says, before it is signed.
 type checkpoint struct {
 	origin, text string
+	cosigned     string // the lines of the witnesses who have cosigned it
 	version      version
 }
 
@@ -60,7 +62,8 @@ func readCheckpoint(q *request) (*checkpoint, error) {
 	state := query.trees.Of(sight(q))
 	c := &checkpoint{origin: eventtree.Origin(q.api.signer.host, q.key.WorkspaceID, sight(q))}
 	c.text = state.Text(c.origin)
-	c.version = version{name: q.api.signer.names + c.text, position: state.Position}
+	c.cosigned = strings.Join(query.trees.Cosigned(sight(q), c.origin), "")
+	c.version = version{name: q.api.signer.names + c.text + c.cosigned, position: state.Position}
 	return c, nil
 }
 
@@ -109,7 +112,7 @@ func answerCheckpoint(q *request) error {
 		return fmt.Errorf("sign a checkpoint: %w", err)
 	}
 	q.rows = 1
-	return q.answerWith(signed, c.version)
+	return q.answerWith(append(signed, c.cosigned...), c.version)
 }
 
 // answerTile answers with hashes of the tree that the key sees.

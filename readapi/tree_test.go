@@ -501,3 +501,49 @@ func TestNothingIsSignedWithoutAKey(t *testing.T) {
 		t.Errorf("a tile: %d", r.status)
 	}
 }
+
+// TestCosignaturesAreServed with the checkpoint that they are of, and with no other: not under
+// another name of the tree, nor when it has grown. They are part of what the ETag names.
+func TestCosignaturesAreServed(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(c *readapi.Config) { c.Signing = signingKeys(t, 1) })
+	s.workspace("acme")
+	const origin = "api.example.com/acme/events"
+	key := s.key("acme", access.EventsRead)
+	s.manyEvents("acme", 0, 10)
+	s.buildTrees("acme")
+	plain := s.get("/v1/events/checkpoint", key)
+	cosign := func(origin, line string, change func(*eventtree.State)) {
+		t.Helper()
+		state := *testkit.Must(eventtree.ReadStates(t.Context(), s.pool, []string{"acme"}))(t)["acme"].Of(eventtree.WithoutPay)
+		if change != nil {
+			change(&state)
+		}
+		if err := eventtree.SaveCosignature(t.Context(), s.pool, "acme", line[:4], eventtree.WithoutPay, &state, eventtree.Cosignature{Origin: origin, Line: line}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cosign("other.example.com/acme/events", "w0+1 of another name\n", nil)
+	cosign(origin, "w1+1 of another root\n", func(s *eventtree.State) { s.Root[0] ^= 1 })
+	cosign(origin, "w2+1 of another size\n", func(s *eventtree.State) { s.Size-- })
+	cosign(origin, "w3+1 of another chain\n", func(s *eventtree.State) { s.Chain[0] ^= 1 })
+	if r := s.get("/v1/events/checkpoint", key); !bytes.Equal(r.body, plain.body) || r.header.Get("ETag") != plain.header.Get("ETag") {
+		t.Errorf("cosignatures of other checkpoints are served: %s", r.body)
+	}
+	cosign(origin, "w4+1 right\n", nil)
+	cosign(origin, "w5+1 right as well\n", nil)
+	r := s.get("/v1/events/checkpoint", key, "If-None-Match", plain.header.Get("ETag"))
+	if want := string(plain.body) + "w4+1 right\nw5+1 right as well\n"; r.status != http.StatusOK || string(r.body) != want {
+		t.Errorf("%d %q, want %q", r.status, r.body, want)
+	}
+	if again := s.get("/v1/events/checkpoint", key, "If-None-Match", r.header.Get("ETag")); again.status != http.StatusNotModified {
+		t.Errorf("unchanged: %d", again.status)
+	}
+	waits := s.begin(http.MethodGet, "/v1/events/checkpoint", key, "Prefer", "wait=20", "If-None-Match", r.header.Get("ETag"))
+	s.waiting(1, 0)
+	s.manyEvents("acme", 10, 3)
+	s.buildTrees("acme")
+	if got := waits.answered(); got.status != http.StatusOK || bytes.Contains(got.body, []byte("w4+1")) {
+		t.Errorf("grown: %d %s", got.status, got.body)
+	}
+}

@@ -47,6 +47,10 @@ type BuilderConfig struct {
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer // nil: none
 
+	// Grown hears of each workspace whose trees grow, and up to which position, before that is
+	// committed. It returns at once; nil: nobody hears.
+	Grown func(workspaceID string, position int64)
+
 	Nodes   *pg.Nodes     // those of the cluster of Pool's database (pg.NodesOf), where a claim has one workspace; nil: it is one PostgreSQL
 	Entries int           // at most so many entries in a claim; default 8000
 	Gather  time.Duration // see eventlog.SubscriberConfig; default 900 ms
@@ -60,6 +64,7 @@ type Builder struct {
 	router     *message.Router
 	subscriber *eventlog.Subscriber
 	leaves     prometheus.Counter
+	grown      func(workspaceID string, position int64)
 }
 
 // NewBuilder makes a Builder.
@@ -68,6 +73,9 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 		Name: "ledgerfeed_tree_events_total",
 		Help: "Events added to the trees of their workspaces, each once although most are in both.",
 	})}
+	if b.grown = cfg.Grown; b.grown == nil {
+		b.grown = func(string, int64) {}
+	}
 	if cfg.Pool == nil {
 		return nil, errors.New("eventtree: BuilderConfig needs a Pool")
 	}
@@ -136,6 +144,9 @@ func (b *Builder) handle(msg *message.Message) error {
 	}
 	if err := save(ctx, claim.Tx, changed); err != nil {
 		return err
+	}
+	for _, g := range changed {
+		b.grown(g.workspaceID, g.position)
 	}
 	b.leaves.Add(float64(leaves)) // before the commit: when that fails the work is done and counted twice
 	return nil

@@ -43,7 +43,11 @@ type Querier interface {
 }
 
 // Trees are the states of both trees of a workspace.
-type Trees struct{ WithoutPay, WithPay State }
+type Trees struct {
+	WithoutPay, WithPay State
+
+	cosignatures map[Sight][]Cosignature // of the checkpoints of these states
+}
 
 // Of is the state of the tree of a sight.
 func (t *Trees) Of(s Sight) *State {
@@ -53,13 +57,18 @@ func (t *Trees) Of(s Sight) *State {
 	return &t.WithoutPay
 }
 
-// ReadStates reads the states of the trees of workspaces.
+// ReadStates reads the states of the trees of workspaces, with the cosignatures of their
+// checkpoints.
 func ReadStates(ctx context.Context, db Querier, workspaceIDs []string) (map[string]*Trees, error) {
 	states := make(map[string]*Trees, len(workspaceIDs))
 	for _, id := range workspaceIDs {
-		states[id] = &Trees{Empty(id), Empty(id)}
+		states[id] = &Trees{WithoutPay: Empty(id), WithPay: Empty(id)}
 	}
-	rows, err := db.Query(ctx, `SELECT workspace_id, sight, position, chain, size, root FROM event_tree WHERE workspace_id = ANY ($1)`, workspaceIDs)
+	rows, err := db.Query(ctx, `
+		SELECT t.workspace_id, t.sight, t.position, t.chain, t.size, t.root, c.origin, c.line
+		  FROM event_tree t
+		  LEFT JOIN event_cosignature c ON c.workspace_id = t.workspace_id AND c.sight = t.sight AND `+sameCheckpoint+`
+		 WHERE t.workspace_id = ANY ($1) ORDER BY c.witness`, workspaceIDs)
 	if err != nil {
 		return nil, fmt.Errorf("read the states of trees: %w", err)
 	}
@@ -68,8 +77,15 @@ func ReadStates(ctx context.Context, db Querier, workspaceIDs []string) (map[str
 		sight          Sight
 		position, size int64
 		chain, root    []byte
+		origin, line   *string
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&id, &sight, &position, &chain, &size, &root}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&id, &sight, &position, &chain, &size, &root, &origin, &line}, func() error {
+		if line != nil {
+			if states[id].cosignatures == nil {
+				states[id].cosignatures = map[Sight][]Cosignature{}
+			}
+			states[id].cosignatures[sight] = append(states[id].cosignatures[sight], Cosignature{*origin, *line})
+		}
 		*states[id].Of(sight) = State{position, [32]byte(chain), size, tlog.Hash(root)}
 		return nil
 	}); err != nil {

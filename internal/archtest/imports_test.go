@@ -150,7 +150,7 @@ var arrows = map[string][]string{
 		"internal/bus/jetstream", "internal/relay", "internal/ingest/outbox",
 		"delivery/keyring", "delivery/mail", "delivery/policy", "internal/brand", "internal/console/identity",
 		"internal/console/origin", "internal/similar", "internal/timespan", "domain", "internal/console/theme",
-		"internal/signingkey", "internal/pg", "internal/replica",
+		"internal/signingkey", "internal/pg", "internal/replica", "internal/witness",
 	},
 	"internal/testkit/frontproxy":  {"internal/testkit"},
 	"internal/testkit/pooler":      {"internal/pg", "internal/testkit", "internal/testkit/pgbouncer"},
@@ -185,7 +185,7 @@ var arrows = map[string][]string{
 		"internal/tlslisten", "internal/similar", "cmd/ledgerfeed/internal/gauges", "migrations", "internal/rollup",
 		"delivery/mail", "internal/console/events", "cmd/ledgerfeed/internal/signing",
 		"delivery/mail", "internal/console/events", "internal/bus", "internal/bus/jetstream", "internal/relay", "internal/settings",
-		"internal/ingest", "internal/ingest/outbox", "internal/ingest/stream", "internal/replica",
+		"internal/ingest", "internal/ingest/outbox", "internal/ingest/stream", "internal/replica", "internal/cosigning", "internal/signingkey",
 	},
 	"cmd/ledgerfeed/internal/demo/lastday": {
 		"delivery/attempt", "delivery/policy", "internal/pg", "internal/rollup", "readapi/requestlog", "readapi/answer",
@@ -273,6 +273,7 @@ var arrows = map[string][]string{
 	"internal/follower/followertest":    {"internal/signingkey"},
 	"cmd/ledgerfeed/internal/following": {"cmd/ledgerfeed/internal/cli", "internal/flow", "internal/follower", "internal/signingkey"},
 	"internal/witness":                  {"internal/datadir", "internal/signingkey", "internal/tlogcheckpoint"},
+	"internal/cosigning":                {"eventlog/eventtree", "internal/flow", "internal/periodic", "internal/signingkey", "internal/witness"},
 	"cmd/ledgerfeed/internal/witnessing": {
 		"cmd/ledgerfeed/internal/cli", "internal/datadir", "internal/flow", "internal/follower", "internal/signingkey", "internal/witness",
 	},
@@ -351,6 +352,7 @@ var inTestsOf = map[string][]string{
 	"internal/ingest":         {"internal/bus/jetstream", "internal/ingest/outbox", "internal/ingest/stream", "internal/relay", "projections", "projections/replay"},
 	"internal/signaturecheck": {"delivery/attempt"},
 	"delivery/statement":      {"delivery/keyring", "eventlog"},
+	"internal/cosigning":      {"domain", "eventlog", "internal/datadir"},
 	"readapi":                 {"internal/connlimit"}, // what HTTP/2 leaves of its bounds
 
 	"internal/follower":                 {"internal/follower/followertest"},

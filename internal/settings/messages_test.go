@@ -39,6 +39,7 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_RETENTION":                 {"30", "a month", "-1h"},
 	"LEDGERFEED_SECRET_KEY":                {"hunter2", "0123456789abcdef,hunter2", ",hunter2hunter2hunter2"},
 	"LEDGERFEED_SIGNING_KEY":               {"hunter2", "PRIVATE+KEY+x+00000000+hunter2", ",hunter2hunter2hunter2"},
+	"LEDGERFEED_WITNESSES":                 {"https://w1.example.com", "w1+00000000+BAEB=https://w1.example.com", "w1=ftp://w1.example.com"},
 	"LEDGERFEED_RETRY_SCHEDULE":            {"5", "0s", "1m;2m", "7m,soon"},
 	"LEDGERFEED_TURN_OFF_AFTER":            {"72", "never", "0"},
 	"LEDGERFEED_SECRET_OVERLAP":            {"24", "a day", "-3h"},

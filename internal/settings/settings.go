@@ -19,6 +19,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/theme"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
+	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
 
 // Settings are all settings, with defaults filled in. README lists them for
@@ -72,6 +73,7 @@ type Settings struct {
 	// Webhooks (docs/contract/decisions.md, "Webhooks").
 	SecretKey      string          `env:"LEDGERFEED_SECRET_KEY" secret:"true" want:"one key or several separated by commas, each of at least 16 characters, best from: openssl rand -hex 32"` // empty: a key in the data directory
 	SigningKey     string          `env:"LEDGERFEED_SIGNING_KEY" secret:"true" want:"keys from ledgerfeed signing-key new: one, or two separated by a comma, the newer first"`                // empty: with the program's own PostgreSQL, a key in the data directory
+	Witnesses      witness.List    `env:"LEDGERFEED_WITNESSES" want:"verifier keys with addresses, separated by commas, such as w1+248cda26+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB=https://w1.example.com"`
 	RetrySchedule  policy.Schedule `env:"LEDGERFEED_RETRY_SCHEDULE" envDefault:"1m,5m,30m,2h,6h,12h,24h" want:"at most 30 waits above 0, such as 30s, 5m, 2h or 1d, separated by commas"`
 	TurnOffAfter   time.Duration   `env:"LEDGERFEED_TURN_OFF_AFTER" envDefault:"72h" want:"a time above 0, such as 3d or 72h"`
 	SecretOverlap  time.Duration   `env:"LEDGERFEED_SECRET_OVERLAP" envDefault:"24h" want:"a time above 0, such as 1d or 24h"`

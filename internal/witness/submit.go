@@ -32,10 +32,19 @@ type Submission struct {
 	Agent string // the User-Agent
 
 	Note []byte // signed by the log
+	Old  int64  // size of the tree that the witness is believed to have cosigned last; 0: none is known
 	// Prove proves that the checkpoint's tree extends its own first leaves, of a number above 0
 	// and at most its size.
 	Prove func(ctx context.Context, old int64) (tlog.TreeProof, error)
 }
+
+// AnswerError is why a witness has refused a checkpoint, in its own words.
+type AnswerError struct {
+	Status   int // of HTTP; 409: it has cosigned a larger tree
+	Sentence string
+}
+
+func (e *AnswerError) Error() string { return e.Sentence }
 
 // CheckURL checks the address of a witness. The error says what it should be.
 func CheckURL(address string) error {
@@ -57,8 +66,13 @@ func Submit(ctx context.Context, s *Submission) (cosigned []byte, at time.Time, 
 	if err != nil {
 		return nil, at, err
 	}
-	r := &request{note: s.Note}
+	r := &request{note: s.Note, old: min(max(s.Old, 0), c.Tree.N)}
 	for range submitTries {
+		if r.proof = nil; r.old > 0 && r.old < c.Tree.N {
+			if r.proof, err = s.Prove(ctx, r.old); err != nil {
+				return nil, at, err
+			}
+		}
 		status, body, err := s.post(ctx, r.write())
 		if err != nil {
 			return nil, at, err
@@ -71,15 +85,10 @@ func Submit(ctx context.Context, s *Submission) (cosigned []byte, at time.Time, 
 				return nil, at, fmt.Errorf("the witness answered 409, and no size: %w", err)
 			}
 		default:
-			return nil, at, fmt.Errorf("the witness answered %d: %.500s", status, strings.TrimSpace(string(body)))
+			return nil, at, &AnswerError{status, fmt.Sprintf("the witness answered %d: %.500s", status, strings.TrimSpace(string(body)))}
 		}
 		if r.old > c.Tree.N {
-			return nil, at, fmt.Errorf("the witness has cosigned a tree of size %d, and this checkpoint is of size %d: want a newer one", r.old, c.Tree.N)
-		}
-		if r.proof = nil; r.old > 0 {
-			if r.proof, err = s.Prove(ctx, r.old); err != nil {
-				return nil, at, err
-			}
+			return nil, at, &AnswerError{status, fmt.Sprintf("the witness has cosigned a tree of size %d, and this checkpoint is of size %d: want a newer one", r.old, c.Tree.N)}
 		}
 	}
 	return nil, at, fmt.Errorf("the witness has cosigned another tree %d times while a proof was made: try again", submitTries)

@@ -40,7 +40,7 @@ func coordinator() []string { return []string{"webhook_instance", "ingest_positi
 // placed with it.
 func byWorkspace() []string {
 	return []string{
-		"log_head", "event_log", "append_trace", "log_checkpoint", "log_failure", "log_skip", "log_under_way", "replay_audit", "event_tree", "event_tile",
+		"log_head", "event_log", "append_trace", "log_checkpoint", "log_failure", "log_skip", "log_under_way", "replay_audit", "event_tree", "event_tile", "event_cosignature",
 		"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period",
 		"removed_charge", "removed_billed_charge", "removed_time_entry", "anomaly", "anomaly_acknowledged",
 		"api_key_use", "rate_count", "request_log", "request_refused",

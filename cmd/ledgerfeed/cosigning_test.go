@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestWitnessesCosignTheFeed: a service that names a witness serves its cosignature with the
+// checkpoint, goes on without it while the witness is away, and has it again afterwards.
+func TestWitnessesCosignTheFeed(t *testing.T) {
+	t.Parallel()
+	url, dir := testkit.NewDatabase(t), t.TempDir()
+	key, _ := newSigningKey(t)
+	signs := []string{"LEDGERFEED_SIGNING_KEY=" + key, "LEDGERFEED_BASE_URL=https://api.example.com"}
+	ofWitness := filepath.Join(dir, "witness.key")
+	succeed(t, "", "witness", "key", "new", "--key-file", ofWitness, "--name", "witness.example.com/w1")
+	verifier := strings.TrimSpace(succeed(t, "", "witness", "key", "show", "--key-file", ofWitness))
+	ofLog := command(t, "", "signing-key", "show", "--name", "api.example.com/acme/events")
+	ofLog.Env = append(ofLog.Env, signs...)
+	logs := filepath.Join(dir, "logs")
+	if err := os.WriteFile(logs, []byte(runCommand(t, ofLog).out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listen := "127.0.0.1:0"
+	serveWitness := func() *process {
+		t.Helper()
+		running := startProcess(t, command(t, "", "witness", "serve", "--listen", listen, "--state", filepath.Join(dir, "state"), "--key-file", ofWitness, "--logs", logs))
+		listen, _, _ = strings.Cut(running.await("address="), " ")
+		return running
+	}
+	running := serveWitness()
+	c := command(t, url, "serve", "--roles", "api,project")
+	c.Env = append(append(c.Env, signs...), "LEDGERFEED_WITNESSES="+verifier+"=http://"+listen)
+	serving := startProcess(t, c)
+	succeed(t, url, "workspace", "create", "--id", "acme")
+	reads := newReader(t, url, apiOf(serving), "acme", "events:read")
+	appended := 0
+	checkpoint := func(cosigned bool) {
+		t.Helper()
+		entry := filepath.Join(dir, fmt.Sprint("entry", appended))
+		if err := os.WriteFile(entry, fmt.Appendf(nil, `{"workspace_id":"acme","type":"invoice.reversed","data":{"invoice_id":"in_%d"}}`+"\n", appended), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		succeed(t, url, "append", entry)
+		appended++
+		testkit.Eventually(t, func() error {
+			note := string(reads.get("/v1/events/checkpoint"))
+			if !strings.HasPrefix(note, fmt.Sprintf("api.example.com/acme/events\n%d\n", appended)) || strings.Contains(note, "\n— witness.example.com/w1 ") != cosigned {
+				return fmt.Errorf("cosigned: want %v: %s\n%s", cosigned, note, serving.log)
+			}
+			return nil
+		})
+	}
+	checkpoint(true)
+	checkpoint(true)
+	running.kill()
+	checkpoint(false)
+	serveWitness()
+	checkpoint(true)
+
+	without := command(t, url, "serve", "--roles", "project")
+	without.Env = append(without.Env, "LEDGERFEED_WITNESSES="+verifier+"=http://"+listen)
+	if r := runCommand(t, without); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "LEDGERFEED_WITNESSES: witnesses cosign what the service signs") {
+		t.Errorf("without a key that signs: %+v", r)
+	}
+}

@@ -1,0 +1,369 @@
+package cosigning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/witness"
+)
+
+// commitTimeout is how long a tree is awaited that was said to grow: its transaction may
+// have failed.
+const commitTimeout = 10 * time.Second
+
+// waiting is a workspace that waits for a witness.
+type waiting struct {
+	position int64     // its trees are to be read once they are there
+	until    time.Time // or then
+}
+
+// asker asks one witness.
+type asker struct {
+	cfg     *Config
+	metrics *metrics
+
+	witness *witness.Named
+	id      string
+	signal  chan struct{} // something waits
+	outage  periodic.Outage
+	reading periodic.Outage
+
+	mu      sync.Mutex
+	waiting map[string]waiting
+	refused map[string]refusal // by origin
+}
+
+// refusal is that a witness does not cosign a tree as it is.
+type refusal struct {
+	position int64 // of the tree
+	at       time.Time
+}
+
+func newAsker(cfg *Config, m *metrics, w *witness.Named) *asker {
+	logger := cfg.Logger.With("witness", w.ID())
+	a := &asker{
+		cfg: cfg, metrics: m, witness: w, id: w.ID(), signal: make(chan struct{}, 1), waiting: map[string]waiting{}, refused: map[string]refusal{},
+		outage: periodic.Outage{
+			Logger:  logger,
+			Failing: "a witness does not cosign; checkpoints are served without it until it does", Working: "the witness cosigns again",
+		},
+		reading: periodic.Outage{Logger: logger, Failing: "cannot read or keep what a witness cosigns", Working: "what a witness cosigns is read and kept again"},
+	}
+	m.cosigned.WithLabelValues(a.id).Set(0)
+	m.waiting.WithLabelValues(a.id).Set(0)
+	return a
+}
+
+// add lets a workspace wait, unless too many do.
+func (a *asker) add(workspaceID string, position int64) {
+	a.mu.Lock()
+	if w, known := a.waiting[workspaceID]; known || len(a.waiting) < maxWaiting {
+		a.waiting[workspaceID] = waiting{max(position, w.position), a.cfg.Clock().Add(commitTimeout)}
+	}
+	a.metrics.waiting.WithLabelValues(a.id).Set(float64(len(a.waiting)))
+	a.mu.Unlock()
+	select {
+	case a.signal <- struct{}{}:
+	default:
+	}
+}
+
+// take takes some of what waits.
+func (a *asker) take() map[string]waiting {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	batch := map[string]waiting{}
+	for id, w := range a.waiting {
+		if len(batch) == batchSize {
+			break
+		}
+		batch[id] = w
+		delete(a.waiting, id)
+	}
+	a.metrics.waiting.WithLabelValues(a.id).Set(float64(len(a.waiting)))
+	return batch
+}
+
+// putBack lets workspaces wait again, for as long as they did.
+func (a *asker) putBack(batch map[string]waiting) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, w := range batch {
+		if _, known := a.waiting[id]; !known && len(a.waiting) < maxWaiting {
+			a.waiting[id] = w
+		}
+	}
+	a.metrics.waiting.WithLabelValues(a.id).Set(float64(len(a.waiting)))
+}
+
+// run asks about what waits until ctx ends.
+func (a *asker) run(ctx context.Context) {
+	backoff := time.Duration(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.signal:
+		}
+		for {
+			// Trees grow about once a second, so this is also a bound on the rate of each.
+			if !flow.Pause(ctx, a.cfg.Gather+backoff) {
+				return
+			}
+			batch := a.take()
+			if len(batch) == 0 {
+				break
+			}
+			err := a.round(ctx, batch)
+			if ctx.Err() != nil {
+				return
+			}
+			backoff = a.next(backoff, err)
+		}
+	}
+}
+
+// next is the backoff after a round: after another failure twice that before it.
+func (a *asker) next(before time.Duration, err error) time.Duration {
+	if err == nil {
+		return 0
+	}
+	return min(max(2*before, a.cfg.Backoff), a.cfg.Longest)
+}
+
+// round asks about the trees of workspaces. An error means that it is better to wait.
+func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
+	ids := make([]string, 0, len(batch))
+	for id := range batch {
+		ids = append(ids, id)
+	}
+	trees, positions, err := eventtree.ReadUncosigned(ctx, a.cfg.Pool, a.id, a.cfg.Host, ids)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		a.reading.Note(ctx, err)
+		a.putBack(batch)
+		return err
+	}
+	var (
+		wait   sync.WaitGroup
+		mu     sync.Mutex
+		failed error
+		again  = map[string]waiting{}
+		slots  = make(chan struct{}, underWay)
+	)
+	fail := func(id string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		failed, again[id] = err, batch[id]
+	}
+	for id, w := range batch {
+		if positions[id] < w.position && a.cfg.Clock().Before(w.until) {
+			mu.Lock()
+			again[id] = w
+			mu.Unlock()
+			continue
+		}
+		for i := range trees[id] {
+			slots <- struct{}{}
+			wait.Go(func() {
+				defer func() { <-slots }()
+				mu.Lock()
+				skip := failed
+				mu.Unlock()
+				if skip == nil {
+					skip = a.ask(ctx, id, &trees[id][i])
+				}
+				if skip != nil {
+					fail(id, skip)
+				}
+			})
+		}
+	}
+	wait.Wait()
+	a.putBack(again)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if _, ours := errors.AsType[*databaseError](failed); ours {
+		a.reading.Note(ctx, failed)
+		return failed
+	}
+	a.reading.Note(ctx, nil)
+	if failed != nil || len(trees) > 0 {
+		a.outage.Note(ctx, failed)
+	}
+	return failed
+}
+
+// databaseError is of the database, and none of the witness.
+type databaseError struct{ err error }
+
+func (e *databaseError) Error() string { return e.err.Error() }
+func (e *databaseError) Unwrap() error { return e.err }
+
+// proofError says that the fault is not the witness's.
+type proofError struct{ err error }
+
+func (e *proofError) Error() string { return e.err.Error() }
+func (e *proofError) Unwrap() error { return e.err }
+
+// ask has the witness cosign a tree, and keeps the cosignature. It returns no error where
+// the tree is refused: that is no matter of waiting.
+func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Uncosigned) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	origin := eventtree.Origin(a.cfg.Host, workspaceID, tree.Sight)
+	if a.refusedLately(origin, tree.State.Position) {
+		return nil
+	}
+	signed, err := a.cfg.Keys.Sign(origin, tree.State.Text(origin))
+	if err != nil {
+		return fmt.Errorf("sign a checkpoint: %w", err)
+	}
+	cosigned, _, err := witness.Submit(ctx, &witness.Submission{
+		URL: a.witness.URL, Key: a.witness.Key, HTTP: a.cfg.HTTP, Agent: agent, Note: signed, Old: tree.Last,
+		Prove: func(ctx context.Context, old int64) (tlog.TreeProof, error) {
+			proof, err := a.prove(ctx, workspaceID, tree, old)
+			if err != nil {
+				return nil, &proofError{err}
+			}
+			return proof, nil
+		},
+	})
+	var (
+		answer *witness.AnswerError
+		proof  *proofError
+	)
+	switch {
+	case err == nil:
+		line := string(cosigned[len(signed):])
+		if err := eventtree.SaveCosignature(ctx, a.cfg.Pool, workspaceID, a.id, tree.Sight, &tree.State, eventtree.Cosignature{Origin: origin, Line: line}); err != nil {
+			return &databaseError{err}
+		}
+		a.metrics.trees.WithLabelValues(a.id, "cosigned").Inc()
+		a.metrics.cosigned.WithLabelValues(a.id).Set(float64(a.cfg.Clock().Unix()))
+		a.mu.Lock()
+		delete(a.refused, origin)
+		a.mu.Unlock()
+		return nil
+	case errors.As(err, &answer) && answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError && answer.Status != http.StatusTooManyRequests,
+		errors.As(err, &proof):
+		return a.refuse(ctx, workspaceID, origin, tree, err)
+	}
+	a.metrics.trees.WithLabelValues(a.id, "failed").Inc()
+	return err
+}
+
+// refuse notes that a tree is not cosigned. It is asked about again when it has grown, or after
+// Config.Again, when the witness's operator may have done something about it.
+func (a *asker) refuse(ctx context.Context, workspaceID, origin string, tree *eventtree.Uncosigned, why error) error {
+	// Another process may have had a newer one cosigned meanwhile.
+	_, positions, err := eventtree.ReadUncosigned(ctx, a.cfg.Pool, a.id, a.cfg.Host, []string{workspaceID})
+	if err != nil {
+		return &databaseError{err}
+	}
+	if positions[workspaceID] > tree.State.Position {
+		a.add(workspaceID, positions[workspaceID])
+		return nil
+	}
+	a.metrics.trees.WithLabelValues(a.id, "refused").Inc()
+	if a.noteRefusal(origin, tree.State.Position) {
+		a.cfg.Logger.ErrorContext(ctx, "a witness refuses a checkpoint: if it is of a tree that it has seen otherwise or larger, an older backup was restored or the log was changed; if it does not know the log, its operator has to add the log's verifier key",
+			"witness", a.id, "origin", origin, "size", tree.State.Size, "error", why)
+	}
+	return nil
+}
+
+// noteRefusal notes a refusal, and reports whether it is the first one of the tree that is known.
+func (a *asker) noteRefusal(origin string, position int64) (first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, known := a.refused[origin]
+	if !known && len(a.refused) >= maxRefused {
+		for other := range a.refused { // any one, which is asked about again in the next sweep
+			delete(a.refused, other)
+			break
+		}
+	}
+	a.refused[origin] = refusal{position, a.cfg.Clock()}
+	return !known
+}
+
+// refusedLately reports whether the witness has refused a tree as it is.
+func (a *asker) refusedLately(origin string, position int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r, known := a.refused[origin]
+	return known && r.position == position && a.cfg.Clock().Sub(r.at) < a.cfg.Again
+}
+
+// prove proves that a tree extends its own first leaves.
+func (a *asker) prove(ctx context.Context, workspaceID string, tree *eventtree.Uncosigned, old int64) (tlog.TreeProof, error) {
+	read := tiles(func(tile tlog.Tile) ([]byte, error) {
+		hashes, _, err := eventtree.ReadTile(ctx, a.cfg.Pool, workspaceID, tree.Sight, eventtree.Path{Level: tile.L, Index: tile.N, Width: tile.W})
+		return hashes, err
+	})
+	hashes := tlog.TileHashReader(tlog.Tree{N: tree.State.Size, Hash: tree.State.Root}, read)
+	proof, err := tlog.ProveTree(tree.State.Size, old, hashes)
+	if err != nil {
+		return nil, fmt.Errorf("prove that the tree of size %d extends that of size %d: %w", tree.State.Size, old, err)
+	}
+	return proof, nil
+}
+
+// tiles reads the tiles of a tree for one proof; nil: the tree does not have it.
+type tiles func(tlog.Tile) ([]byte, error)
+
+func (tiles) Height() int { return 8 }
+
+func (tiles) SaveTiles([]tlog.Tile, [][]byte) {}
+
+func (t tiles) ReadTiles(list []tlog.Tile) ([][]byte, error) {
+	data := make([][]byte, len(list))
+	for i, tile := range list {
+		hashes, err := t(tile)
+		if err != nil {
+			return nil, err
+		}
+		if hashes == nil {
+			return nil, fmt.Errorf("the tree has no tile %d at level %d of %d hashes", tile.N, tile.L, tile.W)
+		}
+		data[i] = hashes
+	}
+	return data, nil
+}
+
+// sweep finds trees that are not cosigned, of workspaces that nobody has told of: this
+// process was away, or another one built them.
+func (a *asker) sweep(ctx context.Context) {
+	outage := periodic.Outage{Logger: a.reading.Logger, Failing: "cannot look for checkpoints that a witness has to cosign", Working: "checkpoints that a witness has to cosign are found again"}
+	after := ""
+	for {
+		found, last, err := eventtree.FindUncosigned(ctx, a.cfg.Pool, a.id, a.cfg.Host, after, sweepWorkspaces)
+		if ctx.Err() != nil {
+			return
+		}
+		outage.Note(ctx, err)
+		for _, id := range found {
+			a.add(id, 0)
+		}
+		pause := a.cfg.Sweep
+		if after = last; after == "" {
+			pause = a.cfg.Rest
+		}
+		if !flow.Pause(ctx, pause) {
+			return
+		}
+	}
+}
