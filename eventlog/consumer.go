@@ -57,6 +57,7 @@ func (c *consumer) markDirty(ctx context.Context) {
 	defer unsubscribe()
 	sweep := time.NewTimer(0)
 	defer sweep.Stop()
+	before := time.Duration(0) // how long the sweep before took
 	for {
 		select {
 		case <-ctx.Done():
@@ -76,8 +77,12 @@ func (c *consumer) markDirty(ctx context.Context) {
 		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
 			c.cfg.Logger.WarnContext(ctx, "cannot sweep for new entries; retrying at the next sweep", "consumer", c.consumer, "error", err)
 		}
-		// A sweep over many workspaces takes no more than 1 % of the time.
-		sweep.Reset(max(c.cfg.Sweep, 100*time.Since(began)))
+		// Sweeps over many workspaces take no more than 1 % of the time. One that took long by
+		// itself had to wait, for a database that failed over or a table that was locked, and
+		// does not put off the next: it may have lost notifications meanwhile.
+		took := time.Since(began)
+		sweep.Reset(max(c.cfg.Sweep, 100*min(took, before)))
+		before = took
 	}
 }
 

@@ -62,6 +62,41 @@ func (c *consumer) start(entries int) {
 	})
 }
 
+// TestASweepThatHadToWait does not put off the next one: what nobody was notified of is found
+// soon after the database can be read again.
+func TestASweepThatHadToWait(t *testing.T) {
+	t.Parallel()
+	c := startConsumer(t, 100)
+	quiet := newLog(t, eventlog.Config{Pool: c.pool, Clock: c.clock.Now}) // notifies nobody
+	testkit.Must(quiet.Append(t.Context(), client(t, "a", "cl_1", "One")))(t)
+	c.drain()
+	tx := testkit.Must(c.pool.Begin(t.Context()))(t)
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE log_checkpoint IN ACCESS EXCLUSIVE MODE`))(t)
+	testkit.Eventually(t, func() error { return testkit.LockAwaited(t, c.pool, 1) })
+	held := time.NewTimer(time.Second) // a hundred times as long would be the wait
+	<-held.C
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Must(quiet.Append(t.Context(), client(t, "a", "cl_2", "Two")))(t)
+	testkit.Within(t, 30*time.Second, func() error {
+		select {
+		case msg := <-c.messages:
+			claim, err := eventlog.ClaimOf(msg)
+			if err != nil {
+				return err
+			}
+			handle(t, msg, claim)
+			msg.Ack()
+		default:
+		}
+		if n := c.behind(); n > 0 {
+			return fmt.Errorf("%d entries are not found", n)
+		}
+		return nil
+	})
+}
+
 // next is the next message, with its claim.
 func (c *consumer) next() (*message.Message, *eventlog.Claim) {
 	c.t.Helper()
