@@ -180,8 +180,10 @@ func (l *Log) appendSeveral(ctx context.Context, batches []draftBatch, mode appe
 // still is.
 func (l *Log) awaitHead(ctx context.Context, workspaceID string, wait time.Duration) error {
 	err := pg.InLimitedTx(ctx, l.pool, max(wait, time.Millisecond), func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `SELECT FROM log_head WHERE workspace_id = $1 FOR UPDATE`, workspaceID)
-		return err //nolint:wrapcheck // wrapped below
+		if _, err := tx.Exec(ctx, `SELECT FROM log_head WHERE workspace_id = $1 FOR UPDATE`, workspaceID); err != nil {
+			return fmt.Errorf("lock its head: %w", err)
+		}
+		return nil
 	})
 	if pg.Locked(err) {
 		return &notFreeError{workspaceID: workspaceID}

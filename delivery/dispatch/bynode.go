@@ -206,10 +206,13 @@ func renewOnCluster(ctx context.Context, s *store, lease string, now time.Time) 
 		tag, err := tx.Exec(ctx, `
 			UPDATE webhook_instance i SET lease_until = clock_timestamp() + $2
 			 WHERE i.workspace_id = '*' AND i.instance_id = $1 AND `+holds+` AND `+eventlog.RightClock("$3"), lease, s.leaseTime, now)
-		if err == nil && tag.RowsAffected() == 0 {
+		if err != nil {
+			return fmt.Errorf("write it: %w", err)
+		}
+		if tag.RowsAffected() == 0 {
 			return errLeaseOver
 		}
-		return err //nolint:wrapcheck // said below
+		return nil
 	})
 	if err != nil {
 		return c, 0, fmt.Errorf("renew the lease for delivering: %w", err)

@@ -186,15 +186,17 @@ func readInterruptedByOne(ctx context.Context, s *store, n *numbered, byKey map[
 			 WHERE e.workspace_id = $1 AND e.position = $3 AND d.sequence IS NULL`, n.ws[i], n.hs[i], p).Query(func(rows pgx.Rows) error {
 			a := &scheduler.Attempt{Position: p, Sequence: n.sequences[i]}
 			var created *time.Time
-			_, err := pgx.ForEachRow(rows, []any{&a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created}, func() error {
+			if _, err := pgx.ForEachRow(rows, []any{&a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created}, func() error {
 				if created != nil {
 					a.CreatedAt = created.UTC()
 				}
 				a.Before = a.Made
 				w.Interrupted = append(w.Interrupted, a)
 				return nil
-			})
-			return err //nolint:wrapcheck // said below
+			}); err != nil {
+				return fmt.Errorf("scan: %w", err)
+			}
+			return nil
 		})
 	}
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {

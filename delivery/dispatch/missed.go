@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,7 +51,7 @@ func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list 
 		 ORDER BY e.position LIMIT $6`,
 		r.Key.WorkspaceID, r.Key.WebhookID, r.Events, r.ReplayAfter, to, r.ReplayLimit)
 	if err != nil {
-		return nil, 0, err //nolint:wrapcheck // the caller says what it reads
+		return nil, 0, fmt.Errorf("query: %w", err)
 	}
 	list, err = pgx.CollectRows(rows, scanMissed)
 	if err != nil {

@@ -168,7 +168,7 @@ func readDueMany(ctx context.Context, s *store, requests []scheduler.PollRequest
 	}
 	rows, err := s.pool.Query(ctx, dueSQL, ws, hs, after, limits, retries, now, int64(logWindow))
 	if err != nil {
-		return err //nolint:wrapcheck // the caller says what it reads
+		return fmt.Errorf("query: %w", err)
 	}
 	return scanDue(rows, answers, versions)
 }

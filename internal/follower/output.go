@@ -34,11 +34,11 @@ const tailSize = 4096
 type Lines struct{ To io.Writer }
 
 // Write writes the lines.
-func (l Lines) Write(_ context.Context, events []json.RawMessage) (*Mark, error) {
+func (l Lines) Write(_ context.Context, events []json.RawMessage) (mark *Mark, err error) {
 	if _, err := l.To.Write(inLines(events)); err != nil {
 		return nil, fmt.Errorf("cannot write events: %w", err)
 	}
-	return nil, nil //nolint:nilnil // only a file has a mark
+	return mark, nil // only a file has one
 }
 
 func inLines(events []json.RawMessage) []byte {
@@ -130,11 +130,11 @@ type Command struct {
 }
 
 // Write runs the command.
-func (c *Command) Write(ctx context.Context, events []json.RawMessage) (*Mark, error) {
+func (c *Command) Write(ctx context.Context, events []json.RawMessage) (mark *Mark, err error) {
 	run := exec.CommandContext(ctx, "sh", "-c", c.Line) //nolint:gosec // it is what the caller asked for
 	run.Env, run.Stdin, run.Stdout, run.Stderr = c.Env, bytes.NewReader(inLines(events)), c.Out, c.ErrOut
 	if err := run.Run(); err != nil {
 		return nil, fmt.Errorf("the command did not take the events, which come again with the next start: %w", err)
 	}
-	return nil, nil //nolint:nilnil // only a file has a mark
+	return mark, nil // only a file has one
 }

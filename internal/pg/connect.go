@@ -103,7 +103,11 @@ func accountID(account string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("look up the account: %w", err)
 	}
-	return strconv.Atoi(u.Uid) //nolint:wrapcheck // a number on every system with Unix sockets
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return 0, fmt.Errorf("the account's number, where there are Unix sockets: %w", err)
+	}
+	return uid, nil
 }
 
 // PeerError reports that the server behind a socket runs under another account
