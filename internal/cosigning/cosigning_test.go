@@ -75,7 +75,7 @@ func TestABadWitnessHurtsOnlyItself(t *testing.T) {
 				t.Cleanup(func() { close(over) })
 				bad.URL = server.URL
 			}
-			g, _ := b.gather(nil, bad, good.named())
+			g, _ := b.gather(func(c *cosigning.Config) { c.Timeout = 300 * time.Millisecond }, bad, good.named())
 			b.build(g)
 			for range 3 {
 				b.append("acme", 2)

@@ -90,7 +90,7 @@ func (b *bench) gather(change func(*cosigning.Config), witnesses ...witness.Name
 	b.metrics = prometheus.NewRegistry()
 	cfg := cosigning.Config{
 		Pool: b.pool, Witnesses: witnesses, Keys: b.keys, Host: host, Clock: b.clock.Now, Logger: b.logged.Logger(), Metrics: b.metrics, HTTP: http.DefaultTransport,
-		Gather: time.Millisecond, Timeout: 300 * time.Millisecond, Sweep: 10 * time.Millisecond, Rest: 20 * time.Millisecond, Backoff: 10 * time.Millisecond, Longest: 20 * time.Millisecond,
+		Gather: time.Millisecond, Sweep: 10 * time.Millisecond, Rest: 20 * time.Millisecond, Backoff: 10 * time.Millisecond, Longest: 20 * time.Millisecond,
 	}
 	if change != nil {
 		change(&cfg)
