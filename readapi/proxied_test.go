@@ -140,7 +140,7 @@ func apart() map[string][]string {
 		"has requests wait beside the test, which go to the server directly": {
 			"TestAListHoldsItsAnswer", "TestALostNotification", "TestAPositionAndAWait", "TestAPositionThatDoesNotCome", "TestAWaitCountsOnce",
 			"TestAWaitEndsWithItsTime", "TestAWaitingKeyIsRevoked", "TestAnAnswerReachesItsPosition", "TestDrainEndsWaits", "TestPrefer",
-			"TestWaitingCostsNoStatement", "TestCheckpointIsWaitedFor", "TestWaitsAreBounded", "TestWaitsForPositionsAreBounded", "TestWaitsOutliveTheServersTimeouts",
+			"TestWaitingCostsNoStatement", "TestCheckpointIsWaitedFor", "TestCosignaturesAreServed", "TestWaitsAreBounded", "TestWaitsForPositionsAreBounded", "TestWaitsOutliveTheServersTimeouts",
 			"TestASharedReadIsEnough", "TestAWholeListThatIsBehindIsNotRead", "TestAnAnswerKeepsNoPlaceToWait", "TestAWorkspaceLeavesOthersPlacesToWait", "TestWhatShowsNothingEndsNoWait",
 		},
 		"is about HTTP/2 without TLS, which a proxy would end": {
@@ -148,10 +148,10 @@ func apart() map[string][]string {
 			"TestAWholeListOverHTTP2WaitsForTheDatabase", "TestRequestsOfUnknownCallersAreBounded",
 		},
 		"is about paths with a slash within a parameter, which no description of OpenAPI can match": {
-			"TestTilesAreThoseOfTheKey", "TestFeedProvesItself", "TestEveryChangedBitIsFound",
+			"TestTilesAreThoseOfTheKey", "TestFeedProvesItself", "TestEveryChangedBitIsFound", "TestTesseraClientReadsTheFeed",
 		},
 		"is about the server that an answer was read from": {
-			"TestReplicasAnswerAsThePrimary", "TestReplicasBehind", "TestReplicasThatFail", "TestConflictsWithRecovery", "TestWhoIsToldWaitsForReplicas",
+			"TestReplicasAnswerAsThePrimary", "TestReplicasBehind", "TestReadBeside", "TestReplicasThatFail", "TestConflictsWithRecovery", "TestWhoIsToldWaitsForReplicas",
 			"TestCursorsOfAnotherPlace",
 		},
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
