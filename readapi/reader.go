@@ -122,7 +122,7 @@ func (r *Reader) Beside(ctx context.Context, workspaceID string, atLeast int64, 
 		switch {
 		case errors.Is(err, errPassedOver):
 			s.server.PassedOver(replica.PassedBehind)
-		case err != nil && ctx.Err() == nil && (errors.Is(err, errReplicaLost) || errors.Is(err, replica.ErrOtherServer) || endedByReplica(err)):
+		case err != nil && ctx.Err() == nil && replicaFailed(err):
 			s.server.PassedOver(replica.PassedFailed)
 		default:
 			return err

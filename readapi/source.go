@@ -206,7 +206,7 @@ func passesOver(q *request, err error) (next bool, reason string) {
 		return false, ""
 	case errors.Is(err, errPassedOver):
 		return true, replica.PassedBehind
-	case errors.Is(err, errReplicaLost), errors.Is(err, replica.ErrOtherServer), endedByReplica(err):
+	case replicaFailed(err):
 		return true, replica.PassedFailed
 	case errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable:
 		return false, "" // the replica has too much to do; another would have, too
@@ -215,6 +215,11 @@ func passesOver(q *request, err error) (next bool, reason string) {
 		return false, ""
 	}
 	return false, replica.PassedNotThere
+}
+
+// replicaFailed reports whether an error is that of the replica that was read from.
+func replicaFailed(err error) bool {
+	return errors.Is(err, errReplicaLost) || errors.Is(err, replica.ErrOtherServer) || endedByReplica(err)
 }
 
 // endedByReplica reports whether a statement failed because of the server that it ran on:

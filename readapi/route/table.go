@@ -158,7 +158,7 @@ func proof() []Route {
 			Summary: "Get the checkpoint of the events",
 			Description: "A signed note (c2sp.org/tlog-checkpoint): the events that this key sees, as a Merkle tree (RFC 6962) in publish order from the first one on. Its lines are the origin, which is also " +
 				"the name of the signing key, the number of events, the root in base64, position and the position of the workspace's log, chain and the log's chain value there. " +
-				"After the signatures of the service, lines with cosignatures of witnesses (c2sp.org/tlog-cosignature) can follow, of those who have seen this tree and everything that it extends. " +
+				"After the signatures of the service, lines with cosignatures of witnesses (c2sp.org/tlog-cosignature) can follow: each witness has seen this tree and everything that it extends. " +
 				"A leaf is an event byte for byte as /v1/events shows it. The checkpoint is less than a second behind the events. With Prefer: wait=N and the ETag of the last one in If-None-Match, the answer is held until there is another. " +
 				"404 if the service has no signing key.",
 		},

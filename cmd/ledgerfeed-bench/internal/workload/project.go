@@ -36,14 +36,18 @@ func StartProjector(ctx context.Context, db *measure.Database) (<-chan error, er
 
 // AwaitProjected waits until the read models have the whole log.
 func AwaitProjected(ctx context.Context, db *measure.Database) error {
-	poll := time.NewTicker(10 * time.Millisecond) // a small backlog is projected within a second
+	return awaitNoneBehind(ctx, db, `
+		SELECT EXISTS (SELECT FROM log_checkpoint c JOIN log_head h USING (workspace_id) WHERE h.position > c.position)`)
+}
+
+// awaitNoneBehind waits until a query says that nothing is behind.
+func awaitNoneBehind(ctx context.Context, db *measure.Database, query string, args ...any) error {
+	poll := time.NewTicker(10 * time.Millisecond) // a small backlog is handled within a second
 	defer poll.Stop()
 	for {
 		var behind bool
-		err := db.Pool.QueryRow(ctx, `
-			SELECT EXISTS (SELECT FROM log_checkpoint c JOIN log_head h USING (workspace_id) WHERE h.position > c.position)`).Scan(&behind)
-		if err != nil {
-			return fmt.Errorf("cannot read how far the projector is: %w", err)
+		if err := db.Pool.QueryRow(ctx, query, args...).Scan(&behind); err != nil {
+			return fmt.Errorf("cannot read what is behind: %w", err)
 		}
 		if !behind {
 			return nil

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
@@ -33,24 +32,8 @@ func StartTrees(ctx context.Context, db *measure.Database) (<-chan error, error)
 
 // AwaitTrees waits until the trees have everything that is visible.
 func AwaitTrees(ctx context.Context, db *measure.Database) error {
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		var behind bool
-		err := db.Pool.QueryRow(ctx, `
-			SELECT EXISTS (SELECT FROM log_checkpoint c
-			         LEFT JOIN log_checkpoint t ON t.workspace_id = c.workspace_id AND t.consumer = $2
-			        WHERE c.consumer = $1 AND c.position > coalesce(t.position, 0))`, eventlog.ReadModels, eventtree.Consumer).Scan(&behind)
-		if err != nil {
-			return fmt.Errorf("cannot read how far the trees are: %w", err)
-		}
-		if !behind {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-poll.C:
-		}
-	}
+	return awaitNoneBehind(ctx, db, `
+		SELECT EXISTS (SELECT FROM log_checkpoint c
+		         LEFT JOIN log_checkpoint t ON t.workspace_id = c.workspace_id AND t.consumer = $2
+		        WHERE c.consumer = $1 AND c.position > coalesce(t.position, 0))`, eventlog.ReadModels, eventtree.Consumer)
 }
