@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
@@ -111,7 +112,10 @@ func (c *Claim) message(ctx context.Context) (*message.Message, error) {
 
 // claimer makes the claims of one consumer.
 type claimer struct {
-	pool     *pgxpool.Pool
+	pool *pgxpool.Pool
+
+	entrances *entrance.Pools // see SubscriberConfig
+
 	clock    func() time.Time
 	consumer string
 	rules    int    // see SubscriberConfig
@@ -128,7 +132,7 @@ type claimer struct {
 // reads their next entries. Workspaces that are failing are left out from claims
 // that are shared. The claim may have no segments; its transaction is open then too.
 func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) (*Claim, error) {
-	tx, err := k.pool.Begin(ctx)
+	tx, err := entrance.PoolOf(ctx, k.entrances, k.pool, workspaces...).Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("begin a claim: %w", err)
 	}

@@ -29,7 +29,7 @@ type consumer struct {
 func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 	return &consumer{
 		claimer: claimer{
-			pool: cfg.Pool, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries,
+			pool: cfg.Pool, entrances: cfg.Entrances, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries,
 			after: cfg.After, public: cfg.Public, noData: cfg.NoData, process: uuid.NewString(), distributed: cfg.Nodes != nil,
 		},
 		cfg:   cfg,
@@ -230,6 +230,13 @@ func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claimin
 		}
 		if pg.Locked(err) {
 			c.leaveLocked(ctx, ids, err)
+			return 0
+		}
+		if c.distributed && len(ids) == 1 && (pg.NodeAway(err) || pg.CannotConnect(err)) {
+			// Sweeps find it again when its node is back. Until then it keeps no worker.
+			c.cfg.Logger.WarnContext(ctx, "cannot claim entries, because the node of their workspace is away; retrying when it is back",
+				"consumer", c.consumer, "workspace", ids[0], "error", err)
+			c.dirty.done(ids, all(notAtAll))
 			return 0
 		}
 		c.cfg.Logger.WarnContext(ctx, "cannot claim entries; retrying", "consumer", c.consumer, "error", err, "retry_in", retryPause)

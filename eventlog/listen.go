@@ -11,17 +11,20 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
-// listen receives PostgreSQL's notifications until ctx ends.
-func (n *Notifier) listen(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := n.listenOnce(ctx)
+// listen receives PostgreSQL's notifications until ctx ends. An interruption is logged once.
+func (n *Notifier) listen(ctx context.Context, l *listener) {
+	for told := false; ctx.Err() == nil; {
+		heard, err := n.listenOnce(ctx, l)
 		if ctx.Err() != nil {
 			return
 		}
 		n.interrupted.Add(1)
-		n.ways[wayListen].set(errNoListening) // the address of the database is for the log alone
-		n.logger.WarnContext(ctx, "cannot receive notifications of other processes; their changes are found by sweeps",
-			"error", err, "retry_in", retryPause)
+		l.set(errNoListening) // the address of the database is for the log alone
+		if heard || !told {
+			n.logger.WarnContext(ctx, "cannot receive notifications of other processes; their changes are found by sweeps until it can",
+				"by", l.by(), "error", err, "retried_every", retryPause)
+		}
+		told = true
 		if !flow.Pause(ctx, retryPause) {
 			return
 		}
@@ -34,15 +37,12 @@ var errNoListening = errors.New("the connection that listens is lost, or cannot 
 // close.
 const closeTimeout = time.Second
 
-// listenOnce receives notifications until the connection is lost.
-func (n *Notifier) listenOnce(ctx context.Context) error {
-	cfg := n.direct
-	if cfg == nil {
-		cfg = n.pool.Config().ConnConfig
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+// listenOnce receives notifications until the connection is lost, and reports whether there
+// was one.
+func (n *Notifier) listenOnce(ctx context.Context, l *listener) (heard bool, err error) {
+	conn, err := pgx.ConnectConfig(ctx, l.cfg)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return false, fmt.Errorf("connect: %w", err)
 	}
 	defer func() {
 		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
@@ -51,21 +51,21 @@ func (n *Notifier) listenOnce(ctx context.Context) error {
 	}()
 	for _, topic := range topics() {
 		if _, err := conn.Exec(ctx, "LISTEN "+string(topic)); err != nil {
-			return fmt.Errorf("listen: %w", err)
+			return false, fmt.Errorf("listen: %w", err)
 		}
 	}
-	n.ways[wayListen].set(nil)
+	l.set(nil)
 	n.notifyAll()
 	f := forwarder{transport: n.transport, conn: conn}
 	for {
 		received, err := conn.WaitForNotification(ctx)
 		if err != nil {
-			return fmt.Errorf("wait for a notification: %w", err)
+			return true, fmt.Errorf("wait for a notification: %w", err)
 		}
 		topic := Topic(received.Channel)
 		if n.take(topic, received.Payload) && n.transport != nil {
 			if err := f.forward(ctx, topic, received.Payload); err != nil {
-				return err
+				return true, err
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -53,12 +54,14 @@ type Notifier struct {
 
 	direct    *pgx.ConnConfig // listens there; nil: as the pool connects
 	deaf      bool            // there is no connection on which PostgreSQL's NOTIFY can be received
+	nodes     []*listener     // of a cluster, beside that which the pool connects to
 	transport Transport       // nil: only NOTIFY
 
 	unsentReady chan struct{} // holds a token when unsent has something
 
 	sent, received, interrupted atomic.Uint64 // see NotifierStats
-	ways                        [2]way        // by which others are heard of: listening, and the transport
+	listening                   listener      // at what the pool connects to, unless deaf
+	carrying                    way           // the transport
 
 	mu            sync.Mutex
 	subscriptions map[Topic]map[*Subscription]struct{}
@@ -82,6 +85,14 @@ func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
 // does not listen, and changes of other processes are found by sweeps, unless there is a
 // Transport.
 func (n *Notifier) ListenAt(direct *pgx.ConnConfig) { n.direct, n.deaf = direct, direct == nil }
+
+// ListenAtNodes makes the Notifier, before Run, listen at further nodes of a cluster, too:
+// notifications stay within the node on which they are sent.
+func (n *Notifier) ListenAtNodes(nodes map[string]*pgx.ConnConfig) {
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		n.nodes = append(n.nodes, &listener{cfg: nodes[name], node: name})
+	}
+}
 
 // CarryBy makes the Notifier, before Run, notify other processes by a Transport, which Close
 // closes. They have to have it, too.
@@ -233,7 +244,15 @@ func (n *Notifier) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	group.Go(func() { n.send(ctx) })
 	if !n.deaf {
-		group.Go(func() { n.listen(ctx) })
+		cfg := n.direct
+		if cfg == nil {
+			cfg = n.pool.Config().ConnConfig
+		}
+		n.listening.cfg = cfg
+		group.Go(func() { n.listen(ctx, &n.listening) })
+	}
+	for _, l := range n.nodes {
+		group.Go(func() { n.listen(ctx, l) })
 	}
 	if n.transport != nil {
 		group.Go(func() { n.receive(ctx) })

@@ -17,7 +17,7 @@ const entryColumns = `e.position, e.id, e.type, e.created_at, e.data::text, e.ch
 // Read returns the entries of a workspace after a position, oldest first, at
 // most limit of them.
 func (l *Log) Read(ctx context.Context, workspaceID string, after int64, limit int) ([]domain.Entry, error) {
-	rows, err := l.pool.Query(ctx, `
+	rows, err := poolOf(ctx, l, workspaceID).Query(ctx, `
 		SELECT `+entryColumns+` FROM event_log e
 		 WHERE e.workspace_id = $1 AND e.position > $2 ORDER BY e.position LIMIT $3`,
 		workspaceID, after, limit)
@@ -89,7 +89,7 @@ func (l *Log) EntryAt(ctx context.Context, workspaceID string, position int64) (
 // PositionOf returns the position of the entry with an id; 0 when the workspace
 // has none.
 func (l *Log) PositionOf(ctx context.Context, workspaceID, id string) (position int64, err error) {
-	err = l.pool.QueryRow(ctx, `SELECT position FROM event_log WHERE workspace_id = $1 AND id = $2`, workspaceID, id).Scan(&position)
+	err = poolOf(ctx, l, workspaceID).QueryRow(ctx, `SELECT position FROM event_log WHERE workspace_id = $1 AND id = $2`, workspaceID, id).Scan(&position)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
@@ -148,7 +148,7 @@ func (l *Log) Head(ctx context.Context, workspaceID string) (Head, error) {
 		at    *time.Time
 		chain []byte
 	)
-	err := l.pool.QueryRow(ctx, `
+	err := poolOf(ctx, l, workspaceID).QueryRow(ctx, `
 		SELECT position, nullif(created_at, '-infinity'), chain FROM log_head WHERE workspace_id = $1`,
 		workspaceID).Scan(&h.Position, &at, &chain)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -34,6 +35,10 @@ type SubscriberConfig struct {
 	// Nodes are those of the Citus cluster that Pool's database belongs to (pg.NodesOf); nil:
 	// it is one PostgreSQL. While a node is away, sweeps are of the workspaces of the others.
 	Nodes *pg.Nodes
+
+	// Entrances are pools to these nodes beside Pool, so that a claim works at the node that
+	// has its workspace; nil: all work by Pool.
+	Entrances *entrance.Pools
 
 	// Public adds the public forms to the segments. NoData leaves out the entries' data, for
 	// handlers that need none.

@@ -2,8 +2,6 @@ package eventlog
 
 import (
 	"context"
-	"errors"
-	"sync"
 )
 
 // Transport carries notifications between processes in the place of PostgreSQL's NOTIFY,
@@ -38,7 +36,7 @@ type Receiver struct {
 
 // receive receives by the transport until ctx ends.
 func (n *Notifier) receive(ctx context.Context) {
-	way, by := &n.ways[wayTransport], n.transport.Name()
+	way, by := &n.carrying, n.transport.Name()
 	n.transport.Receive(ctx, Receiver{
 		Connected: func() {
 			if way.set(nil) {
@@ -60,63 +58,19 @@ func (n *Notifier) receive(ctx context.Context) {
 	})
 }
 
-// Way is one of the ways by which a process hears of the changes of others.
-type Way struct {
-	By        string `json:"by"` // WayListen, or the name of the Transport
-	Connected bool   `json:"connected"`
-	Reason    string `json:"reason,omitempty"` // why it is not
-}
-
-// WayListen is PostgreSQL's LISTEN.
-const WayListen = "postgresql"
-
-// The indexes of Notifier.ways.
-const (
-	wayListen = iota
-	wayTransport
-)
-
-var errNotYet = errors.New("not connected yet")
-
-// way is the state of a Way.
-type way struct {
-	mu        sync.Mutex
-	connected bool
-	reason    error
-}
-
-// set sets the reason for which the way is not connected; nil: it is. It reports whether
-// that is new.
-func (w *way) set(reason error) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	was := w.connected
-	w.connected, w.reason = reason == nil, reason
-	return was != w.connected
-}
-
-func (w *way) state(by string) Way {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.connected:
-		return Way{By: by, Connected: true}
-	case w.reason == nil:
-		return Way{By: by, Reason: errNotYet.Error()}
-	}
-	return Way{By: by, Reason: w.reason.Error()}
-}
-
 // Ways are those of this process. Without any, or with none that is connected, changes of
 // other processes are found by sweeps. It may be called at any time after CarryBy and
 // ListenAt.
 func (n *Notifier) Ways() []Way {
 	list := []Way{}
 	if n.transport != nil {
-		list = append(list, n.ways[wayTransport].state(n.transport.Name()))
+		list = append(list, n.carrying.state(n.transport.Name()))
+	}
+	for _, l := range n.nodes {
+		list = append(list, l.state(l.by()))
 	}
 	if !n.deaf {
-		list = append(list, n.ways[wayListen].state(WayListen))
+		list = append(list, n.listening.state(WayListen))
 	}
 	return list
 }

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -71,6 +72,10 @@ type RunnerConfig struct {
 	// a claim has one workspace; nil: it is one PostgreSQL.
 	Nodes *pg.Nodes
 
+	// Entrances are pools to these nodes, opened as Pool, by which claims go; nil: all go by
+	// Pool.
+	Entrances *entrance.Pools
+
 	Entries  int           // at most so many entries in a claim; default 1000
 	MassRows int           // see Projection
 	LongRows int           // how many rows an entry may change while such entries of other workspaces wait; default 20,000
@@ -102,7 +107,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	}
 	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger,
-		Rules: cfg.Rules.Version, Workers: cfg.Workers, Workspaces: cfg.Workspaces, Nodes: cfg.Nodes, Entries: cfg.Entries, Sweep: cfg.Sweep,
+		Rules: cfg.Rules.Version, Workers: cfg.Workers, Workspaces: cfg.Workspaces, Nodes: cfg.Nodes, Entrances: cfg.Entrances, Entries: cfg.Entries, Sweep: cfg.Sweep,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)

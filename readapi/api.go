@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
@@ -25,6 +26,7 @@ type API struct {
 	firstCursors  *cursorSealer
 	tags          *tagger
 	primary       *source
+	nodes         map[*entrance.Entrance]*source
 	replicas      []*source
 	told          *told // with replicas
 	places        *wholelist.Places

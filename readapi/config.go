@@ -18,6 +18,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -69,6 +70,11 @@ type Config struct {
 	// are read from Pool.
 	Replicas   []Replica
 	ReplicaSet *replica.Set
+
+	// Nodes are those of NodeSet, by which what is of their workspaces is read. None: Pool
+	// reads everything.
+	Nodes   map[*entrance.Entrance]Node
+	NodeSet *entrance.Set
 
 	// Notifier tells that the visible position of a workspace has moved, for requests that
 	// wait. Nil: they notice it within seconds.

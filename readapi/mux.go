@@ -65,6 +65,7 @@ func New(cfg Config) (*API, error) {
 		firstCursors:  firstCursors,
 		tags:          newTagger(cfg.CursorKey, document),
 		primary:       primary,
+		nodes:         newNodes(&cfg),
 		replicas:      newReplicas(&cfg),
 		told:          newTold(),
 		places:        places,

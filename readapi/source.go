@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
@@ -25,11 +26,18 @@ type Replica struct {
 	WholeLists *pgxpool.Pool // as WholeLists.Pool; nil: whole lists are not read from it
 }
 
+// Node is a node of the cluster that Config.Pool's database belongs to, from which the answers
+// about its workspaces are read.
+type Node struct {
+	Pool       *pgxpool.Pool // as Config.Pool
+	WholeLists *pgxpool.Pool // as WholeLists.Pool
+}
+
 // source is a server that answers are read from: the primary or a replica. Each has
 // connections and queues of its own, so that one that is slow delays nothing that is read
 // from another.
 type source struct {
-	server   *replica.Server // nil: the primary
+	server   *replica.Server // nil: the primary, or a node of it
 	pool     *pgxpool.Pool
 	lists    *pgxpool.Pool // nil: it reads no whole lists
 	feed     *eventlog.Feed
@@ -66,6 +74,23 @@ func newReplicas(cfg *Config) (list []*source) {
 		list = append(list, newSource(cfg, r.Pool, r.WholeLists, eventlog.NewFeed(r.Pool), r.Server))
 	}
 	return list
+}
+
+// newNodes makes the sources of the nodes.
+func newNodes(cfg *Config) map[*entrance.Entrance]*source {
+	of := map[*entrance.Entrance]*source{}
+	for e, n := range cfg.Nodes {
+		of[e] = newSource(cfg, n.Pool, n.WholeLists, eventlog.NewFeed(n.Pool), nil)
+	}
+	return of
+}
+
+// homeOf is where what the primary has of a workspace is read.
+func homeOf(ctx context.Context, a *API, workspaceID string) *source {
+	if s, found := a.nodes[a.cfg.NodeSet.Of(ctx, workspaceID)]; found {
+		return s
+	}
+	return a.primary
 }
 
 var (
@@ -124,7 +149,7 @@ func reached(q *request, v version) error {
 // needs, from the primary. Do may be called several times, and begins an answer only when
 // it has what it needs.
 func readFrom(q *request, do func(*request) error) error {
-	q.from = q.api.primary
+	q.from = homeOf(q, q.api, q.key.WorkspaceID)
 	// Trees are behind what is visible, so what this process has told of the workspace would
 	// keep most replicas from being read; and a tile must be there once a checkpoint was.
 	if len(q.api.replicas) == 0 || !q.endpoint.HasPosition() || q.endpoint.OfTree() {
@@ -151,7 +176,7 @@ func readFrom(q *request, do func(*request) error) error {
 			break
 		}
 	}
-	q.from = q.api.primary
+	q.from = homeOf(q, q.api, q.key.WorkspaceID)
 	return answered(q, do(q))
 }
 

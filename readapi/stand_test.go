@@ -19,6 +19,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -120,7 +121,8 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 	}
 	t.Cleanup(lists.Close)
 	testkit.AnyClock(t, pool)
-	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Clock: s.clock.Now}))(t)
+	_, atNodes := testkit.Entrances(t, pool, pg.Options{MaxConns: 4})
+	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Nodes: atNodes, Clock: s.clock.Now}))(t)
 	s.format = access.NewFormat(brand.Brand{})
 	s.store = testkit.Must(access.NewStore(access.StoreConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
 	s.directory = testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
@@ -135,6 +137,7 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 		WholeLists: readapi.WholeLists{Pool: lists, Timeout: time.Minute},
 		Signing:    signingKeys(t, 1),
 	}
+	s.config.NodeSet, s.config.Nodes = nodes(t, pool)
 	s.contract = testkit.Must(theContract())(t)
 	for _, f := range change {
 		f(&s.config)
@@ -143,6 +146,18 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 	runs(t, s.api.Run)
 	s.server = serve(t, s.api, s.config.Logger)
 	return s
+}
+
+// nodes are those of the cluster that the tests run on, with connections to each; nil where
+// they run on one PostgreSQL.
+func nodes(t testing.TB, of *pgxpool.Pool) (*entrance.Set, map[*entrance.Entrance]readapi.Node) {
+	t.Helper()
+	set, pages := testkit.Entrances(t, of, pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
+	list := map[*entrance.Entrance]readapi.Node{}
+	for at, pool := range pages.All() {
+		list[at] = readapi.Node{Pool: pool, WholeLists: pool}
+	}
+	return set, list
 }
 
 // serve serves an API as the program does.

@@ -20,13 +20,14 @@ var arrows = map[string][]string{
 
 	"eventlog": {
 		"domain", "domain/jsonform", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit", "internal/tracing",
+		"internal/entrance",
 	},
-	"eventlog/eventtree":    {"domain", "eventlog", "internal/flow", "internal/pg", "internal/tlogcheckpoint"},
+	"eventlog/eventtree":    {"domain", "eventlog", "internal/entrance", "internal/flow", "internal/pg", "internal/tlogcheckpoint"},
 	"eventlog/watermillsql": {"domain", "eventlog"},
 	"eventlog/natsnotify":   {"eventlog", "internal/bus", "internal/bus/jetstream"},
 
 	"projections/anomaly": {"domain", "internal/audit", "internal/pg"},
-	"projections":         {"domain", "eventlog", "projections/table", "internal/flow", "internal/pg", "internal/seededbug", "internal/tracing"},
+	"projections":         {"domain", "eventlog", "projections/table", "internal/entrance", "internal/flow", "internal/pg", "internal/seededbug", "internal/tracing"},
 	"projections/table":   {"domain"},
 	"projections/replay":  {"domain", "eventlog", "eventlog/eventtree", "projections", "projections/table", "internal/pg", "internal/audit", "domain/jsonform"},
 	"projections/projectionstest": {
@@ -50,7 +51,7 @@ var arrows = map[string][]string{
 	"readapi": {
 		"domain", "domain/jsonform", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
 		"readapi/wholelist", "readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "readapi/waiting", "internal/seededbug", "internal/tracing",
-		"internal/signingkey", "internal/replica", "eventlog/eventtree",
+		"internal/signingkey", "internal/replica", "eventlog/eventtree", "internal/entrance",
 	},
 
 	"delivery/attempt":            {"delivery/policy", "domain", "internal/tracing"},
@@ -156,8 +157,10 @@ var arrows = map[string][]string{
 	"internal/testkit/pooler":      {"internal/pg", "internal/testkit", "internal/testkit/pgbouncer"},
 	"internal/testkit/pgserver":    {"internal/localpg/programs", "internal/testkit"},
 	"internal/testkit/replication": {"internal/testkit", "internal/testkit/pgserver"},
+	"internal/testkit/twonodes":    {"internal/testkit/pgserver", "migrations"},
 	"internal/replica":             {"internal/flow", "internal/pg"},
-	"internal/testkit":             {"internal/localpg", "internal/pg", "internal/testkit/pgbouncer"},
+	"internal/entrance":            {"internal/flow", "internal/pg"},
+	"internal/testkit":             {"internal/entrance", "internal/localpg", "internal/pg", "internal/testkit/pgbouncer"},
 	"internal/testkit/pgbouncer":   {},
 	"internal/rowcheck":            {"domain"},
 
@@ -175,9 +178,10 @@ var arrows = map[string][]string{
 		"eventlog/natsnotify", "internal/bus",
 		"eventlog", "projections", "readapi/access", "delivery", "migrations", "internal/datadir", "internal/localpg",
 		"internal/pg", "internal/settings", "delivery/keyring", "delivery/secretkey", "internal/similar", "internal/buildinfo",
-		"internal/tracing", "readapi/access/consolelink",
+		"internal/tracing", "readapi/access/consolelink", "internal/entrance",
 	},
 	"cmd/ledgerfeed/internal/service": {
+		"internal/entrance",
 		"cmd/ledgerfeed/internal/cli", "eventlog", "eventlog/eventtree", "projections", "projections/replay", "delivery", "readapi",
 		"readapi/access", "readapi/access/limit", "readapi/reference", "readapi/openapi", "readapi/requestlog",
 		"internal/audit", "internal/console", "internal/console/session", "internal/flow", "internal/heap", "internal/pg",
@@ -339,7 +343,7 @@ func homesOf(imported string) (name string, of []string, listed bool) {
 }
 
 // inTests is what the tests of every package may import as well.
-var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/testkit/pooler", "internal/testkit/pgserver", "internal/testkit/replication", "internal/testkit/natscluster", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
+var inTests = []string{"migrations", "internal/brand", "internal/testkit", "internal/testkit/frontproxy", "internal/testkit/pooler", "internal/testkit/pgserver", "internal/testkit/replication", "internal/testkit/twonodes", "internal/testkit/natscluster", "internal/scenario", "internal/rowcheck", "internal/pg", "internal/localpg", "internal/rollup", "projections/projectionstest"}
 
 // inTestsOf is what the tests of single packages may import besides that.
 var inTestsOf = map[string][]string{

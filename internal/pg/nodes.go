@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -270,5 +271,7 @@ func NodeAway(err error) bool {
 	if _, away := errors.AsType[*NodeAwayError](err); away {
 		return true
 	}
-	return slices.ContainsFunc([]string{"08000", "08001", "08003", "08004", "08006", "57P01", "57P02", "57P03"}, func(code string) bool { return hasCode(err, code) })
+	of, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (slices.Contains([]string{"08000", "08001", "08003", "08004", "08006", "57P01", "57P02", "57P03"}, of.Code) ||
+		strings.HasPrefix(of.Message, "failure on connection marked as essential")) // of a node, in a transaction over several
 }

@@ -40,6 +40,10 @@ type Options struct {
 	// Tracer is called at each statement; nil: none is.
 	Tracer pgx.QueryTracer
 
+	// Host is the one of several hosts in the URL that connections go to, as Hosts names it;
+	// empty: the first of them that answers and is no worker of a cluster.
+	Host string
+
 	// Later lets Open succeed although the database does not answer now.
 	Later bool
 
@@ -57,6 +61,11 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	cfg, err := ParseConfig(url)
 	if err != nil {
 		return nil, err
+	}
+	if o.Host != "" {
+		if err := At(cfg.ConnConfig, o.Host); err != nil {
+			return nil, err
+		}
 	}
 	if o.MaxConns > 0 {
 		cfg.MaxConns = o.MaxConns
@@ -121,9 +130,15 @@ func withoutPlanMode(ctx context.Context, pool *pgxpool.Pool, url string, o Opti
 		return pool, nil
 	}
 	pool.Close()
-	o.Settings = maps.Clone(o.Settings)
-	delete(o.Settings, planMode)
+	o.Settings = WithoutPlanMode(o.Settings)
 	return Open(ctx, url, o)
+}
+
+// WithoutPlanMode returns settings for a node of a Citus cluster.
+func WithoutPlanMode(settings map[string]string) map[string]string {
+	settings = maps.Clone(settings)
+	delete(settings, planMode)
+	return settings
 }
 
 // OnCitus reports whether the database is that of a Citus cluster.
@@ -216,6 +231,12 @@ func Forbidden(err error) bool { return hasCode(err, "42501") }
 func TooMany(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (pgErr.Code == "53300" || strings.HasPrefix(pgErr.Message, "no more connections allowed"))
+}
+
+// CannotConnect reports whether a server could not be connected to.
+func CannotConnect(err error) bool {
+	_, cannot := errors.AsType[*pgconn.ConnectError](err)
+	return cannot
 }
 
 func hasCode(err error, code string) bool {

@@ -99,3 +99,15 @@ func notOnCitus() map[string]string {
 
 // maintenanceName is a database that no test uses.
 const maintenanceName = "postgres"
+
+// allNodes is the address of a database with all nodes as hosts.
+func (c *cluster) allNodes(database string) string {
+	all := c.url(0, database)
+	for _, node := range c.nodes[1:] {
+		if u, err := url.Parse(node); err == nil {
+			first, rest, _ := strings.Cut(all, "/"+database)
+			all = first + "," + u.Host + "/" + database + rest
+		}
+	}
+	return all
+}

@@ -9,6 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // current holds the process's server. It is the one package variable here:
@@ -201,4 +204,19 @@ func skipOnCitus(t testing.TB) {
 	if reason := notOnCitus()[name]; reason != "" {
 		t.Skip("cannot hold on Citus: " + reason)
 	}
+}
+
+// Entrances are the nodes of the cluster on which the database of a pool is, and pools to
+// them with options; both are nil where the tests run on one PostgreSQL. The cluster says
+// where its workspaces are now, and not again.
+func Entrances(t testing.TB, of *pgxpool.Pool, o pg.Options) (*entrance.Set, *entrance.Pools) {
+	t.Helper()
+	if current == nil || current.cluster == nil || of == nil {
+		return nil, nil
+	}
+	name := of.Config().ConnConfig.Database
+	set := Must(entrance.New(t.Context(), entrance.Config{URL: current.cluster.allNodes(name), Coordinator: of, Logger: Discard()}))(t)
+	pools := Must(set.Open(t.Context(), o))(t)
+	t.Cleanup(pools.Close)
+	return set, pools
 }

@@ -14,8 +14,8 @@ const MostWaiting = 10_000
 func (s *Store) Waiting(ctx context.Context) (n int64, err error) {
 	err = s.pool.QueryRow(ctx, `
 		SELECT count(*) FROM (
-		  SELECT FROM anomaly a WHERE NOT EXISTS (
-		         SELECT FROM anomaly_acknowledged k WHERE k.workspace_id = a.workspace_id AND k.position = a.position AND k.reason = a.reason)
+		  SELECT 1 FROM anomaly a WHERE NOT EXISTS (
+		         SELECT 1 FROM anomaly_acknowledged k WHERE k.workspace_id = a.workspace_id AND k.position = a.position AND k.reason = a.reason)
 		   LIMIT $1) AS waiting`, MostWaiting).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count the anomalies that wait: %w", err)

@@ -62,8 +62,12 @@ func (t *Table) QueueLoad(b *pgx.Batch, l *Lookup, folds map[string]*Fold, budge
 			return t.load(found, folds, func(n int64) bool { return keep(found, n) })
 		})
 	}
-	if l.large == nil || slices.ContainsFunc(l.values[0], func(w string) bool { return w != l.values[0][0] }) {
+	if slices.ContainsFunc(l.values[0], func(w string) bool { return w != l.values[0][0] }) {
 		queue(t.loadBy(l), arguments(l.values))
+		return
+	}
+	if l.large == nil {
+		queue(loadIn(t, l), append([]any{l.values[0][0]}, arguments(l.values[1:])...))
 		return
 	}
 	numbers := make([]int64, len(l.values[0]))

@@ -45,13 +45,17 @@ func (t *Table) QueueSave(workspaces []string, folds map[string]*Fold, queue fun
 	if t.appendOnly {
 		save = t.sql.add // a row that is there already is an error
 	}
-	deleted, changed := t.arrays(0), t.arrays(len(t.Columns))
+	changed := t.arrays(len(t.Columns))
 	values := make([]string, len(t.Columns))
 	size := 0
 	var err error
 	for _, w := range workspaces {
 		f := folds[w]
+		deleted := t.arrays(0)
 		t.Deleted(f, func(k Key) { deleted.add(w, k, nil) })
+		if len(deleted[0]) > 0 && err == nil {
+			err = queue(t.sql.drop, deletion(w, deleted), false)
+		}
 		t.Changed(f, func(k Key) {
 			t.Expected(f, k, values)
 			changed.add(w, k, values)
@@ -64,13 +68,15 @@ func (t *Table) QueueSave(workspaces []string, folds map[string]*Fold, queue fun
 			}
 		})
 	}
-	if len(deleted[0]) > 0 && err == nil {
-		err = queue(t.sql.drop, arguments(deleted), false)
-	}
 	if len(changed[0]) > 0 && err == nil {
 		err = queue(save, arguments(changed), false)
 	}
 	return err
+}
+
+// deletion is the arguments of the statement that deletes rows of a workspace.
+func deletion(workspaceID string, keys arrays) []any {
+	return append([]any{workspaceID}, arguments(keys[1:])...)
 }
 
 // Delete deletes rows of a workspace.
@@ -79,7 +85,7 @@ func (t *Table) Delete(ctx context.Context, tx pgx.Tx, workspaceID string, keys 
 	for _, k := range keys {
 		a.add(workspaceID, k, nil)
 	}
-	if _, err := tx.Exec(ctx, t.sql.drop, arguments(a)...); err != nil {
+	if _, err := tx.Exec(ctx, t.sql.drop, deletion(workspaceID, a)...); err != nil {
 		return fmt.Errorf("delete rows of %s in %s: %w", t.Name, workspaceID, err)
 	}
 	return nil

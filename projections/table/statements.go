@@ -15,7 +15,7 @@ type statements struct {
 	load string // what load reads, see loadBy
 	save string // inserts rows, or changes those that are there
 	add  string // inserts rows that are not there
-	drop string // deletes rows by key
+	drop string // deletes rows of a workspace by key
 
 	// The rest is for replay and names one workspace.
 	page  string // rows in key order after a key, with the checkpoint
@@ -41,7 +41,7 @@ func (t *Table) statements() statements {
 		save: insert + "\nON CONFLICT (" + join(key, ", ", columnName("")) + ") DO UPDATE SET " +
 			join(t.Columns, ", ", func(_ int, c *Column) string { return c.Name + " = excluded." + c.Name }),
 		add:  insert,
-		drop: "DELETE FROM " + t.Name + " t USING " + rowsOf(key, 1) + " AS " + named(key) + " WHERE " + join(key, " AND ", match),
+		drop: "DELETE FROM " + t.Name + " t USING " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) + " WHERE t.workspace_id = $1 AND " + join(t.Keys, " AND ", match),
 
 		page:  t.pageSQL(),
 		pick:  t.rowSQL() + " JOIN " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) + " ON t.workspace_id = $1 AND " + join(t.Keys, " AND ", match),
@@ -66,8 +66,19 @@ func (t *Table) loadBy(l *Lookup) string {
 		fmt.Sprintf(" LIMIT %d) AS t LIMIT %d", l.most+1, bounded+1)
 }
 
-// loadBounded is loadBy of a bounded lookup in the one workspace $1, as distributed tables need
-// it. The other parameters: an array of the values' numbers, and one for each column.
+// loadIn is loadBy in the one workspace $1: on distributed tables, its node alone is asked. The
+// other parameters: an array for each column.
+func loadIn(t *Table, l *Lookup) string {
+	var by []Column
+	for _, name := range l.columns {
+		by = append(by, Column{Name: name, typ: typeText})
+	}
+	return "SELECT 0::bigint, " + t.sql.load + " FROM " + t.Name + " t JOIN " + rowsOf(by, 2) + " AS " + named(by) + " ON " + join(by, " AND ", match) +
+		" WHERE t.workspace_id = $1"
+}
+
+// loadBounded is loadIn of a bounded lookup, after the workspace with an array of the values'
+// numbers.
 func loadBounded(t *Table, l *Lookup) string {
 	var by []Column
 	for _, name := range l.columns {

@@ -123,9 +123,17 @@ func divide(all int, roles []string, lists int) map[string]int {
 
 // prepareNotifier makes what notifies other processes, and says it where it hears of none.
 func prepareNotifier(ctx context.Context, s *Service) (err error) {
-	s.notifier, err = cli.NewNotifier(s.env, s.database, s.pool, map[string]string{"application_name": sessionName(s.roles, s.connections.mark, "")})
+	parameters := map[string]string{"application_name": sessionName(s.roles, s.connections.mark, "")}
+	s.notifier, err = cli.NewNotifier(s.env, s.database, s.pool, parameters)
 	if err != nil {
 		return err
+	}
+	if !s.database.Pooled {
+		nodes, err := s.connections.nodes.Listening(parameters)
+		if err != nil {
+			return err
+		}
+		s.notifier.ListenAtNodes(nodes)
 	}
 	switch ways := s.notifier.Ways(); {
 	case len(ways) == 0:

@@ -24,7 +24,11 @@ func prepareIngest(ctx context.Context, s *Service) error {
 	}
 	// A log on connections of its own: appends that wait for a held workspace keep none of
 	// those of others.
-	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer()})
+	nodes, err := openAtNodes(ctx, s, RoleIngest, pg.Options{})
+	if err != nil {
+		return err
+	}
+	log, err := eventlog.New(eventlog.Config{Pool: pool, Nodes: nodes, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer()})
 	if err != nil {
 		return err
 	}
@@ -36,7 +40,7 @@ func prepareIngest(ctx context.Context, s *Service) error {
 	if err != nil {
 		return err
 	}
-	s.probes.add(RoleIngest, i.Probe)
+	addProbe(s, RoleIngest, i.Probe)
 	s.Add("ingest", i.Run)
 	return nil
 }

@@ -124,10 +124,17 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	s.Add("clock", s.watchClock)
+	if err := followNodes(ctx, s); err != nil {
+		return err
+	}
 	if err := prepareNotifier(ctx, s); err != nil {
 		return err
 	}
-	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer(), Metrics: s.metrics}); err != nil {
+	nodes, err := openAtNodes(ctx, s, sharedPool, pg.Options{})
+	if err != nil {
+		return err
+	}
+	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Nodes: nodes, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer(), Metrics: s.metrics}); err != nil {
 		return err
 	}
 	s.Add("notifications", s.notifier.Run)
@@ -208,8 +215,12 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	nodes, err := nodesOf(ctx, s, RoleAPI, listsPool, pageOptions())
+	if err != nil {
+		return err
+	}
 	api, err := readapi.New(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.connections.replicas,
+		Replicas: replicas, ReplicaSet: s.connections.replicas, Nodes: nodes, NodeSet: s.connections.nodes,
 		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
@@ -220,7 +231,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare the API: %w", err)
 	}
-	s.probes.add(RoleAPI, api.Probe)
+	addProbe(s, RoleAPI, api.Probe)
 	s.Add("keys", directory.Run)
 	s.Add("limits", limiter.Run)
 	s.Add("request log", requests.Run)
@@ -252,15 +263,19 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	entrances, err := openAtNodes(ctx, s, RoleProject, pg.Options{Settings: projections.PoolSettings()})
+	if err != nil {
+		return err
+	}
 	runner, err := projections.NewRunner(projections.RunnerConfig{
 		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(), Rules: s.env.Rules,
 		Workers: s.connections.of[RoleProject] - projections.Connections + projections.DefaultWorkers,
-		Nodes:   nodes,
+		Nodes:   nodes, Entrances: entrances,
 	})
 	if err != nil {
 		return err
 	}
-	s.probes.add(RoleProject, runner.Probe)
+	addProbe(s, RoleProject, runner.Probe)
 	s.Add("projector", runner.Run)
 	if err := prepareTrees(ctx, s, nodes); err != nil {
 		return err
@@ -297,7 +312,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare webhooks: %w", err)
 	}
-	s.probes.add(RoleDeliver, engine.Probe)
+	addProbe(s, RoleDeliver, engine.Probe)
 	s.Add("webhooks", engine.Run)
 	return nil
 }
@@ -353,8 +368,12 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	nodes, err := nodesOf(ctx, s, RoleConsole, downloads, options)
+	if err != nil {
+		return err
+	}
 	reader, err := readapi.NewReader(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.connections.replicas,
+		Replicas: replicas, ReplicaSet: s.connections.replicas, Nodes: nodes, NodeSet: s.connections.nodes,
 		Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
 		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout, WholeLists: files,
 	})
@@ -376,7 +395,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare the console: %w", err)
 	}
-	s.probes.add(RoleConsole, func(ctx context.Context) error {
+	addProbe(s, RoleConsole, func(ctx context.Context) error {
 		_, err := sessions.Workspaces(ctx, []string{})
 		return err
 	})

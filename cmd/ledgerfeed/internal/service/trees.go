@@ -20,6 +20,10 @@ func prepareTrees(ctx context.Context, s *Service, nodes *pg.Nodes) error {
 	if err != nil {
 		return err
 	}
+	entrances, err := openAtNodes(ctx, s, treesPool, pg.Options{Settings: projections.PoolSettings()})
+	if err != nil {
+		return err
+	}
 	gatherer, err := newGatherer(ctx, s)
 	if err != nil {
 		return err
@@ -29,7 +33,7 @@ func prepareTrees(ctx context.Context, s *Service, nodes *pg.Nodes) error {
 		grown = gatherer.Grown
 	}
 	builder, err := eventtree.NewBuilder(eventtree.BuilderConfig{
-		Pool: pool, Nodes: nodes, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Pool: pool, Nodes: nodes, Entrances: entrances, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		Grown: grown,
 	})
 	if err != nil {

@@ -1,0 +1,58 @@
+package service
+
+import (
+	"context"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+// followNodes finds out which nodes the cluster has, if the database is that of one and its
+// address names several hosts.
+func followNodes(ctx context.Context, s *Service) (err error) {
+	if s.connections.cluster, err = pg.OnCitus(ctx, s.pool); err != nil {
+		return err
+	}
+	s.connections.nodes, err = entrance.New(ctx, entrance.Config{URL: s.database.URL, Coordinator: s.pool, Logger: s.env.Logger})
+	if err == nil && s.connections.nodes != nil {
+		s.Add("nodes of the cluster", s.connections.nodes.Run)
+	}
+	return err
+}
+
+// openAtNodes opens, beside a pool to the coordinator, one of the same size and with the same
+// options to each node. LEDGERFEED_CONNECTIONS is about each server.
+func openAtNodes(ctx context.Context, s *Service, name string, o pg.Options) (*entrance.Pools, error) {
+	o.MaxConns = int32(s.connections.of[name])
+	o.Settings = named(s.connections.name, o.Settings)
+	o.Tracer = s.env.Traces.Statements()
+	pools, err := s.connections.nodes.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for e, pool := range pools.All() {
+		s.pools.AddReplica(name+" at "+e.Name, pool)
+	}
+	return pools, nil
+}
+
+// nodesOf opens pools of connections to each node: for pages, with options, and for whole lists.
+func nodesOf(ctx context.Context, s *Service, pages, lists string, o pg.Options) (map[*entrance.Entrance]readapi.Node, error) {
+	reading, err := openAtNodes(ctx, s, pages, o)
+	if err != nil {
+		return nil, err
+	}
+	whole, err := openAtNodes(ctx, s, lists, listOptions(&s.env.Settings))
+	if err != nil {
+		return nil, err
+	}
+	of := map[*entrance.Entrance]readapi.Node{}
+	for e, pool := range reading.All() {
+		of[e] = readapi.Node{Pool: pool}
+	}
+	for e, pool := range whole.All() {
+		of[e] = readapi.Node{Pool: of[e].Pool, WholeLists: pool}
+	}
+	return of, nil
+}

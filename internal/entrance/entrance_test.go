@@ -1,0 +1,130 @@
+//go:build unix
+
+package entrance_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit/twonodes"
+)
+
+// entered is a cluster with a pool to its coordinator and one to its entrances.
+type entered struct {
+	*twonodes.Cluster
+	coordinator *pgxpool.Pool
+	set         *entrance.Set
+	pools       *entrance.Pools
+	log         testkit.Buffer
+}
+
+func enter(t *testing.T) *entered {
+	t.Helper()
+	e := &entered{Cluster: twonodes.Start(t)}
+	e.coordinator = open(t, e.URL())
+	e.set = testkit.Must(entrance.New(t.Context(), entrance.Config{URL: e.URL(), Coordinator: e.coordinator, Logger: e.log.Logger()}))(t)
+	e.pools = testkit.Must(e.set.Open(t.Context(), pg.Options{MaxConns: 4, Settings: map[string]string{"plan_cache_mode": "force_generic_plan"}}))(t)
+	t.Cleanup(e.pools.Close)
+	return e
+}
+
+func open(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	pool := testkit.Must(pg.Open(t.Context(), url, pg.Options{MaxConns: 4}))(t)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// at is which node the statements of some workspaces go to.
+func (e *entered) at(t *testing.T, workspaces ...string) string {
+	t.Helper()
+	var group int
+	pool := entrance.PoolOf(t.Context(), e.pools, e.coordinator, workspaces...)
+	if err := pool.QueryRow(t.Context(), `SELECT groupid FROM pg_dist_local_group`).Scan(&group); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"coordinator", "worker"}[group]
+}
+
+// TestStatementsGoToTheirNode: by the shard of their workspace, also after it was moved; those
+// of several workspaces go to the coordinator unless all are on one node.
+func TestStatementsGoToTheirNode(t *testing.T) {
+	t.Parallel()
+	e := enter(t)
+	for want, workspaces := range map[string][][]string{"coordinator": {{"acme"}, {"beta", "acme"}, {}}, "worker": {{"beta"}, {"beta", "zeta"}}} {
+		for _, w := range workspaces {
+			if got := e.at(t, w...); got != want {
+				t.Errorf("statements of %q go to the %s, not to the %s", w, got, want)
+			}
+		}
+	}
+	e.Move(true)
+	e.set.Look(t.Context())
+	if got := e.at(t, "beta"); got != "coordinator" {
+		t.Errorf("after a move statements go to the %s", got)
+	}
+}
+
+// TestANodeThatDoesNotAnswer: what would go to it goes to the coordinator, until it is back.
+// That is logged once.
+func TestANodeThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	e := enter(t)
+	e.Worker.Stop()
+	for range 3 {
+		e.set.Look(t.Context())
+	}
+	if got := e.at(t, "beta"); got != "coordinator" {
+		t.Errorf("statements go to the %s", got)
+	}
+	if n := strings.Count(e.log.String(), "does not answer"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, e.log.String())
+	}
+	e.Worker.Begin()
+	e.set.Look(t.Context())
+	if got := e.at(t, "beta"); got != "worker" {
+		t.Errorf("when the worker is back, statements go to the %s", got)
+	}
+}
+
+// TestWithoutACoordinator: what is known of the nodes stays in use while the coordinator does
+// not answer, and a new workspace fails there.
+func TestWithoutACoordinator(t *testing.T) {
+	t.Parallel()
+	e := enter(t)
+	if got := e.at(t, "beta"); got != "worker" {
+		t.Errorf("statements go to the %s", got)
+	}
+	e.Coordinator.Stop()
+	e.set.Look(t.Context())
+	if got := e.at(t, "beta"); got != "worker" {
+		t.Errorf("without a coordinator statements go to the %s", got)
+	}
+	if pool := entrance.PoolOf(t.Context(), e.pools, e.coordinator, "gamma"); pool != e.coordinator {
+		t.Error("a workspace whose node is not known does not go to the coordinator")
+	}
+}
+
+// TestOneServer: without a cluster, or with one host, there are no entrances.
+func TestOneServer(t *testing.T) {
+	t.Parallel()
+	e := enter(t)
+	set, err := entrance.New(t.Context(), entrance.Config{URL: e.At(e.Coordinator), Coordinator: e.coordinator, Logger: testkit.Discard()})
+	if err != nil || set != nil {
+		t.Errorf("of one host: %v, %v", set, err)
+	}
+	pools, err := set.Open(t.Context(), pg.Options{})
+	if err != nil || pools != nil || entrance.PoolOf(t.Context(), pools, e.coordinator, "beta") != e.coordinator {
+		t.Errorf("pools of no set: %v, %v", pools, err)
+	}
+	e.Coordinator.Execute("ledgerfeed", "DELETE FROM pg_extension WHERE extname = 'citus'")
+	set, err = entrance.New(t.Context(), entrance.Config{URL: e.URL(), Coordinator: e.coordinator, Logger: testkit.Discard()})
+	if err != nil || set != nil {
+		t.Errorf("of one PostgreSQL: %v, %v", set, err)
+	}
+}

@@ -1,0 +1,6 @@
+package entrance
+
+import "context"
+
+// Look asks the nodes and the coordinator again, as Run does from time to time.
+func (s *Set) Look(ctx context.Context) { s.look(ctx) }
