@@ -128,6 +128,12 @@ func place(ctx context.Context, tx pgx.Tx, t Table) error {
 	case t.Name == byWorkspace()[0]:
 		sql = `SELECT create_distributed_table($1::text::regclass, 'workspace_id', colocate_with => 'none')`
 	}
+	if t.Place == ByWorkspace {
+		// What is unlogged cannot be moved to another node while it is written.
+		if _, err := tx.Exec(ctx, `ALTER TABLE `+t.Name+` SET LOGGED`); err != nil {
+			return fmt.Errorf("have changes of the table %s logged: %w", t.Name, err)
+		}
+	}
 	if _, err := tx.Exec(ctx, sql, t.Name); err != nil {
 		return fmt.Errorf("distribute the table %s %s: %w", t.Name, t.Place, err)
 	}
