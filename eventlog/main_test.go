@@ -14,7 +14,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -57,7 +56,6 @@ func (b *bundle) workspaces() *eventlog.Workspaces {
 
 func newLog(t testing.TB, cfg eventlog.Config) *eventlog.Log {
 	t.Helper()
-	_, cfg.Nodes = testkit.Entrances(t, cfg.Pool, pg.Options{MaxConns: 8})
 	l, err := eventlog.New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func (s *Set) Open(ctx context.Context, o pg.Options) (*Pools, error) {
 	}
 	p := &Pools{set: s, of: map[*Entrance]*pgxpool.Pool{}}
 	o.Later = true
-	o.Settings = pg.WithoutPlanMode(o.Settings)
+	o.Settings = pg.SettingsOfNode(o.Settings)
 	for _, e := range s.entrances {
 		o.Host = e.Name
 		pool, err := pg.Open(ctx, s.cfg.URL, o)

@@ -109,18 +109,23 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 		pool.Close()
 		return nil, err
 	}
-	if o.Settings[planMode] == "" {
+	if o.Settings[planMode] == "" || o.Settings[planMode] == nodePlanMode {
 		return pool, nil
 	}
-	return withoutPlanMode(ctx, pool, url, o)
+	return withNodePlanMode(ctx, pool, url, o)
 }
 
-// planMode is the setting that Citus cannot bear: without the values of the parameters it
-// does not know which node a statement is for.
+// planMode is the setting that Citus cannot bear as one PostgreSQL can: without the values of
+// the parameters it does not know which node a statement is for.
 const planMode = "plan_cache_mode"
 
-// withoutPlanMode returns the pool, or, on a Citus cluster, one without the setting.
-func withoutPlanMode(ctx context.Context, pool *pgxpool.Pool, url string, o Options) (*pgxpool.Pool, error) {
+// nodePlanMode is what it has to be: Citus 13.2 keeps a plan at every execution of a prepared
+// statement on the node that has its rows, some 25 kB that the connection never gives back,
+// unless plans are made for the values.
+const nodePlanMode = "force_custom_plan"
+
+// withNodePlanMode returns the pool, or, on a Citus cluster, one with its own setting.
+func withNodePlanMode(ctx context.Context, pool *pgxpool.Pool, url string, o Options) (*pgxpool.Pool, error) {
 	distributed, err := OnCitus(ctx, pool)
 	if err != nil {
 		pool.Close()
@@ -130,15 +135,16 @@ func withoutPlanMode(ctx context.Context, pool *pgxpool.Pool, url string, o Opti
 		return pool, nil
 	}
 	pool.Close()
-	o.Settings = WithoutPlanMode(o.Settings)
+	o.Settings = SettingsOfNode(o.Settings)
 	return Open(ctx, url, o)
 }
 
-// WithoutPlanMode returns settings for a node of a Citus cluster.
-func WithoutPlanMode(settings map[string]string) map[string]string {
-	settings = maps.Clone(settings)
-	delete(settings, planMode)
-	return settings
+// SettingsOfNode returns settings for connections to a node of a Citus cluster.
+func SettingsOfNode(settings map[string]string) map[string]string {
+	of := map[string]string{}
+	maps.Copy(of, settings)
+	of[planMode] = nodePlanMode
+	return of
 }
 
 // OnCitus reports whether the database is that of a Citus cluster.

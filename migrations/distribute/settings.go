@@ -23,6 +23,10 @@ func settings() []setting {
 		{"citus.allow_nested_distributed_execution", "on"},
 		// SET LOCAL lock_timeout holds on the node that has the row, too.
 		{"citus.propagate_set_commands", "local"},
+		// Citus 13.2 keeps a plan at every execution of a prepared statement, also those of
+		// functions, whose rows are on its own node, and never gives it back: some 25 kB each.
+		// It does not where plans are made for the values.
+		{"plan_cache_mode", "force_custom_plan"},
 	}
 }
 
