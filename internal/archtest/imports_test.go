@@ -264,7 +264,7 @@ var arrows = map[string][]string{
 	"cmd/ledgerfeed-chaos/internal/check":   {"domain", "internal/rowcheck"},
 	"cmd/ledgerfeed-chaos/internal/workload": {
 		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "internal/badnetwork",
-		"domain", "eventlog", "eventlog/watermillsql", "internal/flow", "internal/pg", "internal/scenario",
+		"domain", "eventlog", "eventlog/watermillsql", "internal/entrance", "internal/flow", "internal/pg", "internal/scenario",
 	},
 	"cmd/ledgerfeed-chaos/internal/fault": {
 		"cmd/ledgerfeed-chaos/internal/check", "cmd/ledgerfeed-chaos/internal/cluster", "internal/badnetwork",

@@ -47,6 +47,7 @@ type target struct {
 	beside    *cluster.Process // that does not answer readers
 	link      *badnetwork.Proxy
 	workspace string
+	number    int
 }
 
 // Possible are the kinds that this machine and this run allow.
@@ -61,7 +62,7 @@ func Possible(s *Stage) (list []*Kind) {
 
 // Kinds are all kinds.
 func Kinds() []*Kind {
-	return slices.Concat(ofProcesses(), ofDatabase(), ofNetwork(), ofProducers(), ofLocks(), ofTenants(), ofRegion())
+	return slices.Concat(ofProcesses(), ofDatabase(), ofNetwork(), ofProducers(), ofLocks(), ofTenants(), ofRegion(), ofNodes())
 }
 
 // Bystanding are the names of kinds that those must not feel whom they are not about.
