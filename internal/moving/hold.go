@@ -48,23 +48,19 @@ func (m *Mover) hold(ctx context.Context) error {
 			return ErrUndone
 		}
 		// What they were before they were first held; and then the epochs that they have.
-		if _, err := tx.Exec(ctx, `
-			UPDATE workspace_move m SET state = 'holding', changed_at = $2, held = coalesce((
-			       SELECT jsonb_object_agg(w.webhook_id, CASE WHEN `+held+` THEN m.held -> w.webhook_id
-			              ELSE jsonb_build_object('state', w.state, 'before', w.epoch, 'paused_at', w.paused_at) END)
-			         FROM webhook w WHERE w.workspace_id = $1), '{}')
-			 WHERE m.workspace_id = $1`, m.cfg.WorkspaceID, m.now()); err != nil {
-			return fmt.Errorf("note the webhooks of %s: %w", m.cfg.WorkspaceID, err)
+		if err := noteHeld(ctx, m, tx, `
+			SELECT jsonb_object_agg(w.webhook_id, CASE WHEN `+held+` THEN m.held -> w.webhook_id
+			       ELSE jsonb_build_object('state', w.state, 'before', w.epoch, 'paused_at', w.paused_at) END)`); err != nil {
+			return err
 		}
 		if _, err := tx.Exec(ctx, holdSQL, m.cfg.WorkspaceID, m.now()); err != nil {
 			return fmt.Errorf("hold the webhooks of %s: %w", m.cfg.WorkspaceID, err)
 		}
-		return m.exec(ctx, tx, `
-			UPDATE workspace_move m SET held = coalesce((
-			       SELECT jsonb_object_agg(w.webhook_id, (m.held -> w.webhook_id) || jsonb_build_object('epoch', w.epoch))
-			         FROM webhook w WHERE w.workspace_id = $1), '{}')
-			 WHERE m.workspace_id = $1`,
-			`UPDATE workspace SET move = 'holding' WHERE workspace_id = $1`)
+		if err := noteHeld(ctx, m, tx, `
+			SELECT jsonb_object_agg(w.webhook_id, (m.held -> w.webhook_id) || jsonb_build_object('epoch', w.epoch))`); err != nil {
+			return err
+		}
+		return m.exec(ctx, tx, `UPDATE workspace SET move = 'holding' WHERE workspace_id = $1`)
 	})
 	if err != nil {
 		return err
@@ -73,18 +69,49 @@ func (m *Mover) hold(ctx context.Context) error {
 	return awaitFree(ctx, m)
 }
 
-// takenSQL counts the webhooks that a living process holds.
-const takenSQL = `
-	SELECT count(*) FROM webhook_cursor c
-	 WHERE c.workspace_id = $1 AND c.holder IS NOT NULL
-	   AND EXISTS (SELECT FROM webhook_instance i WHERE i.workspace_id = '*' AND i.instance_id = c.holder AND i.lease_until > clock_timestamp())`
+// noteHeld notes what is selected of the webhooks w, of which m is the move. What a cluster
+// has on every node is not changed by what is on one.
+func noteHeld(ctx context.Context, m *Mover, tx pgx.Tx, selected string) error {
+	var noted []byte
+	err := tx.QueryRow(ctx, selected+`
+		  FROM webhook w JOIN workspace_move m ON m.workspace_id = w.workspace_id WHERE w.workspace_id = $1`, m.cfg.WorkspaceID).Scan(&noted)
+	if err == nil {
+		_, err = tx.Exec(ctx, `
+			UPDATE workspace_move SET state = 'holding', changed_at = $2, held = coalesce($3::jsonb, '{}') WHERE workspace_id = $1`,
+			m.cfg.WorkspaceID, m.now(), noted)
+	}
+	if err != nil {
+		return fmt.Errorf("note the webhooks of %s: %w", m.cfg.WorkspaceID, err)
+	}
+	return nil
+}
+
+// querier is a pool or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// countTaken counts the webhooks that a living process holds. On a cluster the processes are
+// on another node than webhooks, so they are looked up first.
+func countTaken(ctx context.Context, m *Mover, db querier) (taken int, err error) {
+	var living []string
+	err = db.QueryRow(ctx, `
+		SELECT coalesce(array_agg(instance_id::text), '{}') FROM webhook_instance WHERE workspace_id = '*' AND lease_until > clock_timestamp()`).Scan(&living)
+	if err == nil {
+		err = db.QueryRow(ctx, `SELECT count(*) FROM webhook_cursor WHERE workspace_id = $1 AND holder::text = ANY ($2)`, m.cfg.WorkspaceID, living).Scan(&taken)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look who delivers to webhooks of %s: %w", m.cfg.WorkspaceID, err)
+	}
+	return taken, nil
+}
 
 // awaitFree waits until no process holds a webhook: what was under way is recorded.
 func awaitFree(ctx context.Context, m *Mover) error {
 	for began := time.Now(); ; {
-		var taken int
-		if err := m.cfg.From.Pool.QueryRow(ctx, takenSQL, m.cfg.WorkspaceID).Scan(&taken); err != nil {
-			return fmt.Errorf("look who delivers to webhooks of %s: %w", m.cfg.WorkspaceID, err)
+		taken, err := countTaken(ctx, m, m.cfg.From.Pool)
+		if err != nil {
+			return err
 		}
 		if taken == 0 {
 			return nil
@@ -98,24 +125,42 @@ func awaitFree(ctx context.Context, m *Mover) error {
 	}
 }
 
+// heldWebhook is what a webhook was before it was held.
+type heldWebhook struct {
+	ID            string
+	State         string
+	PausedAt      *time.Time
+	Before, Epoch *int32 // of the webhook, before it was held and since
+}
+
 // letGo gives webhooks, in tx of either place, the states back that they had before they
 // were held. What is pending goes on; the epoch does not go back.
 func letGo(ctx context.Context, m *Mover, tx pgx.Tx, before []byte) error {
-	_, err := tx.Exec(ctx, `
-		UPDATE webhook w SET state = h.value ->> 'state', paused_at = (h.value ->> 'paused_at')::timestamptz, version = w.version + 1
-		  FROM jsonb_each($2::jsonb) AS h
-		 WHERE w.workspace_id = $1 AND w.webhook_id = h.key AND w.state = 'paused'`, m.cfg.WorkspaceID, before)
+	// A cluster reads no times from texts in statements that change its rows.
+	rows, err := tx.Query(ctx, `
+		SELECT key, value ->> 'state', (value ->> 'paused_at')::timestamptz, (value ->> 'before')::integer, (value ->> 'epoch')::integer
+		  FROM jsonb_each($1::jsonb)`, before)
 	if err != nil {
-		return fmt.Errorf("let the webhooks of %s go: %w", m.cfg.WorkspaceID, err)
+		return fmt.Errorf("read how the webhooks of %s were: %w", m.cfg.WorkspaceID, err)
 	}
-	// Only what has the webhook's own epoch is sent while it is off or paused.
-	_, err = tx.Exec(ctx, `
-		UPDATE webhook_waiting q SET epoch = (h.value ->> 'epoch')::integer
-		  FROM jsonb_each($2::jsonb) AS h
-		 WHERE q.workspace_id = $1 AND q.webhook_id = h.key AND h.value ->> 'state' <> 'on' AND q.once AND q.epoch = (h.value ->> 'before')::integer`,
-		m.cfg.WorkspaceID, before)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[heldWebhook])
 	if err != nil {
-		return fmt.Errorf("let what is sent again to webhooks of %s go: %w", m.cfg.WorkspaceID, err)
+		return fmt.Errorf("read how the webhooks of %s were: %w", m.cfg.WorkspaceID, err)
+	}
+	b := &pgx.Batch{}
+	for _, was := range list {
+		b.Queue(`
+			UPDATE webhook SET state = $3, paused_at = $4, version = version + 1
+			 WHERE workspace_id = $1 AND webhook_id = $2 AND state = 'paused'`, m.cfg.WorkspaceID, was.ID, was.State, was.PausedAt)
+		if was.State != "on" {
+			// Only what has the webhook's own epoch is sent while it is off or paused.
+			b.Queue(`
+				UPDATE webhook_waiting SET epoch = $3
+				 WHERE workspace_id = $1 AND webhook_id = $2 AND once AND epoch = $4`, m.cfg.WorkspaceID, was.ID, was.Epoch, was.Before)
+		}
+	}
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("let the webhooks of %s go: %w", m.cfg.WorkspaceID, err)
 	}
 	return nil
 }

@@ -15,8 +15,12 @@ import (
 func (m *Mover) fence(ctx context.Context) (h head, err error) {
 	m.cfg.Step(StepFence)
 	err = pg.InLimitedTx(ctx, m.cfg.From.Pool, lockTimeout, func(tx pgx.Tx) error {
+		// First the lock, so that the time of the fence does not begin while others have it.
+		if _, _, err := lockHead(ctx, m, tx); err != nil {
+			return err
+		}
 		err := tx.QueryRow(ctx, `
-			UPDATE log_head SET closed_until = clock_timestamp() + $2 WHERE workspace_id = $1 RETURNING position, chain`,
+			UPDATE log_head SET closed_until = statement_timestamp() + $2 WHERE workspace_id = $1 RETURNING position, chain`,
 			m.cfg.WorkspaceID, m.cfg.Fence).Scan(&h.position, &h.chain)
 		if err != nil {
 			return fmt.Errorf("close the head of %s: %w", m.cfg.WorkspaceID, err)
@@ -29,7 +33,7 @@ func (m *Mover) fence(ctx context.Context) (h head, err error) {
 			return ErrUndone
 		}
 		// Appends that were refused before, behind another fence that was not passed, do not count.
-		return m.exec(ctx, tx, `UPDATE workspace_move SET state = 'fenced', changed_at = now(), fenced_at = clock_timestamp() WHERE workspace_id = $1`)
+		return m.exec(ctx, tx, `UPDATE workspace_move SET state = 'fenced', changed_at = now(), fenced_at = statement_timestamp() WHERE workspace_id = $1`)
 	})
 	return h, err
 }
@@ -82,10 +86,14 @@ func (m *Mover) depart(ctx context.Context, newest head) error {
 		}
 		var free bool
 		if err := tx.QueryRow(ctx, `
-			SELECT NOT EXISTS (SELECT FROM webhook w WHERE w.workspace_id = $1 AND NOT (`+held+`)) AND (`+takenSQL+`) = 0`, m.cfg.WorkspaceID).Scan(&free); err != nil {
+			SELECT NOT EXISTS (SELECT 1 FROM webhook w WHERE w.workspace_id = $1 AND NOT (`+held+`))`, m.cfg.WorkspaceID).Scan(&free); err != nil {
 			return fmt.Errorf("look whether the webhooks of %s are held: %w", m.cfg.WorkspaceID, err)
 		}
-		if !closed || !free || r.state != fenced || !h.equal(newest) {
+		taken, err := countTaken(ctx, m, tx)
+		if err != nil {
+			return err
+		}
+		if !closed || !free || taken > 0 || r.state != fenced || !h.equal(newest) {
 			return errFenceOver
 		}
 		if _, err := tx.Exec(ctx, `

@@ -150,7 +150,7 @@ func copyWorkspace(ctx context.Context, m *Mover, from, to pgx.Tx) error {
 func adapt(ctx context.Context, m *Mover, to pgx.Tx, before []byte) error {
 	err := m.exec(ctx, to,
 		`UPDATE api_key SET revision = 0 WHERE workspace_id = $1`, // a number of the old place's
-		`UPDATE rate_count SET changed_at = clock_timestamp() WHERE workspace_id = $1`,
+		`UPDATE rate_count SET changed_at = statement_timestamp() WHERE workspace_id = $1`,
 		`UPDATE webhook_cursor SET holder = NULL WHERE workspace_id = $1`,
 		`UPDATE webhook_mail SET next_attempt_at = now() WHERE workspace_id = $1 AND next_attempt_at = 'infinity'`,
 		// A session shows other workspaces of the old place, which may have other people here.

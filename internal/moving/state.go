@@ -84,6 +84,9 @@ func (m *Mover) begin(ctx context.Context) (state string, err error) {
 	if err := checkPlaces(ctx, m); err != nil {
 		return "", err
 	}
+	if err := checkFree(ctx, m); err != nil {
+		return "", err
+	}
 	var from *row
 	if err := pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) (err error) {
 		from, err = beginGiving(ctx, m, tx)
@@ -131,6 +134,34 @@ func checkPlaces(ctx context.Context, m *Mover) error {
 		return &SchemaError{versions[0], versions[1]}
 	}
 	return nil
+}
+
+// checkFree makes sure that the new place can take the workspace, before a move begins at the
+// old one: that forgets how the workspace came there, which the place that it came from may
+// still have to prove.
+func checkFree(ctx context.Context, m *Mover) error {
+	const look = `
+		SELECT coalesce(m.state, ''), coalesce(m.other, '')
+		  FROM workspace w LEFT JOIN workspace_move m ON m.workspace_id = w.workspace_id WHERE w.workspace_id = $1`
+	var state, other string
+	err := m.cfg.From.Pool.QueryRow(ctx, look, m.cfg.WorkspaceID).Scan(&state, &other)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && state != "" && state != complete {
+		return nil // the move that was begun goes on, or beginGiving says what is wrong
+	}
+	if err == nil {
+		err = m.cfg.To.Pool.QueryRow(ctx, look, m.cfg.WorkspaceID).Scan(&state, &other)
+	}
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look whether %s can take %s: %w", m.cfg.To.Name, m.cfg.WorkspaceID, err)
+	case state == "":
+		return &TakenError{m.cfg.WorkspaceID, m.cfg.To.Name, "it was made there"}
+	case state == removed, (state == receiving || state == ready) && other == m.cfg.From.Name:
+		return nil
+	}
+	return &TakenError{m.cfg.WorkspaceID, m.cfg.To.Name, fmt.Sprintf("its last move there is %q, with %s", state, other)}
 }
 
 // beginGiving begins a move at the old place, or finds the one that was begun.

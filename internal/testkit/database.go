@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -219,4 +220,28 @@ func Entrances(t testing.TB, of *pgxpool.Pool, o pg.Options) (*entrance.Set, *en
 	pools := Must(set.Open(t.Context(), o))(t)
 	t.Cleanup(pools.Close)
 	return set, pools
+}
+
+// CitusDatabase makes a database without the schema on the nodes of the cluster that
+// CitusVariable names, beside the tests' own server, and returns its address; there is none
+// without that variable. A test that is for both then says that it did not run there.
+func CitusDatabase(t testing.TB) (url string, made bool) {
+	t.Helper()
+	list := os.Getenv(CitusVariable)
+	if list == "" {
+		t.Log("not run on Citus: " + CitusVariable + " names no cluster")
+		return "", false
+	}
+	c, name := newCluster(list), fmt.Sprintf("p%d_%s", os.Getpid(), identifier(t.Name()))
+	if err := c.makeTemplate(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		if err := c.each(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("testkit: %v", err)
+		}
+	})
+	return c.url(0, name), true
 }
