@@ -58,6 +58,7 @@ func (c *consumer) markDirty(ctx context.Context) {
 	sweep := time.NewTimer(0)
 	defer sweep.Stop()
 	before := time.Duration(0) // how long the sweep before took
+	failing := false           // whether it failed
 	for {
 		select {
 		case <-ctx.Done():
@@ -74,9 +75,16 @@ func (c *consumer) markDirty(ctx context.Context) {
 		case <-sweep.C:
 		}
 		began := time.Now() // not of the injected clock: it measures the sweep itself
-		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
-			c.cfg.Logger.WarnContext(ctx, "cannot sweep for new entries; retrying at the next sweep", "consumer", c.consumer, "error", err)
+		err := c.sweep(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing:
+			c.cfg.Logger.WarnContext(ctx, "cannot sweep for new entries; trying again every few seconds", "consumer", c.consumer, "error", err)
+		case err == nil && failing:
+			c.cfg.Logger.InfoContext(ctx, "sweeps for new entries work again", "consumer", c.consumer)
 		}
+		failing = err != nil
 		// Sweeps over many workspaces take no more than 1 % of the time. One that took long by
 		// itself had to wait, for a database that failed over or a table that was locked, and
 		// does not put off the next: it may have lost notifications meanwhile.
