@@ -151,7 +151,7 @@ func apart() map[string][]string {
 			"TestTilesAreThoseOfTheKey", "TestFeedProvesItself", "TestEveryChangedBitIsFound", "TestTesseraClientReadsTheFeed",
 		},
 		"is about the server that an answer was read from": {
-			"TestReplicasAnswerAsThePrimary", "TestReplicasBehind", "TestReadBeside", "TestReplicasThatFail", "TestConflictsWithRecovery", "TestWhoIsToldWaitsForReplicas",
+			"TestReplicasAnswerAsThePrimary", "TestReplicasBehind", "TestReadsGoToTheNodeOfTheirWorkspace", "TestReadBeside", "TestReplicasThatFail", "TestConflictsWithRecovery", "TestWhoIsToldWaitsForReplicas",
 			"TestCursorsOfAnotherPlace",
 		},
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
