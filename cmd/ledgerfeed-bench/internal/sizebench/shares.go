@@ -117,29 +117,29 @@ func (x *instances) reportShares(what string, shares []float64) {
 	}
 }
 
-// projections is what each process that projects has done so far.
-type projections struct{ entries, claims []float64 }
+// work is what each process that projects has done so far.
+type work struct{ entries, claims []float64 }
 
-func (x *instances) projected(ctx context.Context) (p projections, err error) {
+func (x *instances) projected(ctx context.Context) (w work, err error) {
 	for i, s := range x.running {
 		if !works(i) {
 			continue
 		}
 		for name, list := range map[string]*[]float64{
-			"ledgerfeed_projected_entries_total":                        &p.entries,
-			"ledgerfeed_projector_handler_execution_time_seconds_count": &p.claims,
+			"ledgerfeed_projected_entries_total":                        &w.entries,
+			"ledgerfeed_projector_handler_execution_time_seconds_count": &w.claims,
 		} {
 			n, err := metric(ctx, s.address("admin"), name)
 			if err != nil {
-				return p, err
+				return w, err
 			}
 			*list = append(*list, n)
 		}
 	}
-	return p, nil
+	return w, nil
 }
 
-func minus(after, before projections) (d projections) {
+func minus(after, before work) (d work) {
 	for i := range after.entries {
 		d.entries = append(d.entries, after.entries[i]-before.entries[i])
 		d.claims = append(d.claims, after.claims[i]-before.claims[i])
