@@ -92,7 +92,7 @@ func first(workspace, self uint64, rivals []uint64) bool {
 
 // weight mixes two hashes, in every process in the same way.
 func weight(workspace, process uint64) uint64 {
-	return rand.NewPCG(workspace, process).Uint64() //nolint:gosec // a hash, not a secret
+	return rand.NewPCG(workspace, process).Uint64()
 }
 
 func hashOf(text string) uint64 {
