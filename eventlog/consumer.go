@@ -24,6 +24,8 @@ type consumer struct {
 	cfg   *SubscriberConfig
 	dirty *dirtySet
 	out   chan *message.Message
+
+	yielding sync.WaitGroup // those that mark workspaces a moment later
 }
 
 func newConsumer(cfg *SubscriberConfig, name string) *consumer {
@@ -55,6 +57,10 @@ func (c *consumer) run(ctx context.Context) {
 func (c *consumer) markDirty(ctx context.Context) {
 	appended, unsubscribe := c.cfg.Notifier.Subscribe(c.topic())
 	defer unsubscribe()
+	defer c.yielding.Wait()
+	if c.consumer == ReadModels {
+		c.cfg.Notifier.projects.Store(true)
+	}
 	sweep := time.NewTimer(0)
 	defer sweep.Stop()
 	before := time.Duration(0) // how long the sweep before took
@@ -67,8 +73,10 @@ func (c *consumer) markDirty(ctx context.Context) {
 			if c.cfg.Gather > 0 && !flow.Pause(ctx, untilNext(c.cfg.Gather)) {
 				return
 			}
-			ids, all := appended.Take()
-			c.dirty.mark(ids, shared)
+			// What this process has appended it claims at once: it is the first to know.
+			own, others, all := appended.takeApart()
+			c.dirty.mark(own, shared)
+			c.markYielding(ctx, others)
 			if !all {
 				continue
 			}
@@ -117,7 +125,7 @@ func (c *consumer) sweep(ctx context.Context) error {
 	}
 	// Beside an error of one node of a cluster there may be workspaces of others.
 	healthy, failing, err := c.behind(ctx)
-	c.dirty.mark(healthy, shared)
+	c.markYielding(ctx, healthy)
 	c.dirty.mark(failing, c.failing())
 	return err
 }

@@ -59,6 +59,9 @@ type Notifier struct {
 
 	unsentReady chan struct{} // holds a token when unsent has something
 
+	projects atomic.Bool // this process does
+	peers    peers       // the other processes that do
+
 	sent, received, interrupted atomic.Uint64 // see NotifierStats
 	listening                   listener      // at what the pool connects to, unless deaf
 	carrying                    way           // the transport
@@ -122,30 +125,41 @@ type Subscription struct {
 	C chan struct{}
 
 	mu  sync.Mutex
-	ids map[string]struct{}
+	ids map[string]bool // by workspace, whether this process changed it
 	all bool
 }
 
 // Take returns the workspaces that changed since the last call. With all, any may
 // have, because the connection that listens was lost: sweep.
 func (s *Subscription) Take() (ids []string, all bool) {
+	own, others, all := s.takeApart()
+	return append(own, others...), all
+}
+
+// takeApart is Take, with the workspaces that this process changed apart from those that only
+// others did.
+func (s *Subscription) takeApart() (own, others []string, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id := range s.ids {
-		ids = append(ids, id)
+	for id, mine := range s.ids {
+		if mine {
+			own = append(own, id)
+		} else {
+			others = append(others, id)
+		}
 	}
 	all = s.all
 	s.ids, s.all = nil, false
-	return ids, all
+	return own, others, all
 }
 
-func (s *Subscription) add(ids []string, all bool) {
+func (s *Subscription) add(ids []string, own, all bool) {
 	s.mu.Lock()
 	if s.ids == nil {
-		s.ids = make(map[string]struct{}, len(ids))
+		s.ids = make(map[string]bool, len(ids))
 	}
 	for _, id := range ids {
-		s.ids[id] = struct{}{}
+		s.ids[id] = s.ids[id] || own
 	}
 	s.all = s.all || all
 	s.mu.Unlock()
@@ -207,7 +221,7 @@ func (n *Notifier) Notify(topic Topic, workspaceIDs ...string) {
 	if len(workspaceIDs) == 0 {
 		return
 	}
-	n.notifyLocal(topic, workspaceIDs, false)
+	n.notifyLocal(topic, workspaceIDs, true, false)
 	if !slices.Contains(topics(), topic) {
 		return // nobody elsewhere subscribes to it
 	}
@@ -222,11 +236,11 @@ func (n *Notifier) Notify(topic Topic, workspaceIDs ...string) {
 	putToken(n.unsentReady)
 }
 
-func (n *Notifier) notifyLocal(topic Topic, ids []string, all bool) {
+func (n *Notifier) notifyLocal(topic Topic, ids []string, own, all bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for s := range n.subscriptions[topic] {
-		s.add(ids, all)
+		s.add(ids, own, all)
 	}
 }
 
@@ -268,7 +282,7 @@ func (n *Notifier) Flush(ctx context.Context) error {
 	n.unsent = map[Topic]map[string]struct{}{}
 	n.mu.Unlock()
 	for topic, ids := range unsent {
-		list := payloads(n.self, ids)
+		list := payloads(n.sender(), ids)
 		if n.transport == nil || n.transport.Send(ctx, topic, list...) != nil {
 			// Listening processes hear of it all the same. That the transport does not work is
 			// told by receive.
@@ -307,6 +321,17 @@ func (n *Notifier) send(ctx context.Context) {
 	}
 }
 
+// projecting follows the id of a sender that projects. Versions before take it for a part of the id.
+const projecting = "+"
+
+// sender is what this process is called in payloads.
+func (n *Notifier) sender() string {
+	if n.projects.Load() {
+		return n.self + projecting
+	}
+	return n.self
+}
+
 // payloads packs workspace ids behind the sender's id.
 func payloads(self string, ids map[string]struct{}) []string {
 	var (
@@ -334,11 +359,15 @@ func payloads(self string, ids map[string]struct{}) []string {
 // it was another one.
 func (n *Notifier) take(topic Topic, payload string) bool {
 	sender, rest, _ := strings.Cut(payload, " ")
+	sender, projects := strings.CutSuffix(sender, projecting)
 	if sender == n.self {
 		return false
 	}
 	n.received.Add(1)
-	n.notifyLocal(topic, strings.Fields(rest), false)
+	if projects {
+		n.peers.hear(sender)
+	}
+	n.notifyLocal(topic, strings.Fields(rest), false, false)
 	return true
 }
 
@@ -346,7 +375,7 @@ func (n *Notifier) take(topic Topic, payload string) bool {
 // heard of again.
 func (n *Notifier) notifyAll() {
 	for _, topic := range topics() {
-		n.notifyLocal(topic, nil, true)
+		n.notifyLocal(topic, nil, false, true)
 	}
 }
 

@@ -57,9 +57,9 @@ func newMovingPlaces(t *testing.T, retries string) *movingPlaces {
 	for i := range h.urls {
 		h.urls[i] = testkit.NewDatabase(t)
 		if i == 1 {
-			if url, made := testkit.CitusDatabase(t); made {
-				h.urls[i] = url
-				succeed(t, url, "migrate")
+			if address, made := testkit.CitusDatabase(t); made {
+				h.urls[i] = address
+				succeed(t, address, "migrate")
 			}
 		}
 		h.keys[i] = filepath.Join(t.TempDir(), "secret")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/deliverbench"
@@ -14,9 +15,16 @@ import (
 
 // Instances is ledgerfeed-bench instances.
 func Instances(o *measure.Options) measure.Benchmark {
+	x := &instances{}
 	return measure.Benchmark{
 		Name: "instances", Short: "Sixteen processes on one PostgreSQL: what they cost when idle, how even their shares are, and how they take over",
-		Parts: []measure.Part{{Name: "instances", Measure: func(ctx context.Context) error { return benchInstances(ctx, o) }}},
+		Parts: []measure.Part{
+			{Name: "idle", Measure: x.measureIdle},
+			{Name: "projecting", Measure: x.measureProjecting},
+			{Name: "delivering", Measure: x.measureDelivering},
+			{Name: "takeover", Measure: x.measureTakeOver},
+		},
+		SetUp: func(ctx context.Context, work func(context.Context) error) error { return x.setUp(ctx, o, work) },
 	}
 }
 
@@ -25,7 +33,7 @@ const (
 	// quiet is how long processes have been idle before that is measured, and window how long
 	// it is measured.
 	quiet  = 10 * time.Second
-	window = 30 * time.Second
+	window = 20 * time.Second
 )
 
 // noAudit turns the verification in the background off, which is work, not idleness: with
@@ -50,28 +58,24 @@ type instances struct {
 	invoices int // the number of the last one
 }
 
-func benchInstances(ctx context.Context, o *measure.Options) error {
+// setUp makes what the parts share. Each starts the processes that it needs, which the next
+// goes on with.
+func (x *instances) setUp(ctx context.Context, o *measure.Options, work func(context.Context) error) error {
 	return measure.InDatabase(ctx, o, func(ctx context.Context, db *measure.Database) (err error) {
-		x := &instances{Database: db, all: o.Size(20_000, 200), hooked: o.Size(2_000, 100)}
+		*x = instances{Database: db, all: o.Size(20_000, 200), hooked: o.Size(2_000, 100)}
 		if err := x.fill(ctx); err != nil {
 			return err
 		}
 		defer x.webhooks.Close()
 		defer func() { err = errors.Join(err, x.stop()) }()
-		if err := x.measureIdle(ctx); err != nil {
-			return err
-		}
-		if err := x.measureShares(ctx); err != nil {
-			return err
-		}
-		return x.measureTakeOver(ctx)
+		return work(ctx)
 	})
 }
 
 // fill makes the workspaces, all of them projected, and webhooks of some.
 func (x *instances) fill(ctx context.Context) error {
 	x.Say("making %d workspaces, %d of them with a webhook", x.all, x.hooked)
-	if err := x.appendTo(ctx, x.all); err != nil {
+	if err := x.appendTo(ctx, 0, x.all); err != nil {
 		return err
 	}
 	projecting, stop := context.WithCancel(ctx)
@@ -103,14 +107,15 @@ func (x *instances) fill(ctx context.Context) error {
 	return x.Quiesce(ctx)
 }
 
-// appendTo appends an event to each of the first workspaces, and tells the processes.
-func (x *instances) appendTo(ctx context.Context, workspaces int) error {
+// appendTo appends an event to each of the workspaces from one on and before another, and
+// tells the processes.
+func (x *instances) appendTo(ctx context.Context, first, end int) error {
 	const batch = 500
 	x.invoices++
 	data := fmt.Appendf(nil, `{"invoice_id":"in_%d","invoice_number":"%[1]d","amount":"420.00"}`, x.invoices)
-	for from := 0; from < workspaces; from += batch {
+	for from := first; from < end; from += batch {
 		var drafts []domain.Draft
-		for w := from; w < min(workspaces, from+batch); w++ {
+		for w := from; w < min(end, from+batch); w++ {
 			d, err := domain.NewDraft(workload.WorkspaceID(w), "invoice.issued", data)
 			if err != nil {
 				return fmt.Errorf("cannot make entries to measure with: %w", err)
@@ -140,6 +145,7 @@ func (x *instances) grow(ctx context.Context, n int) error {
 }
 
 func (x *instances) stop() (err error) {
+	err = x.signal(syscall.SIGCONT) // a measurement that failed may have left some stopped
 	for _, s := range x.running {
 		err = errors.Join(err, s.stop())
 	}

@@ -16,49 +16,34 @@ import (
 )
 
 const (
-	// rounds is how often each workspace gets an event while shares are measured.
-	rounds = 4
+	// rounds are how often a fifth of the workspaces gets an event each while shares are
+	// measured: so often that chance explains much less than uneven.
+	rounds = 40
+	fifths = 5
 	// uneven is how far from the average a process's share may be.
 	uneven = 0.2
 	// lease is within what time a process's webhooks are taken over: dispatch.Config's default.
 	lease = 30 * time.Second
 )
 
-// measureShares reports how evenly the processes share webhooks and workspaces.
-func (x *instances) measureShares(ctx context.Context) error {
-	x.Say("measuring shares: %d events in each of %d workspaces", rounds, x.all)
-	before, err := x.projected(ctx)
-	if err != nil {
+// measureDelivering reports how evenly the processes share webhooks.
+func (x *instances) measureDelivering(ctx context.Context) error {
+	if err := x.grow(ctx, mostInstances); err != nil {
 		return err
 	}
-	for range x.Size(rounds, 3) {
-		if err := x.appendTo(ctx, x.all); err != nil {
-			return err
-		}
-		if err := workload.AwaitProjected(ctx, x.Database); err != nil {
-			return err
-		}
-	}
-	after, err := x.projected(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range after {
-		after[i] -= before[i]
-	}
-	x.reportShares("entries projected", after)
 	if err := x.awaitDelivered(ctx); err != nil {
 		return err
 	}
 	// Shares become even at renewals of leases, of which there are six in a lease.
 	var held []float64
 	for range 6 {
-		if err := x.appendTo(ctx, x.hooked); err != nil {
+		if err := x.appendTo(ctx, 0, x.hooked); err != nil {
 			return err
 		}
 		if err := x.awaitDelivered(ctx); err != nil {
 			return err
 		}
+		var err error
 		if held, err = x.held(ctx); err != nil {
 			return err
 		}
@@ -70,35 +55,96 @@ func (x *instances) measureShares(ctx context.Context) error {
 	return nil
 }
 
-func (x *instances) reportShares(what string, shares []float64) {
-	sum := 0.0
-	for _, s := range shares {
-		sum += s
+// measureProjecting reports how evenly the processes share entries to project, and how evenly
+// chance would share them.
+func (x *instances) measureProjecting(ctx context.Context) error {
+	if err := x.grow(ctx, mostInstances); err != nil {
+		return err
 	}
-	mean := sum / float64(len(shares))
+	each := x.all / fifths
+	x.Say("measuring shares: %d rounds of an event in each of %d workspaces", rounds, each)
+	if err := x.projectRound(ctx, 0, each); err != nil { // the first is of processes that have just started
+		return err
+	}
+	first, err := x.projected(ctx)
+	if err != nil {
+		return err
+	}
+	before := first
+	byRound := make([][]float64, rounds)
+	for i := range byRound {
+		from := i % fifths * each
+		if err := x.projectRound(ctx, from, from+each); err != nil {
+			return err
+		}
+		after, err := x.projected(ctx)
+		if err != nil {
+			return err
+		}
+		byRound[i] = minus(after, before).entries
+		before = after
+	}
+	sum := minus(before, first)
+	for i, entries := range sum.entries {
+		x.Say("    process %2d of those that project: %6.0f entries in %5.0f claims, %.2f of an even share", i+1, entries, sum.claims[i], entries/mean(sum.entries))
+	}
+	x.reportShares("entries projected", sum.entries)
+	claims := int(mean(sum.claims)) * len(sum.claims)
+	least, most := byChance(claims, len(sum.claims))
+	what := fmt.Sprintf("    if each of %d claims had gone to any process by chance", claims)
+	x.Report.Add(measure.Figure{Name: what + ": most", Value: most, Unit: "shares"})
+	x.Report.Add(measure.Figure{Name: "    and least, each in 19 runs of 20", Value: least, Unit: "shares"})
+	x.Report.Add(measure.Figure{Name: "    a process's share of all rounds is known to (2 standard errors)", Value: 200 * standardError(byRound), Unit: "%"})
+	return nil
+}
+
+// projectRound appends an event to each of some workspaces and waits until it is projected.
+func (x *instances) projectRound(ctx context.Context, first, end int) error {
+	if err := x.appendTo(ctx, first, end); err != nil {
+		return err
+	}
+	return workload.AwaitProjected(ctx, x.Database)
+}
+
+func (x *instances) reportShares(what string, shares []float64) {
 	for _, f := range []struct {
 		name  string
 		value float64
 	}{{"most", slices.Max(shares)}, {"least", slices.Min(shares)}} {
 		x.Report.Add(measure.Figure{
-			Name: fmt.Sprintf("%s by the process that has %s, of %d", what, f.name, len(shares)), Value: f.value, Limit: mean, LimitIs: "an even share",
+			Name: fmt.Sprintf("%s by the process that has %s, of %d", what, f.name, len(shares)), Value: f.value, Limit: mean(shares), LimitIs: "an even share",
 		}.RatioWithin(uneven))
 	}
 }
 
-// projected is how many entries each process with that role has projected so far.
-func (x *instances) projected(ctx context.Context) (list []float64, err error) {
+// work is what each process that projects has done so far.
+type work struct{ entries, claims []float64 }
+
+func (x *instances) projected(ctx context.Context) (w work, err error) {
 	for i, s := range x.running {
 		if !works(i) {
 			continue
 		}
-		n, err := metric(ctx, s.address("admin"), "ledgerfeed_projected_entries_total")
-		if err != nil {
-			return nil, err
+		for name, list := range map[string]*[]float64{
+			"ledgerfeed_projected_entries_total":                        &w.entries,
+			"ledgerfeed_projector_handler_execution_time_seconds_count": &w.claims,
+		} {
+			n, err := metric(ctx, s.address("admin"), name)
+			if err != nil {
+				return w, err
+			}
+			*list = append(*list, n)
 		}
-		list = append(list, n)
 	}
-	return list, nil
+	return w, nil
+}
+
+func minus(after, before work) (d work) {
+	for i := range after.entries {
+		d.entries = append(d.entries, after.entries[i]-before.entries[i])
+		d.claims = append(d.claims, after.claims[i]-before.claims[i])
+	}
+	return d
 }
 
 // metric adds the series of a metric up.
@@ -149,41 +195,4 @@ func (x *instances) awaitDelivered(ctx context.Context) error {
 	p := &producers{Database: x.Database}
 	return p.await(ctx, `
 		SELECT NOT EXISTS (SELECT FROM log_checkpoint c JOIN log_head h USING (workspace_id) WHERE c.consumer = 'read_models' AND h.position > c.position) AND NOT (`+owed+`)`)
-}
-
-// measureTakeOver kills a quarter of the processes that project and deliver while they have
-// work, and reports when the others have done all of it.
-func (x *instances) measureTakeOver(ctx context.Context) error {
-	if err := x.appendTo(ctx, x.hooked); err != nil {
-		return err
-	}
-	began := time.Now()
-	var left []*served
-	killed := 0
-	for i, s := range x.running {
-		if i%4 != 2 {
-			left = append(left, s)
-			continue
-		}
-		if err := s.cmd.Process.Kill(); err != nil {
-			return fmt.Errorf("cannot kill a process: %w", err)
-		}
-		_ = s.cmd.Wait() // which says that it was killed
-		killed++
-	}
-	x.running = left
-	if err := x.appendTo(ctx, x.all); err != nil {
-		return err
-	}
-	if err := workload.AwaitProjected(ctx, x.Database); err != nil {
-		return err
-	}
-	x.Report.Add(measure.Figure{
-		Name: fmt.Sprintf("%d of %d workers killed: everything is projected after", killed, 3*mostInstances/4), Value: time.Since(began).Seconds(), Unit: "s",
-	}.Below(lease.Seconds()))
-	if err := x.awaitDelivered(ctx); err != nil {
-		return err
-	}
-	x.Report.Add(measure.Figure{Name: "    everything is delivered after", Value: time.Since(began).Seconds(), Unit: "s"}.Below(lease.Seconds()))
-	return nil
 }
