@@ -2,7 +2,10 @@ package moving
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,7 +13,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Deliveries are held as a person pauses webhooks, which every process that delivers
@@ -30,14 +32,28 @@ const holdSQL = `
 
 // held is true of a webhook w that is held: nobody has changed its state or epoch since.
 const held = `w.state = 'paused' AND w.epoch = w.pause_epoch AND coalesce((
-	SELECT (m.held -> w.webhook_id ->> 'epoch')::integer FROM workspace_move m WHERE m.workspace_id = w.workspace_id), -1) = w.epoch`
+	SELECT (m.held -> w.webhook_id ->> 'epoch')::integer FROM workspace_move m WHERE m.workspace_id = $1), -1) = w.epoch`
+
+// before is, as JSON, what the webhooks of a workspace were before they were first held; and
+// epochs adds the epochs that they have since. Both are read before they are written, because
+// Citus takes no value of a distributed table in a statement that writes a table which every
+// node has a copy of.
+const (
+	before = `
+		SELECT coalesce(jsonb_object_agg(w.webhook_id, CASE WHEN ` + held + ` THEN (SELECT m.held -> w.webhook_id FROM workspace_move m WHERE m.workspace_id = $1)
+		       ELSE jsonb_build_object('state', w.state, 'before', w.epoch, 'paused_at', w.paused_at) END), '{}')
+		  FROM webhook w WHERE w.workspace_id = $1`
+	epochs = `
+		SELECT coalesce(jsonb_object_agg(w.webhook_id, m.held -> w.webhook_id || jsonb_build_object('epoch', w.epoch)), '{}')
+		  FROM webhook w JOIN workspace_move m ON m.workspace_id = w.workspace_id WHERE w.workspace_id = $1`
+)
 
 // hold has the processes at the old place give its webhooks back, and waits for that.
 func (m *Mover) hold(ctx context.Context) error {
 	m.cfg.Step(StepHold)
-	err := pg.InLimitedTx(ctx, m.cfg.From.Pool, lockTimeout, func(tx pgx.Tx) error {
-		if err := m.exec(ctx, tx, `SELECT FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
-			`SELECT FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`); err != nil {
+	err := m.cfg.From.inLimitedTx(ctx, func(tx pgx.Tx) error {
+		if err := m.exec(ctx, tx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
+			`SELECT 1 FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`); err != nil {
 			return err
 		}
 		r, err := m.lockRow(ctx, tx)
@@ -47,24 +63,19 @@ func (m *Mover) hold(ctx context.Context) error {
 		if !m.is(r, copying, holding, fenced) {
 			return ErrUndone
 		}
-		// What they were before they were first held; and then the epochs that they have.
-		if _, err := tx.Exec(ctx, `
-			UPDATE workspace_move m SET state = 'holding', changed_at = $2, held = coalesce((
-			       SELECT jsonb_object_agg(w.webhook_id, CASE WHEN `+held+` THEN m.held -> w.webhook_id
-			              ELSE jsonb_build_object('state', w.state, 'before', w.epoch, 'paused_at', w.paused_at) END)
-			         FROM webhook w WHERE w.workspace_id = $1), '{}')
-			 WHERE m.workspace_id = $1`, m.cfg.WorkspaceID, m.now()); err != nil {
-			return fmt.Errorf("note the webhooks of %s: %w", m.cfg.WorkspaceID, err)
+		if err := noteHeld(ctx, m, tx, before); err != nil {
+			return err
 		}
 		if _, err := tx.Exec(ctx, holdSQL, m.cfg.WorkspaceID, m.now()); err != nil {
 			return fmt.Errorf("hold the webhooks of %s: %w", m.cfg.WorkspaceID, err)
 		}
-		return m.exec(ctx, tx, `
-			UPDATE workspace_move m SET held = coalesce((
-			       SELECT jsonb_object_agg(w.webhook_id, (m.held -> w.webhook_id) || jsonb_build_object('epoch', w.epoch))
-			         FROM webhook w WHERE w.workspace_id = $1), '{}')
-			 WHERE m.workspace_id = $1`,
-			`UPDATE workspace SET move = 'holding' WHERE workspace_id = $1`)
+		if err := noteHeld(ctx, m, tx, epochs); err != nil {
+			return err
+		}
+		if err := m.set(ctx, tx, holding); err != nil {
+			return err
+		}
+		return m.exec(ctx, tx, `UPDATE workspace SET move = 'holding' WHERE workspace_id = $1`)
 	})
 	if err != nil {
 		return err
@@ -73,11 +84,24 @@ func (m *Mover) hold(ctx context.Context) error {
 	return awaitFree(ctx, m)
 }
 
-// takenSQL counts the webhooks that a living process holds.
+// noteHeld keeps what a query tells of the webhooks.
+func noteHeld(ctx context.Context, m *Mover, tx pgx.Tx, query string) error {
+	var list []byte
+	err := tx.QueryRow(ctx, query, m.cfg.WorkspaceID).Scan(&list)
+	if err == nil {
+		_, err = tx.Exec(ctx, `UPDATE workspace_move SET held = $2 WHERE workspace_id = $1`, m.cfg.WorkspaceID, list)
+	}
+	if err != nil {
+		return fmt.Errorf("note the webhooks of %s: %w", m.cfg.WorkspaceID, err)
+	}
+	return nil
+}
+
+// takenSQL counts the webhooks that a living process holds. The holders are read first,
+// because on a cluster the leases are on the coordinator alone.
 const takenSQL = `
-	SELECT count(*) FROM webhook_cursor c
-	 WHERE c.workspace_id = $1 AND c.holder IS NOT NULL
-	   AND EXISTS (SELECT FROM webhook_instance i WHERE i.workspace_id = '*' AND i.instance_id = c.holder AND i.lease_until > clock_timestamp())`
+	WITH c AS MATERIALIZED (SELECT holder FROM webhook_cursor WHERE workspace_id = $1 AND holder IS NOT NULL)
+	SELECT count(*) FROM c JOIN webhook_instance i ON i.instance_id = c.holder WHERE i.workspace_id = '*' AND i.lease_until > clock_timestamp()`
 
 // awaitFree waits until no process holds a webhook: what was under way is recorded.
 func awaitFree(ctx context.Context, m *Mover) error {
@@ -98,24 +122,34 @@ func awaitFree(ctx context.Context, m *Mover) error {
 	}
 }
 
+// beforeHeld is what a webhook was before it was held, as workspace_move.held has it.
+type beforeHeld struct {
+	State    string     `json:"state"`
+	Before   int32      `json:"before"` // its epoch then
+	PausedAt *time.Time `json:"paused_at"`
+	Epoch    int32      `json:"epoch"` // while it is held
+}
+
 // letGo gives webhooks, in tx of either place, the states back that they had before they
 // were held. What is pending goes on; the epoch does not go back.
-func letGo(ctx context.Context, m *Mover, tx pgx.Tx, before []byte) error {
-	_, err := tx.Exec(ctx, `
-		UPDATE webhook w SET state = h.value ->> 'state', paused_at = (h.value ->> 'paused_at')::timestamptz, version = w.version + 1
-		  FROM jsonb_each($2::jsonb) AS h
-		 WHERE w.workspace_id = $1 AND w.webhook_id = h.key AND w.state = 'paused'`, m.cfg.WorkspaceID, before)
-	if err != nil {
-		return fmt.Errorf("let the webhooks of %s go: %w", m.cfg.WorkspaceID, err)
+func letGo(ctx context.Context, m *Mover, tx pgx.Tx, held []byte) error {
+	var webhooks map[string]beforeHeld
+	if err := json.Unmarshal(held, &webhooks); err != nil {
+		return fmt.Errorf("read what the webhooks of %s were: %w", m.cfg.WorkspaceID, err)
 	}
-	// Only what has the webhook's own epoch is sent while it is off or paused.
-	_, err = tx.Exec(ctx, `
-		UPDATE webhook_waiting q SET epoch = (h.value ->> 'epoch')::integer
-		  FROM jsonb_each($2::jsonb) AS h
-		 WHERE q.workspace_id = $1 AND q.webhook_id = h.key AND h.value ->> 'state' <> 'on' AND q.once AND q.epoch = (h.value ->> 'before')::integer`,
-		m.cfg.WorkspaceID, before)
-	if err != nil {
-		return fmt.Errorf("let what is sent again to webhooks of %s go: %w", m.cfg.WorkspaceID, err)
+	b := &pgx.Batch{}
+	for _, id := range slices.Sorted(maps.Keys(webhooks)) {
+		w := webhooks[id]
+		b.Queue(`UPDATE webhook SET state = $3, paused_at = $4, version = version + 1 WHERE workspace_id = $1 AND webhook_id = $2 AND state = 'paused'`,
+			m.cfg.WorkspaceID, id, w.State, w.PausedAt)
+		if w.State != "on" {
+			// Only what has the webhook's own epoch is sent while it is off or paused.
+			b.Queue(`UPDATE webhook_waiting SET epoch = $3 WHERE workspace_id = $1 AND webhook_id = $2 AND once AND epoch = $4`,
+				m.cfg.WorkspaceID, id, w.Epoch, w.Before)
+		}
+	}
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("let the webhooks of %s go: %w", m.cfg.WorkspaceID, err)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -24,7 +23,7 @@ func (m *Mover) open(ctx context.Context) (result Result, err error) {
 	if err != nil {
 		return result, err
 	}
-	err = pg.InTx(ctx, m.cfg.To.Pool, func(to pgx.Tx) error {
+	err = m.cfg.To.inTx(ctx, func(to pgx.Tx) error {
 		r, err := m.lockRow(ctx, to)
 		if err != nil {
 			return err
@@ -135,7 +134,7 @@ func copyWorkspace(ctx context.Context, m *Mover, from, to pgx.Tx) error {
 	if err := from.QueryRow(ctx, `SELECT name, notify_email, created_at FROM workspace WHERE workspace_id = $1`, m.cfg.WorkspaceID).Scan(&name, &email, &created); err != nil {
 		return fmt.Errorf("read the workspace %s: %w", m.cfg.WorkspaceID, err)
 	}
-	if err := m.exec(ctx, to, `SELECT FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
+	if err := m.exec(ctx, to, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
 		`DELETE FROM api_key_secret WHERE workspace_id = $1`, `DELETE FROM api_key WHERE workspace_id = $1`); err != nil {
 		return err
 	}
@@ -150,7 +149,7 @@ func copyWorkspace(ctx context.Context, m *Mover, from, to pgx.Tx) error {
 func adapt(ctx context.Context, m *Mover, to pgx.Tx, before []byte) error {
 	err := m.exec(ctx, to,
 		`UPDATE api_key SET revision = 0 WHERE workspace_id = $1`, // a number of the old place's
-		`UPDATE rate_count SET changed_at = clock_timestamp() WHERE workspace_id = $1`,
+		`UPDATE rate_count SET changed_at = statement_timestamp() WHERE workspace_id = $1`,
 		`UPDATE webhook_cursor SET holder = NULL WHERE workspace_id = $1`,
 		`UPDATE webhook_mail SET next_attempt_at = now() WHERE workspace_id = $1 AND next_attempt_at = 'infinity'`,
 		// A session shows other workspaces of the old place, which may have other people here.
