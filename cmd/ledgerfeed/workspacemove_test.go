@@ -290,6 +290,14 @@ func (h *movingPlaces) query(place int, sql string) error {
 	return nil
 }
 
+// execute executes SQL at a place.
+func (h *movingPlaces) execute(place int, sql string) {
+	h.Helper()
+	conn := testkit.Must(pgx.Connect(h.Context(), h.urls[place]))(h.T)
+	defer conn.Close(h.Context())
+	testkit.Must(conn.Exec(h.Context(), sql))(h.T)
+}
+
 // whole checks that nothing was lost or doubled, and that one place alone has the workspace.
 func (h *movingPlaces) whole(place int) {
 	h.Helper()
@@ -380,7 +388,8 @@ func moves(t *testing.T, places [2]database) {
 	if status, body, err := h.page(h.apis[0], ""); err != nil || status != http.StatusServiceUnavailable || !bytes.Contains(body, []byte(h.apis[1])) {
 		t.Errorf("%d %s %v", status, body, err)
 	}
-	// And back, where its tombstone is.
+	// And back, where its tombstone is, and where the reader who was refused has used a key.
+	h.execute(0, `INSERT INTO api_key_use (workspace_id, key_id, last_used_at) SELECT workspace_id, key_id, now() FROM api_key WHERE workspace_id = 'acme' ON CONFLICT DO NOTHING`)
 	if r := runCommand(t, h.move(1)); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
 	}

@@ -134,7 +134,9 @@ func copyWorkspace(ctx context.Context, m *Mover, from, to pgx.Tx) error {
 	if err := from.QueryRow(ctx, `SELECT name, notify_email, created_at FROM workspace WHERE workspace_id = $1`, m.cfg.WorkspaceID).Scan(&name, &email, &created); err != nil {
 		return fmt.Errorf("read the workspace %s: %w", m.cfg.WorkspaceID, err)
 	}
+	// A reader who was refused here has used a key, which is written some time later.
 	if err := m.exec(ctx, to, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
+		`SELECT 1 FROM api_key WHERE workspace_id = $1 ORDER BY key_id FOR UPDATE`, `DELETE FROM api_key_use WHERE workspace_id = $1`,
 		`DELETE FROM api_key_secret WHERE workspace_id = $1`, `DELETE FROM api_key WHERE workspace_id = $1`); err != nil {
 		return err
 	}
