@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	testkit.Main(m, migrations.Up)
+	testkit.Main(m, migrations.Up, testkit.BesideCitus)
 }
 
 // command prepares the program as a process on the database at url (empty: its

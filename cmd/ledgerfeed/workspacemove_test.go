@@ -51,17 +51,31 @@ type movingPlaces struct {
 // oftenAgain is a schedule with which a receiver that fails for a moment has all soon.
 const oftenAgain = "1s,1s,1s,1s,1s,1s,1s"
 
-func newMovingPlaces(t *testing.T, retries string) *movingPlaces {
+// database makes a database of a kind.
+type database func(testing.TB) string
+
+// betweenPlaces runs a test of moves: between two databases of PostgreSQL, or, if there is a
+// cluster beside it, to the cluster, from it, and between two databases of it.
+func betweenPlaces(t *testing.T, test func(t *testing.T, places [2]database)) {
+	t.Helper()
+	t.Parallel()
+	plain, distributed := database(testkit.NewDatabase), database(testkit.ClusterDatabase)
+	if !testkit.BesideCluster() {
+		test(t, [2]database{plain, plain})
+		return
+	}
+	for name, places := range map[string][2]database{
+		"to a cluster": {plain, distributed}, "from a cluster": {distributed, plain}, "between clusters": {distributed, distributed},
+	} {
+		t.Run(name, func(t *testing.T) { test(t, places) }) // one after the other: a cluster has fewer connections
+	}
+}
+
+func newMovingPlaces(t *testing.T, places [2]database, retries string) *movingPlaces {
 	t.Helper()
 	h := &movingPlaces{T: t, receiver: testkit.NewReceiver(t, nil), retries: retries}
 	for i := range h.urls {
-		h.urls[i] = testkit.NewDatabase(t)
-		if i == 1 {
-			if address, made := testkit.CitusDatabase(t); made {
-				h.urls[i] = address
-				succeed(t, address, "migrate")
-			}
-		}
+		h.urls[i] = places[i](t)
 		h.keys[i] = filepath.Join(t.TempDir(), "secret")
 		if err := os.WriteFile(h.keys[i], fmt.Appendf(nil, "the key of the place number %d\n", i), 0o600); err != nil {
 			t.Fatal(err)
@@ -276,6 +290,14 @@ func (h *movingPlaces) query(place int, sql string) error {
 	return nil
 }
 
+// execute executes SQL at a place.
+func (h *movingPlaces) execute(place int, sql string) {
+	h.Helper()
+	conn := testkit.Must(pgx.Connect(h.Context(), h.urls[place]))(h.T)
+	defer conn.Close(h.Context())
+	testkit.Must(conn.Exec(h.Context(), sql))(h.T)
+}
+
 // whole checks that nothing was lost or doubled, and that one place alone has the workspace.
 func (h *movingPlaces) whole(place int) {
 	h.Helper()
@@ -322,9 +344,11 @@ func firstDifference(got, want []string) string {
 
 // A workspace moves while it is appended to, read and delivered: the follower goes on with
 // its cursor and misses nothing, sequence numbers have no gap, and the key works there.
-func TestWorkspaceMoves(t *testing.T) {
-	t.Parallel()
-	h := newMovingPlaces(t, oftenAgain)
+func TestWorkspaceMoves(t *testing.T) { betweenPlaces(t, moves) }
+
+func moves(t *testing.T, places [2]database) {
+	t.Helper()
+	h := newMovingPlaces(t, places, oftenAgain)
 	var v movedView
 	h.live(func() {
 		testkit.Within(t, time.Minute, func() error { return h.enough(300) })
@@ -368,7 +392,8 @@ func TestWorkspaceMoves(t *testing.T) {
 	if status, body, err := h.page(h.apis[0], ""); err != nil || status != http.StatusServiceUnavailable || !bytes.Contains(body, []byte(h.apis[1])) {
 		t.Errorf("%d %s %v", status, body, err)
 	}
-	// And back, where its tombstone is.
+	// And back, where its tombstone is, and where the reader who was refused has used a key.
+	h.execute(0, `INSERT INTO api_key_use (workspace_id, key_id, last_used_at) SELECT workspace_id, key_id, now() FROM api_key WHERE workspace_id = 'acme' ON CONFLICT DO NOTHING`)
 	if r := runCommand(t, h.move(1)); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
 	}
@@ -412,9 +437,11 @@ func (h *movingPlaces) moveUntil(step string) *process {
 
 // However often the command is killed, the move can be run again or undone, and nothing is
 // lost, doubled or taken at both places.
-func TestWorkspaceMoveKilled(t *testing.T) {
-	t.Parallel()
-	h := newMovingPlaces(t, oftenAgain)
+func TestWorkspaceMoveKilled(t *testing.T) { betweenPlaces(t, moveKilled) }
+
+func moveKilled(t *testing.T, places [2]database) {
+	t.Helper()
+	h := newMovingPlaces(t, places, oftenAgain)
 	steps := moveSteps()
 	rng := rand.New(rand.NewPCG(1, 2))
 	undone := 0
@@ -453,9 +480,11 @@ func TestWorkspaceMoveKilled(t *testing.T) {
 }
 
 // Killed at every step and run again, never undone.
-func TestWorkspaceMoveRunAgain(t *testing.T) {
-	t.Parallel()
-	h := newMovingPlaces(t, oftenAgain)
+func TestWorkspaceMoveRunAgain(t *testing.T) { betweenPlaces(t, moveRunAgain) }
+
+func moveRunAgain(t *testing.T, places [2]database) {
+	t.Helper()
+	h := newMovingPlaces(t, places, oftenAgain)
 	h.live(func() {
 		testkit.Within(t, time.Minute, func() error { return h.enough(100) })
 		for _, step := range moveSteps() {
@@ -471,9 +500,11 @@ func TestWorkspaceMoveRunAgain(t *testing.T) {
 
 // Over a link that is slow, breaks and goes silent, a move takes longer or ends with an error,
 // appends are refused for no longer than the fence lasts, and the move can be run again.
-func TestWorkspaceMoveOverABadLink(t *testing.T) {
-	t.Parallel()
-	h := newMovingPlaces(t, oftenAgain)
+func TestWorkspaceMoveOverABadLink(t *testing.T) { betweenPlaces(t, moveOverABadLink) }
+
+func moveOverABadLink(t *testing.T, places [2]database) {
+	t.Helper()
+	h := newMovingPlaces(t, places, oftenAgain)
 	link := h.overALink()
 	link.Delay(20 * time.Millisecond)
 	h.every = 10 * time.Millisecond
@@ -505,11 +536,11 @@ func TestWorkspaceMoveOverABadLink(t *testing.T) {
 func (h *movingPlaces) overALink() *badnetwork.Proxy {
 	h.Helper()
 	config := testkit.Must(pgx.ParseConfig(h.urls[1]))(h.T)
-	address := fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)
-	if !strings.HasPrefix(config.Host, "/") { // a cluster's
-		address = fmt.Sprintf("%s:%d", config.Host, config.Port)
+	upstream := fmt.Sprintf("%s:%d", config.Host, config.Port)
+	if strings.HasPrefix(config.Host, "/") {
+		upstream = fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)
 	}
-	link := testkit.Must(badnetwork.Listen(h.Context(), address))(h.T)
+	link := testkit.Must(badnetwork.Listen(h.Context(), upstream))(h.T)
 	h.Cleanup(func() { _ = link.Close() })
 	h.to = fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", config.User, link.Address(), config.Database)
 	return link

@@ -21,9 +21,11 @@ import (
 // TestWorkspaceMovesWithWhatPeopleHave: somebody who is signed in at the console stays so, a
 // key has no more requests left than it had, one that is revoked while the workspace moves
 // is revoked, and a delivery that waits for its next attempt waits on, with its number.
-func TestWorkspaceMovesWithWhatPeopleHave(t *testing.T) {
-	t.Parallel()
-	h := newMovingPlaces(t, "10s,10s,10s,10s")
+func TestWorkspaceMovesWithWhatPeopleHave(t *testing.T) { betweenPlaces(t, movesWithWhatPeopleHave) }
+
+func movesWithWhatPeopleHave(t *testing.T, places [2]database) {
+	t.Helper()
+	h := newMovingPlaces(t, places, "10s,10s,10s,10s")
 	key := func(name string, limit int) string {
 		t.Helper()
 		var made struct{ Key string }

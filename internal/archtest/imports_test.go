@@ -356,6 +356,7 @@ var inTestsOf = map[string][]string{
 	"internal/ingest":         {"internal/bus/jetstream", "internal/ingest/outbox", "internal/ingest/stream", "internal/relay", "projections", "projections/replay"},
 	"internal/signaturecheck": {"delivery/attempt"},
 	"delivery/statement":      {"delivery/keyring", "eventlog"},
+	"internal/archtest":       {"migrations/distribute"}, // which tables Citus has where
 	"internal/cosigning":      {"domain", "eventlog", "internal/datadir"},
 	"readapi":                 {"internal/connlimit"}, // what HTTP/2 leaves of its bounds
 

@@ -4,11 +4,14 @@ import (
 	"go/ast"
 	"go/token"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/migrations/distribute"
 )
 
 // Workspaces are the unit by which the tables can be distributed over several servers
@@ -145,6 +148,95 @@ func TestStatementsNameTheirWorkspace(t *testing.T) {
 	for where := range known {
 		if found[where] == nil {
 			t.Errorf("%s is in the list of those that name no workspace, and has no such statement", where)
+		}
+	}
+}
+
+var (
+	// changes finds statements that change rows, and their tables. What follows ON CONFLICT
+	// changes those of the table of the INSERT before it.
+	changes = regexp.MustCompile(`(?i)\bUPDATE\s+([a-z_…]+)\s+(?:AS\s+)?(?:[a-z]\s+)?SET\b|\bDELETE\s+FROM\s+([a-z_…]+)|\bINSERT\s+INTO\s+([a-z_…]+)|\bDO\s+UPDATE\b`)
+
+	// volatile finds functions that give another value each time they are called.
+	volatile = regexp.MustCompile(`(?i)\b(clock_timestamp|timeofday|random|gen_random_uuid|uuid_generate_v4|nextval|setval)\s*\(`)
+)
+
+// volatileChange is the part of a text, up to a semicolon, that changes rows and calls a
+// volatile function, which Citus refuses for tables that are not on the coordinator alone.
+func volatileChange(text string, onCoordinator func(table string) bool) string {
+	for part := range strings.SplitSeq(text, ";") {
+		inserts := ""
+		for _, at := range changes.FindAllStringSubmatchIndex(part, -1) {
+			table := inserts
+			switch {
+			case at[2] >= 0:
+				table = part[at[2]:at[3]]
+			case at[4] >= 0:
+				table = part[at[4]:at[5]]
+			case at[6] >= 0:
+				inserts = part[at[6]:at[7]]
+				continue
+			}
+			if change := part[at[0]:]; !onCoordinator(table) && volatile.MatchString(change) {
+				return change
+			}
+		}
+	}
+	return ""
+}
+
+// onCoordinator reports whether a table is on the coordinator of a cluster alone.
+func onCoordinator(table string) bool {
+	return slices.Contains(distribute.Layout(), distribute.Table{Name: table, Place: distribute.Coordinator})
+}
+
+// TestChangesCallNothingVolatile: what changes rows of tables that can be distributed gets the
+// time, and whatever else is another value each time, as a parameter or from a query before it.
+// That goes for functions of the schema as well.
+func TestChangesCallNothingVolatile(t *testing.T) {
+	t.Parallel()
+	total := 0
+	for _, file := range tree(t) {
+		if file.test() || !servesProduction(file.path) {
+			continue
+		}
+		for _, s := range statementsIn(file) {
+			total++
+			if change := volatileChange(s.text, onCoordinator); change != "" {
+				t.Errorf("%s calls a volatile function in what changes rows, which Citus refuses:\n%s", s.where, change)
+			}
+		}
+	}
+	if total < 60 {
+		t.Errorf("only %d statements were found", total)
+	}
+	schema, err := os.ReadFile("../../migrations/schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change := volatileChange(string(schema), onCoordinator); change != "" {
+		t.Errorf("a function of the schema calls a volatile function in what changes rows, which Citus refuses:\n%s", change)
+	}
+}
+
+// TestVolatileChanges: the rule finds what it is for, and nothing else.
+func TestVolatileChanges(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"UPDATE log_head SET closed_until = clock_timestamp() + $2 WHERE workspace_id = $1":                           true,
+		"UPDATE log_head SET closed_until = $2 WHERE workspace_id = $1":                                               false,
+		"UPDATE webhook_mail SET next_attempt_at = now() WHERE workspace_id = $1":                                     false,
+		"UPDATE webhook_instance i SET lease_until = clock_timestamp() WHERE i.workspace_id = '*'":                    false,
+		"DELETE FROM console_link WHERE workspace_id = $1 AND expires_at < clock_timestamp()":                         true,
+		"SELECT clock_timestamp() FROM log_head WHERE workspace_id = $1 FOR UPDATE":                                   false,
+		"INSERT INTO rate_count AS r (workspace_id, at) SELECT $1, clock_timestamp() ON CONFLICT DO NOTHING":          false,
+		"INSERT INTO rate_count (workspace_id) VALUES ($1) ON CONFLICT (workspace_id) DO UPDATE SET n = random()":     true,
+		"INSERT INTO ingest_position (n) VALUES ($1) ON CONFLICT (n) DO UPDATE SET at = clock_timestamp()":            false,
+		"began := clock_timestamp(); UPDATE log_head SET position = head WHERE workspace_id = w; x := random()":       false,
+		"UPDATE webhook AS w SET secret = gen_random_uuid()::text WHERE w.workspace_id = $1 AND w.webhook_id = 'one'": true,
+	} {
+		if got := volatileChange(text, onCoordinator) != ""; got != want {
+			t.Errorf("%s: a fault: %v, want %v", text, got, want)
 		}
 	}
 }

@@ -7,14 +7,17 @@
 package moving
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Place is one side of a move. Its account owns the tables.
@@ -104,4 +107,28 @@ func (p *Place) notify(topic eventlog.Topic, workspaceIDs ...string) {
 	if p.Notify != nil {
 		p.Notify(topic, workspaceIDs...)
 	}
+}
+
+// changeTurns is how often a transaction is tried that the database rolls back because of
+// others beside it. On a Citus cluster two that lock the row of a workspace can do that: it is
+// on every node.
+const changeTurns = 5
+
+// inTx runs do in a transaction, again if the database rolled it back because of others.
+func (p *Place) inTx(ctx context.Context, do func(pgx.Tx) error) error {
+	err := pg.InTx(ctx, p.Pool, do)
+	for turn := 1; turn < changeTurns && pg.RolledBack(err); turn++ {
+		err = pg.InTx(ctx, p.Pool, do)
+	}
+	return err
+}
+
+// inLimitedTx is inTx in a transaction that waits for each lock for lockTimeout at most.
+func (p *Place) inLimitedTx(ctx context.Context, do func(pgx.Tx) error) error {
+	return p.inTx(ctx, func(tx pgx.Tx) error {
+		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
+			return err
+		}
+		return do(tx)
+	})
 }

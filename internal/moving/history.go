@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // copyHistory copies what no append, reader or delivery needs, and returns how many rows. How
@@ -20,7 +18,7 @@ func (m *Mover) copyHistory(ctx context.Context) (copied int64, err error) {
 			return copied, err
 		}
 	}
-	return copied, pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
+	return copied, m.cfg.To.inTx(ctx, func(tx pgx.Tx) error {
 		r, err := m.lockRow(ctx, tx)
 		if err != nil || !m.is(r, open) {
 			return err
@@ -45,7 +43,7 @@ func copyTable(ctx context.Context, m *Mover, t *table) (copied int64, err error
 
 // copyPage copies the next rows of a table; more tells that there may be others.
 func copyPage(ctx context.Context, m *Mover, t *table, columns string) (written int64, more bool, err error) {
-	err = pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
+	err = m.cfg.To.inTx(ctx, func(tx pgx.Tx) error {
 		var after []string
 		err := tx.QueryRow(ctx, `
 			SELECT ARRAY(SELECT jsonb_array_elements_text(m.progress -> $2)) FROM workspace_move m

@@ -2,7 +2,10 @@ package moving
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,7 +13,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Deliveries are held as a person pauses webhooks, which every process that delivers
@@ -30,14 +32,28 @@ const holdSQL = `
 
 // held is true of a webhook w that is held: nobody has changed its state or epoch since.
 const held = `w.state = 'paused' AND w.epoch = w.pause_epoch AND coalesce((
-	SELECT (m.held -> w.webhook_id ->> 'epoch')::integer FROM workspace_move m WHERE m.workspace_id = w.workspace_id), -1) = w.epoch`
+	SELECT (m.held -> w.webhook_id ->> 'epoch')::integer FROM workspace_move m WHERE m.workspace_id = $1), -1) = w.epoch`
+
+// before is, as JSON, what the webhooks of a workspace were before they were first held; and
+// epochs adds the epochs that they have since. Both are read before they are written, because
+// Citus takes no value of a distributed table in a statement that writes a table which every
+// node has a copy of.
+const (
+	before = `
+		SELECT coalesce(jsonb_object_agg(w.webhook_id, CASE WHEN ` + held + ` THEN (SELECT m.held -> w.webhook_id FROM workspace_move m WHERE m.workspace_id = $1)
+		       ELSE jsonb_build_object('state', w.state, 'before', w.epoch, 'paused_at', w.paused_at) END), '{}')
+		  FROM webhook w WHERE w.workspace_id = $1`
+	epochs = `
+		SELECT coalesce(jsonb_object_agg(w.webhook_id, m.held -> w.webhook_id || jsonb_build_object('epoch', w.epoch)), '{}')
+		  FROM webhook w JOIN workspace_move m ON m.workspace_id = w.workspace_id WHERE w.workspace_id = $1`
+)
 
 // hold has the processes at the old place give its webhooks back, and waits for that.
 func (m *Mover) hold(ctx context.Context) error {
 	m.cfg.Step(StepHold)
-	err := pg.InLimitedTx(ctx, m.cfg.From.Pool, lockTimeout, func(tx pgx.Tx) error {
-		if err := m.exec(ctx, tx, `SELECT FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
-			`SELECT FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`); err != nil {
+	err := m.cfg.From.inLimitedTx(ctx, func(tx pgx.Tx) error {
+		if err := m.exec(ctx, tx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
+			`SELECT 1 FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`); err != nil {
 			return err
 		}
 		r, err := m.lockRow(ctx, tx)
@@ -47,17 +63,16 @@ func (m *Mover) hold(ctx context.Context) error {
 		if !m.is(r, copying, holding, fenced) {
 			return ErrUndone
 		}
-		// What they were before they were first held; and then the epochs that they have.
-		if err := noteHeld(ctx, m, tx, `
-			SELECT jsonb_object_agg(w.webhook_id, CASE WHEN `+held+` THEN m.held -> w.webhook_id
-			       ELSE jsonb_build_object('state', w.state, 'before', w.epoch, 'paused_at', w.paused_at) END)`); err != nil {
+		if err := noteHeld(ctx, m, tx, before); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, holdSQL, m.cfg.WorkspaceID, m.now()); err != nil {
 			return fmt.Errorf("hold the webhooks of %s: %w", m.cfg.WorkspaceID, err)
 		}
-		if err := noteHeld(ctx, m, tx, `
-			SELECT jsonb_object_agg(w.webhook_id, (m.held -> w.webhook_id) || jsonb_build_object('epoch', w.epoch))`); err != nil {
+		if err := noteHeld(ctx, m, tx, epochs); err != nil {
+			return err
+		}
+		if err := m.set(ctx, tx, holding); err != nil {
 			return err
 		}
 		return m.exec(ctx, tx, `UPDATE workspace SET move = 'holding' WHERE workspace_id = $1`)
@@ -69,16 +84,12 @@ func (m *Mover) hold(ctx context.Context) error {
 	return awaitFree(ctx, m)
 }
 
-// noteHeld notes what is selected of the webhooks w, of which m is the move. What a cluster
-// has on every node is not changed by what is on one.
-func noteHeld(ctx context.Context, m *Mover, tx pgx.Tx, selected string) error {
-	var noted []byte
-	err := tx.QueryRow(ctx, selected+`
-		  FROM webhook w JOIN workspace_move m ON m.workspace_id = w.workspace_id WHERE w.workspace_id = $1`, m.cfg.WorkspaceID).Scan(&noted)
+// noteHeld keeps what a query tells of the webhooks.
+func noteHeld(ctx context.Context, m *Mover, tx pgx.Tx, query string) error {
+	var list []byte
+	err := tx.QueryRow(ctx, query, m.cfg.WorkspaceID).Scan(&list)
 	if err == nil {
-		_, err = tx.Exec(ctx, `
-			UPDATE workspace_move SET state = 'holding', changed_at = $2, held = coalesce($3::jsonb, '{}') WHERE workspace_id = $1`,
-			m.cfg.WorkspaceID, m.now(), noted)
+		_, err = tx.Exec(ctx, `UPDATE workspace_move SET held = $2 WHERE workspace_id = $1`, m.cfg.WorkspaceID, list)
 	}
 	if err != nil {
 		return fmt.Errorf("note the webhooks of %s: %w", m.cfg.WorkspaceID, err)
@@ -86,32 +97,18 @@ func noteHeld(ctx context.Context, m *Mover, tx pgx.Tx, selected string) error {
 	return nil
 }
 
-// querier is a pool or a transaction.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-// countTaken counts the webhooks that a living process holds. On a cluster the processes are
-// on another node than webhooks, so they are looked up first.
-func countTaken(ctx context.Context, m *Mover, db querier) (taken int, err error) {
-	var living []string
-	err = db.QueryRow(ctx, `
-		SELECT coalesce(array_agg(instance_id::text), '{}') FROM webhook_instance WHERE workspace_id = '*' AND lease_until > clock_timestamp()`).Scan(&living)
-	if err == nil {
-		err = db.QueryRow(ctx, `SELECT count(*) FROM webhook_cursor WHERE workspace_id = $1 AND holder::text = ANY ($2)`, m.cfg.WorkspaceID, living).Scan(&taken)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("look who delivers to webhooks of %s: %w", m.cfg.WorkspaceID, err)
-	}
-	return taken, nil
-}
+// takenSQL counts the webhooks that a living process holds. The holders are read first,
+// because on a cluster the leases are on the coordinator alone.
+const takenSQL = `
+	WITH c AS MATERIALIZED (SELECT holder FROM webhook_cursor WHERE workspace_id = $1 AND holder IS NOT NULL)
+	SELECT count(*) FROM c JOIN webhook_instance i ON i.instance_id = c.holder WHERE i.workspace_id = '*' AND i.lease_until > clock_timestamp()`
 
 // awaitFree waits until no process holds a webhook: what was under way is recorded.
 func awaitFree(ctx context.Context, m *Mover) error {
 	for began := time.Now(); ; {
-		taken, err := countTaken(ctx, m, m.cfg.From.Pool)
-		if err != nil {
-			return err
+		var taken int
+		if err := m.cfg.From.Pool.QueryRow(ctx, takenSQL, m.cfg.WorkspaceID).Scan(&taken); err != nil {
+			return fmt.Errorf("look who delivers to webhooks of %s: %w", m.cfg.WorkspaceID, err)
 		}
 		if taken == 0 {
 			return nil
@@ -125,38 +122,30 @@ func awaitFree(ctx context.Context, m *Mover) error {
 	}
 }
 
-// heldWebhook is what a webhook was before it was held.
-type heldWebhook struct {
-	ID            string
-	State         string
-	PausedAt      *time.Time
-	Before, Epoch *int32 // of the webhook, before it was held and since
+// beforeHeld is what a webhook was before it was held, as workspace_move.held has it.
+type beforeHeld struct {
+	State    string     `json:"state"`
+	Before   int32      `json:"before"` // its epoch then
+	PausedAt *time.Time `json:"paused_at"`
+	Epoch    int32      `json:"epoch"` // while it is held
 }
 
 // letGo gives webhooks, in tx of either place, the states back that they had before they
 // were held. What is pending goes on; the epoch does not go back.
-func letGo(ctx context.Context, m *Mover, tx pgx.Tx, before []byte) error {
-	// A cluster reads no times from texts in statements that change its rows.
-	rows, err := tx.Query(ctx, `
-		SELECT key, value ->> 'state', (value ->> 'paused_at')::timestamptz, (value ->> 'before')::integer, (value ->> 'epoch')::integer
-		  FROM jsonb_each($1::jsonb)`, before)
-	if err != nil {
-		return fmt.Errorf("read how the webhooks of %s were: %w", m.cfg.WorkspaceID, err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[heldWebhook])
-	if err != nil {
-		return fmt.Errorf("read how the webhooks of %s were: %w", m.cfg.WorkspaceID, err)
+func letGo(ctx context.Context, m *Mover, tx pgx.Tx, held []byte) error {
+	var webhooks map[string]beforeHeld
+	if err := json.Unmarshal(held, &webhooks); err != nil {
+		return fmt.Errorf("read what the webhooks of %s were: %w", m.cfg.WorkspaceID, err)
 	}
 	b := &pgx.Batch{}
-	for _, was := range list {
-		b.Queue(`
-			UPDATE webhook SET state = $3, paused_at = $4, version = version + 1
-			 WHERE workspace_id = $1 AND webhook_id = $2 AND state = 'paused'`, m.cfg.WorkspaceID, was.ID, was.State, was.PausedAt)
-		if was.State != "on" {
+	for _, id := range slices.Sorted(maps.Keys(webhooks)) {
+		w := webhooks[id]
+		b.Queue(`UPDATE webhook SET state = $3, paused_at = $4, version = version + 1 WHERE workspace_id = $1 AND webhook_id = $2 AND state = 'paused'`,
+			m.cfg.WorkspaceID, id, w.State, w.PausedAt)
+		if w.State != "on" {
 			// Only what has the webhook's own epoch is sent while it is off or paused.
-			b.Queue(`
-				UPDATE webhook_waiting SET epoch = $3
-				 WHERE workspace_id = $1 AND webhook_id = $2 AND once AND epoch = $4`, m.cfg.WorkspaceID, was.ID, was.Epoch, was.Before)
+			b.Queue(`UPDATE webhook_waiting SET epoch = $3 WHERE workspace_id = $1 AND webhook_id = $2 AND once AND epoch = $4`,
+				m.cfg.WorkspaceID, id, w.Epoch, w.Before)
 		}
 	}
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -14,17 +13,12 @@ import (
 // in again by themselves if the move has not gone on, and returns its newest entry.
 func (m *Mover) fence(ctx context.Context) (h head, err error) {
 	m.cfg.Step(StepFence)
-	err = pg.InLimitedTx(ctx, m.cfg.From.Pool, lockTimeout, func(tx pgx.Tx) error {
-		// First the lock, so that the time of the fence does not begin while others have it.
-		if _, _, err := lockHead(ctx, m, tx); err != nil {
+	err = m.cfg.From.inLimitedTx(ctx, func(tx pgx.Tx) error {
+		locked, err := lockHead(ctx, m, tx)
+		if err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, `
-			UPDATE log_head SET closed_until = statement_timestamp() + $2 WHERE workspace_id = $1 RETURNING position, chain`,
-			m.cfg.WorkspaceID, m.cfg.Fence).Scan(&h.position, &h.chain)
-		if err != nil {
-			return fmt.Errorf("close the head of %s: %w", m.cfg.WorkspaceID, err)
-		}
+		h = locked.head
 		r, err := m.lockRow(ctx, tx)
 		if err != nil {
 			return err
@@ -32,8 +26,15 @@ func (m *Mover) fence(ctx context.Context) (h head, err error) {
 		if !m.is(r, holding, fenced) {
 			return ErrUndone
 		}
+		if _, err := tx.Exec(ctx, `UPDATE log_head SET closed_until = $2 WHERE workspace_id = $1`, m.cfg.WorkspaceID, locked.at.Add(m.cfg.Fence)); err != nil {
+			return fmt.Errorf("close the head of %s: %w", m.cfg.WorkspaceID, err)
+		}
 		// Appends that were refused before, behind another fence that was not passed, do not count.
-		return m.exec(ctx, tx, `UPDATE workspace_move SET state = 'fenced', changed_at = now(), fenced_at = statement_timestamp() WHERE workspace_id = $1`)
+		_, err = tx.Exec(ctx, `UPDATE workspace_move SET state = 'fenced', changed_at = $2, fenced_at = $2 WHERE workspace_id = $1`, m.cfg.WorkspaceID, locked.at)
+		if err != nil {
+			return fmt.Errorf("note that %s is fenced: %w", m.cfg.WorkspaceID, err)
+		}
+		return nil
 	})
 	return h, err
 }
@@ -41,7 +42,7 @@ func (m *Mover) fence(ctx context.Context) (h head, err error) {
 // prepare notes at the new place that it has everything up to the newest entry.
 func (m *Mover) prepare(ctx context.Context, newest head) error {
 	m.cfg.Step(StepReady)
-	return pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
+	return m.cfg.To.inTx(ctx, func(tx pgx.Tx) error {
 		r, err := m.lockRow(ctx, tx)
 		if err != nil {
 			return err
@@ -65,15 +66,15 @@ func (m *Mover) prepare(ctx context.Context, newest head) error {
 // appends may have come in since newest, or a webhook was taken up.
 func (m *Mover) depart(ctx context.Context, newest head) error {
 	m.cfg.Step(StepDepart)
-	return pg.InLimitedTx(ctx, m.cfg.From.Pool, lockTimeout, func(tx pgx.Tx) error {
+	return m.cfg.From.inLimitedTx(ctx, func(tx pgx.Tx) error {
 		// A transaction that changes a key, a webhook or a name has locked the workspace or the row.
-		if err := m.exec(ctx, tx, `SELECT FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
-			`SELECT FROM api_key WHERE workspace_id = $1 ORDER BY key_id FOR UPDATE`,
-			`SELECT FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`,
-			`SELECT FROM webhook_cursor WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`); err != nil {
+		if err := m.exec(ctx, tx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
+			`SELECT 1 FROM api_key WHERE workspace_id = $1 ORDER BY key_id FOR UPDATE`,
+			`SELECT 1 FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`,
+			`SELECT 1 FROM webhook_cursor WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`); err != nil {
 			return err
 		}
-		h, closed, err := lockHead(ctx, m, tx)
+		h, err := lockHead(ctx, m, tx)
 		if err != nil {
 			return err
 		}
@@ -84,16 +85,11 @@ func (m *Mover) depart(ctx context.Context, newest head) error {
 		if !m.is(r, fenced, holding) {
 			return ErrUndone
 		}
-		var free bool
-		if err := tx.QueryRow(ctx, `
-			SELECT NOT EXISTS (SELECT 1 FROM webhook w WHERE w.workspace_id = $1 AND NOT (`+held+`))`, m.cfg.WorkspaceID).Scan(&free); err != nil {
-			return fmt.Errorf("look whether the webhooks of %s are held: %w", m.cfg.WorkspaceID, err)
-		}
-		taken, err := countTaken(ctx, m, tx)
+		free, err := free(ctx, m, tx)
 		if err != nil {
 			return err
 		}
-		if !closed || !free || taken > 0 || r.state != fenced || !h.equal(newest) {
+		if !h.closed() || !free || r.state != fenced || !h.equal(newest) {
 			return errFenceOver
 		}
 		if _, err := tx.Exec(ctx, `
@@ -114,10 +110,23 @@ func (m *Mover) depart(ctx context.Context, newest head) error {
 	})
 }
 
+// free reports whether all webhooks are held, and no living process has one of them.
+func free(ctx context.Context, m *Mover, tx pgx.Tx) (bool, error) {
+	var b pgx.Batch
+	var notHeld, taken int
+	b.Queue(`SELECT count(*) FROM webhook w WHERE w.workspace_id = $1 AND NOT (`+held+`)`, m.cfg.WorkspaceID).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&notHeld) })
+	b.Queue(takenSQL, m.cfg.WorkspaceID).QueryRow(func(row pgx.Row) error { return row.Scan(&taken) })
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return false, fmt.Errorf("look whether the webhooks of %s are held: %w", m.cfg.WorkspaceID, err)
+	}
+	return notHeld == 0 && taken == 0, nil
+}
+
 // tell has the old place tell readers the address of the new one. Before that is open they
 // would be refused there, because it does not have their keys.
 func tell(ctx context.Context, m *Mover) error {
-	return pg.InLimitedTx(ctx, m.cfg.From.Pool, lockTimeout, func(tx pgx.Tx) error {
+	return m.cfg.From.inLimitedTx(ctx, func(tx pgx.Tx) error {
 		err := m.exec(ctx, tx, `
 			UPDATE workspace w SET moved_to = m.public_address FROM workspace_move m
 			 WHERE w.workspace_id = $1 AND m.workspace_id = w.workspace_id AND w.move = 'moved' AND m.state = 'moved'`)

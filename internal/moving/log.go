@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 const (
@@ -40,21 +40,38 @@ func (h head) equal(other head) bool {
 	return h.position == other.position && bytes.Equal(h.chain, other.chain)
 }
 
-// lockHead locks the newest entry of the place that tx is at, and reports whether appends
-// are refused there.
-func lockHead(ctx context.Context, m *Mover, tx pgx.Tx) (h head, closed bool, err error) {
-	err = tx.QueryRow(ctx, `
-		SELECT position, chain, coalesce(closed_until > clock_timestamp(), false) FROM log_head WHERE workspace_id = $1 FOR UPDATE`,
-		m.cfg.WorkspaceID).Scan(&h.position, &h.chain, &closed)
-	if err != nil {
-		return h, false, fmt.Errorf("lock the head of %s: %w", m.cfg.WorkspaceID, err)
+// lockedHead is a head that is locked, and when, by the database's clock.
+type lockedHead struct {
+	head
+	at          time.Time
+	closedUntil pgtype.Timestamptz
+}
+
+// closed reports whether appends were refused when the head was locked.
+func (h *lockedHead) closed() bool {
+	return h.closedUntil.Valid && (h.closedUntil.InfinityModifier == pgtype.Infinity || h.closedUntil.Time.After(h.at))
+}
+
+// lockHead locks the newest entry of the place that tx is at. The time is a query of its own,
+// after the lock: on a cluster the row is on another server than the one whose clock log_append
+// compares with, and Citus refuses the clock in statements that write.
+func lockHead(ctx context.Context, m *Mover, tx pgx.Tx) (*lockedHead, error) {
+	var (
+		h lockedHead
+		b pgx.Batch
+	)
+	b.Queue(`SELECT position, chain, closed_until FROM log_head WHERE workspace_id = $1 FOR UPDATE`, m.cfg.WorkspaceID).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&h.position, &h.chain, &h.closedUntil) })
+	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&h.at) })
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, fmt.Errorf("lock the head of %s: %w", m.cfg.WorkspaceID, err)
 	}
-	return h, closed, nil
+	return &h, nil
 }
 
 // lockSameHead locks the newest entry of the place that tx is at, which must be this one.
 func lockSameHead(ctx context.Context, m *Mover, tx pgx.Tx, want head) error {
-	h, _, err := lockHead(ctx, m, tx)
+	h, err := lockHead(ctx, m, tx)
 	if err == nil && !h.equal(want) {
 		err = &DivergedError{WorkspaceID: m.cfg.WorkspaceID, Position: h.position}
 	}
@@ -118,7 +135,7 @@ func copyEntries(ctx context.Context, m *Mover, after head) (at head, more bool,
 		return after, false, err
 	}
 	newest := &entries[len(entries)-1]
-	err = pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
+	err = m.cfg.To.inTx(ctx, func(tx pgx.Tx) error {
 		r, err := m.lockRow(ctx, tx)
 		if err != nil {
 			return err
@@ -126,7 +143,7 @@ func copyEntries(ctx context.Context, m *Mover, after head) (at head, more bool,
 		if !m.is(r, receiving, ready) {
 			return ErrUndone
 		}
-		h, _, err := lockHead(ctx, m, tx)
+		h, err := lockHead(ctx, m, tx)
 		if err != nil {
 			return err
 		}

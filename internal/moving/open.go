@@ -11,7 +11,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -24,7 +23,7 @@ func (m *Mover) open(ctx context.Context) (result Result, err error) {
 	if err != nil {
 		return result, err
 	}
-	err = pg.InTx(ctx, m.cfg.To.Pool, func(to pgx.Tx) error {
+	err = m.cfg.To.inTx(ctx, func(to pgx.Tx) error {
 		r, err := m.lockRow(ctx, to)
 		if err != nil {
 			return err
@@ -135,7 +134,9 @@ func copyWorkspace(ctx context.Context, m *Mover, from, to pgx.Tx) error {
 	if err := from.QueryRow(ctx, `SELECT name, notify_email, created_at FROM workspace WHERE workspace_id = $1`, m.cfg.WorkspaceID).Scan(&name, &email, &created); err != nil {
 		return fmt.Errorf("read the workspace %s: %w", m.cfg.WorkspaceID, err)
 	}
-	if err := m.exec(ctx, to, `SELECT FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
+	// A reader who was refused here has used a key, which is written some time later.
+	if err := m.exec(ctx, to, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
+		`SELECT 1 FROM api_key WHERE workspace_id = $1 ORDER BY key_id FOR UPDATE`, `DELETE FROM api_key_use WHERE workspace_id = $1`,
 		`DELETE FROM api_key_secret WHERE workspace_id = $1`, `DELETE FROM api_key WHERE workspace_id = $1`); err != nil {
 		return err
 	}

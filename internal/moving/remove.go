@@ -34,7 +34,7 @@ func (m *Mover) Finish(ctx context.Context) error {
 		return err
 	}
 	m.cfg.Step(StepRemove)
-	if err := pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) error {
+	if err := m.cfg.From.inTx(ctx, func(tx pgx.Tx) error {
 		r, err := m.lockRow(ctx, tx)
 		if err != nil {
 			return err
@@ -49,19 +49,17 @@ func (m *Mover) Finish(ctx context.Context) error {
 	if err := clearPlace(ctx, m, &m.cfg.From); err != nil {
 		return err
 	}
-	return pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) error { return m.set(ctx, tx, removed) })
+	return m.cfg.From.inTx(ctx, func(tx pgx.Tx) error { return m.set(ctx, tx, removed) })
 }
 
 // prove makes sure that the new place is open, whole, and has the log that left.
 func prove(ctx context.Context, m *Mover, from *row) error {
 	var chain []byte
 	err := m.cfg.To.Pool.QueryRow(ctx, `
-		SELECT m.chain FROM workspace_move m
+		SELECT CASE WHEN m.position = 0 THEN m.chain ELSE (SELECT e.chain FROM event_log e WHERE e.workspace_id = $1 AND e.position = m.position) END
+		  FROM workspace_move m
 		 WHERE m.workspace_id = $1 AND m.move_id = $2::uuid AND m.receiver::text = $3 AND m.state = 'complete' AND m.position = $4`,
 		m.cfg.WorkspaceID, from.id, from.receiver, from.position).Scan(&chain)
-	if err == nil && from.position > 0 { // what the log has, and not what was noted of it
-		err = m.cfg.To.Pool.QueryRow(ctx, `SELECT chain FROM event_log WHERE workspace_id = $1 AND position = $2`, m.cfg.WorkspaceID, from.position).Scan(&chain)
-	}
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && !bytes.Equal(chain, from.chain) {
 		return ErrUnproven
 	}
@@ -91,7 +89,7 @@ const clearPage = 5000
 // clearPlace removes the data of a workspace whose head is closed for good.
 func clearPlace(ctx context.Context, m *Mover, p *Place) error {
 	// The log is empty from here on, for every process that looks.
-	err := pg.InTx(ctx, p.Pool, func(tx pgx.Tx) error {
+	err := p.inTx(ctx, func(tx pgx.Tx) error {
 		return m.exec(ctx, tx,
 			`UPDATE log_head SET position = 0, created_at = '-infinity', chain = sha256(convert_to($1, 'UTF8')) WHERE workspace_id = $1`,
 			`DELETE FROM log_checkpoint WHERE workspace_id = $1`,
@@ -102,7 +100,7 @@ func clearPlace(ctx context.Context, m *Mover, p *Place) error {
 	}
 	tables := slices.DeleteFunc(migrations.Tables(), func(name string) bool { return slices.Contains(kept(), name) || slices.Contains(first(), name) })
 	for _, name := range append(first(), tables...) {
-		if err := pg.InTx(ctx, p.Pool, func(tx pgx.Tx) error {
+		if err := p.inTx(ctx, func(tx pgx.Tx) error {
 			return m.exec(ctx, tx, `DELETE FROM `+name+` WHERE workspace_id = $1`)
 		}); err != nil {
 			return err
@@ -110,7 +108,7 @@ func clearPlace(ctx context.Context, m *Mover, p *Place) error {
 	}
 	for {
 		var n int64
-		err := pg.InTx(ctx, p.Pool, func(tx pgx.Tx) error {
+		err := p.inTx(ctx, func(tx pgx.Tx) error {
 			if err := pg.SetLocal(ctx, tx, "ledgerfeed.removes", m.cfg.WorkspaceID); err != nil {
 				return fmt.Errorf("name the workspace whose log is removed: %w", err)
 			}

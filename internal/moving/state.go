@@ -11,7 +11,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // The states of the side that gives, and of the one that receives.
@@ -88,7 +87,7 @@ func (m *Mover) begin(ctx context.Context) (state string, err error) {
 		return "", err
 	}
 	var from *row
-	if err := pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) (err error) {
+	if err := m.cfg.From.inTx(ctx, func(tx pgx.Tx) (err error) {
 		from, err = beginGiving(ctx, m, tx)
 		return err
 	}); err != nil {
@@ -96,7 +95,7 @@ func (m *Mover) begin(ctx context.Context) (state string, err error) {
 	}
 	m.id = from.id
 	var to *row
-	if err := pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) (err error) {
+	if err := m.cfg.To.inTx(ctx, func(tx pgx.Tx) (err error) {
 		to, err = beginReceiving(ctx, m, tx, from)
 		return err
 	}); err != nil {
@@ -166,7 +165,7 @@ func checkFree(ctx context.Context, m *Mover) error {
 
 // beginGiving begins a move at the old place, or finds the one that was begun.
 func beginGiving(ctx context.Context, m *Mover, tx pgx.Tx) (*row, error) {
-	if err := tx.QueryRow(ctx, `SELECT FROM workspace WHERE workspace_id = $1 FOR UPDATE`, m.cfg.WorkspaceID).Scan(); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`, m.cfg.WorkspaceID).Scan(nil); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil, &domain.UnknownWorkspaceError{WorkspaceID: m.cfg.WorkspaceID}
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -51,7 +50,7 @@ func (m *Mover) Undo(ctx context.Context) error {
 
 // givingRow reads the old place's row; nil: there is none.
 func givingRow(ctx context.Context, m *Mover) (r *row, err error) {
-	err = pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) error {
+	err = m.cfg.From.inTx(ctx, func(tx pgx.Tx) error {
 		r, err = m.lockRow(ctx, tx)
 		return err
 	})
@@ -60,7 +59,7 @@ func givingRow(ctx context.Context, m *Mover) (r *row, err error) {
 
 // abandon closes the new place for good. With must, that it is there is required.
 func abandon(ctx context.Context, m *Mover, from *row, must bool) error {
-	return pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
+	return m.cfg.To.inTx(ctx, func(tx pgx.Tx) error {
 		r, err := m.lockRow(ctx, tx)
 		switch {
 		case err != nil:
@@ -81,8 +80,8 @@ func abandon(ctx context.Context, m *Mover, from *row, must bool) error {
 
 // takeBack opens the old place again, unless another process has gone on meanwhile.
 func takeBack(ctx context.Context, m *Mover) error {
-	err := pg.InTx(ctx, m.cfg.From.Pool, func(tx pgx.Tx) error {
-		if err := m.exec(ctx, tx, `SELECT FROM workspace WHERE workspace_id = $1 FOR UPDATE`); err != nil {
+	err := m.cfg.From.inTx(ctx, func(tx pgx.Tx) error {
+		if err := m.exec(ctx, tx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`); err != nil {
 			return err
 		}
 		r, err := m.lockRow(ctx, tx)
@@ -130,7 +129,7 @@ var errLeft = errors.New("another process has gone on with the move meanwhile; r
 // isAbandoned makes sure that the new place is closed for good.
 func isAbandoned(ctx context.Context, m *Mover) error {
 	var is bool
-	err := m.cfg.To.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM workspace_move WHERE workspace_id = $1 AND move_id = $2::uuid AND state = 'abandoned')`,
+	err := m.cfg.To.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM workspace_move WHERE workspace_id = $1 AND move_id = $2::uuid AND state = 'abandoned')`,
 		m.cfg.WorkspaceID, m.id).Scan(&is)
 	if err != nil {
 		return fmt.Errorf("look whether the new place of %s is closed: %w", m.cfg.WorkspaceID, err)
@@ -144,7 +143,7 @@ func isAbandoned(ctx context.Context, m *Mover) error {
 // clearAbandoned removes what the new place has received of a move that is undone.
 func clearAbandoned(ctx context.Context, m *Mover) error {
 	var r *row
-	err := pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) (err error) {
+	err := m.cfg.To.inTx(ctx, func(tx pgx.Tx) (err error) {
 		r, err = m.lockRow(ctx, tx)
 		return err
 	})
@@ -164,7 +163,7 @@ func clearAbandoned(ctx context.Context, m *Mover) error {
 	}
 	// Its closed log stays: a producer who heard of the move, and asks there, would make the
 	// workspace again.
-	return pg.InTx(ctx, m.cfg.To.Pool, func(tx pgx.Tx) error {
+	return m.cfg.To.inTx(ctx, func(tx pgx.Tx) error {
 		if err := m.exec(ctx, tx, `UPDATE workspace SET move = 'moved', moved_to = NULL WHERE workspace_id = $1`); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package testkit
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -47,6 +46,19 @@ func OnCitusToo(s *server) {
 	s.cluster = newCluster(list)
 }
 
+// BesideCitus says that a package has tests between its own server and a Citus cluster
+// (ClusterDatabase), which is the one that CitusVariable names. Without it, a line says that
+// they were not run.
+func BesideCitus(s *server) {
+	list := os.Getenv(CitusVariable)
+	if list == "" {
+		_, _ = os.Stdout.WriteString("testkit: nothing was run between PostgreSQL and Citus: " + CitusVariable + " names no cluster\n")
+		return
+	}
+	s.beside = newServer(s.migrate)
+	s.beside.cluster = newCluster(list)
+}
+
 // Main runs the tests of a package and exits. A TestMain calls it and nothing
 // else. The function migrate brings the schema into the database at url and
 // says what it applied: migrations.Up, which nothing in internal may import.
@@ -88,6 +100,18 @@ func NewDatabase(t testing.TB) string {
 		mustBe(t, url, current.role)
 	}
 	return throughPooler(t, url)
+}
+
+// BesideCluster reports whether there is a cluster beside the server of the tests.
+func BesideCluster() bool { return current != nil && current.beside != nil }
+
+// ClusterDatabase is NewDatabase on the cluster of BesideCitus.
+func ClusterDatabase(t testing.TB) string {
+	t.Helper()
+	if !BesideCluster() {
+		t.Fatalf("testkit: the package has no cluster beside its server: %s names none, or its TestMain lacks BesideCitus", CitusVariable)
+	}
+	return createOn(t, current.beside, (*server).template)
 }
 
 // mustBe fails the test if an address is not for a role: tests that run as the owner
@@ -176,11 +200,17 @@ func create(t testing.TB, source func(*server, context.Context) (string, error))
 		t.Fatal("testkit: the package's TestMain must call testkit.Main")
 	}
 	skipOnCitus(t)
-	template, err := source(current, t.Context())
+	return createOn(t, current, source)
+}
+
+// createOn is create on one of two servers.
+func createOn(t testing.TB, s *server, source func(*server, context.Context) (string, error)) string {
+	t.Helper()
+	template, err := source(s, t.Context())
 	if err != nil {
 		t.Fatalf("testkit: %v", err)
 	}
-	name, err := current.clone(t.Context(), template, t.Name())
+	name, err := s.clone(t.Context(), template, t.Name())
 	if err != nil {
 		t.Fatalf("testkit: %v", err)
 	}
@@ -188,11 +218,11 @@ func create(t testing.TB, source func(*server, context.Context) (string, error))
 		// Not t.Context(): that one is cancelled before cleanups run.
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
-		if err := current.drop(ctx, name); err != nil {
+		if err := s.drop(ctx, name); err != nil {
 			t.Errorf("testkit: %v", err)
 		}
 	})
-	return current.url(name)
+	return s.url(name)
 }
 
 // skipOnCitus skips a test that cannot hold on the cluster that the tests run on.
@@ -220,28 +250,4 @@ func Entrances(t testing.TB, of *pgxpool.Pool, o pg.Options) (*entrance.Set, *en
 	pools := Must(set.Open(t.Context(), o))(t)
 	t.Cleanup(pools.Close)
 	return set, pools
-}
-
-// CitusDatabase makes a database without the schema on the nodes of the cluster that
-// CitusVariable names, beside the tests' own server, and returns its address; there is none
-// without that variable. A test that is for both then says that it did not run there.
-func CitusDatabase(t testing.TB) (url string, made bool) {
-	t.Helper()
-	list := os.Getenv(CitusVariable)
-	if list == "" {
-		t.Log("not run on Citus: " + CitusVariable + " names no cluster")
-		return "", false
-	}
-	c, name := newCluster(list), fmt.Sprintf("p%d_%s", os.Getpid(), identifier(t.Name()))
-	if err := c.makeTemplate(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-		defer cancel()
-		if err := c.each(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Errorf("testkit: %v", err)
-		}
-	})
-	return c.url(0, name), true
 }

@@ -41,6 +41,8 @@ type server struct {
 	serial  atomic.Int64                                // makes names of databases unique
 	cluster *cluster                                    // that the databases are made on; nil: a server of this process
 
+	beside *server // on a cluster, for tests between the two; nil: none
+
 	// Each is done once; tests that come meanwhile wait for the result, and a
 	// failure is every later test's failure, too.
 	started   func() (*localpg.Server, error)
@@ -105,6 +107,9 @@ func (s *server) stop(ctx context.Context) error {
 	pg, bouncer, r := s.pg, s.bouncer, s.reaper
 	s.mu.Unlock()
 	var errs []error
+	if s.beside != nil {
+		errs = append(errs, s.beside.stop(ctx))
+	}
 	if bouncer != nil {
 		if err := bouncer.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("stop the test server's pooler: %w", err))
