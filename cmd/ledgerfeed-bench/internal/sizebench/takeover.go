@@ -37,6 +37,11 @@ func (x *instances) measureTakeOver(ctx context.Context) error {
 		return err
 	}
 	projected := time.Since(killed)
+	x.Say("    stopped for %.1f s before they were killed", killed.Sub(stopped).Seconds())
+	if err := x.awaitLeasesOver(ctx); err != nil {
+		return err
+	}
+	over := time.Since(stopped)
 	if err := x.awaitDelivered(ctx); err != nil {
 		return err
 	}
@@ -45,11 +50,31 @@ func (x *instances) measureTakeOver(ctx context.Context) error {
 		took time.Duration
 	}{
 		{fmt.Sprintf("%d workers killed with claims of %d workspaces: projected after", mostInstances/4, left), projected},
-		{"    their webhooks are delivered, from when they stopped", time.Since(stopped)},
+		{"    their leases are over, from when they stopped", over},
+		{"    and delivered, from when they stopped", time.Since(stopped)},
 	} {
 		x.Report.Add(measure.Figure{Name: f.name, Value: f.took.Seconds(), Unit: "s", Limit: lease.Seconds(), LimitIs: "the lease of webhooks"}.RatioAtMost(1))
 	}
 	return nil
+}
+
+// awaitLeasesOver waits until no lease lasts but those of the processes that live.
+func (x *instances) awaitLeasesOver(ctx context.Context) error {
+	living := 0
+	for i := range mostInstances {
+		if works(i) && !dies(i) {
+			living++
+		}
+	}
+	for {
+		held, err := x.held(ctx)
+		if err != nil || len(held) <= living {
+			return err
+		}
+		if err := measure.Pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 // stopAtWork stops those that are killed while they project, and returns, when the others
