@@ -51,15 +51,18 @@ type movingPlaces struct {
 // oftenAgain is a schedule with which a receiver that fails for a moment has all soon.
 const oftenAgain = "1s,1s,1s,1s,1s,1s,1s"
 
-// database makes a database of a kind.
-type database func(testing.TB) string
+// database makes databases of a kind.
+type database struct {
+	create      func(testing.TB) string
+	distributed bool
+}
 
 // betweenPlaces runs a test of moves: between two databases of PostgreSQL, or, if there is a
 // cluster beside it, to the cluster, from it, and between two databases of it.
 func betweenPlaces(t *testing.T, test func(t *testing.T, places [2]database)) {
 	t.Helper()
 	t.Parallel()
-	plain, distributed := database(testkit.NewDatabase), database(testkit.ClusterDatabase)
+	plain, distributed := database{testkit.NewDatabase, false}, database{testkit.ClusterDatabase, true}
 	if !testkit.BesideCluster() {
 		test(t, [2]database{plain, plain})
 		return
@@ -75,7 +78,7 @@ func newMovingPlaces(t *testing.T, places [2]database, retries string) *movingPl
 	t.Helper()
 	h := &movingPlaces{T: t, receiver: testkit.NewReceiver(t, nil), retries: retries}
 	for i := range h.urls {
-		h.urls[i] = places[i](t)
+		h.urls[i] = places[i].create(t)
 		h.keys[i] = filepath.Join(t.TempDir(), "secret")
 		if err := os.WriteFile(h.keys[i], fmt.Appendf(nil, "the key of the place number %d\n", i), 0o600); err != nil {
 			t.Fatal(err)

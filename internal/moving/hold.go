@@ -2,10 +2,7 @@ package moving
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,7 +41,7 @@ const (
 		       ELSE jsonb_build_object('state', w.state, 'before', w.epoch, 'paused_at', w.paused_at) END), '{}')
 		  FROM webhook w WHERE w.workspace_id = $1`
 	epochs = `
-		SELECT coalesce(jsonb_object_agg(w.webhook_id, m.held -> w.webhook_id || jsonb_build_object('epoch', w.epoch)), '{}')
+		SELECT coalesce(jsonb_object_agg(w.webhook_id, (m.held -> w.webhook_id) || jsonb_build_object('epoch', w.epoch)), '{}')
 		  FROM webhook w JOIN workspace_move m ON m.workspace_id = w.workspace_id WHERE w.workspace_id = $1`
 )
 
@@ -122,34 +119,26 @@ func awaitFree(ctx context.Context, m *Mover) error {
 	}
 }
 
-// beforeHeld is what a webhook was before it was held, as workspace_move.held has it.
-type beforeHeld struct {
-	State    string     `json:"state"`
-	Before   int32      `json:"before"` // its epoch then
-	PausedAt *time.Time `json:"paused_at"`
-	Epoch    int32      `json:"epoch"` // while it is held
-}
-
 // letGo gives webhooks, in tx of either place, the states back that they had before they
-// were held. What is pending goes on; the epoch does not go back.
-func letGo(ctx context.Context, m *Mover, tx pgx.Tx, held []byte) error {
-	var webhooks map[string]beforeHeld
-	if err := json.Unmarshal(held, &webhooks); err != nil {
-		return fmt.Errorf("read what the webhooks of %s were: %w", m.cfg.WorkspaceID, err)
-	}
-	b := &pgx.Batch{}
-	for _, id := range slices.Sorted(maps.Keys(webhooks)) {
-		w := webhooks[id]
-		b.Queue(`UPDATE webhook SET state = $3, paused_at = $4, version = version + 1 WHERE workspace_id = $1 AND webhook_id = $2 AND state = 'paused'`,
-			m.cfg.WorkspaceID, id, w.State, w.PausedAt)
-		if w.State != "on" {
-			// Only what has the webhook's own epoch is sent while it is off or paused.
-			b.Queue(`UPDATE webhook_waiting SET epoch = $3 WHERE workspace_id = $1 AND webhook_id = $2 AND once AND epoch = $4`,
-				m.cfg.WorkspaceID, id, w.Epoch, w.Before)
-		}
-	}
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+// were held. What is pending goes on; the epoch does not go back. The values are columns of
+// their types before they are compared and set, because Citus refuses a cast that depends on
+// settings, such as that to a time, of a column in what an UPDATE sets.
+func letGo(ctx context.Context, m *Mover, tx pgx.Tx, before []byte) error {
+	_, err := tx.Exec(ctx, `
+		UPDATE webhook w SET state = h.state, paused_at = h.paused_at, version = w.version + 1
+		  FROM jsonb_each($2::jsonb) AS e CROSS JOIN LATERAL jsonb_to_record(e.value) AS h (state text, paused_at timestamptz)
+		 WHERE w.workspace_id = $1 AND w.webhook_id = e.key AND w.state = 'paused'`, m.cfg.WorkspaceID, before)
+	if err != nil {
 		return fmt.Errorf("let the webhooks of %s go: %w", m.cfg.WorkspaceID, err)
+	}
+	// Only what has the webhook's own epoch is sent while it is off or paused.
+	_, err = tx.Exec(ctx, `
+		UPDATE webhook_waiting q SET epoch = (h.value ->> 'epoch')::integer
+		  FROM jsonb_each($2::jsonb) AS h
+		 WHERE q.workspace_id = $1 AND q.webhook_id = h.key AND h.value ->> 'state' <> 'on' AND q.once AND q.epoch = (h.value ->> 'before')::integer`,
+		m.cfg.WorkspaceID, before)
+	if err != nil {
+		return fmt.Errorf("let what is sent again to webhooks of %s go: %w", m.cfg.WorkspaceID, err)
 	}
 	return nil
 }
