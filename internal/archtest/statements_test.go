@@ -110,8 +110,6 @@ func withoutWorkspace() map[string]string {
 		"delivery/mail/mail.go: keepUnsent":                              byAge,
 		"internal/console/sample/sample.go: makeRequests":                sample,
 		"internal/console/sample/sample.go: makeWebhooks":                sample,
-		"internal/console/session/link.go: CreateLink":                   byAge,
-		"internal/console/session/session.go: Open":                      byAge,
 		"internal/rollup/write.go: RemoveOld":                            byAge,
 		"projections/replay/shadow.go: saveDirty":                        "a temporary table, of the connection that works on one workspace",
 		"projections/table/mass.go: changeSQL":                           "made of parts; match compares the workspace with $1",

@@ -65,9 +65,7 @@ func (s *Store) CreateLink(ctx context.Context, l Link) (path string, expires ti
 	if l.Embed {
 		detail, path = detail+", in a frame", EmbedPath+token
 	}
-	if _, err := s.cfg.Pool.Exec(ctx, `
-		DELETE FROM console_link WHERE (workspace_id, hash) IN (
-		       SELECT workspace_id, hash FROM console_link WHERE expires_at <= $1 FOR UPDATE SKIP LOCKED)`, now); err != nil {
+	if err := removeExpired(ctx, s, "console_link", now); err != nil {
 		return "", expires, fmt.Errorf("cannot remove expired sign-in links: %w", err)
 	}
 	err = pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {

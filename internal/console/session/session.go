@@ -78,9 +78,7 @@ func (s *Store) Open(ctx context.Context, o Opening) (token string, expires time
 	}
 	now := s.now()
 	expires = o.SignedIn.Add(s.cfg.Absolute)
-	if _, err := s.cfg.Pool.Exec(ctx, `
-		DELETE FROM console_session WHERE (workspace_id, hash) IN (
-		       SELECT workspace_id, hash FROM console_session WHERE expires_at <= $1 FOR UPDATE SKIP LOCKED)`, now); err != nil {
+	if err := removeExpired(ctx, s, "console_session", now); err != nil {
 		return "", expires, fmt.Errorf("cannot remove expired sessions: %w", err)
 	}
 	err = pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {

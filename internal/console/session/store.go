@@ -100,3 +100,37 @@ func (s *Store) Workspaces(ctx context.Context, ids []string) (map[string]string
 	}
 	return names, nil
 }
+
+// removedAtOnce is how many expired rows are removed at a time; what is left goes next time.
+const removedAtOnce = 500
+
+// removeExpired removes expired rows of any workspace, but none that somebody has locked. They
+// are looked up first and removed one by one, because a cluster can lock rows of one workspace only.
+func removeExpired(ctx context.Context, s *Store, table string, now time.Time) error {
+	type name struct {
+		WorkspaceID string
+		Hash        []byte
+	}
+	rows, err := s.cfg.Pool.Query(ctx, `SELECT workspace_id, hash FROM `+table+` WHERE expires_at <= $1 LIMIT $2`, now, removedAtOnce)
+	if err != nil {
+		return fmt.Errorf("look for what has expired: %w", err)
+	}
+	expired, err := pgx.CollectRows(rows, pgx.RowToStructByPos[name])
+	if err != nil {
+		return fmt.Errorf("look for what has expired: %w", err)
+	}
+	if len(expired) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
+	for _, e := range expired {
+		b.Queue(`
+			DELETE FROM `+table+` WHERE workspace_id = $1 AND hash IN (
+			       SELECT hash FROM `+table+` WHERE workspace_id = $1 AND hash = $2 AND expires_at <= $3 FOR UPDATE SKIP LOCKED)`,
+			e.WorkspaceID, e.Hash, now)
+	}
+	if err := s.cfg.Pool.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("remove what has expired: %w", err)
+	}
+	return nil
+}
