@@ -57,8 +57,8 @@ const (
 	// are. Until then, what has moved costs a hop.
 	every = 5 * time.Second
 
-	// askTimeout bounds what one node is asked.
-	askTimeout = time.Second
+	// askTimeout bounds what one node is asked: a node that is slow is better asked than not.
+	askTimeout = 3 * time.Second
 
 	// maxHashes is how many workspaces' hashes are kept, of some 60 bytes each.
 	maxHashes = 200_000
