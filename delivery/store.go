@@ -78,18 +78,10 @@ func (s *Store) changed(workspaceID string) {
 // does not come.
 const lockTimeout = 5 * time.Second
 
-// changeTurns is how often a change is tried that the database rolls back because of others
-// beside it. On a Citus cluster two that lock the same workspace can do that: its row is on
-// every node.
-const changeTurns = 5
-
 // inTx runs do in a transaction, again if the database rolled it back because of others. Besides
 // do's errors there is ErrLocked.
 func (s *Store) inTx(ctx context.Context, do func(pgx.Tx) error) error {
-	err := pg.InLimitedTx(ctx, s.cfg.Pool, lockTimeout, do)
-	for turn := 1; turn < changeTurns && pg.RolledBack(err); turn++ {
-		err = pg.InLimitedTx(ctx, s.cfg.Pool, lockTimeout, do)
-	}
+	err := pg.Again(func() error { return pg.InLimitedTx(ctx, s.cfg.Pool, lockTimeout, do) })
 	if pg.Locked(err) {
 		return fmt.Errorf("%w (%w)", ErrLocked, err)
 	}

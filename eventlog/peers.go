@@ -12,7 +12,7 @@ import (
 
 // All processes that project hear of an append at the same moment. Without an order among them
 // the one that PostgreSQL notifies first, which is the one that has listened longest, gets most
-// of the workspaces, and the locks of all others are in vain. So each workspace has a process
+// of the workspaces, and all others look for locks without result. So each workspace has a process
 // that is preferred, by rendezvous hashing. That one claims at once, and the others yield to it
 // for a moment. Nothing depends on it: two processes that do not know each other both claim, of
 // which one gets the lock, and what a preferred process leaves undone the others claim a moment

@@ -175,12 +175,9 @@ func (s *Set) ask(ctx context.Context, e *Entrance) {
 }
 
 func (s *Set) groupAt(ctx context.Context, host string) (group int32, err error) {
-	cfg, err := pg.ConnConfig(s.cfg.URL, nil)
-	if err == nil {
-		err = pg.At(cfg, host)
-	}
+	cfg, err := s.configAt(host, nil)
 	if err != nil {
-		return 0, fmt.Errorf("the node %s: %w", host, err)
+		return 0, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
@@ -266,14 +263,23 @@ func (s *Set) Listening(parameters map[string]string) (map[string]*pgx.ConnConfi
 		if group, answer := e.is(); answer == nil && group == coordinatorGroup {
 			continue
 		}
-		cfg, err := pg.ConnConfig(s.cfg.URL, parameters)
-		if err == nil {
-			err = pg.At(cfg, e.Name)
-		}
+		cfg, err := s.configAt(e.Name, parameters)
 		if err != nil {
-			return nil, fmt.Errorf("the node %s: %w", e.Name, err)
+			return nil, err
 		}
 		list[e.Name] = cfg
 	}
 	return list, nil
+}
+
+// configAt is how to connect to a host, with some parameters.
+func (s *Set) configAt(host string, parameters map[string]string) (*pgx.ConnConfig, error) {
+	cfg, err := pg.ConnConfig(s.cfg.URL, parameters)
+	if err == nil {
+		err = pg.At(cfg, host)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the node %s: %w", host, err)
+	}
+	return cfg, nil
 }

@@ -109,26 +109,12 @@ func (p *Place) notify(topic eventlog.Topic, workspaceIDs ...string) {
 	}
 }
 
-// changeTurns is how often a transaction is tried that the database rolls back because of
-// others beside it. On a Citus cluster two that lock the row of a workspace can do that: it is
-// on every node.
-const changeTurns = 5
-
 // inTx runs do in a transaction, again if the database rolled it back because of others.
 func (p *Place) inTx(ctx context.Context, do func(pgx.Tx) error) error {
-	err := pg.InTx(ctx, p.Pool, do)
-	for turn := 1; turn < changeTurns && pg.RolledBack(err); turn++ {
-		err = pg.InTx(ctx, p.Pool, do)
-	}
-	return err
+	return pg.Again(func() error { return pg.InTx(ctx, p.Pool, do) })
 }
 
 // inLimitedTx is inTx in a transaction that waits for each lock for lockTimeout at most.
 func (p *Place) inLimitedTx(ctx context.Context, do func(pgx.Tx) error) error {
-	return p.inTx(ctx, func(tx pgx.Tx) error {
-		if err := pg.LimitLocks(ctx, tx, lockTimeout); err != nil {
-			return err
-		}
-		return do(tx)
-	})
+	return pg.Again(func() error { return pg.InLimitedTx(ctx, p.Pool, lockTimeout, do) })
 }

@@ -206,6 +206,20 @@ func InTx(ctx context.Context, b beginner, do func(pgx.Tx) error) error {
 	return nil
 }
 
+// rolledBackTurns is how often Again runs a transaction.
+const rolledBackTurns = 5
+
+// Again runs a transaction, and runs it again if the database rolled it back because of others
+// beside it. On a Citus cluster two that lock the row of a workspace can do that: it is on every
+// node.
+func Again(run func() error) error {
+	err := run()
+	for turn := 1; turn < rolledBackTurns && RolledBack(err); turn++ {
+		err = run()
+	}
+	return err
+}
+
 // Rollback rolls a transaction back, also when ctx has ended. When that fails the
 // connection is broken; it is closed, so that the pool drops it.
 func Rollback(ctx context.Context, tx pgx.Tx) {

@@ -54,10 +54,7 @@ func (t *Table) statements() statements {
 // loadBy is the statement that loads the rows of a lookup, found by their
 // workspace and other columns, which must be texts. Parameters: an array for each.
 func (t *Table) loadBy(l *Lookup) string {
-	by := []Column{workspaceColumn()}
-	for _, name := range l.columns {
-		by = append(by, Column{Name: name, typ: typeText})
-	}
+	by := append([]Column{workspaceColumn()}, textColumns(l.columns)...)
 	if l.large == nil {
 		return "SELECT 0::bigint, " + t.sql.load + " FROM " + t.Name + " t JOIN " + rowsOf(by, 1) + " AS " + named(by) + " ON " + join(by, " AND ", match)
 	}
@@ -69,10 +66,7 @@ func (t *Table) loadBy(l *Lookup) string {
 // loadIn is loadBy in the one workspace $1: on distributed tables, its node alone is asked. The
 // other parameters: an array for each column.
 func loadIn(t *Table, l *Lookup) string {
-	var by []Column
-	for _, name := range l.columns {
-		by = append(by, Column{Name: name, typ: typeText})
-	}
+	by := textColumns(l.columns)
 	return "SELECT 0::bigint, " + t.sql.load + " FROM " + t.Name + " t JOIN " + rowsOf(by, 2) + " AS " + named(by) + " ON " + join(by, " AND ", match) +
 		" WHERE t.workspace_id = $1"
 }
@@ -80,14 +74,19 @@ func loadIn(t *Table, l *Lookup) string {
 // loadBounded is loadIn of a bounded lookup, after the workspace with an array of the values'
 // numbers.
 func loadBounded(t *Table, l *Lookup) string {
-	var by []Column
-	for _, name := range l.columns {
-		by = append(by, Column{Name: name, typ: typeText})
-	}
+	by := textColumns(l.columns)
 	return "SELECT k.n, " + t.sql.load + " FROM unnest($2::bigint[], " + strings.TrimPrefix(rowsOf(by, 3), "unnest(") +
 		" AS " + named(append([]Column{{Name: "n"}}, by...)) +
 		" CROSS JOIN LATERAL (SELECT * FROM " + t.Name + " t WHERE t.workspace_id = $1 AND " + join(by, " AND ", match) +
 		fmt.Sprintf(" LIMIT %d) AS t LIMIT %d", l.most+1, bounded+1)
+}
+
+// textColumns are columns of texts with some names.
+func textColumns(names []string) (columns []Column) {
+	for _, name := range names {
+		columns = append(columns, Column{Name: name, typ: typeText})
+	}
+	return columns
 }
 
 func workspaceColumn() Column { return Column{Name: "workspace_id", typ: typeText} }

@@ -9,8 +9,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/check"
 )
 
-const claimShards = "shards"
-
 // ofNodes are faults of the nodes of a Citus cluster.
 func ofNodes() []*Kind {
 	return []*Kind{
@@ -40,7 +38,7 @@ func ofNodes() []*Kind {
 // locks out the others.
 func aimTenantShards(s *Stage, p *Plan) target {
 	t := aimTenant(claimLocks, check.TouchesDatabase)(s, p)
-	t.claims = []string{claimServer, claimShards}
+	t.claims = []string{claimServer}
 	return t
 }
 

@@ -24,10 +24,7 @@ func followNodes(ctx context.Context, s *Service) (err error) {
 // openAtNodes opens, beside a pool to the coordinator, one of the same size and with the same
 // options to each node. LEDGERFEED_CONNECTIONS is about each server.
 func openAtNodes(ctx context.Context, s *Service, name string, o pg.Options) (*entrance.Pools, error) {
-	o.MaxConns = int32(s.connections.of[name])
-	o.Settings = named(s.connections.name, o.Settings)
-	o.Tracer = s.env.Traces.Statements()
-	pools, err := s.connections.nodes.Open(ctx, o)
+	pools, err := s.connections.nodes.Open(ctx, optionsOf(s, name, o))
 	if err != nil {
 		return nil, err
 	}

@@ -69,15 +69,20 @@ type Service struct {
 
 // openPool opens a pool, whose name is for metrics.
 func (s *Service) openPool(ctx context.Context, name string, o pg.Options) (*pgxpool.Pool, error) {
-	o.MaxConns = int32(s.connections.of[name])
-	o.Settings = named(s.connections.name, o.Settings)
-	o.Tracer = s.env.Traces.Statements()
-	pool, err := pg.Open(ctx, s.database.URL, o)
+	pool, err := pg.Open(ctx, s.database.URL, optionsOf(s, name, o))
 	if err != nil {
 		return nil, err
 	}
 	s.pools.Add(name, pool)
 	return pool, nil
+}
+
+// optionsOf are a pool's options with what the process gives each by its name.
+func optionsOf(s *Service, name string, o pg.Options) pg.Options {
+	o.MaxConns = int32(s.connections.of[name])
+	o.Settings = named(s.connections.name, o.Settings)
+	o.Tracer = s.env.Traces.Statements()
+	return o
 }
 
 // Add adds a component; run returns when its context ends.
