@@ -10,34 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/pgserver"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/twonodes"
 )
 
-// entered is a cluster with pools to its nodes.
-type entered struct {
-	*twonodes.Cluster
-	coordinator *pgxpool.Pool
-	set         *entrance.Set
-	pools       *entrance.Pools
-}
-
-func enterCluster(t *testing.T) *entered {
+func enterCluster(t *testing.T) *twonodes.Entered {
 	t.Helper()
-	e := &entered{Cluster: twonodes.Start(t)}
-	e.coordinator = testkit.Must(pg.Open(t.Context(), e.URL(), pg.Options{MaxConns: 4}))(t)
-	t.Cleanup(e.coordinator.Close)
-	e.set = testkit.Must(entrance.New(t.Context(), entrance.Config{URL: e.URL(), Coordinator: e.coordinator, Logger: testkit.Discard()}))(t)
-	e.pools = testkit.Must(e.set.Open(t.Context(), pg.Options{MaxConns: 4}))(t)
-	t.Cleanup(e.pools.Close)
-	return e
+	return twonodes.Enter(t, testkit.Discard(), pg.Options{MaxConns: 4})
 }
 
 // TestAppendsGoToTheirNode: singly, several together, in calls with one workspace and with
@@ -45,7 +28,7 @@ func enterCluster(t *testing.T) *entered {
 func TestAppendsGoToTheirNode(t *testing.T) {
 	t.Parallel()
 	e := enterCluster(t)
-	log := testkit.Must(eventlog.New(eventlog.Config{Pool: e.coordinator, Nodes: e.pools, Clock: time.Now}))(t)
+	log := testkit.Must(eventlog.New(eventlog.Config{Pool: e.CoordinatorPool, Nodes: e.Pools, Clock: time.Now}))(t)
 	for _, call := range [][]domain.Draft{
 		{client(t, "acme", "1", "n")},
 		{client(t, "beta", "2", "n")},
@@ -77,8 +60,8 @@ func TestAppendsGoToTheirNode(t *testing.T) {
 func TestNotificationsOfANode(t *testing.T) {
 	t.Parallel()
 	e := enterCluster(t)
-	n := eventlog.NewNotifier(e.coordinator, testkit.Discard())
-	n.ListenAtNodes(testkit.Must(e.set.Listening(nil))(t))
+	n := eventlog.NewNotifier(e.CoordinatorPool, testkit.Discard())
+	n.ListenAtNodes(testkit.Must(e.Set.Listening(nil))(t))
 	sub, done := n.Subscribe(eventlog.TopicAppended)
 	defer done()
 	ctx, cancel := context.WithCancel(t.Context())

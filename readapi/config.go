@@ -71,10 +71,9 @@ type Config struct {
 	Replicas   []Replica
 	ReplicaSet *replica.Set
 
-	// Nodes are those of NodeSet, by which what is of their workspaces is read. None: Pool
-	// reads everything.
-	Nodes   map[*entrance.Entrance]Node
-	NodeSet *entrance.Set
+	// Nodes are pools as Pool to the nodes of a cluster, by which what is of their workspaces
+	// is read, and WholeLists.Nodes are those of whole lists. Nil: Pool reads everything.
+	Nodes *entrance.Pools
 
 	// Notifier tells that the visible position of a workspace has moved, for requests that
 	// wait. Nil: they notice it within seconds.
@@ -146,6 +145,8 @@ type WholeLists struct {
 	// that take minutes leave its connections to pages. Nil: there are none, and lists are
 	// answered in pages whatever the caller accepts.
 	Pool *pgxpool.Pool
+
+	Nodes *entrance.Pools // see Config.Nodes
 
 	// Most is how many are read at the same time, MostOfWorkspace how many of one
 	// workspace. Default: as many as Pool has connections, and a third of them.

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/twonodes"
@@ -19,21 +18,11 @@ import (
 // node has, and 503 while it is away, when others are answered.
 func TestReadsGoToTheNodeOfTheirWorkspace(t *testing.T) {
 	t.Parallel()
-	cluster := twonodes.Start(t)
+	cluster := twonodes.Enter(t, testkit.Discard(), pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
 	worker := newStandAt(t, cluster.At(cluster.Worker))
 	s := newStandAt(t, cluster.At(cluster.Coordinator), func(c *readapi.Config) {
-		c.NodeSet = testkit.Must(entrance.New(t.Context(), entrance.Config{URL: cluster.URL(), Coordinator: c.Pool, Logger: testkit.Discard()}))(t)
-		pages := testkit.Must(c.NodeSet.Open(t.Context(), pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true}))(t)
-		t.Cleanup(pages.Close)
-		lists := testkit.Must(c.NodeSet.Open(t.Context(), pg.Options{MaxConns: 6, Settings: readapi.WholeListPoolSettings(time.Minute), CancelStatements: true}))(t)
-		t.Cleanup(lists.Close)
-		c.Nodes = map[*entrance.Entrance]readapi.Node{}
-		for at, pool := range pages.All() {
-			c.Nodes[at] = readapi.Node{Pool: pool}
-		}
-		for at, pool := range lists.All() {
-			c.Nodes[at] = readapi.Node{Pool: c.Nodes[at].Pool, WholeLists: pool}
-		}
+		c.Nodes = cluster.Pools
+		c.WholeLists.Nodes = cluster.Open(t, pg.Options{MaxConns: 6, Settings: readapi.WholeListPoolSettings(time.Minute), CancelStatements: true})
 	})
 	// The keys of all workspaces are at both; what beta has is at the worker alone.
 	testkit.AsOwner(t, s.pool, `SELECT workspace_create('beta', 'beta', now())`)

@@ -26,13 +26,6 @@ type Replica struct {
 	WholeLists *pgxpool.Pool // as WholeLists.Pool; nil: whole lists are not read from it
 }
 
-// Node is a node of the cluster that Config.Pool's database belongs to, from which the answers
-// about its workspaces are read.
-type Node struct {
-	Pool       *pgxpool.Pool // as Config.Pool
-	WholeLists *pgxpool.Pool // as WholeLists.Pool
-}
-
 // source is a server that answers are read from: the primary or a replica. Each has
 // connections and queues of its own, so that one that is slow delays nothing that is read
 // from another.
@@ -79,15 +72,15 @@ func newReplicas(cfg *Config) (list []*source) {
 // newNodes makes the sources of the nodes.
 func newNodes(cfg *Config) map[*entrance.Entrance]*source {
 	of := map[*entrance.Entrance]*source{}
-	for e, n := range cfg.Nodes {
-		of[e] = newSource(cfg, n.Pool, n.WholeLists, eventlog.NewFeed(n.Pool), nil)
+	for e, pool := range cfg.Nodes.All() {
+		of[e] = newSource(cfg, pool, cfg.WholeLists.Nodes.At(e), eventlog.NewFeed(pool), nil)
 	}
 	return of
 }
 
 // homeOf is where what the primary has of a workspace is read.
 func homeOf(ctx context.Context, a *API, workspaceID string) *source {
-	if s, found := a.nodes[a.cfg.NodeSet.Of(ctx, workspaceID)]; found {
+	if s, found := a.nodes[a.cfg.Nodes.EntranceOf(ctx, workspaceID)]; found {
 		return s
 	}
 	return a.primary

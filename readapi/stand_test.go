@@ -19,7 +19,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -121,7 +120,7 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 	}
 	t.Cleanup(lists.Close)
 	testkit.AnyClock(t, pool)
-	_, atNodes := testkit.Entrances(t, pool, pg.Options{MaxConns: 4})
+	atNodes := testkit.Entrances(t, pool, pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
 	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Nodes: atNodes, Clock: s.clock.Now}))(t)
 	s.format = access.NewFormat(brand.Brand{})
 	s.store = testkit.Must(access.NewStore(access.StoreConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
@@ -137,7 +136,7 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 		WholeLists: readapi.WholeLists{Pool: lists, Timeout: time.Minute},
 		Signing:    signingKeys(t, 1),
 	}
-	s.config.NodeSet, s.config.Nodes = nodes(t, pool)
+	s.config.Nodes, s.config.WholeLists.Nodes = atNodes, atNodes
 	s.contract = testkit.Must(theContract())(t)
 	for _, f := range change {
 		f(&s.config)
@@ -146,18 +145,6 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 	runs(t, s.api.Run)
 	s.server = serve(t, s.api, s.config.Logger)
 	return s
-}
-
-// nodes are those of the cluster that the tests run on, with connections to each; nil where
-// they run on one PostgreSQL.
-func nodes(t testing.TB, of *pgxpool.Pool) (*entrance.Set, map[*entrance.Entrance]readapi.Node) {
-	t.Helper()
-	set, pages := testkit.Entrances(t, of, pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
-	list := map[*entrance.Entrance]readapi.Node{}
-	for at, pool := range pages.All() {
-		list[at] = readapi.Node{Pool: pool, WholeLists: pool}
-	}
-	return set, list
 }
 
 // serve serves an API as the program does.

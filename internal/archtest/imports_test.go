@@ -157,7 +157,7 @@ var arrows = map[string][]string{
 	"internal/testkit/pooler":      {"internal/pg", "internal/testkit", "internal/testkit/pgbouncer"},
 	"internal/testkit/pgserver":    {"internal/localpg/programs", "internal/testkit"},
 	"internal/testkit/replication": {"internal/testkit", "internal/testkit/pgserver"},
-	"internal/testkit/twonodes":    {"internal/testkit/pgserver", "migrations"},
+	"internal/testkit/twonodes":    {"internal/entrance", "internal/pg", "internal/testkit", "internal/testkit/pgserver", "migrations"},
 	"internal/replica":             {"internal/flow", "internal/pg"},
 	"internal/entrance":            {"internal/flow", "internal/pg"},
 	"internal/testkit":             {"internal/entrance", "internal/localpg", "internal/pg", "internal/testkit/pgbouncer"},

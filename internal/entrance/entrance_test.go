@@ -7,45 +7,30 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/twonodes"
 )
 
-// entered is a cluster with a pool to its coordinator and one to its entrances.
+// entered is a cluster with what its entrances log.
 type entered struct {
-	*twonodes.Cluster
-	coordinator *pgxpool.Pool
-	set         *entrance.Set
-	pools       *entrance.Pools
-	log         testkit.Buffer
+	*twonodes.Entered
+	log testkit.Buffer
 }
 
 func enter(t *testing.T) *entered {
 	t.Helper()
-	e := &entered{Cluster: twonodes.Start(t)}
-	e.coordinator = open(t, e.URL())
-	e.set = testkit.Must(entrance.New(t.Context(), entrance.Config{URL: e.URL(), Coordinator: e.coordinator, Logger: e.log.Logger()}))(t)
-	e.pools = testkit.Must(e.set.Open(t.Context(), pg.Options{MaxConns: 4, Settings: map[string]string{"plan_cache_mode": "force_generic_plan"}}))(t)
-	t.Cleanup(e.pools.Close)
+	e := &entered{}
+	e.Entered = twonodes.Enter(t, e.log.Logger(), pg.Options{MaxConns: 4, Settings: map[string]string{"plan_cache_mode": "force_generic_plan"}})
 	return e
-}
-
-func open(t *testing.T, url string) *pgxpool.Pool {
-	t.Helper()
-	pool := testkit.Must(pg.Open(t.Context(), url, pg.Options{MaxConns: 4}))(t)
-	t.Cleanup(pool.Close)
-	return pool
 }
 
 // at is which node the statements of some workspaces go to.
 func (e *entered) at(t *testing.T, workspaces ...string) (node string, err error) {
 	t.Helper()
 	var group int
-	pool := entrance.PoolOf(t.Context(), e.pools, e.coordinator, workspaces...)
+	pool := entrance.PoolOf(t.Context(), e.Pools, e.CoordinatorPool, workspaces...)
 	if err := pool.QueryRow(t.Context(), `SELECT groupid FROM pg_dist_local_group`).Scan(&group); err != nil {
 		return "", err // such as that of a connection to a server that was stopped
 	}
@@ -57,7 +42,7 @@ func (e *entered) at(t *testing.T, workspaces ...string) (node string, err error
 func (e *entered) goesTo(t *testing.T, want, workspace string) {
 	t.Helper()
 	testkit.Eventually(t, func() error {
-		e.set.Look(t.Context())
+		e.Set.Look(t.Context())
 		if got, err := e.at(t, workspace); got != want {
 			return fmt.Errorf("statements of %s go to the %s, not to the %s: %w", workspace, got, want, err)
 		}
@@ -92,7 +77,7 @@ func TestANodeThatDoesNotAnswer(t *testing.T) {
 	e.Worker.Stop()
 	e.goesTo(t, "coordinator", "beta")
 	for range 3 {
-		e.set.Look(t.Context())
+		e.Set.Look(t.Context())
 	}
 	if n := strings.Count(e.log.String(), "does not answer") - before; n != 1 {
 		t.Errorf("logged %d times:\n%s", n, e.log.String())
@@ -108,11 +93,11 @@ func TestWithoutACoordinator(t *testing.T) {
 	e := enter(t)
 	e.goesTo(t, "worker", "beta")
 	e.Coordinator.Stop()
-	e.set.Look(t.Context())
+	e.Set.Look(t.Context())
 	if got, err := e.at(t, "beta"); got != "worker" {
 		t.Errorf("without a coordinator statements go to the %s: %v", got, err)
 	}
-	if pool := entrance.PoolOf(t.Context(), e.pools, e.coordinator, "gamma"); pool != e.coordinator {
+	if pool := entrance.PoolOf(t.Context(), e.Pools, e.CoordinatorPool, "gamma"); pool != e.CoordinatorPool {
 		t.Error("a workspace whose node is not known does not go to the coordinator")
 	}
 }
@@ -121,16 +106,16 @@ func TestWithoutACoordinator(t *testing.T) {
 func TestOneServer(t *testing.T) {
 	t.Parallel()
 	e := enter(t)
-	set, err := entrance.New(t.Context(), entrance.Config{URL: e.At(e.Coordinator), Coordinator: e.coordinator, Logger: testkit.Discard()})
+	set, err := entrance.New(t.Context(), entrance.Config{URL: e.At(e.Coordinator), Coordinator: e.CoordinatorPool, Logger: testkit.Discard()})
 	if err != nil || set != nil {
 		t.Errorf("of one host: %v, %v", set, err)
 	}
 	pools, err := set.Open(t.Context(), pg.Options{})
-	if err != nil || pools != nil || entrance.PoolOf(t.Context(), pools, e.coordinator, "beta") != e.coordinator {
+	if err != nil || pools != nil || entrance.PoolOf(t.Context(), pools, e.CoordinatorPool, "beta") != e.CoordinatorPool {
 		t.Errorf("pools of no set: %v, %v", pools, err)
 	}
 	e.Coordinator.Execute("ledgerfeed", "DELETE FROM pg_extension WHERE extname = 'citus'")
-	set, err = entrance.New(t.Context(), entrance.Config{URL: e.URL(), Coordinator: e.coordinator, Logger: testkit.Discard()})
+	set, err = entrance.New(t.Context(), entrance.Config{URL: e.URL(), Coordinator: e.CoordinatorPool, Logger: testkit.Discard()})
 	if err != nil || set != nil {
 		t.Errorf("of one PostgreSQL: %v, %v", set, err)
 	}

@@ -56,6 +56,23 @@ func PoolOf(ctx context.Context, p *Pools, coordinator *pgxpool.Pool, workspaceI
 	return coordinator
 }
 
+// EntranceOf is the entrance for the statements of a workspace; nil: the coordinator, as with
+// nil Pools.
+func (p *Pools) EntranceOf(ctx context.Context, workspaceID string) *Entrance {
+	if p == nil {
+		return nil
+	}
+	return p.set.Of(ctx, workspaceID)
+}
+
+// At is the pool to an entrance; nil: there is none, as with nil Pools.
+func (p *Pools) At(e *Entrance) *pgxpool.Pool {
+	if p == nil {
+		return nil
+	}
+	return p.of[e]
+}
+
 // All are the pools to entrances; none for nil.
 func (p *Pools) All() iter.Seq2[*Entrance, *pgxpool.Pool] {
 	if p == nil {

@@ -237,17 +237,17 @@ func skipOnCitus(t testing.TB) {
 	}
 }
 
-// Entrances are the nodes of the cluster on which the database of a pool is, and pools to
-// them with options; both are nil where the tests run on one PostgreSQL. The cluster says
-// where its workspaces are now, and not again.
-func Entrances(t testing.TB, of *pgxpool.Pool, o pg.Options) (*entrance.Set, *entrance.Pools) {
+// Entrances are pools with options to the nodes of the cluster on which the database of a pool
+// is; nil where the tests run on one PostgreSQL. The cluster says where its workspaces are now,
+// and not again.
+func Entrances(t testing.TB, of *pgxpool.Pool, o pg.Options) *entrance.Pools {
 	t.Helper()
 	if current == nil || current.cluster == nil || of == nil {
-		return nil, nil
+		return nil
 	}
 	name := of.Config().ConnConfig.Database
 	set := Must(entrance.New(t.Context(), entrance.Config{URL: current.cluster.allNodes(name), Coordinator: of, Logger: Discard()}))(t)
 	pools := Must(set.Open(t.Context(), o))(t)
 	t.Cleanup(pools.Close)
-	return set, pools
+	return pools
 }

@@ -6,13 +6,16 @@
 package twonodes
 
 import (
-	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/pgserver"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
@@ -21,6 +24,33 @@ import (
 // coordinator, all others at the worker.
 type Cluster struct {
 	Coordinator, Worker *pgserver.Server
+}
+
+// Entered is a Cluster with connections to it: to the coordinator, and by the entrances of Set.
+type Entered struct {
+	*Cluster
+	CoordinatorPool *pgxpool.Pool
+	Set             *entrance.Set
+	Pools           *entrance.Pools
+}
+
+// Enter starts a Cluster and connects to it, by pools with options.
+func Enter(t testing.TB, logger *slog.Logger, o pg.Options) *Entered {
+	t.Helper()
+	e := &Entered{Cluster: Start(t)}
+	e.CoordinatorPool = testkit.Must(pg.Open(t.Context(), e.URL(), o))(t)
+	t.Cleanup(e.CoordinatorPool.Close)
+	e.Set = testkit.Must(entrance.New(t.Context(), entrance.Config{URL: e.URL(), Coordinator: e.CoordinatorPool, Logger: logger}))(t)
+	e.Pools = e.Open(t, o)
+	return e
+}
+
+// Open opens further pools to the entrances.
+func (e *Entered) Open(t testing.TB, o pg.Options) *entrance.Pools {
+	t.Helper()
+	pools := testkit.Must(e.Set.Open(t.Context(), o))(t)
+	t.Cleanup(pools.Close)
+	return pools
 }
 
 const database = "ledgerfeed"
@@ -70,9 +100,4 @@ func (c *Cluster) Move(toCoordinator bool) {
 	for _, s := range []*pgserver.Server{c.Coordinator, c.Worker} {
 		s.Execute(database, fmt.Sprintf(`SET allow_system_table_mods = on; UPDATE pg_catalog.pg_dist_placement SET groupid = %d WHERE shardid = 2`, group))
 	}
-}
-
-// Connect opens a connection to one of the servers, for as long as do runs.
-func (c *Cluster) Connect(s *pgserver.Server, do func(context.Context, *pgx.Conn)) {
-	s.Connect(database, do)
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
 // followNodes finds out which nodes the cluster has, if the database is that of one and its
@@ -32,24 +31,4 @@ func openAtNodes(ctx context.Context, s *Service, name string, o pg.Options) (*e
 		s.pools.AddReplica(name+" at "+e.Name, pool)
 	}
 	return pools, nil
-}
-
-// nodesOf opens pools of connections to each node: for pages, with options, and for whole lists.
-func nodesOf(ctx context.Context, s *Service, pages, lists string, o pg.Options) (map[*entrance.Entrance]readapi.Node, error) {
-	reading, err := openAtNodes(ctx, s, pages, o)
-	if err != nil {
-		return nil, err
-	}
-	whole, err := openAtNodes(ctx, s, lists, listOptions(&s.env.Settings))
-	if err != nil {
-		return nil, err
-	}
-	of := map[*entrance.Entrance]readapi.Node{}
-	for e, pool := range reading.All() {
-		of[e] = readapi.Node{Pool: pool}
-	}
-	for e, pool := range whole.All() {
-		of[e] = readapi.Node{Pool: of[e].Pool, WholeLists: pool}
-	}
-	return of, nil
 }

@@ -215,12 +215,12 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := nodesOf(ctx, s, RoleAPI, listsPool, pageOptions())
+	nodes, err := openAtNodes(ctx, s, RoleAPI, pageOptions())
 	if err != nil {
 		return err
 	}
 	api, err := readapi.New(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.connections.replicas, Nodes: nodes, NodeSet: s.connections.nodes,
+		Replicas: replicas, ReplicaSet: s.connections.replicas, Nodes: nodes,
 		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
@@ -249,7 +249,11 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 func wholeLists(ctx context.Context, s *Service, name string, ofWorkspace int) (readapi.WholeLists, error) {
 	set, most := &s.env.Settings, s.connections.of[name]
 	pool, err := s.openPool(ctx, name, listOptions(set))
-	return readapi.WholeLists{Pool: pool, Most: most, MostOfWorkspace: ofWorkspace, Timeout: set.WholeListTimeout, Stall: set.WholeListStall}, err
+	if err != nil {
+		return readapi.WholeLists{}, err
+	}
+	nodes, err := openAtNodes(ctx, s, name, listOptions(set))
+	return readapi.WholeLists{Pool: pool, Nodes: nodes, Most: most, MostOfWorkspace: ofWorkspace, Timeout: set.WholeListTimeout, Stall: set.WholeListStall}, err
 }
 
 // prepareProjector prepares what folds the log into the read models, and what
@@ -368,12 +372,12 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := nodesOf(ctx, s, RoleConsole, downloads, options)
+	nodes, err := openAtNodes(ctx, s, RoleConsole, options)
 	if err != nil {
 		return err
 	}
 	reader, err := readapi.NewReader(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.connections.replicas, Nodes: nodes, NodeSet: s.connections.nodes,
+		Replicas: replicas, ReplicaSet: s.connections.replicas, Nodes: nodes,
 		Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
 		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout, WholeLists: files,
 	})
