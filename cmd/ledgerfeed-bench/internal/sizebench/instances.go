@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/deliverbench"
@@ -145,7 +144,7 @@ func (x *instances) grow(ctx context.Context, n int) error {
 }
 
 func (x *instances) stop() (err error) {
-	err = x.signal(syscall.SIGCONT) // a measurement that failed may have left some stopped
+	err = x.signal(continueSignal) // a measurement that failed may have left some stopped
 	for _, s := range x.running {
 		err = errors.Join(err, s.stop())
 	}

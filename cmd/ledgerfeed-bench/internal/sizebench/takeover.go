@@ -86,7 +86,7 @@ func (x *instances) stopAtWork(ctx context.Context) (stopped time.Time, left int
 			return stopped, 0, err
 		}
 		stopped = time.Now()
-		if err := x.signal(syscall.SIGSTOP); err != nil {
+		if err := x.signal(stopSignal); err != nil {
 			return stopped, 0, err
 		}
 		if err := x.appendTo(ctx, x.all/2, x.all); err != nil {
@@ -95,7 +95,7 @@ func (x *instances) stopAtWork(ctx context.Context) (stopped time.Time, left int
 		if left, err = x.awaitRest(ctx); err != nil || left > 0 {
 			return stopped, left, err
 		}
-		if err := x.signal(syscall.SIGCONT); err != nil {
+		if err := x.signal(continueSignal); err != nil {
 			return stopped, 0, err
 		}
 	}

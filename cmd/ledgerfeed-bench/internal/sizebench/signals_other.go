@@ -1,0 +1,11 @@
+//go:build !unix
+
+package sizebench
+
+import "syscall"
+
+// Systems without these signals refuse to send them, so that benchmarks that need them fail.
+const (
+	stopSignal     = syscall.Signal(0x13)
+	continueSignal = syscall.Signal(0x12)
+)

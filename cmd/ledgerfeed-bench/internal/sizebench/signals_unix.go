@@ -1,0 +1,11 @@
+//go:build unix
+
+package sizebench
+
+import "syscall"
+
+// Signals that stop a process, and that let it go on.
+const (
+	stopSignal     = syscall.SIGSTOP
+	continueSignal = syscall.SIGCONT
+)
