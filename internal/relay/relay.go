@@ -42,7 +42,11 @@ const lockTimeout = 200 * time.Millisecond
 
 // PoolSettings are the run-time parameters for the connections of a Relay.
 func PoolSettings() map[string]string {
-	return map[string]string{"jit": "off", "lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10)}
+	return map[string]string{
+		"jit": "off", "lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10),
+		// Where a crash of the server takes checkpoints back, entries are sent again, as after a crash of the relay.
+		"synchronous_commit": "off",
+	}
 }
 
 // consumerPrefix keeps the checkpoints of relays apart from those of other consumers. It

@@ -32,10 +32,10 @@ const (
 	// until there are batchSize.
 	idleWait   = time.Second
 	lingerWait = 500 * time.Microsecond
-	gatherTime = 10 * time.Millisecond
+	gatherTime = 5 * time.Millisecond
 
-	// checkInterval is how often the reader is made again, because it does not notice that
-	// its stream was deleted and made again.
+	// checkInterval is how often it is asked whether the stream is still the same one: its
+	// reader does not notice that it was deleted and made again.
 	checkInterval = 10 * time.Second
 
 	// askTimeout bounds one request to the broker.
@@ -67,7 +67,9 @@ type Source struct {
 	messages jetstream.MessagesContext // of reader
 	at       uint64                    // sequence of the last message that is done
 	read     uint64                    // sequence of the last message that was read
-	checked  time.Time                 // when reader was made
+	created  time.Time                 // when the stream of reader was made
+	held     time.Time                 // when this process last said that it reads
+	checked  time.Time                 // when the stream was last asked for
 	format   wmnats.NATSMarshaler
 }
 
@@ -101,17 +103,13 @@ func (s *Source) forget() {
 
 // Next returns the next messages, or nil when there are none, or another process reads.
 func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
-	at, created, held, err := s.position.hold(ctx)
-	if err != nil {
-		return nil, err
+	if s.messages == nil || time.Since(s.held) > holdAgain {
+		if held, err := s.hold(ctx); err != nil || !held {
+			return nil, err
+		}
 	}
-	if !held {
-		s.forget()
-		flow.Pause(ctx, idleWait)
-		return nil, nil
-	}
-	if s.messages == nil || at != s.at || time.Since(s.checked) > checkInterval {
-		if err := s.begin(ctx, at, created); err != nil {
+	if time.Since(s.checked) > checkInterval {
+		if err := s.check(ctx); err != nil {
 			s.forget()
 			return nil, err
 		}
@@ -124,23 +122,46 @@ func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
 	return b, nil
 }
 
+// hold says that this process reads, unless another one does, and makes a reader where there
+// is none, or another process has read meanwhile.
+func (s *Source) hold(ctx context.Context) (held bool, err error) {
+	began := time.Now() // not of the injected clock: the database's is compared with it
+	at, created, held, err := s.position.hold(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !held {
+		s.forget()
+		flow.Pause(ctx, idleWait)
+		return false, nil
+	}
+	s.held = began
+	if s.messages == nil || at != s.at {
+		if err := s.begin(ctx, at, created); err != nil {
+			s.forget()
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // begin makes a reader behind a sequence; of a stream that is another one than it was, at
 // its beginning.
 func (s *Source) begin(ctx context.Context, at uint64, created time.Time) error {
 	s.forget()
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	stream, err := s.js.Stream(limited, s.target.Stream)
+	stream, made, err := s.ask(limited)
 	if err != nil {
-		return fmt.Errorf("look for the stream %s: %w", s.target.Stream, err)
+		return err
 	}
-	if made := stream.CachedInfo().Created.Truncate(time.Microsecond); !made.Equal(created) {
+	if !made.Equal(created) {
 		if err := s.position.restart(limited, at, made); err != nil {
 			return err
 		}
 		at = 0
 	}
-	s.at, s.read, s.checked = at, at, time.Now() // not of the injected clock: it is about the load of the broker
+	s.at, s.read, s.created = at, at, made
 	s.reader, err = stream.OrderedConsumer(limited, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{s.target.Subject + ".>"}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: at + 1,
 	})
@@ -151,6 +172,27 @@ func (s *Source) begin(ctx context.Context, at uint64, created time.Time) error 
 		return fmt.Errorf("read the stream %s: %w", s.target.Stream, err)
 	}
 	return nil
+}
+
+// ask asks for the stream, and when it was made.
+func (s *Source) ask(ctx context.Context) (stream jetstream.Stream, made time.Time, err error) {
+	s.checked = time.Now() // not of the injected clock: it is about the load of the broker
+	stream, err = s.js.Stream(ctx, s.target.Stream)
+	if err != nil {
+		return nil, made, fmt.Errorf("look for the stream %s: %w", s.target.Stream, err)
+	}
+	return stream, stream.CachedInfo().Created.Truncate(time.Microsecond), nil
+}
+
+// check makes a reader of the stream that is there now, if it is another one.
+func (s *Source) check(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	_, made, err := s.ask(limited)
+	if err != nil || made.Equal(s.created) {
+		return err
+	}
+	return s.begin(ctx, s.at, s.created)
 }
 
 // gather collects messages until there are enough, or no more come.
