@@ -72,7 +72,7 @@ func lag(ctx context.Context, o *measure.Options, home, away *measure.Database) 
 	}
 	acknowledged, err := appendAtRate(working, o, home)
 	if err == nil {
-		err = awaitCount(working, away, `SELECT coalesce(sum(position), 0) FROM log_checkpoint WHERE consumer = 'read_models'`, lagWorkspaces+len(acknowledged))
+		err = awaitProjected(working, away, lagWorkspaces+len(acknowledged))
 	}
 	var here, there []time.Duration
 	if err == nil {
@@ -150,8 +150,13 @@ func appendFirst(ctx context.Context, home, away *measure.Database) (time.Durati
 			return 0, err
 		}
 	}
-	err := awaitCount(ctx, away, `SELECT coalesce(sum(position), 0) FROM log_checkpoint WHERE consumer = 'read_models'`, lagWorkspaces)
+	err := awaitProjected(ctx, away, lagWorkspaces)
 	return time.Since(began), err
+}
+
+// awaitProjected waits until so many entries can be read.
+func awaitProjected(ctx context.Context, db *measure.Database, entries int) error {
+	return awaitCount(ctx, db, `SELECT coalesce(sum(position), 0) FROM log_checkpoint WHERE consumer = 'read_models'`, entries)
 }
 
 // place is an entry in a log.
