@@ -168,7 +168,7 @@ func (q *request) answerWith(body []byte, v version) error {
 	if q.endpoint.Kind != route.Tile { // hashes cannot be compressed
 		encoded = q.out.Encode(buffer, body)
 	}
-	if isCached(q) {
+	if isCached(q) && !q.lacks {
 		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: encoded, rows: q.rows, index: q.out.EventIndex})
 	}
 	q.out.OK(encoded, tag)

@@ -81,6 +81,7 @@ func findIndex(q *request, query *eventlog.FeedQuery, page *eventlog.FeedPage) e
 	if ok {
 		q.out.EventIndex = index
 	}
+	q.lacks = !ok // the tree goes on without a new version of the feed
 	return nil
 }
 

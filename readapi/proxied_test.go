@@ -148,7 +148,7 @@ func apart() map[string][]string {
 			"TestAWholeListOverHTTP2WaitsForTheDatabase", "TestRequestsOfUnknownCallersAreBounded",
 		},
 		"is about paths with a slash within a parameter, which no description of OpenAPI can match": {
-			"TestTilesAreThoseOfTheKey", "TestFeedProvesItself", "TestEveryChangedBitIsFound", "TestTesseraClientReadsTheFeed",
+			"TestTilesAreThoseOfTheKey", "TestFeedProvesItself", "TestIndexComesWithTheTree", "TestEveryChangedBitIsFound", "TestTesseraClientReadsTheFeed",
 		},
 		"is about the server that an answer was read from": {
 			"TestReplicasAnswerAsThePrimary", "TestReplicasBehind", "TestReadsGoToTheNodeOfTheirWorkspace", "TestReadBeside", "TestReplicasThatFail", "TestConflictsWithRecovery", "TestWhoIsToldWaitsForReplicas",

@@ -75,6 +75,7 @@ type reading struct {
 // outcome is what the request log says of an answer.
 type outcome struct {
 	rows    int           // of the answer
+	lacks   bool          // something that a later answer to the same has, so that it is not cached
 	broken  bool          // the answer was begun and could not be finished: problem says why
 	problem *answer.Error // what was answered instead; nil: nothing was
 }

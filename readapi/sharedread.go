@@ -37,6 +37,7 @@ type sharedRead struct {
 	version version
 	rows    int
 	index   int64 // answer.Writer.EventIndex
+	lacks   bool  // outcome.lacks
 	newer   bool
 	err     error // why nothing was; nil without found: it must be tried again
 }
@@ -71,7 +72,7 @@ func (s *sharedReads) read(q *request, moved int64) error {
 			return postponed(read.err)
 		// A tree may be behind what was moved, however often it is read.
 		case read.found && (read.version.position >= moved || q.endpoint.OfTree()) && q.wait.accepts(read.version):
-			q.wait.empty, q.wait.newer, q.rows, q.out.EventIndex = nil, read.newer, read.rows, read.index
+			q.wait.empty, q.wait.newer, q.rows, q.out.EventIndex, q.lacks = nil, read.newer, read.rows, read.index, read.lacks
 			return q.answerWith(read.body, read.version)
 		}
 		// It had begun before the move, or what this request has seen or demands, or the
@@ -141,7 +142,7 @@ func (s *sharedReads) share(q *request, body []byte, v version) {
 	s.end(sharedKeyOf(q), read, func() {
 		if read.joined > 0 {
 			read.found, read.body, read.version, read.rows, read.newer = true, append([]byte(nil), body...), v, q.rows, q.wait.newer
-			read.index = q.out.EventIndex
+			read.index, read.lacks = q.out.EventIndex, q.lacks
 		}
 	})
 }

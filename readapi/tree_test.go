@@ -288,6 +288,30 @@ func TestFeedProvesItself(t *testing.T) {
 	}
 }
 
+// TestIndexComesWithTheTree: a page whose index could not be told, because the tree was far behind,
+// tells it when the tree is there, though nothing new was published.
+func TestIndexComesWithTheTree(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(c *readapi.Config) { c.Signing = signingKeys(t, 1) })
+	s.manyEvents("acme", 0, 2150)
+	key := s.key("acme", access.EventsRead, access.PayRead)
+	last := "/v1/events?limit=100"
+	for range 21 {
+		last = "/v1/events?limit=100&cursor=" + *s.page(last, key).NextCursor
+	}
+	for range 2 { // what was asked for twice is cached
+		if got := s.get(last, key).header.Get("Event-Index"); got != "" {
+			t.Fatalf("Event-Index %s without a tree", got)
+		}
+	}
+	s.buildTrees("acme")
+	for range 2 {
+		if got := s.get(last, key).header.Get("Event-Index"); got != "2100" {
+			t.Errorf("Event-Index %q, want 2100", got)
+		}
+	}
+}
+
 // TestEveryChangedBitIsFound changes one bit of a tile, a checkpoint or an event.
 func TestEveryChangedBitIsFound(t *testing.T) {
 	t.Parallel()

@@ -84,21 +84,19 @@ func publishes(t *testing.T, url, workspaceID string) {
 	})
 }
 
-// keptBundle is the path of the first bundle of events that are all kept in the feed.
+// keptBundle is the path of the first bundle of events that are all kept in the feed. The tree
+// comes after what the demo has just appended: as long as it is far behind, the page names no
+// index.
 func (r reader) keptBundle() string {
 	r.t.Helper()
-	req := testkit.Must(http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.base+"/v1/events?limit=1", http.NoBody))(r.t)
-	req.Header.Set("Authorization", "Bearer "+r.key)
-	resp := testkit.Must(http.DefaultTransport.RoundTrip(req))(r.t)
-	_ = resp.Body.Close()
-	first, err := strconv.Atoi(resp.Header.Get("Event-Index"))
-	if err != nil {
-		r.t.Fatalf("the feed does not say where it begins in the tree: %v", err)
-	}
 	const width = 256
-	number := (first + width - 1) / width
-	var n int                              // the events of the bundle that the tree has
-	testkit.Eventually(r.t, func() error { // the tree comes after what the demo has just appended
+	var number, n int // of the bundle, and the events of it that the tree has
+	testkit.Eventually(r.t, func() error {
+		first, err := r.firstIndex()
+		if err != nil {
+			return err
+		}
+		number = (first + width - 1) / width
 		var size int
 		if _, err := fmt.Sscanf(strings.Split(string(r.get("/v1/events/checkpoint")), "\n")[1], "%d", &size); err != nil {
 			return err
@@ -112,6 +110,20 @@ func (r reader) keptBundle() string {
 		return fmt.Sprintf("%03d.p/%d", number, n)
 	}
 	return fmt.Sprintf("%03d", number)
+}
+
+// firstIndex is where the feed begins in the tree.
+func (r reader) firstIndex() (int, error) {
+	r.t.Helper()
+	req := testkit.Must(http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.base+"/v1/events?limit=1", http.NoBody))(r.t)
+	req.Header.Set("Authorization", "Bearer "+r.key)
+	resp := testkit.Must(http.DefaultTransport.RoundTrip(req))(r.t)
+	_ = resp.Body.Close()
+	first, err := strconv.Atoi(resp.Header.Get("Event-Index"))
+	if err != nil {
+		return 0, fmt.Errorf("the feed does not say where it begins in the tree: %w", err)
+	}
+	return first, nil
 }
 
 // TestSamplesOfTheReference runs each program of the reference against the demo, with a key
