@@ -16,10 +16,13 @@ import (
 
 // Feed reads the events of workspaces: the public entries of their logs up to the
 // visible position. It is safe for concurrent use.
-type Feed struct{ pool *pgxpool.Pool }
+type Feed struct {
+	pool *pgxpool.Pool
+	kept *keptHints
+}
 
 // NewFeed makes a Feed.
-func NewFeed(pool *pgxpool.Pool) *Feed { return &Feed{pool: pool} }
+func NewFeed(pool *pgxpool.Pool) *Feed { return &Feed{pool: pool, kept: newKeptHints()} }
 
 // FeedQuery asks for events of a workspace, oldest first.
 type FeedQuery struct {
@@ -74,9 +77,9 @@ func feedStatement(typed, payouts bool) string {
 	filter := ""
 	switch {
 	case typed && !payouts: // with the type payout.paid nothing is left
-		filter = ` AND type = $8 AND type <> '` + domain.TypePayoutPaid + `'`
+		filter = ` AND type = $9 AND type <> '` + domain.TypePayoutPaid + `'`
 	case typed:
-		filter = ` AND type = $8`
+		filter = ` AND type = $9`
 	case !payouts:
 		filter = ` AND type <> '` + domain.TypePayoutPaid + `'`
 	}
@@ -86,7 +89,7 @@ func feedStatement(typed, payouts bool) string {
 	}
 	return `
 		WITH positions AS MATERIALIZED (
-			SELECT ` + visible + ` AS visible, c.moved_at, log_position_since(c.workspace_id, $2) AS kept,
+			SELECT ` + visible + ` AS visible, c.moved_at, ` + keptFrom("$1", "$2", "$8") + ` AS kept,
 			       coalesce(log_position_since(c.workspace_id, $3), 1) AS since
 			  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '` + ReadModels + `'
 		), seen AS MATERIALIZED (
@@ -120,7 +123,7 @@ func (f *Feed) Page(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 	if !q.Since.IsZero() {
 		since = &q.Since
 	}
-	args := []any{q.WorkspaceID, q.Oldest, since, q.After.Position, q.Resumed, q.Limit + 1, q.After.Chain[:]}
+	args := []any{q.WorkspaceID, q.Oldest, since, q.After.Position, q.Resumed, q.Limit + 1, q.After.Chain[:], f.hint(q.WorkspaceID)}
 	if q.Type != "" {
 		args = append(args, q.Type)
 	}
@@ -135,6 +138,7 @@ func (f *Feed) Page(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 	if page == nil {
 		return nil, &domain.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
 	}
+	f.kept.Add(q.WorkspaceID, page.Kept)
 	page.finish(&q)
 	return page, nil
 }
@@ -177,16 +181,6 @@ func scanFeed(rows pgx.Rows) (*FeedPage, error) {
 		page.Events = append(page.Events, FeedEvent{NewMark(position, chain), event})
 	}
 	return page, rows.Err()
-}
-
-// KeptFrom returns the first position of a workspace that was published at
-// oldest or later; one past the newest when there is none.
-func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Time) (int64, error) {
-	var position int64
-	if err := f.pool.QueryRow(ctx, `SELECT log_position_since($1, $2)`, workspaceID, oldest).Scan(&position); err != nil {
-		return 0, fmt.Errorf("find the first kept event of %s: %w", workspaceID, err)
-	}
-	return position, nil
 }
 
 // Event returns the public form of one event, or ok = false for what the feed would

@@ -1411,21 +1411,18 @@ CREATE OR REPLACE FUNCTION public.log_position_since(w text, since timestamp wit
  STABLE PARALLEL SAFE STRICT
 AS $function$
 DECLARE
-    lo  bigint := 1;
-    hi  bigint;
-    mid bigint;
-    hit boolean;
+    found bigint;
 BEGIN
-    SELECT h.position + 1 INTO hi FROM log_head h WHERE h.workspace_id = w;
-    IF hi IS NULL THEN
-        RETURN 1;
-    END IF;
-    WHILE lo < hi LOOP
-        mid := (lo + hi) / 2;
-        SELECT e.created_at >= since INTO hit FROM event_log e WHERE e.workspace_id = w AND e.position = mid;
-        IF hit THEN hi := mid; ELSE lo := mid + 1; END IF;
-    END LOOP;
-    RETURN lo;
+    -- LIMIT keeps each half one look-up by the position, whatever the planner thinks of the log.
+    WITH RECURSIVE half (lo, hi) AS (
+        SELECT 1::bigint, h.position + 1 FROM log_head h WHERE h.workspace_id = w
+        UNION ALL
+        SELECT CASE WHEN middle.hit THEN lo ELSE (lo + hi) / 2 + 1 END, CASE WHEN middle.hit THEN (lo + hi) / 2 ELSE hi END
+          FROM half LEFT JOIN LATERAL (
+               SELECT e.created_at >= since AS hit FROM event_log e WHERE e.workspace_id = w AND e.position = (lo + hi) / 2 LIMIT 1) middle ON true
+         WHERE lo < hi)
+    SELECT lo INTO found FROM half WHERE lo = hi;
+    RETURN coalesce(found, 1);
 END
 $function$;
 COMMENT ON FUNCTION log_position_since(text,timestamp with time zone) IS 'The first position whose entry was published at or after the time; one past the newest when there is none.';

@@ -152,7 +152,7 @@ func (q *request) answerWith(body []byte, v version) error {
 	}
 	if q.wait.holds(q, body, v) {
 		if q.endpoint.IsList() && q.endpoint.Kind != route.Credit { // which resumes does not use, and others get compressed
-			q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: answer.Encoded{Encoding: answer.Identity, Body: body}})
+			q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: answer.Encoded{Encoding: answer.Identity, Body: body}, index: answer.NoIndex})
 		}
 		return nil
 	}

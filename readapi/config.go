@@ -71,6 +71,10 @@ type Config struct {
 	Replicas   []Replica
 	ReplicaSet *replica.Set
 
+	// Cluster: Pool's database is that of a Citus cluster (pg.OnCitus), where statements for
+	// several workspaces are dear, and fail for all of them when a node is away.
+	Cluster bool
+
 	// Nodes are pools as Pool to the nodes of a cluster, by which what is of their workspaces
 	// is read, and WholeLists.Nodes are those of whole lists. Nil: Pool reads everything.
 	Nodes *entrance.Pools

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
@@ -67,21 +69,52 @@ func answerEvents(q *request) error {
 	return q.answerWith(body.Bytes(), read)
 }
 
+// indexAt is a place in a feed, behind the event of a mark, as a key with a sight of it reads it.
+type indexAt struct {
+	workspaceID string
+	sight       eventtree.Sight
+	after       eventlog.Mark
+}
+
+// knownIndexes are the indexes of the events that follow places where pages have ended, so that
+// a follower's next page need not count again.
+type knownIndexes = lru.Cache[indexAt, int64]
+
+// mostKnownIndexes is how many places there are: about as many as there are followers.
+const mostKnownIndexes = 20_000
+
+func newKnownIndexes() *knownIndexes {
+	indexes, _ := lru.New[indexAt, int64](mostKnownIndexes) // fails only for sizes below 1
+	return indexes
+}
+
 // findIndex finds which event of the tree that the key sees the first one of a page is, as
 // long as the page has every event of its span.
 func findIndex(q *request, query *eventlog.FeedQuery, page *eventlog.FeedPage) error {
 	q.out.EventIndex = answer.NoIndex
-	if len(page.Events) == 0 || query.Type != "" {
+	if query.Type != "" {
 		return nil
 	}
-	index, ok, err := eventtree.IndexOf(q, q.from.pool, q.key.WorkspaceID, sight(q), page.Events[0].Position)
-	if err != nil {
-		return q.readError(err)
+	at := indexAt{query.WorkspaceID, sight(q), query.After}
+	index, ok := q.from.indexes.Get(at)
+	if !ok || !query.Since.IsZero() { // a time can begin the page behind the place
+		if len(page.Events) == 0 {
+			return nil
+		}
+		var err error
+		if index, ok, err = eventtree.IndexOf(q, q.from.pool, query.WorkspaceID, at.sight, page.Events[0].Position); err != nil {
+			return q.readError(err)
+		}
+		if q.lacks = !ok; q.lacks { // the tree goes on without a new version of the feed
+			return nil
+		}
 	}
-	if ok {
+	if at.after = page.Next; at.after.Chain != (eventlog.Mark{}).Chain { // or it does not tell one log from another
+		q.from.indexes.Add(at, index+int64(len(page.Events)))
+	}
+	if len(page.Events) > 0 {
 		q.out.EventIndex = index
 	}
-	q.lacks = !ok // the tree goes on without a new version of the feed
 	return nil
 }
 

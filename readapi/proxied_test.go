@@ -127,7 +127,7 @@ func apart() map[string][]string {
 		"judges no answers, or asks none": {
 			"TestTheCostOfAWholeList", "TestAWholeListTakesLittleMemory", "TestConditionsOfWholeLists",
 			"TestATableThatHasToBeWaitedFor", "TestAReaderAnswersAsTheAPI", "TestAReaderTellsWhatWasRemoved", "TestAReaderGivesUp", "TestEndpointsAreAllThereAre", "TestRootLeadsToTheReference", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange",
-			"TestHiddenValuesChangeNothing", "TestCachedAnswersAreBounded", "TestCachedAnswersAreNeverOld", "TestTheDescriptionLeavesRoom",
+			"TestHiddenValuesChangeNothing", "TestCachedAnswersAreBounded", "TestNamedSetIsBounded", "TestCachedAnswersAreNeverOld", "TestTheDescriptionLeavesRoom",
 			"TestNothingLeaks", "TestPlans", "TestRowsAreNeverOld", "TestRowsThatAreReadTogether", "TestSince",
 			"TestTwentyFollowersDuringTenThousandAppends", "TestTwoInstancesUnderLoad",
 		},
@@ -152,7 +152,7 @@ func apart() map[string][]string {
 		},
 		"is about the server that an answer was read from": {
 			"TestReplicasAnswerAsThePrimary", "TestReplicasBehind", "TestReadsGoToTheNodeOfTheirWorkspace", "TestReadBeside", "TestReplicasThatFail", "TestConflictsWithRecovery", "TestWhoIsToldWaitsForReplicas",
-			"TestCursorsOfAnotherPlace",
+			"TestCursorsOfAnotherPlace", "TestVersionsOfACluster",
 		},
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
 		"spoils answers; TestTheProxySeesFaults has prism find the same":       {"TestTheJudgeSeesFaults"},

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -42,8 +41,7 @@ func newRowReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*r
 			if err == nil {
 				return
 			}
-			var unreachable *pgconn.ConnectError
-			if ctx.Err() != nil || errors.As(err, &unreachable) {
+			if !triedAlone(ctx, err) {
 				for _, q := range queries {
 					q.err = err
 				}

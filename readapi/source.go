@@ -34,6 +34,7 @@ type source struct {
 	pool     *pgxpool.Pool
 	lists    *pgxpool.Pool // nil: it reads no whole lists
 	feed     *eventlog.Feed
+	indexes  *knownIndexes
 	versions *batch.Coalescer[*versionQuery]
 	trees    *batch.Coalescer[*treesQuery]
 	rows     map[string]*batch.Coalescer[*rowQuery] // by table
@@ -42,7 +43,7 @@ type source struct {
 
 func newSource(cfg *Config, pool, lists *pgxpool.Pool, feed *eventlog.Feed, server *replica.Server) *source {
 	s := &source{
-		server: server, pool: pool, lists: lists, feed: feed, versions: newVersionReader(pool, cfg.Timeout), trees: newTreesReader(pool, cfg.Timeout),
+		server: server, pool: pool, lists: lists, feed: feed, indexes: newKnownIndexes(), versions: newVersionReader(pool, cfg.Timeout, cfg.Cluster), trees: newTreesReader(pool, cfg.Timeout, cfg.Cluster),
 		rows: map[string]*batch.Coalescer[*rowQuery]{}, shares: cfg.newShares(pool),
 	}
 	for _, r := range route.Table() {

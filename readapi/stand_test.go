@@ -137,6 +137,7 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 		Signing:    signingKeys(t, 1),
 	}
 	s.config.Nodes, s.config.WholeLists.Nodes = atNodes, atNodes
+	s.config.Cluster = testkit.Must(pg.OnCitus(t.Context(), pool))(t)
 	s.contract = testkit.Must(theContract())(t)
 	for _, f := range change {
 		f(&s.config)

@@ -293,11 +293,11 @@ func TestFeedProvesItself(t *testing.T) {
 func TestIndexComesWithTheTree(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(c *readapi.Config) { c.Signing = signingKeys(t, 1) })
-	s.manyEvents("acme", 0, 2150)
-	key := s.key("acme", access.EventsRead, access.PayRead)
+	s.manyEvents("acme", 0, 3300)
+	walker, key := s.key("acme", access.EventsRead, access.PayRead), s.key("acme", access.EventsRead)
 	last := "/v1/events?limit=100"
-	for range 21 {
-		last = "/v1/events?limit=100&cursor=" + *s.page(last, key).NextCursor
+	for range 32 {
+		last = "/v1/events?limit=100&cursor=" + *s.page(last, walker).NextCursor
 	}
 	for range 2 { // what was asked for twice is cached
 		if got := s.get(last, key).header.Get("Event-Index"); got != "" {
@@ -306,9 +306,25 @@ func TestIndexComesWithTheTree(t *testing.T) {
 	}
 	s.buildTrees("acme")
 	for range 2 {
-		if got := s.get(last, key).header.Get("Event-Index"); got != "2100" {
-			t.Errorf("Event-Index %q, want 2100", got)
+		if got := s.get(last, key).header.Get("Event-Index"); got != "2133" {
+			t.Errorf("Event-Index %q, want 2133", got)
 		}
+	}
+	// Whoever has walked here knows the index without a tree, and of its own sight.
+	if got := s.get(last, walker).header.Get("Event-Index"); got != "3200" {
+		t.Errorf("Event-Index %q for who sees pay, want 3200", got)
+	}
+	// A time to come leaves out events that follow the same place for others.
+	if p := s.page(last, walker); len(p.Data) != 100 {
+		t.Fatalf("the last page has %d events", len(p.Data))
+	}
+	later := "/v1/events?limit=100&created_since=" + s.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	place := *s.page(later, walker).NextCursor
+	s.manyEvents("acme", 3300, 10)
+	s.clock.Advance(2 * time.Hour)
+	s.manyEvents("acme", 3310, 10)
+	if got := s.get(later+"&cursor="+place, walker).header.Get("Event-Index"); got != "3310" {
+		t.Errorf("Event-Index %q of events since a time, want 3310", got)
 	}
 }
 

@@ -220,7 +220,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 		return err
 	}
 	api, err := readapi.New(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.connections.replicas, Nodes: nodes,
+		Replicas: replicas, ReplicaSet: s.connections.replicas, Cluster: s.connections.cluster, Nodes: nodes,
 		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
@@ -377,7 +377,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	reader, err := readapi.NewReader(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.connections.replicas, Nodes: nodes,
+		Replicas: replicas, ReplicaSet: s.connections.replicas, Cluster: s.connections.cluster, Nodes: nodes,
 		Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
 		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout, WholeLists: files,
 	})

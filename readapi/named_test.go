@@ -1,0 +1,71 @@
+package readapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// TestNamedSetIsBounded: the first workspaces that ask are named, until many others have asked.
+func TestNamedSetIsBounded(t *testing.T) {
+	t.Parallel()
+	s := readapi.NewNamedSet()
+	for i := range readapi.MostNamed {
+		if !s.Has(strconv.Itoa(i)) {
+			t.Fatalf("workspace %d is not named", i)
+		}
+	}
+	for i := range readapi.MostOthers - 1 {
+		if s.Has("other" + strconv.Itoa(i)) {
+			t.Fatalf("other workspace %d is named, too", i)
+		}
+	}
+	if !s.Has("0") {
+		t.Error("a workspace of the set is not named any more")
+	}
+	if !s.Has("other") || !s.Has("1") {
+		t.Error("the set was not begun anew")
+	}
+}
+
+// TestVersionsOfACluster: where each workspace has a statement of its own, many at the same time
+// get their own versions.
+func TestVersionsOfACluster(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(c *readapi.Config) { c.Cluster = true })
+	const workspaces = 12
+	keys := map[string]string{}
+	for i := range workspaces {
+		id := fmt.Sprintf("w%d", i)
+		s.manyEvents(id, 0, i+1)
+		keys[id] = s.key(id, access.EventsRead)
+	}
+	var wg sync.WaitGroup
+	for id, key := range keys {
+		wg.Go(func() {
+			for range 20 {
+				r := s.get("/v1/events", key)
+				want, err := strconv.Atoi(r.header.Get("Log-Position"))
+				if r.status != http.StatusOK || err != nil {
+					t.Errorf("%s: status %d, position %q", id, r.status, r.header.Get("Log-Position"))
+					return
+				}
+				if fmt.Sprintf("w%d", want-1) != id {
+					t.Errorf("%s has the position %d", id, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.clock.Advance(time.Second)
+	s.manyEvents("w3", 4, 1)
+	if got := s.get("/v1/events", keys["w3"]).header.Get("Log-Position"); got != "5" {
+		t.Errorf("the position is %s after a new event, want 5", got)
+	}
+}
