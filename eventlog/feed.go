@@ -183,6 +183,24 @@ func scanFeed(rows pgx.Rows) (*FeedPage, error) {
 	return page, rows.Err()
 }
 
+// KeptFrom returns the first position of a workspace that was published at
+// oldest or later; one past the newest when there is none.
+func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Time) (int64, error) {
+	var position int64
+	err := f.pool.QueryRow(ctx, `SELECT `+keptFrom("$1::text", "$2::timestamptz", "$3"), workspaceID, oldest, f.hint(workspaceID)).Scan(&position)
+	if err != nil {
+		return 0, fmt.Errorf("find the first kept event of %s: %w", workspaceID, err)
+	}
+	f.kept.Add(workspaceID, position)
+	return position, nil
+}
+
+// hint is the hint for a workspace.
+func (f *Feed) hint(workspaceID string) int64 {
+	first, _ := f.kept.Get(workspaceID)
+	return first
+}
+
 // Event returns the public form of one event, or ok = false for what the feed would
 // not show: unknown ids, internal entries, events that are not visible yet or were
 // published before oldest, and, unless payouts is set, payout.paid. Visible is the

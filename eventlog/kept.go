@@ -1,12 +1,6 @@
 package eventlog
 
-import (
-	"context"
-	"fmt"
-	"time"
-
-	lru "github.com/hashicorp/golang-lru/v2"
-)
+import lru "github.com/hashicorp/golang-lru/v2"
 
 // keptHints are the positions at which the feeds of workspaces began when they were last
 // looked for. A statement that is given one tries it before it searches: the beginning moves
@@ -21,12 +15,6 @@ func newKeptHints() *keptHints {
 	return hints
 }
 
-// hint is the hint for a workspace.
-func (f *Feed) hint(workspaceID string) int64 {
-	first, _ := f.kept.Get(workspaceID)
-	return first
-}
-
 // keptFrom is the SQL of the first position that was published at a time or later, and one past
 // the newest if there is none, from the SQL of the workspace, the time and the hint. Publish times
 // rise with the positions, so a hint is right if its entry is not before the time and the one
@@ -35,16 +23,4 @@ func keptFrom(workspaceID, oldest, hint string) string {
 	entry := `(SELECT e.created_at FROM event_log e WHERE e.workspace_id = ` + workspaceID + ` AND e.position = ` + hint + `::bigint`
 	return `CASE WHEN coalesce(` + entry + `) >= ` + oldest + `, true) AND coalesce(` + entry + ` - 1) < ` + oldest + `, ` + hint + ` = 1)
 	             THEN ` + hint + ` ELSE log_position_since(` + workspaceID + `, ` + oldest + `) END`
-}
-
-// KeptFrom returns the first position of a workspace that was published at
-// oldest or later; one past the newest when there is none.
-func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Time) (int64, error) {
-	var position int64
-	err := f.pool.QueryRow(ctx, `SELECT `+keptFrom("$1::text", "$2::timestamptz", "$3"), workspaceID, oldest, f.hint(workspaceID)).Scan(&position)
-	if err != nil {
-		return 0, fmt.Errorf("find the first kept event of %s: %w", workspaceID, err)
-	}
-	f.kept.Add(workspaceID, position)
-	return position, nil
 }
