@@ -94,9 +94,9 @@ func TestLogIsAppendOnly(t *testing.T) {
 	b.append(t, client(t, "w", "a", "n"))
 	for _, sql := range []string{
 		`UPDATE event_log SET data = '{}' WHERE workspace_id = 'w'`,
-		`UPDATE event_log SET position = position WHERE false`,
+		`UPDATE event_log SET position = position WHERE id = 'none'`, // also if no row would change
 		`DELETE FROM event_log`,
-		`DELETE FROM event_log WHERE false`,
+		`DELETE FROM event_log WHERE id = 'none'`,
 		`TRUNCATE event_log`,
 		`TRUNCATE event_log, workspace CASCADE`,
 		`INSERT INTO event_log SELECT * FROM event_log ON CONFLICT (workspace_id, position) DO UPDATE SET data = '{}'`,

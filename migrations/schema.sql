@@ -1241,8 +1241,18 @@ BEGIN
         IF wait > 0 THEN
             began := clock_timestamp();
             was := current_setting('lock_timeout');
-            EXECUTE format('SET LOCAL lock_timeout = %L', log_patience(wait)::text || 'ms');
-            SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+            IF current_setting('citus.propagate_set_commands', true) IS NULL THEN
+                EXECUTE format('SET LOCAL lock_timeout = %L', log_patience(wait)::text || 'ms');
+                SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+            ELSE -- a Citus cluster, where the node with the head is told of lock_timeout in some transactions only
+                WHILE h.position IS NULL AND EXISTS (SELECT FROM log_head l WHERE l.workspace_id = w) LOOP
+                    IF clock_timestamp() > began + log_patience(wait) * interval '1 ms' THEN
+                        RAISE EXCEPTION 'the workspace % is locked', w USING ERRCODE = 'lock_not_available';
+                    END IF;
+                    PERFORM pg_sleep(0.005);
+                    SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE SKIP LOCKED;
+                END LOOP;
+            END IF;
         END IF;
         IF h.position IS NULL THEN
             made := workspace_create(w, w, now);
