@@ -59,10 +59,27 @@ func TestWitnessesCosignTheFeed(t *testing.T) {
 	}
 	checkpoint(true)
 	checkpoint(true)
+	keyFile := filepath.Join(dir, "api-key")
+	if err := os.WriteFile(keyFile, []byte(reads.key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	follow := func(more ...string) result {
+		return runCommand(t, command(t, "", append([]string{"follow", "--url", apiOf(serving), "--key-file", keyFile, "--origin", "api.example.com/acme/events",
+			"--verify", "--verifier-keys", logs, "--state", filepath.Join(dir, "followed"), "--once"}, more...)...))
+	}
+	if r := follow("--witness", verifier); r.code != cli.ExitDone || strings.Count(r.out, "\n") != 2 || !strings.Contains(r.errOut, ", cosigned by witness.example.com/w1, which extends") {
+		t.Errorf("a follower who asks for the cosignature: %+v", r)
+	}
 	running.kill()
 	checkpoint(false)
+	if r := follow("--proof-timeout", "1s"); r.code != cli.ExitFailed || r.out != "" || !strings.Contains(r.errOut, "needs the cosignatures of 1 of the witnesses witness.example.com/w1, and has none") {
+		t.Errorf("a follower whose state asks for the cosignature, which is not there: %+v", r)
+	}
 	serveWitness()
 	checkpoint(true)
+	if r := follow(); r.code != cli.ExitDone || strings.Count(r.out, "\n") != 2 {
+		t.Errorf("a follower, now that it is there: %+v", r)
+	}
 
 	without := command(t, url, "serve", "--roles", "project")
 	without.Env = append(without.Env, "LEDGERFEED_WITNESSES="+verifier+"=http://"+listen)

@@ -275,7 +275,7 @@ var arrows = map[string][]string{
 	"internal/tlogcheckpoint":           {},
 	"internal/follower":                 {"internal/signingkey", "internal/tlogcheckpoint"},
 	"internal/follower/followertest":    {"internal/signingkey"},
-	"cmd/ledgerfeed/internal/following": {"cmd/ledgerfeed/internal/cli", "internal/flow", "internal/follower", "internal/signingkey"},
+	"cmd/ledgerfeed/internal/following": {"cmd/ledgerfeed/internal/cli", "internal/flow", "internal/follower", "internal/signingkey", "internal/witness"},
 	"internal/witness":                  {"internal/datadir", "internal/signingkey", "internal/tlogcheckpoint"},
 	"internal/cosigning":                {"eventlog/eventtree", "internal/flow", "internal/periodic", "internal/signingkey", "internal/witness"},
 	"cmd/ledgerfeed/internal/witnessing": {

@@ -53,6 +53,7 @@ type Report struct {
 	Root     string   `json:"root,omitempty"` // base64
 	Position int64    `json:"position,omitempty"`
 	By       []string `json:"signed_by,omitempty"`
+	Cosigned []string `json:"cosigned_by,omitempty"`   // of the witnesses that were asked for
 	Earliest int64    `json:"earliest_size,omitempty"` // of the first checkpoint, which the newest extends
 }
 
@@ -64,7 +65,11 @@ func (r *Report) String() string {
 	if r.Size == 0 && r.Root == "" {
 		return fmt.Sprintf("Nothing is proven yet: there was no checkpoint of %s.", r.Origin)
 	}
-	tree := fmt.Sprintf("the tree %s of size %d (root %s, log position %d), signed by %s, which extends every tree accepted here since size %d", r.Origin, r.Size, r.Root, r.Position, strings.Join(r.By, " and "), r.Earliest)
+	by := "signed by " + strings.Join(r.By, " and ")
+	if len(r.Cosigned) > 0 {
+		by += ", cosigned by " + strings.Join(r.Cosigned, " and ")
+	}
+	tree := fmt.Sprintf("the tree %s of size %d (root %s, log position %d), %s, which extends every tree accepted here since size %d", r.Origin, r.Size, r.Root, r.Position, by, r.Earliest)
 	if r.Proven == nil {
 		return "Proven: " + tree + "; no event was shown."
 	}
@@ -89,7 +94,7 @@ func (f *Follower) Report() *Report {
 	if t := f.cfg.Tree; t != nil {
 		r.Origin, r.Proven, r.Earliest = t.origin, s.Proven, s.Earliest
 		if a := t.accepted; a != nil {
-			r.Size, r.Root, r.Position, r.By = a.Tree.N, a.Tree.Hash.String(), a.Position, a.By
+			r.Size, r.Root, r.Position, r.By, r.Cosigned = a.Tree.N, a.Tree.Hash.String(), a.Position, a.By, a.Cosigned
 		}
 	}
 	return r
@@ -281,13 +286,14 @@ func shownPage(p *page) []byte {
 }
 
 // look accepts the newest checkpoint, and waits for one of a tree of at least a size. Older
-// ones, such as those of an instance that is behind, are passed over for as long.
+// ones, such as those of an instance that is behind, and those that witnesses have not cosigned
+// yet, are passed over for as long.
 func (f *Follower) look(ctx context.Context, size int64) error {
 	t := f.cfg.Tree
-	if size > 0 && t.size() >= size {
+	if size > 0 && t.proving() >= size {
 		return nil
 	}
-	var late error
+	var passed error // why the newest checkpoint was passed over
 	until := f.cfg.Clock().Add(f.cfg.ProofTimeout)
 	for pause := firstLook; ; pause = min(2*pause, longestLook) {
 		wait := proofWait
@@ -298,22 +304,26 @@ func (f *Follower) look(ctx context.Context, size int64) error {
 		if err != nil {
 			return err
 		}
-		var stale *staleError
+		var (
+			stale      *staleError
+			uncosigned *uncosignedError
+		)
 		if note != nil {
-			if err = t.Accept(ctx, note); err != nil && !errors.As(err, &stale) {
+			err = t.Accept(ctx, note)
+			if err != nil && !errors.As(err, &stale) && !errors.As(err, &uncosigned) {
 				return err
 			}
-			if late = err; err == nil {
+			if passed = err; err == nil {
 				if err := f.accepted(tag); err != nil {
 					return err
 				}
 			}
 		}
 		switch {
-		case stale == nil && t.size() >= size:
+		case stale == nil && t.proving() >= size:
 			return nil
 		case !f.cfg.Clock().Before(until):
-			return f.overdue(size, stale, late)
+			return f.overdue(size, passed)
 		}
 		if !f.cfg.Pause(ctx, pause) {
 			return ctx.Err()
@@ -332,13 +342,24 @@ func (f *Follower) accepted(tag string) error {
 	return f.cfg.Place.Save(s)
 }
 
-// overdue is the difference of a checkpoint that has not come in time.
-func (f *Follower) overdue(size int64, stale *staleError, late error) error {
+// overdue is the difference of a checkpoint that has not come in time. Passed says why the
+// newest one was passed over; nil: it was not.
+func (f *Follower) overdue(size int64, passed error) error {
 	t := f.cfg.Tree
-	if stale != nil {
-		return t.withKept(&DifferenceError{Sentence: fmt.Sprintf("the tree has shrunk, and stayed so for %v: %v", f.cfg.ProofTimeout, late), Seen: stale.seen.Note})
+	var (
+		stale      *staleError
+		uncosigned *uncosignedError
+	)
+	switch {
+	case errors.As(passed, &stale):
+		return t.withKept(&DifferenceError{Sentence: fmt.Sprintf("the tree has shrunk, and stayed so for %v: %v", f.cfg.ProofTimeout, stale), Seen: stale.seen.Note})
+	case errors.As(passed, &uncosigned):
+		return t.withKept(&DifferenceError{
+			Sentence: fmt.Sprintf("the feed shows %d events of the tree, and for %v there was no checkpoint of them that is cosigned: %v", size, f.cfg.ProofTimeout, uncosigned),
+			Seen:     uncosigned.seen.Note,
+		})
 	}
 	return t.withKept(&DifferenceError{
-		Sentence: fmt.Sprintf("the feed shows %d events of the tree, and for %v there was no checkpoint of a tree of more than %d: they are not signed", size, f.cfg.ProofTimeout, t.size()),
+		Sentence: fmt.Sprintf("the feed shows %d events of the tree, and for %v there was no checkpoint of a tree of more than %d: they are not signed", size, f.cfg.ProofTimeout, t.proving()),
 	})
 }

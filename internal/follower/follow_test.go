@@ -18,17 +18,18 @@ import (
 
 // run is a follower under test, whose pauses take no time but its clock's.
 type run struct {
-	t      testing.TB
-	s      *followertest.Service
-	clock  *testkit.Clock
-	place  follower.Place
-	out    string // file; empty: to lines
-	keys   string
-	since  string
-	plain  bool // nothing is checked
-	living bool // go on at the end
-	pauses []time.Duration
-	paused func() // called in each pause; nil: nothing
+	t         testing.TB
+	s         *followertest.Service
+	clock     *testkit.Clock
+	place     follower.Place
+	out       string // file; empty: to lines
+	keys      string
+	since     string
+	plain     bool // nothing is checked
+	witnesses follower.Witnesses
+	living    bool // go on at the end
+	pauses    []time.Duration
+	paused    func() // called in each pause; nil: nothing
 
 	reached chan *follower.Report
 	state   *follower.State // where place has no name
@@ -87,7 +88,7 @@ func (r *run) follow(ctx context.Context) (*follower.Report, error) {
 		if state.Checkpoint != "" {
 			accepted = []byte(state.Checkpoint)
 		}
-		if cfg.Tree, err = follower.NewTree(r.s.Origin, verifiers, accepted, client.Tile); err != nil {
+		if cfg.Tree, err = follower.NewTree(r.s.Origin, verifiers, r.witnesses, accepted, client.Tile); err != nil {
 			return nil, err
 		}
 	}

@@ -74,7 +74,7 @@ func followUntilKilled(ctx context.Context) error {
 	if state.Checkpoint != "" {
 		accepted = []byte(state.Checkpoint)
 	}
-	tree, err := follower.NewTree(os.Getenv(originVariable), keys, accepted, client.Tile)
+	tree, err := follower.NewTree(os.Getenv(originVariable), keys, follower.Witnesses{}, accepted, client.Tile)
 	if err != nil {
 		return err
 	}

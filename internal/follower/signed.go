@@ -25,6 +25,7 @@ func (e *DifferenceError) Error() string { return e.Sentence }
 type Signed struct {
 	Note     []byte
 	By       []string // the keys that signed it: <name>+<hash>
+	Cosigned []string // the witnesses who did, of those that a Tree knows
 	Tree     tlog.Tree
 	Position int64     // of the whole log, at which the tree was of this size
 	Chain    tlog.Hash // the log's chain at that position

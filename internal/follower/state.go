@@ -24,8 +24,10 @@ type State struct {
 	// With --verify.
 	Origin     string   `json:"origin,omitempty"`
 	Keys       []string `json:"verifier_keys,omitempty"`
-	Proven     *Range   `json:"proven,omitempty"` // nil: no event yet
-	Earliest   int64    `json:"earliest_size"`    // of the first checkpoint that was accepted
+	Witnesses  []string `json:"witnesses,omitempty"`        // verifier keys
+	Needed     int      `json:"witnesses_needed,omitempty"` // how many of Witnesses must have cosigned
+	Proven     *Range   `json:"proven,omitempty"`           // nil: no event yet
+	Earliest   int64    `json:"earliest_size"`              // of the first checkpoint that was accepted
 	Checkpoint string   `json:"checkpoint,omitempty"`
 }
 

@@ -15,19 +15,20 @@ import (
 // Tree is a tree as one follower knows it: by the newest checkpoint that it has accepted.
 // It is not safe for concurrent use.
 type Tree struct {
-	origin   string
-	keys     *signingkey.Verifiers
-	accepted *Signed // nil: none yet
-	tiles    *tileCache
+	origin    string
+	keys      *signingkey.Verifiers
+	witnesses Witnesses
+	accepted  *Signed // nil: none yet
+	tiles     *tileCache
 }
 
 // NewTree makes a Tree that has accepted a checkpoint in an earlier run, or none. The error
 // says that this note is not one of the tree.
-func NewTree(origin string, keys *signingkey.Verifiers, accepted []byte, fetch fetchTile) (*Tree, error) {
-	t := &Tree{origin: origin, keys: keys, tiles: newTileCache(fetch)}
+func NewTree(origin string, keys *signingkey.Verifiers, witnesses Witnesses, accepted []byte, fetch fetchTile) (*Tree, error) {
+	t := &Tree{origin: origin, keys: keys, witnesses: witnesses, tiles: newTileCache(fetch)}
 	if accepted != nil {
 		var err error
-		if t.accepted, err = OpenCheckpoint(accepted, origin, keys); err != nil {
+		if t.accepted, err = t.open(accepted); err != nil {
 			return nil, err
 		}
 	}
@@ -42,6 +43,34 @@ func (t *Tree) size() int64 {
 	return t.accepted.Tree.N
 }
 
+// proving is the size up to which the accepted checkpoint proves events: one of an earlier run
+// may have fewer cosignatures than are asked for now.
+func (t *Tree) proving() int64 {
+	if t.accepted == nil || t.witnesses.missing(t.accepted) != "" {
+		return 0
+	}
+	return t.accepted.Tree.N
+}
+
+// open is OpenCheckpoint, with the witnesses who have cosigned.
+func (t *Tree) open(note []byte) (*Signed, error) {
+	s, err := OpenCheckpoint(note, t.origin, t.keys)
+	if err == nil {
+		s.Cosigned = t.witnesses.of(note)
+	}
+	return s, err
+}
+
+// uncosignedError says that a checkpoint has not the cosignatures that it needs, or not yet.
+type uncosignedError struct {
+	seen    *Signed
+	missing string
+}
+
+func (e *uncosignedError) Error() string {
+	return fmt.Sprintf("the checkpoint of size %d is not cosigned: %s", e.seen.Tree.N, e.missing)
+}
+
 // staleError says that a checkpoint is older than one that was accepted, and agrees with it.
 type staleError struct{ seen, accepted *Signed }
 
@@ -51,11 +80,15 @@ func (e *staleError) Error() string {
 }
 
 // Accept checks a checkpoint: it is signed, and extends the one that was accepted before. A
-// staleError says that it is older; then the one before stays.
+// staleError says that it is older, and an uncosignedError that witnesses have not cosigned it;
+// then the one before stays.
 func (t *Tree) Accept(ctx context.Context, note []byte) error {
-	seen, err := OpenCheckpoint(note, t.origin, t.keys)
+	seen, err := t.open(note)
 	if err != nil {
 		return t.withKept(err)
+	}
+	if missing := t.witnesses.missing(seen); missing != "" {
+		return &uncosignedError{seen, missing}
 	}
 	if t.accepted == nil {
 		t.accepted = seen

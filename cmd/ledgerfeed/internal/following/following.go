@@ -3,6 +3,7 @@
 package following
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
 
 // flags are those of follow.
@@ -27,9 +29,11 @@ type flags struct {
 	state, out, exec    string
 	once                bool
 
-	verify       bool
-	keys, origin string
-	proofTimeout time.Duration
+	verify          bool
+	keys, origin    string
+	proofTimeout    time.Duration
+	witnesses       []string
+	witnessesNeeded int
 }
 
 // Command is ledgerfeed follow.
@@ -51,6 +55,9 @@ run and in earlier ones. One line says what has been proven. Where the service c
 what it has signed, the exit status is 1, and both notes are in a folder beside the state.
 The verifier keys are those of --verifier-keys, which should come from somewhere else than
 the service; without it, those that the service names at the first start, and keeps to.
+With --witness, once for each, an event is handed on only when these witnesses have cosigned
+the checkpoint, or as many of them as --witnesses-needed says: then they have seen the same
+tree. Their verifier keys come from the witnesses themselves.
 docs/proof.md says what this proves, and what not.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error { return f.run(ctx, env) }),
@@ -65,6 +72,8 @@ docs/proof.md says what this proves, and what not.`,
 	c.Flags().BoolVar(&f.verify, "verify", false, "prove each event; needs --state")
 	c.Flags().StringVar(&f.keys, "verifier-keys", "", "a file with verifier keys, one a line, in the form of /docs/keys.txt")
 	c.Flags().StringVar(&f.origin, "origin", "", "the name of the tree, where its host is not that of --url, such as api.example.com/acme/events")
+	c.Flags().StringArrayVar(&f.witnesses, "witness", nil, "the verifier key of a witness who must have cosigned; may be given several times (default: those of the state)")
+	c.Flags().IntVar(&f.witnessesNeeded, "witnesses-needed", 0, "how many of them must have (default: all)")
 	c.Flags().DurationVar(&f.proofTimeout, "proof-timeout", time.Minute, "how long a checkpoint may be behind what the feed shows")
 	return c
 }
@@ -82,6 +91,12 @@ func (f *flags) check() error {
 		return cli.Usagef("--verify needs --state, which keeps the checkpoint that the next ones have to extend")
 	case !f.verify && (f.keys != "" || f.origin != ""):
 		return cli.Usagef("--verifier-keys and --origin are of --verify")
+	case !f.verify && len(f.witnesses) > 0:
+		return cli.Usagef("--witness is of --verify")
+	case f.witnessesNeeded != 0 && len(f.witnesses) == 0:
+		return cli.Usagef("--witnesses-needed needs --witness, once for each")
+	case f.witnessesNeeded < 0 || f.witnessesNeeded > len(f.witnesses):
+		return cli.Usagef("--witnesses-needed is %d: want 1 to %d, the number of --witness", f.witnessesNeeded, len(f.witnesses))
 	case f.proofTimeout <= 0:
 		return cli.Usagef("--proof-timeout is %v: want a time above 0, such as 1m", f.proofTimeout)
 	}
@@ -233,15 +248,41 @@ func (f *flags) tree(ctx context.Context, env *cli.Env, client *follower.Client,
 	if err != nil {
 		return nil, fmt.Errorf("the verifier keys of the state: %w", err)
 	}
+	witnesses, err := f.witnessKeys(s)
+	if err != nil {
+		return nil, err
+	}
 	var accepted []byte
 	if s.Checkpoint != "" {
 		accepted = []byte(s.Checkpoint)
 	}
-	tree, err := follower.NewTree(origin, verifiers, accepted, client.Tile)
+	tree, err := follower.NewTree(origin, verifiers, witnesses, accepted, client.Tile)
 	if err != nil {
 		return nil, fmt.Errorf("the checkpoint in %s: %w. Where the service has a new key, it signs with both for a while; --verifier-keys names the new one", f.state, err)
 	}
 	return tree, nil
+}
+
+// witnessKeys are the witnesses who must have cosigned: those of the flags, else those of the
+// state.
+func (f *flags) witnessKeys(s *follower.State) (w follower.Witnesses, err error) {
+	if len(f.witnesses) > 0 {
+		s.Witnesses, s.Needed = f.witnesses, cmp.Or(f.witnessesNeeded, len(f.witnesses))
+	}
+	known := map[uint32]bool{}
+	for _, text := range s.Witnesses {
+		key, err := witness.ParseVerifier(strings.TrimSpace(text))
+		if err != nil {
+			return w, cli.Usagef("--witness: %w", err)
+		}
+		if known[key.KeyHash()] {
+			return w, cli.Usagef("--witness: the key of %s is there twice", key.Name())
+		}
+		known[key.KeyHash()] = true
+		w.Keys = append(w.Keys, key)
+	}
+	w.Needed = s.Needed
+	return w, nil
 }
 
 // originOf is the name of the tree that the key sees.

@@ -115,6 +115,9 @@ func TestWrongUsage(t *testing.T) {
 		{"--url https://a.example?x=1 --key-file " + key, "want the API's address"},
 		{"--url https://user:secret@a.example --key-file " + key, "want the API's address"},
 		{"--url https://a.example --verify --state x --proof-timeout 0s", "--proof-timeout"},
+		{"--url https://a.example --witness w", "--witness is of --verify"},
+		{"--url https://a.example --verify --state x --witness w --witnesses-needed 2", "--witnesses-needed is 2: want 1 to 1"},
+		{"--url https://a.example --verify --state x --witnesses-needed 1", "--witnesses-needed needs --witness"},
 	} {
 		got := call(t, strings.Fields(c.args)...)
 		var usage *cli.UsageError

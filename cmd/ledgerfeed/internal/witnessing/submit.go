@@ -101,7 +101,7 @@ func (f *submitFlags) tree(env *cli.Env) (*follower.Tree, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("the verifier keys in %s: %w", f.state, err)
 	}
-	tree, err := follower.NewTree(state.Origin, verifiers, []byte(state.Checkpoint), client.Tile)
+	tree, err := follower.NewTree(state.Origin, verifiers, follower.Witnesses{}, []byte(state.Checkpoint), client.Tile)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the checkpoint in %s: %w", f.state, err)
 	}
