@@ -80,7 +80,7 @@ func TestRepairsShow(t *testing.T) {
 	}
 	for _, sql := range []string{
 		`UPDATE client SET base = replace(base, '"Client"', '"Repaired"')`,
-		`UPDATE log_checkpoint SET moved_at = moved_at + interval '1 microsecond'`,
+		`UPDATE log_checkpoint SET moved_at = '` + s.clock.Now().Add(time.Microsecond).UTC().Format(time.RFC3339Nano) + `'`,
 	} {
 		if _, err := s.pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -44,9 +43,8 @@ func (s *statements) counted(t *testing.T, c *readapi.Config) {
 	t.Helper()
 	cfg := c.Pool.Config()
 	cfg.ConnConfig.Tracer = s
-	c.Pool = testkit.Must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
+	by(c, testkit.Must(pgxpool.NewWithConfig(t.Context(), cfg))(t))
 	t.Cleanup(c.Pool.Close)
-	c.Feed = eventlog.NewFeed(c.Pool)
 }
 
 // TestStatementsOfARequest: the checks, limits included, cost no statement, and every
@@ -85,6 +83,10 @@ func TestStatementsOfARequest(t *testing.T) {
 			most = 2 // the page, and where it is in the tree
 		}
 		costs("GET", most, http.MethodGet, path, key)
+		if path == "/v1/events" { // the page before says where the next one is in the tree
+			next := "?limit=20&cursor=" + *s.page(path+"?limit=20", key).NextCursor
+			costs("the page after one", 1, http.MethodGet, path+next, key)
+		}
 		tag, unchanged := s.get(path, key).header.Get("Etag"), int64(1)
 		if path == "/v1/events" {
 			unchanged = 2 // the version, and where the feed begins

@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -57,7 +56,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(pool.Close)
-			c.Pool = pool
+			by(c, pool)
 		}, 503},
 		"a closed pool": {func(c *readapi.Config) {
 			pool, err := pgxpool.New(t.Context(), "postgres://x@127.0.0.1:1/x")
@@ -65,7 +64,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			pool.Close()
-			c.Pool = pool
+			by(c, pool)
 		}, 503},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,9 +100,8 @@ func TestFaultsOfTheServer(t *testing.T) {
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(c *readapi.Config) {
-		c.Pool = testkit.Must(pgxpool.New(t.Context(), "postgres://x@127.0.0.1:1/x?connect_timeout=1"))(t)
+		by(c, testkit.Must(pgxpool.New(t.Context(), "postgres://x@127.0.0.1:1/x?connect_timeout=1"))(t))
 		t.Cleanup(c.Pool.Close)
-		c.Feed = eventlog.NewFeed(c.Pool)
 	})
 	s.workspace("acme")
 	key := s.key("acme", allPermissions()...)

@@ -17,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -88,8 +87,8 @@ func brokenAPIs() map[string]func(*testing.T, *stand, *readapi.Config) {
 	return map[string]func(*testing.T, *stand, *readapi.Config){
 		"without time": func(_ *testing.T, _ *stand, c *readapi.Config) { c.Timeout = time.Nanosecond },
 		"without tables": func(t *testing.T, s *stand, c *readapi.Config) {
-			c.Pool = s.poolWith(t, map[string]string{"search_path": "pg_catalog"})
-			c.Feed, c.WholeLists.Pool = eventlog.NewFeed(c.Pool), c.Pool
+			by(c, s.poolWith(t, map[string]string{"search_path": "pg_catalog"}))
+			c.WholeLists.Pool = c.Pool
 		},
 	}
 }

@@ -148,6 +148,12 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 	return s
 }
 
+// by has an API read by one pool alone, also on a cluster.
+func by(c *readapi.Config, pool *pgxpool.Pool) {
+	c.Pool, c.Feed = pool, eventlog.NewFeed(pool)
+	c.Nodes, c.WholeLists.Nodes = nil, nil
+}
+
 // serve serves an API as the program does.
 func serve(t testing.TB, api *readapi.API, logger *slog.Logger) *httptest.Server {
 	t.Helper()

@@ -96,6 +96,7 @@ func notOnCitus() map[string]string {
 		"TestSurvivesDatabaseRestarts":                 "it restarts a server of its own",
 		"TestConditionsOfWholeLists":                   "it counts what is read on the connections to one server; lists are read at the node of their workspace",
 		"TestAWholeListOverHTTP2":                      "it ends statements on one server; lists are read at the node of their workspace",
+		"TestAWholeListOverHTTP2WaitsForTheDatabase":   "it counts connections to one server; lists are read at the node of their workspace",
 		"TestAWholeListThatIsBrokenOff":                "it ends statements on one server; lists are read at the node of their workspace",
 		"TestRowsThatAreReadTogether":                  "it counts statements on the connections to one server; rows are read at the node of their workspace",
 		"TestPlans":                                    "plans of a cluster are those of its nodes, in another form",
