@@ -241,6 +241,7 @@ func TestRunbooks(t *testing.T) {
 			"LedgerfeedAnomalies": tryAnomalies, "LedgerfeedWebhooksFail": tryWebhooksFail, "LedgerfeedNotificationsInterrupted": tryNotifications,
 			"LedgerfeedAPISlow": tryAPISlow, "LedgerfeedPoolBusy": tryPoolBusy, "LedgerfeedConnectionsRefused": tryConnectionsRefused, "LedgerfeedDatabaseFull": tryDatabaseFull,
 			"LedgerfeedMailFails": tryMailFails, "LedgerfeedCertificateExpires": tryCertificateExpires, "LedgerfeedStateUnknown": tryStateUnknown,
+			"LedgerfeedTreesBehind": tryTreesBehind, "LedgerfeedWitnessRefuses": tryWitnessRefuses, "LedgerfeedWitnessAway": tryWitnessAway,
 		} {
 			t.Run(alert, func(t *testing.T) {
 				t.Parallel()

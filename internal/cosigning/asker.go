@@ -60,6 +60,9 @@ func newAsker(cfg *Config, m *metrics, w *witness.Named) *asker {
 	}
 	m.cosigned.WithLabelValues(a.id).Set(0)
 	m.waiting.WithLabelValues(a.id).Set(0)
+	for _, outcome := range []string{"cosigned", "refused", "failed"} { // or the first one of each is no increase
+		m.trees.WithLabelValues(a.id, outcome)
+	}
 	return a
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
@@ -40,7 +41,7 @@ type State struct {
 	workspaces, quarantined, skipped         prometheus.Gauge
 	anomalies, differing                     prometheus.Gauge
 	webhooks                                 *prometheus.GaugeVec
-	deliveryLag, waiting                     prometheus.Gauge
+	deliveryLag, waiting, treeLag            prometheus.Gauge
 	mails, failedMails, read                 prometheus.Gauge
 	named                                    *workspaces
 	relays                                   relays
@@ -72,6 +73,7 @@ func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Regis
 		differing:   gauge("differing_workspaces", "Workspaces in which the last background verification found a difference."),
 		waiting:     gauge("webhook_deliveries_waiting", "Deliveries that will be tried again."),
 		deliveryLag: gauge("delivery_lag_seconds", "Time since the oldest entry was appended that a webhook, which is on, has not come to; 0: there is none."),
+		treeLag:     gauge("tree_lag_seconds", "Time since the oldest visible entry was appended that the trees of its workspace do not have yet; 0: there is none."),
 		mails:       gauge("mails_waiting", "Mails that are not sent yet."),
 		failedMails: gauge("mails_failing", "Mails whose last attempt failed."),
 		read:        gauge("state_read_timestamp_seconds", "When the state that these metrics tell was last read from the database."),
@@ -126,6 +128,12 @@ func (s *State) Read(ctx context.Context) error {
 		    JOIN event_log e ON e.workspace_id = w.workspace_id AND e.position = k.position + 1
 		   WHERE w.state = 'on'`,
 			[]prometheus.Gauge{s.deliveryLag}},
+		{`SELECT coalesce(extract(epoch FROM clock_timestamp() - min(coalesce(e.appended_at, e.created_at))), 0)
+		    FROM log_checkpoint c
+		    LEFT JOIN log_checkpoint t ON t.workspace_id = c.workspace_id AND t.consumer = '` + eventtree.Consumer + `'
+		    JOIN event_log e ON e.workspace_id = c.workspace_id AND e.position = coalesce(t.position, 0) + 1
+		   WHERE c.consumer = '` + eventlog.ReadModels + `' AND c.position > coalesce(t.position, 0)`,
+			[]prometheus.Gauge{s.treeLag}},
 		{`SELECT (SELECT count(*) FROM log_skip WHERE consumer = '` + eventlog.ReadModels + `'),
 		         (SELECT count(*) FROM replay_audit WHERE differences > 0),
 		         (SELECT count(*) FROM webhook_waiting), (SELECT count(*) FROM webhook_mail), (SELECT count(*) FROM webhook_mail WHERE error IS NOT NULL)`,
