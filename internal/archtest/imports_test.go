@@ -294,7 +294,7 @@ var arrows = map[string][]string{
 		"internal/replica",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
-	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "internal/flow", "internal/pg", "internal/relay", "projections/anomaly"},
+	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "eventlog/eventtree", "internal/flow", "internal/pg", "internal/relay", "projections/anomaly"},
 	"cmd/ledgerfeed-image":            {},
 	"internal/tracing":                {"internal/periodic"},
 	"cmd/ledgerfeed/internal/supportbundle": {

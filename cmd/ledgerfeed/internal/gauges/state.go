@@ -37,15 +37,20 @@ type State struct {
 	logger *slog.Logger
 	store  *anomaly.Store
 
-	entries, visible, lagEntries, lagSeconds prometheus.Gauge
-	workspaces, quarantined, skipped         prometheus.Gauge
-	anomalies, differing                     prometheus.Gauge
-	webhooks                                 *prometheus.GaugeVec
-	deliveryLag, waiting, treeLag            prometheus.Gauge
-	mails, failedMails, read                 prometheus.Gauge
-	named                                    *workspaces
-	relays                                   relays
+	entries, visible, lagEntries     prometheus.Gauge
+	lag                              lags
+	workspaces, quarantined, skipped prometheus.Gauge
+	anomalies, differing             prometheus.Gauge
+	webhooks                         *prometheus.GaugeVec
+	waiting                          prometheus.Gauge
+	mails, failedMails, read         prometheus.Gauge
+	named                            *workspaces
+	relays                           relays
 }
+
+// lags are times since the oldest entry was appended that something does not have yet, in
+// seconds.
+type lags struct{ projection, delivery, trees prometheus.Gauge }
 
 // NewState registers the metrics; the named workspaces have some of their own.
 func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Registerer, named []string) (*State, error) {
@@ -65,15 +70,17 @@ func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Regis
 		entries:     gauge("log_entries", "Entries in the log, over all workspaces; its rate is that of appends."),
 		visible:     gauge("log_visible_entries", "Entries whose effect the read models have, over all workspaces."),
 		lagEntries:  gauge("projection_lag_entries", "Entries in the log that the read models do not have yet."),
-		lagSeconds:  gauge("projection_lag_seconds", "Time since the oldest entry was appended that the read models do not have and that does not wait in a quarantine; 0: there is none."),
 		workspaces:  gauge("workspaces", "Workspaces."),
 		quarantined: gauge("quarantined_workspaces", "Workspaces that wait before an entry that cannot be projected."),
 		skipped:     gauge("skipped_entries", "Entries that an operator made the projector skip."),
 		anomalies:   gauge("anomalies_waiting", fmt.Sprintf("Entries without their whole effect that nobody has acknowledged; %d stands for so many or more.", anomaly.MostWaiting)),
 		differing:   gauge("differing_workspaces", "Workspaces in which the last background verification found a difference."),
 		waiting:     gauge("webhook_deliveries_waiting", "Deliveries that will be tried again."),
-		deliveryLag: gauge("delivery_lag_seconds", "Time since the oldest entry was appended that a webhook, which is on, has not come to; 0: there is none."),
-		treeLag:     gauge("tree_lag_seconds", "Time since the oldest visible entry was appended that the trees of its workspace do not have yet; 0: there is none."),
+		lag: lags{
+			projection: gauge("projection_lag_seconds", "Time since the oldest entry was appended that the read models do not have and that does not wait in a quarantine; 0: there is none."),
+			delivery:   gauge("delivery_lag_seconds", "Time since the oldest entry was appended that a webhook, which is on, has not come to; 0: there is none."),
+			trees:      gauge("tree_lag_seconds", "Time since the oldest visible entry was appended that the trees of its workspace do not have yet; 0: there is none."),
+		},
 		mails:       gauge("mails_waiting", "Mails that are not sent yet."),
 		failedMails: gauge("mails_failing", "Mails whose last attempt failed."),
 		read:        gauge("state_read_timestamp_seconds", "When the state that these metrics tell was last read from the database."),
@@ -120,20 +127,20 @@ func (s *State) Read(ctx context.Context) error {
 		    JOIN log_head h ON h.workspace_id = c.workspace_id AND h.position > c.position
 		    JOIN event_log e ON e.workspace_id = c.workspace_id AND e.position = c.position + 1
 		   WHERE c.consumer = '` + eventlog.ReadModels + `' AND NOT c.quarantined`,
-			[]prometheus.Gauge{s.lagSeconds}},
+			[]prometheus.Gauge{s.lag.projection}},
 		{`SELECT coalesce(extract(epoch FROM clock_timestamp() - min(coalesce(e.appended_at, e.created_at))), 0)
 		    FROM webhook w
 		    JOIN webhook_cursor k ON k.workspace_id = w.workspace_id AND k.webhook_id = w.webhook_id
 		    JOIN log_checkpoint c ON c.workspace_id = w.workspace_id AND c.consumer = '` + eventlog.ReadModels + `' AND c.position > k.position
 		    JOIN event_log e ON e.workspace_id = w.workspace_id AND e.position = k.position + 1
 		   WHERE w.state = 'on'`,
-			[]prometheus.Gauge{s.deliveryLag}},
+			[]prometheus.Gauge{s.lag.delivery}},
 		{`SELECT coalesce(extract(epoch FROM clock_timestamp() - min(coalesce(e.appended_at, e.created_at))), 0)
 		    FROM log_checkpoint c
 		    LEFT JOIN log_checkpoint t ON t.workspace_id = c.workspace_id AND t.consumer = '` + eventtree.Consumer + `'
 		    JOIN event_log e ON e.workspace_id = c.workspace_id AND e.position = coalesce(t.position, 0) + 1
 		   WHERE c.consumer = '` + eventlog.ReadModels + `' AND c.position > coalesce(t.position, 0)`,
-			[]prometheus.Gauge{s.treeLag}},
+			[]prometheus.Gauge{s.lag.trees}},
 		{`SELECT (SELECT count(*) FROM log_skip WHERE consumer = '` + eventlog.ReadModels + `'),
 		         (SELECT count(*) FROM replay_audit WHERE differences > 0),
 		         (SELECT count(*) FROM webhook_waiting), (SELECT count(*) FROM webhook_mail), (SELECT count(*) FROM webhook_mail WHERE error IS NOT NULL)`,

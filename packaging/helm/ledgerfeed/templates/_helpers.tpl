@@ -97,7 +97,7 @@ name of its value. */}}
 {{- if or (has "deliver" .roles) (has "console" .roles) }}
 {{ include "ledgerfeed.fromSecret" (list "LEDGERFEED_SECRET_KEY" $secrets.secretKey "secrets.secretKey") }}
 {{- end }}
-{{- if and (or (has "api" .roles) (has "console" .roles) (and (has "project" .roles) .root.Values.settings.LEDGERFEED_WITNESSES)) $secrets.signingKey.name }}
+{{- if and (or (has "api" .roles) (has "console" .roles) (and (has "project" .roles) (dig "LEDGERFEED_WITNESSES" .root.Values.settings.LEDGERFEED_WITNESSES .settings))) $secrets.signingKey.name }}
 {{ include "ledgerfeed.fromSecret" (list "LEDGERFEED_SIGNING_KEY" $secrets.signingKey "secrets.signingKey") }}
 {{- end }}
 {{- if and (has "deliver" .roles) $secrets.smtp.name }}
