@@ -4,8 +4,16 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 )
+
+// treeFold gets the entries of a log, in order, to check or rebuild the event trees by them.
+type treeFold interface {
+	Add(e *domain.Entry, public *string)
+	Flush(ctx context.Context, db eventtree.Querier) error // after every page
+	End(ctx context.Context, db eventtree.Querier) error
+}
 
 // newTreeCheck begins the check of a workspace's event trees, and of checkpoints of them that
 // were kept.

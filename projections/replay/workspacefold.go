@@ -9,7 +9,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 )
 
 // workspaceFold is the log of one workspace, folded again from position 1. One
@@ -25,7 +24,7 @@ type workspaceFold struct {
 	skipped    map[int64]struct{}  // positions of entries without an effect
 	restored   int64               // a skipped entry that gets its effect all the same; 0: none
 	check      *logCheck           // nil: entries are not checked
-	trees      *eventtree.Check    // nil: the event trees are not checked
+	trees      treeFold            // nil: the event trees are not looked at
 	locked     bool                // the checkpoint is locked, so the rate is not limited
 	applying   int64               // position of the entry being folded, for the error when that panics
 	afterApply func(*domain.Entry) // called after an entry was folded, if set

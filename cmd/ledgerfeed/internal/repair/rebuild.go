@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
+
+// eventTrees is the name of the trees of events, as in the differences of verify.
+const eventTrees = "event-trees"
 
 // rebuildView is what rebuild prints as JSON.
 type rebuildView struct {
@@ -31,11 +35,21 @@ It rebuilds what the projector has handled. Exit status 1 if that is nothing.
 
 RESOURCE limits it to some of ` + strings.Join(replay.Resources(), ", ") + `.
 
+` + eventTrees + `, alone, rebuilds what is stored of the signed trees of events: tiles
+that were lost or changed are made of the log again, byte for byte. A root that
+was published is never changed: a workspace whose log gives another is refused.
+
 It can be interrupted at any moment: each workspace is either as it was before
 or rebuilt, and a second run finishes the rest. A workspace whose log itself was
 tampered with is refused.`,
 		RunE: env.Run(func(ctx context.Context, resources []string) error {
+			if slices.Equal(resources, []string{eventTrees}) {
+				return with(ctx, env, "rebuild", f, func(r *running) error { return r.rebuildTrees(ctx, f.workspace) })
+			}
 			for _, name := range resources {
+				if name == eventTrees {
+					return cli.Usagef("%s is rebuilt alone: want ledgerfeed rebuild %[1]s", eventTrees)
+				}
 				if err := checkResource(name); err != nil {
 					return err
 				}
@@ -44,7 +58,7 @@ tampered with is refused.`,
 				return r.rebuild(ctx, replay.RebuildRequest{WorkspaceID: f.workspace, Resources: resources})
 			})
 		}),
-		ValidArgs: replay.Resources(),
+		ValidArgs: append(replay.Resources(), eventTrees),
 	}
 	f.add(c)
 	return c
@@ -94,4 +108,46 @@ func unprojectedOf(list []replay.Rebuilt) (u unprojected) {
 		u.add(list[i].Position, list[i].Head)
 	}
 	return u
+}
+
+// treesView is what rebuild event-trees prints as JSON.
+type treesView struct {
+	Workspaces []replay.RebuiltTrees `json:"workspaces"`
+}
+
+func (r *running) rebuildTrees(ctx context.Context, workspaceID string) error {
+	v := treesView{Workspaces: []replay.RebuiltTrees{}}
+	refused := 0
+	err := r.RebuildTrees(ctx, workspaceID, func(b replay.RebuiltTrees) {
+		v.Workspaces = append(v.Workspaces, b)
+		if b.Refused != "" {
+			refused++
+		}
+	})
+	r.quiet()
+	if err := interrupted(ctx, err, fmt.Sprintf("the trees of %d workspaces are rebuilt, the others are as they were: run it again to finish", len(v.Workspaces))); err != nil {
+		return err
+	}
+	if err := r.env.Print(v, func(out io.Writer) error { return writeTrees(out, v.Workspaces) }); err != nil {
+		return err
+	}
+	if refused > 0 {
+		return fmt.Errorf("the trees of %d workspaces were refused and are as they were", refused)
+	}
+	return nil
+}
+
+func writeTrees(out io.Writer, list []replay.RebuiltTrees) error {
+	refused := 0
+	for i := range list {
+		switch b := &list[i]; {
+		case b.Refused != "":
+			refused++
+			fmt.Fprintf(out, "%s: refused: %s\n", b.WorkspaceID, b.Refused)
+		case b.Written+b.Deleted > 0:
+			fmt.Fprintf(out, "%s: at position %d, %s tiles and trees written, %s deleted\n", b.WorkspaceID, b.Position, thousands(b.Written), thousands(b.Deleted))
+		}
+	}
+	_, err := fmt.Fprintf(out, "rebuilt the trees of %d workspaces\n", len(list)-refused)
+	return err
 }

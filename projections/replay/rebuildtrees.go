@@ -1,0 +1,104 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// RebuiltTrees is what a rebuild did with the event trees of one workspace.
+type RebuiltTrees struct {
+	WorkspaceID string        `json:"workspace_id"`
+	Position    int64         `json:"position"`          // up to which they are built
+	Written     int64         `json:"written"`           // tiles and trees that were missing or different
+	Deleted     int64         `json:"deleted"`           // tiles that must not be there
+	Refused     string        `json:"refused,omitempty"` // why nothing was changed
+	Took        time.Duration `json:"-"`
+}
+
+// RebuildTrees makes what is stored of the event trees of workspaces what their logs give:
+// the tiles that Verify would report are repaired. A root that may have been published is never
+// changed: a workspace whose log gives another is refused, and so is one whose log itself is
+// wrong. It calls done with every workspace, one call at a time. While a workspace is under
+// way nothing is added to its trees; everything else goes on.
+func (r *Replayer) RebuildTrees(ctx context.Context, workspaceID string, done func(RebuiltTrees)) error {
+	list, err := r.sizes(ctx, workspaceID)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	return r.each(ctx, list, func(ctx context.Context, w workspaceSize) error {
+		b, err := r.rebuildTrees(ctx, w.id)
+		if err != nil {
+			return fmt.Errorf("rebuild the trees of %s: %w", w.id, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		done(b)
+		return nil
+	})
+}
+
+// rebuildTrees rebuilds the trees of one workspace.
+func (r *Replayer) rebuildTrees(ctx context.Context, workspaceID string) (RebuiltTrees, error) {
+	began := time.Now()
+	b := RebuiltTrees{WorkspaceID: workspaceID}
+	err := pg.InTx(ctx, r.cfg.Pool, func(tx pgx.Tx) error {
+		// Between two writes as much of the log is read as fills some tiles, on another connection.
+		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '10min'`); err != nil {
+			return fmt.Errorf("let the transaction wait for the log: %w", err)
+		}
+		trees, err := eventtree.NewRebuild(ctx, tx, workspaceID)
+		if err != nil {
+			return err
+		}
+		b.Position = trees.Position()
+		if err := r.foldTrees(ctx, workspaceID, trees); err != nil {
+			return err
+		}
+		b.Written, b.Deleted = trees.Written, trees.Deleted
+		if b.Written+b.Deleted == 0 {
+			return nil
+		}
+		return audit.Add(ctx, tx, r.cfg.Clock(), audit.Change{
+			WorkspaceID: workspaceID, Action: audit.Rebuild, ObjectName: resourceTrees,
+			Detail: fmt.Sprintf("%d tiles and trees written, %d deleted", b.Written, b.Deleted),
+		})
+	})
+	if refused, ok := errors.AsType[*eventtree.RefusedError](err); ok {
+		b.Refused, b.Written, b.Deleted, err = refused.Reason, 0, 0, nil
+	}
+	b.Took = time.Since(began)
+	return b, err
+}
+
+// foldTrees proves the log, and gives it to the trees.
+func (r *Replayer) foldTrees(ctx context.Context, workspaceID string, trees *eventtree.Rebuild) error {
+	var faults []string
+	f := r.foldWithoutRows(workspaceID, newLogCheck(workspaceID, nil, func(d Difference) {
+		if len(faults) < maxNamedFaults {
+			faults = append(faults, d.ID+" ("+d.Field+")")
+		}
+	}))
+	f.trees, f.locked = trees, true
+	head, err := f.readHead(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.walk(ctx, 0, head.end(), checkOnly); err != nil {
+		return err
+	}
+	if f.check.end(head); f.check.broken {
+		return &eventtree.RefusedError{Reason: "its log is not what was appended: " + strings.Join(faults, ", ") + "; run ledgerfeed verify for all differences"}
+	}
+	return trees.End(ctx, nil)
+}
