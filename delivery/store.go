@@ -81,7 +81,7 @@ const lockTimeout = 5 * time.Second
 // inTx runs do in a transaction, again if the database rolled it back because of others. Besides
 // do's errors there is ErrLocked.
 func (s *Store) inTx(ctx context.Context, do func(pgx.Tx) error) error {
-	err := pg.Again(func() error { return pg.InLimitedTx(ctx, s.cfg.Pool, lockTimeout, do) })
+	err := pg.Again(ctx, func() error { return pg.InLimitedTx(ctx, s.cfg.Pool, lockTimeout, do) })
 	if pg.Locked(err) {
 		return fmt.Errorf("%w (%w)", ErrLocked, err)
 	}

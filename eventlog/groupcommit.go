@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
 
@@ -97,7 +98,7 @@ func (l *Log) commitGroup(ctx context.Context, pool *pgxpool.Pool, group []*pend
 		l.commitAlone(ctx, statements[0], 0)
 		return
 	}
-	err := rerun(ctx, func() error { return l.commitTogether(ctx, pool, statements) })
+	err := pg.Again(ctx, func() error { return l.commitTogether(ctx, pool, statements) })
 	if err == nil {
 		return
 	}

@@ -117,7 +117,7 @@ type querier interface {
 
 // runAppend appends a batch. The error is a *notFreeError when the workspace is held.
 func (l *Log) runAppend(ctx context.Context, db querier, b *draftBatch, mode appendMode) (result appendResult, err error) {
-	err = rerun(ctx, func() error {
+	err = pg.Again(ctx, func() error {
 		sql, args := b.statement(l.clock(), mode)
 		result, err = scanAppendResult(db.QueryRow(ctx, sql, args...))
 		return err
@@ -142,18 +142,6 @@ func attempted(workspaceID string, result appendResult, err error) error {
 	return nil
 }
 
-// rerun runs a transaction again that the database rolled back because of others. At a level
-// at which one of several beside one another succeeds, the last needs as many turns.
-func rerun(ctx context.Context, run func() error) error {
-	const most = 30
-	for n := 1; ; n++ {
-		err := run()
-		if !pg.RolledBack(err) || n == most || !flow.Pause(ctx, time.Duration(n)*time.Millisecond) {
-			return err
-		}
-	}
-}
-
 // appendSeveral appends to several workspaces in one transaction. When one of them
 // is held, the transaction ends, so that the others are free, and the held one is
 // waited for alone before all are locked again.
@@ -165,7 +153,7 @@ func (l *Log) appendSeveral(ctx context.Context, batches []draftBatch, mode appe
 				return err
 			}
 		}
-		err := rerun(ctx, func() error {
+		err := pg.Again(ctx, func() error {
 			return pg.InTx(ctx, poolOf(ctx, l, workspacesOf(batches)...), func(tx pgx.Tx) error {
 				mode.wait = min(wait, severalLockTurn)
 				return l.appendInTx(ctx, tx, batches, mode, done)

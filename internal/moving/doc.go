@@ -111,10 +111,10 @@ func (p *Place) notify(topic eventlog.Topic, workspaceIDs ...string) {
 
 // inTx runs do in a transaction, again if the database rolled it back because of others.
 func (p *Place) inTx(ctx context.Context, do func(pgx.Tx) error) error {
-	return pg.Again(func() error { return pg.InTx(ctx, p.Pool, do) })
+	return pg.Again(ctx, func() error { return pg.InTx(ctx, p.Pool, do) })
 }
 
 // inLimitedTx is inTx in a transaction that waits for each lock for lockTimeout at most.
 func (p *Place) inLimitedTx(ctx context.Context, do func(pgx.Tx) error) error {
-	return pg.Again(func() error { return pg.InLimitedTx(ctx, p.Pool, lockTimeout, do) })
+	return pg.Again(ctx, func() error { return pg.InLimitedTx(ctx, p.Pool, lockTimeout, do) })
 }

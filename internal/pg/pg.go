@@ -206,18 +206,27 @@ func InTx(ctx context.Context, b beginner, do func(pgx.Tx) error) error {
 	return nil
 }
 
-// rolledBackTurns is how often Again runs a transaction.
-const rolledBackTurns = 5
+// rolledBackTurns is how often Again runs a transaction: at a level at which one of several
+// beside one another succeeds, the last needs as many turns.
+const rolledBackTurns = 30
 
-// Again runs a transaction, and runs it again if the database rolled it back because of others
-// beside it. On a Citus cluster two that lock the row of a workspace can do that: it is on every
-// node.
-func Again(run func() error) error {
-	err := run()
-	for turn := 1; turn < rolledBackTurns && RolledBack(err); turn++ {
-		err = run()
+// Again runs a transaction, and, a moment later each time, again if the database rolled it back
+// because of others beside it. On a Citus cluster two that lock the row of a workspace can do
+// that: it is on every node.
+func Again(ctx context.Context, run func() error) error {
+	for turn := 1; ; turn++ {
+		err := run()
+		if !RolledBack(err) || turn == rolledBackTurns {
+			return err
+		}
+		later := time.NewTimer(time.Duration(turn) * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			later.Stop()
+			return err
+		case <-later.C:
+		}
 	}
-	return err
 }
 
 // Rollback rolls a transaction back, also when ctx has ended. When that fails the

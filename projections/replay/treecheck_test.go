@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
@@ -19,7 +20,7 @@ func (b *bench) buildTrees() (stop func()) {
 	b.t.Helper()
 	pool := testkit.OpenPool(b.t, b.URL, eventtree.Connections)
 	builder := testkit.Must(eventtree.NewBuilder(eventtree.BuilderConfig{
-		Pool: pool, Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Entries: 100, Gather: time.Millisecond, Sweep: 20 * time.Millisecond,
+		Pool: pool, Nodes: testkit.Must(pg.NodesOf(b.t.Context(), pool))(b.t), Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Entries: 100, Gather: time.Millisecond, Sweep: 20 * time.Millisecond,
 	}))(b.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
