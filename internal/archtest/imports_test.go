@@ -287,7 +287,7 @@ var arrows = map[string][]string{
 	"internal/similar":   {},
 	"internal/timespan":  {},
 	"cmd/ledgerfeed/internal/doctor": {
-		"eventlog/natsnotify", "internal/bus",
+		"eventlog/natsnotify", "internal/bus", "internal/entrance",
 		"cmd/ledgerfeed/internal/cli", "cmd/ledgerfeed/internal/service", "delivery/dispatch", "delivery/secretkey",
 		"eventlog", "internal/pg", "internal/settings", "migrations", "projections", "projections/anomaly", "domain",
 		"internal/sizing", "internal/relay", "cmd/ledgerfeed/internal/signing", "internal/signingkey", "readapi/reference",

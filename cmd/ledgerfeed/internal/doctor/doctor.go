@@ -52,6 +52,7 @@ func checks() []check {
 		{"transactions", checkTransactions},
 		{"replication", checkReplication},
 		{"replicas", checkReplicas},
+		{"nodes", checkNodes},
 		{"archiving", checkArchiving},
 		{"size", checkSize},
 		{"dead rows", checkDeadRows},
