@@ -19,6 +19,7 @@ type Rebuild struct {
 	workspaceID string
 	tx          pgx.Tx
 	trees       []*rebuiltTree
+	lost        bool     // trees of which nothing is kept are made again
 	begun       bool     // there is something to rebuild, and it is locked
 	through     int64    // how far the trees' consumer has come
 	position    int64    // of the last entry
@@ -32,6 +33,7 @@ type Rebuild struct {
 type rebuiltTree struct {
 	growing
 	published []publishedState // by position
+	known     bool             // something was published
 }
 
 // publishedState is a state that readers may have been shown.
@@ -47,9 +49,10 @@ func (e *RefusedError) Error() string { return e.Reason }
 
 // NewRebuild locks the consumer of a workspace's trees, so that no Builder adds to them, and
 // reads which roots they have been published with: the stored ones, and those that witnesses
-// have cosigned.
-func NewRebuild(ctx context.Context, tx pgx.Tx, workspaceID string) (*Rebuild, error) {
-	r := &Rebuild{workspaceID: workspaceID, tx: tx, chain: domain.Genesis(workspaceID)}
+// have cosigned. A tree of which neither is there is made again only with lost: what was published
+// of it is then for the caller to know.
+func NewRebuild(ctx context.Context, tx pgx.Tx, workspaceID string, lost bool) (*Rebuild, error) {
+	r := &Rebuild{workspaceID: workspaceID, tx: tx, lost: lost, chain: domain.Genesis(workspaceID)}
 	for _, s := range Sights() {
 		r.trees = append(r.trees, &rebuiltTree{growing: growing{workspaceID: workspaceID, sight: s}})
 	}
@@ -77,7 +80,7 @@ func NewRebuild(ctx context.Context, tx pgx.Tx, workspaceID string) (*Rebuild, e
 		p.Chain, p.Root = [32]byte(chain), tlog.Hash(root)
 		for _, t := range r.trees {
 			if t.sight == sight {
-				t.published = append(t.published, p)
+				t.published, t.known = append(t.published, p), true
 			}
 		}
 		return nil
@@ -152,6 +155,9 @@ func (r *Rebuild) End(ctx context.Context, _ Querier) error {
 	for _, t := range r.trees {
 		for i := range t.published {
 			r.hold(t, &t.published[i])
+		}
+		if !t.known && !r.lost && r.through > 0 && r.refused == nil {
+			r.refused = &RefusedError{fmt.Sprintf("the tree %s is lost, and nothing that is kept here says which root it was published with", t.sight)}
 		}
 	}
 	if r.refused == nil && r.position != r.through {

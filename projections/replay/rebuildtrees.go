@@ -28,16 +28,16 @@ type RebuiltTrees struct {
 // RebuildTrees makes what is stored of the event trees of workspaces what their logs give:
 // the tiles that Verify would report are repaired. A root that may have been published is never
 // changed: a workspace whose log gives another is refused, and so is one whose log itself is
-// wrong. It calls done with every workspace, one call at a time. While a workspace is under
+// wrong, or, without lost, of whose trees nothing is kept. It calls done with every workspace, one call at a time. While a workspace is under
 // way nothing is added to its trees; everything else goes on.
-func (r *Replayer) RebuildTrees(ctx context.Context, workspaceID string, done func(RebuiltTrees)) error {
+func (r *Replayer) RebuildTrees(ctx context.Context, workspaceID string, lost bool, done func(RebuiltTrees)) error {
 	list, err := r.sizes(ctx, workspaceID)
 	if err != nil {
 		return err
 	}
 	var mu sync.Mutex
 	return r.each(ctx, list, func(ctx context.Context, w workspaceSize) error {
-		b, err := r.rebuildTrees(ctx, w.id)
+		b, err := r.rebuildTrees(ctx, w.id, lost)
 		if err != nil {
 			return fmt.Errorf("rebuild the trees of %s: %w", w.id, err)
 		}
@@ -49,7 +49,7 @@ func (r *Replayer) RebuildTrees(ctx context.Context, workspaceID string, done fu
 }
 
 // rebuildTrees rebuilds the trees of one workspace.
-func (r *Replayer) rebuildTrees(ctx context.Context, workspaceID string) (RebuiltTrees, error) {
+func (r *Replayer) rebuildTrees(ctx context.Context, workspaceID string, lost bool) (RebuiltTrees, error) {
 	began := time.Now()
 	b := RebuiltTrees{WorkspaceID: workspaceID}
 	err := pg.InTx(ctx, r.cfg.Pool, func(tx pgx.Tx) error {
@@ -57,7 +57,7 @@ func (r *Replayer) rebuildTrees(ctx context.Context, workspaceID string) (Rebuil
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '10min'`); err != nil {
 			return fmt.Errorf("let the transaction wait for the log: %w", err)
 		}
-		trees, err := eventtree.NewRebuild(ctx, tx, workspaceID)
+		trees, err := eventtree.NewRebuild(ctx, tx, workspaceID, lost)
 		if err != nil {
 			return err
 		}

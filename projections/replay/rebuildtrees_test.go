@@ -11,10 +11,10 @@ import (
 // storedTrees is all that is stored of trees.
 const storedTrees = `SELECT md5(string_agg(row, ' ' ORDER BY row)) FROM (SELECT t::text AS row FROM event_tile t UNION ALL SELECT t::text FROM event_tree t) r`
 
-func (b *bench) rebuildTrees(r *replay.Replayer) replay.RebuiltTrees {
+func (b *bench) rebuildTrees(r *replay.Replayer, lost bool) replay.RebuiltTrees {
 	b.t.Helper()
 	var list []replay.RebuiltTrees
-	err := r.RebuildTrees(b.t.Context(), "", func(done replay.RebuiltTrees) { list = append(list, done) })
+	err := r.RebuildTrees(b.t.Context(), "", lost, func(done replay.RebuiltTrees) { list = append(list, done) })
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -33,6 +33,7 @@ func TestRebuildTrees(t *testing.T) {
 	for _, d := range []struct {
 		name, before, sql string
 		written, deleted  int64
+		lost              bool   // it is asked for
 		refused           string // a part of why
 	}{
 		{name: "nothing"},
@@ -42,8 +43,10 @@ func TestRebuildTrees(t *testing.T) {
 		{name: "all tiles are missing", sql: `DELETE FROM event_tile`, written: -1},
 		{name: "tiles too many", sql: `INSERT INTO event_tile (workspace_id, sight, level, tile, hashes) SELECT workspace_id, sight, 3, 0, root FROM event_tree`, deleted: 2},
 		{name: "the position of a last leaf", sql: `UPDATE event_tile SET through = through - 1 WHERE sight = 'events' AND level = 0 AND tile = 0`, written: 1},
-		{name: "a lost tree", sql: `WITH k AS (DELETE FROM event_tile WHERE sight = 'events') DELETE FROM event_tree WHERE sight = 'events'`, written: -1},
+		{name: "a lost tree", sql: `WITH k AS (DELETE FROM event_tile WHERE sight = 'events') DELETE FROM event_tree WHERE sight = 'events'`, refused: "the tree events is lost, and nothing that is kept here says"},
+		{name: "a lost tree that is asked for", lost: true, sql: `WITH k AS (DELETE FROM event_tile WHERE sight = 'events') DELETE FROM event_tree WHERE sight = 'events'`, written: -1},
 		{name: "a lost tree that was cosigned", before: cosigned, sql: `WITH k AS (DELETE FROM event_tile WHERE sight = 'events') DELETE FROM event_tree WHERE sight = 'events'`, written: -1},
+		{name: "the root, and lost trees are asked for", lost: true, sql: `UPDATE event_tree SET root = set_byte(root, 31, get_byte(root, 31) # 1) WHERE sight = 'events'`, refused: "stored, has the root "},
 		{name: "the root", sql: `UPDATE event_tree SET root = set_byte(root, 31, get_byte(root, 31) # 1) WHERE sight = 'events'`, refused: "the tree events at position 2000, stored, has the root "},
 		{name: "the size", sql: `UPDATE event_tree SET size = size - 1 WHERE sight = 'events'`, refused: "the tree events at position 2000, stored, has "},
 		{name: "the chain", sql: `UPDATE event_tree SET chain = set_byte(chain, 0, get_byte(chain, 0) # 1) WHERE sight = 'events-with-pay'`, refused: "is of another log"},
@@ -63,7 +66,7 @@ func TestRebuildTrees(t *testing.T) {
 				}
 			}
 			damaged := b.text(storedTrees)
-			got := b.rebuildTrees(b.replayer())
+			got := b.rebuildTrees(b.replayer(), d.lost)
 			if d.refused != "" {
 				if !strings.Contains(got.Refused, d.refused) || got.Written+got.Deleted != 0 || b.text(storedTrees) != damaged {
 					t.Errorf("want a refusal with %q that changes nothing, got %+v", d.refused, got)
@@ -101,7 +104,7 @@ func TestRebuildTreesBesideABuilder(t *testing.T) {
 	r := b.replayer()
 	stop := b.buildTrees()
 	for at := "0"; at != "4000"; at = b.text(`SELECT coalesce(min(position), 0)::text FROM event_tree`) {
-		if got := b.rebuildTrees(r); got.Refused != "" || got.Written+got.Deleted != 0 {
+		if got := b.rebuildTrees(r, false); got.Refused != "" || got.Written+got.Deleted != 0 {
 			t.Fatalf("%+v, and nothing was wrong", got)
 		}
 	}

@@ -23,7 +23,10 @@ type rebuildView struct {
 
 // RebuildCommand is ledgerfeed rebuild.
 func RebuildCommand(env *cli.Env) *cobra.Command {
-	var f flags
+	var (
+		f    flags
+		lost bool
+	)
 	c := &cobra.Command{
 		Use:   "rebuild [RESOURCE…]",
 		Short: "Rebuild the read models from the log while readers keep reading",
@@ -38,13 +41,19 @@ RESOURCE limits it to some of ` + strings.Join(replay.Resources(), ", ") + `.
 ` + eventTrees + `, alone, rebuilds what is stored of the signed trees of events: tiles
 that were lost or changed are made of the log again, byte for byte. A root that
 was published is never changed: a workspace whose log gives another is refused.
+A tree of which nothing is left, neither its root nor a witness's signature, is made
+again with --lost-trees: first hold the log against a checkpoint that somebody kept
+(ledgerfeed verify --checkpoint).
 
 It can be interrupted at any moment: each workspace is either as it was before
 or rebuilt, and a second run finishes the rest. A workspace whose log itself was
 tampered with is refused.`,
 		RunE: env.Run(func(ctx context.Context, resources []string) error {
 			if slices.Equal(resources, []string{eventTrees}) {
-				return with(ctx, env, "rebuild", f, func(r *running) error { return r.rebuildTrees(ctx, f.workspace) })
+				return with(ctx, env, "rebuild", f, func(r *running) error { return r.rebuildTrees(ctx, f.workspace, lost) })
+			}
+			if lost {
+				return cli.Usagef("--lost-trees is of ledgerfeed rebuild %s", eventTrees)
 			}
 			for _, name := range resources {
 				if name == eventTrees {
@@ -61,6 +70,7 @@ tampered with is refused.`,
 		ValidArgs: append(replay.Resources(), eventTrees),
 	}
 	f.add(c)
+	c.Flags().BoolVar(&lost, "lost-trees", false, "make trees again of which nothing is left")
 	return c
 }
 
@@ -115,10 +125,10 @@ type treesView struct {
 	Workspaces []replay.RebuiltTrees `json:"workspaces"`
 }
 
-func (r *running) rebuildTrees(ctx context.Context, workspaceID string) error {
+func (r *running) rebuildTrees(ctx context.Context, workspaceID string, lost bool) error {
 	v := treesView{Workspaces: []replay.RebuiltTrees{}}
 	refused := 0
-	err := r.RebuildTrees(ctx, workspaceID, func(b replay.RebuiltTrees) {
+	err := r.RebuildTrees(ctx, workspaceID, lost, func(b replay.RebuiltTrees) {
 		v.Workspaces = append(v.Workspaces, b)
 		if b.Refused != "" {
 			refused++
