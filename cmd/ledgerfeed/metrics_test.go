@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,7 +22,11 @@ func TestMetrics(t *testing.T) {
 	url := testkit.NewDatabase(t)
 	succeed(t, url, "append", fixture)
 	c := command(t, url, "serve")
-	c.Env = append(c.Env, "LEDGERFEED_METRICS_WORKSPACES=agency-1,nobody")
+	signing, _ := newSigningKey(t)
+	ofWitness := filepath.Join(t.TempDir(), "witness.key")
+	succeed(t, "", "witness", "key", "new", "--key-file", ofWitness, "--name", "witness.example.com/w1")
+	witness := strings.TrimSpace(succeed(t, "", "witness", "key", "show", "--key-file", ofWitness))
+	c.Env = append(c.Env, "LEDGERFEED_METRICS_WORKSPACES=agency-1,nobody", "LEDGERFEED_SIGNING_KEY="+signing, "LEDGERFEED_WITNESSES="+witness+"=http://127.0.0.1:1")
 	serving := startProcess(t, c)
 	admin := strings.TrimSpace(strings.TrimPrefix(serving.await("for=admin"), " url="))
 	succeed(t, url, "status", "--wait")

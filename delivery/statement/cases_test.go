@@ -298,8 +298,8 @@ func TestAStatementIsOfOneMoment(t *testing.T) {
 	b.clock.Set(at("2026-11-22T00:00:00Z"))
 	list := events("2026-11-21T00:00:00Z", 300)
 	b.append(list)
-	wrote := make(chan error, 1)
-	go func() { wrote <- b.deliverAll(t.Context(), list) }()
+	wrote, read := make(chan error, 1), make(chan struct{})
+	go func() { wrote <- b.deliverAll(t.Context(), list, read) }()
 	seen := map[int64]bool{}
 	for writing := true; writing; {
 		select {
@@ -315,15 +315,26 @@ func TestAStatementIsOfOneMoment(t *testing.T) {
 			t.Fatalf("of two moments:\n%s", s.Text())
 		}
 		seen[s.Delivered] = true
+		select {
+		case read <- struct{}{}:
+		default: // it has not written a third since
+		}
 	}
 	if len(seen) < 3 {
 		t.Errorf("nothing changed meanwhile: %v", seen)
 	}
 }
 
-// deliverAll stores deliveries one after the other, each with what changes with it.
-func (b *bench) deliverAll(ctx context.Context, list []event) error {
+// deliverAll stores deliveries one after the other, each with what changes with it. After each
+// third a statement has to be read.
+func (b *bench) deliverAll(ctx context.Context, list []event, read <-chan struct{}) error {
 	for i := range list {
+		if i > 0 && i%(len(list)/3) == 0 {
+			select {
+			case <-read:
+			case <-ctx.Done():
+			}
+		}
 		_, err := b.pool.Exec(ctx, `
 			WITH d AS (INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts, sequence)
 			           VALUES ($1, $2, $3, $4, $5, 'invoice.reversed', 'succeeded', '[]', $3))
