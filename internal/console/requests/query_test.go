@@ -71,6 +71,7 @@ func TestSearchesReadLittle(t *testing.T) {
 		month     = 32
 		lookahead = 2 * month // a merge reads a row of each partition ahead
 		errors    = 100_000/500 + 100_000/900
+		onePage   = 60 // by the time of the day, the oldest partition has so few rows that it is read whole
 	)
 	for name, c := range map[string]struct {
 		filter     filter
@@ -79,14 +80,14 @@ func TestSearchesReadLittle(t *testing.T) {
 	}{
 		"no filter":       {filter{}, pageSize + lookahead, month},
 		"a request":       {filter{requestID: "req_c4ca4238a0b923820dcc509a6f75849b"}, lookahead, month},
-		"no request":      {filter{requestID: "req_none"}, 0, month},
+		"no request":      {filter{requestID: "req_none"}, onePage, month},
 		"a path":          {filter{path: "/v1/clients/cl_3"}, pageSize + lookahead, month},
-		"no path":         {filter{path: "/v1/clients/none"}, 0, month},
+		"no path":         {filter{path: "/v1/clients/none"}, onePage, month},
 		"a status":        {filter{status: "404"}, errors, month},
 		"server errors":   {filter{status: "5"}, errors, month},
 		"a rare status":   {filter{status: "204"}, maxScan + lookahead, month},
 		"a key":           {filter{key: "key_1"}, pageSize + lookahead, month},
-		"no key":          {filter{key: "key_none"}, 0, month},
+		"no key":          {filter{key: "key_none"}, onePage, month},
 		"a key's errors":  {filter{key: "key_1", status: "404"}, errors, month},
 		"a route":         {filter{route: "/v1/events"}, 4*pageSize + 4 + lookahead, month},
 		"an unused route": {filter{route: "/v1/me"}, maxScan + lookahead, month},
