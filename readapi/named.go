@@ -1,9 +1,6 @@
 package readapi
 
-import (
-	"strings"
-	"sync"
-)
+import "sync"
 
 // namedSet are the workspaces whose statements name them in the text, in place of an argument.
 // A Citus cluster plans a prepared statement without arguments once, and one with arguments
@@ -20,7 +17,7 @@ const (
 	// mostNamed is how many workspaces there are in a namedSet: fewer than the statements that
 	// a connection keeps prepared, which are 512.
 	mostNamed = 256
-	// mostOthers is after how many questions for others a set is begun anew.
+	// mostOthers is after how many questions for others a set begins again.
 	mostOthers = 50 * mostNamed
 )
 
@@ -43,6 +40,3 @@ func (s *namedSet) has(workspaceID string) bool {
 	s.named[workspaceID] = struct{}{}
 	return true
 }
-
-// literal is a text as SQL writes it.
-func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -30,7 +30,7 @@ func TestNamedSetIsBounded(t *testing.T) {
 		t.Error("a workspace of the set is not named any more")
 	}
 	if !s.Has("other") || !s.Has("1") {
-		t.Error("the set was not begun anew")
+		t.Error("the set did not begin again")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // version is the state of what an answer shows.
@@ -80,25 +81,17 @@ func newVersionReader(pool *pgxpool.Pool, timeout time.Duration, cluster bool) *
 			asked[q.workspaceID] = struct{}{}
 		}
 		found, err := read(ctx, pool, slices.Collect(maps.Keys(asked)))
-		if err != nil && cluster && len(asked) > 1 && triedAlone(ctx, err) {
-			for _, q := range queries { // one by one: the error may be that of one workspace's node
-				found, err := read(ctx, pool, []string{q.workspaceID})
-				q.found(found, err)
-			}
-			return
-		}
+		alone := err != nil && cluster && len(asked) > 1 && triedAlone(ctx, err)
 		for _, q := range queries {
-			q.found(found, err)
+			if alone { // the error may be that of one workspace's node
+				found, err = read(ctx, pool, []string{q.workspaceID})
+			}
+			q.version, q.err = found[q.workspaceID], err
+			if err == nil && q.version.name == "" {
+				q.err = fmt.Errorf("read the version of workspace %s: %w", q.workspaceID, errNoVersionRow)
+			}
 		}
 	})
-}
-
-// found takes what was read.
-func (q *versionQuery) found(versions map[string]version, err error) {
-	q.version, q.err = versions[q.workspaceID], err
-	if err == nil && q.version.name == "" {
-		q.err = fmt.Errorf("read the version of workspace %s: %w", q.workspaceID, errNoVersionRow)
-	}
 }
 
 // triedAlone reports whether, after an error of a batch, each of it is tried alone.
@@ -140,7 +133,7 @@ func (s *namedSet) readVersions(ctx context.Context, pool *pgxpool.Pool, workspa
 	var statements pgx.Batch
 	for _, id := range workspaceIDs {
 		if s.has(id) {
-			statements.Queue(versionOf("= " + literal(id)))
+			statements.Queue(versionOf("= " + pg.Literal(id)))
 			continue
 		}
 		statements.Queue(versionOf("= $1"), id)

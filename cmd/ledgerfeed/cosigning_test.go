@@ -18,9 +18,7 @@ func TestWitnessesCosignTheFeed(t *testing.T) {
 	url, dir := testkit.NewDatabase(t), t.TempDir()
 	key, _ := newSigningKey(t)
 	signs := []string{"LEDGERFEED_SIGNING_KEY=" + key, "LEDGERFEED_BASE_URL=https://api.example.com"}
-	ofWitness := filepath.Join(dir, "witness.key")
-	succeed(t, "", "witness", "key", "new", "--key-file", ofWitness, "--name", "witness.example.com/w1")
-	verifier := strings.TrimSpace(succeed(t, "", "witness", "key", "show", "--key-file", ofWitness))
+	ofWitness, verifier := newWitnessKey(t)
 	ofLog := command(t, "", "signing-key", "show", "--name", "api.example.com/acme/events")
 	ofLog.Env = append(ofLog.Env, signs...)
 	logs := filepath.Join(dir, "logs")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,9 +22,7 @@ func TestMetrics(t *testing.T) {
 	succeed(t, url, "append", fixture)
 	c := command(t, url, "serve")
 	signing, _ := newSigningKey(t)
-	ofWitness := filepath.Join(t.TempDir(), "witness.key")
-	succeed(t, "", "witness", "key", "new", "--key-file", ofWitness, "--name", "witness.example.com/w1")
-	witness := strings.TrimSpace(succeed(t, "", "witness", "key", "show", "--key-file", ofWitness))
+	_, witness := newWitnessKey(t)
 	c.Env = append(c.Env, "LEDGERFEED_METRICS_WORKSPACES=agency-1,nobody", "LEDGERFEED_SIGNING_KEY="+signing, "LEDGERFEED_WITNESSES="+witness+"=http://127.0.0.1:1")
 	serving := startProcess(t, c)
 	admin := strings.TrimSpace(strings.TrimPrefix(serving.await("for=admin"), " url="))

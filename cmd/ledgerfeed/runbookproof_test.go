@@ -39,13 +39,12 @@ type witness struct {
 func (x *tried) withWitness() *witness {
 	x.Helper()
 	dir := x.TempDir()
-	w := &witness{x: x, logs: filepath.Join(dir, "logs"), key: filepath.Join(dir, "key"), dir: dir, address: "127.0.0.1:0"}
-	succeed(x.T, "", "witness", "key", "new", "--key-file", w.key, "--name", "witness.example.com/w1")
+	key, verifier := newWitnessKey(x.T)
+	w := &witness{x: x, logs: filepath.Join(dir, "logs"), key: key, dir: dir, address: "127.0.0.1:0"}
 	other, _ := newSigningKey(x.T)
 	w.knows(other)
 	w.serve()
 	own, _ := newSigningKey(x.T)
-	verifier := strings.TrimSpace(succeed(x.T, "", "witness", "key", "show", "--key-file", w.key))
 	x.settings = []string{"LEDGERFEED_SIGNING_KEY=" + own, "LEDGERFEED_BASE_URL=https://api.example.com", "LEDGERFEED_WITNESSES=" + verifier + "=http://" + w.address}
 	return w
 }

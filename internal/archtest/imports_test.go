@@ -49,7 +49,7 @@ var arrows = map[string][]string{
 	"internal/signaturecheck": {},
 	"readapi/waiting":         {"eventlog"},
 	"readapi": {
-		"domain", "domain/jsonform", "eventlog", "internal/batch", "internal/brand", "readapi/access", "readapi/access/limit", "readapi/answer",
+		"domain", "domain/jsonform", "eventlog", "internal/batch", "internal/brand", "internal/pg", "readapi/access", "readapi/access/limit", "readapi/answer",
 		"readapi/wholelist", "readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "readapi/waiting", "internal/seededbug", "internal/tracing",
 		"internal/signingkey", "internal/replica", "eventlog/eventtree", "internal/entrance",
 	},

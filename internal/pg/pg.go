@@ -285,7 +285,7 @@ func LimitLocks(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
 // SetLocal sets a run-time parameter for the rest of a transaction. It is a SET, because Citus
 // passes that on to the nodes of a cluster, where the rows are, and no call of set_config.
 func SetLocal(ctx context.Context, tx pgx.Tx, name, value string) error {
-	_, err := tx.Exec(ctx, `SET LOCAL `+name+` = '`+strings.ReplaceAll(value, "'", "''")+`'`, pgx.QueryExecModeExec)
+	_, err := tx.Exec(ctx, `SET LOCAL `+name+` = `+Literal(value), pgx.QueryExecModeExec)
 	return err //nolint:wrapcheck // the caller says what it is for
 }
 

@@ -107,7 +107,7 @@ func beginning(settings map[string]string) []byte {
 	}
 	var calls []string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		calls = append(calls, fmt.Sprintf("set_config(%s, %s, true)", literal(name), literal(settings[name])))
+		calls = append(calls, fmt.Sprintf("set_config(%s, %s, true)", Literal(name), Literal(settings[name])))
 	}
 	var b []byte
 	for _, m := range []pgproto3.FrontendMessage{&pgproto3.Parse{Query: "SELECT " + strings.Join(calls, ", ")}, &pgproto3.Bind{}, &pgproto3.Execute{}} {
@@ -116,7 +116,8 @@ func beginning(settings map[string]string) []byte {
 	return b
 }
 
-func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+// Literal is a text as SQL writes it.
+func Literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // PoolerError says that a pooler answers at the address of the database, for which the
 // settings of connections are not made.

@@ -111,16 +111,26 @@ func (s *rebuildScope) change(b *Rebuilt) audit.Change {
 // maxNamedFaults is how many faults of a log a refusal names.
 const maxNamedFaults = 3
 
+// logFaults are the first faults of a log, by name.
+type logFaults []string
+
+func (l *logFaults) add(d Difference) {
+	if len(*l) < maxNamedFaults {
+		*l = append(*l, d.ID+" ("+d.Field+")")
+	}
+}
+
+// refusal says why nothing is rebuilt of a log with faults.
+func (l *logFaults) refusal() string {
+	return "its log is not what was appended: " + strings.Join(*l, ", ") + "; run ledgerfeed verify for all differences"
+}
+
 // rebuild rebuilds one workspace.
 func (r *Replayer) rebuild(ctx context.Context, w workspaceSize, scope rebuildScope) (Rebuilt, error) {
 	began := time.Now()
 	b := Rebuilt{WorkspaceID: w.id}
-	var faults []string
-	f, err := r.fold(ctx, w, newLogCheck(w.id, nil, func(d Difference) {
-		if len(faults) < maxNamedFaults {
-			faults = append(faults, d.ID+" ("+d.Field+")")
-		}
-	}))
+	var faults logFaults
+	f, err := r.fold(ctx, w, newLogCheck(w.id, nil, faults.add))
 	if err != nil {
 		return b, err
 	}
@@ -140,7 +150,7 @@ func (r *Replayer) rebuild(ctx context.Context, w workspaceSize, scope rebuildSc
 	}
 	if f.check.end(head); f.check.broken {
 		b.Position = head.checkpoint
-		b.Refused = "its log is not what was appended: " + strings.Join(faults, ", ") + "; run ledgerfeed verify for all differences"
+		b.Refused = faults.refusal()
 		return b, nil
 	}
 	f.check = nil // entries from here on have just been appended

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -83,12 +82,8 @@ func (r *Replayer) rebuildTrees(ctx context.Context, workspaceID string, lost bo
 
 // foldTrees proves the log, and gives it to the trees.
 func (r *Replayer) foldTrees(ctx context.Context, workspaceID string, trees *eventtree.Rebuild) error {
-	var faults []string
-	f := r.foldWithoutRows(workspaceID, newLogCheck(workspaceID, nil, func(d Difference) {
-		if len(faults) < maxNamedFaults {
-			faults = append(faults, d.ID+" ("+d.Field+")")
-		}
-	}))
+	var faults logFaults
+	f := r.foldWithoutRows(workspaceID, newLogCheck(workspaceID, nil, faults.add))
 	f.trees, f.locked = trees, true
 	head, err := f.readHead(ctx)
 	if err != nil {
@@ -98,7 +93,7 @@ func (r *Replayer) foldTrees(ctx context.Context, workspaceID string, trees *eve
 		return err
 	}
 	if f.check.end(head); f.check.broken {
-		return &eventtree.RefusedError{Reason: "its log is not what was appended: " + strings.Join(faults, ", ") + "; run ledgerfeed verify for all differences"}
+		return &eventtree.RefusedError{Reason: faults.refusal()}
 	}
 	return trees.End(ctx, nil)
 }
