@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"net/http"
 	"runtime"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -39,34 +43,74 @@ func (r *reader) waits(ctx context.Context) error {
 		return err
 	}
 	open := r.Size(waitsOpen, 2*waitsPerConn)
+	least, err := r.leastMemory(ctx, open)
+	if err != nil {
+		return err
+	}
 	requests, err := r.waiting(ctx, open/waitsOfKey)
 	if err != nil {
 		return err
 	}
 	r.Say("opening %d requests that wait", open)
-	before := held()
-	failed := make(chan error, 1+open/waitsPerConn)
-	for i := range open / waitsPerConn {
-		c, err := dialHTTP2(ctx, r.cached.Address)
-		if err != nil {
-			return err
-		}
-		var streams []api.Request
-		for n := range waitsPerConn {
-			streams = append(streams, requests[(i*waitsPerConn+n)/waitsOfKey])
-		}
-		go func() { failed <- c.keepOpen(ctx, streams) }()
-	}
-	if err := awaitWaits(ctx, r.cached.Handler, open, failed); err != nil {
+	taken, err := memoryOf(ctx, r.cached.Address, open, func(i int) api.Request { return requests[i/waitsOfKey] }, func() int {
+		n, _ := r.cached.Handler.Waits()
+		return n
+	})
+	if err != nil {
 		return err
 	}
 	r.Report.Add(measure.Figure{
 		Name:  fmt.Sprintf("memory of a request that waits, %s over %d connections", measure.Number(float64(open)), open/waitsPerConn),
-		Value: (held() - before) / float64(open) / 1024, Unit: "KiB",
+		Value: taken, Unit: "KiB",
+		Limit: least, LimitIs: "a handler that does nothing but wait, on the same server of net/http",
 	}.Below(10))
 	err = r.waitLatency(ctx)
 	stop()
 	return errors.Join(err, <-ended)
+}
+
+// leastMemory is what a request takes whose handler only waits for its end, in KiB: the
+// server's own part, which no handler can do anything about.
+func (r *reader) leastMemory(ctx context.Context, open int) (float64, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var waiting atomic.Int64
+	server := readapi.NewServer(r.cached.Handler, slog.New(slog.DiscardHandler))
+	server.Handler = http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		waiting.Add(1)
+		<-req.Context().Done()
+	})
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("cannot listen: %w", err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	defer func() { _ = server.Close() }()
+	key := strings.Repeat("k", 40) // as long as one of the API
+	return memoryOf(ctx, listener.Addr().String(), open, func(int) api.Request {
+		return api.Request{Path: "/v1/events?limit=100&cursor=" + strings.Repeat("c", 40), Key: key}
+	}, func() int { return int(waiting.Load()) })
+}
+
+// memoryOf opens requests that wait, and returns what each takes, in KiB.
+func memoryOf(ctx context.Context, address string, open int, request func(int) api.Request, waiting func() int) (float64, error) {
+	before := held()
+	failed := make(chan error, 1+open/waitsPerConn)
+	for i := range open / waitsPerConn {
+		c, err := dialHTTP2(ctx, address)
+		if err != nil {
+			return 0, err
+		}
+		var streams []api.Request
+		for n := range waitsPerConn {
+			streams = append(streams, request(i*waitsPerConn+n))
+		}
+		go func() { failed <- c.keepOpen(ctx, streams) }()
+	}
+	if err := awaitWaits(ctx, waiting, open, failed); err != nil {
+		return 0, err
+	}
+	return (held() - before) / float64(open) / 1024, nil
 }
 
 // waiting makes keys in some workspaces, and returns for each the request that waits at
@@ -99,25 +143,22 @@ func (r *reader) waiting(ctx context.Context, keys int) (list []api.Request, err
 }
 
 // awaitWaits waits until so many requests wait.
-func awaitWaits(ctx context.Context, served *readapi.API, open int, failed <-chan error) error {
+func awaitWaits(ctx context.Context, waiting func() int, open int, failed <-chan error) error {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	late := time.After(time.Minute)
-	for {
-		if n, _ := served.Waits(); n >= open {
-			return nil
-		}
+	for waiting() < open {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case err := <-failed:
 			return fmt.Errorf("a connection has ended: %w", err)
 		case <-late:
-			n, _ := served.Waits()
-			return fmt.Errorf("%d requests wait after a minute, not %d", n, open)
+			return fmt.Errorf("%d requests wait after a minute, not %d", waiting(), open)
 		case <-poll.C:
 		}
 	}
+	return nil
 }
 
 // held is the memory in use after collections, in bytes, stacks included.
