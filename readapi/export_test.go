@@ -65,8 +65,14 @@ func NewShares(n int) Shares { return Shares{newShares(n, n, time.Minute)} }
 // Take uses a connection.
 func (s Shares) Take(ctx context.Context) (release func(), err error) { return s.take(ctx, "acme") }
 
+// Pace is that of a whole list beside the pages.
+func (s Shares) Pace() Pace { return Pace{newPace(s.shares)} }
+
+// Pace is how fast a whole list is sent.
+type Pace struct{ *pace }
+
 // Yield lets pages go first.
-func (s Shares) Yield(ctx context.Context, most time.Duration) { s.yield(ctx, most) }
+func (p Pace) Yield(ctx context.Context) { p.yield(ctx) }
 
 // InURL is what the second check asks.
 func (a *API) InURL(uri, query string) bool { return a.keys.inURL(uri, query) }

@@ -26,6 +26,7 @@ type shares struct {
 
 	mu         sync.Mutex
 	used       int
+	last       time.Time         // when a page had been read
 	idle       chan struct{}     // closed when no connection is used; nil: nobody waits for that
 	turn       uint64            // of the next waiting request
 	workspaces map[string]*share // those that use a connection or wait for one
@@ -118,6 +119,7 @@ func (s *shares) release(workspaceID string, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used--
+	s.last = time.Now()
 	if s.used == 0 && s.idle != nil {
 		close(s.idle)
 		s.idle = nil
@@ -127,28 +129,6 @@ func (s *shares) release(workspaceID string, took time.Duration) {
 	w.ended(took)
 	s.forget(workspaceID)
 	s.grant()
-}
-
-// yield waits until no page is being read, at most so long: whole lists, which keep
-// processors busy, let pages go first.
-func (s *shares) yield(ctx context.Context, most time.Duration) {
-	s.mu.Lock()
-	if s.used == 0 {
-		s.mu.Unlock()
-		return
-	}
-	if s.idle == nil {
-		s.idle = make(chan struct{})
-	}
-	idle := s.idle
-	s.mu.Unlock()
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-idle:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // withdraw takes a waiting request back; false: it was granted.

@@ -181,32 +181,50 @@ func TestCallersThatHangUp(t *testing.T) {
 	}
 }
 
-// TestListsLetPagesGoFirst: until the last page that is being read has been, and no longer
-// than they are told to.
+// TestListsLetPagesGoFirst: a list waits for pages that are being read, as long as a page
+// takes at most, and rests now and then while others are expected.
 func TestListsLetPagesGoFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := readapi.NewShares(2)
-		began := time.Now()
-		s.Yield(t.Context(), time.Hour)
-		if took := time.Since(began); took != 0 {
-			t.Errorf("a list waits %v for no page", took)
+		pace := s.Pace()
+		yields := func(what string, want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			pace.Yield(t.Context())
+			if took := time.Since(began); took != want {
+				t.Errorf("a list waits %v %s, want %v", took, what, want)
+			}
 		}
+		work := func(d time.Duration) { <-time.After(d) }
+		work(time.Hour)
+		yields("for no page", 0)
 		first, second := testkit.Must(s.Take(t.Context()))(t), testkit.Must(s.Take(t.Context()))(t)
-		time.AfterFunc(time.Second, first)
-		time.AfterFunc(3*time.Second, second)
+		time.AfterFunc(500*time.Microsecond, first)
+		time.AfterFunc(1500*time.Microsecond, second)
 		for range 2 {
-			go s.Yield(t.Context(), time.Hour)
+			other := s.Pace()
+			go other.Yield(t.Context())
 		}
-		s.Yield(t.Context(), time.Hour)
-		if took := time.Since(began); took != 3*time.Second {
-			t.Errorf("a list waits %v for two pages", took)
-		}
+		yields("for two pages", 1500*time.Microsecond)
+		yields("soon after them", 0)
+		work(400 * time.Microsecond)
+		yields("when it has worked for a little while", 0)
+		work(200 * time.Microsecond)
+		yields("when it has worked for a while", time.Millisecond)
+		yields("when it has rested", 0)
+		work(100 * time.Millisecond)
+		yields("long after the last page", 0)
 		last := testkit.Must(s.Take(t.Context()))(t)
-		s.Yield(t.Context(), time.Second)
-		if took := time.Since(began); took != 4*time.Second {
-			t.Errorf("a list waits %v for a page that takes long", took)
-		}
+		yields("for a page that takes long", 2*time.Millisecond)
 		last()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		work(time.Millisecond)
+		began := time.Now()
+		pace.Yield(gone)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a list whose caller has gone waits %v", took)
+		}
 	})
 }

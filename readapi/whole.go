@@ -26,10 +26,6 @@ func chooseForm(q *request) {
 	}
 }
 
-// yieldTime is how long a list lets pages go first, after each chunk that it has sent. It
-// is about what a page takes, and leaves a list beside endless pages some 30 MB a second.
-const yieldTime = 2 * time.Millisecond
-
 // wholeList is a whole list that is being answered. One statement reads all of it, so all
 // rows are of one snapshot, the first row tells the visible position at which it ends, and
 // the cursor is known before the first row is sent. The statement goes no further than the
@@ -200,6 +196,7 @@ func (l *wholeList) send(rows *rowReader) error {
 func (l *wholeList) sendRows(rows *rowReader, stream *answer.Stream) error {
 	q := l.q
 	w := wholelist.NewWriter(checked{l, stream}, q.form, l.columns())
+	pace := newPace(q.from.shares)
 	for {
 		_, values, ok, err := rows.next()
 		if err != nil {
@@ -216,7 +213,7 @@ func (l *wholeList) sendRows(rows *rowReader, stream *answer.Stream) error {
 		q.rows++
 		sent, err := w.Row(values[columnFragments:])
 		if err == nil && sent {
-			q.from.shares.yield(l.ctx, yieldTime)
+			pace.yield(l.ctx)
 		}
 		if err != nil {
 			return err
