@@ -35,7 +35,7 @@ const (
 
 // waits measures 10,000 requests that wait: what one takes, and how soon one is answered
 // after an append, with the projector running and 100 appends a second.
-func (r *reader) waits(ctx context.Context) error {
+func waits(ctx context.Context, r *reader) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended, err := workload.StartProjector(ctx, r.Database)
@@ -43,7 +43,7 @@ func (r *reader) waits(ctx context.Context) error {
 		return err
 	}
 	open := r.Size(waitsOpen, 2*waitsPerConn)
-	least, err := r.leastMemory(ctx, open)
+	least, err := leastMemory(ctx, r, open)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (r *reader) waits(ctx context.Context) error {
 
 // leastMemory is what a request takes whose handler only waits for its end, in KiB: the
 // server's own part, which no handler can do anything about.
-func (r *reader) leastMemory(ctx context.Context, open int) (float64, error) {
+func leastMemory(ctx context.Context, r *reader, open int) (float64, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var waiting atomic.Int64
