@@ -9,7 +9,7 @@ import (
 )
 
 // treeRounds is how often what is seen with trees and without is measured, by turns.
-const treeRounds = 3
+const treeRounds = 6
 
 // trees measures what the event trees cost others.
 func trees(ctx context.Context, r *reader) error {
