@@ -46,8 +46,9 @@ func (e *DivergedError) Error() string {
 		"Checkpoints of the tree may have been published, so it is not changed", e.Sight, e.WorkspaceID, e.Position)
 }
 
-// edges are the trees t with the tiles k at their edges, a row for each level l.
-const edges = `event_tree t CROSS JOIN generate_series(0, 7) AS l (level)
+// edges are the trees t with the tiles k at their edges, a row for each level l that they
+// have. There are eight at most, and one for all but few trees.
+const edges = `event_tree t JOIN generate_series(0, 7) AS l (level) ON l.level = 0 OR t.size >> (8 * l.level) > 0
 		  LEFT JOIN event_tile k ON k.workspace_id = t.workspace_id AND k.sight = t.sight AND k.level = l.level
 		       AND k.tile = t.size >> (8 * l.level) >> 8 AND (t.size >> (8 * l.level)) % 256 > 0`
 
