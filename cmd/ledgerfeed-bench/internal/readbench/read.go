@@ -20,7 +20,7 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 		Name: "read", Short: "The read API", Parts: []measure.Part{
 			{Name: "pages", Measure: r.pages}, {Name: "depths", Measure: r.depths}, {Name: "small", Measure: r.small},
 			{Name: "checks", Measure: r.checks}, {Name: "unchanged", Measure: r.unchanged}, {Name: "memory", Measure: r.memory},
-			{Name: "visible", Measure: r.visible}, {Name: "trees", Measure: func(ctx context.Context) error { return trees(ctx, r) }},
+			{Name: "visible", Measure: func(ctx context.Context) error { return visible(ctx, r) }}, {Name: "trees", Measure: func(ctx context.Context) error { return trees(ctx, r) }},
 			{Name: "checkpoints", Measure: func(ctx context.Context) error { return checkpoints(ctx, r) }},
 			{Name: "waits", Measure: func(ctx context.Context) error { return waits(ctx, r) }},
 			{Name: "flood", Measure: r.flood}, {Name: "traced", Measure: r.traced}, {Name: "whole", Measure: r.whole},

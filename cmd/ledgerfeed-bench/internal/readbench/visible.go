@@ -2,6 +2,7 @@ package readbench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -23,30 +24,38 @@ const (
 
 // visible measures the time from the moment when an append is acknowledged until
 // /v1/events has the event, with the projector running.
-func (r *reader) visible(ctx context.Context) error {
-	times, err := visibleTimes(ctx, r, 0)
-	if err != nil {
-		return err
-	}
-	r.Report.Add(measure.Figure{Name: "append → in /v1/events, 500/s over 500 workspaces, p50", Value: measure.Quantile(times, 0.5), Unit: "ms"}.Below(15))
-	r.Report.Add(measure.Figure{Name: "    p99", Value: measure.Quantile(times, 0.99), Unit: "ms"}.Below(80))
-	return nil
+func visible(ctx context.Context, r *reader) error {
+	return r.projecting(ctx, func(followers []*follower) error {
+		r.Say("appending %d events a second to %d workspaces", visiblePerSecond, visibleWorkspaces)
+		times, err := r.visibleTimes(ctx, followers, 0, r.Duration(visibleTime))
+		if err != nil {
+			return err
+		}
+		r.Report.Add(measure.Figure{Name: "append → in /v1/events, 500/s over 500 workspaces, p50", Value: measure.Quantile(times, 0.5), Unit: "ms"}.Below(15))
+		r.Report.Add(measure.Figure{Name: "    p99", Value: measure.Quantile(times, 0.99), Unit: "ms"}.Below(80))
+		return nil
+	})
 }
 
-// visibleTimes is how long each of many appends took to be seen; round tells its events from
-// those of other rounds.
-func visibleTimes(ctx context.Context, r *reader, round int) ([]time.Duration, error) {
-	r.Say("appending %d events a second to %d workspaces", visiblePerSecond, visibleWorkspaces)
+// projecting runs the projector while do measures with its followers.
+func (r *reader) projecting(ctx context.Context, do func([]*follower) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended, err := workload.StartProjector(ctx, r.Database)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	followers, err := r.followers(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = do(followers)
 	}
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// visibleTimes is how long each of the appends of a while took to be seen; round tells its
+// events from those of other rounds.
+func (r *reader) visibleTimes(ctx context.Context, followers []*follower, round int, while time.Duration) ([]time.Duration, error) {
 	var (
 		group  sync.WaitGroup
 		mu     sync.Mutex
@@ -55,7 +64,7 @@ func visibleTimes(ctx context.Context, r *reader, round int) ([]time.Duration, e
 	)
 	tick := time.NewTicker(time.Second / visiblePerSecond)
 	defer tick.Stop()
-	for i := range int(r.Duration(visibleTime).Seconds() * visiblePerSecond) {
+	for i := range int(while.Seconds() * visiblePerSecond) {
 		<-tick.C
 		group.Go(func() {
 			took, err := r.appendAndSee(ctx, followers[i%visibleWorkspaces], fmt.Sprintf("evt_%d_%07d", round, i))
@@ -68,10 +77,6 @@ func visibleTimes(ctx context.Context, r *reader, round int) ([]time.Duration, e
 		})
 	}
 	group.Wait()
-	stop()
-	if err := <-ended; failed == nil {
-		failed = err
-	}
 	return times, failed
 }
 
