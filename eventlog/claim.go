@@ -376,12 +376,16 @@ func literal(consumer string) string { return `'` + consumer + `'` }
 // makeCheckpoints gives a consumer that comes after another its checkpoints in those
 // workspaces, or in all, that have none yet, and returns these. The statement is a
 // transaction of its own, so that other processes wait no longer for it than it takes.
+//
+// Whether there is a checkpoint is looked up for each workspace. PostgreSQL would make a join
+// of NOT EXISTS, and of a consumer that its statistics do not know yet one that compares each
+// workspace with all checkpoints: nine seconds for 20,000.
 func (k *claimer) makeCheckpoints(ctx context.Context, workspaces ...string) (made []string, err error) {
 	rows, err := k.pool.Query(ctx, `
 		INSERT INTO log_checkpoint (workspace_id, consumer)
 		SELECT v.workspace_id, $1 FROM log_checkpoint v
 		 WHERE v.consumer = $2 AND ($3::text[] IS NULL OR v.workspace_id = ANY ($3))
-		   AND NOT EXISTS (SELECT FROM log_checkpoint c WHERE c.workspace_id = v.workspace_id AND c.consumer = $1)
+		   AND (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = v.workspace_id AND c.consumer = $1) IS NULL
 		    ON CONFLICT DO NOTHING RETURNING workspace_id`, k.consumer, k.after, workspaces)
 	if err == nil {
 		made, err = pgx.CollectRows(rows, pgx.RowTo[string])

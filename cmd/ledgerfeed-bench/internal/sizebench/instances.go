@@ -71,23 +71,16 @@ func (x *instances) setUp(ctx context.Context, o *measure.Options, work func(con
 	})
 }
 
-// fill makes the workspaces, all of them projected, and webhooks of some.
+// fill makes the workspaces, all of them projected and with their trees, and webhooks of some.
 func (x *instances) fill(ctx context.Context) error {
 	x.Say("making %d workspaces, %d of them with a webhook", x.all, x.hooked)
 	if err := x.appendTo(ctx, 0, x.all); err != nil {
 		return err
 	}
-	projecting, stop := context.WithCancel(ctx)
-	defer stop()
-	ended, err := workload.StartProjector(projecting, x.Database)
-	if err != nil {
+	if err := x.project(ctx); err != nil {
 		return err
 	}
-	err = workload.AwaitProjected(ctx, x.Database)
-	stop()
-	if err := errors.Join(err, <-ended); err != nil {
-		return err
-	}
+	var err error
 	if x.webhooks, err = deliverbench.Subscribe(x.Database); err != nil {
 		return err
 	}
@@ -104,6 +97,28 @@ func (x *instances) fill(ctx context.Context) error {
 		}
 	}
 	return x.Quiesce(ctx)
+}
+
+// project has everything projected and the trees built, so that no process has that to do
+// which is measured while it is idle.
+func (x *instances) project(ctx context.Context) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	projected, err := workload.StartProjector(working, x.Database)
+	if err != nil {
+		return err
+	}
+	built, err := workload.StartTrees(working, x.Database)
+	if err != nil {
+		stop()
+		return errors.Join(err, <-projected)
+	}
+	err = workload.AwaitProjected(ctx, x.Database)
+	if err == nil {
+		err = workload.AwaitTrees(ctx, x.Database)
+	}
+	stop()
+	return errors.Join(err, <-projected, <-built)
 }
 
 // appendTo appends an event to each of the workspaces from one on and before another, and
