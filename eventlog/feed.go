@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
 
@@ -19,10 +20,60 @@ import (
 type Feed struct {
 	pool *pgxpool.Pool
 	kept *keptHints
+
+	named *pg.NamedWorkspaces // nil: it is one PostgreSQL
 }
 
 // NewFeed makes a Feed.
 func NewFeed(pool *pgxpool.Pool) *Feed { return &Feed{pool: pool, kept: newKeptHints()} }
+
+// mostNamed is how many workspaces have statements of their own on a cluster. Each has five at
+// most, and each takes 400 kB of each connection there.
+const mostNamed = 40
+
+// NewClusterFeed makes a Feed of a Citus cluster, where statements name their workspace
+// (pg.NamedWorkspaces): a page that is planned each time takes twice as long.
+func NewClusterFeed(pool *pgxpool.Pool) *Feed {
+	f := NewFeed(pool)
+	f.named = pg.NewNamedWorkspaces(mostNamed)
+	return f
+}
+
+// At is a feed of the same kind that is read with other connections.
+func (f *Feed) At(pool *pgxpool.Pool) *Feed {
+	if f.named != nil {
+		return NewClusterFeed(pool)
+	}
+	return NewFeed(pool)
+}
+
+// read reads what a statement finds of a workspace, whose SQL it is given. The workspace is
+// the statement's last argument, if it is one.
+func (f *Feed) read(ctx context.Context, workspaceID string, statement func(workspace string) string, args []any, scan func(pgx.Rows) error) error {
+	err := f.query(ctx, workspaceID, statement, args, scan)
+	if err != nil {
+		return fmt.Errorf("read the feed of %s: %w", workspaceID, err)
+	}
+	return nil
+}
+
+func (f *Feed) query(ctx context.Context, workspaceID string, statement func(workspace string) string, args []any, scan func(pgx.Rows) error) error {
+	if f.named != nil && f.named.Has(workspaceID) {
+		// Connections to a cluster make plans for the values, which would be each time. This
+		// holds to the end of the batch, which is a transaction. The plan of log_position_since
+		// must be for its values, so it is not said what plan this one has.
+		var b pgx.Batch
+		b.Queue(`SELECT set_config('plan_cache_mode', 'auto', true)`)
+		b.Queue(statement(pg.Literal(workspaceID)), args...).Query(scan)
+		return f.pool.SendBatch(ctx, &b).Close()
+	}
+	args = append(args, workspaceID)
+	rows, err := f.pool.Query(ctx, statement("$"+strconv.Itoa(len(args))), args...)
+	if err == nil {
+		err = scan(rows)
+	}
+	return err
+}
 
 // FeedQuery asks for events of a workspace, oldest first.
 type FeedQuery struct {
@@ -67,19 +118,19 @@ type FeedPage struct {
 	Missed, Diverged bool
 }
 
-// feedStatement makes the statement for a combination of filters. The first row
+// feedStatement makes the statement for a workspace and a combination of filters. The first row
 // has the workspace's positions, the others are the events. It is one statement so
 // that both are of one snapshot.
 //
 // The inner LIMIT is a literal so that the plan, which is made once for all
 // values, is one for a few rows.
-func feedStatement(typed, payouts bool) string {
+func feedStatement(workspace string, typed, payouts bool) string {
 	filter := ""
 	switch {
 	case typed && !payouts: // with the type payout.paid nothing is left
-		filter = ` AND type = $9 AND type <> '` + domain.TypePayoutPaid + `'`
+		filter = ` AND type = $8 AND type <> '` + domain.TypePayoutPaid + `'`
 	case typed:
-		filter = ` AND type = $9`
+		filter = ` AND type = $8`
 	case !payouts:
 		filter = ` AND type <> '` + domain.TypePayoutPaid + `'`
 	}
@@ -89,25 +140,25 @@ func feedStatement(typed, payouts bool) string {
 	}
 	return `
 		WITH positions AS MATERIALIZED (
-			SELECT ` + visible + ` AS visible, c.moved_at, ` + keptFrom("$1", "$2", "$8") + ` AS kept,
-			       coalesce(log_position_since(c.workspace_id, $3), 1) AS since
-			  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '` + ReadModels + `'
+			SELECT ` + visible + ` AS visible, c.moved_at, ` + keptFrom(workspace, "$1", "$7") + ` AS kept,
+			       coalesce(log_position_since(c.workspace_id, $2), 1) AS since
+			  FROM log_checkpoint c WHERE c.workspace_id = ` + workspace + ` AND c.consumer = '` + ReadModels + `'
 		), seen AS MATERIALIZED (
-			SELECT CASE WHEN $5 THEN visible ELSE greatest(visible, kept - 1) END AS seen_to FROM positions
+			SELECT CASE WHEN $4 THEN visible ELSE greatest(visible, kept - 1) END AS seen_to FROM positions
 		)
 		(SELECT visible AS position, kept, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text AS event, seen_to,
-		        (SELECT ` + ChainStart + ` FROM event_log e WHERE e.workspace_id = $1 AND e.position = seen_to) AS chain,
-		        ` + HoldsMark("$1", "$4", "$7") + ` AS held
+		        (SELECT ` + ChainStart + ` FROM event_log e WHERE e.workspace_id = ` + workspace + ` AND e.position = seen_to) AS chain,
+		        ` + HoldsMark(workspace, "$3", "$6") + ` AS held
 		   FROM positions, seen)
 		UNION ALL
 		(SELECT position, 0, public_event, 0, chain, true FROM (
 			SELECT position, public_event, ` + ChainStart + ` AS chain FROM event_log e
-			 WHERE workspace_id = $1
-			   AND position > (SELECT greatest($4, since - 1, CASE WHEN $5 THEN 0 ELSE kept - 1 END) FROM positions)
+			 WHERE workspace_id = ` + workspace + `
+			   AND position > (SELECT greatest($3, since - 1, CASE WHEN $4 THEN 0 ELSE kept - 1 END) FROM positions)
 			   AND position <= (SELECT visible FROM positions)
 			   AND public_event IS NOT NULL` + filter + `
 			 ORDER BY position LIMIT 101
-		) e LIMIT $6)`
+		) e LIMIT $5)`
 }
 
 // MaxFeedPage is the most events of a page.
@@ -123,17 +174,18 @@ func (f *Feed) Page(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 	if !q.Since.IsZero() {
 		since = &q.Since
 	}
-	args := []any{q.WorkspaceID, q.Oldest, since, q.After.Position, q.Resumed, q.Limit + 1, q.After.Chain[:], f.hint(q.WorkspaceID)}
+	args := []any{q.Oldest, since, q.After.Position, q.Resumed, q.Limit + 1, q.After.Chain[:], f.hint(q.WorkspaceID)}
 	if q.Type != "" {
 		args = append(args, q.Type)
 	}
-	rows, err := f.pool.Query(ctx, feedStatement(q.Type != "", q.Payouts), args...)
+	var page *FeedPage
+	err := f.read(ctx, q.WorkspaceID, func(workspace string) string { return feedStatement(workspace, q.Type != "", q.Payouts) }, args,
+		func(rows pgx.Rows) (err error) {
+			page, err = scanFeed(rows)
+			return err
+		})
 	if err != nil {
-		return nil, fmt.Errorf("read the feed of %s: %w", q.WorkspaceID, err)
-	}
-	page, err := scanFeed(rows)
-	if err != nil {
-		return nil, fmt.Errorf("read the feed of %s: %w", q.WorkspaceID, err)
+		return nil, err
 	}
 	if page == nil {
 		return nil, &domain.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
@@ -187,9 +239,17 @@ func scanFeed(rows pgx.Rows) (*FeedPage, error) {
 // oldest or later; one past the newest when there is none.
 func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Time) (int64, error) {
 	var position int64
-	err := f.pool.QueryRow(ctx, `SELECT `+keptFrom("$1::text", "$2::timestamptz", "$3"), workspaceID, oldest, f.hint(workspaceID)).Scan(&position)
+	err := f.read(ctx, workspaceID, func(workspace string) string {
+		return `SELECT ` + keptFrom(workspace+"::text", "$1::timestamptz", "$2")
+	}, []any{oldest, f.hint(workspaceID)},
+		func(rows pgx.Rows) (err error) {
+			if position, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64]); err != nil {
+				return fmt.Errorf("find where it begins: %w", err)
+			}
+			return nil
+		})
 	if err != nil {
-		return 0, fmt.Errorf("find the first kept event of %s: %w", workspaceID, err)
+		return 0, err
 	}
 	f.kept.Add(workspaceID, position)
 	return position, nil

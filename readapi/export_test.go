@@ -148,18 +148,3 @@ func Joined(atLeast, seen, read int64, ends bool) (accepted bool, err error) {
 	<-ended
 	return q.out.Status == http.StatusOK, err
 }
-
-// Of a namedSet.
-const (
-	MostNamed  = mostNamed
-	MostOthers = mostOthers
-)
-
-// NewNamedSet makes a namedSet.
-func NewNamedSet() NamedSet { return NamedSet{newNamedSet()} }
-
-// NamedSet is a namedSet.
-type NamedSet struct{ set *namedSet }
-
-// Has reports whether statements name a workspace.
-func (s NamedSet) Has(workspaceID string) bool { return s.set.has(workspaceID) }

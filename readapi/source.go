@@ -65,7 +65,7 @@ func (s *source) untilLost(cancel func()) (stay func() bool) {
 // newReplicas makes the sources of the replicas.
 func newReplicas(cfg *Config) (list []*source) {
 	for _, r := range cfg.Replicas {
-		list = append(list, newSource(cfg, r.Pool, r.WholeLists, eventlog.NewFeed(r.Pool), r.Server))
+		list = append(list, newSource(cfg, r.Pool, r.WholeLists, cfg.Feed.At(r.Pool), r.Server))
 	}
 	return list
 }
@@ -74,7 +74,7 @@ func newReplicas(cfg *Config) (list []*source) {
 func newNodes(cfg *Config) map[*entrance.Entrance]*source {
 	of := map[*entrance.Entrance]*source{}
 	for e, pool := range cfg.Nodes.All() {
-		of[e] = newSource(cfg, pool, cfg.WholeLists.Nodes.At(e), eventlog.NewFeed(pool), nil)
+		of[e] = newSource(cfg, pool, cfg.WholeLists.Nodes.At(e), cfg.Feed.At(pool), nil)
 	}
 	return of
 }

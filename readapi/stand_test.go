@@ -137,7 +137,9 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 		Signing:    signingKeys(t, 1),
 	}
 	s.config.Nodes, s.config.WholeLists.Nodes = atNodes, atNodes
-	s.config.Cluster = testkit.Must(pg.OnCitus(t.Context(), pool))(t)
+	if s.config.Cluster = testkit.Must(pg.OnCitus(t.Context(), pool))(t); s.config.Cluster {
+		s.config.Feed = eventlog.NewClusterFeed(pool)
+	}
 	s.contract = testkit.Must(theContract())(t)
 	for _, f := range change {
 		f(&s.config)
@@ -150,7 +152,7 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 
 // by has an API read by one pool alone, also on a cluster.
 func by(c *readapi.Config, pool *pgxpool.Pool) {
-	c.Pool, c.Feed = pool, eventlog.NewFeed(pool)
+	c.Pool, c.Feed = pool, c.Feed.At(pool)
 	c.Nodes, c.WholeLists.Nodes = nil, nil
 }
 

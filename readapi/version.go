@@ -69,11 +69,11 @@ type versionQuery struct {
 var errNoVersionRow = errors.New("the workspace has no checkpoint")
 
 // newVersionReader reads the versions of workspaces. On a Citus cluster each has a statement of
-// its own, see namedSet.readVersions.
+// its own, see readNamedVersions.
 func newVersionReader(pool *pgxpool.Pool, timeout time.Duration, cluster bool) *batch.Coalescer[*versionQuery] {
-	read, named := readVersions, newNamedSet()
+	read := readVersions
 	if cluster {
-		read = named.readVersions
+		read = readNamedVersions(pg.NewNamedWorkspaces(mostNamed))
 	}
 	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*versionQuery) {
 		asked := map[string]struct{}{} // many may ask for the same
@@ -126,27 +126,31 @@ func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string
 	return found, nil
 }
 
-// readVersions is the function of that name with a statement for each workspace, in one round
-// trip: a Citus cluster plans one for several as a question to many shards, at five times the
-// price.
-func (s *namedSet) readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (found map[string]version, err error) {
-	var statements pgx.Batch
-	for _, id := range workspaceIDs {
-		if s.has(id) {
-			statements.Queue(versionOf("= " + pg.Literal(id)))
-			continue
+// mostNamed is how many workspaces have a statement of their own for their version.
+const mostNamed = 256
+
+// readNamedVersions is readVersions with a statement for each workspace, in one round trip: a
+// Citus cluster plans one for several as a question to many shards, at five times the price.
+func readNamedVersions(named *pg.NamedWorkspaces) func(context.Context, *pgxpool.Pool, []string) (map[string]version, error) {
+	return func(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (found map[string]version, err error) {
+		var statements pgx.Batch
+		for _, id := range workspaceIDs {
+			if named.Has(id) {
+				statements.Queue(versionOf("= " + pg.Literal(id)))
+				continue
+			}
+			statements.Queue(versionOf("= $1"), id)
 		}
-		statements.Queue(versionOf("= $1"), id)
-	}
-	results := pool.SendBatch(ctx, &statements)
-	defer func() { err = errors.Join(err, results.Close()) }()
-	found = make(map[string]version, len(workspaceIDs))
-	for range workspaceIDs {
-		if err := scanVersions(found)(results.Query()); err != nil {
-			return nil, err
+		results := pool.SendBatch(ctx, &statements)
+		defer func() { err = errors.Join(err, results.Close()) }()
+		found = make(map[string]version, len(workspaceIDs))
+		for range workspaceIDs {
+			if err := scanVersions(found)(results.Query()); err != nil {
+				return nil, err
+			}
 		}
+		return found, nil
 	}
-	return found, nil
 }
 
 // scanVersions puts rows of versionOf into a map.

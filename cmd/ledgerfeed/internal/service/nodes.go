@@ -3,6 +3,9 @@ package service
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -31,4 +34,12 @@ func openAtNodes(ctx context.Context, s *Service, name string, o pg.Options) (*e
 		s.pools.AddReplica(name+" at "+e.Name, pool)
 	}
 	return pools, nil
+}
+
+// feedOf is the feed that is read with a pool of the database.
+func feedOf(s *Service, pool *pgxpool.Pool) *eventlog.Feed {
+	if s.connections.cluster {
+		return eventlog.NewClusterFeed(pool)
+	}
+	return eventlog.NewFeed(pool)
 }

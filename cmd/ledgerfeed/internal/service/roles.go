@@ -221,7 +221,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	}
 	api, err := readapi.New(readapi.Config{
 		Replicas: replicas, ReplicaSet: s.connections.replicas, Cluster: s.connections.cluster, Nodes: nodes,
-		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
+		Pool: pool, Feed: feedOf(s, pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
@@ -363,7 +363,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	feed := eventlog.NewFeed(pool)
+	feed := feedOf(s, pool)
 	files, err := wholeLists(ctx, s, downloads, 1)
 	if err != nil {
 		return err

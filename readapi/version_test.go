@@ -8,37 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
-
-// TestNamedSetIsBounded: the first workspaces that ask are named, until many others have asked.
-func TestNamedSetIsBounded(t *testing.T) {
-	t.Parallel()
-	s := readapi.NewNamedSet()
-	for i := range readapi.MostNamed {
-		if !s.Has(strconv.Itoa(i)) {
-			t.Fatalf("workspace %d is not named", i)
-		}
-	}
-	for i := range readapi.MostOthers - 1 {
-		if s.Has("other" + strconv.Itoa(i)) {
-			t.Fatalf("other workspace %d is named, too", i)
-		}
-	}
-	if !s.Has("0") {
-		t.Error("a workspace of the set is not named any more")
-	}
-	if !s.Has("other") || !s.Has("1") {
-		t.Error("the set did not begin again")
-	}
-}
 
 // TestVersionsOfACluster: where each workspace has a statement of its own, many at the same time
 // get their own versions.
 func TestVersionsOfACluster(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, func(c *readapi.Config) { c.Cluster = true })
+	s := newStand(t, func(c *readapi.Config) { c.Cluster, c.Feed = true, eventlog.NewClusterFeed(c.Pool) })
 	const workspaces = 12
 	keys := map[string]string{}
 	for i := range workspaces {
