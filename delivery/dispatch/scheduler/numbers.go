@@ -206,6 +206,7 @@ func (q *queue) keepNumbered(from Source) {
 			return false
 		}
 		a.Source = Interrupted
+		q.live.sent[a.Position] = struct{}{}
 		q.pending[Interrupted] = append(q.pending[Interrupted], a)
 		return true
 	})

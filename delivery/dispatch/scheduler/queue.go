@@ -65,8 +65,10 @@ type liveRange struct {
 	visible int64 // the workspace's visible position, as last read
 	saved   int64 // what the stored cursor says
 	// sent are positions after saved that another process had sent before, or that it may
-	// have sent.
+	// have sent, and those that are sent whatever is read again.
 	sent map[int64]struct{}
+	// passed is the highest position of a first attempt that is recorded.
+	passed int64
 }
 
 // replayRange is the part of the log whose missed events are sent.
@@ -261,6 +263,9 @@ func (q *queue) recorded(a *Attempt) {
 	delete(q.open[a.Source], a.Position)
 	q.unrecorded--
 	q.unsaved.cursor = true
+	if a.Source == Live {
+		q.live.passed = max(q.live.passed, a.Position)
+	}
 	if q.poll.underWay {
 		q.poll.recorded[a.Position] = struct{}{}
 	}
@@ -302,6 +307,12 @@ func (q *queue) unread(from Source) {
 	}
 	list := q.pending[from]
 	q.pending[from] = nil
+	if from == Live {
+		// One whose attempt could not be made comes back when later ones were sent. The log is
+		// not read again from before these, which would be sent twice.
+		n := q.overtaken(list)
+		q.pending[from], list = slices.Clip(list[:n]), list[n:]
+	}
 	if len(list) == 0 {
 		return
 	}
@@ -312,6 +323,19 @@ func (q *queue) unread(from Source) {
 		q.replay.scanned = min(q.replay.scanned, list[0].Position-1)
 	case Retry, Interrupted, sources: // they wait in the database
 	}
+}
+
+// overtaken counts the first of the pending new events that are before one whose attempt is
+// open or recorded.
+func (q *queue) overtaken(list []*Attempt) (n int) {
+	passed := q.live.passed
+	for p := range q.open[Live] {
+		passed = max(passed, p)
+	}
+	for n < len(list) && list[n].Position < passed {
+		n++
+	}
+	return n
 }
 
 // idle tells whether the queue has nothing to do.

@@ -81,6 +81,30 @@ func TestNumbersAfterOtherTypes(t *testing.T) {
 	checkNumbering(t, "other types", started)
 }
 
+// TestOtherTypesAfterAnAttemptNotMade: the attempt of a test, which has no number, comes back
+// unmade after later events were sent. When other types are chosen then, the log is not read again from before these, and the
+// event of the attempt is still sent.
+func TestOtherTypesAfterAnAttemptNotMade(t *testing.T) {
+	t.Parallel()
+	b := newBench(func(*Config) {})
+	q := b.hold("wh", nil)
+	list, _ := b.takeStarted()
+	first, last := list[0], list[len(list)-1]
+	first.Test, first.Sequence = true, 0
+	b.step(notMade(first)...)
+	b.end(success(), list[1:]...)
+	e := *q.endpoint
+	e.Version++
+	e.Events = []string{"invoice.reversed"}
+	q.change(&Loaded{Key: q.key, Endpoint: &e})
+	if q.live.scanned < last.Position {
+		t.Errorf("the log is read again from after %d, although event %d was sent", q.live.scanned, last.Position)
+	}
+	if !q.holds(first.Position) && !slices.Contains(q.pending[Live], first) {
+		t.Errorf("event %d is not sent any more", first.Position)
+	}
+}
+
 // checkNumbering checks that attempts have the numbers from 1 on, each of one event.
 func checkNumbering(t *testing.T, name string, started []*Attempt) {
 	t.Helper()

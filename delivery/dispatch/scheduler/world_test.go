@@ -419,7 +419,9 @@ func (p *process) checkStart(a *Attempt, h *simWebhook, made bool) {
 		if a.Position <= p.lastLive[h.key] && !h.unmade[a.Position] {
 			w.t.Fatalf("%v: first attempts are not in log order: %d after %d", h.key, a.Position, p.lastLive[h.key])
 		}
-		p.lastLive[h.key] = max(p.lastLive[h.key], a.Position)
+		if made {
+			p.lastLive[h.key] = max(p.lastLive[h.key], a.Position)
+		}
 	case Retry:
 		if d := h.deliveries[a.Position]; d != nil && d.state == policy.Pending && d.attempts == a.Made && w.now.Before(d.next) {
 			w.t.Fatalf("%v: retry of %d at %v, due at %v", h.key, a.Position, w.now, d.next)
