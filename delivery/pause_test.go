@@ -239,10 +239,11 @@ func TestPausedIsOffBefore(t *testing.T) {
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{time.Millisecond, time.Hour}})
 	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	w := &testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t).Webhook
-	b.dispatcher()
+	_, stop := b.dispatcher()
 	b.append("invoice.reversed", 2)
 	rc.Wait(t, 4)
 	b.pause(w)
+	stop() // or it cancels retries before they are counted here
 	b.append("invoice.reversed", 2)
 	due := b.clock.Now().Add(2 * time.Hour)
 	count := func(sql string, args ...any) (n int) {

@@ -75,7 +75,8 @@ const (
 
 // TestAnEventShowsItsObjectAndWhatItChanged: the page of an event has the object as the
 // API answers it now, with the request, and what the event changed, each as far as the
-// session may see it.
+// session may see it. Amounts have three digits before the point: pages have times, too,
+// and 41.57 may be the seconds of one.
 func TestAnEventShowsItsObjectAndWhatItChanged(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -90,12 +91,12 @@ func TestAnEventShowsItsObjectAndWhatItChanged(t *testing.T) {
 	issued := "/events/" + add("invoice.issued", time.Time{}, `{"invoice_id":"in_1","invoice_number":"D-1","amount":"1275.71"}`)
 	sent := "/events/" + add("invoice.sent", time.Time{}, `{"invoice_id":"in_1"}`)
 	paid := "/events/" + add("payout.paid", time.Time{}, `{"payment_id":"pm_1","invoice_id":"in_1","contractor_id":"co_1","amount":"998.59","currency":"EUR","source":"bank"}`)
-	own := "/events/" + add("charge.created", time.Time{}, `{"charge_id":"ch_own","client_id":"cl_1","date":"2026-10-02","category":"fee","kind":"service_fee","billed_to_client":false,"amount":"55.00","currency":"EUR","period":"2026-10","pay_amount":"41.57"}`)
-	charged := "/events/" + add("charge.created", time.Time{}, `{"charge_id":"ch_1","client_id":"cl_1","date":"2026-10-02","category":"fee","kind":"service_fee","amount":"56.00","currency":"EUR","period":"2026-10","pay_amount":"42.57"}`)
+	own := "/events/" + add("charge.created", time.Time{}, `{"charge_id":"ch_own","client_id":"cl_1","date":"2026-10-02","category":"fee","kind":"service_fee","billed_to_client":false,"amount":"155.00","currency":"EUR","period":"2026-10","pay_amount":"141.57"}`)
+	charged := "/events/" + add("charge.created", time.Time{}, `{"charge_id":"ch_1","client_id":"cl_1","date":"2026-10-02","category":"fee","kind":"service_fee","amount":"156.00","currency":"EUR","period":"2026-10","pay_amount":"142.57"}`)
 	closed := "/events/" + add("period.closed", time.Time{}, `{"period":"2026-10"}`)
 	unknown := "/events/" + add("invoice.reversed", time.Time{}, `{"invoice_id":"in_none"}`)
 
-	pay := []string{"998.59", "133.15", "41.57", "42.57", "margin_amount", "277.12"}
+	pay := []string{"998.59", "133.15", "141.57", "142.57", "margin_amount", "277.12"}
 	admin.get(sent).status(http.StatusOK).has(
 		"GET /v1/invoices/in_1", "&#34;client_billing_status&#34;: &#34;sent&#34;", "&#34;margin_amount&#34;: &#34;277.12&#34;", "Northwind &lt;b&gt;Clinic",
 		"Billing status", "ready to send", "Number D-1 · Amount 1,275.71 · Status issued", "Status sent", "Also changed: 1 time entry.")
@@ -106,10 +107,10 @@ func TestAnEventShowsItsObjectAndWhatItChanged(t *testing.T) {
 	viewer.get(issued).has("1,275.71").hasNot(pay...)
 	admin.get(paid).has("GET /v1/payments/pm_1", "998.59", "Also changed: 1 invoice and 1 time entry.")
 	viewer.get(paid).has("404", "Admins of the workspace see them").hasNot(pay...).hasNot("998.59")
-	admin.get(own).has("GET /v1/charges/ch_own", "55.00", "41.57")
-	viewer.get(own).has("404", "Admins of the workspace see them").hasNot("55.00", "41.57")
-	admin.get(charged).has("56.00", "42.57")
-	viewer.get(charged).has("56.00", "service fee").hasNot(pay...)
+	admin.get(own).has("GET /v1/charges/ch_own", "155.00", "141.57")
+	viewer.get(own).has("404", "Admins of the workspace see them").hasNot("155.00", "141.57")
+	admin.get(charged).has("156.00", "142.57")
+	viewer.get(charged).has("156.00", "service fee").hasNot(pay...)
 	viewer.get(closed).has("GET /v1/invoices?period=2026-10", "Lists what belongs to the period", "Closes the period", "Also changed: 1 invoice.")
 	viewer.get(unknown).has("It had no effect, or not all of it", "something that does not exist", "there is no such object")
 
@@ -117,7 +118,7 @@ func TestAnEventShowsItsObjectAndWhatItChanged(t *testing.T) {
 	for _, p := range []string{charged, deleted} {
 		viewer.get(p).has("The object was removed", "include=removed", "&#34;removed&#34;: true").hasNot(pay...)
 	}
-	viewer.get(deleted).has("Last value", "56.00")
+	viewer.get(deleted).has("Last value", "156.00")
 	other := s.signIn(beta, session.Admin)
 	other.get(sent).status(http.StatusNotFound).hasNot("in_1", "1,275.71")
 }
@@ -148,13 +149,13 @@ func TestALongLogShowsWhatTheEventBrought(t *testing.T) {
 		drafts[i] = testkit.Must(domain.NewDraft(acme, "client.recorded", []byte(`{"client_id":"cl_1","name":"Northwind"}`)))(t)
 	}
 	testkit.Must(s.log.Append(t.Context(), drafts...))(t)
-	charge := s.append(acme, "charge.created", `{"charge_id":"ch_1","client_id":"cl_1","date":"2026-10-02","category":"fee","kind":"service_fee","amount":"56.00","currency":"EUR","period":"2026-10","pay_amount":"42.57"}`)
-	own := s.append(acme, "charge.created", `{"charge_id":"ch_2","client_id":"cl_1","date":"2026-10-02","category":"fee","kind":"service_fee","amount":"55.00","currency":"EUR","period":"2026-10","billed_to_client":false}`)
+	charge := s.append(acme, "charge.created", `{"charge_id":"ch_1","client_id":"cl_1","date":"2026-10-02","category":"fee","kind":"service_fee","amount":"156.00","currency":"EUR","period":"2026-10","pay_amount":"142.57"}`)
+	own := s.append(acme, "charge.created", `{"charge_id":"ch_2","client_id":"cl_1","date":"2026-10-02","category":"fee","kind":"service_fee","amount":"155.00","currency":"EUR","period":"2026-10","billed_to_client":false}`)
 	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
-	admin.get("/events/"+charge).has("the values in the event", "5,001 entries", "56.00", "Pay amount", "42.57")
-	viewer.get("/events/"+charge).has("the values in the event", "56.00").hasNot("Pay amount", "42.57")
-	admin.get("/events/" + own).has("55.00")
-	viewer.get("/events/" + own).hasNot("55.00")
+	admin.get("/events/"+charge).has("the values in the event", "5,001 entries", "156.00", "Pay amount", "142.57")
+	viewer.get("/events/"+charge).has("the values in the event", "156.00").hasNot("Pay amount", "142.57")
+	admin.get("/events/" + own).has("155.00")
+	viewer.get("/events/" + own).hasNot("155.00")
 }
 
 // TestAnEventWhoseObjectIsLocked: the page comes, and says what it could not read.
