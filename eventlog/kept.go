@@ -1,26 +1,102 @@
 package eventlog
 
-import lru "github.com/hashicorp/golang-lru/v2"
+import (
+	"context"
+	"fmt"
+	"time"
 
-// keptHints are the positions at which the feeds of workspaces began when they were last
-// looked for. A statement that is given one tries it before it searches: the beginning moves
-// with the clock, so it is nearly always where it was. 0: there is none.
-type keptHints = lru.Cache[string, int64]
+	lru "github.com/hashicorp/golang-lru/v2"
+)
 
-// mostKeptHints is for how many workspaces a hint is kept.
-const mostKeptHints = 20_000
-
-func newKeptHints() *keptHints {
-	hints, _ := lru.New[string, int64](mostKeptHints) // fails only for sizes below 1
-	return hints
+// knownPlaces are places of a workspace's feed as they were when it was last read, so that they
+// need not be searched for again.
+type knownPlaces struct {
+	kept    int64 // where it began; it moves with the clock, so it is nearly always there still; 0: not known
+	visible int64 // where it ended
 }
 
-// keptFrom is the SQL of the first position that was published at a time or later, and one past
-// the newest if there is none, from the SQL of the workspace, the time and the hint. Publish times
-// rise with the positions, so a hint is right if its entry is not before the time and the one
-// before it is.
-func keptFrom(workspaceID, oldest, hint string) string {
-	entry := `(SELECT e.created_at FROM event_log e WHERE e.workspace_id = ` + workspaceID + ` AND e.position = ` + hint + `::bigint`
-	return `CASE WHEN coalesce(` + entry + `) >= ` + oldest + `, true) AND coalesce(` + entry + ` - 1) < ` + oldest + `, ` + hint + ` = 1)
-	             THEN ` + hint + ` ELSE log_position_since(` + workspaceID + `, ` + oldest + `) END`
+// placesOfFeeds are the places of the feeds of workspaces.
+type placesOfFeeds = lru.Cache[string, knownPlaces]
+
+// mostPlaces is of how many workspaces places are known.
+const mostPlaces = 20_000
+
+func newPlacesOfFeeds() *placesOfFeeds {
+	places, _ := lru.New[string, knownPlaces](mostPlaces) // fails only for sizes below 1
+	return places
+}
+
+func (f *Feed) known(workspaceID string) knownPlaces {
+	known, _ := f.places.Get(workspaceID)
+	return known
+}
+
+// KeptFrom returns the first position of a workspace that was published at
+// oldest or later; one past the newest when there is none.
+func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Time) (int64, error) {
+	known := f.known(workspaceID)
+	if known.kept > 0 {
+		entries := map[int64]entryAt{}
+		if err := f.read(ctx, workspaceID, entriesStatement(entries, known.kept-1, known.kept)); err != nil {
+			return 0, err
+		}
+		if begins(known.kept, oldest, entries) {
+			return known.kept, nil
+		}
+	}
+	kept, err := f.searchKept(ctx, workspaceID, oldest)
+	if err != nil {
+		return 0, err
+	}
+	known.kept = kept
+	f.places.Add(workspaceID, known)
+	return kept, nil
+}
+
+// searchKept is KeptFrom without what is known.
+func (f *Feed) searchKept(ctx context.Context, workspaceID string, oldest time.Time) (kept int64, err error) {
+	err = f.read(ctx, workspaceID, statement{
+		sql:     func(workspace string) string { return `SELECT log_position_since(` + workspace + `::text, $1)` },
+		args:    []any{oldest},
+		columns: []any{&kept},
+		each:    func() {},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("find where it begins: %w", err)
+	}
+	return kept, nil
+}
+
+// entryAt is what a page needs to know of an entry.
+type entryAt struct {
+	Mark
+
+	createdAt time.Time
+}
+
+// entriesStatement reads those of the entries at positions that are in the log.
+func entriesStatement(into map[int64]entryAt, positions ...int64) statement {
+	var (
+		position  int64
+		createdAt time.Time
+		chain     []byte
+	)
+	return statement{
+		sql: func(workspace string) string {
+			return `SELECT e.position, e.created_at, ` + ChainStart + ` FROM event_log e WHERE e.workspace_id = ` + workspace + ` AND e.position = ANY ($1)`
+		},
+		args:    []any{positions},
+		columns: []any{&position, &createdAt, &chain},
+		each:    func() { into[position] = entryAt{NewMark(position, chain), createdAt} },
+	}
+}
+
+// begins reports whether the feed begins at a position, from the entries there and before: the
+// one is not published before oldest, the other is. Publish times rise with the positions.
+func begins(position int64, oldest time.Time, entries map[int64]entryAt) bool {
+	if e, found := entries[position]; found && e.createdAt.Before(oldest) {
+		return false
+	}
+	e, found := entries[position-1]
+	return found && e.createdAt.Before(oldest) || position == 1
 }
