@@ -26,9 +26,9 @@ type Feed struct {
 // NewFeed makes a Feed.
 func NewFeed(pool *pgxpool.Pool) *Feed { return &Feed{pool: pool, places: newPlacesOfFeeds()} }
 
-// mostNamed is how many workspaces have statements of their own on a cluster. Each has eleven at
-// most, and five as a rule.
-const mostNamed = 40
+// mostNamed is how many workspaces have statements of their own on a cluster. Each has six at
+// most: two, and one for each of the filters of its events.
+const mostNamed = 32
 
 // NewClusterFeed makes a Feed of a Citus cluster, where statements name their workspace
 // (pg.NamedWorkspaces): a page that is planned each time takes twice as long.
@@ -66,14 +66,14 @@ func (s *statement) scan(rows pgx.Rows) error {
 	return nil
 }
 
-// read reads what statements find of a workspace, in one round trip.
-func (f *Feed) read(ctx context.Context, workspaceID string, statements ...statement) error {
+// read reads what statements find of a workspace, in one round trip. Named: on a cluster their
+// text has the workspace, if it is one of those.
+func (f *Feed) read(ctx context.Context, workspaceID string, named bool, statements ...statement) error {
 	var b pgx.Batch
-	named := f.named != nil && f.named.Has(workspaceID)
+	named = named && f.named != nil && f.named.Has(workspaceID)
 	if named {
 		// Connections to a cluster make plans for the values, which would be each time. This
-		// holds to the end of the batch, which is a transaction. The plan of log_position_since
-		// must be for its values, so it is not said what plan these have.
+		// holds to the end of the batch, which is a transaction.
 		b.Queue(`SELECT set_config('plan_cache_mode', 'auto', true)`)
 	}
 	for i := range statements {

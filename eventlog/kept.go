@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -34,13 +35,14 @@ func (f *Feed) known(workspaceID string) knownPlaces {
 // KeptFrom returns the first position of a workspace that was published at
 // oldest or later; one past the newest when there is none.
 func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Time) (int64, error) {
+	oldest = inMicroseconds(oldest)
 	known := f.known(workspaceID)
 	if known.kept > 0 {
 		entries := map[int64]entryAt{}
-		if err := f.read(ctx, workspaceID, entriesStatement(entries, known.kept-1, known.kept)); err != nil {
+		if err := f.read(ctx, workspaceID, true, entriesStatement(entries, known.kept-1, known.kept)); err != nil {
 			return 0, err
 		}
-		if begins(known.kept, oldest, entries) {
+		if begins(known.kept, oldest, entries, math.MaxInt64) {
 			return known.kept, nil
 		}
 	}
@@ -53,9 +55,12 @@ func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Tim
 	return kept, nil
 }
 
+// inMicroseconds is a time as the database gets it, so that both compare alike.
+func inMicroseconds(t time.Time) time.Time { return t.Truncate(time.Microsecond) }
+
 // searchKept is KeptFrom without what is known.
 func (f *Feed) searchKept(ctx context.Context, workspaceID string, oldest time.Time) (kept int64, err error) {
-	err = f.read(ctx, workspaceID, statement{
+	err = f.read(ctx, workspaceID, false, statement{
 		sql:     func(workspace string) string { return `SELECT log_position_since(` + workspace + `::text, $1)` },
 		args:    []any{oldest},
 		columns: []any{&kept},
@@ -92,9 +97,10 @@ func entriesStatement(into map[int64]entryAt, positions ...int64) statement {
 }
 
 // begins reports whether the feed begins at a position, from the entries there and before: the
-// one is not published before oldest, the other is. Publish times rise with the positions.
-func begins(position int64, oldest time.Time, entries map[int64]entryAt) bool {
-	if e, found := entries[position]; found && e.createdAt.Before(oldest) {
+// one is not published before oldest, the other is. Publish times rise with the positions. What
+// is above the visible position does not matter: it may have been appended since.
+func begins(position int64, oldest time.Time, entries map[int64]entryAt, visible int64) bool {
+	if e, found := entries[position]; found && position <= visible && e.createdAt.Before(oldest) {
 		return false
 	}
 	e, found := entries[position-1]

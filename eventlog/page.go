@@ -56,13 +56,11 @@ type FeedPage struct {
 	Missed, Diverged bool
 }
 
-// errUnsettled says that the log was set back during each reading of a page.
-var errUnsettled = errors.New("the log changes while it is read")
+// errSetBack says that the log was set back during each reading of a page.
+var errSetBack = errors.New("the log is set back while it is read")
 
-// mostReadings is how often a page is read at most: once more when the feed does not begin where
-// it did, once more when it does not end where it did and the page does not show the entry there,
-// and a few times when the log is set back meanwhile.
-const mostReadings = 4
+// mostReadings is how often a page is read at most while the log is set back.
+const mostReadings = 3
 
 // Page reads a page of events. The error is a *domain.UnknownWorkspaceError when
 // there is no such workspace.
@@ -70,41 +68,61 @@ func (f *Feed) Page(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 	if q.Limit < 1 || q.Limit > MaxFeedPage {
 		return nil, fmt.Errorf("read the feed of %s: a page has 1 to %d events, not %d", q.WorkspaceID, MaxFeedPage, q.Limit)
 	}
-	known := f.known(q.WorkspaceID)
-	var page *FeedPage
+	q.Oldest = inMicroseconds(q.Oldest)
 	for range mostReadings {
-		if known.kept == 0 {
-			var err error
-			if known.kept, err = f.searchKept(ctx, q.WorkspaceID, q.Oldest); err != nil {
-				return nil, err
-			}
-		}
-		r, err := f.readPage(ctx, &q, known)
+		page, err := f.page(ctx, &q)
 		if err != nil {
 			return nil, err
 		}
-		if r.before == nil {
-			return nil, &domain.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
+		if page != nil {
+			f.places.Add(q.WorkspaceID, knownPlaces{page.Kept, page.Visible})
+			return page, nil
 		}
-		if r.after == nil || r.after.visible < r.before.visible {
-			known = knownPlaces{}
-			continue
-		}
-		if !begins(known.kept, q.Oldest, r.entries) {
-			known.kept = 0
-			continue
-		}
-		var whole bool
-		if page, whole = r.page(&q, known.kept); whole {
-			break
-		}
-		known.visible = page.Visible
 	}
-	if page == nil {
-		return nil, fmt.Errorf("read the feed of %s: %w", q.WorkspaceID, errUnsettled)
+	return nil, fmt.Errorf("read the feed of %s: %w", q.WorkspaceID, errSetBack)
+}
+
+// page reads a page: in one round trip, if the feed begins where it did, and if the page has
+// more behind it or ends where the one before did, or with an event. It is nil if the log was
+// set back meanwhile.
+func (f *Feed) page(ctx context.Context, q *FeedQuery) (*FeedPage, error) {
+	known := f.known(q.WorkspaceID)
+	searched := known.kept == 0
+	if searched {
+		if err := f.search(ctx, q, &known); err != nil {
+			return nil, err
+		}
 	}
-	f.places.Add(q.WorkspaceID, knownPlaces{page.Kept, page.Visible})
+	r, err := f.readPage(ctx, q, known)
+	if err == nil && !searched && r.settled() && !begins(known.kept, q.Oldest, r.entries, r.before.visible) {
+		if err = f.search(ctx, q, &known); err == nil && !q.Resumed { // it did not begin at the right place
+			r, err = f.readPage(ctx, q, known)
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case r.before == nil:
+		return nil, &domain.UnknownWorkspaceError{WorkspaceID: q.WorkspaceID}
+	case !r.settled():
+		return nil, nil
+	}
+	page, end := r.page(q, known.kept)
+	if end <= 0 {
+		return page, nil
+	}
+	e := &readings{before: r.before, entries: map[int64]entryAt{}}
+	if err := f.read(ctx, q.WorkspaceID, true, entriesStatement(e.entries, end), visibleStatement(&e.after)); err != nil || !e.settled() {
+		return nil, err
+	}
+	page.Next = e.mark(end)
 	return page, nil
+}
+
+// search finds where the feed begins.
+func (f *Feed) search(ctx context.Context, q *FeedQuery, known *knownPlaces) (err error) {
+	known.kept, err = f.searchKept(ctx, q.WorkspaceID, q.Oldest)
+	return err
 }
 
 // readings are what the statements of a page find.
@@ -117,35 +135,53 @@ type readings struct {
 // visibleAt is the visible position, and when it was moved there.
 type visibleAt struct{ visible, movedAt int64 } // movedAt in microseconds; 0: never
 
+// settled reports whether the log was not set back between the first and the last statement. A
+// workspace that leaves and comes back takes far longer.
+func (r *readings) settled() bool {
+	return r.before != nil && r.after != nil && r.before.visible <= r.after.visible
+}
+
+// mark is that of a position; without its bytes, if there is no entry.
+func (r *readings) mark(position int64) Mark {
+	if e, found := r.entries[position]; found {
+		return e.Mark
+	}
+	return Mark{Position: position}
+}
+
 // readPage reads a page in one round trip. Each statement is about one table, because a Citus
 // cluster keeps the plans of those, and one PostgreSQL is faster with them, too. So they are of
-// several snapshots, which shows in nothing: entries are appended above what is visible, never
-// changed, and removed only after the visible position was set back, which is why it is read once
-// more at the end.
+// several snapshots, and what is above the visible position may show in the later ones. What is
+// visible stays as it is: entries are never changed, and removed only after the visible position
+// was set back, which is why it is read once more at the end.
 func (f *Feed) readPage(ctx context.Context, q *FeedQuery, known knownPlaces) (*readings, error) {
 	from := q.After.Position
 	if !q.Resumed {
 		from = max(from, known.kept-1)
 	}
 	r := &readings{entries: map[int64]entryAt{}}
-	err := f.read(ctx, q.WorkspaceID,
+	err := f.read(ctx, q.WorkspaceID, q.Since.IsZero(),
 		visibleStatement(&r.before),
 		entriesStatement(r.entries, known.kept-1, known.kept, q.After.Position, known.visible),
-		eventsStatement(&r.events, q, from),
+		f.eventsStatement(&r.events, q, from),
 		visibleStatement(&r.after))
 	return r, err
 }
 
+// visiblePosition is the SQL of the visible position, of a row c of log_checkpoint.
+func visiblePosition() string {
+	if seededbug.Active == seededbug.EventAheadOfData {
+		return "(SELECT h.position FROM log_head h WHERE h.workspace_id = c.workspace_id)"
+	}
+	return "c.position"
+}
+
 // visibleStatement reads the visible position.
 func visibleStatement(into **visibleAt) statement {
-	visible := "c.position"
-	if seededbug.Active == seededbug.EventAheadOfData {
-		visible = "(SELECT h.position FROM log_head h WHERE h.workspace_id = c.workspace_id)"
-	}
 	v := &visibleAt{}
 	return statement{
 		sql: func(workspace string) string {
-			return `SELECT ` + visible + `, coalesce((extract(epoch FROM c.moved_at) * 1000000)::bigint, 0)
+			return `SELECT ` + visiblePosition() + `, coalesce((extract(epoch FROM c.moved_at) * 1000000)::bigint, 0)
 				  FROM log_checkpoint c WHERE c.workspace_id = ` + workspace + ` AND c.consumer = '` + ReadModels + `'`
 		},
 		columns: []any{&v.visible, &v.movedAt},
@@ -154,8 +190,9 @@ func visibleStatement(into **visibleAt) statement {
 }
 
 // eventsStatement reads the events behind a position: one more than a page has, so that it shows
-// whether there are more.
-func eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) statement {
+// whether there are more. Those that are not visible yet are read for nothing: by a cluster,
+// which does not keep the plan of a statement that asks for the visible position, too.
+func (f *Feed) eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) statement {
 	filter, args := "", []any{from, q.Limit + 1}
 	if !q.Payouts { // with the type payout.paid nothing is left
 		filter = ` AND e.type <> '` + domain.TypePayoutPaid + `'`
@@ -178,6 +215,9 @@ func eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) statement {
 			if since != "" {
 				behind = ` AND e.position >= log_position_since(` + workspace + `, ` + since + `)`
 			}
+			if f.named == nil {
+				behind += ` AND e.position <= (SELECT ` + visiblePosition() + ` FROM log_checkpoint c WHERE c.workspace_id = ` + workspace + ` AND c.consumer = '` + ReadModels + `')`
+			}
 			return `SELECT e.position, e.public_event, ` + ChainStart + ` FROM event_log e
 				 WHERE e.workspace_id = ` + workspace + ` AND e.position > $1` + behind + ` AND e.public_event IS NOT NULL` + filter + `
 				 ORDER BY e.position LIMIT $2`
@@ -188,44 +228,46 @@ func eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) statement {
 	}
 }
 
-// page is the page that was read. Whole: Next is as far as it can be.
-func (r *readings) page(q *FeedQuery, kept int64) (page *FeedPage, whole bool) {
-	p := &FeedPage{Visible: r.before.visible, Kept: kept, Next: q.After, Diverged: !r.holds(q.After)}
+// page is the page that was read. End is the position after which the reader continues, if the
+// entry there has still to be read for it; 0: it has not.
+func (r *readings) page(q *FeedQuery, kept int64) (page *FeedPage, end int64) {
+	page = &FeedPage{Visible: r.before.visible, Kept: kept, Next: q.After, Diverged: !r.holds(q.After)}
 	if r.before.movedAt > 0 {
-		p.MovedAt = time.UnixMicro(r.before.movedAt).UTC()
+		page.MovedAt = time.UnixMicro(r.before.movedAt).UTC()
 	}
 	for i := range r.events {
-		if r.events[i].Position > p.Visible {
-			r.events = r.events[:i]
+		if r.events[i].Position > page.Visible {
 			break
 		}
+		page.Events = r.events[:i+1]
 	}
-	p.Events = r.events
-	p.Missed = q.Resumed && !p.Diverged && len(p.Events) > 0 && p.Events[0].Position < kept
-	if p.Missed || p.Diverged {
-		p.Events = nil
+	page.Missed = q.Resumed && !page.Diverged && len(page.Events) > 0 && page.Events[0].Position < kept
+	if page.Missed || page.Diverged {
+		page.Events = nil
 	}
-	if len(p.Events) > q.Limit {
-		p.Events, p.More = p.Events[:q.Limit], true
+	if len(page.Events) > q.Limit {
+		page.Events, page.More = page.Events[:q.Limit], true
 	}
-	if n := len(p.Events); n > 0 {
-		p.Next = p.Events[n-1].Mark
+	if n := len(page.Events); n > 0 {
+		page.Next = page.Events[n-1].Mark
 	}
-	if p.More {
-		return p, true
+	if page.More {
+		return page, 0
 	}
-	end := p.Visible
+	end = page.Visible
 	if !q.Resumed {
 		end = max(end, kept-1)
 	}
-	if end <= p.Next.Position { // or the read models are behind the reader
-		return p, true
+	switch _, found := r.entries[end]; {
+	case end < page.Next.Position: // the read models are behind the reader
+		return page, 0
+	case found, end == 0:
+		page.Next = r.mark(end)
+		return page, 0
+	case len(page.Events) > 0 && end == page.Next.Position:
+		return page, 0
 	}
-	e, found := r.entries[end]
-	if found {
-		p.Next = e.Mark
-	}
-	return p, found
+	return page, end
 }
 
 // holds reports whether the log holds a Mark. It does if its bytes are not known.

@@ -84,10 +84,26 @@ func TestAPageOfALogThatChangesMeanwhile(t *testing.T) {
 	}
 }
 
-// recorder keeps the statements of batches.
-type recorder struct{ sent []pgx.TraceBatchQueryData }
+// recorder keeps the statements of batches, and does something before each.
+type recorder struct {
+	sent   []pgx.TraceBatchQueryData
+	before func()
+}
+
+// recorded is a feed whose batches are recorded.
+func (f *feed) recorded(r *recorder) *eventlog.Feed {
+	f.t.Helper()
+	cfg := f.pool.Config()
+	cfg.ConnConfig.Tracer = r
+	pool := testkit.Must(pgxpool.NewWithConfig(f.t.Context(), cfg))(f.t)
+	f.t.Cleanup(pool.Close)
+	return eventlog.NewFeed(pool)
+}
 
 func (r *recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	if r.before != nil {
+		r.before()
+	}
 	return ctx
 }
 func (r *recorder) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
@@ -98,6 +114,103 @@ func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trace
 	return ctx
 }
 func (r *recorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestAPageBetweenWhoseStatementsTheLogGrows: before each round trip of a page an event becomes
+// visible, or an entry is appended that is older than what is kept. The reader steps over what
+// its page has looked at, and over nothing else.
+func TestAPageBetweenWhoseStatementsTheLogGrows(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	r := &recorder{}
+	feed := f.recorded(r)
+	f.publish("old", "invoice.sent", 40)
+	f.show(1)
+	n, old := 0, 1
+	more := func(daysOld int) func() {
+		return func() {
+			n++
+			if daysOld > 30 {
+				old++
+			}
+			f.publish(fmt.Sprintf("e%d", n), "invoice.paid", daysOld)
+			f.show(int64(n + 1))
+		}
+	}
+	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Payouts: true, Type: "invoice.sent", Limit: 100}
+	for _, daysOld := range []int{39, 1} {
+		for range 3 {
+			r.before = more(daysOld)
+			p := testkit.Must(feed.Page(t.Context(), q))(t)
+			r.before = nil
+			if len(p.Events) > 0 || p.More || p.Missed || p.Diverged || p.Next != f.mark(p.Visible) || p.Visible < 2 {
+				t.Errorf("%d days old: %+v", daysOld, p)
+			}
+			next := q
+			next.After, next.Resumed = p.Next, true
+			if p := testkit.Must(feed.Page(t.Context(), next))(t); p.Missed || p.Diverged || len(p.Events) > 0 || p.Next != f.mark(int64(n+1)) {
+				t.Errorf("%d days old, the page after: %+v", daysOld, p)
+			}
+		}
+	}
+	if p := testkit.Must(feed.Page(t.Context(), q))(t); p.Kept != int64(old+1) || n < old {
+		t.Errorf("the feed begins at %d of %d, with %d older", p.Kept, n+1, old)
+	}
+}
+
+// TestAPageOfALogThatIsGone: of a workspace that is being removed, and whose entries are older
+// than what is kept, a page is empty.
+func TestAPageOfALogThatIsGone(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	f.publish("a", "invoice.paid", 50)
+	f.publish("b", "invoice.paid", 40)
+	f.show(2)
+	feed := f.feed()
+	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Limit: 100}
+	if p := testkit.Must(feed.Page(t.Context(), q))(t); p.Kept != 3 || p.Next != f.mark(2) || len(p.Events) > 0 {
+		t.Errorf("before: %+v", p)
+	}
+	testkit.AsOwner(t, f.pool, `UPDATE log_head SET position = 0 WHERE workspace_id = 'acme'`)
+	f.show(0)
+	for _, feed := range []*eventlog.Feed{feed, f.feed()} {
+		if p := testkit.Must(feed.Page(t.Context(), q))(t); p.Visible != 0 || len(p.Events) > 0 || p.More || p.Missed || p.Diverged {
+			t.Errorf("being removed: %+v", p)
+		}
+	}
+}
+
+// TestWhereAFeedBeginsToTheMicrosecond: the database has times in microseconds, and the clock in
+// nanoseconds.
+func TestWhereAFeedBeginsToTheMicrosecond(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	f.publish("a", "invoice.paid", 30)
+	f.show(1)
+	feed := f.feed()
+	for range 2 {
+		oldest := f.now.AddDate(0, 0, -30).Add(500 * time.Nanosecond)
+		p := testkit.Must(feed.Page(t.Context(), eventlog.FeedQuery{WorkspaceID: "acme", Oldest: oldest, Limit: 100}))(t)
+		if kept := testkit.Must(feed.KeptFrom(t.Context(), "acme", oldest))(t); p.Kept != 1 || kept != 1 || ids(p) != "a" {
+			t.Errorf("kept from %d and %d, with %q", p.Kept, kept, ids(p))
+		}
+	}
+}
+
+// TestACursorWithoutAMarkGetsOne: a reader whose cursor says a position only, as those of the
+// first version do, has a Mark from its next page on, whether there are events or not.
+func TestACursorWithoutAMarkGetsOne(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	f.publish("a", "invoice.paid", 1)
+	f.publish("b", "invoice.paid", 1)
+	f.show(2)
+	for position := range int64(3) {
+		p := f.read(func(q *eventlog.FeedQuery) { q.After, q.Resumed = eventlog.Mark{Position: position}, true })
+		if p.Next != f.mark(2) || p.Missed || p.Diverged {
+			t.Errorf("after position %d: %+v", position, p)
+		}
+	}
+}
 
 // literal is an argument as SQL.
 func literal(t *testing.T, v any) string {
@@ -162,12 +275,8 @@ func TestPagesReadFewEntries(t *testing.T) {
 	cfg.RuntimeParams["plan_cache_mode"], cfg.RuntimeParams["enable_seqscan"] = "force_generic_plan", "off"
 	conn := testkit.Must(pgx.ConnectConfig(t.Context(), cfg))(t)
 	defer func() { _ = conn.Close(context.Background()) }()
-	pool := f.pool.Config()
 	r := &recorder{}
-	pool.ConnConfig.Tracer = r
-	traced := testkit.Must(pgxpool.NewWithConfig(t.Context(), pool))(t)
-	t.Cleanup(traced.Close)
-	feed := eventlog.NewFeed(traced)
+	feed := f.recorded(r)
 	for _, typ := range []string{"", "invoice.sent"} {
 		for _, payouts := range []bool{true, false} {
 			for _, since := range []time.Time{{}, f.now.Add(-time.Hour)} {
