@@ -37,7 +37,7 @@ type FeedEvent struct {
 	JSON string
 }
 
-// FeedPage is a page of the feed. All of it is of one state of the log.
+// FeedPage is a page of the feed. All that it says of entries is of one log.
 type FeedPage struct {
 	Visible int64     // position up to which events may show
 	MovedAt time.Time // when Visible last moved; zero: never
@@ -83,8 +83,8 @@ func (f *Feed) Page(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 }
 
 // page reads a page: in one round trip, if the feed begins where it did, and if the page has
-// more behind it or ends where the one before did, or with an event. It is nil if the log was
-// set back meanwhile.
+// more behind it or ends with an event, or where the reader or the page before did. It is nil if
+// the log was set back meanwhile.
 func (f *Feed) page(ctx context.Context, q *FeedQuery) (*FeedPage, error) {
 	known := f.known(q.WorkspaceID)
 	searched := known.kept == 0
@@ -108,14 +108,20 @@ func (f *Feed) page(ctx context.Context, q *FeedQuery) (*FeedPage, error) {
 		return nil, nil
 	}
 	page, end := r.page(q, known.kept)
-	if end <= 0 {
+	if end == 0 {
 		return page, nil
 	}
-	e := &readings{before: r.before, entries: map[int64]entryAt{}}
-	if err := f.read(ctx, q.WorkspaceID, true, entriesStatement(e.entries, end), visibleStatement(&e.after)); err != nil || !e.settled() {
+	// All of the page is read again: the entry may be of another log, if another server has
+	// taken over meanwhile.
+	known.visible = end
+	again, err := f.readPage(ctx, q, known)
+	if err != nil || !again.settled() || again.before.visible < r.before.visible {
 		return nil, err
 	}
-	page.Next = e.mark(end)
+	again.before = r.before
+	if page, end = again.page(q, known.kept); end > 0 {
+		page.Next = Mark{Position: end} // what is visible is not in the log
+	}
 	return page, nil
 }
 
@@ -139,14 +145,6 @@ type visibleAt struct{ visible, movedAt int64 } // movedAt in microseconds; 0: n
 // workspace that leaves and comes back takes far longer.
 func (r *readings) settled() bool {
 	return r.before != nil && r.after != nil && r.before.visible <= r.after.visible
-}
-
-// mark is that of a position; without its bytes, if there is no entry.
-func (r *readings) mark(position int64) Mark {
-	if e, found := r.entries[position]; found {
-		return e.Mark
-	}
-	return Mark{Position: position}
 }
 
 // readPage reads a page in one round trip. Each statement is about one table, because a Citus
@@ -262,7 +260,7 @@ func (r *readings) page(q *FeedQuery, kept int64) (page *FeedPage, end int64) {
 	case end < page.Next.Position: // the read models are behind the reader
 		return page, 0
 	case found, end == 0:
-		page.Next = r.mark(end)
+		page.Next = r.entries[end].Mark
 		return page, 0
 	case len(page.Events) > 0 && end == page.Next.Position:
 		return page, 0
