@@ -271,10 +271,13 @@ func TestPagesReadFewEntries(t *testing.T) {
 	}
 	f.show(entries)
 	testkit.AsOwner(t, f.pool, `ANALYZE event_log, log_checkpoint`)
-	cfg := f.pool.Config().ConnConfig.Copy()
-	cfg.RuntimeParams["plan_cache_mode"], cfg.RuntimeParams["enable_seqscan"] = "force_generic_plan", "off"
-	conn := testkit.Must(pgx.ConnectConfig(t.Context(), cfg))(t)
-	defer func() { _ = conn.Close(context.Background()) }()
+	tx := testkit.Must(f.pool.Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	for _, sql := range []string{`SET LOCAL plan_cache_mode = force_generic_plan`, `SET LOCAL enable_seqscan = off`} {
+		if _, err := tx.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r := &recorder{}
 	feed := f.recorded(r)
 	for _, typ := range []string{"", "invoice.sent"} {
@@ -296,13 +299,13 @@ func TestPagesReadFewEntries(t *testing.T) {
 					}
 					var raw string
 					simply := pgx.QueryExecModeSimpleProtocol
-					if _, err := conn.Exec(t.Context(), "PREPARE it AS "+s.SQL, simply); err != nil {
+					if _, err := tx.Exec(t.Context(), "PREPARE it AS "+s.SQL, simply); err != nil {
 						t.Fatalf("%s: %v", s.SQL, err)
 					}
-					if err := conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE it ("+strings.Join(arguments, ", ")+")", simply).Scan(&raw); err != nil {
+					if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE it ("+strings.Join(arguments, ", ")+")", simply).Scan(&raw); err != nil {
 						t.Fatalf("%s: %v", s.SQL, err)
 					}
-					if _, err := conn.Exec(t.Context(), "DEALLOCATE it"); err != nil {
+					if _, err := tx.Exec(t.Context(), "DEALLOCATE it"); err != nil {
 						t.Fatal(err)
 					}
 					var plans []struct{ Plan node }
