@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
-// bareSelect measures the statement of a request without our program: in pgbench,
+// bareSelect measures the statements of a request without our program: in pgbench,
 // prepared, with as many connections.
 func (r *reader) bareSelect(ctx context.Context, q api.Request) (rate float64, what string, err error) {
 	program, err := findPgbench()
@@ -25,7 +25,7 @@ func (r *reader) bareSelect(ctx context.Context, q api.Request) (rate float64, w
 	if err != nil {
 		return 0, "", err
 	}
-	text, variables, err := captured.script()
+	text, variables, err := scriptOf(captured)
 	if err != nil {
 		return 0, "", fmt.Errorf("%s: %w", q.Path, err)
 	}
@@ -57,6 +57,9 @@ func (r *reader) bareSelect(ctx context.Context, q api.Request) (rate float64, w
 	rate, err = strconv.ParseFloat(string(found[1]), 64)
 	if err != nil {
 		return 0, "", fmt.Errorf("pgbench printed no rate: %w", err)
+	}
+	if len(captured) > 1 {
+		return rate, "pgbench, the same prepared SELECTs in a pipeline, 16 connections", nil
 	}
 	return rate, "pgbench, the same prepared SELECT, 16 connections", nil
 }

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// statement is one that the API sent to the database. The limit is the same
-// statement with the same arguments.
+// statement is one that the API sent to the database. The limit are the same
+// statements with the same arguments.
 type statement struct {
 	sql  string
 	args []any
@@ -41,6 +42,21 @@ func (t *statementTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data
 // TraceQueryEnd implements pgx.QueryTracer.
 func (*statementTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
+// TraceBatchStart implements pgx.BatchTracer.
+func (*statementTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+// TraceBatchQuery implements pgx.BatchTracer.
+func (t *statementTracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seen = append(t.seen, statement{data.SQL, data.Args})
+}
+
+// TraceBatchEnd implements pgx.BatchTracer.
+func (*statementTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
 func (t *statementTracer) take() []statement {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,47 +65,63 @@ func (t *statementTracer) take() []statement {
 	return seen
 }
 
-// capture sends a request once and returns the statement that the API used for
-// it.
-func (r *reader) capture(ctx context.Context, q api.Request) (statement, error) {
+// capture returns the statements that the API uses for a request that it has had before.
+func (r *reader) capture(ctx context.Context, q api.Request) ([]statement, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cfg, err := pg.ParseConfig(r.URL)
 	if err != nil {
-		return statement{}, fmt.Errorf("cannot capture a statement: %w", err)
+		return nil, fmt.Errorf("cannot capture a statement: %w", err)
 	}
 	tracer := &statementTracer{}
 	cfg.ConnConfig.Tracer = tracer
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return statement{}, fmt.Errorf("cannot capture a statement: %w", err)
+		return nil, fmt.Errorf("cannot capture a statement: %w", err)
 	}
 	defer pool.Close()
 	s, err := api.ServeFrom(ctx, r.Database, pool, pool, api.Options{CacheBytes: api.NoCache})
 	if err != nil {
-		return statement{}, err
+		return nil, err
 	}
-	tracer.take()
-	resp, err := s.Get(ctx, q)
-	if err != nil {
-		return statement{}, err
-	}
-	if err := resp.Body.Close(); err != nil {
-		return statement{}, fmt.Errorf("cannot capture a statement: %w", err)
+	for range 2 {
+		tracer.take()
+		resp, err := s.Get(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if err := resp.Body.Close(); err != nil {
+			return nil, fmt.Errorf("cannot capture a statement: %w", err)
+		}
 	}
 	seen := tracer.take()
-	if len(seen) != 1 {
-		return statement{}, fmt.Errorf("%s took %d statements, want 1", q.Path, len(seen))
+	if len(seen) == 0 {
+		return nil, fmt.Errorf("%s took no statement", q.Path)
 	}
-	return seen[0], nil
+	return seen, nil
 }
 
-// script is the statement for pgbench. Its arguments become variables, so that it
-// is prepared with parameters as ours is.
-func (s statement) script() (script string, variables []string, err error) {
+// scriptOf is the script of statements for pgbench, which sends them in one round trip.
+func scriptOf(statements []statement) (script string, variables []string, err error) {
+	for i, s := range statements {
+		text, of, err := s.script("s" + strconv.Itoa(i+1))
+		if err != nil {
+			return "", nil, err
+		}
+		script, variables = script+text, append(variables, of...)
+	}
+	if len(statements) > 1 {
+		script = "\\startpipeline\n" + script + "\\endpipeline\n"
+	}
+	return script, variables, nil
+}
+
+// script is the statement for pgbench. Its arguments become variables, whose names begin with a
+// prefix, so that it is prepared with parameters as ours is.
+func (s statement) script(prefix string) (script string, variables []string, err error) {
 	texts := make([]string, len(s.args))
 	for i, arg := range s.args {
-		name := "a" + strconv.Itoa(i+1)
+		name := prefix + "a" + strconv.Itoa(i+1)
 		var value string
 		switch v := arg.(type) {
 		case string:
@@ -106,6 +138,8 @@ func (s statement) script() (script string, variables []string, err error) {
 			continue
 		case time.Time:
 			value = v.Format(time.RFC3339Nano)
+		case []int64:
+			value = "{" + strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ","), "[]") + "}"
 		case []byte:
 			texts[i] = fmt.Sprintf(`'\x%x'`, v)
 			continue
