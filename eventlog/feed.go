@@ -78,12 +78,12 @@ func (f *Feed) read(ctx context.Context, workspaceID string, named bool, stateme
 	}
 	for i := range statements {
 		s := &statements[i]
-		workspace := pg.Literal(workspaceID)
-		if !named {
-			s.args = append(s.args, workspaceID)
-			workspace = "$" + strconv.Itoa(len(s.args))
+		if named {
+			b.Queue(s.sql(pg.Literal(workspaceID)), s.args...).Query(s.scan)
+			continue
 		}
-		b.Queue(s.sql(workspace), s.args...).Query(s.scan)
+		s.args = append(s.args, workspaceID)
+		b.Queue(s.sql("$"+strconv.Itoa(len(s.args))), s.args...).Query(s.scan)
 	}
 	if err := f.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("read the feed of %s: %w", workspaceID, err)

@@ -89,13 +89,15 @@ func (f *Feed) page(ctx context.Context, q *FeedQuery) (*FeedPage, error) {
 	known := f.known(q.WorkspaceID)
 	searched := known.kept == 0
 	if searched {
-		if err := f.search(ctx, q, &known); err != nil {
+		var err error
+		if known.kept, err = f.searchKept(ctx, q.WorkspaceID, q.Oldest); err != nil {
 			return nil, err
 		}
 	}
 	r, err := f.readPage(ctx, q, known)
 	if err == nil && !searched && r.settled() && !begins(known.kept, q.Oldest, r.entries, r.before.visible) {
-		if err = f.search(ctx, q, &known); err == nil && !q.Resumed { // it did not begin at the right place
+		known.kept, err = f.searchKept(ctx, q.WorkspaceID, q.Oldest)
+		if err == nil && !q.Resumed { // it did not begin at the right place
 			r, err = f.readPage(ctx, q, known)
 		}
 	}
@@ -123,12 +125,6 @@ func (f *Feed) page(ctx context.Context, q *FeedQuery) (*FeedPage, error) {
 		page.Next = Mark{Position: end} // what is visible is not in the log
 	}
 	return page, nil
-}
-
-// search finds where the feed begins.
-func (f *Feed) search(ctx context.Context, q *FeedQuery, known *knownPlaces) (err error) {
-	known.kept, err = f.searchKept(ctx, q.WorkspaceID, q.Oldest)
-	return err
 }
 
 // readings are what the statements of a page find.

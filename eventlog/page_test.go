@@ -63,11 +63,7 @@ func TestAPageOfALogThatChangesMeanwhile(t *testing.T) {
 		f.publish(id, "invoice.paid", 1)
 	}
 	f.show(2)
-	cfg := f.pool.Config()
-	cfg.MaxConns = 1
-	one := testkit.Must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
-	t.Cleanup(one.Close)
-	feed := eventlog.NewFeed(one)
+	feed := f.through(func(c *pgxpool.Config) { c.MaxConns = 1 })
 	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Payouts: true, Limit: 100}
 	if p := testkit.Must(feed.Page(t.Context(), q))(t); ids(p) != "a b" { // its statements are prepared now, which waits for locks, too
 		t.Fatalf("at first: %+v", p)
@@ -90,11 +86,11 @@ type recorder struct {
 	before func()
 }
 
-// recorded is a feed whose batches are recorded.
-func (f *feed) recorded(r *recorder) *eventlog.Feed {
+// through is a feed that is read through connections of its own.
+func (f *feed) through(change func(*pgxpool.Config)) *eventlog.Feed {
 	f.t.Helper()
 	cfg := f.pool.Config()
-	cfg.ConnConfig.Tracer = r
+	change(cfg)
 	pool := testkit.Must(pgxpool.NewWithConfig(f.t.Context(), cfg))(f.t)
 	f.t.Cleanup(pool.Close)
 	return eventlog.NewFeed(pool)
@@ -122,7 +118,7 @@ func TestAPageBetweenWhoseStatementsTheLogGrows(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
 	r := &recorder{}
-	feed := f.recorded(r)
+	feed := f.through(func(c *pgxpool.Config) { c.ConnConfig.Tracer = r })
 	f.publish("old", "invoice.sent", 40)
 	f.show(1)
 	n, old := 0, 1
@@ -279,7 +275,7 @@ func TestPagesReadFewEntries(t *testing.T) {
 		}
 	}
 	r := &recorder{}
-	feed := f.recorded(r)
+	feed := f.through(func(c *pgxpool.Config) { c.ConnConfig.Tracer = r })
 	for _, typ := range []string{"", "invoice.sent"} {
 		for _, payouts := range []bool{true, false} {
 			for _, since := range []time.Time{{}, f.now.Add(-time.Hour)} {

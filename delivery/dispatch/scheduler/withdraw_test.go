@@ -82,8 +82,8 @@ func TestNumbersAfterOtherTypes(t *testing.T) {
 }
 
 // TestOtherTypesAfterAnAttemptNotMade: the attempt of a test, which has no number, comes back
-// unmade after later events were sent. When other types are chosen then, the log is not read again from before these, and the
-// event of the attempt is still sent.
+// unmade after later events were sent. When other types are chosen then, the log is not read
+// again from before these, and the event of the attempt is still sent.
 func TestOtherTypesAfterAnAttemptNotMade(t *testing.T) {
 	t.Parallel()
 	b := newBench(func(*Config) {})
