@@ -1191,6 +1191,7 @@ CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zon
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET plan_cache_mode TO 'auto'
 AS $function$
 DECLARE
     h      log_head%ROWTYPE;
@@ -1214,7 +1215,16 @@ DECLARE
     was    text;
     linked bytea;
     shown  text;
+    next   bigint;
+    single boolean;
+    fits   boolean;
+    is_new boolean;
 BEGIN
+    -- Citus after 13.2.0 keeps one more plan at each execution, some 25 kB of a session that it
+    -- never gives back, where plans are kept; ledgerfeed.citus_keeps_plans says that one does not.
+    IF current_setting('citus.version', true) <> '13.2.0' AND current_setting('ledgerfeed.citus_keeps_plans', true) IS DISTINCT FROM 'on' THEN
+        PERFORM set_config('plan_cache_mode', 'force_custom_plan', true);
+    END IF;
     IF now IS NULL OR now NOT BETWEEN log_clock() - interval '5 minutes' AND log_clock() + interval '5 minutes' THEN
         RAISE EXCEPTION 'the caller''s clock says % and the database''s %, which is more than 5 minutes apart', log_stamp(now), log_stamp(log_clock())
             USING ERRCODE = 'LF003',
@@ -1281,38 +1291,40 @@ BEGIN
     END IF;
     now := date_trunc('milliseconds', now);
     last := h.created_at;
-    -- One new entry that nothing is wrong with is by far the most frequent
-    -- append: without the arrays it costs a fifth less.
-    IF n = 1 THEN
-        at := date_trunc('milliseconds', created[1]);
-        IF at IS NULL OR (at >= last AND (restore OR at <= now + interval '5 minutes')) THEN
-            at := coalesce(at, greatest(now, last));
-            stamp := log_stamp(at);
-            head := h.position + 1;
-            linked := log_chain(h.chain, head, ids[1], types[1], stamp, data[1]);
-            shown := log_public(ids[1], types[1], stamp, public[1]);
-            INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
-            VALUES (w, head, ids[1], types[1], at, data[1]::json, shown, linked)
-                ON CONFLICT (workspace_id, id) DO NOTHING;
-            IF FOUND THEN
-                UPDATE log_head SET position = head, created_at = at, chain = linked WHERE workspace_id = w;
-                outcomes := ARRAY['appended'];
-                positions := ARRAY[head];
-                times := ARRAY[at];
-                RETURN;
-            END IF;
-            head := h.position;
-        END IF;
-    END IF;
     outcomes := '{}';
     positions := array_fill(NULL::bigint, ARRAY[n]);
     times := '{}';
-    -- One look-up by the unique index for each id: as id = ANY (ids) it could
-    -- become a walk through the whole workspace.
-    known := EXISTS (SELECT FROM unnest(ids) AS u (id) CROSS JOIN LATERAL (
-        SELECT FROM event_log e WHERE e.workspace_id = w AND e.id = u.id LIMIT 1) AS held);
+    -- Few entries are inserted one by one, and each finds out by its INSERT whether the log
+    -- holds its id: statements whose plans a Citus cluster can keep, which those for all
+    -- entries are not. Many are inserted together after one look-up, and so are those of
+    -- which none may be appended when one is refused.
+    single := n = 1 OR (n <= 8 AND NOT whole);
+    known := true;
+    IF NOT single THEN
+        -- One look-up by the unique index for each id: as id = ANY (ids) it could
+        -- become a walk through the whole workspace.
+        known := EXISTS (SELECT FROM unnest(ids) AS u (id) CROSS JOIN LATERAL (
+            SELECT FROM event_log e WHERE e.workspace_id = w AND e.id = u.id LIMIT 1) AS held);
+    END IF;
     FOR i IN 1..n LOOP
-        IF known THEN
+        at := date_trunc('milliseconds', created[i]);
+        fits := at IS NULL OR (at >= last AND (restore OR at <= now + interval '5 minutes'));
+        IF fits THEN
+            at := coalesce(at, greatest(now, last));
+            stamp := log_stamp(at);
+            next := h.position + 1;
+            linked := log_chain(h.chain, next, ids[i], types[i], stamp, data[i]);
+            shown := log_public(ids[i], types[i], stamp, public[i]);
+        END IF;
+        IF fits AND single THEN
+            INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+            VALUES (w, next, ids[i], types[i], at, data[i]::json, shown, linked)
+                ON CONFLICT (workspace_id, id) DO NOTHING;
+            is_new := FOUND;
+        ELSE
+            is_new := false;
+        END IF;
+        IF known AND NOT is_new THEN
             SELECT e.type, e.data::text AS data, e.position, e.created_at INTO old
               FROM event_log e WHERE e.workspace_id = w AND e.id = ids[i];
             IF FOUND THEN
@@ -1327,33 +1339,33 @@ BEGIN
                 CONTINUE;
             END IF;
         END IF;
-        at := date_trunc('milliseconds', created[i]);
         IF at < last THEN
             outcomes[i] := 'before_newest';
             times[i] := last;
             refuse := true;
             CONTINUE;
-        ELSIF at > now + interval '5 minutes' AND NOT restore THEN
+        ELSIF NOT fits THEN
             outcomes[i] := 'ahead';
             times[i] := now;
             refuse := true;
             CONTINUE;
         END IF;
-        last := coalesce(at, greatest(now, last));
-        stamp := log_stamp(last);
-        h.position := h.position + 1;
-        h.chain := log_chain(h.chain, h.position, ids[i], types[i], stamp, data[i]);
+        last := at;
+        h.position := next;
+        h.chain := linked;
         outcomes[i] := 'appended';
-        positions[i] := h.position;
-        times[i] := last;
+        positions[i] := next;
+        times[i] := at;
         k := k + 1;
-        a_pos[k] := h.position;
-        a_id[k] := ids[i];
-        a_type[k] := types[i];
-        a_at[k] := last;
-        a_data[k] := data[i];
-        a_pub[k] := log_public(ids[i], types[i], stamp, public[i]);
-        a_ch[k] := h.chain;
+        IF NOT single THEN
+            a_pos[k] := next;
+            a_id[k] := ids[i];
+            a_type[k] := types[i];
+            a_at[k] := at;
+            a_data[k] := data[i];
+            a_pub[k] := shown;
+            a_ch[k] := linked;
+        END IF;
     END LOOP;
     IF k = 0 OR (whole AND refuse) THEN
         IF made THEN
@@ -1361,11 +1373,14 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
-    SELECT w, t.position, t.id, t.type, t.at, t.data::json, t.pub, t.chain
-      FROM unnest(a_pos, a_id, a_type, a_at, a_data, a_pub, a_ch) AS t (position, id, type, at, data, pub, chain);
-    UPDATE log_head SET position = h.position, created_at = last, chain = h.chain WHERE workspace_id = w;
+    IF NOT single THEN
+        INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+        SELECT w, t.position, t.id, t.type, t.at, t.data::json, t.pub, t.chain
+          FROM unnest(a_pos, a_id, a_type, a_at, a_data, a_pub, a_ch) AS t (position, id, type, at, data, pub, chain);
+    END IF;
     head := h.position;
+    linked := h.chain;
+    UPDATE log_head SET position = head, created_at = last, chain = linked WHERE workspace_id = w;
 END
 $function$;
 COMMENT ON FUNCTION log_append(text,timestamp with time zone,bigint,boolean,text[],text[],timestamp with time zone[],text[],text[],integer,boolean) IS 'The one way into the log.';

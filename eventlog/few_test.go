@@ -1,0 +1,166 @@
+package eventlog_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// judgement is what log_append says of one entry of a call.
+type judgement struct {
+	outcome  string
+	position int64
+}
+
+// TestEntriesThatDoNotDependOnEachOtherAgreeWithTheModel makes the calls that a group of
+// callers makes together: what one is refused for affects no other. Few are inserted one by
+// one and many at once.
+func TestEntriesThatDoNotDependOnEachOtherAgreeWithTheModel(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	run := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		run++
+		m, workspaceID := model{}, fmt.Sprintf("g%d", run)
+		for range rapid.IntRange(1, 6).Draw(rt, "calls") {
+			b.clock.Advance(time.Duration(rapid.IntRange(-2000, 2000).Draw(rt, "clock moves by µs")) * time.Microsecond)
+			var drafts []domain.Draft
+			for range rapid.IntRange(1, 12).Draw(rt, "entries") {
+				d := drawDraft(rt, t, b, m, workspaceID)
+				if !slices.ContainsFunc(drafts, func(e domain.Draft) bool { return e.ID == d.ID }) {
+					drafts = append(drafts, d)
+				}
+			}
+			want := m.appendEach(drafts, b.clock.Now())
+			if got := appendEach(rt, t, b, workspaceID, drafts); !slices.Equal(got, want) {
+				rt.Fatalf("%v: %v, want %v", names(drafts), got, want)
+			}
+		}
+		if len(m[workspaceID]) > 0 {
+			agrees(rt, t, b, workspaceID, m[workspaceID])
+		}
+	})
+}
+
+// appendEach appends what can be.
+func (m model) appendEach(drafts []domain.Draft, now time.Time) (list []judgement) {
+	for _, d := range drafts {
+		entry, position, skipped, reason := m.judge(d, now)
+		switch {
+		case reason == nil && !skipped:
+			m[d.WorkspaceID] = append(m[d.WorkspaceID], entry)
+			list = append(list, judgement{"appended", position})
+		case skipped:
+			list = append(list, judgement{"skipped", position})
+		default:
+			list = append(list, judgement{outcome: reason.Error()})
+		}
+	}
+	return list
+}
+
+// appendEach calls log_append as it is called for callers that know nothing of each other.
+func appendEach(rt *rapid.T, t *testing.T, b *bundle, workspaceID string, drafts []domain.Draft) (list []judgement) {
+	var (
+		ids, types, datas []string
+		created           []*time.Time
+		publics           []*string
+	)
+	for i := range drafts {
+		d := &drafts[i]
+		ids, types, datas = append(ids, d.ID), append(types, d.Type), append(datas, d.Data)
+		created, publics = append(created, nil), append(publics, nil)
+		if !d.CreatedAt.IsZero() {
+			created[i] = &d.CreatedAt
+		}
+		if data := d.PublicData(); data != "" {
+			publics[i] = &data
+		}
+	}
+	var (
+		outcomes  []string
+		positions []*int64
+	)
+	err := b.pool.QueryRow(t.Context(), `SELECT outcomes, positions FROM log_append($1, $2, NULL, false, $3, $4, $5, $6, $7)`,
+		workspaceID, b.clock.Now(), ids, types, created, datas, publics).Scan(&outcomes, &positions)
+	if err != nil || len(outcomes) != len(drafts) || len(positions) != len(drafts) {
+		rt.Fatalf("%v: outcomes %v, positions %v: %v", names(drafts), outcomes, positions, err)
+	}
+	for i, outcome := range outcomes {
+		switch j := (judgement{outcome: outcome}); outcome {
+		case "other_content":
+			list = append(list, judgement{outcome: eventlog.ErrOtherContent.Error()})
+		case "before_newest":
+			list = append(list, judgement{outcome: eventlog.ErrBeforeNewest.Error()})
+		case "ahead":
+			list = append(list, judgement{outcome: eventlog.ErrAhead.Error()})
+		default:
+			if positions[i] != nil {
+				j.position = *positions[i]
+			}
+			list = append(list, j)
+		}
+	}
+	return list
+}
+
+// TestAppendsLeaveASessionSmall: the node of a cluster keeps no further plan at each append,
+// which some releases of Citus do.
+func TestAppendsLeaveASessionSmall(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const workspaceID = "acme"
+	nodes := testkit.Entrances(t, b.pool, pg.Options{MaxConns: 2})
+	log := newLog(t, eventlog.Config{Pool: b.pool, Nodes: nodes, Clock: b.clock.Now})
+	if _, err := log.Append(t.Context(), client(t, workspaceID, "first", "n")); err != nil {
+		t.Fatal(err)
+	}
+	pool := entrance.PoolOf(t.Context(), nodes, b.pool, workspaceID)
+	// A transaction is in one session, also behind a pooler.
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		appends := func(name string, n int) error {
+			for i := range n {
+				if _, err := tx.Exec(t.Context(), `SELECT outcomes FROM log_append($1, $2, NULL, false, $3, $4, $5, $6, $7)`, workspaceID, b.clock.Now(),
+					[]string{fmt.Sprintf("%s%d", name, i)}, []string{"client.recorded"}, []*time.Time{nil}, []string{`{"client_id":"c","name":"n"}`}, []*string{nil}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if err := appends("warm", 20); err != nil {
+			return err
+		}
+		before, err := plansOf(t.Context(), tx)
+		if err != nil {
+			return err
+		}
+		if err := appends("more", 200); err != nil {
+			return err
+		}
+		after, err := plansOf(t.Context(), tx)
+		if err == nil && after > before+200<<10 {
+			t.Errorf("200 appends took %d kB of plans", (after-before)>>10)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plansOf is how much memory the plans of a session take, in bytes.
+func plansOf(ctx context.Context, tx pgx.Tx) (bytes int64, err error) {
+	err = tx.QueryRow(ctx, `SELECT coalesce(sum(total_bytes), 0)::bigint FROM pg_backend_memory_contexts WHERE name LIKE 'CachedPlan%'`).Scan(&bytes)
+	return bytes, err
+}
