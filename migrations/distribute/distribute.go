@@ -84,7 +84,7 @@ func Up(ctx context.Context, tx pgx.Tx) (done []Table, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := setLocally(ctx, tx); err != nil {
+	if err := SetLocally(ctx, tx); err != nil {
 		return nil, err
 	}
 	if len(pending) > 0 {

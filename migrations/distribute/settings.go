@@ -35,7 +35,9 @@ func Parameters() map[string]string {
 	return map[string]string{"citus.enable_unsafe_triggers": "on", "citus.multi_shard_modify_mode": "sequential"}
 }
 
-func setLocally(ctx context.Context, tx pgx.Tx) error {
+// SetLocally gives a transaction that changes many tables on a cluster the settings of
+// Parameters.
+func SetLocally(ctx context.Context, tx pgx.Tx) error {
 	for name, value := range Parameters() {
 		if _, err := tx.Exec(ctx, `SELECT set_config($1, $2, true)`, name, value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)

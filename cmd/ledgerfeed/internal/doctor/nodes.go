@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -22,7 +23,7 @@ func checkNodes(ctx context.Context, x *examination) ([]Finding, error) {
 	if !distributed {
 		return ok("the database is one PostgreSQL"), nil
 	}
-	nodes, list, err := askNodes(ctx, x)
+	versions, list, err := askNodes(ctx, x)
 	if err != nil {
 		return nil, err
 	}
@@ -42,20 +43,22 @@ func checkNodes(ctx context.Context, x *examination) ([]Finding, error) {
 		})
 	}
 	if len(list) == 0 {
-		return ok("%d nodes of the cluster answer, of which DATABASE_URL names %d", nodes, max(1, used)), nil
+		slices.Sort(versions)
+		return ok("%d nodes of the cluster answer (Citus %s), of which DATABASE_URL names %d", len(versions), strings.Join(slices.Compact(versions), ", "), max(1, used)), nil
 	}
 	return list, nil
 }
 
-// askNodes has the coordinator ask every node.
-func askNodes(ctx context.Context, x *examination) (nodes int, list []Finding, err error) {
+// askNodes has the coordinator ask every node for its version of Citus. Those that do not
+// answer are in the list.
+func askNodes(ctx context.Context, x *examination) (versions []string, list []Finding, err error) {
 	rows, err := x.pool.Query(ctx, `
 		SELECT n.nodename || ':' || n.nodeport, r.success, coalesce(r.result, ''), (SELECT count(*) FROM pg_dist_placement p WHERE p.groupid = n.groupid)
-		  FROM run_command_on_all_nodes('SELECT 1', give_warning_for_connection_errors => true) r
+		  FROM run_command_on_all_nodes('SELECT current_setting(''citus.version'')', give_warning_for_connection_errors => true) r
 		  JOIN pg_dist_node n USING (nodeid)
 		 ORDER BY 1`)
 	if err != nil {
-		return 0, nil, fmt.Errorf("ask the nodes of the cluster: %w", err)
+		return nil, nil, fmt.Errorf("ask the nodes of the cluster: %w", err)
 	}
 	var (
 		name, said string
@@ -63,17 +66,19 @@ func askNodes(ctx context.Context, x *examination) (nodes int, list []Finding, e
 		shards     int
 	)
 	_, err = pgx.ForEachRow(rows, []any{&name, &answers, &said, &shards}, func() error {
-		nodes++
-		if !answers {
+		said = strings.TrimSpace(said)
+		if answers {
+			versions = append(versions, said)
+		} else {
 			list = append(list, Finding{
-				Level: Error, Text: fmt.Sprintf("the node %s of the cluster, which has %d shards, does not answer the coordinator: %s", name, shards, strings.TrimSpace(said)),
+				Level: Error, Text: fmt.Sprintf("the node %s of the cluster, which has %d shards, does not answer the coordinator: %s", name, shards, said),
 				Do: "bring it back: until then requests about its workspaces get 503, what is appended to them is refused, and their webhooks wait; nothing is lost (docs/operations/citus.md)",
 			})
 		}
 		return nil
 	})
 	if err != nil {
-		return 0, nil, fmt.Errorf("ask the nodes of the cluster: %w", err)
+		return nil, nil, fmt.Errorf("ask the nodes of the cluster: %w", err)
 	}
-	return nodes, list, nil
+	return versions, list, nil
 }
