@@ -75,15 +75,16 @@ func TestLockedWebhookDelaysNobody(t *testing.T) {
 }
 
 // TestChangesOfALockedWebhook: a change of a webhook whose row another transaction has
-// locked is refused in words, and others are changed meanwhile.
+// locked is refused in words, and others are changed meanwhile, without waiting for it.
 func TestChangesOfALockedWebhook(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	b.workspace("acme")
-	create := func() string {
-		return testkit.Must(b.store.Create(t.Context(), "acme", delivery.Definition{URL: "https://hooks.example.com/", Events: []string{delivery.AllEvents}}))(t).ID
+	b.workspace("beta")
+	create := func(workspaceID string) string {
+		return testkit.Must(b.store.Create(t.Context(), workspaceID, delivery.Definition{URL: "https://hooks.example.com/", Events: []string{delivery.AllEvents}}))(t).ID
 	}
-	locked, free := create(), create()
+	locked, free, others := create("acme"), create("acme"), create("beta")
 	conn := testkit.Must(pgx.Connect(t.Context(), testkit.Direct(b.pool.Config().ConnString())))(t)
 	defer conn.Close(context.Background())
 	tx := testkit.Must(conn.Begin(t.Context()))(t)
@@ -101,14 +102,32 @@ func TestChangesOfALockedWebhook(t *testing.T) {
 		"delete":       func(id string) error { return b.store.Delete(t.Context(), id) },
 	}
 	var waiting sync.WaitGroup
-	for name, change := range changes {
-		waiting.Go(func() {
-			if err := change(locked); !errors.Is(err, delivery.ErrLocked) {
-				t.Errorf("%s of a locked webhook: %v, want %v", name, err, delivery.ErrLocked)
-			}
-		})
+	refused := func(name string) {
+		if err := changes[name](locked); !errors.Is(err, delivery.ErrLocked) {
+			t.Errorf("%s of a locked webhook: %v, want %v", name, err, delivery.ErrLocked)
+		}
 	}
-	for _, name := range []string{"edit", "rotate", "count missed", "send missed", "delete"} {
+	gaveUp := make(chan struct{})
+	waiting.Go(func() {
+		defer close(gaveUp)
+		refused("edit")
+	})
+	testkit.Eventually(t, b.waitsForWebhook)
+	create("beta")
+	for _, id := range []string{free, others} {
+		if err := changes["edit"](id); err != nil {
+			t.Errorf("edit of another webhook: %v", err)
+		}
+	}
+	select {
+	case <-gaveUp:
+		t.Error("other webhooks were changed only when the change that waits for the locked one had given up")
+	default:
+	}
+	for _, name := range []string{"rotate", "count missed", "send missed", "delete"} {
+		waiting.Go(func() { refused(name) })
+	}
+	for _, name := range []string{"rotate", "count missed", "send missed", "delete"} {
 		if err := changes[name](free); err != nil {
 			t.Errorf("%s of the other webhook: %v", name, err)
 		}
@@ -120,6 +139,19 @@ func TestChangesOfALockedWebhook(t *testing.T) {
 	if err := changes["delete"](locked); err != nil {
 		t.Errorf("delete when it is free: %v", err)
 	}
+}
+
+// waitsForWebhook reports whether a session locks the row of a webhook, which takes long only
+// if another transaction has it.
+func (b *bench) waitsForWebhook() error {
+	var waits bool
+	err := b.pool.QueryRow(b.t.Context(), `
+		SELECT EXISTS (SELECT FROM pg_stat_activity
+		 WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%FROM webhook %FOR NO KEY UPDATE')`).Scan(&waits)
+	if err == nil && !waits {
+		err = errors.New("no session locks the row of a webhook")
+	}
+	return err
 }
 
 // recorded waits until n deliveries of workspaces are recorded as succeeded.

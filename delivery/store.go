@@ -131,30 +131,58 @@ func workspaceOf(ctx context.Context, tx pgx.Tx, webhookID string) (workspaceID 
 }
 
 // change runs do on a webhook whose row is locked, in a transaction, and tells
-// dispatchers to read it again. Errors: *UnknownWebhookError, do's.
+// dispatchers to read it again. Errors: *UnknownWebhookError, ErrLocked, do's.
 func (s *Store) change(ctx context.Context, webhookID string, do func(pgx.Tx, *named) error) error {
 	w := &named{id: webhookID}
-	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		var err error
-		if w.workspaceID, err = workspaceOf(ctx, tx, webhookID); err != nil {
+	for turn := 1; ; turn++ {
+		taken, wait := false, " NOWAIT"
+		if turn == lockTurns {
+			wait = ""
+		}
+		err := s.inTx(ctx, func(tx pgx.Tx) error {
+			var err error
+			if w.workspaceID, err = workspaceOf(ctx, tx, webhookID); err != nil {
+				return err
+			}
+			if err := mayChange(ctx, tx, w.workspaceID); err != nil {
+				return err
+			}
+			err = w.lock(ctx, tx, wait)
+			if taken = pg.Locked(err); err != nil {
+				return err
+			}
+			return do(tx, w)
+		})
+		if err == nil {
+			s.changed(w.workspaceID)
+			return nil
+		}
+		if !taken || turn == lockTurns {
 			return err
 		}
-		if err := mayChange(ctx, tx, w.workspaceID); err != nil {
+		if err := s.inTx(ctx, func(tx pgx.Tx) error { return w.lock(ctx, tx, "") }); err != nil {
 			return err
 		}
-		err = tx.QueryRow(ctx, `SELECT url, name FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE`, w.workspaceID, webhookID).Scan(&w.url, &w.name)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return &UnknownWebhookError{webhookID}
-		}
-		if err != nil {
-			return fmt.Errorf("lock webhook %s: %w", webhookID, err)
-		}
-		return do(tx, w)
-	})
-	if err != nil {
-		return err
 	}
-	s.changed(w.workspaceID)
+}
+
+// lockTurns is how often a change tries to lock its webhook: where many change one at once, the
+// last turn waits in line.
+const lockTurns = 10
+
+// lock locks the webhook's row, and reads what the audit trail names it by. With NOWAIT it
+// fails when another transaction has the row. A transaction that has locked the workspace
+// (mayChange) does not wait for the row of a webhook: on a Citus cluster all changes of all
+// workspaces would wait with it, because the row of a workspace is on every node. Errors:
+// *UnknownWebhookError.
+func (w *named) lock(ctx context.Context, tx pgx.Tx, wait string) error {
+	err := tx.QueryRow(ctx, `SELECT url, name FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE`+wait, w.workspaceID, w.id).Scan(&w.url, &w.name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &UnknownWebhookError{w.id}
+	}
+	if err != nil {
+		return fmt.Errorf("lock webhook %s: %w", w.id, err)
+	}
 	return nil
 }
 
@@ -257,24 +285,14 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 // stays as it is. Errors:
 // *UnknownWebhookError, ErrPaused.
 func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) {
-	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		var (
-			w     = &named{id: webhookID}
-			epoch int
-		)
-		var err error
-		if w.workspaceID, err = workspaceOf(ctx, tx, webhookID); err != nil {
-			return err
-		}
-		if err := mayChange(ctx, tx, w.workspaceID); err != nil {
-			return err
-		}
-		err = tx.QueryRow(ctx, `
+	err := s.change(ctx, webhookID, func(tx pgx.Tx, w *named) error {
+		var epoch int
+		err := tx.QueryRow(ctx, `
 			UPDATE webhook SET state = 'on', version = version + 1, epoch = epoch + 1,
 			       failing_since = NULL, failure_marks = '{}', warned = 0, turned_off_at = NULL, turned_off_for = NULL
-			 WHERE workspace_id = $1 AND webhook_id = $2 AND state = 'off' RETURNING url, name, epoch`, w.workspaceID, webhookID).Scan(&w.url, &w.name, &epoch)
+			 WHERE workspace_id = $1 AND webhook_id = $2 AND state = 'off' RETURNING epoch`, w.workspaceID, webhookID).Scan(&epoch)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // on already, or deleted meanwhile, which Get reports
+			return nil // on already
 		}
 		if err != nil {
 			return fmt.Errorf("turn webhook %s on: %w", webhookID, err)
@@ -305,6 +323,5 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 	if w.Paused() {
 		return nil, ErrPaused
 	}
-	s.changed(w.WorkspaceID)
 	return w, nil
 }

@@ -1225,6 +1225,9 @@ BEGIN
     IF current_setting('citus.version', true) <> '13.2.0' AND current_setting('ledgerfeed.citus_keeps_plans', true) IS DISTINCT FROM 'on' THEN
         PERFORM set_config('plan_cache_mode', 'force_custom_plan', true);
     END IF;
+    -- Neither is meant to be NULL, and every condition below takes them for one or the other.
+    whole := coalesce(whole, false);
+    restore := coalesce(restore, false);
     IF now IS NULL OR now NOT BETWEEN log_clock() - interval '5 minutes' AND log_clock() + interval '5 minutes' THEN
         RAISE EXCEPTION 'the caller''s clock says % and the database''s %, which is more than 5 minutes apart', log_stamp(now), log_stamp(log_clock())
             USING ERRCODE = 'LF003',
