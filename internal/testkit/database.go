@@ -199,6 +199,9 @@ func create(t testing.TB, source func(*server, context.Context) (string, error))
 	if current == nil {
 		t.Fatal("testkit: the package's TestMain must call testkit.Main")
 	}
+	// go test answers from its cache where the variables that tests read are as they were. What
+	// TestMain reads before they run does not count.
+	_, _ = os.Getenv(CitusVariable), os.Getenv(RoleVariable)
 	skipOnCitus(t)
 	return createOn(t, current, source)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // RateLimiter waits until n more entries or rows may be processed. It is called
@@ -74,6 +76,7 @@ type yieldingLimiter struct {
 	slowly RateLimiter
 
 	mu        sync.Mutex // guards the rest
+	query     string     // of activity; empty: not known yet
 	checkedAt time.Time
 	activity  int64 // entries in the log and recorded requests, as the statistics have them
 	busyUntil time.Time
@@ -96,11 +99,7 @@ func (y *yieldingLimiter) check(ctx context.Context) (busy bool, err error) {
 	if since < checkEvery {
 		return y.busy, nil
 	}
-	var activity int64
-	err = y.pool.QueryRow(ctx, `
-		SELECT coalesce(pg_stat_get_tuples_inserted('event_log'::regclass), 0)
-		     + coalesce(sum(pg_stat_get_tuples_inserted(inhrelid)), 0)::bigint
-		  FROM pg_inherits WHERE inhparent = 'request_log'::regclass`).Scan(&activity)
+	activity, err := y.read(ctx)
 	if err != nil {
 		return false, fmt.Errorf("read how busy the service is: %w", err)
 	}
@@ -113,4 +112,34 @@ func (y *yieldingLimiter) check(ctx context.Context) (busy bool, err error) {
 	y.busy = now.Before(y.busyUntil)
 	y.checkedAt, y.activity = now, activity
 	return y.busy, nil
+}
+
+// Statements that count the rows which were inserted, as the statistics of servers have them.
+const (
+	activityTables = `SELECT 'event_log'::regclass AS name UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = 'request_log'::regclass`
+
+	activitySQL = `SELECT coalesce(sum(pg_stat_get_tuples_inserted(name)), 0)::bigint FROM (` + activityTables + `) t`
+
+	// On a Citus cluster the rows are in the shards of each node. One that is away has no part.
+	clusterActivitySQL = `
+		SELECT coalesce(sum(CASE WHEN success THEN result::bigint END), 0)::bigint
+		  FROM run_command_on_all_nodes($$
+		       SELECT coalesce(sum(pg_stat_get_tuples_inserted(to_regclass(shard_name(logicalrelid, shardid)))), 0)
+		         FROM pg_dist_shard WHERE logicalrelid IN (` + activityTables + `)$$, give_warning_for_connection_errors => true)`
+)
+
+// read returns how many entries and records of requests were inserted.
+func (y *yieldingLimiter) read(ctx context.Context) (activity int64, err error) {
+	if y.query == "" {
+		distributed, err := pg.OnCitus(ctx, y.pool)
+		if err != nil {
+			return 0, err
+		}
+		y.query = activitySQL
+		if distributed {
+			y.query = clusterActivitySQL
+		}
+	}
+	err = y.pool.QueryRow(ctx, y.query).Scan(&activity)
+	return activity, err
 }
