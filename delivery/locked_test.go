@@ -142,7 +142,7 @@ func TestChangesOfALockedWebhook(t *testing.T) {
 }
 
 // waitsForWebhook reports whether a session locks the row of a webhook, which takes long only
-// if another transaction has it.
+// if another transaction has it. On a cluster this session waits for a node, not for a lock.
 func (b *bench) waitsForWebhook() error {
 	var waits bool
 	err := b.pool.QueryRow(b.t.Context(), `

@@ -172,7 +172,7 @@ const lockTurns = 10
 
 // lock locks the webhook's row, and reads what the audit trail names it by. With NOWAIT it
 // fails when another transaction has the row. A transaction that has locked the workspace
-// (mayChange) does not wait for the row of a webhook: on a Citus cluster all changes of all
+// (mayChange) waits for the row of a webhook in the last turn alone: on a Citus cluster all changes of all
 // workspaces would wait with it, because the row of a workspace is on every node. Errors:
 // *UnknownWebhookError.
 func (w *named) lock(ctx context.Context, tx pgx.Tx, wait string) error {

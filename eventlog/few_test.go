@@ -144,8 +144,8 @@ func TestNullMeansNo(t *testing.T) {
 	}
 }
 
-// TestAppendsLeaveASessionSmall: whatever the number of their entries, the node of a cluster keeps no further plan at each append,
-// which some releases of Citus do.
+// TestAppendsLeaveASessionSmall: whatever the number of their entries, the node of a cluster
+// keeps no further plan at each append, which some releases of Citus do.
 func TestAppendsLeaveASessionSmall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
