@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -32,6 +35,15 @@ func newCluster(list string) *cluster {
 // url is the address of a database on a node.
 func (c *cluster) url(node int, database string) string {
 	return strings.TrimSuffix(c.nodes[node], "/") + "/" + database + "?sslmode=disable"
+}
+
+// has reports whether the server of a connection is a node. Some tests start servers of their own.
+func (c *cluster) has(server *pgx.ConnConfig) bool {
+	address := net.JoinHostPort(server.Host, strconv.Itoa(int(server.Port)))
+	return slices.ContainsFunc(c.nodes, func(node string) bool {
+		u, err := url.Parse(node)
+		return err == nil && u.Host == address
+	})
 }
 
 // each runs statements on every node, outside of the tests' databases.

@@ -241,11 +241,11 @@ func skipOnCitus(t testing.TB) {
 }
 
 // Entrances are pools with options to the nodes of the cluster on which the database of a pool
-// is; nil where the tests run on one PostgreSQL. The cluster says where its workspaces are now,
+// is; nil for a database on one PostgreSQL. The cluster says where its workspaces are now,
 // and not again.
 func Entrances(t testing.TB, of *pgxpool.Pool, o pg.Options) *entrance.Pools {
 	t.Helper()
-	if current == nil || current.cluster == nil || of == nil {
+	if current == nil || current.cluster == nil || of == nil || !current.cluster.has(of.Config().ConnConfig) {
 		return nil
 	}
 	name := of.Config().ConnConfig.Database

@@ -97,7 +97,8 @@ func (b *bench) verify(r *replay.Replayer, q replay.VerifyRequest) (lines []stri
 func (b *bench) damage(sql string, args ...any) {
 	b.t.Helper()
 	err := pg.InTx(b.t.Context(), testkit.OwnerConn(b.t, b.Pool), func(tx pgx.Tx) error {
-		if _, err := tx.Exec(b.t.Context(), "ALTER TABLE event_log DISABLE TRIGGER event_log_append_only"); err != nil {
+		// No trigger refuses it, on a cluster on no node.
+		if _, err := tx.Exec(b.t.Context(), "SET LOCAL session_replication_role = replica"); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(b.t.Context(), sql, args...)
@@ -107,8 +108,7 @@ func (b *bench) damage(sql string, args ...any) {
 		if tag.RowsAffected() == 0 {
 			return fmt.Errorf("%s: touched nothing", sql)
 		}
-		_, err = tx.Exec(b.t.Context(), "ALTER TABLE event_log ENABLE TRIGGER event_log_append_only")
-		return err
+		return nil
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -133,4 +133,10 @@ func (b *bench) until(done func() bool, failing func() string) {
 		}
 		return nil
 	})
+}
+
+// awaitText waits until a statement returns the wanted value.
+func (b *bench) awaitText(want, sql string) {
+	b.t.Helper()
+	b.until(func() bool { return b.text(sql) == want }, func() string { return sql + " gives " + want })
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
@@ -50,7 +51,7 @@ func TestRebuildBlocksNobody(t *testing.T) {
 		go func() {
 			ended <- r.Rebuild(t.Context(), replay.RebuildRequest{WorkspaceID: "ws-1"}, func(replay.Rebuilt) {})
 		}()
-		b.awaitText("1", `SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+		testkit.Eventually(t, func() error { return testkit.LockAwaited(t, b.Pool, 1) })
 
 		impatient := b.poolWith(map[string]string{"lock_timeout": "1ms"})
 		for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly", "log_checkpoint"} {
@@ -80,12 +81,6 @@ func TestRebuildBlocksNobody(t *testing.T) {
 		b.Project(1000)
 		b.EqualsFold()
 	})
-}
-
-// awaitText waits until a statement returns the wanted value.
-func (b *bench) awaitText(want, sql string) {
-	b.t.Helper()
-	b.until(func() bool { return b.text(sql) == want }, func() string { return sql + " gives " + want })
 }
 
 // Between two pages no transaction is open on any connection of a replay, so the
