@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -26,10 +27,14 @@ type consumer struct {
 	out   chan *message.Message
 
 	yielding sync.WaitGroup // those that mark workspaces a moment later
+
+	// Log states of sweeps, of claims, and of claims that failed because a node of a cluster is
+	// away. Those of other nodes do not end the last; a sweep at all nodes does.
+	sweeps, claims, claimsAtNode periodic.Outage
 }
 
 func newConsumer(cfg *SubscriberConfig, name string) *consumer {
-	return &consumer{
+	c := &consumer{
 		claimer: claimer{
 			pool: cfg.Pool, entrances: cfg.Entrances, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries,
 			after: cfg.After, public: cfg.Public, noData: cfg.NoData, process: uuid.NewString(), distributed: cfg.Nodes != nil,
@@ -38,6 +43,13 @@ func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 		dirty: newDirtySet(),
 		out:   make(chan *message.Message),
 	}
+	logger := cfg.Logger.With("consumer", name)
+	c.sweeps = periodic.Outage{Logger: logger, Failing: "cannot sweep for new entries; trying again every few seconds", Working: "sweeps for new entries work again"}
+	c.claims = periodic.Outage{Logger: logger, Failing: "cannot claim entries; trying again until it works", Working: "entries are claimed again"}
+	c.claimsAtNode = periodic.Outage{
+		Logger: logger, Failing: "cannot claim entries of a workspace, because its node is away; trying again when it is back", Working: "entries of workspaces on all nodes are claimed again",
+	}
+	return c
 }
 
 func (c *consumer) run(ctx context.Context) {
@@ -64,7 +76,6 @@ func (c *consumer) markDirty(ctx context.Context) {
 	sweep := time.NewTimer(0)
 	defer sweep.Stop()
 	before := time.Duration(0) // how long the sweep before took
-	failing := false           // whether it failed
 	for {
 		select {
 		case <-ctx.Done():
@@ -84,15 +95,12 @@ func (c *consumer) markDirty(ctx context.Context) {
 		}
 		began := time.Now() // not of the injected clock: it measures the sweep itself
 		err := c.sweep(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err != nil && !failing:
-			c.cfg.Logger.WarnContext(ctx, "cannot sweep for new entries; trying again every few seconds", "consumer", c.consumer, "error", err)
-		case err == nil && failing:
-			c.cfg.Logger.InfoContext(ctx, "sweeps for new entries work again", "consumer", c.consumer)
 		}
-		failing = err != nil
+		if c.sweeps.Note(ctx, err); err == nil {
+			c.claimsAtNode.Note(ctx, nil)
+		}
 		// Sweeps over many workspaces take no more than 1 % of the time. One that took long by
 		// itself had to wait, for a database that failed over or a table that was locked, and
 		// does not put off the next: it may have lost notifications meanwhile.
@@ -250,16 +258,16 @@ func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claimin
 		}
 		if c.distributed && len(ids) == 1 && (pg.NodeAway(err) || pg.CannotConnect(err)) {
 			// Sweeps find it again when its node is back. Until then it keeps no worker.
-			c.cfg.Logger.WarnContext(ctx, "cannot claim entries, because the node of their workspace is away; retrying when it is back",
-				"consumer", c.consumer, "workspace", ids[0], "error", err)
+			c.claimsAtNode.Note(ctx, err)
 			c.dirty.done(ids, all(notAtAll))
 			return 0
 		}
-		c.cfg.Logger.WarnContext(ctx, "cannot claim entries; retrying", "consumer", c.consumer, "error", err, "retry_in", retryPause)
+		c.claims.Note(ctx, err)
 		flow.Pause(ctx, retryPause)
 		c.dirty.done(ids, all(how))
 		return 0
 	}
+	c.claims.Note(ctx, nil)
 	if claim.deadly != nil {
 		c.quarantineDeadly(ctx, claim, ids)
 		return 0

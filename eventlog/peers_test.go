@@ -73,7 +73,7 @@ func TestOnlyLivingProcessesThatProjectArePreferred(t *testing.T) {
 func TestAPeerIsYieldedToForAMoment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newConsumer(&SubscriberConfig{Notifier: newPeers(2)[0]}, ReadModels)
+		c := newConsumer(&SubscriberConfig{Notifier: newPeers(2)[0], Logger: slog.New(slog.DiscardHandler)}, ReadModels)
 		all := names(100)
 		mine, others := c.preferred(all)
 		c.markYielding(t.Context(), all)
@@ -91,7 +91,7 @@ func TestAPeerIsYieldedToForAMoment(t *testing.T) {
 // TestOtherConsumersYieldToNobody: other processes do not tell what these have handled.
 func TestOtherConsumersYieldToNobody(t *testing.T) {
 	t.Parallel()
-	c := newConsumer(&SubscriberConfig{Notifier: newPeers(2)[0]}, "other")
+	c := newConsumer(&SubscriberConfig{Notifier: newPeers(2)[0], Logger: slog.New(slog.DiscardHandler)}, "other")
 	if mine, others := c.preferred(names(100)); len(others) > 0 {
 		t.Errorf("%d are left to others, %d are not", len(others), len(mine))
 	}

@@ -339,6 +339,7 @@ func TestAFailingReadIsNotAnEmptyLog(t *testing.T) {
 	c.exec(t, `ALTER TABLE event_log RENAME COLUMN moved TO data`)
 	c.drain()
 	c.exactlyOnce()
+	c.eventually("a line that it works again", func() bool { return contains(c.logged.String(), "entries are claimed again") })
 }
 
 func contains(s, part string) bool { return strings.Contains(s, part) }

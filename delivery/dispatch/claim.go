@@ -23,13 +23,15 @@ func (d *Dispatcher) claim(ctx context.Context, c *scheduler.Claim) scheduler.Ev
 	endpoints, more, err := d.store.claimAndLoad(limited, c, d.clock())
 	switch {
 	case d.store.nodes != nil && ctx.Err() == nil && err != nil && (len(endpoints) > 0 || pg.NodeAway(err)):
-		d.logger.WarnContext(ctx, "cannot claim webhooks on a node of the cluster; those of other nodes are not concerned", "error", err)
+		d.outages.claimingAtNode.Note(ctx, err)
 	case err != nil:
 		if ctx.Err() == nil {
-			d.logger.WarnContext(ctx, "cannot claim webhooks; trying again", "error", err, "retry_in", retryPause)
+			d.outages.claiming.Note(ctx, err)
 		}
 		flow.Pause(ctx, retryPause)
 		return scheduler.ClaimFailed{Claim: c}
+	default:
+		d.outages.claiming.Note(ctx, nil)
 	}
 	return scheduler.Claimed{Claim: c, Endpoints: endpoints, More: more}
 }

@@ -100,6 +100,7 @@ type Dispatcher struct {
 	notify  eventlog.NotifyFunc
 	clock   func() time.Time
 	logger  *slog.Logger
+	outages *outages
 	metrics *metrics
 	traces  attemptTracer
 	rollups *rollup.Writer
@@ -147,7 +148,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		return nil, errors.New("dispatch: three quarters of the lease must be longer than the timeout of an attempt, the wait for replicas and two sweeps")
 	}
 	d := &Dispatcher{
-		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger, traces: newAttemptTracer(cfg.Tracer), rollups: rollup.NewWriter(cfg.Pool, cfg.Logger),
+		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger, outages: newOutages(cfg.Logger), traces: newAttemptTracer(cfg.Tracer), rollups: rollup.NewWriter(cfg.Pool, cfg.Logger),
 		store:  &store{pool: cfg.Pool, keyring: cfg.Keyring, leaseTime: lease, nodes: cfg.Nodes},
 		events: make(chan scheduler.Event, 1024), stats: make(chan chan scheduler.Stats), ended: make(chan struct{}),
 		takeLease: make(chan string, 1), orphaned: make(chan struct{}, 1),

@@ -49,6 +49,7 @@ func (d *Dispatcher) keepLease(ctx context.Context, lease string) string {
 		switch {
 		case err == nil:
 			renewed = began
+			d.outages.renewing.Note(ctx, nil)
 			if orphans > 0 {
 				signal(d.orphaned) // the next sweep may be far off when sweeping takes long
 			}
@@ -59,7 +60,7 @@ func (d *Dispatcher) keepLease(ctx context.Context, lease string) string {
 			d.logger.WarnContext(ctx, "cannot renew the lease for delivering, because another transaction has locked its row; giving it up", "error", err)
 			d.post(scheduler.LeaseLost{Lease: lease})
 		case ctx.Err() == nil:
-			d.logger.WarnContext(ctx, "cannot renew the lease for delivering; trying again", "error", err)
+			d.outages.renewing.Note(ctx, err)
 		}
 	}
 }
@@ -74,6 +75,7 @@ func (d *Dispatcher) replaceLease(ctx context.Context, old string) string {
 			lease, err = d.store.takeLease(ctx, at)
 		}
 		if err == nil {
+			d.outages.taking.Note(ctx, nil)
 			d.logger.WarnContext(ctx, "the lease for delivering was lost; took a new one, and claiming webhooks again")
 			d.post(scheduler.LeaseTaken{Lease: lease, At: at})
 			return lease
@@ -83,7 +85,9 @@ func (d *Dispatcher) replaceLease(ctx context.Context, old string) string {
 			flow.Pause(ctx, clockPause)
 			continue
 		}
-		d.logger.WarnContext(ctx, "cannot take a lease for delivering; trying again", "error", err)
+		if ctx.Err() == nil {
+			d.outages.taking.Note(ctx, err)
+		}
 		flow.Pause(ctx, 4*retryPause)
 	}
 	return old

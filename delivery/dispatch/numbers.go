@@ -18,10 +18,10 @@ func number(ctx context.Context, d *Dispatcher, n *scheduler.Number) scheduler.E
 	limited, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	stored, err := storeNumbers(limited, d.store, n)
+	if ctx.Err() == nil {
+		d.outages.numbering.Note(ctx, err)
+	}
 	if err != nil {
-		if ctx.Err() == nil {
-			d.logger.WarnContext(ctx, "cannot store the numbers of events that are to be delivered; trying again", "webhooks", len(n.Webhooks), "error", err, "retry_in", retryPause)
-		}
 		flow.Pause(ctx, retryPause)
 	}
 	return scheduler.NumbersStored{Number: n, Keys: stored}

@@ -29,11 +29,12 @@ func (d *Dispatcher) poll(ctx context.Context, p *scheduler.Poll) scheduler.Even
 	polled, err := d.store.poll(limited, p, d.clock())
 	if err != nil {
 		if ctx.Err() == nil {
-			d.logger.WarnContext(ctx, "cannot read what is to be delivered; trying again", "webhooks", len(p.Requests), "error", err, "retry_in", retryPause)
+			d.outages.reading.Note(ctx, err)
 		}
 		flow.Pause(ctx, retryPause)
 		return scheduler.PollFailed{Poll: p}
 	}
+	d.outages.reading.Note(ctx, nil)
 	if d.sightings != nil {
 		d.sightings.notePolled(p, polled.Results, time.Now()) // not of the injected clock: it measures the servers
 	}

@@ -43,8 +43,11 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 		}
 		began := time.Now()
 		next, err := d.sweepOnce(ctx)
-		if err != nil && ctx.Err() == nil {
-			d.logger.WarnContext(ctx, "cannot search for webhooks with something to deliver; trying again", "error", err, "retry_in", d.cfg.Sweep)
+		if ctx.Err() == nil {
+			d.outages.searching.Note(ctx, err)
+		}
+		if err == nil {
+			d.outages.claimingAtNode.Note(ctx, nil)
 		}
 		least := sweepShare * time.Since(began)
 		wait := max(d.cfg.Sweep, least)

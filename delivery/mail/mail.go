@@ -18,6 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/wneessen/go-mail"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
 // Settings say how mail is sent.
@@ -152,6 +154,7 @@ func (m *Mailer) Run(ctx context.Context) {
 	if m.client == nil {
 		look = m.keepUnsent
 	}
+	outage := periodic.Outage{Logger: m.logger, Failing: "cannot look for mails to send; trying again until it works", Working: "mails to send are found again"}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -162,8 +165,8 @@ func (m *Mailer) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		next, err := look(ctx)
-		if err != nil && ctx.Err() == nil {
-			m.logger.WarnContext(ctx, "cannot look for mails to send; trying again", "error", err, "retry_in", next)
+		if ctx.Err() == nil {
+			outage.Note(ctx, err)
 		}
 		timer.Reset(next)
 	}

@@ -20,7 +20,7 @@ var arrows = map[string][]string{
 
 	"eventlog": {
 		"domain", "domain/jsonform", "internal/batch", "internal/flow", "internal/pg", "internal/seededbug", "internal/audit", "internal/tracing",
-		"internal/entrance",
+		"internal/entrance", "internal/periodic",
 	},
 	"eventlog/eventtree":    {"domain", "eventlog", "internal/entrance", "internal/flow", "internal/pg", "internal/tlogcheckpoint"},
 	"eventlog/watermillsql": {"domain", "eventlog"},
@@ -59,11 +59,11 @@ var arrows = map[string][]string{
 	"delivery/dispatch": {
 		"delivery/attempt", "delivery/dispatch/scheduler", "delivery/keyring", "delivery/mail", "delivery/policy", "eventlog",
 		"internal/flow", "internal/pg", "internal/audit", "delivery/secretkey", "internal/seededbug", "internal/tracing",
-		"internal/rollup",
+		"internal/periodic", "internal/rollup",
 	},
 	"delivery/keyring":   {},
 	"delivery/secretkey": {"delivery/keyring", "internal/audit", "internal/flow", "internal/pg"},
-	"delivery/mail":      {"internal/audit", "internal/pg"},
+	"delivery/mail":      {"internal/audit", "internal/periodic", "internal/pg"},
 	"delivery/policy":    {"internal/brand", "internal/seededbug", "internal/timespan"},
 	"delivery/receiver":  {"delivery", "delivery/attempt", "internal/brand"},
 	"delivery": {
@@ -294,7 +294,7 @@ var arrows = map[string][]string{
 		"internal/replica",
 	},
 	"cmd/ledgerfeed/internal/anomaly": {"cmd/ledgerfeed/internal/cli", "domain", "projections/anomaly"},
-	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "eventlog/eventtree", "internal/flow", "internal/pg", "internal/relay", "projections/anomaly"},
+	"cmd/ledgerfeed/internal/gauges":  {"eventlog", "eventlog/eventtree", "internal/flow", "internal/periodic", "internal/pg", "internal/relay", "projections/anomaly"},
 	"cmd/ledgerfeed-image":            {},
 	"internal/tracing":                {"internal/periodic"},
 	"cmd/ledgerfeed/internal/supportbundle": {

@@ -5,11 +5,12 @@ package periodic
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
-// Outage is the log state of a loop: whether its work failed the last time. It
-// belongs to the goroutine of the loop.
+// Outage is the log state of a loop, or of several that do the same work: whether it
+// failed the last time.
 type Outage struct {
 	Logger *slog.Logger
 
@@ -17,19 +18,18 @@ type Outage struct {
 	// Working as information at the first success after it.
 	Failing, Working string
 
-	failing bool
+	failing atomic.Bool
 }
 
 // Note takes the result of one time. The attributes go with the message that
 // the outage is over.
 func (o *Outage) Note(ctx context.Context, err error, attributes ...any) {
-	switch {
-	case err != nil && !o.failing:
+	switch failed := o.failing.Swap(err != nil); {
+	case err != nil && !failed:
 		o.Logger.WarnContext(ctx, o.Failing, "error", err)
-	case err == nil && o.failing:
+	case err == nil && failed:
 		o.Logger.InfoContext(ctx, o.Working, attributes...)
 	}
-	o.failing = err != nil
 }
 
 // Run does work at once and then at every interval until ctx is done, and calls

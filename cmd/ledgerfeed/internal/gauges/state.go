@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
@@ -99,13 +100,16 @@ func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Regis
 
 // Run reads the state from time to time until ctx ends.
 func (s *State) Run(ctx context.Context) error {
+	outage := periodic.Outage{
+		Logger: s.logger, Failing: "cannot read the state of the service for its metrics; trying again until it works", Working: "the state of the service is read again for its metrics",
+	}
 	for {
 		began := time.Now()
 		limited, cancel := context.WithTimeout(ctx, readTimeout)
 		err := s.Read(limited)
 		cancel()
-		if err != nil && ctx.Err() == nil {
-			s.logger.WarnContext(ctx, "cannot read the state of the service for its metrics; trying again", "error", err)
+		if ctx.Err() == nil {
+			outage.Note(ctx, err)
 		}
 		if !flow.Pause(ctx, min(max(interval, share*time.Since(began)), longest)) {
 			return nil
