@@ -141,15 +141,57 @@ func TestChangesOfALockedWebhook(t *testing.T) {
 	}
 }
 
-// waitsForWebhook reports whether a session locks the row of a webhook, which takes long only
-// if another transaction has it. On a cluster this session waits for a node, not for a lock.
-func (b *bench) waitsForWebhook() error {
-	var waits bool
+// TestATestMessageWaitsForTheLogAlone: while a producer's transaction has the log of a
+// workspace, a test message to its webhook waits, and no change of a webhook waits with it.
+func TestATestMessageWaitsForTheLogAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{})
+	b.workspace("acme")
+	b.workspace("beta")
+	w := testkit.Must(b.store.Create(t.Context(), "acme", delivery.Definition{URL: "https://hooks.example.com/", Events: []string{delivery.AllEvents}}))(t)
+	tx := testkit.Must(testkit.OwnerConn(t, b.pool).Begin(t.Context()))(t)
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM log_head WHERE workspace_id = 'acme' FOR UPDATE`))(t)
+	tested := make(chan error, 1)
+	go func() {
+		_, err := b.store.Test(t.Context(), w.ID)
+		tested <- err
+	}()
+	testkit.Eventually(t, func() error {
+		select {
+		case err := <-tested:
+			t.Fatalf("a test message does not wait for the log: %v", err)
+		default:
+		}
+		return b.busy("%FROM log_append(%")
+	})
+	testkit.Must(b.store.Create(t.Context(), "beta", delivery.Definition{URL: "https://hooks.example.com/", Events: []string{delivery.AllEvents}}))(t)
+	testkit.Must(b.store.Edit(t.Context(), w.ID, delivery.Change{Events: []string{"invoice.paid"}}))(t)
+	select {
+	case err := <-tested:
+		t.Errorf("webhooks were changed only when the test message was over: %v", err)
+	default:
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-tested; err != nil {
+		t.Errorf("a test message when the log is free: %v", err)
+	}
+}
+
+// waitsForWebhook is nil while a session locks the row of a webhook, which takes long only
+// if another transaction has it.
+func (b *bench) waitsForWebhook() error { return b.busy("%FROM webhook %FOR NO KEY UPDATE") }
+
+// busy is nil while another session runs a statement like a pattern. On a cluster this session
+// waits for a node, or looks again after a moment, and not for a lock.
+func (b *bench) busy(pattern string) error {
+	var found bool
 	err := b.pool.QueryRow(b.t.Context(), `
 		SELECT EXISTS (SELECT FROM pg_stat_activity
-		 WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%FROM webhook %FOR NO KEY UPDATE')`).Scan(&waits)
-	if err == nil && !waits {
-		err = errors.New("no session locks the row of a webhook")
+		 WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid() AND query LIKE $1)`, pattern).Scan(&found)
+	if err == nil && !found {
+		err = fmt.Errorf("no session runs a statement like %s", pattern)
 	}
 	return err
 }

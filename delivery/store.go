@@ -261,12 +261,14 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 		return "", fmt.Errorf("write a test.ping: %w", err)
 	}
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
-		if err := mayChange(ctx, tx, w.WorkspaceID); err != nil {
-			return err
-		}
+		// The append comes first: it may wait for a producer's transaction, and on a Citus cluster
+		// the changes of all workspaces wait for whoever has asked mayChange.
 		receipts, err := s.cfg.Log.AppendTx(ctx, tx, draft)
 		if err != nil {
 			return fmt.Errorf("append a test.ping: %w", err)
+		}
+		if err := mayChange(ctx, tx, w.WorkspaceID); err != nil {
+			return err
 		}
 		eventID = receipts[0].ID
 		return s.addToAudit(ctx, tx, audit.WebhookTest, &named{w.WorkspaceID, w.ID, w.URL, w.Name}, "event "+eventID)
