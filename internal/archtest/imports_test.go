@@ -47,7 +47,7 @@ var arrows = map[string][]string{
 		"internal/signingkey",
 	},
 	"internal/signaturecheck": {},
-	"readapi/waiting":         {"eventlog"},
+	"readapi/waiting":         {"eventlog", "internal/periodic"},
 	"readapi": {
 		"domain", "domain/jsonform", "eventlog", "internal/batch", "internal/brand", "internal/pg", "readapi/access", "readapi/access/limit", "readapi/answer",
 		"readapi/wholelist", "readapi/reference", "readapi/openapi", "readapi/requestlog", "readapi/route", "readapi/waiting", "internal/seededbug", "internal/tracing",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
 // Config of a Watcher. All fields are required.
@@ -199,7 +200,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var ready <-chan struct{} // nil while the pause lasts
-	failing, swept := false, 0
+	outage := periodic.Outage{
+		Logger: w.cfg.Logger, Failing: "cannot read how far workspaces are; requests that wait for them wait until it works again",
+		Working: "how far workspaces are can be read again",
+	}
+	swept := 0
 	for {
 		select {
 		case <-ctx.Done():
@@ -212,7 +217,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-pause.C:
 			ready = w.asked
 		case <-ready:
-			failing = w.read(ctx, failing)
+			w.read(ctx, &outage)
 			ready = nil
 			pause.Reset(readPause)
 		}
@@ -232,9 +237,8 @@ func (w *Watcher) notified(ids []string, all bool) {
 }
 
 // read reads the workspaces that were asked for and wakes who waits for what it finds.
-// What cannot be read waits for the next sweep or notification. Failing says whether the
-// read before failed; the result, whether this one did.
-func (w *Watcher) read(ctx context.Context, failing bool) bool {
+// What cannot be read waits for the next sweep or notification.
+func (w *Watcher) read(ctx context.Context, outage *periodic.Outage) {
 	w.mu.Lock()
 	ids := slices.Collect(maps.Keys(w.unread))
 	clear(w.unread)
@@ -242,22 +246,17 @@ func (w *Watcher) read(ctx context.Context, failing bool) bool {
 	begun := w.reads
 	w.mu.Unlock()
 	if len(ids) == 0 {
-		return failing
+		return
 	}
 	limited, cancel := context.WithTimeout(ctx, w.cfg.ReadTimeout)
 	defer cancel()
 	positions, err := w.cfg.Read(limited, ids)
-	if err != nil {
-		if !failing && ctx.Err() == nil {
-			w.cfg.Logger.WarnContext(ctx, "cannot read how far workspaces are; requests that wait for them wait until it works again", "error", err)
-		}
-		return true
+	if ctx.Err() == nil {
+		outage.Note(ctx, err)
 	}
-	if failing {
-		w.cfg.Logger.InfoContext(ctx, "how far workspaces are can be read again")
+	if err == nil {
+		w.wake(positions, begun)
 	}
-	w.wake(positions, begun)
-	return false
 }
 
 // wake ends the waits that the positions end. Begun is the number of the read: a request
