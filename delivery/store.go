@@ -262,7 +262,7 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 	}
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
 		// The append comes first: it may wait for a producer's transaction, and on a Citus cluster
-		// the changes of all workspaces wait for whoever has asked mayChange.
+		// changes of all workspaces wait for a transaction that has called mayChange.
 		receipts, err := s.cfg.Log.AppendTx(ctx, tx, draft)
 		if err != nil {
 			return fmt.Errorf("append a test.ping: %w", err)

@@ -51,7 +51,7 @@ func TestRebuildBlocksNobody(t *testing.T) {
 		go func() {
 			ended <- r.Rebuild(t.Context(), replay.RebuildRequest{WorkspaceID: "ws-1"}, func(replay.Rebuilt) {})
 		}()
-		testkit.Eventually(t, func() error { return testkit.LockAwaited(t, b.Pool, 1) })
+		b.until(func() bool { return testkit.Must(testkit.LocksAwaited(t, b.Pool))(t) == 1 }, func() string { return "not one session waits for a lock" })
 
 		impatient := b.poolWith(map[string]string{"lock_timeout": "1ms"})
 		for _, table := range []string{"invoice", "charge", "time_entry", "payment", "client", "contractor", "client_credit", "credit_move", "closed_period", "anomaly", "log_checkpoint"} {
