@@ -13,8 +13,10 @@ import (
 const (
 	// eventuallyTimeout is long enough for a machine that has much else to do.
 	eventuallyTimeout = 3 * time.Minute
-	// eventuallyEvery leaves the processors to what is waited for.
-	eventuallyEvery = 5 * time.Millisecond
+	// Eventually asks often at first and less often later, so that the processors are left
+	// to what is waited for.
+	eventuallyFirst = 5 * time.Millisecond
+	eventuallyLast  = 50 * time.Millisecond
 )
 
 // Eventually waits until ok returns no complaint, for what the database, another
@@ -28,7 +30,8 @@ func Eventually(t testing.TB, ok func() error) {
 // Within is Eventually with another limit.
 func Within(t testing.TB, limit time.Duration, ok func() error) {
 	t.Helper()
-	again := time.NewTicker(eventuallyEvery)
+	pause := eventuallyFirst
+	again := time.NewTimer(pause)
 	defer again.Stop()
 	for deadline := time.Now().Add(limit); ; <-again.C {
 		err := ok()
@@ -38,6 +41,8 @@ func Within(t testing.TB, limit time.Duration, ok func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %v", limit, err)
 		}
+		again.Reset(pause)
+		pause = min(2*pause, eventuallyLast)
 	}
 }
 
@@ -45,7 +50,7 @@ func Within(t testing.TB, limit time.Duration, ok func() error) {
 // must not happen does not.
 func Throughout(t testing.TB, so time.Duration, ok func() error) {
 	t.Helper()
-	again := time.NewTicker(eventuallyEvery)
+	again := time.NewTicker(eventuallyFirst)
 	defer again.Stop()
 	for deadline := time.Now().Add(so); time.Now().Before(deadline); <-again.C {
 		if err := ok(); err != nil {
