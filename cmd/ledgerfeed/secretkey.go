@@ -196,12 +196,14 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 		return err
 	}
 	v := rotatedView{}
+	var lost []keyring.Fingerprint // the keys that the person is asked about
 	undo := func() error { return nil }
 	if missing := cli.CheckSecretKeys(s, k, env.SecretKeySource(d.Database)); missing != nil {
 		if !give.lost {
 			return missing
 		}
-		for _, f := range s.Missing(k) {
+		lost = s.Missing(k)
+		for _, f := range lost {
 			v.Lost += s.Secrets[f]
 		}
 		if err := give.confirm(env, v.Lost, missing); err != nil {
@@ -220,7 +222,7 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 	if !inFile && s.Sealing != nil && *s.Sealing == k.Fingerprints()[0] && len(s.Missing(k)) == 0 {
 		fmt.Fprintln(env.ErrOut, "The first key of LEDGERFEED_SECRET_KEY is the one that encrypts already. To change it, put a new one before it.")
 	}
-	if err := secretkey.Rotate(ctx, d.Pool, k, env.Clock(), give.lost); err != nil {
+	if err := secretkey.Rotate(ctx, d.Pool, k, env.Clock(), lost); err != nil {
 		if give.lost { // otherwise the key stays, for processes to be started again with it
 			err = errors.Join(err, undo())
 		}
@@ -231,7 +233,7 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 	}
 	before := "the old key"
 	if inFile {
-		if k, before, err = env.KeepFirstSecretKey(d.Database); err != nil {
+		if k, before, err = keepSecretKey(ctx, env, d, k); err != nil {
 			return err
 		}
 	}
@@ -246,4 +248,20 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 		}
 		return err
 	})
+}
+
+// keepSecretKey takes the keys that are former now out of the file, unless a secret still
+// needs one: a process of an earlier version may have sealed it meanwhile.
+func keepSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, k *keyring.Keyring) (kept *keyring.Keyring, former string, err error) {
+	seals := k.Fingerprints()[0]
+	s, err := secretkey.Read(ctx, d.Pool, env.Clock())
+	if err != nil {
+		return nil, "", err
+	}
+	for f, n := range s.Secrets {
+		if f != seals && n > 0 && !slices.Contains(s.Lost, f) {
+			return nil, "", fmt.Errorf("%d secrets are still encrypted with the key %s, which stays in the file: run this again", n, f)
+		}
+	}
+	return env.KeepSecretKey(d.Database, seals)
 }

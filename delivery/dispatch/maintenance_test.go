@@ -91,7 +91,7 @@ func TestSecretsAreResealed(t *testing.T) {
 		return rows[0].Endpoint
 	}
 	both := testkit.Must(keyring.New("fedcba9876543210, 0123456789abcdef"))(t)
-	if err := secretkey.Rotate(t.Context(), pool, both, time.Now(), false); err != nil {
+	if err := secretkey.Rotate(t.Context(), pool, both, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := (&store{pool: pool, keyring: both, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}).maintain(t.Context(), time.Now(), time.Hour); err != nil {

@@ -2,12 +2,12 @@ package secretkey
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
@@ -39,13 +39,14 @@ func (e *HeldError) Error() string {
 }
 
 // Rotate makes the first key of a keyring the one that seals. The others must open
-// what is stored, unless giveUp: then keys that are missing are marked as lost, and
-// webhooks whose secrets are sealed under them need new ones. Reseal follows. The
+// what is stored, except those to give up: if they are missing, they are marked as lost, and
+// webhooks whose secrets are sealed under them need new ones. Another key that is missing is
+// never given up, because nobody was asked about it. Reseal follows. The
 // error is a *MissingError, a *HeldError, or a *NotReadyError. The audit trail has a line about it.
 //
 // It waits for the lock for short times with pauses between them, because callers that
 // make a secret queue behind it.
-func Rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time, giveUp bool) error {
+func Rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time, giveUp []keyring.Fingerprint) error {
 	for turn := 1; ; turn++ {
 		err := rotate(ctx, pool, k, now, giveUp)
 		if !pg.Locked(err) || turn == rotateTurns || !flow.Pause(ctx, rotatePause) {
@@ -60,7 +61,7 @@ const (
 	rotatePause       = time.Second            // between two
 )
 
-func rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time, giveUp bool) error {
+func rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time, giveUp []keyring.Fingerprint) error {
 	to := k.Fingerprints()[0]
 	return pg.InLimitedTx(ctx, pool, rotateLockTimeout, func(tx pgx.Tx) error {
 		s, err := lockAndRead(ctx, tx, "EXCLUSIVE", now)
@@ -68,7 +69,7 @@ func rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now tim
 			return err
 		}
 		missing := s.Missing(k)
-		if len(missing) > 0 && !giveUp {
+		if slices.ContainsFunc(missing, func(f keyring.Fingerprint) bool { return !slices.Contains(giveUp, f) }) {
 			return s.Check(k)
 		}
 		if s.Sealing != nil && *s.Sealing == to && len(missing) == 0 {
@@ -113,33 +114,49 @@ const (
 	resealLockTimeout = 200 * time.Millisecond // that it waits for a webhook's row
 )
 
+// errReplaced says that another key has become the one that seals.
+var errReplaced = errors.New("another key seals by now")
+
 // Reseal seals under the database's key what is sealed under another one of the
 // keyring, a webhook at a time, and returns how many webhooks it changed. What cannot
 // be opened stays as it is. A webhook whose row is locked for long is passed over, and
-// named in the error at the end: call it again.
+// named in the error at the end: call it again. If another key becomes the one that seals
+// meanwhile, it begins again with that key.
 func Reseal(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time) (n int, err error) {
-	s, err := Read(ctx, pool, now)
-	if err != nil {
-		return 0, err
+	for {
+		s, err := Read(ctx, pool, now)
+		if err != nil {
+			return n, err
+		}
+		if s.Sealing == nil {
+			return n, nil
+		}
+		under, ok := k.Under(*s.Sealing)
+		if !ok {
+			return n, s.Check(k)
+		}
+		changed, err := resealUnder(ctx, pool, under)
+		n += changed
+		if !errors.Is(err, errReplaced) {
+			return n, err
+		}
 	}
-	if s.Sealing == nil {
-		return 0, nil
-	}
-	under, ok := k.Under(*s.Sealing)
-	if !ok {
-		return 0, s.Check(k)
-	}
+}
+
+// resealUnder is Reseal under the first key of the keyring; errReplaced if that key does not
+// seal any more.
+func resealUnder(ctx context.Context, pool *pgxpool.Pool, under *keyring.Keyring) (n int, err error) {
 	var locked error
-	for after := (sealed{}); ; {
-		list, err := readSealed(ctx, pool, *s.Sealing, &after)
+	for after := (webhook{}); ; {
+		list, err := readSealed(ctx, pool, under.Fingerprints()[0], after)
 		if err != nil {
 			return n, err
 		}
 		if len(list) == 0 {
 			return n, locked
 		}
-		for i := range list {
-			changed, err := list[i].reseal(ctx, pool, under)
+		for _, w := range list {
+			changed, err := w.reseal(ctx, pool, under)
 			if pg.Locked(err) {
 				locked = err
 				continue
@@ -155,62 +172,79 @@ func Reseal(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now tim
 	}
 }
 
-// sealed is the secrets of a webhook.
-type sealed struct {
-	workspaceID, webhookID string
-	secret, old            []byte
-}
+// webhook names a webhook with a secret to seal again.
+type webhook struct{ workspaceID, id string }
 
 // readSealed reads the next webhooks with a secret that is sealed under another key.
-func readSealed(ctx context.Context, pool *pgxpool.Pool, f keyring.Fingerprint, after *sealed) ([]sealed, error) {
+func readSealed(ctx context.Context, pool *pgxpool.Pool, f keyring.Fingerprint, after webhook) ([]webhook, error) {
 	rows, err := pool.Query(ctx, `
-		SELECT workspace_id, webhook_id, secret, old_secret FROM webhook
+		SELECT workspace_id, webhook_id FROM webhook
 		 WHERE (workspace_id, webhook_id) > ($1, $2) AND (substring(secret FOR 8) <> $3 OR substring(old_secret FOR 8) <> $3)
-		 ORDER BY workspace_id, webhook_id LIMIT $4`, after.workspaceID, after.webhookID, f[:], resealBatch)
+		 ORDER BY workspace_id, webhook_id LIMIT $4`, after.workspaceID, after.id, f[:], resealBatch)
 	if err != nil {
-		return nil, fmt.Errorf("read sealed secrets: %w", err)
+		return nil, fmt.Errorf("read which secrets to seal again: %w", err)
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w sealed, err error) {
-		err = row.Scan(&w.workspaceID, &w.webhookID, &w.secret, &w.old)
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w webhook, err error) {
+		err = row.Scan(&w.workspaceID, &w.id)
 		return w, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read sealed secrets: %w", err)
+		return nil, fmt.Errorf("read which secrets to seal again: %w", err)
 	}
 	return list, nil
 }
 
-// reseal seals the secrets under the first key of the keyring.
-func (w *sealed) reseal(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring) (bool, error) {
-	secret, old := w.again(k, w.secret), w.again(k, w.old)
-	if slices.Equal(secret, w.secret) && slices.Equal(old, w.old) {
-		return false, nil
-	}
-	// Only if it was not rotated since it was read.
-	changed := false
-	send := &pgx.Batch{} // one transaction
-	send.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(resealLockTimeout))
-	send.Queue(`
-		UPDATE webhook SET secret = $3, old_secret = $4
-		 WHERE workspace_id = $1 AND webhook_id = $2 AND secret = $5 AND old_secret IS NOT DISTINCT FROM $6`,
-		w.workspaceID, w.webhookID, secret, old, w.secret, w.old).Exec(func(tag pgconn.CommandTag) error {
-		changed = tag.RowsAffected() > 0
-		return nil
+// reseal seals the secrets under the first key of the keyring; errReplaced if that key does
+// not seal any more. It reads and writes them under two locks:
+//   - No rotation comes in between, after which nobody may seal under this key.
+//   - Nobody changes the row in between. A new secret for the webhook leaves the one before it
+//     behind as the old one, under whichever key that was sealed.
+func (w webhook) reseal(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring) (changed bool, err error) {
+	err = pg.InLimitedTx(ctx, pool, resealLockTimeout, func(tx pgx.Tx) error {
+		if err := lockState(ctx, tx, "ROW SHARE"); err != nil {
+			return err
+		}
+		f := k.Fingerprints()[0]
+		var seals bool
+		err := tx.QueryRow(ctx, `
+			SELECT EXISTS (SELECT FROM secret_key WHERE workspace_id = '*' AND state = 'sealing' AND fingerprint = $1)`, f[:]).Scan(&seals)
+		if err != nil {
+			return fmt.Errorf("look for the secret key that seals: %w", err)
+		}
+		if !seals {
+			return errReplaced
+		}
+		var before, oldBefore []byte
+		err = tx.QueryRow(ctx, `
+			SELECT secret, old_secret FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE`, w.workspaceID, w.id).Scan(&before, &oldBefore)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil // it was deleted
+		}
+		if err != nil {
+			return fmt.Errorf("read the secret of %s: %w", w.id, err)
+		}
+		secret, old := w.again(k, before), w.again(k, oldBefore)
+		if slices.Equal(secret, before) && slices.Equal(old, oldBefore) {
+			return nil
+		}
+		_, err = tx.Exec(ctx, `UPDATE webhook SET secret = $3, old_secret = $4 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, secret, old)
+		changed = err == nil
+		return err
 	})
-	if err := pool.SendBatch(ctx, send).Close(); err != nil {
-		return false, fmt.Errorf("re-seal the secret of %s: %w", w.webhookID, err)
+	if err != nil && !errors.Is(err, errReplaced) {
+		err = fmt.Errorf("seal the secret of %s again: %w", w.id, err)
 	}
-	return changed, nil
+	return changed && err == nil, err
 }
 
 // again seals a secret under the first key. One that cannot be opened stays as it is.
-func (w *sealed) again(k *keyring.Keyring, box []byte) []byte {
+func (w webhook) again(k *keyring.Keyring, box []byte) []byte {
 	if box == nil || k.Current(box) {
 		return box
 	}
-	secret, err := k.Open(w.workspaceID, w.webhookID, box)
+	secret, err := k.Open(w.workspaceID, w.id, box)
 	if err != nil {
 		return box
 	}
-	return k.Seal(w.workspaceID, w.webhookID, secret)
+	return k.Seal(w.workspaceID, w.id, secret)
 }

@@ -200,10 +200,17 @@ func Register(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time)
 // the state take EXCLUSIVE, which waits for them and keeps others out. A transaction takes
 // EXCLUSIVE first if it needs both.
 func lockAndRead(ctx context.Context, tx pgx.Tx, mode string, now time.Time) (*State, error) {
-	if _, err := tx.Exec(ctx, `LOCK TABLE secret_key IN `+mode+` MODE`); err != nil {
-		return nil, fmt.Errorf("lock the fingerprints of the secret keys: %w", err)
+	if err := lockState(ctx, tx, mode); err != nil {
+		return nil, err
 	}
 	return Read(ctx, tx, now)
+}
+
+func lockState(ctx context.Context, tx pgx.Tx, mode string) error {
+	if _, err := tx.Exec(ctx, `LOCK TABLE secret_key IN `+mode+` MODE`); err != nil {
+		return fmt.Errorf("lock the fingerprints of the secret keys: %w", err)
+	}
+	return nil
 }
 
 // replace makes another key the one that seals, with a line in the audit trail. The

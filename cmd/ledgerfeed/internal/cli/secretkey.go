@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -184,28 +185,36 @@ func (e *Env) AddSecretKey(db *Database) (k *keyring.Keyring, undo func() error,
 // replaced, because backups of the database from before need them.
 const formerKeysName = "secret.key.former"
 
-// KeepFirstSecretKey moves all but the first key from the file to that of the former
-// keys, and returns the path of that.
-func (e *Env) KeepFirstSecretKey(db *Database) (k *keyring.Keyring, former string, err error) {
+// KeepSecretKey moves the keys behind one in the file to the file of the former keys, and
+// returns what is left and the path of the other file. What stands before the key stays: another
+// rotation may have put a new one there meanwhile.
+func (e *Env) KeepSecretKey(db *Database, last keyring.Fingerprint) (k *keyring.Keyring, former string, err error) {
 	text, err := e.readSecretKeyFile(db)
 	if err != nil {
 		return nil, "", err
 	}
-	first, rest, several := strings.Cut(text, ",")
+	if k, err = keyring.New(text); err != nil {
+		return nil, "", fmt.Errorf("cannot use the key for webhooks' secrets: %w", err)
+	}
 	former = filepath.Join(db.DataDir(e.Settings.DataDir), formerKeysName)
-	if several {
+	at := slices.Index(k.Fingerprints(), last)
+	if at < 0 {
+		return nil, "", fmt.Errorf("the file %s lacks the key %s, which encrypts now: another rotation changed it at the same time", e.SecretKeySource(db), last)
+	}
+	list := strings.Split(text, ",")
+	if rest := list[at+1:]; len(rest) > 0 {
 		earlier, err := e.readKeyFile(db, formerKeysName)
 		if err != nil {
 			return nil, "", err
 		}
 		if earlier != "" {
-			rest += "," + earlier
+			rest = append(slices.Clone(rest), earlier)
 		}
-		if err := e.writeKeyFile(db, formerKeysName, rest); err != nil {
+		if err := e.writeKeyFile(db, formerKeysName, strings.Join(rest, ",")); err != nil {
 			return nil, "", err
 		}
 	}
-	k, err = e.writeSecretKeys(db, first)
+	k, err = e.writeSecretKeys(db, strings.Join(list[:at+1], ","))
 	return k, former, err
 }
 

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/internal/settings"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestKeepSecretKey: the keys behind the one that encrypts go to the file of the former ones.
+// A key before it stays: another rotation has just put it there. A file without the key stays
+// as it is.
+func TestKeepSecretKey(t *testing.T) {
+	t.Parallel()
+	newest, seals, old, older := strings.Repeat("n", 16), strings.Repeat("s", 16), strings.Repeat("o", 16), strings.Repeat("p", 16)
+	for _, c := range []struct{ name, file, former, wantFile, wantFormer, fault string }{
+		{"one rotation", seals + "," + old, "", seals, old, ""},
+		{"former keys stay", seals + "," + old, older, seals, old + "," + older, ""},
+		{"nothing is former", seals, "", seals, "", ""},
+		{"another rotation has begun", newest + "," + seals + "," + old, "", newest + "," + seals, old, ""},
+		{"another rotation took the key away", newest + "," + old, "", newest + "," + old, "", "another rotation"},
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		e, db := &Env{Settings: settings.Settings{DataDir: dir}}, &Database{URL: "postgres://db.example.com/ledgerfeed"}
+		path := func(name string) string { return filepath.Join(db.DataDir(dir), name) }
+		if err := e.writeKeyFile(db, secretKeyName, c.file); err != nil {
+			t.Fatal(err)
+		}
+		if c.former != "" {
+			if err := e.writeKeyFile(db, formerKeysName, c.former); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, _, err := e.KeepSecretKey(db, testkit.Must(keyring.New(seals))(t).Fingerprints()[0])
+		if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		file := testkit.Must(os.ReadFile(path(secretKeyName)))(t)
+		former, err := os.ReadFile(path(formerKeysName))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		if string(file) != c.wantFile || string(former) != c.wantFormer {
+			t.Errorf("%s: the files hold %q and %q, want %q and %q", c.name, file, former, c.wantFile, c.wantFormer)
+		}
+	}
+}
