@@ -16,11 +16,15 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // contract judges answers by the strict form of the served description, with a validator
 // that is not ours.
-type contract struct{ document *openapi3.T }
+type contract struct {
+	document *openapi3.T
+	quick    *quickJudge
+}
 
 // theContract is read once for all tests: it is the same for every stand.
 var theContract = sync.OnceValues(func() (*contract, error) {
@@ -38,7 +42,11 @@ func parseContract(raw []byte) (*contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &contract{document}, nil
+	quick, err := newQuickJudge(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &contract{document, quick}, nil
 }
 
 // routeOf finds the description of a request; nil if there is none. A path without variables
@@ -94,6 +102,9 @@ func (c *contract) judge(t testing.TB, method, target string, r reply) {
 			t.Errorf("%s %s was answered with %d, but is not a described request: %v", method, target, r.status, err)
 		}
 	}
+	if c.quick.accepts(route, r) {
+		return
+	}
 	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: input, Status: r.status, Header: r.header,
 		Body: io.NopCloser(bytes.NewReader(r.body)), Options: input.Options,
@@ -115,8 +126,8 @@ func TestDescription(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if n := c.document.Paths.Len(); n != 20 {
-		t.Errorf("%d paths", n)
+	if n := c.document.Paths.Len(); n != len(route.Table()) {
+		t.Errorf("%d paths are described of %d", n, len(route.Table()))
 	}
 	s := newStand(t)
 	s.workspace("acme")
