@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,36 +83,32 @@ func (f *follower) finish(s *stand, workspaceID, key string) {
 	}
 }
 
-// TestFollowersWhileRowsChange follows every list, at several page sizes, while
-// entries are appended between any two requests. At the end each follower must
-// have seen every row in its newest state, and events exactly once in order.
+// TestFollowersWhileRowsChange follows every list, at several page sizes and with filters,
+// first step by step, with entries appended between any two requests, and then with a
+// writer, the read models and all followers at the same time, each as fast as it can. After
+// each part every follower must have seen every row in its newest state, and events exactly
+// once in order.
 func TestFollowersWhileRowsChange(t *testing.T) {
 	t.Parallel()
+	const first, steps = 200, 600
+	appends := testkit.Scale(1_600, 10_600)
 	s := newStand(t)
-	lines := history(t, "acme", 6, s.clock.Now(), 25*24*time.Hour, 600)
-	s.append(lines[:200]...)
+	lines := history(t, "acme", 6, s.clock.Now(), 25*24*time.Hour, appends)
+	if len(lines) != appends {
+		t.Fatalf("%d entries", len(lines))
+	}
+	s.append(lines[:first]...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)
-	var followers []*follower
-	for path := range lists() {
-		for _, q := range []string{"limit=1", "limit=2", "limit=9", "limit=100", ""} {
-			followers = append(followers, newFollower(path, q))
-		}
-		if path == "/v1/invoices" || path == "/v1/time-entries" {
-			followers = append(followers, newFollower(path, "status=sent&limit=5"))
-		}
-		if path != "/v1/events" {
-			followers = append(followers, newFollower(path, "limit=3&include=removed"))
-		}
-	}
-	next := 200
-	for round := 0; next < len(lines); round++ {
+	followers := allFollowers()
+	next := first
+	for round := 0; next < steps; round++ {
 		for i, f := range followers {
 			if (round+i)%3 != 0 {
 				testkit.Must(f.poll(t.Context(), s.server, key))(t)
 			}
 		}
-		step := min(11, len(lines)-next)
+		step := min(11, steps-next)
 		s.append(lines[next : next+step]...)
 		next += step
 		s.project("acme", int64(next-round%4)) // sometimes the read models are behind
@@ -120,73 +117,69 @@ func TestFollowersWhileRowsChange(t *testing.T) {
 	for _, f := range followers {
 		f.finish(s, "acme", key)
 	}
-}
-
-// twentyFollowers follow every list, each with its own page size, some of them
-// with filters.
-func twentyFollowers() []*follower {
-	return []*follower{
-		newFollower("/v1/events", "limit=1"), newFollower("/v1/events", "limit=7"), newFollower("/v1/events", "limit=50"),
-		newFollower("/v1/events", "limit=100"), newFollower("/v1/events", "limit=13&type=time_entry.approved"),
-		newFollower("/v1/time-entries", "limit=2"), newFollower("/v1/time-entries", ""), newFollower("/v1/time-entries", "limit=99"),
-		newFollower("/v1/time-entries", "limit=11&status=sent"),
-		newFollower("/v1/invoices", "limit=3"), newFollower("/v1/invoices", "limit=40"), newFollower("/v1/invoices", "limit=9&status=paid"),
-		newFollower("/v1/charges", "limit=4"), newFollower("/v1/charges", "limit=77"),
-		newFollower("/v1/payments", "limit=5"), newFollower("/v1/payments", "limit=60&direction=paid_to_contractor"),
-		newFollower("/v1/clients", "limit=1"), newFollower("/v1/clients", "limit=10"),
-		newFollower("/v1/contractors", "limit=6"), newFollower("/v1/contractors", "limit=20"),
-	}
-}
-
-// TestTwentyFollowersDuringTenThousandAppends runs a writer, the read models and twenty
-// followers at the same time, each as fast as it can. What the followers see is judged
-// as in TestFollowersWhileRowsChange.
-func TestTwentyFollowersDuringTenThousandAppends(t *testing.T) {
-	t.Parallel()
-	const appends = 10_000
-	s := newStand(t)
-	drafts := s.drafts(history(t, "acme", 7, s.clock.Now(), 25*24*time.Hour, appends)...)
-	if len(drafts) != appends {
-		t.Fatalf("%d entries", len(drafts))
-	}
-	s.workspace("acme")
-	key := s.key("acme", allPermissions()...)
-	followers := twentyFollowers()
-	projected := make(chan struct{})
-	group, ctx := errgroup.WithContext(t.Context())
+	s.followAtOnce(followers, key, s.drafts(lines[steps:]...))
 	for _, f := range followers {
-		group.Go(func() error { return f.pollUntil(ctx, projected, s.server, key) })
-	}
-	group.Go(func() error { return appendInTurns(ctx, s.log, drafts) })
-	for position := int64(0); position < appends && ctx.Err() == nil; position = s.states["acme"].Position {
-		s.project("acme", 0)
-	}
-	close(projected)
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	during := 0
-	for _, f := range followers {
-		during += len(f.inOrder)
 		f.finish(s, "acme", key)
 	}
-	// Otherwise they read only what was there before.
-	if during < appends/2 {
-		t.Errorf("the followers have seen %d rows while entries were appended", during)
+}
+
+// allFollowers follow every list.
+func allFollowers() []*follower {
+	var followers []*follower
+	for path := range lists() {
+		for _, q := range []string{"limit=1", "limit=2", "limit=9", "limit=100", ""} {
+			followers = append(followers, newFollower(path, q))
+		}
+		if path != "/v1/events" {
+			followers = append(followers, newFollower(path, "limit=3&include=removed"))
+		}
+	}
+	return append(followers,
+		newFollower("/v1/invoices", "limit=5&status=sent"), newFollower("/v1/invoices", "limit=9&status=paid"),
+		newFollower("/v1/time-entries", "limit=11&status=sent"), newFollower("/v1/payments", "limit=60&direction=paid_to_contractor"),
+		newFollower("/v1/events", "limit=13&type=time_entry.approved"),
+	)
+}
+
+// followAtOnce appends and projects entries while followers poll. The second half of the
+// entries comes when some follower has seen something of the first, so that none of this
+// happens before or after the rest.
+func (s *stand) followAtOnce(followers []*follower, key string, drafts []domain.Draft) {
+	s.t.Helper()
+	var seen atomic.Int64
+	over := make(chan struct{})
+	group, ctx := errgroup.WithContext(s.t.Context())
+	for _, f := range followers {
+		group.Go(func() error { return f.pollUntil(ctx, over, s.server, key, &seen) })
+	}
+	half := len(drafts) / 2
+	for _, part := range [][]domain.Draft{drafts[:half], drafts[half:]} {
+		end := s.states["acme"].Position + int64(len(part))
+		group.Go(func() error { return appendInTurns(ctx, s.log, part) })
+		for s.states["acme"].Position < end && ctx.Err() == nil {
+			s.project("acme", 0)
+		}
+		s.until(func() bool { return seen.Load() > 0 || ctx.Err() != nil })
+	}
+	close(over)
+	if err := group.Wait(); err != nil {
+		s.t.Fatal(err)
 	}
 }
 
-// pollUntil polls until over is closed.
-func (f *follower) pollUntil(ctx context.Context, over <-chan struct{}, server *httptest.Server, key string) error {
+// pollUntil polls until over is closed, and adds up the rows that it has seen.
+func (f *follower) pollUntil(ctx context.Context, over <-chan struct{}, server *httptest.Server, key string, seen *atomic.Int64) error {
 	for {
 		select {
 		case <-over:
 			return nil
 		default:
 		}
+		before := len(f.inOrder)
 		if _, err := f.poll(ctx, server, key); err != nil {
 			return err
 		}
+		seen.Add(int64(len(f.inOrder) - before))
 	}
 }
 

@@ -3,6 +3,7 @@ package readapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,28 +31,38 @@ func (n *planNode) walk(each func(*planNode)) {
 	}
 }
 
-// fillTables makes a workspace with 20,000 rows in every table, and a small one.
-func (s *stand) fillTables() {
+// fillTables makes a workspace with 20,000 rows in some tables, by default in all, and a
+// small one.
+func (s *stand) fillTables(names ...string) {
 	s.t.Helper()
 	var b strings.Builder
 	for w, rows := range map[string]int{"big": 20_000, "small": 50} {
-		fmt.Fprintf(&b, `
-			SELECT workspace_create('%[1]s', '%[1]s', now());
-			INSERT INTO invoice SELECT '%[1]s', 'in_' || n, n, n %% 50 <> 0, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10,
-			       (array['not_ready','sent','paid'])[n %% 3 + 1], CASE WHEN n %% 40 = 0 THEN 'package' ELSE 'invoice' END, '{"id":1', ',"a":1', ',"b":1' FROM generate_series(1, %[2]d) n;
-			INSERT INTO charge SELECT '%[1]s', 'ch_' || n, n, n %% 3 <> 0, 'cl_' || n %% 200, 'co_' || n %% 100, NULL, '2026-' || n %% 10, '{"id":1', ',"a":1' FROM generate_series(1, %[2]d) n;
-			INSERT INTO time_entry SELECT '%[1]s', 'te_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, NULL, '2026-' || n %% 10, (array['approved','sent','paid'])[n %% 3 + 1], '{"id":1', ',"a":1' FROM generate_series(1, %[2]d) n;
-			INSERT INTO removed_charge SELECT '%[1]s', 'rc_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, '{"id":1' FROM generate_series(1, %[2]d) n;
-			INSERT INTO removed_billed_charge SELECT '%[1]s', 'rc_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, '{"id":1' FROM generate_series(1, %[2]d) n;
-			INSERT INTO removed_time_entry SELECT '%[1]s', 'rt_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, (array['approved','sent','paid'])[n %% 3 + 1], '{"id":1' FROM generate_series(1, %[2]d) n;
-			INSERT INTO payment SELECT '%[1]s', 'pm_' || n, n, CASE WHEN n %% 2 = 0 THEN 'received_from_client' ELSE 'paid_to_contractor' END, 'cl_' || n %% 200, 'co_' || n %% 100, '{"id":1' FROM generate_series(1, %[2]d) n;
-			INSERT INTO client SELECT '%[1]s', 'cl_' || n, n, '{"id":1' FROM generate_series(1, %[2]d) n;
-			INSERT INTO contractor SELECT '%[1]s', 'co_' || n, n, '{"id":1' FROM generate_series(1, %[2]d) n;
-			INSERT INTO client_credit SELECT '%[1]s', 'cl_' || n, n, '{"balance":1' FROM generate_series(1, %[2]d) n;
-			INSERT INTO credit_move SELECT '%[1]s', 'cl_1', 'cr_' || n, n, '{"id":1' FROM generate_series(1, %[2]d) n;`, w, rows)
+		fmt.Fprintf(&b, "SELECT workspace_create('%[1]s', '%[1]s', now());", w)
+		for table, columns := range largeTables() {
+			if len(names) == 0 || slices.Contains(names, table) {
+				fmt.Fprintf(&b, "INSERT INTO "+table+" SELECT '%[1]s', "+columns+" FROM generate_series(1, %[2]d) n;", w, rows)
+			}
+		}
 	}
 	b.WriteString("ANALYZE;")
 	testkit.AsOwner(s.t, s.pool, b.String())
+}
+
+// largeTables are the columns of each table after workspace_id in row n of fillTables.
+func largeTables() map[string]string {
+	return map[string]string{
+		"invoice":               `'in_' || n, n, n %% 50 <> 0, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, (array['not_ready','sent','paid'])[n %% 3 + 1], CASE WHEN n %% 40 = 0 THEN 'package' ELSE 'invoice' END, '{"id":1', ',"a":1', ',"b":1'`,
+		"charge":                `'ch_' || n, n, n %% 3 <> 0, 'cl_' || n %% 200, 'co_' || n %% 100, NULL, '2026-' || n %% 10, '{"id":1', ',"a":1'`,
+		"time_entry":            `'te_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, NULL, '2026-' || n %% 10, (array['approved','sent','paid'])[n %% 3 + 1], '{"id":1', ',"a":1'`,
+		"removed_charge":        `'rc_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, '{"id":1'`,
+		"removed_billed_charge": `'rc_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, '{"id":1'`,
+		"removed_time_entry":    `'rt_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, (array['approved','sent','paid'])[n %% 3 + 1], '{"id":1'`,
+		"payment":               `'pm_' || n, n, CASE WHEN n %% 2 = 0 THEN 'received_from_client' ELSE 'paid_to_contractor' END, 'cl_' || n %% 200, 'co_' || n %% 100, '{"id":1'`,
+		"client":                `'cl_' || n, n, '{"id":1'`,
+		"contractor":            `'co_' || n, n, '{"id":1'`,
+		"client_credit":         `'cl_' || n, n, '{"balance":1'`,
+		"credit_move":           `'cl_1', 'cr_' || n, n, '{"id":1'`,
+	}
 }
 
 // planOf runs a statement as the program prepares it and returns its plan.
@@ -62,7 +73,7 @@ func (s *stand) planOf(tx pgx.Tx, sql, arguments string) planNode {
 		s.t.Fatalf("%v in %s", err, sql)
 	}
 	var raw string
-	err := tx.QueryRow(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE the_statement ("+arguments+")", pgx.QueryExecModeSimpleProtocol).Scan(&raw)
+	err := tx.QueryRow(ctx, "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE the_statement ("+arguments+")", pgx.QueryExecModeSimpleProtocol).Scan(&raw)
 	if err != nil {
 		s.t.Fatalf("%v in %s", err, sql)
 	}

@@ -276,7 +276,7 @@ func TestPlacesOfWholeLists(t *testing.T) {
 func TestTheCostOfAWholeList(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.fillTables()
+	s.fillTables("client", "payment", "charge", "removed_charge")
 	s.contract = nil // the rows are none
 	for _, c := range []struct {
 		path, workspace string

@@ -1,5 +1,0 @@
-//go:build !race
-
-package readapi_test
-
-const raceDetected = false
