@@ -1,3 +1,5 @@
+//go:build full
+
 package eventlog_test
 
 import (
@@ -11,9 +13,41 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/natsnotify"
+	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 )
+
+// TestNotificationsOverNATS runs the tests of notifications with two processes of which one
+// hears of the other by NATS alone, as behind a pooler.
+func TestNotificationsOverNATS(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(t *testing.T, p between){
+		"across processes": notifyAcrossProcesses, "followed": followAcrossProcesses,
+		"many workspaces": manyWorkspacesInOneNotification, "lost": lostListenerListensAgain,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, servers := testkit.NewDatabase(t), natscluster.Start(t, 1)
+			p := between{a: newProcess(t, url), b: newProcess(t, url)}
+			p.a.carry(t, servers)
+			p.b.carry(t, servers)
+			p.b.notifier.ListenAt(nil)
+			p.lose = func() {
+				servers.Kill(0)
+				servers.Run(0)
+			}
+			test(t, p)
+		})
+	}
+}
+
+// carry makes a process that does not run yet send notifications over NATS.
+func (p *process) carry(t *testing.T, servers *natscluster.Cluster) {
+	t.Helper()
+	target := testkit.Must(natsnotify.ParseTarget(servers.URL()))(t)
+	p.notifier.CarryBy(natsnotify.New(target, bus.Config{Name: "test", Logger: testkit.Discard()}))
+}
 
 // TestNotifyWithoutNATS: while the server of NATS is away, those that listen are notified by
 // NOTIFY; when it is back, all are.

@@ -11,11 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/eventlog/natsnotify"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 )
 
 // newNotifier listens past a pooler, as programs do that have LEDGERFEED_LISTEN_DATABASE_URL.
@@ -86,9 +83,8 @@ type between struct {
 	lose func() // interrupts the way, which comes back
 }
 
-// overBoth runs a test with two processes that both listen, and with two of which one hears
-// of the other by NATS alone, as behind a pooler.
-func overBoth(t *testing.T, test func(t *testing.T, p between)) {
+// overListen runs a test with two processes that both listen.
+func overListen(t *testing.T, test func(t *testing.T, p between)) {
 	t.Helper()
 	t.Run("LISTEN", func(t *testing.T) {
 		t.Parallel()
@@ -105,26 +101,6 @@ func overBoth(t *testing.T, test func(t *testing.T, p between)) {
 		}
 		test(t, p)
 	})
-	t.Run("NATS", func(t *testing.T) {
-		t.Parallel()
-		url, servers := testkit.NewDatabase(t), natscluster.Start(t, 1)
-		p := between{a: newProcess(t, url), b: newProcess(t, url)}
-		p.a.carry(t, servers)
-		p.b.carry(t, servers)
-		p.b.notifier.ListenAt(nil)
-		p.lose = func() {
-			servers.Kill(0)
-			servers.Run(0)
-		}
-		test(t, p)
-	})
-}
-
-// carry makes a process that does not run yet send notifications over NATS.
-func (p *process) carry(t *testing.T, servers *natscluster.Cluster) {
-	t.Helper()
-	target := testkit.Must(natsnotify.ParseTarget(servers.URL()))(t)
-	p.notifier.CarryBy(natsnotify.New(target, bus.Config{Name: "test", Logger: testkit.Discard()}))
 }
 
 // taken waits for a notification.
@@ -177,7 +153,7 @@ func TestNotifyInsideTheProcess(t *testing.T) {
 // a single one, a batch or in the caller's own transaction.
 func TestNotifyAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	overBoth(t, notifyAcrossProcesses)
+	overListen(t, notifyAcrossProcesses)
 }
 
 func notifyAcrossProcesses(t *testing.T, p between) {
@@ -215,7 +191,7 @@ func notifyAcrossProcesses(t *testing.T, p between) {
 // TestFollowAcrossProcesses: notifications come long before the next sweep.
 func TestFollowAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	overBoth(t, followAcrossProcesses)
+	overListen(t, followAcrossProcesses)
 }
 
 func followAcrossProcesses(t *testing.T, p between) {
@@ -240,7 +216,7 @@ func followAcrossProcesses(t *testing.T, p between) {
 // TestManyWorkspacesInOneNotification: more ids than one NOTIFY can carry.
 func TestManyWorkspacesInOneNotification(t *testing.T) {
 	t.Parallel()
-	overBoth(t, manyWorkspacesInOneNotification)
+	overListen(t, manyWorkspacesInOneNotification)
 }
 
 func manyWorkspacesInOneNotification(t *testing.T, p between) {
@@ -274,7 +250,7 @@ func manyWorkspacesInOneNotification(t *testing.T, p between) {
 // subscriber sweeps once, and notifications come as before.
 func TestLostListenerListensAgain(t *testing.T) {
 	t.Parallel()
-	overBoth(t, lostListenerListensAgain)
+	overListen(t, lostListenerListensAgain)
 }
 
 func lostListenerListensAgain(t *testing.T, p between) {

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build full && unix
 
 package readapi_test
 

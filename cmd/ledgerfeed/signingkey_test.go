@@ -98,3 +98,39 @@ func TestSigningKeys(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestSigningKeyOfTheOwnDatabase: with the program's own PostgreSQL, serve makes the key,
+// shows its public part, and commands sign with the same one.
+func TestSigningKeyOfTheOwnDatabase(t *testing.T) {
+	t.Parallel()
+	dir := localDir(t)
+	serving := startProcess(t, localCommand(t, dir, "serve"))
+	_, keys := bodyOf(t, apiOf(serving)+"/docs/keys.txt")
+	shown := succeedLocally(t, dir, "signing-key", "show")
+	if !strings.HasSuffix(keys, "\n"+shown) || !strings.HasPrefix(shown, "127.0.0.1:0/webhook-statements+") {
+		t.Errorf("the service shows\n%s\nand the command\n%s", keys, shown)
+	}
+	info := testkit.Must(os.Stat(filepath.Join(dir, "signing.key")))(t)
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("the key's file has the mode %v", info.Mode())
+	}
+	succeedLocally(t, dir, "workspace", "create", "--id", "acme")
+	id := strings.Fields(succeedLocally(t, dir, "webhook", "create", "--workspace", "acme", "--url", "https://example.com/hook"))[0]
+	statement := filepath.Join(t.TempDir(), "statement")
+	if err := os.WriteFile(statement, []byte(succeedLocally(t, dir, "webhook", "statement", id)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	succeedLocally(t, dir, "signing-key", "check", statement)
+
+	// The file takes two keys, as the setting does.
+	newer, _ := newSigningKey(t)
+	older := read(t, filepath.Join(dir, "signing.key"))
+	serving.stop()
+	if err := os.WriteFile(filepath.Join(dir, "signing.key"), []byte(newer+","+older), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if both := succeedLocally(t, dir, "signing-key", "show"); strings.Count(both, "\n") != 2 || !strings.HasSuffix(both, "\n"+shown) {
+		t.Errorf("both keys: %s", both)
+	}
+	succeedLocally(t, dir, "signing-key", "check", statement)
+}

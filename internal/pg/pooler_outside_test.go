@@ -1,4 +1,4 @@
-//go:build outside
+//go:build full && outside
 
 package pg_test
 
