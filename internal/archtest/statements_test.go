@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -135,8 +136,8 @@ func TestStatementsNameTheirWorkspace(t *testing.T) {
 			}
 		}
 	}
-	if total < 60 {
-		t.Errorf("only %d statements were found", total)
+	if total == 0 {
+		t.Error("no statements found: the test does not see them")
 	}
 	for _, where := range slices.Sorted(maps.Keys(found)) {
 		if known[where] == "" {
@@ -205,10 +206,10 @@ func TestChangesCallNothingVolatile(t *testing.T) {
 			}
 		}
 	}
-	if total < 60 {
-		t.Errorf("only %d statements were found", total)
+	if total == 0 {
+		t.Error("no statements found: the test does not see them")
 	}
-	schema, err := os.ReadFile("../../migrations/schema.sql")
+	schema, err := os.ReadFile(filepath.Join(root, "migrations", "schema.sql"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +243,7 @@ func TestVolatileChanges(t *testing.T) {
 // servesProduction reports whether a file is part of what serves customers, and not of
 // what measures or tests it.
 func servesProduction(path string) bool {
-	for _, folder := range []string{"cmd/ledgerfeed-bench/", "cmd/ledgerfeed-chaos/", "internal/testkit/", "internal/scenario/", "internal/seededbug/"} {
+	for _, folder := range []string{"cmd/ledgerfeed-bench/", "cmd/ledgerfeed-chaos/", "internal/testkit/", "internal/scenario/"} {
 		if strings.HasPrefix(path, folder) {
 			return false
 		}

@@ -10,17 +10,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// module is the module's path, before a package's folder.
-const module = "github.com/ledgerfeed/ledgerfeed/"
+// root is the module's root, seen from the folder in which the tests run.
+var root = filepath.Join("..", "..")
 
 // source is a Go file as the rules look at it.
 type source struct {
-	name    string // as the system has it
 	path    string // from the module's root, with slashes
-	pkg     string
 	imports []string
 	syntax  *ast.File
 	set     *token.FileSet
@@ -32,40 +31,42 @@ func (s *source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
 // folder is the file's package, as a path from the module's root.
 func (s *source) folder() string { return path.Dir(s.path) }
 
-// tree parses every Go file of the module, whatever system it is built for:
-// an import that only one of them compiles counts too.
+// tree returns every Go file of the module, whatever system it is built for. The tests share
+// the files, so none may change them.
 func tree(t *testing.T) []*source {
 	t.Helper()
-	root := filepath.Join("..", "..")
-	var files []*source
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+	files, err := parsedTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("no Go files found: this is not the module's root")
+	}
+	return files
+}
+
+var parsedTree = sync.OnceValues(func() (files []*source, err error) {
+	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if entry.IsDir() {
-			return enter(root, name, entry.Name())
+			return enter(name, entry.Name())
 		}
 		if filepath.Ext(name) != ".go" {
 			return nil
 		}
-		file, err := parse(root, name)
+		file, err := parse(name)
 		if err == nil {
 			files = append(files, file)
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) < 50 {
-		t.Fatalf("only %d files found: this is not the module's root", len(files))
-	}
-	return files
-}
+	return files, err
+})
 
-// enter skips folders that the go command does not build from, and modules of
-// their own.
-func enter(root, name, base string) error {
+// enter skips folders that the go command does not build from, and modules of their own.
+func enter(name, base string) error {
 	if name == root {
 		return nil
 	}
@@ -78,7 +79,7 @@ func enter(root, name, base string) error {
 	return nil
 }
 
-func parse(root, name string) (*source, error) {
+func parse(name string) (*source, error) {
 	set := token.NewFileSet()
 	syntax, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -88,7 +89,7 @@ func parse(root, name string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{name: name, path: filepath.ToSlash(relative), pkg: syntax.Name.Name, syntax: syntax, set: set}
+	s := &source{path: filepath.ToSlash(relative), syntax: syntax, set: set}
 	for _, spec := range syntax.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
@@ -97,13 +98,4 @@ func parse(root, name string) (*source, error) {
 		s.imports = append(s.imports, imported)
 	}
 	return s, nil
-}
-
-// parseFile parses a file again, into a set of its own.
-func parseFile(set *token.FileSet, file *source) *ast.File {
-	syntax, err := parser.ParseFile(set, file.name, nil, parser.SkipObjectResolution)
-	if err != nil {
-		return file.syntax // not reached: it was parsed before
-	}
-	return syntax
 }
