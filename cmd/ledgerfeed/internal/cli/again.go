@@ -3,7 +3,6 @@ package cli
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
@@ -50,15 +49,41 @@ func calledAs() (called, directory string) {
 	return "go run ./cmd/ledgerfeed", ""
 }
 
-// sourceRoot is the directory of the module that this program was built from; empty: it is
-// not on this machine.
+// modulePath is the module that this program is part of.
+const modulePath = "github.com/ledgerfeed/ledgerfeed"
+
+// sourceRoot is the root of this program's module, found from the working directory upwards;
+// empty: the working directory is outside the module. go run works only inside it (go run -C
+// changes to it), so this finds the root whenever go run started the program. The path that the
+// compiler recorded would not do: -trimpath removes it.
 func sourceRoot() string {
-	_, file, _, _ := runtime.Caller(0)
-	root, _, found := strings.Cut(filepath.ToSlash(file), "/cmd/ledgerfeed/")
-	if _, err := os.Stat(filepath.Join(root, "go.mod")); !found || !filepath.IsAbs(root) || err != nil {
+	directory, err := os.Getwd()
+	if err != nil {
 		return ""
 	}
-	return root
+	for {
+		if text, err := os.ReadFile(filepath.Join(directory, "go.mod")); err == nil {
+			if declaresModule(string(text)) {
+				return directory
+			}
+			return "" // of another module, which go run would take, too
+		}
+		parent := filepath.Dir(directory)
+		if parent == directory {
+			return ""
+		}
+		directory = parent
+	}
+}
+
+// declaresModule reports whether a go.mod is the one of modulePath.
+func declaresModule(mod string) bool {
+	for line := range strings.Lines(mod) {
+		if words := strings.Fields(line); len(words) >= 2 && words[0] == "module" {
+			return strings.Trim(words[1], `"`) == modulePath
+		}
+	}
+	return false
 }
 
 // absolute makes a path hold in every directory.

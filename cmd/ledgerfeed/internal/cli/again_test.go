@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // TestAgain: the settings and flags of a call come with it, secrets do not.
@@ -44,5 +47,62 @@ func TestAgainHoldsInEveryDirectory(t *testing.T) {
 	e := &Env{config: "settings.yaml"}
 	if line := e.Again("data"); !strings.Contains(line, " --config "+here+"/settings.yaml --data-dir "+here+"/data") {
 		t.Errorf("the line is %s", line)
+	}
+}
+
+// TestAgainWithGoRun: a program that go run started, here this test's, is called again from the
+// root of its module, from whichever directory of it the person started it.
+func TestAgainWithGoRun(t *testing.T) {
+	if self, err := os.Executable(); err != nil || !strings.Contains(self, "go-build") {
+		t.Chdir(t.TempDir()) // a test program that was compiled on its own is called by its name
+		if called, directory := calledAs(); directory != "" || strings.Contains(called, "go run") {
+			t.Errorf("called as %s in %q", called, directory)
+		}
+		return
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(here, "..", "..", "..", "..")
+	for _, directory := range []string{here, filepath.Join(root, "docs", "contract"), root} {
+		t.Chdir(directory)
+		called, runsIn := calledAs()
+		if want := "go run -C " + quote(root) + " ./cmd/ledgerfeed"; called != want || runsIn != root {
+			t.Errorf("in %s: called as %s in %s, want %s in %s", directory, called, runsIn, want, root)
+		}
+	}
+	e := &Env{}
+	if line := e.Again(defaultDataDir); strings.Contains(line, "--data-dir") {
+		t.Errorf("at the root the usual directory needs no flag: %s", line)
+	}
+	t.Chdir(t.TempDir())
+	if called, runsIn := calledAs(); called != "go run ./cmd/ledgerfeed" || runsIn != "" {
+		t.Errorf("outside of the module: called as %s in %s", called, runsIn)
+	}
+}
+
+// TestSourceRoot: the module's name counts, not only that there is a go.mod.
+func TestSourceRoot(t *testing.T) {
+	for name, c := range map[string]struct {
+		mod  string
+		want bool
+	}{
+		"ours":    {"// why\nmodule github.com/ledgerfeed/ledgerfeed // here\n\ngo 1.26\n", true},
+		"quoted":  {"module \"github.com/ledgerfeed/ledgerfeed\"\n", true},
+		"another": {"module github.com/ledgerfeed/ledgerfeed/v2\n\nrequire github.com/ledgerfeed/ledgerfeed v0.1.0\n", false},
+	} {
+		root := testkit.Must(filepath.EvalSymlinks(t.TempDir()))(t)
+		below := filepath.Join(root, "a", "b")
+		if err := os.MkdirAll(below, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte(c.mod), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir(below)
+		if got := sourceRoot(); c.want && got != root || !c.want && got != "" {
+			t.Errorf("%s: the root is %q", name, got)
+		}
 	}
 }
