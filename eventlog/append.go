@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
 
 // Append appends entries of any number of workspaces, all of them or, on an
@@ -70,9 +69,6 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) (receipts []Re
 func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (receipts []Receipt, err error) {
 	if len(drafts) == 0 {
 		return nil, nil
-	}
-	if seededbug.Active == seededbug.OwnTransaction {
-		return l.Append(ctx, drafts...)
 	}
 	if drafts, err = checked(drafts); err != nil {
 		return nil, err

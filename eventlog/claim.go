@@ -17,7 +17,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
 
 // Claim is segments of some workspaces, whose checkpoints Tx holds locked. A
@@ -307,9 +306,6 @@ func (c *Claim) commit(ctx context.Context, now time.Time) error {
 		if s := &c.Segments[i]; len(s.Entries) > 0 {
 			ids, ends = append(ids, s.WorkspaceID), append(ends, s.End())
 		}
-	}
-	if seededbug.Active == seededbug.ForgottenCheckpoint && now.UnixMicro()%20 == 0 {
-		ids, ends = nil, nil
 	}
 	// The failure state is cleared once the checkpoint has passed failed_to. rules is
 	// the oldest version that any row was made by: the handler's if it began at

@@ -15,7 +15,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
 
 // pendingAppend is a single append on its way to a shared transaction.
@@ -81,9 +80,6 @@ func singleError(workspaceID string, err error) error {
 }
 
 func (p *pendingAppend) result() ([]Receipt, error) {
-	if p.err != nil && seededbug.Active == seededbug.EarlyAcknowledgement {
-		return []Receipt{{ID: p.draft.ID}}, nil
-	}
 	if p.err != nil {
 		return nil, p.err
 	}

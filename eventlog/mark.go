@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
 
 // Mark is a position of a workspace's log with the start of the chain there. A
@@ -33,9 +32,6 @@ const ChainStart = `substr(e.chain, 1, 8)`
 // SQL of the workspace's id and of the Mark's position and bytes. It is true if the bytes
 // are not known.
 func HoldsMark(workspaceID, position, chain string) string {
-	if seededbug.Active == seededbug.UncheckedChain {
-		return `(` + position + `::bigint IS NOT NULL OR ` + chain + `::bytea IS NULL)`
-	}
 	return `(` + chain + `::bytea = '\x0000000000000000' OR EXISTS (SELECT FROM event_log e WHERE e.workspace_id = ` + workspaceID +
 		` AND e.position = ` + position + `::bigint AND ` + ChainStart + ` = ` + chain + `))`
 }

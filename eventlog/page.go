@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
 
 // MaxFeedPage is the most events of a page.
@@ -162,20 +161,12 @@ func (f *Feed) readPage(ctx context.Context, q *FeedQuery, known knownPlaces) (*
 	return r, err
 }
 
-// visiblePosition is the SQL of the visible position, of a row c of log_checkpoint.
-func visiblePosition() string {
-	if seededbug.Active == seededbug.EventAheadOfData {
-		return "(SELECT h.position FROM log_head h WHERE h.workspace_id = c.workspace_id)"
-	}
-	return "c.position"
-}
-
 // visibleStatement reads the visible position.
 func visibleStatement(into **visibleAt) statement {
 	v := &visibleAt{}
 	return statement{
 		sql: func(workspace string) string {
-			return `SELECT ` + visiblePosition() + `, coalesce((extract(epoch FROM c.moved_at) * 1000000)::bigint, 0)
+			return `SELECT c.position, coalesce((extract(epoch FROM c.moved_at) * 1000000)::bigint, 0)
 				  FROM log_checkpoint c WHERE c.workspace_id = ` + workspace + ` AND c.consumer = '` + ReadModels + `'`
 		},
 		columns: []any{&v.visible, &v.movedAt},
@@ -210,7 +201,7 @@ func (f *Feed) eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) stat
 				behind = ` AND e.position >= log_position_since(` + workspace + `, ` + since + `)`
 			}
 			if f.named == nil {
-				behind += ` AND e.position <= (SELECT ` + visiblePosition() + ` FROM log_checkpoint c WHERE c.workspace_id = ` + workspace + ` AND c.consumer = '` + ReadModels + `')`
+				behind += ` AND e.position <= (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = ` + workspace + ` AND c.consumer = '` + ReadModels + `')`
 			}
 			return `SELECT e.position, e.public_event, ` + ChainStart + ` FROM event_log e
 				 WHERE e.workspace_id = ` + workspace + ` AND e.position > $1` + behind + ` AND e.public_event IS NOT NULL` + filter + `
@@ -266,7 +257,7 @@ func (r *readings) page(q *FeedQuery, kept int64) (page *FeedPage, end int64) {
 
 // holds reports whether the log holds a Mark. It does if its bytes are not known.
 func (r *readings) holds(m Mark) bool {
-	if m.Chain == (Mark{}).Chain || seededbug.Active == seededbug.UncheckedChain {
+	if m.Chain == (Mark{}).Chain {
 		return true
 	}
 	return r.entries[m.Position].Mark == m

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
@@ -95,9 +94,6 @@ func (p *Projection) inParts(ctx context.Context, tx pgx.Tx, list []eventlog.Seg
 func (p *Projection) fold(ctx context.Context, tx pgx.Tx, s *segments) error {
 	for _, w := range s.workspaces {
 		for i := range s.entries[w] {
-			if seededbug.Active == seededbug.SkippedPosition && s.entries[w][i].Position%100 == 0 {
-				continue
-			}
 			p.Rules.Apply(s.folds[w].State, &s.entries[w][i])
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
@@ -133,11 +132,7 @@ func (p listPosition) append(b []byte) []byte {
 func parseListPosition(b []byte) listPosition {
 	mark, b := cutMark(b)
 	position, n := binary.Uvarint(b)
-	p := listPosition{position: int64(position), id: string(b[n:]), mark: mark}
-	if seededbug.Active == seededbug.SkippedTies && p.id != "" {
-		p.id = "~" // after every id
-	}
-	return p
+	return listPosition{position: int64(position), id: string(b[n:]), mark: mark}
 }
 
 // seen moves the mark to the visible position of a page that was read, unless the read

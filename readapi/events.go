@@ -9,7 +9,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
-	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
@@ -21,7 +20,7 @@ func answerEvents(q *request) error {
 		Since:       q.params.time(e.since),
 		Oldest:      q.oldestKept(),
 		Type:        q.params.get(e.enum),
-		Payouts:     q.visible.pay || seededbug.Active == seededbug.ShownPayouts,
+		Payouts:     q.visible.pay,
 		Limit:       q.params.limit(e.limit),
 	}
 	if q.params.has(e.cursor) {

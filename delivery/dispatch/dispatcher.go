@@ -26,7 +26,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
-	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
@@ -215,9 +214,6 @@ func (d *Dispatcher) handle(msg *message.Message) error {
 		URL: a.Endpoint.URL, WebhookID: a.Key().WebhookID, EventID: a.EventID, Body: a.Body,
 		Secrets: a.Endpoint.Secrets(d.clock()), DeliveryID: a.DeliveryID(), Standard: a.Endpoint.Standard,
 		Sequence: a.Sequence,
-	}
-	if seededbug.Active == seededbug.UnsignedRetry && a.Made > 0 {
-		m.Secrets = nil
 	}
 	// Who is told of an event reads next what it is about. Later attempts find it there.
 	if d.sightings != nil && a.Made == 0 {

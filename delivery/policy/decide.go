@@ -1,10 +1,6 @@
 package policy
 
-import (
-	"time"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
-)
+import "time"
 
 // State of a delivery (docs/contract/decisions.md, "The retry schedule").
 type State string
@@ -43,7 +39,7 @@ type Verdict struct {
 // Decide returns what follows an attempt to a webhook that is on. If the change is TurnOff,
 // a delivery may be Pending none the less: turning the webhook off cancels it.
 func (p Policy) Decide(h Health, a Attempted) Verdict {
-	if a.Success || seededbug.Active == seededbug.LostRetry {
+	if a.Success {
 		return Verdict{State: Succeeded, Health: h.Succeeded()}
 	}
 	v := Verdict{}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/seededbug"
 )
 
 const (
@@ -133,9 +132,6 @@ func (i *Ingest) once(ctx context.Context) error {
 		return err
 	}
 	result, err := i.appender.append(ctx, b)
-	if seededbug.Active == seededbug.UnappendedSkipped {
-		err = nil
-	}
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
 	if err != nil {

@@ -1,6 +1,0 @@
-//go:build seededbug_payouts
-
-package seededbug
-
-// Active is the bug of this build.
-const Active = ShownPayouts

@@ -1,6 +1,0 @@
-//go:build seededbug_position
-
-package seededbug
-
-// Active is the bug of this build.
-const Active = SkippedPosition
