@@ -70,4 +70,5 @@ def main(out, *files):
                     write(out, g["kind"], g["group"], g["version"], {"$ref": "#/definitions/" + n, "definitions": closure(definitions, n, {})})
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])
