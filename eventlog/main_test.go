@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if natscluster.Serve() {
 		os.Exit(0)
 	}
-	testkit.Main(m, migrations.Up, testkit.OnCitusToo)
+	testkit.Main(m, migrations.Up, testkit.OnCitusToo, testkit.Waits)
 }
 
 // timeout is how long a test waits for what must come: long enough for a machine

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		projectUntilDeath(url)
 		return
 	}
-	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.OnCitusToo)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.OnCitusToo, testkit.Waits)
 }
 
 func projectUntilDeath(url string) {

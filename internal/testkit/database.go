@@ -2,7 +2,10 @@ package testkit
 
 import (
 	"context"
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +60,18 @@ func BesideCitus(s *server) {
 	}
 	s.beside = newServer(s.migrate)
 	s.beside.cluster = newCluster(list)
+}
+
+// Waits says that tests of a package mostly wait: for PostgreSQL, for a notification or for a
+// time that has to pass. Twice as many as there are processors run at once then, which is not
+// more work at a time. The flag -parallel still decides.
+func Waits(*server) {
+	if flag.Parsed() {
+		return // a TestMain that reads flags of its own says itself what it wants
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		_, _ = os.Stderr.WriteString("testkit: " + err.Error() + "\n")
+	}
 }
 
 // Main runs the tests of a package and exits. A TestMain calls it and nothing
