@@ -46,6 +46,36 @@ func Within(t testing.TB, limit time.Duration, ok func() error) {
 	}
 }
 
+// Receive returns the next value of a channel. The test fails if none comes within three
+// minutes, or if the channel is closed.
+func Receive[T any](t testing.TB, from <-chan T, what string) (value T) {
+	t.Helper()
+	late := time.NewTimer(eventuallyTimeout)
+	defer late.Stop()
+	select {
+	case value, open := <-from:
+		if !open {
+			t.Fatalf("%s does not come: the channel is closed", what)
+		}
+		return value
+	case <-late.C:
+		t.Fatalf("%s does not come within %v", what, eventuallyTimeout)
+	}
+	return value
+}
+
+// Offered returns the next value of a channel if one comes within a moment. It is for loops
+// that look at something else between two values.
+func Offered[T any](from <-chan T) (value T, offered bool) {
+	moment := time.NewTimer(eventuallyFirst)
+	defer moment.Stop()
+	select {
+	case value, offered = <-from:
+	case <-moment.C:
+	}
+	return value, offered
+}
+
 // Throughout fails the test as soon as ok is an error, which it asks for so long: what
 // must not happen does not.
 func Throughout(t testing.TB, so time.Duration, ok func() error) {
