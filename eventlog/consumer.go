@@ -75,13 +75,13 @@ func (c *consumer) markDirty(ctx context.Context) {
 	}
 	sweep := time.NewTimer(0)
 	defer sweep.Stop()
-	before := time.Duration(0) // how long the sweep before took
+	pace := sweepPace{least: c.cfg.Sweep}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-appended.C:
-			if c.cfg.Gather > 0 && !flow.Pause(ctx, untilNext(c.cfg.Gather)) {
+			if c.cfg.Gather > 0 && !c.cfg.Pause(ctx, untilNext(c.cfg.Gather)) {
 				return
 			}
 			// What this process has appended it claims at once: it is the first to know.
@@ -101,13 +101,24 @@ func (c *consumer) markDirty(ctx context.Context) {
 		if c.sweeps.Note(ctx, err); err == nil {
 			c.claimsAtNode.Note(ctx, nil)
 		}
-		// Sweeps over many workspaces take no more than 1 % of the time. One that took long by
-		// itself had to wait, for a database that failed over or a table that was locked, and
-		// does not put off the next: it may have lost notifications meanwhile.
-		took := time.Since(began)
-		sweep.Reset(max(c.cfg.Sweep, 100*min(took, before)))
-		before = took
+		sweep.Reset(pace.pause(time.Since(began)))
 	}
+}
+
+// sweepPace decides how long a consumer waits between two sweeps.
+type sweepPace struct {
+	least  time.Duration
+	before time.Duration // how long the sweep before took
+}
+
+// pause returns the wait after a sweep that took so long. Sweeps over many workspaces take no
+// more than 1 % of the time. One that took long by itself had to wait, for a database that
+// failed over or a table that was locked, and does not put off the next: the consumer may have
+// lost notifications meanwhile.
+func (p *sweepPace) pause(took time.Duration) time.Duration {
+	pause := max(p.least, 100*min(took, p.before))
+	p.before = took
+	return pause
 }
 
 // untilNext is the time until the next multiple of a time since the epoch. It is not of the

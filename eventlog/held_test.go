@@ -57,11 +57,11 @@ func (h *holder) release(t *testing.T) {
 	}
 }
 
-// soon is a context for what must not wait for a held workspace, which is never
-// released before it ends.
+// soon is a context for what must not wait for a held workspace, which is never released
+// before it ends: such a wait would take an hour.
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -86,7 +86,7 @@ func TestHeldWorkspacesDelayNobody(t *testing.T) {
 	for i := range 12 {
 		names = append(names, fmt.Sprint("held", i))
 	}
-	h := held(t, 4, time.Minute, names...)
+	h := held(t, 4, time.Hour, names...)
 	h.append(t, client(t, "sound", "first", "n"))
 	var waiting sync.WaitGroup
 	wait := func(drafts ...domain.Draft) {
@@ -196,7 +196,7 @@ func TestHeldWorkspaceHasItsOwnError(t *testing.T) {
 // one of them, the others are free.
 func TestAppendToSeveralHoldsNobody(t *testing.T) {
 	t.Parallel()
-	h := held(t, 4, time.Minute, "held")
+	h := held(t, 4, time.Hour, "held")
 	done := make(chan error, 1)
 	go func() {
 		_, err := h.log.Append(t.Context(), client(t, "a", "x", "n"), client(t, "held", "x", "n"), client(t, "z", "x", "n"))

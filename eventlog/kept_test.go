@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // TestKeptFromAnyHint looks for the beginning of a feed at times in any order, so that the
@@ -14,8 +14,7 @@ import (
 // the log grows, and after it went back.
 func TestKeptFromAnyHint(t *testing.T) {
 	t.Parallel()
-	seed := time.Now().UnixNano()
-	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	f := newFeed(t)
 	feed := f.feed()
 	var ages []int // days, by position
@@ -30,14 +29,14 @@ func TestKeptFromAnyHint(t *testing.T) {
 		oldest := f.now.AddDate(0, 0, -daysOld)
 		kept, err := feed.KeptFrom(t.Context(), "acme", oldest)
 		if err != nil || kept != want {
-			t.Fatalf("ages %v, %d days: kept from %d, want %d (%v); seed %d", ages, daysOld, kept, want, err, seed)
+			t.Fatalf("ages %v, %d days: kept from %d, want %d (%v)", ages, daysOld, kept, want, err)
 		}
 		if len(ages) == 0 {
 			return // there is no workspace yet
 		}
 		page, err := feed.Page(t.Context(), eventlog.FeedQuery{WorkspaceID: "acme", Oldest: oldest, Limit: 1})
 		if err != nil || page.Kept != want {
-			t.Fatalf("ages %v, %d days: the page is kept from %d, want %d (%v); seed %d", ages, daysOld, page.Kept, want, err, seed)
+			t.Fatalf("ages %v, %d days: the page is kept from %d, want %d (%v)", ages, daysOld, page.Kept, want, err)
 		}
 	}
 	check(10)

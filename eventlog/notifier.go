@@ -57,6 +57,8 @@ type Notifier struct {
 	nodes     []*listener     // of a cluster, beside that which the pool connects to
 	transport Transport       // nil: only NOTIFY
 
+	followSweep time.Duration // tests change it
+
 	unsentReady chan struct{} // holds a token when unsent has something
 
 	projects atomic.Bool // this process does
@@ -80,6 +82,7 @@ func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
 		unsentReady:   make(chan struct{}, 1),
 		subscriptions: map[Topic]map[*Subscription]struct{}{},
 		unsent:        map[Topic]map[string]struct{}{},
+		followSweep:   followSweep,
 	}
 }
 
@@ -193,13 +196,12 @@ func (n *Notifier) Subscribe(topic Topic) (*Subscription, func()) {
 // followSweep is the longest time between two passes of Follow.
 const followSweep = time.Second
 
-// Follow calls pass now, after notifications of a topic and at least once a
-// second. It returns when pass fails, with that error, or ctx ends, with its
+// Follow calls pass now, after notifications of a topic and at least once each followSweep. It returns when pass fails, with that error, or ctx ends, with its
 // cause.
 func (n *Notifier) Follow(ctx context.Context, topic Topic, pass func(context.Context) error) error {
 	s, unsubscribe := n.Subscribe(topic)
 	defer unsubscribe()
-	sweep := time.NewTicker(followSweep)
+	sweep := time.NewTicker(n.followSweep)
 	defer sweep.Stop()
 	for {
 		if err := pass(ctx); err != nil {

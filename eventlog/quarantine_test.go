@@ -2,12 +2,14 @@ package eventlog_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // refuse nacks every attempt at an entry until its workspace is quarantined there,
@@ -23,24 +25,30 @@ func (c *consumer) refuse(workspaceID string, position int64) {
 		if done {
 			return true
 		}
-		select {
-		case msg := <-c.messages:
+		for {
+			msg, offered := testkit.Offered(c.messages)
+			if !offered {
+				c.clock.Advance(time.Minute) // its wait is over
+				return false
+			}
 			claim, err := eventlog.ClaimOf(msg)
 			if err != nil {
 				c.t.Fatal(err)
 			}
-			for i := range claim.Segments {
-				if s := &claim.Segments[i]; s.WorkspaceID == workspaceID && s.After < position && position <= s.End() {
-					msg.Nack()
-					return false
-				}
+			if takes(claim, workspaceID, position) {
+				msg.Nack()
+				continue
 			}
 			handle(c.t, msg, claim)
 			msg.Ack()
-		case <-time.After(10 * time.Millisecond):
-			c.clock.Advance(time.Minute) // its wait is over
 		}
-		return false
+	})
+}
+
+// takes reports whether a claim has the entry at a position of a workspace.
+func takes(claim *eventlog.Claim, workspaceID string, position int64) bool {
+	return slices.ContainsFunc(claim.Segments, func(s eventlog.Segment) bool {
+		return s.WorkspaceID == workspaceID && s.After < position && position <= s.End()
 	})
 }
 

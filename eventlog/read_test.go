@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 func agency(t *testing.T) []byte {
@@ -199,13 +200,8 @@ func follower(t *testing.T, log *eventlog.Log, notifier *eventlog.Notifier, work
 func expect(t *testing.T, seen <-chan int64, positions ...int64) {
 	t.Helper()
 	for _, want := range positions {
-		select {
-		case got := <-seen:
-			if got != want {
-				t.Fatalf("position %d, want %d", got, want)
-			}
-		case <-time.After(timeout):
-			t.Fatalf("position %d did not come", want)
+		if got := testkit.Receive(t, seen, fmt.Sprint("position ", want)); got != want {
+			t.Fatalf("position %d, want %d", got, want)
 		}
 	}
 }

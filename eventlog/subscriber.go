@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -50,6 +51,10 @@ type SubscriberConfig struct {
 	// the epoch, so that processes beside each other claim at the same moment, and mostly one
 	// of them gets the workspace. Default: they are claimed at once.
 	Gather time.Duration
+
+	// Pause waits while notifications are gathered, and reports whether ctx has not ended;
+	// nil: flow.Pause.
+	Pause func(ctx context.Context, d time.Duration) bool
 
 	// Outside is for handlers that work on something outside of the database; nil: they do
 	// not.
@@ -103,6 +108,9 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	}
 	if cfg.Sweep == 0 {
 		cfg.Sweep = 2 * time.Second
+	}
+	if cfg.Pause == nil {
+		cfg.Pause = flow.Pause
 	}
 	return &Subscriber{cfg: cfg, stop: make(chan struct{})}, nil
 }

@@ -62,8 +62,8 @@ func (c *consumer) start(entries int) {
 	})
 }
 
-// TestASweepThatHadToWait does not put off the next one: what nobody was notified of is found
-// soon after the database can be read again.
+// TestASweepThatHadToWait: entries of which nobody was notified are found after the database can
+// be read again. TestPauseAfterASweep tests how soon.
 func TestASweepThatHadToWait(t *testing.T) {
 	t.Parallel()
 	c := startConsumer(t, 100)
@@ -73,47 +73,27 @@ func TestASweepThatHadToWait(t *testing.T) {
 	tx := testkit.Must(c.pool.Begin(t.Context()))(t)
 	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE log_checkpoint IN ACCESS EXCLUSIVE MODE`))(t)
 	testkit.Eventually(t, func() error { return testkit.LockAwaited(t, c.pool, 1) })
-	held := time.NewTimer(time.Second) // a hundred times as long would be the wait
-	<-held.C
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Must(quiet.Append(t.Context(), client(t, "a", "cl_2", "Two")))(t)
-	testkit.Within(t, 30*time.Second, func() error {
-		select {
-		case msg := <-c.messages:
-			claim, err := eventlog.ClaimOf(msg)
-			if err != nil {
-				return err
-			}
-			handle(t, msg, claim)
-			msg.Ack()
-		default:
-		}
-		if n := c.behind(); n > 0 {
-			return fmt.Errorf("%d entries are not found", n)
-		}
-		return nil
-	})
+	c.drain()
 }
 
 // next is the next message, with its claim.
 func (c *consumer) next() (*message.Message, *eventlog.Claim) {
 	c.t.Helper()
-	select {
-	case msg, open := <-c.messages:
-		if !open {
-			c.t.Fatal("the subscriber has ended")
+	c.t.Cleanup(func() {
+		if c.t.Failed() {
+			c.t.Logf("logged:\n%s", c.logged)
 		}
-		claim, err := eventlog.ClaimOf(msg)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		return msg, claim
-	case <-time.After(timeout):
-		c.t.Fatalf("no message; logged:\n%s", c.logged)
-		return nil, nil
+	})
+	msg := testkit.Receive(c.t, c.messages, "a message")
+	claim, err := eventlog.ClaimOf(msg)
+	if err != nil {
+		c.t.Fatal(err)
 	}
+	return msg, claim
 }
 
 // handle does a handler's work: a row for each entry.
@@ -133,17 +113,23 @@ func handle(t *testing.T, msg *message.Message, claim *eventlog.Claim) {
 func (c *consumer) drain() {
 	c.t.Helper()
 	for c.behind() > 0 {
-		select {
-		case msg := <-c.messages:
-			claim, err := eventlog.ClaimOf(msg)
-			if err != nil {
-				c.t.Fatal(err)
-			}
-			handle(c.t, msg, claim)
-			msg.Ack()
-		case <-time.After(20 * time.Millisecond): // a commit may be under way
-		}
+		c.handleOne()
 	}
+}
+
+// handleOne handles a message if one comes; a commit may still be under way.
+func (c *consumer) handleOne() {
+	c.t.Helper()
+	msg, offered := testkit.Offered(c.messages)
+	if !offered {
+		return
+	}
+	claim, err := eventlog.ClaimOf(msg)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	handle(c.t, msg, claim)
+	msg.Ack()
 }
 
 func (c *consumer) behind() (entries int64) {
@@ -449,17 +435,8 @@ func TestTwoSubscribersShareTheWork(t *testing.T) {
 		a.fill(fmt.Sprintf("w%d", i), 50)
 	}
 	for a.behind() > 0 {
-		select {
-		case msg := <-a.messages:
-			claim, _ := eventlog.ClaimOf(msg)
-			handle(t, msg, claim)
-			msg.Ack()
-		case msg := <-b.messages:
-			claim, _ := eventlog.ClaimOf(msg)
-			handle(t, msg, claim)
-			msg.Ack()
-		case <-time.After(20 * time.Millisecond):
-		}
+		a.handleOne()
+		b.handleOne()
 	}
 	a.exactlyOnce()
 }

@@ -58,6 +58,8 @@ type BuilderConfig struct {
 	Entries int           // at most so many entries in a claim; default 8000
 	Gather  time.Duration // see eventlog.SubscriberConfig; default 900 ms
 	Sweep   time.Duration // at least so much time between two sweeps; default 2 s
+
+	Pause func(ctx context.Context, d time.Duration) bool // see eventlog.SubscriberConfig
 }
 
 // Builder adds what becomes visible to the trees of all workspaces while it runs: it is a
@@ -89,7 +91,7 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 	var err error
 	if b.subscriber, err = eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger, Sweep: cfg.Sweep,
-		After: eventlog.ReadModels, Public: true, NoData: true, Gather: cmp.Or(cfg.Gather, gather),
+		After: eventlog.ReadModels, Public: true, NoData: true, Gather: cmp.Or(cfg.Gather, gather), Pause: cfg.Pause,
 		Workers: 1,
 		Nodes:   cfg.Nodes, Entrances: cfg.Entrances, Workspaces: workspaces, Entries: cmp.Or(cfg.Entries, claimEntries),
 	}); err != nil {

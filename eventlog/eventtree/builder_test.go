@@ -1,6 +1,7 @@
 package eventtree_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -167,7 +168,8 @@ func TestAnotherLogChangesNoTree(t *testing.T) {
 	b.stays("w", random, "was built of another log", "other")
 }
 
-// TestTilesAtTheEdgeAreWrittenAboutOnceASecond: entries that come one by one are gathered.
+// TestTilesAtTheEdgeAreWrittenAboutOnceASecond: entries that come one by one are gathered for
+// most of a second, and then written about once.
 func TestTilesAtTheEdgeAreWrittenAboutOnceASecond(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -175,18 +177,38 @@ func TestTilesAtTheEdgeAreWrittenAboutOnceASecond(t *testing.T) {
 	b.exec(`CREATE TABLE written (at timestamptz)`)
 	b.exec(`CREATE FUNCTION note_written() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO written VALUES (clock_timestamp()); RETURN NULL; END $$`)
 	b.exec(`CREATE TRIGGER written AFTER INSERT ON event_tree FOR EACH STATEMENT EXECUTE FUNCTION note_written()`)
-	b.start(func(c *eventtree.BuilderConfig) { c.Gather, c.Sweep = 0, time.Minute })
-	began := time.Now()
-	for time.Since(began) < 4*time.Second {
-		b.append("w", random, 1)
+	over := make(chan struct{}, 1) // each value ends one pause
+	pause := func(ctx context.Context, d time.Duration) bool {
+		if d <= 0 || d > time.Second {
+			t.Errorf("entries are gathered for %v", d)
+		}
+		select {
+		case <-over:
+			return true
+		case <-ctx.Done():
+			return false
+		}
 	}
-	b.built("w")
-	var writes int
-	if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM written`).Scan(&writes); err != nil {
-		t.Fatal(err)
+	b.append("quiet", random, 1) // before the Builder listens
+	b.start(func(c *eventtree.BuilderConfig) { c.Gather, c.Sweep, c.Pause = 0, time.Hour, pause })
+	b.built("quiet") // so the one sweep is over
+	writes := func() (n int) {
+		t.Helper()
+		if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM written`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
 	}
-	if most := int(time.Since(began)/(900*time.Millisecond)) + 3; writes < 2 || writes > most {
-		t.Errorf("%d writes, want at most %d", writes, most)
+	before := writes()
+	for round := 1; round <= 3; round++ {
+		for range 10 {
+			b.append("w", random, 1)
+		}
+		over <- struct{}{}
+		b.built("w")
+		if n := writes() - before; n != round {
+			t.Fatalf("10 entries %d times: %d writes", round, n)
+		}
 	}
 	b.sound("w")
 }

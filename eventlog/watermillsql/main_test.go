@@ -21,10 +21,6 @@ func TestMain(m *testing.M) {
 	testkit.Main(m, migrations.Up)
 }
 
-// timeout is how long a test waits for what must come: long enough for a machine
-// that has much else to do.
-const timeout = time.Minute
-
 // noon is where the tests' clocks start; finer than a millisecond on purpose.
 var noon = time.Date(2026, 10, 2, 12, 0, 0, 123_456_789, time.UTC)
 

@@ -1,14 +1,16 @@
 package watermillsql_test
 
 import (
+	"context"
+	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
@@ -40,11 +42,17 @@ func (b *bundle) show(t *testing.T, workspaceID string, position int64) {
 // member starts a member of a consumer group; the end of the test closes it.
 func (b *bundle) member(t *testing.T, group, workspaceID string, change ...func(*watermillsql.SubscriberConfig)) (<-chan *message.Message, *wsql.Subscriber) {
 	t.Helper()
+	return memberBy(t, wsql.BeginnerFromPgx(b.pool), group, workspaceID, change...)
+}
+
+// memberBy is member with another way to the database.
+func memberBy(t *testing.T, by wsql.Beginner, group, workspaceID string, change ...func(*watermillsql.SubscriberConfig)) (<-chan *message.Message, *wsql.Subscriber) {
+	t.Helper()
 	cfg := watermillsql.SubscriberConfig{ConsumerGroup: group, PollInterval: ms(5), ResendInterval: ms(1)}
 	for _, f := range change {
 		f(&cfg)
 	}
-	sub, err := watermillsql.NewSubscriber(wsql.BeginnerFromPgx(b.pool), cfg)
+	sub, err := watermillsql.NewSubscriber(by, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,16 +70,7 @@ func (b *bundle) member(t *testing.T, group, workspaceID string, change ...func(
 
 func receive(t *testing.T, messages <-chan *message.Message) *message.Message {
 	t.Helper()
-	select {
-	case m, open := <-messages:
-		if !open {
-			t.Fatal("the subscription ended")
-		}
-		return m
-	case <-time.After(timeout):
-		t.Fatal("no message came")
-	}
-	return nil
+	return testkit.Receive(t, messages, "a message")
 }
 
 func acked(t *testing.T, messages <-chan *message.Message, ids ...string) {
@@ -123,13 +122,25 @@ func TestSubscriberGivesEntries(t *testing.T) {
 	b.entries(t, "copy")
 }
 
+// polls counts the transactions of a subscriber, which polls in one each time.
+type polls struct {
+	wsql.Beginner
+	begun atomic.Int64
+}
+
+func (p *polls) BeginTx(ctx context.Context, options *sql.TxOptions) (wsql.Tx, error) {
+	p.begun.Add(1)
+	return p.Beginner.BeginTx(ctx, options)
+}
+
 // TestSubscriberStopsAtTheVisiblePosition: an entry is never given before its
 // read models show it.
 func TestSubscriberStopsAtTheVisiblePosition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.append(t, many(t, "w", 6)...)
-	messages, _ := b.member(t, "g", "w")
+	polled := &polls{Beginner: wsql.BeginnerFromPgx(b.pool)}
+	messages, _ := memberBy(t, polled, "g", "w")
 	for _, visible := range []int64{2, 3, 6} {
 		before := b.checkpoint(t, "w", "read_models")
 		b.show(t, "w", visible)
@@ -140,10 +151,10 @@ func TestSubscriberStopsAtTheVisiblePosition(t *testing.T) {
 			}
 			m.Ack()
 		}
-		select {
-		case m := <-messages:
-			t.Fatalf("position %s came before it was visible", m.Metadata.Get(watermillsql.MetadataPosition))
-		case <-time.After(ms(50)): // ten polls
+		for until := polled.begun.Load() + 4; polled.begun.Load() < until; { // one may have begun before the last Ack
+			if m, offered := testkit.Offered(messages); offered {
+				t.Fatalf("position %s came before it was visible", m.Metadata.Get(watermillsql.MetadataPosition))
+			}
 		}
 	}
 }
@@ -249,7 +260,7 @@ func TestMembersShareAGroup(t *testing.T) {
 	var (
 		mu    sync.Mutex
 		order []string
-		all   = make(chan struct{})
+		all   = make(chan struct{}, 1)
 		done  = make(chan struct{})
 		group sync.WaitGroup
 	)
@@ -260,7 +271,7 @@ func TestMembersShareAGroup(t *testing.T) {
 				mu.Lock()
 				order = append(order, m.UUID)
 				if len(order) == entries {
-					close(all)
+					all <- struct{}{}
 				}
 				mu.Unlock()
 				m.Ack()
@@ -273,11 +284,7 @@ func TestMembersShareAGroup(t *testing.T) {
 			}
 		})
 	}
-	select {
-	case <-all:
-	case <-time.After(timeout):
-		t.Fatal("not all entries came")
-	}
+	testkit.Receive(t, all, "the last entry")
 	// A member that is closed while it commits may give its last messages to
 	// another one again, so nobody is closed before the group has passed the end.
 	testkit.Eventually(t, func() error {
