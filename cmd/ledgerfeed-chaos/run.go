@@ -187,7 +187,7 @@ func (c *chaos) readers() (list []string) {
 func (c *chaos) doFaults(ctx context.Context) []check.Fault {
 	stage := &fault.Stage{Cluster: c.cluster, Work: c.work, Region: c.region}
 	c.runner = &fault.Runner{Stage: stage, Out: c.errOut, Most: c.faults, For: c.runFor, AtOnce: c.atOnce, Began: c.began}
-	faulting, end := context.WithCancel(ctx)
+	until, end := context.WithCancel(ctx)
 	defer end()
 	comparing, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -203,7 +203,7 @@ func (c *chaos) doFaults(ctx context.Context) []check.Fault {
 		}
 	}()
 	kinds := c.kinds(fault.Possible(stage))
-	faults := c.runner.Run(faulting, fault.Schedule(c.seed, kinds, c.shorter))
+	faults := c.runner.Run(ctx, until, fault.Schedule(c.seed, kinds, c.shorter))
 	stop()
 	<-ended
 	return faults

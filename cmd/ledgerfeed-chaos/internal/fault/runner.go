@@ -48,9 +48,10 @@ type waiting struct {
 	target target
 }
 
-// Run does faults until there are enough, or the time is over, and returns when the
-// last of them has ended.
-func (r *Runner) Run(ctx context.Context, schedule iter.Seq[Plan]) []check.Fault {
+// Run does faults until there are enough, the time is over or until ends, and returns when
+// the last of them has ended. A fault that has begun when until ends goes on, under ctx:
+// a failover that stopped in the middle would leave no primary, for good.
+func (r *Runner) Run(ctx, until context.Context, schedule iter.Seq[Plan]) []check.Fault {
 	r.claimed, r.freed = map[string]bool{}, make(chan struct{}, 1)
 	if r.do == nil {
 		r.do = r.one
@@ -58,18 +59,18 @@ func (r *Runner) Run(ctx context.Context, schedule iter.Seq[Plan]) []check.Fault
 	var faults sync.WaitGroup
 	var list []waiting
 	for p := range schedule {
-		if r.Most > 0 && p.Number > r.Most || !flow.Pause(ctx, p.After) {
+		if r.Most > 0 && p.Number > r.Most || !flow.Pause(until, p.After) {
 			break
 		}
 		list = append(list, waiting{p, p.Kind.aim(r.Stage, &p)})
-		if list = r.begin(ctx, &faults, list); !r.await(ctx, func() bool {
+		if list = r.begin(ctx, &faults, list); !r.await(until, func() bool {
 			list = r.begin(ctx, &faults, list)
 			return len(list) < lookAhead
 		}) {
 			break
 		}
 	}
-	r.await(ctx, func() bool {
+	r.await(until, func() bool {
 		list = r.begin(ctx, &faults, list)
 		return len(list) == 0
 	})
@@ -120,6 +121,8 @@ func (r *Runner) await(ctx context.Context, ok func() bool) bool {
 	for {
 		select {
 		case <-over.C:
+			return false
+		case <-ctx.Done():
 			return false
 		default:
 		}

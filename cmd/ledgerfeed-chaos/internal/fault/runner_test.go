@@ -54,11 +54,30 @@ func TestRunnerKeepsTheOrderOfEachThing(t *testing.T) {
 		current[p.Kind.Name]--
 		mu.Unlock()
 	}
-	r.Run(t.Context(), plans("a", "a", "a", "b", "b"))
+	r.Run(t.Context(), t.Context(), plans("a", "a", "a", "b", "b"))
 	about := func(numbers ...int) []int {
 		return slices.DeleteFunc(slices.Clone(begun), func(n int) bool { return !slices.Contains(numbers, n) })
 	}
 	if a, b := about(1, 2, 3), about(4, 5); !slices.Equal(a, []int{1, 2, 3}) || !slices.Equal(b, []int{4, 5}) || most > 2 {
 		t.Errorf("begun %v, at most %d at once", begun, most)
+	}
+}
+
+// When enough is known no other fault begins, and the one that is under way is not cut off.
+func TestAFaultThatHasBegunIsBroughtToItsEnd(t *testing.T) {
+	t.Parallel()
+	until, enough := context.WithCancel(t.Context())
+	r := &Runner{For: time.Minute, Began: time.Now(), AtOnce: 2}
+	var begun []int
+	r.do = func(ctx context.Context, p *Plan, _ target) {
+		begun = append(begun, p.Number) // one at a time: all are about one thing
+		enough()
+		if err := ctx.Err(); err != nil {
+			t.Errorf("the fault is cut off: %v", err)
+		}
+	}
+	r.Run(t.Context(), until, plans("a", "a", "a"))
+	if !slices.Equal(begun, []int{1}) {
+		t.Errorf("begun %v, want the first alone", begun)
 	}
 }
