@@ -164,7 +164,7 @@ func fits(form string, v any) bool {
 func TestCatalogueIsAsWritten(t *testing.T) {
 	t.Parallel()
 	want := writtenTypes()
-	if len(want) != 25 || len(domain.Types()) != len(want) {
+	if len(want) == 0 || len(domain.Types()) != len(want) {
 		t.Fatalf("%d types, the contract has %d", len(domain.Types()), len(want))
 	}
 	for i, typ := range domain.Types() {

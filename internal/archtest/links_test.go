@@ -69,6 +69,30 @@ func TestREADMELeadsToEverything(t *testing.T) {
 	}
 }
 
+var alertLine = regexp.MustCompile(`(?m)- alert: (\w+)`)
+
+// TestEveryAlertHasItsSection: an operator who gets an alert finds what to do.
+func TestEveryAlertHasItsSection(t *testing.T) {
+	t.Parallel()
+	read := func(elements ...string) string {
+		text, err := os.ReadFile(filepath.Join(append([]string{root}, elements...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	page := read("docs", "operations", "alerts.md")
+	alerts := alertLine.FindAllStringSubmatch(read("packaging", "prometheus", "ledgerfeed.rules.yaml"), -1)
+	if len(alerts) == 0 {
+		t.Error("no alerts found in the rules")
+	}
+	for _, m := range alerts {
+		if !strings.Contains(page, "\n## "+m[1]+"\n") {
+			t.Errorf("docs/operations/alerts.md has no section about %s", m[1])
+		}
+	}
+}
+
 // markdown lists the documents: those at the top and those below docs.
 func markdown(t *testing.T) []string {
 	t.Helper()
