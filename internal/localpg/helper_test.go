@@ -108,9 +108,9 @@ func exec1(t *testing.T, url, sql string) {
 	}
 }
 
-// isLocked tells whether any process of a server, its owner included, is left.
-// A child that another test starts holds copies of this process's descriptors
-// until it runs its own program, so only a lock that stays taken counts.
+// isLocked tells whether any process of a server, its owner included, is left. A child that
+// another test starts holds copies of this process's descriptors until it runs its own
+// program, so this waits until there is none.
 func isLocked(t *testing.T, dir string) bool {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, lockName))
@@ -118,14 +118,15 @@ func isLocked(t *testing.T, dir string) bool {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for deadline := time.Now().Add(2 * time.Second); syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil; <-again.C {
-		if time.Now().After(deadline) {
-			return true
-		}
-	}
-	return false
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil
+}
+
+// awaitUnlocked waits until no process of a server is left.
+func awaitUnlocked(t *testing.T, dir string) {
+	t.Helper()
+	await(t, "the server's end", func() bool { return !isLocked(t, dir) })
 }
 
 // serverLog is what PostgreSQL wrote.
@@ -160,7 +161,7 @@ func awaitDone(t *testing.T, s *Server) {
 	t.Helper()
 	select {
 	case <-s.Done():
-	case <-time.After(testTimeout):
+	case <-testContext(t).Done():
 		t.Fatal("Done is not closed")
 	}
 }

@@ -4,22 +4,17 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 func TestDataSurvivesAStop(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
-	began := time.Now()
 	s := mustOpen(t, Config{DataDir: dir})
-	t.Logf("first start %v", time.Since(began))
 	if s.DataDir() != dir {
 		t.Errorf("DataDir = %s, want %s", s.DataDir(), dir)
 	}
 	exec1(t, s.URL(), "create table kept as select 42 as v")
-	began = time.Now()
 	mustClose(t, s)
-	t.Logf("stop %v", time.Since(began))
 	if isLocked(t, dir) {
 		t.Error("a process of the server is left after the last Close")
 	}
@@ -32,9 +27,7 @@ func TestDataSurvivesAStop(t *testing.T) {
 	default:
 	}
 
-	began = time.Now()
 	s = mustOpen(t, Config{DataDir: dir})
-	t.Logf("second start %v", time.Since(began))
 	if got := query(t, s.URL(), "select v from kept"); got != "42" {
 		t.Errorf("read %s back, want 42", got)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -38,7 +39,9 @@ func TestOwnerWaitsForOthers(t *testing.T) {
 	cfg := throwaway(dataDir(t))
 	log := &lines{}
 	cfg.Logger = log.logger()
-	owner := mustOpen(t, cfg)
+	opts := defaultOptions()
+	opts.joined = testTimeout // this test decides when the owner has waited long enough
+	owner := mustOpenWith(t, cfg, opts)
 	command, _ := runOpener(t, throwaway(cfg.DataDir))
 	closed := make(chan struct{})
 	go func() {
@@ -46,12 +49,14 @@ func TestOwnerWaitsForOthers(t *testing.T) {
 		mustClose(t, owner)
 	}()
 	wantContains(t, log.await(t, "waiting for other programs"), strconv.Itoa(command.cmd.Process.Pid))
-	query(t, owner.URL(), "select 1")
 	late := startOpener(t, throwaway(cfg.DataDir)) // does not prolong the owner's wait, and starts the server again
+	await(t, "the owner and the late program to wait", func() bool {
+		return query(t, owner.URL(), "select count(*) from pg_locks where locktype = 'advisory' and not granted") == "2"
+	})
 	select {
 	case <-closed:
 		t.Error("the owner did not wait")
-	case <-time.After(300 * time.Millisecond):
+	default:
 	}
 	command.leave(t)
 	<-closed
@@ -152,7 +157,7 @@ func TestKilledUserLeavesACleanServer(t *testing.T) {
 	h, r := runOpener(t, throwaway(dir))
 	exec1(t, r.URL, "create table kept as select 7 as v")
 	h.killed(t)
-	await(t, "the server's end", func() bool { return !isLocked(t, dir) })
+	awaitUnlocked(t, dir)
 	wantContains(t, serverLog(t, dir), "received fast shutdown request", "database system is shut down")
 	s := mustOpen(t, throwaway(dir))
 	if got := query(t, s.URL(), "select v from kept"); got != "7" {
@@ -163,7 +168,10 @@ func TestKilledUserLeavesACleanServer(t *testing.T) {
 func TestKilledUserDoesNotDisturbOthers(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
-	s := mustOpen(t, throwaway(dir))
+	cfg := throwaway(dir)
+	log := &lines{}
+	cfg.Logger = log.logger()
+	s := mustOpen(t, cfg)
 	h, _ := runOpener(t, throwaway(dir))
 	h.killed(t)
 	again := mustOpen(t, throwaway(dir))
@@ -172,10 +180,12 @@ func TestKilledUserDoesNotDisturbOthers(t *testing.T) {
 	}
 	query(t, s.URL(), "select 1")
 	mustClose(t, again)
-	began := time.Now()
+	await(t, "the end of the killed program's session", func() bool {
+		return query(t, s.URL(), "select count(*) from pg_locks where locktype = 'advisory'") == "0"
+	})
 	mustClose(t, s)
-	if took := time.Since(began); took > joinedTimeout/2 {
-		t.Errorf("the owner's end took %v: it waited for a dead program", took)
+	if strings.Contains(log.String(), "waiting for other programs") {
+		t.Errorf("the owner waited for a dead program:\n%s", log)
 	}
 }
 
@@ -255,7 +265,7 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 	if err := syscall.Kill(server, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the server's end", func() bool { return !isLocked(t, dir) }) // it has stopped by itself
+	awaitUnlocked(t, dir) // it has stopped by itself
 }
 
 func TestOpenGivesUpWithItsContext(t *testing.T) {
