@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,7 +67,57 @@ type result struct {
 	out, errOut string
 }
 
+// String is what a failing test shows.
+func (r result) String() string {
+	return fmt.Sprintf("exit %d\nstandard output:\n%s\nmessages:\n%s", r.code, r.out, r.errOut)
+}
+
+// runCommand runs a command to its end, in this process where that makes no difference:
+// starting one takes longer than most commands.
 func runCommand(t *testing.T, c *exec.Cmd) result {
+	t.Helper()
+	environ, here := callable(t, c)
+	if !here {
+		return runProcess(t, c)
+	}
+	var out, errOut testkit.Buffer
+	env := &cli.Env{In: c.Stdin, Out: &out, ErrOut: &errOut, Clock: time.Now, Environ: environ}
+	if env.In == nil {
+		env.In = strings.NewReader("")
+	}
+	if env.Getenv(asProgram) == asNextProgram {
+		env.Rules = nextRules()
+	}
+	code := execute(t.Context(), env, c.Args[1:])
+	return result{code, out.String(), errOut.String()}
+}
+
+// callable tells whether a command does in this process what it does in one of its own, and
+// returns its environment. It does unless it has something of a process: another program,
+// account, directory or standard stream, a service, or variables that others than the program
+// read.
+func callable(t *testing.T, c *exec.Cmd) (environ []string, here bool) {
+	t.Helper()
+	if c.Path != testkit.Must(os.Executable())(t) || c.Dir != "" || c.SysProcAttr != nil || c.Stdout != nil || c.Stderr != nil {
+		return nil, false
+	}
+	if len(c.Args) > 1 && (c.Args[1] == "serve" || c.Args[1] == "demo" || c.Args[1] == "bench") {
+		return nil, false
+	}
+	own := map[string]bool{}
+	for _, s := range os.Environ() {
+		own[s] = true
+	}
+	for _, s := range c.Env {
+		if !own[s] && !strings.HasPrefix(s, "LEDGERFEED_") && !strings.HasPrefix(s, "DATABASE_URL=") {
+			return nil, false
+		}
+	}
+	return slices.Clone(c.Env), c.Env != nil
+}
+
+// runProcess runs a command to its end in a process of its own.
+func runProcess(t *testing.T, c *exec.Cmd) result {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errOut
@@ -122,12 +174,17 @@ func (p *process) stop() int {
 	return p.wait()
 }
 
+// stopLimit is long enough for a machine that has much else to do.
+const stopLimit = 3 * time.Minute
+
 // wait waits until the process ends by itself, and returns its exit status.
 func (p *process) wait() int {
+	limit, cancel := context.WithTimeout(context.Background(), stopLimit)
+	defer cancel()
 	select {
 	case <-p.done:
-	case <-time.After(time.Minute):
-		p.t.Errorf("the process did not stop within a minute:\n%s", p.log)
+	case <-limit.Done():
+		p.t.Errorf("the process did not stop within %v:\n%s", stopLimit, p.log)
 		p.kill()
 	}
 	return p.cmd.ProcessState.ExitCode()

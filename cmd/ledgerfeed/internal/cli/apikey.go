@@ -12,9 +12,9 @@ const KeyVariable = "LEDGERFEED_KEY"
 
 // APIKey reads the API key of a file, or without one that of the environment. It is never on
 // the command line, which others can see.
-func APIKey(file string) (string, error) {
+func (e *Env) APIKey(file string) (string, error) {
 	if file == "" {
-		if key := strings.TrimSpace(os.Getenv(KeyVariable)); key != "" {
+		if key := strings.TrimSpace(e.Getenv(KeyVariable)); key != "" {
 			return key, nil
 		}
 		return "", Usagef("want an API key with events:read, in --key-file or %s", KeyVariable)

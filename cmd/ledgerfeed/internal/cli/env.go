@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ type Env struct {
 	Out, ErrOut io.Writer // results; messages and progress
 	Clock       func() time.Time
 	Rules       projections.Rules // zero: this program's own
+	Environ     []string          // NAME=value, a later one counts; nil: this process's
 
 	// Run sets these before a command's work begins.
 	Settings settings.Settings
@@ -62,7 +64,7 @@ func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cob
 			return err
 		}
 		defer e.Traces.Close(cmd.Context())
-		for _, sentence := range settings.Mistyped(os.Environ()) {
+		for _, sentence := range settings.Mistyped(e.Environment()) {
 			e.Logger.WarnContext(cmd.Context(), sentence)
 		}
 		e.started = true
@@ -100,14 +102,30 @@ func (e *Env) RunReading(work func(ctx context.Context, args []string) error) fu
 
 // Set sets a setting as if the environment had it, so that Again names it too.
 func Set(e *Env, variable, value string) error {
-	err := os.Setenv(variable, value)
-	if err == nil {
-		e.Settings, err = e.readSettings()
-	}
-	if err != nil {
+	e.Environ = append(e.Environment(), variable+"="+value)
+	var err error
+	if e.Settings, err = e.readSettings(); err != nil {
 		return fmt.Errorf("cannot set %s: %w", variable, err)
 	}
 	return nil
+}
+
+// Environment is the environment of the command, in the form of os.Environ.
+func (e *Env) Environment() []string {
+	if e.Environ == nil {
+		return os.Environ()
+	}
+	return e.Environ
+}
+
+// Getenv returns a variable of the command's environment; empty: it is not set.
+func (e *Env) Getenv(variable string) (value string) {
+	for _, s := range e.Environment() {
+		if name, v, _ := strings.Cut(s, "="); name == variable {
+			value = v
+		}
+	}
+	return value
 }
 
 // readSettings reads the settings of the environment, of --config and of --data-dir.
@@ -117,7 +135,7 @@ func (e *Env) readSettings() (s settings.Settings, err error) {
 			return s, err
 		}
 	}
-	if s, err = settings.Read(os.Environ(), e.file); err == nil && e.dataDir != "" {
+	if s, err = settings.Read(e.Environment(), e.file); err == nil && e.dataDir != "" {
 		s.DataDir = e.dataDir
 	}
 	return s, err
@@ -128,7 +146,7 @@ func (e *Env) ConfigFile() string { return e.config }
 
 // InForce lists the settings as they are in force.
 func (e *Env) InForce() []settings.InForce {
-	list := e.Settings.List(os.Environ(), e.file)
+	list := e.Settings.List(e.Environment(), e.file)
 	for i := range list {
 		if e.dataDir != "" && list[i].Variable == "LEDGERFEED_DATA_DIR" {
 			list[i].Value, list[i].From = e.dataDir, "--data-dir"

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +29,7 @@ try. Ctrl-C stops everything; the next start continues from there.`,
 			if err := avoidTakenPorts(ctx, env); err != nil {
 				return err
 			}
-			if os.Getenv("LEDGERFEED_LOG_LEVEL") == "" {
+			if env.Getenv("LEDGERFEED_LOG_LEVEL") == "" {
 				env.Settings.LogLevel = slog.LevelWarn // the output is meant to be read
 				env.Logger = env.Settings.Logger(env.ErrOut)
 			}

@@ -107,7 +107,7 @@ func (f *flags) run(ctx context.Context, env *cli.Env) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
-	key, err := cli.APIKey(f.keyFile)
+	key, err := env.APIKey(f.keyFile)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (f *flags) output(env *cli.Env, cfg *follower.Config) (end func() error, er
 		return nil, cli.Usagef("the state %s is of a run with --out: want --out with the same file", f.state)
 	case f.exec != "":
 		// The command need not know the key.
-		without := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, cli.KeyVariable+"=") })
+		without := slices.DeleteFunc(slices.Clone(env.Environment()), func(v string) bool { return strings.HasPrefix(v, cli.KeyVariable+"=") })
 		cfg.Output = &follower.Command{Line: f.exec, Env: without, Out: env.Out, ErrOut: env.ErrOut}
 	default:
 		cfg.Output = follower.Lines{To: env.Out}

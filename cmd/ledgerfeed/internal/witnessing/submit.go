@@ -87,7 +87,7 @@ func (f *submitFlags) tree(env *cli.Env) (*follower.Tree, []byte, error) {
 	if state.Checkpoint == "" {
 		return nil, nil, fmt.Errorf("%s has no checkpoint: want the state of ledgerfeed follow --verify", f.state)
 	}
-	key, err := cli.APIKey(f.keyFile)
+	key, err := env.APIKey(f.keyFile)
 	if err != nil {
 		return nil, nil, err
 	}
