@@ -14,8 +14,9 @@ import (
 type Outage struct {
 	Logger *slog.Logger
 
-	// Failing is logged as a warning, with the error, at the first failure;
-	// Working as information at the first success after it.
+	// Failing is logged as a warning, with the error and with Working as the message that
+	// will tell of the end, at the first failure; Working as information at the first
+	// success after it.
 	Failing, Working string
 
 	failing atomic.Bool
@@ -26,7 +27,7 @@ type Outage struct {
 func (o *Outage) Note(ctx context.Context, err error, attributes ...any) {
 	switch failed := o.failing.Swap(err != nil); {
 	case err != nil && !failed:
-		o.Logger.WarnContext(ctx, o.Failing, "error", err)
+		o.Logger.WarnContext(ctx, o.Failing, "error", err, "until", o.Working)
 	case err == nil && failed:
 		o.Logger.InfoContext(ctx, o.Working, attributes...)
 	}
