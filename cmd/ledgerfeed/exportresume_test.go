@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -23,8 +24,7 @@ func TestExportGoesOn(t *testing.T) {
 	for _, entries := range chunks(t, 3, 8) {
 		following := startProcess(t, command(t, here, "export", "--follow", "--out", file))
 		succeed(t, here, "append", entries)
-		late := time.NewTimer(time.Duration(rng.IntN(60)) * time.Millisecond)
-		<-late.C
+		flow.Pause(t.Context(), time.Duration(rng.IntN(60))*time.Millisecond)
 		following.kill()
 		// As if it had been killed in the middle of a line.
 		text := read(t, file)

@@ -2,15 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -19,34 +21,24 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// kills is how often the process is killed; LEDGERFEED_TEST_KILLS changes it.
-func kills(t *testing.T, usual int) int {
-	t.Helper()
-	text := os.Getenv("LEDGERFEED_TEST_KILLS")
-	if text == "" {
-		return usual
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("LEDGERFEED_TEST_KILLS: %v", err)
-	}
-	return n
-}
-
 // However appending and projecting are killed, the read models are those of the
 // log up to their checkpoint, and the log has what an append has acknowledged.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
-	rounds := kills(t, 200)
+	rounds := testkit.Scale(10, 200)
 	files := chunks(t, 3, rounds)
 	check := newFoldCheck(t, url)
+	sessions := testkit.OpenPool(t, url, 1)
 	rng := rand.New(rand.NewPCG(1, 2))
 	next := 0 // the file that is not yet known to be in the log
 	for round := range rounds {
 		serving := startProcess(t, command(t, url, "serve", "--roles", "project", "--no-migrate"))
-		appending := startProcess(t, command(t, url, "append", "--json", files[next]))
-		late := time.NewTimer(time.Duration(rng.IntN(220)) * time.Millisecond)
+		appending := startProcess(t, command(t, url+killedSession, "append", "--json", files[next]))
+		if round%2 == 0 {
+			awaitSession(t, sessions, appending)
+		}
+		late, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(220))*time.Millisecond)
 		if rng.IntN(3) == 0 {
 			// Let the append end: what it acknowledged must be there.
 			<-appending.done
@@ -55,7 +47,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			}
 			check.holds(files[next])
 		}
-		<-late.C
+		<-late.Done()
+		cancel()
 		appending.kill()
 		if appending.cmd.ProcessState.ExitCode() == cli.ExitDone {
 			next++
@@ -76,6 +69,28 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	for _, f := range files {
 		check.holds(f)
 	}
+}
+
+// killedSession names the sessions of a program that is killed, for awaitSession.
+const killedSession = "&application_name=killed"
+
+// awaitSession waits until a program with killedSession works on the database, so that it is
+// killed at its work, however long this machine takes to start it.
+func awaitSession(t *testing.T, pool *pgxpool.Pool, p *process) {
+	t.Helper()
+	testkit.Eventually(t, func() error {
+		select {
+		case <-p.done:
+			return nil
+		default:
+		}
+		var sessions int
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'killed'`).Scan(&sessions)
+		if err == nil && sessions == 0 {
+			err = errors.New("the program has no session of the database yet")
+		}
+		return err
+	})
 }
 
 // chunks writes the streams of some workspaces into files, in each the next

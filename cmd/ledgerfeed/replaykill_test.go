@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -24,16 +25,14 @@ import (
 const damagedPlan = "DAMAGED"
 
 // When a rebuild is killed at any moment under load, each workspace has either its
-// old rows or its new ones: for twenty readers that page through all lists, for a
+// old rows or its new ones: for many readers that page through all lists, for a
 // follower of the feed, and after the kill. Entries are appended and projected at
-// the same time. LEDGERFEED_TEST_KILLS is the number of kills.
+// the same time.
 func TestRebuildKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
-	rounds := kills(t, 50)
-	for _, f := range chunks(t, 2, 60) {
-		succeed(t, url, "append", f)
-	}
+	rounds := testkit.Scale(10, 50)
+	succeed(t, url, append([]string{"append"}, chunks(t, 2, 60)...)...)
 	serving := startProcess(t, command(t, url, "serve", "--roles", "api,project", "--no-migrate"))
 	succeed(t, url, "status", "--wait", "--timeout", "1m")
 	load := startLoad(t, url, apiOf(serving), "agency-0", "agency-1")
@@ -42,15 +41,18 @@ func TestRebuildKilledUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
+	sessions := testkit.OpenPool(t, url, 1)
 	rng := rand.New(rand.NewPCG(5, 6)) // the same moments in every run
 	for round := range rounds {
 		damageInvoices(t, conn)
-		rebuilding := startProcess(t, command(t, url, "rebuild", "--workers", "1"))
-		late := time.NewTimer(time.Duration(20+rng.IntN(180)) * time.Millisecond)
+		rebuilding := startProcess(t, command(t, url+killedSession, "rebuild", "--workers", "1"))
+		awaitSession(t, sessions, rebuilding)
+		late, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(200))*time.Millisecond)
 		select {
-		case <-late.C:
+		case <-late.Done():
 		case <-rebuilding.done:
 		}
+		cancel()
 		rebuilding.kill()
 		for _, w := range []string{"agency-0", "agency-1"} {
 			var damaged, all int
@@ -100,7 +102,8 @@ type underLoad struct {
 	seen  atomic.Int64 // events
 }
 
-const loadReaders = 20
+// loadReaders is how many readers page through all lists at the same time.
+func loadReaders() int { return testkit.Scale(5, 20) }
 
 func startLoad(t *testing.T, url, api string, workspaces ...string) *underLoad {
 	t.Helper()
@@ -109,7 +112,7 @@ func startLoad(t *testing.T, url, api string, workspaces ...string) *underLoad {
 	for i, w := range workspaces {
 		callers[i] = newCaller(t, url, api, w)
 	}
-	for i := range loadReaders {
+	for i := range loadReaders() {
 		l.group.Go(func() { l.page(callers[i%len(callers)]) })
 	}
 	for _, c := range callers {
@@ -135,7 +138,7 @@ func (l *underLoad) end() {
 	}
 	close(l.stop)
 	l.group.Wait()
-	if l.pages.Load() < loadReaders || l.seen.Load() == 0 {
+	if l.pages.Load() < int64(loadReaders()) || l.seen.Load() == 0 {
 		l.t.Errorf("only %d pages and %d events were read", l.pages.Load(), l.seen.Load())
 	}
 }
@@ -152,13 +155,12 @@ type listPage struct {
 }
 
 func (l *underLoad) read(c *caller, path string) (p listPage, ok bool) {
-	began := time.Now()
 	a, err := c.get(path, "")
 	if err == nil && a.status == http.StatusOK {
 		err = json.Unmarshal(a.body, &p)
 	}
 	if err != nil || a.status != http.StatusOK {
-		l.t.Errorf("%s: %d, %v after %s", path, a.status, err, time.Since(began))
+		l.t.Errorf("%s: %d, %v: %s", path, a.status, err, a.body)
 		return p, false
 	}
 	l.pages.Add(1)
