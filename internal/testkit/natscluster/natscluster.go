@@ -5,11 +5,13 @@ package natscluster
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +31,7 @@ const startTimeout = time.Minute
 // node is what a child process is told.
 type node struct {
 	Name, Dir   string
+	Host        string
 	Port        int
 	ClusterPort int // 0: it is alone
 	Routes      []string
@@ -54,10 +57,10 @@ func serve(text string) error {
 		return fmt.Errorf("read %s: %w", variable, err)
 	}
 	options := &server.Options{
-		ServerName: n.Name, Host: "127.0.0.1", Port: n.Port, JetStream: true, StoreDir: n.Dir, NoSigs: true, NoLog: true,
+		ServerName: n.Name, Host: n.Host, Port: n.Port, JetStream: true, StoreDir: n.Dir, NoSigs: true, NoLog: true,
 	}
 	if n.ClusterPort != 0 {
-		options.Cluster = server.ClusterOpts{Name: "tests", Host: "127.0.0.1", Port: n.ClusterPort}
+		options.Cluster = server.ClusterOpts{Name: "tests", Host: n.Host, Port: n.ClusterPort}
 		for _, r := range n.Routes {
 			u, err := url.Parse(r)
 			if err != nil {
@@ -86,14 +89,14 @@ type Cluster struct {
 func Start(t testing.TB, n int) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, nodes: make([]node, n), processes: make([]*exec.Cmd, n)}
-	ports := freePorts(t, 2*n)
+	host, ports := reserve(t, 2*n)
 	dir := t.TempDir()
 	for i := range c.nodes {
-		c.nodes[i] = node{Name: fmt.Sprintf("n%d", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Port: ports[i]}
+		c.nodes[i] = node{Name: fmt.Sprintf("n%d", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Host: host, Port: ports[i]}
 		if n > 1 {
 			c.nodes[i].ClusterPort = ports[n+i]
 			for k := range n {
-				c.nodes[i].Routes = append(c.nodes[i].Routes, fmt.Sprintf("nats://127.0.0.1:%d", ports[n+k]))
+				c.nodes[i].Routes = append(c.nodes[i].Routes, fmt.Sprintf("nats://%s:%d", host, ports[n+k]))
 			}
 		}
 	}
@@ -113,7 +116,7 @@ func Start(t testing.TB, n int) *Cluster {
 func (c *Cluster) URL() string {
 	var hosts []string
 	for i := range c.nodes {
-		hosts = append(hosts, fmt.Sprintf("127.0.0.1:%d", c.nodes[i].Port))
+		hosts = append(hosts, fmt.Sprintf("%s:%d", c.nodes[i].Host, c.nodes[i].Port))
 	}
 	return "nats://" + strings.Join(hosts, ",")
 }
@@ -188,21 +191,21 @@ func (c *Cluster) ready() {
 	})
 }
 
-// freePorts are ports that nobody listens at.
-func freePorts(t testing.TB, n int) (ports []int) {
+// reserve returns an address of this machine and ports of it that nobody else takes while the
+// test runs. A server of a cluster has to know the ports of the others before they start, and
+// has the same ones after it was killed, so the kernel cannot choose when it starts. On Linux
+// each cluster has an address of its own: whoever connects or listens at 127.0.0.1 meanwhile
+// takes no port of it. Elsewhere there is 127.0.0.1 alone.
+func reserve(t testing.TB, n int) (host string, ports []int) {
 	t.Helper()
+	host = "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		host = ownHost(t)
+	}
+	var config net.ListenConfig
 	var open []net.Listener // until all are found, so that none is found twice
-	defer func() {
-		for _, l := range open {
-			_ = l.Close()
-		}
-	}()
 	for range n {
-		var config net.ListenConfig
-		l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Must(config.Listen(t.Context(), "tcp", host+":0"))(t)
 		open = append(open, l)
 		address, ok := l.Addr().(*net.TCPAddr)
 		if !ok {
@@ -210,5 +213,26 @@ func freePorts(t testing.TB, n int) (ports []int) {
 		}
 		ports = append(ports, address.Port)
 	}
-	return ports
+	for _, l := range open {
+		_ = l.Close()
+	}
+	return host, ports
+}
+
+// ownHost is an address of 127.0.0.0/8 that is this test's until it ends: it listens at a port
+// that all clusters of this machine agree on.
+func ownHost(t testing.TB) string {
+	t.Helper()
+	const agreed = "1777" // no port that the kernel gives to anybody
+	var config net.ListenConfig
+	for range 1000 {
+		host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)) //nolint:gosec // not a secret
+		l, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(host, agreed))
+		if err == nil {
+			t.Cleanup(func() { _ = l.Close() })
+			return host
+		}
+	}
+	t.Fatal("no address of 127.0.0.0/8 is free")
+	return ""
 }
