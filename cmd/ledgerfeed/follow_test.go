@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/badnetwork"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -54,14 +55,17 @@ func TestFollowProvesTheFeed(t *testing.T) {
 		return path
 	}
 	with := []string{"LEDGERFEED_SIGNING_KEY=" + signing, "LEDGERFEED_BASE_URL=https://api.example.com", "LEDGERFEED_RETENTION=20000h"}
-	serve := func(more ...string) *process {
+	serve := func() *process {
 		t.Helper()
 		c := command(t, url, "serve", "--roles", "api,project")
-		c.Env = append(append(c.Env, with...), more...)
+		c.Env = append(c.Env, with...)
 		return startProcess(t, c)
 	}
 	serving := serve()
-	base := apiOf(serving)
+	// The state is of the address of a service, which another process has after it was killed.
+	link := testkit.Must(badnetwork.Listen(t.Context(), strings.TrimPrefix(apiOf(serving), "http://")))(t)
+	t.Cleanup(func() { _ = link.Close() })
+	base := "http://" + link.Address()
 	succeed(t, url, "workspace", "create", "--id", "agency")
 	show := command(t, "", "signing-key", "show")
 	show.Env = append(show.Env, with...)
@@ -131,7 +135,7 @@ func TestFollowProvesTheFeed(t *testing.T) {
 	})
 	kept := file("kept.note", note)
 	serving.kill()
-	serve("LEDGERFEED_LISTEN=" + strings.TrimPrefix(base, "http://")) // the state is of this address
+	link.Point(strings.TrimPrefix(apiOf(serve()), "http://"))
 	if more := proven("events"); more != n+300 {
 		t.Errorf("%d events, want %d", more, n+300)
 	}

@@ -77,12 +77,12 @@ func (f *follower) pollUntil(over <-chan struct{}) error {
 }
 
 // TestTwentyFollowers follows lists and events at different page sizes while
-// 10,000 entries are appended and projected by the program. In the end each
+// thousands of entries are appended and projected by the program. In the end each
 // follower has what a reader that starts from the beginning gets, which verify
 // proves to be the fold.
 func TestTwentyFollowers(t *testing.T) {
 	t.Parallel()
-	const appends = 10_000
+	appends := testkit.Scale(3_000, 10_000)
 	database := testkit.NewDatabase(t)
 	succeed(t, database, "workspace", "create", "--id", "agency", "--name", "Agency")
 	program := command(t, database, "serve", "--roles", "api,project", "--no-migrate")

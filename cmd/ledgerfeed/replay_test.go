@@ -22,9 +22,7 @@ import (
 func served(t *testing.T) (url string, conn *pgx.Conn) {
 	t.Helper()
 	url = testkit.NewDatabase(t)
-	for _, f := range chunks(t, 2, 30) {
-		succeed(t, url, "append", f)
-	}
+	succeed(t, url, append([]string{"append"}, chunks(t, 2, 30)...)...)
 	serving := startProcess(t, command(t, url, "serve", "--roles", "project", "--no-migrate"))
 	succeed(t, url, "status", "--wait", "--timeout", "1m")
 	if code := serving.stop(); code != cli.ExitDone {

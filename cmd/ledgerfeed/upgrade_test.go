@@ -110,9 +110,7 @@ func TestUpgradeToOtherRules(t *testing.T) {
 	url := testkit.NewDatabase(t)
 	files := chunks(t, 2, 40)
 	old := startProcess(t, command(t, url, "serve", "--roles", "api,project", "--no-migrate"))
-	for _, f := range files[:20] {
-		succeed(t, url, "append", f)
-	}
+	succeed(t, url, append([]string{"append"}, files[:20]...)...)
 	succeed(t, url, "status", "--wait", "--timeout", "1m")
 	r := newCaller(t, url, apiOf(old), "agency-0")
 	before, err := r.get("/v1/invoices", "")
@@ -152,9 +150,7 @@ func TestUpgradeToOtherRules(t *testing.T) {
 	if code := old.stop(); code != cli.ExitDone {
 		t.Fatalf("the old version ended with %d:\n%s", code, old.log)
 	}
-	for _, f := range files[20:] {
-		succeed(t, url, "append", f)
-	}
+	succeed(t, url, append([]string{"append"}, files[20:]...)...)
 	status := func() (v struct{ Projections []projections.Status }) {
 		c := next(command(t, url, "status", "--json", "--wait", "--timeout", "1m"))
 		if err := json.Unmarshal([]byte(runCommand(t, c).out), &v); err != nil {
