@@ -32,7 +32,7 @@ var ErrTooManyWebhooks = fmt.Errorf("a workspace has at most %d webhooks", MaxWe
 
 // ErrLocked means that another transaction of the database, such as one of a person
 // at psql, held a webhook's rows for as long as a change waits for them.
-var ErrLocked = fmt.Errorf("another transaction has held the webhook's rows for %v; nothing was changed; try again, or end that transaction", lockTimeout)
+var ErrLocked = errors.New("another transaction has held the webhook's rows for too long; nothing was changed; try again, or end that transaction")
 
 // UnknownWebhookError names a webhook that does not exist.
 type UnknownWebhookError struct{ WebhookID string }

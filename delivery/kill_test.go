@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -30,24 +31,24 @@ const (
 	childURL   = "DELIVERY_TEST_CHILD_URL"
 	childCA    = "DELIVERY_TEST_CHILD_CA"
 	childLease = "DELIVERY_TEST_CHILD_LEASE"
+	childKeys  = "DELIVERY_TEST_CHILD_KEYS"
+
+	// marked makes a process known by its lease, which names its keys.
+	marked = childKeys + "=0123456789abcdef,the key that marks it"
 )
 
-// full tells whether DELIVERY_TEST_FULL asks for the full scale: 100 kills in
-// 50,000 deliveries, which takes about two minutes.
-func full() bool { return os.Getenv("DELIVERY_TEST_FULL") != "" }
-
-// childSettings has seven retries, like the default schedule, within seconds instead
-// of days. Even a busy machine does not fail one delivery that often.
+// childSettings has twelve retries within half a minute, in place of seven within days. A
+// process that is killed or stands still for a while costs a delivery some of them.
 func childSettings(ca string) policy.Settings {
 	schedule := policy.Schedule{50 * time.Millisecond}
-	for len(schedule) < 7 {
-		schedule = append(schedule, 2*schedule[len(schedule)-1])
+	for len(schedule) < 12 {
+		schedule = append(schedule, min(2*schedule[len(schedule)-1], 3200*time.Millisecond))
 	}
 	return policy.Settings{CAFile: ca, Allow: testkit.Loopback(), Timeout: 800 * time.Millisecond, Schedule: schedule}
 }
 
 // childDispatcher is the dispatcher of such a process.
-func childDispatcher(ctx context.Context, url, ca string, lease time.Duration) error {
+func childDispatcher(ctx context.Context, url, ca, secretKeys string, lease time.Duration) error {
 	pool, err := pg.Open(ctx, url, pg.Options{})
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func childDispatcher(ctx context.Context, url, ca string, lease time.Duration) e
 	logger := slog.New(slog.DiscardHandler)
 	notifier := eventlog.NewNotifier(pool, logger)
 	go func() { _ = notifier.Run(ctx) }()
-	keys, err := keyring.New("0123456789abcdef")
+	keys, err := keyring.New(cmp.Or(secretKeys, "0123456789abcdef"))
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func runChildIfAsked() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	lease, err := time.ParseDuration(os.Getenv(childLease))
 	if err == nil {
-		err = childDispatcher(ctx, url, os.Getenv(childCA), lease)
+		err = childDispatcher(ctx, url, os.Getenv(childCA), os.Getenv(childKeys), lease)
 	}
 	stop()
 	if err != nil {
@@ -94,10 +95,10 @@ func runChildIfAsked() {
 }
 
 // dispatcherChild starts a dispatcher in another process; the test kills it.
-func (b *bench) dispatcherChild(lease time.Duration) *exec.Cmd {
+func (b *bench) dispatcherChild(lease time.Duration, env ...string) *exec.Cmd {
 	b.t.Helper()
 	t := b.t
-	c := testkit.Child(childURL+"="+b.pool.Config().ConnString(), childCA+"="+b.settings.CAFile, childLease+"="+lease.String())
+	c := testkit.Child(append(env, childURL+"="+b.pool.Config().ConnString(), childCA+"="+b.settings.CAFile, childLease+"="+lease.String())...)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +111,7 @@ func (b *bench) dispatcherChild(lease time.Duration) *exec.Cmd {
 // kills.
 func TestKilledLosesNothing(t *testing.T) {
 	t.Parallel()
-	kills, webhooks, events := 8, 4, 1500
-	if full() {
-		kills, events = 100, 12500
-	}
+	kills, webhooks, events := testkit.Scale(8, 100), 4, testkit.Scale(1500, 12_500)
 	b := setup(t, policy.Settings{})
 	receivers := make([]*testkit.Receiver, webhooks)
 	for i := range receivers {
@@ -194,23 +192,24 @@ func total(list []*testkit.Receiver) (n int) {
 	return n
 }
 
-// TestTakenOverWithinTheLease kills one of two and one of four processes, and
-// appends an event for every webhook. Others deliver the dead one's events within
-// the configured lease.
+// TestTakenOverWithinTheLease kills one of two and one of four processes, which had renewed
+// its lease, and appends an event for every webhook. The others leave the dead one's webhooks
+// alone while its lease lasts, which is three quarters of the configured one. They have taken
+// them over before any of them renews its own lease, an eighth of that, for the second time
+// after that.
 func TestTakenOverWithinTheLease(t *testing.T) {
 	t.Parallel()
-	// Others take over after seven eighths of the lease. The lease is long enough for
-	// the last eighth to cover the delays of a busy machine.
-	const lease, spaces = 24 * time.Second, 12
+	const spaces = 12
+	lease := time.Duration(testkit.Scale(8, 24)) * time.Second
 	for _, processes := range []int{2, 4} {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, policy.Settings{})
 			rc := testkit.NewReceiver(t, nil)
 			all, sent := b.oneForEach(rc, spaces)
-			children := make([]*exec.Cmd, processes)
-			for i := range children {
-				children[i] = b.dispatcherChild(lease)
+			victim := b.dispatcherChild(lease, marked)
+			for range processes - 1 {
+				b.dispatcherChild(lease)
 			}
 			testkit.Eventually(t, func() error { // each has its share
 				all()
@@ -222,15 +221,15 @@ func TestTakenOverWithinTheLease(t *testing.T) {
 				}
 				return err
 			})
-			_ = children[0].Process.Signal(syscall.SIGKILL)
-			_ = children[0].Wait()
-			died := time.Now()
-			all()
-			took := time.Since(died)
-			t.Logf("one of %d died; %v later everything was delivered", processes, took)
-			if took > lease {
-				t.Errorf("taking over took %v, the lease is %v", took, lease)
+			_ = victim.Process.Signal(syscall.SIGKILL)
+			_ = victim.Wait()
+			left := b.leftBehind(lease)
+			for i := range spaces {
+				b.appendTo(fmt.Sprintf("w%d", i), "invoice.reversed", 1)
+				*sent++
 			}
+			b.takenOver(left)
+			rc.Wait(t, *sent)
 			if extra := rc.Count() - *sent; extra > 10*spaces/processes+10 {
 				t.Errorf("%d messages more than events", extra)
 			}
@@ -238,14 +237,75 @@ func TestTakenOverWithinTheLease(t *testing.T) {
 	}
 }
 
+// estate is what a dead process has left: its lease, and webhooks, by name.
+type estate struct {
+	lease    string
+	webhooks []string
+}
+
+// leftBehind reads the estate of the process with a second key, which is dead.
+func (b *bench) leftBehind(lease time.Duration) (e estate) {
+	b.t.Helper()
+	var lasts bool
+	err := b.pool.QueryRow(b.t.Context(), `
+		SELECT i.instance_id, i.lease_until - clock_timestamp() <= $1,
+		       (SELECT array_agg(c.webhook_id) FROM webhook_cursor c WHERE c.holder = i.instance_id)
+		  FROM webhook_instance i WHERE cardinality(i.secret_keys) = 2 ORDER BY i.lease_until DESC LIMIT 1`, lease*3/4).Scan(&e.lease, &lasts, &e.webhooks)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if !lasts {
+		b.t.Errorf("the dead process's lease lasts longer than three quarters of %v", lease)
+	}
+	if len(e.webhooks) == 0 {
+		b.t.Fatal("the dead process held no webhooks")
+	}
+	return e
+}
+
+// takenOver waits until others hold the webhooks that a dead process has left, and fails the
+// test if they come too early or too late. It asks the database alone, so that it does not
+// matter how fast the machine is.
+func (b *bench) takenOver(e estate) {
+	b.t.Helper()
+	ends := map[string]time.Time{} // of the others' leases, as last seen
+	renewals := map[string]int{}   // that were seen since the dead one's lease is over
+	testkit.Eventually(b.t, func() error {
+		var lasts bool
+		var held int
+		var names []string
+		var until []time.Time
+		err := b.pool.QueryRow(b.t.Context(), `
+			SELECT (SELECT lease_until > clock_timestamp() FROM webhook_instance WHERE instance_id = $1),
+			       (SELECT count(*) FROM webhook_cursor WHERE webhook_id = ANY ($2) AND holder = $1),
+			       array_agg(instance_id), array_agg(lease_until) FROM webhook_instance WHERE instance_id <> $1`, e.lease, e.webhooks).Scan(&lasts, &held, &names, &until)
+		if err != nil {
+			return err
+		}
+		if lasts && held < len(e.webhooks) {
+			b.t.Fatalf("%d of %d webhooks were taken from a process whose lease lasts", len(e.webhooks)-held, len(e.webhooks))
+		}
+		for i, name := range names {
+			if before, known := ends[name]; known && !lasts && until[i].After(before) {
+				renewals[name]++
+			}
+			ends[name] = until[i]
+			if held > 0 && renewals[name] > 1 {
+				b.t.Fatalf("%d webhooks are still the dead process's, and another one has renewed its lease %d times since", held, renewals[name])
+			}
+		}
+		if held > 0 {
+			return fmt.Errorf("%d webhooks are still the dead process's", held)
+		}
+		return nil
+	})
+}
+
 // TestSurvivesDatabaseRestarts stops and starts PostgreSQL under a running
 // dispatcher.
 func TestSurvivesDatabaseRestarts(t *testing.T) {
 	t.Parallel()
-	restarts, webhooks, events := 2, 2, 1500
-	if full() {
-		restarts, webhooks, events = 10, 5, 10_000
-	}
+	restarts, webhooks, events := testkit.Scale(2, 10), testkit.Scale(2, 5), testkit.Scale(1500, 10_000)
 	dir, err := os.MkdirTemp("/dev/shm", "delivery-restart-")
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -81,8 +80,27 @@ func TestChangesOfALockedWebhook(t *testing.T) {
 	b := setup(t, policy.Settings{})
 	b.workspace("acme")
 	b.workspace("beta")
+	since := b.clock.Now().Add(-time.Hour)
+	// Of two stores, one waits for long and the other for a moment.
+	changing := func(wait time.Duration) (*delivery.Store, map[string]func(id string) error) {
+		store := testkit.Must(delivery.NewStore(delivery.StoreConfig{
+			Pool: b.pool, Keyring: b.keyring, Log: b.log, Notify: b.notifier.Notify, Clock: b.clock.Now, Settings: b.settings, LockTimeout: wait,
+		}))(t)
+		return store, map[string]func(id string) error{
+			"edit": func(id string) error {
+				_, err := store.Edit(t.Context(), id, delivery.Change{Events: []string{"invoice.paid"}})
+				return err
+			},
+			"rotate":       func(id string) error { _, err := store.RotateSecret(t.Context(), id); return err },
+			"count missed": func(id string) error { _, err := store.CountMissed(t.Context(), id, since); return err },
+			"send missed":  func(id string) error { _, err := store.SendMissed(t.Context(), id, since); return err },
+			"delete":       func(id string) error { return store.Delete(t.Context(), id) },
+		}
+	}
+	patient, changes := changing(5 * time.Minute)
+	_, hasty := changing(200 * time.Millisecond)
 	create := func(workspaceID string) string {
-		return testkit.Must(b.store.Create(t.Context(), workspaceID, delivery.Definition{URL: "https://hooks.example.com/", Events: []string{delivery.AllEvents}}))(t).ID
+		return testkit.Must(patient.Create(t.Context(), workspaceID, delivery.Definition{URL: "https://hooks.example.com/", Events: []string{delivery.AllEvents}}))(t).ID
 	}
 	locked, free, others := create("acme"), create("acme"), create("beta")
 	conn := testkit.Must(pgx.Connect(t.Context(), testkit.Direct(b.pool.Config().ConnString())))(t)
@@ -90,53 +108,31 @@ func TestChangesOfALockedWebhook(t *testing.T) {
 	tx := testkit.Must(conn.Begin(t.Context()))(t)
 	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook WHERE workspace_id = 'acme' AND webhook_id = $1 FOR UPDATE`, locked))(t)
 
-	since := b.clock.Now().Add(-time.Hour)
-	changes := map[string]func(id string) error{
-		"edit": func(id string) error {
-			_, err := b.store.Edit(t.Context(), id, delivery.Change{Events: []string{"invoice.paid"}})
-			return err
-		},
-		"rotate":       func(id string) error { _, err := b.store.RotateSecret(t.Context(), id); return err },
-		"count missed": func(id string) error { _, err := b.store.CountMissed(t.Context(), id, since); return err },
-		"send missed":  func(id string) error { _, err := b.store.SendMissed(t.Context(), id, since); return err },
-		"delete":       func(id string) error { return b.store.Delete(t.Context(), id) },
-	}
-	var waiting sync.WaitGroup
-	refused := func(name string) {
-		if err := changes[name](locked); !errors.Is(err, delivery.ErrLocked) {
+	waits := make(chan error, 1)
+	go func() { waits <- changes["edit"](locked) }()
+	testkit.Eventually(t, b.waitsForWebhook)
+	testkit.NotBlocked(t, b.pool, testkit.PID(t, tx), func() {
+		create("beta")
+		for _, id := range []string{free, others} {
+			for _, name := range []string{"edit", "rotate", "count missed", "send missed", "delete"} {
+				if err := changes[name](id); err != nil {
+					t.Errorf("%s of another webhook: %v", name, err)
+				}
+			}
+		}
+	})
+	for name, change := range hasty {
+		if err := change(locked); !errors.Is(err, delivery.ErrLocked) {
 			t.Errorf("%s of a locked webhook: %v, want %v", name, err, delivery.ErrLocked)
 		}
 	}
-	gaveUp := make(chan struct{})
-	waiting.Go(func() {
-		defer close(gaveUp)
-		refused("edit")
-	})
-	testkit.Eventually(t, b.waitsForWebhook)
-	create("beta")
-	for _, id := range []string{free, others} {
-		if err := changes["edit"](id); err != nil {
-			t.Errorf("edit of another webhook: %v", err)
-		}
-	}
-	select {
-	case <-gaveUp:
-		t.Error("other webhooks were changed only when the change that waits for the locked one had given up")
-	default:
-	}
-	for _, name := range []string{"rotate", "count missed", "send missed", "delete"} {
-		waiting.Go(func() { refused(name) })
-	}
-	for _, name := range []string{"rotate", "count missed", "send missed", "delete"} {
-		if err := changes[name](free); err != nil {
-			t.Errorf("%s of the other webhook: %v", name, err)
-		}
-	}
-	waiting.Wait()
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := changes["delete"](locked); err != nil {
+	if err := <-waits; err != nil {
+		t.Errorf("edit when it is free: %v", err)
+	}
+	if err := hasty["delete"](locked); err != nil {
 		t.Errorf("delete when it is free: %v", err)
 	}
 }

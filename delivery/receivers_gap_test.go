@@ -108,12 +108,11 @@ func (s gapScenario) run(t *testing.T, command []string) {
 			}
 		}
 		for len(printed) < len(bodies) {
-			select {
-			case line := <-lines:
-				printed[strings.Fields(line)[1]]++
-			case <-time.After(30 * time.Second):
+			line, ok := nextLine(t, lines)
+			if !ok {
 				t.Fatalf("only %v were printed", printed)
 			}
+			printed[strings.Fields(line)[1]]++
 		}
 	}
 	for id, n := range printed {

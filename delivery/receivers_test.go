@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -234,13 +235,11 @@ func fetchesMissing(t *testing.T, command []string) {
 	b.dispatcher()
 	next := func() string {
 		t.Helper()
-		select {
-		case line := <-lines:
-			return line
-		case <-time.After(time.Minute):
+		line, ok := nextLine(t, lines)
+		if !ok {
 			t.Fatal("no event was printed")
-			return ""
 		}
+		return line
 	}
 	seen := map[string]int{}
 	var want []string
@@ -372,7 +371,7 @@ func (f *feed) answer(w http.ResponseWriter, r *http.Request) {
 // runExample starts a receiver; it returns its address and the lines that it prints.
 func runExample(t *testing.T, command []string, env ...string) (address string, printed <-chan string) {
 	t.Helper()
-	port := freePort(t)
+	port := ownPort(t)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(append(os.Environ(), env...), "PORT="+port)
@@ -479,12 +478,11 @@ func exampleReceiver(t *testing.T, standard bool, command []string) {
 	b.states(w.ID, want...)
 	seen := map[string]int{}
 	for range 21 {
-		select {
-		case line := <-lines:
-			seen[strings.Fields(line)[1]]++
-		case <-time.After(time.Minute):
+		line, ok := nextLine(t, lines)
+		if !ok {
 			t.Fatalf("only %d events were printed", len(seen))
 		}
+		seen[strings.Fields(line)[1]]++
 	}
 	for _, d := range list {
 		if seen[d.EventID] != 1 {
@@ -493,10 +491,39 @@ func exampleReceiver(t *testing.T, standard bool, command []string) {
 	}
 }
 
-func freePort(t *testing.T) string {
+// nextLine waits for a line of an example; false if none comes for minutes.
+func nextLine(t *testing.T, lines <-chan string) (string, bool) {
 	t.Helper()
-	l := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	limited, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	select {
+	case line := <-lines:
+		return line, true
+	case <-limited.Done():
+		return "", false
+	}
+}
+
+// ownPort is a port for a program that has to be told one. The kernel gives ports from 32768 to
+// whoever asks for any, also between a look for a free one and the program's own start, so
+// this is one below. Until the test ends a UDP socket keeps it from other tests.
+func ownPort(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		port := strconv.Itoa(20_000 + rand.IntN(10_000))
+		lock, err := net.ListenPacket("udp", "127.0.0.1:"+port)
+		if err != nil {
+			continue
+		}
+		probe, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			_ = lock.Close()
+			continue
+		}
+		_ = probe.Close()
+		t.Cleanup(func() { _ = lock.Close() })
+		return port
+	}
+	t.Fatal("there is no free port")
+	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -43,7 +44,8 @@ func TestOlderBackupIsNoticed(t *testing.T) {
 	b := setupOn(t, pool, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
 	testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
-	b.dispatcher()
+	_, stop := b.dispatcher(func(c *dispatch.Config) { c.Renew = soon })
+	defer stop() // before its server does
 	b.append("invoice.reversed", 3)
 	rc.Wait(t, 3)
 

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -32,6 +33,11 @@ type StoreConfig struct {
 	Clock    func() time.Time // nil: time.Now
 	Random   io.Reader        // source of secrets; nil: crypto/rand.Reader
 	Settings policy.Settings
+
+	// LockTimeout is how long a change waits for rows that another transaction has locked. A
+	// change that waits keeps a connection, and somebody looks at a page that does not come.
+	// Default 5 s.
+	LockTimeout time.Duration
 }
 
 // Store creates and changes webhooks, and shows what was delivered. Any number of
@@ -60,6 +66,7 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 	if cfg.Random == nil {
 		cfg.Random = rand.Reader
 	}
+	cfg.LockTimeout = cmp.Or(cfg.LockTimeout, defaultLockTimeout)
 	return &Store{cfg: cfg}, nil
 }
 
@@ -73,17 +80,14 @@ func (s *Store) changed(workspaceID string) {
 	}
 }
 
-// lockTimeout is how long a change waits for rows that another transaction has
-// locked. A change that waits keeps a connection, and somebody looks at a page that
-// does not come.
-const lockTimeout = 5 * time.Second
+const defaultLockTimeout = 5 * time.Second
 
 // inTx runs do in a transaction, again if the database rolled it back because of others. Besides
 // do's errors there is ErrLocked.
 func (s *Store) inTx(ctx context.Context, do func(pgx.Tx) error) error {
-	err := pg.Again(ctx, func() error { return pg.InLimitedTx(ctx, s.cfg.Pool, lockTimeout, do) })
+	err := pg.Again(ctx, func() error { return pg.InLimitedTx(ctx, s.cfg.Pool, s.cfg.LockTimeout, do) })
 	if pg.Locked(err) {
-		return fmt.Errorf("%w (%w)", ErrLocked, err)
+		return fmt.Errorf("%w (after %v: %w)", ErrLocked, s.cfg.LockTimeout, err)
 	}
 	return err
 }

@@ -86,6 +86,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 			ClientSessionCache: tls.NewLRUClientSessionCache(idleConns),
 		},
 	}
+	d.connect = d.tcp.DialContext
 	return &Sender{
 		settings: settings,
 		clock:    cfg.Clock,
@@ -254,6 +255,9 @@ type dialer struct {
 	timeout time.Duration
 	tcp     *net.Dialer
 	tls     *tls.Config
+
+	// connect makes the connection that TLS is spoken over: tcp's DialContext, or that of a test.
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // errTooManyDials means that the receiver accepted connections and closed each
@@ -277,7 +281,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		}
 	}
 	reach(ctx, stageConnect)
-	raw, err := d.tcp.DialContext(ctx, network, address)
+	raw, err := d.connect(ctx, network, address)
 	if err != nil {
 		return nil, &stageError{stageConnect, err}
 	}

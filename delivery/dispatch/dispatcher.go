@@ -69,6 +69,10 @@ type Config struct {
 	// twice the timeout.
 	Lease time.Duration
 
+	// Renew is how often the lease is renewed. Then this process also notices that its clock
+	// was set, or that another process died. Default an eighth of Lease.
+	Renew time.Duration
+
 	// Sweep is how often the database is searched for webhooks whose notification
 	// was lost. Default 1 s. Sweeps never take more than 2 % of the time.
 	Sweep time.Duration
@@ -146,6 +150,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	if lease <= cfg.Settings.Timeout+cfg.maxLag()+2*cfg.Sweep {
 		return nil, errors.New("dispatch: three quarters of the lease must be longer than the timeout of an attempt, the wait for replicas and two sweeps")
 	}
+	cfg.Renew = cmp.Or(cfg.Renew, lease/renewals)
 	d := &Dispatcher{
 		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger, outages: newOutages(cfg.Logger), traces: newAttemptTracer(cfg.Tracer), rollups: rollup.NewWriter(cfg.Pool, cfg.Logger),
 		store:  &store{pool: cfg.Pool, keyring: cfg.Keyring, leaseTime: lease, nodes: cfg.Nodes},

@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// renewals is how often a lease is renewed in the time that it lasts.
+	// renewals is how often a lease is renewed in the time that it lasts, unless Config.Renew
+	// says otherwise.
 	renewals = 6
 	// clockPause is the pause after a lease was not given because the clock is wrong.
 	clockPause = 5 * time.Second
@@ -28,7 +29,7 @@ const (
 // keepLease renews the lease until ctx ends, and takes a new one when the
 // scheduler asks for it. It returns the lease that it has at the end.
 func (d *Dispatcher) keepLease(ctx context.Context, lease string) string {
-	every := time.NewTicker(d.store.leaseTime / renewals)
+	every := time.NewTicker(d.cfg.Renew)
 	defer every.Stop()
 	renewed := time.Now()
 	for {

@@ -70,6 +70,26 @@ func TestHistoryDaysComeAndGo(t *testing.T) {
 	insert(day0.Add(60 * day))
 }
 
+// TestAWrongClockDropsNoHistory: to a process whose clock is a year ahead the whole history is
+// past its retention.
+func TestAWrongClockDropsNoHistory(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Pool(t)
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
+	now := time.Now()
+	if err := s.maintain(t.Context(), now, 30*day); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Must(pool.Exec(t.Context(), `INSERT INTO webhook_delivery VALUES ('acme', 'wh', 1, $1, 'e', 't', 'succeeded', NULL, '[]')`, now))(t)
+	if err := s.maintain(t.Context(), now.AddDate(1, 0, 0), 30*day); !isClockError(err) {
+		t.Errorf("with a wrong clock: %v", err)
+	}
+	var kept int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery`).Scan(&kept); err != nil || kept != 1 {
+		t.Errorf("%d deliveries are kept, want 1: %v", kept, err)
+	}
+}
+
 // TestSecretsAreResealed takes an old key out of use.
 func TestSecretsAreResealed(t *testing.T) {
 	t.Parallel()
