@@ -59,6 +59,8 @@ const (
 	sendLease = 2 * sendTimeout
 	// sweepInterval is how often a process looks for mails that others stored.
 	sweepInterval = 15 * time.Second
+	// retryInterval is the wait after the database could not be asked.
+	retryInterval = 5 * time.Second
 	// firstRetry is the wait after the first failure; it doubles up to longestRetry.
 	firstRetry   = time.Second
 	longestRetry = 30 * time.Minute
@@ -179,11 +181,11 @@ func (m *Mailer) keepUnsent(ctx context.Context) (next time.Duration, err error)
 	now := m.clock()
 	untried := now.Add(-sendLease)
 	if _, err := m.pool.Exec(ctx, `UPDATE webhook_mail SET error = NULL WHERE error IS NOT NULL AND next_attempt_at < $1`, untried); err != nil {
-		return sweepInterval, fmt.Errorf("keep mails that nobody sends: %w", err)
+		return retryInterval, fmt.Errorf("keep mails that nobody sends: %w", err)
 	}
 	dropped, err := m.pool.Exec(ctx, `DELETE FROM webhook_mail WHERE created_at < $1 AND next_attempt_at < $2`, now.Add(-giveUpAfter), untried)
 	if err != nil {
-		return sweepInterval, fmt.Errorf("drop mails that nobody sends: %w", err)
+		return retryInterval, fmt.Errorf("drop mails that nobody sends: %w", err)
 	}
 	if n := dropped.RowsAffected(); n > 0 {
 		m.logger.ErrorContext(ctx, "dropped mails that could not be sent for a week, because LEDGERFEED_SMTP_URL is not set", "mails", n)
@@ -205,16 +207,16 @@ type dueMail struct {
 func (m *Mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
 	list, err := m.claimDue(ctx)
 	if err != nil {
-		return sweepInterval, fmt.Errorf("claim mails: %w", err)
+		return retryInterval, fmt.Errorf("claim mails: %w", err)
 	}
 	for i := range list {
 		if err := m.sendOne(ctx, &list[i]); err != nil {
-			return sweepInterval, err
+			return retryInterval, err
 		}
 	}
 	var at *time.Time
 	if err := m.pool.QueryRow(ctx, `SELECT min(next_attempt_at) FROM webhook_mail`).Scan(&at); err != nil {
-		return sweepInterval, fmt.Errorf("look for the next mail: %w", err)
+		return retryInterval, fmt.Errorf("look for the next mail: %w", err)
 	}
 	if at == nil {
 		return sweepInterval, nil

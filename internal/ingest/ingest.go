@@ -17,7 +17,7 @@ import (
 const (
 	// firstWait doubles until longestWait between two attempts that fail.
 	firstWait   = 100 * time.Millisecond
-	longestWait = 10 * time.Second
+	longestWait = 5 * time.Second
 
 	// finishTimeout bounds what happens after messages were appended. It does not end with
 	// the program's context.

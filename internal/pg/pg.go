@@ -47,6 +47,10 @@ type Options struct {
 	// Later lets Open succeed although the database does not answer now.
 	Later bool
 
+	// Standby says that the server is one that takes no writes. Otherwise a connection to such
+	// a server is replaced after a second.
+	Standby bool
+
 	// AfterConnect looks at each new connection, which is not used if it fails; nil:
 	// nothing does.
 	AfterConnect func(context.Context, *pgx.Conn) error
@@ -96,6 +100,7 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	if err := settle(cfg.ConnConfig); err != nil {
 		return nil, err
 	}
+	dropUseless(cfg, o.Standby)
 	withGate(cfg)
 	cfg.AfterConnect = o.AfterConnect
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)

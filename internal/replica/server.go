@@ -84,7 +84,7 @@ func (s *Server) Alive() context.Context {
 // Open opens a pool of connections to the replica, as pg.Open does, but whether or not it
 // answers now. Connections that reach another server than the one that is followed fail.
 func (s *Server) Open(ctx context.Context, o pg.Options) (*pgxpool.Pool, error) {
-	o.Later = true
+	o.Later, o.Standby = true, true
 	o.AfterConnect = s.checkServer
 	pool, err := pg.Open(ctx, s.URL, o)
 	if err != nil {
