@@ -2,6 +2,7 @@ package projections_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -70,9 +71,12 @@ func TestAnEntryThatEndsTheProcess(t *testing.T) {
 	single[0].ID = "deadly"
 	b.Append(single)
 
-	deaths := dieUntilAlive(t, b)
-	if deaths < 6 || deaths > 8 {
-		t.Errorf("%d processes died of two entries, want 3 or 4 of each", deaths)
+	dieUntilAlive(t, b)
+	for _, w := range []string{"bad", "worse"} {
+		var deaths int
+		if err := b.Pool.QueryRow(t.Context(), `SELECT deaths FROM log_under_way WHERE workspace_id = $1 AND consumer = $2`, w, eventlog.ReadModels).Scan(&deaths); err != nil || deaths != 3 {
+			t.Errorf("%d processes died of the entry of %s, want 3 (%v)", deaths, w, err)
+		}
 	}
 	status := testkit.Must(projections.ReadStatus(t.Context(), b.Pool, ""))(t)
 	for _, w := range status.Workspaces {
@@ -99,9 +103,9 @@ func TestAnEntryThatEndsTheProcess(t *testing.T) {
 }
 
 // dieUntilAlive starts processes until one has projected all that can be.
-func dieUntilAlive(t *testing.T, b *projectionstest.Bench) (deaths int) {
+func dieUntilAlive(t *testing.T, b *projectionstest.Bench) {
 	t.Helper()
-	for deaths < 30 {
+	for range 30 {
 		child := testkit.Child(mortal + "=" + b.URL)
 		if err := child.Start(); err != nil {
 			t.Fatal(err)
@@ -116,34 +120,31 @@ func dieUntilAlive(t *testing.T, b *projectionstest.Bench) (deaths int) {
 				t.Fatal(err)
 			}
 			<-died
-			return deaths
+			return
 		}
-		deaths++
 	}
 	t.Fatal("processes die without end")
-	return 0
 }
 
 // waitFor reports whether every workspace is projected or quarantined before the
 // process ends.
-func waitFor(t *testing.T, b *projectionstest.Bench, died <-chan struct{}) bool {
+func waitFor(t *testing.T, b *projectionstest.Bench, died <-chan struct{}) (settled bool) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	testkit.Eventually(t, func() error {
 		select {
 		case <-died:
-			return false
-		case <-tick.C:
+			return nil
+		default:
 		}
-		settled := true
 		for _, w := range testkit.Must(projections.ReadStatus(t.Context(), b.Pool, ""))(t).Workspaces {
-			settled = settled && (w.LagEntries == 0 || w.Quarantined)
+			if w.LagEntries > 0 && !w.Quarantined {
+				return fmt.Errorf("%s is neither projected nor quarantined, and the process lives", w.WorkspaceID)
+			}
 		}
-		if settled {
-			return true
-		}
-	}
+		settled = true
+		return nil
+	})
+	return settled
 }
 
 // TestKilledProcessesQuarantineNothing: operators kill processes too. Work that was

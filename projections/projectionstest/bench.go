@@ -101,7 +101,8 @@ func (b *Bench) AwaitProjected() {
 	b.t.Helper()
 	waiter, done := b.Notifier.Subscribe(eventlog.TopicProjected)
 	defer done()
-	late := time.After(projectedTimeout)
+	late, stop := context.WithTimeout(b.t.Context(), projectedTimeout)
+	defer stop()
 	for {
 		status, err := projections.ReadStatus(b.t.Context(), b.Pool, "")
 		if err != nil {
@@ -113,7 +114,7 @@ func (b *Bench) AwaitProjected() {
 		select {
 		case <-waiter.C:
 			waiter.Take()
-		case <-late:
+		case <-late.Done():
 			b.t.Fatalf("not projected within %v: %+v", projectedTimeout, status)
 		}
 	}
