@@ -1,9 +1,16 @@
 package replay_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
@@ -96,28 +103,102 @@ func TestRebuildTrees(t *testing.T) {
 	}
 }
 
-// TestRebuildTreesBesideABuilder: the builder waits for a workspace that is being rebuilt, and
-// neither spoils what the other writes.
+// statements calls a function at each statement of a pool, with its text, before it runs.
+type statements func(sql string)
+
+// TraceQueryStart implements pgx.QueryTracer.
+func (f statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	f(q.SQL)
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TraceBatchStart implements pgx.BatchTracer.
+func (statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+// TraceBatchQuery implements pgx.BatchTracer; a batch is known when its results are.
+func (f statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
+	f(q.SQL)
+}
+
+// TraceBatchEnd implements pgx.BatchTracer.
+func (statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// traced opens a pool that tells its statements.
+func (b *bench) traced(conns int32, settings map[string]string, each statements) *pgxpool.Pool {
+	b.t.Helper()
+	pool := testkit.Must(pg.Open(b.t.Context(), b.URL, pg.Options{MaxConns: conns, Settings: settings, Tracer: each}))(b.t)
+	b.t.Cleanup(pool.Close)
+	return pool
+}
+
+// TestRebuildTreesBesideABuilder: a rebuild waits for a claim that is under way, the builder
+// leaves out a workspace that is being rebuilt, and neither spoils what the other writes.
 func TestRebuildTreesBesideABuilder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Append(projectionstest.Generate(t, "ws-1", 1, 4000))
 	b.Project(1000)
-	r := b.replayer()
-	stop := b.buildTrees()
-	const position = `SELECT coalesce(min(position), 0)::text FROM event_tree`
-	distributed := testkit.Must(pg.OnCitus(t.Context(), b.Pool))(t)
-	for at := "0"; at != "4000"; at = b.text(position) {
-		if got := b.rebuildTrees(r, false); got.Refused != "" || got.Written+got.Deleted != 0 {
-			t.Fatalf("%+v, and nothing was wrong", got)
-		}
-		if distributed {
-			// A builder leaves out a workspace that is locked, and comes again. Transactions of a
-			// cluster take so long that without a pause it would hardly ever find it free.
-			b.until(func() bool { return b.text(position) != at }, func() string { return "the trees stay at " + at })
+	wake := func() { b.Notifier.Notify(eventlog.TopicProjected, "ws-1") }
+	position := func() string { return b.text(`SELECT coalesce(min(position), 0)::text FROM event_tree`) }
+	var tries, locks atomic.Int64
+	locked, goOn := make(chan struct{}), make(chan struct{})
+	r := b.replayer(func(c *replay.Config) {
+		c.Pool = b.traced(6, replay.PoolSettings(), func(sql string) {
+			switch {
+			case strings.Contains(sql, "FOR UPDATE"):
+				locks.Add(1)
+			case strings.Contains(sql, "FROM event_log") && locks.CompareAndSwap(1, 2): // the first one that has the lock
+				locked <- struct{}{}
+				<-goOn
+			}
+		})
+	})
+	g := newGate(t)
+	stop := b.buildTrees(g.hold, func(c *eventtree.BuilderConfig) {
+		c.Pool = b.traced(eventtree.Connections, nil, func(sql string) {
+			if strings.Contains(sql, "FOR UPDATE SKIP LOCKED") {
+				tries.Add(1)
+			}
+		})
+	})
+	for range 4 {
+		wake()
+		testkit.Receive(t, g.at, "a claim of the builder")
+		locks.Store(0)
+		done := make(chan replay.RebuiltTrees, 1)
+		go func() { done <- b.rebuildTrees(r, false) }()
+		testkit.Eventually(t, func() error { return testkit.LockAwaited(t, b.Pool, 1) })
+		g.let <- struct{}{}
+		for under := true; under; {
+			select {
+			case <-g.at: // it was faster, and the rebuild waits for the next claim, too
+				g.let <- struct{}{}
+			case <-locked:
+				at, before := position(), tries.Load()
+				b.until(func() bool { wake(); return tries.Load() > before+1 }, func() string { return "the builder tries nothing" })
+				if now := position(); now != at {
+					t.Errorf("the builder came from %s to %s during the rebuild", at, now)
+				}
+				goOn <- struct{}{}
+			case got := <-done:
+				if under = false; got.Refused != "" || got.Written+got.Deleted != 0 || locks.Load() != 2 {
+					t.Fatalf("%+v, and nothing was wrong; the builder was held off: %t", got, locks.Load() == 2)
+				}
+			}
 		}
 	}
+	close(g.open)
+	wake()
+	b.treesAt("ws-1", 4000)
 	stop()
+	if got := b.rebuildTrees(b.replayer(), false); got.Position != 4000 || got.Refused != "" || got.Written+got.Deleted != 0 {
+		t.Errorf("%+v after the builder's end, and nothing was wrong", got)
+	}
 	if lines, _ := b.verify(b.replayer(), replay.VerifyRequest{}); len(lines) > 0 {
 		t.Errorf("verify finds %s", strings.Join(lines, "\n"))
 	}

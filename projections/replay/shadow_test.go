@@ -88,7 +88,7 @@ func (b *bench) found(memory int64) (reported []string) {
 // order, and repaired in the same way.
 func TestBothWaysDoTheSame(t *testing.T) {
 	t.Parallel()
-	for seed := range 6 {
+	for seed := range testkit.Scale(3, 6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
@@ -253,22 +253,20 @@ func (b *bench) large(entries int) {
 // A workspace that does not fit into the memory takes little of it, even when
 // every row is missing. This test is not parallel, because it measures the heap.
 func TestShadowTablesTakeLittleMemory(t *testing.T) {
-	const (
-		entries = 100_000
-		little  = 16 << 20
-	)
+	entries := testkit.Scale(25_000, 100_000)
+	little := uint64(testkit.Scale(5632<<10, 16<<20)) //nolint:gosec // not negative
 	b := newBench(t)
 	b.large(entries)
 	measured := func(memory int64) (*replay.Replayer, *replay.Progress, *largestHeap) {
 		progress, heap := &replay.Progress{}, &largestHeap{before: liveHeap()}
 		return b.replayer(func(c *replay.Config) { c.Memory, c.Progress, c.Limit, c.MassRows = memory, progress, heap.measure, 0 }), progress, heap
 	}
-	r, progress, inTables := measured(entries * 500)
+	r, progress, inTables := measured(int64(entries) * 500)
 	done := b.rebuild(r, replay.RebuildRequest{})["large"]
-	if done.Written != done.Rows || done.Rows < entries/3 || progress.OverMemory.Load() != 1 {
+	if done.Written != done.Rows || done.Rows < int64(entries)/3 || progress.OverMemory.Load() != 1 {
 		t.Errorf("rebuilt %+v, %d larger than the memory", done, progress.OverMemory.Load())
 	}
-	r, progress, inMemory := measured(entries * 2000)
+	r, progress, inMemory := measured(int64(entries) * 2000)
 	if lines, _ := b.verify(r, replay.VerifyRequest{}); len(lines) != 0 || progress.OverMemory.Load() != 0 {
 		t.Errorf("%d larger than the memory; differences: %s", progress.OverMemory.Load(), strings.Join(lines[:min(len(lines), 5)], "\n"))
 	}

@@ -16,12 +16,16 @@ import (
 )
 
 // buildTrees runs a builder of event trees until the returned function is called.
-func (b *bench) buildTrees() (stop func()) {
+func (b *bench) buildTrees(change ...func(*eventtree.BuilderConfig)) (stop func()) {
 	b.t.Helper()
 	pool := testkit.OpenPool(b.t, b.URL, eventtree.Connections)
-	builder := testkit.Must(eventtree.NewBuilder(eventtree.BuilderConfig{
+	cfg := eventtree.BuilderConfig{
 		Pool: pool, Nodes: testkit.Must(pg.NodesOf(b.t.Context(), pool))(b.t), Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Entries: 100, Gather: time.Millisecond, Sweep: 20 * time.Millisecond,
-	}))(b.t)
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	builder := testkit.Must(eventtree.NewBuilder(cfg))(b.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- builder.Run(ctx) }()
@@ -31,6 +35,42 @@ func (b *bench) buildTrees() (stop func()) {
 		if err := <-done; err != nil {
 			b.t.Error(err)
 		}
+	}
+}
+
+// gate stops a builder of one workspace in each of its claims, before it commits, until a test
+// lets it go on.
+type gate struct {
+	at   chan int64    // a claim is up to this position
+	let  chan struct{} // it may go on
+	open chan struct{} // closed: the builder stops no more
+	ends context.Context
+	last int64 // the position before; a claim tells its own once for each tree
+}
+
+func newGate(t *testing.T) *gate {
+	t.Helper()
+	return &gate{at: make(chan int64), let: make(chan struct{}), open: make(chan struct{}), ends: t.Context()}
+}
+
+func (g *gate) hold(c *eventtree.BuilderConfig) { c.Grown = g.grown }
+
+func (g *gate) grown(_ string, position int64) {
+	if position == g.last {
+		return
+	}
+	g.last = position
+	select {
+	case g.at <- position:
+	case <-g.open:
+		return
+	case <-g.ends.Done():
+		return
+	}
+	select {
+	case <-g.let:
+	case <-g.open:
+	case <-g.ends.Done():
 	}
 }
 
@@ -125,9 +165,18 @@ func TestVerifyBesideABuilder(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, memory int64) {
 		b := newBench(t).within(memory)
-		b.Append(projectionstest.Generate(t, "ws-1", 1, 4000))
+		b.Append(projectionstest.Generate(t, "ws-1", 1, 2000))
 		b.Project(1000)
-		r := b.replayer()
+		g, at := newGate(t), int64(2000) // nothing is built yet
+		r := b.replayer(func(c *replay.Config) {
+			c.Limit = func(context.Context, int) error {
+				if at < 2000 { // the builder makes one claim between two pages
+					at = <-g.at
+					g.let <- struct{}{}
+				}
+				return nil
+			}
+		})
 		verify := func() {
 			t.Helper()
 			if lines, _ := b.verify(r, replay.VerifyRequest{}); len(lines) > 0 {
@@ -135,10 +184,11 @@ func TestVerifyBesideABuilder(t *testing.T) {
 			}
 		}
 		verify()
-		stop := b.buildTrees()
-		for at := "0"; at != "4000"; at = b.text(`SELECT coalesce(min(position), 0)::text FROM event_tree`) {
+		stop := b.buildTrees(g.hold)
+		for at = 0; at < 2000; {
 			verify()
 		}
+		b.treesAt("ws-1", 2000)
 		stop()
 		verify()
 	})
