@@ -41,8 +41,8 @@ func TestAnOutageIsFewLines(t *testing.T) {
 	var o outagesInLog
 	testkit.Eventually(t, func() error {
 		o = readOutages(serving.log.String())
-		for part, open := range o.open {
-			if open {
+		for part, number := range o.open {
+			if number != "" {
 				return errors.New("does not say that it works again: " + part)
 			}
 		}
@@ -56,31 +56,33 @@ func TestAnOutageIsFewLines(t *testing.T) {
 // outagesInLog is what a log says of outages. Each part of a service has outages of its own,
 // and a second one when the database goes away in steps: that is no fault.
 type outagesInLog struct {
-	open  map[string]bool // by the message of the end and the consumer, whether it fails now
+	open  map[string]string // by the message and the consumer, the number of the outage; empty: over
 	wrong []string
 }
 
 // readOutages reads complete lines in the order in which they were written.
 func readOutages(log string) outagesInLog {
-	o := outagesInLog{open: map[string]bool{}}
-	said := map[string]int{}
-	whole := log[:strings.LastIndexByte(log, '\n')+1]
-	for line := range strings.Lines(whole) {
-		level, message, consumer, until := attribute(line, "level"), attribute(line, "msg"), attribute(line, "consumer"), attribute(line, "until")
+	o := outagesInLog{open: map[string]string{}}
+	said := map[string]bool{}
+	for line := range strings.Lines(log[:strings.LastIndexByte(log, '\n')+1]) {
+		part, number := attribute(line, "msg")+" "+attribute(line, "consumer"), attribute(line, "outage")
+		warns := strings.Contains(line, " level=WARN ") || strings.Contains(line, " level=ERROR ")
 		switch {
-		case until != "":
-			part := until + " " + consumer
-			if o.open[part] {
-				o.wrong = append(o.wrong, "said twice that it fails: "+line)
+		case warns && number != "":
+			if o.open[part] != "" {
+				o.wrong = append(o.wrong, "said again before it worked: "+line)
 			}
-			o.open[part] = true
-		case level == "WARN" || level == "ERROR":
-			if said[message+consumer]++; said[message+consumer] == 2 {
+			o.open[part] = number
+		case warns:
+			if said[part] {
 				o.wrong = append(o.wrong, "said twice: "+line)
 			}
-		default:
-			if part := message + " " + consumer; o.open[part] {
-				o.open[part] = false
+			said[part] = true
+		case number != "":
+			for part := range o.open {
+				if o.open[part] == number {
+					o.open[part] = ""
+				}
 			}
 		}
 	}
@@ -89,9 +91,9 @@ func readOutages(log string) outagesInLog {
 
 // attribute returns an attribute of a line of the log.
 func attribute(line, name string) string {
-	found := regexp.MustCompile(`(?:^| )` + name + `=("(?:[^"\\]|\\.)*"|\S+)`).FindStringSubmatch(line)
+	found := regexp.MustCompile(` ` + name + `=("(?:[^"\\]|\\.)*"|\S+)`).FindStringSubmatch(line)
 	if found == nil {
 		return ""
 	}
-	return strings.Trim(found[1], `"`)
+	return found[1]
 }

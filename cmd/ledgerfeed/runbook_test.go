@@ -267,8 +267,6 @@ func TestRunbooks(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	defer func() { t.Logf("promtool: %v", time.Since(began)) }()
 	if out, err := exec.CommandContext(t.Context(), "promtool", "test", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

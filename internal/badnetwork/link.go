@@ -12,6 +12,7 @@ import (
 type link struct {
 	client, server net.Conn
 	delay          func() time.Duration
+	sleep          func(time.Duration)
 	silent         atomic.Bool
 	left           atomic.Int64 // bytes to the client before the link is reset
 }
@@ -54,7 +55,7 @@ func (l *link) copy(to, from net.Conn, toClient bool) {
 // forward passes a piece on; false when the link is to be reset.
 func (l *link) forward(to net.Conn, piece []byte, toClient bool) bool {
 	if d := l.delay(); d > 0 {
-		<-time.After(d)
+		l.sleep(d)
 	}
 	if l.silent.Load() {
 		return true // lost

@@ -15,6 +15,7 @@ import (
 type Proxy struct {
 	listener net.Listener
 	done     sync.WaitGroup
+	sleep    func(time.Duration)
 
 	mu       sync.Mutex
 	upstream string
@@ -32,10 +33,12 @@ func Listen(ctx context.Context, upstream string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for a proxy: %w", err)
 	}
-	p := &Proxy{listener: listener, upstream: upstream, links: map[*link]struct{}{}}
+	p := &Proxy{listener: listener, upstream: upstream, sleep: sleep, links: map[*link]struct{}{}}
 	p.done.Go(p.accept)
 	return p, nil
 }
+
+func sleep(d time.Duration) { <-time.After(d) }
 
 // Address is where clients connect to.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
@@ -161,7 +164,7 @@ func (p *Proxy) serve(client net.Conn) {
 		hardClose(client)
 		return
 	}
-	l := &link{client: client, server: server, delay: p.delay}
+	l := &link{client: client, server: server, delay: p.delay, sleep: p.sleep}
 	l.left.Store(unlimited)
 	p.mu.Lock()
 	l.silent.Store(p.silent)

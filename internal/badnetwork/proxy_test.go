@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -168,12 +169,21 @@ func TestRefuse(t *testing.T) {
 func TestDelay(t *testing.T) {
 	t.Parallel()
 	p := proxied(t)
+	slept := make(chan time.Duration, 10)
+	p.sleep = func(d time.Duration) { slept <- d }
 	c := dial(t, p)
-	p.Delay(30 * time.Millisecond)
-	began := time.Now()
-	c.echoes("one")
-	if took := time.Since(began); took < 60*time.Millisecond {
-		t.Errorf("there and back took %v, want 60 ms or more", took)
+	c.echoes("at once")
+	p.Delay(time.Hour)
+	c.echoes("later")
+	p.Delay(0)
+	c.echoes("at once again")
+	close(slept)
+	var got []time.Duration
+	for d := range slept {
+		got = append(got, d)
+	}
+	if want := []time.Duration{time.Hour, time.Hour}; !slices.Equal(got, want) {
+		t.Errorf("the ways there and back take %v, want %v", got, want)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower/followertest"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
@@ -35,20 +36,10 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// pause takes the time that it is asked for.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
 // followUntilKilled follows to a file, as the command does.
 func followUntilKilled(ctx context.Context) error {
 	folder := os.Getenv(folderVariable)
-	client, err := follower.NewClient(follower.ClientConfig{URL: os.Getenv(urlVariable), Key: followertest.Key, HTTP: http.DefaultTransport, Pause: pause, Logger: testkit.Discard()})
+	client, err := follower.NewClient(follower.ClientConfig{URL: os.Getenv(urlVariable), Key: followertest.Key, HTTP: http.DefaultTransport, Pause: flow.Pause, Logger: testkit.Discard()})
 	if err != nil {
 		return err
 	}
@@ -80,7 +71,7 @@ func followUntilKilled(ctx context.Context) error {
 	}
 	return follower.New(follower.Config{
 		Client: client, Place: place, State: state, Output: file, Tree: tree, Once: true,
-		ProofTimeout: time.Minute, Clock: time.Now, Pause: pause, Logger: testkit.Discard(),
+		ProofTimeout: time.Minute, Clock: time.Now, Pause: flow.Pause, Logger: testkit.Discard(),
 	}).Run(ctx)
 }
 

@@ -5,6 +5,7 @@ package periodic
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -14,22 +15,29 @@ import (
 type Outage struct {
 	Logger *slog.Logger
 
-	// Failing is logged as a warning, with the error and with Working as the message that
-	// will tell of the end, at the first failure; Working as information at the first
-	// success after it.
+	// Failing is logged as a warning, with the error, at the first failure;
+	// Working as information at the first success after it. Both lines have the
+	// number of the outage.
 	Failing, Working string
 
-	failing atomic.Bool
+	number atomic.Int64 // of the outage that lasts; 0: none does
 }
+
+// outages gives numbers to the outages of this process. One pairs the line that begins one with the
+// line that ends it.
+var outages atomic.Int64 //nolint:gochecknoglobals // numbers are of the process
 
 // Note takes the result of one time. The attributes go with the message that
 // the outage is over.
 func (o *Outage) Note(ctx context.Context, err error, attributes ...any) {
-	switch failed := o.failing.Swap(err != nil); {
-	case err != nil && !failed:
-		o.Logger.WarnContext(ctx, o.Failing, "error", err, "until", o.Working)
-	case err == nil && failed:
-		o.Logger.InfoContext(ctx, o.Working, attributes...)
+	if err != nil {
+		if n := outages.Add(1); o.number.CompareAndSwap(0, n) {
+			o.Logger.WarnContext(ctx, o.Failing, "error", err, "outage", n)
+		}
+		return
+	}
+	if n := o.number.Swap(0); n != 0 {
+		o.Logger.InfoContext(ctx, o.Working, append(slices.Clip(attributes), "outage", n)...)
 	}
 }
 

@@ -44,6 +44,14 @@ func TestRun(t *testing.T) {
 		if !slices.Equal(results, outcomes) {
 			t.Errorf("results %v, want %v", results, outcomes)
 		}
+		var numbers []string
+		for _, line := range log.Lines() {
+			_, number, _ := strings.Cut(line, " outage=")
+			numbers = append(numbers, number)
+		}
+		if len(numbers) != 4 || numbers[0] == "" || numbers[0] != numbers[1] || numbers[2] != numbers[3] || numbers[0] == numbers[2] {
+			t.Errorf("the lines have the numbers %q, want two pairs", numbers)
+		}
 		if got := log.String(); strings.Count(got, "begins") != 2 || strings.Count(got, "ends") != 2 || len(log.Lines()) != 4 {
 			t.Errorf("logged:\n%s", got)
 		}
