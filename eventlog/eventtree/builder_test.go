@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,23 +90,32 @@ func TestAnEndInTheMiddleChangesNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	b.append("w", random, 3000)
 	other := testkit.OpenPool(t, b.pool.Config().ConnString(), 8)
-	builder := func(c *eventtree.BuilderConfig) { c.Entries, c.Pool = 20, other }
-	stop := b.start(builder)
-	ended := 0
-	for range 40 {
-		var n int
+	held, goOn := make(chan struct{}, 1), make(chan struct{})
+	hold := sync.OnceFunc(func() { held <- struct{}{}; <-goOn })
+	stop := b.start(func(c *eventtree.BuilderConfig) {
+		c.Entries, c.Pool, c.Grown = 20, other, func(string, int64) { hold() }
+	})
+	end := func() (ended int) {
+		t.Helper()
 		if err := b.pool.QueryRow(t.Context(), `
-			SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-			 WHERE datname = current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'`).Scan(&n); err != nil {
+			SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
+			 WHERE datname = current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'`).Scan(&ended); err != nil {
 			t.Fatal(err)
 		}
-		ended += n
+		return ended
+	}
+	testkit.Receive(t, held, "a claim of the builder") // one is ended for sure
+	ended := end()
+	close(goOn)
+	if ended == 0 {
+		t.Error("the claim under way was in no transaction")
+	}
+	for range 40 {
+		ended += end()
 		b.append("w", random, 3)
 	}
 	stop()
-	if ended == 0 {
-		t.Error("no transaction was ended: the test tests nothing")
-	}
+	t.Logf("%d transactions were ended", ended)
 	b.exec(`UPDATE log_checkpoint SET retry_at = NULL WHERE consumer = $1`, eventtree.Consumer)
 	b.start()
 	b.built("w")

@@ -138,7 +138,7 @@ func TestShadowTablesEndWithTheWork(t *testing.T) {
 		}
 	}
 	interrupted := errors.New("interrupted by a test")
-	for last := 1; ; last++ {
+	for last := 1; ; last += testkit.Scale(3, 1) {
 		steps, seen := 0, ""
 		ctx, stop := context.WithCancelCause(t.Context())
 		r := b.replayer(func(c *replay.Config) {
@@ -254,7 +254,7 @@ func (b *bench) large(entries int) {
 // every row is missing. This test is not parallel, because it measures the heap.
 func TestShadowTablesTakeLittleMemory(t *testing.T) {
 	entries := testkit.Scale(25_000, 100_000)
-	little := uint64(testkit.Scale(5632<<10, 16<<20)) //nolint:gosec // not negative
+	little := uint64(testkit.Scale(5632<<10, 16<<20))
 	b := newBench(t)
 	b.large(entries)
 	measured := func(memory int64) (*replay.Replayer, *replay.Progress, *largestHeap) {
