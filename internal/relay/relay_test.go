@@ -133,6 +133,8 @@ func TestWorkspaceThatCannotBeSentHoldsNoOther(t *testing.T) {
 		b.append("good2", 1)
 	}
 	b.eventuallySent(relay.FormEntries, "good1", "good2")
+	b.eventuallyAt("good1") // what was sent is noted after that
+	b.eventuallyAt("good2")
 	if err := r.Probe(t.Context()); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
