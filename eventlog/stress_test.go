@@ -15,6 +15,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -240,12 +241,7 @@ func (s *storm) kill(ctx context.Context, t *testing.T, url string, rng *rand.Ra
 	// never get through. So a few connections are killed for each entry that does.
 	const most = 8
 	var through, since int64 // entries that were acknowledged, and connections killed since then
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Duration(1+rng.IntN(15)) * time.Millisecond):
-		}
+	for flow.Pause(ctx, time.Duration(1+rng.IntN(15))*time.Millisecond) {
 		if n := s.acknowledged.Load(); n != through {
 			through, since = n, 0
 		} else if since >= most {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
@@ -54,8 +55,6 @@ func newDrillProducer(t *testing.T, n int) *drillProducer {
 
 // run appends batches of 1 to 12 entries.
 func (p *drillProducer) run(ctx context.Context, log *eventlog.Log, stop <-chan struct{}) error {
-	pace := time.NewTicker(drillPace)
-	defer pace.Stop()
 	for size := 1; p.begun < len(p.drafts); size = size%12 + 1 {
 		from, to := p.begun, min(p.begun+size, len(p.drafts))
 		p.mu.Lock()
@@ -74,7 +73,8 @@ func (p *drillProducer) run(ctx context.Context, log *eventlog.Log, stop <-chan 
 		select {
 		case <-stop:
 			return nil
-		case <-pace.C:
+		default:
+			flow.Pause(ctx, drillPace)
 		}
 	}
 	return fmt.Errorf("%s has no more entries to append: the drill needs a longer history", p.workspaceID)

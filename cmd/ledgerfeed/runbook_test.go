@@ -23,6 +23,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -198,10 +199,8 @@ func (x *tried) append(typ, data string) {
 func (x *tried) until(name string, ok func(float64) bool) scrape {
 	x.Helper()
 	var s scrape
-	scrapes := time.NewTicker(scrapeEvery)
-	defer scrapes.Stop()
 	testkit.Within(x.T, 3*time.Minute, func() error {
-		<-scrapes.C
+		flow.Pause(x.Context(), scrapeEvery)
 		s = scrapeOf(x.T, x.admin)
 		for series, value := range s.values {
 			if strings.HasPrefix(series, name) && ok(value) {

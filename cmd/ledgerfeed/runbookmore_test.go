@@ -27,6 +27,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -365,10 +366,8 @@ func tryNotifications(x *tried) {
 	x.judge("sound", sound, sound, false)
 	const name = "ledgerfeed_notifications_interrupted_total"
 	count := func() float64 { return scrapeOf(x.T, x.admin).values[name+`{instance="tried"}`] }
-	scrapes := time.NewTicker(scrapeEvery)
-	defer scrapes.Stop()
 	testkit.Eventually(x.T, func() error { // more than once: it is lost again and again
-		<-scrapes.C
+		flow.Pause(x.Context(), scrapeEvery)
 		x.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'listen%' AND pid <> pg_backend_pid()`)
 		if count() < 2 {
 			return errors.New("nobody notices")

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -64,16 +65,9 @@ func publishes(t *testing.T, url, workspaceID string) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		again := time.NewTicker(500 * time.Millisecond)
-		defer again.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-again.C:
-				if _, err := log.Append(ctx, draft); err != nil && ctx.Err() == nil {
-					t.Errorf("append: %v", err)
-				}
+		for flow.Pause(ctx, 500*time.Millisecond) {
+			if _, err := log.Append(ctx, draft); err != nil && ctx.Err() == nil {
+				t.Errorf("append: %v", err)
 			}
 		}
 	}()

@@ -96,16 +96,17 @@ func newPeer(t *testing.T, address string) *peer {
 // expect fails the test unless the next thing that is told begins with a text.
 func (p *peer) expect(t *testing.T, begins string) {
 	t.Helper()
-	select {
-	case text := <-p.told:
-		if !strings.HasPrefix(text, begins) {
-			t.Fatalf("told %q, want %q", text, begins)
+	defer func() {
+		if t.Failed() {
+			t.Logf("logged:\n%s", p.logged)
 		}
-		if strings.Contains(text, "hunter2") {
-			t.Errorf("a password is told: %q", text)
-		}
-	case <-time.After(time.Minute):
-		t.Fatalf("not told %q; logged:\n%s", begins, p.logged)
+	}()
+	text := testkit.Receive(t, p.told, "that it is told of "+begins)
+	if !strings.HasPrefix(text, begins) {
+		t.Fatalf("told %q, want %q", text, begins)
+	}
+	if strings.Contains(text, "hunter2") {
+		t.Errorf("a password is told: %q", text)
 	}
 }
 

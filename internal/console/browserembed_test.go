@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -70,12 +69,9 @@ func TestEmbedInTheBrowser(t *testing.T) {
 }
 
 // frame waits for the frame of another site in a page whose address begins with a text.
-func (b *tab) frame(address string) *tab {
+func (b *tab) frame(address string) (frame *tab) {
 	b.t.Helper()
-	deadline := time.After(stepTimeout)
-	tick := time.NewTicker(40 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	testkit.Eventually(b.t, func() error {
 		targets, err := chromedp.Targets(b.ctx)
 		if err != nil {
 			b.t.Fatal(err)
@@ -84,13 +80,11 @@ func (b *tab) frame(address string) *tab {
 			if target.Type == "iframe" && strings.HasPrefix(target.URL, address) {
 				ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithTargetID(target.TargetID))
 				b.t.Cleanup(cancel)
-				return &tab{b.t, ctx, ""}
+				frame = &tab{b.t, ctx, ""}
+				return nil
 			}
 		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			b.t.Fatalf("there is no frame of %q: %+v", address, targets)
-		}
-	}
+		return fmt.Errorf("there is no frame of %q: %+v", address, targets)
+	})
+	return frame
 }

@@ -21,13 +21,7 @@ func TestPauseAndResume(t *testing.T) {
 	r := s.receiver(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("SERVICE-Event-Id") })
 	next := func() string {
 		t.Helper()
-		select {
-		case id := <-got:
-			return id
-		case <-time.After(time.Minute):
-			t.Fatal("nothing arrives")
-			return ""
-		}
+		return testkit.Receive(t, got, "a webhook")
 	}
 	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: r.URL, Name: "Payroll", Events: []string{"invoice.reversed"}}))(t)
 	here := "/webhooks/" + hook.ID

@@ -27,6 +27,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -119,15 +120,8 @@ func (s *bundle) deliver() {
 	})
 	// In place of the projector: entries become visible soon after they are appended.
 	group.Go(func() {
-		ticker := time.NewTicker(20 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				s.show(ctx)
-			}
+		for flow.Pause(ctx, 20*time.Millisecond) {
+			s.show(ctx)
 		}
 	})
 	s.t.Cleanup(func() { cancel(); group.Wait() })

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -51,9 +50,7 @@ func TestDatabasesAreSeparate(t *testing.T) {
 	for i := range 20 {
 		t.Run(fmt.Sprint("clone ", i), func(t *testing.T) {
 			t.Parallel()
-			began := time.Now()
 			pool := Pool(t)
-			t.Logf("a database in %v", time.Since(began))
 			if _, err := pool.Exec(t.Context(), "insert into notes values (1, $1)", t.Name()); err != nil {
 				t.Fatal(err)
 			}
