@@ -85,15 +85,15 @@ func (c *contract) judge(t testing.TB, method, target string, r reply) {
 	if err != nil {
 		return // no URL, so not described
 	}
-	route, params := c.routeOf(method, u)
-	if route == nil {
+	operation, params := c.routeOf(method, u)
+	if operation == nil {
 		return
 	}
 	request, err := http.NewRequestWithContext(context.Background(), method, u.String(), http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	input := &openapi3filter.RequestValidationInput{Request: request, PathParams: params, Route: route, Options: &openapi3filter.Options{
+	input := &openapi3filter.RequestValidationInput{Request: request, PathParams: params, Route: operation, Options: &openapi3filter.Options{
 		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, MultiError: true,
 		ExcludeResponseBody: method != http.MethodGet || r.status == http.StatusNotModified,
 	}}
@@ -102,7 +102,7 @@ func (c *contract) judge(t testing.TB, method, target string, r reply) {
 			t.Errorf("%s %s was answered with %d, but is not a described request: %v", method, target, r.status, err)
 		}
 	}
-	if c.quick.accepts(route, r) {
+	if c.quick.accepts(operation, r) {
 		return
 	}
 	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{

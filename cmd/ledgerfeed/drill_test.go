@@ -239,7 +239,7 @@ func (d *drill) archived() {
 	d.t.Helper()
 	segment := pgserver.Query[string](d.original, "postgres", "SELECT pg_walfile_name(pg_switch_wal())")
 	testkit.Eventually(d.t, func() error {
-		_, err := os.Stat(filepath.Join(d.original.Dir, "backup/wal", segment))
+		_, err := os.Stat(filepath.Join(d.original.Dir, "backup", "wal", segment))
 		return err
 	})
 }

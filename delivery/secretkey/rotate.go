@@ -228,8 +228,11 @@ func (w webhook) reseal(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyr
 			return nil
 		}
 		_, err = tx.Exec(ctx, `UPDATE webhook SET secret = $3, old_secret = $4 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, secret, old)
-		changed = err == nil
-		return err
+		if err != nil {
+			return fmt.Errorf("write it: %w", err)
+		}
+		changed = true
+		return nil
 	})
 	if err != nil && !errors.Is(err, errReplaced) {
 		err = fmt.Errorf("seal the secret of %s again: %w", w.id, err)

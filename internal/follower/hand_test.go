@@ -35,7 +35,7 @@ func TestCheckByHand(t *testing.T) {
 		write(t, filepath.Join(folder, name), texts[i])
 	}
 	check := func(key string) (string, error) {
-		c := exec.CommandContext(t.Context(), "python3", "check.py", "note", key, strconv.Itoa(first), "events", "000", "001", "002.p") //nolint:gosec // of this test
+		c := exec.CommandContext(t.Context(), "python3", "check.py", "note", key, strconv.Itoa(first), "events", "000", "001", "002.p")
 		c.Dir = folder
 		said, err := c.CombinedOutput()
 		return string(said), err
@@ -46,7 +46,7 @@ func TestCheckByHand(t *testing.T) {
 	if said, err := check(followertest.New(t).KeysFor(s.Origin)); err == nil {
 		t.Errorf("with another key: %s", said)
 	}
-	random := rand.New(rand.NewPCG(1, 19)) //nolint:gosec // cases that can be repeated
+	random := rand.New(rand.NewPCG(1, 19))
 	for i := 1; i < len(files); i++ {
 		for range 4 {
 			changed := flipped(random, texts[i])

@@ -29,7 +29,7 @@ type Proxy struct {
 }
 
 // started counts the proxies of this process, each of which has an address of its own.
-var started atomic.Uint32
+var started atomic.Uint32 //nolint:gochecknoglobals // a process has each address once
 
 // Start runs a proxy until the test ends.
 func Start(t testing.TB, kind Kind, cfg Config) *Proxy {
