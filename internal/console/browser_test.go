@@ -5,6 +5,7 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,11 +25,10 @@ import (
 // The browser must be installed: the tests are not skipped without it. Axe stands in the tree,
 // so that a landing does not wait for a registry.
 const (
-	chromium    = "/usr/bin/chromium"           // apt-get install chromium
-	axeFile     = "testdata/browser/axe.min.js" // package.json beside it says the version, and how to take another
-	pictures    = "../../.ci/out/console"       // see thorough
-	tabTimeout  = 6 * time.Minute               // of all that one test does, on a busy machine
-	stepTimeout = 15 * time.Second              // of one thing that is waited for
+	chromium   = "/usr/bin/chromium"           // apt-get install chromium
+	axeFile    = "testdata/browser/axe.min.js" // package.json beside it says the version, and how to take another
+	pictures   = "../../.ci/out/console"       // see thorough
+	tabTimeout = 6 * time.Minute               // of all that one test does, on a busy machine
 )
 
 // tab is a page in a real browser.
@@ -110,20 +110,24 @@ func script[T any](b *tab, expression string) T {
 // until waits until an expression is true on a page that is not being left.
 func (b *tab) until(what, expression string) {
 	b.t.Helper()
-	deadline := time.After(stepTimeout)
-	tick := time.NewTicker(40 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	seen := false
+	defer func() {
+		if !seen {
+			b.t.Logf("the page says:\n%s", script[string](b, `location.pathname + "\n" + document.body.innerText`))
+		}
+	}()
+	testkit.Eventually(b.t, func() error {
 		// While one page replaces another, evaluating fails.
-		if ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!window.testLeaving && ("+expression+")")); err == nil && ok {
-			return
+		ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!window.testLeaving && ("+expression+")"))
+		if err == nil && !ok {
+			err = errors.New("not so yet")
 		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			b.t.Fatalf("%s: not within %v; the page says:\n%s", what, stepTimeout, script[string](b, `location.pathname + "\n" + document.body.innerText`))
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
 		}
-	}
+		return nil
+	})
+	seen = true
 }
 
 func (b *tab) sees(text string) {
