@@ -74,7 +74,7 @@ func blockedBy(ctx context.Context, conn *pgx.Conn, holder uint32) (map[int32]st
 			UNION
 			SELECT waiting.pid FROM waiting JOIN behind ON behind.pid = ANY (waiting.blockers)
 		)
-		SELECT pid, query FROM waiting WHERE pid IN (SELECT pid FROM behind)`, int32(holder)) //nolint:gosec // a pid
+		SELECT pid, query FROM waiting WHERE pid IN (SELECT pid FROM behind)`, int32(holder))
 	if err != nil {
 		return nil, fmt.Errorf("read who waits: %w", err)
 	}
