@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // tracesOf are the recorded traces of a workspace's entries, by entry.
@@ -188,13 +189,15 @@ func TestTracesOfALockedTable(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE append_trace IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	_, single := log.Append(ctx, client(t, "w", "single", "n"))
-	_, several := log.Append(ctx, client(t, "w", "a", "n"), client(t, "other", "b", "n"))
-	if single != nil || several != nil {
-		t.Errorf("%v, %v", single, several)
-	}
+	testkit.NotBlocked(t, b.pool, testkit.PID(t, tx), func() {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		_, single := log.Append(ctx, client(t, "w", "single", "n"))
+		_, several := log.Append(ctx, client(t, "w", "a", "n"), client(t, "other", "b", "n"))
+		if single != nil || several != nil {
+			t.Errorf("%v, %v", single, several)
+		}
+	})
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
