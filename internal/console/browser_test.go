@@ -4,6 +4,7 @@ package console
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,13 +23,14 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// The browser must be installed: the tests are not skipped without it. Axe stands in the tree,
-// so that a landing does not wait for a registry.
+// The browser must be installed: the tests are not skipped without it. The tests named
+// TestBrowser… run at a landing, the others in full.
 const (
-	chromium   = "/usr/bin/chromium"           // apt-get install chromium
-	axeFile    = "testdata/browser/axe.min.js" // package.json beside it says the version, and how to take another
-	pictures   = "../../.ci/out/console"       // see thorough
-	tabTimeout = 6 * time.Minute               // of all that one test does, on a busy machine
+	chromium   = "/usr/bin/chromium" // apt-get install chromium
+	axeFile    = "testdata/browser/axe.min.js"
+	axeSum     = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c" // SHA-256
+	pictures   = "../../.ci/out/console"                                            // of full runs
+	tabTimeout = 6 * time.Minute                                                    // of all that one test does, on a busy machine
 )
 
 // tab is a page in a real browser.
@@ -170,14 +172,10 @@ func (b *tab) write(selector, text string) {
 	b.do(chromedp.SendKeys(selector, text))
 }
 
-// thorough tells whether CONSOLE_PICTURES=1 requests pictures, and axe in every
-// look. Together they take as long as all other tests.
-func thorough() bool { return os.Getenv("CONSOLE_PICTURES") != "" }
-
-// picture saves a picture of the page.
+// picture saves a picture of the page in full runs.
 func (b *tab) picture(name string) {
 	b.t.Helper()
-	if !thorough() {
+	if !testkit.Full() {
 		return
 	}
 	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
@@ -239,8 +237,8 @@ func (b *tab) fits(where string) {
 	}
 }
 
-// TestAxeSees makes sure that axe finds faults.
-func TestAxeSees(t *testing.T) {
+// TestBrowserAxeSees makes sure that axe finds faults.
+func TestBrowserAxeSees(t *testing.T) {
 	t.Parallel()
 	b := setup(t).open()
 	b.visit("/sign-in")
@@ -248,6 +246,9 @@ func TestAxeSees(t *testing.T) {
 	axe, err := os.ReadFile(axeFile)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if sum := fmt.Sprintf("%x", sha256.Sum256(axe)); sum != axeSum {
+		t.Errorf("axe has the checksum %s, want %s", sum, axeSum)
 	}
 	script[bool](b, string(axe)+"\n;true")
 	found := script[string](b, `axe.run(document).then((r) => r.violations.map((v) => v.id).join(" "))`)

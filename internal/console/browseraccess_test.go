@@ -37,8 +37,8 @@ func (b *tab) enterOn(name string) {
 	b.do(chromedp.KeyEvent(kb.Enter))
 }
 
-// TestKeyboardAlone makes a key, adds a webhook and deletes it without a mouse.
-func TestKeyboardAlone(t *testing.T) {
+// TestBrowserKeyboardAlone makes a key, adds a webhook and deletes it without a mouse.
+func TestBrowserKeyboardAlone(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	b := s.enter(acme, session.Admin)
@@ -102,8 +102,8 @@ func TestEveryFocusIsSeen(t *testing.T) {
 	}
 }
 
-// TestWithoutScripts does what people do, with scripts turned off.
-func TestWithoutScripts(t *testing.T) {
+// TestBrowserWithoutScripts does what people do, with scripts turned off.
+func TestBrowserWithoutScripts(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	well, _, off := s.seed(acme)

@@ -18,10 +18,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// TestEmbedInTheBrowser: the page of a product of another site shows the console in a
+// TestBrowserEmbed: the page of a product of another site shows the console in a
 // frame, in a browser that keeps no cookies for other sites but partitioned ones. Pages
 // there renew themselves, and forms are sent. The page of somebody else shows nothing.
-func TestEmbedInTheBrowser(t *testing.T) {
+func TestBrowserEmbed(t *testing.T) {
 	t.Parallel()
 	var s *bundle
 	console := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +74,7 @@ func (b *tab) frame(address string) (frame *tab) {
 	testkit.Eventually(b.t, func() error {
 		targets, err := chromedp.Targets(b.ctx)
 		if err != nil {
-			b.t.Fatal(err)
+			return err
 		}
 		for _, target := range targets {
 			if target.Type == "iframe" && strings.HasPrefix(target.URL, address) {

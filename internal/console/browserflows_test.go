@@ -39,8 +39,8 @@ func (s *bundle) api() *httptest.Server {
 	return server
 }
 
-// TestKeyInTheBrowser makes, copies, tries, rotates and revokes a key.
-func TestKeyInTheBrowser(t *testing.T) {
+// TestBrowserKey makes, copies, tries, rotates and revokes a key.
+func TestBrowserKey(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.console.keys.APIURL = s.api().URL
@@ -139,9 +139,9 @@ func TestLongNamesInTheBrowser(t *testing.T) {
 	b.sees("no access")
 }
 
-// TestWebhookInTheBrowser adds a webhook with the address checked as it is
+// TestBrowserWebhook adds a webhook with the address checked as it is
 // typed, tests it, watches a delivery arrive by itself, and sends one again.
-func TestWebhookInTheBrowser(t *testing.T) {
+func TestBrowserWebhook(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.deliver()
@@ -220,8 +220,8 @@ func TestWebhookInTheBrowser(t *testing.T) {
 	b.sees("The webhook was deleted")
 }
 
-// TestTurnedOffInTheBrowser turns a webhook back on and sends what it missed.
-func TestTurnedOffInTheBrowser(t *testing.T) {
+// TestBrowserTurnedOff turns a webhook back on and sends what it missed.
+func TestBrowserTurnedOff(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	r := s.receiver(func(http.ResponseWriter, *http.Request) {})

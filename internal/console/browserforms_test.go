@@ -14,9 +14,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 )
 
-// TestFaultsInTheBrowser sends forms with several faults, with and without scripts: the
+// TestBrowserFaults sends forms with several faults, with and without scripts: the
 // first faulty field has the focus, and the summary leads to the others.
-func TestFaultsInTheBrowser(t *testing.T) {
+func TestBrowserFaults(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	for _, scripts := range []bool{true, false} {

@@ -22,9 +22,9 @@ func (b *tab) choose(name, value string) {
 	b.until(name+" "+value, fmt.Sprintf(`document.readyState === "complete" && (e => { e.value = %s; return e.value === %[1]s; })(document.querySelector("select[name=%s]"))`, quoted(value), name))
 }
 
-// TestDeliveriesInTheBrowser filters a webhook's deliveries, pages through
+// TestBrowserDeliveries filters a webhook's deliveries, pages through
 // them, and looks at one in full.
-func TestDeliveriesInTheBrowser(t *testing.T) {
+func TestBrowserDeliveries(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	well, _, _ := s.seed(acme)
@@ -92,9 +92,9 @@ func TestHistoryInTheBrowser(t *testing.T) {
 	b.sees("root@ledger-1")
 }
 
-// TestIdentityInTheBrowser goes to the provider and back, and to another
+// TestBrowserIdentity goes to the provider and back, and to another
 // workspace.
-func TestIdentityInTheBrowser(t *testing.T) {
+func TestBrowserIdentity(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
 	p.claims["groups"] = []string{"finance", "support"}

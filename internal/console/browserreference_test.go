@@ -10,9 +10,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// TestReferenceInABrowser: the reference is searched and followed by its menu, which marks
+// TestBrowserReference: the reference is searched and followed by its menu, which marks
 // where one is, and is whole without scripts.
-func TestReferenceInABrowser(t *testing.T) {
+func TestBrowserReference(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	b := s.open()

@@ -161,7 +161,7 @@ func TestALongLogShowsWhatTheEventBrought(t *testing.T) {
 // TestAnEventWhoseObjectIsLocked: the page comes, and says what it could not read.
 func TestAnEventWhoseObjectIsLocked(t *testing.T) {
 	t.Parallel()
-	s := setup(t)
+	s := setupWith(t, patient()) // so it is not the pool that ends the wait
 	add := s.projecting()
 	add("invoice.recorded", time.Time{}, invoiceOf)
 	id := add("invoice.reversed", time.Time{}, `{"invoice_id":"in_1"}`)
@@ -172,11 +172,7 @@ func TestAnEventWhoseObjectIsLocked(t *testing.T) {
 	testkit.Must(tx.Exec(t.Context(), `SELECT FROM invoice WHERE workspace_id = $1 FOR UPDATE`, acme))(t)
 	p.get("/events/"+id).status(http.StatusOK).has("&#34;reversed&#34;: true", "Deliveries").hasNot("could not be read")
 	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE invoice, anomaly IN ACCESS EXCLUSIVE MODE`))(t)
-	began := time.Now()
-	p.get("/events/"+id).status(http.StatusOK).has("GET /v1/invoices/in_1", "The answer could not be read in time", "This could not be read in time", "Deliveries").hasNot("reversed&#34;: true")
-	if took := time.Since(began); took > lockTimeout {
-		t.Errorf("it took %v", took)
-	}
+	p.within(t, "/events/"+id).status(http.StatusOK).has("GET /v1/invoices/in_1", "The answer could not be read in time", "This could not be read in time", "Deliveries").hasNot("reversed&#34;: true")
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,14 @@ type bundle struct {
 // setup makes a bundle; change may alter the console's Config.
 func setup(t *testing.T, change ...func(*Config)) *bundle {
 	t.Helper()
-	pool := testkit.Must(pg.Open(t.Context(), testkit.NewDatabase(t), pg.Options{MaxConns: 6, Settings: PoolSettings()}))(t)
+	return setupWith(t, pg.Options{Settings: PoolSettings()}, change...)
+}
+
+// setupWith is setup with options for the pool, such as a tracer or other lock timeouts.
+func setupWith(t *testing.T, o pg.Options, change ...func(*Config)) *bundle {
+	t.Helper()
+	o.MaxConns = 6
+	pool := testkit.Must(pg.Open(t.Context(), testkit.NewDatabase(t), o))(t)
 	t.Cleanup(pool.Close)
 	s := &bundle{t: t, pool: pool, clock: testkit.RunningClock(), logs: &testkit.Buffer{}}
 	logger := s.logs.Logger()
@@ -161,6 +168,12 @@ func (s *bundle) receiver(answer http.HandlerFunc) *httptest.Server {
 	r.StartTLS()
 	s.t.Cleanup(func() { r.CloseClientConnections(); r.Close() })
 	return r
+}
+
+// patient is a setting for pools of tests that look at who waits: a statement that waits for a lock
+// does so until the test is over.
+func patient() pg.Options {
+	return pg.Options{Settings: map[string]string{"lock_timeout": "10min", "statement_timeout": "10min"}}
 }
 
 // person is a browser without scripts.
