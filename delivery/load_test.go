@@ -3,8 +3,6 @@ package delivery_test
 import (
 	"context"
 	"fmt"
-	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/prometheus/client_golang/prometheus"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,9 +14,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
@@ -125,7 +125,8 @@ type holdRecords struct {
 
 func (h *holdRecords) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	if strings.Contains(data.Batch.QueuedQueries[0].SQL, "webhook_lease") {
-		for !h.settled() && flow.Pause(ctx, 10*time.Millisecond) {
+		for again := true; again; {
+			again = !h.settled() && flow.Pause(ctx, 10*time.Millisecond)
 		}
 	}
 	return ctx

@@ -122,7 +122,7 @@ func (e *end) Write(b []byte) (int, error) {
 // SetDeadline implements net.Conn.
 func (e *end) SetDeadline(at time.Time) error {
 	_ = e.SetWriteDeadline(at)
-	return e.Conn.SetReadDeadline(at)
+	return e.SetReadDeadline(at)
 }
 
 // SetWriteDeadline implements net.Conn.
@@ -132,6 +132,6 @@ func (e *end) SetWriteDeadline(at time.Time) error { e.deadline.Store(&at); retu
 // not read it within a moment.
 func (e *end) Close() error {
 	e.close()
-	_ = e.Conn.SetReadDeadline(time.Unix(1, 0))
+	_ = e.SetReadDeadline(time.Unix(1, 0))
 	return e.Conn.SetWriteDeadline(time.Now().Add(time.Second))
 }
