@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
@@ -38,7 +39,7 @@ const (
 // next one. It returns the names of the files it applied. On a Citus cluster it then
 // distributes the tables that are not yet, and sets what they need. Errors: *LockedError where
 // another transaction keeps a table locked; *distribute.WorkerError on a worker of a cluster;
-// *distribute.SettingsError.
+// *distribute.SettingsError; *pg.EncodingError where the database is not UTF8.
 func Up(ctx context.Context, url string) (applied []string, err error) {
 	for attempt := 1; ; attempt++ {
 		names, err := up(ctx, url)
@@ -84,6 +85,9 @@ func up(ctx context.Context, url string) (applied []string, err error) {
 		return nil, err
 	}
 	if len(missing) > 0 {
+		if err := checkEncoding(ctx, url, missing); err != nil {
+			return nil, err
+		}
 		if applied, err = apply(ctx, url, cluster); err != nil {
 			return applied, err
 		}
@@ -96,7 +100,8 @@ func up(ctx context.Context, url string) (applied []string, err error) {
 
 // apply applies the files that are missing.
 func apply(ctx context.Context, url string, cluster distribute.Cluster) (applied []string, err error) {
-	settings := map[string]string{"lock_timeout": pg.Milliseconds(lockTimeout)}
+	// The address may have a timeout for everything else.
+	settings := map[string]string{"lock_timeout": pg.Milliseconds(lockTimeout), "statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 	if cluster.Version != "" {
 		maps.Copy(settings, distribute.Parameters())
 	}
@@ -131,6 +136,15 @@ func checkServer(ctx context.Context, url string) (err error) {
 		return fmt.Errorf("the database is PostgreSQL %s; the program needs version %d or newer", text, pg.OldestServer)
 	}
 	return nil
+}
+
+// checkEncoding refuses a database that cannot keep every character. One that has tables
+// already goes on: what it has, it can keep.
+func checkEncoding(ctx context.Context, url string, missing []File) error {
+	if n, err := number(missing[0].Name); err != nil || n > 1 {
+		return err
+	}
+	return connected(ctx, url, func(conn *pgx.Conn) error { return pg.CheckEncoding(ctx, conn) })
 }
 
 // File is one migration.

@@ -30,6 +30,7 @@ func ConnConfig(url string, settings map[string]string) (*pgx.ConnConfig, error)
 		return nil, err
 	}
 	maps.Copy(cfg.ConnConfig.RuntimeParams, settings)
+	withoutTimeouts(cfg.ConnConfig)
 	if err := settle(cfg.ConnConfig); err != nil {
 		return nil, err
 	}

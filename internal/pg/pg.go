@@ -97,6 +97,7 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "ledgerfeed"
 	}
+	withoutTimeouts(cfg.ConnConfig)
 	if err := settle(cfg.ConnConfig); err != nil {
 		return nil, err
 	}

@@ -43,10 +43,12 @@ func checks() []check {
 	return []check{
 		{"settings", checkSettings},
 		{"version", checkServerVersion},
+		{"encoding", checkEncoding},
 		{"schema", checkSchema},
 		{"clock", checkClock},
 		{"privileges", checkPrivileges},
 		{"durability", checkDurability},
+		{"timeouts", checkTimeouts},
 		{"connections", checkConnections},
 		{"vacuum", checkVacuum},
 		{"transactions", checkTransactions},
