@@ -55,7 +55,6 @@ type options struct {
 	except     []string
 	program    string
 	program0   string
-	tags       string
 	dir        string
 	keep       bool
 	untilFound bool
@@ -121,7 +120,6 @@ was found, 1 something was.`,
 	f.StringSliceVar(&o.except, "except", nil, "all kinds but these")
 	f.StringVar(&o.program, "program", "", "the ledgerfeed binary (default: built from this module)")
 	f.StringVar(&o.program0, "upgrade-from", "", "another ledgerfeed binary, which the run begins with; the first fault is the upgrade")
-	f.StringVar(&o.tags, "tags", "", "build tags of the binary that is built, such as those of seeded bugs")
 	f.StringVar(&o.dir, "dir", "", "directory for everything the run makes (default: a new one in memory, where the machine has that)")
 	f.BoolVar(&o.keep, "keep", false, "keep the directory, with the logs of all processes")
 	f.BoolVar(&o.untilFound, "until-found", false, "end as soon as something is found")

@@ -68,7 +68,7 @@ func run(ctx context.Context, o *options, out, errOut io.Writer) (err error) {
 		}
 	}()
 	if o.program == "" {
-		if o.program, err = build(ctx, o.dir, o.tags); err != nil {
+		if o.program, err = build(ctx, o.dir); err != nil {
 			return err
 		}
 	}
@@ -109,9 +109,9 @@ func makeDir(dir string) (string, error) {
 }
 
 // build builds the program from this module.
-func build(ctx context.Context, dir, tags string) (string, error) {
+func build(ctx context.Context, dir string) (string, error) {
 	program := filepath.Join(dir, "ledgerfeed")
-	c := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", program, "github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed")
+	c := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed")
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	if err := c.Run(); err != nil {
