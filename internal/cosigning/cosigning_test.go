@@ -110,11 +110,12 @@ func TestAfterARestart(t *testing.T) {
 	stop()
 	b.append("acme", 30)
 	testkit.Eventually(t, func() error { return b.cosigned("acme") }) // served without it
-	asked := w.asked.Load()
+	asked, other := w.asked.Load(), w.other.Load()
 	b.gather(nil, w.named())
 	testkit.Eventually(t, func() error { return b.cosigned("acme", w) })
-	if n := w.asked.Load() - asked; n != 2 {
-		t.Errorf("%d requests for two trees of which it is known what the witness has", n)
+	// A request that a busy machine ends is made again, so their number says nothing.
+	if n := w.asked.Load() - asked; n < 2 || w.other.Load() != other {
+		t.Errorf("%d requests for two trees, %d of them from another size than the witness has", n, w.other.Load()-other)
 	}
 }
 

@@ -171,6 +171,7 @@ type cosigner struct {
 	key    *witness.Key
 	server *httptest.Server
 	asked  atomic.Int64 // requests
+	other  atomic.Int64 // of them that began at another size than the witness has
 	logged *testkit.Buffer
 }
 
@@ -192,10 +193,24 @@ func newCosigner(t *testing.T, name string, keys *signingkey.Keys, workspaceIDs 
 	handler := w.Handler()
 	c.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		c.asked.Add(1)
-		handler.ServeHTTP(rw, r)
+		handler.ServeHTTP(&judged{rw, c}, r)
 	}))
 	t.Cleanup(c.server.Close)
 	return c
+}
+
+// judged is an answer of a cosigner.
+type judged struct {
+	http.ResponseWriter
+	of *cosigner
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (j *judged) WriteHeader(status int) {
+	if status == http.StatusConflict {
+		j.of.other.Add(1)
+	}
+	j.ResponseWriter.WriteHeader(status)
 }
 
 func (c *cosigner) named() witness.Named {
