@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -229,6 +230,25 @@ func followMarks(ctx context.Context, client *http.Client, base, key string, mar
 		cursor = "&cursor=" + page.NextCursor
 	}
 	return nil
+}
+
+// TestStreamNotifiesAsItAppends: services that run are notified of each answered line, while
+// the input is still open.
+func TestStreamNotifiesAsItAppends(t *testing.T) {
+	t.Parallel()
+	database := testkit.NewDatabase(t)
+	conn := testkit.Must(pgx.Connect(t.Context(), database))(t)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	testkit.Must(conn.Exec(t.Context(), "LISTEN "+pgx.Identifier{string(eventlog.TopicAppended)}.Sanitize()))(t)
+	appendLine := appendByStream(t, database)
+	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for n := range 2 {
+		testkit.Must(appendLine(t.Context(), strings.TrimSpace(noEffect("w", fmt.Sprint("in_", n)))))(t)
+		if _, err := conn.WaitForNotification(limit); err != nil {
+			t.Fatalf("line %d was answered, and nobody was notified: %v", n, err)
+		}
+	}
 }
 
 // appendByAPI appends as a Go program does.

@@ -27,7 +27,7 @@ func (f *appendFlags) runStream(ctx context.Context, env *cli.Env, files []strin
 			defer close(lines)
 			f.readLines(reading, env, files, lines)
 		}()
-		s := &streamer{log: d.Log, restore: f.restore, out: bufio.NewWriter(env.Out), errOut: env.ErrOut, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut})}
+		s := &streamer{log: d.Log, notify: d.Notify, restore: f.restore, out: bufio.NewWriter(env.Out), errOut: env.ErrOut, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut})}
 		hint, err := "", s.run(ctx, lines)
 		if err == nil {
 			hint, err = f.countAnomalies(ctx, env, d, s.result)
@@ -95,6 +95,7 @@ func (f *appendFlags) readLines(ctx context.Context, env *cli.Env, files []strin
 // streamer appends lines and answers them.
 type streamer struct {
 	log     *eventlog.Log
+	notify  func(context.Context) // running services, of what was appended
 	restore bool
 	out     *bufio.Writer
 	errOut  io.Writer
@@ -113,6 +114,7 @@ func (s *streamer) run(ctx context.Context, lines <-chan streamed) error {
 		if err := errors.Join(aerr, s.answer(receipts), err); err != nil || end {
 			return err
 		}
+		s.notify(ctx) // it may be long until the next line
 	}
 }
 
