@@ -66,11 +66,13 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// waitForLocks waits until statements wait for locks.
+// waitForLocks waits until statements wait for locks. It looks by a connection of its own: the
+// pool may have none left, and to a transaction PostgreSQL lists the same sessions until its end.
 func (h *holder) waitForLocks(t *testing.T) {
 	t.Helper()
+	conn := testkit.OwnerConn(t, h.pool)
 	testkit.Eventually(t, func() error {
-		n, err := testkit.LocksAwaited(t, h.tx)
+		n, err := testkit.LocksAwaited(t, conn)
 		if err == nil && n == 0 {
 			err = errors.New("nothing waits for a lock")
 		}
