@@ -123,7 +123,9 @@ func (e *ClockError) Difference() string {
 	return fmt.Sprintf("the clock of this program says %s and the database's %s, which is more than 5 minutes apart", e.Now, e.Database)
 }
 
-// Certain reports whether nothing was appended, for an error of an append.
+// Certain reports whether nothing was appended, for an error of an append. An error that the
+// database gives to a statement is that: the statement, and its transaction with it, was rolled
+// back. Those that may come with a commit, or in place of its answer, are not.
 func Certain(err error) bool {
 	if _, ok := errors.AsType[*RefusedError](err); ok {
 		return true
@@ -137,7 +139,7 @@ func Certain(err error) bool {
 	if _, ok := errors.AsType[*MovedError](err); ok {
 		return true
 	}
-	return pg.RolledBack(err)
+	return pg.RolledBack(err) || pg.Refused(err)
 }
 
 // SQLSTATEs of the functions that append.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -249,6 +250,17 @@ func Rollback(ctx context.Context, tx pgx.Tx) {
 // others beside it (a serialization failure or a deadlock): nothing of it was done,
 // and it can be run again as it is.
 func RolledBack(err error) bool { return hasCode(err, "40001") || hasCode(err, "40P01") }
+
+// Refused reports whether the server refused a statement for what it is or has (its values, a
+// constraint, a right, a transaction that takes no writes), so that nothing of its transaction
+// was done. Other errors can come when a commit is over, such as a connection that is ended.
+func Refused(err error) bool {
+	of, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || of.Severity == "FATAL" || of.Severity == "PANIC" || len(of.Code) < 2 {
+		return false
+	}
+	return of.Code == "57014" || slices.Contains([]string{"0A", "21", "22", "23", "25", "28", "2F", "3D", "3F", "42", "53", "54", "55", "P0"}, of.Code[:2])
+}
 
 // Locked reports whether a statement failed because another transaction holds a
 // lock that it did not wait for, or not for longer.
