@@ -173,10 +173,12 @@ func (l *Log) awaitHead(ctx context.Context, workspaceID string, wait time.Durat
 		}
 		return nil
 	})
-	if pg.Locked(err) {
+	switch {
+	case pg.Locked(err):
 		return &notFreeError{workspaceID: workspaceID}
-	}
-	if err != nil {
+	case pg.RolledBack(err): // at a stricter level: who held it has changed it, and is done
+		return nil
+	case err != nil:
 		return fmt.Errorf("wait for workspace %s: %w", workspaceID, err)
 	}
 	return nil
