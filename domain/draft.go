@@ -147,6 +147,9 @@ func (d *Draft) setData(text string, errs *jsonform.FieldErrors) error {
 	if err != nil || *errs != nil {
 		return err
 	}
+	if c.checkExact(errs); *errs != nil {
+		return nil
+	}
 	d.Data = string(c.appendData(make([]byte, 0, len(text))))
 	if k.head().public {
 		d.publicData = string(c.appendPublicData(make([]byte, 0, 192)))

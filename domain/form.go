@@ -48,7 +48,7 @@ func (f Form) Description() string {
 	case FormNumber:
 		return "a number of at most 14 digits before the point and 4 decimals"
 	case FormInteger:
-		return "a whole number from 0 to 9223372036854775807"
+		return "a whole number from 0 to 9007199254740991"
 	case FormBool:
 		return "true or false"
 	case FormObject:

@@ -78,6 +78,9 @@ type kind interface {
 type content interface {
 	appendData(b []byte) []byte       // in canonical form
 	appendPublicData(b []byte) []byte // the data object of the public form
+	// checkExact adds a fault for each whole number that is not exact in readers that take
+	// numbers for floating-point ones. Only new entries are checked.
+	checkExact(errs *jsonform.FieldErrors)
 	addNeeds(n *Needs)
 	apply(f *fold)
 	payOnly() bool
@@ -114,6 +117,19 @@ func (t *entryType[D]) descriptions() []jsonform.FieldDescription { return t.tab
 type contentOf[D any] struct {
 	typ  *entryType[D]
 	data D
+}
+
+// MaxInteger is the largest whole number that an entry may give: up to it, all are exact as
+// floating-point numbers, which many readers of JSON make of them.
+const MaxInteger = 1<<53 - 1
+
+func (c *contentOf[D]) checkExact(errs *jsonform.FieldErrors) {
+	for i := range c.typ.fields {
+		f := &c.typ.fields[i]
+		if n, ok := f.At(&c.data).(*jsonform.OptInt); ok && n.Int > MaxInteger {
+			errs.WrongForm("data."+f.Name, f.Form.Description())
+		}
+	}
 }
 
 func (c *contentOf[D]) appendData(b []byte) []byte { return c.typ.table.AppendGiven(b, &c.data) }

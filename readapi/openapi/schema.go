@@ -160,7 +160,7 @@ func value(f *jsonform.FieldDescription) object {
 	case domain.FormNumber:
 		kind = "number"
 	case domain.FormInteger:
-		kind, more = "integer", object{{"minimum", 0}}
+		kind, more = "integer", object{{"format", "int64"}, {"minimum", 0}, {"maximum", int64(domain.MaxInteger)}}
 	case domain.FormBool:
 		kind = "boolean"
 	case domain.FormObject, domain.FormArray: // see field
