@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"log/slog"
 	"runtime"
 	"time"
 
@@ -31,7 +32,8 @@ type Config struct {
 	// Clock gives the publish time of entries that bring none.
 	Clock func() time.Time
 
-	// Notify is called with TopicAppended after each append; nil: nothing is.
+	// Notify is called with TopicAppended after each append; nil: that of a Notifier of the
+	// Log's own, which notifies the processes that serve.
 	Notify NotifyFunc
 
 	// Batchers is how many transactions of single appends may be under way at
@@ -78,7 +80,7 @@ func New(cfg Config) (*Log, error) {
 		return nil, errors.New("eventlog: Config.Batchers and Config.HeldTimeout must not be negative")
 	}
 	if cfg.Notify == nil {
-		cfg.Notify = func(Topic, ...string) {}
+		cfg.Notify = NewNotifier(cfg.Pool, slog.New(slog.DiscardHandler)).Notify
 	}
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {

@@ -59,8 +59,6 @@ type Notifier struct {
 
 	followSweep time.Duration // tests change it
 
-	unsentReady chan struct{} // holds a token when unsent has something
-
 	projects atomic.Bool // this process does
 	peers    peers       // the other processes that do
 
@@ -71,15 +69,18 @@ type Notifier struct {
 	mu            sync.Mutex
 	subscriptions map[Topic]map[*Subscription]struct{}
 	unsent        map[Topic]map[string]struct{} // workspaces to NOTIFY other processes of
+	sends         bool                          // a goroutine sends them
+
+	flushing sync.Mutex // held while unsent is sent, so that Flush returns when all is
 }
 
-// NewNotifier makes a Notifier. Without Run it works only inside the process.
+// NewNotifier makes a Notifier. Without Run it does not hear of other processes; it notifies them
+// all the same.
 func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
 	return &Notifier{
 		pool:          pool,
 		logger:        logger,
 		self:          uuid.NewString(),
-		unsentReady:   make(chan struct{}, 1),
 		subscriptions: map[Topic]map[*Subscription]struct{}{},
 		unsent:        map[Topic]map[string]struct{}{},
 		followSweep:   followSweep,
@@ -234,8 +235,11 @@ func (n *Notifier) Notify(topic Topic, workspaceIDs ...string) {
 	for _, id := range workspaceIDs {
 		n.unsent[topic][id] = struct{}{}
 	}
+	if !n.sends && n.pool != nil {
+		n.sends = true
+		go n.send()
+	}
 	n.mu.Unlock()
-	putToken(n.unsentReady)
 }
 
 func (n *Notifier) notifyLocal(topic Topic, ids []string, own, all bool) {
@@ -251,6 +255,8 @@ const (
 	notifyPause = 2 * time.Millisecond
 	// maxPayload is below PostgreSQL's limit of 8,000 bytes.
 	maxPayload = 7900
+	// sendTimeout bounds a round of notifications.
+	sendTimeout = 5 * time.Second
 	// retryPause is the wait before the database is tried again.
 	retryPause = 500 * time.Millisecond
 )
@@ -258,7 +264,6 @@ const (
 // Run exchanges notifications with other processes until ctx ends.
 func (n *Notifier) Run(ctx context.Context) error {
 	var group sync.WaitGroup
-	group.Go(func() { n.send(ctx) })
 	if !n.deaf {
 		cfg := n.direct
 		if cfg == nil {
@@ -279,6 +284,8 @@ func (n *Notifier) Run(ctx context.Context) error {
 
 // Flush sends what is not yet sent, for a program that is about to end.
 func (n *Notifier) Flush(ctx context.Context) error {
+	n.flushing.Lock()
+	defer n.flushing.Unlock()
 	n.mu.Lock()
 	unsent := n.unsent
 	n.unsent = map[Topic]map[string]struct{}{}
@@ -307,19 +314,20 @@ func (n *Notifier) notify(ctx context.Context, topic Topic, list []string) error
 	return nil
 }
 
-func (n *Notifier) send(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.unsentReady:
-		}
-		if err := n.Flush(ctx); err != nil && ctx.Err() == nil {
+// send sends what is to be sent, until there is nothing. It ends by itself, so that every process
+// that appends wakes those that serve, whether it runs the Notifier or not.
+func (n *Notifier) send() {
+	for more := true; more; {
+		ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
+		if err := n.Flush(ctx); err != nil {
 			n.logger.WarnContext(ctx, "cannot notify other processes; they find the changes by their sweeps", "error", err)
 		}
-		if !flow.Pause(ctx, notifyPause) {
-			return
-		}
+		flow.Pause(ctx, notifyPause)
+		cancel()
+		n.mu.Lock()
+		more = len(n.unsent) > 0
+		n.sends = more
+		n.mu.Unlock()
 	}
 }
 
