@@ -29,6 +29,19 @@ func NewQuarantine(pool *pgxpool.Pool, consumer string, clock func() time.Time, 
 	return &Quarantine{pool: pool, consumer: consumer, clock: clock, notify: notify}
 }
 
+// Consumers are the names of all consumers that have a checkpoint, in order.
+func Consumers(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+	rows, err := pool.Query(ctx, `SELECT DISTINCT consumer FROM log_checkpoint ORDER BY consumer`)
+	if err != nil {
+		return nil, fmt.Errorf("list the consumers: %w", err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("list the consumers: %w", err)
+	}
+	return names, nil
+}
+
 // Failure is one way in which a consumer failed at a segment of a workspace.
 type Failure struct {
 	From    int64     `json:"from"` // first position of the segment
@@ -103,6 +116,7 @@ func (q *Quarantine) Retry(ctx context.Context, workspaceID string) error {
 // Skip is an entry that an operator made the consumer skip. It has no effect, also
 // when the log is folded again.
 type Skip struct {
+	Consumer    string    `json:"consumer"`
 	WorkspaceID string    `json:"workspace_id"`
 	Position    int64     `json:"position"`
 	EventID     string    `json:"event_id"`
@@ -119,25 +133,25 @@ func (q *Quarantine) Skip(ctx context.Context, workspaceID, reason string) (Skip
 	if reason == "" {
 		return Skip{}, errors.New("skipping an entry needs a reason")
 	}
-	s := Skip{WorkspaceID: workspaceID, Reason: reason, SkippedAt: q.clock().UTC().Truncate(time.Millisecond)}
-	err := pg.InTx(ctx, q.pool, func(tx pgx.Tx) error { return s.record(ctx, tx, q.consumer) })
+	s := Skip{Consumer: q.consumer, WorkspaceID: workspaceID, Reason: reason, SkippedAt: q.clock().UTC().Truncate(time.Millisecond)}
+	err := pg.InTx(ctx, q.pool, func(tx pgx.Tx) error { return s.record(ctx, tx) })
 	if err != nil {
 		return Skip{}, err
 	}
-	q.notify(topicMoved(q.consumer), workspaceID)
+	q.notify(TopicProjected, workspaceID) // consumers that come after the read models listen to it
 	q.notify(TopicAppended, workspaceID)
 	return s, nil
 }
 
 // record fills in the entry, records the skip and moves the checkpoint.
-func (s *Skip) record(ctx context.Context, tx pgx.Tx, consumer string) error {
+func (s *Skip) record(ctx context.Context, tx pgx.Tx) error {
 	var (
 		checkpoint  int64
 		quarantined bool
 	)
 	err := tx.QueryRow(ctx, `
 		SELECT position, quarantined, coalesce(error, '') FROM log_checkpoint
-		 WHERE workspace_id = $1 AND consumer = $2 FOR UPDATE`, s.WorkspaceID, consumer).Scan(&checkpoint, &quarantined, &s.Error)
+		 WHERE workspace_id = $1 AND consumer = $2 FOR UPDATE`, s.WorkspaceID, s.Consumer).Scan(&checkpoint, &quarantined, &s.Error)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return &domain.UnknownWorkspaceError{WorkspaceID: s.WorkspaceID}
@@ -154,7 +168,7 @@ func (s *Skip) record(ctx context.Context, tx pgx.Tx, consumer string) error {
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO log_skip (workspace_id, consumer, position, event_id, type, error, reason, skipped_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		s.WorkspaceID, consumer, s.Position, s.EventID, s.Type, s.Error, s.Reason, s.SkippedAt); err != nil {
+		s.WorkspaceID, s.Consumer, s.Position, s.EventID, s.Type, s.Error, s.Reason, s.SkippedAt); err != nil {
 		return fmt.Errorf("record the skip of position %d of %s: %w", s.Position, s.WorkspaceID, err)
 	}
 	// While there are no rows, rules is the highest version, so that the handler's own
@@ -162,7 +176,7 @@ func (s *Skip) record(ctx context.Context, tx pgx.Tx, consumer string) error {
 	if _, err := tx.Exec(ctx, `
 		UPDATE log_checkpoint SET position = $3, moved_at = $4, rules = CASE WHEN position = 0 THEN 2147483647 ELSE rules END, failures = 0, failed_to = NULL, segment_max = NULL,
 		       error = NULL, retry_at = NULL, quarantined = false
-		 WHERE workspace_id = $1 AND consumer = $2`, s.WorkspaceID, consumer, s.Position, s.SkippedAt); err != nil {
+		 WHERE workspace_id = $1 AND consumer = $2`, s.WorkspaceID, s.Consumer, s.Position, s.SkippedAt); err != nil {
 		return fmt.Errorf("move the checkpoint of %s: %w", s.WorkspaceID, err)
 	}
 	return audit.Add(ctx, tx, s.SkippedAt, audit.Change{
@@ -174,7 +188,7 @@ func (s *Skip) record(ctx context.Context, tx pgx.Tx, consumer string) error {
 // one, in the order of the log.
 func (q *Quarantine) Skips(ctx context.Context, workspaceID string) ([]Skip, error) {
 	rows, err := q.pool.Query(ctx, `
-		SELECT workspace_id, position, event_id, type, error, reason, skipped_at
+		SELECT consumer, workspace_id, position, event_id, type, error, reason, skipped_at
 		  FROM log_skip WHERE consumer = $1 AND ($2 = '' OR workspace_id = $2)
 		 ORDER BY workspace_id, position`, q.consumer, workspaceID)
 	if err != nil {

@@ -120,9 +120,9 @@ func atNodes(ctx context.Context, e *Env, db *Database, pool *pgxpool.Pool, conn
 // Workspaces returns the store of workspaces.
 func (d *Deps) Workspaces() *eventlog.Workspaces { return eventlog.NewWorkspaces(d.Pool, d.env.Clock) }
 
-// Quarantine returns the quarantine of the read models.
-func (d *Deps) Quarantine() *eventlog.Quarantine {
-	return eventlog.NewQuarantine(d.Pool, eventlog.ReadModels, d.env.Clock, d.Notifier.Notify)
+// Quarantine returns the quarantine of a consumer.
+func (d *Deps) Quarantine(consumer string) *eventlog.Quarantine {
+	return eventlog.NewQuarantine(d.Pool, consumer, d.env.Clock, d.Notifier.Notify)
 }
 
 // Keys returns the store of API keys.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,23 +16,42 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // QuarantineCommand is ledgerfeed quarantine.
 func QuarantineCommand(env *cli.Env) *cobra.Command {
-	return cli.Group("quarantine", "List, retry or skip entries that cannot be projected",
+	return cli.Group("quarantine", "List, retry or skip entries that cannot be projected or relayed",
 		quarantineListCommand(env), quarantineShowCommand(env), quarantineRetryCommand(env), quarantineSkipCommand(env))
 }
 
-// quarantineView is a workspace that waits at an entry that cannot be projected.
+// consumerFlag adds the flag that says whose quarantine a command is about.
+func consumerFlag(c *cobra.Command, consumer *string) {
+	c.Flags().StringVar(consumer, "consumer", eventlog.ReadModels, "whose: read_models, event_trees, or relay:NAME for a relay")
+}
+
+// quarantineOf is the quarantine of a consumer that there is.
+func quarantineOf(ctx context.Context, d *cli.Deps, consumer string) (*eventlog.Quarantine, error) {
+	names, err := eventlog.Consumers(ctx, d.Pool)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(names, consumer) && consumer != eventlog.ReadModels {
+		return nil, cli.Usagef("--consumer: there is no %q; want one of %s", consumer, strings.Join(names, ", "))
+	}
+	return d.Quarantine(consumer), nil
+}
+
+// quarantineView is a workspace that waits at an entry that a consumer cannot handle.
 type quarantineView struct {
+	Consumer    string     `json:"consumer"`
 	WorkspaceID string     `json:"workspace_id"`
 	Position    int64      `json:"position"` // of the entry it waits at
 	Error       string     `json:"error"`
 	Failures    int        `json:"failures"`
 	RetryAt     *time.Time `json:"retry_at"` // null: at the next poll
-	Behind      int64      `json:"behind"`   // entries not projected, this one included
+	Behind      int64      `json:"behind"`   // entries not handled, this one included
 }
 
 // quarantineListView is what list prints as JSON.
@@ -39,8 +60,8 @@ type quarantineListView struct {
 	Skipped     []eventlog.Skip  `json:"skipped"`
 }
 
-func quarantined(ctx context.Context, d *cli.Deps, workspaceID string) ([]quarantineView, error) {
-	progress, err := eventlog.ReadProgress(ctx, d.Pool, eventlog.ReadModels, workspaceID)
+func quarantined(ctx context.Context, d *cli.Deps, consumer, workspaceID string) ([]quarantineView, error) {
+	progress, err := eventlog.ReadProgress(ctx, d.Pool, consumer, workspaceID)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +76,7 @@ func quarantined(ctx context.Context, d *cli.Deps, workspaceID string) ([]quaran
 			if !q.RetryAt.IsZero() {
 				retry = &q.RetryAt
 			}
-			list = append(list, quarantineView{q.WorkspaceID, q.Position + 1, q.Error, q.Failures, retry, q.Head - q.Position})
+			list = append(list, quarantineView{consumer, q.WorkspaceID, q.Position + 1, q.Error, q.Failures, retry, q.Head - q.Position})
 		}
 	}
 	return list, nil
@@ -68,16 +89,21 @@ func quarantineListCommand(env *cli.Env) *cobra.Command {
 		Args:  cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
-				list, err := quarantined(ctx, d, "")
+				names, err := eventlog.Consumers(ctx, d.Pool)
 				if err != nil {
 					return err
 				}
-				skips, err := d.Quarantine().Skips(ctx, "")
-				if err != nil {
-					return err
-				}
-				if skips == nil {
-					skips = []eventlog.Skip{}
+				list, skips := []quarantineView{}, []eventlog.Skip{}
+				for _, consumer := range names {
+					waiting, err := quarantined(ctx, d, consumer, "")
+					if err != nil {
+						return err
+					}
+					skipped, err := d.Quarantine(consumer).Skips(ctx, "")
+					if err != nil {
+						return err
+					}
+					list, skips = append(list, waiting...), append(skips, skipped...)
 				}
 				return env.Print(quarantineListView{list, skips}, func(out io.Writer) error { return writeQuarantined(out, list, skips) })
 			})
@@ -90,9 +116,9 @@ func writeQuarantined(out io.Writer, list []quarantineView, skips []eventlog.Ski
 		fmt.Fprintln(out, "No workspace is quarantined.")
 	} else {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "WORKSPACE\tPOSITION\tWAITING\tFAILURES\tERROR")
+		fmt.Fprintln(t, "CONSUMER\tWORKSPACE\tPOSITION\tWAITING\tFAILURES\tERROR")
 		for _, q := range list {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\n", q.WorkspaceID, q.Position, q.Behind, q.Failures, q.Error)
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\n", q.Consumer, q.WorkspaceID, q.Position, q.Behind, q.Failures, q.Error)
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -104,8 +130,12 @@ func writeQuarantined(out io.Writer, list []quarantineView, skips []eventlog.Ski
 func writeSkips(out io.Writer, skips []eventlog.Skip) error {
 	for i := range skips {
 		s := &skips[i]
-		if _, err := fmt.Fprintf(out, "skipped in %s at position %d, %s (%s), on %s, because: %s\n",
-			s.WorkspaceID, s.Position, s.EventID, s.Type, domain.FormatTime(s.SkippedAt), s.Reason); err != nil {
+		by := ""
+		if s.Consumer != eventlog.ReadModels {
+			by = " by " + s.Consumer
+		}
+		if _, err := fmt.Fprintf(out, "skipped%s in %s at position %d, %s (%s), on %s, because: %s\n",
+			by, s.WorkspaceID, s.Position, s.EventID, s.Type, domain.FormatTime(s.SkippedAt), s.Reason); err != nil {
 			return err
 		}
 	}
@@ -121,13 +151,14 @@ type quarantineShowView struct {
 }
 
 func quarantineShowCommand(env *cli.Env) *cobra.Command {
-	return &cobra.Command{
+	var consumer string
+	c := &cobra.Command{
 		Use:   "show WORKSPACE",
 		Short: "Show the entry that a workspace waits at, the error, and its history",
 		Args:  cli.ExactArgs(1),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
-				v, err := showQuarantine(ctx, d, args[0])
+				v, err := showQuarantine(ctx, d, consumer, args[0])
 				if err != nil {
 					return err
 				}
@@ -135,11 +166,17 @@ func quarantineShowCommand(env *cli.Env) *cobra.Command {
 			})
 		}),
 	}
+	consumerFlag(c, &consumer)
+	return c
 }
 
-func showQuarantine(ctx context.Context, d *cli.Deps, workspaceID string) (*quarantineShowView, error) {
+func showQuarantine(ctx context.Context, d *cli.Deps, consumer, workspaceID string) (*quarantineShowView, error) {
 	v := &quarantineShowView{History: []eventlog.Failure{}, Skipped: []eventlog.Skip{}}
-	list, err := quarantined(ctx, d, workspaceID)
+	of, err := quarantineOf(ctx, d, consumer)
+	if err != nil {
+		return nil, err
+	}
+	list, err := quarantined(ctx, d, consumer, workspaceID)
 	if err != nil {
 		return nil, err
 	}
@@ -153,11 +190,11 @@ func showQuarantine(ctx context.Context, d *cli.Deps, workspaceID string) (*quar
 			v.Entry = json.RawMessage(entry.AppendChainedNDJSON(nil))
 		}
 	}
-	failures, err := d.Quarantine().Failures(ctx, workspaceID)
+	failures, err := of.Failures(ctx, workspaceID)
 	if err != nil {
 		return nil, err
 	}
-	skips, err := d.Quarantine().Skips(ctx, workspaceID)
+	skips, err := of.Skips(ctx, workspaceID)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +207,7 @@ func writeQuarantine(out io.Writer, workspaceID string, v *quarantineShowView) e
 	if v.quarantineView == nil {
 		fmt.Fprintf(out, "%s is not quarantined.\n", workspaceID)
 	} else {
-		fmt.Fprintf(out, "%s waits at position %d; %d entries are not projected, this one included.\nEntry: %sError: %s\nFailures: %d, next attempt: %s\n",
+		fmt.Fprintf(out, "%s waits at position %d; %d entries are not handled, this one included.\nEntry: %sError: %s\nFailures: %d, next attempt: %s\n",
 			workspaceID, v.Position, v.Behind, v.Entry, v.Error, v.Failures, nextAttempt(v.RetryAt))
 	}
 	for i := range v.History {
@@ -189,7 +226,10 @@ func nextAttempt(at *time.Time) string {
 }
 
 func quarantineRetryCommand(env *cli.Env) *cobra.Command {
-	var position int64
+	var (
+		position int64
+		consumer string
+	)
 	c := &cobra.Command{
 		Use:   "retry WORKSPACE",
 		Short: "Let a running service try the entry again now",
@@ -203,19 +243,27 @@ and the entry stays skipped.`,
 			if position < 0 {
 				return cli.Usagef("--position is %d: want that of an entry that was skipped", position)
 			}
+			if position > 0 && consumer != eventlog.ReadModels {
+				return cli.Usagef("--position is for entries that the read models have skipped")
+			}
 			if position > 0 {
 				return restore(ctx, env, args[0], position)
 			}
-			return retryQuarantined(ctx, env, args[0])
+			return retryQuarantined(ctx, env, consumer, args[0])
 		}),
 	}
 	c.Flags().Int64Var(&position, "position", 0, "of an entry that was skipped and is to be restored")
+	consumerFlag(c, &consumer)
 	return c
 }
 
-func retryQuarantined(ctx context.Context, env *cli.Env, workspaceID string) error {
+func retryQuarantined(ctx context.Context, env *cli.Env, consumer, workspaceID string) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
-		if err := d.Quarantine().Retry(ctx, workspaceID); err != nil {
+		of, err := quarantineOf(ctx, d, consumer)
+		if err != nil {
+			return err
+		}
+		if err := of.Retry(ctx, workspaceID); err != nil {
 			return err
 		}
 		return env.Print(map[string]string{"workspace_id": workspaceID}, func(out io.Writer) error {
@@ -255,21 +303,31 @@ func writeRestored(out io.Writer, b *replay.Rebuilt, position int64) (err error)
 }
 
 func quarantineSkipCommand(env *cli.Env) *cobra.Command {
-	var reason string
+	var reason, consumer string
 	c := &cobra.Command{
 		Use:   "skip WORKSPACE --reason TEXT",
 		Short: "Skip the entry that a workspace waits at",
 		Long: `Skip the entry that a workspace waits at: it has no effect on the read models,
 now or in a rebuild, and the entries after it are projected. It stays in the
 log, shows in the feed if its type does, and is listed as skipped with the
-reason. ledgerfeed quarantine retry --position restores it.`,
+reason. ledgerfeed quarantine retry --position restores it.
+
+With --consumer relay:NAME the relay of that name does not send the entry, and goes
+on with those after it. ledgerfeed status shows which entry it cannot send.`,
 		Args: cli.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			if reason == "" {
 				return cli.Usagef("--reason is empty: want why the entry may be skipped")
 			}
+			if consumer == eventtree.Consumer {
+				return cli.Usagef("--consumer is %s: a tree of events without one of them proves nothing; ledgerfeed rebuild event-trees makes it anew", consumer)
+			}
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
-				s, err := d.Quarantine().Skip(ctx, args[0], reason)
+				of, err := quarantineOf(ctx, d, consumer)
+				if err != nil {
+					return err
+				}
+				s, err := of.Skip(ctx, args[0], reason)
 				var not *eventlog.NotQuarantinedError
 				if errors.As(err, &not) {
 					return fmt.Errorf("%w: only an entry that a workspace waits at can be skipped", err)
@@ -282,6 +340,7 @@ reason. ledgerfeed quarantine retry --position restores it.`,
 		}),
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, in words; listed with the entry")
+	consumerFlag(c, &consumer)
 	_ = c.MarkFlagRequired("reason") // it is defined above
 	return c
 }
