@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -47,8 +48,40 @@ func checked(drafts []domain.Draft) ([]domain.Draft, error) {
 		}
 		drafts[i].ID = id
 	}
+	for i := range drafts {
+		d := &drafts[i]
+		if n := len(aroundPublic) + len(d.ID) + len(d.Type) + len(d.PublicData()); n > maxPublic {
+			return nil, fmt.Errorf("entry %d: its public form has %d bytes; want at most %d", i, n, maxPublic)
+		}
+	}
 	return drafts, nil
 }
+
+// maxPublic is the most bytes of a public form: a bundle of the tree of events gives the length
+// of each in two bytes.
+const maxPublic = math.MaxUint16
+
+// aroundPublic is what a public form has beside its id, its type and its data.
+const aroundPublic = `{"id":"","type":"","created_at":"2006-01-02T15:04:05.000Z","data":}`
+
+// isType reports whether a type has the form that the database wants: words of a to z, with one
+// _ or . between two.
+func isType(text string) bool {
+	letter := false
+	for _, c := range []byte(text) {
+		switch {
+		case c >= 'a' && c <= 'z':
+			letter = true
+		case letter && (c == '_' || c == '.'):
+			letter = false
+		default:
+			return false
+		}
+	}
+	return letter && len(text) <= maxType
+}
+
+const maxType = 64
 
 // NewID makes the id of an entry that brings none: evt_ and a UUIDv7, so that ids
 // made one after the other lie together in the index.
@@ -64,6 +97,9 @@ func NewID() (string, error) {
 func validate(d *domain.Draft) error {
 	if d.Data == "" || !domain.IsID(d.WorkspaceID) {
 		return errUncheckedDraft
+	}
+	if !isType(d.Type) {
+		return fmt.Errorf("the type %q has the wrong form: want words of a to z, such as time_entry.recorded", d.Type)
 	}
 	if d.ID != "" && !domain.IsID(d.ID) {
 		return fmt.Errorf("id %q has the wrong form", d.ID)

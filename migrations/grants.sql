@@ -10,6 +10,12 @@ BEGIN
         RAISE EXCEPTION 'everybody may make objects in the schema %: its owner has to run REVOKE CREATE ON SCHEMA % FROM PUBLIC', current_schema(), current_schema();
     END IF;
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', current_schema());
+    -- A producer has no need of temporary tables, which take the server's disk. Where the owner of
+    -- the tables does not own the database, its administrator has done this with the roles.
+    IF pg_has_role((SELECT d.datdba FROM pg_database d WHERE d.datname = current_database()), 'USAGE') THEN
+        EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
+        EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO ledgerfeed_owner, ledgerfeed_service, ledgerfeed_auditor', current_database());
+    END IF;
 END
 $$;
 

@@ -76,6 +76,7 @@ func TestRoles(t *testing.T) {
 		{migrations.RoleAuditor, `SELECT data FROM event_log`, yes},
 		{migrations.RoleAuditor, `SELECT FROM invoice`, yes},
 		{migrations.RoleAuditor, `CREATE TEMPORARY TABLE shadow (LIKE invoice)`, yes},
+		{migrations.RoleWriter, `CREATE TEMPORARY TABLE shadow (LIKE pg_class)`, no},
 		{migrations.RoleAuditor, `DELETE FROM invoice`, no},
 		{migrations.RoleAuditor, fmt.Sprintf(appendOne, 3), no},
 		{migrations.RoleAuditor, `SELECT FROM webhook`, no},

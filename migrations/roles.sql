@@ -16,7 +16,9 @@ BEGIN
     END LOOP;
     EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM PUBLIC', current_schema());
     EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO ledgerfeed_owner', current_schema());
-    EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO ledgerfeed_service, ledgerfeed_auditor', current_database());
+    -- A producer has no need of temporary tables, which take the server's disk.
+    EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
+    EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO ledgerfeed_owner, ledgerfeed_service, ledgerfeed_auditor', current_database());
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO ledgerfeed_owner, ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', current_database());
 END
 $$;

@@ -337,8 +337,8 @@ CREATE TABLE event_log (
     CONSTRAINT event_log_data CHECK (((pg_column_size(data) <= 131072) AND (json_typeof(data) = 'object'::text))) NOT VALID,
     CONSTRAINT event_log_id CHECK ((((octet_length(id) >= 1) AND (octet_length(id) <= 64)) AND (id !~ '[^A-Za-z0-9_-]'::text))) NOT VALID,
     CONSTRAINT event_log_position_check CHECK (("position" > 0)),
-    CONSTRAINT event_log_public_event CHECK (((octet_length(public_event) <= 131072) AND (json_typeof((public_event)::json) = 'object'::text))) NOT VALID,
-    CONSTRAINT event_log_type CHECK ((((octet_length(type) >= 1) AND (octet_length(type) <= 64)) AND (type !~ '[^a-z_.]'::text))) NOT VALID
+    CONSTRAINT event_log_public_event CHECK (((octet_length(public_event) <= 65535) AND (public_event !~ '[\x01-\x1f\x7f-\x9f]|(^|[^\\])(\\\\)*\\u0000'::text))) NOT VALID,
+    CONSTRAINT event_log_type CHECK ((((octet_length(type) >= 1) AND (octet_length(type) <= 64)) AND (type !~ '[^a-z_.]|^[_.]|[_.]$|[_.][_.]'::text))) NOT VALID
 );
 COMMENT ON TABLE event_log IS 'The append-only log. UPDATE, DELETE and TRUNCATE are refused.';
 COMMENT ON COLUMN event_log.position IS '1, 2, 3, … in its workspace, without a gap, in commit order.';
@@ -1200,6 +1200,7 @@ DECLARE
     old    record;
     stamp  text;
     at     timestamptz;
+    clock  timestamptz;
     n      integer := coalesce(array_length(ids, 1), 0);
     last   timestamptz;
     refuse boolean := false;
@@ -1292,7 +1293,9 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    now := date_trunc('milliseconds', now);
+    -- The caller's clock may be ahead of the database's.
+    clock := date_trunc('milliseconds', coalesce(log_clock(), now));
+    now := least(date_trunc('milliseconds', now), clock);
     last := h.created_at;
     outcomes := '{}';
     positions := array_fill(NULL::bigint, ARRAY[n]);
@@ -1311,12 +1314,15 @@ BEGIN
     END IF;
     FOR i IN 1..n LOOP
         at := date_trunc('milliseconds', created[i]);
-        fits := at IS NULL OR (at >= last AND (restore OR at <= now + interval '5 minutes'));
+        fits := at IS NULL OR (at >= last AND (restore OR at <= clock + interval '5 minutes'));
         IF fits THEN
             at := coalesce(at, greatest(now, last));
             stamp := log_stamp(at);
             next := h.position + 1;
             linked := log_chain(h.chain, next, ids[i], types[i], stamp, data[i]);
+            IF json_typeof(public[i]::json) <> 'object' THEN
+                RAISE EXCEPTION 'the public data of the entry % is no object', ids[i] USING ERRCODE = 'check_violation';
+            END IF;
             shown := log_public(ids[i], types[i], stamp, public[i]);
         END IF;
         IF fits AND single THEN
@@ -1349,7 +1355,7 @@ BEGIN
             CONTINUE;
         ELSIF NOT fits THEN
             outcomes[i] := 'ahead';
-            times[i] := now;
+            times[i] := clock;
             refuse := true;
             CONTINUE;
         END IF;
@@ -1529,9 +1535,11 @@ BEGIN
     END IF;
     LOCK TABLE append_trace IN ROW EXCLUSIVE MODE NOWAIT;
     INSERT INTO append_trace (workspace_id, event_id, traceparent)
-    SELECT w, t.id, t.trace
+    SELECT DISTINCT ON (t.id) w, t.id, t.trace
       FROM unnest(ids, traces, outcomes) AS t (id, trace, outcome)
      WHERE t.outcome = 'appended' AND octet_length(t.trace) = 55
+       AND (SELECT e.appended_at FROM event_log e WHERE e.workspace_id = w AND e.id = t.id) = now()
+       AND NOT EXISTS (SELECT FROM append_trace a WHERE a.workspace_id = w AND a.event_id = t.id)
         ON CONFLICT DO NOTHING;
 EXCEPTION WHEN lock_not_available THEN
     NULL; -- the append goes on without its trace
