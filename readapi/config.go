@@ -137,6 +137,8 @@ type Config struct {
 
 	// Metrics registers the collectors; nil: they are not registered.
 	Metrics prometheus.Registerer
+
+	waiting waitTimes
 }
 
 // DefaultMaxWaits is how many requests may wait at the same time.
@@ -255,6 +257,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.CacheBytes == 0 {
 		c.CacheBytes = DefaultCacheBytes
 	}
+	c.waiting = c.waiting.withDefaults()
 	c.MaxWaits = cmp.Or(c.MaxWaits, DefaultMaxWaits)
 	c.MaxWaitsHTTP1 = cmp.Or(c.MaxWaitsHTTP1, c.MaxWaits)
 	if c.Notifier == nil && c.Pool != nil && c.Logger != nil {

@@ -18,9 +18,23 @@ import (
 )
 
 // statements counts the statements that a pool sends, and the round trips that they take.
-type statements struct{ n, trips, batches, failed atomic.Int64 }
+type statements struct {
+	n, trips, batches, failed atomic.Int64
 
-func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	each atomic.Pointer[func(sql string)]
+}
+
+// watch has each called before every statement from now on.
+func (s *statements) watch(each func(sql string)) { s.each.Store(&each) }
+
+func (s *statements) seen(sql string) {
+	if each := s.each.Load(); each != nil {
+		(*each)(sql)
+	}
+}
+
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	s.seen(data.SQL)
 	s.n.Add(1)
 	s.trips.Add(1)
 	return ctx
@@ -28,7 +42,10 @@ func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 
 func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func (s *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (s *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, q := range data.Batch.QueuedQueries {
+		s.seen(q.SQL)
+	}
 	s.batches.Add(1)
 	s.trips.Add(1)
 	return ctx

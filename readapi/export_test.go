@@ -74,6 +74,38 @@ type Pace struct{ *pace }
 // Yield lets pages go first.
 func (p Pace) Yield(ctx context.Context) { p.yield(ctx) }
 
+// PositionTimeout is how long a request waits for a position if a test does not say else.
+const PositionTimeout = positionTimeout
+
+// Wait sets how long requests wait: a second of Prefer, for a position, and between two
+// looks at positions; 0: as long as in a running service.
+func (c *Config) Wait(second, position, sweep time.Duration) {
+	c.waiting = waitTimes{second, position, sweep}
+}
+
+// SharingReads is how many requests wait for what another one reads.
+func (a *API) SharingReads() (n int) {
+	a.waits.reads.mu.Lock()
+	defer a.waits.reads.mu.Unlock()
+	for _, read := range a.waits.reads.reads {
+		n += read.joined
+	}
+	return n
+}
+
+// HoldShare takes all that the workspace acme may use of the connections for pages, and has
+// requests wait for it for a time.
+func (a *API) HoldShare(ctx context.Context, wait time.Duration) error {
+	s := a.primary.shares
+	s.wait = wait
+	for range s.each {
+		if _, err := s.take(ctx, "acme"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // InURL is what the second check asks.
 func (a *API) InURL(uri, query string) bool { return a.keys.inURL(uri, query) }
 

@@ -47,7 +47,7 @@ func TestAHundredWaitsOverOneConnection(t *testing.T) {
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	// Until their keys are checked, all of them can be under way at once.
-	limited := s.overHTTP2(connlimit.Config{Max: 128, MaxPerAddress: 128, UnprovenIdle: 10 * time.Second})
+	limited := s.overHTTP2(connlimit.Config{Max: 128, MaxPerAddress: 128, UnprovenIdle: time.Minute})
 	key := s.key("acme", allPermissions()...)
 	target := s.atEnd("/v1/events", "", key)
 	var waits []*pending
@@ -61,9 +61,8 @@ func TestAHundredWaitsOverOneConnection(t *testing.T) {
 	if n := limited.Open(); n != 1 {
 		t.Errorf("%d connections", n)
 	}
-	began := time.Now()
-	if r := s.get("/v1/invoices", key); r.status != 200 || time.Since(began) > 10*time.Second {
-		t.Errorf("a request beside them: %d after %v", r.status, time.Since(began))
+	if r := s.get("/v1/invoices", key); r.status != 200 {
+		t.Errorf("a request beside them: %d", r.status)
 	}
 	s.append(waitable()["/v1/events"])
 	s.project("acme", 0)
@@ -103,7 +102,7 @@ func TestRequestsOfUnknownCallersAreBounded(t *testing.T) {
 	}
 	var waits []*pending
 	for range 4 {
-		waits = append(waits, s.begin(http.MethodGet, "/v1/events", key, "Prefer", "wait=1"))
+		waits = append(waits, s.begin(http.MethodGet, "/v1/events", key, "Prefer", "wait=30"))
 	}
 	s.until(func() bool { return held.asked.Load() == 4 })
 	if r := s.get("/v1/events", key); r.status != 503 || r.header.Get("Retry-After") == "" {
@@ -119,6 +118,8 @@ func TestRequestsOfUnknownCallersAreBounded(t *testing.T) {
 	if n := limited.Open(); n != 1 {
 		t.Errorf("requests whose key is known take %d places", n)
 	}
+	s.append(objects("acme")[2:4]...)
+	s.project("acme", 0)
 	for _, w := range waits {
 		if r := w.answered(); r.status != 200 {
 			t.Errorf("%d %s", r.status, r.body)

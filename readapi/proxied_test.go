@@ -140,7 +140,7 @@ func apart() map[string][]string {
 		"has requests wait beside the test, which go to the server directly": {
 			"TestAListHoldsItsAnswer", "TestALostNotification", "TestAPositionAndAWait", "TestAPositionThatDoesNotCome", "TestAWaitCountsOnce",
 			"TestAWaitEndsWithItsTime", "TestAWaitingKeyIsRevoked", "TestAnAnswerReachesItsPosition", "TestDrainEndsWaits", "TestPrefer",
-			"TestWaitingCostsNoStatement", "TestCheckpointIsWaitedFor", "TestCosignaturesAreServed", "TestWaitsAreBounded", "TestWaitsForPositionsAreBounded", "TestWaitsOutliveTheServersTimeouts",
+			"TestWaitingCostsNoStatement", "TestCheckpointIsWaitedFor", "TestCosignaturesAreServed", "TestWaitsAreBounded", "TestWaitsForPositionsAreBounded", "TestWaitsOutliveTheServersTimeouts", "TestWaitingIsNoWork",
 			"TestASharedReadIsEnough", "TestAWholeListThatIsBehindIsNotRead", "TestAnAnswerKeepsNoPlaceToWait", "TestAWorkspaceLeavesOthersPlacesToWait", "TestWhatShowsNothingEndsNoWait",
 		},
 		"is about HTTP/2 without TLS, which a proxy would end": {

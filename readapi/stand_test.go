@@ -136,6 +136,7 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 		WholeLists: readapi.WholeLists{Pool: lists, Timeout: time.Minute},
 		Signing:    signingKeys(t, 1),
 	}
+	s.config.Wait(time.Minute, time.Hour, 0) // what ends a wait is what the test does, not its time
 	s.config.Nodes, s.config.WholeLists.Nodes = atNodes, atNodes
 	if s.config.Cluster = testkit.Must(pg.OnCitus(t.Context(), pool))(t); s.config.Cluster {
 		s.config.Feed = eventlog.NewClusterFeed(pool)

@@ -1,6 +1,7 @@
 package readapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -37,7 +38,7 @@ func newWaits(cfg *Config) *waits {
 	positions.PerKey = max(keyWaits, positions.PerWorkspace/2)
 	return &waits{
 		watcher: waiting.New(waiting.Config{
-			Notifier: cfg.Notifier, Logger: cfg.Logger, ReadTimeout: cfg.Timeout,
+			Notifier: cfg.Notifier, Logger: cfg.Logger, ReadTimeout: cfg.Timeout, Sweep: cfg.waiting.sweep,
 			Read: func(ctx context.Context, workspaceIDs []string) (map[string]int64, error) {
 				return readPositions(ctx, cfg.Pool, workspaceIDs)
 			},
@@ -188,7 +189,7 @@ func (w *waiter) resumes(q *request, cached *cachedAnswer) (held bool, err error
 // await waits for what the request needs and answers it. The context is that of the
 // HTTP request, which has no timeout of ours.
 func (a *API) await(ctx context.Context, q *request) error {
-	q.out.Extend(time.Duration(q.wait.seconds)*time.Second + positionTimeout + a.cfg.Timeout + writeTimeout)
+	q.out.Extend(time.Duration(q.wait.seconds)*a.cfg.waiting.second + a.cfg.waiting.position + a.cfg.Timeout + writeTimeout)
 	if q.wait.behind {
 		if err := a.awaitPosition(ctx, q); err != nil {
 			return err
@@ -200,9 +201,22 @@ func (a *API) await(ctx context.Context, q *request) error {
 	return nil
 }
 
+// waitTimes are how long requests wait. Zero: what the contract says. Tests that must not
+// depend on how fast a machine is have other times.
+type waitTimes struct {
+	second   time.Duration // that Prefer: wait counts
+	position time.Duration // for Log-Position-At-Least
+	sweep    time.Duration // waiting.Config.Sweep
+}
+
 // positionTimeout is how long a request waits for Log-Position-At-Least
 // (docs/contract/decisions.md, "Positions").
 const positionTimeout = 5 * time.Second
+
+func (w waitTimes) withDefaults() waitTimes {
+	w.second, w.position = cmp.Or(w.second, time.Second), cmp.Or(w.position, positionTimeout)
+	return w
+}
 
 // awaitPosition waits until the position that the request demands is reached, and answers
 // it, or leaves it with an empty page.
@@ -214,7 +228,7 @@ func (a *API) awaitPosition(ctx context.Context, q *request) error {
 	}
 	defer leave()
 	q.out.Begins = leave
-	limited, cancel := context.WithTimeout(ctx, positionTimeout)
+	limited, cancel := context.WithTimeout(ctx, a.cfg.waiting.position)
 	defer cancel()
 	pause := time.Duration(0)
 	for q.wait.behind {
@@ -278,7 +292,7 @@ func (a *API) awaitChange(ctx context.Context, q *request) error {
 	}
 	defer leave()
 	q.out.Begins = leave
-	left := time.Duration(q.wait.seconds)*time.Second - a.cfg.Clock().Sub(q.began) // it counts from when the request came
+	left := time.Duration(q.wait.seconds)*a.cfg.waiting.second - a.cfg.Clock().Sub(q.began) // it counts from when the request came
 	limited, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	pause := time.Duration(0)

@@ -23,6 +23,7 @@ type Config struct {
 	// UnprovenIdle is how long a connection may be without a request under way
 	// before Conn.Prove was called, if the server would let it be for longer.
 	UnprovenIdle time.Duration
+	Clock        func() time.Time // that UnprovenIdle goes by; nil: time.Now
 
 	// Refusal is what a connection gets that finds no place; it must be short. The peer
 	// is as net.Conn names it.
@@ -61,6 +62,9 @@ const maxClosing = 8
 // Wrap bounds the connections of a TCP listener.
 func Wrap(l net.Listener, cfg Config) *Listener {
 	cfg.Max, cfg.MaxPerAddress = max(1, cfg.Max), max(1, cfg.MaxPerAddress)
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
 	if cfg.Refused == nil {
 		cfg.Refused = func() {}
 	}
@@ -251,7 +255,7 @@ func (c *Conn) Prove() {
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.unbounded.Store(t.IsZero())
 	if most := c.listener.cfg.UnprovenIdle; most > 0 && !c.proven.Load() {
-		if soon := time.Now().Add(most); t.IsZero() || t.After(soon) {
+		if soon := c.listener.cfg.Clock().Add(most); t.IsZero() || t.After(soon) {
 			t = soon
 		}
 	}
@@ -263,8 +267,8 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 func (c *Conn) Read(p []byte) (n int, err error) {
 	n, err = c.TCPConn.Read(p)
 	if most := c.listener.cfg.UnprovenIdle; n > 0 && most > 0 && c.unbounded.Load() && !c.proven.Load() {
-		_ = c.TCPConn.SetReadDeadline(time.Now().Add(most)) // the next Read has the error
-		if c.proven.Load() {                                // meanwhile
+		_ = c.TCPConn.SetReadDeadline(c.listener.cfg.Clock().Add(most)) // the next Read has the error
+		if c.proven.Load() {                                            // meanwhile
 			_ = c.TCPConn.SetReadDeadline(time.Time{})
 		}
 	}

@@ -1,6 +1,7 @@
 package waiting
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,7 +14,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
-// Config of a Watcher. All fields are required.
+// Config of a Watcher. Fields without a default are required.
 type Config struct {
 	// Notifier tells which workspaces have moved.
 	Notifier *eventlog.Notifier
@@ -24,6 +25,10 @@ type Config struct {
 
 	// ReadTimeout bounds one read.
 	ReadTimeout time.Duration
+
+	// Sweep is how often positions that requests must reach are read without a
+	// notification. Others are read every fifth time. Default: a second.
+	Sweep time.Duration
 
 	Logger *slog.Logger
 }
@@ -60,6 +65,7 @@ var ErrDrained = errors.New("the process is about to stop")
 
 // New makes a Watcher. Nobody is woken unless Run runs.
 func New(cfg Config) *Watcher {
+	cfg.Sweep = cmp.Or(cfg.Sweep, time.Second)
 	w := &Watcher{
 		cfg: cfg, drained: make(chan struct{}), asked: make(chan struct{}, 1),
 		workspaces: map[string]*workspace{}, unread: map[string]struct{}{},
@@ -182,9 +188,8 @@ func (w *Watcher) askAll(urgentOnly bool) {
 }
 
 const (
-	// sweepUrgent and sweepAll are how often positions are read without a notification.
-	sweepUrgent = time.Second
-	sweepAll    = 5 * time.Second
+	// sweepAll is the sweep that reads all positions: every fifth one.
+	sweepAll = 5
 
 	// readPause is the time between two reads, in which workspaces collect. It bounds the
 	// statements of a process that follows a log with thousands of entries a second.
@@ -195,7 +200,7 @@ const (
 func (w *Watcher) Run(ctx context.Context) error {
 	moved, unsubscribe := w.cfg.Notifier.Subscribe(eventlog.TopicProjected)
 	defer unsubscribe()
-	sweep := time.NewTicker(sweepUrgent)
+	sweep := time.NewTicker(w.cfg.Sweep)
 	defer sweep.Stop()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -213,7 +218,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.notified(moved.Take())
 		case <-sweep.C:
 			swept++
-			w.askAll(swept%int(sweepAll/sweepUrgent) != 0)
+			w.askAll(swept%sweepAll != 0)
 		case <-pause.C:
 			ready = w.asked
 		case <-ready:
