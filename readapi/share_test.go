@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -35,7 +36,14 @@ func (s *stand) hold() (letGo func()) {
 // its share.
 func TestAWorkspaceHasItsShareOfTheConnections(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	s := newStand(t, func(c *readapi.Config) {
+		settings := readapi.PoolSettings()
+		settings["statement_timeout"] = "0"
+		pool := testkit.Must(pg.Open(t.Context(), c.Pool.Config().ConnString(), pg.Options{MaxConns: 8, Settings: settings}))(t)
+		t.Cleanup(pool.Close)
+		by(c, pool)
+		c.Timeout = time.Hour
+	})
 	keys := map[string]string{}
 	for _, w := range []string{"flood", "deluge", "quiet"} {
 		s.append(strings.ReplaceAll(event("e", "invoice.paid", s.clock.Now()), "acme", w))
@@ -56,7 +64,7 @@ func TestAWorkspaceHasItsShareOfTheConnections(t *testing.T) {
 		})
 	}
 	s.locksWaitedFor(4)
-	for range 5 { // within the time that the others have
+	for range 5 {
 		for _, path := range []string{"/v1/clients", "/v1/events", "/v1/me", "/v1/invoices/none"} {
 			if r := s.get(path, keys["quiet"]); r.status >= 500 {
 				t.Fatalf("%s of another workspace: %d %s", path, r.status, r.body)
@@ -72,55 +80,62 @@ func TestAWorkspaceHasItsShareOfTheConnections(t *testing.T) {
 	}
 }
 
-// TestAWorkspaceWithSlowPagesHasOneConnection: while it asks for more.
+// TestAWorkspaceWithSlowPagesHasOneConnection: while it asks for more, until its pages are
+// fast again on the average.
 func TestAWorkspaceWithSlowPagesHasOneConnection(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	s.workspace("acme")
-	key := s.key("acme", access.TimeEntriesRead)
-	s.keepKeys(t)
-	letGo := s.hold()
-	var group errgroup.Group
-	for i := range 20 {
-		group.Go(func() error {
-			_, err := ask(t.Context(), s.server, http.MethodGet, fmt.Sprintf("/v1/time-entries?client_id=c%d", i), key)
-			return err
-		})
-	}
-	most := func() (n int64) {
-		t.Helper()
-		testkit.Throughout(t, 200*time.Millisecond, func() error {
-			n = max(n, s.locksWaited())
-			return nil
-		})
-		return n
-	}
-	s.locksWaitedFor(2)
-	if n := most(); n != 2 {
-		t.Errorf("%d pages are read at once before any was slow", n)
-	}
-	// The next one to hold the table comes after these two. They may have waited to prepare
-	// their statements, and then wait once more to execute them.
-	for round := 1; ; round++ {
-		next := make(chan func(), 1)
-		go func() { next <- s.hold() }()
-		s.locksWaitedFor(3)
-		letGo()
-		letGo = <-next
-		s.locksWaitedFor(1)
-		n := most()
-		if n == 1 {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		s := readapi.NewShares(2)
+		granted := make(chan func())
+		for range 40 {
+			go func() {
+				release, err := s.Take(t.Context())
+				if err != nil {
+					t.Error(err)
+					release = func() {}
+				}
+				granted <- release
+			}()
 		}
-		if round == 3 {
-			t.Errorf("%d pages are read at once while they are slow", n)
-			break
+		var read []func() // what ends the pages that are being read
+		begin := func() {
+			for {
+				synctest.Wait()
+				select {
+				case release := <-granted:
+					read = append(read, release)
+				default:
+					return
+				}
+			}
 		}
-	}
-	letGo()
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+		end := func(after time.Duration) { // the page that was begun first
+			<-time.After(after)
+			read[0]()
+			read = read[1:]
+			begin()
+		}
+		begin()
+		if len(read) != 2 {
+			t.Errorf("%d pages are read at once before any was slow", len(read))
+		}
+		for range 5 {
+			if end(time.Second); len(read) != 1 {
+				t.Fatalf("%d pages are read at once while they are slow", len(read))
+			}
+		}
+		fast := 0
+		for len(read) == 1 && fast < 40 {
+			end(time.Millisecond)
+			fast++
+		}
+		if len(read) != 2 || fast < 5 {
+			t.Errorf("%d pages are read at once after %d that were fast", len(read), fast)
+		}
+		for len(read) > 0 {
+			end(time.Millisecond)
+		}
+	})
 }
 
 // TestPagesThatCannotBeRead: a page that waits too long for its share, or takes the
@@ -142,20 +157,12 @@ func TestPagesThatCannotBeRead(t *testing.T) {
 	}
 	expect(send(t, server, http.MethodGet, "/v1/time-entries", key), "Filters that each select many rows")
 
-	hasty := s.config
-	hasty.Timeout = 3 * time.Second
-	server = serve(t, testkit.Must(readapi.New(hasty))(t), s.config.Logger)
-	group, ctx := errgroup.WithContext(t.Context())
-	group.Go(func() error {
-		_, err := ask(ctx, server, http.MethodGet, "/v1/time-entries", key)
-		return err
-	})
-	s.locksWaitedFor(1)
-	expect(send(t, server, http.MethodGet, "/v1/time-entries?limit=1", key), "share of the service")
 	letGo()
-	if err := group.Wait(); err != nil {
-		t.Error(err)
+	busy := testkit.Must(readapi.New(s.config))(t)
+	if err := busy.HoldShare(t.Context(), time.Millisecond); err != nil {
+		t.Fatal(err)
 	}
+	expect(send(t, serve(t, busy, s.config.Logger), http.MethodGet, "/v1/time-entries", key), "share of the service")
 }
 
 // TestCallersThatHangUp: the statement of a caller that has gone ends in the database, so

@@ -496,7 +496,9 @@ func TestWaitsOutliveTheServersTimeouts(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
 	conns := &timedConns{}
-	s.impatient(func(h *http.Server) { h.ReadTimeout, h.WriteTimeout, h.IdleTimeout = time.Minute, time.Minute, time.Minute }, conns.of)
+	s.impatient(func(h *http.Server) {
+		h.ReadTimeout, h.WriteTimeout, h.IdleTimeout = time.Minute, time.Minute, time.Minute
+	}, conns.of)
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)

@@ -19,12 +19,12 @@ type askedKeys struct {
 	readapi.Authenticator
 
 	n     atomic.Int64
-	asked atomic.Pointer[func(n int64) error]
+	asked atomic.Pointer[func(ctx context.Context, n int64) error]
 }
 
 func (k *askedKeys) Authenticate(ctx context.Context, text string) (*access.Key, error) {
 	if asked := k.asked.Load(); asked != nil {
-		if err := (*asked)(k.n.Add(1)); err != nil {
+		if err := (*asked)(ctx, k.n.Add(1)); err != nil {
 			return nil, err
 		}
 	}
@@ -33,6 +33,11 @@ func (k *askedKeys) Authenticate(ctx context.Context, text string) (*access.Key,
 
 // from has asked called from now on.
 func (k *askedKeys) from(asked func(n int64) error) {
+	k.each(func(_ context.Context, n int64) error { return asked(n) })
+}
+
+// each is from with the context in which the key is looked for.
+func (k *askedKeys) each(asked func(ctx context.Context, n int64) error) {
 	k.n.Store(0)
 	k.asked.Store(&asked)
 }

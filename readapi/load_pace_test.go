@@ -1,3 +1,5 @@
+//go:build pace
+
 package readapi_test
 
 import (
