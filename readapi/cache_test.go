@@ -2,18 +2,10 @@ package readapi_test
 
 import (
 	"bytes"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
-	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -88,53 +80,5 @@ func TestRepairsShow(t *testing.T) {
 	}
 	if r := s.get("/v1/clients", key, "If-None-Match", tag); r.status != 200 || !bytes.Contains(r.body, []byte("Repaired")) {
 		t.Errorf("%d %s", r.status, r.body)
-	}
-}
-
-// TestCachedAnswersAreBounded: however many different answers are asked for again,
-// the memory for them stays within its bound, including what they keep of requests.
-func TestCachedAnswersAreBounded(t *testing.T) { // alone, because it measures the process
-	const bound = 1 << 20
-	s := newStand(t, func(c *readapi.Config) { c.CacheBytes = bound })
-	s.contract = nil
-	s.append(history(t, "acme", 6, s.clock.Now(), 25*24*time.Hour, 300)...)
-	s.project("acme", 0)
-	key := s.key("acme", allPermissions()...)
-	ask := func(from, to int) {
-		for i := from; i < to; i++ {
-			q := url.Values{"updated_since": {fmt.Sprintf("2020-01-01T00:00:00.%03dZ", i%1000)}, "limit": {fmt.Sprint(20 + i/1000)}}
-			for range 3 {
-				s.page("/v1/time-entries?"+q.Encode(), key)
-			}
-		}
-	}
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	ask(0, 100) // connections and pools have what they need now
-	before := heap()
-	ask(100, 700) // some 12 MB of answers
-	if grown := heap() - before; grown > 4*bound {
-		t.Errorf("the process has grown by %d bytes", grown)
-	}
-	// Short answers to requests whose first line is long: some 12 MB of it.
-	for i := range 1000 {
-		for range 2 {
-			r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api/v1/time-entries", http.NoBody))(t)
-			line := strings.Repeat("x", 12<<10) + fmt.Sprintf("?updated_since=9000-01-01T00:00:00.%03dZ", i)
-			r.URL.RawQuery = line[12<<10+1:]
-			r.Header.Set("Authorization", "Bearer "+key)
-			w := httptest.NewRecorder()
-			if s.api.ServeHTTP(w, r); w.Code != http.StatusOK {
-				t.Fatalf("%d %s", w.Code, w.Body)
-			}
-		}
-	}
-	if grown := heap() - before; grown > 4*bound {
-		t.Errorf("the process has grown by %d bytes", grown)
 	}
 }

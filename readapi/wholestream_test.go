@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -360,50 +359,6 @@ func checkWholeHeaders(t testing.TB, what string, r reply, accept string) {
 	r.header.Set("Content-Type", "application/json")
 	checkHeaders(t, what, r)
 }
-
-// TestAWholeListTakesLittleMemory: what one takes does not grow with its size. The test is
-// not parallel, because it measures the process.
-func TestAWholeListTakesLittleMemory(t *testing.T) {
-	s := newStand(t)
-	s.fat("acme", 12_000) // 96 MB
-	key := s.key("acme", allPermissions()...)
-	s.keepKeys(t)
-	for _, accept := range []string{ndjson, csvForm} {
-		for _, encoding := range []string{"identity", "gzip", "zstd"} {
-			var before, after runtime.MemStats
-			read := counting{}
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/contractors", http.NoBody)
-			for name, value := range map[string]string{"Authorization": "Bearer " + key, "Accept": accept, "Accept-Encoding": encoding} {
-				r.Header.Set(name, value)
-			}
-			runtime.ReadMemStats(&before)
-			s.api.ServeHTTP(&read, r)
-			runtime.ReadMemStats(&after)
-			// All that was ever allocated, so that what was freed meanwhile counts, too.
-			took := after.TotalAlloc - before.TotalAlloc
-			t.Logf("%s in %s: %d bytes took %d KiB", accept, encoding, read.n, took>>10)
-			if took > 16<<20 || read.status != http.StatusOK || encoding == "identity" && read.n < 96_000_000 {
-				t.Errorf("%s in %s: %d, %d bytes took %d KiB", accept, encoding, read.status, read.n, took>>10)
-			}
-		}
-	}
-}
-
-// counting is a ResponseWriter that counts what is written.
-type counting struct {
-	header http.Header
-	status int
-	n      int
-}
-
-func (c *counting) Header() http.Header {
-	if c.header == nil {
-		c.header = http.Header{}
-	}
-	return c.header
-}
-func (c *counting) WriteHeader(status int)      { c.status = status }
-func (c *counting) Write(p []byte) (int, error) { c.n += len(p); return len(p), nil }
 
 // TestAServerThatStopsBreaksListsOff: it does not wait for them for longer than for other
 // requests, and their readers see it.
