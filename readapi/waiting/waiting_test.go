@@ -190,6 +190,38 @@ func TestManyWaitsCostOneRead(t *testing.T) {
 	})
 }
 
+// TestASweepReadsOnce: where nothing happens, all positions are read every five seconds, and
+// those that must be reached every second, however many wait.
+func TestASweepReadsOnce(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, p *positions, _ *eventlog.Notifier, w *waiting.Watcher) {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+		defer cancel()
+		var waits []<-chan outcome
+		for range 1000 {
+			waits = append(waits, begin(func() (int64, error) { return w.Moved(ctx, "a", 5) }))
+		}
+		<-time.After(time.Second / 2)
+		p.taken() // of the beginning
+		<-time.After(50 * time.Second)
+		if reads := p.taken(); len(reads) != 10 {
+			t.Errorf("%d reads in 50 seconds for what may move", len(reads))
+		}
+		waits = append(waits, begin(func() (int64, error) { return w.Reached(ctx, "b", 9) }))
+		<-time.After(time.Millisecond)
+		p.taken()
+		<-time.After(20 * time.Second)
+		if reads := p.taken(); len(reads) != 20 {
+			t.Errorf("%d reads in 20 seconds for what must be reached", len(reads))
+		}
+		for _, out := range waits {
+			if got := <-out; !errors.Is(got.err, context.DeadlineExceeded) {
+				t.Fatalf("%+v", got)
+			}
+		}
+	})
+}
+
 // TestAReadThatBeganBefore: a wait that has joined while positions were being read may know
 // of a later one, and is not woken by what they were.
 func TestAReadThatBeganBefore(t *testing.T) {
