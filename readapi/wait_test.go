@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // waitable are the endpoints on which a request can wait, each with an entry that shows a
@@ -387,11 +389,26 @@ func TestAWaitingKeyIsRevoked(t *testing.T) {
 	}
 }
 
+// countedLimiter counts how often requests that wait have looked again.
+type countedLimiter struct {
+	readapi.Limiter
+	left atomic.Int64
+}
+
+func (l *countedLimiter) Left(key *access.Key) limit.Allowance {
+	l.left.Add(1)
+	return l.Limiter.Left(key)
+}
+
 // TestAWaitCountsOnce: as one request of the limit, and its headers are of the minute in
 // which it is answered.
 func TestAWaitCountsOnce(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
+	var looks *countedLimiter
+	s := newStand(t, func(c *readapi.Config) {
+		looks = &countedLimiter{Limiter: c.Limiter}
+		c.Limiter = looks
+	})
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	key := s.keyLimited("acme", 50, allPermissions()...)
@@ -406,6 +423,17 @@ func TestAWaitCountsOnce(t *testing.T) {
 		t.Errorf("%v", r.header)
 	}
 	s.clock.Advance(40 * time.Second) // into the next minute
+	// The read that the last entry caused may have begun in the minute before. It must not be
+	// the one that finds the event.
+	before := looks.left.Load()
+	testkit.Eventually(t, func() error {
+		s.append(objects("acme")[0])
+		s.project("acme", 0)
+		if looks.left.Load() == before {
+			return errors.New("the request has not looked again since the clock moved")
+		}
+		return nil
+	})
 	s.append(waitable()["/v1/events"])
 	s.project("acme", 0)
 	if r := waits.answered(); r.header.Get("RateLimit-Remaining") != "50" || r.header.Get("RateLimit-Reset") != "50" {

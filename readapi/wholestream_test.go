@@ -77,16 +77,17 @@ func unchanged(*http.Server) {}
 // endStatements ends all connections on which a statement runs.
 func (s *stand) endStatements() {
 	s.t.Helper()
-	var ended int64
-	err := testkit.OwnerConn(s.t, s.pool).QueryRow(s.t.Context(), `
-		SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-		 WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()`).Scan(&ended)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if ended == 0 {
-		s.t.Error("no statement runs")
-	}
+	conn := testkit.OwnerConn(s.t, s.pool)
+	testkit.Eventually(s.t, func() error { // a list has begun before its statement, or between two
+		var ended int64
+		err := conn.QueryRow(s.t.Context(), `
+			SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			 WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()`).Scan(&ended)
+		if err == nil && ended == 0 {
+			err = errors.New("no statement runs")
+		}
+		return err
+	})
 }
 
 // brokenOff reads the rest of a list, fails the test unless it was broken off, and returns
