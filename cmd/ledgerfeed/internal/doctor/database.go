@@ -177,30 +177,44 @@ func checkVacuum(ctx context.Context, x *examination) ([]Finding, error) {
 }
 
 // longTransaction is how long a transaction may be open before it harms: vacuum cannot
-// remove rows that it might still see, so pages become slower.
-const longTransaction = 15 * time.Minute
+// remove rows that it might still see, so pages become slower. One that has locked the
+// checkpoint of a workspace, as a projector does, is named much earlier: entries of that
+// workspace wait for it, and only one that changes very many rows takes a minute.
+const (
+	longTransaction = 15 * time.Minute
+	longProjection  = time.Minute
+)
 
 func checkTransactions(ctx context.Context, x *examination) ([]Finding, error) {
 	rows, err := x.pool.Query(ctx, `
-		SELECT 'session ' || pid || coalesce(' (' || nullif(application_name, '') || ')', ''), extract(epoch FROM clock_timestamp() - xact_start)
-		  FROM pg_stat_activity WHERE datname = current_database() AND clock_timestamp() - xact_start > $1 AND backend_type <> 'autovacuum worker'
+		SELECT 'session ' || pid || coalesce(' (' || nullif(application_name, '') || ')', ''), extract(epoch FROM clock_timestamp() - xact_start), projects
+		  FROM pg_stat_activity a CROSS JOIN LATERAL (
+		       SELECT EXISTS (SELECT FROM pg_locks l
+		                       WHERE l.pid = a.pid AND l.relation = 'log_checkpoint'::regclass AND l.granted AND l.mode IN ('RowShareLock', 'RowExclusiveLock')) AS projects) p
+		 WHERE datname = current_database() AND clock_timestamp() - xact_start > CASE WHEN projects THEN $2::interval ELSE $1 END AND backend_type <> 'autovacuum worker'
 		 UNION ALL
-		SELECT 'prepared transaction ' || gid, extract(epoch FROM clock_timestamp() - prepared)
+		SELECT 'prepared transaction ' || gid, extract(epoch FROM clock_timestamp() - prepared), false
 		  FROM pg_prepared_xacts WHERE database = current_database() AND clock_timestamp() - prepared > $1
-		 ORDER BY 2 DESC LIMIT 5`, longTransaction)
+		 ORDER BY 2 DESC LIMIT 5`, longTransaction, longProjection)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the open transactions: %w", err)
 	}
 	var (
-		list []Finding
-		who  string
-		age  float64
+		list     []Finding
+		who      string
+		age      float64
+		projects bool
 	)
-	_, err = pgx.ForEachRow(rows, []any{&who, &age}, func() error {
-		list = append(list, Finding{
+	_, err = pgx.ForEachRow(rows, []any{&who, &age, &projects}, func() error {
+		f := Finding{
 			Level: Warning, Text: fmt.Sprintf("%s has had a transaction open for %v", who, time.Duration(age*float64(time.Second)).Round(time.Second)),
 			Do: "end it: vacuum cannot remove old rows meanwhile, and everything becomes slower",
-		})
+		}
+		if projects {
+			f.Text += ", in which it has locked the checkpoint of a workspace: entries of that workspace wait"
+			f.Do = "see ledgerfeed status for the workspace. If the log says that an entry changes many rows, and ledgerfeed_mass_changed_rows_total grows, let it finish; otherwise end the session"
+		}
+		list = append(list, f)
 		return nil
 	})
 	if err != nil {

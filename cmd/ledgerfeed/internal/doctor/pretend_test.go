@@ -92,6 +92,27 @@ func TestForgottenTransaction(t *testing.T) {
 	p.finds("transactions", Warning, "(a forgotten psql) has had a transaction open for 16m")
 }
 
+// TestLongProjection: a projector's transaction is named when it has been open for a minute,
+// and one that only reads a checkpoint is not.
+func TestLongProjection(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	cfg := testkit.Must(pgx.ParseConfig(p.db.URL))(t)
+	cfg.RuntimeParams["application_name"] = "a projector"
+	conn := testkit.Must(pgx.ConnectConfig(t.Context(), cfg))(t)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	testkit.Must(conn.Exec(t.Context(), "BEGIN"))(t)
+	testkit.Must(conn.Exec(t.Context(), "SELECT FROM log_checkpoint"))(t)
+	p.pretends(`
+		CREATE VIEW public.pg_stat_activity AS
+		SELECT datname, pid, application_name, usename, client_addr, backend_type, backend_start, state, query, query_start, wait_event_type,
+		       CASE WHEN application_name = 'a projector' THEN xact_start - interval '5 minutes 55 seconds' ELSE xact_start END AS xact_start
+		  FROM pg_catalog.pg_stat_activity`)
+	p.finds("transactions", OK, "none has been open for long")
+	testkit.Must(conn.Exec(t.Context(), "SELECT FROM log_checkpoint FOR UPDATE"))(t)
+	p.finds("transactions", Warning, "(a projector) has had a transaction open for 5m")
+}
+
 // TestMissingRight: a table that the role may not read is named.
 func TestMissingRight(t *testing.T) {
 	t.Parallel()
