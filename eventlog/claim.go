@@ -27,10 +27,10 @@ type Claim struct {
 	Segments []Segment
 
 	// Solo says that the claim holds one workspace, and that only others that take
-	// long wait for it: its handler may take some seconds. Unless it is Long, it ends
-	// with ErrTooLong when it sees that it takes more. It must end soon after Stopping
-	// is closed, with ErrStopped.
-	Solo, Long bool
+	// long wait for it: its handler may take some seconds. Mass says in addition that it
+	// may change very many rows; it calls TakesLong when that is more than some seconds of
+	// work. It must end soon after Stopping is closed, with ErrStopped.
+	Solo, Mass bool
 	Stopping   <-chan struct{}
 
 	consumer string
@@ -38,15 +38,44 @@ type Claim struct {
 	err      error               // the handler's
 	left     map[string]claiming // locked workspaces without a segment
 	deadly   *deadlyEntryError   // nothing is handled because of it; nil: none
+	places   places              // of mass changes that take long; nil: the claim needs none
+	placed   bool                // it has one of them
 }
 
 // ErrStopped is the error of a handler that ended because of Claim.Stopping. The
 // claim is rolled back, and no failure is recorded.
 var ErrStopped = errors.New("stopped because the program ends")
 
-// ErrTooLong is the error of the handler of a claim that is Solo and takes long. The
-// claim is rolled back, and its workspace gets one that is Long.
-var ErrTooLong = errors.New("it takes long, so that it is left for the worker of such claims")
+// ErrTooLong is the error of TakesLong. The claim is rolled back, and its workspace gets
+// another one when one of those that take long has ended.
+var ErrTooLong = errors.New("it takes long, and as many that take long as may be are under way")
+
+// TakesLong says that the claim, which is a Mass one, takes long. The handler ends with the
+// error, which is ErrTooLong: otherwise all workers would have claims that take long, and
+// shorter ones of other workspaces would wait for them. It may be called again.
+func (c *Claim) TakesLong() error {
+	if c.places == nil || c.placed {
+		return nil
+	}
+	if c.placed = c.places.take(); !c.placed {
+		return ErrTooLong
+	}
+	return nil
+}
+
+// places are those for claims that take long.
+type places chan struct{}
+
+func (p places) take() bool {
+	select {
+	case p <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p places) give() { <-p }
 
 // LeaveFrom takes the entries at a position and after it from a segment, because
 // their handling takes long. The workspace is then claimed by the solo worker.
@@ -55,6 +84,17 @@ func (c *Claim) LeaveFrom(workspaceID string, position int64) {
 		if s := &c.Segments[i]; s.WorkspaceID == workspaceID {
 			s.cut(position)
 			s.next = solo
+		}
+	}
+}
+
+// LeaveMass takes the entries at a position and after it from a segment, because the first
+// of them changes very many rows. The workspace then gets a claim that is a Mass one.
+func (c *Claim) LeaveMass(workspaceID string, position int64) {
+	for i := range c.Segments {
+		if s := &c.Segments[i]; s.WorkspaceID == workspaceID {
+			s.cut(position)
+			s.next = mass
 		}
 	}
 }
@@ -148,7 +188,7 @@ func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) 
 			return nil, fmt.Errorf("begin a claim: %w", err)
 		}
 	}
-	c := &Claim{Tx: tx, Solo: how >= solo, Long: how == long, Stopping: ctx.Done(), consumer: k.consumer, rules: k.rules, left: map[string]claiming{}}
+	c := &Claim{Tx: tx, Solo: how >= solo, Mass: how >= mass, Stopping: ctx.Done(), consumer: k.consumer, rules: k.rules, left: map[string]claiming{}}
 	if err := k.fill(ctx, c, workspaces, how != shared); err != nil {
 		pg.Rollback(ctx, tx)
 		return nil, err

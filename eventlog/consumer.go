@@ -18,12 +18,15 @@ import (
 
 // consumer is the work of one Subscribe: a goroutine marks workspaces with new
 // entries as dirty, and workers claim them and hand the claims to the handler. The
-// solo worker has what most must not wait for, and the long one what takes so long
-// that the work of the solo worker must not wait for it either.
+// solo worker has what most must not wait for, and the workers for mass changes have
+// entries that change very many rows. One of these is always free of claims that take
+// long, so that shorter ones do not wait for them.
 type consumer struct {
 	claimer
 	cfg   *SubscriberConfig
 	dirty *dirtySet
+	long  places // of all workers for mass changes but one
+	slots places // of claims; nil: no limit
 	out   chan *message.Message
 
 	yielding sync.WaitGroup // those that mark workspaces a moment later
@@ -41,7 +44,11 @@ func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 		},
 		cfg:   cfg,
 		dirty: newDirtySet(),
+		long:  make(places, max(1, cfg.MassWorkers-1)),
 		out:   make(chan *message.Message),
+	}
+	if cfg.Claims > 0 {
+		c.slots = make(places, cfg.Claims)
 	}
 	logger := cfg.Logger.With("consumer", name)
 	c.sweeps = periodic.Outage{Logger: logger, Failing: "cannot sweep for new entries; trying again every few seconds", Working: "sweeps for new entries work again"}
@@ -59,8 +66,10 @@ func (c *consumer) run(ctx context.Context) {
 	for range c.cfg.Workers {
 		group.Go(func() { c.work(ctx) })
 	}
-	group.Go(func() { c.workAlone(ctx, solo) })
-	group.Go(func() { c.workAlone(ctx, long) })
+	group.Go(func() { c.workSolo(ctx) })
+	for range c.cfg.MassWorkers {
+		group.Go(func() { c.workMass(ctx) })
+	}
 	group.Wait()
 }
 
@@ -167,7 +176,7 @@ func (c *consumer) behind(ctx context.Context) (healthy, failing []string, err e
 // behindAmong is behind for some workspaces; nil: for all.
 func (c *consumer) behindAmong(ctx context.Context, workspaces []string) (healthy, failing []string, err error) {
 	b := &pgx.Batch{}
-	b.Queue(`SELECT set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true)`)
+	b.Queue(`SELECT set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true), set_config('enable_sort', 'on', true)`)
 	sql, args := c.sweepSQL(""), []any{c.consumer, c.clock()}
 	if workspaces != nil {
 		sql, args = c.sweepSQL(" AND c.workspace_id = ANY ($3) AND h.workspace_id = ANY ($3)"), append(args, workspaces)
@@ -241,23 +250,58 @@ func (c *consumer) work(ctx context.Context) {
 // be killed at the same entry each time, which looks as if the entry did it.
 const soloDelay = time.Second
 
-// workAlone makes one claim of a workspace after the other, solo or long ones.
-func (c *consumer) workAlone(ctx context.Context, how claiming) {
+// workSolo makes one solo claim after the other.
+func (c *consumer) workSolo(ctx context.Context) {
 	if !flow.Pause(ctx, soloDelay) {
 		return
 	}
 	for c.await(ctx); ; c.await(ctx) {
-		id := c.dirty.takeOne(ctx, how)
+		id := c.dirty.takeOne(ctx, solo)
 		if id == "" {
 			return
 		}
-		c.claimAndHandle(ctx, []string{id}, how)
+		c.claimAndHandle(ctx, []string{id}, solo)
+	}
+}
+
+// workMass makes one claim for a mass change after the other.
+func (c *consumer) workMass(ctx context.Context) {
+	if !flow.Pause(ctx, soloDelay) {
+		return
+	}
+	for c.await(ctx); ; c.await(ctx) {
+		id := c.dirty.takeOne(ctx, mass)
+		if id == "" {
+			return
+		}
+		c.claimAndHandle(ctx, []string{id}, mass)
+		c.workLong(ctx)
+	}
+}
+
+// workLong makes the claims that wait for a place of those that take long, while there is
+// one. Whoever gives a place back or makes a workspace wait for one calls it afterwards, so
+// none waits beside a free place.
+func (c *consumer) workLong(ctx context.Context) {
+	for ctx.Err() == nil && c.dirty.waits(long) && c.long.take() {
+		if id := c.dirty.takeOneNow(&c.dirty.long); id != "" {
+			c.claimAndHandle(ctx, []string{id}, long)
+		}
+		c.long.give()
 	}
 }
 
 // claimAndHandle returns how many of the workspaces may have more entries than the
 // claim took.
 func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claiming) (full int) {
+	if c.slots != nil {
+		select {
+		case c.slots <- struct{}{}:
+			defer c.slots.give()
+		case <-ctx.Done():
+			return 0
+		}
+	}
 	claim, err := c.claim(ctx, ids, how)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -288,7 +332,7 @@ func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claimin
 		c.dirty.done(ids, func(id string) claiming { return claim.left[id] })
 		return 0
 	}
-	return c.handle(ctx, claim, ids)
+	return c.handle(ctx, claim, ids, how)
 }
 
 // leaveLocked deals with a claim that could not be made because another transaction
@@ -310,8 +354,16 @@ const finishTimeout = 30 * time.Second
 
 // handle hands a claim to the handler and then commits it or rolls it back. It
 // returns how many of the workspaces may have more entries than the claim took.
-func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string) (full int) {
+func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string, how claiming) (full int) {
 	lasting := context.WithoutCancel(ctx)
+	if how == mass {
+		claim.places = c.long
+		defer func() {
+			if claim.placed {
+				c.long.give()
+			}
+		}()
+	}
 	msg, err := claim.message(lasting)
 	if err == nil {
 		select {

@@ -14,8 +14,8 @@ type dirtySet struct {
 	mu    sync.Mutex
 	known map[string]*dirtyWorkspace
 
-	queue      lane // shared and isolated
-	solo, long lane
+	queue            lane // shared and isolated
+	solo, mass, long lane
 }
 
 // lane is workspaces that wait for the same workers, the longest first.
@@ -32,7 +32,8 @@ const (
 	shared                   // together with others
 	isolated                 // alone, because it is failing
 	solo                     // alone, by the one worker for work that most others must not wait for
-	long                     // alone, by the one worker for work that nobody else waits for
+	mass                     // alone, by one of the workers for mass changes
+	long                     // by one of these in a place for claims that take long
 )
 
 type dirtyWorkspace struct {
@@ -44,7 +45,7 @@ type dirtyWorkspace struct {
 
 func newDirtySet() *dirtySet {
 	newLane := func() lane { return lane{ready: make(chan struct{}, 1)} }
-	return &dirtySet{queue: newLane(), solo: newLane(), long: newLane(), known: map[string]*dirtyWorkspace{}}
+	return &dirtySet{queue: newLane(), solo: newLane(), mass: newLane(), long: newLane(), known: map[string]*dirtyWorkspace{}}
 }
 
 // laneOf is where a workspace waits.
@@ -52,6 +53,8 @@ func (d *dirtySet) laneOf(how claiming) *lane {
 	switch how {
 	case solo:
 		return &d.solo
+	case mass:
+		return &d.mass
 	case long:
 		return &d.long
 	default:
@@ -59,7 +62,7 @@ func (d *dirtySet) laneOf(how claiming) *lane {
 	}
 }
 
-// mark queues workspaces. Those that wait for the solo worker or the long one stay
+// mark queues workspaces. Those that wait for the solo worker or one for mass changes stay
 // there.
 func (d *dirtySet) mark(ids []string, how claiming) {
 	d.mu.Lock()
@@ -81,7 +84,7 @@ func (d *dirtySet) mark(ids []string, how claiming) {
 
 // signal puts the tokens. The caller holds mu.
 func (d *dirtySet) signal() {
-	for _, l := range []*lane{&d.queue, &d.solo, &d.long} {
+	for _, l := range []*lane{&d.queue, &d.solo, &d.mass, &d.long} {
 		if len(l.waiting) > 0 {
 			putToken(l.ready)
 		}
@@ -124,7 +127,7 @@ func (d *dirtySet) takeNow(most int) (ids []string, how claiming) {
 	return ids, how
 }
 
-// takeOne waits for the next workspace of the worker for solo or long claims; "" when
+// takeOne waits for the next workspace of a worker for solo claims or mass changes; "" when
 // ctx has ended.
 func (d *dirtySet) takeOne(ctx context.Context, how claiming) string {
 	l := d.laneOf(how)
@@ -151,6 +154,13 @@ func (d *dirtySet) takeOneNow(l *lane) string {
 	w.taken = true
 	d.signal()
 	return w.id
+}
+
+// waits reports whether a workspace waits that is claimed so.
+func (d *dirtySet) waits(how claiming) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.laneOf(how).waiting) > 0
 }
 
 // done ends the taking of workspaces; next says how each is claimed next.

@@ -19,7 +19,7 @@ import (
 
 // SubscriberConfig of a Subscriber.
 type SubscriberConfig struct {
-	Pool     *pgxpool.Pool // each worker, the solo and the long one hold a connection while they work, and need another one at times
+	Pool     *pgxpool.Pool // each worker, also the solo one and those for mass changes, holds a connection while it works, and all need another one at times
 	Notifier *Notifier
 	Clock    func() time.Time
 	Logger   *slog.Logger
@@ -60,10 +60,12 @@ type SubscriberConfig struct {
 	// not.
 	Outside *Outside
 
-	Workers    int           // claims under way at once, beside one that is solo and one that is long; default 4
-	Workspaces int           // the most workspaces of a claim; default 64
-	Entries    int           // the most entries of a claim; default 1000
-	Sweep      time.Duration // the least time between two sweeps; default 2 s
+	Workers     int           // claims under way at once, beside one that is solo and those of mass changes; default 4
+	Claims      int           // the most claims under way at once of all these workers, each with a connection; 0: one for each
+	MassWorkers int           // claims under way at once that change very many rows (Claim.LeaveMass); 0: the handler leaves none
+	Workspaces  int           // the most workspaces of a claim; default 64
+	Entries     int           // the most entries of a claim; default 1000
+	Sweep       time.Duration // the least time between two sweeps; default 2 s
 }
 
 // Outside says how a handler is called that works on something outside of the database,

@@ -54,7 +54,7 @@ func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
 	)
 	for i := range c.Segments {
 		s := c.Segments[i]
-		marks.Queue(markSQL, k.consumer, s.WorkspaceID, s.After, s.End(), k.process, c.Solo && !c.Long).Query(func(rows pgx.Rows) error {
+		marks.Queue(markSQL, k.consumer, s.WorkspaceID, s.After, s.End(), k.process, c.Solo && !c.Mass).Query(func(rows pgx.Rows) error {
 			m, err := pgx.CollectRows(rows, pgx.RowToStructByPos[mark])
 			if err != nil || len(m) == 0 {
 				c.left[s.WorkspaceID] = solo
@@ -63,7 +63,7 @@ func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
 			if m[0].SuspectTo > s.After {
 				s.Entries = s.Entries[:1]
 				s.next = solo
-				c.Long = true // beside a long claim there might be another one that is suspected
+				c.Mass = true // beside a claim that was made for it there might be another one that is suspected
 			}
 			if m[0].Deaths >= deathsUntilQuarantine {
 				c.deadly = &deadlyEntryError{m[0].Deaths}

@@ -246,7 +246,7 @@ func awaitMass(t *testing.T, b *projectionstest.Bench) {
 func TestOthersDoNotWaitForMassEffects(t *testing.T) {
 	t.Parallel()
 	b := projectionstest.New(t)
-	const held = projections.DefaultWorkers + 2
+	const held = projections.DefaultWorkers + projections.DefaultMassWorkers + 1
 	release := renames(t, b, held, 10)
 	defer release()
 	b.Append(timeEntries(t, "other", 5))
@@ -271,13 +271,14 @@ func TestOthersDoNotWaitForMassEffects(t *testing.T) {
 	b.EqualsFold()
 }
 
-// TestALongMassEffectHoldsUpNoShorterOne: while the rename of a party with very many
-// rows is under way, those with fewer rows are carried out in other workspaces.
-func TestALongMassEffectHoldsUpNoShorterOne(t *testing.T) {
+// TestALongMassEffectHoldsUpNoOther: while the rename of a party with very many rows is
+// under way, those of other workspaces are carried out, be they shorter or as long.
+func TestALongMassEffectHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	b := projectionstest.New(t)
 	b.Append(timeEntries(t, "long", 300))
 	b.Append(timeEntries(t, "short", 10))
+	b.Append(timeEntries(t, "other", 300))
 	b.Project(1000)
 	rename := func(workspaceID, name string) {
 		b.Append([]domain.Draft{draft(t, workspaceID, "client.recorded", object{"client_id": "c", "name": name})})
@@ -302,20 +303,81 @@ func TestALongMassEffectHoldsUpNoShorterOne(t *testing.T) {
 			awaitMass(t, b)
 			continue
 		}
-		rename("short", fmt.Sprintf("Another %d", round))
+		for _, w := range []string{"short", "other"} {
+			rename(w, fmt.Sprintf("Another %d", round))
+			testkit.Eventually(t, func() error {
+				status, err := projections.ReadStatus(t.Context(), b.Pool, w)
+				if err == nil && status.LagEntries > 0 {
+					return fmt.Errorf("%d entries of the workspace %s wait", status.LagEntries, w)
+				}
+				return err
+			})
+		}
+		if after, err := underWay(); err == nil && after.Equal(before) {
+			break
+		}
+		if round == 19 {
+			t.Error("the renames of the other workspaces were never carried out beside the long one")
+		}
+	}
+	pg.Rollback(t.Context(), tx)
+	b.AwaitProjected()
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	b.EqualsFold()
+}
+
+// TestAPlaceIsKeptForShortMassEffects: however many renames with very many rows there are,
+// they leave a worker to those with fewer rows, and each has its turn.
+func TestAPlaceIsKeptForShortMassEffects(t *testing.T) {
+	t.Parallel()
+	b := projectionstest.New(t)
+	const longs = projections.DefaultMassWorkers + 1
+	tx := testkit.Must(b.Pool.Begin(t.Context()))(t)
+	defer pg.Rollback(t.Context(), tx)
+	for i := range longs {
+		b.Append(timeEntries(t, fmt.Sprint("long", i), 300))
+	}
+	b.Append(timeEntries(t, "short", 10))
+	b.Project(1000)
+	for i := range longs {
+		if _, err := tx.Exec(t.Context(), `SELECT FROM time_entry WHERE workspace_id = $1 AND id = 't000250' FOR UPDATE`, fmt.Sprint("long", i)); err != nil {
+			t.Fatal(err)
+		}
+		b.Append([]domain.Draft{draft(t, fmt.Sprint("long", i), "client.recorded", object{"client_id": "c", "name": "Another"})})
+	}
+	const most = projections.DefaultMassWorkers - 1
+	underWay := func() (n int) {
+		err := b.Pool.QueryRow(t.Context(), `
+			SELECT count(*) FROM pg_stat_activity
+			 WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'UPDATE time_entry%'`).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n > most {
+			t.Fatalf("%d renames that take long are under way, so that no worker is free of them", n)
+		}
+		return n
+	}
+	ended, stop := massRunner(t, b)
+	testkit.Eventually(t, func() error {
+		if n := underWay(); n < most {
+			return fmt.Errorf("%d renames that take long are under way, want %d", n, most)
+		}
+		return nil
+	})
+	for round := range 10 {
+		b.Append([]domain.Draft{draft(t, "short", "client.recorded", object{"client_id": "c", "name": fmt.Sprint("Another", round)})})
 		testkit.Eventually(t, func() error {
+			underWay()
 			status, err := projections.ReadStatus(t.Context(), b.Pool, "short")
 			if err == nil && status.LagEntries > 0 {
 				return fmt.Errorf("%d entries of the other workspace wait", status.LagEntries)
 			}
 			return err
 		})
-		if after, err := underWay(); err == nil && after.Equal(before) {
-			break
-		}
-		if round == 19 {
-			t.Error("the other workspace's rename was never carried out beside the long one")
-		}
 	}
 	pg.Rollback(t.Context(), tx)
 	b.AwaitProjected()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -23,7 +24,8 @@ type projector struct {
 	tables   *table.Set
 	rules    Rules
 	massRows int
-	longRows int
+	long     bound
+	changing atomic.Int32 // mass changes under way
 	logger   *slog.Logger
 	tracer   trace.Tracer // nil: no spans
 
@@ -33,9 +35,9 @@ type projector struct {
 }
 
 // newProjector registers its metrics unless the registerer is nil.
-func newProjector(rules Rules, massRows, longRows int, logger *slog.Logger, metrics prometheus.Registerer) (*projector, error) {
+func newProjector(tables *table.Set, rules Rules, massRows int, long bound, logger *slog.Logger, metrics prometheus.Registerer) (*projector, error) {
 	p := &projector{
-		tables: table.NewSet(), rules: rules, massRows: massRows, longRows: longRows, logger: logger,
+		tables: tables, rules: rules, massRows: massRows, long: long, logger: logger,
 		entries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ledgerfeed_projected_entries_total",
 			Help: "Entries folded into the read tables.",
@@ -124,14 +126,14 @@ func (p *projector) project(ctx context.Context, claim *eventlog.Claim, progress
 	for i := range claim.Segments {
 		s := &claim.Segments[i]
 		position, stopped := stops[s.WorkspaceID]
-		if stopped && claim.Solo && position == s.After+1 {
+		if stopped && claim.Mass && position == s.After+1 {
 			if err := p.projectMass(ctx, &do, claim, &s.Entries[0]); err != nil {
 				return err
 			}
 			position++
 		}
 		if stopped && position <= s.End() {
-			claim.LeaveFrom(s.WorkspaceID, position)
+			claim.LeaveMass(s.WorkspaceID, position)
 		}
 		// Counted before the commit: when that fails the work is done and counted
 		// twice.
@@ -141,6 +143,8 @@ func (p *projector) project(ctx context.Context, claim *eventlog.Claim, progress
 }
 
 func (p *projector) projectMass(ctx context.Context, do *Projection, claim *eventlog.Claim, e *domain.Entry) error {
+	p.changing.Add(1)
+	defer p.changing.Add(-1)
 	began := time.Now()
 	attrs := []any{"workspace", claim.Segments[0].WorkspaceID, "position", e.Position, "type", e.Type}
 	p.logger.InfoContext(ctx, "an entry changes many rows; they are changed in the database, and other workspaces do not wait for them", attrs...)
@@ -151,23 +155,33 @@ func (p *projector) projectMass(ctx context.Context, do *Projection, claim *even
 	return nil
 }
 
-// pausePerSlice is how long a mass change pauses after a slice, in times that the
-// slice took, so that it leaves the database to others most of the time.
-const pausePerSlice = 1
+// bound is what a mass change may do before it is one that takes long: some seconds of
+// work. What of it comes first counts: how long rows take depends on the database.
+type bound struct {
+	rows int
+	time time.Duration // without pauses
+}
 
-// defaultLongRows is how many rows an entry may change before the changes of other
-// workspaces must not wait for it: some seconds of work.
-const defaultLongRows = 20_000
+// pauseAfter is how long a mass change pauses after a slice that took so long, of so many
+// changes under way. One leaves the database to others half of the time, and several
+// together are never more than one statement at a time, on the average.
+func pauseAfter(took time.Duration, underWay int32) time.Duration {
+	return took * time.Duration(max(1, underWay-1))
+}
 
 func (p *projector) sliced(claim *eventlog.Claim, progress func()) table.SlicedFunc {
-	changed := 0
+	var changed bound
 	return func(ctx context.Context, rows int, took time.Duration) error {
 		progress()
 		p.mass.Add(float64(rows))
-		if changed += rows; changed > p.longRows && !claim.Long {
-			return eventlog.ErrTooLong
+		changed.rows += rows
+		changed.time += took
+		if changed.rows > p.long.rows || changed.time > p.long.time {
+			if err := claim.TakesLong(); err != nil {
+				return err
+			}
 		}
-		pause := time.NewTimer(pausePerSlice * took)
+		pause := time.NewTimer(pauseAfter(took, p.changing.Load()))
 		defer pause.Stop()
 		select {
 		case <-claim.Stopping:

@@ -20,11 +20,13 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
 // PoolSettings are the run-time parameters for connections that project. They
 // only look rows up by key, so sequential scans, hash joins and merge joins are
-// off. The choice between generic and custom plans is left to PostgreSQL: a
+// off. So are sorts: a statement that wants the order of an index is read along that
+// index, whatever statistics say (table.alongKey). The choice between generic and custom plans is left to PostgreSQL: a
 // generic plan that is forced at the first use, while the tables are empty,
 // would use any index that begins with the workspace, and keep it while they
 // grow.
@@ -37,6 +39,7 @@ func PoolSettings() map[string]string {
 		"enable_seqscan":   "off",
 		"enable_hashjoin":  "off",
 		"enable_mergejoin": "off",
+		"enable_sort":      "off",
 		"jit":              "off",
 		"lock_timeout":     strconv.FormatInt(lockTimeout.Milliseconds(), 10),
 	}
@@ -46,16 +49,27 @@ func PoolSettings() map[string]string {
 // transaction has locked, such as that of a person at psql.
 const lockTimeout = 200 * time.Millisecond
 
-// DefaultWorkers is how many claims a Runner works on at once, beside two that
-// change many rows. Connections is how many connections it needs then.
+// DefaultWorkers is how many claims a Runner works on at once, beside DefaultMassWorkers
+// that change many rows and one of a workspace that may end the process. Connections is how
+// many connections it uses then, and LeastConnections how many it needs. All of these
+// workers could have a claim at once; where they are more than the connections but one, a
+// claim waits for another to end, which those of few rows do soon.
 const (
-	DefaultWorkers = 3
-	Connections    = DefaultWorkers + 3
+	DefaultWorkers     = 3
+	DefaultMassWorkers = 3
+	Connections        = 6
+	LeastConnections   = 4
 )
+
+// WorkersFor is how many workers there are with so many connections, and how many that
+// change many rows. These leave some to the others.
+func WorkersFor(connections int) (workers, massWorkers int) {
+	return connections - Connections + DefaultWorkers, max(2, connections-Connections+DefaultMassWorkers)
+}
 
 // RunnerConfig of a Runner.
 type RunnerConfig struct {
-	Pool     *pgxpool.Pool // opened with PoolSettings; at least Workers+3 connections
+	Pool     *pgxpool.Pool // opened with PoolSettings; at least LeastConnections
 	Notifier *eventlog.Notifier
 	Clock    func() time.Time
 	Logger   *slog.Logger
@@ -63,7 +77,10 @@ type RunnerConfig struct {
 	Tracer   trace.Tracer          // makes a span of each claim; nil: none
 
 	Rules   Rules // default LiveRules
-	Workers int   // claims in progress at once, beside two that change many rows; default DefaultWorkers
+	Workers int   // claims in progress at once, beside those that change many rows; default DefaultWorkers
+	// MassWorkers is how many claims that change many rows are in progress at once. Of two or
+	// more, one is kept free of those that take long. Default DefaultMassWorkers.
+	MassWorkers int
 	// Workspaces is the most workspaces of a claim; default as the log's. Statements for
 	// several cannot be planned where tables are distributed: with Nodes it is 1.
 	Workspaces int
@@ -78,7 +95,8 @@ type RunnerConfig struct {
 
 	Entries  int           // at most so many entries in a claim; default 1000
 	MassRows int           // see Projection
-	LongRows int           // how many rows an entry may change while such entries of other workspaces wait; default 20,000
+	LongRows int           // more rows than so many are a change that takes long, which one worker is kept free of; default 5000
+	LongTime time.Duration // and so is more work than for so long; default 1 s
 	Sweep    time.Duration // at least so much time between two sweeps; default 2 s
 }
 
@@ -92,12 +110,15 @@ type Runner struct {
 
 // NewRunner makes a Runner.
 func NewRunner(cfg RunnerConfig) (*Runner, error) {
-	if cfg.Workers == 0 {
-		cfg.Workers = DefaultWorkers
-	}
-	cfg.LongRows = cmp.Or(cfg.LongRows, defaultLongRows)
+	cfg.Workers = cmp.Or(cfg.Workers, DefaultWorkers)
+	cfg.MassWorkers = cmp.Or(cfg.MassWorkers, DefaultMassWorkers)
+	long := bound{cmp.Or(cfg.LongRows, 5000), cmp.Or(cfg.LongTime, time.Second)}
 	cfg.Rules = cfg.Rules.OrLive()
-	projector, err := newProjector(cfg.Rules, cfg.MassRows, cfg.LongRows, cfg.Logger, cfg.Metrics)
+	tables := table.NewSet()
+	if cfg.Nodes != nil {
+		tables = tables.Distributed()
+	}
+	projector, err := newProjector(tables, cfg.Rules, cfg.MassRows, long, cfg.Logger, cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -105,9 +126,10 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if cfg.Nodes != nil {
 		cfg.Workspaces = 1
 	}
+	claims := int(cfg.Pool.Config().MaxConns) - 1 // one is left for what claims do outside of their transactions
 	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger,
-		Rules: cfg.Rules.Version, Workers: cfg.Workers, Workspaces: cfg.Workspaces, Nodes: cfg.Nodes, Entrances: cfg.Entrances, Entries: cfg.Entries, Sweep: cfg.Sweep,
+		Rules: cfg.Rules.Version, Workers: cfg.Workers, MassWorkers: cfg.MassWorkers, Claims: claims, Workspaces: cfg.Workspaces, Nodes: cfg.Nodes, Entrances: cfg.Entrances, Entries: cfg.Entries, Sweep: cfg.Sweep,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)

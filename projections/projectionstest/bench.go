@@ -34,7 +34,7 @@ type Bench struct {
 func New(t testing.TB) *Bench {
 	t.Helper()
 	b := &Bench{t: t, URL: testkit.NewDatabase(t)}
-	pool, err := pg.Open(t.Context(), b.URL, pg.Options{MaxConns: 8, Settings: projections.PoolSettings()})
+	pool, err := pg.Open(t.Context(), b.URL, pg.Options{MaxConns: projections.Connections + 2, Settings: projections.PoolSettings()})
 	if err != nil {
 		t.Fatal(err)
 	}

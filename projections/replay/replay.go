@@ -21,7 +21,6 @@ import (
 func PoolSettings() map[string]string {
 	s := projections.PoolSettings()
 	s["enable_bitmapscan"] = "off"
-	s["enable_sort"] = "off"
 	delete(s, "lock_timeout") // a rebuild waits for claims that are under way
 	return s
 }

@@ -14,18 +14,30 @@ import (
 // Of the rows that a mass change reaches, so many are changed by one statement
 // that it takes about sliceTime: statements that are short can be waited for, tell
 // whether the work goes on, and leave little in the write-ahead log that the commits
-// of others have to flush first.
+// of others have to flush first. A slice has at least smallestSlice rows, because a
+// statement has a cost of its own: where that is much, smaller slices only take longer.
 const (
-	firstSlice, largestSlice = 100, 5000
-	sliceTime                = 20 * time.Millisecond
+	smallestSlice, largestSlice = 100, 5000
+	sliceTime                   = 20 * time.Millisecond
 )
+
+// nextSlice is how many rows come after a slice of so many that took so long.
+func nextSlice(rows int, took time.Duration) int {
+	switch {
+	case took < sliceTime/2:
+		return min(2*rows, largestSlice)
+	case took > 2*sliceTime:
+		return max(rows/2, smallestSlice)
+	}
+	return rows
+}
 
 // SlicedFunc is called after each slice of a mass change, with the number of its
 // rows and the time that it took. An error ends the change. Nil: nobody looks.
 type SlicedFunc func(ctx context.Context, rows int, took time.Duration) error
 
-// ChangeAll makes a mass change in a table's rows of a workspace. It reads no rows, only their ids: the
-// database puts the new pieces into the stored answers. A row that lacks a field
+// ChangeAll makes a mass change in a table's rows of a workspace. It reads no rows, only their ids and places:
+// the database puts the new pieces into the stored answers. A row that lacks a field
 // that changes is an error.
 func ChangeAll(ctx context.Context, tx pgx.Tx, t *Table, workspaceID string, m *domain.MassChange, sliced SlicedFunc) error {
 	fail := func(err error) error {
@@ -37,16 +49,16 @@ func ChangeAll(ctx context.Context, tx pgx.Tx, t *Table, workspaceID string, m *
 		return fail(err)
 	}
 	set, args := changeSQL(t, workspaceID, m)
-	for size := firstSlice; ; {
+	for size := smallestSlice; ; {
 		began := time.Now()
-		ids, err := fetch(ctx, tx, size)
+		ids, places, err := fetch(ctx, tx, size)
 		if err != nil {
 			return fail(err)
 		}
 		if len(ids) == 0 {
 			break
 		}
-		args[1] = ids
+		args[0] = places
 		tag, err := tx.Exec(ctx, set, args...)
 		if err != nil {
 			return fail(err)
@@ -60,12 +72,7 @@ func ChangeAll(ctx context.Context, tx pgx.Tx, t *Table, workspaceID string, m *
 				return err
 			}
 		}
-		switch {
-		case took < sliceTime/2:
-			size = min(2*size, largestSlice)
-		case took > 2*sliceTime:
-			size = max(size/2, 1)
-		}
+		size = nextSlice(size, took)
 	}
 	if _, err := tx.Exec(ctx, "CLOSE mass_change"); err != nil {
 		return fail(err)
@@ -73,20 +80,32 @@ func ChangeAll(ctx context.Context, tx pgx.Tx, t *Table, workspaceID string, m *
 	return nil
 }
 
-func fetch(ctx context.Context, tx pgx.Tx, rows int) ([]string, error) {
-	found, _ := tx.Query(ctx, fmt.Sprintf("FETCH %d FROM mass_change", rows)) // CollectRows returns its error
-	return pgx.CollectRows(found, pgx.RowTo[string])
+// fetch reads the next rows of the cursor: their ids, and by what changeSQL finds them.
+func fetch(ctx context.Context, tx pgx.Tx, rows int) (ids, places []string, err error) {
+	found, _ := tx.Query(ctx, fmt.Sprintf("FETCH %d FROM mass_change", rows)) // ForEachRow returns its error
+	var id, place string
+	_, err = pgx.ForEachRow(found, []any{&id, &place}, func() error {
+		ids, places = append(ids, id), append(places, place)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("fetch: %w", err)
+	}
+	return ids, places, nil
 }
 
-// findSQL selects the ids of the rows that a mass change reaches.
+// findSQL selects the ids and places of the rows that a mass change reaches. It reads them
+// along an index of the first reference, as alongKey does.
 func findSQL(t *Table, workspaceID string, m *domain.MassChange) (sql string, args []any) {
 	args = []any{workspaceID, m.Position}
 	parameter := func(v any) string {
 		args = append(args, v)
 		return fmt.Sprintf("$%d", len(args))
 	}
-	where := []string{"t.workspace_id = $1", "t.position < $2"}
-	for _, ref := range m.References {
+	along := "t." + m.References[0].Column
+	id := parameter(m.References[0].ID)
+	where := []string{"t.workspace_id = $1", "t.position < $2", along + " >= " + id, along + " <= " + id}
+	for _, ref := range m.References[1:] {
 		where = append(where, "t."+ref.Column+" = "+parameter(ref.ID))
 	}
 	for _, p := range m.Where {
@@ -96,7 +115,11 @@ func findSQL(t *Table, workspaceID string, m *domain.MassChange) (sql string, ar
 		}
 		where = append(where, "("+strings.Join(holds, " OR ")+")")
 	}
-	return "SELECT t.id FROM " + t.Name + " t WHERE " + strings.Join(where, " AND "), args
+	place := "t.ctid::text"
+	if t.distributed {
+		place = "t.id"
+	}
+	return "SELECT t.id, " + place + " FROM " + t.Name + " t WHERE " + strings.Join(where, " AND ") + " ORDER BY " + along, args
 }
 
 // partColumns are the columns of the parts of an answer.
@@ -104,11 +127,18 @@ func partColumns() []string {
 	return []string{domain.Base: "base", domain.Pay: "pay", domain.Margin: "margin"}
 }
 
-// changeSQL changes rows by their ids, which are the second argument.
+// changeSQL changes rows by their places, which are the first argument. A place needs no
+// index, so there is one plan whatever statistics say. Nobody else moves the rows, because
+// the checkpoint of the workspace is locked. On distributed tables a row has no place that
+// all nodes know, and the first argument is ids.
 func changeSQL(t *Table, workspaceID string, m *domain.MassChange) (sql string, args []any) {
-	args = []any{workspaceID, nil, m.Position}
-	set := []string{"position = $3"}
-	where := []string{"t.workspace_id = $1", "t.id = k.id"}
+	args = []any{nil, m.Position}
+	set := []string{"position = $2"}
+	from, where := "", []string{"t.ctid = ANY ($1::text[]::tid[])"}
+	if t.distributed {
+		args = append(args, workspaceID)
+		from, where = " FROM unnest($1::text[]) AS k (id)", []string{"t.workspace_id = $3", "t.id = k.id"}
+	}
 	for part, column := range partColumns() {
 		at := func(name string) string { return "strpos(t." + column + ", '" + name + "')" }
 		var pieces []string
@@ -144,5 +174,5 @@ func changeSQL(t *Table, workspaceID string, m *domain.MassChange) (sql string, 
 			}
 		}
 	}
-	return "UPDATE " + t.Name + " t SET " + strings.Join(set, ", ") + " FROM unnest($2::text[]) AS k (id) WHERE " + strings.Join(where, " AND "), args
+	return "UPDATE " + t.Name + " t SET " + strings.Join(set, ", ") + from + " WHERE " + strings.Join(where, " AND "), args
 }

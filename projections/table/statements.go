@@ -41,34 +41,66 @@ func (t *Table) statements() statements {
 		save: insert + "\nON CONFLICT (" + join(key, ", ", columnName("")) + ") DO UPDATE SET " +
 			join(t.Columns, ", ", func(_ int, c *Column) string { return c.Name + " = excluded." + c.Name }),
 		add:  insert,
-		drop: "DELETE FROM " + t.Name + " t USING " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) + " WHERE t.workspace_id = $1 AND " + join(t.Keys, " AND ", match),
+		drop: t.dropSQL(),
 
 		page:  t.pageSQL(),
-		pick:  t.rowSQL() + " JOIN " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) + " ON t.workspace_id = $1 AND " + join(t.Keys, " AND ", match),
+		pick:  "SELECT p.* FROM " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) + " CROSS JOIN LATERAL (" + t.rowSQL() + alongKey("$1", t.Keys) + ") AS p",
 		since: "SELECT " + readKeys(t.Keys) + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND t.position > $2::bigint",
 		after: keysAfter + inOrder,
 		until: keysAfter + " AND " + keyIs(t.Keys, "<=", 2+len(t.Keys)) + inOrder,
 	}
 }
 
+// alongKey continues a SELECT of rows t of a workspace whose columns by have the values of k.
+// It reads them along an index that begins with the workspace and these columns, whatever
+// statistics say.
+//
+// With "t.id = k.id" PostgreSQL may take any index that begins with the workspace. While
+// its statistics do not know the workspace it expects one row there, so that all of these
+// indexes look the same to it, and it may read all rows of the workspace for each k. So the
+// last column has a range of one value, and the rows are in its order. Connections have
+// enable_sort off (projections.PoolSettings), and only the right index gives this order.
+func alongKey(workspace string, by []Column) string {
+	last := len(by) - 1
+	c := &by[last]
+	where := append([]string{"t.workspace_id = " + workspace}, texts(by[:last], match)...)
+	for _, operator := range []string{" >= ", " <= "} {
+		where = append(where, "t."+c.Name+operator+c.cast("k."+c.Name))
+	}
+	return " WHERE " + strings.Join(where, " AND ") + " ORDER BY t." + c.Name
+}
+
+// dropSQL deletes rows by their places, which alongKey finds: a DELETE has no order. Nobody
+// else moves them, because the checkpoint of the workspace is locked. On distributed tables
+// a row has no place that all nodes know.
+func (t *Table) dropSQL() string {
+	from := "DELETE FROM " + t.Name + " t"
+	if t.distributed {
+		return from + " USING " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) + " WHERE t.workspace_id = $1 AND " + join(t.Keys, " AND ", match)
+	}
+	return from + " WHERE t.ctid = ANY (ARRAY(SELECT f.ctid FROM " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) +
+		" CROSS JOIN LATERAL (SELECT t.ctid FROM " + t.Name + " t" + alongKey("$1", t.Keys) + ") AS f))"
+}
+
 // loadBy is the statement that loads the rows of a lookup, found by their
 // workspace and other columns, which must be texts. Parameters: an array for each.
 func (t *Table) loadBy(l *Lookup) string {
-	by := append([]Column{workspaceColumn()}, textColumns(l.columns)...)
+	by := textColumns(l.columns)
+	each := append([]Column{workspaceColumn()}, by...)
+	along := " CROSS JOIN LATERAL (SELECT * FROM " + t.Name + " t" + alongKey("k.workspace_id", by)
 	if l.large == nil {
-		return "SELECT 0::bigint, " + t.sql.load + " FROM " + t.Name + " t JOIN " + rowsOf(by, 1) + " AS " + named(by) + " ON " + join(by, " AND ", match)
+		return "SELECT 0::bigint, " + t.sql.load + " FROM " + rowsOf(each, 1) + " AS " + named(each) + along + ") AS t"
 	}
-	return "SELECT k.n, " + t.sql.load + " FROM " + rowsOf(by, 1) + " WITH ORDINALITY AS " + named(append(by, Column{Name: "n"})) +
-		" CROSS JOIN LATERAL (SELECT * FROM " + t.Name + " t WHERE " + join(by, " AND ", match) +
-		fmt.Sprintf(" LIMIT %d) AS t LIMIT %d", l.most+1, bounded+1)
+	return "SELECT k.n, " + t.sql.load + " FROM " + rowsOf(each, 1) + " WITH ORDINALITY AS " + named(append(each, Column{Name: "n"})) +
+		along + fmt.Sprintf(" LIMIT %d) AS t LIMIT %d", l.most+1, bounded+1)
 }
 
 // loadIn is loadBy in the one workspace $1: on distributed tables, its node alone is asked. The
 // other parameters: an array for each column.
 func loadIn(t *Table, l *Lookup) string {
 	by := textColumns(l.columns)
-	return "SELECT 0::bigint, " + t.sql.load + " FROM " + t.Name + " t JOIN " + rowsOf(by, 2) + " AS " + named(by) + " ON " + join(by, " AND ", match) +
-		" WHERE t.workspace_id = $1"
+	return "SELECT 0::bigint, " + t.sql.load + " FROM " + rowsOf(by, 2) + " AS " + named(by) +
+		" CROSS JOIN LATERAL (SELECT * FROM " + t.Name + " t" + alongKey("$1", by) + ") AS t"
 }
 
 // loadBounded is loadIn of a bounded lookup, after the workspace with an array of the values'
@@ -77,7 +109,7 @@ func loadBounded(t *Table, l *Lookup) string {
 	by := textColumns(l.columns)
 	return "SELECT k.n, " + t.sql.load + " FROM unnest($2::bigint[], " + strings.TrimPrefix(rowsOf(by, 3), "unnest(") +
 		" AS " + named(append([]Column{{Name: "n"}}, by...)) +
-		" CROSS JOIN LATERAL (SELECT * FROM " + t.Name + " t WHERE t.workspace_id = $1 AND " + join(by, " AND ", match) +
+		" CROSS JOIN LATERAL (SELECT * FROM " + t.Name + " t" + alongKey("$1", by) +
 		fmt.Sprintf(" LIMIT %d) AS t LIMIT %d", l.most+1, bounded+1)
 }
 
@@ -97,11 +129,15 @@ func (t *Table) allColumns() []Column { return append(t.primaryKey(), t.Columns.
 
 // join is a text for each of the columns, with a separator in between.
 func join(columns []Column, separator string, text func(i int, c *Column) string) string {
-	texts := make([]string, len(columns))
+	return strings.Join(texts(columns, text), separator)
+}
+
+func texts(columns []Column, text func(i int, c *Column) string) []string {
+	list := make([]string, len(columns))
 	for i := range columns {
-		texts[i] = text(i, &columns[i])
+		list[i] = text(i, &columns[i])
 	}
-	return strings.Join(texts, separator)
+	return list
 }
 
 // columnName is the name of a column, after a prefix.

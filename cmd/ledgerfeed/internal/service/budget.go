@@ -43,7 +43,7 @@ func shares(lists int) []share {
 		{sharedPool, RoleAPI, 2, 2},
 		{RoleAPI, RoleAPI, 4, 12}, // pages read at the same time; more would only make each slower
 		{listsPool, RoleAPI, 1, lists},
-		{RoleProject, RoleProject, projections.Connections - projections.DefaultWorkers + 1, projections.Connections},
+		{RoleProject, RoleProject, projections.LeastConnections, projections.Connections},
 		{verification, RoleProject, 3, 3},
 		{treesPool, RoleProject, eventtree.Connections, eventtree.Connections},
 		{RoleDeliver, RoleDeliver, 6, 7},

@@ -271,10 +271,10 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	workers, massWorkers := projections.WorkersFor(s.connections.of[RoleProject])
 	runner, err := projections.NewRunner(projections.RunnerConfig{
 		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(), Rules: s.env.Rules,
-		Workers: s.connections.of[RoleProject] - projections.Connections + projections.DefaultWorkers,
-		Nodes:   nodes, Entrances: entrances,
+		Workers: workers, MassWorkers: massWorkers, Nodes: nodes, Entrances: entrances,
 	})
 	if err != nil {
 		return err
