@@ -48,14 +48,16 @@ func readInterrupted(ctx context.Context, s *store, webhooks []webhookRow) error
 	if s.nodes != nil {
 		return readInterruptedByOne(ctx, s, &n, byKey)
 	}
+	// As to the ranges of one value, see PoolSettings.
 	rows, err := s.pool.Query(ctx, `
 		SELECT n.w, n.h, n.position, n.sequence, e.id, e.type, e.public_event, e.created_at, coalesce(jsonb_array_length(d.attempts), 0), d.created_at
 		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
-		  JOIN event_log e ON e.workspace_id = n.w AND e.position = n.position
+		 CROSS JOIN LATERAL (
+		       SELECT * FROM event_log e WHERE e.workspace_id = n.w AND e.position >= n.position AND e.position <= n.position ORDER BY e.position) AS e
 		  LEFT JOIN LATERAL (
 		       SELECT d.created_at, d.attempts, d.sequence FROM webhook_delivery d
-		        WHERE d.workspace_id = n.w AND d.webhook_id = n.h AND d.position = n.position
-		        ORDER BY d.created_at DESC LIMIT 1) AS d ON true
+		        WHERE d.workspace_id = n.w AND d.webhook_id = n.h AND d.position >= n.position AND d.position <= n.position
+		        ORDER BY d.position DESC, d.created_at DESC LIMIT 1) AS d ON true
 		 WHERE d.sequence IS NULL
 		 ORDER BY n.sequence`, n.ws, n.hs, n.positions, n.sequences)
 	if err != nil {
@@ -149,10 +151,12 @@ func withoutNumber(ctx context.Context, s *store, events numbered) (without numb
 		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
 		  LEFT JOIN LATERAL (
 		       SELECT true AS found FROM webhook_delivery t
-		        WHERE t.workspace_id = n.w AND t.webhook_id = n.h AND t.position = n.position AND t.sequence IS NULL`+adoptable+` LIMIT 1) AS d ON true
+		        WHERE t.workspace_id = n.w AND t.webhook_id = n.h AND t.position >= n.position AND t.position <= n.position AND t.sequence IS NULL`+adoptable+`
+		        ORDER BY t.position LIMIT 1) AS d ON true
 		  LEFT JOIN LATERAL (
 		       SELECT true AS found FROM webhook_waiting t
-		        WHERE t.workspace_id = n.w AND t.webhook_id = n.h AND t.position = n.position AND t.sequence IS NULL LIMIT 1) AS q ON true
+		        WHERE t.workspace_id = n.w AND t.webhook_id = n.h AND t.position >= n.position AND t.position <= n.position AND t.sequence IS NULL
+		        ORDER BY t.position LIMIT 1) AS q ON true
 		 WHERE d.found OR q.found`, events.ws, events.hs, events.positions, events.sequences)
 	if err != nil {
 		return without, fmt.Errorf("look for events that were sent without their number: %w", err)

@@ -46,8 +46,8 @@ func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list 
 		SELECT e.position, e.id, e.type, e.public_event, e.created_at, coalesce(d.attempts, 0), d.created_at, coalesce(d.sequence, 0) FROM e
 		  LEFT JOIN LATERAL (
 		       SELECT d.created_at, d.sequence, jsonb_array_length(d.attempts) AS attempts FROM webhook_delivery d
-		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = e.position
-		        ORDER BY d.created_at DESC LIMIT 1) AS d ON true
+		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position >= e.position AND d.position <= e.position
+		        ORDER BY d.position DESC, d.created_at DESC LIMIT 1) AS d ON true
 		 ORDER BY e.position LIMIT $6`,
 		r.Key.WorkspaceID, r.Key.WebhookID, r.Events, r.ReplayAfter, to, r.ReplayLimit)
 	if err != nil {

@@ -122,7 +122,9 @@ const dueSQL = `
 	       SELECT * FROM webhook_waiting q
 	        WHERE q.workspace_id = k.w AND q.webhook_id = k.h AND q.next_attempt_at <= $6 AND q.epoch >= k.since
 	        ORDER BY q.next_attempt_at LIMIT k.retry_limit) AS q
-	  JOIN event_log e ON e.workspace_id = k.w AND e.position = q.position
+	 CROSS JOIN LATERAL (
+	       SELECT e.id, e.type, e.public_event, e.created_at FROM event_log e
+	        WHERE e.workspace_id = k.w AND e.position >= q.position AND e.position <= q.position ORDER BY e.position) AS e
 	 WHERE k.retry_limit > 0`
 
 // readDue reads for many webhooks at once: the next entries of the log, up to the
