@@ -186,7 +186,7 @@ func TestQuarantineCommands(t *testing.T) {
 	if r := runCommand(t, c); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
 	}
-	execute1(t, conn, `UPDATE log_checkpoint SET quarantined = true, failures = 7, failed_to = 361, segment_max = 1, error = 'cannot do that', retry_at = '2100-01-01T00:00:00Z' WHERE workspace_id = 'agency-0'`)
+	execute1(t, conn, `UPDATE log_checkpoint SET quarantined = true, failures = 7, failed_to = 361, segment_max = 1, error = 'cannot do that', retry_at = '2100-01-01T00:00:00Z' WHERE workspace_id = 'agency-0' AND consumer = 'read_models'`)
 	var list struct {
 		Quarantined []struct {
 			WorkspaceID string `json:"workspace_id"`
