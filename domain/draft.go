@@ -147,7 +147,7 @@ func (d *Draft) setData(text string, errs *jsonform.FieldErrors) error {
 	if err != nil || *errs != nil {
 		return err
 	}
-	if c.checkExact(errs); *errs != nil {
+	if c.checkExact(errs); len(*errs) > 0 {
 		return nil
 	}
 	d.Data = string(c.appendData(make([]byte, 0, len(text))))

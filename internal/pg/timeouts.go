@@ -36,8 +36,8 @@ func withoutTimeouts(cfg *pgx.ConnConfig) {
 	if cfg.RuntimeParams[transactionTimeout] != "" || IsPooled(cfg) {
 		return
 	}
-	before := cfg.Config.AfterConnect
-	cfg.Config.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error {
+	before := cfg.AfterConnect
+	cfg.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 		if before != nil {
 			if err := before(ctx, c); err != nil {
 				return err
@@ -45,7 +45,7 @@ func withoutTimeouts(cfg *pgx.ConnConfig) {
 		}
 		version := c.ParameterStatus("server_version") // such as 17.4 (Debian 17.4-1) or 18beta1
 		digits := len(version) - len(strings.TrimLeft(version, "0123456789"))
-		if major, err := strconv.Atoi(version[:digits]); err != nil || major < transactionTimeoutIn {
+		if major, _ := strconv.Atoi(version[:digits]); major < transactionTimeoutIn {
 			return nil
 		}
 		if _, err := c.Exec(ctx, "SET "+transactionTimeout+" = 0").ReadAll(); err != nil {

@@ -58,7 +58,7 @@ func readTimeouts(ctx context.Context, url string) (list []timeout, err error) {
 		var milliseconds int64
 		err = row.Scan(&t.name, &t.source, &milliseconds)
 		t.lasts = time.Duration(milliseconds) * time.Millisecond
-		return t, err //nolint:wrapcheck // wrapped below
+		return t, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the timeouts: %w", err)
