@@ -14,11 +14,12 @@ import (
 // Of the rows that a mass change reaches, so many are changed by one statement
 // that it takes about sliceTime: statements that are short can be waited for, tell
 // whether the work goes on, and leave little in the write-ahead log that the commits
-// of others have to flush first. A slice has at least smallestSlice rows, because a
-// statement has a cost of its own: where that is much, smaller slices only take longer.
+// of others have to flush first. But for the first one, a slice has at least smallestSlice
+// rows. A statement takes a time of its own, which on a busy machine is more than sliceTime:
+// the smaller slices are, the longer all of them take then.
 const (
-	smallestSlice, largestSlice = 100, 5000
-	sliceTime                   = 20 * time.Millisecond
+	firstSlice, smallestSlice, largestSlice = 100, 500, 5000
+	sliceTime                               = 20 * time.Millisecond
 )
 
 // nextSlice is how many rows come after a slice of so many that took so long.
@@ -49,7 +50,7 @@ func ChangeAll(ctx context.Context, tx pgx.Tx, t *Table, workspaceID string, m *
 		return fail(err)
 	}
 	set, args := changeSQL(t, workspaceID, m)
-	for size := smallestSlice; ; {
+	for size := firstSlice; ; {
 		began := time.Now()
 		ids, places, err := fetch(ctx, tx, size)
 		if err != nil {

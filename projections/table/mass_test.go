@@ -16,10 +16,11 @@ func TestSlicesHaveALeastSize(t *testing.T) {
 	}{
 		{smallestSlice, time.Hour, smallestSlice},
 		{smallestSlice + 1, time.Hour, smallestSlice},
-		{400, 2*sliceTime + 1, 200},
-		{400, 2 * sliceTime, 400},
-		{400, sliceTime / 2, 400},
-		{400, sliceTime/2 - 1, 800},
+		{firstSlice, time.Hour, smallestSlice},
+		{4 * smallestSlice, 2*sliceTime + 1, 2 * smallestSlice},
+		{firstSlice, 2 * sliceTime, firstSlice},
+		{firstSlice, sliceTime / 2, firstSlice},
+		{firstSlice, sliceTime/2 - 1, 2 * firstSlice},
 		{largestSlice, 0, largestSlice},
 	} {
 		if got := nextSlice(test.rows, test.took); got != test.want {
