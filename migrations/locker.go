@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -47,17 +48,59 @@ func take(ctx context.Context, conn *pgx.Conn) error {
 	}{
 		{"BEGIN", nil},
 		{"SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', '0', true)", []any{pg.Milliseconds(lockedFor)}},
-		{"SELECT pg_advisory_xact_lock($1)", []any{lock.DefaultLockID}},
 	} {
-		_, err := conn.Exec(ctx, statement.sql, statement.args...)
-		switch {
-		case pg.Locked(err):
-			return fmt.Errorf("another process has been migrating for %v: %s", lockedFor, err.Error()) // not wrapped: it is not tried again
-		case err != nil:
+		if _, err := conn.Exec(ctx, statement.sql, statement.args...); err != nil {
 			return fmt.Errorf("take the lock of migrations: %w", err)
 		}
 	}
+	if err := takeAdvisory(ctx, conn); err != nil {
+		return err
+	}
+	// Where an outsider holds the advisory lock, those that migrate exclude each other by the table.
+	// Nobody but the owner can lock it in this way, and rows can be added to it meanwhile.
+	var there bool
+	err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there)
+	if err == nil && there {
+		_, err = conn.Exec(ctx, "LOCK TABLE goose_db_version IN SHARE UPDATE EXCLUSIVE MODE")
+	}
+	switch {
+	case pg.Locked(err):
+		return errMigrating(err.Error())
+	case err != nil:
+		return fmt.Errorf("take the lock of migrations: %w", err)
+	}
 	return nil
+}
+
+// errMigrating is not wrapped: it is not tried again.
+func errMigrating(reason string) error {
+	return fmt.Errorf("another process has been migrating for %v: %s", lockedFor, reason)
+}
+
+// lockPoll is the pause between two attempts to take the lock.
+const lockPoll = 200 * time.Millisecond
+
+// takeAdvisory takes the advisory lock, or does without it where accounts hold it that cannot
+// migrate.
+func takeAdvisory(ctx context.Context, conn *pgx.Conn) error {
+	outsiders := pg.OutsidersHold(`has_schema_privilege(a.usesysid, current_schema(), 'CREATE')`)
+	for deadline := time.Now().Add(lockedFor); ; {
+		var taken, outside bool
+		err := conn.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1)`, lock.DefaultLockID).Scan(&taken)
+		if err == nil && !taken {
+			err = conn.QueryRow(ctx, `SELECT `+outsiders, lock.DefaultLockID).Scan(&outside)
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("take the lock of migrations: %w", err)
+		case taken || outside:
+			return nil
+		case time.Now().After(deadline):
+			return errMigrating("it holds the lock of migrations")
+		case !flow.Pause(ctx, lockPoll):
+			return fmt.Errorf("take the lock of migrations: %w", context.Cause(ctx))
+		}
+	}
 }
 
 // SessionUnlock implements lock.SessionLocker.
