@@ -86,6 +86,10 @@ type Config struct {
 	// do.
 	Identity *identity.Config
 
+	// BesideTimeout is how long the page of an event waits for the event's object and what the
+	// event changed. Default: events.BesideTimeout.
+	BesideTimeout time.Duration
+
 	// TestTimeout is how long "Send test" waits for the receiver's answer. Default:
 	// the timeout of an attempt and 3 s.
 	TestTimeout time.Duration
@@ -95,7 +99,7 @@ type Config struct {
 func New(cfg Config) (*Console, error) {
 	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Mailer == nil || cfg.Feed == nil || cfg.Reader == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
-		return nil, errors.New("console: Config needs everything but Identity, Statements, Signing and TestTimeout")
+		return nil, errors.New("console: Config needs everything but Identity, Statements, Signing and timeouts")
 	}
 	var err error
 	if cfg.Settings, err = cfg.Settings.WithDefaults(); err != nil {
@@ -103,6 +107,9 @@ func New(cfg Config) (*Console, error) {
 	}
 	if cfg.TestTimeout == 0 {
 		cfg.TestTimeout = cfg.Settings.Timeout + 3*time.Second
+	}
+	if cfg.BesideTimeout == 0 {
+		cfg.BesideTimeout = events.BesideTimeout
 	}
 	host, err := signingkey.Host(cfg.APIURL)
 	if err != nil {
@@ -148,7 +155,7 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.events = &events.Pages{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Reader: cfg.Reader, Replayer: replayer, Anomalies: unusual, Retention: cfg.Settings.Retention}
+	c.events = &events.Pages{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Reader: cfg.Reader, Replayer: replayer, Anomalies: unusual, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout}
 	c.data = &data.Pages{Reader: cfg.Reader}
 	c.requests = &requests.Pages{Pool: cfg.Pool, Keys: cfg.Keys, Rollups: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
 	c.settings = &settings.Pages{Pool: cfg.Pool, Workspaces: workspaces, Mailer: cfg.Mailer, Signing: cfg.Signing, Host: host, KeysURL: cfg.APIURL + reference.KeysPath}

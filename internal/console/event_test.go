@@ -15,7 +15,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -29,7 +28,7 @@ func (s *bundle) reader() *readapi.Reader {
 	s.t.Helper()
 	return testkit.Must(readapi.NewReader(readapi.Config{
 		Pool: s.pool, Feed: eventlog.NewFeed(s.pool), Clock: s.clock.Now, Logger: s.logs.Logger(), CursorKey: bytes.Repeat([]byte{7}, 32),
-		BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs", Timeout: events.BesideTimeout, WholeLists: readapi.WholeLists{Pool: s.pool, Most: 2, MostOfWorkspace: 1},
+		BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs", Timeout: time.Minute, WholeLists: readapi.WholeLists{Pool: s.pool, Most: 2, MostOfWorkspace: 1},
 	}))(s.t)
 }
 
@@ -162,7 +161,7 @@ func TestALongLogShowsWhatTheEventBrought(t *testing.T) {
 // TestAnEventWhoseObjectIsLocked: the page comes, and says what it could not read.
 func TestAnEventWhoseObjectIsLocked(t *testing.T) {
 	t.Parallel()
-	s := setupWith(t, patient()) // so it is not the pool that ends the wait
+	s := setupWith(t, patient(), func(c *Config) { c.BesideTimeout = time.Second }) // so it is not the pool that ends the wait
 	add := s.projecting()
 	add("invoice.recorded", time.Time{}, invoiceOf)
 	id := add("invoice.reversed", time.Time{}, `{"invoice_id":"in_1"}`)

@@ -35,6 +35,8 @@ type Pages struct {
 	Replayer  *replay.Replayer // what entries changed
 	Anomalies *anomaly.Store
 	Retention time.Duration // how long events show
+
+	BesideTimeout time.Duration // how long the page of an event waits for the event's object
 }
 
 // Routes are the addresses of the pages.

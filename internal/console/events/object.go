@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// BesideTimeout is how long the page of an event waits for what it shows beside the event:
-// its object and what it changed. The page comes without them then.
+// BesideTimeout is how long the page of an event waits by default for what it shows beside the
+// event: its object and what it changed. The page comes without them then.
 const BesideTimeout = 500 * time.Millisecond
 
 // maxAnswer is how much of an answer the page shows, in bytes.
@@ -34,7 +34,7 @@ type object struct {
 // readBeside begins to read what the page shows beside the event. The function that it
 // returns waits for that; it may be called again.
 func (p *Pages) readBeside(r *web.Request, body *eventBody, entry *domain.Entry) (wait func()) {
-	ctx, cancel := context.WithTimeout(r.Context(), BesideTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
 	var reading sync.WaitGroup
 	reading.Go(func() { body.Object = p.readObject(ctx, r, body.Event) })
 	reading.Go(func() { body.Change = p.readChange(ctx, r, entry, body.Event) })
