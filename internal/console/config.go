@@ -86,8 +86,8 @@ type Config struct {
 	// do.
 	Identity *identity.Config
 
-	// BesideTimeout is how long the page of an event waits for the event's object and what the
-	// event changed. Default: events.BesideTimeout.
+	// BesideTimeout is how long a page waits for what it shows beside its subject: the marks of
+	// the menu, an event's object, and what the event changed. Default: events.BesideTimeout.
 	BesideTimeout time.Duration
 
 	// TestTimeout is how long "Send test" waits for the receiver's answer. Default:
@@ -130,11 +130,12 @@ func New(cfg Config) (*Console, error) {
 		return nil, err
 	}
 	unusual := anomaly.NewStore(cfg.Pool, cfg.Clock)
-	c.anomalies = anomalies.New(unusual)
+	c.anomalies = anomalies.New(unusual, cfg.BesideTimeout)
 	counts := rollup.NewReader(cfg.Pool)
 	workspaces := eventlog.NewWorkspaces(cfg.Pool, cfg.Clock)
 	c.overview = &overview.Pages{
 		Pool: cfg.Pool, Webhooks: cfg.Webhooks, Keys: cfg.Keys, Counts: counts, Workspaces: workspaces, Mail: cfg.Mailer.Enabled(),
+		BesideTimeout: cfg.BesideTimeout,
 	}
 	c.site.AnomaliesWait, c.site.NeedsAttention = c.anomalies.Wait, c.overview.NeedsAttention
 	if err := c.site.LoadPages(c.assets); err != nil {

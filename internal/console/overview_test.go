@@ -140,7 +140,7 @@ func TestOverviewSaysThatDataIsBehind(t *testing.T) {
 // come without the mark.
 func TestMenuDoesNotWait(t *testing.T) {
 	t.Parallel()
-	s := setupWith(t, patient()) // so it is not the pool that ends the wait
+	s := setupWith(t, patient(), func(c *Config) { c.BesideTimeout = time.Second }) // so it is not the pool that ends the wait
 	s.seed(acme)
 	p := s.signIn(acme, session.Viewer)
 	p.get("/audit").has(mark)

@@ -57,7 +57,8 @@ func (s *bundle) requestAt(workspace, keyID string, moments ...time.Time) {
 
 func (s *bundle) addRequests(workspace, keyID, sql string, args ...any) {
 	s.t.Helper()
-	rows, err := s.pool.Query(s.t.Context(), `
+	// Not with the pool, whose statements may take no longer than a page.
+	rows, err := testkit.OwnerConn(s.t, s.pool).Query(s.t.Context(), `
 		INSERT INTO request_log (slot, workspace_id, at, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, record_id)`+sql+`
 		RETURNING at, route, status, duration_us`, append([]any{workspace, keyID}, args...)...)
 	if err != nil {

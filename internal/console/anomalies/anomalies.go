@@ -26,9 +26,10 @@ type Pages struct {
 	waiting waiting
 }
 
-// New makes the pages.
-func New(store *anomaly.Store) *Pages {
-	return &Pages{store: store, waiting: waiting{store: store, known: map[waitingKey]waitingSince{}}}
+// New makes the pages. One look for anomalies that wait takes at most timeout: where all of very
+// many were acknowledged it takes longer, and there is no mark.
+func New(store *anomaly.Store, timeout time.Duration) *Pages {
+	return &Pages{store: store, waiting: waiting{store: store, timeout: timeout, known: map[waitingKey]waitingSince{}}}
 }
 
 // Routes are the addresses of the pages.

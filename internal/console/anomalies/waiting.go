@@ -17,9 +17,6 @@ const (
 	// waitingFor is how long it is remembered whether anomalies wait: every page shows
 	// it, and where all of very many were acknowledged, looking takes long.
 	waitingFor = 15 * time.Second
-	// waitingTimeout bounds one look. Where all of very many were acknowledged it takes
-	// longer, and there is no mark.
-	waitingTimeout = 300 * time.Millisecond
 	// maxWaiting bounds what is remembered.
 	maxWaiting = 1000
 )
@@ -27,8 +24,9 @@ const (
 // waiting tells whether anomalies of a workspace wait to be looked at. It is safe for
 // concurrent use.
 type waiting struct {
-	store *anomaly.Store
-	looks singleflight.Group // by key: the pages of a moment share one
+	store   *anomaly.Store
+	timeout time.Duration      // of one look
+	looks   singleflight.Group // by key: the pages of a moment share one
 
 	mu    sync.Mutex
 	known map[waitingKey]waitingSince // guarded by mu
@@ -55,7 +53,7 @@ func (p *Pages) Wait(ctx context.Context, s *session.Session, now time.Time) (bo
 		return found.there, nil
 	}
 	result, err, _ := w.looks.Do(fmt.Sprint(key), func() (any, error) {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), waitingTimeout)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.timeout)
 		defer cancel()
 		there, err := w.store.Any(limited, seenBy(s))
 		if errors.Is(limited.Err(), context.DeadlineExceeded) {

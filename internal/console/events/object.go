@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// BesideTimeout is how long the page of an event waits by default for what it shows beside the
-// event: its object and what it changed. The page comes without them then.
+// BesideTimeout is how long a page waits by default for what it shows beside its subject, such as
+// an event's object. The page comes without it then.
 const BesideTimeout = 500 * time.Millisecond
 
 // maxAnswer is how much of an answer the page shows, in bytes.

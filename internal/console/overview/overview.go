@@ -4,6 +4,7 @@ package overview
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -24,6 +25,10 @@ type Pages struct {
 
 	Workspaces *eventlog.Workspaces
 	Mail       bool // the service sends mail
+
+	// BesideTimeout bounds the look for what needs attention: every page shows a mark, and
+	// is about something else.
+	BesideTimeout time.Duration
 }
 
 // Routes are the addresses of the page.

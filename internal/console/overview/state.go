@@ -23,9 +23,6 @@ const (
 	mostKeys = 10
 	// late is how far the data may be behind without being worth a word.
 	late = time.Minute
-	// attentionTimeout bounds the look for what needs attention: every page shows a
-	// mark, and is about something else.
-	attentionTimeout = 300 * time.Millisecond
 )
 
 // state is what a workspace looks like now.
@@ -156,7 +153,7 @@ func (p *Pages) expiring(ctx context.Context, workspaceID string, now time.Time)
 // NeedsAttention tells whether a webhook is failing, paused or off, a key expires soon, or the
 // data stopped before an entry that fails. It reads a few rows, for the menu of every page.
 func (p *Pages) NeedsAttention(ctx context.Context, s *session.Session, now time.Time) (needed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, attentionTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.BesideTimeout)
 	defer cancel()
 	err = p.Pool.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM webhook WHERE workspace_id = $1 AND (state <> 'on' OR failing_since IS NOT NULL))
