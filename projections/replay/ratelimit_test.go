@@ -57,9 +57,19 @@ func TestYieldingRateLimiterSeesHowBusyTheServiceIs(t *testing.T) {
 		if err := pool.SendBatch(t.Context(), b).Close(); err != nil {
 			t.Fatal(err)
 		}
-		// What a backend counts is known to others when its next statement ends.
-		for range pool.Config().MaxConns {
-			if _, err := pool.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
+		// Others know what a backend counts when its next statement ends. The pool gives the
+		// same connection again and again, so all are taken at once, when nothing is under way:
+		// an append answers before it gives its connection back.
+		testkit.Eventually(t, func() error {
+			if n := pool.Stat().AcquiredConns(); n > 0 {
+				return fmt.Errorf("%d connections are in use", n)
+			}
+			return nil
+		})
+		for _, conn := range pool.AcquireAllIdle(t.Context()) {
+			_, err := conn.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`)
+			conn.Release()
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
