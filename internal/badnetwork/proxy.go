@@ -15,9 +15,9 @@ import (
 type Proxy struct {
 	listener net.Listener
 	done     sync.WaitGroup
-	sleep    func(time.Duration)
 
 	mu       sync.Mutex
+	sleep    func(time.Duration)
 	upstream string
 	latency  time.Duration
 	silent   bool // connections made now are silent from the start
@@ -146,7 +146,7 @@ func (p *Proxy) accept() {
 // serve passes one connection on until it ends.
 func (p *Proxy) serve(client net.Conn) {
 	p.mu.Lock()
-	upstream, refusing := p.upstream, p.refusing || p.closed
+	upstream, refusing, sleep := p.upstream, p.refusing || p.closed, p.sleep
 	p.mu.Unlock()
 	if refusing {
 		hardClose(client)
@@ -164,7 +164,7 @@ func (p *Proxy) serve(client net.Conn) {
 		hardClose(client)
 		return
 	}
-	l := &link{client: client, server: server, delay: p.delay, sleep: p.sleep}
+	l := &link{client: client, server: server, delay: p.delay, sleep: sleep}
 	l.left.Store(unlimited)
 	p.mu.Lock()
 	l.silent.Store(p.silent)

@@ -170,7 +170,9 @@ func TestDelay(t *testing.T) {
 	t.Parallel()
 	p := proxied(t)
 	slept := make(chan time.Duration, 10)
+	p.mu.Lock()
 	p.sleep = func(d time.Duration) { slept <- d }
+	p.mu.Unlock()
 	c := dial(t, p)
 	c.echoes("at once")
 	p.Delay(time.Hour)
