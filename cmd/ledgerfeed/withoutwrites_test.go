@@ -25,7 +25,7 @@ func TestATimeWithoutWrites(t *testing.T) {
 		c.Env = append(c.Env, "LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8", "LEDGERFEED_WEBHOOK_CA_FILE="+testkit.CAFile(t))
 		return startProcess(t, c)
 	}
-	appendOne := func(n int) {
+	appendOne := func(url string, n int) {
 		t.Helper()
 		c := command(t, url, "append")
 		c.Stdin = strings.NewReader(fmt.Sprintf(`{"workspace_id":"acme","type":"invoice.reversed","data":{"invoice_id":"in_%d"}}`, n))
@@ -39,7 +39,7 @@ func TestATimeWithoutWrites(t *testing.T) {
 	}
 	serving := with("serve")
 	admin := strings.TrimSpace(serving.await("for=admin url="))
-	appendOne(1)
+	appendOne(url, 1)
 	receiver.Wait(t, 1)
 
 	owner := testkit.Must(pgx.Connect(t.Context(), url))(t)
@@ -50,12 +50,14 @@ func TestATimeWithoutWrites(t *testing.T) {
 	}
 	setDefault("SET default_transaction_read_only = on")
 	testkit.Must(owner.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`))(t)
+	appendOne(url+"&default_transaction_read_only=off", 2) // without an entry there is nothing to claim
 	serving.await("cannot claim entries")
 	serving.await("cannot renew the lease for delivering")
 	setDefault("RESET ALL")
 
-	appendOne(2)
 	receiver.Wait(t, 2)
+	appendOne(url, 3)
+	receiver.Wait(t, 3)
 	testkit.Eventually(t, func() error {
 		if got, text := bodyOf(t, admin+"/readyz"); got != http.StatusOK {
 			return fmt.Errorf("%d: %s", got, text)
