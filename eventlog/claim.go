@@ -47,8 +47,8 @@ type Claim struct {
 var ErrStopped = errors.New("stopped because the program ends")
 
 // ErrTooLong is the error of TakesLong. The claim is rolled back, and its workspace gets
-// another one when one of those that take long has ended.
-var ErrTooLong = errors.New("it takes long, and as many that take long as may be are under way")
+// another one when a long claim has ended.
+var ErrTooLong = errors.New("the claim takes long, and too many long claims are under way")
 
 // TakesLong says that the claim, which is a Mass one, takes long. The handler ends with the
 // error, which is ErrTooLong: otherwise all workers would have claims that take long, and

@@ -279,9 +279,9 @@ func (c *consumer) workMass(ctx context.Context) {
 	}
 }
 
-// workLong makes the claims that wait for a place of those that take long, while there is
-// one. Whoever gives a place back or makes a workspace wait for one calls it afterwards, so
-// none waits beside a free place.
+// workLong makes long claims while a place for one is free and a workspace waits for it. A
+// worker calls it after each mass claim, which may have given a place back or made its
+// workspace wait, so that no workspace waits beside a free place.
 func (c *consumer) workLong(ctx context.Context) {
 	for ctx.Err() == nil && c.dirty.waits(long) && c.long.take() {
 		if id := c.dirty.takeOneNow(&c.dirty.long); id != "" {

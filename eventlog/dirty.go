@@ -62,8 +62,8 @@ func (d *dirtySet) laneOf(how claiming) *lane {
 	}
 }
 
-// mark queues workspaces. Those that wait for the solo worker or one for mass changes stay
-// there.
+// mark queues workspaces. A workspace that waits for the solo worker or for a worker of mass
+// changes stays there.
 func (d *dirtySet) mark(ids []string, how claiming) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

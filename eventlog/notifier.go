@@ -314,8 +314,8 @@ func (n *Notifier) notify(ctx context.Context, topic Topic, list []string) error
 	return nil
 }
 
-// send sends what is to be sent, until there is nothing. It ends by itself, so that every process
-// that appends wakes those that serve, whether it runs the Notifier or not.
+// send sends notifications until none is left. It needs no running Notifier, so that every
+// process that appends notifies the processes that serve.
 func (n *Notifier) send() {
 	for more := true; more; {
 		ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)

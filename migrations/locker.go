@@ -56,7 +56,7 @@ func take(ctx context.Context, conn *pgx.Conn) error {
 	if err := takeAdvisory(ctx, conn); err != nil {
 		return err
 	}
-	// Where an outsider holds the advisory lock, those that migrate exclude each other by the table.
+	// An outsider may hold the advisory lock, so migrators also exclude each other by the table.
 	// Nobody but the owner can lock it in this way, and rows can be added to it meanwhile.
 	var there bool
 	err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there)

@@ -79,7 +79,7 @@ type RunnerConfig struct {
 	Rules   Rules // default LiveRules
 	Workers int   // claims in progress at once, beside those that change many rows; default DefaultWorkers
 	// MassWorkers is how many claims that change many rows are in progress at once. Of two or
-	// more, one is kept free of those that take long. Default DefaultMassWorkers.
+	// more, one is kept for short claims. Default DefaultMassWorkers.
 	MassWorkers int
 	// Workspaces is the most workspaces of a claim; default as the log's. Statements for
 	// several cannot be planned where tables are distributed: with Nodes it is 1.

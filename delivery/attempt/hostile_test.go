@@ -405,7 +405,7 @@ func (h *hostile) on(l net.Listener, certificates []tls.Certificate) (ended func
 	return group.Wait
 }
 
-// authoritiesOf are those that the hostile receivers' certificates need, in PEM form.
+// authoritiesOf returns the authorities of the hostile receivers' certificates, in PEM form.
 func authoritiesOf(s *httptest.Server) (text []byte) {
 	for _, der := range [][]byte{s.Certificate().Raw, testAuthority().cert.Raw} {
 		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)

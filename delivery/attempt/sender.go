@@ -256,7 +256,7 @@ type dialer struct {
 	tcp     *net.Dialer
 	tls     *tls.Config
 
-	// connect makes the connection that TLS is spoken over: tcp's DialContext, or that of a test.
+	// connect opens the connection for TLS. Tests replace tcp's DialContext.
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 }
 

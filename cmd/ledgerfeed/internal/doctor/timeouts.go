@@ -46,7 +46,7 @@ func readTimeouts(ctx context.Context, url string) (list []timeout, err error) {
 		return nil, fmt.Errorf("connect as another program: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	// One that is too short for this statement, too, is told by its error.
+	// If a timeout is too short even for this statement, the statement's error names it.
 	rows, err := conn.Query(ctx, `
 		SELECT name, CASE source WHEN 'database' THEN 'of the database' WHEN 'user' THEN 'of the account' WHEN 'database user' THEN 'of the account in this database'
 		       WHEN 'client' THEN 'of DATABASE_URL' ELSE 'of the server' END, setting::bigint
