@@ -13,26 +13,24 @@ import (
 
 // API answers requests; it is an http.Handler for a server made by NewServer.
 type API struct {
-	cfg           Config
-	mux           *chi.Mux
-	routing       sync.Pool // of *chi.Context
-	answers       *answer.Renderer
-	document      []byte          // of /v1/openapi.json
-	pages         map[string]page // that need no key, by path
-	signer        signer
-	keys          keyFinder
-	cursors       *workspaceSealers
-	secondCursors *cursorSealer
-	firstCursors  *cursorSealer
-	tags          *tagger
-	primary       *source
-	nodes         map[*entrance.Entrance]*source
-	replicas      []*source
-	told          *told // with replicas
-	places        *wholelist.Places
-	cache         *answerCache
-	waits         *waits
-	metrics       *metrics
+	cfg      Config
+	mux      *chi.Mux
+	routing  sync.Pool // of *chi.Context
+	answers  *answer.Renderer
+	document []byte          // of /v1/openapi.json
+	pages    map[string]page // that need no key, by path
+	signer   signer
+	keys     keyFinder
+	cursors  *workspaceSealers
+	tags     *tagger
+	primary  *source
+	nodes    map[*entrance.Entrance]*source
+	replicas []*source
+	told     *told // with replicas
+	places   *wholelist.Places
+	cache    *answerCache
+	waits    *waits
+	metrics  *metrics
 }
 
 var _ http.Handler = (*API)(nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -219,17 +220,37 @@ func checkPermission(q *request) error {
 
 func checkParams(q *request) error {
 	errs := q.params.parse(q.endpoint.Params, q.http.URL.RawQuery)
-	if q.params.get(q.endpoint.cursor) != "" {
-		if _, ok := q.openCursor(); !ok {
-			errs = addError(errs, "cursor", "does not belong to this request: it was altered, or another parameter is not "+
-				"what it was when the cursor was given; keep all others the same, or start again without a cursor")
-		}
+	cursor := checkCursor(q, errs)
+	if cursor != nil {
+		errs = addError(errs, "cursor", cursor.Errors[0].Message)
 	}
 	if q.form != answer.JSON && q.params.has(q.endpoint.limit) {
 		errs = addError(errs, "limit", "is not a parameter of a whole list ("+q.form.ContentType()+"), which has no pages; leave it out, or accept application/json")
 	}
-	if errs = q.wait.accept(q, errs); len(errs) > 0 {
-		return answer.WrongParams(errs)
+	errs = q.wait.accept(q, errs)
+	switch {
+	case len(errs) == 0:
+		return nil
+	case cursor != nil && len(errs) == 1:
+		return cursor
+	}
+	return answer.WrongParams(errs)
+}
+
+// checkCursor is what is wrong with the request's cursor beside its form; nil: nothing, or there
+// is none.
+func checkCursor(q *request, faults []answer.ParamError) *answer.Error {
+	if q.params.get(q.endpoint.cursor) == "" || slices.ContainsFunc(faults, func(e answer.ParamError) bool { return e.Field == "cursor" }) {
+		return nil
+	}
+	saw, _, ok := q.openCursor()
+	switch {
+	case !ok:
+		return answer.WrongCursor(answer.CodeCursorInvalid, "does not belong to this request: it was altered, it has the form of an earlier version, or another parameter is not "+
+			"what it was when the cursor was given; keep all others the same, or start again without a cursor")
+	case q.endpoint.shows(q.visible).exceeds(saw):
+		return answer.WrongCursor(answer.CodeCursorPermissions, "was given to a key that sees less: rows or fields that this key may see were left out before, "+
+			"so start again without a cursor")
 	}
 	return nil
 }

@@ -27,25 +27,20 @@ type cursorSealer struct {
 
 const (
 	proofSize = 16
-	// maxCursor bounds what is looked at; a cursor has at most 142 characters.
+	// maxCursor bounds what is looked at; a cursor has at most 143 characters.
 	maxCursor = 512
+	// cursorForm is the form of what a cursor holds. It is part of the names of the keys, so
+	// that a cursor of another form does not open.
+	cursorForm = " 4"
 )
 
-// The forms of positions in cursors, which are part of the names of their keys, so that
-// a cursor of another form does not open.
-const (
-	firstForm   = ""   // of version 0.1.0; see openFirstCursor
-	secondForm  = " 2" // with a mark of the log
-	currentForm = " 3" // the same, under a key of the workspace; see workspaceSealers
-)
-
-// newCursorSealer makes the sealer of cursors of a form.
-func newCursorSealer(key []byte, form string) (*cursorSealer, error) {
-	block, err := aes.NewCipher(deriveKey(key, "cursor cipher"+form))
+// newCursorSealer makes the sealer of cursors under a key.
+func newCursorSealer(key []byte) (*cursorSealer, error) {
+	block, err := aes.NewCipher(deriveKey(key, "cursor cipher"+cursorForm))
 	if err != nil {
 		return nil, fmt.Errorf("prepare the cipher of cursors: %w", err)
 	}
-	return &cursorSealer{mac: newKeyedHash(deriveKey(key, "cursor proof"+form)), block: block}, nil
+	return &cursorSealer{mac: newKeyedHash(deriveKey(key, "cursor proof"+cursorForm)), block: block}, nil
 }
 
 func (s *cursorSealer) proof(associated, position []byte) [proofSize]byte {
@@ -107,9 +102,9 @@ func cutMark(b []byte) (eventlog.Mark, []byte) {
 // older backup was restored, or a replica without the last commits took over
 // (docs/contract/decisions.md, "Responses"). Again says what to read.
 func diverged(again string) error {
-	return answer.WrongParams([]answer.ParamError{{Field: "cursor", Message: "was given for data that the service no longer holds: it went back to an " +
-		"earlier state (a backup was restored, or a standby without the last changes took over), and other entries may have taken the place of those " +
-		"that you have read; " + again}})
+	return answer.WrongCursor(answer.CodeCursorReset, "was given for data that the service no longer holds: it went back to an "+
+		"earlier state (a backup was restored, or a standby without the last changes took over), and other entries may have taken the place of those "+
+		"that you have read; "+again)
 }
 
 // listPosition is where a list of rows continues. A row moves in the list when it

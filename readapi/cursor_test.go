@@ -105,3 +105,115 @@ func TestCursorsAreBound(t *testing.T) {
 		t.Error("the same page gives another cursor")
 	}
 }
+
+// codeOf is the code of a problem.
+func codeOf(t testing.TB, r reply) string {
+	t.Helper()
+	var p struct{ Code string }
+	if err := json.Unmarshal(r.body, &p); err != nil {
+		t.Fatalf("%v in %s", err, r.body)
+	}
+	return p.Code
+}
+
+// sights are permissions, from those that see the least to those that see the most.
+func sights() [][]access.Permission {
+	return [][]access.Permission{without(access.PayRead, access.MarginRead), without(access.MarginRead), allPermissions()}
+}
+
+// TestCursorsAndKeys: a cursor goes on with a key that sees no more of its list, and is refused to
+// one that sees more, whatever page it is of and in whichever form the list is read.
+func TestCursorsAndKeys(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(history(t, "acme", 5, s.clock.Now(), 20*24*time.Hour, 400)...)
+	s.append(hiddenFrom(20, s.clock.Now())...)
+	s.project("acme", 0)
+	client, _ := s.someParties("acme")
+	var keys []string
+	for _, permissions := range sights() {
+		keys = append(keys, s.key("acme", permissions...))
+	}
+	// The sights that differ at a list, by the first sight that sees as much.
+	same := map[string][]int{
+		"/v1/invoices": {0, 1, 2}, "/v1/charges": {0, 1, 1}, "/v1/time-entries": {0, 1, 1}, "/v1/payments": {0, 1, 1}, "/v1/events": {0, 1, 1},
+		"/v1/clients": {0, 0, 0}, "/v1/contractors": {0, 0, 0}, "/v1/clients/" + client + "/credit": {0, 0, 0},
+	}
+	for _, path := range followed(client) {
+		sees := same[path]
+		if sees == nil {
+			t.Fatalf("nothing is said of %s", path)
+		}
+		for given, key := range keys {
+			for _, limit := range []string{"limit=1", "limit=100"} { // within the list, and at its end
+				cursor := cursorOfPage(t, s.get(path+"?"+limit, key))
+				for used, other := range keys {
+					more := sees[used] > sees[given]
+					r := s.get(path+"?"+limit+"&cursor="+cursor, other)
+					checkUse(t, path, given, used, more, r)
+					if r.status == 200 { // it remembers the key that used it
+						next := cursorOfPage(t, r)
+						for last, key := range keys {
+							checkUse(t, path, used, last, sees[last] > sees[used], s.get(path+"?"+limit+"&cursor="+next, key))
+						}
+					}
+				}
+			}
+		}
+		if strings.HasSuffix(path, "/credit") || path == "/v1/events" {
+			continue
+		}
+		for _, form := range []string{"application/x-ndjson", "text/csv"} {
+			for given, key := range keys {
+				cursor := s.get(path, key, "Accept", form).header.Get("Next-Cursor")
+				for used, other := range keys {
+					checkUse(t, path+" "+form, given, used, sees[used] > sees[given], s.get(path+"?cursor="+cursor, other, "Accept", form))
+				}
+			}
+		}
+	}
+}
+
+func cursorOfPage(t *testing.T, r reply) string {
+	t.Helper()
+	var p struct {
+		NextCursor string `json:"next_cursor"`
+	}
+	if err := json.Unmarshal(r.body, &p); err != nil || p.NextCursor == "" {
+		t.Fatalf("%v in %s", err, r.body)
+	}
+	return p.NextCursor
+}
+
+func checkUse(t *testing.T, path string, given, used int, more bool, r reply) {
+	t.Helper()
+	switch {
+	case !more && r.status != 200:
+		t.Errorf("%s: a cursor of sight %d with sight %d: %d %s", path, given, used, r.status, r.body)
+	case more && (r.status != 400 || codeOf(t, r) != "cursor_permissions" || strings.Join(wrong(t, r), " ") != "cursor"):
+		t.Errorf("%s: a cursor of sight %d with sight %d, which sees more: %d %s", path, given, used, r.status, r.body)
+	}
+}
+
+// TestCursorsOfEarlierVersions: they do not say what their key could see, so no key goes on with
+// them, not even one that sees the least.
+func TestCursorsOfEarlierVersions(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(event("e1", "invoice.paid", s.clock.Now()), event("e2", "invoice.paid", s.clock.Now()))
+	s.project("acme", 0)
+	for _, permissions := range sights() {
+		key := s.key("acme", permissions...)
+		cursor := *s.page("/v1/events?limit=1", key).NextCursor
+		for _, form := range []string{"", " 2", " 3"} {
+			earlier, err := s.api.EarlierCursor(form, "acme", "limit=1", cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := s.get("/v1/events?limit=1&cursor="+earlier, key)
+			if r.status != 400 || codeOf(t, r) != "cursor_invalid" || strings.Join(wrong(t, r), " ") != "cursor" {
+				t.Errorf("form %q: %d %s", form, r.status, r.body)
+			}
+		}
+	}
+}

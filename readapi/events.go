@@ -48,8 +48,8 @@ func answerEvents(q *request) error {
 		return diverged("read the lists again without a cursor, and events with created_since at a time before that; you know by their ids which you have handled")
 	}
 	if page.Missed {
-		return answer.WrongParams([]answer.ParamError{{Field: "cursor", Message: "is too old: the event that follows it was published more than " +
-			formatSpan(q.api.cfg.Retention) + " ago and is no longer kept, so events have been missed; start again with created_since"}})
+		return answer.WrongCursor(answer.CodeEventsMissed, "is too old: the event that follows it was published more than "+
+			formatSpan(q.api.cfg.Retention)+" ago and is no longer kept, so events have been missed; start again with created_since")
 	}
 	body := q.api.answers.Buffer()
 	defer q.api.answers.Release(body)

@@ -2,6 +2,7 @@ package readapi
 
 import (
 	"context"
+	"crypto/aes"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -119,18 +120,20 @@ func (a *API) SealCursor(associated, position []byte) string {
 	return a.cursors.of("acme").seal(associated, position)
 }
 
-// FirstCursor is what version 0.1.0 would have given in place of a cursor of a list.
-func (a *API) FirstCursor(workspaceID, path, pathID, query, cursor string) string {
-	q := &request{api: a, key: &access.Key{WorkspaceID: workspaceID}, target: target{pathID: pathID}}
+// EarlierCursor is what an earlier version would have given in place of a cursor of events: sealed
+// under keys with the name of its form, and without what the key could see.
+func (a *API) EarlierCursor(form, workspaceID, query, cursor string) (string, error) {
+	q := &request{api: a, key: &access.Key{WorkspaceID: workspaceID}}
 	table := route.Table()
-	q.endpoint = newEndpoint(table[slices.IndexFunc(table, func(r route.Route) bool { return r.Path == path })])
+	q.endpoint = newEndpoint(table[slices.IndexFunc(table, func(r route.Route) bool { return r.Kind == route.Events })])
 	q.params.parse(q.endpoint.Params, query+"&cursor="+cursor)
-	position := q.position()
-	mark, rest := cutMark(position)
-	if q.endpoint.Kind == route.Events {
-		rest = listPosition{position: mark.Position}.append(nil)[9:]
+	key := WorkspaceCursorKey(a.cfg.CursorKey, workspaceID)
+	block, err := aes.NewCipher(deriveKey(key, "cursor cipher"+form))
+	if err != nil {
+		return "", err
 	}
-	return a.firstCursors.seal(q.firstAssociatedData(), rest)
+	sealer := &cursorSealer{mac: newKeyedHash(deriveKey(key, "cursor proof"+form)), block: block}
+	return sealer.seal(q.associatedData(), q.position()), nil
 }
 
 // Joined is what a request that waits makes of a read that another one does: it demands

@@ -25,14 +25,6 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	secondCursors, err := newCursorSealer(cfg.CursorKey, secondForm)
-	if err != nil {
-		return nil, err
-	}
-	firstCursors, err := newCursorSealer(cfg.CursorKey, firstForm)
-	if err != nil {
-		return nil, err
-	}
 	answers, err := answer.NewRenderer(cfg.DocsURL, cfg.Logger)
 	if err != nil {
 		return nil, err
@@ -53,25 +45,23 @@ func New(cfg Config) (*API, error) {
 		return nil, err
 	}
 	a := &API{
-		cfg:           cfg,
-		mux:           chi.NewRouter(),
-		answers:       answers,
-		document:      document,
-		pages:         pages,
-		signer:        signer,
-		keys:          keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
-		cursors:       newWorkspaceSealers(cfg.CursorKey),
-		secondCursors: secondCursors,
-		firstCursors:  firstCursors,
-		tags:          newTagger(cfg.CursorKey, document),
-		primary:       primary,
-		nodes:         newNodes(&cfg),
-		replicas:      newReplicas(&cfg),
-		told:          newTold(),
-		places:        places,
-		cache:         newAnswerCache(max(0, cfg.CacheBytes)),
-		waits:         waits,
-		metrics:       metrics,
+		cfg:      cfg,
+		mux:      chi.NewRouter(),
+		answers:  answers,
+		document: document,
+		pages:    pages,
+		signer:   signer,
+		keys:     keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
+		cursors:  newWorkspaceSealers(cfg.CursorKey),
+		tags:     newTagger(cfg.CursorKey, document),
+		primary:  primary,
+		nodes:    newNodes(&cfg),
+		replicas: newReplicas(&cfg),
+		told:     newTold(),
+		places:   places,
+		cache:    newAnswerCache(max(0, cfg.CacheBytes)),
+		waits:    waits,
+		metrics:  metrics,
 	}
 	a.routing.New = func() any { return chi.NewRouteContext() }
 	a.mountRoutes()

@@ -213,8 +213,8 @@ func TestWaitsForPositionsAreBounded(t *testing.T) {
 		s.begin(http.MethodGet, "/v1/invoices", key, "Log-Position-At-Least", "1000")
 		s.waiting(0, min(i+1, 8))
 	}
-	if r := s.get("/v1/invoices", other, "Log-Position-At-Least", "1000"); r.status != 503 || r.header.Get("Retry-After") == "" {
-		t.Errorf("%d %v", r.status, r.header)
+	if r := s.get("/v1/invoices", other, "Log-Position-At-Least", "1000"); r.status != 503 || r.header.Get("Retry-After") == "" || codeOf(t, r) != "busy" {
+		t.Errorf("%d %v %s", r.status, r.header, r.body)
 	}
 }
 

@@ -109,7 +109,8 @@ func conformance() map[string]func(*testing.T) {
 		"TestACursorOfALogThatWentBack":          TestACursorOfALogThatWentBack,
 		"TestAnEventOfALogThatWentBack":          TestAnEventOfALogThatWentBack,
 		"TestAFollowerOfATimeToCome":             TestAFollowerOfATimeToCome,
-		"TestCursorsOfTheFirstVersionGoOn":       TestCursorsOfTheFirstVersionGoOn,
+		"TestCursorsOfEarlierVersions":           TestCursorsOfEarlierVersions,
+		"TestCodesOfALogThatWentBack":            TestCodesOfALogThatWentBack,
 		"TestWhatAKeyMayNotSeeIsSteppedOverOnce": TestWhatAKeyMayNotSeeIsSteppedOverOnce,
 		"TestIncludeIsAParameter":                TestIncludeIsAParameter,
 		"TestRemovedRowsOfOlderRules":            TestRemovedRowsOfOlderRules,
@@ -122,7 +123,7 @@ func conformance() map[string]func(*testing.T) {
 func apart() map[string][]string {
 	return map[string][]string{
 		"is about forms of which prism would choose one by itself": {
-			"TestAWholeListIsItsPages", "TestAWholeListGoesOn", "TestAWholeListHasNoLimit", "TestAcceptChoosesTheForm",
+			"TestAWholeListIsItsPages", "TestAWholeListGoesOn", "TestAWholeListHasNoLimit", "TestAcceptChoosesTheForm", "TestCursorsAndKeys",
 		},
 		"judges no answers, or asks none": {
 			"TestTheCostOfAWholeList", "TestAWholeListTakesLittleMemory", "TestConditionsOfWholeLists",
@@ -157,6 +158,7 @@ func apart() map[string][]string {
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
 		"spoils answers; TestTheProxySeesFaults has prism find the same":       {"TestTheJudgeSeesFaults"},
 		"looks at what is kept of callers, in whose place a proxy would stand": {"TestErrorsAreExplained", "TestRequestsHoldNoSecrets"},
+		"sends headers that are too large for prism": {"TestEveryProblemHasACode"},
 		"is of these files": {
 			"TestConformanceBehindNginx", "TestConformanceBehindCaddy", "TestAddressBehindAFrontProxy", "TestConformanceThroughAProxy", "TestTheProxySeesFaults", "TestNoTestIsForgottenByTheProxy",
 		},

@@ -155,10 +155,13 @@ func appendEnd(b *bytes.Buffer, more bool, cursor string) {
 
 // associatedData is what a cursor is tied to: the workspace, the endpoint with the id
 // in its path, and every other parameter that was given. One that was not adds nothing, so
-// that cursors stay valid when endpoints get more parameters. The key is not part of it,
-// because a cursor works with every key of the workspace.
+// that cursors stay valid when endpoints get more parameters. The key is not part of it:
+// what it could see is in the cursor itself.
 func (q *request) associatedData() []byte {
-	b := q.associatedTarget()
+	b := make([]byte, 0, 128)
+	b = appendSized(b, q.key.WorkspaceID)
+	b = appendSized(b, q.endpoint.Path)
+	b = appendSized(b, q.pathID)
 	for i := range q.endpoint.Params {
 		if i != q.endpoint.cursor && q.params.has(i) {
 			b = appendSized(b, q.endpoint.Params[i].Name)
@@ -168,41 +171,35 @@ func (q *request) associatedData() []byte {
 	return b
 }
 
-func (q *request) associatedTarget() []byte {
-	b := make([]byte, 0, 128)
-	b = appendSized(b, q.key.WorkspaceID)
-	b = appendSized(b, q.endpoint.Path)
-	return appendSized(b, q.pathID)
-}
-
-// openCursor opens the request's cursor; false: it does not belong to the request.
-func (q *request) openCursor() (position []byte, ok bool) {
+// openCursor opens the request's cursor; false: it does not belong to the request. Saw is what
+// the key could see to which it was given.
+func (q *request) openCursor() (saw visibility, position []byte, ok bool) {
 	cursor := q.params.get(q.endpoint.cursor)
 	associated := q.associatedData()
-	if position, ok = q.api.cursors.of(q.key.WorkspaceID).open(associated, cursor); ok {
-		return position, true
-	}
-	if q.key.Move != nil {
+	opened, ok := q.api.cursors.of(q.key.WorkspaceID).open(associated, cursor)
+	if !ok && q.key.Move != nil {
 		for _, key := range q.key.Move.CursorKeys {
-			if position, ok = newWorkspaceSealer(key).open(associated, cursor); ok {
-				return position, true
+			if opened, ok = newWorkspaceSealer(key).open(associated, cursor); ok {
+				break
 			}
 		}
 	}
-	if position, ok = q.api.secondCursors.open(associated, cursor); ok {
-		return position, true
+	if !ok || len(opened) == 0 {
+		return visibility{}, nil, false
 	}
-	return q.openFirstCursor(cursor)
+	return parseVisibility(opened[0]), opened[1:], true
 }
 
 // position opens the request's cursor, which checkParams found valid. Nil without a
 // cursor.
 func (q *request) position() []byte {
-	position, _ := q.openCursor()
+	_, position, _ := q.openCursor()
 	return position
 }
 
-// cursor seals the position at which the list of the request continues.
+// cursor seals the position at which the list of the request continues, with what its key could
+// see on the way there.
 func (q *request) cursor(position []byte) string {
-	return q.api.cursors.of(q.key.WorkspaceID).seal(q.associatedData(), position)
+	sealed := append([]byte{q.endpoint.shows(q.visible).code()}, position...)
+	return q.api.cursors.of(q.key.WorkspaceID).seal(q.associatedData(), sealed)
 }

@@ -224,7 +224,7 @@ func (a *API) awaitPosition(ctx context.Context, q *request) error {
 	leave, ok := a.waits.positions.Enter(q.key.WorkspaceID, q.key.ID, q.http.ProtoMajor == 1)
 	if !ok {
 		a.metrics.ended(forPosition, endedRefused)
-		return answer.Behind(q.wait.atLeast)
+		return answer.TooManyWaits(q.wait.atLeast)
 	}
 	defer leave()
 	q.out.Begins = leave

@@ -15,7 +15,7 @@ func WorkspaceCursorKey(key []byte, workspaceID string) []byte {
 
 // newWorkspaceSealer makes the sealer of a workspace's key, which has 32 bytes.
 func newWorkspaceSealer(key []byte) *cursorSealer {
-	s, err := newCursorSealer(key, currentForm)
+	s, err := newCursorSealer(key)
 	if err != nil {
 		panic(fmt.Sprintf("a derived key of 32 bytes is none: %v", err))
 	}

@@ -15,6 +15,7 @@ import (
 // kind of error whose text callers see.
 type Error struct {
 	Status     int
+	Code       Code
 	Detail     string
 	Errors     []ParamError
 	RetryAfter int     // seconds; 0: no such header
@@ -46,6 +47,60 @@ const (
 	RefusedSlowDown  Refusal = "slow_down"
 	RefusedRateLimit Refusal = "rate_limit"
 )
+
+// Code is a stable word for what is wrong, for programs (docs/contract/service.md, "Errors").
+type Code string
+
+// The codes.
+const (
+	CodeInvalidParameter   Code = "invalid_parameter"
+	CodeCursorInvalid      Code = "cursor_invalid"
+	CodeCursorReset        Code = "cursor_reset"
+	CodeCursorPermissions  Code = "cursor_permissions"
+	CodeEventsMissed       Code = "events_missed"
+	CodeKeyInURL           Code = "key_in_url"
+	CodeUnauthorized       Code = "unauthorized"
+	CodePermissionMissing  Code = "permission_missing"
+	CodeNotFound           Code = "not_found"
+	CodeMethodNotAllowed   Code = "method_not_allowed"
+	CodeRateLimited        Code = "rate_limited"
+	CodeAddressSlowedDown  Code = "address_slowed_down"
+	CodePositionNotReached Code = "position_not_reached"
+	CodeHeadersTooLarge    Code = "headers_too_large"
+	CodeBusy               Code = "busy"
+	CodeUnavailable        Code = "unavailable"
+	CodeInternal           Code = "internal"
+)
+
+// Codes are all codes, in the order of the contract, with the statuses that they come with.
+func Codes() []CodeOfStatus {
+	return []CodeOfStatus{
+		{CodeInvalidParameter, []int{http.StatusBadRequest}, "A parameter or header is wrong, or the request cannot be read as HTTP. Fix the request."},
+		{CodeCursorInvalid, []int{http.StatusBadRequest}, "The cursor was altered, another parameter is not what it was when the cursor was given, or the cursor has the form of an earlier version. Restore the other parameters, or start again without a cursor."},
+		{CodeCursorReset, []int{http.StatusBadRequest}, "The service went back to an earlier state than that of the cursor. The row in errors says what to read again."},
+		{CodeCursorPermissions, []int{http.StatusBadRequest}, "This key sees more than the key that the cursor was given to, so rows or fields that it may see were left out before. Start again without a cursor."},
+		{CodeEventsMissed, []int{http.StatusBadRequest}, "The event after the cursor is no longer kept, so events have been missed. Read the lists again, and start again with created_since."},
+		{CodeKeyInURL, []int{http.StatusBadRequest}, "The URL holds an API key. Send it in the header Authorization, and replace it if it was a real one."},
+		{CodeUnauthorized, []int{http.StatusUnauthorized}, "The key is missing, unknown, revoked or expired. Send a valid one."},
+		{CodePermissionMissing, []int{http.StatusForbidden}, "The key lacks the permission that detail names. Make a key that has it."},
+		{CodeNotFound, []int{http.StatusNotFound}, "There is nothing at this path that this key may see."},
+		{CodeMethodNotAllowed, []int{http.StatusMethodNotAllowed}, "The API is read only. Use GET, HEAD or OPTIONS."},
+		{CodeRateLimited, []int{http.StatusTooManyRequests}, "The key has used up its requests of this minute. Wait the seconds in Retry-After."},
+		{CodeAddressSlowedDown, []int{http.StatusTooManyRequests}, "Too many refused keys came from this address. Wait the seconds in Retry-After, and send a valid key."},
+		{CodePositionNotReached, []int{http.StatusServiceUnavailable}, "The position in Log-Position-At-Least was not reached in time. Try again."},
+		{CodeHeadersTooLarge, []int{http.StatusRequestHeaderFieldsTooLarge}, "The request line and headers are too large. Send fewer or shorter ones."},
+		{CodeBusy, []int{http.StatusTooManyRequests, http.StatusServiceUnavailable}, "A share of the service is used up: of whole lists, pages, waits or connections. Try again after the seconds in Retry-After, with fewer requests at the same time."},
+		{CodeUnavailable, []int{http.StatusServiceUnavailable}, "The service cannot answer at the moment. Try again after the seconds in Retry-After."},
+		{CodeInternal, []int{http.StatusInternalServerError}, "A fault of the service. Try again after a short wait, and report the request_id if it goes on."},
+	}
+}
+
+// CodeOfStatus is a code, the statuses that it comes with, and what it means.
+type CodeOfStatus struct {
+	Code     Code
+	Statuses []int
+	Meaning  string // and what to do, in sentences
+}
 
 // Error is the text for logs.
 func (p *Error) Error() string {
@@ -88,7 +143,7 @@ const MaxHeaderBytes = 16 << 10
 // HeadersTooLarge is the answer to a request beyond MaxHeaderBytes.
 func HeadersTooLarge() *Error {
 	return &Error{
-		Status: http.StatusRequestHeaderFieldsTooLarge, Refusal: RefusedHeaders,
+		Status: http.StatusRequestHeaderFieldsTooLarge, Code: CodeHeadersTooLarge, Refusal: RefusedHeaders,
 		Detail: fmt.Sprintf("The request line and headers are longer than %d bytes together.", MaxHeaderBytes),
 	}
 }
@@ -96,7 +151,7 @@ func HeadersTooLarge() *Error {
 // NotHTTP is the answer to what the server could not read as a request.
 func NotHTTP() *Error {
 	return &Error{
-		Status: http.StatusBadRequest, Refusal: RefusedNotHTTP,
+		Status: http.StatusBadRequest, Code: CodeInvalidParameter, Refusal: RefusedNotHTTP,
 		Detail: "This is no HTTP request that the service understands: its request line, a header or its coding is malformed.",
 	}
 }
@@ -104,7 +159,7 @@ func NotHTTP() *Error {
 // MethodNotAllowed is the answer to any other method than AllowedMethods.
 func MethodNotAllowed() *Error {
 	return &Error{
-		Status: http.StatusMethodNotAllowed, Refusal: RefusedMethod,
+		Status: http.StatusMethodNotAllowed, Code: CodeMethodNotAllowed, Refusal: RefusedMethod,
 		Detail: "This API is read only. Use GET, HEAD or OPTIONS.",
 	}
 }
@@ -112,7 +167,7 @@ func MethodNotAllowed() *Error {
 // KeyInURL is the answer to a URL that holds a key.
 func KeyInURL() *Error {
 	return &Error{
-		Status: http.StatusBadRequest, Refusal: RefusedKeyInURL,
+		Status: http.StatusBadRequest, Code: CodeKeyInURL, Refusal: RefusedKeyInURL,
 		Detail: "The address holds an API key, or a parameter that is meant for one. Addresses end up in logs and histories, so " +
 			"replace the key if it was a real one, and send keys only in the header Authorization: Bearer <API_KEY>.",
 	}
@@ -122,7 +177,7 @@ func KeyInURL() *Error {
 // down for another reset seconds.
 func TooManyRefusedKeys(reset int) *Error {
 	return &Error{
-		Status: http.StatusTooManyRequests, RetryAfter: reset, Refusal: RefusedSlowDown,
+		Status: http.StatusTooManyRequests, Code: CodeAddressSlowedDown, RetryAfter: reset, Refusal: RefusedSlowDown,
 		Detail: fmt.Sprintf("This address has sent more than %d refused keys within a minute. Wait %d seconds and send a valid key.",
 			limit.RefusedKeysPerMinute, reset),
 	}
@@ -132,7 +187,7 @@ func TooManyRefusedKeys(reset int) *Error {
 // same to the caller.
 func Unauthorized(reason access.Reason, cause error) *Error {
 	return &Error{
-		Status: http.StatusUnauthorized, Refusal: Refusal(reason), Cause: cause,
+		Status: http.StatusUnauthorized, Code: CodeUnauthorized, Refusal: Refusal(reason), Cause: cause,
 		Detail: "Send a valid API key in the header Authorization: Bearer <API_KEY>. The key is missing, unknown, revoked or expired.",
 	}
 }
@@ -140,19 +195,19 @@ func Unauthorized(reason access.Reason, cause error) *Error {
 // TooManyRequests is the answer to a key whose rate limit is reached.
 func TooManyRequests(a limit.Allowance) *Error {
 	return &Error{
-		Status: http.StatusTooManyRequests, RetryAfter: a.Reset, Refusal: RefusedRateLimit,
+		Status: http.StatusTooManyRequests, Code: CodeRateLimited, RetryAfter: a.Reset, Refusal: RefusedRateLimit,
 		Detail: fmt.Sprintf("This key may make %d requests a minute. Wait %d seconds, then go on.", a.Limit, a.Reset),
 	}
 }
 
 // UnknownPath is the answer to a path that is no endpoint.
 func UnknownPath() *Error {
-	return &Error{Status: http.StatusNotFound, Detail: "There is nothing at this path. Paths begin with /v1 and end without a slash."}
+	return &Error{Status: http.StatusNotFound, Code: CodeNotFound, Detail: "There is nothing at this path. Paths begin with /v1 and end without a slash."}
 }
 
 // LacksPermission is the answer to a key that lacks an endpoint's permission.
 func LacksPermission(p access.Permission) *Error {
-	return &Error{Status: http.StatusForbidden, Lacks: p, Detail: "This key lacks the permission " + string(p) + "."}
+	return &Error{Status: http.StatusForbidden, Code: CodePermissionMissing, Lacks: p, Detail: "This key lacks the permission " + string(p) + "."}
 }
 
 // MaxParamErrors is how many wrong parameters one answer names. Nobody gets that
@@ -169,24 +224,31 @@ func WrongParams(errs []ParamError) *Error {
 	case n > 1:
 		detail = strconv.Itoa(n) + " parameters are wrong; errors says which and why."
 	}
-	return &Error{Status: http.StatusBadRequest, Detail: detail, Errors: errs}
+	return &Error{Status: http.StatusBadRequest, Code: CodeInvalidParameter, Detail: detail, Errors: errs}
+}
+
+// WrongCursor is the answer to a cursor with which a list cannot go on, and to no other fault.
+func WrongCursor(code Code, message string) *Error {
+	e := WrongParams([]ParamError{{Field: "cursor", Message: message}})
+	e.Code = code
+	return e
 }
 
 // UnknownID is the answer to an id that the key may not see or that does not exist.
 // The label says of what, such as "time entry".
 func UnknownID(label string) *Error {
-	return &Error{Status: http.StatusNotFound, Detail: "There is no " + label + " with this id that this key may see."}
+	return &Error{Status: http.StatusNotFound, Code: CodeNotFound, Detail: "There is no " + label + " with this id that this key may see."}
 }
 
 // Unsigned is the answer to a request for a checkpoint where nothing signs one.
 func Unsigned() *Error {
-	return &Error{Status: http.StatusNotFound, Detail: "There are no checkpoints, because the operator of the service has given it no signing key."}
+	return &Error{Status: http.StatusNotFound, Code: CodeNotFound, Detail: "There are no checkpoints, because the operator of the service has given it no signing key."}
 }
 
 // UnknownTile is the answer to the path of a tile that the tree does not have.
 func UnknownTile() *Error {
 	return &Error{
-		Status: http.StatusNotFound,
+		Status: http.StatusNotFound, Code: CodeNotFound,
 		Detail: "The tree of the events that this key may see has no such tile, or not so many hashes of it yet, or its events are no longer kept. " +
 			"A path is as c2sp.org/tlog-tiles says, such as 000.p/17 or x001/234.",
 	}
@@ -205,7 +267,7 @@ const retryExpensive = 10
 // Unavailable is the answer when the database or time is what is missing.
 func Unavailable(cause error) *Error {
 	return &Error{
-		Status: http.StatusServiceUnavailable, RetryAfter: retryUnavailable, Cause: cause,
+		Status: http.StatusServiceUnavailable, Code: CodeUnavailable, RetryAfter: retryUnavailable, Cause: cause,
 		Detail: "The service cannot answer at the moment. Try again, with growing waits.",
 	}
 }
@@ -215,7 +277,7 @@ func Unavailable(cause error) *Error {
 // try again: most ask by a name that will lead them to the other place, and a redirect would
 // make them leave the key behind, or send it on unasked.
 func Moved(to string) *Error {
-	e := &Error{Status: http.StatusServiceUnavailable, RetryAfter: retryMoved, MovedTo: to}
+	e := &Error{Status: http.StatusServiceUnavailable, Code: CodeUnavailable, RetryAfter: retryMoved, MovedTo: to}
 	e.Detail = "This workspace is served from another place now. Try again, with growing waits; if that goes on, ask the operator of the service for its address."
 	if to != "" {
 		e.Detail = "This workspace is served from " + to + " now. Send the same request there, with the same key; cursors go on there."
@@ -229,16 +291,25 @@ const retryMoved = 5
 // Behind is the answer to a request whose Log-Position-At-Least was not reached in time.
 func Behind(position int64) *Error {
 	return &Error{
-		Status: http.StatusServiceUnavailable, RetryAfter: retryUnavailable,
+		Status: http.StatusServiceUnavailable, Code: CodePositionNotReached, RetryAfter: retryUnavailable,
 		Detail: fmt.Sprintf("What is shown has not come to position %d of the log yet, as Log-Position-At-Least demands. Try again, with growing waits; "+
 			"if that does not help, the position is of another workspace, or of data that the service no longer holds.", position),
+	}
+}
+
+// TooManyWaits is the answer to a request that would wait for its Log-Position-At-Least while
+// too many wait already.
+func TooManyWaits(position int64) *Error {
+	return &Error{
+		Status: http.StatusServiceUnavailable, Code: CodeBusy, RetryAfter: retryUnavailable,
+		Detail: fmt.Sprintf("What is shown has not come to position %d of the log yet, and too many requests of this key, of its workspace or of all wait for positions already. Try again, with growing waits.", position),
 	}
 }
 
 // Crowded is the answer to a connection for which there is no place.
 func Crowded() *Error {
 	return &Error{
-		Status: http.StatusServiceUnavailable, RetryAfter: retryExpensive,
+		Status: http.StatusServiceUnavailable, Code: CodeBusy, RetryAfter: retryExpensive,
 		Detail: "The service holds as many connections as it can, in all or from your address. Send requests one after the other over a few connections that stay open.",
 	}
 }
@@ -247,7 +318,7 @@ func Crowded() *Error {
 // were read.
 func Busy() *Error {
 	return &Error{
-		Status: http.StatusServiceUnavailable, RetryAfter: retryExpensive,
+		Status: http.StatusServiceUnavailable, Code: CodeBusy, RetryAfter: retryExpensive,
 		Detail: "Other requests of your workspace use all of its share of the service at the moment. Wait for answers before you send more requests.",
 	}
 }
@@ -259,7 +330,7 @@ const retryWholeList = 15
 // may.
 func TooManyWholeLists() *Error {
 	return &Error{
-		Status: http.StatusTooManyRequests, RetryAfter: retryWholeList,
+		Status: http.StatusTooManyRequests, Code: CodeBusy, RetryAfter: retryWholeList,
 		Detail: "Your workspace reads as many whole lists as it may at the same time. Read one after the other, or in pages.",
 	}
 }
@@ -268,7 +339,7 @@ func TooManyWholeLists() *Error {
 // many as the service can.
 func NoPlaceForWholeList() *Error {
 	return &Error{
-		Status: http.StatusServiceUnavailable, RetryAfter: retryWholeList,
+		Status: http.StatusServiceUnavailable, Code: CodeBusy, RetryAfter: retryWholeList,
 		Detail: "The service sends as many whole lists as it can at the moment. Try again a little later, or read the list in pages.",
 	}
 }
@@ -276,7 +347,7 @@ func NoPlaceForWholeList() *Error {
 // TooExpensive is the answer to a page that the database could not read in time.
 func TooExpensive(cause error) *Error {
 	return &Error{
-		Status: http.StatusServiceUnavailable, RetryAfter: retryExpensive, Cause: cause,
+		Status: http.StatusServiceUnavailable, Code: CodeUnavailable, RetryAfter: retryExpensive, Cause: cause,
 		Detail: "This page took the database longer than a request may take, and was given up. Filters that each select many rows but " +
 			"hardly one together are the usual cause: ask with fewer of them, or with updated_since, and select the rest on your side.",
 	}
@@ -286,7 +357,7 @@ func TooExpensive(cause error) *Error {
 // for.
 func Rebuilding(cause error) *Error {
 	return &Error{
-		Status: http.StatusServiceUnavailable, RetryAfter: retryRebuilding, Cause: cause,
+		Status: http.StatusServiceUnavailable, Code: CodeUnavailable, RetryAfter: retryRebuilding, Cause: cause,
 		Detail: "The rows that have left the lists of this workspace are still being collected after an update of the service. Try again later, or without include=removed.",
 	}
 }
@@ -294,7 +365,7 @@ func Rebuilding(cause error) *Error {
 // Internal is the answer to every other fault of the service.
 func Internal(cause error) *Error {
 	return &Error{
-		Status: http.StatusInternalServerError, Cause: cause,
+		Status: http.StatusInternalServerError, Code: CodeInternal, Cause: cause,
 		Detail: "Something went wrong on our side. Try again after a short wait, and report the request_id if it goes on.",
 	}
 }
@@ -306,6 +377,7 @@ func (p *Error) document(docsURL, requestID string) ([]byte, error) {
 		Type      string       `json:"type"`
 		Title     string       `json:"title"`
 		Status    int          `json:"status"`
+		Code      Code         `json:"code"`
 		Detail    string       `json:"detail"`
 		RequestID string       `json:"request_id"`
 		MovedTo   string       `json:"moved_to,omitempty"`
@@ -314,6 +386,7 @@ func (p *Error) document(docsURL, requestID string) ([]byte, error) {
 		Type:      docsURL + "/errors/" + strconv.Itoa(p.Status),
 		Title:     Title(p.Status),
 		Status:    p.Status,
+		Code:      p.Code,
 		Detail:    p.Detail,
 		RequestID: requestID,
 		MovedTo:   p.MovedTo,

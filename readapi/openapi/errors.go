@@ -3,6 +3,7 @@ package openapi
 import (
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
@@ -49,6 +50,7 @@ func errorResponses(docsURL string) object {
 			{"type", docsURL + "/errors/" + strconv.Itoa(p.Status)},
 			{"title", answer.Title(p.Status)},
 			{"status", p.Status},
+			{"code", p.Code},
 			{"detail", p.Detail},
 			{"request_id", "req_3f2c9a1d5b7e4c0a8d6f1e2b3c4d5e6f"},
 		}
@@ -108,10 +110,23 @@ func (s *schemas) problem() object {
 		{"type", object{{"type", "string"}, {"format", "uri"}, {"description", "Identifies the kind of error; ends in the status."}}},
 		{"title", text("Short summary.", answer.Title(http.StatusNotFound))},
 		{"status", object{{"type", "integer"}, {"description", "The HTTP status, again; others may come."}}.extensible([]int{400, 401, 403, 404, 405, 429, 431, 500, 503})},
+		{"code", errorCode()},
 		{"detail", text("What happened and what to do, in plain English.", "This key lacks the permission invoices:read.")},
 		{"request_id", text("The same as in X-Request-Id.", "req_3f2c9a1d5b7e4c0a8d6f1e2b3c4d5e6f")},
 		{"moved_to", text("Only in a 503 of a workspace that is served from another place now, if its address is known: send the same request there, with the same key and cursor.", "https://api.eu.example.com")},
 		{"errors", object{{"type", "array"}, {"description", "Only where parameters are wrong: one row for each, for " +
 			strconv.Itoa(answer.MaxParamErrors) + " of them at most."}, {"items", row}, {"minItems", 1}, {"maxItems", answer.MaxParamErrors}}},
-	}, []string{"type", "title", "status", "detail", "request_id"})
+	}, []string{"type", "title", "status", "code", "detail", "request_id"})
+}
+
+// errorCode is the schema of a problem's code.
+func errorCode() object {
+	var description strings.Builder
+	description.WriteString("A stable word for what is wrong, for programs; others may come.")
+	var codes []answer.Code
+	for _, c := range answer.Codes() {
+		codes = append(codes, c.Code)
+		description.WriteString(" " + string(c.Code) + ": " + c.Meaning)
+	}
+	return object{{"type", "string"}, {"description", description.String()}, {"examples", []answer.Code{answer.CodeNotFound}}}.extensible(codes)
 }

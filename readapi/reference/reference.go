@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/signaturecheck"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
@@ -101,10 +102,17 @@ type apiError struct {
 	Status int
 	Title  string
 	When   string // and what to do
+	Codes  []answer.CodeOfStatus
 }
 
 func newError(status int) apiError {
-	return apiError{status, answer.Title(status), openapi.ErrorDescription(status)}
+	e := apiError{Status: status, Title: answer.Title(status), When: openapi.ErrorDescription(status)}
+	for _, c := range answer.Codes() {
+		if slices.Contains(c.Statuses, status) {
+			e.Codes = append(e.Codes, c)
+		}
+	}
+	return e
 }
 
 func newPage(info openapi.Info) (*page, error) {

@@ -197,8 +197,9 @@ func paged(selection ...Param) []Param {
 		{Name: "limit", Form: FormLimit, Description: "The most rows of a page.", Example: "50"},
 		{
 			Name: "cursor", Form: FormCursor, Example: "q83vEjRWeJASNFZ4kBI0Vg",
-			Description: "next_cursor of the page before. Every other parameter must stay as it was, limit included. It does not expire, " +
-				"works with every key of the workspace, and is opaque. If the service goes back to an earlier state, a cursor given after it is a 400 that says what to read again.",
+			Description: "next_cursor of the page before. Every other parameter must stay as it was, limit included. It does not expire " +
+				"and is opaque. It works with every key of the workspace that sees no more of the list than the key that it was given to; with one that sees more, because of pay:read or margin:read, " +
+				"it is a 400 with the code cursor_permissions: start again without a cursor. If the service goes back to an earlier state, a cursor given after it is a 400 with cursor_reset that says what to read again.",
 		},
 	}, selection...)
 }
