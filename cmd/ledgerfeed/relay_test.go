@@ -21,7 +21,7 @@ func TestSecondRegion(t *testing.T) {
 		return startProcess(t, c)
 	}
 	relaying := serve(home, "project,relay", "LEDGERFEED_RELAY_URL="+cluster.URL()+"/?replicas=1", "LEDGERFEED_RELAY_FORM=entries")
-	ingesting := serve(away, "project,ingest", "LEDGERFEED_INGEST_URL="+cluster.URL()+"/")
+	ingesting := serve(away, "project,ingest", "LEDGERFEED_INGEST_URL="+cluster.URL()+"/?trust=relay")
 	for part := range 3 {
 		var lines strings.Builder
 		for i := range 200 {
@@ -38,7 +38,7 @@ func TestSecondRegion(t *testing.T) {
 		case 1:
 			ingesting.await("messages can be ingested")
 			ingesting.kill()
-			ingesting = serve(away, "project,ingest", "LEDGERFEED_INGEST_URL="+cluster.URL())
+			ingesting = serve(away, "project,ingest", "LEDGERFEED_INGEST_URL="+cluster.URL()+"?trust=relay")
 		}
 	}
 	want := succeed(t, home, "export", "--chain", "--workspace", "acme")

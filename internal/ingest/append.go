@@ -8,12 +8,11 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 )
 
 const (
@@ -43,21 +42,30 @@ var (
 	errOtherChain = errors.New("the chain at this position is another one: this log does not hold the entries before it as the log that was relayed does")
 )
 
+// appender appends batches.
+type appender struct {
+	log   *eventlog.Log
+	rules Rules
+}
+
 // readItem reads a message. The error is a reason for a dead letter.
-func readItem(index int, msg *message.Message) (item, error) {
+func (a *appender) readItem(index int, msg *Message) (item, error) {
+	if msg.Fault != nil {
+		return item{}, msg.Fault
+	}
 	d, err := domain.DecodeDraft(msg.Payload)
 	if err != nil {
 		return item{}, err
 	}
+	if err := a.rules.permits(msg, d.WorkspaceID); err != nil {
+		return item{}, err
+	}
 	it := item{index: index, draft: d}
-	position, chain := msg.Metadata.Get(bus.MetadataPosition), msg.Metadata.Get(bus.MetadataChain)
-	if position != "" && chain != "" {
-		if it.place, err = readPlace(position, chain); err != nil {
-			return item{}, err
-		}
-		if d.ID == "" || d.CreatedAt.IsZero() {
-			return item{}, errPlaceID
-		}
+	if it.place, err = a.rules.place(msg); err != nil {
+		return item{}, err
+	}
+	if it.place != nil && (d.ID == "" || d.CreatedAt.IsZero()) {
+		return item{}, errPlaceID
 	}
 	if it.draft.ID == "" {
 		it.draft.ID = msg.UUID
@@ -84,9 +92,6 @@ type result struct {
 	dead []Dead
 }
 
-// appender appends batches.
-type appender struct{ log *eventlog.Log }
-
 // append appends messages, those of a workspace in their order and several workspaces at
 // once. After an error some of them may have been appended; they are skipped when they
 // come again.
@@ -97,11 +102,8 @@ func (a *appender) append(ctx context.Context, b *Batch) (result, error) {
 		byOwner  = map[string][]item{}
 		reasons  = make([]error, len(messages))
 	)
-	for i, msg := range messages {
-		it, err := readItem(i, msg)
-		if fault := b.Faults[i]; fault != nil {
-			err = fault
-		}
+	for i := range messages {
+		it, err := a.readItem(i, &messages[i])
 		if err != nil {
 			reasons[i] = err
 			continue
@@ -115,7 +117,7 @@ func (a *appender) append(ctx context.Context, b *Batch) (result, error) {
 	}
 	for i, reason := range reasons {
 		if reason != nil {
-			r.dead = append(r.dead, Dead{messages[i], reason.Error()})
+			r.dead = append(r.dead, Dead{&messages[i], reason.Error()})
 		}
 	}
 	return r, nil
@@ -235,8 +237,9 @@ func (n *counted) add(receipts []eventlog.Receipt) {
 // workspace appends items of one workspace. It writes the reasons for dead letters to
 // their places in reasons.
 func (a *appender) workspace(ctx context.Context, items []item, reasons []error) (n counted, err error) {
+	most := appendSize
 	for len(items) > 0 {
-		run, err := nextRun(ctx, items, reasons, a.chainAt)
+		run, err := nextRun(ctx, items[:min(len(items), most)], reasons, a.chainAt)
 		if err != nil {
 			return n, err
 		}
@@ -247,10 +250,17 @@ func (a *appender) workspace(ctx context.Context, items []item, reasons []error)
 		receipts, err := a.appendRun(ctx, run)
 		if err == nil {
 			n.add(receipts)
-			items = items[len(run):]
+			items, most = items[len(run):], appendSize
 			continue
 		}
 		at, reason := refusedAt(err, run)
+		if reason == nil && unfit(err) {
+			if len(run) > 1 { // the error does not say which one it is
+				most = len(run) / 2
+				continue
+			}
+			reason = err
+		}
 		if reason == nil {
 			return n, err
 		}
@@ -264,6 +274,13 @@ func (a *appender) workspace(ctx context.Context, items []item, reasons []error)
 		items = items[at+1:]
 	}
 	return n, nil
+}
+
+// unfit reports whether the database takes an entry never, for what is in it: by a constraint that
+// this program does not know, an encoding, a bound of its own.
+func unfit(err error) bool {
+	of, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && len(of.Code) == 5 && slices.Contains([]string{"22", "23", "54"}, of.Code[:2])
 }
 
 // refusedAt is the index of the entry that the log refuses, whenever it comes, with the

@@ -77,7 +77,7 @@ func (r *region) relay(c *natscluster.Cluster) (stop func()) {
 
 func (r *region) ingest(c *natscluster.Cluster, logged *testkit.Buffer, wrap func(ingest.Source) ingest.Source) (stop func()) {
 	r.t.Helper()
-	n := &installation{t: r.t, pool: r.pool, log: r.Log, logged: logged}
+	n := &installation{t: r.t, pool: r.pool, log: r.Log, logged: logged, rules: ingest.Rules{Relay: true}}
 	_, stop = n.start(wrap(n.stream(c, "")), nil)
 	return stop
 }

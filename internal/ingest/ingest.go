@@ -30,6 +30,7 @@ const (
 // Config of an Ingest.
 type Config struct {
 	Source  Source // closed by Run
+	Rules   Rules  // of the source
 	Log     *eventlog.Log
 	Logger  *slog.Logger
 	Clock   func() time.Time
@@ -58,7 +59,7 @@ func New(cfg Config) (*Ingest, error) {
 		return nil, errors.New("ingest: Config needs a Source, a Log, a Logger and a Clock")
 	}
 	i := &Ingest{
-		source: cfg.Source, appender: appender{cfg.Log}, logger: cfg.Logger, clock: cfg.Clock, reason: errNotTried, since: cfg.Clock(),
+		source: cfg.Source, appender: appender{cfg.Log, cfg.Rules}, logger: cfg.Logger, clock: cfg.Clock, reason: errNotTried, since: cfg.Clock(),
 	}
 	var err error
 	i.metrics, err = newMetrics(cfg.Metrics, i)

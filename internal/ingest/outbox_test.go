@@ -101,6 +101,32 @@ func TestPoisonBecomesADeadLetterAndHoldsNothing(t *testing.T) {
 	testkit.Eventually(t, func() error { return p.deadAre(want) })
 }
 
+// TestEntriesThatTheDatabaseAloneRefuses: what this program takes and the database does not, such as
+// after an upgrade of another process, is a dead letter. It holds nothing up.
+func TestEntriesThatTheDatabaseAloneRefuses(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	testkit.Must(n.pool.Exec(t.Context(), `ALTER TABLE event_log ADD CONSTRAINT later CHECK (id NOT LIKE 'unfit%') NOT VALID`))(t)
+	want := map[string]string{"unfit3": "later", "unfit4": "later", "unfit20": "later"}
+	var (
+		ids []string
+		all []*message.Message
+	)
+	for i := range 40 {
+		id := fmt.Sprint("e", i)
+		if unfit := fmt.Sprint("unfit", i); want[unfit] != "" {
+			id = unfit
+		} else {
+			ids = append(ids, id)
+		}
+		all = append(all, msg(id, line("w", id)), msg("x"+id, line("x", "x"+id)))
+	}
+	p.publish(true, all...)
+	n.start(p.source(), nil)
+	n.eventuallyHolds("w", ids)
+	testkit.Eventually(t, func() error { return p.deadAre(want) })
+}
+
 // deadAre looks whether the dead letters are those that are wanted, by UUID and a part of
 // the reason.
 func (p *producer) deadAre(want map[string]string) error {

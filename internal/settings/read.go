@@ -22,6 +22,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog/natsnotify"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
 	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
@@ -217,9 +218,13 @@ func isAddress(text string) bool {
 
 // isSource tells whether an address is one of what can be ingested.
 func isSource(text string) bool {
-	_, stream := jetstream.ParseTarget(text)
-	_, table := outbox.ParseTarget(text)
-	return stream == nil || table == nil
+	rules, address, err := ingest.CutRules(text)
+	if err != nil {
+		return false
+	}
+	_, stream := jetstream.ParseTarget(address)
+	_, table := outbox.ParseTarget(address)
+	return stream == nil || table == nil && rules.Token == 0 // an outbox has no subjects
 }
 
 // prefixes is a list of CIDRs, separated by commas.

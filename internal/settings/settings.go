@@ -104,7 +104,7 @@ type Settings struct {
 	RelayEnvelope relay.Envelope `env:"LEDGERFEED_RELAY_ENVELOPE" envDefault:"none" want:"none or cloudevents"`
 
 	// What is ingested (docs/operations/ingest.md), for processes with the role ingest.
-	IngestURL  string `env:"LEDGERFEED_INGEST_URL" secret:"true" want:"an address such as nats://n1.example.com:4222/?stream=ENTRIES&subject=entries, or postgres://user:password@shop.example.com/shop?topic=ledgerfeed"`
+	IngestURL  string `env:"LEDGERFEED_INGEST_URL" secret:"true" want:"an address such as nats://n1.example.com:4222/?stream=ENTRIES&subject=entries, or postgres://user:password@shop.example.com/shop?topic=ledgerfeed; of a stream perhaps with trust=relay, and with workspace=acme or workspace_token=1 (docs/operations/ingest.md)"`
 	IngestName string `env:"LEDGERFEED_INGEST_NAME" envDefault:"ingest" want:"1 to 64 of A-Z a-z 0-9 _ -, such as ingest"`
 
 	// MetricsWorkspaces are those that have metrics of their own.

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
@@ -31,6 +32,9 @@ const (
 
 	// connections to the producer's database: one for the batch, one for the lag.
 	connections = 2
+
+	// maxUUID is what watermill-sql's tables take of a message's UUID.
+	maxUUID = 36
 
 	// deadSuffix is behind the topic of messages in that of their dead letters.
 	deadSuffix = "_dead"
@@ -166,9 +170,9 @@ func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
 		}
 		return nil, err
 	}
-	b := &ingest.Batch{Messages: make([]*message.Message, len(rows)), Faults: faults}
+	b := &ingest.Batch{Messages: make([]ingest.Message, len(rows))}
 	for i := range rows {
-		b.Messages[i] = rows[i].Msg
+		b.Messages[i] = ingest.Message{Message: rows[i].Msg, Headers: rows[i].Metadata, Fault: faults[i]}
 	}
 	b.Done = func(ctx context.Context, dead []ingest.Dead) error {
 		if err := s.done(ctx, tx, rows, dead); err != nil {
@@ -230,6 +234,10 @@ func (s *Source) done(ctx context.Context, tx pgx.Tx, rows []wsql.Row, dead []in
 		letters := make([]*message.Message, len(dead))
 		for i := range dead {
 			letters[i] = dead[i].Letter()
+			letters[i].UUID = dead[i].Message.UUID
+			if len(letters[i].UUID) > maxUUID { // of a table that the producer made its own way
+				letters[i].UUID = watermill.NewUUID()
+			}
 		}
 		publisher, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: deadSchema()}, nil)
 		if err == nil {

@@ -4,9 +4,11 @@ package stream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
@@ -40,6 +42,9 @@ const (
 
 	// askTimeout bounds one request to the broker.
 	askTimeout = 5 * time.Second
+
+	// maxUUID bounds the UUID of a dead letter, which is among its headers as well.
+	maxUUID = 255
 
 	// deadSuffix is behind the subject of messages in that of their dead letters, which
 	// are in a stream of their own.
@@ -197,7 +202,7 @@ func (s *Source) check(ctx context.Context) error {
 
 // gather collects messages until there are enough, or no more come.
 func (s *Source) gather(ctx context.Context) (*ingest.Batch, error) {
-	b := &ingest.Batch{Faults: map[int]error{}}
+	b := &ingest.Batch{}
 	before, bytes := s.at, 0
 	var first time.Time // not of the injected clock: it is about the load of the database
 	for wait := idleWait; len(b.Messages) < batchSize && bytes < batchBytes && ctx.Err() == nil; wait = lingerWait {
@@ -219,12 +224,7 @@ func (s *Source) gather(ctx context.Context) (*ingest.Batch, error) {
 		}
 		bytes += len(msg.Data())
 		s.read = meta.Sequence.Stream
-		one, fault := s.message(msg)
-		if fault != nil {
-			b.Faults[len(b.Messages)] = fault
-		}
-		one.Metadata.Set(metadataSequence, strconv.FormatUint(s.read, 10))
-		b.Messages = append(b.Messages, one)
+		b.Messages = append(b.Messages, s.message(msg))
 	}
 	if len(b.Messages) == 0 {
 		if !s.conn.IsConnected() {
@@ -246,34 +246,42 @@ func (s *Source) gather(ctx context.Context) (*ingest.Batch, error) {
 
 var errNotConnected = errors.New("there is no connection to NATS")
 
-// metadataSequence is set on messages that were read.
+// metadataSequence is where the message of a dead letter is in the stream.
 const metadataSequence = "stream_sequence"
 
 // message makes Watermill's message of NATS'. One without a UUID has its Nats-Msg-Id.
-func (s *Source) message(msg jetstream.Msg) (*message.Message, error) {
-	m, err := s.format.Unmarshal(&nats.Msg{Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data()})
+func (s *Source) message(msg jetstream.Msg) ingest.Message {
+	m := ingest.Message{Subject: msg.Subject(), Headers: headers(msg.Headers())}
+	m.Tokens = strings.Split(strings.TrimPrefix(m.Subject, s.target.Subject+"."), ".")
+	var err error
+	m.Message, err = s.format.Unmarshal(&nats.Msg{Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data()})
 	if err != nil {
-		return message.NewMessage("", msg.Data()), fmt.Errorf("the message cannot be read: %w", err)
+		m.Message, m.Fault = message.NewMessage("", msg.Data()), fmt.Errorf("the message cannot be read: %w", err)
 	}
 	if m.UUID == "" {
 		m.UUID = msg.Headers().Get(nats.MsgIdHdr)
 	}
-	return m, nil
+	m.Metadata.Set(metadataSequence, strconv.FormatUint(s.read, 10))
+	return m
+}
+
+// headers are the headers of a message in JSON: a list of values for each name.
+func headers(h nats.Header) []byte {
+	if len(h) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(h)
+	if err != nil { // it has strings alone
+		return nil
+	}
+	return text
 }
 
 // done publishes dead letters and moves the position.
 func (s *Source) done(ctx context.Context, before, after uint64, dead []ingest.Dead) error {
 	for i := range dead {
-		letter := dead[i].Letter()
-		out := nats.NewMsg(s.target.Subject + deadSuffix)
-		out.Data = letter.Payload
-		out.Header.Set(wmnats.WatermillUUIDHdr, letter.UUID)
-		for name, value := range letter.Metadata {
-			out.Header.Set(name, value)
-		}
-		id := s.target.Stream + "/" + letter.Metadata.Get(metadataSequence)
-		if _, err := s.js.PublishMsg(ctx, out, jetstream.WithMsgID(id)); err != nil {
-			return fmt.Errorf("publish a dead letter to %s, which a stream has to have: %w", out.Subject, err)
+		if err := s.bury(ctx, &dead[i]); err != nil {
+			return err
 		}
 	}
 	if err := s.position.move(ctx, before, after); err != nil {
@@ -282,6 +290,46 @@ func (s *Source) done(ctx context.Context, before, after uint64, dead []ingest.D
 	s.at = after
 	return nil
 }
+
+// bury publishes a dead letter, without its payload where the broker takes none of that size:
+// the message stays in its own stream.
+func (s *Source) bury(ctx context.Context, d *ingest.Dead) error {
+	letter, sequence := d.Letter(), d.Message.Metadata.Get(metadataSequence)
+	out := nats.NewMsg(s.target.Subject + deadSuffix)
+	out.Data = letter.Payload
+	if len(d.Message.UUID) <= maxUUID {
+		out.Header.Set(wmnats.WatermillUUIDHdr, d.Message.UUID)
+	}
+	for name, value := range letter.Metadata {
+		out.Header.Set(name, value)
+	}
+	out.Header.Set(metadataSequence, sequence)
+	// With the time at which the stream was made: one that is made again has the same sequences.
+	id := fmt.Sprintf("%s/%d/%s", s.target.Stream, s.created.UnixMicro(), sequence)
+	_, err := s.js.PublishMsg(ctx, out, jetstream.WithMsgID(id))
+	if tooLarge(err) && len(out.Data) > 0 {
+		out.Header.Set(ingest.MetadataCut, fmt.Sprintf("the payload (%d bytes) and the headers", len(out.Data)))
+		out.Header.Del(ingest.MetadataHeaders)
+		out.Data = nil
+		_, err = s.js.PublishMsg(ctx, out, jetstream.WithMsgID(id))
+	}
+	if err != nil {
+		return fmt.Errorf("publish a dead letter to %s, which a stream has to have: %w", out.Subject, err)
+	}
+	return nil
+}
+
+// tooLarge reports whether a server, or a stream, takes no message of this size.
+func tooLarge(err error) bool {
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return true
+	}
+	of, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && of.ErrorCode == codeTooLarge
+}
+
+// codeTooLarge is JetStream's code for a message that is larger than its stream takes.
+const codeTooLarge = 10054
 
 // Lag is how many messages the reader has not been given.
 func (s *Source) Lag(ctx context.Context) (int64, error) {

@@ -72,7 +72,7 @@ func New(ctx context.Context, cfg Config) (*Region, error) {
 	for _, p := range []cluster.ProcessConfig{
 		{Name: "home-1", Args: []string{"serve", "--roles", "project,ingest,relay"}, URL: r.Server.URLOf(home), Settings: ingestOutbox},
 		{Name: "home-2", Args: []string{"serve", "--roles", "project,ingest,relay"}, URL: r.Server.URLOf(home), Settings: ingestOutbox},
-		{Name: "away-1", Args: []string{"serve", "--roles", "project,ingest"}, URL: r.Server.URLOf(away), Settings: []string{"LEDGERFEED_INGEST_URL=" + r.nats + "/"}},
+		{Name: "away-1", Args: []string{"serve", "--roles", "project,ingest"}, URL: r.Server.URLOf(away), Settings: []string{"LEDGERFEED_INGEST_URL=" + r.nats + "/?trust=relay"}},
 	} {
 		added, err := cluster.AddProcess(cfg.Cluster, p)
 		if err != nil {

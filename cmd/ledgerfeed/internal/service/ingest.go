@@ -32,11 +32,15 @@ func prepareIngest(ctx context.Context, s *Service) error {
 	if err != nil {
 		return err
 	}
-	source, err := openSource(ctx, s, pool)
+	rules, address, err := ingest.CutRules(s.env.Settings.IngestURL)
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_INGEST_URL: %w", err)
 	}
-	i, err := ingest.New(ingest.Config{Source: source, Log: log, Logger: s.env.Logger, Clock: s.env.Clock, Metrics: s.metrics})
+	source, err := openSource(ctx, s, pool, address)
+	if err != nil {
+		return fmt.Errorf("LEDGERFEED_INGEST_URL: %w", err)
+	}
+	i, err := ingest.New(ingest.Config{Source: source, Rules: rules, Log: log, Logger: s.env.Logger, Clock: s.env.Clock, Metrics: s.metrics})
 	if err != nil {
 		return err
 	}
@@ -46,20 +50,19 @@ func prepareIngest(ctx context.Context, s *Service) error {
 }
 
 // openSource opens an outbox or a stream, by the scheme of the address.
-func openSource(ctx context.Context, s *Service, pool *pgxpool.Pool) (ingest.Source, error) {
-	set := &s.env.Settings
-	if strings.HasPrefix(set.IngestURL, "postgres") {
-		target, err := outbox.ParseTarget(set.IngestURL)
+func openSource(ctx context.Context, s *Service, pool *pgxpool.Pool, address string) (ingest.Source, error) {
+	if strings.HasPrefix(address, "postgres") {
+		target, err := outbox.ParseTarget(address)
 		if err != nil {
 			return nil, err
 		}
 		return outbox.Open(ctx, target)
 	}
-	target, err := jetstream.ParseTarget(set.IngestURL)
+	target, err := jetstream.ParseTarget(address)
 	if err != nil {
 		return nil, err
 	}
 	return stream.Open(stream.Config{
-		Target: target, Name: set.IngestName, Pool: pool, Bus: bus.Config{Name: "ledgerfeed " + set.IngestName, Logger: s.env.Logger},
+		Target: target, Name: s.env.Settings.IngestName, Pool: pool, Bus: bus.Config{Name: "ledgerfeed " + s.env.Settings.IngestName, Logger: s.env.Logger},
 	})
 }
