@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +13,7 @@ import (
 )
 
 const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.name, w.description, w.standard_headers, w.events, CASE WHEN w.state = 'off' THEN 'off' ELSE 'on' END, w.paused_at, w.created_at, w.failing_since,
-	w.turned_off_at, w.turned_off_for, w.old_secret_until, c.replay_until IS NOT NULL, c.expired,
+	w.turned_off_at, w.turned_off_for, w.old_secret_until, w.older_secrets_until, c.replay_until IS NOT NULL, c.expired,
 	EXISTS (SELECT FROM secret_key k WHERE k.state = 'lost' AND k.fingerprint = substring(w.secret FOR 8)),
 	(SELECT json_object_agg(t.outcome, t.n) FROM (
 	        SELECT n.outcome, sum(n.attempts) AS n FROM webhook_hour n
@@ -69,16 +70,24 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 		since, off, old *time.Time
 		paused          *time.Time
 		reason          *string
+		older           []time.Time
 		secretLost      bool
 	)
-	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Name, &w.Description, &w.Standard, &w.Events, &w.State, &paused, &w.CreatedAt.Time, &since, &off, &reason, &old, &w.SendingMissed, &w.ExpiredEvents, &secretLost, &w.Last24Hours)
+	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Name, &w.Description, &w.Standard, &w.Events, &w.State, &paused, &w.CreatedAt.Time, &since, &off, &reason, &old, &older, &w.SendingMissed, &w.ExpiredEvents, &secretLost, &w.Last24Hours)
 	if err != nil {
 		return w, err
 	}
 	w.CreatedAt.Time = w.CreatedAt.UTC()
 	w.PausedAt, w.FailingSince, w.TurnedOffAt = timeOf(paused), timeOf(since), timeOf(off)
-	if old != nil && old.After(now) {
-		w.OldSecretUntil = timeOf(old)
+	if old != nil {
+		older = slices.Insert(older, 0, *old)
+	}
+	w.OldSecretsUntil = []Time{}
+	for _, until := range older {
+		if until.After(now) {
+			w.OldSecretsUntil = append(w.OldSecretsUntil, Time{until.UTC()})
+			w.OldSecretUntil = latest(w.OldSecretUntil, until)
+		}
 	}
 	if w.Events == nil {
 		w.Events = []string{AllEvents}
@@ -90,6 +99,14 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 	w.Last24Hours = counts
 	w.Notice = notice(&w, reason, secretLost)
 	return w, nil
+}
+
+// latest is the later of two times.
+func latest(a Time, b time.Time) Time {
+	if b.After(a.Time) {
+		return Time{b.UTC()}
+	}
+	return a
 }
 
 // notice says what about a webhook needs attention; nil: nothing does. It uses

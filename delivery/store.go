@@ -201,47 +201,6 @@ func (s *Store) Delete(ctx context.Context, webhookID string) error {
 	})
 }
 
-// RotateSecret gives a webhook a new secret, which is returned only here. During
-// the overlap messages are signed with the old secret as well, unless its key is lost;
-// the one before that ends now. Errors: *UnknownWebhookError, *secretkey.MissingError.
-func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret, error) {
-	secret, err := attempt.NewSecret(s.cfg.Random)
-	if err != nil {
-		return nil, err
-	}
-	until := s.now().Add(s.cfg.Settings.SecretOverlap)
-	err = s.change(ctx, webhookID, func(tx pgx.Tx, w *named) error {
-		sealed, err := s.seal(ctx, tx, w.workspaceID, w.id, secret)
-		if err != nil {
-			return err
-		}
-		var old []byte
-		if err := tx.QueryRow(ctx, `SELECT secret FROM webhook WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id).Scan(&old); err != nil {
-			return fmt.Errorf("read the secret of webhook %s: %w", webhookID, err)
-		}
-		end, detail := &until, "the old one ends "+until.Format(time.RFC3339)
-		if _, err := s.cfg.Keyring.Open(w.workspaceID, w.id, old); err != nil {
-			old, end, detail = nil, nil, "the old one cannot be opened"
-		}
-		_, err = tx.Exec(ctx, `
-			UPDATE webhook SET version = version + 1, old_secret = $5, old_secret_until = $4, secret = $3
-			 WHERE workspace_id = $1 AND webhook_id = $2`,
-			w.workspaceID, w.id, sealed, end, old)
-		if err != nil {
-			return fmt.Errorf("rotate the secret of webhook %s: %w", webhookID, err)
-		}
-		return s.addToAudit(ctx, tx, audit.WebhookRotateSecret, w, detail)
-	})
-	if err != nil {
-		return nil, err
-	}
-	w, err := s.Get(ctx, webhookID)
-	if err != nil {
-		return nil, err
-	}
-	return &WithSecret{Webhook: *w, Secret: secret}, nil
-}
-
 // Test appends a test.ping to the log, which is delivered to this webhook only,
 // whatever event types it chose. It returns the event's id. Errors:
 // *UnknownWebhookError, ErrOff, ErrPaused.

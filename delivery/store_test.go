@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -154,6 +156,68 @@ func TestRotationSignsWithBoth(t *testing.T) {
 	if strings.Count(header, "v1=") != 1 || attempt.Verify(b.clock.Now(), header, []byte(got.Body), rotated.Secret) != nil {
 		t.Errorf("after the overlap: %q", header)
 	}
+}
+
+// TestEveryRotationKeepsItsPromise: each secret signs until the end that its rotation named, the
+// newest first, also in the headers of Standard Webhooks. A rotation that would need a sixth
+// secret is refused and changes nothing; it is taken once the first has ended.
+func TestEveryRotationKeepsItsPromise(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{})
+	rc := testkit.NewReceiver(t, nil)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}, Standard: true}))(t)
+	secrets := []string{w.Secret} // newest first
+	sent := 0
+	renewing := func(c *dispatch.Config) { c.Renew = soon }
+	_, stop := b.dispatcher(renewing)
+	signedWith := func(want ...string) {
+		t.Helper()
+		b.append("invoice.reversed", 1)
+		sent++
+		got := rc.Wait(t, sent)[sent-1]
+		at := time.Unix(testkit.Must(strconv.ParseInt(got.Header.Get(attempt.StandardTimestampHeader), 10, 64))(t), 0)
+		standard := http.Header{}
+		attempt.SetStandard(standard, at, got.Header.Get("Service-Event-Id"), []byte(got.Body), want...)
+		if header, signed := got.Header.Get("Service-Signature"), attempt.Sign(at, []byte(got.Body), want...); header != signed {
+			t.Errorf("signed %q, want %q", header, signed)
+		}
+		if header, signed := got.Header.Get(attempt.StandardSignatureHeader), standard[attempt.StandardSignatureHeader][0]; header != signed {
+			t.Errorf("webhook-signature is %q, want %q", header, signed)
+		}
+	}
+	signedWith(secrets...)
+	var ends []time.Time // of the secrets before the newest
+	for range delivery.MaxSecrets - 1 {
+		rotated := testkit.Must(b.store.RotateSecret(t.Context(), w.ID))(t)
+		secrets = append([]string{rotated.Secret}, secrets...)
+		ends = append([]time.Time{rotated.OldSecretsUntil[0].Time}, ends...)
+		for i, until := range rotated.OldSecretsUntil {
+			if !until.Equal(ends[i]) {
+				t.Errorf("a further rotation moved an end from %v to %v", ends[i], until)
+			}
+		}
+		if !rotated.OldSecretUntil.Equal(ends[0]) {
+			t.Errorf("the last of them ends at %v, want %v", rotated.OldSecretUntil, ends[0])
+		}
+		signedWith(secrets...)
+		b.clock.Advance(time.Hour)
+	}
+	var refused *delivery.SecretsError
+	if _, err := b.store.RotateSecret(t.Context(), w.ID); !errors.As(err, &refused) || !refused.Until.Equal(ends[len(ends)-1]) {
+		t.Fatalf("a sixth secret: %v", err)
+	}
+	got := testkit.Must(b.store.Get(t.Context(), w.ID))(t)
+	if got.MayRotate() || !strings.Contains(refused.Error(), "5 secrets") {
+		t.Errorf("%v; it may be rotated: %v", refused, got.MayRotate())
+	}
+	signedWith(secrets...)
+	stop() // a process that starts reads the same
+	b.dispatcher(renewing)
+	signedWith(secrets...)
+	b.clock.Advance(ends[len(ends)-1].Sub(b.clock.Now()))
+	signedWith(secrets[:4]...)
+	rotated := testkit.Must(b.store.RotateSecret(t.Context(), w.ID))(t)
+	signedWith(append([]string{rotated.Secret}, secrets[:4]...)...)
 }
 
 func TestPingGoesToOneAlone(t *testing.T) {

@@ -46,8 +46,12 @@ type Webhook struct {
 	CreatedAt      Time     `json:"created_at"`
 	FailingSince   Time     `json:"failing_since"`
 	TurnedOffAt    Time     `json:"turned_off_at"`
-	Notice         *string  `json:"notice"` // what needs attention, in words; null: nothing does
-	OldSecretUntil Time     `json:"old_secret_until"`
+	Notice         *string  `json:"notice"`           // what needs attention, in words; null: nothing does
+	OldSecretUntil Time     `json:"old_secret_until"` // when the last of OldSecretsUntil is; null: none signs
+
+	// OldSecretsUntil are the ends of all secrets from before a rotation that still sign, the
+	// newest secret's first.
+	OldSecretsUntil []Time `json:"old_secrets_until"`
 
 	// Last24Hours counts attempts by outcome.
 	Last24Hours map[attempt.Outcome]int64 `json:"last_24_hours"`
@@ -62,6 +66,12 @@ type Webhook struct {
 
 // On tells whether events are sent to it, at once or, while it is paused, later.
 func (w *Webhook) On() bool { return w.State == "on" }
+
+// LiveSecrets is how many secrets sign the webhook's messages.
+func (w *Webhook) LiveSecrets() int { return 1 + len(w.OldSecretsUntil) }
+
+// MayRotate tells whether the webhook may have a further secret that signs; see SecretsError.
+func (w *Webhook) MayRotate() bool { return w.LiveSecrets() < MaxSecrets }
 
 // Label names the webhook: by its name if it has one, and by host and path.
 func (w *Webhook) Label() string { return attempt.Label(w.Name, w.URL) }

@@ -936,10 +936,13 @@ CREATE TABLE webhook (
     paused_at timestamp with time zone,
     pause_epoch integer,
     kept_epoch integer,
+    older_secrets bytea[] NOT NULL DEFAULT '{}'::bytea[],
+    older_secrets_until timestamp with time zone[] NOT NULL DEFAULT '{}'::timestamp with time zone[],
     CONSTRAINT webhook_pkey PRIMARY KEY (workspace_id, webhook_id),
     CONSTRAINT webhook_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
     CONSTRAINT webhook_description_check CHECK ((char_length(description) <= 500)),
     CONSTRAINT webhook_name_check CHECK ((char_length(name) <= 100)),
+    CONSTRAINT webhook_older_secrets_check CHECK ((cardinality(older_secrets) = cardinality(older_secrets_until))),
     CONSTRAINT webhook_state_check CHECK ((state = ANY (ARRAY['on'::text, 'off'::text, 'paused'::text])))
 ) WITH (fillfactor=60);
 COMMENT ON TABLE webhook IS 'Addresses that events are sent to, at most five for a workspace.';
@@ -961,6 +964,8 @@ COMMENT ON COLUMN webhook.standard_headers IS 'Its messages have webhook-id, web
 COMMENT ON COLUMN webhook.paused_at IS 'When it was paused; null while it is not.';
 COMMENT ON COLUMN webhook.pause_epoch IS 'The epoch that it got when it was last paused; null: never.';
 COMMENT ON COLUMN webhook.kept_epoch IS 'As long as its epoch is pause_epoch: what is pending under this epoch or a later one is not cancelled.';
+COMMENT ON COLUMN webhook.older_secrets IS 'The secrets before old_secret that still signed at the last rotation, newest first, sealed in the same way.';
+COMMENT ON COLUMN webhook.older_secrets_until IS 'Until when each of older_secrets signs, in the same order.';
 CREATE INDEX webhook_by_id ON public.webhook USING btree (webhook_id);
 
 CREATE TABLE webhook_cursor (

@@ -234,18 +234,35 @@ func webhookDeleteCommand(env *cli.Env) *cobra.Command {
 func webhookRotateCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "rotate-secret WEBHOOK", Short: "Give a webhook a new secret; messages are signed with the old one, too, for a while", Args: cli.ExactArgs(1),
+		Long: fmt.Sprintf(`Give a webhook a new secret, which is shown once.
+
+Messages are signed with the old one, too, until LEDGERFEED_SECRET_OVERLAP is over, and so they
+are with the secrets of earlier rotations: each goes on until its own end. At most %d secrets
+sign at the same time; a rotation that would need more is refused.`, delivery.MaxSecrets),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			return withWebhooks(ctx, env, true, func(store *delivery.Store) error {
 				webhook, err := store.RotateSecret(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				if !webhook.OldSecretUntil.IsZero() {
-					fmt.Fprintf(env.ErrOut, "Messages are signed with both secrets until %s.\n", domain.FormatTime(webhook.OldSecretUntil.Time))
-				}
+				tellOldSecrets(env.ErrOut, webhook.OldSecretsUntil)
 				return printSecret(env, webhook)
 			})
 		}),
+	}
+}
+
+// tellOldSecrets says until when messages are signed with older secrets, too.
+func tellOldSecrets(out io.Writer, ends []delivery.Time) {
+	switch len(ends) {
+	case 0:
+	case 1:
+		fmt.Fprintf(out, "Messages are signed with both secrets until %s.\n", domain.FormatTime(ends[0].Time))
+	default:
+		fmt.Fprintf(out, "Messages are signed with %d secrets. The older ones end, newest first:\n", len(ends)+1)
+		for _, end := range ends {
+			fmt.Fprintf(out, "  %s\n", domain.FormatTime(end.Time))
+		}
 	}
 }
 

@@ -68,6 +68,10 @@ func TestWebhookCommands(t *testing.T) {
 		{"send-missed " + made.ID + " --since 2d --json", cli.ExitDone, ""},
 		{"test " + made.ID, cli.ExitDone, ""},
 		{"rotate-secret " + made.ID, cli.ExitDone, "signed with both secrets until 20"},
+		{"rotate-secret " + made.ID, cli.ExitDone, "signed with 3 secrets. The older ones end, newest first:\n  20"},
+		{"rotate-secret " + made.ID, cli.ExitDone, "signed with 4 secrets"},
+		{"rotate-secret " + made.ID, cli.ExitDone, "signed with 5 secrets"},
+		{"rotate-secret " + made.ID, cli.ExitFailed, "has 5 secrets that sign, and cannot have more: rotate again after "},
 		{"deliveries " + made.ID + " --json", cli.ExitDone, ""},
 		{"delete " + made.ID, cli.ExitDone, ""},
 	} {
@@ -101,7 +105,7 @@ func TestWebhookCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "workspace.create webhook.create webhook.edit webhook.pause webhook.resume webhook.test webhook.rotate_secret webhook.delete"
+	want := "workspace.create webhook.create webhook.edit webhook.pause webhook.resume webhook.test webhook.rotate_secret webhook.rotate_secret webhook.rotate_secret webhook.rotate_secret webhook.delete"
 	if got := strings.Join(actions, " "); got != want {
 		t.Errorf("the audit has %s, want %s", got, want)
 	}

@@ -30,7 +30,13 @@ func (h *movingWorkspace) withWhatPeopleHave() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	h.run(0, "webhook", "create", "--workspace", h.id, "--url", failing.URL, "--events", "invoice.reversed")
+	var hook struct{ ID string }
+	if err := json.Unmarshal([]byte(h.run(0, "webhook", "create", "--workspace", h.id, "--url", failing.URL, "--events", "invoice.reversed", "--json")), &hook); err != nil {
+		h.Fatal(err)
+	}
+	for range 2 { // three secrets sign, at both places
+		h.run(0, "webhook", "rotate-secret", hook.ID)
+	}
 	browser := &http.Client{Jar: testkit.Must(cookiejar.New(nil))(h.T), Timeout: 30 * time.Second}
 	at := func(method, address string) string {
 		h.Helper()
@@ -113,6 +119,9 @@ func (h *movingWorkspace) withWhatPeopleHave() {
 	for _, r := range all {
 		if r.Header.Get("SERVICE-Sequence") != "1" || r.Header.Get("SERVICE-Event-Id") != "evt_1" || r.Header.Get("SERVICE-Delivery-Id") != all[0].Header.Get("SERVICE-Delivery-Id") {
 			h.Errorf("an attempt of another delivery: %v", r.Header)
+		}
+		if signature := r.Header.Get("SERVICE-Signature"); strings.Count(signature, "v1=") != 3 {
+			h.Errorf("signed %q, want three signatures", signature)
 		}
 	}
 	if err := h.query(1, `SELECT CASE WHEN max(jsonb_array_length(attempts)) = $2 THEN '' ELSE max(jsonb_array_length(attempts)) || ' attempts' END

@@ -146,7 +146,7 @@ type Message struct {
 	WebhookID  string
 	EventID    string
 	Body       []byte   // the event's public form, byte for byte
-	Secrets    []string // one, or two during the overlap after a rotation
+	Secrets    []string // the current one, and those before it while they still sign; newest first
 	DeliveryID string
 	Sequence   int64 // the number of the message for this webhook; 0: none
 

@@ -168,7 +168,7 @@ func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, e
 	ws, hs := split(keys)
 	rows, err := s.pool.Query(ctx, `
 		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.state = 'paused', w.standard_headers, w.version, w.epoch, `+KeptEpoch+`,
-		       w.secret, w.old_secret, w.old_secret_until, w.failing_since, w.failure_marks, w.warned,
+		       w.secret, w.old_secret, w.old_secret_until, w.older_secrets, w.older_secrets_until, w.failing_since, w.failure_marks, w.warned,
 		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0), c.sequence, c.numbered_positions, c.numbered_sequences,
 		       EXISTS (SELECT FROM webhook_waiting q
 		                WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < `+KeptEpoch+`)
@@ -190,6 +190,8 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 		e              = &scheduler.Endpoint{}
 		secret, old    []byte
 		oldUntil       *time.Time
+		older          [][]byte
+		olderUntil     []time.Time
 		failing        *time.Time
 		marks          []int64
 		workspaceID    = &w.Key.WorkspaceID
@@ -197,7 +199,7 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 		position, from = &w.Position, &w.ReplayAfter
 	)
 	err = row.Scan(workspaceID, webhookID, &e.Address, &e.Name, &e.Events, &e.On, &e.Paused, &e.Standard, &e.Version, &e.Epoch, &e.Kept,
-		&secret, &old, &oldUntil, &failing, &marks, &w.Health.Warned, position, from, &w.ReplayTo, &w.Sequence, &w.numberedPositions, &w.numberedSequences, &w.outdated)
+		&secret, &old, &oldUntil, &older, &olderUntil, &failing, &marks, &w.Health.Warned, position, from, &w.ReplayTo, &w.Sequence, &w.numberedPositions, &w.numberedSequences, &w.outdated)
 	if err != nil {
 		return w, err
 	}
@@ -215,10 +217,14 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 	if e.Secret, err = s.keyring.Open(*workspaceID, *webhookID, secret); err != nil {
 		e.Broken = err
 	}
-	if oldUntil != nil {
-		e.OldUntil = *oldUntil
-		// Without the old secret messages are still signed with the new one.
-		e.OldSecret, _ = s.keyring.Open(*workspaceID, *webhookID, old)
+	if old != nil && oldUntil != nil {
+		older, olderUntil = slices.Insert(older, 0, old), slices.Insert(olderUntil, 0, *oldUntil)
+	}
+	for i, box := range older {
+		// Without an old secret messages are still signed with the others.
+		if text, err := s.keyring.Open(*workspaceID, *webhookID, box); err == nil {
+			e.Old = append(e.Old, scheduler.OldSecret{Secret: text, Until: olderUntil[i]})
+		}
 	}
 	return w, nil
 }

@@ -98,10 +98,10 @@ func TestSecretsAreResealed(t *testing.T) {
 	older := testkit.Must(keyring.New("0123456789abcdef"))(t)
 	_, err := pool.Exec(t.Context(), `
 		WITH w AS (INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme', now())),
-		     h AS (INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret, old_secret, old_secret_until)
-		           VALUES ('acme', 'wh_1', 'https://example.com', now(), $1, $2, now() + interval '1 day'))
+		     h AS (INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret, old_secret, old_secret_until, older_secrets, older_secrets_until)
+		           VALUES ('acme', 'wh_1', 'https://example.com', now(), $1, $2, now() + interval '1 day', ARRAY[$3::bytea], ARRAY[now() + interval '1 hour']))
 		INSERT INTO webhook_cursor (workspace_id, webhook_id, position) VALUES ('acme', 'wh_1', 0)`,
-		older.Seal("acme", "wh_1", "whsec_new"), older.Seal("acme", "wh_1", "whsec_old"))
+		older.Seal("acme", "wh_1", "whsec_new"), older.Seal("acme", "wh_1", "whsec_old"), older.Seal("acme", "wh_1", "whsec_older"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestSecretsAreResealed(t *testing.T) {
 	if err := (&store{pool: pool, keyring: both, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}).maintain(t.Context(), time.Now(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if e := endpoint(testkit.Must(keyring.New("fedcba9876543210"))(t)); e.Broken != nil || e.Secret != "whsec_new" || e.OldSecret != "whsec_old" {
+	if e := endpoint(testkit.Must(keyring.New("fedcba9876543210"))(t)); e.Broken != nil || e.Secret != "whsec_new" || len(e.Old) != 2 || e.Old[0].Secret != "whsec_old" || e.Old[1].Secret != "whsec_older" {
 		t.Errorf("with the new key: %+v", e)
 	}
 	if e := endpoint(older); e.Broken == nil {

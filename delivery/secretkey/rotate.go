@@ -179,7 +179,8 @@ type webhook struct{ workspaceID, id string }
 func readSealed(ctx context.Context, pool *pgxpool.Pool, f keyring.Fingerprint, after webhook) ([]webhook, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT workspace_id, webhook_id FROM webhook
-		 WHERE (workspace_id, webhook_id) > ($1, $2) AND (substring(secret FOR 8) <> $3 OR substring(old_secret FOR 8) <> $3)
+		 WHERE (workspace_id, webhook_id) > ($1, $2) AND (substring(secret FOR 8) <> $3 OR substring(old_secret FOR 8) <> $3
+		        OR EXISTS (SELECT FROM unnest(older_secrets) AS o (secret) WHERE substring(o.secret FOR 8) <> $3))
 		 ORDER BY workspace_id, webhook_id LIMIT $4`, after.workspaceID, after.id, f[:], resealBatch)
 	if err != nil {
 		return nil, fmt.Errorf("read which secrets to seal again: %w", err)
@@ -214,9 +215,12 @@ func (w webhook) reseal(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyr
 		if !seals {
 			return errReplaced
 		}
-		var before, oldBefore []byte
+		var (
+			before, oldBefore []byte
+			olderBefore       [][]byte
+		)
 		err = tx.QueryRow(ctx, `
-			SELECT secret, old_secret FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE`, w.workspaceID, w.id).Scan(&before, &oldBefore)
+			SELECT secret, old_secret, older_secrets FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE`, w.workspaceID, w.id).Scan(&before, &oldBefore, &olderBefore)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // it was deleted
 		}
@@ -224,10 +228,14 @@ func (w webhook) reseal(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyr
 			return fmt.Errorf("read the secret of %s: %w", w.id, err)
 		}
 		secret, old := w.again(k, before), w.again(k, oldBefore)
-		if slices.Equal(secret, before) && slices.Equal(old, oldBefore) {
+		older := make([][]byte, len(olderBefore))
+		for i, box := range olderBefore {
+			older[i] = w.again(k, box)
+		}
+		if slices.Equal(secret, before) && slices.Equal(old, oldBefore) && slices.EqualFunc(older, olderBefore, slices.Equal) {
 			return nil
 		}
-		_, err = tx.Exec(ctx, `UPDATE webhook SET secret = $3, old_secret = $4 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, secret, old)
+		_, err = tx.Exec(ctx, `UPDATE webhook SET secret = $3, old_secret = $4, older_secrets = $5 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, secret, old, older)
 		if err != nil {
 			return fmt.Errorf("write it: %w", err)
 		}

@@ -40,7 +40,9 @@ func Read(ctx context.Context, db DB, now time.Time) (*State, error) {
 		SELECT s.key, 'stored', count(*) FROM (
 		       SELECT substring(secret FOR 8) AS key FROM webhook
 		        UNION ALL
-		       SELECT substring(old_secret FOR 8) FROM webhook WHERE old_secret IS NOT NULL AND old_secret_until > $1) s
+		       SELECT substring(old_secret FOR 8) FROM webhook WHERE old_secret IS NOT NULL AND old_secret_until > $1
+		        UNION ALL
+		       SELECT substring(o.secret FOR 8) FROM webhook, unnest(older_secrets, older_secrets_until) AS o (secret, until) WHERE o.until > $1) s
 		 GROUP BY s.key`, now)
 	if err != nil {
 		return nil, fmt.Errorf("read the fingerprints of the secret keys: %w", err)

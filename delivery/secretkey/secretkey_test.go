@@ -207,6 +207,40 @@ func TestRotate(t *testing.T) {
 	}
 }
 
+// A secret of an earlier rotation that still signs is one that needs its key, and is sealed
+// again, wherever among the secrets of its webhook it stands. One whose time is over is not
+// waited for.
+func TestOlderSecretsAreSealedAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	both := second + "," + first
+	if err := errors.Join(b.seal("wh_1", first), secretkey.Rotate(t.Context(), b.pool, keys(t, both), time.Now(), nil), b.seal("wh_2", both)); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(`UPDATE webhook SET secret = w.secret FROM (SELECT secret FROM webhook WHERE webhook_id = 'wh_2') AS w WHERE webhook_id = 'wh_1'`)
+	b.exec(`UPDATE webhook SET older_secrets = ARRAY[$1::bytea, $2::bytea, $1::bytea], older_secrets_until = ARRAY[now() + interval '2 hours', now() + interval '1 hour', now() - interval '1 hour']
+		 WHERE webhook_id = 'wh_1'`, keys(t, second).Seal("acme", "wh_1", "whsec_newer"), keys(t, first).Seal("acme", "wh_1", "whsec_older"))
+	f := keys(t, first).Fingerprints()[0]
+	if s := testkit.Must(secretkey.Read(t.Context(), b.pool, time.Now()))(t); s.Secrets[f] != 1 {
+		t.Errorf("%d secrets need the first key, want 1", s.Secrets[f])
+	}
+	if err := b.register(second); !isMissing(err) {
+		t.Errorf("without the key of an older secret: %v", err)
+	}
+	if n, err := secretkey.Reseal(t.Context(), b.pool, keys(t, both), time.Now()); n != 1 || err != nil {
+		t.Errorf("%d sealed again, %v", n, err)
+	}
+	var boxes [][]byte
+	if err := b.pool.QueryRow(t.Context(), `SELECT older_secrets FROM webhook WHERE webhook_id = 'wh_1'`).Scan(&boxes); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"whsec_newer", "whsec_older", "whsec_newer"} {
+		if got, err := keys(t, second).Open("acme", "wh_1", boxes[i]); got != want {
+			t.Errorf("the new key opens %q, want %q: %v", got, want, err)
+		}
+	}
+}
+
 // A key that is lost can be given up: the database goes on with another one, and its
 // secrets are gone.
 func TestGiveUp(t *testing.T) {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -70,6 +71,13 @@ func TestWebhookFromFirstToLast(t *testing.T) {
 	if rotated == secret || rotated == "" {
 		t.Error("the secret was not rotated")
 	}
+	p.get(here+"/rotate").status(http.StatusOK).has("It was rotated not long ago. Messages are signed with both secrets until", "Rotate secret</button>")
+	for n := 3; n <= delivery.MaxSecrets; n++ {
+		p.post(here+"/rotate", nil).status(http.StatusOK).has(fmt.Sprintf("signed with %d secrets. The older ones end on", n))
+	}
+	p.get(here + "/rotate").status(http.StatusOK).has("cannot be rotated before then").hasNot("Rotate secret</button>")
+	p.post(here+"/rotate", nil).status(http.StatusConflict).has("Too many secrets sign", "rotate again after")
+	p.get(here).has("signed with 5 secrets")
 	p.get(p.post(here+"/edit", url.Values{"address": {r.URL + "/other"}, "choice": {"all"}}).to()).has("Saved.", "/other")
 	for _, path := range []string{"/webhooks", here, here + "/edit", "/audit"} {
 		p.get(path).hasNot(secret, rotated)

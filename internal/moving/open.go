@@ -169,13 +169,15 @@ func adapt(ctx context.Context, m *Mover, to pgx.Tx, before []byte) error {
 
 // reseal seals the secrets of webhooks under the new place's key.
 func reseal(ctx context.Context, m *Mover, to pgx.Tx) error {
-	rows, err := to.Query(ctx, `SELECT webhook_id, secret, old_secret FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id`, m.cfg.WorkspaceID)
+	rows, err := to.Query(ctx, `SELECT webhook_id, secret, old_secret, older_secrets, older_secrets_until FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id`, m.cfg.WorkspaceID)
 	if err != nil {
 		return fmt.Errorf("read the secrets of %s: %w", m.cfg.WorkspaceID, err)
 	}
 	type sealed struct {
 		ID          string
 		Secret, Old []byte
+		Older       [][]byte
+		OlderUntil  []time.Time
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[sealed])
 	if err != nil {
@@ -196,18 +198,24 @@ func reseal(ctx context.Context, m *Mover, to pgx.Tx) error {
 		if err != nil {
 			return err
 		}
-		var old []byte
-		if w.Old != nil {
-			// One that nobody can open signs nothing, and its time ends.
-			if old, err = again(m, under, w.ID, w.Old); errors.Is(err, keyring.ErrUnknownKey) {
-				old = nil
-			} else if err != nil {
+		// An old one that nobody can open signs nothing, and its time ends.
+		old, err := againIfKnown(m, under, w.ID, w.Old)
+		if err != nil {
+			return err
+		}
+		older, olderUntil := [][]byte{}, []time.Time{}
+		for i, box := range w.Older {
+			if box, err = againIfKnown(m, under, w.ID, box); err != nil {
 				return err
+			}
+			if box != nil {
+				older, olderUntil = append(older, box), append(olderUntil, w.OlderUntil[i])
 			}
 		}
 		_, err = to.Exec(ctx, `
-			UPDATE webhook SET secret = $3, old_secret = $4, old_secret_until = CASE WHEN $4::bytea IS NULL THEN NULL ELSE old_secret_until END
-			 WHERE workspace_id = $1 AND webhook_id = $2`, m.cfg.WorkspaceID, w.ID, secret, old)
+			UPDATE webhook SET secret = $3, old_secret = $4, old_secret_until = CASE WHEN $4::bytea IS NULL THEN NULL ELSE old_secret_until END,
+			       older_secrets = $5, older_secrets_until = $6
+			 WHERE workspace_id = $1 AND webhook_id = $2`, m.cfg.WorkspaceID, w.ID, secret, old, older, olderUntil)
 		if err != nil {
 			return fmt.Errorf("write the secret of %s: %w", w.ID, err)
 		}
@@ -216,6 +224,18 @@ func reseal(ctx context.Context, m *Mover, to pgx.Tx) error {
 }
 
 var errNoKeyring = errors.New("the workspace has webhooks, whose secrets are encrypted: the keys of both places are needed (LEDGERFEED_SECRET_KEY and --to-secret-key-file)")
+
+// againIfKnown is again; nil for no secret, and for one under a key that this process lacks.
+func againIfKnown(m *Mover, under *keyring.Keyring, webhookID string, box []byte) ([]byte, error) {
+	if box == nil {
+		return nil, nil
+	}
+	sealed, err := again(m, under, webhookID, box)
+	if errors.Is(err, keyring.ErrUnknownKey) {
+		return nil, nil
+	}
+	return sealed, err
+}
 
 // again seals a secret of the old place under another keyring.
 func again(m *Mover, under *keyring.Keyring, webhookID string, box []byte) ([]byte, error) {

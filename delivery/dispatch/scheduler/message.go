@@ -14,20 +14,19 @@ type Key struct{ WorkspaceID, WebhookID string }
 // Endpoint is a webhook's settings, as its row has them. It is never changed;
 // new settings are a new Endpoint.
 type Endpoint struct {
-	URL       *url.URL
-	Address   string   // URL as the user wrote it
-	Name      string   // for people; empty: none
-	Events    []string // event types; nil: all
-	On        bool
-	Paused    bool // not on: what there is to send waits, but for what a person sends by hand
-	Standard  bool // messages have the headers of Standard Webhooks, too
-	Version   int  // raised by every change that a user makes
-	Epoch     int  // raised when the webhook is turned off, on, or paused
-	Kept      int  // what was decided or is pending since this epoch still counts
-	Secret    string
-	OldSecret string // signs too until OldUntil; empty: none
-	OldUntil  time.Time
-	Broken    error // why no message can be sent, such as a secret that cannot be opened; nil: it can
+	URL      *url.URL
+	Address  string   // URL as the user wrote it
+	Name     string   // for people; empty: none
+	Events   []string // event types; nil: all
+	On       bool
+	Paused   bool // not on: what there is to send waits, but for what a person sends by hand
+	Standard bool // messages have the headers of Standard Webhooks, too
+	Version  int  // raised by every change that a user makes
+	Epoch    int  // raised when the webhook is turned off, on, or paused
+	Kept     int  // what was decided or is pending since this epoch still counts
+	Secret   string
+	Old      []OldSecret // sign too until their time ends, newest first
+	Broken   error       // why no message can be sent, such as a secret that cannot be opened; nil: it can
 }
 
 // pendingEpoch is the epoch of a delivery that is tried again after an attempt under these
@@ -42,10 +41,19 @@ func (e *Endpoint) pendingEpoch() int {
 // Secrets returns the secrets that sign a message sent at a time, the newest
 // first.
 func (e *Endpoint) Secrets(at time.Time) []string {
-	if e.OldSecret != "" && at.Before(e.OldUntil) {
-		return []string{e.Secret, e.OldSecret}
+	list := []string{e.Secret}
+	for _, old := range e.Old {
+		if at.Before(old.Until) {
+			list = append(list, old.Secret)
+		}
 	}
-	return []string{e.Secret}
+	return list
+}
+
+// OldSecret is a secret from before a rotation.
+type OldSecret struct {
+	Secret string
+	Until  time.Time // it signs before this time
 }
 
 // Source says where a message comes from.

@@ -31,7 +31,7 @@ import (
 const tolerance = 5 * time.Minute
 
 // verify checks the signature header over the raw body, before any parsing.
-// While a secret is rotated the header has two v1 values; one match is enough.
+// While a secret is rotated the header has several v1 values; one match is enough.
 func verify(secret, header string, body []byte, now time.Time) error {
 	var stamp string
 	var signatures []string

@@ -30,7 +30,7 @@ if (!secret) {
 const TOLERANCE = 300;
 
 // Checks the signature header over the raw body, before any parsing. While a
-// secret is rotated the header has two v1 values; one match is enough.
+// secret is rotated the header has several v1 values; one match is enough.
 // Returns what is wrong, or null.
 function fault(header, body, now) {
   const parts = (header || "").split(",").map((p) => p.trim().split("="));

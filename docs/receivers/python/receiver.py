@@ -36,7 +36,7 @@ TOLERANCE = 300
 def fault(header, body, now):
     """Checks the signature header over the raw body, before any parsing.
 
-    While a secret is rotated the header has two v1 values; one match is
+    While a secret is rotated the header has several v1 values; one match is
     enough. Returns what is wrong, or None.
     """
     parts = [p.strip().partition("=") for p in (header or "").split(",")]

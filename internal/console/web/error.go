@@ -9,6 +9,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -67,6 +68,7 @@ func pageError(err error) PageError {
 		sent      *delivery.UnknownDeliveryError
 		workspace *domain.UnknownWorkspaceError
 		notLive   *access.NotLiveError
+		secrets   *delivery.SecretsError
 	)
 	if moved, ok := errors.AsType[*eventlog.MovedError](err); ok {
 		return movedPage(moved)
@@ -101,6 +103,9 @@ func pageError(err error) PageError {
 	case errors.As(err, &notLive):
 		return PageError{Status: http.StatusConflict, Title: "This key is " + string(notLive.State),
 			Text: "A key that is " + string(notLive.State) + " cannot be changed any more. Create a new one.", Back: "/keys"}
+	case errors.As(err, &secrets):
+		return PageError{Status: http.StatusConflict, Title: "Too many secrets sign",
+			Text: label.Sentence(secrets.Error()) + " Nothing was changed.", Back: "/webhooks"}
 	case errors.Is(err, delivery.ErrOff):
 		return PageError{Status: http.StatusConflict, Title: "The webhook is off",
 			Text: "Nothing is sent to a webhook that is off. Turn it back on first.", Back: "/webhooks"}
