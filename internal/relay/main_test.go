@@ -129,22 +129,40 @@ func (b *bench) show(workspaceID string, but int) {
 	b.notifier.Notify(eventlog.TopicProjected, workspaceID)
 }
 
-// sent are the messages that the broker holds, by workspace, in their order.
-func (b *bench) sent() map[string][]*nats.Msg {
+// sent are the messages that the broker holds, by workspace, in their order. A cluster that has
+// just lost or got back a server may lose a request, so it is asked again.
+func (b *bench) sent() (list map[string][]*nats.Msg) {
 	b.t.Helper()
-	info := testkit.Must(b.js.StreamInfo("LEDGERFEED"))(b.t)
+	testkit.Eventually(b.t, func() (err error) {
+		list, err = b.read()
+		return err
+	})
+	return list
+}
+
+func (b *bench) read() (map[string][]*nats.Msg, error) {
+	info, err := b.js.StreamInfo("LEDGERFEED")
+	if err != nil {
+		return nil, fmt.Errorf("read the stream: %w", err)
+	}
 	list := map[string][]*nats.Msg{}
 	if info.State.Msgs == 0 {
-		return list
+		return list, nil
 	}
-	sub := testkit.Must(b.js.SubscribeSync("", nats.BindStream("LEDGERFEED"), nats.OrderedConsumer(), nats.DeliverAll()))(b.t)
+	sub, err := b.js.SubscribeSync("", nats.BindStream("LEDGERFEED"), nats.OrderedConsumer(), nats.DeliverAll())
+	if err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
 	defer func() { _ = sub.Unsubscribe() }()
-	for range info.State.Msgs {
-		msg := testkit.Must(sub.NextMsg(30 * time.Second))(b.t)
+	for n := range info.State.Msgs {
+		msg, err := sub.NextMsg(30 * time.Second)
+		if err != nil {
+			return nil, fmt.Errorf("message %d of %d: %w", n+1, info.State.Msgs, err)
+		}
 		w := msg.Header.Get(bus.MetadataWorkspaceID)
 		list[w] = append(list[w], msg)
 	}
-	return list
+	return list, nil
 }
 
 // stored are the payloads that a workspace must have in the broker, read from the log.
