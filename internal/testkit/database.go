@@ -109,7 +109,27 @@ func run(m *testing.M, s *server, options []Option) {
 // alone. It is dropped when the test ends, and connections to it are cut.
 func NewDatabase(t testing.TB) string {
 	t.Helper()
-	url := create(t, (*server).template)
+	return asRole(t, create(t, (*server).template))
+}
+
+// FilledDatabase is NewDatabase with what a function has put into one, which is called at the
+// first use of a name in the process, in the test that comes first. What many tests begin with
+// is written once so, and copied. The function must end its connections.
+func FilledDatabase(t testing.TB, name string, put func(url string)) string {
+	t.Helper()
+	if current != nil && current.cluster != nil { // a copy is not distributed
+		url := NewDatabase(t)
+		put(url)
+		return url
+	}
+	return asRole(t, create(t, func(s *server, _ context.Context) (string, error) {
+		return s.fill(name, func(url string) { put(asRole(t, url)) })
+	}))
+}
+
+// asRole is the address of a database for the role of the tests.
+func asRole(t testing.TB, url string) string {
+	t.Helper()
 	if current.role != "" {
 		url += roleParameter + current.role
 		mustBe(t, url, current.role)

@@ -50,9 +50,10 @@ type server struct {
 	pooled    func() (*pgbouncer.PgBouncer, error)
 
 	mu      sync.Mutex
-	pg      *localpg.Server      // what stop has to close; guarded by mu
-	bouncer *pgbouncer.PgBouncer // guarded by mu
-	reaper  *reaper              // what removes the files; guarded by mu
+	filled  map[string]func() error // templates of FilledDatabase; guarded by mu
+	pg      *localpg.Server         // what stop has to close; guarded by mu
+	bouncer *pgbouncer.PgBouncer    // guarded by mu
+	reaper  *reaper                 // what removes the files; guarded by mu
 }
 
 func newServer(migrate migration) *server {
@@ -197,8 +198,47 @@ func (s *server) makeTemplate() error {
 			return fmt.Errorf("let tests look at sessions: %w", err)
 		}
 	}
-	// A database with connections cannot be cloned: no new ones, and none of
-	// those that migrate may have left open.
+	return s.close(ctx, name)
+}
+
+// fill returns a template with what a function puts into it, made at the first call for a name.
+// Tests that come meanwhile wait for it.
+func (s *server) fill(name string, put func(url string)) (string, error) {
+	template := s.named(templateName + "_" + identifier(name))
+	s.mu.Lock()
+	if s.filled == nil {
+		s.filled = map[string]func() error{}
+	}
+	made := s.filled[name]
+	if made == nil {
+		err := fmt.Errorf("the template %s was not filled: the test that came first has failed", name)
+		var once sync.Once
+		made = func() error {
+			once.Do(func() { err = s.makeFilled(template, put) }) // a test that fails leaves put at once
+			return err
+		}
+		s.filled[name] = made
+	}
+	s.mu.Unlock()
+	return template, made()
+}
+
+func (s *server) makeFilled(template string, put func(url string)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := s.templated(); err != nil {
+		return err
+	}
+	if err := s.admin(ctx, "CREATE DATABASE "+template+" TEMPLATE "+s.named(templateName)+" STRATEGY file_copy"); err != nil {
+		return fmt.Errorf("make a template to fill: %w", err)
+	}
+	put(s.url(template))
+	return s.close(ctx, template)
+}
+
+// close lets nobody connect to a template any more, and ends the connections to it: a database
+// that has any cannot be cloned.
+func (s *server) close(ctx context.Context, name string) error {
 	if err := s.admin(ctx, "ALTER DATABASE "+name+" ALLOW_CONNECTIONS false"); err != nil {
 		return fmt.Errorf("close the template database: %w", err)
 	}

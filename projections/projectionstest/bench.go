@@ -33,7 +33,23 @@ type Bench struct {
 // New makes a Bench with an empty log.
 func New(t testing.TB) *Bench {
 	t.Helper()
-	b := &Bench{t: t, URL: testkit.NewDatabase(t)}
+	return at(t, testkit.NewDatabase(t))
+}
+
+// Filled makes a Bench that begins with what a function has put into its database. Tests that
+// name the same beginning share that work (testkit.FilledDatabase).
+func Filled(t testing.TB, name string, put func(b *Bench)) *Bench {
+	t.Helper()
+	return at(t, testkit.FilledDatabase(t, name, func(url string) {
+		b := at(t, url)
+		put(b)
+		b.Pool.Close()
+	}))
+}
+
+func at(t testing.TB, url string) *Bench {
+	t.Helper()
+	b := &Bench{t: t, URL: url}
 	pool, err := pg.Open(t.Context(), b.URL, pg.Options{MaxConns: projections.Connections + 2, Settings: projections.PoolSettings()})
 	if err != nil {
 		t.Fatal(err)

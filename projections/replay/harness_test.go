@@ -31,11 +31,11 @@ func newBench(t *testing.T) *bench {
 // projected is a bench with two projected workspaces: ws-1 and ws-2.
 func projected(t *testing.T) *bench {
 	t.Helper()
-	b := newBench(t)
-	b.Append(projectionstest.Generate(t, "ws-1", 1, 900))
-	b.Append(projectionstest.Generate(t, "ws-2", 2, 700))
-	b.Project(1000)
-	return b
+	return &bench{t: t, Bench: projectionstest.Filled(t, "projected", func(b *projectionstest.Bench) {
+		b.Append(projectionstest.Generate(t, "ws-1", 1, 900))
+		b.Append(projectionstest.Generate(t, "ws-2", 2, 700))
+		b.Project(1000)
+	})}
 }
 
 func draft(t *testing.T, line string) domain.Draft {
