@@ -79,22 +79,15 @@ func startProxy(t *testing.T) *proxy {
 	if err := os.WriteFile(document, description, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.host = freeHost(t)
-	_, port, _ := net.SplitHostPort(p.host)
+	const port = "4010"
+	host := testkit.OwnHost(t)
+	p.host = net.JoinHostPort(host, port)
 	// It logs only its own failures; what it finds is in headers.
 	run := exec.CommandContext(t.Context(), prism, "proxy", document, behind.URL,
-		"--port", port, "--validate-request=false", "--cors=false", "-v", "fatal")
+		"--host", host, "--port", port, "--validate-request=false", "--cors=false", "-v", "fatal")
 	run.Env = append(os.Environ(), nodeOptions)
 	p.run(t, run)
 	return p
-}
-
-// freeHost is a loopback address on which nothing listens.
-func freeHost(t *testing.T) string {
-	t.Helper()
-	l := testkit.Must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // run starts prism and waits until it listens.

@@ -5,13 +5,11 @@ package natscluster
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -193,15 +191,10 @@ func (c *Cluster) ready() {
 
 // reserve returns an address of this machine and ports of it that nobody else takes while the
 // test runs. A server of a cluster has to know the ports of the others before they start, and
-// has the same ones after it was killed, so the kernel cannot choose when it starts. On Linux
-// each cluster has an address of its own: whoever connects or listens at 127.0.0.1 meanwhile
-// takes no port of it. Elsewhere there is 127.0.0.1 alone.
+// has the same ones after it was killed, so the kernel cannot choose when it starts.
 func reserve(t testing.TB, n int) (host string, ports []int) {
 	t.Helper()
-	host = "127.0.0.1"
-	if runtime.GOOS == "linux" {
-		host = ownHost(t)
-	}
+	host = testkit.OwnHost(t)
 	var config net.ListenConfig
 	var open []net.Listener // until all are found, so that none is found twice
 	for range n {
@@ -217,22 +210,4 @@ func reserve(t testing.TB, n int) (host string, ports []int) {
 		_ = l.Close()
 	}
 	return host, ports
-}
-
-// ownHost is an address of 127.0.0.0/8 that is this test's until it ends: it listens at a port
-// that all clusters of this machine agree on.
-func ownHost(t testing.TB) string {
-	t.Helper()
-	const agreed = "1777" // no port that the kernel gives to anybody
-	var config net.ListenConfig
-	for range 1000 {
-		host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)) //nolint:gosec // not a secret
-		l, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(host, agreed))
-		if err == nil {
-			t.Cleanup(func() { _ = l.Close() })
-			return host
-		}
-	}
-	t.Fatal("no address of 127.0.0.0/8 is free")
-	return ""
 }
