@@ -100,8 +100,8 @@ func (f *Feed) Event(ctx context.Context, workspaceID, id string, oldest time.Ti
 	var found *string
 	err = f.pool.QueryRow(ctx, `
 		SELECT c.position, (SELECT e.public_event FROM event_log e
-		         WHERE e.workspace_id = $1 AND e.id = $2 AND e.public_event IS NOT NULL AND e.position <= c.position
-		           AND e.created_at >= $3 AND ($4 OR e.type <> '`+domain.TypePayoutPaid+`'))
+		         WHERE e.workspace_id = $1 AND e.id BETWEEN $2 AND $2 AND e.public_event IS NOT NULL AND e.position <= c.position
+		           AND e.created_at >= $3 AND ($4 OR e.type <> '`+domain.TypePayoutPaid+`') ORDER BY e.id)
 		  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '`+ReadModels+`'`,
 		workspaceID, id, oldest, payouts).Scan(&visible, &found)
 	if errors.Is(err, pgx.ErrNoRows) {

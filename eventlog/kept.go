@@ -88,7 +88,11 @@ func entriesStatement(into map[int64]entryAt, positions ...int64) statement {
 	)
 	return statement{
 		sql: func(workspace string) string {
-			return `SELECT e.position, e.created_at, ` + ChainStart + ` FROM event_log e WHERE e.workspace_id = ` + workspace + ` AND e.position = ANY ($1)`
+			// As position = ANY ($1) it would read the whole log of a workspace that has more entries than
+			// most, because the plan is the same for all.
+			return `SELECT e.* FROM unnest($1::bigint[]) AS k (position) CROSS JOIN LATERAL (
+				SELECT e.position, e.created_at, ` + ChainStart + ` FROM event_log e
+				 WHERE e.workspace_id = ` + workspace + ` AND e.position BETWEEN k.position AND k.position ORDER BY e.position LIMIT 1) AS e`
 		},
 		args:    []any{positions},
 		columns: []any{&position, &createdAt, &chain},

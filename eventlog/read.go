@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
@@ -14,17 +15,27 @@ import (
 // entryColumns are read by scanEntries, in this order.
 const entryColumns = `e.position, e.id, e.type, e.created_at, e.data::text, e.chain`
 
+// queryInOrder queries rows in the order of an index, along that index: without sorts, no other
+// can be read. While PostgreSQL's statistics do not know a workspace, it expects one row there, and
+// would sort what it finds along the lowest index that begins with the workspace, even for one
+// value of another column. So a single row is looked up as a range of one value, in its order.
+func queryInOrder(ctx context.Context, pool *pgxpool.Pool, scan func(pgx.Rows) error, sql string, args ...any) error {
+	var b pgx.Batch
+	b.Queue(`SELECT set_config('enable_sort', 'off', true)`)
+	b.Queue(sql, args...).Query(scan)
+	return pool.SendBatch(ctx, &b).Close()
+}
+
 // Read returns the entries of a workspace after a position, oldest first, at
 // most limit of them.
-func (l *Log) Read(ctx context.Context, workspaceID string, after int64, limit int) ([]domain.Entry, error) {
-	rows, err := poolOf(ctx, l, workspaceID).Query(ctx, `
+func (l *Log) Read(ctx context.Context, workspaceID string, after int64, limit int) (entries []domain.Entry, err error) {
+	err = queryInOrder(ctx, poolOf(ctx, l, workspaceID), func(rows pgx.Rows) (err error) {
+		entries, err = scanEntries(rows, workspaceID)
+		return err
+	}, `
 		SELECT `+entryColumns+` FROM event_log e
 		 WHERE e.workspace_id = $1 AND e.position > $2 ORDER BY e.position LIMIT $3`,
 		workspaceID, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read the log of %s: %w", workspaceID, err)
-	}
-	entries, err := scanEntries(rows, workspaceID)
 	if err != nil {
 		return nil, fmt.Errorf("read the log of %s: %w", workspaceID, err)
 	}
@@ -89,10 +100,10 @@ func (l *Log) EntryAt(ctx context.Context, workspaceID string, position int64) (
 // PositionOf returns the position of the entry with an id; 0 when the workspace
 // has none.
 func (l *Log) PositionOf(ctx context.Context, workspaceID, id string) (position int64, err error) {
-	err = poolOf(ctx, l, workspaceID).QueryRow(ctx, `SELECT position FROM event_log WHERE workspace_id = $1 AND id = $2`, workspaceID, id).Scan(&position)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, nil
-	}
+	err = queryInOrder(ctx, poolOf(ctx, l, workspaceID), func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&position}, func() error { return nil })
+		return err //nolint:wrapcheck // wrapped below
+	}, `SELECT e.position FROM event_log e WHERE e.workspace_id = $1 AND e.id BETWEEN $2 AND $2 ORDER BY e.id`, workspaceID, id)
 	if err != nil {
 		return 0, fmt.Errorf("find the entry %s of %s: %w", id, workspaceID, err)
 	}

@@ -61,7 +61,7 @@ type Found struct {
 // Search looks at one window of the log.
 func (f *Feed) Search(ctx context.Context, q Search) (*Found, error) {
 	if domain.IsID(q.Text) && q.From == 0 {
-		event, err := f.hits(ctx, &q, `AND e.id = $5`, q.Text)
+		event, err := f.hits(ctx, &q, `AND e.id BETWEEN $5 AND $5 ORDER BY e.id`, q.Text)
 		if err != nil || len(event) > 0 {
 			return &Found{Hits: event}, err
 		}
@@ -97,7 +97,10 @@ func (f *Feed) Search(ctx context.Context, q Search) (*Found, error) {
 	if found.Next == 0 {
 		return found, nil
 	}
-	err = f.pool.QueryRow(ctx, `SELECT created_at FROM event_log WHERE workspace_id = $1 AND position = $2`, q.WorkspaceID, found.Next).Scan(&found.Until)
+	err = queryInOrder(ctx, f.pool, func(rows pgx.Rows) (err error) {
+		found.Until, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[time.Time])
+		return err //nolint:wrapcheck // wrapped below
+	}, `SELECT e.created_at FROM event_log e WHERE e.workspace_id = $1 AND e.position BETWEEN $2 AND $2 ORDER BY e.position`, q.WorkspaceID, found.Next)
 	if err != nil {
 		return nil, fmt.Errorf("search the events of %s: %w", q.WorkspaceID, err)
 	}
@@ -142,17 +145,16 @@ func (f *Found) goOn(q *Search, from, to, first, last int64) {
 
 // hits reads the visible events of a search's type and time that meet a further condition,
 // whose parameters begin at $5.
-func (f *Feed) hits(ctx context.Context, q *Search, condition string, args ...any) ([]Hit, error) {
-	rows, err := f.pool.Query(ctx, `
+func (f *Feed) hits(ctx context.Context, q *Search, condition string, args ...any) (list []Hit, err error) {
+	err = queryInOrder(ctx, f.pool, func(rows pgx.Rows) (err error) {
+		list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Hit])
+		return err
+	}, `
 		SELECT e.position, e.public_event FROM event_log e
 		 WHERE e.workspace_id = $1 AND e.public_event IS NOT NULL AND ($4 = '' OR e.type = $4)
 		   AND e.created_at >= $2 AND ($3::timestamptz IS NULL OR e.created_at < $3)
 		   AND e.position <= (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '`+ReadModels+`') `+condition,
 		append([]any{q.WorkspaceID, q.Oldest, nullTime(q.Before), q.Type}, args...)...)
-	if err != nil {
-		return nil, fmt.Errorf("search the events of %s: %w", q.WorkspaceID, err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Hit])
 	if err != nil {
 		return nil, fmt.Errorf("search the events of %s: %w", q.WorkspaceID, err)
 	}

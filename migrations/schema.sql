@@ -1197,6 +1197,7 @@ CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zon
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
  SET plan_cache_mode TO 'auto'
+ SET enable_sort TO 'off'
 AS $function$
 DECLARE
     h      log_head%ROWTYPE;
@@ -1312,10 +1313,10 @@ BEGIN
     single := n = 1 OR (n <= 8 AND NOT whole);
     known := true;
     IF NOT single THEN
-        -- One look-up by the unique index for each id: as id = ANY (ids) it could
-        -- become a walk through the whole workspace.
+        -- One look-up for each id, in the order of ids: this function is planned without
+        -- sorts, so that only the unique index can be read, whatever the statistics say.
         known := EXISTS (SELECT FROM unnest(ids) AS u (id) CROSS JOIN LATERAL (
-            SELECT FROM event_log e WHERE e.workspace_id = w AND e.id = u.id LIMIT 1) AS held);
+            SELECT FROM event_log e WHERE e.workspace_id = w AND e.id BETWEEN u.id AND u.id ORDER BY e.id LIMIT 1) AS held);
     END IF;
     FOR i IN 1..n LOOP
         at := date_trunc('milliseconds', created[i]);
@@ -1340,7 +1341,7 @@ BEGIN
         END IF;
         IF known AND NOT is_new THEN
             SELECT e.type, e.data::text AS data, e.position, e.created_at INTO old
-              FROM event_log e WHERE e.workspace_id = w AND e.id = ids[i];
+              FROM event_log e WHERE e.workspace_id = w AND e.id BETWEEN ids[i] AND ids[i] ORDER BY e.id;
             IF FOUND THEN
                 positions[i] := old.position;
                 times[i] := old.created_at;
@@ -1448,17 +1449,18 @@ CREATE OR REPLACE FUNCTION public.log_position_since(w text, since timestamp wit
  RETURNS bigint
  LANGUAGE plpgsql
  STABLE PARALLEL SAFE STRICT
+ SET enable_sort TO 'off'
 AS $function$
 DECLARE
     found bigint;
 BEGIN
-    -- LIMIT keeps each half one look-up by the position, whatever the planner thinks of the log.
+    -- The order keeps each half one look-up by the position, whatever the statistics say.
     WITH RECURSIVE half (lo, hi) AS (
         SELECT 1::bigint, h.position + 1 FROM log_head h WHERE h.workspace_id = w
         UNION ALL
         SELECT CASE WHEN middle.hit THEN lo ELSE (lo + hi) / 2 + 1 END, CASE WHEN middle.hit THEN (lo + hi) / 2 ELSE hi END
           FROM half LEFT JOIN LATERAL (
-               SELECT e.created_at >= since AS hit FROM event_log e WHERE e.workspace_id = w AND e.position = (lo + hi) / 2 LIMIT 1) middle ON true
+               SELECT e.created_at >= since AS hit FROM event_log e WHERE e.workspace_id = w AND e.position BETWEEN (lo + hi) / 2 AND (lo + hi) / 2 ORDER BY e.position LIMIT 1) middle ON true
          WHERE lo < hi)
     SELECT lo INTO found FROM half WHERE lo = hi;
     RETURN coalesce(found, 1);
@@ -1533,6 +1535,8 @@ CREATE OR REPLACE FUNCTION public.log_trace(w text, ids text[], traces text[], o
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path TO 'public', 'pg_temp'
+ SET enable_sort TO 'off'
+ SET jit TO 'off'
 AS $function$
 BEGIN
     IF NOT EXISTS (SELECT FROM unnest(traces, outcomes) AS t (trace, outcome) WHERE t.outcome = 'appended' AND octet_length(t.trace) = 55) THEN
@@ -1543,8 +1547,8 @@ BEGIN
     SELECT DISTINCT ON (t.id) w, t.id, t.trace
       FROM unnest(ids, traces, outcomes) AS t (id, trace, outcome)
      WHERE t.outcome = 'appended' AND octet_length(t.trace) = 55
-       AND (SELECT e.appended_at FROM event_log e WHERE e.workspace_id = w AND e.id = t.id) = now()
-       AND NOT EXISTS (SELECT FROM append_trace a WHERE a.workspace_id = w AND a.event_id = t.id)
+       AND (SELECT e.appended_at FROM event_log e WHERE e.workspace_id = w AND e.id BETWEEN t.id AND t.id ORDER BY e.id) = now()
+       AND (SELECT a.event_id FROM append_trace a WHERE a.workspace_id = w AND a.event_id BETWEEN t.id AND t.id ORDER BY a.event_id LIMIT 1) IS NULL
         ON CONFLICT DO NOTHING;
 EXCEPTION WHEN lock_not_available THEN
     NULL; -- the append goes on without its trace

@@ -114,6 +114,7 @@ func notOnCitus() map[string]string {
 		"TestTilesAtTheEdgeAreWrittenAboutOnceASecond": "a trigger of the test writes into another table, which no shard can",
 		"TestPlans":               "plans of a cluster are those of its nodes, in another form",
 		"TestPagesReadFewEntries": "plans of a cluster are those of its nodes, in another form",
+		"TestLogIsReadByItsKeys":  "it counts what is read on the connections to one server",
 	}
 }
 
