@@ -48,41 +48,21 @@ type renaming struct {
 }
 
 func (r *renaming) prepare(ctx context.Context) error {
-	r.Say("making a client with %d time entries", r.rows)
-	const batch = 1000
-	drafts := make([]domain.Draft, 0, batch)
-	for i := range r.rows {
-		d, err := domain.NewDraft(renamedWorkspace, "time_entry.recorded", fmt.Appendf(nil, `{"time_entry_id":"te_%07d","work_date":"2026-10-01",
+	err := r.fill(ctx, renamedWorkspace, r.rows, func(workspaceID string, i int) ([]domain.Draft, error) {
+		d, err := domain.NewDraft(workspaceID, "time_entry.recorded", fmt.Appendf(nil, `{"time_entry_id":"te_%07d","work_date":"2026-10-01",
 			"client_id":"cl_1","contractor_id":"co_%d","service":"Occupational therapy","hours":7.5,"invoice_id":"in_%d","period":"2026-10",
 			"currency":"EUR","bill_rate":"120.00","bill_amount":"900.00","pay_rate":"80.00","pay_amount":"600.00"}`, i, i%50, i/30))
 		if err != nil {
-			return fmt.Errorf("cannot make a time entry: %w", err)
+			return nil, fmt.Errorf("cannot make a time entry: %w", err)
 		}
-		if drafts = append(drafts, d); len(drafts) == batch || i == r.rows-1 {
-			if _, err := r.Log.Append(ctx, drafts...); err != nil {
-				return err
-			}
-			drafts = drafts[:0]
-		}
-	}
-	for i := range besideWorkspaces {
-		drafts = append(drafts, workload.Reversed(workload.WorkspaceID(i), "first"))
-	}
-	if _, err := r.Log.Append(ctx, drafts...); err != nil {
-		return err
-	}
-	if _, err := projectBacklog(ctx, r.Database, r.rows); err != nil {
-		return err
-	}
-	server, err := api.Serve(ctx, r.Database, api.Options{CacheBytes: api.NoCache})
+		return []domain.Draft{d}, nil
+	})
 	if err != nil {
 		return err
 	}
-	key, err := server.NewKey(ctx, renamedWorkspace)
-	if err != nil {
+	if err := r.serve(ctx, "/v1/time-entries?limit=50&client_id=cl_1"); err != nil {
 		return err
 	}
-	r.page = api.Request{Host: server.Address, Path: "/v1/time-entries?limit=50&client_id=cl_1", Key: key}
 	return r.Quiesce(ctx)
 }
 
@@ -158,11 +138,16 @@ func (r *renaming) measure(ctx context.Context) error {
 
 // rename appends the new name and waits until the workspace shows it.
 func (r *renaming) rename(ctx context.Context) error {
+	return r.change(ctx, "client.recorded", `{"client_id":"cl_1","name":"Northwind Clinic"}`)
+}
+
+// change appends an entry and waits until the workspace shows it.
+func (r *renaming) change(ctx context.Context, typ, data string) error {
 	projected, unsubscribe := r.Notifier.Subscribe(eventlog.TopicProjected)
 	defer unsubscribe()
-	d, err := domain.NewDraft(renamedWorkspace, "client.recorded", []byte(`{"client_id":"cl_1","name":"Northwind Clinic"}`))
+	d, err := domain.NewDraft(renamedWorkspace, typ, []byte(data))
 	if err != nil {
-		return fmt.Errorf("cannot make a client: %w", err)
+		return fmt.Errorf("cannot make an entry of the type %s: %w", typ, err)
 	}
 	if _, err := r.Log.Append(ctx, d); err != nil {
 		return err
