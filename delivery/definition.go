@@ -192,7 +192,9 @@ func insertWebhook(ctx context.Context, tx pgx.Tx, w *newWebhook) error {
 	return nil
 }
 
-// Edit changes a webhook. It applies to messages that are sent from now on. Errors:
+// Edit changes a webhook. It applies to messages that are sent from now on. One that gets another
+// address starts anew: its count of failures and its warnings are cleared, and its pending
+// deliveries are due at once. Errors:
 // *attempt.AddressError, *EventsError and *TextError, joined; *UnknownWebhookError.
 func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook, error) {
 	types, err := s.check(&c)
@@ -208,7 +210,8 @@ func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook,
 			details = append(details, fmt.Sprintf("name before: %q", w.name))
 			w.name = *c.Name
 		}
-		if c.URL != nil && *c.URL != w.url {
+		moved := c.URL != nil && *c.URL != w.url
+		if moved {
 			details = append(details, "address before: "+attempt.Shown(w.url))
 			w.url = *c.URL
 		}
@@ -221,10 +224,18 @@ func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook,
 		_, err = tx.Exec(ctx, `
 			UPDATE webhook SET version = version + 1, url = $3, name = $4, description = coalesce($5, description),
 			       events = CASE WHEN $6 THEN $7 ELSE events END,
-			       standard_headers = coalesce($8, standard_headers)
-			 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, w.url, w.name, c.Description, c.Events != nil, types, c.Standard)
+			       standard_headers = coalesce($8, standard_headers),
+			       url_version = CASE WHEN $9 THEN version + 1 ELSE url_version END,
+			       failing_since = CASE WHEN NOT $9 THEN failing_since END, warned = CASE WHEN $9 THEN 0 ELSE warned END,
+			       failure_marks = CASE WHEN $9 THEN '{}' ELSE failure_marks END
+			 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, w.url, w.name, c.Description, c.Events != nil, types, c.Standard, moved)
 		if err != nil {
 			return fmt.Errorf("edit webhook %s: %w", webhookID, err)
+		}
+		if moved {
+			if err := dueNow(ctx, tx, w, s.now()); err != nil {
+				return err
+			}
 		}
 		return s.addToAudit(ctx, tx, audit.WebhookEdit, w, strings.Join(details, "; "))
 	})
@@ -232,6 +243,25 @@ func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook,
 		return nil, err
 	}
 	return s.Get(ctx, webhookID)
+}
+
+// dueNow makes the pending deliveries of a webhook due.
+func dueNow(ctx context.Context, tx pgx.Tx, w *named, now time.Time) error {
+	// The rows are found along an index whatever statistics say; see dispatch.PoolSettings.
+	if _, err := tx.Exec(ctx, `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`); err != nil {
+		return fmt.Errorf("send what is pending for %s: %w", w.id, err)
+	}
+	_, err := tx.Exec(ctx, `
+		WITH due AS (
+		    UPDATE webhook_waiting SET next_attempt_at = $3 WHERE workspace_id = $1 AND webhook_id = $2 AND next_attempt_at > $3
+		    RETURNING position, created_at)
+		UPDATE webhook_delivery d SET next_attempt_at = $3 FROM due q
+		 WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = q.position AND d.created_at = q.created_at AND d.state = 'pending'`,
+		w.workspaceID, w.id, now)
+	if err != nil {
+		return fmt.Errorf("send what is pending for %s: %w", w.id, err)
+	}
+	return nil
 }
 
 // choiceDetail says in the audit trail which event types a change chooses, if they are not

@@ -13,7 +13,7 @@ import (
 )
 
 const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.name, w.description, w.standard_headers, w.events, CASE WHEN w.state = 'off' THEN 'off' ELSE 'on' END, w.paused_at, w.created_at, w.failing_since,
-	w.turned_off_at, w.turned_off_for, w.old_secret_until, w.older_secrets_until, c.replay_until IS NOT NULL, c.expired,
+	w.turned_off_at, w.turned_off_for, CASE WHEN w.state = 'off' THEN coalesce(w.turned_off_since, w.failing_since) END, w.old_secret_until, w.older_secrets_until, c.replay_until IS NOT NULL, c.expired,
 	EXISTS (SELECT FROM secret_key k WHERE k.state = 'lost' AND k.fingerprint = substring(w.secret FOR 8)),
 	(SELECT json_object_agg(t.outcome, t.n) FROM (
 	        SELECT n.outcome, sum(n.attempts) AS n FROM webhook_hour n
@@ -68,17 +68,18 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 	var (
 		w               Webhook
 		since, off, old *time.Time
+		offSince        *time.Time
 		paused          *time.Time
 		reason          *string
 		older           []time.Time
 		secretLost      bool
 	)
-	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Name, &w.Description, &w.Standard, &w.Events, &w.State, &paused, &w.CreatedAt.Time, &since, &off, &reason, &old, &older, &w.SendingMissed, &w.ExpiredEvents, &secretLost, &w.Last24Hours)
+	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Name, &w.Description, &w.Standard, &w.Events, &w.State, &paused, &w.CreatedAt.Time, &since, &off, &reason, &offSince, &old, &older, &w.SendingMissed, &w.ExpiredEvents, &secretLost, &w.Last24Hours)
 	if err != nil {
 		return w, err
 	}
 	w.CreatedAt.Time = w.CreatedAt.UTC()
-	w.PausedAt, w.FailingSince, w.TurnedOffAt = timeOf(paused), timeOf(since), timeOf(off)
+	w.PausedAt, w.FailingSince, w.TurnedOffAt, w.TurnedOffSince = timeOf(paused), timeOf(since), timeOf(off), timeOf(offSince)
 	if old != nil {
 		older = slices.Insert(older, 0, *old)
 	}
@@ -119,7 +120,7 @@ func notice(w *Webhook, reason *string, secretLost bool) *string {
 			"Rotate the secret and give the new one to the receiver; events are then sent from where they stopped."
 	case !w.On():
 		text = fmt.Sprintf("Turned off on %s, because every attempt had failed since %s. The last one: %s.",
-			readableTime(w.TurnedOffAt.Time), readableTime(w.FailingSince.Time), orEmpty(reason))
+			readableTime(w.TurnedOffAt.Time), readableTime(w.TurnedOffSince.Time), orEmpty(reason))
 	case w.Paused():
 		text = fmt.Sprintf("Paused since %s: nothing is sent until it is resumed, and then what has waited, in order. "+
 			"Events that are too old by then to be looked up are not sent.", readableTime(w.PausedAt.Time))

@@ -46,6 +46,7 @@ type Webhook struct {
 	CreatedAt      Time     `json:"created_at"`
 	FailingSince   Time     `json:"failing_since"`
 	TurnedOffAt    Time     `json:"turned_off_at"`
+	TurnedOffSince Time     `json:"turned_off_since"` // while off: since when every attempt had failed before
 	Notice         *string  `json:"notice"`           // what needs attention, in words; null: nothing does
 	OldSecretUntil Time     `json:"old_secret_until"` // when the last of OldSecretsUntil is; null: none signs
 

@@ -938,6 +938,8 @@ CREATE TABLE webhook (
     kept_epoch integer,
     older_secrets bytea[] NOT NULL DEFAULT '{}'::bytea[],
     older_secrets_until timestamp with time zone[] NOT NULL DEFAULT '{}'::timestamp with time zone[],
+    url_version integer NOT NULL DEFAULT 0,
+    turned_off_since timestamp with time zone,
     CONSTRAINT webhook_pkey PRIMARY KEY (workspace_id, webhook_id),
     CONSTRAINT webhook_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
     CONSTRAINT webhook_description_check CHECK ((char_length(description) <= 500)),
@@ -954,7 +956,7 @@ COMMENT ON COLUMN webhook.old_secret IS 'The secret before the last rotation, se
 COMMENT ON COLUMN webhook.old_secret_until IS 'Until then messages are signed with the old secret as well; null: there was no rotation.';
 COMMENT ON COLUMN webhook.version IS 'Raised by every change that a user makes, so that the dispatcher reads the row again.';
 COMMENT ON COLUMN webhook.epoch IS 'Raised when it is turned off, on, or paused. What was decided or is pending under an epoch from before it was last turned off or on is cancelled.';
-COMMENT ON COLUMN webhook.failing_since IS 'The first failed attempt after the last success, or after it was turned on; null: it is not failing.';
+COMMENT ON COLUMN webhook.failing_since IS 'The first failed attempt after the last success, or after it was turned on or resumed, or its address was changed; null: it is not failing.';
 COMMENT ON COLUMN webhook.failure_marks IS 'Unix milliseconds of failed attempts: the first and last of each span, enough to tell whether one fell into each third of the time after which it is turned off.';
 COMMENT ON COLUMN webhook.warned IS 'Warnings sent since failing_since: 0, 1 or 2.';
 COMMENT ON COLUMN webhook.turned_off_at IS 'When it was turned off because every attempt failed; null while on.';
@@ -966,6 +968,8 @@ COMMENT ON COLUMN webhook.pause_epoch IS 'The epoch that it got when it was last
 COMMENT ON COLUMN webhook.kept_epoch IS 'As long as its epoch is pause_epoch: what is pending under this epoch or a later one is not cancelled.';
 COMMENT ON COLUMN webhook.older_secrets IS 'The secrets before old_secret that still signed at the last rotation, newest first, sealed in the same way.';
 COMMENT ON COLUMN webhook.older_secrets_until IS 'Until when each of older_secrets signs, in the same order.';
+COMMENT ON COLUMN webhook.url_version IS 'The version that it got when its address was last changed; 0: never. Failures of attempts that were started under an earlier one do not count.';
+COMMENT ON COLUMN webhook.turned_off_since IS 'Since when every attempt had failed when it was turned off; null while on.';
 CREATE INDEX webhook_by_id ON public.webhook USING btree (webhook_id);
 
 CREATE TABLE webhook_cursor (

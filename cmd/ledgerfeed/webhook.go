@@ -145,6 +145,10 @@ func webhookEditCommand(env *cli.Env) *cobra.Command {
 		}
 		return env.Print(webhook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*webhook}) })
 	})
+	c.Long = `Change a webhook's address, event types, name, description or headers.
+
+A webhook that gets another address starts anew: it no longer counts as failing, and its pending
+deliveries go to the new address at once.`
 	c.Flags().StringVar(&d.URL, "url", "", "where events are sent: an https:// address")
 	c.Flags().StringSliceVar(&d.Events, "events", nil, eventsUsage())
 	c.Flags().StringVar(&d.Name, "name", "", nameUsage()+`; "" takes it away`)

@@ -167,7 +167,7 @@ type webhookRow struct {
 func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, error) {
 	ws, hs := split(keys)
 	rows, err := s.pool.Query(ctx, `
-		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.state = 'paused', w.standard_headers, w.version, w.epoch, `+KeptEpoch+`,
+		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.state = 'paused', w.standard_headers, w.version, w.url_version, w.epoch, `+KeptEpoch+`,
 		       w.secret, w.old_secret, w.old_secret_until, w.older_secrets, w.older_secrets_until, w.failing_since, w.failure_marks, w.warned,
 		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0), c.sequence, c.numbered_positions, c.numbered_sequences,
 		       EXISTS (SELECT FROM webhook_waiting q
@@ -198,7 +198,7 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 		webhookID      = &w.Key.WebhookID
 		position, from = &w.Position, &w.ReplayAfter
 	)
-	err = row.Scan(workspaceID, webhookID, &e.Address, &e.Name, &e.Events, &e.On, &e.Paused, &e.Standard, &e.Version, &e.Epoch, &e.Kept,
+	err = row.Scan(workspaceID, webhookID, &e.Address, &e.Name, &e.Events, &e.On, &e.Paused, &e.Standard, &e.Version, &e.AddressVersion, &e.Epoch, &e.Kept,
 		&secret, &old, &oldUntil, &older, &olderUntil, &failing, &marks, &w.Health.Warned, position, from, &w.ReplayTo, &w.Sequence, &w.numberedPositions, &w.numberedSequences, &w.outdated)
 	if err != nil {
 		return w, err

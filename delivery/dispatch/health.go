@@ -62,9 +62,9 @@ func turnOff(ctx context.Context, tx pgx.Tx, c *scheduler.HealthChange) (bool, e
 	var url, name string
 	err := tx.QueryRow(ctx, `
 		UPDATE webhook SET state = 'off', version = version + 1, epoch = epoch + 1,
-		       turned_off_at = $4, turned_off_for = $5, failure_marks = '{}'
-		 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND state = 'on' RETURNING url, name`,
-		c.Key.WorkspaceID, c.Key.WebhookID, c.Endpoint.Epoch, c.At, c.Reason).Scan(&url, &name)
+		       turned_off_at = $4, turned_off_for = $5, turned_off_since = $6, failure_marks = '{}'
+		 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND url_version = $7 AND state = 'on' RETURNING url, name`,
+		c.Key.WorkspaceID, c.Key.WebhookID, c.Endpoint.Epoch, c.At, c.Reason, c.Since, c.Endpoint.AddressVersion).Scan(&url, &name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}

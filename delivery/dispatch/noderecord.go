@@ -78,7 +78,7 @@ func recordByOne(ctx context.Context, s *store, parts []*scheduler.Record, now t
 	queueLease(b, parts[0].Lease, now)
 	for _, r := range parts {
 		for i := range r.Attempts {
-			queueAttempt(b, &r.Attempts[i])
+			queueAttempt(b, &r.Attempts[i], now)
 		}
 		for i := range r.Cursors {
 			queueCursor(b, r.Lease, &r.Cursors[i])
@@ -89,8 +89,8 @@ func recordByOne(ctx context.Context, s *store, parts []*scheduler.Record, now t
 			if !h.Health.FailingSince.IsZero() {
 				since = &h.Health.FailingSince
 			}
-			b.Queue(`UPDATE webhook SET failing_since = $4, failure_marks = $5, warned = $6 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3`,
-				h.Key.WorkspaceID, h.Key.WebhookID, h.Epoch, since, milliseconds(h.Health.Marks), h.Health.Warned)
+			b.Queue(`UPDATE webhook SET failing_since = $4, failure_marks = $5, warned = $6 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND url_version = $7`,
+				h.Key.WorkspaceID, h.Key.WebhookID, h.Epoch, since, milliseconds(h.Health.Marks), h.Health.Warned, h.AddressVersion)
 		}
 		for i := range r.Counts {
 			c := &r.Counts[i]
@@ -111,7 +111,7 @@ func recordByOne(ctx context.Context, s *store, parts []*scheduler.Record, now t
 }
 
 // queueAttempt adds one attempt, as queueAttempts does many.
-func queueAttempt(b *pgx.Batch, a *scheduler.AttemptRecord) {
+func queueAttempt(b *pgx.Batch, a *scheduler.AttemptRecord, now time.Time) {
 	if a.Number == 1 {
 		b.Queue(`
 			INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts, sequence)
@@ -124,13 +124,14 @@ func queueAttempt(b *pgx.Batch, a *scheduler.AttemptRecord) {
 	if a.State == policy.Pending {
 		b.Queue(`
 			INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, before, next_attempt_at, epoch, sequence)
-			SELECT w.workspace_id, w.webhook_id, $3::bigint, $4::timestamptz, $5::integer, $6::integer, $7::timestamptz, $8::integer, $9::bigint
+			SELECT w.workspace_id, w.webhook_id, $3::bigint, $4::timestamptz, $5::integer, $6::integer,
+			       CASE WHEN w.url_version = $10::integer THEN $7::timestamptz ELSE least($7::timestamptz, $11::timestamptz) END, $8::integer, $9::bigint
 			  FROM webhook w WHERE w.workspace_id = $1 AND w.webhook_id = $2
 			    ON CONFLICT (workspace_id, webhook_id, position) DO UPDATE
 			       SET attempts = excluded.attempts, before = excluded.before, next_attempt_at = excluded.next_attempt_at, once = false, epoch = excluded.epoch,
 			           sequence = coalesce(q.sequence, excluded.sequence)
 			     WHERE q.attempts < excluded.attempts`,
-			a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt, a.Number, a.Before, a.Next, a.Epoch, sequenceOf(a))
+			a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt, a.Number, a.Before, a.Next, a.Epoch, sequenceOf(a), a.AddressVersion, now)
 	}
 }
 

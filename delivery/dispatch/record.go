@@ -156,7 +156,7 @@ func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) 
 	}
 	b := &pgx.Batch{}
 	b.Queue(`SELECT webhook_lease(CASE WHEN `+eventlog.RightClock("$3")+` THEN $1 ELSE '' END), set_config('lock_timeout', $2, true)`, r.Lease, pg.Milliseconds(lockTimeout), now)
-	queueAttempts(b, r.Attempts)
+	queueAttempts(b, r.Attempts, now)
 	queueCursors(b, r.Lease, r.Cursors)
 	queueHealth(b, r.Health)
 	queueCounts(b, r.Counts)
@@ -171,7 +171,7 @@ func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) 
 
 // queueAttempts adds first attempts to the history as new deliveries, later ones
 // to their delivery, and keeps what is to be tried again.
-func queueAttempts(b *pgx.Batch, attempts []scheduler.AttemptRecord) {
+func queueAttempts(b *pgx.Batch, attempts []scheduler.AttemptRecord, now time.Time) {
 	var first, pending []scheduler.AttemptRecord
 	for i := range attempts {
 		a := &attempts[i]
@@ -188,7 +188,7 @@ func queueAttempts(b *pgx.Batch, attempts []scheduler.AttemptRecord) {
 		queueFirstAttempts(b, first)
 	}
 	if len(pending) > 0 {
-		queuePending(b, pending)
+		queuePending(b, pending, now)
 	}
 }
 
@@ -248,7 +248,10 @@ func queueLaterAttempt(b *pgx.Batch, a *scheduler.AttemptRecord) {
 	}
 }
 
-func queuePending(b *pgx.Batch, list []scheduler.AttemptRecord) {
+// queuePending has each delivery wait for its next attempt. What was sent to another address than
+// the webhook has by now is due at once. The webhook's row is locked before it is read, so that a
+// change of the address either shows here or finds the row that is written.
+func queuePending(b *pgx.Batch, list []scheduler.AttemptRecord, now time.Time) {
 	var (
 		n             = len(list)
 		ws, hs        = make([]string, n), make([]string, n)
@@ -257,23 +260,29 @@ func queuePending(b *pgx.Batch, list []scheduler.AttemptRecord) {
 		made, before  = make([]int, n), make([]int, n)
 		epochs        = make([]int, n)
 		sequences     = make([]*int64, n)
+		addresses     = make([]int, n)
 	)
 	for i := range list {
 		a := &list[i]
-		sequences[i] = sequenceOf(a)
+		sequences[i], addresses[i] = sequenceOf(a), a.AddressVersion
 		ws[i], hs[i], positions[i], created[i], next[i] = a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt, a.Next
 		made[i], before[i], epochs[i] = a.Number, a.Before, a.Epoch
 	}
 	b.Queue(`
+		WITH w AS MATERIALIZED (
+		    SELECT w.workspace_id, w.webhook_id, w.url_version
+		      FROM (SELECT DISTINCT k.w, k.h FROM unnest($1::text[], $2::text[]) AS k (w, h)) k
+		      JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
+		       FOR SHARE OF w)
 		INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, before, next_attempt_at, epoch, sequence)
-		SELECT a.w, a.h, a.position, a.created_at, a.made, a.before, a.next, a.epoch, a.sequence
-		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[], $5::integer[], $6::integer[], $7::timestamptz[], $8::integer[], $9::bigint[])
-		       AS a (w, h, position, created_at, made, before, next, epoch, sequence)
-		  JOIN webhook w ON w.workspace_id = a.w AND w.webhook_id = a.h
+		SELECT a.w, a.h, a.position, a.created_at, a.made, a.before, CASE WHEN a.address = w.url_version THEN a.next ELSE least(a.next, $11) END, a.epoch, a.sequence
+		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[], $5::integer[], $6::integer[], $7::timestamptz[], $8::integer[], $9::bigint[], $10::integer[])
+		       AS a (w, h, position, created_at, made, before, next, epoch, sequence, address)
+		  JOIN w ON w.workspace_id = a.w AND w.webhook_id = a.h
 		    ON CONFLICT (workspace_id, webhook_id, position) DO UPDATE
 		       SET attempts = excluded.attempts, before = excluded.before, next_attempt_at = excluded.next_attempt_at, once = false, epoch = excluded.epoch,
 		           sequence = coalesce(q.sequence, excluded.sequence)
-		     WHERE q.attempts < excluded.attempts`, ws, hs, positions, created, made, before, next, epochs, sequences)
+		     WHERE q.attempts < excluded.attempts`, ws, hs, positions, created, made, before, next, epochs, sequences, addresses, now)
 }
 
 func queueCursors(b *pgx.Batch, lease string, list []scheduler.CursorRecord) {
@@ -322,18 +331,20 @@ func queueHealth(b *pgx.Batch, list []scheduler.HealthRecord) {
 		epochs, warned = make([]int, n), make([]int, n)
 		since          = make([]*time.Time, n)
 		marks          = make([]string, n)
+		addresses      = make([]int, n)
 	)
 	for i := range list {
 		h := &list[i]
 		ws[i], hs[i], epochs[i], warned[i], marks[i] = h.Key.WorkspaceID, h.Key.WebhookID, h.Epoch, h.Health.Warned, marksArray(h.Health.Marks)
+		addresses[i] = h.AddressVersion
 		if !h.Health.FailingSince.IsZero() {
 			since[i] = &h.Health.FailingSince
 		}
 	}
 	b.Queue(`
 		UPDATE webhook w SET failing_since = f.since, failure_marks = f.marks::bigint[], warned = f.warned
-		  FROM unnest($1::text[], $2::text[], $3::integer[], $4::timestamptz[], $5::text[], $6::integer[]) AS f (w, h, epoch, since, marks, warned)
-		 WHERE w.workspace_id = f.w AND w.webhook_id = f.h AND w.epoch = f.epoch`, ws, hs, epochs, since, marks, warned)
+		  FROM unnest($1::text[], $2::text[], $3::integer[], $4::timestamptz[], $5::text[], $6::integer[], $7::integer[]) AS f (w, h, epoch, since, marks, warned, address)
+		 WHERE w.workspace_id = f.w AND w.webhook_id = f.h AND w.epoch = f.epoch AND w.url_version = f.address`, ws, hs, epochs, since, marks, warned, addresses)
 }
 
 // marksArray writes times as an array of Unix milliseconds.

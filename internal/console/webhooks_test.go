@@ -78,7 +78,14 @@ func TestWebhookFromFirstToLast(t *testing.T) {
 	p.get(here + "/rotate").status(http.StatusOK).has("cannot be rotated before then").hasNot("Rotate secret</button>")
 	p.post(here+"/rotate", nil).status(http.StatusConflict).has("Too many secrets sign", "rotate again after")
 	p.get(here).has("signed with 5 secrets")
+	answer <- 202 // to the delivery that waits for its retry, which goes to the new address at once
 	p.get(p.post(here+"/edit", url.Values{"address": {r.URL + "/other"}, "choice": {"all"}}).to()).has("Saved.", "/other")
+	testkit.Eventually(t, func() error {
+		if a := p.get(failed).status(http.StatusOK); !strings.Contains(a.body, "202 Accepted") {
+			return errors.New("what waited was not sent to the new address")
+		}
+		return nil
+	})
 	for _, path := range []string{"/webhooks", here, here + "/edit", "/audit"} {
 		p.get(path).hasNot(secret, rotated)
 	}

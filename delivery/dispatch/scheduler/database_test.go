@@ -110,7 +110,7 @@ func (h *simWebhook) endpoint() *Endpoint {
 	if h.fewer {
 		events = []string{"some"}
 	}
-	return &Endpoint{Address: "https://example.com", Events: events, On: h.sends(), Paused: h.paused, Version: h.version, Epoch: h.epoch, Kept: h.kept, Secret: "s"}
+	return &Endpoint{Address: "https://example.com", Events: events, On: h.sends(), Paused: h.paused, Version: h.version, Epoch: h.epoch, Kept: h.kept, AddressVersion: h.address, Secret: "s"}
 }
 
 func (h *simWebhook) loaded() Loaded {
@@ -310,7 +310,9 @@ func (w *world) write(r *Record) {
 		d.attempts, d.state, d.before, d.once, d.byHand = a.Number, a.State, a.Before, false, false
 		d.sequence = a.Sequence
 		if a.State == policy.Pending {
-			d.next, d.epoch = a.Next, a.Epoch
+			if d.next, d.epoch = a.Next, a.Epoch; a.AddressVersion != h.address && d.next.After(w.now) {
+				d.next = w.now
+			}
 		}
 	}
 	for i := range r.Cursors {
@@ -319,8 +321,9 @@ func (w *world) write(r *Record) {
 		}
 	}
 	for i := range r.Health {
-		if h := w.webhooks[r.Health[i].Key]; h.epoch == r.Health[i].Epoch {
+		if h := w.webhooks[r.Health[i].Key]; h.epoch == r.Health[i].Epoch && h.address == r.Health[i].AddressVersion {
 			h.health = r.Health[i].Health
+			w.checkHealth(h)
 		}
 	}
 }
@@ -356,7 +359,10 @@ func (p *process) changeHealth(c *HealthChange) {
 		return
 	}
 	h := w.webhooks[c.Key]
-	if c.Change == policy.TurnOff && h.sends() && h.epoch == c.Endpoint.Epoch {
+	if c.Change == policy.TurnOff && h.sends() && h.epoch == c.Endpoint.Epoch && h.address == c.Endpoint.AddressVersion {
+		if c.Since.Before(h.movedAt) {
+			w.t.Fatalf("%v: turned off for failing since %v, and its address was changed at %v", h.key, c.Since, h.movedAt)
+		}
 		w.turnOff(h)
 	}
 	p.tell(HealthChanged{Change: c})
@@ -381,6 +387,25 @@ func (w *world) edit(h *simWebhook) {
 	h.fewer, h.edited = !h.fewer, true
 	h.version++
 	w.notify(h.key.WorkspaceID)
+}
+
+// move is another address: the webhook starts anew, and what is pending is due.
+func (w *world) move(h *simWebhook) {
+	h.version++
+	h.address, h.movedAt, h.health = h.version, w.now, policy.Health{}
+	for _, d := range h.deliveries {
+		if d.state == policy.Pending && d.next.After(w.now) {
+			d.next = w.now
+		}
+	}
+	w.notify(h.key.WorkspaceID)
+}
+
+// checkHealth: what the address before came to does not count.
+func (w *world) checkHealth(h *simWebhook) {
+	if since := h.health.FailingSince; !since.IsZero() && since.Before(h.movedAt.Truncate(time.Millisecond)) {
+		w.t.Fatalf("%v: failing since %v, and its address was changed at %v", h.key, since, h.movedAt)
+	}
 }
 
 // turnOn is what a user does; with sendMissed also the events since it went off.

@@ -277,6 +277,8 @@ type AttemptRecord struct {
 	Epoch     int
 	Sequence  int64 // 0: none
 	Result    attempt.Result
+
+	AddressVersion int // of the address that it was sent to
 }
 
 // CursorRecord moves a cursor; it never moves back.
@@ -298,6 +300,8 @@ type HealthRecord struct {
 	Key    Key
 	Epoch  int
 	Health policy.Health
+
+	AddressVersion int // of the address that it is about
 }
 
 // CountRecord adds attempts to the count of an hour.

@@ -24,9 +24,12 @@ type Endpoint struct {
 	Version  int  // raised by every change that a user makes
 	Epoch    int  // raised when the webhook is turned off, on, or paused
 	Kept     int  // what was decided or is pending since this epoch still counts
-	Secret   string
-	Old      []OldSecret // sign too until their time ends, newest first
-	Broken   error       // why no message can be sent, such as a secret that cannot be opened; nil: it can
+	// AddressVersion is the version that came with the address. What an attempt under another
+	// one comes to says nothing about this address.
+	AddressVersion int
+	Secret         string
+	Old            []OldSecret // sign too until their time ends, newest first
+	Broken         error       // why no message can be sent, such as a secret that cannot be opened; nil: it can
 }
 
 // pendingEpoch is the epoch of a delivery that is tried again after an attempt under these
@@ -102,6 +105,20 @@ type Attempt struct {
 
 // Number is the attempt's number in its delivery, from 1.
 func (a *Attempt) Number() int { return a.Made + 1 }
+
+// due is when the next attempt of a pending delivery is to be made: at once if the webhook has
+// another address by now.
+func (a *Attempt) due() time.Time {
+	if a.state == policy.Pending && a.toOtherAddress() {
+		return a.result.Ended()
+	}
+	return a.next
+}
+
+// toOtherAddress tells whether the webhook has another address by now than that of the attempt.
+func (a *Attempt) toOtherAddress() bool {
+	return a.Endpoint.AddressVersion != a.queue.endpoint.AddressVersion
+}
 
 // Key identifies the webhook that the attempt is for.
 func (a *Attempt) Key() Key { return a.queue.key }

@@ -130,8 +130,12 @@ func (q *queue) change(w *Loaded) bool {
 		q.pending[Replay], q.unsaved.expired[Replay] = nil, 0
 		q.replay = replayRange{scanned: w.ReplayAfter, to: w.ReplayTo, saved: w.ReplayAfter}
 	}
-	if q.endpoint.Paused && w.Endpoint.On {
-		q.health = healthState{Health: w.Health} // which resuming clears
+	moved := w.Endpoint.AddressVersion != q.endpoint.AddressVersion
+	if moved || q.endpoint.Paused && w.Endpoint.On {
+		q.health = healthState{Health: w.Health} // which another address and resuming clear
+	}
+	if moved {
+		q.pause = pauseState{}
 	}
 	q.endpoint = w.Endpoint
 	q.poll.again = true

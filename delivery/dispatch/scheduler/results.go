@@ -109,11 +109,12 @@ func (r *Record) addAttempt(a *Attempt) {
 	r.attempts, r.queues = append(r.attempts, a), append(r.queues, q)
 	r.Attempts = append(r.Attempts, AttemptRecord{
 		Key: q.key, Position: a.Position, CreatedAt: a.CreatedAt, EventID: a.EventID, EventType: a.EventType,
-		Number: a.Number(), Before: a.Before, State: a.state, Next: a.next, Epoch: a.Endpoint.pendingEpoch(), Sequence: a.Sequence, Result: a.result,
+		Number: a.Number(), Before: a.Before, State: a.state, Next: a.due(), Epoch: a.Endpoint.pendingEpoch(), Sequence: a.Sequence, Result: a.result,
+		AddressVersion: a.Endpoint.AddressVersion,
 	})
 	if q.health.unsaved {
 		q.health.unsaved = false
-		r.Health = append(r.Health, HealthRecord{Key: q.key, Epoch: q.endpoint.Epoch, Health: q.health.Health})
+		r.Health = append(r.Health, HealthRecord{Key: q.key, Epoch: q.endpoint.Epoch, Health: q.health.Health, AddressVersion: q.endpoint.AddressVersion})
 	}
 }
 
@@ -154,6 +155,13 @@ func (r *results) judge(a *Attempt, p policy.Policy) {
 	// Turning it off cancels what is pending. If somebody pauses it first, that goes on.
 	if (e.Paused || q.health.turningOff) && !attempted.Success {
 		a.state, a.next = p.DecideUncounted(attempted)
+		return
+	}
+	// What the address before came to says nothing about the present one.
+	if a.toOtherAddress() {
+		if a.state = policy.Succeeded; !attempted.Success {
+			a.state, a.next = p.DecideUncounted(attempted)
+		}
 		return
 	}
 	v := p.Decide(q.health.Health, attempted)

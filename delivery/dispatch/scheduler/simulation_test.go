@@ -14,7 +14,7 @@ import (
 // receivers that fail or hang, attempts that cannot be made, statements that fail or whose
 // answers are lost, processes that start, end, stop for longer than their lease, and are killed, webhooks
 // that are turned off, turned on, sent what they missed, paused, resumed and choose other
-// types. The world checks after every step, and at the end, that nothing is lost or sent
+// types or another address. The world checks after every step, and at the end, that nothing is lost or sent
 // before its time, and that messages are numbered without gap or repeat.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
@@ -44,7 +44,9 @@ func TestRandomHistories(t *testing.T) {
 func (w *world) randomStep() {
 	t := w.t
 	h := w.anyWebhook()
-	switch rapid.IntRange(0, 17).Draw(t, "step") {
+	switch rapid.IntRange(0, 18).Draw(t, "step") {
+	case 18:
+		w.move(h)
 	case 17:
 		if len(w.processes) > 0 {
 			w.stop(w.processes[w.random.IntN(len(w.processes))])
@@ -111,7 +113,9 @@ func TestNobodyWaitsForOthers(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			h := w.anyWebhook()
-			switch rapid.IntRange(0, 6).Draw(t, "step") {
+			switch rapid.IntRange(0, 7).Draw(t, "step") {
+			case 7:
+				w.move(h)
 			case 6:
 				h.locked = w.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "locked")) * time.Second)
 			case 0:

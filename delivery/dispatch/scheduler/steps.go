@@ -71,10 +71,13 @@ func (s *Scheduler) polled(now time.Time, e Polled) {
 		case !a.Found:
 			s.evict(q) // deleted
 		case changed != nil:
+			moved := q.endpoint.AddressVersion != changed.Endpoint.AddressVersion
 			if !q.change(changed) {
 				q.outdated(changed)
 				s.evict(q)
 				q.evict.changed = true
+			} else if moved && s.starts.throttle.attempted(q, false) {
+				s.starts.requeue(now, q)
 			}
 		case !q.evict.evicting:
 			q.fill(a, r)
@@ -179,7 +182,7 @@ func (s *Scheduler) recorded(now time.Time, e Recorded) {
 			continue
 		}
 		if a.state == policy.Pending && !q.evict.evicting {
-			s.retryAt(now, q, a.next)
+			s.retryAt(now, q, a.due())
 		}
 		s.polls.refill(q)
 		s.enqueue(now, q)

@@ -48,8 +48,10 @@ type simWebhook struct {
 	pausedAt time.Time
 	version  int
 	epoch    int
-	kept     int   // what is pending since this epoch is not cancelled
-	from     int64 // events after it are for the webhook, in this epoch
+	address  int       // the version that came with it
+	movedAt  time.Time // when it was last changed
+	kept     int       // what is pending since this epoch is not cancelled
+	from     int64     // events after it are for the webhook, in this epoch
 	position int64
 	holder   string
 	health   policy.Health

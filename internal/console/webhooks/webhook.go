@@ -207,6 +207,6 @@ func (p *Pages) turnOn(r *web.Request) error {
 		return r.Redirect(web.Address("/webhooks/"+w.ID, "did", "webhook-on"))
 	}
 	// It has missed events since it began to fail, which the next page suggests.
-	since := cmp.Or(w.FailingSince.Time, w.TurnedOffAt.Time)
+	since := cmp.Or(w.TurnedOffSince.Time, w.TurnedOffAt.Time)
 	return r.Redirect(web.Address("/webhooks/"+w.ID+"/missed", "did", "webhook-on", "since", since.Format(time.RFC3339)))
 }
