@@ -4,8 +4,10 @@ import "slices"
 
 // Names of the types that other packages treat specially.
 const (
-	TypePayoutPaid = "payout.paid" // public, but only for keys with pay:read
-	TypeTestPing   = "test.ping"   // delivered to one webhook alone
+	TypePayoutPaid    = "payout.paid"    // public, but only for keys with pay:read
+	TypeChargeCreated = "charge.created" // this and the next one, too, where the charge is not billed to the client
+	TypeChargeDeleted = "charge.deleted"
+	TypeTestPing      = "test.ping" // delivered to one webhook alone
 )
 
 // catalogue lists the types of entries in the order of the contract; kinds is the

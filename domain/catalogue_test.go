@@ -36,7 +36,7 @@ time_entry.declined! time_entry time_entry_id: time_entry_id*=id decline_outcome
 time_entry.deleted! time_entry time_entry_id: time_entry_id*=id
 charge.created! charge charge_id: charge_id*=id invoice_id=id client_id*=id contractor_id=id date*=date category*=text description=text kind*=text billed_to_client=boolean amount*=money currency*=currency status=in_review|approved|declined|sent|paid period*=period pay_rate=money pay_amount=money
 charge.recorded charge charge_id: charge_id*=id invoice_id=id client_id*=id contractor_id=id date*=date category*=text description=text kind*=text billed_to_client=boolean amount*=money currency*=currency status=in_review|approved|declined|sent|paid period*=period pay_rate=money pay_amount=money
-charge.deleted! charge charge_id: charge_id*=id
+charge.deleted! charge charge_id: charge_id*=id billed_to_client=boolean
 credit.topped_up credit credit_id: credit_id*=id client_id*=id amount*=money currency*=currency date=date kind=text note=text package=package
 credit.applied! credit credit_id: credit_id*=id client_id*=id invoice_id*=id invoice_number=text amount*=money date=date note=text package_id=id hours=hours
 credit.taken_back! credit credit_id: credit_id*=id client_id*=id invoice_id*=id invoice_number=text amount*=money date=date note=text package_id=id hours=hours

@@ -81,10 +81,13 @@ func needsOfCharge(n *Needs, d *chargeRecorded) {
 // notBilled reports whether the charge is not billed to the client.
 func notBilled(d *chargeRecorded) bool { return !d.BilledToClient.Or(true) }
 
+// notBilledNote says who gets the events of such charges.
+const notBilledNote = " If the entry says that the charge is not billed to the client, the event is sent to webhooks that chose the type, and shown in the feed to keys with pay:read alone."
+
 var chargeCreatedType = define(entryType[chargeRecorded]{
 	typeHead: typeHead{
-		name: "charge.created", object: "charge", public: true,
-		when: "A charge was made.",
+		name: TypeChargeCreated, object: "charge", public: true,
+		when: "A charge was made." + notBilledNote,
 	},
 	fields: chargeRecordedFields, effect: createCharge, needs: needsOfCharge, payOnly: notBilled,
 })
@@ -129,18 +132,21 @@ func recordCharge(f *fold, d *chargeRecorded) {
 // chargeDeleted is the data of charge.deleted.
 type chargeDeleted struct {
 	references
-	ChargeID string
+	ChargeID       string
+	BilledToClient jsonform.OptBool // says who may see the event; the charge itself needs it not
 }
 
 var chargeDeletedType = define(entryType[chargeDeleted]{
 	typeHead: typeHead{
-		name: "charge.deleted", object: "charge", public: true,
-		when: "A charge was deleted. Reading it gives 404 from now on.",
+		name: TypeChargeDeleted, object: "charge", public: true,
+		when: "A charge was deleted. Reading it gives 404 from now on." + notBilledNote,
 	},
 	fields: []jsonform.Field[chargeDeleted]{
 		{Name: "charge_id", Form: FormID, Required: true, At: func(d *chargeDeleted) any { return &d.ChargeID }},
+		{Name: "billed_to_client", Form: FormBool, At: func(d *chargeDeleted) any { return &d.BilledToClient }},
 	},
-	effect: deleteCharge,
+	payOnly: func(d *chargeDeleted) bool { return !d.BilledToClient.Or(true) },
+	effect:  deleteCharge,
 	needs: func(n *Needs, d *chargeDeleted) {
 		n.Charges.add(d.ChargeID)
 		n.RemovedCharges.add(d.ChargeID)

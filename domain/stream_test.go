@@ -139,7 +139,7 @@ var streamTypes = func() map[string]fields {
 		"time_entry.deleted":  {"time_entry_id": entry},
 		"charge.created":      ofCharge,
 		"charge.recorded":     ofCharge,
-		"charge.deleted":      {"charge_id": charge},
+		"charge.deleted":      {"charge_id": charge, "billed_to_client": flag},
 		"credit.topped_up": {
 			"credit_id": credit, "client_id": client, "amount": amount, "currency": currency, "date": maybe("2026-01-31"),
 			"kind": maybe("gift"), "note": text, "package": or(grant),

@@ -315,7 +315,10 @@ func (k *claimer) readSegments(ctx context.Context, tx pgx.Tx, found []toRead) (
 // readSegment reads the entries of one segment, and counts their bytes with those of the
 // segments before it. It stops at claimBytes.
 func (k *claimer) readSegment(rows pgx.Rows, s *Segment, bytes *int) (whole bool, err error) {
-	var public string
+	var (
+		public string
+		pay    bool
+	)
 	for rows.Next() {
 		before := *bytes
 		for _, v := range rows.RawValues() {
@@ -325,12 +328,12 @@ func (k *claimer) readSegment(rows pgx.Rows, s *Segment, bytes *int) (whole bool
 			return false, nil
 		}
 		e := domain.Entry{WorkspaceID: s.WorkspaceID} // one string for all
-		if err := scanEntry(rows, &e, &public); err != nil {
+		if err := scanEntry(rows, &e, &public, &pay); err != nil {
 			return false, err
 		}
 		s.Entries = append(s.Entries, e)
 		if k.public {
-			s.Public = append(s.Public, public)
+			s.Public, s.Pay = append(s.Public, public), append(s.Pay, pay)
 		}
 	}
 	return true, rows.Err()
@@ -374,9 +377,9 @@ func (c *Claim) commit(ctx context.Context, now time.Time) error {
 
 // segmentSQL reads the next entries of workspace $1 after position $2, at most $3.
 func (k *claimer) segmentSQL() string {
-	public, upTo := `''`, ""
+	public, upTo := `'', false`, ""
 	if k.public {
-		public = `coalesce(e.public_event, '')`
+		public = `coalesce(e.public_event, ''), e.public_event IS NOT NULL AND ` + NeedsPay("e")
 	}
 	if k.after != "" {
 		upTo = ` AND e.position <= (SELECT v.position FROM log_checkpoint v WHERE v.workspace_id = $1 AND v.consumer = ` + literal(k.after) + `)`

@@ -91,19 +91,32 @@ func (f *Feed) read(ctx context.Context, workspaceID string, named bool, stateme
 	return nil
 }
 
+// NeedsPay is the condition, as SQL, that only readers with pay:read may see the event of an entry:
+// of a payout, and of a charge whose entry says that it is not billed to the client
+// (docs/contract/log.md, "What the feed and webhooks show"). Row is the name of the row of
+// event_log; empty: it has none. It is never NULL. This is the only place that decides it, so that
+// lists, the trees and what checks them agree.
+func NeedsPay(row string) string {
+	if row != "" {
+		row += "."
+	}
+	return `(` + row + `type = '` + domain.TypePayoutPaid + `' OR ` + row + `type IN ('` + domain.TypeChargeCreated + `', '` + domain.TypeChargeDeleted + `')
+		AND ` + row + `data ->> 'billed_to_client' IS NOT DISTINCT FROM 'false')`
+}
+
 // Event returns the public form of one event, or ok = false for what the feed would
 // not show: unknown ids, internal entries, events that are not visible yet or were
-// published before oldest, and, unless payouts is set, payout.paid. Visible is the
+// published before oldest, and, unless pay is set, those that need pay:read. Visible is the
 // position up to which events may show, in either case. The error is a
 // *domain.UnknownWorkspaceError when there is no such workspace.
-func (f *Feed) Event(ctx context.Context, workspaceID, id string, oldest time.Time, payouts bool) (event string, visible int64, ok bool, err error) {
+func (f *Feed) Event(ctx context.Context, workspaceID, id string, oldest time.Time, pay bool) (event string, visible int64, ok bool, err error) {
 	var found *string
 	err = f.pool.QueryRow(ctx, `
 		SELECT c.position, (SELECT e.public_event FROM event_log e
 		         WHERE e.workspace_id = $1 AND e.id BETWEEN $2 AND $2 AND e.public_event IS NOT NULL AND e.position <= c.position
-		           AND e.created_at >= $3 AND ($4 OR e.type <> '`+domain.TypePayoutPaid+`') ORDER BY e.id)
+		           AND e.created_at >= $3 AND ($4 OR NOT `+NeedsPay("e")+`) ORDER BY e.id)
 		  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '`+ReadModels+`'`,
-		workspaceID, id, oldest, payouts).Scan(&visible, &found)
+		workspaceID, id, oldest, pay).Scan(&visible, &found)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", 0, false, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}

@@ -67,7 +67,7 @@ func (f *feed) show(position int64) {
 
 func (f *feed) read(change func(*eventlog.FeedQuery)) *eventlog.FeedPage {
 	f.t.Helper()
-	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Payouts: true, Limit: 100}
+	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Pay: true, Limit: 100}
 	change(&q)
 	page := testkit.Must(f.feed().Page(f.t.Context(), q))(f.t)
 	// On a cluster statements name their workspace, which changes nothing.
@@ -119,9 +119,9 @@ func TestFeed(t *testing.T) {
 		missed bool
 	}{
 		"all that is kept and visible":    {func(*eventlog.FeedQuery) {}, "c e f g", false, false},
-		"without payouts":                 {func(q *eventlog.FeedQuery) { q.Payouts = false }, "c f g", false, false},
+		"without payouts":                 {func(q *eventlog.FeedQuery) { q.Pay = false }, "c f g", false, false},
 		"of a type":                       {func(q *eventlog.FeedQuery) { q.Type = "invoice.paid" }, "c g", false, false},
-		"of the hidden type":              {func(q *eventlog.FeedQuery) { q.Type, q.Payouts = domain.TypePayoutPaid, false }, "", false, false},
+		"of the hidden type":              {func(q *eventlog.FeedQuery) { q.Type, q.Pay = domain.TypePayoutPaid, false }, "", false, false},
 		"payouts":                         {func(q *eventlog.FeedQuery) { q.Type = domain.TypePayoutPaid }, "e", false, false},
 		"a page":                          {func(q *eventlog.FeedQuery) { q.Limit = 2 }, "c e", true, false},
 		"a page that is just full":        {func(q *eventlog.FeedQuery) { q.Limit = 4 }, "c e f g", false, false},
@@ -134,7 +134,7 @@ func TestFeed(t *testing.T) {
 		"after one above the last":        {func(q *eventlog.FeedQuery) { q.After, q.Resumed = f.mark(7), true }, "", false, false},
 		"the next one is missed":          {func(q *eventlog.FeedQuery) { q.After, q.Resumed = f.mark(1), true }, "", false, true},
 		"the next one is missed, paged":   {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Limit = f.mark(0), true, 1 }, "", false, true},
-		"what is missed is not asked for": {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Payouts = f.mark(1), true, false }, "c f g", false, false},
+		"what is missed is not asked for": {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Pay = f.mark(1), true, false }, "c f g", false, false},
 		"nor since a time":                {func(q *eventlog.FeedQuery) { q.After, q.Resumed, q.Since = f.mark(0), true, f.now.AddDate(0, 0, -10) }, "e f g", false, false},
 	} {
 		p := f.read(c.change)
@@ -239,5 +239,40 @@ func TestFeedOfALogThatWentBack(t *testing.T) {
 	}
 	if p := f.read(func(q *eventlog.FeedQuery) { q.Type = "period.closed" }); p.Next != f.mark(2) {
 		t.Errorf("what a page leaves out is not stepped over: %+v", p)
+	}
+}
+
+// TestNeedsPay: what needs pay:read is what the entry says, in any form that the log may hold, and never
+// unknown: a condition that is NULL would hide the event from everybody.
+func TestNeedsPay(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Pool(t)
+	for _, c := range []struct {
+		typ, data string
+		want      bool
+	}{
+		{"payout.paid", `{}`, true},
+		{"payout.sent_to_payroll", `{}`, false},
+		{"charge.created", `{"charge_id":"c","billed_to_client":false,"amount":"1.00"}`, true},
+		{"charge.created", `{"charge_id":"c","billed_to_client":true}`, false},
+		{"charge.created", `{"charge_id":"c"}`, false},
+		{"charge.created", `{"billed_to_client":null}`, false},
+		{"charge.created", `{"description":"\"billed_to_client\":false"}`, false},
+		{"charge.created", `{"billed_to_client":"false"}`, true},
+		{"charge.created", `{"billed_to_client" : false }`, true},
+		{"charge.created", `{"more":{"billed_to_client":false}}`, false},
+		{"charge.created", `["billed_to_client",false]`, false},
+		{"charge.created", `false`, false},
+		{"charge.deleted", `{"charge_id":"c","billed_to_client":false}`, true},
+		{"charge.deleted", `{"charge_id":"c"}`, false},
+		{"invoice.paid", `{"billed_to_client":false}`, false},
+	} {
+		var got *bool
+		if err := pool.QueryRow(t.Context(), `SELECT `+eventlog.NeedsPay("e")+` FROM (VALUES ($1::text, $2::json)) AS e (type, data)`, c.typ, c.data).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		if got == nil || *got != c.want {
+			t.Errorf("%s %s: %v", c.typ, c.data, got)
+		}
 	}
 }

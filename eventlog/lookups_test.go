@@ -203,7 +203,7 @@ func (l *lookups) feed() {
 		"page":                  {After: after, Resumed: true},
 		"page of a type":        {After: after, Resumed: true, Type: "invoice.sent"},
 		"page since":            {After: after, Resumed: true, Since: noon.AddDate(0, 0, -1)},
-		"page with all payouts": {After: after, Resumed: true, Payouts: true},
+		"page with all payouts": {After: after, Resumed: true, Pay: true},
 	} {
 		q.WorkspaceID, q.Oldest, q.Limit = busy, oldest, 10
 		l.reads(name, 80, func(ctx context.Context) error {

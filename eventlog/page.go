@@ -22,11 +22,11 @@ type FeedQuery struct {
 	After   Mark
 	Resumed bool
 
-	Since   time.Time // only events published then or later; zero: all
-	Oldest  time.Time // events published before are past their retention
-	Type    string    // only events of this type; empty: all
-	Payouts bool      // with payout.paid, which needs pay:read
-	Limit   int       // the most events of a page, 1 to MaxFeedPage
+	Since  time.Time // only events published then or later; zero: all
+	Oldest time.Time // events published before are past their retention
+	Type   string    // only events of this type; empty: all
+	Pay    bool      // with the events that need pay:read
+	Limit  int       // the most events of a page, 1 to MaxFeedPage
 }
 
 // FeedEvent is one event in its public form, byte for byte.
@@ -179,8 +179,8 @@ func visibleStatement(into **visibleAt) statement {
 // which does not keep the plan of a statement that asks for the visible position, too.
 func (f *Feed) eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) statement {
 	filter, args := "", []any{from, q.Limit + 1}
-	if !q.Payouts { // with the type payout.paid nothing is left
-		filter = ` AND e.type <> '` + domain.TypePayoutPaid + `'`
+	if !q.Pay { // with the type payout.paid nothing is left
+		filter = ` AND NOT ` + NeedsPay("e")
 	}
 	if q.Type != "" {
 		filter, args = filter+fmt.Sprintf(` AND e.type = $%d`, len(args)+1), append(args, q.Type)

@@ -64,7 +64,7 @@ func TestAPageOfALogThatChangesMeanwhile(t *testing.T) {
 	}
 	f.show(2)
 	feed := f.through(func(c *pgxpool.Config) { c.MaxConns = 1 })
-	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Payouts: true, Limit: 100}
+	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Pay: true, Limit: 100}
 	if p := testkit.Must(feed.Page(t.Context(), q))(t); ids(p) != "a b" { // its statements are prepared now, which waits for locks, too
 		t.Fatalf("at first: %+v", p)
 	}
@@ -132,7 +132,7 @@ func TestAPageBetweenWhoseStatementsTheLogGrows(t *testing.T) {
 			f.show(int64(n + 1))
 		}
 	}
-	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Payouts: true, Type: "invoice.sent", Limit: 100}
+	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Pay: true, Type: "invoice.sent", Limit: 100}
 	for _, daysOld := range []int{39, 1} {
 		for range 3 {
 			r.before = more(daysOld)
@@ -280,7 +280,7 @@ func TestPagesReadFewEntries(t *testing.T) {
 		for _, payouts := range []bool{true, false} {
 			for _, since := range []time.Time{{}, f.now.Add(-time.Hour)} {
 				q := eventlog.FeedQuery{
-					WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Payouts: payouts, Type: typ, Since: since,
+					WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Pay: payouts, Type: typ, Since: since,
 					After: f.mark(entries / 2), Resumed: true, Limit: 10,
 				}
 				r.sent = nil

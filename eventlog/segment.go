@@ -8,6 +8,7 @@ type Segment struct {
 	After       int64 // the checkpoint: position of the last entry handled before
 	Entries     []domain.Entry
 	Public      []string // with SubscriberConfig.Public, the public forms of the entries; empty: internal
+	Pay         []bool   // with SubscriberConfig.Public, whether only readers with pay:read may see their events
 
 	failures int
 	failedTo int64

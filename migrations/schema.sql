@@ -402,6 +402,7 @@ CREATE TABLE event_tree (
     chain bytea NOT NULL,
     size bigint NOT NULL,
     root bytea NOT NULL,
+    rules smallint NOT NULL,
     CONSTRAINT event_tree_pkey PRIMARY KEY (workspace_id, sight),
     CONSTRAINT event_tree_chain_check CHECK ((octet_length(chain) = 32)),
     CONSTRAINT event_tree_check CHECK (((size >= 0) AND (size <= "position"))),
@@ -410,11 +411,12 @@ CREATE TABLE event_tree (
     CONSTRAINT event_tree_sight_check CHECK ((sight = ANY (ARRAY['events'::text, 'events-with-pay'::text])))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
 COMMENT ON TABLE event_tree IS 'The Merkle trees over the events of each workspace, as far as they are built. A workspace without a row has none yet.';
-COMMENT ON COLUMN event_tree.sight IS 'Which events are its leaves: events is those that need no pay:read, events-with-pay is all.';
+COMMENT ON COLUMN event_tree.sight IS 'Which events are its leaves: events is those that need no pay:read, so none of payouts and of charges that are not billed to the client; events-with-pay is all.';
 COMMENT ON COLUMN event_tree.position IS 'It has the events up to this position of the log.';
 COMMENT ON COLUMN event_tree.chain IS 'The chain value of the entry at position.';
 COMMENT ON COLUMN event_tree.size IS 'How many leaves it has.';
 COMMENT ON COLUMN event_tree.root IS 'Its root (RFC 6962, 2.1).';
+COMMENT ON COLUMN event_tree.rules IS 'By which rules events are its leaves. Who writes a tree has to say it, so that versions of other rules cannot.';
 
 CREATE TABLE ingest_position (
     workspace_id text COLLATE "C" NOT NULL,

@@ -140,7 +140,7 @@ func followToEnd(s *stand, client, key string) map[string]string {
 func hiddenFrom(n int, at time.Time) []string {
 	var lines []string
 	for i := range n {
-		lines = append(lines, event(fmt.Sprintf("payout_%d", i), domain.TypePayoutPaid, at),
+		lines = append(lines, event(fmt.Sprintf("payout_%d", i), domain.TypePayoutPaid, at), event(fmt.Sprintf("created_%d", i), "charge.created", at),
 			fmt.Sprintf(`{"workspace_id":"acme","type":"charge.recorded","created_at":%q,"data":{"charge_id":"ch_%d","client_id":"c1","date":"2026-10-01","category":"x","kind":"y","billed_to_client":false,"amount":"1.00","currency":"EUR","period":"2026-10"}}`,
 				domain.FormatTime(at), i))
 	}

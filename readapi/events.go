@@ -20,7 +20,7 @@ func answerEvents(q *request) error {
 		Since:       q.params.time(e.since),
 		Oldest:      q.oldestKept(),
 		Type:        q.params.get(e.enum),
-		Payouts:     q.visible.pay,
+		Pay:         q.visible.pay,
 		Limit:       q.params.limit(e.limit),
 	}
 	if q.params.has(e.cursor) {

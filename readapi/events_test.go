@@ -12,7 +12,12 @@ import (
 
 func event(id, typ string, at time.Time) string {
 	data := `{"invoice_id":"in_1","period":"2026-10"}`
-	if typ == domain.TypePayoutPaid {
+	switch typ {
+	case "charge.created": // which is not billed to the client
+		data = fmt.Sprintf(`{"charge_id":"ch_%s","client_id":"c1","date":"2026-10-01","category":"x","kind":"y","billed_to_client":false,"amount":"1.00","currency":"EUR","period":"2026-10"}`, id)
+	case "charge.deleted": // the same
+		data = fmt.Sprintf(`{"charge_id":"ch_%s","billed_to_client":false}`, id)
+	case domain.TypePayoutPaid:
 		data = fmt.Sprintf(`{"payment_id":"pm_%s","contractor_id":"co_1","amount":"1.00","currency":"EUR","source":"x"}`, id)
 	}
 	return fmt.Sprintf(`{"workspace_id":"acme","id":%q,"type":%q,"created_at":%q,"data":%s}`, id, typ, domain.FormatTime(at), data)
@@ -147,5 +152,57 @@ func TestAnEventWaitsForItsData(t *testing.T) {
 	}
 	if r := s.get("/v1/events/c", key); r.status != 200 {
 		t.Errorf("c after it is projected: %d", r.status)
+	}
+}
+
+// TestEventsThatNeedPay: an event of a charge whose entry says that it is not billed to the client is
+// seen where a payout is, in lists and by its id, whatever became of the charge before or afterwards.
+func TestEventsThatNeedPay(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	charge := func(id, typ, data string) string {
+		return fmt.Sprintf(`{"workspace_id":"acme","id":%q,"type":%q,"data":%s}`, id, typ, data)
+	}
+	const of = `"client_id":"c1","date":"2026-10-01","category":"x","kind":"y","amount":"1.00","currency":"EUR","period":"2026-10"`
+	s.append(
+		charge("billed", "charge.created", `{"charge_id":"ch_1","billed_to_client":true,`+of+`}`),
+		charge("by_default", "charge.created", `{"charge_id":"ch_2",`+of+`}`),
+		charge("not_billed", "charge.created", `{"charge_id":"ch_3","billed_to_client":false,`+of+`}`),
+		event("payout", domain.TypePayoutPaid, s.clock.Now()),
+		charge("repeat", "charge.created", `{"charge_id":"ch_1","billed_to_client":false,`+of+`}`), // without effect
+		charge("not_billed_gone", "charge.deleted", `{"charge_id":"ch_3","billed_to_client":false}`),
+		charge("billed_gone", "charge.deleted", `{"charge_id":"ch_1","billed_to_client":true}`),
+		charge("gone_by_default", "charge.deleted", `{"charge_id":"ch_2"}`),
+	)
+	s.project("acme", 0)
+	shown, hidden := "billed by_default billed_gone gone_by_default", "not_billed payout repeat not_billed_gone"
+	plain, everything := s.key("acme", without(access.PayRead, access.MarginRead)...), s.key("acme", without(access.MarginRead)...)
+	if got := eventIDs(t, s.page("/v1/events", plain)); got != shown {
+		t.Errorf("a key without pay:read sees %q", got)
+	}
+	if got := eventIDs(t, s.page("/v1/events", everything)); len(strings.Fields(got)) != 8 {
+		t.Errorf("a key with pay:read sees %q", got)
+	}
+	for typ, want := range map[string][2]string{
+		"charge.created": {"billed by_default", "billed by_default not_billed repeat"},
+		"charge.deleted": {"billed_gone gone_by_default", "not_billed_gone billed_gone gone_by_default"},
+	} {
+		for i, key := range []string{plain, everything} {
+			if got := eventIDs(t, s.page("/v1/events?type="+typ, key)); got != want[i] {
+				t.Errorf("%s with key %d: %q", typ, i, got)
+			}
+		}
+	}
+	for _, id := range strings.Fields(shown + " " + hidden) {
+		want := 200
+		if strings.Contains(" "+hidden+" ", " "+id+" ") {
+			want = 404
+		}
+		if r := s.get("/v1/events/"+id, plain); r.status != want {
+			t.Errorf("%s without pay:read: %d %s", id, r.status, r.body)
+		}
+		if r := s.get("/v1/events/"+id, everything); r.status != 200 {
+			t.Errorf("%s with pay:read: %d %s", id, r.status, r.body)
+		}
 	}
 }

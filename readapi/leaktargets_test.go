@@ -78,7 +78,7 @@ func rowTargets() []string {
 		"/v1/time-entries/": {"te_1", "te_2", "te_deleted", "te_foreign_1"},
 		"/v1/contractors/":  {"co_1", "co_2", "co_foreign_1"},
 		"/v1/clients/":      {"cl_1", "cl_2", "cl_foreign_1"},
-		"/v1/events/":       {"ev_1", "ev_2", "ev_payout_1", "ev_payout_2", "ev_old", "a1", "i2", "ev_unseen", "ev_foreign_1", "ev_foreign_payout_1"},
+		"/v1/events/":       {"ev_1", "ev_2", "ev_payout_1", "ev_payout_2", "ev_unbilled_1", "ev_unbilled_deleted", "ev_old", "a1", "i2", "ev_unseen", "ev_foreign_1", "ev_foreign_payout_1"},
 	} {
 		for _, id := range append(ids, "in_1", "pm_payout_1", "nothing", "%00") {
 			targets = append(targets, path+id)

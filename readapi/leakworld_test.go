@@ -50,6 +50,7 @@ func canaries() []canary {
 	needs(all{access.InvoicesRead, access.PayRead}, "70073.03", "70074.04", "canary-unbilled") // of charges
 	needs(all{access.TimeEntriesRead, access.PayRead}, "70075.05", "70076.06", "canary-entry-pay")
 	needs(all{access.PaymentsRead, access.PayRead}, "canary-payout-source", "70077.07")
+	needs(all{access.EventsRead, access.PayRead}, "canary-of-no-bill")
 	needs(all{access.InvoicesRead}, "canary-charge", "canary-plan")
 	needs(all{access.TimeEntriesRead}, "canary-entry")
 	needs(all{access.PaymentsRead}, "canary-payment-source")
@@ -99,7 +100,7 @@ func leakyRows() []string {
 		`"id":"ev_@","type":"invoice.issued","data":{"invoice_id":"in_@","invoice_number":"I-@","amount":"10.00"}`,
 		`"id":"d@","type":"charge.created","data":{"charge_id":"ch_@","date":"2026-10-01","category":"canary-charge","kind":"b","amount":"1.00",` +
 			`"pay_rate":"70073.03","pay_amount":"70074.04",` + about + `}`,
-		`"id":"e@","type":"charge.created","data":{"charge_id":"ch_hidden_@","date":"2026-10-01","category":"canary-unbilled","kind":"b","billed_to_client":false,"amount":"1.00",` + about + `}`,
+		`"id":"ev_unbilled_@","type":"charge.created","data":{"charge_id":"ch_hidden_@","date":"2026-10-01","category":"canary-unbilled","kind":"b","billed_to_client":false,"amount":"1.00","invoice_number":"canary-of-no-bill",` + about + `}`,
 		`"id":"f@","type":"time_entry.recorded","data":{"time_entry_id":"te_@","work_date":"2026-10-01","contractor_id":"co_1","service":"canary-entry","hours":1,` +
 			`"pay_rate":"70075.05","pay_amount":"70076.06","pay_status":"canary-entry-pay",` + about + `}`,
 		`"id":"g@","type":"payment.confirmed","data":{"payment_id":"pm_@","client_id":"cl_1","amount":"10.00","currency":"EUR","source":"canary-payment-source"}`,
@@ -116,6 +117,7 @@ func leakyOnce() []string {
 		`"id":"i2","type":"payout.sent_to_payroll","data":{"invoice_id":"in_2","sent_at":"2026-10-17T07:07:07.070Z"}`,
 		`"id":"i3","type":"charge.created","data":{"charge_id":"ch_deleted","date":"2026-10-01","category":"canary-deleted","kind":"b","amount":"1.00",` + about + `}`,
 		`"id":"i4","type":"charge.deleted","data":{"charge_id":"ch_deleted"}`,
+		`"id":"ev_unbilled_deleted","type":"charge.deleted","data":{"charge_id":"ch_hidden_2","invoice_number":"canary-of-no-bill","billed_to_client":false}`,
 		`"id":"i5","type":"time_entry.recorded","data":{"time_entry_id":"te_deleted","work_date":"2026-10-01","contractor_id":"co_1","service":"canary-deleted","hours":1,` + about + `}`,
 		`"id":"i6","type":"time_entry.deleted","data":{"time_entry_id":"te_deleted"}`,
 		`"id":"canary-internal","type":"contractor.recorded","data":{"contractor_id":"co_1","name":"Contractor","title":"canary-title"}`,

@@ -29,7 +29,7 @@ func (a *API) Probe(ctx context.Context) error {
 		}
 		break // all lists are alike
 	}
-	_, err := a.cfg.Feed.Page(ctx, eventlog.FeedQuery{Limit: 1, Payouts: true})
+	_, err := a.cfg.Feed.Page(ctx, eventlog.FeedQuery{Limit: 1, Pay: true})
 	if _, unknown := errors.AsType[*domain.UnknownWorkspaceError](err); !unknown {
 		return fmt.Errorf("read a page of events: %w", err)
 	}

@@ -185,14 +185,14 @@ func (s *stand) entries(key string, from, to int64) (events []string) {
 	return events
 }
 
-// manyEvents appends events, a third of them payouts, and makes them visible.
+// manyEvents appends events, a third of them such as need pay:read, and makes them visible.
 func (s *stand) manyEvents(workspaceID string, from, count int) {
 	s.t.Helper()
 	var lines []string
 	for i := range count {
 		typ := "invoice.reversed"
 		if (from+i)%3 == 1 {
-			typ = domain.TypePayoutPaid
+			typ = []string{domain.TypePayoutPaid, "charge.created", "charge.deleted"}[(from+i)/3%3]
 		}
 		lines = append(lines, strings.Replace(event(fmt.Sprintf("e%d", from+i), typ, s.clock.Now()), `"acme"`, strconv.Quote(workspaceID), 1))
 	}

@@ -262,7 +262,8 @@ func TestWhatShowsNothingEndsNoWait(t *testing.T) {
 		waits := s.begin(http.MethodGet, s.atEnd(c.path, c.query, c.key), c.key, "Prefer", "wait=30")
 		s.waiting(1, 0)
 		for range 3 { // hidden from the request
-			s.append(payout(int(s.visible("acme"))))
+			at := int(s.visible("acme"))
+			s.append(payout(at), event(fmt.Sprintf("unbilled_%d", at), "charge.created", s.clock.Now()))
 			s.project("acme", 0)
 		}
 		s.append(payout(int(s.visible("acme"))), c.shows)

@@ -163,12 +163,11 @@ func grow(trees []*growing, s *eventlog.Segment) (leaves int, err error) {
 		return 0, nil
 	}
 	for _, g := range trees {
-		if g.position != s.After {
+		// A tree that is ahead of its consumer waits for the other one, which is built anew.
+		if g.position < s.After {
 			return 0, fmt.Errorf("the tree %s of %s has the events up to position %d, and its consumer those up to %d: what is kept of it was changed or lost",
 				g.sight, g.workspaceID, g.position, s.After)
 		}
-		last := &s.Entries[len(s.Entries)-1]
-		g.position, g.chain = last.Position, last.Chain[:]
 	}
 	for i := range s.Entries {
 		if s.Public[i] == "" {
@@ -177,9 +176,15 @@ func grow(trees []*growing, s *eventlog.Segment) (leaves int, err error) {
 		leaves++
 		leaf := tlog.RecordHash([]byte(s.Public[i]))
 		for _, g := range trees {
-			if g.sight.Has(s.Entries[i].Type) {
-				g.add(leaf, s.Entries[i].Position)
+			if at := s.Entries[i].Position; at > g.position && g.sight.Has(s.Pay[i]) {
+				g.add(leaf, at)
 			}
+		}
+	}
+	last := &s.Entries[len(s.Entries)-1]
+	for _, g := range trees {
+		if last.Position > g.position {
+			g.position, g.chain = last.Position, last.Chain[:]
 		}
 	}
 	return leaves, nil

@@ -171,12 +171,13 @@ func (c *Check) findExtra(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// Add gives it the next entry with its public form; nil: it is internal.
-func (c *Check) Add(e *domain.Entry, public *string) {
+// Add gives it the next entry with its public form; nil: it is internal. Pay: only readers with
+// pay:read may see the event.
+func (c *Check) Add(e *domain.Entry, public *string, pay bool) {
 	c.compareBefore(e.Position)
 	var leaf *tlog.Hash
 	for _, t := range c.trees {
-		if public == nil || len(t.targets) == 0 || !t.sight.Has(e.Type) {
+		if public == nil || len(t.targets) == 0 || !t.sight.Has(pay) {
 			continue
 		}
 		if leaf == nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -68,14 +69,19 @@ func (b *bench) start(change ...func(*eventtree.BuilderConfig)) (stop func()) {
 	return stop
 }
 
-// draft is the entry with a number: of ten, some are internal and some payouts.
+// draft is the entry with a number: of ten, some are internal, and some need pay:read: payouts, and
+// charges that are not billed to the client.
 func draft(t *testing.T, workspaceID string, random *rand.Rand, n int) domain.Draft {
 	t.Helper()
 	typ, data := "invoice.sent", fmt.Sprintf(`{"invoice_id":"in_%d","client_id":"c"}`, n)
 	switch random.IntN(10) {
 	case 0, 1:
 		typ, data = "client.recorded", fmt.Sprintf(`{"client_id":"c","name":"Client %d"}`, n)
-	case 2, 3, 4:
+	case 2:
+		typ, data = domain.TypeChargeCreated, fmt.Sprintf(`{"charge_id":"ch_%d","client_id":"c","date":"2026-10-01","category":"x","kind":"y","billed_to_client":%v,"amount":"1.00","currency":"EUR","period":"2026-10"}`, n, n%2 == 0)
+	case 3:
+		typ, data = domain.TypeChargeDeleted, []string{`{"charge_id":"ch_1"}`, `{"charge_id":"ch_1","billed_to_client":true}`, `{"charge_id":"ch_1","billed_to_client":false}`}[n%3]
+	case 4:
 		typ, data = domain.TypePayoutPaid, fmt.Sprintf(`{"payment_id":"pm_%d","contractor_id":"co_1","amount":"1.00","currency":"EUR","source":"x"}`, n)
 	}
 	d := testkit.Must(domain.NewDraft(workspaceID, typ, []byte(data)))(t)
@@ -125,19 +131,25 @@ type leaf struct {
 	Position int64
 	Type     string
 	Event    string
+	Data     string
+}
+
+// needsPay is written apart from the program.
+func (l *leaf) needsPay() bool {
+	return l.Type == domain.TypePayoutPaid || strings.HasPrefix(l.Type, "charge.") && strings.Contains(l.Data, `"billed_to_client":false`)
 }
 
 // leaves are the events of a workspace that are visible, of a sight.
 func (b *bench) leaves(workspaceID string, s eventtree.Sight) []leaf {
 	b.t.Helper()
 	rows := testkit.Must(b.pool.Query(b.t.Context(), `
-		SELECT position, type, public_event FROM event_log e
+		SELECT position, type, public_event, data::text FROM event_log e
 		 WHERE workspace_id = $1 AND public_event IS NOT NULL
 		   AND position <= (SELECT position FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = 'read_models')
 		 ORDER BY position`, workspaceID))(b.t)
 	var list []leaf
 	for _, l := range testkit.Must(pgx.CollectRows(rows, pgx.RowToStructByPos[leaf]))(b.t) {
-		if s == eventtree.WithPay || l.Type != domain.TypePayoutPaid {
+		if s == eventtree.WithPay || !l.needsPay() {
 			list = append(list, l)
 		}
 	}

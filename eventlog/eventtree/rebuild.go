@@ -93,8 +93,9 @@ func NewRebuild(ctx context.Context, tx pgx.Tx, workspaceID string, lost bool) (
 // Position is the position up to which the trees are built.
 func (r *Rebuild) Position() int64 { return r.through }
 
-// Add gives it the next entry with its public form; nil: it is internal.
-func (r *Rebuild) Add(e *domain.Entry, public *string) {
+// Add gives it the next entry with its public form; nil: it is internal. Pay: only readers with
+// pay:read may see the event.
+func (r *Rebuild) Add(e *domain.Entry, public *string, pay bool) {
 	r.holdBefore(e.Position)
 	if e.Position > r.through {
 		return
@@ -105,7 +106,7 @@ func (r *Rebuild) Add(e *domain.Entry, public *string) {
 	}
 	leaf := tlog.RecordHash([]byte(*public))
 	for _, t := range r.trees {
-		if t.sight.Has(e.Type) {
+		if t.sight.Has(pay) {
 			t.add(leaf, e.Position)
 		}
 	}
@@ -235,9 +236,9 @@ func (r *Rebuild) finish(ctx context.Context, t *rebuiltTree) error {
 	}
 	root := t.tree.Root()
 	done, err = r.tx.Exec(ctx, `
-		INSERT INTO event_tree (workspace_id, sight, position, chain, size, root) VALUES ($1, $2, $3, $4, $5, $6)
+		INSERT INTO event_tree (workspace_id, sight, position, chain, size, root, rules) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		    ON CONFLICT (workspace_id, sight) DO NOTHING`,
-		r.workspaceID, t.sight, r.through, r.chain[:], t.tree.Size(), root[:])
+		r.workspaceID, t.sight, r.through, r.chain[:], t.tree.Size(), root[:], Rules)
 	if err != nil {
 		return fmt.Errorf("write a tree of %s: %w", r.workspaceID, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
 // Sight is which events of a workspace a tree has. It is stored, and the last part of the
@@ -21,7 +21,7 @@ const (
 // Sights are all there are.
 func Sights() []Sight { return []Sight{WithoutPay, WithPay} }
 
-// SightOf is that of a reader of events who may see payouts, or not.
+// SightOf is that of a reader of events who has pay:read, or not.
 func SightOf(pay bool) Sight {
 	if pay {
 		return WithPay
@@ -29,15 +29,19 @@ func SightOf(pay bool) Sight {
 	return WithoutPay
 }
 
-// Has reports whether an event of a type is a leaf.
-func (s Sight) Has(eventType string) bool { return s == WithPay || eventType != domain.TypePayoutPaid }
+// Rules is the version of the rules by which events are leaves of trees. It is stored with each tree,
+// so that a program of other rules cannot write it.
+const Rules = 2
+
+// Has reports whether an event is a leaf; pay: only readers with pay:read may see it.
+func (s Sight) Has(pay bool) bool { return s == WithPay || !pay }
 
 // condition is Has for rows of event_log, as SQL that begins with AND.
 func (s Sight) condition() string {
 	if s == WithPay {
 		return ""
 	}
-	return ` AND type <> '` + domain.TypePayoutPaid + `'`
+	return ` AND NOT ` + eventlog.NeedsPay("")
 }
 
 // Origin is the name of a tree, of which every checkpoint is signed under a key of the same

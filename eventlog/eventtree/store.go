@@ -158,11 +158,11 @@ func save(ctx context.Context, tx pgx.Tx, trees []*growing) error {
 			tiles.workspaceIDs, tiles.sights, tiles.levels, tiles.tiles, tiles.hashes, tiles.throughs)
 	}
 	b.Queue(`
-		INSERT INTO event_tree AS t (workspace_id, sight, position, chain, size, root)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])
+		INSERT INTO event_tree AS t (workspace_id, sight, position, chain, size, root, rules)
+		SELECT *, $7::smallint FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])
 		    ON CONFLICT (workspace_id, sight) DO UPDATE
 		       SET position = excluded.position, chain = excluded.chain, size = excluded.size, root = excluded.root`,
-		workspaceIDs, sights, positions, chains, sizes, roots)
+		workspaceIDs, sights, positions, chains, sizes, roots, Rules)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("write trees: %w", err)
 	}

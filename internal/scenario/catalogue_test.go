@@ -43,7 +43,7 @@ var catalogue = map[string]string{
 	"time_entry.deleted":  `time_entry_id* id`,
 	"charge.created":      chargeFields,
 	"charge.recorded":     chargeFields,
-	"charge.deleted":      `charge_id* id`,
+	"charge.deleted":      `charge_id* id, billed_to_client flag`,
 	"credit.topped_up": `credit_id* id, client_id* id, amount* money, currency* currency, date date, kind text, note text,
 		package package`,
 	"credit.applied":    creditFields,

@@ -94,6 +94,9 @@ func (c *charge) delete(s *sim) {
 	c.state = deleted
 	o := s.obj.reset()
 	o.text("charge_id", c.id)
+	if !c.billed {
+		o.flag("billed_to_client", false)
+	}
 	o.text("invoice_id", c.invoice.knownID())
 	c.invoice.writeReferences(o)
 	s.emit("charge.deleted")

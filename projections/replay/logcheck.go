@@ -19,6 +19,7 @@ type ChainCheckpoint struct {
 type logRow struct {
 	domain.Entry
 	public *string
+	pay    bool // only readers with pay:read may see the event
 }
 
 // logHead is the head of a workspace's log, the newest entry that exists, and

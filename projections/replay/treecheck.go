@@ -10,7 +10,7 @@ import (
 
 // treeFold gets the entries of a log, in order, to check or rebuild the event trees by them.
 type treeFold interface {
-	Add(e *domain.Entry, public *string)
+	Add(e *domain.Entry, public *string, pay bool)
 	Flush(ctx context.Context, db eventtree.Querier) error // after every page
 	End(ctx context.Context, db eventtree.Querier) error
 }
@@ -47,7 +47,7 @@ func checkPage(ctx context.Context, f *workspaceFold, page []logRow) error {
 			f.check.entry(&page[i])
 		}
 		if f.trees != nil {
-			f.trees.Add(&page[i].Entry, page[i].public)
+			f.trees.Add(&page[i].Entry, page[i].public, page[i].pay)
 		}
 	}
 	if f.trees != nil {

@@ -151,7 +151,7 @@ func (f *workspaceFold) limitRate(ctx context.Context, n int) error {
 // readLog reads the next entries; more says that others may follow.
 func (r *Replayer) readLog(ctx context.Context, workspaceID string, after, through int64, most int) (page []logRow, more bool, err error) {
 	rows, err := r.cfg.Pool.Query(ctx, `
-		SELECT position, id, type, created_at, data::text, public_event, chain FROM event_log
+		SELECT position, id, type, created_at, data::text, public_event, chain, public_event IS NOT NULL AND `+eventlog.NeedsPay("")+` FROM event_log
 		 WHERE workspace_id = $1 AND position > $2 AND position <= $3 ORDER BY position LIMIT $4`,
 		workspaceID, after, through, most)
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *Replayer) readLog(ctx context.Context, workspaceID string, after, throu
 	for !more && rows.Next() {
 		page = append(page, logRow{Entry: domain.Entry{WorkspaceID: workspaceID}})
 		e := &page[len(page)-1]
-		if err := rows.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.public, &chain); err != nil {
+		if err := rows.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.public, &chain, &e.pay); err != nil {
 			return nil, false, fmt.Errorf("read the log of %s: %w", workspaceID, err)
 		}
 		e.CreatedAt = e.CreatedAt.UTC()

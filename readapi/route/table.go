@@ -133,7 +133,7 @@ func events() []Route {
 			Path: "/v1/events", Operation: "listEvents", Group: "Events", Permission: access.EventsRead, Kind: Events, Resource: event,
 			Summary: "List events",
 			Description: "Events in publish order, oldest first, kept for 30 days: follow the feed by its cursor without missing any. " +
-				"An event shows when everything that it speaks of can be read. payout.paid is shown only to keys with pay:read; without it, " +
+				"An event shows when every effect of its entry can be read. payout.paid, and charge.created and charge.deleted of a charge that is not billed to the client, are shown only to keys with pay:read; without it, " +
 				"type=payout.paid gives an empty list. A cursor whose next event is no longer kept is refused with 400: start again with created_since.",
 			Params: paged(
 				Param{Name: "type", Form: FormEnum, Values: domain.PublicTypes(), Description: "Only events of this type.", Example: "invoice.paid"},

@@ -44,7 +44,7 @@ func soundRun() *run {
 		r.history.Acknowledge(offers[0], e.CreatedAt.Add(time.Millisecond), e.Position)
 		r.outbox["w"][e.ID] = true
 		if i < 2 {
-			public := Event{e.Position, e.ID, e.Type, `{"id":"` + e.ID + `"}`}
+			public := Event{e.Position, e.ID, e.Type, `{"id":"` + e.ID + `"}`, false}
 			r.log.Public["w"] = append(r.log.Public["w"], public)
 			r.follow.Events = append(r.follow.Events, Seen{e.ID, public.JSON})
 			r.inbox.Take(Message{EventID: e.ID, Body: public.JSON, Sequence: int64(i + 1), At: e.CreatedAt, Signed: true, Accepted: true})
@@ -113,7 +113,7 @@ func TestEachBreachIsFound(t *testing.T) {
 		"another event's text":     {func(r *run) { r.follow.Events[0].JSON = "{}" }, []string{RuleEvents}},
 		"an event from nowhere":    {func(r *run) { r.follow.Events = append(r.follow.Events, Seen{"x", "{}"}) }, []string{RuleEvents}},
 		"an event that the key may not see": {func(r *run) {
-			r.log.Public["w"][1].Type = "payout.paid"
+			r.log.Public["w"][1].Pay = true
 		}, []string{RuleEvents}},
 		"never delivered": {func(r *run) { delete(r.inbox.accepted, "e2") }, []string{RuleDelivered}},
 		"delivered unsigned": {func(r *run) {

@@ -65,7 +65,7 @@ const ListEvents = "events"
 func (l *Log) CheckEvents(w *Follow, h *History, f *Findings) {
 	var want []Event
 	for _, e := range l.Public[w.Workspace] {
-		if e.Type != "payout.paid" || w.Sight.Pay {
+		if !e.Pay || w.Sight.Pay {
 			want = append(want, e)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,6 +27,7 @@ type Event struct {
 	Position int64
 	ID, Type string
 	JSON     string // the public form
+	Pay      bool   // only readers with pay:read see it
 }
 
 // ReadLog reads the whole log.
@@ -51,7 +53,7 @@ func ReadLog(ctx context.Context, conn *pgx.Conn) (*Log, error) {
 			WorkspaceID: w, Position: position, ID: id, Type: typ, CreatedAt: at.UTC(), Data: data, Chain: [sha256.Size]byte(chain),
 		})
 		if public != "" {
-			l.Public[w] = append(l.Public[w], Event{position, id, typ, public})
+			l.Public[w] = append(l.Public[w], Event{position, id, typ, public, needsPay(typ, data)})
 		}
 		return nil
 	})
@@ -60,6 +62,11 @@ func ReadLog(ctx context.Context, conn *pgx.Conn) (*Log, error) {
 	}
 	l.index()
 	return l, nil
+}
+
+// needsPay is written apart from the program, whose entries have canonical data.
+func needsPay(typ, data string) bool {
+	return typ == "payout.paid" || (typ == "charge.created" || typ == "charge.deleted") && strings.Contains(data, `"billed_to_client":false`)
 }
 
 func (l *Log) index() {
