@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -20,6 +21,8 @@ const (
 	// service does not hold answers.
 	firstLook   = 250 * time.Millisecond
 	longestLook = 5 * time.Second
+	// againWait is the pause before a page is read again that had nothing.
+	againWait = time.Second
 )
 
 // Config is what a Follower works with.
@@ -31,7 +34,8 @@ type Config struct {
 	Tree   *Tree // nil: nothing is checked
 	Once   bool  // end when there is nothing more
 
-	// ProofTimeout is how long a checkpoint may be behind what the feed shows.
+	// ProofTimeout is how long a checkpoint may be behind what the feed shows, and the feed behind
+	// what is signed.
 	ProofTimeout time.Duration
 	Clock        func() time.Time
 	Pause        func(ctx context.Context, d time.Duration) bool // false: ctx ended
@@ -55,6 +59,11 @@ type Report struct {
 	By       []string `json:"signed_by,omitempty"`
 	Cosigned []string `json:"cosigned_by,omitempty"`   // of the witnesses that were asked for
 	Earliest int64    `json:"earliest_size,omitempty"` // of the first checkpoint, which the newest extends
+
+	// Unshown: no event was ever shown, and the tree has some. Cleared says that its newest one was
+	// seen, and is from before the time with which the follower began.
+	Unshown bool `json:"unshown,omitempty"`
+	Cleared bool `json:"cleared,omitempty"`
 }
 
 // String is the report in one line.
@@ -70,7 +79,12 @@ func (r *Report) String() string {
 		by += ", cosigned by " + strings.Join(r.Cosigned, " and ")
 	}
 	tree := fmt.Sprintf("the tree %s of size %d (root %s, log position %d), %s, which extends every tree accepted here since size %d", r.Origin, r.Size, r.Root, r.Position, by, r.Earliest)
-	if r.Proven == nil {
+	switch {
+	case r.Cleared:
+		return "Proven: the newest event of " + tree + ", is from before --since; no event was shown."
+	case r.Unshown:
+		return "Nothing is proven: no event was shown of " + tree + ". They may be older than the feed keeps events, or withheld: the service does not give the newest one."
+	case r.Proven == nil:
 		return "Proven: " + tree + "; no event was shown."
 	}
 	return fmt.Sprintf("Proven: events %d to %d are, byte for byte and in this order, in %s.", r.Proven.First, r.Proven.Next-1, tree)
@@ -79,9 +93,15 @@ func (r *Report) String() string {
 // Follower hands a feed on.
 type Follower struct {
 	cfg     Config
-	tag     string    // the ETag of the newest checkpoint
-	short   time.Time // since when pages have ended before the signed tree, or had no index; zero: they do not
+	tag     string // the ETag of the newest checkpoint
 	reached bool
+
+	// While pages end before the signed tree, have no index, or have nothing and say that there is
+	// more: since when, and how many events were signed then. Zero: they do not.
+	short  time.Time
+	wanted int64
+
+	owed owed // where no event was shown yet
 }
 
 // New makes a Follower.
@@ -95,6 +115,8 @@ func (f *Follower) Report() *Report {
 		r.Origin, r.Proven, r.Earliest = t.origin, s.Proven, s.Earliest
 		if a := t.accepted; a != nil {
 			r.Size, r.Root, r.Position, r.By, r.Cosigned = a.Tree.N, a.Tree.Hash.String(), a.Position, a.By, a.Cosigned
+			r.Unshown = s.Proven == nil && a.Tree.N > 0
+			r.Cleared = r.Unshown && f.owed.size == a.Tree.N && f.owed.event != nil
 		}
 	}
 	return r
@@ -113,10 +135,19 @@ func (f *Follower) Run(ctx context.Context) error {
 			return f.ended(ctx, err)
 		}
 	}
-	for idle := false; ; {
+	for idle, wait := false, againWait; ; {
+		began, had := f.cfg.Clock(), f.cfg.State.Events
 		more, err := f.round(ctx, idle)
 		if err != nil {
 			return f.ended(ctx, err)
+		}
+		if idle && !more && f.cfg.State.Events == had && f.cfg.Clock().Sub(began) < againWait {
+			if !f.cfg.Pause(ctx, wait) { // the service did not hold its answer
+				return nil
+			}
+			wait = min(2*wait, longestLook)
+		} else {
+			wait = againWait
 		}
 		idle = !more
 		if more {
@@ -174,9 +205,12 @@ func (f *Follower) round(ctx context.Context, idle bool) (more bool, err error) 
 		if len(p.events) > 0 && p.first < 0 {
 			return true, f.unindexed(ctx, p)
 		}
-		if err := f.check(ctx, p); err != nil {
-			return false, err
+		if again, err := f.check(ctx, p); err != nil || again {
+			return again, err
 		}
+	}
+	if len(p.events) > 0 && p.more && p.next == s.Cursor {
+		return false, &RefusedError{Path: "/v1/events", Status: http.StatusOK, Detail: "the page says that there is more, and gives the cursor with which it was asked for"}
 	}
 	if len(p.events) > 0 {
 		if s.Output, err = f.cfg.Output.Write(ctx, p.events); err != nil {
@@ -185,11 +219,10 @@ func (f *Follower) round(ctx context.Context, idle bool) (more bool, err error) 
 		s.Events += int64(len(p.events))
 	}
 	s.Cursor = p.next
-	if err := f.cfg.Place.Save(s); err != nil || f.cfg.Tree == nil {
-		return p.more, err
+	if err := f.cfg.Place.Save(s); err != nil {
+		return false, err
 	}
-	short, err := f.withheld(ctx, p, signedBefore)
-	return p.more || short, err
+	return f.goOn(ctx, p, signedBefore)
 }
 
 // lostPlace says what to do about a cursor that is refused: the log went back to an earlier
@@ -206,14 +239,14 @@ func (f *Follower) lostPlace(err error) error {
 	return err
 }
 
-// check proves a page, and moves the proven range on.
-func (f *Follower) check(ctx context.Context, p *page) error {
+// check proves a page, and moves the proven range on. Again says that the page is to be read again.
+func (f *Follower) check(ctx context.Context, p *page) (again bool, err error) {
 	s, t := f.cfg.State, f.cfg.Tree
 	if len(p.events) == 0 {
-		return f.look(ctx, 0)
+		return false, f.look(ctx, 0)
 	}
 	if s.Proven != nil && p.first != s.Proven.Next {
-		return t.withKept(&DifferenceError{
+		return false, t.withKept(&DifferenceError{
 			Sentence: fmt.Sprintf("the page begins with the event at index %d, want %d: events were %s", p.first, s.Proven.Next, map[bool]string{true: "left out", false: "shown twice"}[p.first > s.Proven.Next]),
 			Shown:    shownPage(p),
 		})
@@ -221,32 +254,139 @@ func (f *Follower) check(ctx context.Context, p *page) error {
 	next := p.first + int64(len(p.events))
 	t.tiles.offer(p.first, leavesOf(p.events))
 	if err := f.look(ctx, next); err != nil {
-		return err
+		return false, err
 	}
 	if err := t.Check(ctx, p.first, p.events); err != nil {
-		return err
+		return false, err
 	}
 	if s.Proven == nil {
+		if again, err := f.leftOut(ctx, p); err != nil || again {
+			return again, err
+		}
 		s.Proven = &Range{First: p.first}
 	}
 	s.Proven.Next = next
-	return nil
+	return false, nil
 }
 
-// withheld finds events that had been signed before a page was read, and that the page, which
-// says that it is the last one, does not reach. An instance that is behind shows them within
-// a moment, so short says to read again; after ProofTimeout it is a difference.
-func (f *Follower) withheld(ctx context.Context, p *page, signedBefore int64) (short bool, err error) {
-	s, t := f.cfg.State, f.cfg.Tree
-	if p.more || s.Proven == nil || s.Proven.Next >= signedBefore {
-		f.short = time.Time{}
+// leftOut looks at the event before the first one that was ever shown. Where the service still keeps
+// it, the feed has to begin there. An event that gets too old meanwhile is not kept for long, so the
+// page is read again; after ProofTimeout it is a difference.
+func (f *Follower) leftOut(ctx context.Context, p *page) (again bool, err error) {
+	if p.first == 0 {
 		return false, nil
+	}
+	event, err := f.cfg.Tree.entry(ctx, p.first-1)
+	if err != nil || event == nil || !f.wants(event) {
+		return false, err
 	}
 	if f.patient(ctx) {
 		return true, ctx.Err()
 	}
-	return false, t.withKept(&DifferenceError{
-		Sentence: fmt.Sprintf("for %v the feed has ended with the event at index %d, and a tree of size %d is signed: events are withheld", f.cfg.ProofTimeout, s.Proven.Next-1, signedBefore),
+	return false, f.cfg.Tree.withKept(&DifferenceError{
+		Sentence: fmt.Sprintf("for %v the feed has begun with the event at index %d, and the one before it (%s) is kept: events are left out", f.cfg.ProofTimeout, p.first, nameOf(event)),
+		Seen:     f.cfg.Tree.accepted.Note, Shown: event,
+	})
+}
+
+// goOn reports whether there is more to read at once. It pauses before a page is read again that
+// should have had something.
+//
+// A page that says that it is the last one has to reach what had been signed before it was read,
+// and one that says that there is more has to have something. An instance that is behind shows it
+// within a moment; after ProofTimeout it is a difference.
+func (f *Follower) goOn(ctx context.Context, p *page, signedBefore int64) (more bool, err error) {
+	missing := int64(0) // how many events the feed has to have shown
+	if f.cfg.Tree != nil {
+		if missing, err = f.missing(ctx, signedBefore); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case p.more && len(p.events) > 0, !p.more && missing == 0:
+		f.short = time.Time{}
+		return p.more, nil
+	case f.wanted > 0 && f.next() >= f.wanted: // it has come on since
+		f.short = time.Time{}
+	}
+	if f.short.IsZero() {
+		f.wanted = missing
+	}
+	if f.patient(ctx) {
+		return true, ctx.Err()
+	}
+	return false, f.withheld(p, missing)
+}
+
+// next is the index of the event that comes next, where one was shown.
+func (f *Follower) next() int64 {
+	if f.cfg.State.Proven == nil {
+		return 0
+	}
+	return f.cfg.State.Proven.Next
+}
+
+// missing is the size of the tree that was signed before a page was read, if the feed has not
+// shown all of its events up to there that it has to show; 0: it has.
+func (f *Follower) missing(ctx context.Context, signedBefore int64) (int64, error) {
+	switch {
+	case f.next() >= signedBefore:
+		return 0, nil
+	case f.cfg.State.Proven != nil:
+		return signedBefore, nil
+	}
+	if f.owed.size != signedBefore {
+		event, err := f.cfg.Tree.entry(ctx, signedBefore-1)
+		if err != nil {
+			return 0, err
+		}
+		f.owed = owed{size: signedBefore, event: event, shows: event != nil && f.wants(event)}
+	}
+	if f.owed.shows {
+		return signedBefore, nil
+	}
+	return 0, nil
+}
+
+// owed is the newest event of a signed tree of which no event was shown.
+type owed struct {
+	size  int64           // of the tree
+	event json.RawMessage // nil: the service does not give it, as one that is no longer kept
+	shows bool            // the feed has to show it
+}
+
+// wants reports whether a feed that keeps an event shows it to this follower.
+func (f *Follower) wants(event json.RawMessage) bool {
+	if f.cfg.State.Since == "" {
+		return true
+	}
+	var shown struct {
+		CreatedAt time.Time `json:"created_at"`
+	}
+	since, err := time.Parse(time.RFC3339, f.cfg.State.Since)
+	return err == nil && json.Unmarshal(event, &shown) == nil && !shown.CreatedAt.Before(since)
+}
+
+// withheld is the difference, or without a Tree the error, of pages that have not had what they
+// should for ProofTimeout.
+func (f *Follower) withheld(p *page, missing int64) error {
+	s, t := f.cfg.State, f.cfg.Tree
+	switch {
+	case t == nil:
+		return &RefusedError{Path: "/v1/events", Status: http.StatusOK, Detail: fmt.Sprintf("for %v the pages have said that there is more, and had no event", f.cfg.ProofTimeout)}
+	case missing == 0:
+		return t.withKept(&DifferenceError{
+			Sentence: fmt.Sprintf("for %v the pages have said that there is more, and had no event", f.cfg.ProofTimeout),
+			Shown:    shownPage(p),
+		})
+	case s.Proven == nil:
+		return t.withKept(&DifferenceError{
+			Sentence: fmt.Sprintf("for %v the feed has shown no event, and a tree of size %d is signed whose newest event is kept: events are withheld", f.cfg.ProofTimeout, missing),
+			Seen:     t.accepted.Note, Shown: f.owed.event,
+		})
+	}
+	return t.withKept(&DifferenceError{
+		Sentence: fmt.Sprintf("for %v the feed has ended with the event at index %d, and a tree of size %d is signed: events are withheld", f.cfg.ProofTimeout, s.Proven.Next-1, missing),
 		Seen:     t.accepted.Note, Shown: shownPage(p),
 	})
 }
@@ -273,7 +413,7 @@ func (f *Follower) patient(ctx context.Context) bool {
 	if now.Sub(f.short) >= f.cfg.ProofTimeout {
 		return false
 	}
-	f.cfg.Pause(ctx, time.Second)
+	f.cfg.Pause(ctx, againWait)
 	return true
 }
 

@@ -187,9 +187,9 @@ func TestBeginningInTheMiddle(t *testing.T) {
 	s := followertest.New(t)
 	s.Show(followertest.Some(1500), 1500, 1500)
 	r := newRun(t, s)
-	r.since = "2026-11-01T00:00:00.000Z"
+	r.since = "2026-11-02T00:00:00.000Z"
 	report, err := r.follow(t.Context())
-	if err != nil || *report.Proven != (follower.Range{First: 750, Next: 1500}) {
+	if err != nil || *report.Proven != (follower.Range{First: 1000, Next: 1500}) {
 		t.Fatalf("%+v: %v", report, err)
 	}
 }

@@ -84,6 +84,15 @@ var lies = []lie{
 	{"signed events are not shown", func(_ *testing.T, _ *rand.Rand, s *followertest.Service, feed *followertest.Feed, before, n int) {
 		s.Show(feed, before, n)
 	}, "withheld"},
+	{"empty pages say that there is more", func(_ *testing.T, random *rand.Rand, s *followertest.Service, _ *followertest.Feed, _, _ int) {
+		shown := random.IntN(3)
+		onPages(s, func(page int, events []string, more bool, next string) ([]string, bool, string) {
+			if page <= shown && more {
+				return events, more, next
+			}
+			return nil, true, next
+		})
+	}, "withheld"},
 	{"another key signs", func(t *testing.T, _ *rand.Rand, s *followertest.Service, feed *followertest.Feed, _, n int) {
 		other := followertest.New(t)
 		onCheckpoint(s, func(string) string { return other.Sign(s.Origin, feed.Checkpoint(s.Origin, n)) })

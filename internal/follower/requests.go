@@ -89,6 +89,9 @@ func (c *Client) checkpoint(ctx context.Context, etag string, wait time.Duration
 		return nil, "", err
 	}
 	if got.status == http.StatusNotModified {
+		if etag == "" {
+			return nil, "", &RefusedError{Path: r.path, Status: got.status, Detail: "the answer is for a request with If-None-Match, and this one had none"}
+		}
 		return nil, etag, nil
 	}
 	return got.body, got.header.Get("ETag"), nil

@@ -3,9 +3,11 @@ package follower
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -202,20 +204,44 @@ func (t *Tree) Check(ctx context.Context, first int64, events []json.RawMessage)
 	if err != nil {
 		return err
 	}
-	for i := range leaves {
+	for i, event := range events {
 		if leaves[i] == hashes[i] {
 			continue
 		}
-		sentence := fmt.Sprintf("the event at index %d (%s) is not the one that the signed tree of size %d has there", first+int64(i), nameOf(events[i]), signed.Tree.N)
+		sentence := fmt.Sprintf("the event at index %d (%s) is not the one that the signed tree of size %d has there", first+int64(i), nameOf(event), signed.Tree.N)
 		for j := range hashes {
 			if hashes[j] == leaves[i] {
 				sentence += fmt.Sprintf("; the tree has it at index %d", first+int64(j))
 				break
 			}
 		}
-		return t.withKept(&DifferenceError{Sentence: sentence, Seen: signed.Note, Shown: events[i]})
+		return t.withKept(&DifferenceError{Sentence: sentence, Seen: signed.Note, Shown: event})
 	}
 	return nil
+}
+
+// entry is the event at an index of the accepted tree, from the bundle of events that it is in;
+// nil: the service does not give it, because the first of the bundle is no longer kept.
+func (t *Tree) entry(ctx context.Context, index int64) (json.RawMessage, error) {
+	tile := tlog.Tile{H: tileHeight, L: -1, N: index / tileWidth, W: int(min(tileWidth, t.size()-index/tileWidth*tileWidth))}
+	path := "tile/entries/" + strings.TrimPrefix(tile.Path(), fmt.Sprintf("tile/%d/data/", tileHeight))
+	bundle, found, err := t.tiles.fetch(ctx, path)
+	if err != nil || !found {
+		return nil, err
+	}
+	rest := bundle
+	for i := index / tileWidth * tileWidth; len(rest) >= 2; i++ {
+		size := 2 + int(binary.BigEndian.Uint16(rest))
+		if size > len(rest) {
+			break
+		}
+		if i == index {
+			event := json.RawMessage(rest[2:size])
+			return event, t.Check(ctx, index, []json.RawMessage{event})
+		}
+		rest = rest[size:]
+	}
+	return nil, t.withKept(&DifferenceError{Sentence: fmt.Sprintf("the bundle %s does not have the event at index %d", path, index), Seen: t.accepted.Note, Shown: bundle})
 }
 
 func leavesOf(events []json.RawMessage) []tlog.Hash {

@@ -43,6 +43,8 @@ type Service struct {
 	feed    *Feed
 	shown   int // events that pages show
 	signed  int // events that the checkpoint is of
+	kept    int // the first event that is not too old
+	from    int // pages leave out the events before, though they are kept
 	tamper  func(*Answer)
 	hurries bool
 	asked   map[string]int
@@ -96,6 +98,20 @@ func (s *Service) Show(feed *Feed, shown, signed int) {
 	s.feed, s.shown, s.signed = feed, shown, signed
 	close(s.changed)
 	s.changed = make(chan struct{})
+}
+
+// Keep makes the events before an index too old to be shown.
+func (s *Service) Keep(from int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = from
+}
+
+// ShowFrom makes pages leave out the events before an index, although they are kept.
+func (s *Service) ShowFrom(from int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.from = from
 }
 
 // Tamper has a function change answers; nil: none does.
@@ -194,13 +210,25 @@ func (s *Service) answer(r *http.Request) (*Answer, <-chan struct{}) {
 		}
 	case strings.HasPrefix(path, "/v1/events/tile/"):
 		var found bool
-		if a.Body, found = s.feed.Tile(strings.TrimPrefix(path, "/v1/events/"), s.signed); !found {
+		if a.Body, found = s.feed.Tile(strings.TrimPrefix(path, "/v1/events/"), s.signed); !found || s.tooOld(a.Body, path) {
 			a.problem(http.StatusNotFound, "There is no such tile.", "")
 		}
 	default:
 		a.problem(http.StatusNotFound, "There is nothing at this path.", "")
 	}
 	return a, s.changed
+}
+
+// tooOld reports whether a bundle begins with an event that is no longer kept.
+func (s *Service) tooOld(bundle, path string) bool {
+	return strings.Contains(path, "/entries/") && s.kept > 0 && (s.kept >= len(s.feed.events) || createdAt(bundle[2:]) < createdAt(s.feed.events[s.kept]))
+}
+
+// createdAt is the publish time of an event.
+func createdAt(event string) string {
+	_, at, _ := strings.Cut(event, `"created_at":"`)
+	at, _, _ = strings.Cut(at, `"`)
+	return at
 }
 
 func (a *Answer) problem(status int, detail, field string) {
@@ -218,16 +246,19 @@ func (a *Answer) problem(status int, detail, field string) {
 
 // page answers with a page. A cursor is the index of the next event.
 func (s *Service) page(a *Answer, r *http.Request) {
-	from := 0
+	from := s.kept
 	if cursor := r.URL.Query().Get("cursor"); cursor != "" {
 		var err error
 		if from, err = strconv.Atoi(cursor); err != nil || from > s.shown {
 			a.problem(http.StatusBadRequest, "is of a log that has gone back.", "cursor")
 			return
 		}
-	} else if r.URL.Query().Has("created_since") {
-		from = s.shown / 2
+	} else if since := r.URL.Query().Get("created_since"); since != "" {
+		for from < s.shown && createdAt(s.feed.events[from]) < since { // all in one form
+			from++
+		}
 	}
+	from = min(max(from, s.from), s.shown)
 	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
 	if err != nil {
 		s.t.Errorf("limit: %v", err)

@@ -52,7 +52,7 @@ there once, whenever it was stopped; standard output and --exec get the last pag
 With --verify an event is handed on only after it was found, byte for byte, in a tree whose
 checkpoint is signed, and which extends every checkpoint that was accepted before, in this
 run and in earlier ones. One line says what has been proven. Where the service contradicts
-what it has signed, the exit status is 1, and both notes are in a folder beside the state.
+what it has signed, or withholds some of it for --proof-timeout, the exit status is 1, and both notes are in a folder beside the state.
 The verifier keys are those of --verifier-keys, which should come from somewhere else than
 the service; without it, those that the service names at the first start, and keeps to.
 With --witness, once for each, an event is handed on only when these witnesses have cosigned
@@ -74,7 +74,7 @@ docs/proof.md says what this proves, and what not.`,
 	c.Flags().StringVar(&f.origin, "origin", "", "the name of the tree, where its host is not that of --url, such as api.example.com/acme/events")
 	c.Flags().StringArrayVar(&f.witnesses, "witness", nil, "the verifier key of a witness who must have cosigned; may be given several times (default: those of the state)")
 	c.Flags().IntVar(&f.witnessesNeeded, "witnesses-needed", 0, "how many of them must have (default: all)")
-	c.Flags().DurationVar(&f.proofTimeout, "proof-timeout", time.Minute, "how long a checkpoint may be behind what the feed shows")
+	c.Flags().DurationVar(&f.proofTimeout, "proof-timeout", time.Minute, "how long a checkpoint may be behind what the feed shows, and the feed behind what is signed")
 	return c
 }
 
