@@ -279,6 +279,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 		group.Go(func() { n.receive(ctx) })
 	}
 	group.Wait()
+	<-ctx.Done() // also where nothing can be received
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -276,4 +277,32 @@ func TestNotifyWithoutDatabase(t *testing.T) {
 	if err := p.notifier.Flush(t.Context()); err != nil {
 		t.Errorf("nothing to send: %v", err)
 	}
+}
+
+// TestNothingToListenTo: a program ends when one of its parts ends by itself, so a Notifier that
+// can receive nothing runs until it is told to stop.
+func TestNothingToListenTo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := eventlog.NewNotifier(nil, testkit.Discard())
+		defer n.Close()
+		n.ListenAt(nil)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := false
+		go func() {
+			if err := n.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			ended = true
+		}()
+		synctest.Wait()
+		if ended {
+			t.Error("it ended by itself")
+		}
+		stop()
+		synctest.Wait()
+		if !ended {
+			t.Error("it did not stop")
+		}
+	})
 }

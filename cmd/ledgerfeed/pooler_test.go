@@ -84,7 +84,7 @@ func TestPoolerEndToEnd(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if n := b.query(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'`); n > 0 {
+	if n := b.query(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`); n > 0 {
 		t.Errorf("%d advisory locks are left over", n)
 	}
 	b.append(0, 3)
