@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
@@ -20,6 +21,7 @@ import (
 type Query struct {
 	State     policy.State // empty: all
 	EventType string       // empty: all
+	NoPay     bool         // without the deliveries of events that need pay:read
 	Since     time.Time    // only those first sent then or later; zero: all
 	Before    time.Time    // only those first sent before; zero: all
 
@@ -57,7 +59,7 @@ const (
 )
 
 // deliveryColumns are those of a delivery d and its event e.
-const deliveryColumns = `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, d.sequence, coalesce(e.public_event, '{}')`
+var deliveryColumns = `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, d.sequence, coalesce(e.public_event, '{}'), e.public_event IS NOT NULL AND ` + eventlog.NeedsPay("e")
 
 // Deliveries lists a webhook's deliveries within the retention. Errors:
 // *UnknownWebhookError, ErrCursor.
@@ -177,6 +179,10 @@ func (l *listing) keys(from *pageEnd, most int) (statement, filter string, args 
 	if l.query.EventType != "" {
 		and(&filter, `k.event_type = ?`, l.query.EventType)
 	}
+	if l.query.NoPay { // most types need no look at the event
+		and(&filter, `(k.event_type NOT IN (?, ?, ?) OR NOT EXISTS (SELECT FROM event_log e WHERE e.workspace_id = $1 AND e.position = k.position AND `+eventlog.NeedsPay("e")+`))`,
+			domain.TypePayoutPaid, domain.TypeChargeCreated, domain.TypeChargeDeleted)
+	}
 	statement = fmt.Sprintf(`
 		SELECT d.created_at, d.position, d.event_type, d.state FROM webhook_delivery d
 		 WHERE %s ORDER BY d.created_at %s, d.position %s LIMIT %d`, where, order, order, most)
@@ -225,7 +231,7 @@ func (l *listing) search(ctx context.Context) (*listed, error) {
 		step = 1
 	}
 	look := eventlog.Search{
-		WorkspaceID: l.workspaceID, Text: q.About, Type: q.EventType, Oldest: s.now().Add(-s.cfg.Settings.Retention), Before: q.Before, Ascending: l.from.Newer,
+		WorkspaceID: l.workspaceID, Text: q.About, Type: q.EventType, NoPay: q.NoPay, Oldest: s.now().Add(-s.cfg.Settings.Retention), Before: q.Before, Ascending: l.from.Newer,
 	}
 	if l.from.Position > 0 {
 		if look.From = l.from.Position + step; look.From <= 0 {

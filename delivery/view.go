@@ -98,6 +98,8 @@ type Delivery struct {
 	Attempts      []AttemptView `json:"attempts"` // oldest first
 	About
 
+	NeedsPay bool `json:"-"` // only readers with pay:read may see the event
+
 	position int64
 }
 

@@ -31,6 +31,7 @@ type Search struct {
 	Text string
 
 	Type   string    // only events of this type; empty: all
+	NoPay  bool      // without the events that need pay:read
 	Oldest time.Time // only events published then or later
 	Before time.Time // only events published before; zero: all
 
@@ -146,6 +147,10 @@ func (f *Found) goOn(q *Search, from, to, first, last int64) {
 // hits reads the visible events of a search's type and time that meet a further condition,
 // whose parameters begin at $5.
 func (f *Feed) hits(ctx context.Context, q *Search, condition string, args ...any) (list []Hit, err error) {
+	pay := ""
+	if q.NoPay {
+		pay = ` AND NOT ` + NeedsPay("e") + ` `
+	}
 	err = queryInOrder(ctx, f.pool, func(rows pgx.Rows) (err error) {
 		list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Hit])
 		return err
@@ -153,7 +158,7 @@ func (f *Feed) hits(ctx context.Context, q *Search, condition string, args ...an
 		SELECT e.position, e.public_event FROM event_log e
 		 WHERE e.workspace_id = $1 AND e.public_event IS NOT NULL AND ($4 = '' OR e.type = $4)
 		   AND e.created_at >= $2 AND ($3::timestamptz IS NULL OR e.created_at < $3)
-		   AND e.position <= (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '`+ReadModels+`') `+condition,
+		   AND e.position <= (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '`+ReadModels+`') `+pay+condition,
 		append([]any{q.WorkspaceID, q.Oldest, nullTime(q.Before), q.Type}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("search the events of %s: %w", q.WorkspaceID, err)

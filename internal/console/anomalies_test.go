@@ -105,6 +105,14 @@ func TestAnomaliesOfPay(t *testing.T) {
 	}
 	admin.post("/anomalies/unknown_object/payout.paid", url.Values{"up_to": {"100"}, "note": {"looked at"}}).to()
 	viewer.get("/audit").has("Acknowledged anomalies").hasNot(hidden...)
+	charged := strings.ReplaceAll(`{"charge_id":"ch_9","client_id":"cl_1","date":"2026-10-02","category":"fee","kind":"service_fee","billed_to_client":false,"amount":"4242.00","currency":"EUR","period":"2026-10"}`, "ch_9", "pay_7")
+	s.anomaly(acme, "charge.created", charged, domain.Repeat, 1)
+	own := s.anomaly(acme, "charge.deleted", `{"charge_id":"pay_7","billed_to_client":false}`, domain.UnknownObject, 1)
+	for _, path := range []string{"/anomalies/repeat/charge.created", "/anomalies/unknown_object/charge.deleted", fmt.Sprintf("/anomalies/at/%d", own)} {
+		viewer.get(path).status(http.StatusNotFound).hasNot(hidden...)
+		admin.get(path).status(http.StatusOK).has("pay_7").hasNot("4242")
+	}
+	viewer.get("/anomalies").hasNot(hidden...)
 	// What is about no pay is there for both.
 	s.anomaly(acme, "charge.deleted", `{"charge_id":"ch_none"}`, domain.UnknownObject, 1)
 	s.clock.Advance(time.Minute)

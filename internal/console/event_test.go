@@ -106,9 +106,9 @@ func TestAnEventShowsItsObjectAndWhatItChanged(t *testing.T) {
 	viewer.get(moved).has("<span>in_1</span>", "<span>in_other</span>").hasNot(pay...)
 	viewer.get(issued).has("1,275.71").hasNot(pay...)
 	admin.get(paid).has("GET /v1/payments/pm_1", "998.59", "Also changed: 1 invoice and 1 time entry.")
-	viewer.get(paid).has("404", "Admins of the workspace see them").hasNot(pay...).hasNot("998.59")
+	viewer.get(paid).status(http.StatusNotFound).hasNot(pay...).hasNot("pm_1", "co_1")
 	admin.get(own).has("GET /v1/charges/ch_own", "155.00", "141.57")
-	viewer.get(own).has("404", "Admins of the workspace see them").hasNot("155.00", "141.57")
+	viewer.get(own).status(http.StatusNotFound).hasNot("155.00", "141.57", "ch_own")
 	admin.get(charged).has("156.00", "142.57")
 	viewer.get(charged).has("156.00", "service fee").hasNot(pay...)
 	viewer.get(closed).has("GET /v1/invoices?period=2026-10", "Lists what belongs to the period", "Closes the period", "Also changed: 1 invoice.")
@@ -121,6 +121,61 @@ func TestAnEventShowsItsObjectAndWhatItChanged(t *testing.T) {
 	viewer.get(deleted).has("Last value", "156.00")
 	other := s.signIn(beta, session.Admin)
 	other.get(sent).status(http.StatusNotFound).hasNot("in_1", "1,275.71")
+}
+
+// TestViewersSeeNoEventThatNeedsPay: a viewer, who cannot make a key with pay:read, finds no event that a
+// key without it does not get, nor its deliveries: in no list, by no search, and at no address. An admin
+// finds them everywhere.
+func TestViewersSeeNoEventThatNeedsPay(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	well, _, _ := s.seed(acme)
+	const charge = `{"charge_id":"%s","client_id":"cl_hid","date":"2026-10-02","category":"fee","kind":"service_fee","billed_to_client":%v,"amount":"1.00","currency":"EUR","period":"2026-10"}`
+	hidden := map[string]string{
+		"payout.paid":    s.append(acme, "payout.paid", `{"payment_id":"pm_hid","contractor_id":"co_hid","amount":"1.00","currency":"EUR","source":"x"}`),
+		"charge.created": s.append(acme, "charge.created", fmt.Sprintf(charge, "ch_hid", false)),
+		"charge.deleted": s.append(acme, "charge.deleted", `{"charge_id":"ch_hid","billed_to_client":false,"client_id":"cl_hid"}`),
+	}
+	shown := s.append(acme, "charge.created", fmt.Sprintf(strings.ReplaceAll(charge, "cl_hid", "cl_seen"), "ch_seen", true))
+	s.show(t.Context())
+	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, event_id, event_type, state, created_at, attempts)
+		SELECT e.workspace_id, $1, e.position, e.id, e.type, 'succeeded', $2::timestamptz - (100 - e.position % 100) * interval '1 ms', '[]'
+		  FROM event_log e WHERE e.workspace_id = $3 AND (e.type = 'payout.paid' OR e.data ->> 'client_id' IN ('cl_hid', 'cl_seen')) ON CONFLICT DO NOTHING`,
+		well, s.clock.Now(), acme)
+	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
+	none := []string{"pm_hid", "co_hid", "ch_hid", "cl_hid"}
+	here := "/webhooks/" + well
+	for path, finds := range map[string]string{
+		"/events": "ch_seen", "/events?type=payout.paid": "", "/events?type=charge.created": "ch_seen", "/events?type=charge.deleted": "",
+		here: "ch_seen", here + "?type=payout.paid": "", here + "?type=charge.created": "ch_seen", here + "?type=charge.deleted": "", here + "?state=succeeded": "ch_seen",
+	} {
+		admin.get(path).status(http.StatusOK).has("_hid")
+		page := viewer.get(path).status(http.StatusOK).hasNot(none...)
+		if finds != "" {
+			page.has(finds)
+		}
+	}
+	for _, about := range []string{"co_hid", "cl_hid", "ch_hid", "pm_hid"} { // the page repeats what was searched for
+		for _, path := range []string{"/events?about=" + about, here + "?about=" + about} {
+			for who, p := range map[bool]*person{true: admin, false: viewer} {
+				if page := p.get(path).status(http.StatusOK); strings.Contains(page.body, `href="/events/e`) != (who && strings.HasPrefix(path, "/events")) || strings.Contains(page.body, `href="/deliveries/`) != (who && strings.HasPrefix(path, here)) {
+					t.Errorf("%s, an admin %v: %s", path, who, page.body)
+				}
+			}
+		}
+	}
+	for _, id := range hidden {
+		for _, path := range []string{"/events/" + id, "/deliveries/" + id + "_" + well} {
+			admin.get(path).status(http.StatusOK).has("_hid")
+			viewer.get(path).status(http.StatusNotFound).hasNot(none...)
+		}
+		for _, path := range []string{"/events?about=" + id, here + "?about=" + id} {
+			viewer.get(path).status(http.StatusOK).hasNot(none...)
+		}
+	}
+	for _, path := range []string{"/events/" + shown, "/deliveries/" + shown + "_" + well} {
+		viewer.get(path).status(http.StatusOK).has("ch_seen")
+	}
 }
 
 // TestALongAnswerIsCut: a page is bounded whatever its object has become.

@@ -32,7 +32,7 @@ type Filter struct {
 	WorkspaceID string        // empty: of every workspace
 	Reason      domain.Reason // empty: every
 	Type        string        // of the entry; empty: every
-	Types       []string      // no others than these; nil: every
+	NoPay       bool          // without entries that only readers with pay:read may see, and without types that this version does not know
 	All         bool          // those that were acknowledged, too
 	First       int           // Groups counts only so many, in the order of workspaces and positions; 0: all
 }
@@ -57,8 +57,9 @@ func (f *Filter) from() (sql string, args []any) {
 	if f.Type != "" {
 		where("e.type = $%d", f.Type)
 	}
-	if f.Types != nil {
-		where("e.type = ANY($%d)", f.Types)
+	if f.NoPay {
+		where("e.type = ANY($%d)", domain.TypesWithoutPay())
+		sql += ` AND e.data ->> 'billed_to_client' IS DISTINCT FROM 'false'` // of a charge, whether or not the type is public
 	}
 	if !f.All {
 		sql += " AND k.position IS NULL"

@@ -46,11 +46,7 @@ func (p *Pages) Routes() []web.Route {
 // seenBy selects the anomalies that a session may see. Who may not see pay sees none that
 // are about pay alone, nor those of types that this version does not know.
 func seenBy(s *session.Session) anomaly.Filter {
-	f := anomaly.Filter{WorkspaceID: s.WorkspaceID}
-	if !s.MaySeePay() {
-		f.Types = domain.TypesWithoutPay()
-	}
-	return f
+	return anomaly.Filter{WorkspaceID: s.WorkspaceID, NoPay: !s.MaySeePay()}
 }
 
 // groupsBody is what the page of all anomalies is made from.

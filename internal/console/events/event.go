@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
@@ -20,7 +21,7 @@ func (p *Pages) find(r *web.Request, id string) (string, error) {
 	if !domain.IsID(id) {
 		return "", web.ErrNotFound
 	}
-	text, _, ok, err := p.Feed.Event(r.Context(), r.Session.WorkspaceID, id, r.Now.Add(-p.Retention), true)
+	text, _, ok, err := p.Feed.Event(r.Context(), r.Session.WorkspaceID, id, r.Now.Add(-p.Retention), r.Session.MaySeePay())
 	if err != nil {
 		return "", err
 	}
@@ -93,13 +94,15 @@ func (p *Pages) eventPage(r *web.Request) error {
 // while to append.
 const importedAfter = time.Hour
 
-// entry reads the entry of an event. The error is web.ErrNotFound, or the database's.
+// entry reads the entry of an event that the session may see. The error is web.ErrNotFound, or the
+// database's.
 func (p *Pages) entry(r *web.Request, id string) (e *domain.Entry, appendedAt time.Time, err error) {
 	var appended *time.Time
 	e = &domain.Entry{WorkspaceID: r.Session.WorkspaceID, ID: id}
 	err = p.Pool.QueryRow(r.Context(), `
-		SELECT position, type, created_at, data::text, appended_at FROM event_log WHERE workspace_id = $1 AND id = $2 AND public_event IS NOT NULL`,
-		e.WorkspaceID, id).Scan(&e.Position, &e.Type, &e.CreatedAt, &e.Data, &appended)
+		SELECT position, type, created_at, data::text, appended_at FROM event_log
+		 WHERE workspace_id = $1 AND id = $2 AND public_event IS NOT NULL AND ($3 OR NOT `+eventlog.NeedsPay("")+`)`,
+		e.WorkspaceID, id, r.Session.MaySeePay()).Scan(&e.Position, &e.Type, &e.CreatedAt, &e.Data, &appended)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, appendedAt, web.ErrNotFound
 	}

@@ -117,7 +117,7 @@ func (p *Pages) listPage(r *web.Request) error {
 	if t := r.Query("type"); slices.Contains(body.Types, t) {
 		body.Type = t
 	}
-	q := query{workspaceID: r.Session.WorkspaceID, typ: body.Type, oldest: r.Now.Add(-p.Retention), limit: pageSize}
+	q := query{workspaceID: r.Session.WorkspaceID, typ: body.Type, oldest: r.Now.Add(-p.Retention), pay: r.Session.MaySeePay(), limit: pageSize}
 	if day, err := time.Parse(time.DateOnly, r.Query("until")); err == nil {
 		body.Until, q.before = r.Query("until"), day.AddDate(0, 0, 1)
 	}
@@ -161,7 +161,7 @@ func (p *Pages) searchPage(r *web.Request, b *listBody, q query) error {
 	var found *eventlog.Found
 	err := p.Reader.Beside(r.Context(), q.workspaceID, q.beforePosition, func(ctx context.Context, pool *pgxpool.Pool) (err error) {
 		found, err = eventlog.NewFeed(pool).Search(ctx, eventlog.Search{
-			WorkspaceID: q.workspaceID, Text: b.About, Type: q.typ, Oldest: q.oldest, Before: q.before, From: q.beforePosition,
+			WorkspaceID: q.workspaceID, Text: b.About, Type: q.typ, Oldest: q.oldest, Before: q.before, From: q.beforePosition, NoPay: !q.pay,
 		})
 		return err
 	})

@@ -18,6 +18,7 @@ type query struct {
 	before         time.Time // published before; zero: all
 	beforePosition int64     // at lower positions; 0: all
 	oldest         time.Time // published since
+	pay            bool      // with those that need pay:read
 	limit          int
 }
 
@@ -34,6 +35,9 @@ func find(ctx context.Context, pool *pgxpool.Pool, q query) (list []string, next
 	if q.typ != "" {
 		args = append(args, q.typ)
 		filter = ` AND e.type = $6`
+	}
+	if !q.pay {
+		filter += ` AND NOT ` + eventlog.NeedsPay("e")
 	}
 	rows, err := pool.Query(ctx, `
 		WITH page AS MATERIALIZED (

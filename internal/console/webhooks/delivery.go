@@ -44,7 +44,8 @@ type attemptRow struct {
 	Answer     string
 }
 
-// findDelivery returns a delivery to a webhook of the session's workspace.
+// findDelivery returns a delivery to a webhook of the session's workspace, of an event that the
+// session may see.
 func (p *Pages) findDelivery(r *web.Request) (*delivery.FullDelivery, *delivery.Webhook, error) {
 	id := r.Path("delivery")
 	if len(id) <= webhookIDLength {
@@ -57,6 +58,9 @@ func (p *Pages) findDelivery(r *web.Request) (*delivery.FullDelivery, *delivery.
 	d, err := p.Store.Delivery(r.Context(), id)
 	if err != nil {
 		return nil, nil, err
+	}
+	if d.NeedsPay && !r.Session.MaySeePay() {
+		return nil, nil, &delivery.UnknownDeliveryError{DeliveryID: id}
 	}
 	return d, w, nil
 }

@@ -109,7 +109,7 @@ func (b *webhookBody) listDeliveries(r *web.Request, store *delivery.Store) erro
 		b.Type = t
 	}
 	q := delivery.Query{
-		State: policy.State(b.State), EventType: b.Type, Since: b.From.At, Before: b.To.At, About: b.About, Limit: deliveriesPageSize, Cursor: r.Query("cursor"),
+		State: policy.State(b.State), EventType: b.Type, NoPay: !r.Session.MaySeePay(), Since: b.From.At, Before: b.To.At, About: b.About, Limit: deliveriesPageSize, Cursor: r.Query("cursor"),
 	}
 	page, err := store.Deliveries(r.Context(), b.Webhook.ID, q)
 	if err != nil {
