@@ -176,7 +176,7 @@ func TestEveryRotationKeepsItsPromise(t *testing.T) {
 		sent++
 		got := rc.Wait(t, sent)[sent-1]
 		at := time.Unix(testkit.Must(strconv.ParseInt(got.Header.Get(attempt.StandardTimestampHeader), 10, 64))(t), 0)
-		standard := http.Header{}
+		standard := map[string][]string{} // the names of these headers are not canonical
 		attempt.SetStandard(standard, at, got.Header.Get("Service-Event-Id"), []byte(got.Body), want...)
 		if header, signed := got.Header.Get("Service-Signature"), attempt.Sign(at, []byte(got.Body), want...); header != signed {
 			t.Errorf("signed %q, want %q", header, signed)

@@ -95,7 +95,7 @@ type lookups struct {
 // connect makes the pool.
 func (l *lookups) connect(settings map[string]string) {
 	l.t.Helper()
-	cfg := l.b.pool.Config()
+	cfg := testkit.Must(pgxpool.ParseConfig(testkit.Direct(l.b.pool.Config().ConnString())))(l.t)
 	cfg.MaxConns = 1
 	maps.Copy(cfg.ConnConfig.RuntimeParams, settings)
 	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = l.mode
