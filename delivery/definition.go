@@ -227,7 +227,7 @@ func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook,
 			       standard_headers = coalesce($8, standard_headers),
 			       url_version = CASE WHEN $9 THEN version + 1 ELSE url_version END,
 			       failing_since = CASE WHEN NOT $9 THEN failing_since END, warned = CASE WHEN $9 THEN 0 ELSE warned END,
-			       failure_marks = CASE WHEN $9 THEN '{}' ELSE failure_marks END
+			       failures = CASE WHEN $9 THEN '{}' ELSE failures END
 			 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, w.url, w.name, c.Description, c.Events != nil, types, c.Standard, moved)
 		if err != nil {
 			return fmt.Errorf("edit webhook %s: %w", webhookID, err)

@@ -54,35 +54,32 @@ func (w *Webhook) Failing(ctx context.Context, s *Store) (*Failing, error) {
 
 // toCome are the webhook's health and the times of the retries that its schedule still has,
 // oldest first.
-func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, attempts []time.Time, err error) {
-	var marks []int64
-	err = s.cfg.Pool.QueryRow(ctx, `SELECT failure_marks, warned FROM webhook WHERE workspace_id = $1 AND webhook_id = $2`, w.WorkspaceID, w.ID).Scan(&marks, &h.Warned)
+func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, attempts []policy.Failure, err error) {
+	err = s.cfg.Pool.QueryRow(ctx, `SELECT failures, warned FROM webhook WHERE workspace_id = $1 AND webhook_id = $2`, w.WorkspaceID, w.ID).Scan(&h.Memory, &h.Warned)
 	if err != nil {
 		return h, nil, err
 	}
 	h.FailingSince = w.FailingSince.Time
-	for _, ms := range marks {
-		h.Marks = append(h.Marks, time.UnixMilli(ms).UTC())
-	}
 	rows, err := s.cfg.Pool.Query(ctx, fmt.Sprintf(`
-		SELECT q.next_attempt_at, q.attempts - q.before, q.once FROM webhook_waiting q
+		SELECT q.position, q.next_attempt_at, q.attempts - q.before, q.once FROM webhook_waiting q
 		  JOIN webhook w ON w.workspace_id = q.workspace_id AND w.webhook_id = q.webhook_id AND q.epoch >= `+dispatch.KeptEpoch+`
 		 WHERE q.workspace_id = $1 AND q.webhook_id = $2 ORDER BY q.next_attempt_at LIMIT %d`, forecastDeliveries), w.WorkspaceID, w.ID)
 	if err != nil {
 		return h, nil, fmt.Errorf("query: %w", err)
 	}
 	var (
-		at   time.Time
-		made int
-		once bool
-		now  = s.now()
+		event int64
+		at    time.Time
+		made  int
+		once  bool
+		now   = s.now()
 	)
-	_, err = pgx.ForEachRow(rows, []any{&at, &made, &once}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&event, &at, &made, &once}, func() error {
 		if at = at.UTC(); at.Before(now) {
 			at = now
 		}
 		for more := true; more; at, more = s.cfg.Settings.Schedule.Next(made, at) {
-			attempts = append(attempts, at)
+			attempts = append(attempts, policy.Failure{Ended: at, Event: event})
 			if made++; once {
 				break
 			}
@@ -92,6 +89,6 @@ func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, attemp
 	if err != nil {
 		return h, nil, fmt.Errorf("scan: %w", err)
 	}
-	slices.SortFunc(attempts, time.Time.Compare)
+	slices.SortFunc(attempts, func(a, b policy.Failure) int { return a.Ended.Compare(b.Ended) })
 	return h, attempts, nil
 }

@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +19,13 @@ func TestFailingSaysWhenItEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		schedule policy.Schedule
 		off      time.Duration // after the first attempt; 0: no date
+		events   int
 		retries  int
 	}{
-		"a retry in each third": {policy.Schedule{time.Hour, 10 * time.Hour, 10 * time.Hour, 10 * time.Hour}, 31 * time.Hour, 4},
-		"too few":               {policy.Schedule{time.Hour, 10 * time.Hour}, 0, 2},
-		"none":                  {policy.Schedule{}, 0, 0},
+		"two events":   {policy.Schedule{time.Hour, 10 * time.Hour, 10 * time.Hour, 10 * time.Hour}, 31 * time.Hour, 2, 8},
+		"a lone one":   {policy.Schedule{time.Hour, 10 * time.Hour, 10 * time.Hour, 10 * time.Hour}, 0, 1, 4},
+		"too early":    {policy.Schedule{time.Hour, 10 * time.Hour}, 0, 2, 4},
+		"none to come": {policy.Schedule{}, 0, 2, 0},
 	} {
 		b := setup(t, policy.Settings{Schedule: c.schedule, TurnOffAfter: 30 * time.Hour})
 		rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
@@ -31,12 +34,12 @@ func TestFailingSaysWhenItEnds(t *testing.T) {
 			t.Errorf("%s: a webhook that is not failing: %+v", name, f)
 		}
 		_, stop := b.dispatcher()
-		b.append("invoice.reversed", 1)
+		b.append("invoice.reversed", c.events)
 		state := policy.Pending
 		if len(c.schedule) == 0 {
 			state = policy.Failed
 		}
-		b.states(w.ID, state)
+		b.states(w.ID, slices.Repeat([]policy.State{state}, c.events)...)
 		stop()
 		got := testkit.Must(b.store.Get(t.Context(), w.ID))(t)
 		f := testkit.Must(got.Failing(t.Context(), b.store))(t)

@@ -13,7 +13,7 @@ import (
 )
 
 const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.name, w.description, w.standard_headers, w.events, CASE WHEN w.state = 'off' THEN 'off' ELSE 'on' END, w.paused_at, w.created_at, w.failing_since,
-	w.turned_off_at, w.turned_off_for, CASE WHEN w.state = 'off' THEN coalesce(w.turned_off_since, w.failing_since) END, w.old_secret_until, w.older_secrets_until, c.replay_until IS NOT NULL, c.expired,
+	w.turned_off_at, w.turned_off_for, CASE WHEN w.state = 'off' THEN coalesce(w.turned_off_since, w.failing_since) END, CASE WHEN w.state = 'off' THEN coalesce(w.turned_off_reason, 'failing') END, w.old_secret_until, w.older_secrets_until, c.replay_until IS NOT NULL, c.expired,
 	EXISTS (SELECT FROM secret_key k WHERE k.state = 'lost' AND k.fingerprint = substring(w.secret FOR 8)),
 	(SELECT json_object_agg(t.outcome, t.n) FROM (
 	        SELECT n.outcome, sum(n.attempts) AS n FROM webhook_hour n
@@ -74,7 +74,7 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 		older           []time.Time
 		secretLost      bool
 	)
-	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Name, &w.Description, &w.Standard, &w.Events, &w.State, &paused, &w.CreatedAt.Time, &since, &off, &reason, &offSince, &old, &older, &w.SendingMissed, &w.ExpiredEvents, &secretLost, &w.Last24Hours)
+	err := row.Scan(&w.ID, &w.WorkspaceID, &w.URL, &w.Name, &w.Description, &w.Standard, &w.Events, &w.State, &paused, &w.CreatedAt.Time, &since, &off, &reason, &offSince, &w.TurnedOffReason, &old, &older, &w.SendingMissed, &w.ExpiredEvents, &secretLost, &w.Last24Hours)
 	if err != nil {
 		return w, err
 	}
@@ -118,6 +118,9 @@ func notice(w *Webhook, reason *string, secretLost bool) *string {
 	case secretLost:
 		text = "Nothing is sent: its signing secret was lost with the key under which it was stored. " +
 			"Rotate the secret and give the new one to the receiver; events are then sent from where they stopped."
+	case !w.On() && orEmpty(w.TurnedOffReason) == turnedOffGone:
+		text = fmt.Sprintf("Turned off on %s, because its receiver answered 410 (Gone) to two deliveries in a row: it wants no more messages.",
+			readableTime(w.TurnedOffAt.Time))
 	case !w.On():
 		text = fmt.Sprintf("Turned off on %s, because every attempt had failed since %s. The last one: %s.",
 			readableTime(w.TurnedOffAt.Time), readableTime(w.TurnedOffSince.Time), orEmpty(reason))
@@ -132,6 +135,9 @@ func notice(w *Webhook, reason *string, secretLost bool) *string {
 	}
 	return &text
 }
+
+// turnedOffGone is Webhook.TurnedOffReason of one whose receiver is gone.
+const turnedOffGone = "gone"
 
 func orEmpty(s *string) string {
 	if s == nil {

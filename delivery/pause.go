@@ -44,7 +44,7 @@ func (w *Webhook) Resume(ctx context.Context, s *Store) (*Webhook, error) {
 	return w.switchTo(ctx, s, audit.WebhookResume, func(tx pgx.Tx, now time.Time) (bool, error) {
 		tag, err := tx.Exec(ctx, `
 			UPDATE webhook SET state = 'on', paused_at = NULL, version = version + 1,
-			       failing_since = NULL, failure_marks = '{}', warned = 0
+			       failing_since = NULL, failures = '{}', warned = 0
 			 WHERE workspace_id = $1 AND webhook_id = $2 AND state = 'paused'`, w.WorkspaceID, w.ID)
 		if err != nil {
 			return false, fmt.Errorf("resume webhook %s: %w", w.ID, err)

@@ -124,8 +124,7 @@ func TestPauseDuringAttempts(t *testing.T) {
 	})
 	w := &testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t).Webhook
 	now := b.clock.Now()
-	b.exec(`UPDATE webhook SET failing_since = $1, warned = 2, failure_marks = $2`, now.Add(-time.Hour),
-		[]int64{now.Add(-55 * time.Second).UnixMilli(), now.Add(-30 * time.Second).UnixMilli()})
+	b.exec(`UPDATE webhook SET failing_since = $1, warned = 2, failures = '{"events":[1000000]}'`, now.Add(-time.Hour))
 	b.dispatcher()
 	b.append("invoice.reversed", 5)
 	rc.Wait(t, 5)

@@ -254,7 +254,8 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 		var epoch int
 		err := tx.QueryRow(ctx, `
 			UPDATE webhook SET state = 'on', version = version + 1, epoch = epoch + 1,
-			       failing_since = NULL, failure_marks = '{}', warned = 0, turned_off_at = NULL, turned_off_for = NULL, turned_off_since = NULL
+			       failing_since = NULL, failures = '{}', warned = 0,
+			       turned_off_at = NULL, turned_off_for = NULL, turned_off_since = NULL, turned_off_reason = NULL
 			 WHERE workspace_id = $1 AND webhook_id = $2 AND state = 'off' RETURNING epoch`, w.workspaceID, webhookID).Scan(&epoch)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // on already

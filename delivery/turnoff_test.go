@@ -222,6 +222,107 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	}
 }
 
+// TestGoneTurnsOff: a receiver that answers 410 to two deliveries in a row gets nothing more, and
+// people are told why. One delivery that it answers so does not turn the webhook off.
+func TestGoneTurnsOff(t *testing.T) {
+	t.Parallel()
+	office := newPostOffice(t, 0)
+	b := setup(t, policy.Settings{Schedule: policy.Schedule{time.Millisecond, time.Hour}})
+	b.notify("finance@example.com")
+	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
+	log := &testkit.Buffer{}
+	b.dispatcher(func(c *dispatch.Config) {
+		c.Mail, c.Logger = mail.Settings{URL: office.url, From: "billing@example.com"}, log.Logger()
+	})
+	b.append("invoice.reversed", 1)
+	b.awaitAttempts(2)
+	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); !got.On() {
+		t.Fatalf("turned off by one delivery: %s", *got.Notice)
+	}
+	b.append("invoice.reversed", 1)
+	b.states(w.ID, policy.Cancelled, policy.Cancelled)
+	got := testkit.Must(b.store.Get(t.Context(), w.ID))(t)
+	if got.On() || *got.TurnedOffReason != "gone" || !strings.Contains(*got.Notice, "answered 410 (Gone) to two deliveries in a row") {
+		t.Errorf("the webhook is %+v, notice %q", got, *got.Notice)
+	}
+	testkit.Eventually(t, func() error {
+		office.mu.Lock()
+		defer office.mu.Unlock()
+		if len(office.mails) != 1 || !strings.Contains(office.mails[0], "turned off") || !strings.Contains(office.mails[0], "answered 410 (Gone) to two deliveries") || !strings.Contains(office.mails[0], "it wants no more messages") {
+			return fmt.Errorf("mails %q", office.mails)
+		}
+		return nil
+	})
+	if text := log.String(); !strings.Contains(text, "turned off a webhook, because its receiver says that it is gone") {
+		t.Errorf("logged:\n%s", text)
+	}
+	var detail string
+	if err := b.pool.QueryRow(t.Context(), `SELECT detail FROM console_audit WHERE action = 'webhook.turn_off'`).Scan(&detail); err != nil || detail != "the receiver answered 410 (Gone) to two deliveries in a row" {
+		t.Errorf("the audit trail says %q, %v", detail, err)
+	}
+	if on := testkit.Must(b.store.TurnOn(t.Context(), w.ID))(t); !on.On() || on.Notice != nil || on.TurnedOffReason != nil {
+		t.Errorf("turned on: %+v", on)
+	}
+	b.append("invoice.reversed", 1) // the 410s of before do not count
+	testkit.Eventually(t, func() error {
+		list := testkit.Must(b.store.Deliveries(t.Context(), w.ID, delivery.Query{}))(t).Deliveries
+		if len(list) != 3 || len(list[0].Attempts) != 2 {
+			return fmt.Errorf("deliveries %+v", list)
+		}
+		return nil
+	})
+	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); !got.On() {
+		t.Errorf("turned off again by one delivery: %s", *got.Notice)
+	}
+}
+
+// TestAQuietWebhookIsTurnedOff: one that is dead is turned off by its second event, also when
+// that comes a week later. By whom it is delivered does not matter.
+func TestAQuietWebhookIsTurnedOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{Schedule: policy.Schedule{time.Hour}})
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: refuses(t).URL, Events: []string{"all"}}))(t)
+	_, stop := b.dispatcher()
+	b.append("invoice.reversed", 1)
+	b.awaitAttempts(1)
+	stop()
+	b.clock.Advance(7 * 24 * time.Hour)
+	b.dispatcher()
+	b.states(w.ID, policy.Failed) // a lone event does not turn it off
+	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); !got.On() {
+		t.Fatalf("turned off by a lone event: %s", *got.Notice)
+	}
+	b.append("invoice.reversed", 1)
+	b.states(w.ID, policy.Cancelled, policy.Failed)
+	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); got.On() || *got.TurnedOffReason != "failing" {
+		t.Errorf("the webhook is %+v", got)
+	}
+}
+
+// TestRetryAfterPutsOff: the receiver's Retry-After of a 429 or 503 puts the next attempt off, and
+// a person's retry goes before it.
+func TestRetryAfterPutsOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{Schedule: policy.Schedule{time.Minute, time.Minute}})
+	rc := testkit.NewReceiver(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 1 {
+			w.Header().Set("Retry-After", "7200")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
+	b.dispatcher()
+	at := b.clock.Now()
+	b.append("invoice.reversed", 1)
+	d := b.states(w.ID, policy.Pending)[0]
+	if wait := d.NextAttemptAt.Sub(at); wait < 2*time.Hour || wait > 2*time.Hour+time.Minute {
+		t.Errorf("the next attempt is in %v, want 2 hours", wait)
+	}
+	testkit.Must(b.store.RetryNow(t.Context(), d.ID))(t)
+	b.states(w.ID, policy.Succeeded)
+}
+
 // soon is when a dispatcher renews its lease in tests that set its clock: until then the lease
 // is over for it.
 const soon = 50 * time.Millisecond

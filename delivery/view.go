@@ -34,21 +34,22 @@ func timeOf(t *time.Time) Time {
 // Webhook is a webhook as its owner sees it (docs/contract/decisions.md,
 // "Commands").
 type Webhook struct {
-	ID             string   `json:"id"`
-	WorkspaceID    string   `json:"workspace_id"`
-	Name           string   `json:"name"`        // empty: none
-	Description    string   `json:"description"` // empty: none
-	URL            string   `json:"url"`
-	Events         []string `json:"events"`           // ["all"], or types in the order of the catalogue
-	Standard       bool     `json:"standard_headers"` // messages have the headers of Standard Webhooks, too
-	State          string   `json:"state"`            // on or off; one that is paused is on
-	PausedAt       Time     `json:"paused_at"`        // null: it is not paused
-	CreatedAt      Time     `json:"created_at"`
-	FailingSince   Time     `json:"failing_since"`
-	TurnedOffAt    Time     `json:"turned_off_at"`
-	TurnedOffSince Time     `json:"turned_off_since"` // while off: since when every attempt had failed before
-	Notice         *string  `json:"notice"`           // what needs attention, in words; null: nothing does
-	OldSecretUntil Time     `json:"old_secret_until"` // when the last of OldSecretsUntil is; null: none signs
+	ID              string   `json:"id"`
+	WorkspaceID     string   `json:"workspace_id"`
+	Name            string   `json:"name"`        // empty: none
+	Description     string   `json:"description"` // empty: none
+	URL             string   `json:"url"`
+	Events          []string `json:"events"`           // ["all"], or types in the order of the catalogue
+	Standard        bool     `json:"standard_headers"` // messages have the headers of Standard Webhooks, too
+	State           string   `json:"state"`            // on or off; one that is paused is on
+	PausedAt        Time     `json:"paused_at"`        // null: it is not paused
+	CreatedAt       Time     `json:"created_at"`
+	FailingSince    Time     `json:"failing_since"`
+	TurnedOffAt     Time     `json:"turned_off_at"`
+	TurnedOffSince  Time     `json:"turned_off_since"`  // while off: since when every attempt had failed before
+	TurnedOffReason *string  `json:"turned_off_reason"` // while off: failing, or gone if the receiver answered 410; otherwise null
+	Notice          *string  `json:"notice"`            // what needs attention, in words; null: nothing does
+	OldSecretUntil  Time     `json:"old_secret_until"`  // when the last of OldSecretsUntil is; null: none signs
 
 	// OldSecretsUntil are the ends of all secrets from before a rotation that still sign, the
 	// newest secret's first.

@@ -942,12 +942,15 @@ CREATE TABLE webhook (
     older_secrets_until timestamp with time zone[] NOT NULL DEFAULT '{}'::timestamp with time zone[],
     url_version integer NOT NULL DEFAULT 0,
     turned_off_since timestamp with time zone,
+    failures jsonb NOT NULL DEFAULT '{}'::jsonb,
+    turned_off_reason text COLLATE "C",
     CONSTRAINT webhook_pkey PRIMARY KEY (workspace_id, webhook_id),
     CONSTRAINT webhook_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
     CONSTRAINT webhook_description_check CHECK ((char_length(description) <= 500)),
     CONSTRAINT webhook_name_check CHECK ((char_length(name) <= 100)),
     CONSTRAINT webhook_older_secrets_check CHECK ((cardinality(older_secrets) = cardinality(older_secrets_until))),
-    CONSTRAINT webhook_state_check CHECK ((state = ANY (ARRAY['on'::text, 'off'::text, 'paused'::text])))
+    CONSTRAINT webhook_state_check CHECK ((state = ANY (ARRAY['on'::text, 'off'::text, 'paused'::text]))),
+    CONSTRAINT webhook_turned_off_reason_check CHECK ((turned_off_reason = ANY (ARRAY['failing'::text, 'gone'::text])))
 ) WITH (fillfactor=60);
 COMMENT ON TABLE webhook IS 'Addresses that events are sent to, at most five for a workspace.';
 COMMENT ON COLUMN webhook.webhook_id IS 'wh_ and a UUIDv7.';
@@ -959,9 +962,9 @@ COMMENT ON COLUMN webhook.old_secret_until IS 'Until then messages are signed wi
 COMMENT ON COLUMN webhook.version IS 'Raised by every change that a user makes, so that the dispatcher reads the row again.';
 COMMENT ON COLUMN webhook.epoch IS 'Raised when it is turned off, on, or paused. What was decided or is pending under an epoch from before it was last turned off or on is cancelled.';
 COMMENT ON COLUMN webhook.failing_since IS 'The first failed attempt after the last success, or after it was turned on or resumed, or its address was changed; null: it is not failing.';
-COMMENT ON COLUMN webhook.failure_marks IS 'Unix milliseconds of failed attempts: the first and last of each span, enough to tell whether one fell into each third of the time after which it is turned off.';
-COMMENT ON COLUMN webhook.warned IS 'Warnings sent since failing_since: 0, 1 or 2.';
-COMMENT ON COLUMN webhook.turned_off_at IS 'When it was turned off because every attempt failed; null while on.';
+COMMENT ON COLUMN webhook.failure_marks IS 'Of the version before, which turns a webhook off by another rule: Unix milliseconds of failed attempts.';
+COMMENT ON COLUMN webhook.warned IS 'Warnings that were due since failing_since.';
+COMMENT ON COLUMN webhook.turned_off_at IS 'When it was turned off because attempts failed; null while on.';
 COMMENT ON COLUMN webhook.turned_off_for IS 'The last failure before it was turned off, in words.';
 COMMENT ON COLUMN webhook.description IS 'What it is for, in the words of its owner; empty: nothing was said.';
 COMMENT ON COLUMN webhook.standard_headers IS 'Its messages have webhook-id, webhook-timestamp and webhook-signature (standardwebhooks.com), too.';
@@ -972,6 +975,8 @@ COMMENT ON COLUMN webhook.older_secrets IS 'The secrets before old_secret that s
 COMMENT ON COLUMN webhook.older_secrets_until IS 'Until when each of older_secrets signs, in the same order.';
 COMMENT ON COLUMN webhook.url_version IS 'The version that it got when its address was last changed; 0: never. Failures of attempts that were started under an earlier one do not count.';
 COMMENT ON COLUMN webhook.turned_off_since IS 'Since when every attempt had failed when it was turned off; null while on.';
+COMMENT ON COLUMN webhook.failures IS 'What the rules for turning it off remember of the attempts since failing_since; see delivery/policy.';
+COMMENT ON COLUMN webhook.turned_off_reason IS 'failing: no attempt had succeeded for long. gone: the receiver answered 410. Null while on, and for one that the version before has turned off because it was failing.';
 CREATE INDEX webhook_by_id ON public.webhook USING btree (webhook_id);
 
 CREATE TABLE webhook_cursor (

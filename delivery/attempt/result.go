@@ -2,7 +2,10 @@ package attempt
 
 import (
 	"encoding/json"
+	"errors"
+	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -16,6 +19,10 @@ type Result struct {
 	Outcome  Outcome
 	Error    string // why it failed, in words; empty: success
 	Answer   string // first KiB of the response body, as text
+
+	// RetryAfter is when the receiver wants the next attempt at the earliest, as a 429 or 503 may
+	// say; zero: it does not.
+	RetryAfter time.Time
 
 	// Handshake is true if the attempt began a TLS handshake.
 	Handshake bool
@@ -32,6 +39,24 @@ func (r *Result) Ended() time.Time { return r.At.Add(r.Duration) }
 // there was no response in time.
 func (r *Result) Costly() bool {
 	return !r.Success() && (r.Handshake || r.Outcome == OutcomeTimeout)
+}
+
+// retryAfter is when a receiver that has too much to do wants the next attempt at the earliest
+// (RFC 9110, 10.2.3); zero: it does not say.
+func retryAfter(status int, header http.Header, now time.Time) time.Time {
+	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+		return time.Time{}
+	}
+	const longest = 366 * 24 * time.Hour // the retry policy has a bound of its own
+	text := strings.TrimSpace(header.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return now.Add(time.Duration(min(seconds, uint64(longest/time.Second))) * time.Second)
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }
 
 // AppendJSON appends the form in which an attempt is stored and shown to users:

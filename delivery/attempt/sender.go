@@ -185,6 +185,9 @@ func (s *Sender) Send(ctx context.Context, m *Message) Result {
 		_ = resp.Body.Close()
 	}
 	a.Duration, a.Handshake = time.Since(began), p.handshake.Load()
+	if resp != nil {
+		a.RetryAfter = retryAfter(resp.StatusCode, resp.Header, a.Ended())
+	}
 	return a
 }
 

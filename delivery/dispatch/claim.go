@@ -168,7 +168,7 @@ func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, e
 	ws, hs := split(keys)
 	rows, err := s.pool.Query(ctx, `
 		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.state = 'paused', w.standard_headers, w.version, w.url_version, w.epoch, `+KeptEpoch+`,
-		       w.secret, w.old_secret, w.old_secret_until, w.older_secrets, w.older_secrets_until, w.failing_since, w.failure_marks, w.warned,
+		       w.secret, w.old_secret, w.old_secret_until, w.older_secrets, w.older_secrets_until, w.failing_since, w.failures, w.warned,
 		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0), c.sequence, c.numbered_positions, c.numbered_sequences,
 		       EXISTS (SELECT FROM webhook_waiting q
 		                WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < `+KeptEpoch+`)
@@ -193,22 +193,18 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 		older          [][]byte
 		olderUntil     []time.Time
 		failing        *time.Time
-		marks          []int64
 		workspaceID    = &w.Key.WorkspaceID
 		webhookID      = &w.Key.WebhookID
 		position, from = &w.Position, &w.ReplayAfter
 	)
 	err = row.Scan(workspaceID, webhookID, &e.Address, &e.Name, &e.Events, &e.On, &e.Paused, &e.Standard, &e.Version, &e.AddressVersion, &e.Epoch, &e.Kept,
-		&secret, &old, &oldUntil, &older, &olderUntil, &failing, &marks, &w.Health.Warned, position, from, &w.ReplayTo, &w.Sequence, &w.numberedPositions, &w.numberedSequences, &w.outdated)
+		&secret, &old, &oldUntil, &older, &olderUntil, &failing, &w.Health.Memory, &w.Health.Warned, position, from, &w.ReplayTo, &w.Sequence, &w.numberedPositions, &w.numberedSequences, &w.outdated)
 	if err != nil {
 		return w, err
 	}
 	w.Endpoint = e
 	if failing != nil {
 		w.Health.FailingSince = failing.UTC()
-	}
-	for _, ms := range marks {
-		w.Health.Marks = append(w.Health.Marks, time.UnixMilli(ms).UTC())
 	}
 	if e.URL, err = url.Parse(e.Address); err != nil {
 		// The error of url.Parse names the whole address, which may hold a token.

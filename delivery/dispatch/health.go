@@ -38,7 +38,7 @@ func (d *Dispatcher) changeHealthOnce(ctx context.Context, c *scheduler.HealthCh
 	turnedOff := false
 	// It keeps a connection while it waits for a lock.
 	err := pg.InLimitedTx(ctx, d.store.pool, lockTimeout, func(tx pgx.Tx) (err error) {
-		if c.Change == policy.TurnOff {
+		if c.Change.TurnsOff() {
 			if turnedOff, err = turnOff(ctx, tx, c); err != nil || !turnedOff {
 				return err
 			}
@@ -62,18 +62,21 @@ func turnOff(ctx context.Context, tx pgx.Tx, c *scheduler.HealthChange) (bool, e
 	var url, name string
 	err := tx.QueryRow(ctx, `
 		UPDATE webhook SET state = 'off', version = version + 1, epoch = epoch + 1,
-		       turned_off_at = $4, turned_off_for = $5, turned_off_since = $6, failure_marks = '{}'
+		       turned_off_at = $4, turned_off_for = $5, turned_off_since = $6, turned_off_reason = $8, failures = '{}'
 		 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND url_version = $7 AND state = 'on' RETURNING url, name`,
-		c.Key.WorkspaceID, c.Key.WebhookID, c.Endpoint.Epoch, c.At, c.Reason, c.Since, c.Endpoint.AddressVersion).Scan(&url, &name)
+		c.Key.WorkspaceID, c.Key.WebhookID, c.Endpoint.Epoch, c.At, c.Reason, c.Since, c.Endpoint.AddressVersion, offReason(c.Change)).Scan(&url, &name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("turn off webhook %s: %w", c.Key.WebhookID, err)
 	}
+	detail := "every attempt has failed since " + c.Since.UTC().Format(time.RFC3339) + "; the last one: " + c.Reason
+	if c.Change == policy.TurnOffGone {
+		detail = "the receiver answered 410 (Gone) to two deliveries in a row"
+	}
 	err = audit.Add(audit.AsService(ctx), tx, c.At, audit.Change{
-		WorkspaceID: c.Key.WorkspaceID, Action: audit.WebhookTurnOff, ObjectID: c.Key.WebhookID, ObjectName: attempt.Label(name, url),
-		Detail: "every attempt has failed since " + c.Since.UTC().Format(time.RFC3339) + "; the last one: " + c.Reason,
+		WorkspaceID: c.Key.WorkspaceID, Action: audit.WebhookTurnOff, ObjectID: c.Key.WebhookID, ObjectName: attempt.Label(name, url), Detail: detail,
 	})
 	if err != nil {
 		return false, err
@@ -84,13 +87,23 @@ func turnOff(ctx context.Context, tx pgx.Tx, c *scheduler.HealthChange) (bool, e
 	return true, nil
 }
 
+// offReason is the reason in the webhook's row.
+func offReason(c policy.Change) string {
+	if c == policy.TurnOffGone {
+		return "gone"
+	}
+	return "failing"
+}
+
 // logHealth names the host alone: the rest of an address may hold a token.
 func (d *Dispatcher) logHealth(ctx context.Context, c *scheduler.HealthChange, turnedOff bool) {
 	message := "a webhook is failing"
 	switch {
+	case turnedOff && c.Change == policy.TurnOffGone:
+		message = "turned off a webhook, because its receiver says that it is gone"
 	case turnedOff:
 		message = "turned off a webhook, because every attempt failed"
-	case c.Change == policy.TurnOff:
+	case c.Change.TurnsOff():
 		return // it was changed since
 	}
 	d.logger.WarnContext(ctx, message,
@@ -98,7 +111,7 @@ func (d *Dispatcher) logHealth(ctx context.Context, c *scheduler.HealthChange, t
 }
 
 // notification is the mail to the finance team about a change
-// (docs/contract/decisions.md, "All failed for 3 days").
+// (docs/contract/decisions.md, "Turning off").
 func notification(c *scheduler.HealthChange, turnOffAfter time.Duration) *mail.Notification {
 	var subject, what, next string
 	after := Days(turnOffAfter)
@@ -106,13 +119,18 @@ func notification(c *scheduler.HealthChange, turnOffAfter time.Duration) *mail.N
 	switch c.Change {
 	case policy.TurnOff:
 		subject = "Webhook turned off: " + label
-		what = "was turned off, because every attempt to deliver to it has failed for " + after + "."
+		what = "was turned off, because every attempt to deliver to it has failed for " + after + " or longer."
 		next = "Nothing more is sent to it. Once the receiver works again, turn the webhook back on under\n" +
 			"Settings, Integrations, Webhooks, and send the missed events from there.\n"
+	case policy.TurnOffGone:
+		subject = "Webhook turned off: " + label
+		what = "was turned off, because its receiver answered 410 (Gone) to two deliveries in a row:\nit wants no more messages."
+		next = "Nothing more is sent to it. If it is to get messages again, correct the address or repair the receiver,\n" +
+			"turn the webhook back on under Settings, Integrations, Webhooks, and send the missed events from there.\n"
 	case policy.Failing, policy.NoChange:
 		subject = "Webhook failing: " + label
 		what = "is failing: no attempt to deliver to it has succeeded since then."
-		next = "Failed messages are tried again for a while. If every attempt fails for " + after + ",\nthe webhook is turned off.\n"
+		next = "Failed messages are tried again for a while. If every attempt fails for " + after + ", for at least two events,\nthe webhook is turned off.\n"
 	}
 	var b strings.Builder
 	b.WriteString("The webhook\n\n")

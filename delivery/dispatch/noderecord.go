@@ -89,8 +89,8 @@ func recordByOne(ctx context.Context, s *store, parts []*scheduler.Record, now t
 			if !h.Health.FailingSince.IsZero() {
 				since = &h.Health.FailingSince
 			}
-			b.Queue(`UPDATE webhook SET failing_since = $4, failure_marks = $5, warned = $6 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND url_version = $7`,
-				h.Key.WorkspaceID, h.Key.WebhookID, h.Epoch, since, milliseconds(h.Health.Marks), h.Health.Warned, h.AddressVersion)
+			b.Queue(`UPDATE webhook SET failing_since = $4, failures = $5::text::jsonb, warned = $6 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND url_version = $7`,
+				h.Key.WorkspaceID, h.Key.WebhookID, h.Epoch, since, memoryJSON(&h.Health.Memory), h.Health.Warned, h.AddressVersion)
 		}
 		for i := range r.Counts {
 			c := &r.Counts[i]
@@ -153,13 +153,4 @@ func queueCursor(b *pgx.Batch, lease string, c *scheduler.CursorRecord) {
 		 WHERE w.workspace_id = $2 AND w.webhook_id = $3 AND w.epoch = $4
 		   AND c.workspace_id = $2 AND c.webhook_id = $3 AND c.holder = $1`,
 		lease, c.Key.WorkspaceID, c.Key.WebhookID, c.Epoch, c.Version, c.Position, replayed, c.Expired, c.ReplayExpired)
-}
-
-// milliseconds are times as Unix milliseconds.
-func milliseconds(marks []time.Time) []int64 {
-	ms := make([]int64, len(marks))
-	for i, m := range marks {
-		ms[i] = m.UnixMilli()
-	}
-	return ms
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -330,30 +331,30 @@ func queueHealth(b *pgx.Batch, list []scheduler.HealthRecord) {
 		ws, hs         = make([]string, n), make([]string, n)
 		epochs, warned = make([]int, n), make([]int, n)
 		since          = make([]*time.Time, n)
-		marks          = make([]string, n)
+		memories       = make([]string, n)
 		addresses      = make([]int, n)
 	)
 	for i := range list {
 		h := &list[i]
-		ws[i], hs[i], epochs[i], warned[i], marks[i] = h.Key.WorkspaceID, h.Key.WebhookID, h.Epoch, h.Health.Warned, marksArray(h.Health.Marks)
+		ws[i], hs[i], epochs[i], warned[i], memories[i] = h.Key.WorkspaceID, h.Key.WebhookID, h.Epoch, h.Health.Warned, memoryJSON(&h.Health.Memory)
 		addresses[i] = h.AddressVersion
 		if !h.Health.FailingSince.IsZero() {
 			since[i] = &h.Health.FailingSince
 		}
 	}
 	b.Queue(`
-		UPDATE webhook w SET failing_since = f.since, failure_marks = f.marks::bigint[], warned = f.warned
-		  FROM unnest($1::text[], $2::text[], $3::integer[], $4::timestamptz[], $5::text[], $6::integer[], $7::integer[]) AS f (w, h, epoch, since, marks, warned, address)
-		 WHERE w.workspace_id = f.w AND w.webhook_id = f.h AND w.epoch = f.epoch AND w.url_version = f.address`, ws, hs, epochs, since, marks, warned, addresses)
+		UPDATE webhook w SET failing_since = f.since, failures = f.memory::jsonb, warned = f.warned
+		  FROM unnest($1::text[], $2::text[], $3::integer[], $4::timestamptz[], $5::text[], $6::integer[], $7::integer[]) AS f (w, h, epoch, since, memory, warned, address)
+		 WHERE w.workspace_id = f.w AND w.webhook_id = f.h AND w.epoch = f.epoch AND w.url_version = f.address`, ws, hs, epochs, since, memories, warned, addresses)
 }
 
-// marksArray writes times as an array of Unix milliseconds.
-func marksArray(marks []time.Time) string {
-	ms := make([]int64, len(marks))
-	for i, m := range marks {
-		ms[i] = m.UnixMilli()
+// memoryJSON is what the rules for turning a webhook off remember, as its row has it.
+func memoryJSON(m *policy.Memory) string {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return "{}" // cannot happen: every Memory has a JSON form
 	}
-	return bigintArray(ms)
+	return string(text)
 }
 
 func queueCounts(b *pgx.Batch, list []scheduler.CountRecord) {

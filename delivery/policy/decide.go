@@ -16,7 +16,7 @@ const (
 // Policy is the settings that decide what follows an attempt.
 type Policy struct {
 	Schedule     Schedule
-	TurnOffAfter time.Duration // of failing, before a webhook is turned off
+	TurnOffAfter time.Duration // without a success, before a webhook is turned off
 }
 
 // Attempted describes one attempt of one delivery.
@@ -26,7 +26,17 @@ type Attempted struct {
 	Once    bool // "Send again": there is no further attempt
 	Success bool
 	Ended   time.Time
+
+	Event int64 // position of the event in the log
+	Gone  bool  // it was answered 410
+
+	// NotBefore is when the receiver wants the next attempt at the earliest (Retry-After); zero:
+	// it did not say.
+	NotBefore time.Time
 }
+
+// maxRetryAfter bounds for how long a receiver may put off the next attempt.
+const maxRetryAfter = 24 * time.Hour
 
 // Verdict is what follows an attempt.
 type Verdict struct {
@@ -36,14 +46,14 @@ type Verdict struct {
 	Change Change
 }
 
-// Decide returns what follows an attempt to a webhook that is on. If the change is TurnOff,
+// Decide returns what follows an attempt to a webhook that is on. If the change turns it off,
 // a delivery may be Pending none the less: turning the webhook off cancels it.
 func (p Policy) Decide(h Health, a Attempted) Verdict {
 	if a.Success {
 		return Verdict{State: Succeeded, Health: h.Succeeded()}
 	}
 	v := Verdict{}
-	v.Health, v.Change = h.Failed(a.Ended, p.TurnOffAfter)
+	v.Health, v.Change = h.Failed(Failure{Ended: a.Ended, Event: a.Event, Gone: a.Gone}, p.TurnOffAfter)
 	v.State, v.Next = p.DecideUncounted(a)
 	return v
 }
@@ -63,12 +73,19 @@ func (p Policy) DecideOff(a Attempted) State {
 
 // DecideUncounted returns what follows a failed attempt that does not count against its
 // webhook, which is paused or about to be turned off: the delivery goes on by the schedule,
-// or is cancelled with everything else that is pending.
+// or is cancelled with everything else that is pending. A receiver may put the next attempt off
+// to a time that is later than the schedule says, by at most 24 hours.
 func (p Policy) DecideUncounted(a Attempted) (s State, next time.Time) {
 	if a.Once {
 		return Failed, time.Time{}
 	}
 	if next, ok := p.Schedule.Next(a.N-a.Before, a.Ended); ok {
+		if latest := a.Ended.Add(maxRetryAfter); a.NotBefore.After(latest) {
+			a.NotBefore = latest
+		}
+		if a.NotBefore.After(next) {
+			next = a.NotBefore
+		}
 		return Pending, next
 	}
 	return Failed, time.Time{}

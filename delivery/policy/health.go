@@ -5,23 +5,37 @@ import (
 	"time"
 )
 
-// Health is what is known about a webhook's failures, to decide whether it is
-// turned off (docs/contract/decisions.md, "All failed for 3 days"). The zero
-// value is a webhook that is not failing.
-//
-// Not every failed attempt is kept, only the first and the last one of each
-// eighth of a third of Policy.TurnOffAfter. That is enough to tell exactly
-// whether an attempt failed within a span longer than an eighth.
+// Health is what is known about a webhook's failures, to decide whether it is turned off
+// (docs/contract/decisions.md, "Turning off"). The zero value is a webhook that is not failing.
 type Health struct {
-	// FailingSince is the first failed attempt after the last success, or
-	// after the webhook was turned on; zero while it is not failing.
+	// FailingSince is the first failed attempt after the last success, or after the webhook was
+	// turned on, was resumed, or got another address; zero while it is not failing.
 	FailingSince time.Time
 
-	// Marks are the failed attempts that are kept, oldest first.
-	Marks []time.Time
-
-	// Warned counts the warnings since FailingSince, 0 to 2.
+	// Warned counts the warnings that were due since FailingSince.
 	Warned int
+
+	Memory
+}
+
+// Memory is what the rules remember of the attempts since Health.FailingSince. Events are named
+// by their positions in the log.
+type Memory struct {
+	// Events are the first two different events that an attempt failed for.
+	Events []int64 `json:"events,omitempty"`
+
+	// Last is the event of the last attempt; Gone tells whether that was answered 410, and
+	// GoneBefore the same of the last attempt for the event whose turn was before it.
+	Last       int64 `json:"last,omitempty"`
+	Gone       bool  `json:"gone,omitempty"`
+	GoneBefore bool  `json:"gone_before,omitempty"`
+}
+
+// Failure is a failed attempt.
+type Failure struct {
+	Ended time.Time
+	Event int64 // position of the event in the log
+	Gone  bool  // it was answered 410
 }
 
 // Change is a change of a webhook's health that the finance team is told about.
@@ -29,88 +43,76 @@ type Change int
 
 // The changes.
 const (
-	NoChange Change = iota
-	Failing         // it has failed for one third, or two thirds, of Policy.TurnOffAfter
-	TurnOff         // it is to be turned off now
+	NoChange    Change = iota
+	Failing            // it has failed for so long that a warning is due
+	TurnOff            // it is to be turned off now, because it has failed for too long
+	TurnOffGone        // it is to be turned off now, because the receiver says that it is gone
 )
 
+// TurnsOff tells whether the webhook is to be turned off.
+func (c Change) TurnsOff() bool { return c == TurnOff || c == TurnOffGone }
+
 const (
-	thirds        = 3
-	marksPerThird = 8
+	// Warnings are due after one third and two thirds of the time after which a webhook is turned
+	// off, and then once in warnAgain for as long as it is not.
+	thirds    = 3
+	warnAgain = 7 * 24 * time.Hour
+
+	// leastEvents is for how many different events attempts must have failed, so that a lone event
+	// on a quiet webhook does not turn it off.
+	leastEvents = 2
 )
 
 // Succeeded returns the health after a success.
 func (h Health) Succeeded() Health { return Health{} }
 
-// Failed returns the health after an attempt that failed and ended at t, and
-// what follows from it. A webhook is turned off when it had no success for the
-// duration turnOffAfter since FailingSince and an attempt failed in each third
-// of that time; the attempt at t is the last of them.
-func (h Health) Failed(t time.Time, turnOffAfter time.Duration) (Health, Change) {
-	next := Health{FailingSince: h.FailingSince, Warned: h.Warned}
-	if next.FailingSince.IsZero() || next.FailingSince.After(t) { // after t: the clock was set back
-		next.FailingSince = t
+// Failed returns the health after a failed attempt, and what follows from it. A webhook is turned
+// off when it had no success for the duration turnOffAfter since FailingSince and attempts for at
+// least two different events have failed in that time, or when the last attempts of two different
+// deliveries in a row were answered 410.
+func (h Health) Failed(f Failure, turnOffAfter time.Duration) (Health, Change) {
+	if h.FailingSince.IsZero() || h.FailingSince.After(f.Ended) { // after it: the clock was set back
+		h.FailingSince, h.Events = f.Ended, nil
 	}
-	next.Marks = mark(h.Marks, t, turnOffAfter)
-	failing := t.Sub(next.FailingSince)
-	if failing >= turnOffAfter && eachThird(next.Marks, t, turnOffAfter) {
-		return next, TurnOff
+	if len(h.Events) < leastEvents && !slices.Contains(h.Events, f.Event) {
+		h.Events = append(slices.Clip(h.Events), f.Event)
 	}
-	// After a jump of the clock both warnings may be due; one mail is enough.
-	for due := thirds - 1; due > next.Warned; due-- {
-		if failing*thirds >= time.Duration(due)*turnOffAfter {
-			next.Warned = due
-			return next, Failing
-		}
+	if f.Event != h.Last {
+		h.Last, h.GoneBefore = f.Event, h.Gone
 	}
-	return next, NoChange
+	h.Gone = f.Gone
+	failing := f.Ended.Sub(h.FailingSince)
+	switch {
+	case h.Gone && h.GoneBefore:
+		return h, TurnOffGone
+	case failing >= turnOffAfter && len(h.Events) == leastEvents:
+		return h, TurnOff
+	}
+	// After a jump of the clock several warnings may be due; one mail is enough.
+	if due := warningsDue(failing, turnOffAfter); due > h.Warned {
+		h.Warned = due
+		return h, Failing
+	}
+	return h, NoChange
 }
 
-// TurnOffAt returns which of the attempts, oldest first, turns the webhook off when all of
-// them fail; zero: none does.
-func (h Health) TurnOffAt(attempts []time.Time, turnOffAfter time.Duration) time.Time {
-	for _, t := range attempts {
+// warningsDue is how many warnings are due once a webhook has failed for a time.
+func warningsDue(failing, turnOffAfter time.Duration) int {
+	const before = thirds - 1 // that many are due before it may be turned off
+	if late := failing - turnOffAfter*before/thirds; late >= 0 {
+		return before + int(late/warnAgain)
+	}
+	return int(failing * thirds / turnOffAfter)
+}
+
+// TurnOffAt returns which of the attempts, oldest first, turns the webhook off when all of them
+// fail; zero: none does.
+func (h Health) TurnOffAt(attempts []Failure, turnOffAfter time.Duration) time.Time {
+	for _, f := range attempts {
 		var change Change
-		if h, change = h.Failed(t, turnOffAfter); change == TurnOff {
-			return t
+		if h, change = h.Failed(f, turnOffAfter); change.TurnsOff() {
+			return f.Ended
 		}
 	}
 	return time.Time{}
-}
-
-// mark adds t and drops marks that the rule no longer needs. Marks in the
-// future, left by a clock that was set back, are dropped too.
-func mark(marks []time.Time, t time.Time, turnOffAfter time.Duration) []time.Time {
-	kept := make([]time.Time, 0, len(marks)+1)
-	for _, m := range marks {
-		if age := t.Sub(m); age >= 0 && age <= turnOffAfter {
-			kept = append(kept, m)
-		}
-	}
-	width := turnOffAfter / (thirds * marksPerThird)
-	n := len(kept)
-	if n >= 2 && slot(kept[n-1], width) == slot(t, width) && slot(kept[n-2], width) == slot(t, width) {
-		kept[n-1] = t // keep the first of the slot, replace the last
-		return kept
-	}
-	return append(kept, t)
-}
-
-// slot numbers the spans of a width since 1970.
-func slot(t time.Time, width time.Duration) int64 {
-	return t.UnixMilli() / max(width.Milliseconds(), 1)
-}
-
-// eachThird tells whether there is a mark in each third of the time that ends
-// at t.
-func eachThird(marks []time.Time, t time.Time, turnOffAfter time.Duration) bool {
-	var hit [thirds]bool
-	for _, m := range marks {
-		age := t.Sub(m)
-		if age < 0 || age > turnOffAfter {
-			continue
-		}
-		hit[min(int(age*thirds/max(turnOffAfter, 1)), thirds-1)] = true
-	}
-	return !slices.Contains(hit[:], false)
 }

@@ -16,12 +16,12 @@ type history struct {
 	health   Health
 	on       bool
 	failures naive // since the last success, or since it was turned on
-	warnings int   // since then
 	all      []*course
 }
 
 // course is the course of one delivery.
 type course struct {
+	event    int64
 	state    State
 	attempts int
 	before   int
@@ -30,9 +30,9 @@ type course struct {
 }
 
 // attempt makes an attempt that is due and checks what is decided.
-func (h *history) attempt(c *course, success bool) {
+func (h *history) attempt(c *course, success, gone bool) {
 	c.attempts++
-	a := Attempted{N: c.attempts, Before: c.before, Once: c.once, Success: success, Ended: h.at}
+	a := Attempted{N: c.attempts, Before: c.before, Once: c.once, Success: success, Ended: h.at, Event: c.event, Gone: gone && !success}
 	c.once = false
 	last := a.Once || c.attempts-c.before > len(h.policy.Schedule)
 	if !h.on {
@@ -45,18 +45,17 @@ func (h *history) attempt(c *course, success bool) {
 	v := h.policy.Decide(h.health, a)
 	h.health, c.state, c.next = v.Health, v.State, v.Next
 	if success {
-		h.failures, h.warnings = naive{}, 0
+		h.failures = naive{}
 		if v.State != Succeeded || v.Change != NoChange || !v.Health.FailingSince.IsZero() {
 			h.t.Fatalf("a success: %+v", v)
 		}
 		return
 	}
-	off := h.failures.failed(h.at, h.policy.TurnOffAfter)
-	lasting := h.at.Sub(h.failures.failures[0])
-	if off != (v.Change == TurnOff) {
-		h.t.Fatalf("after %v of failing, turned off %v, want %v", lasting, v.Change == TurnOff, off)
+	want := h.failures.failed(Failure{Ended: h.at, Event: c.event, Gone: a.Gone}, h.policy.TurnOffAfter)
+	if v.Change != want {
+		h.t.Fatalf("after %v of failing: %d, want %d", h.failures.lasting(), v.Change, want)
 	}
-	h.warn(v.Change, lasting)
+	off := want.TurnsOff()
 	switch {
 	case last && v.State != Failed, !last && v.State != Pending:
 		h.t.Fatalf("attempt %d (%d before, once %v), turned off %v: %s", a.N, a.Before, a.Once, off, v.State)
@@ -71,19 +70,6 @@ func (h *history) attempt(c *course, success bool) {
 			}
 		}
 	}
-}
-
-// warn checks that there is a warning at the first failure past each third.
-func (h *history) warn(change Change, lasting time.Duration) {
-	if change == TurnOff {
-		return
-	}
-	due := int(lasting * thirds / h.policy.TurnOffAfter)
-	due = min(due, thirds-1)
-	if (change == Failing) != (due > h.warnings) {
-		h.t.Fatalf("after %v of failing and %d warnings: change %d", lasting, h.warnings, change)
-	}
-	h.warnings = max(h.warnings, due)
 }
 
 // due returns the deliveries whose next attempt is due.
@@ -118,7 +104,7 @@ func TestRandomHistoriesInVirtualTime(t *testing.T) {
 				}
 			case 3: // "Turn back on", and "Send missed"
 				if !h.on {
-					h.on, h.health, h.failures, h.warnings = true, Health{}, naive{}, 0
+					h.on, h.health, h.failures = true, Health{}, naive{}
 					for _, c := range h.all {
 						if c.state == Failed || c.state == Cancelled {
 							c.state, c.next, c.before = Pending, h.at, c.attempts
@@ -127,14 +113,14 @@ func TestRandomHistoriesInVirtualTime(t *testing.T) {
 				}
 			case 4, 5, 6:
 				if h.on {
-					h.all = append(h.all, &course{state: Pending, next: h.at})
+					h.all = append(h.all, &course{event: int64(len(h.all) + 1), state: Pending, next: h.at})
 				}
 			default:
 				h.at = h.at.Add(time.Duration(rapid.Int64Range(0, int64(3*time.Hour)).Draw(t, "wait")).Truncate(time.Millisecond))
 			}
 			for _, c := range h.due() {
 				if c.state == Pending { // otherwise the webhook was turned off by the one before
-					h.attempt(c, !outage && rapid.IntRange(0, 9).Draw(t, "luck") > 0)
+					h.attempt(c, !outage && rapid.IntRange(0, 9).Draw(t, "luck") > 0, rapid.IntRange(0, 9).Draw(t, "gone") == 0)
 				}
 			}
 		}
@@ -143,7 +129,7 @@ func TestRandomHistoriesInVirtualTime(t *testing.T) {
 			h.at = h.at.Add(day)
 			for _, c := range h.due() {
 				if c.state == Pending {
-					h.attempt(c, false)
+					h.attempt(c, false, false)
 				}
 			}
 		}

@@ -18,8 +18,8 @@ type Settings struct {
 	// Schedule is the waits between attempts. Nil: 1m,5m,30m,2h,6h,12h,24h.
 	Schedule Schedule
 
-	// TurnOffAfter is how long every attempt has to fail before a webhook is
-	// turned off. Default 72h.
+	// TurnOffAfter is how long every attempt has to fail, for at least two different events,
+	// before a webhook is turned off. Default 72h.
 	TurnOffAfter time.Duration
 
 	// SecretOverlap is how long messages are signed with the old secret as well

@@ -126,7 +126,7 @@ func TestSendSeveralAgain(t *testing.T) {
 // turnsOffSoon lets a webhook have failed for so long that its next retries turn it off.
 func (s *bundle) turnsOffSoon(well string) {
 	s.t.Helper()
-	s.exec(`UPDATE webhook SET failure_marks = ARRAY(SELECT (extract(epoch FROM $2::timestamptz - g * interval '6 hours') * 1000)::bigint FROM generate_series(0, 11) g ORDER BY g DESC),
+	s.exec(`UPDATE webhook SET failures = '{"events":[1000000]}',
 		failing_since = $2::timestamptz - interval '71 hours 50 minutes' WHERE webhook_id = $1`, well, s.clock.Now())
 }
 
@@ -135,7 +135,7 @@ func TestFailingNotice(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	well, _, _ := s.seed(acme)
-	s.exec(`UPDATE webhook SET failing_since = $2 WHERE webhook_id = $1`, well, s.clock.Now().Add(-30*time.Hour))
+	s.exec(`UPDATE webhook SET failing_since = $2 WHERE webhook_id = $1`, well, s.clock.Now().Add(-10*time.Hour))
 	p := s.signIn(acme, session.Viewer)
 	p.get("/webhooks/"+well).status(http.StatusOK).has("The last attempt: no answer within 10 s.", "No retries are left. Nothing is sent until the next event").hasNot("is turned off by")
 	s.waiting(well)

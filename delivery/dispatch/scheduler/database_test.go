@@ -359,7 +359,7 @@ func (p *process) changeHealth(c *HealthChange) {
 		return
 	}
 	h := w.webhooks[c.Key]
-	if c.Change == policy.TurnOff && h.sends() && h.epoch == c.Endpoint.Epoch && h.address == c.Endpoint.AddressVersion {
+	if c.Change.TurnsOff() && h.sends() && h.epoch == c.Endpoint.Epoch && h.address == c.Endpoint.AddressVersion {
 		if c.Since.Before(h.movedAt) {
 			w.t.Fatalf("%v: turned off for failing since %v, and its address was changed at %v", h.key, c.Since, h.movedAt)
 		}

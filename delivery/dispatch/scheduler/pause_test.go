@@ -121,7 +121,7 @@ func TestPausedDuringAttempts(t *testing.T) {
 	q.outdated(&Loaded{Key: q.key, Endpoint: &Endpoint{Epoch: 2, Version: 2, Kept: 1, Paused: true}, Health: q.health.Health})
 	b.evict(q)
 	b.step(Attempted{Attempt: list[0], Result: costly()})
-	if list[0].state != policy.Pending || q.health.unsaved || len(q.health.Marks) > 0 {
+	if list[0].state != policy.Pending || q.health.unsaved || len(q.health.Events) > 0 {
 		t.Errorf("a failure: the delivery is %s, the health %+v", list[0].state, q.health)
 	}
 	b.step(Attempted{Attempt: list[1], Result: success()})
@@ -148,7 +148,7 @@ func TestPausedBeforeItIsTurnedOff(t *testing.T) {
 		c.Policy = policy.Policy{Schedule: policy.DefaultSchedule(), TurnOffAfter: 9 * time.Minute}
 	})
 	q := b.hold("wh", func(w *Loaded) {
-		w.Endpoint.Kept, w.Health = 1, policy.Health{FailingSince: start.Add(-10 * time.Minute), Marks: []time.Time{start.Add(-8 * time.Minute), start.Add(-4 * time.Minute)}}
+		w.Endpoint.Kept, w.Health = 1, policy.Health{FailingSince: start.Add(-10 * time.Minute), Memory: policy.Memory{Events: []int64{1_000_001}}}
 	})
 	list, _ := b.takeStarted()
 	b.step(Attempted{Attempt: list[0], Result: costly()})

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -146,6 +147,7 @@ func (r *results) judge(a *Attempt, p policy.Policy) {
 	q := a.queue
 	attempted := policy.Attempted{
 		N: a.Number(), Before: a.Before, Once: a.Once, Success: a.result.Success(), Ended: a.result.Ended().Truncate(time.Millisecond),
+		Event: a.Position, Gone: a.result.Status == http.StatusGone, NotBefore: a.result.RetryAfter,
 	}
 	e := q.endpoint
 	if !e.On && !e.Paused || a.Endpoint.Epoch < e.Kept {
@@ -170,7 +172,7 @@ func (r *results) judge(a *Attempt, p policy.Policy) {
 		q.health.unsaved = true
 	}
 	q.health.Health = v.Health
-	q.health.turningOff = v.Change == policy.TurnOff
+	q.health.turningOff = v.Change.TurnsOff()
 	if v.Change != policy.NoChange {
 		r.changes = append(r.changes, &HealthChange{
 			Key: q.key, Endpoint: q.endpoint, Change: v.Change, Since: v.Health.FailingSince,

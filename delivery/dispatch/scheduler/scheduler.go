@@ -134,7 +134,7 @@ func (s *Scheduler) apply(now time.Time, e Event) {
 	case NumbersStored:
 		numbersStored(s, now, e)
 	case HealthChanged:
-		if e.Change.Change == policy.TurnOff && !e.Change.queue.evict.lost {
+		if e.Change.Change.TurnsOff() && !e.Change.queue.evict.lost {
 			s.polls.mark(e.Change.queue) // it is off, unless somebody was first
 		}
 	case LeaseTaken:

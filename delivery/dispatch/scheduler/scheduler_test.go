@@ -22,7 +22,7 @@ type bench struct {
 }
 
 func newBench(change func(*Config)) *bench {
-	cfg := Config{Bound: 10, Limit: 1000, CostlyPerSecond: 5, Idle: time.Hour, Retention: 48 * time.Hour, LeaseUse: 24 * time.Hour, CoolDown: time.Second}
+	cfg := Config{Policy: policy.Policy{TurnOffAfter: 72 * time.Hour}, Bound: 10, Limit: 1000, CostlyPerSecond: 5, Idle: time.Hour, Retention: 48 * time.Hour, LeaseUse: 24 * time.Hour, CoolDown: time.Second}
 	change(&cfg)
 	b := &bench{Scheduler: New(cfg), now: start}
 	b.step(LeaseTaken{Lease: "lease", At: start})
