@@ -61,13 +61,23 @@ func explainStatus(status int) (Outcome, string) {
 	switch {
 	case status >= 200 && status <= 299:
 		return OutcomeSuccess, ""
-	case status >= 300 && status <= 399:
+	case isRedirect(status):
 		return OutcomeAnswered, fmt.Sprintf("answered %d, a redirect, which is not followed", status)
 	}
 	if text := http.StatusText(status); text != "" {
 		return OutcomeAnswered, fmt.Sprintf("answered %d (%s)", status, text)
 	}
 	return OutcomeAnswered, fmt.Sprintf("answered %d", status)
+}
+
+// isRedirect tells whether a status sends the caller to another address (RFC 9110, 15.4). Others
+// that begin with 3, such as 304, do not.
+func isRedirect(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
 }
 
 // explain says why an attempt got no response, in words for people in a finance
@@ -117,7 +127,6 @@ func explainTLS(err error, reached stage) (Outcome, string) {
 		otherName x509.HostnameError
 		unknown   x509.UnknownAuthorityError
 		record    tls.RecordHeaderError
-		alert     tls.AlertError
 		verify    *tls.CertificateVerificationError
 	)
 	switch {
@@ -134,13 +143,20 @@ func explainTLS(err error, reached stage) (Outcome, string) {
 		return OutcomeTLS, "the certificate is not valid"
 	case errors.As(err, &record):
 		return OutcomeTLS, "the receiver does not speak TLS (https)"
-	case errors.As(err, &alert), reached == stageTLS && strings.Contains(err.Error(), "tls: "):
+	case isAlert(err), reached == stageTLS && strings.Contains(err.Error(), "tls: "):
 		if strings.Contains(err.Error(), "version") {
 			return OutcomeTLS, "the receiver does not offer TLS 1.2 or newer"
 		}
 		return OutcomeTLS, "the receiver refused the encrypted connection"
 	}
 	return "", ""
+}
+
+// isAlert tells whether an error is a TLS alert of either side. With TLS 1.3 the handshake is over
+// for the client before the receiver has looked at its certificate, or missed it: the alert about
+// that comes in place of an answer. It has no type of its own, and HTTP/2 passes only its text on.
+func isAlert(err error) bool {
+	return strings.Contains(err.Error(), "remote error: tls: ") || strings.Contains(err.Error(), "local error: tls: ")
 }
 
 func explainConnection(err error, reached stage) (Outcome, string) {

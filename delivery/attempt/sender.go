@@ -15,7 +15,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
@@ -55,6 +57,7 @@ type Sender struct {
 	clock     func() time.Time
 	dialer    *dialer
 	transport *http.Transport
+	http1     *http.Transport // for receivers that refuse HTTP/2
 	headers   headerNames
 }
 
@@ -87,7 +90,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 		},
 	}
 	d.connect = d.tcp.DialContext
-	return &Sender{
+	s := &Sender{
 		settings: settings,
 		clock:    cfg.Clock,
 		dialer:   d,
@@ -115,11 +118,18 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 				PingTimeout:                   5 * time.Second,
 			},
 		},
-	}, nil
+	}
+	s.http1 = s.transport.Clone()
+	s.http1.ForceAttemptHTTP2, s.http1.HTTP2 = false, nil
+	s.http1.DialTLSContext = d.speaking("http/1.1").dial
+	return s, nil
 }
 
 // Close closes idle connections.
-func (s *Sender) Close() { s.transport.CloseIdleConnections() }
+func (s *Sender) Close() {
+	s.transport.CloseIdleConnections()
+	s.http1.CloseIdleConnections()
+}
 
 // authorities returns the system's certificate authorities and those of a file.
 func authorities(file string) (*x509.CertPool, error) {
@@ -157,6 +167,10 @@ type Message struct {
 	Traceparent string
 }
 
+// http11Required is in the text of the error when a receiver resets the stream or the connection
+// with this code of HTTP/2: it wants the request by HTTP/1.1 (RFC 9113, 7).
+const http11Required = "HTTP_1_1_REQUIRED"
+
 // progressKey is the context key of an attempt's progress. The transport dials
 // with a context that outlives the request; the progress tells the dialer when
 // the attempt has to end.
@@ -167,13 +181,18 @@ func (s *Sender) Send(ctx context.Context, m *Message) Result {
 	a := Result{At: s.clock().UTC().Truncate(time.Millisecond)}
 	began := time.Now()
 	p := &progress{began: began}
-	p.reached.Store(int32(stageAnswer)) // until a connection has to be made
+	p.begin()
 	ctx, cancel := context.WithDeadline(ctx, began.Add(s.settings.Timeout))
 	defer cancel()
 	ctx = context.WithValue(ctx, progressKey{}, p)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: p.connected})
 	resp, err := s.transport.RoundTrip(s.request(ctx, m, a.At))
+	if err != nil && strings.Contains(err.Error(), http11Required) {
+		p.begin() // another connection
+		resp, err = s.http1.RoundTrip(s.request(ctx, m, a.At))
+	}
 	if err != nil {
+		err = p.withAlert(err)
 		a.Outcome, a.Error = explain(err, stage(p.reached.Load()), s.settings.Timeout)
 	} else {
 		a.Status = resp.StatusCode
@@ -199,11 +218,55 @@ type progress struct {
 	hasConn   atomic.Bool  // the attempt has a connection, possibly one that another attempt dialed
 	dials     atomic.Int32
 	handshake atomic.Bool // a TLS handshake was begun
+
+	mu    sync.Mutex
+	conns []*tls.Conn // that it has made or was given
 }
 
-func (p *progress) connected(httptrace.GotConnInfo) {
+// begin is called before a request is made.
+func (p *progress) begin() {
+	p.hasConn.Store(false)
+	p.dials.Store(0)
+	p.reached.Store(int32(stageAnswer)) // until a connection has to be made
+}
+
+func (p *progress) connected(info httptrace.GotConnInfo) {
+	if c, ok := info.Conn.(*tls.Conn); ok {
+		p.uses(c)
+	}
 	p.hasConn.Store(true)
 	p.reached.Store(int32(stageAnswer))
+}
+
+// withAlert adds the alert that has ended a connection to an error that only says that it has
+// ended.
+func (p *progress) withAlert(err error) error {
+	ended := errors.Is(err, errTooManyDials) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || strings.Contains(err.Error(), "http2: client conn")
+	if !ended || isAlert(err) {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		raw, ok := c.NetConn().(*lastWords)
+		if !ok || !raw.over() {
+			continue
+		}
+		// What ended reading is kept by crypto/tls. Nobody else reads any more, so this does not wait.
+		if _, alert := c.Read(make([]byte, 1)); alert != nil && isAlert(alert) {
+			return fmt.Errorf("%w: %w", err, alert)
+		}
+	}
+	return err
+}
+
+// uses notes a connection that the attempt has made or was given.
+func (p *progress) uses(c *tls.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.conns) < 2*maxDials {
+		p.conns = append(p.conns, c)
+	}
 }
 
 func (s *Sender) request(ctx context.Context, m *Message, at time.Time) *http.Request {
@@ -293,6 +356,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		_ = raw.Close()
 		return nil, &stageError{stageConnect, err}
 	}
+	raw = &lastWords{Conn: raw, ended: make(chan struct{})}
 	cfg := d.tls.Clone()
 	cfg.ServerName = strings.TrimSuffix(host, ".")
 	cfg.ClientSessionCache = addressSessions{d.tls.ClientSessionCache, address}
@@ -303,8 +367,71 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		return nil, &stageError{stageTLS, err}
 	}
 	reach(ctx, stageAnswer)
+	if p, ok := ctx.Value(progressKey{}).(*progress); ok {
+		p.uses(conn)
+	}
 	return conn, nil
 }
+
+// speaking returns a dialer that offers receivers one protocol alone.
+func (d *dialer) speaking(protocol string) *dialer {
+	other := &dialer{timeout: d.timeout, tcp: d.tcp, tls: d.tls.Clone()}
+	other.tls.NextProtos = []string{protocol}
+	other.connect = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return d.connect(ctx, network, address)
+	}
+	return other
+}
+
+// lastWords is a connection on which a failed write waits until what the other end has sent is
+// read. A receiver that refuses the client by TLS 1.3 sends an alert and closes. The request may be
+// on its way by then, and that its write fails would hide why.
+type lastWords struct {
+	net.Conn
+	once  sync.Once
+	ended chan struct{} // reading has come to its end, or the connection is closed
+}
+
+// lastWordsTime bounds how long a failed write waits.
+const lastWordsTime = 250 * time.Millisecond
+
+// Read implements net.Conn.
+func (c *lastWords) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.end()
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *lastWords) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		c.over()
+	}
+	return n, err
+}
+
+// over waits until reading has come to its end; false: it has not within a moment.
+func (c *lastWords) over() bool {
+	limit := time.NewTimer(lastWordsTime)
+	defer limit.Stop()
+	select {
+	case <-c.ended:
+		return true
+	case <-limit.C:
+		return false
+	}
+}
+
+// Close implements net.Conn.
+func (c *lastWords) Close() error {
+	c.end()
+	return c.Conn.Close()
+}
+
+func (c *lastWords) end() { c.once.Do(func() { close(c.ended) }) }
 
 // addressSessions keeps the TLS sessions of one host and port. crypto/tls keys
 // sessions by host name only, so receivers on two ports of a host would replace
