@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/moving"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // moveFlags are the flags of workspace move.
@@ -159,7 +159,7 @@ func (f *moveFlags) otherKeyring(same *keyring.Keyring) (*keyring.Keyring, error
 	if f.secretKeyFile == "" {
 		return same, nil
 	}
-	text, err := os.ReadFile(f.secretKeyFile)
+	text, err := textfile.Read(f.secretKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--to-secret-key-file: %w", err)
 	}

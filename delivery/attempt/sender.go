@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
@@ -140,7 +140,7 @@ func authorities(file string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the system's certificate authorities: %w", err)
 	}
-	pem, err := os.ReadFile(file) //nolint:gosec // the operator's own setting
+	pem, err := textfile.Read(file)
 	if err != nil {
 		return nil, fmt.Errorf("LEDGERFEED_WEBHOOK_CA_FILE: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // stateForm is the form of state files that this version writes and reads.
@@ -46,7 +48,7 @@ func (p Place) Load() (*State, error) {
 	if p.Name == "" {
 		return fresh, nil
 	}
-	text, err := os.ReadFile(p.Name)
+	text, err := textfile.Read(p.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fresh, nil
 	}

@@ -2,11 +2,14 @@ package tlslisten
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // lookEvery is how often handshakes look whether the files have changed.
@@ -64,7 +67,12 @@ func (c *Certificate) times() (t fileTimes, err error) {
 }
 
 func (c *Certificate) load(times fileTimes) error {
-	pair, err := tls.LoadX509KeyPair(c.cfg.CertFile, c.cfg.KeyFile)
+	var pair tls.Certificate
+	cert, err := textfile.Read(c.cfg.CertFile)
+	key, keyErr := textfile.Read(c.cfg.KeyFile)
+	if err = errors.Join(err, keyErr); err == nil {
+		pair, err = tls.X509KeyPair(cert, key)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot use the TLS certificate %s with the key %s: %w", c.cfg.CertFile, c.cfg.KeyFile, err)
 	}

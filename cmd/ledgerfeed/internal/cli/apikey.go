@@ -2,8 +2,9 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // KeyVariable has the API key of commands that ask a service, where --key-file is not
@@ -19,7 +20,7 @@ func (e *Env) APIKey(file string) (string, error) {
 		}
 		return "", Usagef("want an API key with events:read, in --key-file or %s", KeyVariable)
 	}
-	text, err := os.ReadFile(file)
+	text, err := textfile.Read(file)
 	if err != nil {
 		return "", err
 	}

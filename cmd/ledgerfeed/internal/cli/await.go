@@ -15,6 +15,8 @@ const (
 	// follow each other closely.
 	firstPoll    = 10 * time.Millisecond
 	pollInterval = 200 * time.Millisecond
+	// tellAfter is when a wait says for the first time how many entries it waits for.
+	tellAfter = time.Second
 	// stuckAfter is the time without progress after which a wait warns.
 	stuckAfter = 10 * time.Second
 )
@@ -56,17 +58,27 @@ func (d *Deps) AwaitPositions(ctx context.Context, targets map[string]int64, tim
 }
 
 func (d *Deps) awaitPositions(ctx context.Context, targets map[string]int64) error {
-	least, moved := int64(-1), time.Now() // the fewest entries behind so far, and since when; -1: not known
+	began := time.Now()
+	least, moved := int64(-1), began // the fewest entries behind so far, and since when; -1: not known
+	tell := tellAfter
 	for wait := firstPoll; ; wait = min(2*wait, pollInterval) {
-		behind, err := d.behind(ctx, targets)
+		behind, fails, err := d.behind(ctx, targets)
 		if behind == 0 || err != nil {
 			return err
 		}
 		if least < 0 || behind < least {
 			least, moved = behind, time.Now()
 		}
+		if time.Since(began) > tell {
+			tell += ProgressEvery
+			reason := ""
+			if fails != nil {
+				reason = ": " + stuck(fails)
+			}
+			fmt.Fprintf(d.env.ErrOut, "waiting for the read models, which do not have %s yet%s\n", Count(behind, "entry", "entries"), reason)
+		}
 		if time.Since(moved) > stuckAfter {
-			d.env.Logger.WarnContext(ctx, "nothing is being projected: is ledgerfeed serve running on this database?", "behind", behind)
+			d.env.Logger.WarnContext(ctx, stuck(fails), "behind", behind)
 			moved = time.Now()
 		}
 		select {
@@ -77,23 +89,35 @@ func (d *Deps) awaitPositions(ctx context.Context, targets map[string]int64) err
 	}
 }
 
-// behind counts the entries up to the targets that the read models do not have yet.
-func (d *Deps) behind(ctx context.Context, targets map[string]int64) (entries int64, err error) {
+// stuck says why nothing is projected. fails is a workspace that cannot go on; nil: none is known.
+func stuck(fails *eventlog.Progress) string {
+	if fails == nil {
+		return "nothing is being projected: is ledgerfeed serve running on this database?"
+	}
+	return fmt.Sprintf("the projector is retrying entry %d of workspace %s: %s", fails.Position+1, fails.WorkspaceID, fails.Error)
+}
+
+// behind counts the entries up to the targets that the read models do not have yet. fails is the
+// first workspace of them whose next entry has failed.
+func (d *Deps) behind(ctx context.Context, targets map[string]int64) (entries int64, fails *eventlog.Progress, err error) {
 	only := ""
 	if len(targets) == 1 {
 		only = slices.Collect(maps.Keys(targets))[0]
 	}
 	progress, err := eventlog.ReadProgress(ctx, d.Pool, eventlog.ReadModels, only)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	for i := range progress {
 		p := &progress[i]
 		missing := max(0, targets[p.WorkspaceID]-p.Position)
 		if missing > 0 && p.Quarantined {
-			return 0, fmt.Errorf("workspace %s waits at position %d, which cannot be projected: %s", p.WorkspaceID, p.Position+1, p.Error)
+			return 0, nil, fmt.Errorf("workspace %s waits at position %d, which cannot be projected: %s", p.WorkspaceID, p.Position+1, p.Error)
+		}
+		if missing > 0 && p.Failures > 0 && fails == nil {
+			fails = p
 		}
 		entries += missing
 	}
-	return entries, nil
+	return entries, fails, nil
 }

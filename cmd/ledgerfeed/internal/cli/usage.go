@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,15 @@ func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(fo
 // flag by one that names the flag that was meant.
 func FlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && cmd.HasSubCommands() {
+		// The flag may be one of the command that was meant.
+		if err := NoSuchCommand(cmd, cmd.Flags().Args()); err != nil {
+			return err
+		}
+		if name := unknown.GetSpecifiedName(); hasFlag(cmd, name) {
+			return Usagef("--%s is a flag of its commands: name one of them first: %s", name, strings.Join(commandNames(cmd), ", "))
+		}
+	}
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
@@ -55,6 +65,11 @@ func FlagError(cmd *cobra.Command, err error) error {
 		return err
 	}
 	return Usagef("--%s is %q: want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+}
+
+// hasFlag reports whether one of a command's own commands has a flag.
+func hasFlag(cmd *cobra.Command, name string) bool {
+	return name != "" && slices.ContainsFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Flags().Lookup(name) != nil || hasFlag(c, name) })
 }
 
 // Group makes a command that only holds others.

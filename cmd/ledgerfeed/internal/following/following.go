@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
 
@@ -227,7 +227,7 @@ func (f *flags) tree(ctx context.Context, env *cli.Env, client *follower.Client,
 	}
 	switch {
 	case f.keys != "":
-		text, err := os.ReadFile(f.keys)
+		text, err := textfile.Read(f.keys)
 		if err != nil {
 			return nil, err
 		}

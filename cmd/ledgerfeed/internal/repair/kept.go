@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -52,7 +53,7 @@ func readOneKept(env *cli.Env, file, keys string) (_ *keptCheckpoint, workspace 
 		return nil, "", err
 	}
 	defer f.Close()
-	note, err := io.ReadAll(io.LimitReader(f, signingkey.MaxNote+1))
+	note, err := io.ReadAll(textfile.NewReader(io.LimitReader(f, signingkey.MaxNote+1)))
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot read it: %w", err)
 	}
@@ -83,7 +84,7 @@ func verifiersOf(env *cli.Env, note []byte, origin, file string) (*signingkey.Ve
 		}
 		return v, nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := textfile.Read(file)
 	if err != nil {
 		return nil, err
 	}

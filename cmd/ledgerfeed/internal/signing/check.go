@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/statement"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 func checkCommand(env *cli.Env) *cobra.Command {
@@ -76,7 +77,7 @@ func read(env *cli.Env, args []string) ([]byte, error) {
 		defer f.Close()
 		in, name = f, args[0]
 	}
-	signed, err := io.ReadAll(io.LimitReader(in, signingkey.MaxNote+1))
+	signed, err := io.ReadAll(textfile.NewReader(io.LimitReader(in, signingkey.MaxNote+1)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
@@ -90,7 +91,7 @@ func chosen(env *cli.Env, keys []string, file string, signed []byte) (*signingke
 	}
 	text := ""
 	if file != "" {
-		b, err := os.ReadFile(file)
+		b, err := textfile.Read(file)
 		if err != nil {
 			return nil, err
 		}

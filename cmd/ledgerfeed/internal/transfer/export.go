@@ -107,7 +107,13 @@ func (x *exporter) toFile(ctx context.Context) (err error) {
 	if err := file.Sync(); err != nil {
 		return fmt.Errorf("cannot write entries: %w", err)
 	}
+	x.tell("added %s to %s")
 	return nil
+}
+
+// tell says on standard error how many entries were added to the file.
+func (x *exporter) tell(format string) {
+	fmt.Fprintf(x.messages, format+"\n", cli.Count(x.meter.done.Load(), "entry", "entries"), x.file)
 }
 
 func (x *exporter) run(ctx context.Context) error {
@@ -194,5 +200,13 @@ func (x *exporter) followLog(ctx context.Context) error {
 			x.logger.WarnContext(ctx, "notifications ended with an error", "error", err)
 		}
 	}()
-	return x.notifier.Follow(ctx, eventlog.TopicAppended, x.writeNew)
+	caughtUp := false
+	return x.notifier.Follow(ctx, eventlog.TopicAppended, func(ctx context.Context) error {
+		err := x.writeNew(ctx)
+		if err == nil && !caughtUp && x.file != "" {
+			x.tell("added %s to %s; waiting for further ones")
+			caughtUp = true
+		}
+		return err
+	})
 }

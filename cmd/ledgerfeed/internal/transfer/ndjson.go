@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // source is a file of NDJSON that can be read more than once.
@@ -33,7 +34,7 @@ func (s *source) each(ctx context.Context, do func(number int, line []byte, err 
 }
 
 func eachLine(ctx context.Context, name string, in io.Reader, do func(number int, line []byte, err error) error) error {
-	reader := bufio.NewReaderSize(in, domain.MaxLineSize+2) // and the end of the line
+	reader := bufio.NewReaderSize(textfile.NewReader(in), domain.MaxLineSize+2) // and the end of the line
 	for number := 1; ; number++ {
 		if err := context.Cause(ctx); err != nil {
 			return err

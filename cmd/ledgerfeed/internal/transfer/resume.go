@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // continueFile prepares an exported file for further entries and returns, by
@@ -126,7 +127,7 @@ func readResume(name string) (written map[string]eventlog.Mark, err error) {
 	if name == "" {
 		return written, nil
 	}
-	text, err := os.ReadFile(name)
+	text, err := textfile.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return written, nil
 	}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// TestMarksOfWindowsAreSkipped: a file of UTF-8 may begin with a byte order mark.
+func TestMarksOfWindowsAreSkipped(t *testing.T) {
+	t.Parallel()
+	const mark = "\ufeff"
+	url, dir := testkit.NewDatabase(t), t.TempDir()
+	entry := func(id string) string {
+		return `{"workspace_id":"w","id":"` + id + `","type":"client.recorded","created_at":"2026-10-01T00:00:00.000Z","data":{"client_id":"c","name":"n"}}` + "\n"
+	}
+	name := filepath.Join(dir, "a.ndjson")
+	write(t, name, mark+entry("a"))
+	if out := succeed(t, url, "append", name); out != "appended 1, skipped 0\n" {
+		t.Errorf("a file: %s", out)
+	}
+	for _, args := range [][]string{{"append"}, {"append", "--stream"}, {"append", "--restore"}} {
+		target, want := url, "a"
+		if args[len(args)-1] == "--restore" {
+			target = testkit.NewDatabase(t)
+		}
+		c := command(t, target, args...)
+		c.Stdin = strings.NewReader(mark + entry("a") + "\r\n" + entry("b"))
+		if r := runCommand(t, c); r.code != cli.ExitDone {
+			t.Errorf("%v: %+v", args, r)
+		}
+		if out := succeed(t, target, "export"); !strings.HasPrefix(out, entry(want)) || strings.Contains(out, mark) || strings.Count(out, "\n") != 2 {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+	// A mark that is not at the beginning is no white space.
+	c := command(t, url, "append")
+	c.Stdin = strings.NewReader(entry("a") + mark + entry("c"))
+	if r := runCommand(t, c); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "line 2: ") {
+		t.Errorf("a mark in the middle: %+v", r)
+	}
+}
+
+// TestExportToAFileSaysWhatItDid: the file has the entries, and the terminal how many.
+func TestExportToAFileSaysWhatItDid(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	appendLines(t, url, `{"workspace_id":"w","id":"a","type":"client.recorded","data":{"client_id":"c","name":"n"}}`+"\n")
+	name := filepath.Join(t.TempDir(), "log.ndjson")
+	for _, want := range []string{"added 1 entry to " + name, "added 0 entries to " + name} {
+		if r := runCommand(t, command(t, url, "export", "--out", name)); r.code != cli.ExitDone || r.out != "" || !strings.Contains(r.errOut, want) {
+			t.Errorf("%+v, want %q", r, want)
+		}
+	}
+	c := startProcess(t, command(t, url, "export", "--out", name, "--follow"))
+	c.await("added 0 entries to " + name + "; waiting for further ones")
+	if code := c.stop(); code != cli.ExitDone {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// TestWaitsSayWhatTheyWaitFor: a wait for the read models says at once how many entries it waits
+// for, and names the entry that the projector cannot do.
+func TestWaitsSayWhatTheyWaitFor(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	line := `{"workspace_id":"acme","id":"a","type":"client.recorded","data":{"client_id":"c","name":"n"}}` + "\n"
+	appendLines(t, url, line)
+	r := runCommand(t, command(t, url, "status", "--wait", "--timeout", "2s"))
+	if r.code != cli.ExitFailed || !strings.Contains(r.errOut, "waiting for the read models, which do not have 1 entry yet\n") {
+		t.Errorf("%+v", r)
+	}
+	conn := testkit.Must(pgx.Connect(t.Context(), url))(t)
+	defer conn.Close(t.Context())
+	execute1(t, conn, `UPDATE log_checkpoint SET failures = 3, failed_to = 1, segment_max = 1, error = 'division by zero', retry_at = '2100-01-01T00:00:00Z'`)
+	c := command(t, url, "append", "--wait", "--timeout", "2s")
+	c.Stdin = strings.NewReader(line)
+	if r := runCommand(t, c); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "the projector is retrying entry 1 of workspace acme: division by zero") || strings.Contains(r.errOut, "is ledgerfeed serve running") {
+		t.Errorf("%+v", r)
+	}
+}
