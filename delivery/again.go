@@ -87,6 +87,14 @@ func (s *Store) ResendSeveral(ctx context.Context, webhookID string, deliveryIDs
 	return sent, nil
 }
 
+// byKey has the statements of a transaction find rows by key, for each of those that they are
+// about. Where the workspace and the webhook are not constants to a statement, it cannot read all
+// rows of the webhook in place of that.
+func byKey(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `SELECT set_config(name, 'off', true) FROM unnest(ARRAY['enable_sort', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']) AS name`)
+	return err
+}
+
 // sendAgain makes the deliveries of events pending that are in one of the states, and
 // returns their events. Another transaction that does so at the same time finds them
 // pending.
@@ -94,23 +102,23 @@ func sendAgain(ctx context.Context, tx pgx.Tx, w *Webhook, events []string, stat
 	// Ranges of one value in the order of their columns, without sorts, are read along the right
 	// index whatever statistics say. An equality may read the workspace's whole log while they do
 	// not know the workspace.
-	if _, err := tx.Exec(ctx, `SELECT set_config('enable_sort', 'off', true)`); err != nil {
+	if err := byKey(ctx, tx); err != nil {
 		return nil, fmt.Errorf("send deliveries of %s again: %w", w.ID, err)
 	}
 	rows, err := tx.Query(ctx, `
 		WITH chosen AS MATERIALIZED (
-			SELECT d.position, d.created_at
+			SELECT d.workspace_id, d.webhook_id, d.position, d.created_at
 			  FROM (SELECT DISTINCT id FROM unnest($3::text[]) AS u (id)) i
 			 CROSS JOIN LATERAL (
 			       SELECT e.position FROM event_log e WHERE e.workspace_id = $1 AND e.id >= i.id AND e.id <= i.id ORDER BY e.id) e
 			 CROSS JOIN LATERAL (
-			       SELECT d.position, d.created_at FROM webhook_delivery d
+			       SELECT d.workspace_id, d.webhook_id, d.position, d.created_at FROM webhook_delivery d
 			        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position >= e.position AND d.position <= e.position AND d.created_at > $6
 			        ORDER BY d.position DESC, d.created_at DESC LIMIT 1) d
 			 ORDER BY d.position
 		), again AS (
 			UPDATE webhook_delivery d SET state = 'pending', next_attempt_at = $5 FROM chosen c
-			 WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = c.position AND d.created_at = c.created_at AND d.state = ANY ($4)
+			 WHERE d.workspace_id = c.workspace_id AND d.webhook_id = c.webhook_id AND d.position = c.position AND d.created_at = c.created_at AND d.state = ANY ($4)
 			RETURNING d.position, d.created_at, d.event_id, d.sequence, jsonb_array_length(d.attempts) AS attempts
 		), waiting AS (
 			INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, once, epoch, sequence)

@@ -247,16 +247,15 @@ func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook,
 
 // dueNow makes the pending deliveries of a webhook due.
 func dueNow(ctx context.Context, tx pgx.Tx, w *named, now time.Time) error {
-	// The rows are found along an index whatever statistics say; see dispatch.PoolSettings.
-	if _, err := tx.Exec(ctx, `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`); err != nil {
+	if err := byKey(ctx, tx); err != nil {
 		return fmt.Errorf("send what is pending for %s: %w", w.id, err)
 	}
 	_, err := tx.Exec(ctx, `
 		WITH due AS (
 		    UPDATE webhook_waiting SET next_attempt_at = $3 WHERE workspace_id = $1 AND webhook_id = $2 AND next_attempt_at > $3
-		    RETURNING position, created_at)
+		    RETURNING workspace_id, webhook_id, position, created_at)
 		UPDATE webhook_delivery d SET next_attempt_at = $3 FROM due q
-		 WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = q.position AND d.created_at = q.created_at AND d.state = 'pending'`,
+		 WHERE d.workspace_id = q.workspace_id AND d.webhook_id = q.webhook_id AND d.position = q.position AND d.created_at = q.created_at AND d.state = 'pending'`,
 		w.workspaceID, w.id, now)
 	if err != nil {
 		return fmt.Errorf("send what is pending for %s: %w", w.id, err)

@@ -141,9 +141,9 @@ func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([
 		      JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
 		     WHERE `+free+` AND c.webhook_id <> ALL ($6)
 		       AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`)
-		       AND CASE WHEN w.state = 'on' THEN v.position > c.position OR c.replay_until IS NOT NULL OR c.numbered_positions <> '{}' OR EXISTS (
-		                SELECT FROM webhook_waiting q
-		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $5)
+		       AND CASE WHEN w.state = 'on' THEN v.position > c.position OR c.replay_until IS NOT NULL OR c.numbered_positions <> '{}' OR (
+		                SELECT q.next_attempt_at FROM webhook_waiting q
+		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id ORDER BY q.next_attempt_at LIMIT 1) <= $5
 		           ELSE w.epoch = (
 		                SELECT max(q.epoch) FROM webhook_waiting q
 		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id) END
@@ -163,6 +163,16 @@ type webhookRow struct {
 	numberedPositions, numberedSequences []int64 // as its cursor has them
 }
 
+// outdatedSQL is true of a webhook w that has deliveries which must be cancelled. On one PostgreSQL
+// the oldest of them is the first along its index; see PoolSettings.
+func outdatedSQL(s *store) string {
+	const waiting = ` FROM webhook_waiting q WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id `
+	if s.nodes != nil {
+		return `EXISTS (SELECT` + waiting + `AND q.epoch < ` + KeptEpoch + `)`
+	}
+	return `coalesce((SELECT q.epoch` + waiting + `ORDER BY q.epoch LIMIT 1) < ` + KeptEpoch + `, false)`
+}
+
 // load reads webhooks. Those that do not exist are missing from the result.
 func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, error) {
 	ws, hs := split(keys)
@@ -170,8 +180,7 @@ func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, e
 		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.state = 'paused', w.standard_headers, w.version, w.url_version, w.epoch, `+KeptEpoch+`,
 		       w.secret, w.old_secret, w.old_secret_until, w.older_secrets, w.older_secrets_until, w.failing_since, w.failures, w.warned,
 		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0), c.sequence, c.numbered_positions, c.numbered_sequences,
-		       EXISTS (SELECT FROM webhook_waiting q
-		                WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id AND q.epoch < `+KeptEpoch+`)
+		       `+outdatedSQL(s)+`
 		  FROM unnest($1::text[], $2::text[]) AS k (w, h)
 		  JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
 		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h`+onCluster(s, ` WHERE w.workspace_id = ANY ($1) AND c.workspace_id = ANY ($1)`), ws, hs)
@@ -232,10 +241,19 @@ func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[sch
 		keys[i], after[i] = webhooks[i].Key, webhooks[i].Position
 	}
 	ws, hs := split(keys)
-	rows, err := s.pool.Query(ctx, `
+	sql := `
+		SELECT k.w, k.h, d.position
+		  FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (w, h, after)
+		 CROSS JOIN LATERAL (
+		       SELECT d.position FROM webhook_delivery d
+		        WHERE d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after ORDER BY d.position) AS d`
+	if s.nodes != nil {
+		sql = `
 		SELECT d.workspace_id, d.webhook_id, d.position
 		  FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (w, h, after)
-		  JOIN webhook_delivery d ON d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after`+onCluster(s, ` WHERE d.workspace_id = ANY ($1)`), ws, hs, after)
+		  JOIN webhook_delivery d ON d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after WHERE d.workspace_id = ANY ($1)`
+	}
+	rows, err := s.pool.Query(ctx, sql, ws, hs, after)
 	if err != nil {
 		return nil, fmt.Errorf("read what was sent before: %w", err)
 	}
@@ -324,7 +342,7 @@ func (s *store) release(ctx context.Context, lease string, list []scheduler.Curs
 		              $11::bigint[], $12::text[], $13::text[])
 		       AS m (w, h, epoch, version, done, replay, expired, replay_expired, last, positions, sequences)
 		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h
-		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1
+		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder IS NOT DISTINCT FROM $1
 		   AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`) AND `+eventlog.RightClock("$10"),
 		lease, ws, hs, epochs, versions, done, replayed, expired, replayExpired, now, numbers.last, numbers.positions, numbers.sequences)
 	if err != nil {

@@ -114,19 +114,22 @@ func adoptNumbers(ctx context.Context, s *store, webhooks []webhookRow) (locked 
 // adoptMany numbers the deliveries that no other transaction has locked.
 func adoptMany(ctx context.Context, s *store, without *numbered) error {
 	for _, table := range []string{"webhook_delivery", "webhook_waiting"} {
-		condition := ""
+		// A row that was changed meanwhile is not at its place any more, and is left like one that is
+		// locked. Those of webhook_delivery, which has partitions, have their whole key.
+		condition, found := "", "t.ctid = u.place"
 		if table == "webhook_delivery" {
 			condition = adoptable
+			found = "t.workspace_id = u.workspace_id AND t.webhook_id = u.webhook_id AND t.position = u.position AND t.created_at = u.created_at"
 		}
 		err := s.limited(ctx, `
 			WITH unlocked AS MATERIALIZED (
-			    SELECT t.workspace_id, t.webhook_id, t.position, t.created_at, n.sequence
+			    SELECT t.workspace_id, t.webhook_id, t.position, t.created_at, t.place, n.sequence
 			      FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS n (w, h, position, sequence)
-			      JOIN `+table+` t ON t.workspace_id = n.w AND t.webhook_id = n.h AND t.position = n.position
-			     WHERE t.sequence IS NULL`+condition+`
-			       FOR NO KEY UPDATE OF t SKIP LOCKED)
-			UPDATE `+table+` t SET sequence = u.sequence FROM unlocked u
-			 WHERE t.workspace_id = u.workspace_id AND t.webhook_id = u.webhook_id AND t.position = u.position AND t.created_at = u.created_at`,
+			     CROSS JOIN LATERAL (
+			           SELECT t.workspace_id, t.webhook_id, t.position, t.created_at, t.ctid AS place FROM `+table+` t
+			            WHERE t.workspace_id = n.w AND t.webhook_id = n.h AND t.position >= n.position AND t.position <= n.position AND t.sequence IS NULL`+condition+`
+			            ORDER BY t.position FOR NO KEY UPDATE SKIP LOCKED) AS t)
+			UPDATE `+table+` t SET sequence = u.sequence FROM unlocked u WHERE `+found,
 			without.ws, without.hs, without.positions, without.sequences)
 		if err != nil {
 			return err

@@ -244,8 +244,11 @@ func queueLaterAttempt(b *pgx.Batch, a *scheduler.AttemptRecord) {
 		a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt,
 		string(a.State), nextOf(a), string(a.Result.AppendJSON(nil)), a.Number-1, sequenceOf(a))
 	if a.State != policy.Pending {
-		b.Queue(`DELETE FROM webhook_waiting WHERE workspace_id = $1 AND webhook_id = $2 AND position = $3 AND attempts < $4`,
-			a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.Number)
+		// A range of one value is found along the key, see PoolSettings. A DELETE has no order, so it
+		// takes the row by its place, which the lock keeps.
+		const row = `FROM webhook_waiting q WHERE q.workspace_id = $1 AND q.webhook_id = $2 AND q.position >= $3 AND q.position <= $3 AND q.attempts < $4 ORDER BY q.position`
+		b.Queue(`SELECT 1 `+row+` FOR UPDATE`, a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.Number)
+		b.Queue(`DELETE FROM webhook_waiting WHERE ctid = ANY (ARRAY(SELECT q.ctid `+row+`))`, a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.Number)
 	}
 }
 
@@ -307,7 +310,8 @@ func queueCursors(b *pgx.Batch, lease string, list []scheduler.CursorRecord) {
 			replayed[i] = &c.Replayed
 		}
 	}
-	// A record that is repeated moves no cursor, and so counts nothing again.
+	// A record that is repeated moves no cursor, and so counts nothing again. The holder is compared
+	// in a way that no index serves: a process may hold many webhooks, which would be read for each.
 	b.Queue(`
 		UPDATE webhook_cursor c
 		   SET expired = c.expired + CASE WHEN m.position > c.position THEN m.expired ELSE 0 END
@@ -319,7 +323,7 @@ func queueCursors(b *pgx.Batch, lease string, list []scheduler.CursorRecord) {
 		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
 		       AS m (w, h, epoch, version, position, replayed, expired, replay_expired)
 		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h AND w.epoch = m.epoch
-		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = $1`, lease, ws, hs, epochs, versions, positions, replayed, expired, replayExpired)
+		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder IS NOT DISTINCT FROM $1`, lease, ws, hs, epochs, versions, positions, replayed, expired, replayExpired)
 }
 
 func queueHealth(b *pgx.Batch, list []scheduler.HealthRecord) {
