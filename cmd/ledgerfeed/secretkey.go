@@ -186,11 +186,18 @@ new secret. It refuses while a process that delivers has the key.`,
 }
 
 func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp) error {
+	inFile := env.Settings.SecretKey == ""
+	if inFile { // from the first look at the file to the last change of it
+		unlock, err := env.LockSecretKeys(d.Database)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
 	k, err := env.ReadKeyring(d.Database)
 	if err != nil {
 		return err
 	}
-	inFile := env.Settings.SecretKey == ""
 	s, err := secretkey.Read(ctx, d.Pool, env.Clock())
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
@@ -189,6 +190,46 @@ func TestGivingUpSecretsIsAsked(t *testing.T) {
 		give.Stdin = strings.NewReader(c.typed)
 		if r := runCommand(t, give); r.code != c.code {
 			t.Errorf("%q: %+v", c.typed, r)
+		}
+	}
+}
+
+// TestRotationsAtTheSameTime: of rotations of the key in the data directory that run at the same
+// time, some may be refused, and the key that encrypts in the end is in the file.
+func TestRotationsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	url, dir := testkit.NewDatabase(t), filepath.Join(t.TempDir(), "data")
+	run := func(args ...string) result {
+		t.Helper()
+		c := command(t, url, append(args, "--data-dir", dir)...)
+		return runCommand(t, c)
+	}
+	succeed(t, url, "workspace", "create", "--id", "acme")
+	if r := run("webhook", "create", "--workspace", "acme", "--url", "https://example.com/hook"); r.code != cli.ExitDone {
+		t.Fatalf("%+v", r)
+	}
+	for range testkit.Scale(2, 10) {
+		results := make([]result, 4)
+		var group sync.WaitGroup
+		for i := range results {
+			c := command(t, url, "secret-key", "rotate", "--data-dir", dir)
+			group.Go(func() { results[i] = runCommand(t, c) })
+		}
+		group.Wait()
+		done := 0
+		for _, r := range results {
+			switch {
+			case r.code == cli.ExitDone:
+				done++
+			case !strings.Contains(r.errOut, "another rotation of the keys"):
+				t.Errorf("%+v", r)
+			}
+		}
+		if done == 0 {
+			t.Errorf("no rotation was made: %+v", results)
+		}
+		if r := run("secret-key", "check"); r.code != cli.ExitDone {
+			t.Fatalf("after rotations at the same time: %+v", r)
 		}
 	}
 }

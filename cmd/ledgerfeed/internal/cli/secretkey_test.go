@@ -11,6 +11,19 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
+// TestOneRotationAtATime: while a rotation works with the file of the keys, another one is refused.
+// It would write what it had made of the file before, and a key that encrypts could be lost.
+func TestOneRotationAtATime(t *testing.T) {
+	t.Parallel()
+	e, db := &Env{Settings: settings.Settings{DataDir: filepath.Join(t.TempDir(), "data")}}, &Database{URL: "postgres://db.example.com/ledgerfeed"}
+	unlock := testkit.Must(e.LockSecretKeys(db))(t)
+	if _, err := e.LockSecretKeys(db); err == nil || !strings.Contains(err.Error(), "another rotation of the keys in") {
+		t.Errorf("a second one: %v", err)
+	}
+	unlock()
+	testkit.Must(e.LockSecretKeys(db))(t)()
+}
+
 // TestKeepSecretKey: the keys behind the one that encrypts go to the file of the former ones.
 // A key before it stays: another rotation has just put it there. A file without the key stays
 // as it is.
