@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -126,14 +127,22 @@ func (d *Dispatcher) reconcile(ctx context.Context, r scheduler.Reconcile) sched
 }
 
 // takeLease inserts a lease under a new name. What an older lease held is free
-// once that is over. The error is a *clockError where the clock is wrong.
+// once that is over. The error is a *clockError where the clock is wrong, and a
+// *secretkey.MissingError where another key has become the one that seals: the process could not
+// sign what is sealed under it.
 func (s *store) takeLease(ctx context.Context, now time.Time) (lease string, err error) {
 	if err := s.checkClock(ctx, now); err != nil {
 		return "", err
 	}
 	lease = uuid.NewString()
-	_, err = s.pool.Exec(ctx, `
-		INSERT INTO webhook_instance (instance_id, lease_until, secret_keys, of_table) VALUES ($1, clock_timestamp() + $2, $3, 'webhook_instance'::regclass)`, lease, s.leaseTime, s.fingerprints())
+	err = pg.InLimitedTx(ctx, s.pool, s.leaseTime/renewals, func(tx pgx.Tx) error {
+		if err := secretkey.Hold(ctx, tx, s.keyring, now); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			INSERT INTO webhook_instance (instance_id, lease_until, secret_keys, of_table) VALUES ($1, clock_timestamp() + $2, $3, 'webhook_instance'::regclass)`, lease, s.leaseTime, s.fingerprints())
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("take a lease for delivering: %w", err)
 	}

@@ -125,6 +125,36 @@ func TestSecretsAreResealed(t *testing.T) {
 	}
 }
 
+// TestALeaseNeedsTheKeyThatSeals: a process whose keys were replaced before it takes a lease, or
+// takes another one, takes none. A rotation that it comes before finds its lease, and waits for it.
+func TestALeaseNeedsTheKeyThatSeals(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Pool(t)
+	older := testkit.Must(keyring.New("0123456789abcdef"))(t)
+	both := testkit.Must(keyring.New("fedcba9876543210, 0123456789abcdef"))(t)
+	if err := pg.InTx(t.Context(), pool, func(tx pgx.Tx) error { return secretkey.Register(t.Context(), tx, older, time.Now()) }); err != nil {
+		t.Fatal(err)
+	}
+	s := &store{pool: pool, keyring: older, leaseTime: time.Minute, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
+	lease := testkit.Must(s.takeLease(t.Context(), time.Now()))(t)
+	var early *secretkey.NotReadyError
+	if err := secretkey.Rotate(t.Context(), pool, both, time.Now(), nil); !errors.As(err, &early) {
+		t.Fatalf("a rotation beside a process that has the old key alone: %v", err)
+	}
+	if err := s.dropLease(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	if err := secretkey.Rotate(t.Context(), pool, both, time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	var missing *secretkey.MissingError
+	if _, err := s.takeLease(t.Context(), time.Now()); !errors.As(err, &missing) {
+		t.Errorf("a lease of a process that has the old key alone: %v", err)
+	}
+	s.keyring = both
+	testkit.Must(s.takeLease(t.Context(), time.Now()))(t)
+}
+
 // TestLockedCountsAreDeletedLater: a count that another transaction has locked does not
 // hold up the maintenance, which makes the days of the history.
 func TestLockedCountsAreDeletedLater(t *testing.T) {

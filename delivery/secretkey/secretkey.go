@@ -164,6 +164,20 @@ func Sealing(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time) 
 	return under, nil
 }
 
+// Hold checks that a keyring has the key that seals, in a transaction that tells others of its keys.
+// Until it ends, the key cannot be rotated: a rotation either comes before, and is seen here, or
+// finds what the transaction has told. The error is a *MissingError when the keyring lacks the key.
+func Hold(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time) error {
+	s, err := lockAndRead(ctx, tx, "ROW SHARE", now)
+	if err != nil || s.Sealing == nil {
+		return err
+	}
+	if _, ok := k.Under(*s.Sealing); !ok {
+		return &MissingError{Missing: []keyring.Fingerprint{*s.Sealing}, Secrets: s.Secrets[*s.Sealing]}
+	}
+	return nil
+}
+
 // Register makes the first key of a keyring the database's own unless it has one, and
 // checks the keyring: the error is a *MissingError when it lacks a key. A key that
 // nothing is sealed under is replaced, unless a process that delivers has it. Of
