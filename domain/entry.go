@@ -112,13 +112,16 @@ func publicEvent(id, typ string, createdAt time.Time, data string) string {
 	return string(append(b, '}'))
 }
 
-// AppendNDJSON appends the entry as one line, in the form that DecodeDraft takes.
+// AppendNDJSON appends the entry as one line, in the form that DecodeDraft takes. It is one line to
+// programs that end lines at more than line feeds, too.
 func (e *Entry) AppendNDJSON(b []byte) []byte {
-	return append(e.appendMembers(b), '}', '\n')
+	begin := len(b)
+	return append(jsonform.EscapeLineEnds(e.appendMembers(b), begin), '}', '\n')
 }
 
 // AppendChainedNDJSON appends the entry as AppendNDJSON does, with its position
-// and chain (hex) as further members. DecodeDraft does not take these.
+// and chain (hex) as further members. DecodeDraft does not take these. The data keeps its bytes, which
+// the chain is over, so only line feeds end such lines.
 func (e *Entry) AppendChainedNDJSON(b []byte) []byte {
 	b = e.appendMembers(b)
 	b = strconv.AppendInt(append(b, `,"position":`...), e.Position, 10)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,5 +81,24 @@ func TestPublicFormShowsIDsAlone(t *testing.T) {
 	}
 	if !slices.Equal(public, want) {
 		t.Errorf("public types %v, want %v", public, want)
+	}
+}
+
+// TestAnEntryIsOneLine: an export is one line for each entry to every reader, and gives the same entry.
+func TestAnEntryIsOneLine(t *testing.T) {
+	t.Parallel()
+	const name = "One\u2028Two\u2029, €"
+	d, err := domain.NewDraft("w", "client.recorded", []byte(`{"client_id":"c","name":"`+name+`"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := domain.Entry{WorkspaceID: "w", ID: "e", Type: d.Type, CreatedAt: time.UnixMilli(0).UTC(), Data: d.Data}
+	line := string(e.AppendNDJSON([]byte("before\u2028\n")))
+	if !strings.HasPrefix(line, "before\u2028\n") || strings.ContainsAny(line[len("before\u2028\n"):], "\u2028\u2029") {
+		t.Errorf("%q", line)
+	}
+	again, err := domain.DecodeDraft([]byte(line[len("before\u2028\n"):]))
+	if err != nil || again.Data != d.Data {
+		t.Errorf("%v: %s", err, again.Data)
 	}
 }

@@ -162,12 +162,16 @@ type WholeLists struct {
 	// or changed since it began. Default: 15 minutes.
 	Timeout time.Duration
 
+	// Keep is how long a list keeps its place although a workspace that reads none needs it.
+	// Default: a minute.
+	Keep time.Duration
+
 	// Stall is how long a reader may take nothing of what waits for it. Default: a minute.
 	Stall time.Duration
 }
 
 func (l WholeLists) withDefaults() (WholeLists, error) {
-	if l.Most < 0 || l.MostOfWorkspace < 0 || l.Timeout < 0 || l.Stall < 0 {
+	if l.Most < 0 || l.MostOfWorkspace < 0 || l.Timeout < 0 || l.Stall < 0 || l.Keep < 0 {
 		return l, errors.New("readapi: no field of Config.WholeLists must be below 0")
 	}
 	if l.Pool != nil {
@@ -175,6 +179,7 @@ func (l WholeLists) withDefaults() (WholeLists, error) {
 	}
 	l.MostOfWorkspace = cmp.Or(l.MostOfWorkspace, (l.Most+2)/3)
 	l.Timeout, l.Stall = cmp.Or(l.Timeout, defaultListTimeout), cmp.Or(l.Stall, defaultStall)
+	l.Keep = cmp.Or(l.Keep, defaultKeep)
 	return l, nil
 }
 
@@ -214,6 +219,7 @@ const (
 
 	defaultListTimeout = 15 * time.Minute
 	defaultStall       = time.Minute
+	defaultKeep        = time.Minute
 )
 
 // withDefaults completes a Config and reports every mistake at once.

@@ -64,10 +64,11 @@ const heldKey = "[held an API key]"
 
 // bounded returns a text of the caller's as the request log keeps it: at most limit
 // bytes of valid UTF-8 without control characters, of which a longer one ends with an
-// ellipsis, and nothing of a text that holds a key. The result shares no memory with s.
-func (f *keyFinder) bounded(s string, limit int) string {
+// ellipsis, and nothing of a text that holds a key, or a part of that of the request. The result
+// shares no memory with s.
+func (f *keyFinder) bounded(s string, limit int, own ownKey) string {
 	const ellipsis = "…"
-	if f.inEncoded(s) {
+	if f.inEncoded(s) || own.in(s) {
 		return heldKey
 	}
 	if len(s) > limit {

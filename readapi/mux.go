@@ -39,7 +39,7 @@ func New(cfg Config) (*API, error) {
 	}
 	primary := newSource(&cfg, cfg.Pool, cfg.WholeLists.Pool, cfg.Feed, nil)
 	waits := newWaits(&cfg)
-	places := wholelist.NewPlaces(cfg.WholeLists.Most, cfg.WholeLists.MostOfWorkspace)
+	places := wholelist.NewPlaces(cfg.WholeLists.Most, cfg.WholeLists.MostOfWorkspace, cfg.WholeLists.Keep)
 	metrics, err := newMetrics(cfg.Metrics, primary.shares, places, waits)
 	if err != nil {
 		return nil, err

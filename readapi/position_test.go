@@ -211,8 +211,10 @@ func TestWaitsForPositionsAreBounded(t *testing.T) {
 	key, other := s.key("acme", allPermissions()...), s.key("other", allPermissions()...)
 	for i := range 10 { // of one workspace, as many as one key may have for changes
 		s.begin(http.MethodGet, "/v1/invoices", key, "Log-Position-At-Least", "1000")
-		s.waiting(0, min(i+1, 8))
+		s.waiting(0, min(i+1, 7))
 	}
+	s.begin(http.MethodGet, "/v1/invoices", other, "Log-Position-At-Least", "1000") // the last place is for those who have none
+	s.waiting(0, 8)
 	if r := s.get("/v1/invoices", other, "Log-Position-At-Least", "1000"); r.status != 503 || r.header.Get("Retry-After") == "" || codeOf(t, r) != "busy" {
 		t.Errorf("%d %v %s", r.status, r.header, r.body)
 	}
@@ -226,7 +228,8 @@ func TestAWorkspaceLeavesOthersPlacesToWait(t *testing.T) {
 	s := newStand(t, func(c *readapi.Config) { c.MaxWaits, c.MaxWaitsHTTP1 = 100, 16 })
 	s.workspace("flood")
 	s.workspace("quiet")
-	flood, quiet := s.key("flood", allPermissions()...), s.key("quiet", allPermissions()...)
+	s.workspace("third")
+	flood, quiet, third := s.key("flood", allPermissions()...), s.key("quiet", allPermissions()...), s.key("third", allPermissions()...)
 	for _, c := range []struct {
 		header, value string
 		refused       func(reply) bool
@@ -236,13 +239,16 @@ func TestAWorkspaceLeavesOthersPlacesToWait(t *testing.T) {
 		{"Log-Position-At-Least", "1000", func(r reply) bool { return r.status == 503 }, func(n int) { s.waiting(8, n) }},
 	} {
 		n := 0
-		for _, key := range []string{flood, quiet} {
-			for range 4 {
-				s.begin(http.MethodGet, "/v1/clients", key, c.header, c.value)
+		for _, w := range []struct {
+			key    string
+			places int
+		}{{flood, 4}, {quiet, 3}, {third, 1}} { // the last place is for one that has none
+			for range w.places {
+				s.begin(http.MethodGet, "/v1/clients", w.key, c.header, c.value)
 				n++
 				c.waiting(n)
 			}
-			if r := s.get("/v1/clients", key, c.header, c.value); !c.refused(r) {
+			if r := s.get("/v1/clients", w.key, c.header, c.value); !c.refused(r) {
 				t.Errorf("%s beside %d: %d %v", c.header, n, r.status, r.header)
 			}
 		}

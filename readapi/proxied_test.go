@@ -157,7 +157,7 @@ func apart() map[string][]string {
 		},
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
 		"spoils answers; TestTheProxySeesFaults has prism find the same":       {"TestTheJudgeSeesFaults"},
-		"looks at what is kept of callers, in whose place a proxy would stand": {"TestErrorsAreExplained", "TestRequestsHoldNoSecrets"},
+		"looks at what is kept of callers, in whose place a proxy would stand": {"TestErrorsAreExplained", "TestRequestsHoldNoSecrets", "TestRequestsHoldNothingOfTheirKey"},
 		"sends headers that are too large for prism":                           {"TestEveryProblemHasACode"},
 		"is of these files": {
 			"TestConformanceBehindNginx", "TestConformanceBehindCaddy", "TestAddressBehindAFrontProxy", "TestConformanceThroughAProxy", "TestTheProxySeesFaults", "TestNoTestIsForgottenByTheProxy",

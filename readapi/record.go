@@ -72,9 +72,13 @@ func (a *API) record(q *request) {
 // came, its path if the route does not say it, and what an error said.
 func (a *API) explain(q *request, record *requestlog.Record) {
 	record.Address = q.address
-	record.UserAgent = a.keys.bounded(q.http.UserAgent(), requestlog.MaxUserAgent)
+	own := newOwnKey(q.http.Header.Values("Authorization"))
+	record.UserAgent = a.keys.bounded(q.http.UserAgent(), requestlog.MaxUserAgent, own)
 	if path := q.http.URL.EscapedPath(); path != record.Route {
-		record.Path = a.keys.bounded(withoutQuery(path), requestlog.MaxPath)
+		record.Path = a.keys.bounded(withoutQuery(path), requestlog.MaxPath, own)
+		if own.in(path) { // the part that is cut off may have the rest of it
+			record.Path = heldKey
+		}
 	}
 	if p := q.problem; p != nil {
 		title := answer.Title(p.Status)
@@ -83,7 +87,11 @@ func (a *API) explain(q *request, record *requestlog.Record) {
 		}
 		record.Problem = &requestlog.Problem{Title: title, Detail: p.Detail, Permission: string(p.Lacks)}
 		for _, e := range p.Errors[:min(len(p.Errors), requestlog.MaxFaults)] {
-			record.Problem.Errors = append(record.Problem.Errors, requestlog.Fault{Field: q.paramName(e.Field), Message: e.Message})
+			field := q.paramName(e.Field)
+			if own.in(field) {
+				field = unknownParamName
+			}
+			record.Problem.Errors = append(record.Problem.Errors, requestlog.Fault{Field: field, Message: e.Message})
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (a *API) newRequest(ctx context.Context, w http.ResponseWriter, r *http.Req
 	q := &request{
 		Context: ctx, api: a, http: r, reading: reading{from: a.primary},
 		began:   a.cfg.Clock(),
-		id:      a.requestID(r.Header.Values(answer.HeaderRequestID)),
+		id:      a.requestID(r.Header.Values(answer.HeaderRequestID), newOwnKey(r.Header.Values("Authorization"))),
 		address: clientAddress(r, a.cfg.TrustedProxies),
 	}
 	q.asOf = q.began
@@ -112,10 +112,10 @@ func (a *API) newRequest(ctx context.Context, w http.ResponseWriter, r *http.Req
 	return q
 }
 
-// requestID takes over the caller's id, or makes one. An id in the form of a key is
-// not taken over, because ids are logged.
-func (a *API) requestID(given []string) string {
-	if len(given) == 1 && isRequestID(given[0]) && !a.keys.inText(given[0]) {
+// requestID takes over the caller's id, or makes one. An id in the form of a key, or with a part of
+// the request's own key, is not taken over, because ids are logged.
+func (a *API) requestID(given []string, own ownKey) string {
+	if len(given) == 1 && isRequestID(given[0]) && !a.keys.inText(given[0]) && !own.in(given[0]) {
 		return given[0]
 	}
 	var random [16]byte

@@ -2,8 +2,11 @@ package readapi_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -229,6 +232,63 @@ func TestRequestsHoldNoSecrets(t *testing.T) {
 		if i := strings.Index(kept, secret); i >= 0 {
 			t.Errorf("the request log holds %s: …%s…", secret, kept[max(0, i-200):min(len(kept), i+100)])
 		}
+	}
+}
+
+// TestRequestsHoldNothingOfTheirKey: the request log has no text with the key of the request itself, or
+// a part of it that matters: without its brand, the secret alone, cut into pieces or encoded.
+func TestRequestsHoldNothingOfTheirKey(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	key := s.key("acme", allPermissions()...)
+	parts := strings.Split(key, "_")
+	secret := parts[2]
+	encoded := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	spellings := []string{
+		parts[1] + "_" + secret, secret, secret[:20], secret[10:], strings.ToUpper(secret), strings.ReplaceAll(key, "_", "-"), key[:len(key)-1], key[20:],
+		key[:20] + "%00" + key[20:], key[:20] + "%E2%80%8B" + key[20:], key[:30] + "/" + key[30:], "x" + secret + "y",
+		url.PathEscape(encoded(secret)), url.PathEscape(encoded("user:" + secret)), url.PathEscape(encoded(encoded(secret))), strings.TrimRight(encoded("ab"+secret), "="),
+		base64.URLEncoding.EncodeToString([]byte("??" + secret)), hex.EncodeToString([]byte(secret)), url.PathEscape("Bearer " + secret),
+	}
+	for _, spelled := range spellings {
+		s.get("/v1/clients/"+spelled, key)
+		s.get("/nowhere/"+spelled+"/x", key)
+		s.get("/v1/clients?"+spelled+"=1", key)
+		s.get("/v1/events?type="+spelled, key)
+		agent, err := url.PathUnescape(spelled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.get("/v1/me", key, "User-Agent", "x/"+strings.NewReplacer("\x00", ".", "\u200b", ".").Replace(agent))
+		if r := s.get("/v1/me", key, "X-Request-Id", spelled[:min(64, len(spelled))]); r.header.Get("X-Request-Id") == spelled {
+			t.Errorf("%s is taken over as an id", spelled)
+		}
+	}
+	// What has nothing of the key stays as it is.
+	s.get("/v1/clients/cl_4821-and-"+strings.Repeat("0123456789", 4), key, "User-Agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 "+encoded("nothing of a secret at all"))
+	s.keep()
+	if n := s.count(`SELECT count(*) FROM request_log WHERE user_agent = '[held an API key]'`); n != int64(len(spellings)) {
+		t.Errorf("%d requests are known to have held the key in their user agent, want %d", n, len(spellings))
+	}
+	if n := s.count(`SELECT count(*) FROM request_log WHERE path = '[held an API key]'`); n != int64(2*len(spellings)) {
+		t.Errorf("%d requests are known to have held the key in their path, want %d", n, 2*len(spellings))
+	}
+	if n := s.count(`SELECT count(*) FROM request_log WHERE user_agent LIKE 'Mozilla%' AND path LIKE '%cl_4821%'`); n != 1 {
+		t.Errorf("%d requests have the texts of a good one", n)
+	}
+	var kept string
+	if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(lower(r::text), E'\n') FROM request_log r`).Scan(&kept); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range append(spellings, secret[:16]) {
+		if strings.Contains(kept, strings.ToLower(text)) {
+			t.Errorf("the request log holds %s", text)
+		}
+	}
+	if strings.Contains(s.output.String(), secret[:16]) {
+		t.Error("the log holds the secret")
 	}
 }
 

@@ -45,7 +45,7 @@ func answerWhole(q *request) error {
 	if err := q.reachedYet(); err != nil {
 		return err
 	}
-	leave, full := q.api.places.Take(q.key.WorkspaceID)
+	place, leave, full := q.api.places.Take(q.http.Context(), q.key.WorkspaceID)
 	if full != wholelist.NotFull {
 		q.api.metrics.wholeListFull(full)
 		return fullError(full)
@@ -60,7 +60,7 @@ func answerWhole(q *request) error {
 			q.out.Extend(writeTimeout)
 		}
 	}()
-	ctx, cancel := context.WithTimeoutCause(q.http.Context(), cfg.Timeout, errWholeListTimeout)
+	ctx, cancel := context.WithTimeoutCause(place, cfg.Timeout, errWholeListTimeout)
 	defer cancel()
 	stay := q.from.untilLost(cancel)
 	defer stay()
@@ -186,6 +186,8 @@ func (l *wholeList) send(rows *rowReader) error {
 		l.breakOff(err)
 	}
 	defer stream.Close()
+	done := context.AfterFunc(l.ctx, stream.Interrupt) // or a reader that takes nothing would keep the place
+	defer done()
 	if err := l.sendRows(rows, stream); err != nil {
 		l.breakOff(err)
 	}
@@ -274,6 +276,8 @@ func (l *wholeList) breakOff(err error) {
 func brokenOff(sending, cause error) *answer.Error {
 	p := answer.Error{Cause: cause}
 	switch {
+	case errors.Is(cause, wholelist.ErrPlaceTaken):
+		p.Status, p.Detail = http.StatusServiceUnavailable, "The list was read for long, and another workspace that read none needed its place. Read it in pages, or faster."
 	case errors.Is(cause, errWholeListTimeout):
 		p.Status, p.Detail = http.StatusServiceUnavailable, "The list took longer than a whole list may take."
 	case sending != nil, errors.Is(cause, context.Canceled):

@@ -1,6 +1,7 @@
 package jsonform
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -172,6 +173,44 @@ func AppendString(b []byte, text string) []byte {
 	b = append(b, text[start:]...)
 	return append(b, '"')
 }
+
+// EscapeLineEnds writes the characters in b from a place on at which many programs end a line, and JSON
+// does not, as escapes: U+2028, U+2029 and U+0085. What was JSON there has the same value. Each line of
+// a file of lines is then one line to every reader.
+func EscapeLineEnds(b []byte, from int) []byte {
+	n := indexLineEnd(b[from:])
+	if n < 0 {
+		return b
+	}
+	rest := append([]byte(nil), b[from+n:]...)
+	for b = b[:from+n]; ; rest = rest[n:] {
+		n = indexLineEnd(rest)
+		if n < 0 {
+			return append(b, rest...)
+		}
+		b = append(b, rest[:n]...)
+		r, size := utf8.DecodeRune(rest[n:])
+		b = fmt.Appendf(b, `\u%04x`, r)
+		n += size
+	}
+}
+
+// indexLineEnd is where the first of these characters begins; below 0: there is none. Their first
+// bytes are rare in most texts.
+func indexLineEnd(b []byte) int {
+	for i := range b {
+		switch {
+		case b[i] < 0xc2:
+		case b[i] == 0xc2 && i+1 < len(b) && b[i+1] == 0x85,
+			b[i] == 0xe2 && i+2 < len(b) && b[i+1] == 0x80 && b[i+2]|1 == 0xa9:
+			return i
+		}
+	}
+	return -1
+}
+
+// EndsLine reports whether text has one of the characters that EscapeLineEnds escapes.
+func EndsLine(text []byte) bool { return indexLineEnd(text) >= 0 }
 
 // AppendText appends text as AppendString does, or null when it is empty.
 func AppendText(b []byte, text string) []byte {

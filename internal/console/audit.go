@@ -1,7 +1,7 @@
 package console
 
 import (
-	"encoding/csv"
+	"bufio"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 const (
@@ -78,8 +79,8 @@ func (c *Console) auditFile(r *web.Request) error {
 	r.W.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	r.W.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="audit-%s-%s.csv"`, r.Session.WorkspaceID, r.Now.Format("20060102-150405")))
 	control := http.NewResponseController(r.W)
-	out := csv.NewWriter(r.W)
-	_ = out.Write([]string{"at_utc", "who", "via", "subject", "issuer", "action", "object_id", "object_name", "detail"}) // writeChanges tells
+	out := bufio.NewWriter(r.W)
+	writeRow(out, []string{"at_utc", "who", "via", "subject", "issuer", "action", "object_id", "object_name", "detail"}) // writeChanges tells
 	for {
 		if gone := !writeChanges(out, list); gone || next == nil {
 			return nil
@@ -96,12 +97,22 @@ func (c *Console) auditFile(r *web.Request) error {
 }
 
 // writeChanges returns false when the browser has gone away.
-func writeChanges(out *csv.Writer, list []audit.Change) bool {
+func writeChanges(out *bufio.Writer, list []audit.Change) bool {
 	for i := range list {
-		_ = out.Write(auditRow(&list[i])) // Error tells
+		writeRow(out, auditRow(&list[i])) // Flush tells
 	}
-	out.Flush()
-	return out.Error() == nil
+	return out.Flush() == nil
+}
+
+func writeRow(out *bufio.Writer, cells []string) {
+	row := out.AvailableBuffer()
+	for i, cell := range cells {
+		if i > 0 {
+			row = append(row, ',')
+		}
+		row = wholelist.AppendCell(row, cell)
+	}
+	_, _ = out.Write(append(row, '\n'))
 }
 
 // auditStepTimeout is how long one step of a file may take, with a slow reader.
@@ -120,7 +131,7 @@ func auditRow(c *audit.Change) []string {
 
 // formulaInside is what becomes a cell with a formula where a semicolon separates cells, as
 // in most of Europe, or a tab: there, a quotation begins at the beginning of a line alone.
-var formulaInside = regexp.MustCompile(`([;\t\r\n][ "]*)([=+\-@＝＋－＠])`)
+var formulaInside = regexp.MustCompile(`([;\t\r\n\x{0085}\x{2028}\x{2029}][ "]*)([=+\-@＝＋－＠])`)
 
 // plainCell keeps spreadsheets from taking a cell for a formula, which could send data
 // away when the file is opened.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -30,6 +31,26 @@ type Stream struct {
 	out     *bufio.Writer
 	encoder io.WriteCloser // nil: not compressed
 	release func()         // gives the encoder back
+
+	mu          sync.Mutex
+	interrupted bool
+}
+
+// Interrupt ends the write that is under way, and all others. It may be called from another goroutine.
+func (s *Stream) Interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.interrupted = true
+	_ = s.control.SetWriteDeadline(time.Now())
+}
+
+// deadline sets until when writes may take, unless they were interrupted.
+func (s *Stream) deadline(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.interrupted {
+		_ = s.control.SetWriteDeadline(at)
+	}
 }
 
 // sendBuffer collects the small writes of encoders, in bytes.
@@ -129,12 +150,12 @@ func (s *Stream) extend() {
 	if deadline.After(s.until) {
 		deadline = s.until
 	}
-	_ = s.control.SetWriteDeadline(deadline)
+	s.deadline(deadline)
 }
 
 // rest gives what is sent next the time until the end: over HTTP/2 a deadline that passes
 // ends the answer even while nothing is being written.
-func (s *Stream) rest() { _ = s.control.SetWriteDeadline(s.until) }
+func (s *Stream) rest() { s.deadline(s.until) }
 
 // sink is where the bytes of a stream go.
 type sink struct{ s *Stream }

@@ -2,12 +2,49 @@ package openapi_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
+
+// TestNumbersAreDoubles: a generated client in Go, C# or Java takes a number without a format for one of
+// four bytes, which does not have 1234.5678.
+func TestNumbersAreDoubles(t *testing.T) {
+	t.Parallel()
+	var document struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct {
+					Type   any
+					Format string
+				}
+			}
+		}
+	}
+	info := openapi.Info{BaseURL: "https://api.example.com", DocsURL: "https://docs.example.com"}
+	if err := json.Unmarshal(testkit.Must(openapi.Document(info))(t), &document); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for name, s := range document.Components.Schemas {
+		for field, f := range s.Properties {
+			if kind := fmt.Sprint(f.Type); !strings.Contains(kind, "number") {
+				continue
+			}
+			if found[field] = true; f.Format != "double" {
+				t.Errorf("%s.%s has the format %q", name, field, f.Format)
+			}
+		}
+	}
+	for _, field := range []string{"billable_hours", "hours", "hours_remaining", "margin_percent"} {
+		if !found[field] {
+			t.Errorf("%s is no number", field)
+		}
+	}
+}
 
 // TestEveryFieldHasAMeaning: each field of each schema says what it means, in a whole
 // sentence, by itself or by the schema that it refers to.

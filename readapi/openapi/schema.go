@@ -156,9 +156,9 @@ func value(f *jsonform.FieldDescription) object {
 	case domain.FormPeriod:
 		more = object{{"pattern", patternPeriod}}
 	case domain.FormHours:
-		kind, more = "number", object{{"minimum", 0}}
+		kind, more = "number", object{{"format", "double"}, {"minimum", 0}} // or generated clients read four bytes
 	case domain.FormNumber:
-		kind = "number"
+		kind, more = "number", object{{"format", "double"}}
 	case domain.FormInteger:
 		kind, more = "integer", object{{"format", "int64"}, {"minimum", 0}, {"maximum", int64(domain.MaxInteger)}}
 	case domain.FormBool:

@@ -4,12 +4,16 @@ import "sync"
 
 // Limits bound how many requests wait at the same time.
 type Limits struct {
-	Process           int // in all
-	HTTP1             int // of them, those that keep a connection for themselves
+	Process           int // in all; an eighth is for workspaces of which no request waits
+	HTTP1             int // of them, those that keep a connection for themselves; an eighth likewise
 	PerWorkspace      int
 	PerWorkspaceHTTP1 int // of them, those that keep a connection for themselves
 	PerKey            int
 }
+
+// newcomers is the part of the places of the process that workspaces without a waiting request have for
+// themselves: an eighth.
+const newcomers = 8
 
 // Bounds counts the requests that wait. Its methods may be called by any number of
 // goroutines.
@@ -42,7 +46,14 @@ func (b *Bounds) Enter(workspaceID, keyID string, http1 bool) (leave func(), ok 
 	key := workspaceID + " " + keyID
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.open >= b.limits.Process || http1 && (b.http1 >= b.limits.HTTP1 || b.workspacesHTTP1[workspaceID] >= b.limits.PerWorkspaceHTTP1) ||
+	process, ofHTTP1 := b.limits.Process, b.limits.HTTP1
+	if b.workspaces[workspaceID] > 0 {
+		process -= process / newcomers
+	}
+	if b.workspacesHTTP1[workspaceID] > 0 {
+		ofHTTP1 -= ofHTTP1 / newcomers
+	}
+	if b.open >= process || http1 && (b.http1 >= ofHTTP1 || b.workspacesHTTP1[workspaceID] >= b.limits.PerWorkspaceHTTP1) ||
 		b.workspaces[workspaceID] >= b.limits.PerWorkspace || b.keys[key] >= b.limits.PerKey {
 		return nil, false
 	}

@@ -275,4 +275,16 @@ func TestBounds(t *testing.T) {
 	first() // counts once
 	enter("a", "k1", true, true)
 	enter("d", "k1", false, false)
+
+	// However few workspaces take all that they may, one that has nothing finds a place.
+	b = waiting.NewBounds(waiting.Limits{Process: 16, HTTP1: 8, PerWorkspace: 16, PerWorkspaceHTTP1: 8, PerKey: 16})
+	for n := range 14 {
+		enter("a", "k1", n < 7, true)
+	}
+	enter("a", "k2", false, false)
+	enter("a", "k2", true, false)
+	enter("b", "k1", true, true)
+	enter("b", "k1", false, false)
+	enter("c", "k1", false, true)
+	enter("d", "k1", false, false)
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
 // appendCell appends a cell (RFC 4180): strings as the text that they are, all else as in
@@ -49,7 +51,7 @@ func plain(b []byte, begin int) []byte {
 
 const (
 	formulaStarts = "=+-@＝＋－＠"
-	cellEnds      = ";\t\r\n"
+	cellEnds      = ";\t\r\n\u0085\u2028\u2029"
 )
 
 func needsQuotes(text []byte) bool {
@@ -61,7 +63,13 @@ func needsQuotes(text []byte) bool {
 			return true
 		}
 	}
-	return false
+	return jsonform.EndsLine(text)
+}
+
+// AppendCell appends a cell as whole lists have it (RFC 4180).
+func AppendCell(b []byte, text string) []byte {
+	begin := len(b)
+	return quote(append(b, text...), begin)
 }
 
 // quote puts the cell that begins at begin into quotation marks, if it needs them.

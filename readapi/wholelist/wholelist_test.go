@@ -2,12 +2,16 @@ package wholelist_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -249,13 +253,48 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
+// TestARowIsOneLine: to programs that end lines at other characters than line feeds, too. NDJSON writes
+// these as escapes, which is the same value, and CSV quotes the cells that hold them.
+func TestARowIsOneLine(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"\u2028", "\u2029", "\u0085"} {
+		name := "One" + end + "Two, €, \u2027, \u202a, â" + end
+		row := []byte(`{"id":"` + name + `","list":["` + end + `"]`)
+		var b bytes.Buffer
+		w := wholelist.NewWriter(&b, answer.NDJSON, nil)
+		for range 3 {
+			if _, err := w.Row([][]byte{row[:20], row[20:]}); err != nil { // cut within a character, perhaps
+				t.Fatal(err)
+			}
+		}
+		if err := w.End("x"); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(b.String(), end) || strings.Count(b.String(), "\n") != 4 {
+			t.Errorf("%q", b.String())
+		}
+		for line := range strings.Lines(b.String()) {
+			var got struct{ ID *string }
+			if err := json.Unmarshal([]byte(line), &got); err != nil || got.ID != nil && *got.ID != name {
+				t.Errorf("%q: %v", line, err)
+			}
+		}
+		if got := string(wholelist.AppendCell(nil, "a"+end)); got != `"a`+end+`"` {
+			t.Errorf("a cell is %q", got)
+		}
+	}
+	if got := string(wholelist.AppendCell(nil, "€ \u2027 \u202a â")); strings.Contains(got, `"`) {
+		t.Errorf("a cell is %q", got)
+	}
+}
+
 // TestPlaces: those of one workspace, and all of them.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	p := wholelist.NewPlaces(3, 2)
+	p := wholelist.NewPlaces(3, 2, time.Hour)
 	take := func(workspace string, want wholelist.Full) (leave func()) {
 		t.Helper()
-		leave, full := p.Take(workspace)
+		_, leave, full := p.Take(t.Context(), workspace)
 		if full != want || (leave == nil) != (full != wholelist.NotFull) {
 			t.Errorf("%s: %d, want %d", workspace, full, want)
 		}
@@ -271,9 +310,68 @@ func TestPlaces(t *testing.T) {
 	if p.Used() != 2 {
 		t.Errorf("%d are used", p.Used())
 	}
-	take("a", wholelist.NotFull)
+	take("a", wholelist.FullProcess) // the last place is for a workspace that has none
 	b()
+	take("a", wholelist.NotFull)
 	take("c", wholelist.NotFull)
+}
+
+// TestNobodyKeepsAllPlaces: however many slow readers of however few workspaces there are, a workspace that
+// reads nothing gets a place: the last one, or that of a list that was read for long.
+func TestNobodyKeepsAllPlaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := wholelist.NewPlaces(4, 2, time.Minute)
+		ctx, stop := context.WithCancel(t.Context())
+		defer func() {
+			stop()
+			<-time.After(2 * time.Second) // until all have left
+		}()
+		read := func(workspace string) (list context.Context) {
+			list, leave, full := p.Take(ctx, workspace)
+			if full != wholelist.NotFull {
+				return nil
+			}
+			context.AfterFunc(list, func() { // it takes a moment to end
+				<-time.After(time.Second)
+				leave()
+			})
+			return list
+		}
+		first := read("a")
+		<-time.After(time.Second)
+		for _, workspace := range []string{"a", "b"} {
+			if read(workspace) == nil {
+				t.Fatalf("%s has no place", workspace)
+			}
+		}
+		if read("b") != nil {
+			t.Error("two workspaces have all places")
+		}
+		if read("c") == nil {
+			t.Error("a third workspace has no place")
+		}
+		if read("d") != nil {
+			t.Error("a list gave its place up at once")
+		}
+		<-time.After(time.Minute)
+		if read("a") != nil || read("b") != nil || context.Cause(first) != nil {
+			t.Error("a workspace that has a place takes another one's")
+		}
+		if read("d") == nil || !errors.Is(context.Cause(first), wholelist.ErrPlaceTaken) {
+			t.Errorf("a workspace with nothing has no place; the oldest list of the one with most: %v", context.Cause(first))
+		}
+		if p.Used() != 4 {
+			t.Errorf("%d are used", p.Used())
+		}
+		<-time.After(time.Minute)
+		for i := range 50 { // the places go round
+			if read(fmt.Sprint("w", i)) == nil {
+				t.Fatalf("workspace %d has no place", i)
+			}
+			<-time.After(20 * time.Second)
+		}
+	})
 }
 
 // broken is a stream whose reader has gone.

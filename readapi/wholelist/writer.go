@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
@@ -33,10 +34,11 @@ func NewWriter(out io.Writer, form answer.Form, columns *Columns) *Writer {
 // be written.
 func (w *Writer) Row(fragments [][]byte) (sent bool, err error) {
 	if w.columns == nil {
+		begin := len(w.buffer)
 		for _, f := range fragments {
 			w.buffer = append(w.buffer, f...)
 		}
-		w.buffer = append(w.buffer, "}\n"...)
+		w.buffer = append(jsonform.EscapeLineEnds(w.buffer, begin), "}\n"...)
 	} else {
 		w.row = w.row[:0]
 		for _, f := range fragments {

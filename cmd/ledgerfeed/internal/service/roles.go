@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -256,6 +257,10 @@ func wholeLists(ctx context.Context, s *Service, name string, ofWorkspace int) (
 	return readapi.WholeLists{Pool: pool, Nodes: nodes, Most: most, MostOfWorkspace: ofWorkspace, Timeout: set.WholeListTimeout, Stall: set.WholeListStall}, err
 }
 
+// downloadKeeps is how long a download of the console keeps its place although somebody of another
+// workspace waits for one. There is one place only, because each is a connection to the database.
+const downloadKeeps = 20 * time.Second
+
 // prepareProjector prepares what folds the log into the read models, and what
 // verifies them in the background.
 func (s *Service) prepareProjector(ctx context.Context) error {
@@ -368,6 +373,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	files.Keep = downloadKeeps
 	replicas, err := replicasOf(ctx, s, RoleConsole, downloads, options)
 	if err != nil {
 		return err
