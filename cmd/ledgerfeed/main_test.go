@@ -53,7 +53,7 @@ func command(t *testing.T, url string, args ...string) *exec.Cmd {
 		}
 	}
 	c.Env = append(c.Env, asProgram+"=1", "LEDGERFEED_LISTEN=127.0.0.1:0", "LEDGERFEED_CONSOLE_LISTEN=127.0.0.1:0", "LEDGERFEED_ADMIN_LISTEN=127.0.0.1:0",
-		"LEDGERFEED_DRAIN_DELAY=0s",
+		"LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_CREATE_WORKSPACES=true",
 		"LEDGERFEED_DATA_DIR="+t.TempDir())
 	if url != "" {
 		c.Env = append(c.Env, "DATABASE_URL="+url, "LEDGERFEED_SECRET_KEY=a key for all processes of a test")

@@ -44,8 +44,10 @@ var (
 
 // appender appends batches.
 type appender struct {
-	log   *eventlog.Log
-	rules Rules
+	log    *eventlog.Log
+	rules  Rules
+	create bool            // workspaces that do not exist
+	known  map[string]bool // workspaces that do; only by append
 }
 
 // readItem reads a message. The error is a reason for a dead letter.
@@ -111,7 +113,10 @@ func (a *appender) append(ctx context.Context, b *Batch) (result, error) {
 		w := it.draft.WorkspaceID
 		byOwner[w] = append(byOwner[w], it)
 	}
-	var err error
+	err := a.refuseUnknown(ctx, byOwner, reasons)
+	if err != nil {
+		return r, err
+	}
 	if r.counted, err = a.all(ctx, byOwner, reasons); err != nil {
 		return r, err
 	}
@@ -121,6 +126,46 @@ func (a *appender) append(ctx context.Context, b *Batch) (result, error) {
 		}
 	}
 	return r, nil
+}
+
+// mostKnown bounds the workspaces that are known to exist.
+const mostKnown = 100_000
+
+// refuseUnknown takes out the entries of producers whose workspace does not exist, and writes the
+// reasons for their dead letters.
+func (a *appender) refuseUnknown(ctx context.Context, byOwner map[string][]item, reasons []error) error {
+	if a.create {
+		return nil
+	}
+	var ask []string
+	for w := range byOwner {
+		if !a.known[w] {
+			ask = append(ask, w)
+		}
+	}
+	unknown, err := a.log.Unknown(ctx, ask...)
+	if err != nil {
+		return fmt.Errorf("append messages: %w", err)
+	}
+	if len(a.known) > mostKnown {
+		clear(a.known)
+	}
+	for _, w := range ask {
+		a.known[w] = true
+	}
+	for _, w := range unknown {
+		delete(a.known, w)
+		byOwner[w] = slices.DeleteFunc(byOwner[w], func(it item) bool {
+			if it.place == nil {
+				reasons[it.index] = fmt.Errorf("there is no workspace %s: make it with ledgerfeed workspace create, or set LEDGERFEED_CREATE_WORKSPACES=true", w)
+			}
+			return it.place == nil
+		})
+		if len(byOwner[w]) == 0 {
+			delete(byOwner, w)
+		}
+	}
+	return nil
 }
 
 // all appends the items of all workspaces.

@@ -29,8 +29,13 @@ const (
 
 // Config of an Ingest.
 type Config struct {
-	Source  Source // closed by Run
-	Rules   Rules  // of the source
+	Source Source // closed by Run
+	Rules  Rules  // of the source
+
+	// CreateWorkspaces makes the workspaces of entries that do not exist yet. A relay's exist or are
+	// made in either case.
+	CreateWorkspaces bool
+
 	Log     *eventlog.Log
 	Logger  *slog.Logger
 	Clock   func() time.Time
@@ -59,7 +64,7 @@ func New(cfg Config) (*Ingest, error) {
 		return nil, errors.New("ingest: Config needs a Source, a Log, a Logger and a Clock")
 	}
 	i := &Ingest{
-		source: cfg.Source, appender: appender{cfg.Log, cfg.Rules}, logger: cfg.Logger, clock: cfg.Clock, reason: errNotTried, since: cfg.Clock(),
+		source: cfg.Source, appender: appender{log: cfg.Log, rules: cfg.Rules, create: cfg.CreateWorkspaces, known: map[string]bool{}}, logger: cfg.Logger, clock: cfg.Clock, reason: errNotTried, since: cfg.Clock(),
 	}
 	var err error
 	i.metrics, err = newMetrics(cfg.Metrics, i)

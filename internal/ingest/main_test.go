@@ -33,6 +33,7 @@ type installation struct {
 	logged  *testkit.Buffer
 	metrics *prometheus.Registry
 	rules   ingest.Rules // of its sources
+	refuses bool         // workspaces that do not exist
 }
 
 func install(t *testing.T) *installation {
@@ -50,7 +51,7 @@ func install(t *testing.T) *installation {
 // start ingests from a source until the test, or what it returns, ends it.
 func (n *installation) start(source ingest.Source, register prometheus.Registerer) (i *ingest.Ingest, stop func()) {
 	n.t.Helper()
-	i = testkit.Must(ingest.New(ingest.Config{Source: source, Rules: n.rules, Log: n.log, Logger: n.logged.Logger(), Clock: time.Now, Metrics: register}))(n.t)
+	i = testkit.Must(ingest.New(ingest.Config{Source: source, Rules: n.rules, CreateWorkspaces: !n.refuses, Log: n.log, Logger: n.logged.Logger(), Clock: time.Now, Metrics: register}))(n.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- i.Run(ctx) }()

@@ -95,6 +95,26 @@ func TestPositionsOfATrustedSource(t *testing.T) {
 	testkit.Eventually(t, func() error { return p.deadAre(map[string]string{"half": "and not both"}) })
 }
 
+// TestWorkspacesThatDoNotExist: a producer's message makes none, and a relay's does.
+func TestWorkspacesThatDoNotExist(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	n.refuses, n.rules.Relay = true, true
+	testkit.Must(n.pool.Exec(t.Context(), `SELECT workspace_create('acme', 'Acme', now())`))(t)
+	payload, both := forged(t, "region", "r", 1, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
+	whole := msg("whole", payload)
+	whole.Metadata = both
+	p.publish(true, msg("m1", line("acne", "a")), msg("m2", line("acme", "b")), whole, msg("m3", line("acne", "c")))
+	n.start(p.source(), nil)
+	n.eventuallyHolds("acme", []string{"b"})
+	n.eventuallyHolds("region", []string{"r"})
+	reason := "there is no workspace acne: make it with ledgerfeed workspace create"
+	testkit.Eventually(t, func() error { return p.deadAre(map[string]string{"m1": reason, "m3": reason}) })
+	testkit.Must(n.pool.Exec(t.Context(), `SELECT workspace_create('acne', 'Acne', now())`))(t)
+	p.publish(true, msg("m4", line("acne", "d")))
+	n.eventuallyHolds("acne", []string{"d"})
+}
+
 func TestSourceOfOneWorkspace(t *testing.T) {
 	t.Parallel()
 	n, p := install(t), newProducer(t)

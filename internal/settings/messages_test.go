@@ -74,6 +74,7 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_WHOLE_LIST_TIMEOUT":        {"15", "0s", "long"},
 	"LEDGERFEED_WHOLE_LIST_STALL":          {"60", "0s", "-7m"},
 	"LEDGERFEED_INGEST_URL":                {"hunter2.example:5432", "mysql://u:hunter2@x/y", "postgres://u:hunter2@x/y?topic=a-b", "nats://u:hunter2@n1/?trust=everybody", "postgres://u:hunter2@x/y?workspace_token=1", "nats://u:hunter2@n1/?workspace=a&workspace_token=1"},
+	"LEDGERFEED_CREATE_WORKSPACES":         {"yes", "on", "2"},
 	"LEDGERFEED_INGEST_NAME":               {"two words", "a.b", strings.Repeat("a", 65)},
 }
 

@@ -107,6 +107,9 @@ type Settings struct {
 	IngestURL  string `env:"LEDGERFEED_INGEST_URL" secret:"true" want:"an address such as nats://n1.example.com:4222/?stream=ENTRIES&subject=entries, or postgres://user:password@shop.example.com/shop?topic=ledgerfeed; of a stream perhaps with trust=relay, and with workspace=acme or workspace_token=1 (docs/operations/ingest.md)"`
 	IngestName string `env:"LEDGERFEED_INGEST_NAME" envDefault:"ingest" want:"1 to 64 of A-Z a-z 0-9 _ -, such as ingest"`
 
+	// Whether append and ingest make the workspaces that do not exist yet.
+	CreateWorkspaces bool `env:"LEDGERFEED_CREATE_WORKSPACES" envDefault:"false" want:"true or false"`
+
 	// MetricsWorkspaces are those that have metrics of their own.
 	MetricsWorkspaces workspaceIDs `env:"LEDGERFEED_METRICS_WORKSPACES" want:"at most 100 ids of workspaces, such as acme, separated by commas"`
 

@@ -45,7 +45,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_WHOLE_LISTS=7", "LEDGERFEED_WHOLE_LISTS_PER_WORKSPACE=3", "LEDGERFEED_WHOLE_LIST_TIMEOUT=1h", "LEDGERFEED_WHOLE_LIST_STALL=7s",
 		"LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
 		"LEDGERFEED_RELAY_URL=nats://u:p@n1:4222,n2:4222/?stream=BILLING", "LEDGERFEED_RELAY_NAME=east", "LEDGERFEED_RELAY_FORM=entries", "LEDGERFEED_RELAY_ENVELOPE=cloudevents",
-		"LEDGERFEED_INGEST_URL=postgres://u:p@shop.example/shop?topic=billing", "LEDGERFEED_INGEST_NAME=shop",
+		"LEDGERFEED_INGEST_URL=postgres://u:p@shop.example/shop?topic=billing", "LEDGERFEED_INGEST_NAME=shop", "LEDGERFEED_CREATE_WORKSPACES=true",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

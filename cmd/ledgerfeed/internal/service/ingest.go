@@ -40,7 +40,7 @@ func prepareIngest(ctx context.Context, s *Service) error {
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_INGEST_URL: %w", err)
 	}
-	i, err := ingest.New(ingest.Config{Source: source, Rules: rules, Log: log, Logger: s.env.Logger, Clock: s.env.Clock, Metrics: s.metrics})
+	i, err := ingest.New(ingest.Config{Source: source, Rules: rules, CreateWorkspaces: s.env.Settings.CreateWorkspaces, Log: log, Logger: s.env.Logger, Clock: s.env.Clock, Metrics: s.metrics})
 	if err != nil {
 		return err
 	}

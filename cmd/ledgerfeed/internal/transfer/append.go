@@ -40,8 +40,13 @@ first line that is wrong or refused stops the command.
 With --restore, the input is an export, whose times may be ahead of now; the
 workspaces must be empty or hold its beginning.
 
-The first entry of a workspace that does not exist creates it, and append says so:
-a mistyped workspace_id makes a workspace, and entries are never removed.
+A workspace that does not exist is refused, because a mistyped workspace_id would make
+one, and entries are never removed. With --create-workspace, or
+LEDGERFEED_CREATE_WORKSPACES=true, its first entry creates it, and append says so.
+--restore makes the workspaces of its export.
+
+With --check, append reports what it would refuse, by its form or by what the log has,
+and appends nothing.
 
 Entries that have no effect, or not all of it, are anomalies. At the end, append
 says how many of those that it appended are; without --wait only where the read
@@ -52,6 +57,10 @@ entries are in the log then, too.`,
 			if err := f.check(); err != nil {
 				return err
 			}
+			f.create = f.create || env.Settings.CreateWorkspaces
+			if f.trial {
+				return f.runCheck(ctx, env, files)
+			}
 			ctx = tracing.FromEnvironment(ctx)
 			if f.stream {
 				return f.runStream(ctx, env, files)
@@ -61,6 +70,8 @@ entries are in the log then, too.`,
 	}
 	c.Flags().BoolVar(&f.stream, "stream", false, "append each line as it comes, and answer it")
 	c.Flags().BoolVar(&f.restore, "restore", false, "take an export as it is, with times ahead of now")
+	c.Flags().BoolVar(&f.create, "create-workspace", false, "create workspaces that do not exist")
+	c.Flags().BoolVar(&f.trial, "check", false, "report what would be refused, and append nothing")
 	c.Flags().StringVar(&f.ids, "ids", "", "read from this file the ids that an earlier run gave to lines without, and write to it those that this run gives")
 	c.Flags().BoolVar(&f.wait, "wait", false, "return when the read models have the entries")
 	c.Flags().Var(&f.timeout, "timeout", "with --wait: fail after this time (default 1m)")
@@ -72,6 +83,10 @@ func (f *appendFlags) check() error {
 	switch {
 	case f.stream && f.ids != "":
 		return cli.Usagef("--ids is not for --stream, which answers every line with its id")
+	case f.trial && (f.stream || f.restore || f.wait || f.ids != ""):
+		return cli.Usagef("--check appends nothing: it does not go with --stream, --restore, --wait or --ids")
+	case f.restore && f.create:
+		return cli.Usagef("--restore makes the workspaces of its export: leave out --create-workspace")
 	case f.timeout != 0 && !f.wait:
 		return cli.Usagef("--timeout is for --wait")
 	case f.timeout < 0:
@@ -87,7 +102,8 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 		return err
 	}
 	defer closeAll()
-	lines, err := f.checkForms(ctx, sources, env.Clock(), env.ErrOut)
+	first := firstLines{}
+	lines, err := f.checkForms(ctx, sources, env.Clock(), env.ErrOut, first)
 	if err != nil {
 		return err
 	}
@@ -96,6 +112,11 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
 		if err := f.mayWait(ctx, d); err != nil {
 			return err
+		}
+		if !f.create && !f.restore {
+			if err := first.refuseUnknown(ctx, d.Log, env.ErrOut); err != nil {
+				return err
+			}
 		}
 		a := &appender{log: d.Log, restore: f.restore, ids: ids, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut}), meter: &meter{verb: "append", total: lines}}
 		stop := a.meter.show(env.ErrOut, cli.ProgressEvery)

@@ -16,6 +16,8 @@ import (
 // appendFlags are the flags of append.
 type appendFlags struct {
 	stream, restore, wait bool
+	create                bool          // workspaces that do not exist
+	trial                 bool          // append nothing
 	timeout               timespan.Flag // of wait; 0: awaitTimeout
 	ids                   string        // name of a file
 }
@@ -25,7 +27,8 @@ const maxReportedLines = 20
 
 // checkForms checks the form of every line of every source, before anything is
 // appended, and writes what is wrong to out. It returns how many lines there are.
-func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now time.Time, out io.Writer) (lines int64, err error) {
+// first gets the first line of each workspace.
+func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now time.Time, out io.Writer, first firstLines) (lines int64, err error) {
 	bad := 0
 	checked := &meter{verb: "check"}
 	stop := checked.show(out, cli.ProgressEvery)
@@ -33,10 +36,12 @@ func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now tim
 	for _, s := range sources {
 		err := s.each(ctx, func(number int, line []byte, err error) error {
 			checked.done.Add(1)
+			var d domain.Draft
 			if err == nil {
-				_, err = f.decode(line, now)
+				d, err = f.decode(line, now)
 			}
 			if err == nil {
+				first.add(&numbered{source: s.name, number: number, draft: d})
 				return nil
 			}
 			bad++

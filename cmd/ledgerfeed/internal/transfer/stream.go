@@ -27,7 +27,7 @@ func (f *appendFlags) runStream(ctx context.Context, env *cli.Env, files []strin
 			defer close(lines)
 			f.readLines(reading, env, files, lines)
 		}()
-		s := &streamer{log: d.Log, notify: d.Notify, restore: f.restore, out: bufio.NewWriter(env.Out), errOut: env.ErrOut, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut})}
+		s := &streamer{log: d.Log, notify: d.Notify, restore: f.restore, create: f.create, out: bufio.NewWriter(env.Out), errOut: env.ErrOut, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut})}
 		hint, err := "", s.run(ctx, lines)
 		if err == nil {
 			hint, err = f.countAnomalies(ctx, env, d, s.result)
@@ -97,6 +97,7 @@ type streamer struct {
 	log     *eventlog.Log
 	notify  func(context.Context) // running services, of what was appended
 	restore bool
+	create  bool // workspaces that do not exist
 	out     *bufio.Writer
 	errOut  io.Writer
 	result  *appendResult
@@ -105,6 +106,8 @@ type streamer struct {
 func (s *streamer) run(ctx context.Context, lines <-chan streamed) error {
 	for {
 		batch, end, err := collect(ctx, lines)
+		batch, refused, err := s.existing(ctx, batch, err)
+		end = end || refused
 		receipts, aerr := appendLines(ctx, s.log, s.restore, s.result, batch)
 		if aerr != nil && len(receipts) == 0 && !certain(aerr) {
 			for i := range batch {
@@ -116,6 +119,22 @@ func (s *streamer) run(ctx context.Context, lines <-chan streamed) error {
 		}
 		s.notify(ctx) // it may be long until the next line
 	}
+}
+
+// existing cuts a batch before the first line of a workspace that does not exist, which stops the
+// command. err is why the input ends with the batch.
+func (s *streamer) existing(ctx context.Context, batch []numbered, err error) (_ []numbered, refused bool, _ error) {
+	if s.create || s.restore {
+		return batch, false, err
+	}
+	at, reason, uerr := unknownAt(ctx, s.log, s.result.Positions, batch)
+	switch {
+	case uerr != nil:
+		return nil, true, uerr
+	case at >= 0:
+		return batch[:at], true, reason
+	}
+	return batch, false, err
 }
 
 // collect waits for a line and returns it with those that have come with it. It

@@ -1,0 +1,38 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// Unknown returns those of some workspaces that do not exist, in their order.
+func (l *Log) Unknown(ctx context.Context, workspaceIDs ...string) (unknown []string, err error) {
+	if len(workspaceIDs) == 0 {
+		return nil, nil
+	}
+	unknown, err = l.unknown(ctx, `SELECT k.id FROM unnest($1::text[]) WITH ORDINALITY AS k (id, n)
+		 WHERE (SELECT w.workspace_id FROM workspace w WHERE w.workspace_id = k.id) IS NULL ORDER BY k.n`, workspaceIDs)
+	if pg.Forbidden(err) {
+		// A producer's account may only append. A call that expects a position which no log has, and
+		// does not wait, says of no other workspace that it has judged no entry.
+		unknown, err = l.unknown(ctx, `SELECT k.id FROM unnest($1::text[]) WITH ORDINALITY AS k (id, n)
+			 CROSS JOIN LATERAL log_append(k.id, $2, -1, true, '{}', '{}', '{}', '{}', '{}', 0) AS a
+			 WHERE a.head IS NULL AND a.outcomes IS NOT NULL ORDER BY k.n`, workspaceIDs, l.clock())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for workspaces: %w", AppendError("", err))
+	}
+	return unknown, nil
+}
+
+func (l *Log) unknown(ctx context.Context, sql string, args ...any) ([]string, error) {
+	rows, err := l.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // wrapped by Unknown
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
