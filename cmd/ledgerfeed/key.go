@@ -56,13 +56,13 @@ func optionalTime(t time.Time) *string {
 
 // withKeys does the work of a command with the store of keys. Input that the store
 // refuses is wrong usage.
-func withKeys(ctx context.Context, env *cli.Env, work func(*access.Store) error) error {
+func withKeys(ctx context.Context, env *cli.Env, work func(*cli.Deps, *access.Store) error) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
 		store, err := d.Keys()
 		if err != nil {
 			return err
 		}
-		err = work(store)
+		err = work(d, store)
 		var invalid *access.InvalidError
 		if errors.As(err, &invalid) {
 			return &cli.UsageError{Err: err}
@@ -103,7 +103,14 @@ func keyCreateCommand(env *cli.Env) *cobra.Command {
 				return cli.Usagef("--expires is %q: want %s from now", expires, momentForm)
 			}
 		}
-		return withKeys(ctx, env, func(store *access.Store) error {
+		return withKeys(ctx, env, func(d *cli.Deps, store *access.Store) error {
+			notice, err := cli.BrandNotice(ctx, env.Settings.Brand, d.Pool)
+			if err != nil {
+				return err
+			}
+			if notice != "" {
+				fmt.Fprintf(env.ErrOut, "This is the first key. %s. To choose another name, revoke this key and set it before you create the next.\n", notice)
+			}
 			r, secret, err := store.Create(ctx, n)
 			if err != nil {
 				return err
@@ -136,7 +143,7 @@ func keyListCommand(env *cli.Env) *cobra.Command {
 			if workspace == "" {
 				return cli.Usagef("want --workspace")
 			}
-			return withKeys(ctx, env, func(store *access.Store) error {
+			return withKeys(ctx, env, func(_ *cli.Deps, store *access.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
 					return err
@@ -170,7 +177,7 @@ func writeKeys(out io.Writer, list []keyView) error {
 // ofKey is the RunE of a change of the key that the argument names.
 func ofKey(env *cli.Env, change func(ctx context.Context, store *access.Store, workspaceID, keyID string) error) func(*cobra.Command, []string) error {
 	return env.RunReading(func(ctx context.Context, args []string) error {
-		return withKeys(ctx, env, func(store *access.Store) error {
+		return withKeys(ctx, env, func(_ *cli.Deps, store *access.Store) error {
 			workspaceID, err := store.WorkspaceOf(ctx, args[0])
 			if err != nil {
 				return err

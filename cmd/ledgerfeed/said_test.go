@@ -84,3 +84,35 @@ func TestWaitsSayWhatTheyWaitFor(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestTheBrandIsSaidBeforeTheFirstKey: it cannot be changed afterwards.
+func TestTheBrandIsSaidBeforeTheFirstKey(t *testing.T) {
+	t.Parallel()
+	const said = "begin with SERVICE, because LEDGERFEED_BRAND is not set; it cannot be changed once there are keys"
+	url := testkit.NewDatabase(t)
+	succeed(t, url, "workspace", "create", "--id", "acme", "--name", "Acme")
+	starts := func(want bool, settings ...string) {
+		t.Helper()
+		c := command(t, url, "serve", "--roles", "api")
+		c.Env = append(c.Env, settings...)
+		p := startProcess(t, c)
+		apiOf(p)
+		if code := p.stop(); code != cli.ExitDone || strings.Contains(p.log.String(), said) != want {
+			t.Errorf("serve with %v, want it said %v:\n%s", settings, want, p.log)
+		}
+	}
+	creates := func(want bool, settings ...string) {
+		t.Helper()
+		c := command(t, url, "key", "create", "--workspace", "acme", "--name", "k", "--scopes", "events:read")
+		c.Env = append(c.Env, settings...)
+		if r := runCommand(t, c); r.code != cli.ExitDone || strings.Contains(r.errOut, said) != want || strings.Contains(r.out, said) {
+			t.Errorf("key create with %v, want it said %v: %+v", settings, want, r)
+		}
+	}
+	starts(true)
+	starts(false, "LEDGERFEED_BRAND=ACME")
+	starts(false, "LEDGERFEED_BRAND=SERVICE")
+	creates(true)
+	creates(false)
+	starts(false)
+}

@@ -187,6 +187,13 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	notice, err := cli.BrandNotice(ctx, set.Brand, s.pool)
+	if err != nil {
+		return fmt.Errorf("look for keys: %w", err)
+	}
+	if notice != "" {
+		s.env.Logger.WarnContext(ctx, notice)
+	}
 	format := access.NewFormat(set.Brand)
 	directory, err := access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: format, Clock: s.env.Clock, Log: s.env.Logger})
 	if err != nil {
