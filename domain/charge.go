@@ -22,7 +22,7 @@ type Charge struct {
 var chargeFields = jsonform.Define(
 	[]jsonform.Field[Charge]{
 		{Name: "id", Form: FormID, Example: `"ch_77"`, Doc: "Id of the charge in its workspace. It never changes.", At: func(r *Charge) any { return &r.ID }},
-		{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, Doc: "Invoice that the charge is on; null while it is on none.", At: func(r *Charge) any { return &r.InvoiceID }},
+		{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, Doc: "Invoice that the charge is on; null while it is on none. It may name a draft, which is a 404 until it is shown.", At: func(r *Charge) any { return &r.InvoiceID }},
 		{Name: "client", Form: FormObject, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, Doc: "Client that the charge is for.", At: func(r *Charge) any { return &r.Client }},
 		{Name: "contractor", Form: FormObject, Nullable: true, Example: `null`, Doc: "Contractor that the charge comes from; null without one.", At: func(r *Charge) any { return &r.Contractor }},
 		{Name: "date", Form: FormDate, Example: `"2026-10-15"`, Doc: "Day of the charge.", At: func(r *Charge) any { return &r.Date }},
@@ -33,7 +33,7 @@ var chargeFields = jsonform.Define(
 		{Name: "amount", Form: FormMoney, Example: `"156.17"`, Doc: "Amount that the client is charged.", At: func(r *Charge) any { return &r.Amount }},
 		{Name: "currency", Form: FormCurrency, Example: `"EUR"`, Doc: "Currency of all amounts of the row, ISO 4217.", At: func(r *Charge) any { return &r.Currency }},
 		{Name: "status", Form: FormEnum, Values: LineStatuses(), Example: `"in_review"`, Doc: "in_review, then approved or declined; sent and paid follow the invoice.", At: func(r *Charge) any { return &r.Status }},
-		{Name: "issued_invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, Doc: "Number of the issued document that it is on; null while it is on none.", At: func(r *Charge) any { return &r.IssuedInvoiceNumber }},
+		{Name: "issued_invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, Doc: "Number of the issued document that it is on; null while it is on none. It may name a draft, which is a 404 until it is shown.", At: func(r *Charge) any { return &r.IssuedInvoiceNumber }},
 	},
 	periodFields(func(r *Charge) *string { return &r.Period }),
 	[]jsonform.Field[Charge]{

@@ -85,12 +85,12 @@ var (
 		{Name: "amount_granted", Form: FormMoney, Example: `"1200.00"`, Doc: "Amount that the package had at first.", At: func(r *Package) any { return &r.AmountGranted }},
 		{Name: "amount_remaining", Form: FormMoney, Example: `"480.00"`, Doc: "Amount that is left.", At: func(r *Package) any { return &r.AmountRemaining }},
 		{Name: "hours_remaining", Form: FormHours, Nullable: true, Example: `4`, Doc: "Hours that are left; null in a package that counts amounts alone.", At: func(r *Package) any { return &r.HoursRemaining }},
-		{Name: "expires_at", Form: FormDate, Nullable: true, Example: `"2027-01-31"`, Doc: "Last day on which it can be used; null when it does not end.", At: func(r *Package) any { return &r.ExpiresAt }},
-		{Name: "status", Form: FormEnum, Values: []string{packageActive, packageUsedUp, packageExpired}, Example: `"active"`, Doc: "active; used_up when nothing is left; expired when what was left lapsed.", At: func(r *Package) any { return &r.Status }},
+		{Name: "expires_at", Form: FormDate, Nullable: true, Example: `"2027-01-31"`, Doc: "Last day on which it can be used; null when it does not end. Nothing happens by itself after this day: the status changes when the workspace records the expiry.", At: func(r *Package) any { return &r.ExpiresAt }},
+		{Name: "status", Form: FormEnum, Values: []string{packageActive, packageUsedUp, packageExpired}, Example: `"active"`, Doc: "active; used_up when nothing is left; expired once the workspace has recorded that what was left lapsed.", At: func(r *Package) any { return &r.Status }},
 	})
 
 	creditFields = jsonform.Define([]jsonform.Field[Credit]{
-		{Name: "balance", Form: FormMoney, Example: `"751.10"`, Doc: "general_credit and what remains in active packages.", Derive: func(b []byte, r *Credit) []byte {
+		{Name: "balance", Form: FormMoney, Example: `"751.10"`, Doc: "general_credit and what remains in active packages. A package counts until its expiry is recorded. It is 0.00 where more was applied than there was, although the history has the whole amounts.", Derive: func(b []byte, r *Credit) []byte {
 			sum := r.balance()
 			return sum.AppendJSON(b)
 		}},
@@ -105,7 +105,7 @@ var (
 		{Name: "kind", Form: FormText, Known: []string{moveTopUp, moveApplied, moveTakenBack, moveExpired}, Example: `"applied"`, Doc: "What moved: a top-up in the words of the workspace, applied to an invoice, taken back from one, or expired with its package.", At: func(r *CreditMove) any { return &r.Kind }},
 		{Name: "amount", Form: FormMoney, Example: `"78.06"`, Doc: "Amount that moved, never negative: kind says in which direction.", At: func(r *CreditMove) any { return &r.Amount }},
 		{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, Doc: "Invoice that it was applied to or taken back from; null otherwise.", At: func(r *CreditMove) any { return &r.InvoiceID }},
-		{Name: "invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, Doc: "Number of that invoice; null when the movement names none.", At: func(r *CreditMove) any { return &r.InvoiceNumber }},
+		{Name: "invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, Doc: "Number of that invoice as the movement gave it; null when it gave none. The invoice itself has its number.", At: func(r *CreditMove) any { return &r.InvoiceNumber }},
 		{Name: "note", Form: FormText, Nullable: true, Example: `null`, Doc: "Remark; null without one.", At: func(r *CreditMove) any { return &r.Note }},
 	})
 )

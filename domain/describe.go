@@ -1,6 +1,10 @@
 package domain
 
-import "github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+import (
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+)
 
 // InvoiceFields describes a row of /v1/invoices.
 func InvoiceFields() []jsonform.FieldDescription { return invoiceFields.Describe() }
@@ -37,7 +41,8 @@ func EventFields() []jsonform.FieldDescription {
 		{Name: "type", Form: FormEnum, Values: PublicTypes(), Doc: "What happened.", Example: `"invoice.paid"`},
 		{Name: "created_at", Form: FormDateTime, Doc: "Publish time: when the event was put into the feed, which is in this order.", Example: `"2026-10-02T09:15:00.120Z"`},
 		{
-			Name: "data", Form: FormObject, Object: "EventData", Fields: eventDataFields(), Doc: "Ids only; only those that apply.",
+			Name: "data", Form: FormObject, Object: "EventData", Fields: eventDataFields(), Doc: "Ids only: object_type, object_id, and the ids that the producer gave. " + alwaysGiven() +
+				" An event of an entry without effect, such as one about something unknown, is shown too, so its object may be a 404.",
 			Example: `{"object_type":"invoice","object_id":"in_1042","invoice_id":"in_1042","invoice_number":"INV-1042","client_id":"cl_4821","period":"2026-10"}`,
 		},
 	}
@@ -46,9 +51,10 @@ func EventFields() []jsonform.FieldDescription {
 // EventTypeDescription is what documentation says about one of the service's event types.
 type EventTypeDescription struct {
 	Type       string
-	ObjectType string // object_type of its data
-	Pay        bool   // only for keys with pay:read
-	When       string // what has happened when it is sent, in sentences
+	ObjectType string   // object_type of its data
+	Pay        bool     // only for keys with pay:read
+	When       string   // what has happened when it is sent, in sentences
+	Always     []string // the ids that its data always has beside object_id; others are there if the producer gave them
 }
 
 // EventTypes describes the service's event types, in the order of the contract.
@@ -56,17 +62,28 @@ func EventTypes() []EventTypeDescription {
 	var list []EventTypeDescription
 	for _, k := range catalogue {
 		if h := k.head(); h.public {
-			list = append(list, EventTypeDescription{Type: h.name, ObjectType: h.object, Pay: h.pay, When: h.when})
+			list = append(list, EventTypeDescription{Type: h.name, ObjectType: h.object, Pay: h.pay, When: h.when, Always: h.always})
 		}
 	}
 	return list
+}
+
+// alwaysGiven says which ids the events of each type always have.
+func alwaysGiven() string {
+	var list []string
+	for _, t := range EventTypes() {
+		if len(t.Always) > 0 {
+			list = append(list, t.Type+" ("+strings.Join(t.Always, ", ")+")")
+		}
+	}
+	return "These types always have the ids in brackets: " + strings.Join(list, ", ") + "."
 }
 
 func eventDataFields() []jsonform.FieldDescription {
 	return []jsonform.FieldDescription{
 		{Name: "object_type", Form: FormEnum, Values: publicObjects(), Doc: "What the event is about.", Example: `"invoice"`},
 		{Name: "object_id", Form: FormText, Doc: "Its id; of a period, the period key.", Example: `"in_1042"`},
-		{Name: "invoice_id", Form: FormID, Optional: true, Doc: "Invoice that it concerns.", Example: `"in_1042"`},
+		{Name: "invoice_id", Form: FormID, Optional: true, Doc: "Invoice that it concerns. It may be a draft, which is a 404 until it is shown.", Example: `"in_1042"`},
 		{Name: "invoice_number", Form: FormText, Optional: true, Doc: "Number of the issued document that it concerns.", Example: `"INV-1042"`},
 		{Name: "client_id", Form: FormID, Optional: true, Doc: "Client that it concerns.", Example: `"cl_4821"`},
 		{Name: "contractor_id", Form: FormID, Optional: true, Doc: "Contractor that it concerns.", Example: `"co_118"`},

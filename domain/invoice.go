@@ -103,7 +103,7 @@ var (
 		[]jsonform.Field[Invoice]{
 			{Name: "id", Form: FormID, Example: `"in_1042"`, Doc: "Id of the invoice in its workspace. It never changes.", At: func(r *Invoice) any { return &r.ID }},
 			{Name: "number", Form: FormText, Example: `"INV-1042"`, Doc: "Number that people know the invoice by. The documents under it, in issued_invoices, have numbers of their own.", At: func(r *Invoice) any { return &r.Number }},
-			{Name: "type", Form: FormEnum, Values: InvoiceTypes(), Example: `"invoice"`, Doc: "invoice; credit_note, which takes back an amount of another invoice; or package, with which a client buys credit in advance.", At: func(r *Invoice) any { return &r.Type }},
+			{Name: "type", Form: FormEnum, Values: InvoiceTypes(), Example: `"invoice"`, Doc: "invoice; credit_note, which takes back an amount of another invoice, so that its positive amounts are to be subtracted; or package, with which a client buys credit in advance.", At: func(r *Invoice) any { return &r.Type }},
 			{Name: "reversed", Form: FormBool, Example: `false`, Doc: "Whether the invoice was reversed: undone in the books, though it stays here.", At: func(r *Invoice) any { return &r.Reversed }},
 			{Name: "client", Form: FormObject, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, Doc: "Who is billed.", At: func(r *Invoice) any { return &r.Client }},
 			{Name: "contractor", Form: FormObject, Nullable: true, Example: `{"id":"co_118","name":"Rosa Tran"}`, Doc: "Who did the work; null when the invoice names nobody.", At: func(r *Invoice) any { return &r.Contractor }},
@@ -112,8 +112,8 @@ var (
 		[]jsonform.Field[Invoice]{
 			{Name: "plan_name", Form: FormText, Nullable: true, Example: `"Standard"`, Doc: "The client's plan when the invoice was recorded; null without one.", At: func(r *Invoice) any { return &r.PlanName }},
 			{Name: "client_billing_status", Form: FormEnum, Values: BillingStatuses(), Example: `"sent"`, Doc: "Where billing the client stands: not_ready, ready_to_send, sent, or paid once each document that is not voided is paid.", At: func(r *Invoice) any { return &r.ClientBillingStatus }},
-			{Name: "gross_amount", Form: FormMoney, Example: `"1275.71"`, Doc: "Amount before client credit.", At: func(r *Invoice) any { return &r.GrossAmount }},
-			{Name: "credit_applied", Form: FormMoney, Example: `"367.20"`, Doc: "Client credit that pays for a part of gross_amount.", At: func(r *Invoice) any { return &r.CreditApplied }},
+			{Name: "gross_amount", Form: FormMoney, Example: `"1275.71"`, Doc: "Amount before client credit. It is positive on a credit note, too: subtract rows of type credit_note from sums, and leave out reversed rows.", At: func(r *Invoice) any { return &r.GrossAmount }},
+			{Name: "credit_applied", Form: FormMoney, Example: `"367.20"`, Doc: "Client credit that was applied. It can be more than gross_amount, and more than the client had; net_due is then 0.00.", At: func(r *Invoice) any { return &r.CreditApplied }},
 			{Name: "net_due", Form: FormMoney, Example: `"908.51"`, Doc: "gross_amount less credit_applied, never below 0.00; 0.00 on a credit note.", At: func(r *Invoice) any { return &r.NetDue }},
 			{Name: "currency", Form: FormCurrency, Example: `"EUR"`, Doc: "Currency of all amounts of the row, ISO 4217.", At: func(r *Invoice) any { return &r.Currency }},
 			{Name: "billed_externally", Form: FormBool, Example: `false`, Doc: "Whether the client is billed by other means than this service.", At: func(r *Invoice) any { return &r.BilledExternally }},
@@ -125,7 +125,7 @@ var (
 			{Name: "period_closed", Form: FormBool, Example: `true`, Doc: "Whether its period is closed, for the workspace or for this client.", At: func(r *Invoice) any { return &r.PeriodClosed }},
 			{Name: "issued_invoices", Form: FormArray, Doc: "Documents that were issued for the invoice, in the order in which they were.", At: func(r *Invoice) any { return jsonform.ArrayOf(&r.Issued, issuedInvoiceFields) }},
 			{Name: "credit_note", Form: FormObject, Nullable: true, Doc: "What the credit note credits; null on other types.", At: func(r *Invoice) any { return jsonform.ObjectOf(&r.CreditNote, creditNoteFields) }},
-			{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, Doc: "Publish time of the last entry that changed the row; lists are in this order.", At: func(r *Invoice) any { return &r.UpdatedAt }},
+			{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, Doc: "Publish time of the last entry that changed the row; lists are in this order. It also moves when only fields changed that this key does not see, such as those of a payout.", At: func(r *Invoice) any { return &r.UpdatedAt }},
 
 			{Name: "contractor_pay_status", Part: Pay, Form: FormText, Nullable: true, Known: []string{payToReview, paySentToPayroll, payPaid}, Example: `"to_review"`, Doc: "Where paying the contractor stands; null on a credit note.", At: func(r *Invoice) any { return &r.ContractorPayStatus }},
 			{Name: "payout_amount", Part: Pay, Form: FormMoney, Nullable: true, Example: `"998.59"`, Doc: "Amount that the contractor gets; null when it was not recorded.", At: func(r *Invoice) any { return &r.PayoutAmount }},

@@ -58,10 +58,11 @@ type entryType[D any] struct {
 // typeHead is what entries of one type have in common.
 type typeHead struct {
 	name   string
-	object string // object_type of the public form
-	public bool   // whether the feed and webhooks show entries of this type
-	pay    bool   // whether they are about what contractors are paid, and nothing else
-	when   string // of public types: what has happened when one is sent, for documentation
+	object string   // object_type of the public form
+	public bool     // whether the feed and webhooks show entries of this type
+	pay    bool     // whether they are about what contractors are paid, and nothing else
+	when   string   // of public types: what has happened when one is sent, for documentation
+	always []string // the references that every entry of the type has; set by define
 }
 
 // kind is a row of the catalogue for code that works with every type of entry.
@@ -89,6 +90,12 @@ type content interface {
 // define completes a row of the catalogue.
 func define[D any, P data[D]](t entryType[D]) kind {
 	t.refs = func(d *D) *references { return P(d).refs() }
+	for i := range referenceFields {
+		required := func(f jsonform.Field[D]) bool { return f.Name == referenceFields[i].name && f.Required }
+		if slices.ContainsFunc(t.fields, required) {
+			t.always = append(t.always, referenceFields[i].name)
+		}
+	}
 	t.table = jsonform.Define(t.fields, missingReferences(t.fields, t.refs))
 	return &t
 }

@@ -27,8 +27,8 @@ const (
 var paymentFields = jsonform.Define([]jsonform.Field[Payment]{
 	{Name: "id", Form: FormID, Example: `"pm_33"`, Doc: "Id of the payment in its workspace. It never changes.", At: func(r *Payment) any { return &r.ID }},
 	{Name: "direction", Form: FormEnum, Values: []string{ReceivedFromClient, PaidToContractor}, Example: `"received_from_client"`, Doc: "received_from_client, or paid_to_contractor, which is shown only with pay:read.", At: func(r *Payment) any { return &r.Direction }},
-	{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, Doc: "Invoice that was paid; null when the payment names none.", At: func(r *Payment) any { return &r.InvoiceID }},
-	{Name: "invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, Doc: "Number of that invoice; null when the payment names none.", At: func(r *Payment) any { return &r.InvoiceNumber }},
+	{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, Doc: "Invoice that was paid; null when the payment names none. It may be a draft, which is a 404 until it is shown.", At: func(r *Payment) any { return &r.InvoiceID }},
+	{Name: "invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, Doc: "Number of that invoice as the payment gave it; null when it gave none. The invoice itself has its number.", At: func(r *Payment) any { return &r.InvoiceNumber }},
 	{Name: "client", Form: FormObject, Nullable: true, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, Doc: "Who paid, or whose work was paid for; null when a payout names nobody.", At: func(r *Payment) any { return &r.Client }},
 	{Name: "amount", Form: FormMoney, Example: `"908.51"`, Doc: "Amount that was paid.", At: func(r *Payment) any { return &r.Amount }},
 	{Name: "currency", Form: FormCurrency, Example: `"EUR"`, Doc: "Currency of the amount, ISO 4217.", At: func(r *Payment) any { return &r.Currency }},

@@ -128,7 +128,7 @@ func FieldDescription(f *jsonform.FieldDescription) string {
 		sentences = append(sentences, "Needs "+string(p)+"; absent without it.")
 	}
 	if f.Optional {
-		sentences = append(sentences, "Absent where it does not apply.")
+		sentences = append(sentences, "Absent where the producer did not give it.")
 	}
 	return strings.Join(sentences, " ")
 }

@@ -134,7 +134,7 @@ func events() []Route {
 			Summary: "List events",
 			Description: "Events in publish order, oldest first, kept for 30 days: follow the feed by its cursor without missing any. " +
 				"An event shows when every effect of its entry can be read. payout.paid, and charge.created and charge.deleted of a charge that is not billed to the client, are shown only to keys with pay:read; without it, " +
-				"type=payout.paid gives an empty list. A cursor whose next event is no longer kept is refused with 400: start again with created_since.",
+				"type=payout.paid gives an empty list. A cursor whose next event is no longer kept is refused with 400: start again with created_since. An event of an entry without effect is shown, too, and its object may be a 404; invoice_id may name a draft, which is a 404 until it is shown.",
 			Params: paged(
 				Param{Name: "type", Form: FormEnum, Values: domain.PublicTypes(), Description: "Only events of this type.", Example: "invoice.paid"},
 				Param{
@@ -216,9 +216,9 @@ func updatedSince() Param {
 func include() Param {
 	return Param{
 		Name: "include", Form: FormInclude, Values: []string{"removed"}, Example: "removed",
-		Description: "removed: the list also shows the rows that have left it, each at the place of the entry that took it away and with id, removed and updated_at alone. " +
+		Description: "removed: the list also shows the rows that were deleted or have left the sight of the key, each at the place of the entry that took it away and with id, removed and updated_at alone. " +
 			"Filters find them by the values that they had last. A row that comes back is an ordinary row again. Time entries and charges can be deleted, " +
-			"and a charge that is no longer billed to the client leaves the list of keys without pay:read; other rows never leave.",
+			"and a charge that is no longer billed to the client leaves the list of keys without pay:read; other rows never leave. A row that no longer matches a filter is not reported: follow lists without filters that can change.",
 	}
 }
 
