@@ -31,6 +31,9 @@ type Result struct {
 // Success tells whether the receiver accepted the message.
 func (r *Result) Success() bool { return r.Outcome == OutcomeSuccess }
 
+// Gone tells whether the receiver says that it wants no more messages.
+func (r *Result) Gone() bool { return r.Status == http.StatusGone }
+
 // Ended is the end of the attempt.
 func (r *Result) Ended() time.Time { return r.At.Add(r.Duration) }
 

@@ -111,7 +111,7 @@ func (d *Dispatcher) logHealth(ctx context.Context, c *scheduler.HealthChange, t
 }
 
 // notification is the mail to the finance team about a change
-// (docs/contract/decisions.md, "Turning off").
+// (docs/contract/decisions.md, "Webhooks").
 func notification(c *scheduler.HealthChange, turnOffAfter time.Duration) *mail.Notification {
 	var subject, what, next string
 	after := Days(turnOffAfter)

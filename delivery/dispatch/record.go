@@ -246,9 +246,15 @@ func queueLaterAttempt(b *pgx.Batch, a *scheduler.AttemptRecord) {
 	if a.State != policy.Pending {
 		// A range of one value is found along the key, see PoolSettings. A DELETE has no order, so it
 		// takes the row by its place, which the lock keeps.
-		const row = `FROM webhook_waiting q WHERE q.workspace_id = $1 AND q.webhook_id = $2 AND q.position >= $3 AND q.position <= $3 AND q.attempts < $4 ORDER BY q.position`
-		b.Queue(`SELECT 1 `+row+` FOR UPDATE`, a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.Number)
-		b.Queue(`DELETE FROM webhook_waiting WHERE ctid = ANY (ARRAY(SELECT q.ctid `+row+`))`, a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.Number)
+		b.Queue(`
+			SELECT 1 FROM webhook_waiting q
+			 WHERE q.workspace_id = $1 AND q.webhook_id = $2 AND q.position >= $3 AND q.position <= $3 AND q.attempts < $4 ORDER BY q.position FOR UPDATE`,
+			a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.Number)
+		b.Queue(`
+			DELETE FROM webhook_waiting WHERE ctid = ANY (ARRAY(
+			       SELECT q.ctid FROM webhook_waiting q
+			        WHERE q.workspace_id = $1 AND q.webhook_id = $2 AND q.position >= $3 AND q.position <= $3 AND q.attempts < $4 ORDER BY q.position))`,
+			a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.Number)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // Health is what is known about a webhook's failures, to decide whether it is turned off
-// (docs/contract/decisions.md, "Turning off"). The zero value is a webhook that is not failing.
+// (docs/contract/decisions.md, "Webhooks"). The zero value is a webhook that is not failing.
 type Health struct {
 	// FailingSince is the first failed attempt after the last success, or after the webhook was
 	// turned on, was resumed, or got another address; zero while it is not failing.

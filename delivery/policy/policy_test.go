@@ -231,7 +231,7 @@ func TestOnceIsNeverRetried(t *testing.T) {
 	}
 }
 
-// naive is the rules of docs/contract/decisions.md, "Turning off", with every attempt remembered.
+// naive is the rules of docs/contract/decisions.md, "Webhooks", with every attempt remembered.
 type naive struct {
 	failures []Failure // since it began to fail, by a clock that was not set back since
 	attempts []Failure // since the last success

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
@@ -147,7 +146,7 @@ func (r *results) judge(a *Attempt, p policy.Policy) {
 	q := a.queue
 	attempted := policy.Attempted{
 		N: a.Number(), Before: a.Before, Once: a.Once, Success: a.result.Success(), Ended: a.result.Ended().Truncate(time.Millisecond),
-		Event: a.Position, Gone: a.result.Status == http.StatusGone, NotBefore: a.result.RetryAfter,
+		Event: a.Position, Gone: a.result.Gone(), NotBefore: a.result.RetryAfter,
 	}
 	e := q.endpoint
 	if !e.On && !e.Paused || a.Endpoint.Epoch < e.Kept {
