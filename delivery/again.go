@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // Resend makes one new attempt of a finished delivery at once, under the same id.
@@ -69,12 +70,8 @@ func (s *Store) ResendSeveral(ctx context.Context, webhookID string, deliveryIDs
 			return err
 		}
 		sent = len(again)
-		name := "1 delivery"
-		if sent > 1 {
-			name = fmt.Sprintf("%d deliveries", sent)
-		}
 		return audit.Add(ctx, tx, now, audit.Change{
-			WorkspaceID: w.WorkspaceID, Action: audit.DeliveryResend, ObjectID: w.ID, ObjectName: name,
+			WorkspaceID: w.WorkspaceID, Action: audit.DeliveryResend, ObjectID: w.ID, ObjectName: plural.Of(sent, "delivery", "deliveries"),
 			Detail: "to " + w.Label() + ": " + strings.Join(again, ", "),
 		})
 	})

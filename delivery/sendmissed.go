@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // Missed is what "Send missed" sends, or would send.
@@ -112,7 +113,7 @@ func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Tim
 		if err != nil {
 			return fmt.Errorf("send missed events of %s: %w", webhookID, err)
 		}
-		return s.addToAudit(ctx, tx, audit.WebhookSendMissed, w, fmt.Sprintf("%d events since %s", m.Count, m.Since.Format(time.RFC3339)))
+		return s.addToAudit(ctx, tx, audit.WebhookSendMissed, w, plural.Of(m.Count, "event", "events")+" since "+m.Since.Format(time.RFC3339))
 	})
 	if err != nil {
 		return nil, err

@@ -73,7 +73,7 @@ func TestVerifyAndRebuildCommands(t *testing.T) {
 	if d := v.Differences[0]; d.WorkspaceID != "agency-1" || d.Resource != "time-entries" || d.ID != id || d.Field != "status" || *d.Stored != "lost" || *d.Folded == "" {
 		t.Errorf("the difference is %+v", d)
 	}
-	if out := succeed(t, url, "status"); !strings.Contains(out, "1 workspaces have rows made by other rules") {
+	if out := succeed(t, url, "status"); !strings.Contains(out, "1 workspace has rows made by other rules") {
 		t.Errorf("status says: %s", out)
 	}
 	succeed(t, url, "rebuild", "invoices", "payments")
@@ -108,8 +108,8 @@ func TestVerifyAndRebuildOfALogThatIsNotProjected(t *testing.T) {
 	}
 	for _, verb := range []string{"verify", "rebuild"} {
 		r := runCommand(t, command(t, url, verb))
-		if r.code != cli.ExitFailed || !strings.Contains(r.out, "not projected yet, and compared with nothing: 36 entries in 1 workspaces") ||
-			!strings.Contains(r.errOut, "nothing was compared: none of the 36 entries in 1 workspaces is projected yet") {
+		if r.code != cli.ExitFailed || !strings.Contains(r.out, "not projected yet, and compared with nothing: 36 entries in 1 workspace") ||
+			!strings.Contains(r.errOut, "nothing was compared: none of the 36 entries in 1 workspace is projected yet") {
 			t.Errorf("%s: %+v", verb, r)
 		}
 		if r := runCommand(t, command(t, url, verb, "--json")); r.code != cli.ExitFailed || !strings.Contains(r.out, `"head":36,`) {
@@ -123,7 +123,7 @@ func TestVerifyAndRebuildOfALogThatIsNotProjected(t *testing.T) {
 	}
 	succeed(t, url, "append", files[3])
 	for _, verb := range []string{"verify", "rebuild"} {
-		if out := succeed(t, url, verb); !strings.Contains(out, "compared with nothing: 12 entries in 1 workspaces") {
+		if out := succeed(t, url, verb); !strings.Contains(out, "compared with nothing: 12 entries in 1 workspace") {
 			t.Errorf("%s does not say that part of the log is not projected: %s", verb, out)
 		}
 	}
@@ -220,7 +220,7 @@ func TestQuarantineCommands(t *testing.T) {
 	if out := succeed(t, url, "quarantine", "show", "agency-0"); !strings.Contains(out, "is not quarantined") || !strings.Contains(out, "sent by mistake") {
 		t.Errorf("show says: %s", out)
 	}
-	if out := succeed(t, url, "status"); !strings.Contains(out, "agency-0: 1 entries were skipped") {
+	if out := succeed(t, url, "status"); !strings.Contains(out, "agency-0: 1 entry was skipped") {
 		t.Errorf("status says: %s", out)
 	}
 	succeed(t, url, "verify")

@@ -118,9 +118,9 @@ func TestRotation(t *testing.T) {
 	succeed(t, database, "status", "--wait")
 	p.await("for=console url=") // it has said which keys it has
 	for i, step := range []struct{ keys, args, says string }{
-		{newer + "," + older, "secret-key rotate", "the secrets of 1 webhooks were encrypted again"},
+		{newer + "," + older, "secret-key rotate", "the secrets of 1 webhook were encrypted again"},
 		{newer, "secret-key check", "yes"},
-		{older + "," + newer, "secret-key rotate", "the secrets of 1 webhooks were encrypted again"}, // undone
+		{older + "," + newer, "secret-key rotate", "the secrets of 1 webhook were encrypted again"}, // undone
 		{older, "secret-key check", "yes"},
 	} {
 		if r := with(step.keys, step.args); r.code != cli.ExitDone || !strings.Contains(r.out+r.errOut, step.says) {

@@ -16,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 func secretKeyCommand(env *cli.Env) *cobra.Command {
@@ -146,7 +147,7 @@ func (g giveUp) confirm(env *cli.Env, secrets int, missing error) error {
 		return fmt.Errorf("cannot read the answer: %w", err)
 	}
 	if strings.TrimSpace(answer) != "yes" {
-		return fmt.Errorf("nothing was changed: the answer was not yes; in scripts, --yes gives up %d secrets without the question", secrets)
+		return fmt.Errorf("nothing was changed: the answer was not yes; in scripts, --yes gives up %s without the question", plural.Of(secrets, "secret", "secrets"))
 	}
 	return nil
 }
@@ -249,9 +250,9 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 	}
 	v.Fingerprint = k.Fingerprints()[0].String()
 	return env.Print(v, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "The key %s encrypts now; the secrets of %d webhooks were encrypted again.\n", v.Fingerprint, v.Webhooks)
+		_, err := fmt.Fprintf(out, "The key %s encrypts now; the secrets of %s were encrypted again.\n", v.Fingerprint, plural.Of(v.Webhooks, "webhook", "webhooks"))
 		if v.Lost > 0 && err == nil {
-			_, err = fmt.Fprintf(out, "Given up: %d secrets. ledgerfeed webhook rotate-secret gives each of these webhooks a new one.\n", v.Lost)
+			_, err = fmt.Fprintf(out, "Given up: %s. ledgerfeed webhook rotate-secret gives each of these webhooks a new one.\n", plural.Of(v.Lost, "secret", "secrets"))
 		}
 		return err
 	})
@@ -267,7 +268,7 @@ func keepSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, k *keyring.Ke
 	}
 	for f, n := range s.Secrets {
 		if f != seals && n > 0 && !slices.Contains(s.Lost, f) {
-			return nil, "", fmt.Errorf("%d secrets are still encrypted with the key %s, which stays in the file: run this again", n, f)
+			return nil, "", fmt.Errorf("%s still encrypted with the key %s, which stays in the file: run this again", plural.Of(n, "secret is", "secrets are"), f)
 		}
 	}
 	return env.KeepSecretKey(d.Database, seals)

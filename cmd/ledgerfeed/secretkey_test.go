@@ -107,7 +107,7 @@ func TestReplacedDisk(t *testing.T) {
 	}
 	// The key in the file is replaced once what runs has both.
 	oldKey := read(t, filepath.Join(disk, "secret.key"))
-	if r := on(disk, "secret-key", "rotate"); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "1 running processes") {
+	if r := on(disk, "secret-key", "rotate"); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "1 running process that delivers") {
 		t.Errorf("rotated under a process that delivers: %+v", r)
 	}
 	serving.stop()
@@ -151,7 +151,7 @@ func TestSecretKeyRotation(t *testing.T) {
 		says       string
 	}{
 		{newer, "secret-key rotate", cli.ExitFailed, "this database needs the key with the fingerprint"},
-		{newer + "," + older, "secret-key rotate", cli.ExitDone, "the secrets of 1 webhooks were encrypted again"},
+		{newer + "," + older, "secret-key rotate", cli.ExitDone, "the secrets of 1 webhook were encrypted again"},
 		{newer + "," + older, "secret-key rotate", cli.ExitDone, "encrypts already"},
 		{older, "secret-key check", cli.ExitFailed, "no"},
 		{newer, "secret-key check", cli.ExitDone, "yes"},
@@ -159,7 +159,7 @@ func TestSecretKeyRotation(t *testing.T) {
 		{newest, "secret-key rotate --give-up-lost", cli.ExitFailed, "become unreadable for ever: 1. "},
 		{newest, "secret-key rotate --give-up-lost", cli.ExitFailed, "nothing was changed"},
 		{newer, "secret-key check", cli.ExitDone, "yes"},
-		{newest, "secret-key rotate --give-up-lost --yes", cli.ExitDone, "Given up: 1 secrets"},
+		{newest, "secret-key rotate --give-up-lost --yes", cli.ExitDone, "Given up: 1 secret"},
 		{newest, "webhook list --json --workspace acme", cli.ExitDone, "signing secret was lost"},
 		{newest, "webhook rotate-secret " + made.ID, cli.ExitDone, "whsec_"},
 		{newest, "webhook list --json --workspace acme", cli.ExitDone, `"notice":null`},

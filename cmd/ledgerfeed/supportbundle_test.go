@@ -229,7 +229,7 @@ func TestSupportBundle(t *testing.T) {
 		"version.json":  {`"go": "go1`},
 		"settings.json": {`"LEDGERFEED_SECRET_KEY",` + "\n    \"value\": \"(set, not shown)\"", `"876000h"`},
 		"doctor.json": {
-			`"read models"`, "1 workspaces wait before an entry that cannot be projected", `"level": "error"`, ", of which ", "no table has many", "days past the retention are removed",
+			`"read models"`, "1 workspace waits before an entry that cannot be projected", `"level": "error"`, ", of which ", "no table has many", "days past the retention are removed",
 			"the roles api, project, deliver, console are connected",
 		},
 		"readyz.json":              {`"ready": `},

@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 func webhookCommand(env *cli.Env) *cobra.Command {
@@ -405,7 +406,7 @@ func webhookMissedCommand(env *cli.Env) *cobra.Command {
 			return err
 		}
 		return env.Print(m, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "%d events are being sent\n", m.Count)
+			_, err := fmt.Fprintln(out, plural.Of(m.Count, "event is", "events are")+" being sent")
 			return err
 		})
 	})

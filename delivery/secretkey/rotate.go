@@ -14,6 +14,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // NotReadyError says that processes that deliver webhooks do not have the new key
@@ -25,8 +26,8 @@ type NotReadyError struct {
 
 // Error says what to do.
 func (e *NotReadyError) Error() string {
-	return fmt.Sprintf("%d running processes that deliver webhooks do not have the new key %s yet: restart every process with the new key and the old one, "+
-		"separated by a comma, and then run this again", e.Processes, e.Key)
+	return fmt.Sprintf("%s the new key %s yet: restart every process with the new key and the old one, "+
+		"separated by a comma, and then run this again", plural.Of(e.Processes, "running process that delivers webhooks does not have", "running processes that deliver webhooks do not have"), e.Key)
 }
 
 // HeldError says that a process that delivers webhooks has a key that was to be given up.
@@ -99,7 +100,7 @@ func rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now tim
 				return err
 			}
 			err := audit.Add(ctx, tx, now, audit.Change{
-				WorkspaceID: audit.AllWorkspaces, Action: audit.SecretKeyGiveUp, ObjectID: f.String(), Detail: fmt.Sprintf("%d secrets cannot be opened any more", s.Secrets[f]),
+				WorkspaceID: audit.AllWorkspaces, Action: audit.SecretKeyGiveUp, ObjectID: f.String(), Detail: plural.Of(s.Secrets[f], "secret", "secrets") + " cannot be opened any more",
 			})
 			if err != nil {
 				return err

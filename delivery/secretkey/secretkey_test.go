@@ -272,7 +272,7 @@ func TestGiveUp(t *testing.T) {
 	}
 	var detail string
 	err := b.pool.QueryRow(t.Context(), `SELECT detail FROM console_audit WHERE workspace_id = '*' AND action = 'secret_key.give_up'`).Scan(&detail)
-	if err != nil || detail != "1 secrets cannot be opened any more" {
+	if err != nil || detail != "1 secret cannot be opened any more" {
 		t.Errorf("the audit trail says %q, %v", detail, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // Deliveries are held as a person pauses webhooks, which every process that delivers
@@ -111,7 +112,7 @@ func awaitFree(ctx context.Context, m *Mover) error {
 			return nil
 		}
 		if time.Since(began) > m.cfg.Idle {
-			return &IdleError{Place: m.cfg.From.Name, Waits: fmt.Sprintf("the processes that deliver to give back %d webhooks", taken)}
+			return &IdleError{Place: m.cfg.From.Name, Waits: "the processes that deliver to give back " + plural.Of(taken, "webhook", "webhooks")}
 		}
 		if !flow.Pause(ctx, lookEvery) {
 			return context.Cause(ctx)

@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -120,7 +121,7 @@ func openWith(ctx context.Context, m *Mover, from, to pgx.Tx, cursorKey []byte) 
 		m.cfg.WorkspaceID, m.now(), refused, h.position, h.chain); err != nil {
 		return fmt.Errorf("note that %s is open: %w", m.cfg.WorkspaceID, err)
 	}
-	return m.audit(ctx, to, fmt.Sprintf("came from %s with %d entries", m.cfg.From.Name, h.position))
+	return m.audit(ctx, to, fmt.Sprintf("came from %s with %s", m.cfg.From.Name, plural.Of(h.position, "entry", "entries")))
 }
 
 // copyWorkspace gives the new place the workspace's own settings, and takes away what an

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // Count writes a number with commas between thousands.
@@ -26,10 +28,7 @@ func Plural(n any, one, many string) string {
 	case int64:
 		count = n
 	}
-	if count == 1 {
-		return "1 " + one
-	}
-	return Count(count) + " " + many
+	return Count(count) + " " + plural.Word(count, one, many)
 }
 
 // Ago tells how long before now a moment was, roughly.

@@ -178,7 +178,7 @@ func TestFindings(t *testing.T) {
 		p.exec(`SELECT workspace_create('acme', 'Acme', now())`)
 		p.exec(`UPDATE log_head SET position = 3 WHERE workspace_id = 'acme'`)
 		p.exec(`UPDATE log_checkpoint SET failures = 20, quarantined = true, error = 'it cannot be folded' WHERE workspace_id = 'acme'`)
-		p.finds("read models", Error, "1 workspaces wait before an entry")
+		p.finds("read models", Error, "1 workspace waits before an entry")
 	})
 	t.Run("webhooks", func(t *testing.T) {
 		t.Parallel()
@@ -186,7 +186,7 @@ func TestFindings(t *testing.T) {
 		p.exec(`SELECT workspace_create('acme', 'Acme', now())`)
 		p.exec(`INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret, state, failing_since) VALUES
 			('acme', 'w1', 'https://a.example', now(), '\x00', 'off', now()), ('acme', 'w2', 'https://a.example', now(), '\x00', 'on', now())`)
-		p.finds("webhooks", Warning, "1 webhooks fail, 1 are off")
+		p.finds("webhooks", Warning, "1 webhook fails, 1 is off")
 	})
 	t.Run("mail server and identity provider", func(t *testing.T) {
 		t.Parallel()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // checksAfterRestore look at what a restored backup may have wrong, and say what
@@ -67,7 +68,7 @@ func checkRestoredLog(ctx context.Context, x *examination) ([]Finding, error) {
 	var list []Finding
 	if torn > 0 || broken > 0 {
 		list = append(list, Finding{
-			Level: Error, Text: fmt.Sprintf("the log of %d workspaces does not end where it should, that of %d has a wrong chain", torn, broken),
+			Level: Error, Text: fmt.Sprintf("the log of %s does not end where it should, and the log of %d has a wrong chain", plural.Of(torn, "workspace", "workspaces"), broken),
 			Do: "the backup is not of one moment, or was altered: restore another one; ledgerfeed verify names the positions",
 		})
 	}
@@ -94,7 +95,7 @@ func checkRestoredPositions(ctx context.Context, x *examination) ([]Finding, err
 	}
 	if ahead > 0 || webhooks > 0 {
 		return []Finding{{
-			Level: Error, Text: fmt.Sprintf("%d checkpoints and %d webhooks are ahead of the log", ahead, webhooks),
+			Level: Error, Text: fmt.Sprintf("%s and %s are ahead of the log", plural.Of(ahead, "checkpoint", "checkpoints"), plural.Of(webhooks, "webhook", "webhooks")),
 			Do: "the backup is not of one moment: restore the whole database from one; ledgerfeed rebuild mends the read models alone",
 		}}, nil
 	}
@@ -122,7 +123,7 @@ func checkRestoredAccess(ctx context.Context, x *examination) ([]Finding, error)
 		since = "which is of " + domain.FormatTime(last.UTC().Truncate(time.Millisecond))
 	}
 	return []Finding{{
-		Level: Warning, Text: fmt.Sprintf("%d keys work and %d people are signed in to the console, as at the last change of them, %s", keys, people, since),
+		Level: Warning, Text: fmt.Sprintf("%s and %s signed in to the console, as at the last change of them, %s", plural.Of(keys, "key works", "keys work"), plural.Of(people, "person is", "people are"), since),
 		Do: "what was revoked, rotated or deleted later has to be again (key revoke, webhook rotate-secret, webhook delete), what was made later is gone; DELETE FROM console_session signs everybody out",
 	}}, nil
 }
@@ -142,10 +143,11 @@ func checkOwed(ctx context.Context, x *examination) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot count what webhooks are owed: %w", err)
 	}
-	text := fmt.Sprintf("%d webhooks are on: %d events will be sent, also some that were sent before the restore, and %d deliveries will be tried again", on, events-expired, pending)
+	text := fmt.Sprintf("%s on: %s will be sent, also some that were sent before the restore, and %s will be tried again",
+		plural.Of(on, "webhook is", "webhooks are"), plural.Of(events-expired, "event", "events"), plural.Of(pending, "delivery", "deliveries"))
 	if expired > 0 {
 		return []Finding{{
-			Level: Warning, Text: fmt.Sprintf("%s; %d events are past the retention, and will not be sent", text, expired),
+			Level: Warning, Text: fmt.Sprintf("%s; %s past the retention, and will not be sent", text, plural.Of(expired, "event is", "events are")),
 			Do: "a longer LEDGERFEED_RETENTION at the start lets them be sent",
 		}}, nil
 	}

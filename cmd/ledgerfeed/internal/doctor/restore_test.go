@@ -40,27 +40,27 @@ func TestAfterRestore(t *testing.T) {
 	p.exec(`INSERT INTO webhook_cursor (workspace_id, webhook_id, position) VALUES ('acme', 'wh_1', 1)`)
 	p.after("restored log", Warning, "6 entries in 2 workspaces, of each of which the newest 100 have the right chain; the newest was appended on 2")
 	p.after("restored positions", OK, "not ahead")
-	p.after("webhooks after the restore", OK, "1 webhooks are on: 2 events will be sent")
+	p.after("webhooks after the restore", OK, "1 webhook is on: 2 events will be sent")
 
 	for key, revoked := range map[string]*time.Time{"key_1": nil, "key_2": new(time.Now())} {
 		p.exec(`INSERT INTO api_key (workspace_id, key_id, name, permissions, created_at, revoked_at) VALUES ('acme', $1, 'k', '{}', now(), $2)`, key, revoked)
 	}
-	p.after("restored access", Warning, "1 keys work and 0 people are signed in to the console, as at the last change of them, which the audit trail does not tell")
+	p.after("restored access", Warning, "1 key works and 0 people are signed in to the console, as at the last change of them, which the audit trail does not tell")
 	p.exec(`INSERT INTO console_audit (workspace_id, at, audit_id, person, via, action, object_id, object_name, detail)
 		VALUES ('acme', '2026-10-02T09:15:00Z', gen_random_uuid(), 'somebody', 'command', 'key.create', 'key_1', 'k', '')`)
 	p.after("restored access", Warning, "which is of 2026-10-02T09:15:00.000Z")
 
 	p.exec(`UPDATE webhook_cursor SET position = 9`)
-	p.after("restored positions", Error, "0 checkpoints and 1 webhooks are ahead")
+	p.after("restored positions", Error, "0 checkpoints and 1 webhook are ahead")
 	p.exec(`UPDATE webhook_cursor SET position = 0`)
 	p.exec(`UPDATE log_checkpoint SET position = 4 WHERE workspace_id = 'blue'`)
-	p.after("restored positions", Error, "1 checkpoints and 0 webhooks are ahead")
+	p.after("restored positions", Error, "1 checkpoint and 0 webhooks are ahead")
 
 	p.exec(`ALTER TABLE event_log DISABLE TRIGGER ALL`)
 	p.exec(`UPDATE event_log SET created_at = created_at - interval '40 days' WHERE workspace_id = 'acme' AND position = 1`)
-	p.after("webhooks after the restore", Warning, "1 events are past the retention")
+	p.after("webhooks after the restore", Warning, "1 event is past the retention")
 	p.exec(`UPDATE event_log SET data = '{"invoice_id":"x"}' WHERE workspace_id = 'acme' AND position = 2`)
-	p.after("restored log", Error, "of 0 workspaces does not end where it should, that of 1 has a wrong chain")
+	p.after("restored log", Error, "of 0 workspaces does not end where it should, and the log of 1 has a wrong chain")
 	p.exec(`DELETE FROM event_log WHERE workspace_id = 'blue' AND position = 3`)
-	p.after("restored log", Error, "of 1 workspaces does not end where it should")
+	p.after("restored log", Error, "of 1 workspace does not end where it should")
 }

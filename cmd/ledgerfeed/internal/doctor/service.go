@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 	"github.com/ledgerfeed/ledgerfeed/projections"
@@ -83,19 +84,19 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 	var list []Finding
 	if s.Quarantined > 0 {
 		list = append(list, Finding{
-			Level: Error, Text: fmt.Sprintf("%d workspaces wait before an entry that cannot be projected", s.Quarantined),
+			Level: Error, Text: plural.Of(s.Quarantined, "workspace waits", "workspaces wait") + " before an entry that cannot be projected",
 			Do: "ledgerfeed quarantine list shows them, and quarantine show the reason",
 		})
 	}
 	if s.LagEntries > 0 && s.Quarantined == 0 && time.Duration(s.LagSeconds*float64(time.Second)) > lateProjection {
 		list = append(list, Finding{
-			Level: Error, Text: fmt.Sprintf("%d entries are not projected", s.LagEntries),
+			Level: Error, Text: plural.Of(s.LagEntries, "entry is", "entries are") + " not projected",
 			Do: "see that a process with the role project runs, and read its log",
 		})
 	}
 	if s.OtherRules > 0 {
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("%d workspaces have rows made by the rules of another version", s.OtherRules),
+			Level: Warning, Text: plural.Of(s.OtherRules, "workspace has", "workspaces have") + " rows made by the rules of another version",
 			Do: "they are rebuilt in the background; ledgerfeed rebuild does it now",
 		})
 	}
@@ -109,7 +110,7 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 			count = "at least " + count
 		}
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("%s entries could not have their effect, or not all of it", count),
+			Level: Warning, Text: count + " " + plural.Word(waiting, "entry could not have its", "entries could not have their") + " effect, or not all of it",
 			Do: "ledgerfeed anomaly list says why: producers have to correct what they sent; anomaly acknowledge ends this warning",
 		})
 	}
@@ -147,19 +148,19 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	var list []Finding
 	if late > 0 {
 		list = append(list, Finding{
-			Level: Error, Text: fmt.Sprintf("%d webhooks have events that wait to be sent for the first time", late),
+			Level: Error, Text: plural.Of(late, "webhook has", "webhooks have") + " events that wait to be sent for the first time",
 			Do: "see that a process with the role deliver runs, and read its log; ledgerfeed status names them",
 		})
 	}
 	if failing > 0 || off > 0 {
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("%d webhooks fail, %d are off", failing, off),
+			Level: Warning, Text: plural.Of(failing, "webhook fails", "webhooks fail") + ", " + plural.Of(off, "is off", "are off"),
 			Do: "ledgerfeed webhook list and webhook deliveries show what their receivers answer",
 		})
 	}
 	if paused > 0 && since != nil {
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("%d webhooks are paused, the first since %s", paused, since.UTC().Format(time.RFC3339)),
+			Level: Warning, Text: fmt.Sprintf("%s paused, the first since %s", plural.Of(paused, "webhook is", "webhooks are"), since.UTC().Format(time.RFC3339)),
 			Do: "ask the workspaces whether they still want that: events that have waited for longer than LEDGERFEED_RETENTION are not sent; ledgerfeed status names them",
 		})
 	}
@@ -183,13 +184,13 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 		r := &relays[i]
 		if r.Failing > 0 {
 			list = append(list, Finding{
-				Level: Error, Text: fmt.Sprintf("the relay %s cannot send %d workspaces", r.Name, r.Failing),
+				Level: Error, Text: fmt.Sprintf("the relay %s cannot send %s", r.Name, plural.Of(r.Failing, "workspace", "workspaces")),
 				Do: "ledgerfeed status names them and the reasons",
 			})
 		}
 		if r.Failing == 0 && r.LagEntries > 0 && time.Duration(r.LagSeconds*float64(time.Second)) > lateRelay {
 			list = append(list, Finding{
-				Level: Error, Text: fmt.Sprintf("the relay %s has not sent %d entries", r.Name, r.LagEntries),
+				Level: Error, Text: fmt.Sprintf("the relay %s has not sent %s", r.Name, plural.Of(r.LagEntries, "entry", "entries")),
 				Do: "see that a process with the role relay and this LEDGERFEED_RELAY_NAME runs, and that it reaches its broker (/readyz?role=relay); docs/operations/relay.md says how to remove one that is no longer wanted",
 			})
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/sizing"
 )
 
@@ -142,7 +143,7 @@ func checkOldDays(ctx context.Context, x *examination) ([]Finding, error) {
 	var list []Finding
 	if days > 0 {
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("%d days of deliveries are past the retention, the oldest is %s", days, *first),
+			Level: Warning, Text: fmt.Sprintf("%s of deliveries %s past the retention, the oldest is %s", plural.Of(days, "day", "days"), plural.Word(days, "is", "are"), *first),
 			Do: "see that a process with the role deliver runs, and that no long transaction reads webhook_delivery; it removes them once a day",
 		})
 	}

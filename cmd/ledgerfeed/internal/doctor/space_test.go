@@ -54,7 +54,7 @@ func TestSpace(t *testing.T) {
 		p.exec(`INSERT INTO request_log SELECT 5, 'acme', now() - interval '32 days', '', '', '', 'GET', '', 200, 1, 1, 1, gen_random_uuid()`)
 		p.finds("old days", OK, "are removed")
 		p.exec(`CREATE TABLE webhook_delivery_20200101 PARTITION OF webhook_delivery FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')`)
-		p.finds("old days", Warning, "1 days of deliveries are past the retention, the oldest is 20200101")
+		p.finds("old days", Warning, "1 day of deliveries is past the retention, the oldest is 20200101")
 		p.exec(`INSERT INTO request_log SELECT 7, 'acme', '2026-01-02 03:04:05Z', '', '', '', 'GET', '', 200, 1, 1, 1, gen_random_uuid()`)
 		p.finds("old days", Warning, "the request log has requests of 2026-01-02")
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -91,7 +92,7 @@ func (r *running) rebuild(ctx context.Context, q replay.RebuildRequest) error {
 		return err
 	}
 	if refused > 0 {
-		return fmt.Errorf("%d workspaces were refused and are as they were", refused)
+		return fmt.Errorf("%s refused and %s", plural.Of(refused, "workspace was", "workspaces were"), plural.Word(refused, "is as it was", "are as they were"))
 	}
 	return unprojectedOf(v.Workspaces).nothingCompared()
 }
@@ -107,8 +108,8 @@ func writeRebuilt(out io.Writer, list []replay.Rebuilt, m *replay.Progress) erro
 				b.WorkspaceID, b.Position, thousands(b.Rows), thousands(b.Written), thousands(b.Deleted), b.Rules, b.RulesBefore)
 		}
 	}
-	_, err := fmt.Fprintf(out, "rebuilt %d workspaces: %s entries, %s rows compared, %s written or deleted\n%s%s\n",
-		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.RowsWritten.Load()),
+	_, err := fmt.Fprintf(out, "rebuilt %s: %s entries, %s rows compared, %s written or deleted\n%s%s\n",
+		plural.Of(len(list), "workspace", "workspaces"), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.RowsWritten.Load()),
 		unprojectedOf(list).line(), costLine(m))
 	return err
 }
@@ -142,7 +143,7 @@ func (r *running) rebuildTrees(ctx context.Context, workspaceID string, lost boo
 		return err
 	}
 	if refused > 0 {
-		return fmt.Errorf("the trees of %d workspaces were refused and are as they were", refused)
+		return fmt.Errorf("the trees of %s were refused and are as they were", plural.Of(refused, "workspace", "workspaces"))
 	}
 	return nil
 }
@@ -158,6 +159,6 @@ func writeTrees(out io.Writer, list []replay.RebuiltTrees) error {
 			fmt.Fprintf(out, "%s: at position %d, %s tiles and trees written, %s deleted\n", b.WorkspaceID, b.Position, thousands(b.Written), thousands(b.Deleted))
 		}
 	}
-	_, err := fmt.Fprintf(out, "rebuilt the trees of %d workspaces\n", len(list)-refused)
+	_, err := fmt.Fprintln(out, "rebuilt the trees of "+plural.Of(len(list)-refused, "workspace", "workspaces"))
 	return err
 }

@@ -1,6 +1,10 @@
 package repair
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+)
 
 // unprojected counts what no read model shows yet, which therefore was compared with
 // nothing.
@@ -25,7 +29,12 @@ func (u unprojected) line() string {
 	if u.entries == 0 {
 		return ""
 	}
-	return fmt.Sprintf("not projected yet, and compared with nothing: %s entries in %d workspaces\n", thousands(u.entries), u.workspaces)
+	return fmt.Sprintf("not projected yet, and compared with nothing: %s in %s\n", u.waiting(), plural.Of(u.workspaces, "workspace", "workspaces"))
+}
+
+// waiting is the count of the entries.
+func (u unprojected) waiting() string {
+	return thousands(u.entries) + " " + plural.Word(u.entries, "entry", "entries")
 }
 
 // nothingCompared is an error when the log has entries and none is projected.
@@ -33,6 +42,6 @@ func (u unprojected) nothingCompared() error {
 	if u.entries == 0 || u.compared > 0 {
 		return nil
 	}
-	return fmt.Errorf("nothing was compared: none of the %s entries in %d workspaces is projected yet; "+
-		"run ledgerfeed serve, wait with ledgerfeed status --wait, and try again", thousands(u.entries), u.workspaces)
+	return fmt.Errorf("nothing was compared: none of the %s in %s is projected yet; "+
+		"run ledgerfeed serve, wait with ledgerfeed status --wait, and try again", u.waiting(), plural.Of(u.workspaces, "workspace", "workspaces"))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -140,8 +141,8 @@ func writeVerified(out io.Writer, v *verifyView, m *replay.Progress) error {
 		w := &list[0]
 		fmt.Fprintf(out, "%s is at position %d of %d, chain %s\n", w.WorkspaceID, w.Position, w.Head, w.Chain)
 	}
-	_, err := fmt.Fprintf(out, "verified %d workspaces: %s entries, %s rows, %s differences\n%s%s\n",
-		len(list), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()),
+	_, err := fmt.Fprintf(out, "verified %s: %s entries, %s rows, %s differences\n%s%s\n",
+		plural.Of(len(list), "workspace", "workspaces"), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()),
 		unprojectedIn(list).line(), costLine(m))
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
@@ -110,7 +111,7 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 		return err
 	}
 	if s.OtherRules > 0 {
-		fmt.Fprintf(out, "%d workspaces have rows made by other rules than this program's, version %d: the role project rebuilds older ones in the background, ledgerfeed rebuild all of them at once\n", s.OtherRules, s.Rules)
+		fmt.Fprintf(out, "%s rows made by other rules than this program's, version %d: the role project rebuilds older ones in the background, ledgerfeed rebuild all of them at once\n", plural.Of(s.OtherRules, "workspace has", "workspaces have"), s.Rules)
 	}
 	for i := range s.Workspaces {
 		w := &s.Workspaces[i]
@@ -118,7 +119,7 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 			fmt.Fprintf(out, "%s has rows made by rules %d\n", w.WorkspaceID, w.Rules)
 		}
 		if w.Skipped > 0 {
-			fmt.Fprintf(out, "%s: %d entries were skipped: ledgerfeed quarantine list\n", w.WorkspaceID, w.Skipped)
+			fmt.Fprintf(out, "%s: %s skipped: ledgerfeed quarantine list\n", w.WorkspaceID, plural.Of(w.Skipped, "entry was", "entries were"))
 		}
 		if w.Error != nil {
 			fmt.Fprintf(out, "%s at position %d, after %d failures: %s\n", w.WorkspaceID, w.Position+1, w.Failures, *w.Error)

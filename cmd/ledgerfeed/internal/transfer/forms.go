@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
@@ -62,7 +63,7 @@ func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now tim
 	case bad == 1:
 		return 0, errors.New("one line has a wrong form; nothing was appended")
 	}
-	return 0, fmt.Errorf("%d lines have a wrong form; nothing was appended", bad)
+	return 0, fmt.Errorf("%s a wrong form; nothing was appended", plural.Of(bad, "line has", "lines have"))
 }
 
 var errNoExport = errors.New("the line has no id or no created_at: --restore takes an export as it is")
