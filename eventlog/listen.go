@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // listen receives PostgreSQL's notifications until ctx ends. An interruption is logged once.
@@ -79,8 +80,9 @@ type forwarder struct {
 	transport Transport
 	conn      *pgx.Conn // holds the lock while it is chosen
 
-	chosen bool
-	tried  time.Time // when it was not chosen last
+	chosen  bool
+	tried   time.Time // when it was not chosen last
+	outside bool      // then, an account held the lock that passes nothing on
 }
 
 // forwardLock is the advisory lock of the session that passes notifications on.
@@ -95,15 +97,26 @@ const chooseInterval = time.Second
 func (f *forwarder) forward(ctx context.Context, topic Topic, payload string) error {
 	if !f.chosen {
 		if time.Since(f.tried) < chooseInterval { // not of the injected clock: it spares the server
+			f.sendOutside(ctx, topic, payload)
 			return nil
 		}
-		f.tried = time.Now()
+		f.tried, f.outside = time.Now(), false
 		if err := f.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, forwardLock).Scan(&f.chosen); err != nil {
 			return fmt.Errorf("choose who passes notifications on: %w", err)
 		}
 		if !f.chosen {
-			return nil
+			// An account that only appends, or less, must not stop the others by the lock. Then every
+			// process passes on what it hears, until that session ends.
+			var outside bool
+			if err := f.conn.QueryRow(ctx, `SELECT `+pg.OutsidersHold(`has_table_privilege(a.usesysid, 'log_checkpoint', 'UPDATE')`), forwardLock).Scan(&outside); err != nil {
+				return fmt.Errorf("find out who passes notifications on: %w", err)
+			}
+			f.outside = outside
 		}
+	}
+	if !f.chosen {
+		f.sendOutside(ctx, topic, payload)
+		return nil
 	}
 	if f.transport.Send(ctx, topic, payload) == nil {
 		return nil
@@ -114,4 +127,12 @@ func (f *forwarder) forward(ctx context.Context, topic Topic, payload string) er
 		return fmt.Errorf("leave passing notifications on to others: %w", err)
 	}
 	return nil
+}
+
+// sendOutside passes a payload on where nobody can be chosen. What does not arrive is found by
+// sweeps.
+func (f *forwarder) sendOutside(ctx context.Context, topic Topic, payload string) {
+	if f.outside {
+		_ = f.transport.Send(ctx, topic, payload)
+	}
 }

@@ -3,12 +3,14 @@
 package eventlog_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -16,6 +18,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit/pgserver"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
 // TestNotificationsOverNATS runs the tests of notifications with two processes of which one
@@ -189,5 +193,38 @@ func TestForeignNotifications(t *testing.T) {
 		if seen = append(seen, ids...); all || len(seen) > 1 {
 			t.Fatalf("notified of %v, all %v", seen, all)
 		}
+	}
+}
+
+// TestOutsidersStopNoForwarding: an account that may change nothing can take the lock of the
+// session that passes notifications on, and they are passed on all the same.
+func TestOutsidersStopNoForwarding(t *testing.T) {
+	t.Parallel()
+	testkit.Unpooled(t, "the lock is held by a session")
+	server, servers := pgserver.NewHost(t).Server("outsiders", "fsync=off"), natscluster.Start(t, 1)
+	server.Initialize()
+	server.Begin()
+	server.Execute("postgres", "CREATE DATABASE ledgerfeed")
+	server.Execute("postgres", "CREATE ROLE outsider LOGIN")
+	url := server.URL(pgserver.Administrator, "ledgerfeed")
+	if _, err := migrations.Up(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	producer := newProcess(t, url)
+	outsider := testkit.Must(pgx.Connect(t.Context(), server.URL("outsider", "ledgerfeed")))(t)
+	t.Cleanup(func() { _ = outsider.Close(context.Background()) })
+	testkit.Must(outsider.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, 0x6c66_666f_7277))(t)
+	for range 2 {
+		p := newProcess(t, url)
+		p.carry(t, servers)
+		p.run(t)
+	}
+	conn, _ := servers.Connect()
+	came := make(chan string, 100)
+	testkit.Must(conn.Subscribe(natsnotify.DefaultSubject+".>", func(m *nats.Msg) { came <- strings.TrimPrefix(string(m.Data), "- ") }))(t)
+	testkit.Must(0, conn.Flush())(t)
+	testkit.Must(producer.pool.Exec(t.Context(), `SELECT pg_notify('ledgerfeed_appended', '- w')`))(t)
+	for w := ""; w != "w"; {
+		w = testkit.Receive(t, came, "a notification over NATS")
 	}
 }
