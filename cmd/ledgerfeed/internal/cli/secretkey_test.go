@@ -16,6 +16,9 @@ import (
 func TestOneRotationAtATime(t *testing.T) {
 	t.Parallel()
 	e, db := &Env{Settings: settings.Settings{DataDir: filepath.Join(t.TempDir(), "data")}}, &Database{URL: "postgres://db.example.com/ledgerfeed"}
+	if err := e.writeKeyFile(db, secretKeyName, strings.Repeat("s", 16)); err != nil {
+		t.Fatal(err)
+	}
 	unlock := testkit.Must(e.LockSecretKeys(db))(t)
 	if _, err := e.LockSecretKeys(db); err == nil || !strings.Contains(err.Error(), "another rotation of the keys in") {
 		t.Errorf("a second one: %v", err)

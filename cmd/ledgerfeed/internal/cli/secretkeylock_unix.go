@@ -5,6 +5,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 
@@ -12,9 +13,13 @@ import (
 )
 
 // LockSecretKeys keeps other rotations from the file in the data directory, until unlock is called
-// or the process ends. Each of them reads the file, and later writes what it has made of it.
+// or the process ends. Each of them reads the file, and later writes what it has made of it. Without
+// the directory there is no file to lose, and a rotation that is refused leaves none behind.
 func (e *Env) LockSecretKeys(db *Database) (unlock func(), err error) {
 	path := db.DataDir(e.Settings.DataDir)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return func() {}, nil
+	}
 	dir, err := datadir.Make(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock the keys for webhooks' secrets: %w", err)
