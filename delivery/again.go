@@ -89,7 +89,10 @@ func (s *Store) ResendSeveral(ctx context.Context, webhookID string, deliveryIDs
 // rows of the webhook in place of that.
 func byKey(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `SELECT set_config(name, 'off', true) FROM unnest(ARRAY['enable_sort', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']) AS name`)
-	return err
+	if err != nil {
+		return fmt.Errorf("have statements find rows by key: %w", err)
+	}
+	return nil
 }
 
 // sendAgain makes the deliveries of events pending that are in one of the states, and

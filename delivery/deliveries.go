@@ -59,7 +59,9 @@ const (
 )
 
 // deliveryColumns are those of a delivery d and its event e.
-var deliveryColumns = `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, d.sequence, coalesce(e.public_event, '{}'), e.public_event IS NOT NULL AND ` + eventlog.NeedsPay("e")
+func deliveryColumns() string {
+	return `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, d.sequence, coalesce(e.public_event, '{}'), e.public_event IS NOT NULL AND ` + eventlog.NeedsPay("e")
+}
 
 // Deliveries lists a webhook's deliveries within the retention. Errors:
 // *UnknownWebhookError, ErrCursor.
@@ -194,7 +196,7 @@ func (l *listing) read(ctx context.Context) (*listed, error) {
 	keys, filter, args, own := l.keys(&l.from, maxExamined)
 	order, _ := l.from.order()
 	rows, err := l.store.cfg.Pool.Query(ctx, fmt.Sprintf(`
-		SELECT `+deliveryColumns+`
+		SELECT `+deliveryColumns()+`
 		  FROM (SELECT k.created_at, k.position FROM (%s) k WHERE true %s ORDER BY k.created_at %s, k.position %s LIMIT %d) k
 		  JOIN webhook_delivery d ON d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = k.position AND d.created_at = k.created_at
 		  LEFT JOIN event_log e ON e.workspace_id = $1 AND e.position = d.position
@@ -262,7 +264,7 @@ func (l *listing) ofEvents(ctx context.Context, events []eventlog.Hit) (*listed,
 	}
 	order, _ := l.from.order()
 	rows, err := l.store.cfg.Pool.Query(ctx, fmt.Sprintf(`
-		SELECT `+deliveryColumns+`
+		SELECT `+deliveryColumns()+`
 		  FROM webhook_delivery d LEFT JOIN event_log e ON e.workspace_id = d.workspace_id AND e.position = d.position
 		 WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = ANY ($3) AND d.created_at > $4
 		   AND ($5::timestamptz IS NULL OR d.created_at < $5) AND ($6 = '' OR d.state = $6)

@@ -72,7 +72,7 @@ func findDelivery(ctx context.Context, s *Store, db querier, deliveryID string) 
 		return nil, nil, err
 	}
 	rows, err := db.Query(ctx, `
-		SELECT `+deliveryColumns+`
+		SELECT `+deliveryColumns()+`
 		  FROM event_log e
 		  JOIN webhook_delivery d ON d.workspace_id = e.workspace_id AND d.webhook_id = $3 AND d.position = e.position AND d.created_at > $4
 		 WHERE e.workspace_id = $1 AND e.id = $2

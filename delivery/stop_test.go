@@ -91,16 +91,22 @@ func TestLostLeaseIsReplaced(t *testing.T) {
 	}
 }
 
-// TestUnopenedSecretPauses: a dispatcher without the key sends nothing, and nothing
-// counts as a failure of the receiver.
+// TestUnopenedSecretPauses: of a webhook whose secret is sealed under a key that the process
+// does not have, such as one that was lost, nothing is sent, and nothing counts as a failure of
+// the receiver.
 func TestUnopenedSecretPauses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
 	rc := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	other := testkit.Must(keyring.New("another key than the first"))(t)
+	seal := func(under *keyring.Keyring) {
+		t.Helper()
+		testkit.AsOwner(t, b.pool, `UPDATE webhook SET secret = $2 WHERE webhook_id = $1`, w.ID, under.Seal(workspace, w.ID, w.Secret))
+	}
+	seal(other)
 	log := &logBook{}
-	_, stop := b.dispatcher(func(c *dispatch.Config) { c.Keyring, c.Logger = other, slog.New(log) })
+	_, stop := b.dispatcher(func(c *dispatch.Config) { c.Logger = slog.New(log) })
 	b.append("invoice.reversed", 3)
 	testkit.Eventually(t, func() error {
 		if len(log.lines("cannot attempt a delivery; pausing its webhook")) < 2 { // and is tried again
@@ -112,6 +118,7 @@ func TestUnopenedSecretPauses(t *testing.T) {
 	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); len(rc.All()) != 0 || !got.FailingSince.IsZero() {
 		t.Errorf("%d messages, failing since %v", len(rc.All()), got.FailingSince)
 	}
+	seal(b.keyring)
 	b.dispatcher()
 	rc.Wait(t, 3)
 	b.states(w.ID, policy.Succeeded, policy.Succeeded, policy.Succeeded)

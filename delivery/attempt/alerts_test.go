@@ -97,10 +97,10 @@ func TestAWriteThatFailsWaitsForLastWords(t *testing.T) {
 	go func() { _, err := c.Write([]byte("x")); written <- err }()
 	heard := make(chan string, 1)
 	go func() {
-		text, _ := io.ReadAll(c)
+		text, _ := io.ReadAll(c) // its end is an alert
 		select {
-		case <-written:
-			heard <- "the write has failed before"
+		case err := <-written:
+			heard <- fmt.Sprint("the write has ended before: ", err)
 		default:
 			heard <- string(text)
 		}
@@ -134,7 +134,7 @@ func TestHTTP11Required(t *testing.T) {
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	// A server of HTTP/2 that resets the first stream with HTTP_1_1_REQUIRED.
 	s.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		byTwo.Add(1)
 		const settings, reset = "\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x0d"
 		write(c, settings)

@@ -401,7 +401,7 @@ func (c *lastWords) Read(b []byte) (int, error) {
 	if err != nil {
 		c.end()
 	}
-	return n, err
+	return n, err //nolint:wrapcheck // of the connection that this one is
 }
 
 // Write implements net.Conn.

@@ -141,7 +141,7 @@ func (s *store) takeLease(ctx context.Context, now time.Time) (lease string, err
 		}
 		_, err := tx.Exec(ctx, `
 			INSERT INTO webhook_instance (instance_id, lease_until, secret_keys, of_table) VALUES ($1, clock_timestamp() + $2, $3, 'webhook_instance'::regclass)`, lease, s.leaseTime, s.fingerprints())
-		return err
+		return err //nolint:wrapcheck // wrapped below
 	})
 	if err != nil {
 		return "", fmt.Errorf("take a lease for delivering: %w", err)

@@ -158,8 +158,7 @@ func TestGoneTurnsOff(t *testing.T) {
 			if change.TurnsOff() {
 				t.Errorf("%s: turned off before attempt %d", attempts, i)
 			}
-			var v Verdict
-			v = p.Decide(h, Attempted{N: 1, Event: int64(a[0]), Gone: a[1] == '!', Success: a[1] == '+', Ended: epoch.Add(time.Duration(i) * time.Minute)})
+			v := p.Decide(h, Attempted{N: 1, Event: int64(a[0]), Gone: a[1] == '!', Success: a[1] == '+', Ended: epoch.Add(time.Duration(i) * time.Minute)})
 			h, change = v.Health, v.Change
 		}
 		if (change == TurnOffGone) != off {
