@@ -173,7 +173,17 @@ func TestFoldAgreesWithOracle(t *testing.T) {
 // with all permissions.
 func TestOracleGivesFixture(t *testing.T) {
 	t.Parallel()
-	file, err := os.Open("testdata/agency.ndjson")
+	for _, name := range []string{"agency", "currencies"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			oracleGives(t, name)
+		})
+	}
+}
+
+func oracleGives(t *testing.T, name string) {
+	t.Helper()
+	file, err := os.Open("testdata/" + name + ".ndjson")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +203,7 @@ func TestOracleGivesFixture(t *testing.T) {
 		e := d.EntryAt(states[d.WorkspaceID].Position+1, [32]byte{})
 		states[d.WorkspaceID].Apply(&e)
 	}
-	raw, err := os.ReadFile("testdata/agency.expected.json")
+	raw, err := os.ReadFile("testdata/" + name + ".expected.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,15 +160,17 @@ func asBytes(list []json.RawMessage) [][]byte {
 	return out
 }
 
-// The fixture, appended and served by the program, gives exactly the expected
+// The fixtures, appended and served by the program, give exactly the expected
 // bytes, in the order of fields, for each set of permissions.
-func TestFixtureThroughTheProgram(t *testing.T) {
+func TestFixturesThroughTheProgram(t *testing.T) {
 	t.Parallel()
 	database := testkit.NewDatabase(t)
-	succeed(t, database, "append", fixture)
-	var expected map[string]map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(read(t, "../../domain/testdata/agency.expected.json")), &expected); err != nil {
-		t.Fatal(err)
+	expected := map[string]map[string]json.RawMessage{}
+	for _, name := range []string{"agency", "currencies"} {
+		succeed(t, database, "append", "--create-workspace", "../../domain/testdata/"+name+".ndjson")
+		if err := json.Unmarshal([]byte(read(t, "../../domain/testdata/"+name+".expected.json")), &expected); err != nil {
+			t.Fatal(err)
+		}
 	}
 	base := serveWith(t, database, "agency-0", endpointScopes)[0].base
 	succeed(t, database, "status", "--wait", "--timeout", "1m")
