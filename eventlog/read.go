@@ -121,23 +121,23 @@ func ChainsAt(ctx context.Context, l *Log, at map[string]int64) (map[string][32]
 	for id, position := range at {
 		ids, positions = append(ids, id), append(positions, position)
 	}
-	rows, err := l.pool.Query(ctx, `
-		SELECT e.workspace_id, e.chain FROM unnest($1::text[], $2::bigint[]) AS k (workspace_id, position)
-		  JOIN event_log e ON e.workspace_id = k.workspace_id AND e.position = k.position`, ids, positions)
-	if err != nil {
-		return nil, fmt.Errorf("read chain values: %w", err)
-	}
 	var (
 		id    string
 		chain []byte
 	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &chain}, func() error {
-		if len(chain) != len(domain.Entry{}.Chain) {
-			return fmt.Errorf("the chain value of %s has %d bytes", id, len(chain))
-		}
-		chains[id] = [32]byte(chain)
-		return nil
-	})
+	err := queryInOrder(ctx, l.pool, func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&id, &chain}, func() error {
+			if len(chain) != len(domain.Entry{}.Chain) {
+				return fmt.Errorf("the chain value of %s has %d bytes", id, len(chain))
+			}
+			chains[id] = [32]byte(chain)
+			return nil
+		})
+		return err //nolint:wrapcheck // wrapped below
+	}, `
+		SELECT k.workspace_id, e.chain FROM unnest($1::text[], $2::bigint[]) AS k (workspace_id, position) CROSS JOIN LATERAL (
+		       SELECT e.chain FROM event_log e
+		        WHERE e.workspace_id = k.workspace_id AND e.position BETWEEN k.position AND k.position ORDER BY e.position LIMIT 1) AS e`, ids, positions)
 	if err != nil {
 		return nil, fmt.Errorf("read chain values: %w", err)
 	}
