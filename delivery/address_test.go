@@ -21,7 +21,7 @@ func refuses(t *testing.T) *testkit.Receiver {
 }
 
 // TestAnotherAddressStartsAnew: a webhook that gets another address is no longer failing, has no
-// warnings, and its pending deliveries go there at once, whoever delivers. Their attempts still
+// warnings, and its pending deliveries go there at once, whichever process delivers. Their attempts still
 // count. A change of anything else, or the same address again, changes none of that.
 func TestAnotherAddressStartsAnew(t *testing.T) {
 	t.Parallel()

@@ -84,9 +84,9 @@ func (s *Store) ResendSeveral(ctx context.Context, webhookID string, deliveryIDs
 	return sent, nil
 }
 
-// byKey has the statements of a transaction find rows by key, for each of those that they are
-// about. Where the workspace and the webhook are not constants to a statement, it cannot read all
-// rows of the webhook in place of that.
+// byKey makes PostgreSQL find each row by its whole key for the rest of a transaction. A statement
+// must take the workspace and the webhook from the rows that it joins: given as constants, they
+// would let it read all rows of the webhook.
 func byKey(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `SELECT set_config(name, 'off', true) FROM unnest(ARRAY['enable_sort', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']) AS name`)
 	if err != nil {

@@ -62,7 +62,7 @@ func TestRowsOfPeopleAreFoundByTheirKey(t *testing.T) {
 	}
 }
 
-// failed gives a webhook a failed delivery of each event, the last of which are pending.
+// failed gives a webhook one delivery of each event. The last ones are pending, the others failed.
 func (b *bench) failed(w *delivery.WithSecret, events []string, pending int) {
 	b.t.Helper()
 	testkit.AsOwner(b.t, b.pool, `

@@ -241,9 +241,9 @@ func webhookRotateCommand(env *cli.Env) *cobra.Command {
 		Use: "rotate-secret WEBHOOK", Short: "Give a webhook a new secret; messages are signed with the old one, too, for a while", Args: cli.ExactArgs(1),
 		Long: fmt.Sprintf(`Give a webhook a new secret, which is shown once.
 
-Messages are signed with the old one, too, until LEDGERFEED_SECRET_OVERLAP is over, and so they
-are with the secrets of earlier rotations: each goes on until its own end. At most %d secrets
-sign at the same time; a rotation that would need more is refused.`, delivery.MaxSecrets),
+The old secret signs messages, too, until LEDGERFEED_SECRET_OVERLAP is over. Secrets of earlier
+rotations sign until their own time is over. At most %d secrets sign at the same time; a
+rotation that would need more is refused.`, delivery.MaxSecrets),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			return withWebhooks(ctx, env, true, func(store *delivery.Store) error {
 				webhook, err := store.RotateSecret(ctx, args[0])

@@ -159,7 +159,7 @@ func TestHTTP11Required(t *testing.T) {
 	}
 }
 
-// TestWhatIsARedirect: of the statuses that begin with 3, those that name another address are.
+// TestWhatIsARedirect: only a status that names another address is called a redirect.
 func TestWhatIsARedirect(t *testing.T) {
 	t.Parallel()
 	for status := 300; status < 400; status++ {

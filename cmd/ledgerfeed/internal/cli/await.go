@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 const (
@@ -75,7 +76,7 @@ func (d *Deps) awaitPositions(ctx context.Context, targets map[string]int64) err
 			if fails != nil {
 				reason = ": " + stuck(fails)
 			}
-			fmt.Fprintf(d.env.ErrOut, "waiting for the read models, which do not have %s yet%s\n", Count(behind, "entry", "entries"), reason)
+			fmt.Fprintf(d.env.ErrOut, "waiting for the read models, which do not have %s yet%s\n", plural.Of(behind, "entry", "entries"), reason)
 		}
 		if time.Since(moved) > stuckAfter {
 			d.env.Logger.WarnContext(ctx, stuck(fails), "behind", behind)

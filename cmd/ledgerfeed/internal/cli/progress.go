@@ -42,11 +42,3 @@ func Rate(done, total int64, took time.Duration) (perSecond float64, left string
 	}
 	return perSecond, (time.Duration(float64(max(0, total-done))/perSecond) * time.Second).String()
 }
-
-// Count is a number of things in words, such as "1 entry" and "2 entries".
-func Count(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}

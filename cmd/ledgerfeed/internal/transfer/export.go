@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // ExportCommand is ledgerfeed export.
@@ -113,7 +114,7 @@ func (x *exporter) toFile(ctx context.Context) (err error) {
 
 // tell says on standard error how many entries were added to the file.
 func (x *exporter) tell(format string) {
-	fmt.Fprintf(x.messages, format+"\n", cli.Count(x.meter.done.Load(), "entry", "entries"), x.file)
+	fmt.Fprintf(x.messages, format+"\n", plural.Of(x.meter.done.Load(), "entry", "entries"), x.file)
 }
 
 func (x *exporter) run(ctx context.Context) error {

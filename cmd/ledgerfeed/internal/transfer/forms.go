@@ -10,7 +10,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
@@ -30,40 +29,35 @@ const maxReportedLines = 20
 // appended, and writes what is wrong to out. It returns how many lines there are.
 // first gets the first line of each workspace.
 func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now time.Time, out io.Writer, first firstLines) (lines int64, err error) {
-	bad := 0
+	bad := &lineReport{out: out}
 	checked := &meter{verb: "check"}
 	stop := checked.show(out, cli.ProgressEvery)
 	defer stop()
 	for _, s := range sources {
 		err := s.each(ctx, func(number int, line []byte, err error) error {
 			checked.done.Add(1)
-			var d domain.Draft
+			n := numbered{source: s.name, number: number}
 			if err == nil {
-				d, err = f.decode(line, now)
+				n.draft, err = f.decode(line, now)
 			}
-			if err == nil {
-				first.add(&numbered{source: s.name, number: number, draft: d})
+			if err != nil {
+				bad.add(&n, err)
 				return nil
 			}
-			bad++
-			if bad <= maxReportedLines {
-				fmt.Fprintf(out, "%s, line %d: %v\n", s.name, number, err)
-			}
+			first.add(&n)
 			return nil
 		})
 		if err != nil {
 			return 0, err
 		}
 	}
-	switch {
-	case bad == 0:
+	switch bad.lines {
+	case 0:
 		return checked.done.Load(), nil
-	case bad > maxReportedLines:
-		return 0, fmt.Errorf("%d lines have a wrong form, of which the first %d are shown; nothing was appended", bad, maxReportedLines)
-	case bad == 1:
+	case 1:
 		return 0, errors.New("one line has a wrong form; nothing was appended")
 	}
-	return 0, fmt.Errorf("%s a wrong form; nothing was appended", plural.Of(bad, "line has", "lines have"))
+	return 0, fmt.Errorf("%d lines have a wrong form%s; nothing was appended", bad.lines, bad.shown())
 }
 
 var errNoExport = errors.New("the line has no id or no created_at: --restore takes an export as it is")

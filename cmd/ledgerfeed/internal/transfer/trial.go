@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // checkResult is what append --check prints.
@@ -54,7 +55,7 @@ func (f *appendFlags) runCheck(ctx context.Context, env *cli.Env, files []string
 		}
 		c.result.Refused = c.report.lines
 		if err = env.Print(&c.result, c.result.text); err == nil && c.result.Refused > 0 {
-			err = fmt.Errorf("%s would be refused%s", cli.Count(int64(c.result.Refused), "line", "lines"), c.report.shown())
+			err = fmt.Errorf("%s would be refused%s", plural.Of(c.result.Refused, "line", "lines"), c.report.shown())
 		}
 		return err
 	})
@@ -154,7 +155,7 @@ func (f firstLines) refuseUnknown(ctx context.Context, log *eventlog.Log, out io
 		report.add(&n, eventlog.UnknownWorkspace(w))
 	}
 	return fmt.Errorf("%s of the input %s not exist%s: make it with ledgerfeed workspace create, or append with --create-workspace; nothing was appended",
-		cli.Count(int64(len(unknown)), "workspace", "workspaces"), map[bool]string{true: "does", false: "do"}[len(unknown) == 1], report.shown())
+		plural.Of(len(unknown), "workspace", "workspaces"), plural.Word(len(unknown), "does", "do"), report.shown())
 }
 
 // unknownAt is the index of the first line of a workspace that does not exist, with the reason;
