@@ -162,6 +162,7 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 		wait   sync.WaitGroup
 		mu     sync.Mutex
 		failed error
+		heard  bool // the witness has answered
 		again  = map[string]waiting{}
 		slots  = make(chan struct{}, underWay)
 	)
@@ -185,7 +186,11 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 				skip := failed
 				mu.Unlock()
 				if skip == nil {
-					skip = a.ask(ctx, id, &trees[id][i])
+					var answered bool
+					answered, skip = a.ask(ctx, id, &trees[id][i])
+					mu.Lock()
+					heard = heard || answered
+					mu.Unlock()
 				}
 				if skip != nil {
 					fail(id, skip)
@@ -203,7 +208,7 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 		return failed
 	}
 	a.reading.Note(ctx, nil)
-	if failed != nil || len(trees) > 0 {
+	if failed != nil || heard {
 		a.outage.Note(ctx, failed)
 	}
 	return failed
@@ -221,18 +226,19 @@ type proofError struct{ err error }
 func (e *proofError) Error() string { return e.err.Error() }
 func (e *proofError) Unwrap() error { return e.err }
 
-// ask has the witness cosign a tree, and keeps the cosignature. It returns no error where
-// the tree is refused: that is no matter of waiting.
-func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Uncosigned) error {
+// ask has the witness cosign a tree, and keeps the cosignature. It reports whether the
+// witness answered, and returns no error where it refuses the tree: that is no matter of
+// waiting.
+func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Uncosigned) (answered bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
 	origin := eventtree.Origin(a.cfg.Host, workspaceID, tree.Sight)
 	if a.refusedLately(origin, tree.State.Position) {
-		return nil
+		return false, nil
 	}
 	signed, err := a.cfg.Keys.Sign(origin, tree.State.Text(origin))
 	if err != nil {
-		return fmt.Errorf("sign a checkpoint: %w", err)
+		return false, fmt.Errorf("sign a checkpoint: %w", err)
 	}
 	cosigned, _, err := witness.Submit(ctx, &witness.Submission{
 		URL: a.witness.URL, Key: a.witness.Key, HTTP: a.cfg.HTTP, Agent: agent, Note: signed, Old: tree.Last,
@@ -252,20 +258,20 @@ func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Unc
 	case err == nil:
 		line := string(cosigned[len(signed):])
 		if err := eventtree.SaveCosignature(ctx, a.cfg.Pool, workspaceID, a.id, tree.Sight, &tree.State, eventtree.Cosignature{Origin: origin, Line: line}); err != nil {
-			return &databaseError{err}
+			return true, &databaseError{err}
 		}
 		a.metrics.trees.WithLabelValues(a.id, "cosigned").Inc()
 		a.metrics.cosigned.WithLabelValues(a.id).Set(float64(a.cfg.Clock().Unix()))
 		a.mu.Lock()
 		delete(a.refused, origin)
 		a.mu.Unlock()
-		return nil
+		return true, nil
 	case errors.As(err, &answer) && answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError && answer.Status != http.StatusTooManyRequests,
 		errors.As(err, &proof):
-		return a.refuse(ctx, workspaceID, origin, tree, err)
+		return true, a.refuse(ctx, workspaceID, origin, tree, err)
 	}
 	a.metrics.trees.WithLabelValues(a.id, "failed").Inc()
-	return err
+	return false, err
 }
 
 // refuse notes that a tree is not cosigned. It is asked about again when it has grown, or after

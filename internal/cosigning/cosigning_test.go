@@ -2,6 +2,7 @@ package cosigning_test
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -172,6 +173,35 @@ func TestRestoredBackup(t *testing.T) {
 	if n := restored.count("cosigned"); n != 0 {
 		t.Errorf("%v trees were cosigned", n)
 	}
+}
+
+// TestNothingAskedIsNoAnswer: a witness that is away is not said to cosign again because a
+// round had nothing to ask, where the tree that it waits for is not written yet.
+func TestNothingAskedIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	b := setup(t, newKeys(t))
+	away := &switched{}
+	away.away.Store(true)
+	server := httptest.NewServer(away)
+	t.Cleanup(server.Close)
+	w := newCosigner(t, "one.example.com/w", b.keys, "acme").named()
+	w.URL = server.URL
+	g, _ := b.gather(nil, w)
+	b.build(g)
+	b.append("acme", 3)
+	testkit.Eventually(t, func() error {
+		if b.count("failed") == 0 {
+			return errors.New("nothing has failed")
+		}
+		return nil
+	})
+	g.Grown("acme", 1000) // rounds have nothing to ask for ten seconds
+	testkit.Throughout(t, 200*time.Millisecond, func() error {
+		if said := b.logged.String(); strings.Contains(said, "cosigns again") {
+			return errors.New(said)
+		}
+		return nil
+	})
 }
 
 // TestAWitnessThatComesBack has everything cosigned that it missed, and is named once when
