@@ -143,10 +143,12 @@ func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([
 		       AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`)
 		       AND CASE WHEN w.state = 'on' THEN v.position > c.position OR c.replay_until IS NOT NULL OR c.numbered_positions <> '{}' OR (
 		                SELECT q.next_attempt_at FROM webhook_waiting q
-		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id ORDER BY q.next_attempt_at LIMIT 1) <= $5
+		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id BETWEEN c.webhook_id AND c.webhook_id
+		                 ORDER BY q.webhook_id, q.next_attempt_at LIMIT 1) <= $5
 		           ELSE w.epoch = (
-		                SELECT max(q.epoch) FROM webhook_waiting q
-		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id) END
+		                SELECT q.epoch FROM webhook_waiting q
+		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id BETWEEN c.webhook_id AND c.webhook_id
+		                 ORDER BY q.webhook_id DESC, q.epoch DESC LIMIT 1) END
 		     LIMIT $7
 		       FOR UPDATE OF c SKIP LOCKED)
 		UPDATE webhook_cursor c SET holder = $1 FROM locked l

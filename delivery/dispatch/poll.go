@@ -104,8 +104,9 @@ const dueSQL = `
 	      JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
 	      JOIN log_checkpoint v ON v.workspace_id = k.w AND v.consumer = 'read_models')
 	SELECT k.n, 10, k.visible, '', '', '', now(), k.version, 0, false, 0, (
-	           SELECT min(q.next_attempt_at) FROM webhook_waiting q
-	            WHERE q.workspace_id = k.w AND q.webhook_id = k.h AND q.next_attempt_at > $6)
+	           SELECT q.next_attempt_at FROM webhook_waiting q
+	            WHERE q.workspace_id = k.w AND q.webhook_id BETWEEN k.h AND k.h AND q.next_attempt_at > $6
+	            ORDER BY q.webhook_id, q.next_attempt_at LIMIT 1)
 	  FROM k
 	UNION ALL
 	SELECT k.n, 0, e.position, e.id, e.type, e.public_event, e.created_at, 0, 0, false, 0, NULL
@@ -120,8 +121,8 @@ const dueSQL = `
 	SELECT k.n, 1, q.position, e.id, e.type, e.public_event, e.created_at, q.attempts, q.before, q.once, coalesce(q.sequence, 0), q.created_at
 	  FROM k CROSS JOIN LATERAL (
 	       SELECT * FROM webhook_waiting q
-	        WHERE q.workspace_id = k.w AND q.webhook_id = k.h AND q.next_attempt_at <= $6 AND q.epoch >= k.since
-	        ORDER BY q.next_attempt_at LIMIT k.retry_limit) AS q
+	        WHERE q.workspace_id = k.w AND q.webhook_id BETWEEN k.h AND k.h AND q.next_attempt_at <= $6 AND q.epoch >= k.since
+	        ORDER BY q.webhook_id, q.next_attempt_at LIMIT k.retry_limit) AS q
 	 CROSS JOIN LATERAL (
 	       SELECT e.id, e.type, e.public_event, e.created_at FROM event_log e
 	        WHERE e.workspace_id = k.w AND e.position >= q.position AND e.position <= q.position ORDER BY e.position) AS e
