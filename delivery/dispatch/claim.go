@@ -124,7 +124,8 @@ const KeptEpoch = `CASE WHEN w.epoch = w.pause_epoch THEN w.kept_epoch ELSE w.ep
 // claim takes those of the webhooks that may have something to do and that no
 // process holds, at most maxClaim. A webhook that is off or paused can only have to do what a person
 // sends by hand, which has its present epoch: the highest, found
-// without a look at what else is pending for one that is paused, which may be much.
+// without a look at what else is pending for one that is paused, which may be much. Both looks
+// go along an index of the webhook alone; see PoolSettings.
 func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([]scheduler.Key, error) {
 	ws, hs := split(c.Keys)
 	_, not := split(c.Except)
