@@ -34,6 +34,7 @@ func TestRowsOfPeopleAreFoundByTheirKey(t *testing.T) {
 			w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: "https://example.com/in", Events: []string{"all"}}))(t)
 			events := b.write(workspace, "invoice.reversed", rows)
 			b.failed(w, events, each)
+			testkit.AsOwner(t, pool, `UPDATE log_checkpoint SET position = $2 WHERE workspace_id = $1 AND consumer = 'read_models'`, workspace, rows)
 			if statistics == "right" {
 				testkit.AsOwner(t, pool, `ANALYZE`)
 			}
@@ -41,22 +42,42 @@ func TestRowsOfPeopleAreFoundByTheirKey(t *testing.T) {
 			for _, e := range events[rows/2 : rows/2+each] {
 				chosen = append(chosen, e+"_"+w.ID)
 			}
-			if n := b.rowsRead(func() {
-				if sent := testkit.Must(b.store.ResendSeveral(t.Context(), w.ID, chosen))(t); sent != each {
-					t.Errorf("%d are sent again, want %d", sent, each)
-				}
-			}); n > 100+10*each {
-				t.Errorf("sending %d again reads %d rows", each, n)
-			} else {
-				t.Logf("sending %d again: %d rows", each, n)
-			}
 			address := "https://example.com/other"
-			if n := b.rowsRead(func() {
-				testkit.Must(b.store.Edit(t.Context(), w.ID, delivery.Change{URL: &address}))(t)
-			}); n > 100+10*each {
-				t.Errorf("another address, with %d that are pending, reads %d rows", each, n)
-			} else {
-				t.Logf("another address: %d rows", n)
+			for _, c := range []struct {
+				name string
+				do   func()
+			}{
+				{"a delivery", func() { testkit.Must(b.store.Delivery(t.Context(), chosen[0]))(t) }},
+				{"a page", func() {
+					if p := testkit.Must(b.store.Deliveries(t.Context(), w.ID, delivery.Query{Limit: each}))(t); len(p.Deliveries) != each {
+						t.Errorf("%d deliveries, want %d", len(p.Deliveries), each)
+					}
+				}},
+				{"the deliveries of an event", func() {
+					if p := testkit.Must(b.store.Deliveries(t.Context(), w.ID, delivery.Query{About: events[rows/2]}))(t); len(p.Deliveries) != 1 {
+						t.Errorf("%d deliveries, want 1", len(p.Deliveries))
+					}
+				}},
+				{"the next attempt at once", func() { testkit.Must(b.store.RetryNow(t.Context(), events[rows-1]+"_"+w.ID))(t) }},
+				{"sending some again", func() {
+					if sent := testkit.Must(b.store.ResendSeveral(t.Context(), w.ID, chosen))(t); sent != each {
+						t.Errorf("%d are sent again, want %d", sent, each)
+					}
+				}},
+				{"another address for what is pending", func() { testkit.Must(b.store.Edit(t.Context(), w.ID, delivery.Change{URL: &address}))(t) }},
+				{"cancelling what is pending", func() {
+					testkit.Must(b.pool.Exec(t.Context(), `UPDATE webhook SET epoch = epoch + 1`))(t)
+					var n int
+					if err := b.pool.QueryRow(t.Context(), `SELECT webhook_cancel($1, $2, $3)`, workspace, w.ID, 5000).Scan(&n); err != nil || n != 2*each {
+						t.Errorf("%d are cancelled, want %d; %v", n, 2*each, err)
+					}
+				}},
+			} {
+				if n := b.rowsRead(c.do); n > 100+10*each {
+					t.Errorf("%s: %d rows are read", c.name, n)
+				} else {
+					t.Logf("%s: %d rows", c.name, n)
+				}
 			}
 		})
 	}

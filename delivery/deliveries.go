@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Query selects deliveries.
@@ -62,6 +63,11 @@ const (
 func deliveryColumns() string {
 	return `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, d.sequence, coalesce(e.public_event, '{}'), e.public_event IS NOT NULL AND ` + eventlog.NeedsPay("e")
 }
+
+// itsEvent joins the event e of a delivery d. Ranges of one value in the order of their columns
+// are read along the right index whatever the statistics say of the workspace.
+const itsEvent = `LEFT JOIN LATERAL (
+	SELECT * FROM event_log e WHERE e.workspace_id = d.workspace_id AND e.position BETWEEN d.position AND d.position ORDER BY e.position LIMIT 1) e ON true`
 
 // Deliveries lists a webhook's deliveries within the retention. Errors:
 // *UnknownWebhookError, ErrCursor.
@@ -192,14 +198,28 @@ func (l *listing) keys(from *pageEnd, most int) (statement, filter string, args 
 }
 
 // read reads a page in the order of first attempts.
-func (l *listing) read(ctx context.Context) (*listed, error) {
+func (l *listing) read(ctx context.Context) (f *listed, err error) {
+	err = pg.InTx(ctx, l.store.cfg.Pool, func(tx pgx.Tx) error {
+		if err := byKey(ctx, tx); err != nil {
+			return err
+		}
+		f, err = l.readPage(ctx, tx)
+		return err
+	})
+	return f, err
+}
+
+func (l *listing) readPage(ctx context.Context, tx pgx.Tx) (*listed, error) {
 	keys, filter, args, own := l.keys(&l.from, maxExamined)
 	order, _ := l.from.order()
-	rows, err := l.store.cfg.Pool.Query(ctx, fmt.Sprintf(`
+	rows, err := tx.Query(ctx, fmt.Sprintf(`
 		SELECT `+deliveryColumns()+`
 		  FROM (SELECT k.created_at, k.position FROM (%s) k WHERE true %s ORDER BY k.created_at %s, k.position %s LIMIT %d) k
-		  JOIN webhook_delivery d ON d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = k.position AND d.created_at = k.created_at
-		  LEFT JOIN event_log e ON e.workspace_id = $1 AND e.position = d.position
+		 CROSS JOIN LATERAL (
+		       SELECT * FROM webhook_delivery d
+		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position BETWEEN k.position AND k.position AND d.created_at BETWEEN k.created_at AND k.created_at
+		        ORDER BY d.position, d.created_at LIMIT 1) d
+		`+itsEvent+`
 		 ORDER BY d.created_at %s, d.position %s`, keys, filter, order, order, l.query.Limit+1, order, order), args...)
 	if err != nil {
 		return nil, fmt.Errorf("read a page: %w", err)
@@ -210,7 +230,7 @@ func (l *listing) read(ctx context.Context) (*listed, error) {
 	}
 	// The page is not full: the list is over, or as many were looked at as one look may.
 	last := pageEnd{}
-	err = l.store.cfg.Pool.QueryRow(ctx, fmt.Sprintf(`
+	err = tx.QueryRow(ctx, fmt.Sprintf(`
 		SELECT k.created_at, k.position FROM (
 		       SELECT k.created_at, k.position, row_number() OVER (ORDER BY k.created_at %s, k.position %s) AS n FROM (%s) k) k
 		 WHERE k.n = %d`, order, order, keys, maxExamined), args[:own]...).Scan(&last.At, &last.Position)
@@ -265,9 +285,13 @@ func (l *listing) ofEvents(ctx context.Context, events []eventlog.Hit) (*listed,
 	order, _ := l.from.order()
 	rows, err := l.store.cfg.Pool.Query(ctx, fmt.Sprintf(`
 		SELECT `+deliveryColumns()+`
-		  FROM webhook_delivery d LEFT JOIN event_log e ON e.workspace_id = d.workspace_id AND e.position = d.position
-		 WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position = ANY ($3) AND d.created_at > $4
-		   AND ($5::timestamptz IS NULL OR d.created_at < $5) AND ($6 = '' OR d.state = $6)
+		  FROM unnest($3::bigint[]) AS k (position)
+		 CROSS JOIN LATERAL (
+		       SELECT * FROM webhook_delivery d
+		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position BETWEEN k.position AND k.position AND d.created_at > $4
+		          AND ($5::timestamptz IS NULL OR d.created_at < $5) AND ($6 = '' OR d.state = $6)
+		        ORDER BY d.position, d.created_at) d
+		`+itsEvent+`
 		 ORDER BY d.position %s LIMIT %d`, order, l.query.Limit+1),
 		l.workspaceID, l.webhookID, positions, l.oldest, nullTime(l.query.Before), string(l.query.State))
 	if err != nil {

@@ -63,7 +63,7 @@ func findDelivery(ctx context.Context, s *Store, db querier, deliveryID string) 
 	if !ok {
 		return nil, nil, &UnknownDeliveryError{deliveryID}
 	}
-	w, err := s.Get(ctx, webhookID)
+	w, err := s.get(ctx, db, webhookID)
 	var unknown *UnknownWebhookError
 	if errors.As(err, &unknown) {
 		return nil, nil, &UnknownDeliveryError{deliveryID}
@@ -73,10 +73,11 @@ func findDelivery(ctx context.Context, s *Store, db querier, deliveryID string) 
 	}
 	rows, err := db.Query(ctx, `
 		SELECT `+deliveryColumns()+`
-		  FROM event_log e
-		  JOIN webhook_delivery d ON d.workspace_id = e.workspace_id AND d.webhook_id = $3 AND d.position = e.position AND d.created_at > $4
-		 WHERE e.workspace_id = $1 AND e.id = $2
-		 ORDER BY d.created_at DESC LIMIT 1`,
+		  FROM (SELECT * FROM event_log e WHERE e.workspace_id = $1 AND e.id BETWEEN $2 AND $2 ORDER BY e.id LIMIT 1) e
+		 CROSS JOIN LATERAL (
+		       SELECT * FROM webhook_delivery d
+		        WHERE d.workspace_id = $1 AND d.webhook_id = $3 AND d.position BETWEEN e.position AND e.position AND d.created_at > $4
+		        ORDER BY d.position DESC, d.created_at DESC LIMIT 1) d`,
 		w.WorkspaceID, eventID, webhookID, s.now().Add(-s.cfg.Settings.Retention))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read delivery %s: %w", deliveryID, err)

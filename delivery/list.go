@@ -30,12 +30,17 @@ func (s *Store) List(ctx context.Context, workspaceID string) ([]Webhook, error)
 	if !there {
 		return nil, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}
-	return s.webhooks(ctx, `w.workspace_id = $1`, workspaceID)
+	return s.webhooks(ctx, s.cfg.Pool, `w.workspace_id = $1`, workspaceID)
 }
 
 // Get returns one webhook. Errors: *UnknownWebhookError.
 func (s *Store) Get(ctx context.Context, webhookID string) (*Webhook, error) {
-	list, err := s.webhooks(ctx, `w.webhook_id = $1`, webhookID)
+	return s.get(ctx, s.cfg.Pool, webhookID)
+}
+
+// get is Get in a transaction, which needs no second connection beside its own.
+func (s *Store) get(ctx context.Context, db querier, webhookID string) (*Webhook, error) {
+	list, err := s.webhooks(ctx, db, `w.webhook_id = $1`, webhookID)
 	if err != nil {
 		return nil, err
 	}
@@ -45,9 +50,9 @@ func (s *Store) Get(ctx context.Context, webhookID string) (*Webhook, error) {
 	return &list[0], nil
 }
 
-func (s *Store) webhooks(ctx context.Context, where, id string) ([]Webhook, error) {
+func (s *Store) webhooks(ctx context.Context, db querier, where, id string) ([]Webhook, error) {
 	now := s.now()
-	rows, err := s.cfg.Pool.Query(ctx, `
+	rows, err := db.Query(ctx, `
 		SELECT `+webhookColumns+`
 		  FROM webhook w JOIN webhook_cursor c ON c.workspace_id = w.workspace_id AND c.webhook_id = w.webhook_id
 		 WHERE `+where+` ORDER BY w.created_at, w.webhook_id`, id, now.Add(-24*time.Hour))
