@@ -2,6 +2,7 @@ package eventlog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -211,6 +212,14 @@ func (l *lookups) feed() {
 			return err
 		})
 	}
+	l.reads("a mark", 2, func(ctx context.Context) error {
+		var held bool
+		err := l.pool.QueryRow(ctx, `SELECT `+eventlog.HoldsMark("$1", "$2", "$3"), busy, middle, e.Chain[:8]).Scan(&held)
+		if err == nil && !held {
+			err = errors.New("the log does not hold its own mark")
+		}
+		return err
+	})
 	l.searches()
 	l.connect(nil) // as those of a console
 	l.searches()

@@ -32,8 +32,15 @@ const ChainStart = `substr(e.chain, 1, 8)`
 // SQL of the workspace's id and of the Mark's position and bytes. It is true if the bytes
 // are not known.
 func HoldsMark(workspaceID, position, chain string) string {
-	return `(` + chain + `::bytea = '\x0000000000000000' OR EXISTS (SELECT FROM event_log e WHERE e.workspace_id = ` + workspaceID +
-		` AND e.position = ` + position + `::bigint AND ` + ChainStart + ` = ` + chain + `))`
+	return `(` + chain + `::bytea = '\x0000000000000000' OR coalesce(` + AtPosition(ChainStart, workspaceID, position+`::bigint`) + ` = ` + chain + `, false))`
+}
+
+// AtPosition is the SQL of a value of the entry e at a position of a workspace's log; null: there
+// is no entry. A range of one position in the order of positions is read along their index,
+// whatever the statistics say of the workspace.
+func AtPosition(value, workspaceID, position string) string {
+	return `(SELECT ` + value + ` FROM event_log e WHERE e.workspace_id = ` + workspaceID +
+		` AND e.position BETWEEN ` + position + ` AND ` + position + ` ORDER BY e.position LIMIT 1)`
 }
 
 // markOf is the Mark of an entry.

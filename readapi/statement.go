@@ -54,9 +54,9 @@ const noLog = "NULL::text"
 // position and chain, and whether since, if given, is not after the visible position.
 func pageLog(position, chain, since string) string {
 	return `concat_ws(' ',
-	         coalesce((SELECT encode(` + eventlog.ChainStart + `, 'hex') FROM event_log e WHERE e.workspace_id = $1 AND e.position = c.position), repeat('0', 16)),
+	         coalesce(` + eventlog.AtPosition(`encode(`+eventlog.ChainStart+`, 'hex')`, "$1", "c.position") + `, repeat('0', 16)),
 	         ` + eventlog.HoldsMark("$1", position, chain) + `,
-	         ` + since + `::timestamptz IS NULL OR EXISTS (SELECT FROM event_log e WHERE e.workspace_id = $1 AND e.position = c.position AND e.created_at >= ` + since + `))`
+	         ` + since + `::timestamptz IS NULL OR coalesce(` + eventlog.AtPosition("e.created_at", "$1", "c.position") + ` >= ` + since + `, false))`
 }
 
 // listArguments is how many arguments of a list's statement come before those of the
