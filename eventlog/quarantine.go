@@ -161,7 +161,7 @@ func (s *Skip) record(ctx context.Context, tx pgx.Tx) error {
 		return &NotQuarantinedError{s.WorkspaceID}
 	}
 	s.Position = checkpoint + 1
-	if err := tx.QueryRow(ctx, `SELECT id, type FROM event_log WHERE workspace_id = $1 AND position = $2`,
+	if err := tx.QueryRow(ctx, `SELECT id, type FROM event_log WHERE workspace_id = $1 AND position BETWEEN $2 AND $2 ORDER BY position`,
 		s.WorkspaceID, s.Position).Scan(&s.EventID, &s.Type); err != nil {
 		return fmt.Errorf("read the entry at which %s is quarantined, position %d: %w", s.WorkspaceID, s.Position, err)
 	}

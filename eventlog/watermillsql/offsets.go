@@ -36,7 +36,7 @@ func (Offsets) NextOffsetQuery(params wsql.NextOffsetQueryParams) (wsql.Query, e
 func (Offsets) AckMessageQuery(params wsql.AckMessageQueryParams) (wsql.Query, error) {
 	return wsql.Query{
 		Query: `UPDATE log_checkpoint SET position = $3, moved_at = statement_timestamp(),
-			       chain = (SELECT ` + eventlog.ChainStart + ` FROM event_log e WHERE e.workspace_id = $1 AND e.position = $3)
+			       chain = ` + eventlog.AtPosition(eventlog.ChainStart, "$1", "$3") + `
 			 WHERE workspace_id = $1 AND consumer = $2::text AND position < $3`,
 		Args: []any{params.Topic, groupPrefix + params.ConsumerGroup, params.LastRow.Offset},
 	}, nil
