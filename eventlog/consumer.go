@@ -26,7 +26,7 @@ type consumer struct {
 	cfg   *SubscriberConfig
 	dirty *dirtySet
 	long  places // of all workers for mass changes but one
-	slots places // of claims; nil: no limit
+	slots places // of claims; see SubscriberConfig.Pool
 	out   chan *message.Message
 
 	yielding sync.WaitGroup // those that mark workspaces a moment later
@@ -44,11 +44,9 @@ func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 		},
 		cfg:   cfg,
 		dirty: newDirtySet(),
+		slots: make(places, cfg.claims),
 		long:  make(places, max(1, cfg.MassWorkers-1)),
 		out:   make(chan *message.Message),
-	}
-	if cfg.Claims > 0 {
-		c.slots = make(places, cfg.Claims)
 	}
 	logger := cfg.Logger.With("consumer", name)
 	c.sweeps = periodic.Outage{Logger: logger, Failing: "cannot sweep for new entries; trying again every few seconds", Working: "sweeps for new entries work again"}
@@ -294,13 +292,11 @@ func (c *consumer) workLong(ctx context.Context) {
 // claimAndHandle returns how many of the workspaces may have more entries than the
 // claim took.
 func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claiming) (full int) {
-	if c.slots != nil {
-		select {
-		case c.slots <- struct{}{}:
-			defer c.slots.give()
-		case <-ctx.Done():
-			return 0
-		}
+	select {
+	case c.slots <- struct{}{}:
+		defer c.slots.give()
+	case <-ctx.Done():
+		return 0
 	}
 	claim, err := c.claim(ctx, ids, how)
 	if err != nil {

@@ -19,7 +19,10 @@ import (
 
 // SubscriberConfig of a Subscriber.
 type SubscriberConfig struct {
-	Pool     *pgxpool.Pool // each worker, also the solo one and those for mass changes, holds a connection while it works, and all need another one at times
+	// Pool has two connections at least: each claim under way holds one, and needs a second one
+	// at times. So there are never as many claims under way as connections, or all of them could
+	// wait for each other.
+	Pool     *pgxpool.Pool
 	Notifier *Notifier
 	Clock    func() time.Time
 	Logger   *slog.Logger
@@ -61,11 +64,12 @@ type SubscriberConfig struct {
 	Outside *Outside
 
 	Workers     int           // claims under way at once, beside one that is solo and those of mass changes; default 4
-	Claims      int           // the most claims under way at once of all these workers, each with a connection; 0: one for each
 	MassWorkers int           // claims under way at once that change very many rows (Claim.LeaveMass); 0: the handler leaves none
 	Workspaces  int           // the most workspaces of a claim; default 64
 	Entries     int           // the most entries of a claim; default 1000
 	Sweep       time.Duration // the least time between two sweeps; default 2 s
+
+	claims int // the most claims under way at once; see Pool
 }
 
 // Outside says how a handler is called that works on something outside of the database,
@@ -102,6 +106,10 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if cfg.Pool == nil || cfg.Notifier == nil || cfg.Clock == nil || cfg.Logger == nil {
 		return nil, errors.New("eventlog: SubscriberConfig needs a Pool, a Notifier, a Clock and a Logger")
 	}
+	if cfg.Pool.Config().MaxConns < 2 {
+		return nil, errors.New("eventlog: SubscriberConfig.Pool needs two connections: one for a claim, and one for what it writes apart from it")
+	}
+	cfg.claims = int(cfg.Pool.Config().MaxConns) - 1
 	cfg.Workers = cmp.Or(cfg.Workers, 4)
 	cfg.Workspaces = cmp.Or(cfg.Workspaces, 64)
 	cfg.Entries = cmp.Or(cfg.Entries, 1000)

@@ -37,13 +37,18 @@ func startConsumer(t *testing.T, entries int) *consumer {
 
 // start starts a Subscriber, as a new process does.
 func (c *consumer) start(entries int) {
+	c.startWith(eventlog.SubscriberConfig{Workers: 2, Entries: entries})
+}
+
+// startWith starts a Subscriber with what a test sets of its configuration.
+func (c *consumer) startWith(cfg eventlog.SubscriberConfig) {
 	c.t.Helper()
 	logger := c.logged.Logger()
 	c.notifier = eventlog.NewNotifier(c.pool, logger)
 	c.log = newLog(c.t, eventlog.Config{Pool: c.pool, Clock: c.clock.Now, Notify: c.notifier.Notify})
-	sub, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
-		Pool: c.pool, Nodes: testkit.Must(pg.NodesOf(c.t.Context(), c.pool))(c.t), Notifier: c.notifier, Clock: c.clock.Now, Logger: logger, Workers: 2, Entries: entries, Sweep: 5 * time.Millisecond,
-	})
+	cfg.Pool, cfg.Nodes, cfg.Notifier = c.pool, testkit.Must(pg.NodesOf(c.t.Context(), c.pool))(c.t), c.notifier
+	cfg.Clock, cfg.Logger, cfg.Sweep = c.clock.Now, logger, 5*time.Millisecond
+	sub, err := eventlog.NewSubscriber(cfg)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -439,4 +444,32 @@ func TestTwoSubscribersShareTheWork(t *testing.T) {
 		b.handleOne()
 	}
 	a.exactlyOnce()
+}
+
+// TestClaimsDoNotWaitForEachOther: a claim needs a second connection for a moment, so not all
+// connections may be those of claims.
+func TestClaimsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	a := setup(t)
+	if _, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
+		Pool: wide(t, a.pool.Config().ConnString(), 1), Notifier: eventlog.NewNotifier(a.pool, testkit.Discard()), Clock: a.clock.Now, Logger: testkit.Discard(),
+	}); err == nil {
+		t.Error("a pool of one connection is taken")
+	}
+	a.exec(t, `CREATE TABLE handled (workspace_id text COLLATE "C", position bigint, PRIMARY KEY (workspace_id, position))`)
+	testkit.Distribute(t, a.pool, "handled")
+	for i := range 30 {
+		testkit.Must(a.log.Append(t.Context(), client(t, fmt.Sprintf("w%d", i), "cl_1", "One")))(t)
+	}
+	c := &consumer{bundle: &bundle{pool: wide(t, a.pool.Config().ConnString(), 2), clock: a.clock}, t: t, logged: &testkit.Buffer{}}
+	c.startWith(eventlog.SubscriberConfig{Workers: 4, MassWorkers: 2, Workspaces: 1})
+	behind := &consumer{bundle: a, t: t, logged: c.logged}
+	patience, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	for behind.behind() > 0 {
+		if c.handleOne(); patience.Err() != nil {
+			t.Fatalf("claims wait for each other; %d entries are left; logged:\n%s", behind.behind(), c.logged)
+		}
+	}
+	behind.exactlyOnce()
 }

@@ -126,10 +126,9 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if cfg.Nodes != nil {
 		cfg.Workspaces = 1
 	}
-	claims := int(cfg.Pool.Config().MaxConns) - 1 // one is left for what claims do outside of their transactions
 	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger,
-		Rules: cfg.Rules.Version, Workers: cfg.Workers, MassWorkers: cfg.MassWorkers, Claims: claims, Workspaces: cfg.Workspaces, Nodes: cfg.Nodes, Entrances: cfg.Entrances, Entries: cfg.Entries, Sweep: cfg.Sweep,
+		Rules: cfg.Rules.Version, Workers: cfg.Workers, MassWorkers: cfg.MassWorkers, Workspaces: cfg.Workspaces, Nodes: cfg.Nodes, Entrances: cfg.Entrances, Entries: cfg.Entries, Sweep: cfg.Sweep,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // table is a table of which a workspace's rows are copied as they are.
@@ -81,7 +80,7 @@ func copyAll(ctx context.Context, m *Mover, from, to pgx.Tx, t *table) error {
 	if source == "" {
 		source = t.name + ` t WHERE t.workspace_id = $1`
 	}
-	columns, err := columnsOf(ctx, m.cfg.To.Pool, t.name)
+	columns, err := columnsOf(ctx, to, t.name)
 	if err != nil {
 		return err
 	}
@@ -110,9 +109,14 @@ func copyAll(ctx context.Context, m *Mover, from, to pgx.Tx, t *table) error {
 	return err
 }
 
+// querier is a pool, or a transaction that must not ask its pool for a second connection.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
 // columnsOf returns the columns of a table but for workspace_id.
-func columnsOf(ctx context.Context, pool *pgxpool.Pool, name string) (columns string, err error) {
-	err = pool.QueryRow(ctx, `
+func columnsOf(ctx context.Context, db querier, name string) (columns string, err error) {
+	err = db.QueryRow(ctx, `
 		SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
 		 WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'workspace_id'`, name).Scan(&columns)
 	if err != nil {
