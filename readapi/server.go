@@ -48,24 +48,42 @@ func NewServer(api *API, logger *slog.Logger) *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    4 * answer.MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connectionKey{}, c)
-		},
+		ConnContext:       withConnection,
 		// OPTIONS * is an unknown path like any other.
 		DisableGeneralOptionsHandler: true,
 		Protocols:                    protocols(),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: readFrame,
 			MaxReceiveBufferPerConnection: receiveSpace, MaxReceiveBufferPerStream: receiveSpace,
-			WriteByteTimeout: writeTimeout,
+			WriteByteTimeout: max(writeTimeout, stallOf(api)),
 		},
 	}
 	server.RegisterOnShutdown(api.Drain)
 	return server
 }
 
+// stallOf is how long a connection of several answers may take nothing: what a whole list may.
+func stallOf(api *API) time.Duration {
+	if api == nil {
+		return 0
+	}
+	return api.cfg.WholeLists.Stall
+}
+
 // connectionKey finds a request's connection in its context.
 type connectionKey struct{}
+
+// ServeFiles prepares a server whose handler calls File, so that a file ends as a whole list does
+// when nothing of it is taken. The server's WriteTimeout must be set.
+func (r *Reader) ServeFiles(server *http.Server) {
+	server.ConnContext = withConnection
+	server.HTTP2 = &http.HTTP2Config{WriteByteTimeout: max(server.WriteTimeout, stallOf(r.api))}
+}
+
+// withConnection is an http.Server.ConnContext.
+func withConnection(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, c)
+}
 
 // prover is a connection that may be idle for longer once a valid key came over it.
 type prover interface{ Prove() }

@@ -178,7 +178,8 @@ func (l *wholeList) send(rows *rowReader) error {
 	endWithReset(q, true)
 	until, _ := l.ctx.Deadline()
 	// A little later, so that a write that fails then has the context's reason.
-	stream, err := q.out.Stream(&l.head, q.api.cfg.WholeLists.Stall, until.Add(100*time.Millisecond))
+	peer, _ := connectionOf[answer.Peer](q)
+	stream, err := q.out.Stream(&l.head, peer, q.api.cfg.WholeLists.Stall, until.Add(100*time.Millisecond))
 	if err != nil {
 		if q.out.Status == 0 {
 			return fmt.Errorf("begin a whole list: %w", err)

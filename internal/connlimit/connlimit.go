@@ -235,6 +235,8 @@ type Conn struct {
 
 	unbounded atomic.Bool // the server has set no time for reading
 
+	writes atomic.Uint64 // that have ended
+
 	// The listener's mu protects these.
 	underWay int // places that are taken, the first included
 	open     bool
@@ -274,6 +276,19 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	}
 	return
 }
+
+// Write writes.
+func (c *Conn) Write(p []byte) (n int, err error) {
+	n, err = c.TCPConn.Write(p)
+	c.writes.Add(1)
+	return
+}
+
+// Taken tells how many bytes the other side's system has acknowledged, and how many writes have
+// ended. A write that has not ended may make progress all the same: this system lets it go on only
+// when a third of its send buffer is free, which can be more than a megabyte. Where the system
+// does not tell, acknowledged stays 0.
+func (c *Conn) Taken() (acknowledged, writes uint64) { return c.acknowledged(), c.writes.Load() }
 
 // TakePlace counts a request that is under way on the connection beside others, and whose
 // caller is not known yet, like a connection of its own, which may take the place of an

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -281,5 +282,49 @@ func TestDescriptors(t *testing.T) {
 	}
 	if strings.Contains(fmt.Sprint(connlimit.Descriptors()), "-") {
 		t.Error("a limit below 0")
+	}
+}
+
+// TestWhatIsTaken: what the other side takes is seen while the same write waits.
+func TestWhatIsTaken(t *testing.T) {
+	t.Parallel()
+	bound := testkit.Must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	l := connlimit.Wrap(bound, connlimit.Config{Max: 1, MaxPerAddress: 1})
+	defer l.Close()
+	reader := testkit.Must((&net.Dialer{}).DialContext(t.Context(), "tcp", bound.Addr().String()))(t)
+	defer reader.Close()
+	c := testkit.Must(l.Accept())(t).(*connlimit.Conn)
+	t.Cleanup(func() { _ = c.Close() })
+	written := make(chan error, 1)
+	const all = 64 << 20 // more than all buffers
+	go func() {
+		_, err := c.Write(make([]byte, all))
+		written <- err
+	}()
+	before, writes := c.Taken()
+	if writes != 0 {
+		t.Fatalf("%d writes have ended before any did", writes)
+	}
+	for read := 0; read < all/2; {
+		n, err := reader.Read(make([]byte, 1<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read += n
+	}
+	taken, writes := c.Taken()
+	if writes != 0 {
+		t.Error("the write has ended before all was taken")
+	}
+	if knowsWhatIsTaken := runtime.GOOS == "linux"; knowsWhatIsTaken && taken-before < all/2-1<<20 {
+		t.Errorf("%d bytes were taken, want about %d", taken-before, all/2)
+	}
+	testkit.Must(io.CopyN(io.Discard, reader, 16<<20))(t)
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	if _, writes := c.Taken(); writes != 1 {
+		t.Errorf("%d writes have ended, want 1", writes)
 	}
 }

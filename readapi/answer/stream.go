@@ -21,19 +21,31 @@ type StreamHead struct {
 	Attachment string
 }
 
+// Peer is the connection on which an answer is sent, as far as it tells what the other side has
+// taken.
+type Peer interface {
+	// Taken is how many bytes the other side has acknowledged, and how many writes have ended.
+	Taken() (acknowledged, writes uint64)
+	SetWriteDeadline(t time.Time) error
+}
+
 // Stream is an answer that is sent while it is made, so that it needs the same memory
-// however long it is. Each write must be taken by the caller within a time.
+// however long it is. Its caller must go on taking it: it ends when nothing was taken for a time.
 type Stream struct {
 	w       *Writer
+	peer    Peer // nil: not known
 	stall   time.Duration
 	until   time.Time
 	control *http.ResponseController
 	out     *bufio.Writer
 	encoder io.WriteCloser // nil: not compressed
 	release func()         // gives the encoder back
+	looking *time.Timer    // looks at the peer while something is being sent
 
-	mu          sync.Mutex
-	interrupted bool
+	mu                   sync.Mutex
+	interrupted          bool
+	sending              bool
+	acknowledged, writes uint64 // of the peer, when it was last looked at
 }
 
 // Interrupt ends the write that is under way, and all others. It may be called from another goroutine.
@@ -44,26 +56,34 @@ func (s *Stream) Interrupt() {
 	_ = s.control.SetWriteDeadline(time.Now())
 }
 
-// deadline sets until when writes may take, unless they were interrupted.
+// deadline sets until when writes may take, unless they were interrupted. Not every writer has
+// deadlines: those within the process do not. The caller holds mu.
 func (s *Stream) deadline(at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.interrupted {
 		_ = s.control.SetWriteDeadline(at)
 	}
 }
 
-// sendBuffer collects the small writes of encoders, in bytes.
-const sendBuffer = 32 << 10
+const (
+	// sendBuffer collects the small writes of encoders, in bytes.
+	sendBuffer = 32 << 10
+
+	// piece is the most that is sent at once. Over HTTP/2 a caller has taken something when it
+	// has given leave to send a whole one.
+	piece = 8 << 10
+
+	// looks is how often the peer is looked at within Stream's stall while something waits to be sent.
+	looks = 8
+)
 
 // Head answers HEAD as Stream answers GET.
 func (w *Writer) Head(head *StreamHead) { w.streamHead(head, w.Preferred()) }
 
-// Stream begins an answer. The header is sent at once. A write fails that the caller does
-// not take within stall, or until a moment; between writes there is time until then. End must be called to finish it, Close in any
-// case.
-func (w *Writer) Stream(head *StreamHead, stall time.Duration, until time.Time) (*Stream, error) {
-	s := &Stream{w: w, stall: stall, until: until, control: http.NewResponseController(w.w), release: func() {}}
+// Stream begins an answer. The header is sent at once. A write fails when the caller, whose
+// connection is peer, takes nothing for stall, or at a moment; between writes there is time until
+// then. End must be called to finish it, Close in any case.
+func (w *Writer) Stream(head *StreamHead, peer Peer, stall time.Duration, until time.Time) (*Stream, error) {
+	s := &Stream{w: w, peer: peer, stall: stall, until: until, control: http.NewResponseController(w.w), release: func() {}}
 	s.out = bufio.NewWriterSize(sink{s}, sendBuffer)
 	best := w.Preferred()
 	if best != Identity {
@@ -77,13 +97,10 @@ func (w *Writer) Stream(head *StreamHead, stall time.Duration, until time.Time) 
 	// The server's bound on reading a request would end the context of one that is still
 	// being answered.
 	_ = s.control.SetReadDeadline(time.Time{})
-	s.extend()
-	// A writer that cannot be flushed keeps the header until the first rows.
-	if err := s.control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		s.release()
-		return nil, sendError(err)
+	if err := s.flush(); err != nil {
+		s.Close()
+		return nil, err
 	}
-	s.rest()
 	return s, nil
 }
 
@@ -132,42 +149,106 @@ func (s *Stream) End() error {
 	if s.encoder != nil {
 		err = s.encoder.Close()
 	}
-	err = errors.Join(err, s.out.Flush())
-	s.extend() // for what the server keeps until the request has ended
-	return sendError(err)
+	// What the server keeps until the request has ended is small, and has the time until the end.
+	return errors.Join(sendError(err), sendError(s.out.Flush()), s.flush())
+}
+
+// flush sends what the server keeps. A writer that cannot be flushed sends it later.
+func (s *Stream) flush() error {
+	s.begin()
+	defer s.end()
+	if err := s.control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return sendError(err)
+	}
+	return nil
 }
 
 // Close gives back what the stream has taken. It sends nothing.
 func (s *Stream) Close() {
+	if s.looking != nil {
+		s.looking.Stop()
+	}
 	s.release()
 	s.release = func() {}
 }
 
-// extend gives the caller the time for one write. Not every writer has deadlines:
-// those within the process do not.
-func (s *Stream) extend() {
+// begin gives the caller the time to take something.
+func (s *Stream) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sending = true
+	s.extend()
+	switch {
+	case s.peer == nil:
+	case s.looking == nil:
+		s.looking = time.AfterFunc(s.stall/looks, s.look)
+	default:
+		s.looking.Reset(s.stall / looks)
+	}
+}
+
+// end gives what is sent next the time until the end: over HTTP/2 a deadline that passes ends the
+// answer even while nothing is being written.
+func (s *Stream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sending = false
+	if s.looking != nil {
+		s.looking.Stop()
+	}
+	s.deadline(s.until)
+}
+
+// extend gives the caller the time to take something from now on. The caller holds mu.
+func (s *Stream) extend() time.Time {
 	deadline := time.Now().Add(s.stall) // of the network, so not of the injected clock
 	if deadline.After(s.until) {
 		deadline = s.until
 	}
 	s.deadline(deadline)
+	return deadline
 }
 
-// rest gives what is sent next the time until the end: over HTTP/2 a deadline that passes
-// ends the answer even while nothing is being written.
-func (s *Stream) rest() { s.deadline(s.until) }
+// look gives the caller more time if it has taken something since the last look. While the same
+// write of the connection is waited for, all that is taken is progress of this answer too; after
+// another write, over HTTP/2, it may be of other answers alone.
+func (s *Stream) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.sending || s.interrupted {
+		return
+	}
+	acknowledged, writes := s.peer.Taken()
+	if acknowledged != s.acknowledged && writes == s.writes {
+		// Over HTTP/2 the connection has a deadline of its own.
+		_ = s.peer.SetWriteDeadline(s.extend())
+	}
+	s.acknowledged, s.writes = acknowledged, writes
+	s.looking.Reset(s.stall / looks)
+}
 
 // sink is where the bytes of a stream go.
 type sink struct{ s *Stream }
 
-func (k sink) Write(p []byte) (int, error) {
-	k.s.extend()
-	n, err := k.s.w.w.Write(p)
+func (k sink) Write(p []byte) (sent int, err error) {
+	for len(p) > 0 {
+		n, err := k.send(p[:min(piece, len(p))])
+		sent += n
+		if err != nil {
+			return sent, err
+		}
+		p = p[n:]
+	}
+	return sent, nil
+}
+
+func (k sink) send(p []byte) (n int, err error) {
+	k.s.begin()
+	defer k.s.end()
+	n, err = k.s.w.w.Write(p)
 	k.s.w.Bytes += n
 	if err != nil {
 		k.s.w.Err = err
-	} else {
-		k.s.rest()
 	}
 	return n, sendError(err)
 }
