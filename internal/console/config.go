@@ -189,7 +189,7 @@ func (c *Console) Run(ctx context.Context) error {
 
 // NewServer makes the server that a Console is served with.
 func NewServer(c *Console) *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler:           c,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
@@ -198,4 +198,6 @@ func NewServer(c *Console) *http.Server {
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(c.site.Logger.Handler(), slog.LevelWarn),
 	}
+	c.data.Reader.ServeFiles(server)
+	return server
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -26,10 +29,15 @@ import (
 // reader reads what readers of the API get.
 func (s *bundle) reader() *readapi.Reader {
 	s.t.Helper()
+	return readerOf(s.t, s.pool, s.clock.Now, s.logs.Logger(), readapi.WholeLists{Pool: s.pool, Most: 2, MostOfWorkspace: 1})
+}
+
+func readerOf(t *testing.T, pool *pgxpool.Pool, clock func() time.Time, logger *slog.Logger, files readapi.WholeLists) *readapi.Reader {
+	t.Helper()
 	return testkit.Must(readapi.NewReader(readapi.Config{
-		Pool: s.pool, Feed: eventlog.NewFeed(s.pool), Clock: s.clock.Now, Logger: s.logs.Logger(), CursorKey: bytes.Repeat([]byte{7}, 32),
-		BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs", Timeout: time.Minute, WholeLists: readapi.WholeLists{Pool: s.pool, Most: 2, MostOfWorkspace: 1},
-	}))(s.t)
+		Pool: pool, Feed: eventlog.NewFeed(pool), Clock: clock, Logger: logger, CursorKey: bytes.Repeat([]byte{7}, 32),
+		BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs", Timeout: time.Minute, WholeLists: files,
+	}))(t)
 }
 
 // projecting folds entries into the read tables until the test ends. Entries are appended

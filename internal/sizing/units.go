@@ -111,10 +111,10 @@ const (
 func Roles() []RoleCost {
 	return []RoleCost{
 		{AllRoles, 42, 210, 48},
-		{RoleAPI, 37, 88, 24},
+		{RoleAPI, 37, 88, 23},
 		{RoleProject, 27, 92, 18},
 		{RoleDeliver, 29, 211, 13},
-		{RoleConsole, 31, 55, 11},
+		{RoleConsole, 31, 55, 12},
 	}
 }
 

@@ -41,14 +41,14 @@ func shares(lists int) []share {
 	return []share{
 		{sharedPool, "", 2, 5},
 		{sharedPool, RoleAPI, 2, 2},
-		{RoleAPI, RoleAPI, 4, 12}, // pages read at the same time; more would only make each slower
+		{RoleAPI, RoleAPI, 4, 11}, // pages read at the same time; more would only make each slower
 		{listsPool, RoleAPI, 1, lists},
 		{RoleProject, RoleProject, projections.LeastConnections, projections.Connections},
 		{verification, RoleProject, 3, 3},
 		{treesPool, RoleProject, eventtree.Connections, eventtree.Connections},
 		{RoleDeliver, RoleDeliver, 6, 7},
 		{RoleConsole, RoleConsole, 4, 4},
-		{downloads, RoleConsole, 1, 1},
+		{downloads, RoleConsole, 1, 2},
 		{RoleRelay, RoleRelay, relay.Connections, relay.Connections},
 		{RoleIngest, RoleIngest, 6, 6}, // beside those to a producer's database
 	}

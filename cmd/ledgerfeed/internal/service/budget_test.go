@@ -40,6 +40,17 @@ func TestConnectionsAreDivided(t *testing.T) {
 	}
 }
 
+// TestADownloadLeavesOthersAPlace: by default one workspace's download in the console takes no
+// other's place.
+func TestADownloadLeavesOthersAPlace(t *testing.T) {
+	t.Parallel()
+	for _, roles := range [][]string{Roles(), {RoleConsole}} {
+		if n := divide(mostOf(roles, defaultLists), roles, defaultLists)[downloads]; n < 2 {
+			t.Errorf("%v: %d places for downloads, one for each workspace", roles, n)
+		}
+	}
+}
+
 // TestTooFewConnections: the error names what allows too few, and how many are needed.
 func TestTooFewConnections(t *testing.T) {
 	t.Parallel()

@@ -265,7 +265,8 @@ func wholeLists(ctx context.Context, s *Service, name string, ofWorkspace int) (
 }
 
 // downloadKeeps is how long a download of the console keeps its place although somebody of another
-// workspace waits for one. There is one place only, because each is a connection to the database.
+// workspace waits for one. There are two places at most, because each is a connection to the
+// database, and a workspace has one of them.
 const downloadKeeps = 20 * time.Second
 
 // prepareProjector prepares what folds the log into the read models, and what

@@ -64,7 +64,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{/* How many connections to PostgreSQL all pods have at most, also while they are
 replaced: 6 each, and those of its roles. LEDGERFEED_CONNECTIONS may allow fewer. */}}
 {{- define "ledgerfeed.connections" -}}
-{{- $each := dict "api" 18 "project" 12 "deliver" 7 "console" 5 "relay" 8 "ingest" 6 }}
+{{- $each := dict "api" 17 "project" 12 "deliver" 7 "console" 6 "relay" 8 "ingest" 6 }}
 {{- $sum := 0 }}
 {{- range include "ledgerfeed.deployments" . | fromJson }}
 {{- $pod := 6 }}
