@@ -193,11 +193,18 @@ func ownerURL(of *pgxpool.Pool) string {
 	return url
 }
 
-// AsOwner executes SQL, without arguments also several statements, as OwnerConn may.
+// AsOwner executes SQL, without arguments also several statements, as OwnerConn may. What it
+// read and wrote is in the statistics of the server when it returns: a connection that idles
+// reports that up to ten seconds later, while a test may count what something else reads.
 func AsOwner(t testing.TB, of *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
-	if _, err := OwnerConn(t, of).Exec(t.Context(), sql, args...); err != nil {
+	conn := OwnerConn(t, of)
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("testkit: %s: %v", sql, err)
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
+		t.Fatalf("testkit: report the statistics of the owner: %v", err)
 	}
 }
 
