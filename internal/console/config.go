@@ -119,7 +119,7 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the console's address is %q: %w", cfg.URL, err)
 	}
-	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: newSite(&cfg, at.Secure), changes: changes{of: map[string]*workspaceChanges{}}, heavy: changes{of: map[string]*workspaceChanges{}}}
+	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: newSite(&cfg, at.Secure), slow: newSlow(cfg.Pool.Config().MaxConns)}
 	if c.assets, err = web.LoadAssets(); err != nil {
 		return nil, err
 	}

@@ -31,8 +31,7 @@ type Console struct {
 	assets    *web.Assets
 	reference []byte // the API's description, with its style among the assets
 	handler   chi.Router
-	changes   changes
-	heavy     changes // pages that are web.Route.Heavy
+	slow      *slow
 
 	signIn    *signin.Pages
 	overview  *overview.Pages
@@ -76,12 +75,9 @@ func (c *Console) router() (chi.Router, error) {
 		if route.Method == http.MethodPost && route.Access == web.Anyone && !strings.HasPrefix(route.Pattern, "/sign-in/") {
 			return nil, fmt.Errorf("console: POST %s changes something and requires nothing", route.Pattern)
 		}
-		checks := c.checks(route.Access)
+		checks := c.checks(&route)
 		if strings.HasPrefix(route.Pattern, "/sign-in") {
 			checks = append(checks, inTab)
-		}
-		if route.Heavy {
-			checks = append(checks, c.heavy.take)
 		}
 		pages.With(checks...).Method(route.Method, route.Pattern, route.Handle)
 	}
@@ -109,15 +105,16 @@ func (c *Console) Unvisited(addresses []string) []string {
 }
 
 // checks are the middleware for what a route requires.
-func (c *Console) checks(a web.Access) []func(http.Handler) http.Handler {
-	switch a {
+func (c *Console) checks(route *web.Route) []func(http.Handler) http.Handler {
+	inTurn := c.slow.inTurn(route.Heavy)
+	switch route.Access {
 	case web.Anyone:
 		return nil
 	case web.SignedIn:
-		return []func(http.Handler) http.Handler{signedIn(c.sessions), ownForm, c.changes.inTurn}
+		return []func(http.Handler) http.Handler{signedIn(c.sessions), ownForm, inTurn}
 	case web.Admin:
 	}
-	return []func(http.Handler) http.Handler{signedIn(c.sessions), ownForm, admin, c.changes.inTurn}
+	return []func(http.Handler) http.Handler{signedIn(c.sessions), ownForm, admin, inTurn}
 }
 
 // referencePage serves the API's description to anyone: it is no secret.

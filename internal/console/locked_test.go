@@ -104,6 +104,88 @@ func TestManySearchesOfOneWorkspace(t *testing.T) {
 	}
 }
 
+// TestSlowRequestsLeaveOthersTheirs: whatever people of two workspaces ask for, those of a third sign
+// in and look at their pages, on as many connections as a console has.
+func TestSlowRequestsLeaveOthersTheirs(t *testing.T) {
+	t.Parallel()
+	const third = "gamma"
+	o := patient()
+	o.MaxConns = 4
+	s := setupWith(t, o)
+	testkit.AsOwner(t, s.pool, `SELECT workspace_create($1, 'Gamma', now())`, third)
+	locked, _ := s.key(acme, "Locked", access.EventsRead)
+	many, other := s.signIn(acme, session.Admin), s.signIn(beta, session.Admin)
+	path := s.link(session.Link{WorkspaceID: third, Role: session.Admin, Person: "late"})
+	conn := testkit.Must(pgx.Connect(t.Context(), s.pool.Config().ConnString()))(t)
+	defer conn.Close(context.Background())
+	tx := testkit.Must(conn.Begin(t.Context()))(t)
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM api_key WHERE workspace_id = $1 FOR UPDATE`, acme))(t)
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE request_log`))(t) // in place of rows that take long to read
+	var waiting sync.WaitGroup
+	for range 4 {
+		waiting.Go(func() { many.post("/keys/"+locked+"/rotate", url.Values{"overlap": {"0"}}) })
+		waiting.Go(func() { many.get("/requests?find=req-1") })
+	}
+	testkit.Eventually(t, func() error { return testkit.LockAwaited(t, s.pool, 2) })
+	for range 4 {
+		waiting.Go(func() { other.get("/requests?find=req-1") })
+	}
+	testkit.Eventually(t, func() error { return testkit.LockAwaited(t, s.pool, 3) })
+	late := s.stranger()
+	late.post(path, nil).status(http.StatusSeeOther)
+	late.within(t, "/settings").status(http.StatusOK)
+	many.within(t, "/settings").status(http.StatusOK)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waiting.Wait()
+	late.within(t, "/requests?find=req-1").status(http.StatusOK)
+}
+
+// TestTheNextSlowRequestIsOfWhoHasNone: a place goes to a workspace without one before one that has
+// waited for longer.
+func TestTheNextSlowRequestIsOfWhoHasNone(t *testing.T) {
+	t.Parallel()
+	s := newSlow(4)
+	placed := func(r *slowRequest) bool {
+		select {
+		case <-r.granted:
+			return true
+		default:
+			return false
+		}
+	}
+	first, second, third := s.request(acme), s.request(acme), s.request(acme)
+	if !placed(first) || !placed(second) || placed(third) {
+		t.Fatalf("a workspace has %d places, want 2", s.used)
+	}
+	late, none := s.request(beta), s.request("gamma")
+	again := s.request(beta)
+	if !placed(late) || placed(none) || placed(again) {
+		t.Fatal("the last place is not that of a workspace that had none")
+	}
+	s.leave(acme)
+	if !placed(none) || placed(third) || placed(again) {
+		t.Error("a workspace without a request under way waits for one that has some")
+	}
+	s.leave("gamma")
+	if placed(third) || placed(again) {
+		t.Error("the last place went to a workspace that has one")
+	}
+	s.leave(acme)
+	if !placed(third) || placed(again) {
+		t.Error("a free place is not given to who waits")
+	}
+	if !s.withdraw(beta, again) || s.withdraw(acme, third) {
+		t.Error("a request that waits can be withdrawn, and one with a place cannot")
+	}
+	s.leave(acme)
+	s.leave(beta)
+	if s.used != 0 || len(s.workspaces) != 0 {
+		t.Errorf("%d places of %d workspaces are left", s.used, len(s.workspaces))
+	}
+}
+
 // within gets a page, which must not take minutes.
 func (p *person) within(t *testing.T, path string) *answer {
 	t.Helper()

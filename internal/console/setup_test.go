@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"io"
@@ -68,7 +69,7 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 // setupWith is setup with options for the pool, such as a tracer or other lock timeouts.
 func setupWith(t *testing.T, o pg.Options, change ...func(*Config)) *bundle {
 	t.Helper()
-	o.MaxConns = 6
+	o.MaxConns = cmp.Or(o.MaxConns, 6)
 	pool := testkit.Must(pg.Open(t.Context(), testkit.NewDatabase(t), o))(t)
 	t.Cleanup(pool.Close)
 	s := &bundle{t: t, pool: pool, clock: testkit.RunningClock(), logs: &testkit.Buffer{}}

@@ -21,7 +21,10 @@ type Request struct {
 	Now     time.Time
 	ID      string           // for the log and the page about an error
 	Session *session.Session // nil where the route requires none
-	site    *Site
+	// Leave says that what follows takes long without a connection to the database, so that
+	// another slow request may begin. Nil where the route has no place to give back.
+	Leave func()
+	site  *Site
 }
 
 // Path returns a parameter of the route's pattern.

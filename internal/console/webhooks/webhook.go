@@ -170,6 +170,7 @@ func (p *Pages) test(r *web.Request) error {
 	if err != nil {
 		return err
 	}
+	r.Leave() // the receiver is waited for without a connection
 	id := eventID + "_" + w.ID
 	ctx, cancel := context.WithTimeout(r.Context(), p.TestTimeout)
 	defer cancel()
