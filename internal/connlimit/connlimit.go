@@ -55,6 +55,9 @@ const (
 	proven
 )
 
+// newcomers is which part of all connections, one in so many, is for addresses that have none.
+const newcomers = 8
+
 // maxClosing is how many refused connections may be open at the same time, so
 // that their callers can read the refusal; more are closed at once.
 const maxClosing = 8
@@ -156,7 +159,11 @@ func (l *Listener) makeRoom(address netip.Addr) bool {
 	if address.IsValid() && l.addresses[address] >= l.cfg.MaxPerAddress && !l.evict(address) {
 		return false
 	}
-	return l.total < l.cfg.Max || l.evict(netip.Addr{})
+	most := l.cfg.Max
+	if address.IsValid() && l.addresses[address] > 0 {
+		most -= most / newcomers
+	}
+	return l.total < most || l.evict(netip.Addr{})
 }
 
 // addressOf is the address that a connection counts for; invalid: a proxy's.

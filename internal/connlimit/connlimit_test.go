@@ -328,3 +328,42 @@ func TestWhatIsTaken(t *testing.T) {
 		t.Errorf("%d writes have ended, want 1", writes)
 	}
 }
+
+// TestAddressesLeaveOthersAConnection: two addresses with a request under way on each connection do
+// not have all connections.
+func TestAddressesLeaveOthersAConnection(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, connlimit.Config{Max: 16, MaxPerAddress: 8})
+	ask := func(from string) net.Conn {
+		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c := testkit.Must(dialer.DialContext(t.Context(), "tcp", s.address))(t)
+		t.Cleanup(func() { _ = c.Close() })
+		testkit.Must(io.WriteString(c, "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"))(t)
+		return c
+	}
+	defer close(s.release)
+	for i := range 8 {
+		ask("127.0.0.1")
+		if i < 6 {
+			ask("127.0.0.2")
+		}
+		testkit.Eventually(t, func() error {
+			if n := s.waiting.Load(); n != int64(min(2*(i+1), i+7)) {
+				return fmt.Errorf("%d requests wait", n)
+			}
+			return nil
+		})
+	}
+	refused := ask("127.0.0.2") // it has 6 connections, and 2 are left
+	_ = refused.SetReadDeadline(time.Now().Add(time.Minute))
+	if line, err := bufio.NewReader(refused).ReadString('\n'); err != nil || !strings.Contains(line, "503") {
+		t.Errorf("an address with connections takes the last ones: %q %v", line, err)
+	}
+	ask("127.0.0.3")
+	testkit.Eventually(t, func() error {
+		if n := s.waiting.Load(); n != 15 {
+			return fmt.Errorf("%d requests wait, want that of the address without any, too", n)
+		}
+		return nil
+	})
+}
