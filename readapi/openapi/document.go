@@ -25,7 +25,7 @@ The API is read only: GET, HEAD and OPTIONS, anything else is answered with 405.
 
 **Forms.** Money is a string with two decimals beside a currency. Timestamps are UTC with three decimals. Dates are YYYY-MM-DD.
 
-**Lists** are in order of last change, oldest first. next_cursor is always given: keep it, also from the last page, and ask again later with the same parameters to get exactly what has changed since. Pages may be read while data changes: a row that changes moves to the end. A row that is deleted, or that your key may no longer see, is no longer in its list; with include=removed it is there as {"id":…,"removed":true,"updated_at":…}, so that a follower learns that it is gone.
+**Lists** are in order of last change, oldest first. next_cursor is always given: keep it, also from the last page, and ask again later with the same parameters to get exactly what has changed since. Pages may be read while data changes: a row that changes moves to the end. A row that is deleted, or that your key may no longer see, is no longer in its list; with include=removed it is there as {"id":…,"removed":true,"updated_at":…}, so that a follower learns that it is gone. A row that no longer matches a filter is not reported: follow lists without filters that can change.
 
 **Whole lists.** Lists of rows also come in one answer, as they were at one moment, with Accept: application/x-ndjson or text/csv and without limit. It costs one request of the limit and one more for each 10,000 rows begun. NDJSON ends with a line that has next_cursor; CSV has the cursor in the header and the trailer field Next-Cursor. A list without that end was broken off: start again from the cursor that you had.
 
@@ -120,13 +120,13 @@ func (s *schemas) webhook(names brand.Brand) object {
 		{"tags", []string{"Events"}},
 		{"summary", "An event, sent to your webhook"},
 		{"description", "Sent to the webhooks that chose the event's type. Any 2xx within 10 seconds is success; otherwise it is sent again after " +
-			"1 minute, 5 minutes, 30 minutes, 2, 6, 12 and 24 hours. The same event can come more than once: recognise it by its id. " +
+			"1 minute, 5 minutes, 30 minutes, 2, 6, 12 and 24 hours, or later if a 429 or 503 asks for it with Retry-After, 24 hours at most. The same event can come more than once: recognise it by its id. " +
 			"Check the signature before you read the body: one of the v1 values must be the HMAC-SHA256, in hex, of t, a point and the body as it came, " +
 			"keyed with the webhook's secret, and t must be within 300 seconds of now. " +
 			"A webhook that is set so carries the headers of Standard Webhooks (standardwebhooks.com) as well, under the same secret."},
 		{"security", []object{}},
 		{"parameters", []object{
-			header(names.SignatureHeader(), "Time and signatures; two of them for 24 hours after the secret was rotated.", anyText, "t=1790932500,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd"),
+			header(names.SignatureHeader(), "Time and signatures, newest secret first: after a rotation each earlier secret signs for 24 hours more, so that there are up to five.", anyText, "t=1790932500,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd"),
 			header(names.EventIDHeader(), "The event's id.", anyText, "evt_0199a2f4c1e87b4f"),
 			optional("webhook-id", "The event's id; like the next two only if the webhook has the headers of Standard Webhooks.", anyText, "evt_0199a2f4c1e87b4f"),
 			optional("webhook-timestamp", "When it was sent, in seconds since 1970.", anyText, "1790932500"),

@@ -235,7 +235,7 @@ func (s *schemas) removedRow() object {
 		properties = properties.with(f.Name, schema)
 		required = append(required, f.Name)
 	}
-	return s.add("RemovedRow", members("A row that has left the list; only with include=removed.", properties, required))
+	return s.add("RemovedRow", members("A row that was deleted, or that the key may no longer see; only with include=removed. A row that no longer matches a filter is not reported.", properties, required))
 }
 
 const exampleCursor = "q83vEjRWeJASNFZ4kBI0Vg"

@@ -26,7 +26,7 @@ const (
 		"Without the last line the list was broken off: start again from the cursor that you had. " +
 		"It costs one request of the limit and one more for each 10,000 rows begun."
 	csvDescription = "The same list as RFC 4180 has it, in UTF-8, with a row of names. Each field has a column, that of an object one for each of its fields, such as client.id; " +
-		"arrays are JSON, null is an empty cell. With include=removed the last column, removed, is true for rows that have left the list. " +
+		"arrays are JSON, null is an empty cell. With include=removed the last column, removed, is true for rows that were deleted or that the key may no longer see. " +
 		"Take columns by their names, because more may come. Texts are exactly those of the rows, also where a spreadsheet would take them for formulas. " +
 		"The cursor is in the header Next-Cursor and, when the list has ended, in the trailer field of the same name; a list that was broken off has no trailer and ends with an error of the connection."
 )

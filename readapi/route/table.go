@@ -36,7 +36,7 @@ func invoices() []Route {
 		{
 			Path: "/v1/charges", Operation: "listCharges", Group: "Invoices", Permission: access.InvoicesRead, Kind: Rows, Resource: charge,
 			Summary: "List charges", Description: "Charges, oldest change first. Those that are not billed to the client are shown only to keys with pay:read. " +
-				"Those that have left the list are shown with include=removed.",
+				"Those that were deleted, or that the key may no longer see, are shown with include=removed.",
 			Params: paged(updatedSince(), include(), period(), clientID(), contractorID()),
 		},
 		{
