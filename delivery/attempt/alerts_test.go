@@ -92,7 +92,7 @@ func TestEveryAlertHasWords(t *testing.T) {
 func TestAWriteThatFailsWaitsForLastWords(t *testing.T) {
 	t.Parallel()
 	client, server := net.Pipe()
-	c := &lastWords{Conn: &deaf{client}, ended: make(chan struct{})}
+	c := &lastWords{Conn: &deaf{client}, until: time.Now().Add(time.Minute), ended: make(chan struct{})}
 	written := make(chan error, 1)
 	go func() { _, err := c.Write([]byte("x")); written <- err }()
 	heard := make(chan string, 1)

@@ -460,3 +460,20 @@ func TestGoAwayLosesNothing(t *testing.T) {
 	}
 	group.Wait()
 }
+
+// TestLastWordsAreAwaitedUntilTheDeadline: a write that fails does not wait longer than the attempt
+// has time.
+func TestLastWordsAreAwaitedUntilTheDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		began := time.Now()
+		c := &lastWords{Conn: &deaf{client}, until: began.Add(lastWordsTime / 2), ended: make(chan struct{})}
+		for range 2 { // nobody reads
+			if _, err := c.Write([]byte("x")); err == nil || time.Since(began) != lastWordsTime/2 {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+		}
+		_, _ = c.Close(), server.Close()
+	})
+}

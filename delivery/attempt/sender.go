@@ -356,7 +356,9 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		_ = raw.Close()
 		return nil, &stageError{stageConnect, err}
 	}
-	raw = &lastWords{Conn: raw, ended: make(chan struct{})}
+	words := &lastWords{Conn: raw, ended: make(chan struct{})}
+	words.until, _ = ctx.Deadline()
+	raw = words
 	cfg := d.tls.Clone()
 	cfg.ServerName = strings.TrimSuffix(host, ".")
 	cfg.ClientSessionCache = addressSessions{d.tls.ClientSessionCache, address}
@@ -388,11 +390,12 @@ func (d *dialer) speaking(protocol string) *dialer {
 // on its way by then, and that its write fails would hide why.
 type lastWords struct {
 	net.Conn
+	until time.Time // the deadline of the attempt that made the connection
 	once  sync.Once
 	ended chan struct{} // reading has come to its end, or the connection is closed
 }
 
-// lastWordsTime bounds how long a failed write waits.
+// lastWordsTime bounds how long a failed write waits, beside the deadline of the attempt.
 const lastWordsTime = 250 * time.Millisecond
 
 // Read implements net.Conn.
@@ -415,7 +418,7 @@ func (c *lastWords) Write(b []byte) (int, error) {
 
 // over waits until reading has come to its end; false: it has not within a moment.
 func (c *lastWords) over() bool {
-	limit := time.NewTimer(lastWordsTime)
+	limit := time.NewTimer(min(lastWordsTime, time.Until(c.until)))
 	defer limit.Stop()
 	select {
 	case <-c.ended:
