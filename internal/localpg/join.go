@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // joined is the use of a server that another process, or another Server of this
@@ -66,23 +69,26 @@ func (j *joined) release(ctx context.Context) error {
 // enough. The connection that it returns, if any, keeps others from joining
 // until it is closed.
 func (s *setup) awaitJoined(ctx context.Context) *pgx.Conn {
-	var alone bool
 	conn, err := s.place.connect(ctx) // if this fails, others cannot connect either
-	if err == nil {
-		err = conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", useLock).Scan(&alone)
+	if err != nil {
+		return conn
 	}
-	if err != nil || alone {
+	lock := func(atMost time.Duration) error {
+		_, err := conn.Exec(ctx, "SET lock_timeout = "+strconv.FormatInt(atMost.Milliseconds(), 10))
+		if err == nil {
+			_, err = conn.Exec(ctx, "SELECT pg_advisory_lock($1)", useLock)
+		}
+		return err
+	}
+	// The session of a command that has just ended may hold the lock for a moment longer.
+	if err := lock(time.Second); !pg.Locked(err) {
 		return conn
 	}
 	var others string // their process ids
 	_ = conn.QueryRow(ctx, `SELECT coalesce(string_agg(DISTINCT substr(application_name, length($1) + 1), ', '), '')
 		FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE locktype = 'advisory' AND granted AND starts_with(application_name, $1)`, useName).Scan(&others)
 	s.log.Warn("waiting for other programs that use this PostgreSQL before it is stopped", "directory", s.place.dir, "processes", others, "at_most", s.opts.joined)
-	_, err = conn.Exec(ctx, "SET lock_timeout = "+strconv.FormatInt(s.opts.joined.Milliseconds(), 10))
-	if err == nil {
-		_, err = conn.Exec(ctx, "SELECT pg_advisory_lock($1)", useLock)
-	}
-	if err != nil {
+	if err := lock(s.opts.joined); err != nil {
 		s.log.Warn("stopping PostgreSQL although other programs use it; they get an error", "directory", s.place.dir, "processes", others)
 	}
 	return conn
