@@ -46,6 +46,44 @@ func TestMarksOfWindowsAreSkipped(t *testing.T) {
 	}
 }
 
+// TestFilesThatGoOnAreReadAsWindowsWritesThem: a person may have saved the program's own files with an
+// editor there.
+func TestFilesThatGoOnAreReadAsWindowsWritesThem(t *testing.T) {
+	t.Parallel()
+	url, dir := testkit.NewDatabase(t), t.TempDir()
+	const line = `{"workspace_id":"w","type":"client.recorded","data":{"client_id":"c","name":"n"}}` + "\n"
+	in, ids, log := filepath.Join(dir, "in.ndjson"), filepath.Join(dir, "ids.txt"), filepath.Join(dir, "log.ndjson")
+	ofWindows := func(name string) { write(t, name, "\ufeff"+strings.ReplaceAll(read(t, name), "\n", "\r\n")) }
+	write(t, in, line+line)
+	succeed(t, url, "append", "--ids", ids, in)
+	ofWindows(ids)
+	write(t, in, line+line+line)
+	if out := succeed(t, url, "append", "--ids", ids, in); out != "appended 1, skipped 2\n" {
+		t.Errorf("the ids: %s", out)
+	}
+	if out := succeed(t, url, "append", "--ids", ids, in); out != "appended 0, skipped 3\n" {
+		t.Errorf("the ids, with one more: %s", out)
+	}
+	succeed(t, url, "export", "--out", log)
+	ofWindows(log)
+	succeed(t, url, "append", in)
+	if r := runCommand(t, command(t, url, "export", "--out", log)); r.code != cli.ExitDone || !strings.Contains(r.errOut, "added 3 entries to ") {
+		t.Errorf("the export: %+v", r)
+	}
+	other := testkit.NewDatabase(t)
+	if out := succeed(t, other, "append", log); out != "appended 6, skipped 0\n" {
+		t.Errorf("the exported file: %s", out)
+	}
+	for _, name := range []string{ids, log} {
+		write(t, name, "\xff\xfee\x00v\x00\n\x00")
+	}
+	for args, name := range map[string]string{"append --ids " + ids + " " + in: ids, "export --out " + log: log} {
+		if r := runCommand(t, command(t, url, strings.Fields(args)...)); r.code != cli.ExitFailed || !strings.Contains(r.errOut, name+": it is UTF-16: want UTF-8") {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}
+
 // TestExportToAFileSaysWhatItDid: the file has the entries, and the terminal how many.
 func TestExportToAFileSaysWhatItDid(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,6 +68,8 @@ func TestSigningKeys(t *testing.T) {
 		{"hunter2", "signing-key show", cli.ExitUsage, "LEDGERFEED_SIGNING_KEY has a wrong value, which is not shown"},
 		{"", "signing-key check " + signed, cli.ExitFailed, "want --key or --keys: there is no file"},
 		{older, "signing-key check " + signed, cli.ExitDone, "day 2026-11-22"},
+		{older, "signing-key check " + file("windows", "\ufeff"+strings.ReplaceAll(string(note), "\n", "\r\n")), cli.ExitDone, "day 2026-11-22"},
+		{older, "signing-key check " + file("utf16", "\xff\xfea\x00"), cli.ExitFailed, "utf16: cannot read the note: it is UTF-16: want UTF-8"},
 		{newer, "signing-key check --json " + signed, cli.ExitDone, `"name":"` + name + `"`},
 		{"", "signing-key check --key " + olderVerifier + " " + signed, cli.ExitDone, "Signed by " + strings.Join(strings.SplitN(olderVerifier, "+", 3)[:2], "+") + "."},
 		{"", "signing-key check --keys " + file("keys", "# a comment\n"+olderVerifier+"\n"+newerVerifier+"\n") + " " + signed, cli.ExitDone, " and " + name},
@@ -96,6 +99,34 @@ func TestSigningKeys(t *testing.T) {
 	noDatabase := command(t, "postgres://127.0.0.1:1/x", "signing-key", "show")
 	if r := runCommand(t, noDatabase); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "there is no key to sign with: ledgerfeed signing-key new makes one") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestSigningKeyFileOfWindows: a key that a person put back with an editor there is the same key.
+func TestSigningKeyFileOfWindows(t *testing.T) {
+	t.Parallel()
+	key, verifier := newSigningKey(t)
+	dir, n := t.TempDir(), 0
+	for text, want := range map[string]string{
+		"\ufeff" + key + "\r\n": verifier, "\xff\xfeP\x00": "signing.key: it is UTF-16: want UTF-8", "\ufeff\n": "signing.key is empty: put the key back",
+	} {
+		n++
+		show := func() result {
+			c := command(t, "", "signing-key", "show", "--data-dir", filepath.Join(dir, strconv.Itoa(n)))
+			c.Env = append(c.Env, "LEDGERFEED_BASE_URL=https://api.example.com")
+			return runCommand(t, c)
+		}
+		r := show()
+		_, name, _ := strings.Cut(r.errOut, "there is no file ") // under root it is elsewhere
+		name, _, found := strings.Cut(name, " yet")
+		if !found || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
+			t.Fatalf("%+v", r)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(name)) })
+		write(t, name, text)
+		if r := show(); !strings.Contains(r.out+r.errOut, want) {
+			t.Errorf("%.10q: %+v, want %q", text, r, want)
+		}
 	}
 }
 

@@ -165,7 +165,7 @@ func (f *moveFlags) otherKeyring(same *keyring.Keyring) (*keyring.Keyring, error
 	}
 	k, err := keyring.New(strings.TrimSpace(string(text)))
 	if err != nil {
-		return nil, fmt.Errorf("--to-secret-key-file: %w", err)
+		return nil, fmt.Errorf("--to-secret-key-file: %s: %w", f.secretKeyFile, err)
 	}
 	return k, nil
 }

@@ -62,6 +62,9 @@ func ownSettings() map[string]string {
 // socket. Each connection checks it, and a server of another account is a
 // [PeerError].
 func ParseConfig(url string) (*pgxpool.Config, error) {
+	if err := checkSSLFiles(url); err != nil {
+		return nil, err
+	}
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("DATABASE_URL: %w", err)

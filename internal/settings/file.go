@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // File is a file with settings: YAML, each setting under the name of its variable
@@ -44,6 +45,9 @@ func ReadFile(path string) (*File, error) {
 	f := &File{name: filepath.Base(path), values: map[string]fileValue{}}
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
+		if _, form := textfile.Plain(text); form != nil { // one with a mark is read
+			return nil, &FileError{[]string{fmt.Sprintf("%s cannot be read: %v", f.name, form)}}
+		}
 		return nil, &FileError{[]string{fmt.Sprintf("%s is no YAML: %s", f.name, strings.TrimPrefix(err.Error(), "yaml: "))}}
 	}
 	if len(document.Content) == 0 {

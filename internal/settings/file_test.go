@@ -19,6 +19,34 @@ func writeFile(t *testing.T, text string) string {
 	return path
 }
 
+// TestFilesOfWindows: what editors there write is read, or named.
+func TestFilesOfWindows(t *testing.T) {
+	t.Parallel()
+	utf16 := func(text string) string {
+		var b strings.Builder
+		for _, c := range []byte(text) {
+			b.WriteByte(c)
+			b.WriteByte(0)
+		}
+		return b.String()
+	}
+	const text = "listen: 0.0.0.0:80\r\nretention: 60d\r\n"
+	for name, content := range map[string]string{"CRLF": text, "a mark": "\ufeff" + text, "UTF-16 with a mark": "\xff\xfe" + utf16(text)} {
+		f, err := ReadFile(writeFile(t, content))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if s, err := Read(nil, f); err != nil || s.Listen != "0.0.0.0:80" || s.Retention != 60*24*time.Hour {
+			t.Errorf("%s: %q, %v, %v", name, s.Listen, s.Retention, err)
+		}
+	}
+	_, err := ReadFile(writeFile(t, utf16(text)))
+	if want := "ledgerfeed.yaml cannot be read: it is UTF-16: want UTF-8"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("UTF-16 without a mark: %v, want %q", err, want)
+	}
+}
+
 func TestFile(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFile(writeFile(t, `

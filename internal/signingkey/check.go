@@ -1,13 +1,17 @@
 package signingkey
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // Verifiers are verifier keys that a note is checked with.
@@ -51,6 +55,16 @@ type Checked struct {
 
 // MaxNote bounds a note, in bytes.
 const MaxNote = 1_000_000
+
+// ReadNote reads a note that a person may have kept with an editor of Windows: without a byte order
+// mark, and with line feeds alone. No note has other control characters.
+func ReadNote(in io.Reader) ([]byte, error) {
+	signed, err := io.ReadAll(textfile.NewReader(io.LimitReader(in, MaxNote+1)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the note: %w", err)
+	}
+	return bytes.ReplaceAll(signed, []byte("\r\n"), []byte("\n")), nil
+}
 
 // Check checks a note: at least one of the keys signed it, and its text begins with the
 // name of that key. Signatures of other keys are passed over, as they have to be.

@@ -96,10 +96,10 @@ func Connect(target *Target, cfg bus.Config, more ...nats.Option) (*nats.Conn, e
 		}),
 	}
 	if target.Creds != "" {
-		options = append(options, nats.UserCredentials(target.Creds))
+		options = append(options, credentials(target.Creds))
 	}
 	if target.CA != "" {
-		options = append(options, nats.RootCAs(target.CA), nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
+		options = append(options, authorities(target.CA), nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
 	}
 	conn, err := nats.Connect(target.Servers, append(options, more...)...)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // Theme is how the console looks, besides its own style.
@@ -140,6 +142,9 @@ func ReadLogo(file string) (Logo, error) {
 		return Logo{body, ".png"}, nil
 	case strings.HasPrefix(http.DetectContentType(body), "text/") && bytes.Contains(body, []byte("<svg")):
 		return Logo{body, ".svg"}, nil
+	}
+	if _, err := textfile.Plain(body); err != nil {
+		return Logo{}, fmt.Errorf("the logo in %s cannot be read: %w", file, err)
 	}
 	return Logo{}, fmt.Errorf("the logo in %s is not a picture in SVG or PNG", file)
 }

@@ -69,6 +69,7 @@ func TestReadLogo(t *testing.T) {
 		"png":        {png, ".png", ""},
 		"a page":     {"<html></html>", "", "is not a picture"},
 		"empty":      {"", "", "is not a picture"},
+		"UTF-16":     {"\xff\xfe<\x00s\x00v\x00g\x00", "", "it is UTF-16: want UTF-8"},
 		"too large":  {png + strings.Repeat("x", maxLogo), "", "more than 256 KiB"},
 		"not a file": {"", "", "cannot read the logo"},
 	} {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -19,6 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // Keyring has the keys that encrypt and decrypt webhooks' secrets: those of
@@ -92,6 +94,13 @@ func (e *Env) readKeyFile(db *Database, name string) (string, error) {
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot read the key for webhooks' secrets: %w", err)
+	}
+	// A person may have put the file back, with an editor of Windows.
+	if text, err = textfile.Plain(text); err != nil {
+		return "", fmt.Errorf("cannot read the key for webhooks' secrets from %s: %w", filepath.Join(path, name), err)
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return "", fmt.Errorf("cannot read the key for webhooks' secrets: %s is empty: put the key back from where it is kept, or remove the file if there never was one", filepath.Join(path, name))
 	}
 	return string(text), nil
 }

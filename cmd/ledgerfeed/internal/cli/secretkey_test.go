@@ -27,6 +27,30 @@ func TestOneRotationAtATime(t *testing.T) {
 	testkit.Must(e.LockSecretKeys(db))(t)()
 }
 
+// TestSecretKeyFilesOfWindows: a key that a person put back with an editor there is the same key.
+func TestSecretKeyFilesOfWindows(t *testing.T) {
+	t.Parallel()
+	key := strings.Repeat("s", 16)
+	want := testkit.Must(keyring.New(key))(t).Fingerprints()[0]
+	for text, fault := range map[string]string{
+		key: "", "\ufeff" + key: "", "\ufeff" + key + "\r\n": "", key + "\n": "",
+		"\xff\xfes\x00": "secret.key: it is UTF-16: want UTF-8",
+		"":              "secret.key is empty: put the key back", "\ufeff\r\n": "secret.key is empty: put the key back",
+	} {
+		e, db := &Env{Settings: settings.Settings{DataDir: filepath.Join(t.TempDir(), "data")}}, &Database{URL: "postgres://db.example.com/ledgerfeed"}
+		if err := e.writeKeyFile(db, secretKeyName, text); err != nil {
+			t.Fatal(err)
+		}
+		k, err := e.ReadKeyring(db)
+		switch {
+		case fault != "" && (err == nil || !strings.Contains(err.Error(), fault)):
+			t.Errorf("%q: %v, want %q", text, err, fault)
+		case fault == "" && (err != nil || k.Fingerprints()[0] != want):
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 // TestKeepSecretKey: the keys behind the one that encrypts go to the file of the former ones.
 // A key before it stays: another rotation has just put it there. A file without the key stays
 // as it is.

@@ -2,7 +2,6 @@ package repair
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -53,9 +52,9 @@ func readOneKept(env *cli.Env, file, keys string) (_ *keptCheckpoint, workspace 
 		return nil, "", err
 	}
 	defer f.Close()
-	note, err := io.ReadAll(textfile.NewReader(io.LimitReader(f, signingkey.MaxNote+1)))
+	note, err := signingkey.ReadNote(f)
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot read it: %w", err)
+		return nil, "", err
 	}
 	origin, _, _ := strings.Cut(string(note), "\n")
 	k := &keptCheckpoint{File: file, Origin: origin}

@@ -77,9 +77,9 @@ func read(env *cli.Env, args []string) ([]byte, error) {
 		defer f.Close()
 		in, name = f, args[0]
 	}
-	signed, err := io.ReadAll(textfile.NewReader(io.LimitReader(in, signingkey.MaxNote+1)))
+	signed, err := signingkey.ReadNote(in)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return signed, nil
 }

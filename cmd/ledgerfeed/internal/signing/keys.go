@@ -1,6 +1,7 @@
 package signing
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // fileName is the file in the data directory that holds the key that signs, or two
@@ -105,5 +107,14 @@ func readFile(e *cli.Env) (string, error) {
 	}
 	defer func() { _ = dir.Close() }()
 	text, err := dir.ReadFile(fileName)
-	return string(text), err
+	if err != nil {
+		return "", err
+	}
+	if text, err = textfile.Plain(text); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return "", fmt.Errorf("%s is empty: put the key back from where it is kept, or remove the file to have another one made", path)
+	}
+	return string(text), nil
 }

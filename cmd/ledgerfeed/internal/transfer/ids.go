@@ -12,6 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // idFile keeps the ids that lines without one were given, so that the same input
@@ -43,9 +44,8 @@ func (f *idFile) next(line []byte) (id string, err error) {
 	sum := sha256.Sum256(line)
 	checksum := hex.EncodeToString(sum[:8])
 	if f.earlier != nil {
-		text, err := f.earlier.ReadString('\n')
+		text, err := f.earlier.ReadBytes('\n')
 		if err == nil {
-			f.read += int64(len(text))
 			return f.match(text, checksum)
 		}
 		if !errors.Is(err, io.EOF) {
@@ -79,9 +79,17 @@ func (f *idFile) open() (err error) {
 	return nil
 }
 
-// match returns the id of a line of an earlier run's file.
-func (f *idFile) match(text, checksum string) (id string, err error) {
-	id, sum, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
+// match returns the id of a line of an earlier run's file, which an editor of Windows may have
+// written again.
+func (f *idFile) match(text []byte, checksum string) (id string, err error) {
+	line := text
+	if f.read == 0 {
+		if line, err = textfile.Plain(text); err != nil {
+			return "", fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	f.read += int64(len(text))
+	id, sum, _ := strings.Cut(strings.TrimRight(string(line), "\r\n"), " ")
 	if !domain.IsID(id) || len(sum) != len(checksum) {
 		return "", fmt.Errorf("%s is not a file that --ids wrote", f.name)
 	}

@@ -61,7 +61,13 @@ func foldFile(ctx context.Context, file *os.File, log *eventlog.Log) (last map[s
 		if err != nil {
 			return nil, 0, fmt.Errorf("cannot read %s: %w", file.Name(), err)
 		}
-		e, ok := exported(line)
+		content := line
+		if number == 1 {
+			if content, err = textfile.Plain(line); err != nil {
+				return nil, 0, fmt.Errorf("%s: %w", file.Name(), err)
+			}
+		}
+		e, ok := exported(content)
 		if !ok {
 			return nil, 0, fmt.Errorf("%s, line %d is not a line of an export", file.Name(), number)
 		}
