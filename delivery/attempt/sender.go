@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -246,8 +247,9 @@ func (p *progress) withAlert(err error) error {
 		return err
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
+	conns := slices.Clone(p.conns) // a dial that is under way may add one meanwhile
+	p.mu.Unlock()
+	for _, c := range conns {
 		raw, ok := c.NetConn().(*lastWords)
 		if !ok || !raw.over() {
 			continue
