@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // pendingAppend is a single append on its way to a shared transaction.
@@ -203,7 +204,7 @@ func (l *Log) commitTogether(ctx context.Context, pool *pgxpool.Pool, statements
 	}
 	results, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (appendResult, error) { return scanAppendResult(row) })
 	if err == nil && len(results) != len(statements) {
-		err = fmt.Errorf("%d results for %d workspaces", len(results), len(statements))
+		err = fmt.Errorf("%d results for %s", len(results), plural.Of(len(statements), "workspace", "workspaces"))
 	}
 	if err != nil {
 		return AppendError(workspaces[0], err)

@@ -97,7 +97,7 @@ func TestAnomalies(t *testing.T) {
 		{"anomaly acknowledge " + first.WorkspaceID + " --note seen", cli.ExitUsage, "--position, --reason or --all"},
 		{"anomaly acknowledge " + first.WorkspaceID + " --note seen --reason wrong", cli.ExitUsage, "want one of unknown_object, repeat"},
 		{"anomaly acknowledge nobody --all --note seen", cli.ExitFailed, "nobody"},
-		{"anomaly acknowledge " + first.WorkspaceID + " --position " + position + " --note seen", cli.ExitDone, "1 anomalies"},
+		{"anomaly acknowledge " + first.WorkspaceID + " --position " + position + " --note seen", cli.ExitDone, "1 anomaly is acknowledged."},
 		{"anomaly acknowledge " + first.WorkspaceID + " --position " + position + " --note seen", cli.ExitDone, "0 anomalies"},
 		{"anomaly show " + first.WorkspaceID + " --position " + position, cli.ExitDone, "seen"},
 	} {

@@ -217,7 +217,7 @@ func TestLongWorkShowsProgress(t *testing.T) {
 	c := command(t, url, "append")
 	c.Stdin = strings.NewReader(noEffect("w", "a"))
 	appending, exporting := startProcess(t, c), startProcess(t, command(t, url, "export"))
-	appending.await("append: 0 of 1 entries, ")
+	appending.await("append: 0 of 1 entry, ")
 	exporting.await("export: 0 entries, ")
 	testkit.Must(holder.Exec(t.Context(), "ROLLBACK"))(t)
 	for _, p := range []*process{appending, exporting} {

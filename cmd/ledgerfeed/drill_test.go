@@ -334,7 +334,7 @@ func (d *drill) serveAgain(s *pgserver.Server) {
 	if code != cli.ExitDone {
 		t.Errorf("doctor ends with %d", code)
 	}
-	d.says(text, "in 3 workspaces, of each of which the newest 100 have the right chain", "1 webhook is on", "what was revoked", "deliveries will be tried again", "OK       keys")
+	d.says(text, "in 3 workspaces; the newest 100 of each have the right chain", "1 webhook is on", "what was revoked", "deliveries will be tried again", "OK       keys")
 	d.runAsWritten(s, "## After a restore")
 	d.compareWithAFold(s)
 

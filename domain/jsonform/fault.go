@@ -43,7 +43,11 @@ func (e FieldErrors) Error() string {
 	for i, f := range shown {
 		parts[i] = f.Error()
 	}
-	if more := len(e) - len(shown); more > 0 {
+	switch more := len(e) - len(shown); more {
+	case 0:
+	case 1:
+		parts = append(parts, "and 1 more fault")
+	default:
 		parts = append(parts, fmt.Sprintf("and %d more faults", more))
 	}
 	return strings.Join(parts, "; ")

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // Rebuild makes what is stored of a workspace's trees what its log gives, whose entries it
@@ -134,7 +135,7 @@ func (r *Rebuild) hold(t *rebuiltTree, p *publishedState) {
 	case p.Chain != r.chain:
 		differs = "is of another log"
 	case p.Size != t.tree.Size():
-		differs = fmt.Sprintf("has %d events, and the log gives %d", p.Size, t.tree.Size())
+		differs = fmt.Sprintf("has %s, and the log gives %d", plural.Of(p.Size, "event", "events"), t.tree.Size())
 	case p.Root != root:
 		differs = fmt.Sprintf("has the root %s, and the log gives %s", p.Root, root)
 	default:

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 const (
@@ -69,7 +71,7 @@ type Report struct {
 // String is the report in one line.
 func (r *Report) String() string {
 	if r.Origin == "" {
-		return fmt.Sprintf("%d events; nothing was proven, because --verify was not given.", r.Events)
+		return plural.Of(r.Events, "event", "events") + "; nothing was proven, because --verify was not given."
 	}
 	if r.Size == 0 && r.Root == "" {
 		return fmt.Sprintf("Nothing is proven yet: there was no checkpoint of %s.", r.Origin)
@@ -86,6 +88,9 @@ func (r *Report) String() string {
 		return "Nothing is proven: no event was shown of " + tree + ". They may be older than the feed keeps events, or withheld: the service does not give the newest one."
 	case r.Proven == nil:
 		return "Proven: " + tree + "; no event was shown."
+	}
+	if r.Proven.Next-r.Proven.First == 1 {
+		return fmt.Sprintf("Proven: event %d is, byte for byte, in %s.", r.Proven.First, tree)
 	}
 	return fmt.Sprintf("Proven: events %d to %d are, byte for byte and in this order, in %s.", r.Proven.First, r.Proven.Next-1, tree)
 }
@@ -232,7 +237,7 @@ func (f *Follower) lostPlace(err error) error {
 	if errors.As(err, &refused) && f.cfg.State.Cursor != "" {
 		for _, field := range refused.Fields {
 			if field == "cursor" {
-				return fmt.Errorf("the place in the feed is lost after %d events: %w. Keep the state as it is, and begin with another --state, with --since", f.cfg.State.Events, err)
+				return fmt.Errorf("the place in the feed is lost after %s: %w. Keep the state as it is, and begin with another --state, with --since", plural.Of(f.cfg.State.Events, "event", "events"), err)
 			}
 		}
 	}
@@ -495,11 +500,11 @@ func (f *Follower) overdue(size int64, passed error) error {
 		return t.withKept(&DifferenceError{Sentence: fmt.Sprintf("the tree has shrunk, and stayed so for %v: %v", f.cfg.ProofTimeout, stale), Seen: stale.seen.Note})
 	case errors.As(passed, &uncosigned):
 		return t.withKept(&DifferenceError{
-			Sentence: fmt.Sprintf("the feed shows %d events of the tree, and for %v there was no checkpoint of them that is cosigned: %v", size, f.cfg.ProofTimeout, uncosigned),
+			Sentence: fmt.Sprintf("the feed shows %s of the tree, and for %v there was no checkpoint of %s that is cosigned: %v", plural.Of(size, "event", "events"), f.cfg.ProofTimeout, plural.Word(size, "it", "them"), uncosigned),
 			Seen:     uncosigned.seen.Note,
 		})
 	}
 	return t.withKept(&DifferenceError{
-		Sentence: fmt.Sprintf("the feed shows %d events of the tree, and for %v there was no checkpoint of a tree of more than %d: they are not signed", size, f.cfg.ProofTimeout, t.proving()),
+		Sentence: fmt.Sprintf("the feed shows %s of the tree, and for %v there was no checkpoint of a tree of more than %d: %s not signed", plural.Of(size, "event", "events"), f.cfg.ProofTimeout, t.proving(), plural.Word(size-t.proving(), "one is", "they are")),
 	})
 }

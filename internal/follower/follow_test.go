@@ -117,8 +117,11 @@ func TestWholeFeedIsProven(t *testing.T) {
 			t.Errorf("%d events: %+v", n, report)
 		}
 		want := "Proven: events 0 to "
-		if n == 0 {
+		switch n {
+		case 0:
 			want = "no event was shown"
+		case 1:
+			want = "Proven: event 0 is, "
 		}
 		if !strings.Contains(report.String(), want) || !strings.Contains(report.String(), s.Origin+"+") {
 			t.Errorf("%d events: %s", n, report)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
@@ -126,9 +127,9 @@ func (t *Tree) compare(ctx context.Context, seen *Signed) error {
 	case seen.Position == have.Position && seen.Chain != have.Chain:
 		return differs("two signed checkpoints say that the log's chain at position %d is %s and %s", seen.Position, have.Chain, seen.Chain)
 	case seen.Position == have.Position && seen.Tree.N != have.Tree.N:
-		return differs("two signed checkpoints say that the tree had %d and %d events at position %d", have.Tree.N, seen.Tree.N, seen.Position)
+		return differs("two signed checkpoints say that the tree had the size %d and the size %d at position %d", have.Tree.N, seen.Tree.N, seen.Position)
 	case older.Tree.N != newer.Tree.N && older.Position > newer.Position:
-		return differs("the tree has %d events at position %d, and %d at position %d: it cannot have fewer at a later position",
+		return differs("the tree has the size %d at position %d, and %d at position %d: it cannot be smaller at a later position",
 			older.Tree.N, older.Position, newer.Tree.N, newer.Position)
 	}
 	root, err := t.rootAt(ctx, newer, older.Tree.N)
@@ -144,7 +145,7 @@ func (t *Tree) compare(ctx context.Context, seen *Signed) error {
 		if older.Tree.N == newer.Tree.N {
 			return differs("two signed checkpoints of size %d have the roots %s and %s: the tree was forked", seen.Tree.N, have.Tree.Hash, seen.Tree.Hash)
 		}
-		return differs("the signed tree of size %d does not extend the signed tree of size %d: among its first %d events are others than before", newer.Tree.N, older.Tree.N, older.Tree.N)
+		return differs("the signed tree of size %d does not extend the signed tree of size %d: among its first %s others than before", newer.Tree.N, older.Tree.N, plural.Of(older.Tree.N, "event is", "events are"))
 	}
 	if newer == have && newer.Tree.N > older.Tree.N || seen.Position < have.Position {
 		return &staleError{seen, have}

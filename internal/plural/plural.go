@@ -5,12 +5,12 @@ import "fmt"
 
 // Of is a count with what follows it: Of(n, "webhook fails", "webhooks fail") is "1 webhook fails"
 // or "2 webhooks fail".
-func Of[N int | int64](n N, one, many string) string {
+func Of[N int | int64 | uint64](n N, one, many string) string {
 	return fmt.Sprintf("%d %s", n, Word(n, one, many))
 }
 
 // Word is what follows a count that is written otherwise.
-func Word[N int | int64](n N, one, many string) string {
+func Word[N int | int64 | uint64](n N, one, many string) string {
 	if n == 1 {
 		return one
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
@@ -100,7 +101,7 @@ func (s *rebuildScope) includes(t *table.Table) bool {
 func (s *rebuildScope) change(b *Rebuilt) audit.Change {
 	c := audit.Change{
 		WorkspaceID: b.WorkspaceID, Action: audit.Rebuild, ObjectName: strings.Join(s.resources, ", "),
-		Detail: fmt.Sprintf("%d rows written, %d deleted; rules %d, before %d", b.Written, b.Deleted, b.Rules, b.RulesBefore),
+		Detail: fmt.Sprintf("%s written, %d deleted; rules %d, before %d", plural.Of(b.Written, "row", "rows"), b.Deleted, b.Rules, b.RulesBefore),
 	}
 	if s.restored != 0 {
 		c.Action, c.ObjectName = audit.EntryRestore, audit.EntryName(s.restored)

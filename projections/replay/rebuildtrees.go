@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // RebuiltTrees is what a rebuild did with the event trees of one workspace.
@@ -70,7 +71,7 @@ func (r *Replayer) rebuildTrees(ctx context.Context, workspaceID string, lost bo
 		}
 		return audit.Add(ctx, tx, r.cfg.Clock(), audit.Change{
 			WorkspaceID: workspaceID, Action: audit.Rebuild, ObjectName: resourceTrees,
-			Detail: fmt.Sprintf("%d tiles and trees written, %d deleted", b.Written, b.Deleted),
+			Detail: fmt.Sprintf("%s written, %d deleted", plural.Of(b.Written, "tile or tree", "tiles and trees"), b.Deleted),
 		})
 	})
 	if refused, ok := errors.AsType[*eventtree.RefusedError](err); ok {

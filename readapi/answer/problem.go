@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
@@ -178,8 +179,8 @@ func KeyInURL() *Error {
 func TooManyRefusedKeys(reset int) *Error {
 	return &Error{
 		Status: http.StatusTooManyRequests, Code: CodeAddressSlowedDown, RetryAfter: reset, Refusal: RefusedSlowDown,
-		Detail: fmt.Sprintf("This address has sent more than %d refused keys within a minute. Wait %d seconds and send a valid key.",
-			limit.RefusedKeysPerMinute, reset),
+		Detail: fmt.Sprintf("This address has sent more than %d refused keys within a minute. Wait %s and send a valid key.",
+			limit.RefusedKeysPerMinute, plural.Of(reset, "second", "seconds")),
 	}
 }
 
@@ -196,7 +197,7 @@ func Unauthorized(reason access.Reason, cause error) *Error {
 func TooManyRequests(a limit.Allowance) *Error {
 	return &Error{
 		Status: http.StatusTooManyRequests, Code: CodeRateLimited, RetryAfter: a.Reset, Refusal: RefusedRateLimit,
-		Detail: fmt.Sprintf("This key may make %d requests a minute. Wait %d seconds, then go on.", a.Limit, a.Reset),
+		Detail: fmt.Sprintf("This key may make %s a minute. Wait %s, then go on.", plural.Of(a.Limit, "request", "requests"), plural.Of(a.Reset, "second", "seconds")),
 	}
 }
 

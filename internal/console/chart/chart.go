@@ -3,6 +3,7 @@
 package chart
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ func (l Look) Patterned() bool { return l == Wait || l == Bad || l == Cross || l
 // Series is what the n-th count of each bar means.
 type Series struct {
 	Name string
+	One  string // the name of a single one, where it is another word
 	Look Look
 }
 
@@ -111,7 +113,7 @@ func New(id, title, unit string, bars []Bar, series []Series) *Chart {
 	var parts []string
 	for k, s := range series {
 		c.Series = append(c.Series, legend{s, totals[k]})
-		parts = append(parts, label.Count(totals[k])+" "+strings.ToLower(s.Name))
+		parts = append(parts, s.counted(totals[k]))
 	}
 	c.Empty = all == 0
 	c.Summary = title + ": " + strings.Join(parts, ", ") + "."
@@ -134,6 +136,12 @@ func New(id, title, unit string, bars []Bar, series []Series) *Chart {
 	return c
 }
 
+// counted is a count of the series in words.
+func (s *Series) counted(n int64) string {
+	many := strings.ToLower(s.Name)
+	return label.Plural(n, cmp.Or(s.One, many), many)
+}
+
 // Uses tells whether a series has a look.
 func (c *Chart) Uses(look Look) bool {
 	return slices.ContainsFunc(c.Series, func(s legend) bool { return s.Look == look })
@@ -150,7 +158,7 @@ func (c *Chart) addBar(b *Bar, x, w, floor, scale float64, series []Series) {
 		h := math.Max(float64(n)*scale, 1.5) // visible, however small
 		y -= h
 		drawn.Boxes = append(drawn.Boxes, box{round(y), round(h), series[k].Look})
-		parts = append(parts, label.Count(n)+" "+strings.ToLower(series[k].Name))
+		parts = append(parts, series[k].counted(n))
 	}
 	if len(drawn.Boxes) > 0 {
 		drawn.Reading = reading(b.At, strings.Join(parts, ", "))

@@ -13,8 +13,8 @@ const (
 // RequestSeries are the series of a chart of requests.
 func RequestSeries() []Series {
 	return []Series{
-		{Name: "Succeeded", Look: Good}, {Name: "Client errors", Look: Wait},
-		{Name: "Server errors", Look: Bad}, {Name: "Refused", Look: Quiet},
+		{Name: "Succeeded", Look: Good}, {Name: "Client errors", One: "client error", Look: Wait},
+		{Name: "Server errors", One: "server error", Look: Bad}, {Name: "Refused", Look: Quiet},
 	}
 }
 

@@ -63,7 +63,7 @@ func (p *Pages) charts(r *web.Request, c chart.Choice, webhooks []delivery.Webho
 	drawn := &charts{
 		RequestChart: counted("requests", "Requests "+c.Title, "requests", in, requests, chart.RequestSeries(), chart.OfKind),
 		AttemptChart: counted("attempts", "Delivery attempts "+c.Title, "attempts", in, attempts, attemptSeries(), attemptKind),
-		EventChart:   counted("events", "Events "+c.Title, "events", in, events, []chart.Series{{Name: "Events", Look: chart.Good}}, func(string) int { return 0 }),
+		EventChart:   counted("events", "Events "+c.Title, "events", in, events, []chart.Series{{Name: "Events", One: "event", Look: chart.Good}}, func(string) int { return 0 }),
 		APIChart:     timed("api-time", "API response time "+c.Title, "requests", in, api),
 		AnswerChart:  timed("answer-time", "Receiver response time "+c.Title, "attempts", in, answers),
 		CauseChart:   causes("Failed attempts "+c.Title, in, attempts),

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
@@ -221,7 +222,7 @@ longer counted by ledgerfeed doctor. Nothing else changes.`,
 					return err
 				}
 				return env.Print(map[string]int64{"acknowledged": n}, func(out io.Writer) error {
-					_, err := fmt.Fprintf(out, "%d anomalies are acknowledged.\n", n)
+					_, err := fmt.Fprintln(out, plural.Of(n, "anomaly is", "anomalies are")+" acknowledged.")
 					return err
 				})
 			})

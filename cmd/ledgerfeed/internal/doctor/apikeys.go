@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"fmt"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // checkAPIKeys looks for keys that were made under another brand: a key begins with the
@@ -26,7 +28,7 @@ func checkAPIKeys(ctx context.Context, x *examination) ([]Finding, error) {
 		return ok("%d can be used", live), nil
 	}
 	return []Finding{{
-		Level: Error, Text: fmt.Sprintf("%d of %d are refused: they were made under another brand, such as %s, than LEDGERFEED_BRAND, which is %s", refused, live, brand, x.env.Settings.Brand),
+		Level: Error, Text: fmt.Sprintf("%d of %d %s made under another brand, such as %s, than LEDGERFEED_BRAND, which is %s", refused, live, plural.Word(refused, "is refused: it was", "are refused: they were"), brand, x.env.Settings.Brand),
 		Do: "set LEDGERFEED_BRAND to what it was, or rotate or revoke these keys (ledgerfeed key list)",
 	}}, nil
 }

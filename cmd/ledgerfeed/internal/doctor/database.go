@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
@@ -139,11 +140,11 @@ func checkConnections(ctx context.Context, x *examination) ([]Finding, error) {
 	case err != nil:
 		return nil, err
 	case x.db.Pooled:
-		return ok("%d of %d are in use; processes connect through a pooler, which bounds its own", u.Used, u.Max), nil
+		return ok("%d of %d %s in use; processes connect through a pooler, which bounds its own", u.Used, u.Max, plural.Word(u.Used, "is", "are")), nil
 	case u.Warning != "":
-		return []Finding{{Level: Warning, Text: fmt.Sprintf("%d of %d connections are in use", u.Used, u.Max), Do: u.Warning}}, nil
+		return []Finding{{Level: Warning, Text: fmt.Sprintf("%d of %d connections %s in use", u.Used, u.Max, plural.Word(u.Used, "is", "are")), Do: u.Warning}}, nil
 	}
-	return ok("%d of %d are in use", u.Used, u.Max), nil
+	return ok("%d of %d %s in use", u.Used, u.Max, plural.Word(u.Used, "is", "are")), nil
 }
 
 // oldTransactions is the age from which the server is near its limit, which is 2,000

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // check looks at one thing. It returns what is to be said; nothing at all means OK with
@@ -171,6 +172,6 @@ func write(out io.Writer, list []Finding) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("cannot write the findings: %w", err)
 	}
-	_, err := fmt.Fprintf(out, "%d errors, %d warnings\n", counts[Error], counts[Warning])
+	_, err := fmt.Fprintf(out, "%s, %s\n", plural.Of(counts[Error], "error", "errors"), plural.Of(counts[Warning], "warning", "warnings"))
 	return err
 }

@@ -170,7 +170,7 @@ func TestFindings(t *testing.T) {
 		p.exec(`UPDATE api_key SET revoked_at = now() WHERE key_id = 'revoked'`)
 		p.finds("API keys", OK, "1 can be used")
 		add("other", "service_12345678", "NULL")
-		p.finds("API keys", Error, "1 of 2 are refused: they were made under another brand, such as service, than LEDGERFEED_BRAND, which is Blue-Door")
+		p.finds("API keys", Error, "1 of 2 is refused: it was made under another brand, such as service, than LEDGERFEED_BRAND, which is Blue-Door")
 	})
 	t.Run("read models", func(t *testing.T) {
 		t.Parallel()

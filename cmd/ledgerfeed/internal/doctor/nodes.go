@@ -11,6 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // checkNodes looks at the nodes of the Citus cluster that the database belongs to: as the
@@ -44,7 +45,7 @@ func checkNodes(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	if len(list) == 0 {
 		slices.Sort(versions)
-		return ok("%d nodes of the cluster answer (Citus %s), of which DATABASE_URL names %d", len(versions), strings.Join(slices.Compact(versions), ", "), max(1, used)), nil
+		return ok("%s (Citus %s), of which DATABASE_URL names %d", plural.Of(len(versions), "node of the cluster answers", "nodes of the cluster answer"), strings.Join(slices.Compact(versions), ", "), max(1, used)), nil
 	}
 	return list, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // checkProcesses looks for roles that no process has which is connected to the database,
@@ -67,9 +68,9 @@ func checkThisMachine(ctx context.Context, x *examination) ([]Finding, error) {
 	c := answer.Connections
 	if c.Refused > 0 {
 		return []Finding{{
-			Level: Warning, Text: fmt.Sprintf("PostgreSQL has refused the process at %s %d new connections since its start, because there were too many; requests waited for others of its own", listen, c.Refused),
+			Level: Warning, Text: fmt.Sprintf("PostgreSQL has refused the process at %s %s since its start, because there were too many; requests waited for others of its own", listen, plural.Of(c.Refused, "new connection", "new connections")),
 			Do: "raise max_connections, or bound processes by LEDGERFEED_CONNECTIONS (docs/operations/sizing.md)",
 		}}, nil
 	}
-	return ok("the process at %s is ready; %d of the %d connections to the database that it may have are used, %d are idle", listen, c.Used, c.Most, c.Idle), nil
+	return ok("the process at %s is ready; %d of the %d connections to the database that it may have %s used, %s idle", listen, c.Used, c.Most, plural.Word(c.Used, "is", "are"), plural.Of(c.Idle, "is", "are")), nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 )
 
@@ -33,7 +34,7 @@ func checkReplicas(ctx context.Context, x *examination) ([]Finding, error) {
 		list = append(list, found...)
 	}
 	if len(list) == 0 {
-		return ok("%d replicas are read from", len(states)), nil
+		return ok("%s read from", plural.Of(len(states), "replica is", "replicas are")), nil
 	}
 	return list, nil
 }

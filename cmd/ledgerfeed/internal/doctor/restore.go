@@ -66,9 +66,15 @@ func checkRestoredLog(ctx context.Context, x *examination) ([]Finding, error) {
 		return nil, fmt.Errorf("cannot compute the chain of the log: %w", err)
 	}
 	var list []Finding
-	if torn > 0 || broken > 0 {
+	for _, f := range []struct {
+		workspaces int64
+		fault      string
+	}{{torn, "does not end where it should"}, {broken, "has a wrong chain"}} {
+		if f.workspaces == 0 {
+			continue
+		}
 		list = append(list, Finding{
-			Level: Error, Text: fmt.Sprintf("the log of %s does not end where it should, and the log of %d has a wrong chain", plural.Of(torn, "workspace", "workspaces"), broken),
+			Level: Error, Text: "the log of " + plural.Of(f.workspaces, "workspace", "workspaces") + " " + f.fault,
 			Do: "the backup is not of one moment, or was altered: restore another one; ledgerfeed verify names the positions",
 		})
 	}
@@ -79,7 +85,7 @@ func checkRestoredLog(ctx context.Context, x *examination) ([]Finding, error) {
 		return list, nil
 	}
 	return append(list, Finding{
-		Level: Warning, Text: fmt.Sprintf("%d entries in %d workspaces, of each of which the newest %d have the right chain; the newest was appended on %s", entries, workspaces, chained, domain.FormatTime(newest.UTC().Truncate(time.Millisecond))),
+		Level: Warning, Text: fmt.Sprintf("%s in %s; the newest %d of each have the right chain; the newest of all was appended on %s", plural.Of(entries, "entry", "entries"), plural.Of(workspaces, "workspace", "workspaces"), chained, domain.FormatTime(newest.UTC().Truncate(time.Millisecond))),
 		Do: "ledgerfeed verify proves all of it. Tell producers that what they appended later is not in the log: producers that keep the ids offer it again. " +
 			"Followers' cursors of later are refused with 400, which says what to read again; older ones go on",
 	}), nil

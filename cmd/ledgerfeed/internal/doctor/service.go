@@ -47,7 +47,7 @@ func checkSettings(_ context.Context, x *examination) ([]Finding, error) {
 		}
 	}
 	if len(list) == 0 {
-		return ok("%d are set; ledgerfeed config shows all", set), nil
+		return ok("%s set; ledgerfeed config shows all", plural.Of(set, "is", "are")), nil
 	}
 	return list, nil
 }
@@ -115,7 +115,7 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 		})
 	}
 	if len(list) == 0 {
-		return ok("%d of %d entries", s.Position, s.Head), nil
+		return ok("%d of %s", s.Position, plural.Of(s.Head, "entry", "entries")), nil
 	}
 	return list, nil
 }
@@ -165,7 +165,7 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 		})
 	}
 	if len(list) == 0 {
-		return ok("%d, none of which fails or is late", len(lags)), nil
+		return ok("%s", plural.Of(len(lags), "webhook, which neither fails nor is late", "webhooks, none of which fails or is late")), nil
 	}
 	return list, nil
 }
@@ -196,7 +196,7 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 		}
 	}
 	if len(list) == 0 {
-		return ok("%d, none of which is late", len(relays)), nil
+		return ok("%s", plural.Of(len(relays), "relay, which is not late", "relays, none of which is late")), nil
 	}
 	return list, nil
 }

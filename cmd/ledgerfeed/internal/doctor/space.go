@@ -70,7 +70,7 @@ func checkSize(ctx context.Context, x *examination) ([]Finding, error) {
 	for _, t := range tables[:min(biggest, len(tables))] {
 		named = append(named, t.Table+" "+sizing.Bytes(float64(t.Bytes)))
 	}
-	return ok("%s, of which %s, with indexes; %d entries in the last 24 hours, about %s", sizing.Bytes(float64(g.database)), strings.Join(named, ", "), g.entries, sizing.Bytes(float64(g.perDay))), nil
+	return ok("%s, of which %s, with indexes; %s in the last 24 hours, about %s", sizing.Bytes(float64(g.database)), strings.Join(named, ", "), plural.Of(g.entries, "entry", "entries"), sizing.Bytes(float64(g.perDay))), nil
 }
 
 // manyDead is how many dead rows a table may have before their share counts.
@@ -97,7 +97,7 @@ func checkDeadRows(ctx context.Context, x *examination) ([]Finding, error) {
 			last = "vacuumed last on " + vacuumed.UTC().Format(time.DateTime) + " UTC"
 		}
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("%s has %d dead rows and %d live ones; %s", table, dead, live, last),
+			Level: Warning, Text: fmt.Sprintf("%s has %s and %s; %s", table, plural.Of(dead, "dead row", "dead rows"), plural.Of(live, "live one", "live ones"), last),
 			Do: "see that nothing holds vacuum back (transactions, replication) and that autovacuum is on for the table; VACUUM " + table + " removes them now",
 		})
 		return nil
@@ -176,7 +176,7 @@ func checkArchiving(ctx context.Context, x *examination) ([]Finding, error) {
 	switch {
 	case on && failed != nil:
 		return []Finding{{
-			Level: Error, Text: fmt.Sprintf("%s of the write-ahead log cannot be archived (%d failures): the server keeps all of it from there on, and backups end there", *failed, count),
+			Level: Error, Text: fmt.Sprintf("%s of the write-ahead log cannot be archived (%s): the server keeps all of it from there on, and backups end there", *failed, plural.Of(count, "failure", "failures")),
 			Do: "read the server's log for the error of archive_command or archive_library, and mend it: the disk fills up",
 		}}, nil
 	case on:
@@ -241,7 +241,7 @@ func judgeFree(path string, free, perDay, walSize int64) Finding {
 	case lasts/perDay > farAway:
 		f.Text += ", enough for years at the pace of the last day"
 	default:
-		f.Text += fmt.Sprintf(", enough for %d days at the pace of the last one", lasts/perDay)
+		f.Text += fmt.Sprintf(", enough for %s at the pace of the last one", plural.Of(lasts/perDay, "day", "days"))
 	}
 	f.Do = "add space, or remove what is not the database's; a server without space stops, and nothing is lost (docs/operations/sizing.md)"
 	switch {

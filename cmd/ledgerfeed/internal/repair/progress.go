@@ -13,6 +13,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -85,7 +86,7 @@ func progressLine(m *replay.Progress, took time.Duration) string {
 }
 
 func entryCount(m *replay.Progress) string {
-	return fmt.Sprintf("%s of %s entries", thousands(m.EntriesDone.Load()), thousands(m.Entries.Load()))
+	return fmt.Sprintf("%s of %s", thousands(m.EntriesDone.Load()), counted(m.Entries.Load(), "entry", "entries"))
 }
 
 func rateLine(m *replay.Progress, took time.Duration) string {
@@ -93,13 +94,13 @@ func rateLine(m *replay.Progress, took time.Duration) string {
 	rate, left := cli.Rate(done, total, took)
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	line := fmt.Sprintf("%s/s, %s left, %d of %d workspaces, %d MiB",
-		thousands(int64(rate)), left, m.WorkspacesDone.Load(), m.Workspaces.Load(), memory.Sys>>20)
+	line := fmt.Sprintf("%s/s, %s left, %d of %s, %d MiB",
+		thousands(int64(rate)), left, m.WorkspacesDone.Load(), counted(m.Workspaces.Load(), "workspace", "workspaces"), memory.Sys>>20)
 	if d := m.Differences.Load(); d > 0 {
-		line += ", " + thousands(d) + " differences"
+		line += ", " + counted(d, "difference", "differences")
 	}
 	if n := m.RowsWritten.Load(); n > 0 {
-		line += ", " + thousands(n) + " rows written"
+		line += ", " + counted(n, "row", "rows") + " written"
 	}
 	return line
 }
@@ -109,11 +110,16 @@ func rateLine(m *replay.Progress, took time.Duration) string {
 func costLine(m *replay.Progress) string {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	line := fmt.Sprintf("the largest workspace has %s rows; memory %d MiB", thousands(m.LargestRows.Load()), memory.Sys>>20)
+	line := fmt.Sprintf("the largest workspace has %s; memory %d MiB", counted(m.LargestRows.Load(), "row", "rows"), memory.Sys>>20)
 	if n := m.OverMemory.Load(); n > 0 {
-		line += fmt.Sprintf("; %s larger than --memory by estimate, folded into temporary tables", thousands(n))
+		line += fmt.Sprintf("; %s larger than --memory by estimate, folded into temporary tables", counted(n, "is", "are"))
 	}
 	return line
+}
+
+// counted is a count with what follows it.
+func counted(n int64, one, many string) string {
+	return thousands(n) + " " + plural.Word(n, one, many)
 }
 
 // thousands writes a count with commas between thousands.

@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -207,15 +208,22 @@ func writeQuarantine(out io.Writer, workspaceID string, v *quarantineShowView) e
 	if v.quarantineView == nil {
 		fmt.Fprintf(out, "%s is not quarantined.\n", workspaceID)
 	} else {
-		fmt.Fprintf(out, "%s waits at position %d; %d entries are not handled, this one included.\nEntry: %sError: %s\nFailures: %d, next attempt: %s\n",
-			workspaceID, v.Position, v.Behind, v.Entry, v.Error, v.Failures, nextAttempt(v.RetryAt))
+		fmt.Fprintf(out, "%s waits at position %d; %s not handled, this one included.\nEntry: %sError: %s\nFailures: %d, next attempt: %s\n",
+			workspaceID, v.Position, plural.Of(v.Behind, "entry is", "entries are"), v.Entry, v.Error, v.Failures, nextAttempt(v.RetryAt))
 	}
 	for i := range v.History {
 		f := &v.History[i]
-		fmt.Fprintf(out, "positions %d to %d failed %d times, from %s to %s: %s\n",
-			f.From, f.Through, f.Times, domain.FormatTime(f.FirstAt), domain.FormatTime(f.LastAt), f.Error)
+		fmt.Fprintf(out, "%s failed %s, from %s to %s: %s\n",
+			positions(f.From, f.Through), plural.Of(f.Times, "time", "times"), domain.FormatTime(f.FirstAt), domain.FormatTime(f.LastAt), f.Error)
 	}
 	return writeSkips(out, v.Skipped)
+}
+
+func positions(from, through int64) string {
+	if from == through {
+		return fmt.Sprintf("position %d", from)
+	}
+	return fmt.Sprintf("positions %d to %d", from, through)
 }
 
 func nextAttempt(at *time.Time) string {
@@ -297,8 +305,8 @@ func writeRestored(out io.Writer, b *replay.Rebuilt, position int64) (err error)
 		_, err = fmt.Fprintf(out, "%s: refused: %s\n", b.WorkspaceID, b.Refused)
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s: the entry at position %d is restored: %s rows written, %s deleted\n",
-		b.WorkspaceID, position, thousands(b.Written), thousands(b.Deleted))
+	_, err = fmt.Fprintf(out, "%s: the entry at position %d is restored: %s written, %s deleted\n",
+		b.WorkspaceID, position, counted(b.Written, "row", "rows"), thousands(b.Deleted))
 	return err
 }
 

@@ -85,7 +85,7 @@ func (r *running) rebuild(ctx context.Context, q replay.RebuildRequest) error {
 		}
 	})
 	r.quiet()
-	if err := interrupted(ctx, err, fmt.Sprintf("%d workspaces are rebuilt, the others are as they were: run it again to finish", len(v.Workspaces))); err != nil {
+	if err := interrupted(ctx, err, plural.Of(len(v.Workspaces), "workspace is", "workspaces are")+" rebuilt, the others are as they were: run it again to finish"); err != nil {
 		return err
 	}
 	if err := r.env.Print(v, func(out io.Writer) error { return writeRebuilt(out, v.Workspaces, r.progress) }); err != nil {
@@ -104,12 +104,12 @@ func writeRebuilt(out io.Writer, list []replay.Rebuilt, m *replay.Progress) erro
 		case b.Refused != "":
 			fmt.Fprintf(out, "%s: refused: %s\n", b.WorkspaceID, b.Refused)
 		case b.Written+b.Deleted > 0 || b.Rules != b.RulesBefore:
-			fmt.Fprintf(out, "%s: at position %d, of %s rows %s written, %s deleted; rules %d, before %d\n",
-				b.WorkspaceID, b.Position, thousands(b.Rows), thousands(b.Written), thousands(b.Deleted), b.Rules, b.RulesBefore)
+			fmt.Fprintf(out, "%s: at position %d, of %s %s written, %s deleted; rules %d, before %d\n",
+				b.WorkspaceID, b.Position, counted(b.Rows, "row", "rows"), thousands(b.Written), thousands(b.Deleted), b.Rules, b.RulesBefore)
 		}
 	}
-	_, err := fmt.Fprintf(out, "rebuilt %s: %s entries, %s rows compared, %s written or deleted\n%s%s\n",
-		plural.Of(len(list), "workspace", "workspaces"), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.RowsWritten.Load()),
+	_, err := fmt.Fprintf(out, "rebuilt %s: %s, %s compared, %s written or deleted\n%s%s\n",
+		plural.Of(len(list), "workspace", "workspaces"), counted(m.EntriesDone.Load(), "entry", "entries"), counted(m.RowsCompared.Load(), "row", "rows"), thousands(m.RowsWritten.Load()),
 		unprojectedOf(list).line(), costLine(m))
 	return err
 }
@@ -136,7 +136,7 @@ func (r *running) rebuildTrees(ctx context.Context, workspaceID string, lost boo
 		}
 	})
 	r.quiet()
-	if err := interrupted(ctx, err, fmt.Sprintf("the trees of %d workspaces are rebuilt, the others are as they were: run it again to finish", len(v.Workspaces))); err != nil {
+	if err := interrupted(ctx, err, "the trees of "+plural.Of(len(v.Workspaces), "workspace", "workspaces")+" are rebuilt, the others are as they were: run it again to finish"); err != nil {
 		return err
 	}
 	if err := r.env.Print(v, func(out io.Writer) error { return writeTrees(out, v.Workspaces) }); err != nil {
@@ -156,7 +156,7 @@ func writeTrees(out io.Writer, list []replay.RebuiltTrees) error {
 			refused++
 			fmt.Fprintf(out, "%s: refused: %s\n", b.WorkspaceID, b.Refused)
 		case b.Written+b.Deleted > 0:
-			fmt.Fprintf(out, "%s: at position %d, %s tiles and trees written, %s deleted\n", b.WorkspaceID, b.Position, thousands(b.Written), thousands(b.Deleted))
+			fmt.Fprintf(out, "%s: at position %d, %s written, %s deleted\n", b.WorkspaceID, b.Position, counted(b.Written, "tile or tree", "tiles and trees"), thousands(b.Deleted))
 		}
 	}
 	_, err := fmt.Fprintln(out, "rebuilt the trees of "+plural.Of(len(list)-refused, "workspace", "workspaces"))

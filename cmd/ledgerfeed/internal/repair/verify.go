@@ -141,8 +141,8 @@ func writeVerified(out io.Writer, v *verifyView, m *replay.Progress) error {
 		w := &list[0]
 		fmt.Fprintf(out, "%s is at position %d of %d, chain %s\n", w.WorkspaceID, w.Position, w.Head, w.Chain)
 	}
-	_, err := fmt.Fprintf(out, "verified %s: %s entries, %s rows, %s differences\n%s%s\n",
-		plural.Of(len(list), "workspace", "workspaces"), thousands(m.EntriesDone.Load()), thousands(m.RowsCompared.Load()), thousands(m.Differences.Load()),
+	_, err := fmt.Fprintf(out, "verified %s: %s, %s, %s\n%s%s\n",
+		plural.Of(len(list), "workspace", "workspaces"), counted(m.EntriesDone.Load(), "entry", "entries"), counted(m.RowsCompared.Load(), "row", "rows"), counted(m.Differences.Load(), "difference", "differences"),
 		unprojectedIn(list).line(), costLine(m))
 	return err
 }

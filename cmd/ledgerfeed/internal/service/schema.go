@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
@@ -58,8 +59,8 @@ func schemaFault(ctx context.Context, url string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("look at the schema: %w", err)
 	case len(missing) > 0:
-		return fmt.Sprintf("the schema of the database is older than this program, %d migrations are missing, the first is %s: "+
-			"run ledgerfeed migrate as the owner of the tables, and ledgerfeed migrate --grants apply if the service has a role of its own", len(missing), missing[0].Name), nil
+		return fmt.Sprintf("the schema of the database is older than this program, %s missing, the first is %s: "+
+			"run ledgerfeed migrate as the owner of the tables, and ledgerfeed migrate --grants apply if the service has a role of its own", plural.Of(len(missing), "migration is", "migrations are"), missing[0].Name), nil
 	}
 	unreadable, err := migrations.Unreadable(ctx, url)
 	if err != nil {

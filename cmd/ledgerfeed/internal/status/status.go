@@ -99,8 +99,8 @@ anomaly show has all.`,
 }
 
 func writeStatus(out io.Writer, s *projections.Status) error {
-	fmt.Fprintf(out, "%s: %d of %d entries, lag %d entries and %.1f s, %s anomalies, %d quarantined\n",
-		s.Name, s.Position, s.Head, s.LagEntries, s.LagSeconds, count(s.Anomalies, s.More), s.Quarantined)
+	fmt.Fprintf(out, "%s: %d of %s, lag %s and %.1f s, %s %s, %d quarantined\n",
+		s.Name, s.Position, plural.Of(s.Head, "entry", "entries"), plural.Of(s.LagEntries, "entry", "entries"), s.LagSeconds, count(s.Anomalies, s.More), plural.Word(s.Anomalies, "anomaly", "anomalies"), s.Quarantined)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "WORKSPACE\tPOSITION\tHEAD\tLAG\tSECONDS\tANOMALIES\tSTATE")
 	for i := range s.Workspaces {
@@ -122,7 +122,7 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 			fmt.Fprintf(out, "%s: %s skipped: ledgerfeed quarantine list\n", w.WorkspaceID, plural.Of(w.Skipped, "entry was", "entries were"))
 		}
 		if w.Error != nil {
-			fmt.Fprintf(out, "%s at position %d, after %d failures: %s\n", w.WorkspaceID, w.Position+1, w.Failures, *w.Error)
+			fmt.Fprintf(out, "%s at position %d, after %s: %s\n", w.WorkspaceID, w.Position+1, plural.Of(w.Failures, "failure", "failures"), *w.Error)
 		}
 	}
 	return nil

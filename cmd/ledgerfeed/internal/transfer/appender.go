@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // appendBatch is how many lines are appended in one transaction: enough that its
@@ -37,7 +38,7 @@ func (r *appendResult) text(w io.Writer) error {
 	if *r.Anomalies == 0 {
 		_, err = fmt.Fprintln(w, "none of them is an anomaly")
 	} else {
-		_, err = fmt.Fprintf(w, "%d of them are anomalies: %s\n", *r.Anomalies, r.listCommand())
+		_, err = fmt.Fprintf(w, "%d of them %s: %s\n", *r.Anomalies, plural.Word(*r.Anomalies, "is an anomaly", "are anomalies"), r.listCommand())
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // meter tells how far a long piece of work is, in entries.
@@ -26,7 +27,7 @@ func (m *meter) line(took time.Duration) string {
 	done := m.done.Load()
 	rate, left := cli.Rate(done, m.total, took)
 	if m.total == 0 {
-		return fmt.Sprintf("%d entries, %.0f/s", done, rate)
+		return fmt.Sprintf("%s, %.0f/s", plural.Of(done, "entry", "entries"), rate)
 	}
-	return fmt.Sprintf("%d of %d entries, %.0f/s, %s left", done, m.total, rate, left)
+	return fmt.Sprintf("%d of %s, %.0f/s, %s left", done, plural.Of(m.total, "entry", "entries"), rate, left)
 }

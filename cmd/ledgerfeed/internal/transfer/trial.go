@@ -154,8 +154,8 @@ func (f firstLines) refuseUnknown(ctx context.Context, log *eventlog.Log, out io
 		n := f[w]
 		report.add(&n, eventlog.UnknownWorkspace(w))
 	}
-	return fmt.Errorf("%s of the input %s not exist%s: make it with ledgerfeed workspace create, or append with --create-workspace; nothing was appended",
-		plural.Of(len(unknown), "workspace", "workspaces"), plural.Word(len(unknown), "does", "do"), report.shown())
+	return fmt.Errorf("%s of the input %s not exist%s: make %s with ledgerfeed workspace create, or append with --create-workspace; nothing was appended",
+		plural.Of(len(unknown), "workspace", "workspaces"), plural.Word(len(unknown), "does", "do"), report.shown(), plural.Word(len(unknown), "it", "them"))
 }
 
 // unknownAt is the index of the first line of a workspace that does not exist, with the reason;
