@@ -52,10 +52,13 @@ func TestOtherEncodings(t *testing.T) {
 		})
 		at := testkit.Must(url.Parse(server.Config().ConnString()))(t)
 		at.Path = "/" + name
-		_, err := migrations.Up(t.Context(), at.String())
-		if _, ok := errors.AsType[*pg.EncodingError](err); !ok || !strings.Contains(err.Error(), encoding) ||
-			!strings.Contains(err.Error(), `CREATE DATABASE "`+name+`_utf8" ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0;`) {
-			t.Errorf("%s: %v", encoding, err)
+		_, missing := migrations.Missing(t.Context(), at.String()) // of migrate --check, and of serve --no-migrate
+		_, up := migrations.Up(t.Context(), at.String())
+		for _, err := range []error{missing, up} {
+			if _, ok := errors.AsType[*pg.EncodingError](err); !ok || !strings.Contains(err.Error(), encoding) ||
+				!strings.Contains(err.Error(), `CREATE DATABASE "`+name+`_utf8" ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0;`) {
+				t.Errorf("%s: %v", encoding, err)
+			}
 		}
 		if f := fit(t, at.String()); f != migrations.Absent {
 			t.Errorf("%s: something was made: %v", encoding, f)

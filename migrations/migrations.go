@@ -85,9 +85,6 @@ func up(ctx context.Context, url string) (applied []string, err error) {
 		return nil, err
 	}
 	if len(missing) > 0 {
-		if err := checkEncoding(ctx, url, missing); err != nil {
-			return nil, err
-		}
 		if applied, err = apply(ctx, url, cluster); err != nil {
 			return applied, err
 		}
@@ -138,15 +135,6 @@ func checkServer(ctx context.Context, url string) (err error) {
 	return nil
 }
 
-// checkEncoding refuses a database that cannot keep every character. One that has tables
-// already goes on: what it has, it can keep.
-func checkEncoding(ctx context.Context, url string, missing []File) error {
-	if n, err := number(missing[0].Name); err != nil || n > 1 {
-		return err
-	}
-	return connected(ctx, url, func(conn *pgx.Conn) error { return pg.CheckEncoding(ctx, conn) })
-}
-
 // File is one migration.
 type File struct {
 	Name string
@@ -154,7 +142,8 @@ type File struct {
 }
 
 // Missing returns the migrations of this program that the database at url does not
-// have yet, in order, and changes nothing.
+// have yet, in order, and changes nothing. The error is a *pg.EncodingError where it has none and
+// is not UTF8.
 func Missing(ctx context.Context, url string) ([]File, error) {
 	current, err := version(ctx, url)
 	if err != nil {
@@ -179,6 +168,12 @@ func Missing(ctx context.Context, url string) ([]File, error) {
 		}
 		sql, _, _ := strings.Cut(string(text), "-- +goose Down")
 		missing = append(missing, File{name, strings.TrimSpace(sql) + "\n"})
+	}
+	if current == 0 {
+		// One that has tables already goes on: what it has, it can keep.
+		if err := connected(ctx, url, func(conn *pgx.Conn) error { return pg.CheckEncoding(ctx, conn) }); err != nil {
+			return nil, err
+		}
 	}
 	return missing, nil
 }

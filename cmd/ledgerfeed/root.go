@@ -29,8 +29,22 @@ func execute(ctx context.Context, env *cli.Env, args []string) int {
 	root.SetIn(env.In)
 	root.SetOut(env.Out)
 	root.SetErr(env.ErrOut)
+	// Who asks for the help of a command that does not exist is told so.
+	var mistyped error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd.HasSubCommands() {
+			mistyped = cli.NoSuchCommand(cmd, cmd.Flags().Args())
+		}
+		if mistyped == nil {
+			help(cmd, args)
+		}
+	})
 	cmd, err := root.ExecuteContextC(ctx)
-	err = env.ExplainConnection(err)
+	err = env.ExplainConnection(errors.Join(err, mistyped))
+	if cmd.Name() == "help" {
+		cmd = root // which has the help that was meant
+	}
 	var (
 		exit  *cli.ExitError
 		usage *cli.UsageError
@@ -100,5 +114,15 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		versionCommand(env),
 	)
 	addExamples(root)
+	root.InitDefaultHelpCmd()
+	if c, _, err := root.Find([]string{"help"}); err == nil {
+		c.Args = func(_ *cobra.Command, args []string) error {
+			of, rest, err := root.Find(args)
+			if err != nil || !of.HasSubCommands() {
+				return err
+			}
+			return cli.NoSuchCommand(of, rest)
+		}
+	}
 	return root
 }
