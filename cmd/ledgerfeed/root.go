@@ -118,8 +118,11 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 	if c, _, err := root.Find([]string{"help"}); err == nil {
 		c.Args = func(_ *cobra.Command, args []string) error {
 			of, rest, err := root.Find(args)
-			if err != nil || !of.HasSubCommands() {
-				return err
+			if err != nil {
+				return &cli.UsageError{Err: err}
+			}
+			if !of.HasSubCommands() {
+				return nil
 			}
 			return cli.NoSuchCommand(of, rest)
 		}
