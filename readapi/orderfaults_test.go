@@ -117,7 +117,7 @@ func faultsInOrder(k *faultyKeys) []fault {
 		list = append(list, fault{name + " key", 401, "valid API key", k.use(key), nil})
 	}
 	list = append(list,
-		fault{"too many requests", 429, "requests a minute", k.use(k.exhausted), nil},
+		fault{"too many requests", 429, "1 request a minute", k.use(k.exhausted), nil},
 		fault{"a slash at the end", 404, "nothing at this path", func(a *attempt) { a.path += "/" }, nil},
 		fault{"an escaped slash", 404, "nothing at this path", func(a *attempt) { a.path = strings.Replace(a.path, "/v1/", "/v1%2F", 1) }, nil},
 		fault{"another version", 404, "nothing at this path", func(a *attempt) { a.path = "/v2" + a.path[len("/v1"):] }, nil},

@@ -52,7 +52,7 @@ func TestAppendCountsAnomalies(t *testing.T) {
 	testkit.Eventually(t, func() error {
 		n++
 		r := appendLines(t, url, noEffect("w", fmt.Sprint("again", n)))
-		if r.code != cli.ExitDone || r.out != "appended 1, skipped 0\n1 of them are anomalies: ledgerfeed anomaly list --workspace w\n" {
+		if r.code != cli.ExitDone || r.out != "appended 1, skipped 0\n1 of them is an anomaly: ledgerfeed anomaly list --workspace w\n" {
 			return fmt.Errorf("%+v", r)
 		}
 		return nil

@@ -57,7 +57,7 @@ func TestServeWaitsForTheMigration(t *testing.T) {
 	first, admin := waiting(t, service)
 	second, other := waiting(t, service, "--no-migrate")
 	for _, address := range []string{admin, other} {
-		says(t, address, "1 migrations are missing")
+		says(t, address, "1 migration is missing")
 		says(t, address, "run ledgerfeed migrate as the owner of the tables")
 		if status := statusOf(t, address+"/healthz"); status != http.StatusOK {
 			t.Errorf("/healthz answers %d", status)

@@ -87,7 +87,7 @@ func TestReplayLineNamesWhatWasFound(t *testing.T) {
 		t.Errorf("at the end: %s", line)
 	}
 	progress.OverMemory.Store(2)
-	if line := costLine(&progress); !strings.HasSuffix(line, " MiB; 2 larger than --memory by estimate, folded into temporary tables") {
+	if line := costLine(&progress); !strings.HasSuffix(line, " MiB; 2 are larger than --memory by estimate, folded into temporary tables") {
 		t.Errorf("at the end, with large workspaces: %s", line)
 	}
 }
