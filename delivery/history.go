@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // scanDelivery reads deliveryColumns; message is set to the event as it is sent.
@@ -50,7 +52,11 @@ func splitDeliveryID(id string) (eventID, webhookID string, ok bool) {
 
 // Delivery returns one delivery in full. Errors: *UnknownDeliveryError.
 func (s *Store) Delivery(ctx context.Context, deliveryID string) (*FullDelivery, error) {
-	d, _, err := findDelivery(ctx, s, s.cfg.Pool, deliveryID)
+	var d *FullDelivery
+	err := pg.InTx(ctx, s.cfg.Pool, func(tx pgx.Tx) (err error) {
+		d, _, err = findDelivery(ctx, s, tx, deliveryID)
+		return err
+	})
 	return d, err
 }
 
@@ -58,12 +64,17 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func findDelivery(ctx context.Context, s *Store, db querier, deliveryID string) (*FullDelivery, *Webhook, error) {
+// findDelivery finds a delivery and its webhook by key. What follows in the transaction finds rows
+// by key, too.
+func findDelivery(ctx context.Context, s *Store, tx pgx.Tx, deliveryID string) (*FullDelivery, *Webhook, error) {
 	eventID, webhookID, ok := splitDeliveryID(deliveryID)
 	if !ok {
 		return nil, nil, &UnknownDeliveryError{deliveryID}
 	}
-	w, err := s.get(ctx, db, webhookID)
+	if err := byKey(ctx, tx); err != nil {
+		return nil, nil, fmt.Errorf("read delivery %s: %w", deliveryID, err)
+	}
+	w, err := s.get(ctx, tx, webhookID)
 	var unknown *UnknownWebhookError
 	if errors.As(err, &unknown) {
 		return nil, nil, &UnknownDeliveryError{deliveryID}
@@ -71,7 +82,7 @@ func findDelivery(ctx context.Context, s *Store, db querier, deliveryID string) 
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := db.Query(ctx, `
+	rows, err := tx.Query(ctx, `
 		SELECT `+deliveryColumns()+`
 		  FROM (SELECT * FROM event_log e WHERE e.workspace_id = $1 AND e.id BETWEEN $2 AND $2 ORDER BY e.id LIMIT 1) e
 		 CROSS JOIN LATERAL (
