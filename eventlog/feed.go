@@ -111,12 +111,12 @@ func NeedsPay(row string) string {
 // *domain.UnknownWorkspaceError when there is no such workspace.
 func (f *Feed) Event(ctx context.Context, workspaceID, id string, oldest time.Time, pay bool) (event string, visible int64, ok bool, err error) {
 	var found *string
-	err = f.pool.QueryRow(ctx, `
+	err = QueryRowInOrder(ctx, f.pool, []any{&visible, &found}, `
 		SELECT c.position, (SELECT e.public_event FROM event_log e
 		         WHERE e.workspace_id = $1 AND e.id BETWEEN $2 AND $2 AND e.public_event IS NOT NULL AND e.position <= c.position
 		           AND e.created_at >= $3 AND ($4 OR NOT `+NeedsPay("e")+`) ORDER BY e.id)
 		  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '`+ReadModels+`'`,
-		workspaceID, id, oldest, pay).Scan(&visible, &found)
+		workspaceID, id, oldest, pay)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", 0, false, &domain.UnknownWorkspaceError{WorkspaceID: workspaceID}
 	}

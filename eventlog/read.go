@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,18 @@ func queryInOrder(ctx context.Context, pool *pgxpool.Pool, scan func(pgx.Rows) e
 	b.Queue(`SELECT set_config('enable_sort', 'off', true)`)
 	b.Queue(sql, args...).Query(scan)
 	return pool.SendBatch(ctx, &b).Close()
+}
+
+// QueryRowInOrder queries a row by a range of one value, in its order, along the index of that
+// order, whatever PostgreSQL's statistics say of the workspace. It scans the row's columns. The error is pgx.ErrNoRows when there is
+// no row.
+func QueryRowInOrder(ctx context.Context, pool *pgxpool.Pool, columns []any, sql string, args ...any) error {
+	return queryInOrder(ctx, pool, func(rows pgx.Rows) error {
+		if !rows.Next() {
+			return cmp.Or(rows.Err(), pgx.ErrNoRows)
+		}
+		return rows.Scan(columns...)
+	}, sql, args...)
 }
 
 // Read returns the entries of a workspace after a position, oldest first, at

@@ -99,11 +99,11 @@ const importedAfter = time.Hour
 func (p *Pages) entry(r *web.Request, id string) (e *domain.Entry, appendedAt time.Time, err error) {
 	var appended *time.Time
 	e = &domain.Entry{WorkspaceID: r.Session.WorkspaceID, ID: id}
-	err = p.Pool.QueryRow(r.Context(), `
+	err = eventlog.QueryRowInOrder(r.Context(), p.Pool, []any{&e.Position, &e.Type, &e.CreatedAt, &e.Data, &appended}, `
 		SELECT position, type, created_at, data::text, appended_at FROM event_log
 		 WHERE workspace_id = $1 AND id BETWEEN $2 AND $2 AND public_event IS NOT NULL AND ($3 OR NOT `+eventlog.NeedsPay("")+`)
 		 ORDER BY id`,
-		e.WorkspaceID, id, r.Session.MaySeePay()).Scan(&e.Position, &e.Type, &e.CreatedAt, &e.Data, &appended)
+		e.WorkspaceID, id, r.Session.MaySeePay())
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, appendedAt, web.ErrNotFound
 	}
