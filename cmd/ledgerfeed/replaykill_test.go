@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
@@ -156,6 +157,11 @@ type listPage struct {
 
 func (l *underLoad) read(c *caller, path string) (p listPage, ok bool) {
 	a, err := c.get(path, "")
+	// A database that has much else to do may make a page a 503, after which callers try again.
+	for tries := 0; err == nil && a.status == http.StatusServiceUnavailable && tries < 20; tries++ {
+		flow.Pause(l.t.Context(), 200*time.Millisecond)
+		a, err = c.get(path, "")
+	}
 	if err == nil && a.status == http.StatusOK {
 		err = json.Unmarshal(a.body, &p)
 	}
