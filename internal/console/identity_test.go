@@ -112,11 +112,14 @@ func (p *provider) signIn(who *person, to string) *answer {
 }
 
 // start makes a console that looks for the provider while the test runs.
-func (p *provider) start(t *testing.T, rules string) *bundle {
+func (p *provider) start(t *testing.T, rules string, change ...func(*identity.Config)) *bundle {
 	t.Helper()
 	s := setup(t, func(c *Config) {
 		c.Identity = &identity.Config{
 			Issuer: p.URL, ClientID: "console", ClientSecret: "shh", Map: testkit.Must(identity.ParseMap(rules))(t), Retry: 10 * time.Millisecond,
+		}
+		for _, f := range change {
+			f(c.Identity)
 		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -132,9 +135,9 @@ func (p *provider) start(t *testing.T, rules string) *bundle {
 }
 
 // setup is start, and waits until people can sign in.
-func (p *provider) setup(t *testing.T, rules string) *bundle {
+func (p *provider) setup(t *testing.T, rules string, change ...func(*identity.Config)) *bundle {
 	t.Helper()
-	s := p.start(t, rules)
+	s := p.start(t, rules, change...)
 	testkit.Eventually(t, func() error {
 		if !strings.Contains(s.stranger().get("/sign-in").body, "Continue with your organisation") {
 			return errors.New("the sign-in page does not offer the provider")
@@ -218,6 +221,23 @@ func TestIdentityProviderSignsIn(t *testing.T) {
 	who = s.stranger()
 	p.signIn(who, "/").status(http.StatusSeeOther)
 	who.get("/keys").has("user-1").hasNot("dana@")
+	p.claims["preferred_username"] = strings.Repeat("é\x00", 1000)
+	who = s.stranger()
+	p.signIn(who, "/").status(http.StatusSeeOther)
+	who.get("/keys").has(strings.Repeat("é", 200)).hasNot(strings.Repeat("é", 201))
+}
+
+// TestIdentityByAddress: where addresses open workspaces, one that the provider has not verified
+// opens none.
+func TestIdentityByAddress(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	s := p.setup(t, "dana@northwind.example=acme:admin", func(c *identity.Config) { c.Claim = "email" })
+	p.signIn(s.stranger(), "/").status(http.StatusSeeOther)
+	for _, verified := range []any{false, "yes", nil} {
+		p.claims["email_verified"] = verified
+		p.signIn(s.stranger(), "/").status(http.StatusForbidden).has("have no role in any workspace")
+	}
 }
 
 func TestIdentityGrantsInTheClaim(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -231,7 +232,14 @@ func (p *Provider) Redeem(ctx context.Context, a *Attempt, code string) (person 
 	if err := id.Claims(&claims); err != nil {
 		return person, nil, fmt.Errorf("cannot read the ID token: %w", err)
 	}
-	return session.Person{Name: personName(id.Subject, claims), Issuer: id.Issuer, Subject: id.Subject}, stringsOf(claims[p.cfg.Claim]), nil
+	if len(id.Subject) > maxSubject {
+		return person, nil, fmt.Errorf("the ID token's subject is longer than %d bytes", maxSubject)
+	}
+	values = stringsOf(claims[p.cfg.Claim])
+	if p.cfg.Claim == "email" && !verified(claims) {
+		values = nil // where people enter their address themselves, they could enter somebody else's
+	}
+	return session.Person{Name: personName(id.Subject, claims), Issuer: id.Issuer, Subject: id.Subject}, values, nil
 }
 
 // Workspaces finds the workspaces that exist, as session.Store.Workspaces does.
@@ -280,17 +288,42 @@ func (p *Provider) Grants(ctx context.Context, values []string, workspaces Works
 	return list, nil
 }
 
+const (
+	// maxSubject is the longest subject, in bytes, that OpenID Connect allows (Core, 2).
+	maxSubject = 255
+	// maxName is how many characters of a name are kept: people write it themselves at many
+	// providers, and it stands in the audit trail for good.
+	maxName = 200
+)
+
 // personName chooses the name that others know the person by. A mail address
 // counts only if the provider has verified it.
 func personName(subject string, claims map[string]json.RawMessage) string {
-	var verified bool
-	_ = json.Unmarshal(claims["email_verified"], &verified) // absent or of another type: not verified
-	for _, name := range []string{"email", "preferred_username", "name"} {
-		if list := stringsOf(claims[name]); len(list) == 1 && (name != "email" || verified) {
-			return list[0]
+	for _, claim := range []string{"email", "preferred_username", "name"} {
+		if list := stringsOf(claims[claim]); len(list) == 1 && (claim != "email" || verified(claims)) {
+			if name := bounded(list[0]); name != "" {
+				return name
+			}
 		}
 	}
-	return subject
+	return bounded(subject)
+}
+
+// bounded is a name without control characters, cut to maxName characters.
+func bounded(name string) string {
+	kept := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, name))
+	return string(kept[:min(len(kept), maxName)])
+}
+
+// verified reports whether the provider has verified the person's mail address.
+func verified(claims map[string]json.RawMessage) (yes bool) {
+	_ = json.Unmarshal(claims["email_verified"], &yes) // absent or of another type: not verified
+	return yes
 }
 
 // stringsOf reads a claim that is a string or a list of strings.
