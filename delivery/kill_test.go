@@ -301,11 +301,9 @@ func (b *bench) takenOver(e estate) {
 	})
 }
 
-// TestSurvivesDatabaseRestarts stops and starts PostgreSQL under a running
-// dispatcher.
-func TestSurvivesDatabaseRestarts(t *testing.T) {
-	t.Parallel()
-	restarts, webhooks, events := testkit.Scale(2, 10), testkit.Scale(2, 5), testkit.Scale(1500, 10_000)
+// throwawayServer starts a PostgreSQL that a test can stop, with the schema.
+func throwawayServer(t *testing.T) (dir string, server *localpg.Server) {
+	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "delivery-restart-")
 	if err != nil {
 		t.Fatal(err)
@@ -314,12 +312,42 @@ func TestSurvivesDatabaseRestarts(t *testing.T) {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	server := testkit.Must(localpg.Open(t.Context(), localpg.Config{DataDir: dir, Throwaway: true}))(t)
-	defer func() { _ = server.Close(context.WithoutCancel(t.Context())) }()
-	url := server.URL()
-	if _, err := migrations.Up(t.Context(), url); err != nil {
+	server = testkit.Must(localpg.Open(t.Context(), localpg.Config{DataDir: dir, Throwaway: true}))(t)
+	if _, err := migrations.Up(t.Context(), server.URL()); err != nil {
 		t.Fatal(err)
 	}
+	return dir, server
+}
+
+// TestBeginsWithoutADatabase: a dispatcher whose database is away when it begins delivers as soon
+// as it is there.
+func TestBeginsWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	dir, server := throwawayServer(t)
+	defer func() { _ = server.Close(context.WithoutCancel(t.Context())) }()
+	b := setupOn(t, testkit.Must(pg.Open(t.Context(), server.URL(), pg.Options{}))(t), policy.Settings{})
+	t.Cleanup(b.pool.Close)
+	rc := testkit.NewReceiver(t, nil)
+	testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
+	b.append("invoice.reversed", 1)
+	b.dispatcher(func(c *dispatch.Config) {
+		c.Renew = 200 * time.Millisecond
+		if err := server.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	server = testkit.Must(localpg.Open(t.Context(), localpg.Config{DataDir: dir, Throwaway: true}))(t)
+	rc.Wait(t, 1)
+}
+
+// TestSurvivesDatabaseRestarts stops and starts PostgreSQL under a running
+// dispatcher.
+func TestSurvivesDatabaseRestarts(t *testing.T) {
+	t.Parallel()
+	restarts, webhooks, events := testkit.Scale(2, 10), testkit.Scale(2, 5), testkit.Scale(1500, 10_000)
+	dir, server := throwawayServer(t)
+	defer func() { _ = server.Close(context.WithoutCancel(t.Context())) }()
+	url := server.URL()
 	b := setupOn(t, testkit.Must(pg.Open(t.Context(), url, pg.Options{}))(t), policy.Settings{Timeout: time.Second, Schedule: policy.Schedule{50 * time.Millisecond, 50 * time.Millisecond}})
 	t.Cleanup(b.pool.Close)
 	rc := testkit.NewReceiver(t, func(_ int, _ http.ResponseWriter, r *http.Request) { testkit.TakeTime(r, time.Millisecond) })

@@ -3,15 +3,20 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
+	"strings"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // work is what a message of the Router stands for: one attempt of one delivery.
@@ -47,6 +52,9 @@ func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.M
 		// claimed, and at its first renewal it is lost, which takes one when it can be had.
 		d.logger.ErrorContext(ctx, "cannot deliver", "error", err)
 		lease = uuid.NewString()
+	case databaseIsAway(err): // likewise, as when it goes away a moment later
+		d.outages.taking.Note(ctx, err)
+		lease = uuid.NewString()
 	case err != nil:
 		return nil, err
 	default:
@@ -58,6 +66,16 @@ func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.M
 		d.run(ctx, s.stop, lease, out)
 	})
 	return out, nil
+}
+
+// databaseIsAway reports whether an error is that of a server that ended the connection, is
+// starting or stopping, or cannot be reached.
+func databaseIsAway(err error) bool {
+	if of, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return strings.HasPrefix(of.Code, "08") || strings.HasPrefix(of.Code, "57P")
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || pg.CannotConnect(err) || pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // Close stops starting attempts, waits until those under way are recorded, and
