@@ -30,3 +30,12 @@ func CheckClock(ctx context.Context, pool *pgxpool.Pool, now time.Time) (*ClockE
 	}
 	return &e, nil
 }
+
+// Clock is the time by which the log judges whether an entry is ahead: the database's, whatever
+// the process's clock says.
+func (l *Log) Clock(ctx context.Context) (now time.Time, err error) {
+	if err := l.pool.QueryRow(ctx, `SELECT date_trunc('milliseconds', coalesce(log_clock(), $1))`, l.clock()).Scan(&now); err != nil {
+		return time.Time{}, fmt.Errorf("ask for the database's time: %w", err)
+	}
+	return now.UTC(), nil
+}

@@ -116,6 +116,36 @@ func TestAheadOfTheDatabase(t *testing.T) {
 	}
 }
 
+// TestTrialIsByTheDatabasesClock: a trial refuses what an append would, whatever the caller's clock
+// says, and skips an entry that the log holds, however far ahead it is.
+func TestTrialIsByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Pool(t) // with the database's own clock
+	now := time.Now()
+	held := client(t, "w", "held", "n")
+	held.CreatedAt = now.Add(time.Hour).UTC().Truncate(time.Millisecond)
+	restores := newLog(t, eventlog.Config{Pool: pool, Clock: time.Now})
+	testkit.Must(restores.Restore(t.Context(), map[string]int64{"w": 1}, held))(t)
+	for name, c := range map[string]struct {
+		clock, created time.Duration
+		refused        bool
+	}{
+		"a clock that is ahead, and its time": {4 * time.Minute, 8 * time.Minute, true},
+		"a clock that is behind":              {-4 * time.Minute, 4 * time.Minute, false},
+	} {
+		log := newLog(t, eventlog.Config{Pool: pool, Clock: func() time.Time { return time.Now().Add(c.clock) }})
+		d := client(t, "other", "e", "n")
+		d.CreatedAt = now.Add(c.created)
+		verdicts := testkit.Must(log.NewTrial(true).Append(t.Context(), held, d))(t)
+		if !verdicts[0].Skipped || verdicts[0].Refused != nil {
+			t.Errorf("%s: the entry that the log holds: %+v", name, verdicts[0])
+		}
+		if got := verdicts[1].Refused; (got != nil) != c.refused || got != nil && !strings.Contains(got.Error(), "5 minutes ahead") {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // TestFormsInGo: the program says what is wrong before it asks the database.
 func TestFormsInGo(t *testing.T) {
 	t.Parallel()

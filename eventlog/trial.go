@@ -16,7 +16,6 @@ import (
 type Trial struct {
 	log        *Log
 	create     bool
-	now        time.Time
 	workspaces map[string]*tried
 }
 
@@ -40,11 +39,15 @@ func UnknownWorkspace(workspaceID string) error {
 
 // NewTrial begins a trial. With create, workspaces that do not exist are made by their entries.
 func (l *Log) NewTrial(create bool) *Trial {
-	return &Trial{log: l, create: create, now: l.clock(), workspaces: map[string]*tried{}}
+	return &Trial{log: l, create: create, workspaces: map[string]*tried{}}
 }
 
 // Append tries entries, which come after those of earlier calls.
 func (t *Trial) Append(ctx context.Context, drafts ...domain.Draft) ([]Verdict, error) {
+	now, err := t.log.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if err := t.meet(ctx, drafts); err != nil {
 		return nil, fmt.Errorf("look at the workspaces: %w", err)
 	}
@@ -55,7 +58,7 @@ func (t *Trial) Append(ctx context.Context, drafts ...domain.Draft) ([]Verdict, 
 	verdicts := make([]Verdict, len(drafts))
 	for i := range drafts {
 		same, there := held[i]
-		verdicts[i] = t.workspaces[drafts[i].WorkspaceID].judge(&drafts[i], t.now, there, same)
+		verdicts[i] = t.workspaces[drafts[i].WorkspaceID].judge(&drafts[i], now, there, same)
 	}
 	return verdicts, nil
 }
@@ -79,7 +82,7 @@ func (w *tried) judge(d *domain.Draft, now time.Time, there, same bool) Verdict 
 	case there:
 		return refused("other_content", time.Time{})
 	case d.CreatedAt.IsZero():
-		if now := now.Truncate(time.Millisecond); now.After(w.last) {
+		if now.After(w.last) {
 			w.last = now
 		}
 	case d.CreatedAt.Before(w.last):

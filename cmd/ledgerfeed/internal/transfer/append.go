@@ -102,14 +102,18 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 		return err
 	}
 	defer closeAll()
-	first := firstLines{}
-	lines, err := f.checkForms(ctx, sources, env.Clock(), env.ErrOut, first)
-	if err != nil {
-		return err
-	}
 	ids := &idFile{name: f.ids}
 	defer func() { err = errors.Join(err, ids.close()) }()
 	return env.WithDeps(ctx, func(d *cli.Deps) error {
+		now, err := d.Log.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		first := firstLines{}
+		lines, err := f.checkForms(ctx, sources, now, env.ErrOut, first)
+		if err != nil {
+			return err
+		}
 		if err := f.mayWait(ctx, d); err != nil {
 			return err
 		}
@@ -120,7 +124,7 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 		}
 		a := &appender{log: d.Log, restore: f.restore, ids: ids, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut}), meter: &meter{verb: "append", total: lines}}
 		stop := a.meter.show(env.ErrOut, cli.ProgressEvery)
-		err := a.appendAll(ctx, sources)
+		err = a.appendAll(ctx, sources)
 		stop()
 		hint := ""
 		if err != nil {

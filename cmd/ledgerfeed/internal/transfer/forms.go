@@ -26,7 +26,8 @@ type appendFlags struct {
 const maxReportedLines = 20
 
 // checkForms checks the form of every line of every source, before anything is
-// appended, and writes what is wrong to out. It returns how many lines there are.
+// appended, and that no line is ahead of now, the database's time. It writes what is wrong to
+// out, and returns how many lines there are.
 // first gets the first line of each workspace.
 func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now time.Time, out io.Writer, first firstLines) (lines int64, err error) {
 	bad := &lineReport{out: out}
@@ -38,7 +39,10 @@ func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now tim
 			checked.done.Add(1)
 			n := numbered{source: s.name, number: number}
 			if err == nil {
-				n.draft, err = f.decode(line, now)
+				n.draft, err = f.decode(line)
+			}
+			if err == nil && !f.restore && n.draft.CreatedAt.After(now.Add(eventlog.MaxAhead)) {
+				err = fmt.Errorf("%w (now is %s)", eventlog.ErrAhead, domain.FormatTime(now))
 			}
 			if err != nil {
 				bad.add(&n, err)
@@ -63,15 +67,13 @@ func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now tim
 var errNoExport = errors.New("the line has no id or no created_at: --restore takes an export as it is")
 
 // decode reads a line and checks all that does not depend on the log.
-func (f *appendFlags) decode(line []byte, now time.Time) (domain.Draft, error) {
+func (f *appendFlags) decode(line []byte) (domain.Draft, error) {
 	d, err := domain.DecodeDraft(line)
 	switch {
 	case err != nil:
 		return d, err
 	case f.restore && (d.ID == "" || d.CreatedAt.IsZero()):
 		return d, errNoExport
-	case !f.restore && d.CreatedAt.After(now.Add(eventlog.MaxAhead)):
-		return d, fmt.Errorf("%w (now is %s)", eventlog.ErrAhead, domain.FormatTime(now))
 	}
 	return d, nil
 }

@@ -58,7 +58,7 @@ func (f *appendFlags) readLines(ctx context.Context, env *cli.Env, files []strin
 		err := eachLine(ctx, name, in, func(number int, line []byte, err error) error {
 			s := streamed{numbered: numbered{source: name, number: number}, err: err}
 			if err == nil {
-				s.draft, s.err = f.decode(bytes.Clone(line), env.Clock())
+				s.draft, s.err = f.decode(bytes.Clone(line))
 			}
 			if s.err == nil && s.draft.ID == "" {
 				s.made = true

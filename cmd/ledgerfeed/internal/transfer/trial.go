@@ -39,7 +39,7 @@ func (f *appendFlags) runCheck(ctx context.Context, env *cli.Env, files []string
 			if err = s.each(ctx, func(number int, line []byte, err error) error {
 				n := numbered{source: s.name, number: number}
 				if err == nil {
-					n.draft, err = f.decode(line, env.Clock())
+					n.draft, err = f.decode(line)
 				}
 				return c.add(ctx, n, err)
 			}); err != nil {
