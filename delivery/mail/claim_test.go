@@ -1,9 +1,13 @@
 package mail
 
 import (
+	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/emersion/go-smtp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -48,5 +52,46 @@ func TestLockedMailsHoldUpNobody(t *testing.T) {
 	left = testkit.Must(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	if mails.Load() != most || len(left) != 1 || left[0] != "bolt" {
 		t.Errorf("%d mails arrived, %q wait", mails.Load(), left)
+	}
+}
+
+// slow takes its time over mails to one recipient.
+type slow struct {
+	counter
+	to   string
+	took chan struct{} // closed: it goes on
+}
+
+func (s slow) Rcpt(to string, options *smtp.RcptOptions) error {
+	if to == s.to {
+		<-s.took
+	}
+	return s.counter.Rcpt(to, options)
+}
+
+// TestASlowRecipientDelaysNobody: mails are sent at once, so that one for which the server takes
+// its time delays none of those that were claimed with it.
+func TestASlowRecipientDelaysNobody(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Must(pgxpool.New(t.Context(), testkit.NewDatabase(t)))(t)
+	t.Cleanup(pool.Close)
+	testkit.Must(pool.Exec(t.Context(), `SELECT workspace_create('acme', 'Acme', now())`))(t)
+	testkit.Must(pool.Exec(t.Context(), `UPDATE workspace SET notify_email = 'slow@example.com, mara@example.com, lee@example.com'`))(t)
+	server := slow{counter{&atomic.Int64{}}, "slow@example.com", make(chan struct{})}
+	m := testkit.Must(New(Settings{URL: serve(t, server), From: "ledgerfeed@example.com"}, pool, time.Now, testkit.Discard()))(t)
+	if err := m.Test(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { _, err := m.sendDue(context.WithoutCancel(t.Context())); done <- err }()
+	testkit.Eventually(t, func() error {
+		if n := server.mails.Load(); n != 2 {
+			return fmt.Errorf("%d mails arrived beside the slow one", n)
+		}
+		return nil
+	})
+	close(server.took)
+	if err := <-done; err != nil || server.mails.Load() != 3 {
+		t.Errorf("%d mails arrived, %v", server.mails.Load(), err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/wneessen/go-mail"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
@@ -55,8 +56,9 @@ func parseURL(text string) (*url.URL, error) {
 
 const (
 	sendTimeout = 30 * time.Second
-	// sendLease is how long other processes leave a mail to the one that sends it.
-	sendLease = 2 * sendTimeout
+	// sendLease is how long other processes leave a mail to the one that sends it. The timeout is
+	// one of the connection, of the greeting, of the handshake and of the mail, each.
+	sendLease = 5 * sendTimeout
 	// sweepInterval is how often a process looks for mails that others stored.
 	sweepInterval = 15 * time.Second
 	// retryInterval is the wait after the database could not be asked.
@@ -203,16 +205,19 @@ type dueMail struct {
 
 // sendDue sends the mails that are due and returns when to look again. A mail is
 // claimed by moving its next_attempt_at ahead, so no transaction is open while a
-// mail server is slow.
+// mail server is slow. All that are claimed are sent at once: one that takes its whole
+// time delays no other, and none outlives its claim, after which others send it again.
 func (m *Mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
 	list, err := m.claimDue(ctx)
 	if err != nil {
 		return retryInterval, fmt.Errorf("claim mails: %w", err)
 	}
+	var group errgroup.Group
 	for i := range list {
-		if err := m.sendOne(ctx, &list[i]); err != nil {
-			return retryInterval, err
-		}
+		group.Go(func() error { return m.sendOne(ctx, &list[i]) })
+	}
+	if err := group.Wait(); err != nil {
+		return retryInterval, err
 	}
 	var at *time.Time
 	if err := m.pool.QueryRow(ctx, `SELECT min(next_attempt_at) FROM webhook_mail`).Scan(&at); err != nil {
@@ -224,8 +229,9 @@ func (m *Mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
 	return min(max(at.Sub(m.clock()), time.Millisecond), sweepInterval), nil
 }
 
-// claimedAtOnce is how many mails a process claims before it sends them.
-const claimedAtOnce = 20
+// claimedAtOnce is how many mails a process sends at once: few enough for a mail server that
+// bounds its connections.
+const claimedAtOnce = 5
 
 // dueAt names a mail by when it is due.
 type dueAt struct {

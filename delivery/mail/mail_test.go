@@ -28,7 +28,13 @@ func TestMailSettingsAreChecked(t *testing.T) {
 func plainServer(t *testing.T) (url string, mails *atomic.Int64) {
 	t.Helper()
 	mails = &atomic.Int64{}
-	s := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return counter{mails}, nil }))
+	return serve(t, counter{mails}), mails
+}
+
+// serve is a mail server without STARTTLS.
+func serve(t *testing.T, session smtp.Session) (url string) {
+	t.Helper()
+	s := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return session, nil }))
 	s.Domain = "localhost"
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,7 +43,7 @@ func plainServer(t *testing.T) (url string, mails *atomic.Int64) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Close(); <-done })
-	return "smtp://" + l.Addr().String(), mails
+	return "smtp://" + l.Addr().String()
 }
 
 type counter struct{ mails *atomic.Int64 }

@@ -14,8 +14,9 @@ import (
 )
 
 // Tests of a workspace's addresses are bounded, so that nobody sends mail to others with
-// them. What cannot be sent within the window is dropped: mails of all workspaces are sent
-// one after the other, and a week of tests to addresses that refuse them would hold them up.
+// them. What cannot be sent within the window is dropped: mails of all workspaces
+// share the places in which they are sent, and a week of tests to addresses that refuse them
+// would hold them up.
 const (
 	maxTests   = 5
 	testWindow = time.Hour
