@@ -28,11 +28,11 @@ func TestRowsOfPeopleAreFoundByTheirKey(t *testing.T) {
 			if statistics == "stale" {
 				b.workspace("old")
 				other := testkit.Must(b.store.Create(t.Context(), "old", delivery.Definition{URL: "https://example.com/old", Events: []string{"all"}}))(t)
-				b.failed(other, b.write("old", "invoice.reversed", rows/4), each)
+				b.failed(other, b.write("old", "charge.deleted", rows/4), each)
 				testkit.AsOwner(t, pool, `ANALYZE`)
 			}
 			w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: "https://example.com/in", Events: []string{"all"}}))(t)
-			events := b.write(workspace, "invoice.reversed", rows)
+			events := b.write(workspace, "charge.deleted", rows)
 			b.failed(w, events, each)
 			testkit.AsOwner(t, pool, `UPDATE log_checkpoint SET position = $2 WHERE workspace_id = $1 AND consumer = 'read_models'`, workspace, rows)
 			if statistics == "right" {
@@ -51,6 +51,16 @@ func TestRowsOfPeopleAreFoundByTheirKey(t *testing.T) {
 				{"a page", func() {
 					if p := testkit.Must(b.store.Deliveries(t.Context(), w.ID, delivery.Query{Limit: each}))(t); len(p.Deliveries) != each {
 						t.Errorf("%d deliveries, want %d", len(p.Deliveries), each)
+					}
+				}},
+				{"a viewer's page", func() {
+					if p := testkit.Must(b.store.Deliveries(t.Context(), w.ID, delivery.Query{Limit: each, NoPay: true}))(t); len(p.Deliveries) != each {
+						t.Errorf("%d deliveries, want %d", len(p.Deliveries), each)
+					}
+				}},
+				{"a viewer's count", func() {
+					if n, all, err := b.store.CountDeliveries(t.Context(), w.ID, delivery.Query{NoPay: true}, each); n != each || all || err != nil {
+						t.Errorf("%d deliveries, all: %v, %v", n, all, err)
 					}
 				}},
 				{"the deliveries of an event", func() {
