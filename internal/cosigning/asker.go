@@ -44,9 +44,11 @@ type asker struct {
 
 // refusal is that a witness does not cosign a tree as it is.
 type refusal struct {
-	position int64 // of the tree
+	position int64 // of the tree; noPosition: the witness failed, and is asked again
 	at       time.Time
 }
+
+const noPosition = -1
 
 func newAsker(cfg *Config, m *metrics, w *witness.Named) *asker {
 	logger := cfg.Logger.With("witness", w.ID())
@@ -143,7 +145,9 @@ func (a *asker) next(before time.Duration, err error) time.Duration {
 	return min(max(2*before, a.cfg.Backoff), a.cfg.Longest)
 }
 
-// round asks about the trees of workspaces. An error means that it is better to wait.
+// round asks about the trees of workspaces. An error means that it is better to wait. It is not
+// where the witness answers about others, in this round or the one in which these failed first:
+// they are asked about again when they have grown, or by the next sweep.
 func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 	ids := make([]string, 0, len(batch))
 	for id := range batch {
@@ -162,56 +166,79 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 		wait   sync.WaitGroup
 		mu     sync.Mutex
 		failed error
-		heard  bool // the witness has answered
+		heard  bool // the witness has cosigned or refused a tree
+		early  = map[string]waiting{}
 		again  = map[string]waiting{}
+		why    = map[string]error{} // by origin
 		slots  = make(chan struct{}, underWay)
 	)
-	fail := func(id string, err error) {
+	// stop is why no more is asked: of the database, or of a witness that has answered nothing.
+	stop := func() error {
 		mu.Lock()
 		defer mu.Unlock()
-		failed, again[id] = err, batch[id]
+		if heard && !ours(failed) {
+			return nil
+		}
+		return failed
 	}
 	for id, w := range batch {
 		if positions[id] < w.position && a.cfg.Clock().Before(w.until) {
-			mu.Lock()
-			again[id] = w
-			mu.Unlock()
+			early[id] = w
 			continue
 		}
 		for i := range trees[id] {
 			slots <- struct{}{}
 			wait.Go(func() {
 				defer func() { <-slots }()
-				mu.Lock()
-				skip := failed
-				mu.Unlock()
-				if skip == nil {
-					var answered bool
-					answered, skip = a.ask(ctx, id, &trees[id][i])
-					mu.Lock()
-					heard = heard || answered
-					mu.Unlock()
+				err, answered := stop(), false
+				if err == nil {
+					answered, err = a.ask(ctx, id, &trees[id][i])
 				}
-				if skip != nil {
-					fail(id, skip)
+				mu.Lock()
+				defer mu.Unlock()
+				heard = heard || answered
+				if err == nil {
+					return
+				}
+				origin := eventtree.Origin(a.cfg.Host, id, trees[id][i].Sight)
+				why[origin] = err
+				if ours(err) || !ours(failed) && !a.refusedAt(origin, noPosition) {
+					failed = err
+					again[id] = batch[id]
 				}
 			})
 		}
 	}
 	wait.Wait()
-	a.putBack(again)
-	if ctx.Err() != nil {
+	a.putBack(early)
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if _, ours := errors.AsType[*databaseError](failed); ours {
+	case ours(failed):
+		a.putBack(again)
 		a.reading.Note(ctx, failed)
 		return failed
 	}
 	a.reading.Note(ctx, nil)
-	if failed != nil || heard {
+	if heard {
+		a.outage.Note(ctx, nil)
+		a.noteFailures(ctx, why)
+		return nil
+	}
+	a.putBack(again)
+	if failed != nil {
 		a.outage.Note(ctx, failed)
 	}
 	return failed
+}
+
+// noteFailures says once of each tree that the witness has failed for it, and not for others.
+func (a *asker) noteFailures(ctx context.Context, why map[string]error) {
+	for origin, err := range why {
+		if a.noteRefusal(origin, noPosition) {
+			a.cfg.Logger.WarnContext(ctx, "a witness fails for a checkpoint, and not for others; it is asked again", "witness", a.id, "origin", origin, "error", err)
+		}
+	}
 }
 
 // databaseError is of the database, and none of the witness.
@@ -219,6 +246,11 @@ type databaseError struct{ err error }
 
 func (e *databaseError) Error() string { return e.err.Error() }
 func (e *databaseError) Unwrap() error { return e.err }
+
+func ours(err error) bool {
+	_, is := errors.AsType[*databaseError](err)
+	return is
+}
 
 // proofError says that the fault is not the witness's.
 type proofError struct{ err error }
@@ -298,7 +330,7 @@ func (a *asker) refuse(ctx context.Context, workspaceID, origin string, tree *ev
 func (a *asker) noteRefusal(origin string, position int64) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, known := a.refused[origin]
+	before, known := a.refused[origin]
 	if !known && len(a.refused) >= maxRefused {
 		for other := range a.refused { // any one, which is asked about again in the next sweep
 			delete(a.refused, other)
@@ -306,7 +338,15 @@ func (a *asker) noteRefusal(origin string, position int64) (first bool) {
 		}
 	}
 	a.refused[origin] = refusal{position, a.cfg.Clock()}
-	return !known
+	return !known || before.position == noPosition && position != noPosition
+}
+
+// refusedAt reports whether the tree's last refusal is of this position.
+func (a *asker) refusedAt(origin string, position int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r, known := a.refused[origin]
+	return known && r.position == position
 }
 
 // refusedLately reports whether the witness has refused a tree as it is.

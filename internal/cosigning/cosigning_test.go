@@ -1,6 +1,7 @@
 package cosigning_test
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,6 +241,48 @@ func TestAWitnessThatComesBack(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestAWitnessThatFailsForOneWorkspace: the others' trees are cosigned without a pause, and an
+// operator reads of it once.
+func TestAWitnessThatFailsForOneWorkspace(t *testing.T) {
+	t.Parallel()
+	b := setup(t, newKeys(t))
+	w := newCosigner(t, "one.example.com/w", b.keys, "acme", "beta")
+	var fails atomic.Bool
+	fails.Store(true)
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body := testkit.Must(io.ReadAll(r.Body))(t)
+		if fails.Load() && bytes.Contains(body, []byte("acme")) {
+			rw.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		w.server.Config.Handler.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(server.Close)
+	named := w.named()
+	named.URL = server.URL
+	b.append("acme", 3)
+	b.append("beta", 3)
+	b.build(nil)
+	for _, id := range []string{"acme", "beta"} {
+		testkit.Eventually(t, func() error { return b.cosigned(id) })
+	}
+	// A pause would outlast the test.
+	g, _ := b.gather(func(c *cosigning.Config) { c.Backoff, c.Longest, c.Gather = time.Hour, time.Hour, 50*time.Millisecond }, named)
+	testkit.Eventually(t, func() error { return b.cosigned("beta", w) })
+	for range 3 {
+		b.append("acme", 3)
+		b.append("beta", 3)
+		g.Grown("acme", int64(b.appended))
+		testkit.Eventually(t, func() error { return b.cosigned("beta", w) })
+	}
+	fails.Store(false)
+	testkit.Eventually(t, func() error { return b.cosigned("acme", w) })
+	if said := b.logged.String(); strings.Contains(said, "a witness does not cosign") || strings.Count(said, "fails for a checkpoint") > 2 {
+		t.Error(said)
+	}
 }
 
 func TestGathererNeedsItsConfig(t *testing.T) {
