@@ -209,6 +209,9 @@ func (w *witnessWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// Unwrap lets what is being streamed be flushed.
+func (w *witnessWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 func (w *witnessWriter) Write(p []byte) (int, error) {
 	w.seen.body.Write(p)
 	return w.ResponseWriter.Write(p)
