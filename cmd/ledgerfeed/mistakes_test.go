@@ -97,13 +97,6 @@ func TestMistakes(t *testing.T) {
 		"an argument too many":       {"", "status now", usage, `there is an argument too many, "now"`},
 		"an argument left out":       {"", "key revoke", usage, "want KEY-ID"},
 		"a flag without its value":   {"", "append --ids", usage, "flag needs an argument: --ids"},
-		"a load left out":            {"", "size", usage, "--entries-per-day is 0: want a number from 1 to 1e10, such as 100000"},
-		"a load in words":            {"", "size --entries-per-day many", usage, `--entries-per-day is "many": want a number`},
-		"no end of years":            {"", "size --entries-per-day 5 --years Inf", usage, "--years is +Inf: want a number from 0.01 to 100, such as 3"},
-		"a negative load":            {"", "size --entries-per-day 5 --requests-per-second -1", usage, "--requests-per-second is -1: want a number from 0, such as 20"},
-		"processes of no role":       {"", "size --entries-per-day 5 --processes apj=2", usage, `--processes is "apj=2": there is no role "apj"; want some of all, api, project, deliver, console; did you mean api?`},
-		"processes without a count":  {"", "size --entries-per-day 5 --processes api=2,project", usage, `--processes is "api=2,project": want ROLE=N with N from 1 to 1000`},
-		"a checkpoint too often":     {"", "size --entries-per-day 5 --checkpoint-timeout 1s", usage, "--checkpoint-timeout is 1s: want what PostgreSQL takes, 30s to 24h"},
 		"an export of a wrong place": {"", "export --from start", usage, `--from is "start": want a whole number`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,8 +2,6 @@ package deliverbench
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
@@ -45,28 +43,4 @@ func (s *Subscriptions) Close() {
 func (s *Subscriptions) Add(ctx context.Context, workspaceID string) error {
 	_, err := s.bench.store.Create(ctx, workspaceID, delivery.Definition{URL: s.receiver.url(), Events: []string{delivery.AllEvents}})
 	return err
-}
-
-// Deliver runs a dispatcher until so many messages were answered and recorded.
-func (s *Subscriptions) Deliver(ctx context.Context, messages int) error {
-	_, err := s.bench.drain(ctx, s.receiver, messages)
-	return err
-}
-
-// Answered is how many messages the receiver has answered.
-func (s *Subscriptions) Answered() int64 { return s.receiver.answered.Load() }
-
-// Owed counts the messages that the projected log has for webhooks and that were not
-// sent.
-func (s *Subscriptions) Owed(ctx context.Context) (n int, err error) {
-	err = s.bench.Pool.QueryRow(ctx, `
-		SELECT count(*) FROM webhook_cursor k JOIN event_log e USING (workspace_id)
-		 WHERE e.position > k.position AND e.public_event IS NOT NULL`).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("cannot count the messages to send: %w", err)
-	}
-	if n == 0 {
-		return 0, errors.New("there is nothing to deliver")
-	}
-	return n, nil
 }

@@ -1,7 +1,6 @@
 package measure
 
 import (
-	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -13,35 +12,17 @@ const mebibyte = 1 << 20
 // PeakMemory is the most memory that the process has held since ResetPeak, in
 // MiB, as the system counts it; 0 where the system does not tell.
 func PeakMemory() float64 {
-	m, err := MemoryOf("self")
+	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0
 	}
-	return MiB(m.Peak)
-}
-
-// Memory is what a process has resident, in bytes: now, and at its peak.
-type Memory struct{ Now, Peak float64 }
-
-// MemoryOf reads the memory of a process, by its id, where the system has /proc.
-func MemoryOf(pid string) (m Memory, err error) {
-	text, err := os.ReadFile("/proc/" + pid + "/status")
-	if err != nil {
-		return m, fmt.Errorf("cannot read the memory of a process: %w", err)
-	}
 	for line := range strings.Lines(string(text)) {
-		name, rest, _ := strings.Cut(line, ":")
-		into := map[string]*float64{"VmRSS": &m.Now, "VmHWM": &m.Peak}[name]
-		if into == nil {
-			continue
+		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
+			kib, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return MiB(kib * 1024)
 		}
-		kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-		if err != nil {
-			return m, fmt.Errorf("cannot read the memory of a process: %w", err)
-		}
-		*into = kib * 1024
 	}
-	return m, nil
+	return 0
 }
 
 // ResetPeak lets PeakMemory start from the present. Where the system does not

@@ -69,38 +69,6 @@ func Fill(ctx context.Context, db *measure.Database, workspaces, each int) error
 	return db.Quiesce(ctx)
 }
 
-// Histories are the entries of many workspaces, to be appended side by side, as
-// producers do.
-type Histories struct{ streams []*stream }
-
-// NewHistories makes histories of some workspaces with so many entries each.
-func NewHistories(workspaces, each int) (*Histories, error) {
-	h := &Histories{}
-	for w := range workspaces {
-		s, err := newStream(WorkspaceID(w), w+1, each)
-		if err != nil {
-			return nil, err
-		}
-		h.streams = append(h.streams, s)
-	}
-	return h, nil
-}
-
-// Next returns up to n further entries of each workspace, those of one together; none
-// at the end. They have no id and no publish time: they are published when they are
-// appended.
-func (h *Histories) Next(n int) (drafts []domain.Draft, err error) {
-	for _, s := range h.streams {
-		more, err := s.next(n)
-		if err != nil {
-			return nil, err
-		}
-		drafts = append(drafts, more...)
-	}
-	unpublished(drafts)
-	return drafts, nil
-}
-
 // unpublished removes the ids and publish times of drafts.
 func unpublished(drafts []domain.Draft) {
 	for i := range drafts {

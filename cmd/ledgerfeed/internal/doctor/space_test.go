@@ -114,6 +114,15 @@ func TestJudgeFree(t *testing.T) {
 	}
 }
 
+func TestSizeOf(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 10 << 20: "10 MiB", 3 << 40: "3.0 TiB", 5000 << 40: "5000 TiB"} {
+		if got := sizeOf(n); got != want {
+			t.Errorf("sizeOf(%d) is %q, want %q", n, got, want)
+		}
+	}
+}
+
 // A process of this machine is not the server's because it has the number.
 func TestOfThisMachine(t *testing.T) {
 	t.Parallel()

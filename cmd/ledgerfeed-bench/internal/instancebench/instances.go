@@ -1,4 +1,6 @@
-package sizebench
+// Package instancebench measures processes of ledgerfeed serve beside each other on one
+// PostgreSQL: what they cost when idle, how they share work, and how they take over.
+package instancebench
 
 import (
 	"context"
@@ -12,8 +14,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// Instances is ledgerfeed-bench instances.
-func Instances(o *measure.Options) measure.Benchmark {
+// Benchmark is ledgerfeed-bench instances.
+func Benchmark(o *measure.Options) measure.Benchmark {
 	x := &instances{}
 	return measure.Benchmark{
 		Name: "instances", Short: "Sixteen processes on one PostgreSQL: what they cost when idle, how even their shares are, and how they take over",

@@ -1,6 +1,6 @@
 //go:build full
 
-package sizebench
+package instancebench
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-package sizebench
+package instancebench
 
 import (
 	"context"

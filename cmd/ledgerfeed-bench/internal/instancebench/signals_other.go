@@ -1,6 +1,6 @@
 //go:build !unix
 
-package sizebench
+package instancebench
 
 import "syscall"
 

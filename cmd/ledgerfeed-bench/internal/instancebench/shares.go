@@ -1,4 +1,4 @@
-package sizebench
+package instancebench
 
 import (
 	"bufio"
@@ -192,7 +192,30 @@ func (x *instances) held(ctx context.Context) (list []float64, err error) {
 
 // awaitDelivered waits until webhooks have got all that is in the log.
 func (x *instances) awaitDelivered(ctx context.Context) error {
-	p := &producers{Database: x.Database}
-	return p.await(ctx, `
-		SELECT NOT EXISTS (SELECT FROM log_checkpoint c JOIN log_head h USING (workspace_id) WHERE c.consumer = 'read_models' AND h.position > c.position) AND NOT (`+owed+`)`)
+	return x.await(ctx, `
+		SELECT NOT EXISTS (SELECT FROM log_checkpoint c JOIN log_head h USING (workspace_id) WHERE c.consumer = 'read_models' AND h.position > c.position)
+		   AND NOT EXISTS (SELECT FROM webhook_cursor k
+		                     JOIN log_checkpoint c ON c.workspace_id = k.workspace_id AND c.consumer = 'read_models'
+		                     JOIN event_log e ON e.workspace_id = k.workspace_id AND e.position > k.position AND e.position <= c.position
+		                    WHERE e.public_event IS NOT NULL)`)
+}
+
+// await polls until a statement returns true.
+func (x *instances) await(ctx context.Context, sql string) error {
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		var done bool
+		if err := x.Pool.QueryRow(ctx, sql).Scan(&done); err != nil {
+			return fmt.Errorf("cannot read the progress: %w", err)
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-poll.C:
+		}
+	}
 }
