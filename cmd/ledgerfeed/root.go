@@ -15,7 +15,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/signing"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/supportbundle"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/trigger"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/witnessing"
@@ -100,7 +99,6 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		consoleCommand(env),
 		status.Command(env),
 		doctor.Command(env),
-		supportbundle.Command(env),
 		repair.RebuildCommand(env),
 		repair.VerifyCommand(env),
 		repair.ExplainCommand(env),

@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
@@ -128,11 +127,6 @@ the backup is whole, and what producers, followers and receivers will hear of it
 	return c
 }
 
-// Examine makes the usual checks on a database that is open.
-func Examine(ctx context.Context, env *cli.Env, db *cli.Database, pool *pgxpool.Pool) []Finding {
-	return examine(ctx, &examination{env, db, pool}, checks())
-}
-
 // examine runs checks. One that cannot be made is a finding, too. Without the tables of
 // this version, those of what they hold are left out.
 func examine(ctx context.Context, x *examination, all []check) (list []Finding) {
@@ -145,7 +139,7 @@ func examine(ctx context.Context, x *examination, all []check) (list []Finding) 
 		found, err := c.run(limited, x)
 		cancel()
 		if err != nil {
-			found = append(found, Finding{Level: Error, Failed: true, Text: err.Error(), Do: "this could not be looked at; mend that first, and run ledgerfeed doctor again"})
+			found = append(found, Finding{Level: Error, Text: err.Error(), Do: "this could not be looked at; mend that first, and run ledgerfeed doctor again"})
 		}
 		if len(found) == 0 {
 			found = []Finding{{Level: OK}}

@@ -24,8 +24,6 @@ type Finding struct {
 	Level Level  `json:"level"`
 	Text  string `json:"text"`
 	Do    string `json:"do"` // what to do; empty with OK
-
-	Failed bool `json:"-"` // the check could not be made; Text is the error
 }
 
 // examination is what checks look at.
