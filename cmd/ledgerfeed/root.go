@@ -107,7 +107,6 @@ PostgreSQL that the program itself starts and stops, in --data-dir.`,
 		configCommand(env),
 		openapiCommand(env),
 		benchCommand(env),
-		manCommand(env),
 		versionCommand(env),
 	)
 	addExamples(root)
