@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/witness/witnesstest"
 )
 
 // TestWitnessesCosignTheFeed: a service that names a witness serves its cosignature with the
@@ -18,21 +19,17 @@ func TestWitnessesCosignTheFeed(t *testing.T) {
 	url, dir := testkit.NewDatabase(t), t.TempDir()
 	key, _ := newSigningKey(t)
 	signs := []string{"LEDGERFEED_SIGNING_KEY=" + key, "LEDGERFEED_BASE_URL=https://api.example.com"}
-	ofWitness, verifier := newWitnessKey(t)
+	witness := witnesstest.New(t, "witness.example.com/w1")
+	verifier := witness.VerifierKey
 	ofLog := command(t, "", "signing-key", "show", "--name", "api.example.com/acme/events")
 	ofLog.Env = append(ofLog.Env, signs...)
 	logs := filepath.Join(dir, "logs")
-	if err := os.WriteFile(logs, []byte(runCommand(t, ofLog).out), 0o600); err != nil {
+	shown := runCommand(t, ofLog).out
+	if err := os.WriteFile(logs, []byte(shown), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	listen := "127.0.0.1:0"
-	serveWitness := func() *process {
-		t.Helper()
-		running := startProcess(t, command(t, "", "witness", "serve", "--listen", listen, "--state", filepath.Join(dir, "state"), "--key-file", ofWitness, "--logs", logs))
-		listen, _, _ = strings.Cut(running.await("address="), " ")
-		return running
-	}
-	running := serveWitness()
+	witness.Know(t, strings.TrimSpace(shown))
+	listen, stop := witness.Listen(t, "127.0.0.1:0")
 	c := command(t, url, "serve", "--roles", "api,project")
 	c.Env = append(append(c.Env, signs...), "LEDGERFEED_WITNESSES="+verifier+"=http://"+listen)
 	serving := startProcess(t, c)
@@ -68,12 +65,12 @@ func TestWitnessesCosignTheFeed(t *testing.T) {
 	if r := follow("--witness", verifier); r.code != cli.ExitDone || strings.Count(r.out, "\n") != 2 || !strings.Contains(r.errOut, ", cosigned by witness.example.com/w1, which extends") {
 		t.Errorf("a follower who asks for the cosignature: %+v", r)
 	}
-	running.kill()
+	stop()
 	checkpoint(false)
 	if r := follow("--proof-timeout", "1s"); r.code != cli.ExitFailed || r.out != "" || !strings.Contains(r.errOut, "needs the cosignatures of 1 of the witnesses witness.example.com/w1, and has none") {
 		t.Errorf("a follower whose state asks for the cosignature, which is not there: %+v", r)
 	}
-	serveWitness()
+	witness.Listen(t, listen)
 	checkpoint(true)
 	if r := follow(); r.code != cli.ExitDone || strings.Count(r.out, "\n") != 2 {
 		t.Errorf("a follower, now that it is there: %+v", r)

@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/badnetwork"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/witness/witnesstest"
 )
 
 // feed is all events that the reader sees, as lines of the bytes in which it gets them.
@@ -108,22 +109,18 @@ func TestFollowProvesTheFeed(t *testing.T) {
 	}
 	succeed(t, url, "append", file("more", more.String()))
 	succeed(t, url, "status", "--wait")
-	// A witness, which is killed between the two: the service's checkpoints, and its tiles as the
-	// proof of growth, are what the public form asks for.
-	succeed(t, "", "witness", "key", "new", "--key-file", file("witness.key", ""), "--name", "witness.example.com/w1")
-	ofWitness := strings.TrimSpace(succeed(t, "", "witness", "key", "show", "--key-file", file("witness.key", "")))
+	// A witness accepts the service's checkpoints, and its tiles as the proof of growth.
+	witness := witnesstest.New(t, "witness.example.com/w1")
+	address, _ := witness.Listen(t, "127.0.0.1:0")
 	ofLog := command(t, "", "signing-key", "show", "--name", "api.example.com/agency/events")
 	ofLog.Env = append(ofLog.Env, with...)
-	file("logs", runCommand(t, ofLog).out)
+	witness.Know(t, strings.TrimSpace(runCommand(t, ofLog).out))
 	cosign := func() {
 		t.Helper()
-		running := startProcess(t, command(t, "", "witness", "serve", "--listen", "127.0.0.1:0", "--state", file("witness", ""), "--key-file", file("witness.key", ""), "--logs", file("logs", "")))
-		address, _, _ := strings.Cut(running.await("address="), " ")
-		r := runCommand(t, command(t, "", "witness", "submit", "--state", file("events", ""), "--key-file", file("key-events", ""), "--witness", "http://"+address, "--witness-key", ofWitness))
+		r := runCommand(t, command(t, "", "witness", "submit", "--state", file("events", ""), "--key-file", file("key-events", ""), "--witness", "http://"+address, "--witness-key", witness.VerifierKey))
 		if r.code != cli.ExitDone || !strings.HasPrefix(r.out, "api.example.com/agency/events\n") || !strings.Contains(r.out, "\n— witness.example.com/w1 ") {
-			t.Fatalf("%+v\n%s", r, running.log)
+			t.Fatalf("%+v", r)
 		}
-		running.kill()
 	}
 	cosign()
 	var note string

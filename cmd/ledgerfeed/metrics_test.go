@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/witness/witnesstest"
 )
 
 // TestMetrics: names and helps are as Prometheus wants them, the state of the service is
@@ -21,7 +22,7 @@ func TestMetrics(t *testing.T) {
 	succeed(t, url, "append", fixture)
 	c := command(t, url, "serve")
 	signing, _ := newSigningKey(t)
-	_, witness := newWitnessKey(t)
+	witness := witnesstest.New(t, "witness.example.com/w1").VerifierKey
 	c.Env = append(c.Env, "LEDGERFEED_METRICS_WORKSPACES=agency-1,nobody", "LEDGERFEED_SIGNING_KEY="+signing, "LEDGERFEED_WITNESSES="+witness+"=http://127.0.0.1:1")
 	serving := startProcess(t, c)
 	admin := strings.TrimSpace(strings.TrimPrefix(serving.await("for=admin"), " url="))

@@ -3,9 +3,9 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/witness/witnesstest"
 )
 
 func tryTreesBehind(x *tried) {
@@ -28,43 +28,38 @@ func tryTreesBehind(x *tried) {
 	x.judge("mended", mended, mended, false)
 }
 
-// witness is one of the instance's own, which knows the logs of a file.
+// witness is one that the instance names.
 type witness struct {
-	x                       *tried
-	logs, key, dir, address string
-	running                 *process
+	*witnesstest.Witness
+
+	x       *tried
+	address string
+	stop    func()
 }
 
 // withWitness has the instance sign, and name a witness that knows no log yet.
 func (x *tried) withWitness() *witness {
 	x.Helper()
-	dir := x.TempDir()
-	key, verifier := newWitnessKey(x.T)
-	w := &witness{x: x, logs: filepath.Join(dir, "logs"), key: key, dir: dir, address: "127.0.0.1:0"}
-	other, _ := newSigningKey(x.T)
-	w.knows(other)
+	w := &witness{Witness: witnesstest.New(x.T, "witness.example.com/w1"), x: x, address: "127.0.0.1:0"}
 	w.serve()
 	own, _ := newSigningKey(x.T)
-	x.settings = []string{"LEDGERFEED_SIGNING_KEY=" + own, "LEDGERFEED_BASE_URL=https://api.example.com", "LEDGERFEED_WITNESSES=" + verifier + "=http://" + w.address}
+	x.settings = []string{"LEDGERFEED_SIGNING_KEY=" + own, "LEDGERFEED_BASE_URL=https://api.example.com", "LEDGERFEED_WITNESSES=" + w.VerifierKey + "=http://" + w.address}
 	return w
 }
 
-// knows has the witness know the log of a key, when it is started.
-func (w *witness) knows(signingKey string) {
+// knowsOwn lets the witness know the trees of the instance.
+func (w *witness) knowsOwn() {
 	w.x.Helper()
-	show := command(w.x.T, "", "signing-key", "show", "--name", "api.example.com/acme/events")
-	show.Env = append(show.Env, "LEDGERFEED_SIGNING_KEY="+signingKey)
-	pay := command(w.x.T, "", "signing-key", "show", "--name", "api.example.com/acme/events-with-pay")
-	pay.Env = append(pay.Env, "LEDGERFEED_SIGNING_KEY="+signingKey)
-	if err := os.WriteFile(w.logs, []byte(runCommand(w.x.T, show).out+runCommand(w.x.T, pay).out), 0o600); err != nil {
-		w.x.Fatal(err)
+	for _, tree := range []string{"events", "events-with-pay"} {
+		show := command(w.x.T, "", "signing-key", "show", "--name", "api.example.com/acme/"+tree)
+		show.Env = append(show.Env, w.x.settings[0])
+		w.Know(w.x.T, strings.TrimSpace(runCommand(w.x.T, show).out))
 	}
 }
 
 func (w *witness) serve() {
 	w.x.Helper()
-	w.running = startProcess(w.x.T, command(w.x.T, "", "witness", "serve", "--listen", w.address, "--state", filepath.Join(w.dir, "state"), "--key-file", w.key, "--logs", w.logs))
-	w.address, _, _ = strings.Cut(w.running.await("address="), " ")
+	w.address, w.stop = w.Listen(w.x.T, w.address)
 }
 
 // cosigned waits until the witness has cosigned something new.
@@ -92,10 +87,7 @@ func tryWitnessRefuses(x *tried) {
 	x.judge("broken", before, broken, true)
 	x.hasOnItsPage(`"a witness refuses a checkpoint"`)
 	x.serving.await("a witness refuses a checkpoint")
-	own, _ := strings.CutPrefix(x.settings[0], "LEDGERFEED_SIGNING_KEY=")
-	w.running.stop()
-	w.knows(own)
-	w.serve()
+	w.knowsOwn()
 	w.cosigned()
 	mended := scrapeOf(x.T, x.admin)
 	x.judge("mended", mended, mended, false)
@@ -103,15 +95,12 @@ func tryWitnessRefuses(x *tried) {
 
 func tryWitnessAway(x *tried) {
 	w := x.withWitness()
-	own, _ := strings.CutPrefix(x.settings[0], "LEDGERFEED_SIGNING_KEY=")
-	w.running.stop()
-	w.knows(own)
-	w.serve()
+	w.knowsOwn()
 	x.serve("api,project")
 	w.cosigned()
 	sound := x.until("ledgerfeed_witness_waiting_workspaces", zero)
 	x.judge("sound", sound, sound, false)
-	w.running.kill()
+	w.stop()
 	x.append("invoice.issued", `{"invoice_id":"in_1","invoice_number":"1","amount":"420.00"}`)
 	x.serving.await("a witness does not cosign")
 	broken := x.until("ledgerfeed_witness_waiting_workspaces", above(0))

@@ -28,14 +28,6 @@ func newSigningKey(t *testing.T) (key, verifier string) {
 	return made.Key, made.VerifierKeys["api.example.com/webhook-statements"]
 }
 
-// newWitnessKey makes the key of a witness, in a file.
-func newWitnessKey(t *testing.T) (file, verifier string) {
-	t.Helper()
-	file = filepath.Join(t.TempDir(), "witness.key")
-	succeed(t, "", "witness", "key", "new", "--key-file", file, "--name", "witness.example.com/w1")
-	return file, strings.TrimSpace(succeed(t, "", "witness", "key", "show", "--key-file", file))
-}
-
 // TestSigningKeys: keys are made, shown without their secret, and check what both of
 // them signed during a rotation; no command needs a database for it, or makes one.
 func TestSigningKeys(t *testing.T) {

@@ -2,7 +2,6 @@ package cosigning_test
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/cosigning"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/internal/witness"
+	"github.com/ledgerfeed/ledgerfeed/internal/witness/witnesstest"
 )
 
 // TestCheckpointsAreCosigned: two witnesses cosign both trees of each workspace, again
@@ -70,7 +69,7 @@ func TestABadWitnessHurtsOnlyItself(t *testing.T) {
 			b := setup(t, newKeys(t))
 			good := newCosigner(t, "good.example.com/w", b.keys, "acme")
 			bad := newCosigner(t, "bad.example.com/w", b.keys, "acme").named()
-			bad.Key = testkit.Must(witness.NewKey(rand.Reader, "bad.example.com/w"))(t).Verifier()
+			bad.Key = witnesstest.New(t, "bad.example.com/w").Key
 			if answer != nil {
 				over := make(chan struct{})
 				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(over, w) }))

@@ -20,10 +20,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/cosigning"
-	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
+	"github.com/ledgerfeed/ledgerfeed/internal/witness/witnesstest"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
@@ -149,7 +149,7 @@ func (b *bench) cosigned(workspaceID string, by ...*cosigner) error {
 		signed := string(testkit.Must(b.keys.Sign(origin, state.Text(origin)))(b.t)) + strings.Join(trees.Cosigned(s, origin), "")
 		var verifiers []note.Verifier
 		for _, c := range by {
-			verifiers = append(verifiers, c.key.Verifier())
+			verifiers = append(verifiers, c.Key)
 		}
 		for _, text := range testkit.Must(b.keys.Verifiers(origin))(b.t) {
 			verifiers = append(verifiers, testkit.Must(note.NewVerifier(text))(b.t))
@@ -167,33 +167,25 @@ func (b *bench) cosigned(workspaceID string, by ...*cosigner) error {
 
 // cosigner is a witness that listens.
 type cosigner struct {
-	t      *testing.T
-	key    *witness.Key
+	*witnesstest.Witness
+
 	server *httptest.Server
 	asked  atomic.Int64 // requests
 	other  atomic.Int64 // of them that began at another size than the witness has
-	logged *testkit.Buffer
 }
 
 // newCosigner makes a witness that knows the logs of some workspaces.
 func newCosigner(t *testing.T, name string, keys *signingkey.Keys, workspaceIDs ...string) *cosigner {
 	t.Helper()
-	var logs []string
+	c := &cosigner{Witness: witnesstest.New(t, name)}
 	for _, id := range workspaceIDs {
 		for _, s := range eventtree.Sights() {
-			logs = append(logs, testkit.Must(keys.Verifiers(eventtree.Origin(host, id, s)))(t)...)
+			c.Know(t, testkit.Must(keys.Verifiers(eventtree.Origin(host, id, s)))(t)...)
 		}
 	}
-	dir := testkit.Must(datadir.Make(t.TempDir()))(t)
-	t.Cleanup(func() { _ = dir.Close() })
-	c := &cosigner{t: t, key: testkit.Must(witness.NewKey(rand.Reader, name))(t), logged: &testkit.Buffer{}}
-	w := testkit.Must(witness.New(witness.Config{
-		Dir: dir, Key: c.key, Logs: testkit.Must(witness.ParseLogs(strings.Join(logs, "\n")))(t), Clock: time.Now, Logger: c.logged.Logger(),
-	}))(t)
-	handler := w.Handler()
 	c.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		c.asked.Add(1)
-		handler.ServeHTTP(&judged{rw, c}, r)
+		c.ServeHTTP(&judged{rw, c}, r)
 	}))
 	t.Cleanup(c.server.Close)
 	return c
@@ -214,7 +206,7 @@ func (j *judged) WriteHeader(status int) {
 }
 
 func (c *cosigner) named() witness.Named {
-	return witness.Named{Key: c.key.Verifier(), URL: c.server.URL}
+	return witness.Named{Key: c.Key, URL: c.server.URL}
 }
 
 // switched is a server that is away for a time.

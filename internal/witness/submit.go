@@ -3,6 +3,7 @@ package witness
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,8 @@ import (
 const (
 	// maxAnswer bounds a witness's answer, in bytes.
 	maxAnswer = 64 << 10
+	// submitTimeout bounds one request.
+	submitTimeout = time.Minute
 	// submitTries is how often others may have a newer tree cosigned while a proof is made.
 	submitTries = 5
 )
@@ -66,14 +69,15 @@ func Submit(ctx context.Context, s *Submission) (cosigned []byte, at time.Time, 
 	if err != nil {
 		return nil, at, err
 	}
-	r := &request{note: s.Note, old: min(max(s.Old, 0), c.Tree.N)}
+	old := min(max(s.Old, 0), c.Tree.N)
 	for range submitTries {
-		if r.proof = nil; r.old > 0 && r.old < c.Tree.N {
-			if r.proof, err = s.Prove(ctx, r.old); err != nil {
+		var proof tlog.TreeProof
+		if old > 0 && old < c.Tree.N {
+			if proof, err = s.Prove(ctx, old); err != nil {
 				return nil, at, err
 			}
 		}
-		status, body, err := s.post(ctx, r.write())
+		status, body, err := s.post(ctx, s.request(old, proof))
 		if err != nil {
 			return nil, at, err
 		}
@@ -81,22 +85,35 @@ func Submit(ctx context.Context, s *Submission) (cosigned []byte, at time.Time, 
 		case http.StatusOK:
 			return s.add(body)
 		case http.StatusConflict:
-			if r.old, err = tlogcheckpoint.ParseSize(strings.TrimSuffix(string(body), "\n")); err != nil {
+			if old, err = tlogcheckpoint.ParseSize(strings.TrimSuffix(string(body), "\n")); err != nil {
 				return nil, at, fmt.Errorf("the witness answered 409, and no size: %w", err)
 			}
 		default:
 			return nil, at, &AnswerError{status, fmt.Sprintf("the witness answered %d: %.500s", status, strings.TrimSpace(string(body)))}
 		}
-		if r.old > c.Tree.N {
-			return nil, at, &AnswerError{status, fmt.Sprintf("the witness has cosigned a tree of size %d, and this checkpoint is of size %d: want a newer one", r.old, c.Tree.N)}
+		if old > c.Tree.N {
+			return nil, at, &AnswerError{status, fmt.Sprintf("the witness has cosigned a tree of size %d, and this checkpoint is of size %d: want a newer one", old, c.Tree.N)}
 		}
 	}
 	return nil, at, fmt.Errorf("the witness has cosigned another tree %d times while a proof was made: try again", submitTries)
 }
 
+// request is the body of add-checkpoint: the size that the proof begins with, the proof, and
+// the note.
+func (s *Submission) request(old int64, proof tlog.TreeProof) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "old %d\n", old)
+	for _, hash := range proof {
+		b.WriteString(hash.String() + "\n")
+	}
+	b.WriteByte('\n')
+	b.Write(s.Note)
+	return b.Bytes()
+}
+
 // post sends a request.
 func (s *Submission) post(ctx context.Context, body []byte) (status int, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, submitTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(s.URL, "/")+"/add-checkpoint", bytes.NewReader(body))
 	if err != nil {
@@ -138,4 +155,16 @@ func (s *Submission) add(lines []byte) (cosigned []byte, at time.Time, err error
 		return append(bytes.Clone(s.Note), line...), time.Unix(seconds, 0).UTC(), nil
 	}
 	return nil, at, fmt.Errorf("the witness's answer has %d signatures, none on a line of its own", len(n.Sigs))
+}
+
+// hashSize is the length of a key's hash before a signature, in bytes.
+const hashSize = 4
+
+// rawSignature is a signature without the key's hash before it.
+func rawSignature(s note.Signature) ([]byte, error) {
+	raw, err := base64.StdEncoding.DecodeString(s.Base64)
+	if err != nil || len(raw) < hashSize {
+		return nil, fmt.Errorf("the signature of %s is cut short", s.Name)
+	}
+	return raw[hashSize:], nil
 }

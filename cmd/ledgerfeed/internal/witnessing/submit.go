@@ -37,7 +37,7 @@ is needed as for follow, in --key-file or ` + cli.KeyVariable + `. The state is 
 	}
 	c.Flags().StringVar(&f.state, "state", "", "the state of ledgerfeed follow --verify (required)")
 	c.Flags().StringVar(&f.witness, "witness", "", "the witness's address, such as https://witness.example.com (required)")
-	c.Flags().StringVar(&f.verifier, "witness-key", "", "the witness's verifier key, as ledgerfeed witness key show prints it (required)")
+	c.Flags().StringVar(&f.verifier, "witness-key", "", "the witness's verifier key, which its operator publishes (required)")
 	c.Flags().StringVar(&f.keyFile, "key-file", "", "a file with the API key (default: "+cli.KeyVariable+")")
 	return c
 }

@@ -1,5 +1,4 @@
-// Package witnessing is ledgerfeed witness: a witness of transparency logs for a customer or
-// an auditor to run, its key, and asking a witness.
+// Package witnessing is ledgerfeed witness: it has other people's witnesses cosign checkpoints.
 package witnessing
 
 import (
@@ -12,17 +11,10 @@ import (
 func Command(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "witness",
-		Short: "Run a witness of transparency logs, or have one cosign a checkpoint",
+		Short: "Have a witness of transparency logs cosign a checkpoint",
 		Args:  cli.NoSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	key := &cobra.Command{
-		Use:   "key",
-		Short: "Make or show a witness's key",
-		Args:  cli.NoSuchCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	key.AddCommand(keyNewCommand(env), keyShowCommand(env))
-	c.AddCommand(serveCommand(env), key, submitCommand(env))
+	c.AddCommand(submitCommand(env))
 	return c
 }

@@ -1,0 +1,83 @@
+package witness
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// algorithm is the byte for cosignature/v1 with Ed25519 before a key
+// (https://c2sp.org/signed-note, "Signature types").
+const algorithm = 4
+
+// maxName bounds a key's name, in bytes.
+const maxName = 255
+
+func validName(name string) bool {
+	return name != "" && len(name) <= maxName && utf8.ValidString(name) && !strings.Contains(name, "+") &&
+		strings.IndexFunc(name, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) < 0
+}
+
+func hexHash(hash uint32) string { return fmt.Sprintf("%08x", hash) }
+
+// Verifier checks the cosignatures of a witness (note.Verifier).
+type Verifier struct {
+	name   string
+	public ed25519.PublicKey
+}
+
+// ParseVerifier reads a witness's verifier key: NAME+HASH+KEY, with the algorithm byte 4 for
+// cosignature/v1.
+func ParseVerifier(text string) (*Verifier, error) {
+	if strings.HasPrefix(text, "PRIVATE+KEY+") {
+		return nil, errors.New("this is a witness's secret key: want the verifier key, which its operator publishes")
+	}
+	parts := strings.SplitN(text, "+", 3)
+	if len(parts) == 3 && validName(parts[0]) {
+		raw, err := base64.StdEncoding.Strict().DecodeString(parts[2])
+		if err == nil && len(raw) > 0 && raw[0] != algorithm {
+			return nil, fmt.Errorf("the verifier key of %s is of another kind (%d): want one for cosignature/v1 with Ed25519 (%d)", parts[0], raw[0], algorithm)
+		}
+		if err == nil && len(raw) == 1+ed25519.PublicKeySize {
+			if v := (&Verifier{parts[0], raw[1:]}); parts[1] == hexHash(v.KeyHash()) {
+				return v, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%.80q is no verifier key of a witness, or was changed or cut short: want NAME+HASH+KEY, as the witness's operator publishes it", text)
+}
+
+// Name is the key's name.
+func (v *Verifier) Name() string { return v.name }
+
+// KeyHash identifies the key together with its name.
+func (v *Verifier) KeyHash() uint32 {
+	sum := sha256.Sum256(append([]byte(v.name+"\n\x04"), v.public...))
+	return binary.BigEndian.Uint32(sum[:])
+}
+
+// Verify checks the signature of a note's text, as a note has it after the key's hash.
+func (v *Verifier) Verify(text, signature []byte) bool {
+	at, rest, ok := cutTime(signature)
+	signed := append([]byte("cosignature/v1\ntime "+strconv.FormatInt(at, 10)+"\n"), text...)
+	return ok && len(rest) == ed25519.SignatureSize && ed25519.Verify(v.public, signed, rest)
+}
+
+// timeSize is the length of the time before a signature, in bytes.
+const timeSize = 8
+
+// cutTime cuts the time, in seconds since 1970, from a cosignature.
+func cutTime(signature []byte) (at int64, rest []byte, ok bool) {
+	if len(signature) < timeSize {
+		return 0, nil, false
+	}
+	at = int64(binary.BigEndian.Uint64(signature))
+	return at, signature[timeSize:], at > 0
+}
