@@ -158,7 +158,7 @@ func (s *Store) RetryNow(ctx context.Context, deliveryID string) (*Delivery, err
 			 WHERE q.workspace_id = $1 AND q.webhook_id = $2 AND q.position = $3 AND q.created_at = $4
 			   AND w.workspace_id = q.workspace_id AND w.webhook_id = q.webhook_id AND q.epoch >= `+dispatch.KeptEpoch+`
 			   AND CASE w.state WHEN 'on' THEN q.next_attempt_at > $5 WHEN 'paused' THEN q.epoch < w.epoch END`,
-			w.WorkspaceID, w.ID, d.position, d.CreatedAt.Time, now)
+			w.WorkspaceID, w.ID, d.Position, d.CreatedAt.Time, now)
 		if err != nil {
 			return fmt.Errorf("retry delivery %s now: %w", deliveryID, err)
 		}
@@ -168,7 +168,7 @@ func (s *Store) RetryNow(ctx context.Context, deliveryID string) (*Delivery, err
 		_, err = tx.Exec(ctx, `
 			UPDATE webhook_delivery SET next_attempt_at = $5
 			 WHERE workspace_id = $1 AND webhook_id = $2 AND position = $3 AND created_at = $4 AND state = 'pending'`,
-			w.WorkspaceID, w.ID, d.position, d.CreatedAt.Time, now)
+			w.WorkspaceID, w.ID, d.Position, d.CreatedAt.Time, now)
 		if err != nil {
 			return fmt.Errorf("retry delivery %s now: %w", deliveryID, err)
 		}

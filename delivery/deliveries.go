@@ -349,7 +349,7 @@ type pageEnd struct {
 	Newer    bool      `json:"u,omitempty"` // the page has newer deliveries
 }
 
-func endOf(d *Delivery) *pageEnd { return &pageEnd{At: d.CreatedAt.Time, Position: d.position} }
+func endOf(d *Delivery) *pageEnd { return &pageEnd{At: d.CreatedAt.Time, Position: d.Position} }
 
 // order is how a statement of a page sorts, and what its rows are to the end before it.
 func (p *pageEnd) order() (direction, compare string) {

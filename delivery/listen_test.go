@@ -62,7 +62,7 @@ func TestListenerShowsDeliveries(t *testing.T) {
 				t.Fatalf("printed %q", lines)
 			}
 			if !asJSON {
-				for i, want := range []string{"REFUSED  no signature matches", "signed   invoice.reversed  invoice \"inv_1\"  " + d[0].EventID + "  no. 2", "  no. 2  (again)"} {
+				for i, want := range []string{"REFUSED  no signature matches", "signed   invoice.reversed  invoice \"inv_1\"  " + d[0].EventID + "  at 2", "  at 2  (again)"} {
 					if !strings.Contains(lines[i], want) {
 						t.Errorf("line %q does not say %q", lines[i], want)
 					}
@@ -81,7 +81,7 @@ func TestListenerShowsDeliveries(t *testing.T) {
 				got[i] = known.Arrival
 			}
 			if got[0].Signature != "wrong" || got[1].Signature != "right" || got[1].DeliveryID != d[0].ID || !got[2].Repeat || got[1].Repeat ||
-				got[2].Sequence == nil || *got[2].Sequence != 2 {
+				got[2].Position == nil || *got[2].Position != 2 {
 				t.Errorf("printed %q", lines)
 			}
 		})

@@ -92,7 +92,8 @@ type Delivery struct {
 	ID            string        `json:"id"` // <event id>_<webhook id>
 	EventID       string        `json:"event_id"`
 	EventType     string        `json:"event_type"`
-	Sequence      *int64        `json:"sequence"` // the number that its messages carry; null: none
+	Position      int64         `json:"log_position"` // of the event's entry in the workspace's log
+	Sequence      *int64        `json:"sequence"`     // the number that its messages carry; null: none
 	State         policy.State  `json:"state"`
 	CreatedAt     Time          `json:"created_at"`
 	NextAttemptAt Time          `json:"next_attempt_at"`
@@ -100,8 +101,6 @@ type Delivery struct {
 	About
 
 	NeedsPay bool `json:"-"` // only readers with pay:read may see the event
-
-	position int64
 }
 
 // About is what the event of a delivery is about, as its message says.

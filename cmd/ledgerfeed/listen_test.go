@@ -78,7 +78,7 @@ func TestListenInOneStep(t *testing.T) {
 	if r := appendLines(t, url, noEffect("w", "evt_without_the_app")); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
 	}
-	listening.await("evt_without_the_app  no. 2  → not sent on to ")
+	listening.await("evt_without_the_app  at 3  → not sent on to ")
 	if code := listening.stop(); code != cli.ExitDone {
 		t.Errorf("stopped with %d:\n%s", code, listening.log)
 	}

@@ -62,7 +62,7 @@ type Sender struct {
 	headers   headerNames
 }
 
-type headerNames struct{ signature, eventID, deliveryID, sequence, agent string }
+type headerNames struct{ signature, eventID, deliveryID, position, sequence, agent string }
 
 // NewSender returns a Sender. The error is about the settings or the CA file.
 func NewSender(cfg SenderConfig) (*Sender, error) {
@@ -99,6 +99,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 			signature:  settings.Brand.SignatureHeader(),
 			eventID:    settings.Brand.EventIDHeader(),
 			deliveryID: settings.Brand.DeliveryIDHeader(),
+			position:   settings.Brand.LogPositionHeader(),
 			sequence:   settings.Brand.SequenceHeader(),
 			agent:      settings.Brand.UserAgent(),
 		},
@@ -159,6 +160,7 @@ type Message struct {
 	Body       []byte   // the event's public form, byte for byte
 	Secrets    []string // the current one, and those before it while they still sign; newest first
 	DeliveryID string
+	Position   int64 // of the event's entry in its workspace's log
 	Sequence   int64 // the number of the message for this webhook; 0: none
 
 	// Standard adds the headers of Standard Webhooks.
@@ -284,6 +286,7 @@ func (s *Sender) request(ctx context.Context, m *Message, at time.Time) *http.Re
 		s.headers.signature:  {Sign(at, m.Body, m.Secrets...)},
 		s.headers.eventID:    {m.EventID},
 		s.headers.deliveryID: {m.DeliveryID},
+		s.headers.position:   {strconv.FormatInt(m.Position, 10)},
 	}
 	if m.Sequence > 0 {
 		header[s.headers.sequence] = []string{strconv.FormatInt(m.Sequence, 10)}

@@ -28,7 +28,7 @@ func TestHeaderNamesKeepTheBrandsCase(t *testing.T) {
 	}
 	got := <-head
 	for _, want := range []string{
-		"\r\nACME-Pay-Signature: t=", "\r\nACME-Pay-Event-Id: evt_1\r\n", "\r\nACME-Pay-Delivery-Id: evt_1_wh\r\n",
+		"\r\nACME-Pay-Signature: t=", "\r\nACME-Pay-Event-Id: evt_1\r\n", "\r\nACME-Pay-Delivery-Id: evt_1_wh\r\n", "\r\nACME-Pay-Log-Position: 7\r\n",
 		"\r\nUser-Agent: ACME-Pay-Webhooks/1\r\n", "\r\nContent-Type: application/json\r\n", "\r\nContent-Length: 2\r\n",
 	} {
 		if !strings.Contains(got, want) {

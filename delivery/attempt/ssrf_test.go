@@ -128,7 +128,7 @@ func (s *Sender) to(t *testing.T, address string) Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Send(t.Context(), &Message{URL: u, EventID: "evt_1", DeliveryID: "evt_1_wh", Body: []byte("{}"), Secrets: []string{"whsec_x"}})
+	return s.Send(t.Context(), &Message{URL: u, EventID: "evt_1", DeliveryID: "evt_1_wh", Position: 7, Body: []byte("{}"), Secrets: []string{"whsec_x"}})
 }
 
 // forbidden are addresses that are not public, one or more of each range.

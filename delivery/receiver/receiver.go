@@ -67,8 +67,9 @@ type Arrival struct {
 	At         delivery.Time   `json:"at"`
 	EventID    string          `json:"event_id"`
 	DeliveryID string          `json:"delivery_id"`
-	Sequence   *int64          `json:"sequence"`  // the number of the message; null: it has none
-	Signature  string          `json:"signature"` // right, wrong or unchecked
+	Position   *int64          `json:"log_position"` // of the event's entry; null: the message does not say
+	Sequence   *int64          `json:"sequence"`     // the number of the message; null: it has none
+	Signature  string          `json:"signature"`    // right, wrong or unchecked
 	Problem    *string         `json:"problem"`
 	Repeat     bool            `json:"repeat"`    // the event arrived before
 	Forwarded  *int            `json:"forwarded"` // the status of the answer where it was sent on to; null: it was not, or nobody answered
@@ -156,6 +157,9 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 		At: delivery.Time{Time: s.cfg.Clock()}, Body: body, Signature: "unchecked",
 		EventID: r.Header.Get(s.cfg.Brand.EventIDHeader()), DeliveryID: r.Header.Get(s.cfg.Brand.DeliveryIDHeader()),
 	}
+	if n, err := strconv.ParseInt(r.Header.Get(s.cfg.Brand.LogPositionHeader()), 10, 64); err == nil {
+		a.Position = &n
+	}
 	if n, err := strconv.ParseInt(r.Header.Get(s.cfg.Brand.SequenceHeader()), 10, 64); err == nil {
 		a.Sequence = &n
 	}
@@ -222,8 +226,8 @@ func (a *Arrival) line() string {
 	if !refused {
 		s += fmt.Sprintf("  %s %q  %s", e.Data["object_type"], e.Data["object_id"], a.EventID)
 	}
-	if a.Sequence != nil && !refused {
-		s += fmt.Sprintf("  no. %d", *a.Sequence)
+	if a.Position != nil && !refused {
+		s += fmt.Sprintf("  at %d", *a.Position)
 	}
 	if a.Repeat {
 		s += "  (again)"

@@ -60,6 +60,10 @@ func (b Brand) EventIDHeader() string { return b.String() + "-Event-Id" }
 // DeliveryIDHeader names the header with the delivery's id.
 func (b Brand) DeliveryIDHeader() string { return b.String() + "-Delivery-Id" }
 
+// LogPositionHeader names the header with the position of the event's entry in its workspace's
+// log.
+func (b Brand) LogPositionHeader() string { return b.String() + "-Log-Position" }
+
 // SequenceHeader names the header with the message's number for its webhook.
 func (b Brand) SequenceHeader() string { return b.String() + "-Sequence" }
 

@@ -90,6 +90,7 @@ func (p *Pages) headersSent(d *delivery.FullDelivery, standard bool, newestFirst
 		{Name: brand.EventIDHeader(), Value: d.EventID},
 		{Name: brand.DeliveryIDHeader(), Value: d.ID},
 	}
+	list = append(list, web.Pair{Name: brand.LogPositionHeader(), Value: strconv.FormatInt(d.Position, 10)})
 	if d.Sequence != nil {
 		list = append(list, web.Pair{Name: brand.SequenceHeader(), Value: strconv.FormatInt(*d.Sequence, 10)})
 	}
