@@ -264,8 +264,7 @@ func dueNow(ctx context.Context, tx pgx.Tx, w *named, now time.Time) error {
 }
 
 // choiceDetail says in the audit trail which event types a change chooses, if they are not
-// those of the webhook. Statements (delivery/statement) read from the trail when the types
-// were changed, so this is the first of the details, and nothing else begins like it.
+// those of the webhook.
 func choiceDetail(ctx context.Context, tx pgx.Tx, w *named, c *Change, types []string) ([]string, error) {
 	if c.Events == nil {
 		return nil, nil

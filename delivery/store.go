@@ -112,8 +112,7 @@ func (s *Store) addToAudit(ctx context.Context, tx pgx.Tx, action audit.Action, 
 	return audit.Add(ctx, tx, s.now(), audit.Change{WorkspaceID: w.workspaceID, Action: action, ObjectID: w.id, ObjectName: attempt.Label(w.name, w.url), Detail: detail})
 }
 
-// eventsDetail says in the audit trail which event types a webhook chose. Statements
-// (delivery/statement) look for its beginning.
+// eventsDetail says in the audit trail which event types a webhook chose.
 func eventsDetail(types []string) string {
 	if types == nil {
 		return "events: " + AllEvents

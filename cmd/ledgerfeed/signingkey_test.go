@@ -25,7 +25,7 @@ func newSigningKey(t *testing.T) (key, verifier string) {
 	if err := json.Unmarshal([]byte(runCommand(t, c).out), &made); err != nil {
 		t.Fatal(err)
 	}
-	return made.Key, made.VerifierKeys["api.example.com/webhook-statements"]
+	return made.Key, made.VerifierKeys["api.example.com"]
 }
 
 // TestSigningKeys: keys are made, shown without their secret, and check what both of
@@ -34,7 +34,7 @@ func TestSigningKeys(t *testing.T) {
 	t.Parallel()
 	older, olderVerifier := newSigningKey(t)
 	newer, newerVerifier := newSigningKey(t)
-	const name = "api.example.com/webhook-statements"
+	const name = "api.example.com"
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -130,24 +130,23 @@ func TestSigningKeyOfTheOwnDatabase(t *testing.T) {
 	serving := startProcess(t, localCommand(t, dir, "serve"))
 	_, keys := bodyOf(t, apiOf(serving)+"/docs/keys.txt")
 	shown := succeedLocally(t, dir, "signing-key", "show")
-	if !strings.HasSuffix(keys, "\n"+shown) || !strings.HasPrefix(shown, "127.0.0.1:0/webhook-statements+") {
+	if !strings.HasSuffix(keys, "\n"+shown) || !strings.HasPrefix(shown, "127.0.0.1:0+") {
 		t.Errorf("the service shows\n%s\nand the command\n%s", keys, shown)
 	}
 	info := testkit.Must(os.Stat(filepath.Join(dir, "signing.key")))(t)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("the key's file has the mode %v", info.Mode())
 	}
-	succeedLocally(t, dir, "workspace", "create", "--id", "acme")
-	id := strings.Fields(succeedLocally(t, dir, "webhook", "create", "--workspace", "acme", "--url", "https://example.com/hook"))[0]
-	statement := filepath.Join(t.TempDir(), "statement")
-	if err := os.WriteFile(statement, []byte(succeedLocally(t, dir, "webhook", "statement", id)), 0o600); err != nil {
+	older := read(t, filepath.Join(dir, "signing.key"))
+	signed := filepath.Join(t.TempDir(), "signed")
+	note := testkit.Must(testkit.Must(signingkey.Parse(strings.TrimSpace(older)))(t).Sign("127.0.0.1:0/acme/events", "127.0.0.1:0/acme/events\n0\n"))(t)
+	if err := os.WriteFile(signed, note, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	succeedLocally(t, dir, "signing-key", "check", statement)
+	succeedLocally(t, dir, "signing-key", "check", signed)
 
 	// The file takes two keys, as the setting does.
 	newer, _ := newSigningKey(t)
-	older := read(t, filepath.Join(dir, "signing.key"))
 	serving.stop()
 	if err := os.WriteFile(filepath.Join(dir, "signing.key"), []byte(newer+","+older), 0o600); err != nil {
 		t.Fatal(err)
@@ -155,5 +154,5 @@ func TestSigningKeyOfTheOwnDatabase(t *testing.T) {
 	if both := succeedLocally(t, dir, "signing-key", "show"); strings.Count(both, "\n") != 2 || !strings.HasSuffix(both, "\n"+shown) {
 		t.Errorf("both keys: %s", both)
 	}
-	succeedLocally(t, dir, "signing-key", "check", statement)
+	succeedLocally(t, dir, "signing-key", "check", signed)
 }

@@ -88,7 +88,7 @@ func TestEveryFocusIsSeen(t *testing.T) {
 	well, _, off := s.seed(acme)
 	b := s.enter(acme, session.Admin)
 	for _, path := range []string{
-		"/keys", "/keys/new", "/webhooks", "/webhooks/new", "/webhooks/" + well, "/webhooks/" + off, "/webhooks/" + well + "/missed", "/webhooks/" + well + "/statement",
+		"/keys", "/keys/new", "/webhooks", "/webhooks/new", "/webhooks/" + well, "/webhooks/" + off, "/webhooks/" + well + "/missed",
 		"/deliveries/" + s.deliveryOf(well, "failed"), "/events", "/data", "/requests", "/audit",
 	} {
 		b.visit(path)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
@@ -57,7 +56,6 @@ func TestBrowserEveryPage(t *testing.T) {
 		{"overview", "/"}, {"keys", "/keys"}, {"key-new", "/keys/new"}, {"key", "/keys/" + keys[1].ID}, {"key-rename", "/keys/" + keys[1].ID + "/rename"}, {"key-rotate", "/keys/" + keys[1].ID + "/rotate"}, {"key-revoke", "/keys/" + keys[1].ID + "/revoke"},
 		{"webhooks", "/webhooks"}, {"webhook-new", "/webhooks/new"}, {"webhook", "/webhooks/" + well}, {"webhook-failing", "/webhooks/" + failing}, {"webhook-off", "/webhooks/" + off},
 		{"webhook-edit", "/webhooks/" + failing + "/edit"}, {"webhook-rotate", "/webhooks/" + well + "/rotate"}, {"webhook-delete", "/webhooks/" + well + "/delete"}, {"webhook-missed", "/webhooks/" + well + "/missed"},
-		{"webhook-statement", "/webhooks/" + well + "/statement?day=" + s.clock.Now().Format(time.DateOnly)}, {"webhook-statement-day", "/webhooks/" + well + "/statement?day=1999-01-01"},
 		{"delivery-failed", "/deliveries/" + s.deliveryOf(well, "failed")}, {"delivery-pending", "/deliveries/" + s.deliveryOf(well, "pending")},
 		{"events", "/events"}, {"data", "/data"}, {"event", "/events/" + event}, {"requests", "/requests"}, {"requests-day", "/requests?range=day"}, {"request", s.requestOf(acme)},
 		{"anomalies", "/anomalies"}, {"anomalies-all", "/anomalies?all=1"}, {"anomaly-group", "/anomalies/unknown_object/invoice.reversed"},

@@ -15,7 +15,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
-	"github.com/ledgerfeed/ledgerfeed/delivery/statement"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/anomalies"
@@ -71,10 +70,6 @@ type Config struct {
 
 	APIURL string // the API's address, for the examples on pages; required
 
-	// Statements makes statements about webhooks, best with Pool; nil: there is no key to
-	// sign them with.
-	Statements *statement.Maker
-
 	// Signing are the keys that checkpoints of event feeds are signed with; nil: there are none.
 	Signing *signingkey.Keys
 
@@ -99,7 +94,7 @@ type Config struct {
 func New(cfg Config) (*Console, error) {
 	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Mailer == nil || cfg.Feed == nil || cfg.Reader == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
-		return nil, errors.New("console: Config needs everything but Identity, Statements, Signing and timeouts")
+		return nil, errors.New("console: Config needs everything but Identity, Signing and timeouts")
 	}
 	var err error
 	if cfg.Settings, err = cfg.Settings.WithDefaults(); err != nil {
@@ -150,7 +145,6 @@ func New(cfg Config) (*Console, error) {
 	c.keys = &keys.Pages{Pool: cfg.Pool, Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
 	c.webhooks = &webhooks.Pages{
 		Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout,
-		Statements: cfg.Statements, KeysURL: cfg.APIURL + reference.KeysPath,
 	}
 	replayer, err := replay.New(replay.Config{Pool: cfg.Pool, Clock: cfg.Clock})
 	if err != nil {

@@ -88,7 +88,7 @@ func (c *Console) router() (chi.Router, error) {
 // that what visits every page can tell that it forgets none. Not pages are
 // files, and addresses that only lead on to a page.
 func (c *Console) Unvisited(addresses []string) []string {
-	visited := []string{"/audit.csv", "/webhooks/{webhook}/statement.txt", data.FilePattern, "/sign-in/identity", signin.IdentityReturnPath, session.EmbedPath + "{token}"}
+	visited := []string{"/audit.csv", data.FilePattern, "/sign-in/identity", signin.IdentityReturnPath, session.EmbedPath + "{token}"}
 	for _, address := range addresses {
 		path, _, _ := strings.Cut(address, "?")
 		found := chi.NewRouteContext()

@@ -22,7 +22,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
-	"github.com/ledgerfeed/ledgerfeed/delivery/statement"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
@@ -95,9 +94,6 @@ func setupWith(t *testing.T, o pg.Options, change ...func(*Config)) *bundle {
 		Reference:     testkit.Must(reference.Page(openapi.Info{BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs"}))(t),
 	}
 	cfg.Signing = testkit.Must(signingkey.Parse(testkit.Must(signingkey.New(rand.Reader))(t)))(t)
-	cfg.Statements = testkit.Must(statement.New(statement.Config{
-		Pool: s.pool, Keys: cfg.Signing, BaseURL: cfg.APIURL, Clock: s.clock.Now, Retention: 30 * 24 * time.Hour,
-	}))(t)
 	for _, c := range change {
 		c(&cfg)
 	}

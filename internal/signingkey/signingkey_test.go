@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-const name = "api.example.com/webhook-statements"
+const name = "api.example.com/acme/events"
 
 // made makes keys; each text is one of them.
 func made(t *testing.T, n int) (keys *signingkey.Keys, texts []string) {
@@ -119,14 +119,14 @@ func TestBothKeysSign(t *testing.T) {
 func TestNamesAreKeptApart(t *testing.T) {
 	t.Parallel()
 	keys, _ := made(t, 1)
-	if signed, err := keys.Sign(name, "api.example.com/acme/events\n"); err == nil {
+	if signed, err := keys.Sign(name, "api.example.com/other/events\n"); err == nil {
 		t.Errorf("signed: %s", signed)
 	}
 	// A signature does not cover the name of its key.
-	statement := string(testkit.Must(keys.Sign(name, name+"\n"))(t))
-	const other = "api.example.com/acme/events"
+	signed := string(testkit.Must(keys.Sign(name, name+"\n"))(t))
+	const other = "api.example.com/other/events"
 	key := testkit.Must(keys.Verifiers(other))(t)[0]
-	_, signature, _ := strings.Cut(strings.TrimSuffix(statement, "\n"), "— "+name+" ")
+	_, signature, _ := strings.Cut(strings.TrimSuffix(signed, "\n"), "— "+name+" ")
 	raw := testkit.Must(base64.StdEncoding.DecodeString(signature))(t)
 	hash := strings.Split(key, "+")[1]
 	forged := name + "\n\n— " + other + " " + base64.StdEncoding.EncodeToString(append(fromHex(t, hash), raw[4:]...)) + "\n"
@@ -198,7 +198,7 @@ func TestHost(t *testing.T) {
 	for base, want := range map[string]string{
 		"https://API.example.com": "api.example.com", "http://127.0.0.1:8080": "127.0.0.1:8080", "https://example.com/api": "example.com", "http://[::1]:80": "[::1]:80",
 	} {
-		if got := testkit.Must(signingkey.StatementName(base))(t); got != want+"/webhook-statements" {
+		if got := testkit.Must(signingkey.Host(base))(t); got != want {
 			t.Errorf("%s: %s", base, got)
 		}
 	}

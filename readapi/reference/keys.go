@@ -18,8 +18,7 @@ const (
 
 // keysPage is what the page about the keys that sign shows.
 type keysPage struct {
-	Name    string // of statements about webhooks
-	Host    string // with which all names begin
+	Host    string // the name of the keys, with which all names begin
 	BaseURL string
 	Text    string // the address of the plain form
 	Keys    []publicKey
@@ -30,26 +29,22 @@ func (p *keysPage) Rotating() bool { return len(p.Keys) > 1 }
 
 // publicKey is a key that others check with.
 type publicKey struct {
-	Verifier string // for the name of statements
+	Verifier string
 	Public   string // base64
 	PEM      string
 }
 
 func newKeysPage(info openapi.Info, keys *signingkey.Keys) (*keysPage, error) {
-	name, err := signingkey.StatementName(info.BaseURL)
-	if err != nil {
-		return nil, fmt.Errorf("the page about keys: %w", err)
-	}
 	host, err := signingkey.Host(info.BaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("the page about keys: %w", err)
 	}
-	p := &keysPage{Name: name, Host: host, BaseURL: info.BaseURL, Text: info.BaseURL + KeysTextPath}
+	p := &keysPage{Host: host, BaseURL: info.BaseURL, Text: info.BaseURL + KeysTextPath}
 	if keys == nil {
 		return p, nil
 	}
 	for _, public := range keys.Public() {
-		verifier, err := public.Verifier(name)
+		verifier, err := public.Verifier(host)
 		if err != nil {
 			return nil, fmt.Errorf("the page about keys: %w", err)
 		}
@@ -75,8 +70,8 @@ func KeysText(info openapi.Info, keys *signingkey.Keys) ([]byte, error) {
 		return nil, err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Verifier keys of %s, explained at %s%s. The present one comes first.\n", shown.Name, info.BaseURL, KeysPath)
-	fmt.Fprintf(&b, "# The same keys sign checkpoints, under the names %s/<workspace>/events and %s/<workspace>/events-with-pay.\n", shown.Host, shown.Host)
+	fmt.Fprintf(&b, "# Verifier keys of %s, explained at %s%s. The present one comes first.\n", shown.Host, info.BaseURL, KeysPath)
+	fmt.Fprintf(&b, "# They sign checkpoints, under the names %s/<workspace>/events and %s/<workspace>/events-with-pay.\n", shown.Host, shown.Host)
 	if len(shown.Keys) == 0 {
 		b.WriteString("# There are none: this service signs nothing.\n")
 	}

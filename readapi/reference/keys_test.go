@@ -33,7 +33,7 @@ func TestKeysPage(t *testing.T) {
 		var want []string
 		if n > 0 {
 			keys = signingKeys(t, n)
-			want = testkit.Must(keys.Verifiers("api.example.com/webhook-statements"))(t)
+			want = testkit.Must(keys.Verifiers("api.example.com"))(t)
 		}
 		page := inspect(t, testkit.Must(reference.KeysPage(info(), keys))(t))
 		text := string(testkit.Must(reference.KeysText(info(), keys))(t))
@@ -75,13 +75,13 @@ func TestKeysPage(t *testing.T) {
 	}
 }
 
-// TestCheckByHand: what the page tells people to type checks a statement, and refuses
+// TestCheckByHand: what the page tells people to type checks a checkpoint, and refuses
 // another.
 func TestCheckByHand(t *testing.T) {
 	t.Parallel()
 	keys := signingKeys(t, 1)
-	const name = "api.example.com/webhook-statements"
-	statement := string(testkit.Must(keys.Sign(name, name+"\nwebhook statement v1\nday 2026-11-22\n"))(t))
+	const name = "api.example.com/acme/events"
+	checkpoint := string(testkit.Must(keys.Sign(name, name+"\n1042\nday 2026-11-22\n"))(t))
 	root := testkit.Must(html.Parse(strings.NewReader(string(testkit.Must(reference.KeysPage(info(), keys))(t)))))(t)
 	var typed string
 	for n := range root.Descendants() {
@@ -91,9 +91,9 @@ func TestCheckByHand(t *testing.T) {
 			}
 		}
 	}
-	run := func(statement string) (string, error) {
+	run := func(checkpoint string) (string, error) {
 		dir := t.TempDir()
-		for file, text := range map[string]string{"statement.txt": statement, "key.pem": keys.Public()[0].PEM()} {
+		for file, text := range map[string]string{"checkpoint.txt": checkpoint, "key.pem": keys.Public()[0].PEM()} {
 			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -103,10 +103,10 @@ func TestCheckByHand(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	if out, err := run(statement); err != nil || !strings.Contains(out, "Verified Successfully") {
+	if out, err := run(checkpoint); err != nil || !strings.Contains(out, "Verified Successfully") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, err := run(strings.Replace(statement, "22", "23", 1)); err == nil {
-		t.Errorf("another statement is taken: %s", out)
+	if out, err := run(strings.Replace(checkpoint, "22", "23", 1)); err == nil {
+		t.Errorf("another checkpoint is taken: %s", out)
 	}
 }

@@ -16,7 +16,7 @@ func (w *Workspace) Addresses() []string {
 	return []string{
 		"/", "/?range=hour", "/?range=week", "/?range=month",
 		"/keys", "/keys?range=month", "/keys/new", key, key + "?range=month", key + "/rename", key + "/rotate", key + "/revoke",
-		"/webhooks", "/webhooks/new", "/webhooks/check-address?address=https://192.0.2.1/in", "/webhooks/" + w.Failing, hook, hook + "/edit", hook + "/rotate", hook + "/delete", hook + "/missed", hook + "/statement", hook + "/statement?day=" + w.now.Add(-24*time.Hour).UTC().Format(time.DateOnly),
+		"/webhooks", "/webhooks/new", "/webhooks/check-address?address=https://192.0.2.1/in", "/webhooks/" + w.Failing, hook, hook + "/edit", hook + "/rotate", hook + "/delete", hook + "/missed",
 		hook + "?state=failed", hook + "?state=cancelled", hook + "?type=invoice.reversed", hook + "?type=credit.applied",
 		hook + "?state=succeeded&from=" + url.QueryEscape(last(72*time.Hour)), hook + "?about=nothing", hook + "?about=inv_4",
 		"/deliveries/" + w.Delivery,

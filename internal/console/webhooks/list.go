@@ -14,7 +14,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
-	"github.com/ledgerfeed/ledgerfeed/delivery/statement"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/chart"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
@@ -26,9 +25,6 @@ type Pages struct {
 	Store       *delivery.Store
 	Settings    policy.Settings // those of Store
 	TestTimeout time.Duration   // how long "Send test" waits for the receiver's answer
-
-	Statements *statement.Maker // nil: there is no key to sign them with
-	KeysURL    string           // of the API's page about the keys that sign
 }
 
 // row is a webhook as the pages show it.

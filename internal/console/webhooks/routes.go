@@ -25,8 +25,6 @@ func (p *Pages) Routes() []web.Route {
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/pause", Access: web.Admin, Handle: pausing{p}.pause},
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/resume", Access: web.Admin, Handle: pausing{p}.resume},
 		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}/missed", Access: web.Admin, Heavy: true, Handle: p.missedPage},
-		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}/statement", Access: web.SignedIn, Heavy: true, Handle: stating{p}.page},
-		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}/statement.txt", Access: web.SignedIn, Heavy: true, Handle: stating{p}.file},
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/missed", Access: web.Admin, Handle: p.sendMissed},
 
 		{Method: http.MethodGet, Pattern: "/deliveries/{delivery}", Access: web.SignedIn, Handle: p.deliveryPage},

@@ -22,9 +22,9 @@ func checkSigningKey(ctx context.Context, x *examination) ([]Finding, error) {
 		return nil, err
 	}
 	if keys == nil {
-		return ok("none: nothing is signed; docs/statements.md says what for"), nil
+		return ok("none: nothing is signed; docs/proof.md says what for"), nil
 	}
-	name, err := signingkey.StatementName(set.BaseURL)
+	name, err := signingkey.Host(set.BaseURL)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func TestSigningKey(t *testing.T) {
 	p := newPatient(t, "LEDGERFEED_BASE_URL="+service.URL, "LEDGERFEED_SIGNING_KEY="+key+","+older)
 	p.finds("signing key", Error, "is not checked with the keys that")
 	keys := testkit.Must(signing.ReadKeys(p.env))(t)
-	for i, k := range testkit.Must(keys.Verifiers(service.Listener.Addr().String() + "/webhook-statements"))(t) {
+	for i, k := range testkit.Must(keys.Verifiers(service.Listener.Addr().String()))(t) {
 		shown += k + "\n"
 		if i == 0 {
 			p.finds("signing key", Error, "is not checked with the keys that")

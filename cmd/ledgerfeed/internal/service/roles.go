@@ -398,17 +398,13 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare what the console reads: %w", err)
 	}
-	statements, err := signing.Statements(ctx, s.env, pool)
-	if err != nil {
-		return err
-	}
 	signingKeys, err := signing.Keys(ctx, s.env)
 	if err != nil {
 		return err
 	}
 	c, err := console.New(console.Config{
 		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Mailer: mailer, Feed: feed, Reader: reader,
-		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, EmbedOrigins: set.ConsoleEmbedOrigins, Theme: look, APIURL: set.BaseURL, Identity: set.Identity(), Reference: page, Statements: statements, Signing: signingKeys,
+		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, EmbedOrigins: set.ConsoleEmbedOrigins, Theme: look, APIURL: set.BaseURL, Identity: set.Identity(), Reference: page, Signing: signingKeys,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the console: %w", err)

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/delivery/statement"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
@@ -21,7 +20,7 @@ func checkCommand(env *cli.Env) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Check a statement, or another signed note, without a database",
+		Short: "Check a signed note, such as a checkpoint, without a database",
 		Long: `Check a signed note, of a FILE or of standard input, and print its text. Exit status 1 if
 nobody signed it with one of the keys, or if it is not what was signed. It needs no
 database and asks nobody.
@@ -44,16 +43,10 @@ Get them once by a way that you trust, and keep them with the notes.`,
 				return err
 			}
 			shown := struct {
-				Name      string               `json:"name"`
-				By        []string             `json:"signed_by"`
-				Text      string               `json:"text"`
-				Statement *statement.Statement `json:"statement,omitempty"` // if it is one
-			}{Name: checked.Name, By: checked.By, Text: checked.Text}
-			if statement.IsStatement(checked.Text) {
-				if shown.Statement, err = statement.Parse(checked.Text); err != nil {
-					return err
-				}
-			}
+				Name string   `json:"name"`
+				By   []string `json:"signed_by"`
+				Text string   `json:"text"`
+			}{checked.Name, checked.By, checked.Text}
 			return env.Print(shown, func(out io.Writer) error {
 				fmt.Fprintf(env.ErrOut, "Signed by %s.\n", strings.Join(checked.By, " and "))
 				_, err := fmt.Fprint(out, checked.Text)

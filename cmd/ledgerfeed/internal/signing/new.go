@@ -35,7 +35,7 @@ signing.key of the data directory, in the same form.`,
 			if err != nil {
 				return err
 			}
-			name, err := signingkey.StatementName(env.Settings.BaseURL)
+			name, err := signingkey.Host(env.Settings.BaseURL)
 			if err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ signing.key of the data directory, in the same form.`,
 				keyView
 			}{text, list[0]}
 			return env.Print(made, func(out io.Writer) error {
-				fmt.Fprintf(env.ErrOut, "The key is secret. Others check statements with %s\n", list[0].VerifierKey[name])
+				fmt.Fprintf(env.ErrOut, "The key is secret. Others check what it signs with %s\n", list[0].VerifierKey[name])
 				_, err := fmt.Fprintln(out, text)
 				return err
 			})

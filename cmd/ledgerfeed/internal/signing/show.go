@@ -20,8 +20,8 @@ func showCommand(env *cli.Env) *cobra.Command {
 program's own PostgreSQL and without the setting, those of the file signing.key in the data
 directory, which serve makes. The first is the present one; a second one is that before it.
 
-Prints a verifier key of each, for statements about webhooks, or for the name of --name: a
-note says in its last lines which name signed it. With --json, the public key is there in
+Prints a verifier key of each, under the host of LEDGERFEED_BASE_URL, or under the name of
+--name: the last lines of a note say which name signed it. With --json, the public key is there in
 base64 and in PEM, too. Nothing secret is shown.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(context.Context, []string) error {
@@ -30,7 +30,7 @@ base64 and in PEM, too. Nothing secret is shown.`,
 				return err
 			}
 			if name == "" {
-				if name, err = signingkey.StatementName(env.Settings.BaseURL); err != nil {
+				if name, err = signingkey.Host(env.Settings.BaseURL); err != nil {
 					return err
 				}
 			}
@@ -52,7 +52,7 @@ base64 and in PEM, too. Nothing secret is shown.`,
 			})
 		}),
 	}
-	c.Flags().StringVar(&name, "name", "", "show the verifier keys for another name, such as api.example.com/webhook-statements")
+	c.Flags().StringVar(&name, "name", "", "show the verifier keys for another name, such as api.example.com/acme/events")
 	return c
 }
 

@@ -1,5 +1,5 @@
-// Package signing is ledgerfeed signing-key: it makes the key that statements are signed
-// with, shows what others check with, and checks signed notes.
+// Package signing is ledgerfeed signing-key: it makes the key that checkpoints are signed
+// with, shows the keys that others check with, and checks signed notes.
 package signing
 
 import (
@@ -11,10 +11,10 @@ import (
 
 // Command is ledgerfeed signing-key.
 func Command(env *cli.Env) *cobra.Command {
-	c := cli.Group("signing-key", "Make and show the key that signs statements, and check what it signed", newCommand(env), showCommand(env), checkCommand(env))
-	c.Long = `Make and show the key that signs statements about webhooks, and check what it signed.
+	c := cli.Group("signing-key", "Make and show the key that signs checkpoints, and check signed notes", newCommand(env), showCommand(env), checkCommand(env))
+	c.Long = `Make and show the key that signs the checkpoints of event feeds, and check signed notes.
 
-What is signed is a text that people and programs read, with its signature below it
+A checkpoint is a text that people and programs read, with its signature below it
 (a signed note, https://c2sp.org/signed-note). Others check it with the verifier key
 that the service shows at /docs/keys.
 
