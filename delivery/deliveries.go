@@ -61,7 +61,7 @@ const (
 
 // deliveryColumns are those of a delivery d and its event e.
 func deliveryColumns() string {
-	return `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, d.sequence, coalesce(e.public_event, '{}'), e.public_event IS NOT NULL AND ` + eventlog.NeedsPay("e")
+	return `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, coalesce(e.public_event, '{}'), e.public_event IS NOT NULL AND ` + eventlog.NeedsPay("e")
 }
 
 // itsEvent joins the event e of a delivery d. Ranges of one value in the order of their columns

@@ -19,7 +19,7 @@ func scanDelivery(row pgx.CollectableRow, webhookID string, message *string) (De
 		next     *time.Time
 		attempts []byte
 	)
-	err := row.Scan(&d.EventID, &d.EventType, &d.State, &d.CreatedAt.Time, &next, &attempts, &d.Position, &d.Sequence, message, &d.NeedsPay)
+	err := row.Scan(&d.EventID, &d.EventType, &d.State, &d.CreatedAt.Time, &next, &attempts, &d.Position, message, &d.NeedsPay)
 	if err != nil {
 		return d, err
 	}

@@ -1,7 +1,10 @@
 package delivery_test
 
 import (
+	"cmp"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -46,4 +49,20 @@ func TestMessagesCarryTheirPosition(t *testing.T) {
 			}
 		}
 	}
+}
+
+// inLogOrder returns the events of messages by their positions, and fails where an event came
+// with two positions.
+func inLogOrder(t *testing.T, messages []testkit.Received) (events []string) {
+	t.Helper()
+	at := map[string]int64{}
+	for _, m := range messages {
+		id := m.Header.Get("Service-Event-Id")
+		position := testkit.Must(strconv.ParseInt(m.Header.Get("Service-Log-Position"), 10, 64))(t)
+		if other, known := at[id]; known && other != position {
+			t.Errorf("%s came with the positions %d and %d", id, other, position)
+		}
+		at[id] = position
+	}
+	return slices.SortedFunc(maps.Keys(at), func(a, b string) int { return cmp.Compare(at[a], at[b]) })
 }

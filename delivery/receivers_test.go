@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -23,7 +22,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -201,171 +199,7 @@ func TestExampleReceivers(t *testing.T) {
 			t.Parallel()
 			exampleReceiver(t, true, c.command())
 		})
-		t.Run(c.name+", what is missing", func(t *testing.T) {
-			t.Parallel()
-			fetchesMissing(t, c.command())
-		})
-		for name, s := range gapScenarios() {
-			t.Run(c.name+", "+name, func(t *testing.T) {
-				t.Parallel()
-				s.run(t, c.command())
-			})
-		}
 	}
-}
-
-// fetchesMissing drops messages on their way to a receiver, of which nobody is told. It
-// fetches their events, each once, and only those of the types that the webhook chose.
-func fetchesMissing(t *testing.T, command []string) {
-	b := setup(t, policy.Settings{})
-	feed := newFeed(t)
-	var upstream string
-	drop := map[string]bool{"2": true, "3": true, "6": true}
-	proxy := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if drop[r.Header.Get("Service-Sequence")] {
-			return // answered 200, and lost
-		}
-		to := &url.URL{Scheme: "http", Host: upstream}
-		(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}).ServeHTTP(w, r)
-	}))
-	t.Cleanup(proxy.Close)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: proxy.URL, Events: []string{"invoice.reversed"}}))(t)
-	var lines <-chan string
-	upstream, lines = runExample(t, command, "WEBHOOK_SECRET="+w.Secret, "WEBHOOK_EVENTS=invoice.reversed", "API_URL="+feed.URL, "API_KEY=key", "WEBHOOK_GAP_SECONDS=0.3")
-	b.dispatcher()
-	next := func() string {
-		t.Helper()
-		line, ok := nextLine(t, lines)
-		if !ok {
-			t.Fatal("no event was printed")
-		}
-		return line
-	}
-	seen := map[string]int{}
-	var want []string
-	for range 8 {
-		for _, typ := range []string{"time_entry.approved", "invoice.reversed"} { // the first is not for the webhook
-			ids := b.append(typ, 1)
-			feed.add(t, b, ids[0])
-			if typ == "invoice.reversed" {
-				want = append(want, ids[0])
-			}
-		}
-		b.states(w.ID, slices.Repeat([]policy.State{policy.Succeeded}, len(want))...)
-	}
-	for range want {
-		seen[strings.Fields(next())[1]]++
-	}
-	for _, id := range want {
-		if seen[id] != 1 {
-			t.Errorf("event %s was printed %d times", id, seen[id])
-		}
-	}
-	last := b.append("invoice.reversed", 1)
-	if got := strings.Fields(next())[1]; got != last[0] {
-		t.Errorf("after the gap %s was printed, want %s", got, last[0])
-	}
-	if n := feed.requests(); n < len(feedFaults)+2 {
-		t.Errorf("the feed was asked %d times, want %d that are refused and two pages at least", n, len(feedFaults))
-	}
-}
-
-// feed is /v1/events as the receivers need it, with two events on a page. The real one is
-// tested with the API; here it is seen that they keep a cursor's other parameters.
-type feed struct {
-	*httptest.Server
-	mu    sync.Mutex
-	list  []json.RawMessage
-	asked int
-	since []string // created_since of each reading, a repeated one once
-}
-
-// feedFaults are the feed's first answers. After each of them a receiver has to try again.
-var feedFaults = []func(http.ResponseWriter){
-	func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) },
-	func(w http.ResponseWriter) { // cut off
-		w.Header().Set("Content-Length", "1000")
-		_, _ = io.WriteString(w, `{"data":[`)
-	},
-	func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{}`) },
-	func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"data":7,"has_more":false}`) },
-	func(w http.ResponseWriter) { _, _ = io.WriteString(w, `[]`) },
-}
-
-func newFeed(t *testing.T) *feed {
-	t.Helper()
-	f := &feed{}
-	f.Server = httptest.NewServer(http.HandlerFunc(f.answer))
-	t.Cleanup(f.Close)
-	return f
-}
-
-func (f *feed) requests() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.asked
-}
-
-func (f *feed) add(t *testing.T, b *bench, id string) {
-	t.Helper()
-	var event []byte
-	if err := b.pool.QueryRow(t.Context(), `SELECT public_event FROM event_log WHERE workspace_id = $1 AND id = $2`, workspace, id).Scan(&event); err != nil {
-		t.Fatal(err)
-	}
-	f.put(event)
-}
-
-func (f *feed) put(events ...json.RawMessage) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.list = append(f.list, events...)
-}
-
-// readings returns the times from which the feed was read.
-func (f *feed) readings() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.since)
-}
-
-func (f *feed) answer(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.asked++
-	q := r.URL.Query()
-	after, _ := strconv.Atoi(q.Get("cursor"))
-	since, err := time.Parse(time.RFC3339, q.Get("created_since"))
-	if err != nil || r.Header.Get("Authorization") != "Bearer key" || q.Get("limit") != "100" {
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	if f.asked <= len(feedFaults) {
-		feedFaults[f.asked-1](w)
-		return
-	}
-	if s := q.Get("created_since"); !slices.Contains(f.since, s) {
-		f.since = append(f.since, s)
-	}
-	page := struct {
-		Data    []json.RawMessage `json:"data"`
-		HasMore bool              `json:"has_more"`
-		Next    string            `json:"next_cursor"`
-	}{Data: []json.RawMessage{}}
-	for i := after; i < len(f.list); i++ {
-		var e struct {
-			At time.Time `json:"created_at"`
-		}
-		_ = json.Unmarshal(f.list[i], &e) // the log holds no other
-		if e.At.Before(since) {
-			continue
-		}
-		if len(page.Data) == 2 {
-			page.HasMore = true
-			break
-		}
-		page.Data, page.Next = append(page.Data, f.list[i]), strconv.Itoa(i+1)
-	}
-	_ = json.NewEncoder(w).Encode(page)
 }
 
 // runExample starts a receiver; it returns its address and the lines that it prints.

@@ -93,7 +93,6 @@ type Delivery struct {
 	EventID       string        `json:"event_id"`
 	EventType     string        `json:"event_type"`
 	Position      int64         `json:"log_position"` // of the event's entry in the workspace's log
-	Sequence      *int64        `json:"sequence"`     // the number that its messages carry; null: none
 	State         policy.State  `json:"state"`
 	CreatedAt     Time          `json:"created_at"`
 	NextAttemptAt Time          `json:"next_attempt_at"`

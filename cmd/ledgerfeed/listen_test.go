@@ -62,10 +62,10 @@ func TestListenInOneStep(t *testing.T) {
 	if rest := listening.await("signed   invoice.reversed"); !strings.HasSuffix(rest, "→ 202") {
 		t.Errorf("it says %q of the answer", rest)
 	}
-	for _, number := range []string{"", "1"} { // a test has none
+	for _, position := range []string{"1", "2"} { // the first is the test ping
 		r := <-came
-		if got := r.Header.Get("SERVICE-Sequence"); got != number {
-			t.Errorf("number %q was sent on, want %q", got, number)
+		if got := r.Header.Get("SERVICE-Log-Position"); got != position {
+			t.Errorf("position %q was sent on, want %q", got, position)
 		}
 		if r.URL.String() != "/hook?x=1" || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("SERVICE-Signature") == "" || r.Header.Get("SERVICE-Event-Id") == "" {
 			t.Errorf("sent on to %s with %v", r.URL, r.Header)

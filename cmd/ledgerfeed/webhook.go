@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -342,20 +341,12 @@ func webhookDeliveriesCommand(env *cli.Env) *cobra.Command {
 
 func writeDeliveries(out io.Writer, list []delivery.Delivery) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CREATED\tNUMBER\tSTATE\tTYPE\tABOUT\tATTEMPTS\tLAST ANSWER\tID")
+	fmt.Fprintln(t, "CREATED\tPOSITION\tSTATE\tTYPE\tABOUT\tATTEMPTS\tLAST ANSWER\tID")
 	for i := range list {
 		d := &list[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", domain.FormatTime(d.CreatedAt.Time), numberOf(d), d.State, d.EventType, d.Subject(), len(d.Attempts), lastAnswer(d), d.ID)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", domain.FormatTime(d.CreatedAt.Time), d.Position, d.State, d.EventType, d.Subject(), len(d.Attempts), lastAnswer(d), d.ID)
 	}
 	return t.Flush()
-}
-
-// numberOf is the number that a delivery's messages carry.
-func numberOf(d *delivery.Delivery) string {
-	if d.Sequence == nil {
-		return "-"
-	}
-	return strconv.FormatInt(*d.Sequence, 10)
 }
 
 // lastAnswer describes how the last attempt ended.

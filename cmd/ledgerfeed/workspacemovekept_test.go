@@ -117,7 +117,7 @@ func (h *movingWorkspace) withWhatPeopleHave() {
 	})
 	all := failing.All()
 	for _, r := range all {
-		if r.Header.Get("SERVICE-Sequence") != "1" || r.Header.Get("SERVICE-Event-Id") != "evt_1" || r.Header.Get("SERVICE-Delivery-Id") != all[0].Header.Get("SERVICE-Delivery-Id") {
+		if r.Header.Get("SERVICE-Log-Position") != all[0].Header.Get("SERVICE-Log-Position") || r.Header.Get("SERVICE-Event-Id") != "evt_1" || r.Header.Get("SERVICE-Delivery-Id") != all[0].Header.Get("SERVICE-Delivery-Id") {
 			h.Errorf("an attempt of another delivery: %v", r.Header)
 		}
 		if signature := r.Header.Get("SERVICE-Signature"); strings.Count(signature, "v1=") != 3 {

@@ -62,7 +62,7 @@ type Sender struct {
 	headers   headerNames
 }
 
-type headerNames struct{ signature, eventID, deliveryID, position, sequence, agent string }
+type headerNames struct{ signature, eventID, deliveryID, position, agent string }
 
 // NewSender returns a Sender. The error is about the settings or the CA file.
 func NewSender(cfg SenderConfig) (*Sender, error) {
@@ -100,7 +100,6 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 			eventID:    settings.Brand.EventIDHeader(),
 			deliveryID: settings.Brand.DeliveryIDHeader(),
 			position:   settings.Brand.LogPositionHeader(),
-			sequence:   settings.Brand.SequenceHeader(),
 			agent:      settings.Brand.UserAgent(),
 		},
 		transport: &http.Transport{
@@ -161,7 +160,6 @@ type Message struct {
 	Secrets    []string // the current one, and those before it while they still sign; newest first
 	DeliveryID string
 	Position   int64 // of the event's entry in its workspace's log
-	Sequence   int64 // the number of the message for this webhook; 0: none
 
 	// Standard adds the headers of Standard Webhooks.
 	Standard bool
@@ -287,9 +285,6 @@ func (s *Sender) request(ctx context.Context, m *Message, at time.Time) *http.Re
 		s.headers.eventID:    {m.EventID},
 		s.headers.deliveryID: {m.DeliveryID},
 		s.headers.position:   {strconv.FormatInt(m.Position, 10)},
-	}
-	if m.Sequence > 0 {
-		header[s.headers.sequence] = []string{strconv.FormatInt(m.Sequence, 10)}
 	}
 	if m.Standard {
 		SetStandard(header, at, m.EventID, m.Body, m.Secrets...)

@@ -220,7 +220,7 @@ func (d *Dispatcher) handle(msg *message.Message) error {
 	m := &attempt.Message{
 		URL: a.Endpoint.URL, WebhookID: a.Key().WebhookID, EventID: a.EventID, Body: a.Body,
 		Secrets: a.Endpoint.Secrets(d.clock()), DeliveryID: a.DeliveryID(), Standard: a.Endpoint.Standard,
-		Position: a.Position, Sequence: a.Sequence,
+		Position: a.Position,
 	}
 	// Who is told of an event reads next what it is about. Later attempts find it there.
 	if d.sightings != nil && a.Made == 0 {

@@ -68,7 +68,6 @@ type Arrival struct {
 	EventID    string          `json:"event_id"`
 	DeliveryID string          `json:"delivery_id"`
 	Position   *int64          `json:"log_position"` // of the event's entry; null: the message does not say
-	Sequence   *int64          `json:"sequence"`     // the number of the message; null: it has none
 	Signature  string          `json:"signature"`    // right, wrong or unchecked
 	Problem    *string         `json:"problem"`
 	Repeat     bool            `json:"repeat"`    // the event arrived before
@@ -159,9 +158,6 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 	}
 	if n, err := strconv.ParseInt(r.Header.Get(s.cfg.Brand.LogPositionHeader()), 10, 64); err == nil {
 		a.Position = &n
-	}
-	if n, err := strconv.ParseInt(r.Header.Get(s.cfg.Brand.SequenceHeader()), 10, 64); err == nil {
-		a.Sequence = &n
 	}
 	status := http.StatusOK
 	if s.cfg.Secrets != nil {

@@ -64,8 +64,5 @@ func (b Brand) DeliveryIDHeader() string { return b.String() + "-Delivery-Id" }
 // log.
 func (b Brand) LogPositionHeader() string { return b.String() + "-Log-Position" }
 
-// SequenceHeader names the header with the message's number for its webhook.
-func (b Brand) SequenceHeader() string { return b.String() + "-Sequence" }
-
 // UserAgent is the User-Agent of deliveries.
 func (b Brand) UserAgent() string { return b.String() + "-Webhooks/1" }

@@ -134,8 +134,6 @@ func (s *schemas) webhook(names brand.Brand) object {
 			header(names.DeliveryIDHeader(), "The id of this delivery: the event's and the webhook's.", anyText, "evt_0199a2f4c1e87b4f_wh_7"),
 			header(names.LogPositionHeader(), "The position of the event's entry in your workspace's log, the same each time it is sent. Order events by it. "+
 				"With Log-Position-At-Least and this position, a request is answered from a state that includes the event.", object{{"type", "string"}, {"pattern", "^[1-9][0-9]*$"}}, "1042"),
-			optional(names.SequenceHeader(), "The number of the message among those of this webhook: 1, 2, 3, … over the events that it is to get, the same each time one is sent. "+
-				"A gap that stays means that something is missing: read the feed from the event before it. A test ping has no number.", object{{"type", "string"}, {"pattern", "^[1-9][0-9]*$"}}, "42"),
 		}},
 		{"requestBody", object{{"required", true}, {"content", object{{"application/json", object{
 			{"schema", s.fields("Event", domain.EventFields())},

@@ -2,8 +2,6 @@
 //
 //	WEBHOOK_SECRET=whsec_… PORT=3000 go run .
 //
-// With API_URL and API_KEY (permission events:read) it fetches what is missing.
-//
 // It speaks plain HTTP: put whatever ends TLS for you in front of it.
 package main
 
@@ -19,7 +17,6 @@ import (
 	"log"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -126,47 +123,21 @@ func (s *seen) first(id string) bool {
 }
 
 type event struct {
-	ID        string            `json:"id"`
-	Type      string            `json:"type"`
-	CreatedAt string            `json:"created_at"`
-	Data      map[string]string `json:"data"`
+	ID   string            `json:"id"`
+	Type string            `json:"type"`
+	Data map[string]string `json:"data"`
 }
 
-// handler handles an event that came as a message or was fetched, once. Types are those
-// that the webhook chose; none: all.
-func handler(types []string) func(event) {
+// handler handles an event once.
+func handler() func(event) {
 	handled := &seen{ids: map[string]bool{}}
 	return func(e event) {
-		if len(types) > 0 && !slices.Contains(types, e.Type) && e.Type != "test.ping" {
-			return
-		}
 		if handled.first(e.ID) {
 			// Put it into a queue of your own here and answer at once: an
 			// answer later than 10 seconds counts as a failure.
 			fmt.Fprintln(os.Stdout, "event", e.ID, e.Type, e.Data["object_type"], e.Data["object_id"])
 		}
 	}
-}
-
-// follow returns what notes the numbers of messages, and fetches what is missing if the
-// environment says where.
-func follow(handle func(event)) *missing {
-	seconds, err := strconv.ParseFloat(os.Getenv("WEBHOOK_GAP_SECONDS"), 64)
-	if err != nil {
-		seconds = 600
-	}
-	expected, err := strconv.ParseInt(os.Getenv("WEBHOOK_EXPECTED"), 10, 64)
-	if os.Getenv("WEBHOOK_EXPECTED") != "" && (err != nil || expected < 1) {
-		log.Fatal("WEBHOOK_EXPECTED must be the number of a message: 1, 2, 3, …")
-	}
-	m := &missing{
-		api: os.Getenv("API_URL"), key: os.Getenv("API_KEY"), handle: handle, ahead: map[int64]string{}, client: &http.Client{Timeout: 30 * time.Second},
-		wait: time.Duration(seconds * float64(time.Second)), expected: expected,
-	}
-	if m.api != "" {
-		go m.watch()
-	}
-	return m
 }
 
 func main() {
@@ -178,8 +149,7 @@ func main() {
 	if brand == "" {
 		brand = "SERVICE"
 	}
-	handle := handler(strings.FieldsFunc(os.Getenv("WEBHOOK_EVENTS"), func(r rune) bool { return r == ',' }))
-	numbers, counted := follow(handle), &seen{ids: map[string]bool{}}
+	handle := handler()
 	take := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 		if err != nil || r.Method != http.MethodPost {
@@ -201,9 +171,6 @@ func main() {
 			return
 		}
 		handle(e)
-		if counted.first(e.ID) { // the number is not signed: a repeat could bring another one
-			numbers.arrived(r.Header.Get(brand+"-Sequence"), e.CreatedAt)
-		}
 		w.WriteHeader(http.StatusNoContent)
 	})
 	server := &http.Server{Addr: "127.0.0.1:" + port, Handler: take, ReadHeaderTimeout: 10 * time.Second}

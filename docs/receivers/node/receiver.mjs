@@ -2,24 +2,14 @@
 //
 //   WEBHOOK_SECRET=whsec_… PORT=3000 node receiver.mjs
 //
-// With API_URL and API_KEY (permission events:read) it fetches what is missing.
-//
 // It speaks plain HTTP: put whatever ends TLS for you in front of it.
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
-import { Missing } from "./missing.mjs";
 
 const secret = process.env.WEBHOOK_SECRET;
 const standard = process.env.WEBHOOK_STANDARD === "1"; // the headers of Standard Webhooks
 const brand = process.env.WEBHOOK_BRAND || "SERVICE";
 const port = Number(process.env.PORT || 3000);
-const types = (process.env.WEBHOOK_EVENTS || "").split(",").filter(Boolean); // that the webhook chose; none: all
-const gapSeconds = Number(process.env.WEBHOOK_GAP_SECONDS || 600); // how long a message may be late
-const expected = process.env.WEBHOOK_EXPECTED ? Number(process.env.WEBHOOK_EXPECTED) : null; // null: the first number that comes
-if (expected !== null && !(Number.isSafeInteger(expected) && expected > 0)) {
-  console.error("WEBHOOK_EXPECTED must be the number of a message: 1, 2, 3, …");
-  process.exit(1);
-}
 if (!secret) {
   console.error("set WEBHOOK_SECRET to the webhook's signing secret");
   process.exit(1);
@@ -71,7 +61,6 @@ function standardFault(headers, body, now) {
 // database, in the transaction that handles the event; here the last ones.
 const MOST_SEEN = 100_000;
 const seen = new Set(); // the events that were handled
-const counted = new Set(); // the events whose message's number was noted
 
 // Tells whether an id comes for the first time.
 function first(ids, id) {
@@ -81,17 +70,13 @@ function first(ids, id) {
   return true;
 }
 
-// Handles an event that came as a message or was fetched, once.
+// Handles an event once.
 function handle(event) {
-  if (types.length > 0 && !types.includes(event.type) && event.type !== "test.ping") return;
   if (!first(seen, event.id)) return;
   // Put it into a queue of your own here and answer at once: an answer
   // later than 10 seconds counts as a failure.
   console.log("event", event.id, event.type, event.data.object_type, event.data.object_id);
 }
-
-const missing = new Missing(process.env.API_URL, process.env.API_KEY, gapSeconds, expected, handle);
-if (process.env.API_URL) missing.watch();
 
 async function rawBody(request) {
   const chunks = [];
@@ -117,8 +102,6 @@ createServer(async (request, response) => {
     }
     const event = JSON.parse(body);
     handle(event);
-    // The number is not signed: a repeat could bring another one.
-    if (first(counted, event.id)) missing.arrived(request.headers[`${brand.toLowerCase()}-sequence`], event.created_at);
     response.writeHead(204).end();
   } catch (error) {
     response.writeHead(400).end(String(error.message));

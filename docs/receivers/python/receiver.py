@@ -2,8 +2,6 @@
 
     WEBHOOK_SECRET=whsec_... PORT=3000 python3 receiver.py
 
-With API_URL and API_KEY (permission events:read) it fetches what is missing.
-
 It speaks plain HTTP: put whatever ends TLS for you in front of it.
 """
 
@@ -17,16 +15,9 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from missing import Missing
-
 SECRET = os.environ.get("WEBHOOK_SECRET", "")
 STANDARD = os.environ.get("WEBHOOK_STANDARD") == "1"  # the headers of Standard Webhooks
 BRAND = os.environ.get("WEBHOOK_BRAND", "SERVICE")
-
-API_URL, API_KEY = os.environ.get("API_URL", ""), os.environ.get("API_KEY", "")
-GAP_SECONDS = float(os.environ.get("WEBHOOK_GAP_SECONDS", "600"))  # how long a message may be late
-EXPECTED = os.environ.get("WEBHOOK_EXPECTED", "")  # the number of the next message; empty: the first that comes
-TYPES = set(filter(None, os.environ.get("WEBHOOK_EVENTS", "").split(",")))  # that the webhook chose; none: all
 
 # How far, in seconds, a message's timestamp may be from our clock. It stops
 # somebody who recorded a message from sending it again later.
@@ -80,7 +71,6 @@ def standard_fault(headers, body, now):
 # database, in the transaction that handles the event; here the last ones.
 MOST_SEEN = 100_000
 seen = {}  # the events that were handled
-counted = {}  # the events whose message's number was noted
 lock = threading.Lock()  # also keeps lines of several threads apart
 
 
@@ -95,20 +85,13 @@ def first(ids, event_id):
 
 
 def handle(event):
-    """Handles an event that came as a message or was fetched, once."""
-    if TYPES and event["type"] not in TYPES and event["type"] != "test.ping":
-        return
+    """Handles an event once."""
     data = event["data"]
     with lock:
         if first(seen, event["id"]):
             # Put it into a queue of your own here and answer at once: an
             # answer later than 10 seconds counts as a failure.
             print("event", event["id"], event["type"], data["object_type"], data["object_id"], flush=True)
-
-
-if EXPECTED and not (EXPECTED.isascii() and EXPECTED.isdigit() and int(EXPECTED) > 0):
-    sys.exit("WEBHOOK_EXPECTED must be the number of a message: 1, 2, 3, ...")
-missing = Missing(API_URL, API_KEY, GAP_SECONDS, int(EXPECTED) if EXPECTED else None, handle)
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -129,10 +112,6 @@ class Receiver(BaseHTTPRequestHandler):
         try:
             event = json.loads(body)
             handle(event)
-            with lock:
-                new = first(counted, event["id"])
-            if new:  # the number is not signed: a repeat could bring another one
-                missing.arrived(self.headers.get(BRAND + "-Sequence"), event["created_at"])
         except (ValueError, KeyError, TypeError):
             return self.answer(400, "not an event")
         self.answer(204, "")
@@ -152,6 +131,4 @@ class Receiver(BaseHTTPRequestHandler):
 if __name__ == "__main__":
     if not SECRET:
         sys.exit("set WEBHOOK_SECRET to the webhook's signing secret")
-    if API_URL:
-        threading.Thread(target=missing.watch, daemon=True).start()
     ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "3000"))), Receiver).serve_forever()

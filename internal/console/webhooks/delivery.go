@@ -91,9 +91,6 @@ func (p *Pages) headersSent(d *delivery.FullDelivery, standard bool, newestFirst
 		{Name: brand.DeliveryIDHeader(), Value: d.ID},
 	}
 	list = append(list, web.Pair{Name: brand.LogPositionHeader(), Value: strconv.FormatInt(d.Position, 10)})
-	if d.Sequence != nil {
-		list = append(list, web.Pair{Name: brand.SequenceHeader(), Value: strconv.FormatInt(*d.Sequence, 10)})
-	}
 	if len(newestFirst) > 0 {
 		list = append(list, web.Pair{Name: brand.SignatureHeader(), Value: fmt.Sprintf("t=%d,v1=…", newestFirst[0].At.Unix())})
 	}

@@ -47,7 +47,7 @@ func soundRun() *run {
 			public := Event{e.Position, e.ID, e.Type, `{"id":"` + e.ID + `"}`, false}
 			r.log.Public["w"] = append(r.log.Public["w"], public)
 			r.follow.Events = append(r.follow.Events, Seen{e.ID, public.JSON})
-			r.inbox.Take(Message{EventID: e.ID, Body: public.JSON, Sequence: int64(i + 1), At: e.CreatedAt, Signed: true, Accepted: true})
+			r.inbox.Take(Message{EventID: e.ID, Body: public.JSON, Position: e.Position, At: e.CreatedAt, Signed: true, Accepted: true})
 		}
 	}
 	return r
@@ -117,21 +117,17 @@ func TestEachBreachIsFound(t *testing.T) {
 		}, []string{RuleEvents}},
 		"never delivered": {func(r *run) { delete(r.inbox.accepted, "e2") }, []string{RuleDelivered}},
 		"delivered unsigned": {func(r *run) {
-			r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Signed: false})
+			r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Position: r.log.Public["w"][0].Position, Signed: false})
 		}, []string{RuleDelivered}},
 		"another body delivered": {func(r *run) { r.inbox.accepted["e1"][0].body = "{}" }, []string{RuleDelivered}},
 		"delivered from nowhere": {func(r *run) {
 			r.inbox.Take(Message{EventID: "x", Signed: true, Accepted: true, At: noon})
 		}, []string{RuleDelivered}},
-		"a number twice": {func(r *run) {
-			r.inbox.Take(Message{EventID: "e2", Body: `{"id":"e2"}`, Sequence: 1, Signed: true})
-		}, []string{RuleNumbers}},
-		"another number for a later attempt": {func(r *run) {
-			r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Sequence: 3, Signed: true})
-		}, []string{RuleNumbers}},
-		"a gap in the numbers": {func(r *run) { delete(r.inbox.numbers.accepted, 1) }, []string{RuleNumbers}},
-		"repeats under way":    {func(r *run) { r.repeat(10) }, nil},
-		"too many repeats":     {func(r *run) { r.repeat(11) }, []string{RuleDuplicates}},
+		"another position for a later attempt": {func(r *run) {
+			r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Position: 3, Signed: true})
+		}, []string{RulePositions}},
+		"repeats under way": {func(r *run) { r.repeat(10) }, nil},
+		"too many repeats":  {func(r *run) { r.repeat(11) }, []string{RuleDuplicates}},
 		"repeats at a fault": {func(r *run) {
 			r.repeat(20)
 			r.faults = append(r.faults, Fault{Began: noon})
@@ -150,7 +146,7 @@ func TestEachBreachIsFound(t *testing.T) {
 
 func (r *run) repeat(n int) {
 	for range n {
-		r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Signed: true, Accepted: true, At: noon})
+		r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Position: r.log.Public["w"][0].Position, Signed: true, Accepted: true, At: noon})
 	}
 }
 
@@ -197,7 +193,7 @@ func TestRepeatsAcrossALossAreNoDuplicates(t *testing.T) {
 	r := soundRun()
 	r.history.Lose(noon.Add(time.Minute), noon.Add(time.Minute), map[string]int64{"w": 3}, func(string, string) bool { return true })
 	for range 30 {
-		r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Sequence: 2, Signed: true, Accepted: true, At: noon.Add(2 * time.Minute)})
+		r.inbox.Take(Message{EventID: "e1", Body: `{"id":"e1"}`, Position: r.log.Public["w"][0].Position, Signed: true, Accepted: true, At: noon.Add(2 * time.Minute)})
 	}
 	if got := r.check(); got != nil {
 		t.Errorf("found %q: the log went back, so the message is sent again", got)
@@ -213,7 +209,7 @@ func TestEventsThatAreAppendedAgain(t *testing.T) {
 		delete(r.inbox.accepted, "e1")
 		r.history.Lose(noon.Add(time.Minute), noon.Add(time.Minute), map[string]int64{"w": 3}, func(string, string) bool { return true })
 		for i, form := range forms {
-			r.inbox.Take(Message{EventID: "e1", Body: form, Signed: true, Accepted: true, At: noon.Add(time.Duration(2*i) * time.Minute)})
+			r.inbox.Take(Message{EventID: "e1", Body: form, Position: r.log.Public["w"][0].Position, Signed: true, Accepted: true, At: noon.Add(time.Duration(2*i) * time.Minute)})
 		}
 		return r.check()
 	}

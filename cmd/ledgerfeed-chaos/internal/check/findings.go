@@ -26,7 +26,7 @@ const (
 	RuleRows       = "followers hold the newest rows, or are told"
 	RuleDelivered  = "events are delivered at least once, and signed"
 	RuleDuplicates = "repeats are within what was under way"
-	RuleNumbers    = "messages are numbered without gap or repeat"
+	RulePositions  = "messages carry the position of their event"
 	RuleAnswers    = "every process answers within 30 s"
 	RuleBystanders = "others do not feel it"
 	RuleBounds     = "memory and descriptors are bounded"

@@ -9,7 +9,7 @@ import (
 // Message is a webhook message as a receiver got it.
 type Message struct {
 	EventID, Body string
-	Sequence      int64 // the number that it carried; 0: none
+	Position      int64 // that it carried
 	At            time.Time
 	Signed        bool
 	Accepted      bool // answered with 2xx, as far as the receiver knows
@@ -20,8 +20,8 @@ type Inbox struct {
 	Workspace, WebhookID string
 
 	mu       sync.Mutex
-	accepted map[string][]arrival // by event id
-	numbers  numbers
+	accepted map[string][]arrival           // by event id
+	carried  map[string]map[int64]time.Time // by event id: when each position was last seen
 	unsigned int
 	attempts int
 }
@@ -34,7 +34,7 @@ type arrival struct {
 
 // NewInbox makes an empty Inbox.
 func NewInbox(workspace string) *Inbox {
-	return &Inbox{Workspace: workspace, accepted: map[string][]arrival{}, numbers: newNumbers()}
+	return &Inbox{Workspace: workspace, accepted: map[string][]arrival{}, carried: map[string]map[int64]time.Time{}}
 }
 
 // Take notes a message.
@@ -45,7 +45,10 @@ func (b *Inbox) Take(m Message) {
 	if !m.Signed {
 		b.unsigned++
 	}
-	b.numbers.take(&m)
+	if b.carried[m.EventID] == nil {
+		b.carried[m.EventID] = map[int64]time.Time{}
+	}
+	b.carried[m.EventID][m.Position] = m.At
 	if !m.Accepted {
 		return
 	}
@@ -100,13 +103,13 @@ func (b *Inbox) Check(l *Log, h *History, disturbances []time.Time, f *Findings)
 	if b.unsigned > 0 {
 		f.Add(RuleDelivered, "%d messages to %s of %s had no right signature", b.unsigned, b.WebhookID, b.Workspace)
 	}
-	b.numbers.check(b.WebhookID, h.Losses(), f)
+	losses := h.Losses()
 	bodies := map[string]string{}
 	for _, e := range l.Public[b.Workspace] {
 		bodies[e.ID] = e.JSON
+		b.checkPositions(&e, losses, f)
 	}
 	repeats := 0
-	losses := h.Losses()
 	for id, list := range b.accepted {
 		body, there := bodies[id]
 		switch {
@@ -134,6 +137,16 @@ func (b *Inbox) checkForms(id, body string, losses []Loss, f *Findings) {
 		if a.body != body && !slices.ContainsFunc(losses, func(l Loss) bool { return a.at.Before(l.Over.Add(lateArrival)) }) {
 			f.Add(RuleDelivered, "%s arrived at %s as %s, want %s", id, b.WebhookID, a.body, body)
 			return
+		}
+	}
+}
+
+// checkPositions checks that the messages of an event carried its position. Another one may
+// have come before a loss: the log that is gone had the entry elsewhere.
+func (b *Inbox) checkPositions(e *Event, losses []Loss, f *Findings) {
+	for position, at := range b.carried[e.ID] {
+		if position != e.Position && !slices.ContainsFunc(losses, func(l Loss) bool { return at.Before(l.Over.Add(lateArrival)) }) {
+			f.Add(RulePositions, "%s arrived at %s with the position %d, want %d", e.ID, b.WebhookID, position, e.Position)
 		}
 	}
 }

@@ -180,10 +180,9 @@ func (r *Receivers) take(w http.ResponseWriter, q *http.Request) {
 	if err != nil {
 		return
 	}
-	// One that is no number is found missing.
-	sequence, _ := strconv.ParseInt(q.Header.Get("Service-Sequence"), 10, 64)
+	position, _ := strconv.ParseInt(q.Header.Get("Service-Log-Position"), 10, 64) // 0 is nobody's
 	m := check.Message{
-		Sequence: sequence,
+		Position: position,
 		EventID:  q.Header.Get("Service-Event-Id"), Body: string(body), At: time.Now(),
 		Signed: signed(q.Header.Get("Service-Signature"), body, b.secret), Accepted: mood == Well,
 	}
