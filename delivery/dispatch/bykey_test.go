@@ -102,10 +102,6 @@ func TestRowsAreFoundByTheirKey(t *testing.T) {
 				k := scheduler.Key{WorkspaceID: "acme", WebhookID: "acme" + string(rune('1'+i%9)) + string(rune('0'+i/9))}
 				held = append(held, scheduler.CursorRecord{Key: k, Epoch: 1, Version: 1, Position: 1})
 			}
-			var without numbered
-			for i := range each {
-				without.add(key, position(i), int64(i+1))
-			}
 			must := func(err error) {
 				t.Helper()
 				if err != nil {
@@ -132,8 +128,6 @@ func TestRowsAreFoundByTheirKey(t *testing.T) {
 				{"deliveries that are over", record(&scheduler.Record{Lease: b.lease, Attempts: attempts(policy.Succeeded, 100)}), false},
 				{"deliveries that are tried again", record(&scheduler.Record{Lease: b.lease, Attempts: attempts(policy.Pending, 200)}), false},
 				{"cursors", record(&scheduler.Record{Lease: b.lease, Cursors: held}), false},
-				{"numbers", func() { must(adoptMany(ctx, s, &without)) }, false},
-				{"what has no number", func() { second(t)(withoutNumber(ctx, s, without)) }, false},
 				{"webhooks", func() { second(t)(s.load(ctx, []scheduler.Key{key})) }, true},
 				{"what was sent", func() {
 					second(t)(s.readJournal(ctx, []webhookRow{{Loaded: scheduler.Loaded{Key: key, Position: int64(b.rows - each)}}}))
@@ -160,14 +154,13 @@ func TestRowsAreFoundByTheirKey(t *testing.T) {
 					t.Logf("%s: %d blocks", c.name, n)
 				}
 			}
-			var over, waiting, numbers, moved int
+			var over, waiting, moved int
 			err := s.pool.QueryRow(ctx, `
 				SELECT (SELECT count(*) FROM webhook_delivery WHERE workspace_id = 'acme' AND state = 'succeeded'),
 				       (SELECT count(*) FROM webhook_waiting WHERE workspace_id = 'acme'),
-				       (SELECT count(*) FROM webhook_waiting WHERE workspace_id = 'acme' AND sequence IS NOT NULL),
-				       (SELECT count(*) FROM webhook_cursor WHERE workspace_id = 'acme' AND position = 1 AND holder IS NULL)`).Scan(&over, &waiting, &numbers, &moved)
-			if err != nil || over != each || waiting != b.rows-each || numbers != each || moved != each {
-				t.Errorf("%d are over, %d wait, %d have a number, %d cursors have moved and are free, want %d, %d, %d and %d; %v", over, waiting, numbers, moved, each, b.rows-each, each, each, err)
+				       (SELECT count(*) FROM webhook_cursor WHERE workspace_id = 'acme' AND position = 1 AND holder IS NULL)`).Scan(&over, &waiting, &moved)
+			if err != nil || over != each || waiting != b.rows-each || moved != each {
+				t.Errorf("%d are over, %d wait, %d cursors have moved and are free, want %d, %d and %d; %v", over, waiting, moved, each, b.rows-each, each, err)
 			}
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -128,7 +127,7 @@ const claimOneSQL = `
 	      JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id
 	      JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
 	     WHERE c.workspace_id = $2 AND ` + freeOf + ` AND c.webhook_id <> ALL ($5) AND ($7::text[] IS NULL OR c.webhook_id = ANY ($7))
-	       AND CASE WHEN w.state = 'on' THEN v.position > c.position OR c.replay_until IS NOT NULL OR c.numbered_positions <> '{}' OR EXISTS (
+	       AND CASE WHEN w.state = 'on' THEN v.position > c.position OR c.replay_until IS NOT NULL OR EXISTS (
 	                SELECT 1 FROM webhook_waiting q
 	                 WHERE q.workspace_id = $2 AND q.webhook_id = c.webhook_id AND q.next_attempt_at <= $4)
 	           ELSE w.epoch = (
@@ -274,9 +273,8 @@ func releaseByOne(ctx context.Context, s *store, lease string, list []scheduler.
 	b := &pgx.Batch{}
 	queueLease(b, lease, now)
 	for i := range list {
-		r, n := &list[i], numbersOf(list[i].Numbers)
-		b.Queue(releaseOneSQL, lease, r.Key.WorkspaceID, r.Key.WebhookID, r.Epoch, r.Version, r.Position, r.Replayed, r.Expired, r.ReplayExpired,
-			n.last, n.positions, n.sequences)
+		r := &list[i]
+		b.Queue(releaseOneSQL, lease, r.Key.WorkspaceID, r.Key.WebhookID, r.Epoch, r.Version, r.Position, r.Replayed, r.Expired, r.ReplayExpired)
 	}
 	if err := inLimitedTx(ctx, s, b); err != nil && !leaseIsOver(err) {
 		return fmt.Errorf("release webhooks: %w", err)
@@ -287,9 +285,6 @@ func releaseByOne(ctx context.Context, s *store, lease string, list []scheduler.
 const releaseOneSQL = `
 	UPDATE webhook_cursor c
 	   SET holder = NULL,
-	       sequence = coalesce($10::bigint, c.sequence),
-	       numbered_positions = coalesce($11::bigint[], c.numbered_positions),
-	       numbered_sequences = coalesce($12::bigint[], c.numbered_sequences),
 	       expired = c.expired + CASE WHEN w.epoch = $4::integer AND $6::bigint > c.position THEN $8::bigint ELSE 0 END
 	               + CASE WHEN w.version = $5::integer AND $7::bigint > c.replay_position THEN $9::bigint ELSE 0 END,
 	       position = CASE WHEN w.epoch = $4 THEN greatest(c.position, $6) ELSE c.position END,
@@ -304,70 +299,4 @@ const releaseOneSQL = `
 // that satisfies leaseIsOver.
 func queueLease(b *pgx.Batch, lease string, now time.Time) {
 	b.Queue(`SELECT webhook_lease(CASE WHEN `+eventlog.RightClock("$2")+` THEN $1 ELSE '' END)`, lease, now)
-}
-
-// cursorNumbers are the numbers of a webhook as columns of its cursor. Null leaves them as they
-// are.
-type cursorNumbers struct {
-	last                 *int64
-	positions, sequences []int64
-}
-
-func numbersOf(n *scheduler.Numbers) (c cursorNumbers) {
-	if n != nil {
-		c = cursorNumbers{&n.Last, n.Positions, n.Sequences}
-		if c.positions == nil {
-			c.positions, c.sequences = []int64{}, []int64{}
-		}
-	}
-	return c
-}
-
-// storeNumbersByNode is storeNumbers.
-func storeNumbersByNode(ctx context.Context, s *store, n *scheduler.Number) (stored []scheduler.Key, err error) {
-	byWorkspace := map[string][]*scheduler.Numbers{}
-	var workspaces []string
-	for i := range n.Webhooks {
-		w := n.Webhooks[i].Key.WorkspaceID
-		if byWorkspace[w] == nil {
-			workspaces = append(workspaces, w)
-		}
-		byWorkspace[w] = append(byWorkspace[w], &n.Webhooks[i])
-	}
-	var mu sync.Mutex
-	failures, err := s.nodes.Each(ctx, workspaces, func(ctx context.Context, workspaces []string) error {
-		var here []scheduler.Key
-		b := &pgx.Batch{}
-		b.Queue(`SELECT webhook_lease($1)`, n.Lease)
-		for _, w := range workspaces {
-			for _, numbers := range byWorkspace[w] {
-				c := numbersOf(numbers)
-				b.Queue(`
-					UPDATE webhook_cursor SET sequence = $4, numbered_positions = $5, numbered_sequences = $6
-					 WHERE workspace_id = $2 AND webhook_id IN (
-					       SELECT webhook_id FROM webhook_cursor
-					        WHERE workspace_id = $2 AND webhook_id = $3 AND holder = $1 FOR NO KEY UPDATE SKIP LOCKED)`,
-					n.Lease, w, numbers.Key.WebhookID, c.last, c.positions, c.sequences).Exec(func(tag pgconn.CommandTag) error {
-					if tag.RowsAffected() > 0 {
-						here = append(here, numbers.Key)
-					}
-					return nil
-				})
-			}
-		}
-		if err := inLimitedTx(ctx, s, b); err != nil && !leaseIsOver(err) {
-			return fmt.Errorf("store numbers of events: %w", err)
-		} else if err == nil {
-			mu.Lock()
-			defer mu.Unlock()
-			stored = append(stored, here...)
-		}
-		return nil
-	})
-	for i := range failures {
-		if !pg.NodeAway(failures[i].Err) {
-			err = errors.Join(err, failures[i].Err)
-		}
-	}
-	return stored, err
 }

@@ -57,56 +57,40 @@ func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.T
 
 // loadOrRelease loads webhooks that were claimed, and gives back those that it cannot load.
 func loadOrRelease(ctx context.Context, s *store, c *scheduler.Claim, claimed []scheduler.Key, now time.Time) ([]scheduler.Loaded, error) {
-	endpoints, locked, err := s.loadClaimed(ctx, claimed)
-	giveBack := locked
+	endpoints, err := s.loadClaimed(ctx, claimed)
 	if err != nil {
-		endpoints, giveBack = nil, claimed
-	}
-	if len(giveBack) > 0 {
 		// The time of the statements before may be over. If this fails too they are
 		// held in the database only, until the next renewal of the lease finds that.
 		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		failed := s.release(releasing, c.Lease, unmoved(giveBack), now)
-		if err != nil {
-			err = errors.Join(err, failed)
-		}
+		return nil, errors.Join(err, s.release(releasing, c.Lease, unmoved(claimed), now))
 	}
-	return endpoints, err
+	return endpoints, nil
 }
 
-// loadClaimed loads webhooks but for those of which another transaction has locked a row
-// that is to be written first.
-func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) (_ []scheduler.Loaded, locked []scheduler.Key, _ error) {
+// loadClaimed loads webhooks and what was sent to them before.
+func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) ([]scheduler.Loaded, error) {
 	rows, err := s.load(ctx, claimed)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for i := range rows {
 		if rows[i].outdated {
 			if err := s.cancelOutdated(ctx, rows[i].Key); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 	}
-	locked, err = adoptNumbers(ctx, s, rows)
-	if err != nil {
-		return nil, nil, err
-	}
-	rows = slices.DeleteFunc(rows, func(w webhookRow) bool { return slices.Contains(locked, w.Key) })
-	if err := readInterrupted(ctx, s, rows); err != nil {
-		return nil, nil, err
-	}
 	sent, err := s.readJournal(ctx, rows)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	endpoints := make([]scheduler.Loaded, len(rows))
 	for i := range rows {
 		endpoints[i] = rows[i].Loaded
 		endpoints[i].Sent = sent[rows[i].Key]
 	}
-	return endpoints, locked, nil
+	return endpoints, nil
 }
 
 // releaseTimeout bounds how long webhooks are given back that were claimed and could not be
@@ -142,7 +126,7 @@ func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([
 		      JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
 		     WHERE `+free+` AND c.webhook_id <> ALL ($6)
 		       AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`)
-		       AND CASE WHEN w.state = 'on' THEN v.position > c.position OR c.replay_until IS NOT NULL OR c.numbered_positions <> '{}' OR (
+		       AND CASE WHEN w.state = 'on' THEN v.position > c.position OR c.replay_until IS NOT NULL OR (
 		                SELECT q.next_attempt_at FROM webhook_waiting q
 		                 WHERE q.workspace_id = c.workspace_id AND q.webhook_id BETWEEN c.webhook_id AND c.webhook_id
 		                 ORDER BY q.webhook_id, q.next_attempt_at LIMIT 1) <= $5
@@ -162,8 +146,6 @@ func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([
 type webhookRow struct {
 	scheduler.Loaded
 	outdated bool // deliveries are pending that must be cancelled
-
-	numberedPositions, numberedSequences []int64 // as its cursor has them
 }
 
 // outdatedSQL is true of a webhook w that has deliveries which must be cancelled. On one PostgreSQL
@@ -182,7 +164,7 @@ func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, e
 	rows, err := s.pool.Query(ctx, `
 		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.state = 'paused', w.standard_headers, w.version, w.url_version, w.epoch, `+KeptEpoch+`,
 		       w.secret, w.old_secret, w.old_secret_until, w.older_secrets, w.older_secrets_until, w.failing_since, w.failures, w.warned,
-		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0), c.sequence, c.numbered_positions, c.numbered_sequences,
+		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0),
 		       `+outdatedSQL(s)+`
 		  FROM unnest($1::text[], $2::text[]) AS k (w, h)
 		  JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
@@ -210,7 +192,7 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 		position, from = &w.Position, &w.ReplayAfter
 	)
 	err = row.Scan(workspaceID, webhookID, &e.Address, &e.Name, &e.Events, &e.On, &e.Paused, &e.Standard, &e.Version, &e.AddressVersion, &e.Epoch, &e.Kept,
-		&secret, &old, &oldUntil, &older, &olderUntil, &failing, &w.Health.Memory, &w.Health.Warned, position, from, &w.ReplayTo, &w.Sequence, &w.numberedPositions, &w.numberedSequences, &w.outdated)
+		&secret, &old, &oldUntil, &older, &olderUntil, &failing, &w.Health.Memory, &w.Health.Warned, position, from, &w.ReplayTo, &w.outdated)
 	if err != nil {
 		return w, err
 	}
@@ -322,32 +304,26 @@ func (s *store) release(ctx context.Context, lease string, list []scheduler.Curs
 		done, replayed   = make([]int64, n), make([]int64, n)
 		expired          = make([]int64, n)
 		replayExpired    = make([]int64, n)
-		numbers          = newNumberColumns(n)
 	)
 	for i, r := range list {
-		numbers.set(i, r.Numbers)
 		ws[i], hs[i], epochs[i], versions[i], done[i], replayed[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.Epoch, r.Version, r.Position, r.Replayed
 		expired[i], replayExpired[i] = r.Expired, r.ReplayExpired
 	}
 	err := s.limited(ctx, `
 		UPDATE webhook_cursor c
 		   SET holder = NULL,
-		       sequence = coalesce(m.last, c.sequence),
-		       numbered_positions = coalesce(m.positions::bigint[], c.numbered_positions),
-		       numbered_sequences = coalesce(m.sequences::bigint[], c.numbered_sequences),
 		       expired = c.expired + CASE WHEN w.epoch = m.epoch AND m.done > c.position THEN m.expired ELSE 0 END
 		               + CASE WHEN w.version = m.version AND m.replay > c.replay_position THEN m.replay_expired ELSE 0 END,
 		       position = CASE WHEN w.epoch = m.epoch THEN greatest(c.position, m.done) ELSE c.position END,
 		       replay_position = CASE WHEN w.version <> m.version OR m.replay = 0 THEN c.replay_position
 		                              WHEN m.replay < c.replay_until THEN m.replay END,
 		       replay_until = CASE WHEN w.version = m.version AND m.replay > 0 AND m.replay >= c.replay_until THEN NULL ELSE c.replay_until END
-		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
-		              $11::bigint[], $12::text[], $13::text[])
-		       AS m (w, h, epoch, version, done, replay, expired, replay_expired, last, positions, sequences)
+		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
+		       AS m (w, h, epoch, version, done, replay, expired, replay_expired)
 		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h
 		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder IS NOT DISTINCT FROM $1
 		   AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`) AND `+eventlog.RightClock("$10"),
-		lease, ws, hs, epochs, versions, done, replayed, expired, replayExpired, now, numbers.last, numbers.positions, numbers.sequences)
+		lease, ws, hs, epochs, versions, done, replayed, expired, replayExpired, now)
 	if err != nil {
 		return fmt.Errorf("release webhooks: %w", err)
 	}

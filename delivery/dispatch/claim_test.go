@@ -23,8 +23,8 @@ func claimBench(t *testing.T, webhooks ...string) (*store, *scheduler.Claim) {
 		WITH made AS (SELECT workspace_create('acme', 'acme', now())),
 		     h AS (INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret)
 		           SELECT 'acme', id, 'https://hooks.example.com/', now(), '\x00' FROM made, unnest($1::text[]) AS id)
-		INSERT INTO webhook_cursor (workspace_id, webhook_id, position, holder, sequence, numbered_positions, numbered_sequences)
-		SELECT 'acme', id, 0, 'died', 2, '{1,2}', '{1,2}' FROM unnest($1::text[]) AS id`, webhooks)
+		INSERT INTO webhook_cursor (workspace_id, webhook_id, position, replay_position, replay_until, holder)
+		SELECT 'acme', id, 0, 0, 1, 'died' FROM unnest($1::text[]) AS id`, webhooks)
 	testkit.AsOwner(t, pool, `
 		INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
 		SELECT 'acme', id, 1, now(), 'e', 't', 'succeeded', '[]' FROM unnest($1::text[]) AS id`, webhooks)
@@ -50,32 +50,6 @@ func claimOnce(t *testing.T, s *store, c *scheduler.Claim, more bool) []schedule
 		t.Fatalf("more are left: %v, want %v; %v", left, more, err)
 	}
 	return claimed
-}
-
-// TestALockedDeliveryDelaysOnlyItsWebhook: a webhook is left out of a claim while another
-// transaction has locked a delivery of it that is to get its number; the others are taken.
-func TestALockedDeliveryDelaysOnlyItsWebhook(t *testing.T) {
-	t.Parallel()
-	s, c := claimBench(t, "locked", "one", "two")
-	tx := testkit.Must(s.pool.Begin(t.Context()))(t)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_delivery WHERE workspace_id = 'acme' AND webhook_id = 'locked' FOR UPDATE`))(t)
-	claimed := claimOnce(t, s, c, false)
-	mine, nobodys := held(t, s, c.Lease)
-	if len(claimed) != 2 || mine != 2 || nobodys != 1 {
-		t.Fatalf("%d webhooks are claimed, %d held and %d free, want 2, 2 and the locked one", len(claimed), mine, nobodys)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	claimed = claimOnce(t, s, c, false)
-	if len(claimed) != 1 || claimed[0].Key.WebhookID != "locked" {
-		t.Fatalf("%d webhooks are claimed after the lock, want the one that was locked", len(claimed))
-	}
-	var without int
-	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery WHERE sequence IS DISTINCT FROM 1`).Scan(&without); err != nil || without > 0 {
-		t.Errorf("%d deliveries have not got their number 1: %v", without, err)
-	}
 }
 
 // TestAClaimOutOfTimeIsGivenBack: webhooks that were claimed and could not be loaded in time

@@ -191,8 +191,6 @@ func (l *loop) carryOut(effect scheduler.Effect) {
 		l.reads.Go(func() { l.post(l.claim(l.reading, e)) })
 	case scheduler.Reconcile:
 		l.reads.Go(func() { l.post(l.reconcile(l.reading, e)) })
-	case *scheduler.Number:
-		l.reads.Go(func() { l.post(number(l.reading, l.Dispatcher, e)) })
 	case *scheduler.Record:
 		l.writes.Go(func() { l.record(l.recording, e) })
 	case scheduler.ChangeHealth:

@@ -39,10 +39,10 @@ func (m *Missed) Count(ctx context.Context, tx pgx.Tx) (n int64, err error) {
 func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list []*scheduler.Attempt, to int64, err error) {
 	to = min(r.ReplayTo, r.ReplayAfter+missedWindow)
 	rows, err := s.pool.Query(ctx, `
-		SELECT e.position, e.id, e.type, e.public_event, e.created_at, coalesce(d.attempts, 0), d.created_at, coalesce(d.sequence, 0)
+		SELECT e.position, e.id, e.type, e.public_event, e.created_at, coalesce(d.attempts, 0), d.created_at
 		  FROM event_log e
 		  LEFT JOIN LATERAL (
-		       SELECT d.created_at, d.sequence, d.state, jsonb_array_length(d.attempts) AS attempts FROM webhook_delivery d
+		       SELECT d.created_at, d.state, jsonb_array_length(d.attempts) AS attempts FROM webhook_delivery d
 		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position BETWEEN e.position AND e.position
 		        ORDER BY d.position DESC, d.created_at DESC LIMIT 1) AS d ON true
 		 WHERE e.workspace_id = $1 AND e.position > $4 AND e.position <= $5 AND e.public_event IS NOT NULL
@@ -68,11 +68,10 @@ func scanMissed(row pgx.CollectableRow) (*scheduler.Attempt, error) {
 		a       = &scheduler.Attempt{}
 		created *time.Time
 	)
-	err := row.Scan(&a.Position, &a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created, &a.Sequence)
+	err := row.Scan(&a.Position, &a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created)
 	if created != nil {
 		a.CreatedAt = created.UTC()
 	}
 	a.Before = a.Made
-	a.Recorded = a.Sequence > 0
 	return a, err
 }

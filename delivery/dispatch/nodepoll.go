@@ -64,13 +64,13 @@ func pollByNode(ctx context.Context, s *store, p *scheduler.Poll, now time.Time)
 // dueOneSQL is of webhook $2 in workspace $1, after position $3: at most $4 entries of the log,
 // of the next $7 positions, and $5 deliveries whose retry is due at $6.
 const dueOneSQL = `
-	(SELECT 10, v.position, '', '', '', now(), w.version, 0, false, 0::bigint, (
+	(SELECT 10, v.position, '', '', '', now(), w.version, 0, false, (
 	        SELECT min(q.next_attempt_at) FROM webhook_waiting q
 	         WHERE q.workspace_id = $1 AND q.webhook_id = $2 AND q.next_attempt_at > $6)
 	   FROM webhook w JOIN log_checkpoint v ON v.workspace_id = $1 AND v.consumer = 'read_models'
 	  WHERE w.workspace_id = $1 AND w.webhook_id = $2)
 	UNION ALL
-	(SELECT 0, e.position, e.id, e.type, e.public_event, e.created_at, 0, 0, false, 0::bigint, NULL::timestamptz
+	(SELECT 0, e.position, e.id, e.type, e.public_event, e.created_at, 0, 0, false, NULL::timestamptz
 	   FROM webhook w
 	   JOIN log_checkpoint v ON v.workspace_id = $1 AND v.consumer = 'read_models'
 	   JOIN event_log e ON e.workspace_id = $1 AND e.position > $3 AND e.position <= least(v.position, $3::bigint + $7::bigint) AND e.public_event IS NOT NULL
@@ -79,7 +79,7 @@ const dueOneSQL = `
 	  WHERE w.workspace_id = $1 AND w.webhook_id = $2 AND $4 > 0
 	  ORDER BY e.position LIMIT $4::integer)
 	UNION ALL
-	(SELECT 1, q.position, e.id, e.type, e.public_event, e.created_at, q.attempts, q.before, q.once, coalesce(q.sequence, 0), q.created_at
+	(SELECT 1, q.position, e.id, e.type, e.public_event, e.created_at, q.attempts, q.before, q.once, q.created_at
 	   FROM webhook w
 	   JOIN webhook_waiting q ON q.workspace_id = $1 AND q.webhook_id = $2 AND q.next_attempt_at <= $6
 	    AND q.epoch >= CASE WHEN w.state = 'on' THEN ` + KeptEpoch + ` ELSE w.epoch END
@@ -106,7 +106,7 @@ func scanDueOne(rows pgx.Rows, a *scheduler.PollResult, version *int) error {
 			m    scheduler.Attempt
 			at   *time.Time
 		)
-		if err := rows.Scan(&kind, &m.Position, &m.EventID, &m.EventType, &m.Body, &m.Published, &m.Made, &m.Before, &m.Once, &m.Sequence, &at); err != nil {
+		if err := rows.Scan(&kind, &m.Position, &m.EventID, &m.EventType, &m.Body, &m.Published, &m.Made, &m.Before, &m.Once, &at); err != nil {
 			return err
 		}
 		if addDue(kind, &m, at, a) {
@@ -152,7 +152,7 @@ func sweepPartSQL(workspaces []string) string {
 		       SELECT c.workspace_id, c.webhook_id, v.position AS visible FROM webhook_cursor c
 		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'on'
 		         JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
-		        WHERE ((v.position > c.position OR c.replay_until IS NOT NULL) AND (c.holder = $2 OR ` + freeOf + `) OR c.numbered_positions <> '{}' AND ` + freeOf + `)` + here("c", "w", "v") + `
+		        WHERE (v.position > c.position OR c.replay_until IS NOT NULL) AND (c.holder = $2 OR ` + freeOf + `)` + here("c", "w", "v") + `
 		       UNION ALL
 		       SELECT c.workspace_id, c.webhook_id, 0 FROM webhook_cursor c
 		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'paused'

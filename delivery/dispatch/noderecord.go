@@ -114,24 +114,23 @@ func recordByOne(ctx context.Context, s *store, parts []*scheduler.Record, now t
 func queueAttempt(b *pgx.Batch, a *scheduler.AttemptRecord, now time.Time) {
 	if a.Number == 1 {
 		b.Queue(`
-			INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts, sequence)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, jsonb_build_array($9::jsonb), $10)
+			INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, jsonb_build_array($9::jsonb))
 			    ON CONFLICT DO NOTHING`,
-			a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt, a.EventID, a.EventType, string(a.State), nextOf(a), string(a.Result.AppendJSON(nil)), sequenceOf(a))
+			a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt, a.EventID, a.EventType, string(a.State), nextOf(a), string(a.Result.AppendJSON(nil)))
 	} else {
 		queueLaterAttempt(b, a)
 	}
 	if a.State == policy.Pending {
 		b.Queue(`
-			INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, before, next_attempt_at, epoch, sequence)
+			INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, before, next_attempt_at, epoch)
 			SELECT w.workspace_id, w.webhook_id, $3::bigint, $4::timestamptz, $5::integer, $6::integer,
-			       CASE WHEN w.url_version = $10::integer THEN $7::timestamptz ELSE least($7::timestamptz, $11::timestamptz) END, $8::integer, $9::bigint
+			       CASE WHEN w.url_version = $9::integer THEN $7::timestamptz ELSE least($7::timestamptz, $10::timestamptz) END, $8::integer
 			  FROM webhook w WHERE w.workspace_id = $1 AND w.webhook_id = $2
 			    ON CONFLICT (workspace_id, webhook_id, position) DO UPDATE
-			       SET attempts = excluded.attempts, before = excluded.before, next_attempt_at = excluded.next_attempt_at, once = false, epoch = excluded.epoch,
-			           sequence = coalesce(q.sequence, excluded.sequence)
+			       SET attempts = excluded.attempts, before = excluded.before, next_attempt_at = excluded.next_attempt_at, once = false, epoch = excluded.epoch
 			     WHERE q.attempts < excluded.attempts`,
-			a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt, a.Number, a.Before, a.Next, a.Epoch, sequenceOf(a), a.AddressVersion, now)
+			a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt, a.Number, a.Before, a.Next, a.Epoch, a.AddressVersion, now)
 	}
 }
 

@@ -103,13 +103,13 @@ const dueSQL = `
 	           WITH ORDINALITY AS k (w, h, after, live_limit, retry_limit, n)
 	      JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
 	      JOIN log_checkpoint v ON v.workspace_id = k.w AND v.consumer = 'read_models')
-	SELECT k.n, 10, k.visible, '', '', '', now(), k.version, 0, false, 0, (
+	SELECT k.n, 10, k.visible, '', '', '', now(), k.version, 0, false, (
 	           SELECT q.next_attempt_at FROM webhook_waiting q
 	            WHERE q.workspace_id = k.w AND q.webhook_id BETWEEN k.h AND k.h AND q.next_attempt_at > $6
 	            ORDER BY q.webhook_id, q.next_attempt_at LIMIT 1)
 	  FROM k
 	UNION ALL
-	SELECT k.n, 0, e.position, e.id, e.type, e.public_event, e.created_at, 0, 0, false, 0, NULL
+	SELECT k.n, 0, e.position, e.id, e.type, e.public_event, e.created_at, 0, 0, false, NULL
 	  FROM k CROSS JOIN LATERAL (
 	       SELECT e.position, e.id, e.type, e.public_event, e.created_at FROM event_log e
 	        WHERE e.workspace_id = k.w AND e.position > k.after AND e.position <= least(k.visible, k.after + $7) AND e.public_event IS NOT NULL
@@ -118,7 +118,7 @@ const dueSQL = `
 	        ORDER BY e.position LIMIT k.live_limit) AS e
 	 WHERE k.live_limit > 0
 	UNION ALL
-	SELECT k.n, 1, q.position, e.id, e.type, e.public_event, e.created_at, q.attempts, q.before, q.once, coalesce(q.sequence, 0), q.created_at
+	SELECT k.n, 1, q.position, e.id, e.type, e.public_event, e.created_at, q.attempts, q.before, q.once, q.created_at
 	  FROM k CROSS JOIN LATERAL (
 	       SELECT * FROM webhook_waiting q
 	        WHERE q.workspace_id = k.w AND q.webhook_id BETWEEN k.h AND k.h AND q.next_attempt_at <= $6 AND q.epoch >= k.since
@@ -185,7 +185,7 @@ func scanDue(rows pgx.Rows, answers []scheduler.PollResult, versions []int) erro
 			m       scheduler.Attempt
 			at      *time.Time
 		)
-		err := rows.Scan(&n, &kind, &m.Position, &m.EventID, &m.EventType, &m.Body, &m.Published, &m.Made, &m.Before, &m.Once, &m.Sequence, &at)
+		err := rows.Scan(&n, &kind, &m.Position, &m.EventID, &m.EventType, &m.Body, &m.Published, &m.Made, &m.Before, &m.Once, &at)
 		if err != nil {
 			return err
 		}
@@ -209,7 +209,6 @@ func addDue(kind int, m *scheduler.Attempt, at *time.Time, a *scheduler.PollResu
 	if at != nil {
 		m.CreatedAt = at.UTC()
 	}
-	m.Test = m.EventType == typeTest
 	a.Attempts[kind] = append(a.Attempts[kind], m)
 	return false
 }

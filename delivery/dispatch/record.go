@@ -202,28 +202,18 @@ func queueFirstAttempts(b *pgx.Batch, list []scheduler.AttemptRecord) {
 		ids, types       = make([]string, n), make([]string, n)
 		states, attempts = make([]string, n), make([]string, n)
 		next             = make([]*time.Time, n)
-		sequences        = make([]*int64, n)
 	)
 	for i := range list {
 		a := &list[i]
-		sequences[i] = sequenceOf(a)
 		ws[i], hs[i], positions[i], created[i], ids[i], types[i] = a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt, a.EventID, a.EventType
 		states[i], attempts[i], next[i] = string(a.State), string(a.Result.AppendJSON(nil)), nextOf(a)
 	}
 	b.Queue(`
-		INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts, sequence)
-		SELECT w, h, position, created_at, event_id, event_type, state, next, jsonb_build_array(attempt::jsonb), sequence
-		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::text[], $10::bigint[])
-		       AS a (w, h, position, created_at, event_id, event_type, state, next, attempt, sequence)
-		    ON CONFLICT DO NOTHING`, ws, hs, positions, created, ids, types, states, next, attempts, sequences)
-}
-
-// sequenceOf is the number of the delivery; nil when it has none.
-func sequenceOf(a *scheduler.AttemptRecord) *int64 {
-	if a.Sequence == 0 {
-		return nil
-	}
-	return &a.Sequence
+		INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts)
+		SELECT w, h, position, created_at, event_id, event_type, state, next, jsonb_build_array(attempt::jsonb)
+		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::text[])
+		       AS a (w, h, position, created_at, event_id, event_type, state, next, attempt)
+		    ON CONFLICT DO NOTHING`, ws, hs, positions, created, ids, types, states, next, attempts)
 }
 
 // nextOf is the time of the next attempt; nil when there is none.
@@ -239,10 +229,10 @@ func nextOf(a *scheduler.AttemptRecord) *time.Time {
 func queueLaterAttempt(b *pgx.Batch, a *scheduler.AttemptRecord) {
 	b.Queue(`
 		UPDATE webhook_delivery
-		   SET state = $5, next_attempt_at = $6, attempts = attempts || $7::jsonb, sequence = coalesce(sequence, $9)
+		   SET state = $5, next_attempt_at = $6, attempts = attempts || $7::jsonb
 		 WHERE workspace_id = $1 AND webhook_id = $2 AND position = $3 AND created_at = $4 AND jsonb_array_length(attempts) = $8`,
 		a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt,
-		string(a.State), nextOf(a), string(a.Result.AppendJSON(nil)), a.Number-1, sequenceOf(a))
+		string(a.State), nextOf(a), string(a.Result.AppendJSON(nil)), a.Number-1)
 	if a.State != policy.Pending {
 		// A range of one value is found along the key, see PoolSettings. A DELETE has no order, so it
 		// takes the row by its place, which the lock keeps.
@@ -269,12 +259,11 @@ func queuePending(b *pgx.Batch, list []scheduler.AttemptRecord, now time.Time) {
 		created, next = make([]time.Time, n), make([]time.Time, n)
 		made, before  = make([]int, n), make([]int, n)
 		epochs        = make([]int, n)
-		sequences     = make([]*int64, n)
 		addresses     = make([]int, n)
 	)
 	for i := range list {
 		a := &list[i]
-		sequences[i], addresses[i] = sequenceOf(a), a.AddressVersion
+		addresses[i] = a.AddressVersion
 		ws[i], hs[i], positions[i], created[i], next[i] = a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt, a.Next
 		made[i], before[i], epochs[i] = a.Number, a.Before, a.Epoch
 	}
@@ -284,15 +273,14 @@ func queuePending(b *pgx.Batch, list []scheduler.AttemptRecord, now time.Time) {
 		      FROM (SELECT DISTINCT k.w, k.h FROM unnest($1::text[], $2::text[]) AS k (w, h)) k
 		      JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
 		       FOR SHARE OF w)
-		INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, before, next_attempt_at, epoch, sequence)
-		SELECT a.w, a.h, a.position, a.created_at, a.made, a.before, CASE WHEN a.address = w.url_version THEN a.next ELSE least(a.next, $11) END, a.epoch, a.sequence
-		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[], $5::integer[], $6::integer[], $7::timestamptz[], $8::integer[], $9::bigint[], $10::integer[])
-		       AS a (w, h, position, created_at, made, before, next, epoch, sequence, address)
+		INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, before, next_attempt_at, epoch)
+		SELECT a.w, a.h, a.position, a.created_at, a.made, a.before, CASE WHEN a.address = w.url_version THEN a.next ELSE least(a.next, $10) END, a.epoch
+		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[], $5::integer[], $6::integer[], $7::timestamptz[], $8::integer[], $9::integer[])
+		       AS a (w, h, position, created_at, made, before, next, epoch, address)
 		  JOIN w ON w.workspace_id = a.w AND w.webhook_id = a.h
 		    ON CONFLICT (workspace_id, webhook_id, position) DO UPDATE
-		       SET attempts = excluded.attempts, before = excluded.before, next_attempt_at = excluded.next_attempt_at, once = false, epoch = excluded.epoch,
-		           sequence = coalesce(q.sequence, excluded.sequence)
-		     WHERE q.attempts < excluded.attempts`, ws, hs, positions, created, made, before, next, epochs, sequences, addresses, now)
+		       SET attempts = excluded.attempts, before = excluded.before, next_attempt_at = excluded.next_attempt_at, once = false, epoch = excluded.epoch
+		     WHERE q.attempts < excluded.attempts`, ws, hs, positions, created, made, before, next, epochs, addresses, now)
 }
 
 func queueCursors(b *pgx.Batch, lease string, list []scheduler.CursorRecord) {

@@ -91,7 +91,7 @@ func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found [
 		       SELECT c.workspace_id, c.webhook_id, v.position AS visible FROM webhook_cursor c
 		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'on'
 		         JOIN log_checkpoint v ON v.workspace_id = c.workspace_id AND v.consumer = 'read_models'
-		        WHERE (v.position > c.position OR c.replay_until IS NOT NULL) AND (c.holder = $2 OR `+free+`) OR c.numbered_positions <> '{}' AND `+free+`
+		        WHERE (v.position > c.position OR c.replay_until IS NOT NULL) AND (c.holder = $2 OR `+free+`)
 		       UNION ALL
 		       SELECT c.workspace_id, c.webhook_id, 0 FROM webhook_cursor c
 		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'paused'

@@ -26,7 +26,7 @@ func opening() []table {
 	return []table{
 		{name: "api_key"}, {name: "api_key_secret"}, {name: "api_key_use"}, {name: "rate_count"},
 		{name: "webhook"}, {name: "webhook_cursor"}, {name: "webhook_waiting"}, {name: "webhook_mail"},
-		{name: "webhook_delivery", rows: waitingDeliveries}, {name: "webhook_delivery", rows: laterDeliveries}, {name: "webhook_delivery", rows: numberedDeliveries},
+		{name: "webhook_delivery", rows: waitingDeliveries}, {name: "webhook_delivery", rows: laterDeliveries},
 		{name: "log_checkpoint", rows: `log_checkpoint t WHERE t.workspace_id = $1 AND t.consumer NOT IN ('read_models', 'event_trees')`},
 		{name: "anomaly_acknowledged"}, {name: "console_session"}, {name: "console_link"}, {name: "cursor_key"},
 		{name: "webhook_hour", rows: `webhook_hour t WHERE t.workspace_id = $1 AND t.hour > now() - interval '3 days'`},
@@ -47,9 +47,6 @@ const (
 	   WHERE q.workspace_id = $1`
 	laterDeliveries = `webhook_cursor c JOIN webhook_delivery t
 		  ON t.workspace_id = c.workspace_id AND t.webhook_id = c.webhook_id AND t.position > least(c.position, coalesce(c.replay_position, c.position))
-	   WHERE c.workspace_id = $1`
-	numberedDeliveries = `webhook_cursor c CROSS JOIN unnest(c.numbered_positions) AS n (position) JOIN webhook_delivery t
-		  ON t.workspace_id = c.workspace_id AND t.webhook_id = c.webhook_id AND t.position = n.position
 	   WHERE c.workspace_id = $1`
 )
 

@@ -9,9 +9,6 @@ func (s *Scheduler) enqueue(now time.Time, q *queue) {
 	if !s.draining {
 		s.starts.enqueue(now, q)
 	}
-	if !q.evict.evicting && q.needsNumbers() {
-		s.numbers.mark(q)
-	}
 	// Record soon when the queue has reached its bound. One that is failing waits for
 	// the next batch, so that it does not cost the others commits.
 	if q.unrecorded >= s.cfg.Bound && !q.apart && q.health.FailingSince.IsZero() && q.waiting() > 0 {
@@ -30,9 +27,6 @@ func (s *Scheduler) startAttempts(now time.Time) {
 		s.polls.refill(q)
 		if a == nil { // all that was read is past its retention, or waits for what is open
 			s.starts.inFlight--
-			if q.needsNumbers() { // those that were withdrawn
-				s.numbers.mark(q)
-			}
 			continue
 		}
 		s.emit(Start{a})
@@ -47,7 +41,6 @@ func (s *Scheduler) attempted(now time.Time, e Attempted) {
 	s.starts.ended(now)
 	q.inFlight--
 	q.pause.inRow = 0
-	q.numbering.sent = max(q.numbering.sent, a.Sequence)
 	if q.evict.lost {
 		q.unrecorded--
 		return

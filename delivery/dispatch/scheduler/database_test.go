@@ -70,7 +70,7 @@ func (w *world) free(h *simWebhook) bool {
 
 // hasWork tells whether a webhook has something to do.
 func (w *world) hasWork(h *simWebhook) bool {
-	if h.sends() && (w.logs[h.key.WorkspaceID].visible() > h.position || h.replayTo > 0 || len(h.numbers.stored) > 0 && w.free(h)) {
+	if h.sends() && (w.logs[h.key.WorkspaceID].visible() > h.position || h.replayTo > 0) {
 		return true
 	}
 	for _, d := range h.deliveries {
@@ -115,7 +115,6 @@ func (h *simWebhook) endpoint() *Endpoint {
 
 func (h *simWebhook) loaded() Loaded {
 	l := Loaded{Key: h.key, Endpoint: h.endpoint(), Health: h.health, Position: h.position, ReplayAfter: h.replayAfter, ReplayTo: h.replayTo}
-	h.numbers.load(h, &l)
 	for position := range h.deliveries {
 		if position > h.position {
 			if l.Sent == nil {
@@ -211,7 +210,7 @@ func (w *world) answer(h *simWebhook, r *PollRequest, a *PollResult) {
 		if a.LiveTo = p; h.fewer && isOptional(p) {
 			continue
 		}
-		a.Attempts[Live] = append(a.Attempts[Live], &Attempt{Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1], Test: isTest(p)})
+		a.Attempts[Live] = append(a.Attempts[Live], &Attempt{Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1]})
 	}
 	for _, p := range slices.Sorted(maps.Keys(h.deliveries)) {
 		d := h.deliveries[p]
@@ -223,7 +222,7 @@ func (w *world) answer(h *simWebhook, r *PollRequest, a *PollResult) {
 			}
 		case len(a.Attempts[Retry]) < r.RetryLimit:
 			a.Attempts[Retry] = append(a.Attempts[Retry], &Attempt{
-				Position: p, EventID: fmt.Sprint(p), CreatedAt: d.createdAt, Made: d.attempts, Before: d.before, Once: d.once, Sequence: d.sequence, Test: isTest(p),
+				Position: p, EventID: fmt.Sprint(p), CreatedAt: d.createdAt, Made: d.attempts, Before: d.before, Once: d.once,
 			})
 		}
 	}
@@ -232,11 +231,10 @@ func (w *world) answer(h *simWebhook, r *PollRequest, a *PollResult) {
 			continue
 		}
 		if d := h.deliveries[p]; d == nil {
-			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1], Test: isTest(p)})
+			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1]})
 		} else if d.state == policy.Failed || d.state == policy.Cancelled {
 			a.Attempts[Replay] = append(a.Attempts[Replay], &Attempt{
 				Position: p, EventID: fmt.Sprint(p), Published: log.published[p-1], CreatedAt: d.createdAt, Made: d.attempts, Before: d.attempts,
-				Sequence: d.sequence, Recorded: d.sequence > 0, Test: isTest(p),
 			})
 		}
 	}
@@ -290,7 +288,6 @@ func (w *world) release(r *Record) {
 		if h.holder == r.Lease {
 			h.holder = ""
 			w.moveCursor(h, &c)
-			h.numbers.store(c.Numbers)
 		}
 	}
 }
@@ -308,7 +305,6 @@ func (w *world) write(r *Record) {
 			continue // written before
 		}
 		d.attempts, d.state, d.before, d.once, d.byHand = a.Number, a.State, a.Before, false, false
-		d.sequence = a.Sequence
 		if a.State == policy.Pending {
 			if d.next, d.epoch = a.Next, a.Epoch; a.AddressVersion != h.address && d.next.After(w.now) {
 				d.next = w.now
@@ -333,7 +329,7 @@ func (w *world) write(r *Record) {
 func (w *world) moveCursor(h *simWebhook, c *CursorRecord) {
 	if c.Epoch == h.epoch && c.Position > h.position {
 		for position := max(h.position, h.from) + 1; position <= c.Position; position++ {
-			passable := w.history(h.key.WorkspaceID, position) || h.numbers.stored[position] > 0 || h.edited && isOptional(position)
+			passable := w.history(h.key.WorkspaceID, position) || h.edited && isOptional(position)
 			if h.deliveries[position] == nil && !passable {
 				w.t.Fatalf("%v: the cursor passes %d, which was not sent, on its way to %d", h.key, position, c.Position)
 			}

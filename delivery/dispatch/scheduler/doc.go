@@ -7,8 +7,7 @@
 //	event                                     effects it may lead to
 //	Changed, Found        something to do     Poll, Claim
 //	Claimed, ClaimFailed  webhooks are held   Poll, Claim
-//	Polled, PollFailed    messages are read   Number, Start, Poll
-//	NumbersStored         messages may start  Start, Number
+//	Polled, PollFailed    messages are read   Start, Poll
 //	Attempted, Returned   a message was sent  Record, Start
 //	NotAttempted          it could not be     Paused
 //	Recorded              results are stored  ChangeHealth, Start, Poll, Claim, Notify
@@ -27,8 +26,6 @@
 //   - Webhooks share the process evenly; a receiver that hangs or fails delays
 //     only its own webhook.
 //   - A retry never starts before its time.
-//   - The messages of a webhook are numbered 1, 2, 3, …, without gap or repeat; every
-//     attempt for an event has the same number, also in another process.
 //
 // The tests run it in virtual time against a simulated database and receivers.
 package scheduler

@@ -69,12 +69,6 @@ type (
 		Locked []*Record
 	}
 
-	// NumbersStored answers Number. Keys are the webhooks whose numbers were stored.
-	NumbersStored struct {
-		Number *Number
-		Keys   []Key
-	}
-
 	// HealthChanged answers ChangeHealth.
 	HealthChanged struct{ Change *HealthChange }
 
@@ -115,7 +109,6 @@ func (Attempted) event()     {}
 func (NotAttempted) event()  {}
 func (Returned) event()      {}
 func (Recorded) event()      {}
-func (NumbersStored) event() {}
 func (HealthChanged) event() {}
 func (LeaseTaken) event()    {}
 func (LeaseRenewed) event()  {}
@@ -141,9 +134,6 @@ type Loaded struct {
 	// Sent are the positions after the cursor that the history of deliveries has
 	// already: they are not sent again.
 	Sent map[int64]struct{}
-
-	Sequence    int64      // the last number that was given
-	Interrupted []*Attempt // events that have a number and no recorded delivery
 }
 
 // PollResult is what there is to send to one webhook.
@@ -275,7 +265,6 @@ type AttemptRecord struct {
 	State     policy.State
 	Next      time.Time // of a pending delivery
 	Epoch     int
-	Sequence  int64 // 0: none
 	Result    attempt.Result
 
 	AddressVersion int // of the address that it was sent to
@@ -291,8 +280,6 @@ type CursorRecord struct {
 	// Events that were passed over because they were past their retention: new ones up
 	// to Position, and missed ones up to Replayed. They are counted when the cursor moves.
 	Expired, ReplayExpired int64
-
-	Numbers *Numbers // of a release: those that stay; nil: as they are
 }
 
 // HealthRecord stores a webhook's health.

@@ -74,7 +74,7 @@ func (s *Scheduler) leaseLost(lease string) {
 	}
 	clear(s.byWorkspace)
 	s.starts.clear()
-	s.polls.dirty, s.numbers.dirty = nil, nil
+	s.polls.dirty = nil
 	s.results = results{underWay: s.results.underWay}
 	s.lease, s.taking = "", true
 	s.emit(TakeLease{Old: lease})

@@ -64,11 +64,10 @@ type Source int
 
 // The sources.
 const (
-	Live        Source = iota // the next entries of the log
-	Retry                     // a delivery that is pending
-	Replay                    // "Send missed"
-	Interrupted               // events whose number may have been sent without being recorded
-	sources                   // their number
+	Live    Source = iota // the next entries of the log
+	Retry                 // a delivery that is pending
+	Replay                // "Send missed"
+	sources               // their number
 )
 
 // Attempt is one attempt of one delivery. The reader fills in the first group of
@@ -87,17 +86,10 @@ type Attempt struct {
 	Before    int       // of them before the retry schedule began again; see policy.Attempted
 	Once      bool      // "Send again"; see policy.Attempted
 
-	// Sequence is the number that the message carries: 1, 2, 3, … for each webhook. The
-	// reader sets it if the event has one; 0: none.
-	Sequence int64
-	Recorded bool // the delivery has the number already
-	Test     bool // a test ping, which gets no number
-
 	// Endpoint is the webhook's settings when the attempt was started.
 	Endpoint *Endpoint
 
 	queue  *queue
-	stored bool // its number is in the database
 	result attempt.Result
 	state  policy.State
 	next   time.Time // of a pending delivery

@@ -126,7 +126,6 @@ func (q *queue) change(w *Loaded) bool {
 		q.unread(Live)
 	}
 	if w.Endpoint.On && (w.ReplayTo != q.replay.to || w.ReplayAfter < q.replay.saved) {
-		q.keepNumbered(Replay)
 		q.pending[Replay], q.unsaved.expired[Replay] = nil, 0
 		q.replay = replayRange{scanned: w.ReplayAfter, to: w.ReplayTo, saved: w.ReplayAfter}
 	}

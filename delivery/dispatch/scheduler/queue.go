@@ -18,17 +18,16 @@ type queue struct {
 	pending [sources][]*Attempt
 	turn    Source // the source whose turn it is next
 	// open are the attempts that are started and not recorded, by position.
-	open       [sources]map[int64]int64 // their numbers
-	inFlight   int                      // of them, being made
-	unrecorded int                      // all of them
+	open       [sources]map[int64]struct{}
+	inFlight   int // of them, being made
+	unrecorded int // all of them
 
-	live      liveRange
-	replay    replayRange
-	retry     retryState
-	numbering numbering
-	poll      pollState
-	evict     evictState
-	costly    costlyState
+	live   liveRange
+	replay replayRange
+	retry  retryState
+	poll   pollState
+	evict  evictState
+	costly costlyState
 
 	apart   bool // a record of it is written apart, and nothing else of it is recorded
 	listed  bool // in one of the scheduler's lists of queues that may start something
@@ -64,8 +63,7 @@ type liveRange struct {
 	scanned int64 // the log was read up to here
 	visible int64 // the workspace's visible position, as last read
 	saved   int64 // what the stored cursor says
-	// sent are positions after saved that another process had sent before, or that it may
-	// have sent, and those that are sent whatever is read again.
+	// sent are positions after saved that another process had sent before.
 	sent map[int64]struct{}
 	// passed is the highest position of a first attempt that is recorded.
 	passed int64
@@ -119,16 +117,9 @@ func newQueue(w *Loaded, now time.Time) *queue {
 		evict:   evictState{lastUsed: now},
 		poll:    pollState{recorded: map[int64]struct{}{}},
 		unsaved: unsaved{counts: map[hourlyCount]int64{}},
-		// What was given before may have been sent.
-		numbering: numbering{last: w.Sequence, sent: w.Sequence},
 	}
 	if q.live.sent == nil {
 		q.live.sent = map[int64]struct{}{}
-	}
-	for _, a := range w.Interrupted {
-		a.Source, a.queue = Interrupted, q
-		q.pending[Interrupted] = append(q.pending[Interrupted], a)
-		q.live.sent[a.Position] = struct{}{}
 	}
 	if w.ReplayTo > 0 && w.Endpoint.On {
 		q.replay = replayRange{scanned: w.ReplayAfter, to: w.ReplayTo, saved: w.ReplayAfter}
@@ -139,7 +130,7 @@ func newQueue(w *Loaded, now time.Time) *queue {
 		q.costly.failures = costlyAfter
 	}
 	for i := range q.open {
-		q.open[i] = map[int64]int64{}
+		q.open[i] = map[int64]struct{}{}
 	}
 	return q
 }
@@ -147,31 +138,13 @@ func newQueue(w *Loaded, now time.Time) *queue {
 // mayStart tells whether the queue has something to send and is not held back by
 // its own state.
 func (q *queue) mayStart(bound int, now time.Time) bool {
-	return !q.evict.evicting && !q.health.turningOff && q.unrecorded < bound && q.startable() && !now.Before(q.pause.until)
-}
-
-// startable tells whether the first pending attempt of a source may start.
-func (q *queue) startable() bool {
-	for from := range sources {
-		if q.mayStartFrom(from) {
-			return true
-		}
-	}
-	return false
-}
-
-// mayStartFrom is startable for one source. What was interrupted waits while the webhook is
-// off or paused.
-func (q *queue) mayStartFrom(from Source) bool {
-	return len(q.pending[from]) > 0 && q.pending[from][0].ready() && (from != Interrupted || q.endpoint.On)
+	return !q.evict.evicting && !q.health.turningOff && q.unrecorded < bound && q.waiting() > 0 && !now.Before(q.pause.until)
 }
 
 // waiting counts the attempts that were read and not started.
 func (q *queue) waiting() (n int) {
 	for from := range sources {
-		if from != Interrupted || q.endpoint.On {
-			n += len(q.pending[from])
-		}
+		n += len(q.pending[from])
 	}
 	return n
 }
@@ -183,11 +156,11 @@ func (q *queue) start(oldest time.Time) *Attempt {
 	for range sources {
 		from := q.turn
 		q.turn = (q.turn + 1) % sources
-		if (from == Live || from == Replay) && !q.passHistory(from, oldest) || !q.mayStartFrom(from) {
+		if (from == Live || from == Replay) && !q.passHistory(from, oldest) || len(q.pending[from]) == 0 {
 			continue
 		}
 		a := pop(&q.pending[from])
-		q.open[from][a.Position] = a.Sequence
+		q.open[from][a.Position] = struct{}{}
 		q.inFlight++
 		q.unrecorded++
 		a.Endpoint = q.endpoint
@@ -200,17 +173,11 @@ func (q *queue) start(oldest time.Time) *Attempt {
 // published before oldest, and counts them. Publish times rise with the position.
 // It returns false when there are some behind an attempt that is open: they have to
 // wait for it, so that everything counted is before the cursor that is stored with
-// the count. One whose number cannot be withdrawn is sent.
+// the count.
 func (q *queue) passHistory(from Source, oldest time.Time) bool {
 	for len(q.pending[from]) > 0 && q.pending[from][0].Published.Before(oldest) {
 		if len(q.open[from]) > 0 {
 			return false
-		}
-		if q.pending[from][0].Sequence > 0 {
-			q.withdraw()
-			if q.pending[from][0].Sequence > 0 {
-				return true
-			}
 		}
 		pop(&q.pending[from])
 		q.unsaved.expired[from]++
@@ -248,7 +215,7 @@ func (q *queue) holds(position int64) bool {
 			return true
 		}
 	}
-	for _, from := range []Source{Retry, Replay, Interrupted} {
+	for _, from := range []Source{Retry, Replay} {
 		for _, a := range q.pending[from] {
 			if a.Position == position {
 				return true
@@ -284,7 +251,7 @@ func (q *queue) replayed() int64 {
 }
 
 // lowest is the position before the first one that is open or pending.
-func lowest(open map[int64]int64, pending []*Attempt, scanned int64) int64 {
+func lowest(open map[int64]struct{}, pending []*Attempt, scanned int64) int64 {
 	least := scanned
 	for p := range open {
 		least = min(least, p-1)
@@ -298,13 +265,6 @@ func lowest(open map[int64]int64, pending []*Attempt, scanned int64) int64 {
 // unread drops the attempts of a source that are not started, so that they are
 // read again.
 func (q *queue) unread(from Source) {
-	switch from {
-	case Live, Replay:
-		q.keepNumbered(from)
-	case Interrupted:
-		return
-	case Retry, sources:
-	}
 	list := q.pending[from]
 	q.pending[from] = nil
 	if from == Live {
@@ -321,7 +281,7 @@ func (q *queue) unread(from Source) {
 		q.live.scanned = min(q.live.scanned, list[0].Position-1)
 	case Replay:
 		q.replay.scanned = min(q.replay.scanned, list[0].Position-1)
-	case Retry, Interrupted, sources: // they wait in the database
+	case Retry, sources: // they wait in the database
 	}
 }
 

@@ -84,11 +84,7 @@ func (r *results) take(lease string, now time.Time) *Record {
 	}
 	for _, q := range r.evicted {
 		record.addCounts(q)
-		c := q.takeCursor()
-		q.withdraw()
-		numbers := q.numbers()
-		c.Numbers = &numbers
-		record.Releases = append(record.Releases, c)
+		record.Releases = append(record.Releases, q.takeCursor())
 		record.queues = append(record.queues, q)
 	}
 	record.evicted = r.evicted
@@ -109,7 +105,7 @@ func (r *Record) addAttempt(a *Attempt) {
 	r.attempts, r.queues = append(r.attempts, a), append(r.queues, q)
 	r.Attempts = append(r.Attempts, AttemptRecord{
 		Key: q.key, Position: a.Position, CreatedAt: a.CreatedAt, EventID: a.EventID, EventType: a.EventType,
-		Number: a.Number(), Before: a.Before, State: a.state, Next: a.due(), Epoch: a.Endpoint.pendingEpoch(), Sequence: a.Sequence, Result: a.result,
+		Number: a.Number(), Before: a.Before, State: a.state, Next: a.due(), Epoch: a.Endpoint.pendingEpoch(), Result: a.result,
 		AddressVersion: a.Endpoint.AddressVersion,
 	})
 	if q.health.unsaved {

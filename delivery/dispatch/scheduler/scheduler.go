@@ -55,7 +55,6 @@ type Scheduler struct {
 
 	starts  starts
 	polls   polls
-	numbers numbers
 	claims  claims
 	results results
 	timers  timers
@@ -89,9 +88,7 @@ func (s *Scheduler) Step(now time.Time, events ...Event) []Effect {
 	}
 	s.tick(now)
 	if !s.draining {
-		giveNumbers(s, now)
 		s.startAttempts(now)
-		giveNumbers(s, now) // to those whose numbers were withdrawn
 		for poll := s.polls.take(); poll != nil; poll = s.polls.take() {
 			s.emit(poll)
 		}
@@ -131,8 +128,6 @@ func (s *Scheduler) apply(now time.Time, e Event) {
 		s.releaseIfDone(e.Attempt.queue) // it may have been leaving before
 	case Recorded:
 		s.recorded(now, e)
-	case NumbersStored:
-		numbersStored(s, now, e)
 	case HealthChanged:
 		if e.Change.Change.TurnsOff() && !e.Change.queue.evict.lost {
 			s.polls.mark(e.Change.queue) // it is off, unless somebody was first
@@ -176,7 +171,7 @@ func (s *Scheduler) InFlight() int { return s.starts.inFlight }
 // Done reports whether, after Drain, every attempt is recorded and every webhook
 // released.
 func (s *Scheduler) Done() bool {
-	return s.draining && s.starts.inFlight == 0 && len(s.queues) == 0 && s.claims.underWay == nil && !s.numbers.underWay &&
+	return s.draining && s.starts.inFlight == 0 && len(s.queues) == 0 && s.claims.underWay == nil &&
 		s.results.underWay == nil && len(s.apart) == 0 && len(s.results.attempts)+len(s.results.evicted) == 0
 }
 

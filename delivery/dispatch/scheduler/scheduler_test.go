@@ -39,8 +39,6 @@ func (b *bench) step(events ...Event) {
 				b.started = append(b.started, e.Attempt)
 			case *Record:
 				b.records = append(b.records, e)
-			case *Number:
-				events = append(events, stored(e))
 			case *Poll:
 				answer := Polled{Poll: e, Results: make([]PollResult, len(e.Requests))}
 				for i, r := range e.Requests {
@@ -54,15 +52,6 @@ func (b *bench) step(events ...Event) {
 			}
 		}
 	}
-}
-
-// stored answers that all numbers are stored.
-func stored(n *Number) NumbersStored {
-	answer := NumbersStored{Number: n}
-	for i := range n.Webhooks {
-		answer.Keys = append(answer.Keys, n.Webhooks[i].Key)
-	}
-	return answer
 }
 
 // hold gives the scheduler a webhook.

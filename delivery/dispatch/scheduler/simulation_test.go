@@ -15,7 +15,7 @@ import (
 // answers are lost, processes that start, end, stop for longer than their lease, and are killed, webhooks
 // that are turned off, turned on, sent what they missed, paused, resumed and choose other
 // types or another address. The world checks after every step, and at the end, that nothing is lost or sent
-// before its time, and that messages are numbered without gap or repeat.
+// before its time.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -145,7 +145,7 @@ func (s *Scheduler) evict(q *queue) {
 
 // releaseIfDone releases a webhook that is evicting when nothing of it is open.
 func (s *Scheduler) releaseIfDone(q *queue) {
-	if q.evict.evicting && q.unrecorded == 0 && !q.apart && !q.poll.underWay && !q.numbering.underWay && s.queues[q.key] == q {
+	if q.evict.evicting && q.unrecorded == 0 && !q.apart && !q.poll.underWay && s.queues[q.key] == q {
 		forget(s, q)
 		s.results.evicted = append(s.results.evicted, q)
 	}

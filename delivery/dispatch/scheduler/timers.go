@@ -31,11 +31,11 @@ func (t *timers) set(q *queue, at time.Time) {
 	}
 }
 
-// update sets a queue's timer to the end of its pause, the time of its next retry or that
-// at which its numbers are stored again, whichever comes first.
+// update sets a queue's timer to the end of its pause or the time of its next retry,
+// whichever comes first.
 func (t *timers) update(now time.Time, q *queue) {
 	var first time.Time
-	for _, at := range []time.Time{q.pause.until, q.retry.next, q.numbering.until} {
+	for _, at := range []time.Time{q.pause.until, q.retry.next} {
 		if at.After(now) && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
