@@ -49,7 +49,7 @@ func workspaceMoveCommand(env *cli.Env) *cobra.Command {
 		Short: "Move a workspace to another database while it is read",
 		Long: `Move a workspace from this database to another one, which has the tables of the
 same version and processes that serve: its log (same positions, same chain), keys,
-webhooks with what waits for them and their numbers, names, audit and records. Both
+webhooks with what waits for them, names, audit and records. Both
 accounts own the tables. docs/operations/moving.md has the steps.
 
 Most is copied while the workspace is read and appended to. Then its deliveries are

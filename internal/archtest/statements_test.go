@@ -99,8 +99,6 @@ func withoutWorkspace() map[string]string {
 	)
 	return map[string]string{
 		"cmd/ledgerfeed/internal/doctor/restore.go: checkRestoredAccess": "a sentence for operators",
-		"delivery/dispatch/interrupted.go: adoptMany":                    many,
-		"delivery/dispatch/numbers.go: storeNumbers":                     many,
 		"delivery/dispatch/claim.go: release":                            many,
 		"delivery/dispatch/lease.go: renewLease":                         instance,
 		"delivery/dispatch/lease.go: takeLease":                          instance,
