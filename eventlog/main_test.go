@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -15,14 +14,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
 func TestMain(m *testing.M) {
-	if natscluster.Serve() {
-		os.Exit(0)
-	}
 	testkit.Main(m, migrations.Up, testkit.OnCitusToo, testkit.Waits)
 }
 

@@ -43,7 +43,7 @@ func topicMoved(consumer string) Topic {
 type NotifyFunc func(topic Topic, workspaceIDs ...string)
 
 // Notifier tells subscribers which workspaces have changed: at once inside the
-// process, and in other processes by PostgreSQL's NOTIFY, or by a Transport. That is
+// process, and in other processes by PostgreSQL's NOTIFY. That is
 // sent after the commit, for all workspaces that changed within some milliseconds,
 // because a NOTIFY inside the appending transaction halves its throughput. A
 // notification may be lost, so subscribers also sweep.
@@ -52,10 +52,9 @@ type Notifier struct {
 	logger *slog.Logger
 	self   string // this process in payloads, so that it skips its own
 
-	direct    *pgx.ConnConfig // listens there; nil: as the pool connects
-	deaf      bool            // there is no connection on which PostgreSQL's NOTIFY can be received
-	nodes     []*listener     // of a cluster, beside that which the pool connects to
-	transport Transport       // nil: only NOTIFY
+	direct *pgx.ConnConfig // listens there; nil: as the pool connects
+	deaf   bool            // there is no connection on which PostgreSQL's NOTIFY can be received
+	nodes  []*listener     // of a cluster, beside that which the pool connects to
 
 	followSweep time.Duration // tests change it
 
@@ -64,7 +63,6 @@ type Notifier struct {
 
 	sent, received, interrupted atomic.Uint64 // see NotifierStats
 	listening                   listener      // at what the pool connects to, unless deaf
-	carrying                    way           // the transport
 
 	mu            sync.Mutex
 	subscriptions map[Topic]map[*Subscription]struct{}
@@ -89,8 +87,7 @@ func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
 
 // ListenAt makes the Notifier, before Run, listen on a connection of its own configuration,
 // where the pool goes through a pooler, which does not pass notifications on; with nil it
-// does not listen, and changes of other processes are found by sweeps, unless there is a
-// Transport.
+// does not listen, and changes of other processes are found by sweeps.
 func (n *Notifier) ListenAt(direct *pgx.ConnConfig) { n.direct, n.deaf = direct, direct == nil }
 
 // ListenAtNodes makes the Notifier, before Run, listen at further nodes of a cluster, too:
@@ -101,15 +98,17 @@ func (n *Notifier) ListenAtNodes(nodes map[string]*pgx.ConnConfig) {
 	}
 }
 
-// CarryBy makes the Notifier, before Run, notify other processes by a Transport, which Close
-// closes. They have to have it, too.
-func (n *Notifier) CarryBy(t Transport) { n.transport = t }
-
-// Close closes the Transport, if there is one, after Run and the last Flush.
-func (n *Notifier) Close() {
-	if n.transport != nil {
-		n.transport.Close()
+// Ways are those of this process. Without any, or with none that is connected, changes of
+// other processes are found by sweeps. It may be called at any time after ListenAt.
+func (n *Notifier) Ways() []Way {
+	list := []Way{}
+	for _, l := range n.nodes {
+		list = append(list, l.state(l.by()))
 	}
+	if !n.deaf {
+		list = append(list, n.listening.state(WayListen))
+	}
+	return list
 }
 
 // NotifierStats counts notifications between processes since the start.
@@ -275,9 +274,6 @@ func (n *Notifier) Run(ctx context.Context) error {
 	for _, l := range n.nodes {
 		group.Go(func() { n.listen(ctx, l) })
 	}
-	if n.transport != nil {
-		group.Go(func() { n.receive(ctx) })
-	}
 	group.Wait()
 	<-ctx.Done() // also where nothing can be received
 	return nil
@@ -293,12 +289,8 @@ func (n *Notifier) Flush(ctx context.Context) error {
 	n.mu.Unlock()
 	for topic, ids := range unsent {
 		list := payloads(n.sender(), ids)
-		if n.transport == nil || n.transport.Send(ctx, topic, list...) != nil {
-			// Listening processes hear of it all the same. That the transport does not work is
-			// told by receive.
-			if err := n.notify(ctx, topic, list); err != nil {
-				return err
-			}
+		if err := n.notify(ctx, topic, list); err != nil {
+			return err
 		}
 		n.sent.Add(uint64(len(list)))
 	}
@@ -366,20 +358,18 @@ func payloads(self string, ids map[string]struct{}) []string {
 	return list
 }
 
-// take tells the subscribers of this process what another one has sent, and reports whether
-// it was another one.
-func (n *Notifier) take(topic Topic, payload string) bool {
+// take tells the subscribers of this process what another one has sent.
+func (n *Notifier) take(topic Topic, payload string) {
 	sender, rest, _ := strings.Cut(payload, " ")
 	sender, projects := strings.CutSuffix(sender, projecting)
 	if sender == n.self {
-		return false
+		return
 	}
 	n.received.Add(1)
 	if projects {
 		n.peers.hear(sender)
 	}
 	n.notifyLocal(topic, strings.Fields(rest), false, false)
-	return true
 }
 
 // notifyAll has every subscriber sweep, because anything may have changed before others were

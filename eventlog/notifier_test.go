@@ -38,7 +38,6 @@ func newProcess(t *testing.T, url string) *process {
 	t.Helper()
 	p := &process{pool: wide(t, url, 4)}
 	p.notifier = newNotifier(p.pool)
-	t.Cleanup(p.notifier.Close)
 	testkit.AnyClock(t, p.pool)
 	p.log = newLog(t, eventlog.Config{Pool: p.pool, Clock: testkit.NewClock(noon).Now, Notify: p.notifier.Notify})
 	return p
@@ -285,7 +284,6 @@ func TestNothingToListenTo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := eventlog.NewNotifier(nil, testkit.Discard())
-		defer n.Close()
 		n.ListenAt(nil)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := false

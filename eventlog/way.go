@@ -9,7 +9,7 @@ import (
 
 // Way is one of the ways by which a process hears of the changes of others.
 type Way struct {
-	By        string `json:"by"` // WayListen, with the node of a cluster if it is one more, or the name of the Transport
+	By        string `json:"by"` // WayListen, with the node of a cluster if it is one more
 	Connected bool   `json:"connected"`
 	Reason    string `json:"reason,omitempty"` // why it is not
 }

@@ -151,65 +151,6 @@ func TestPoolerEndToEnd(t *testing.T) {
 	b.succeed("verify")
 }
 
-// TestPoolerAndNATS: processes behind the pooler that have no way past it notify each other
-// over NATS: what a command appends is readable long before a sweep finds it, also after the
-// NATS server was away.
-func TestPoolerAndNATS(t *testing.T) {
-	t.Parallel()
-	b := &behind{t: t, direct: testkit.NewDatabase(t)}
-	b.pooler = pooler.Start(t, b.direct)
-	servers := natscluster.Start(t, 1)
-	wake := []string{"LEDGERFEED_WAKE_URL=" + servers.URL()}
-	reading, projecting := startProcess(t, b.command(wake, "serve", "--roles", "api")), startProcess(t, b.command(wake, "serve", "--roles", "project"))
-	api := apiOf(reading)
-	projecting.await("notifications of other processes are received")
-	reading.await("notifications of other processes are received")
-	var made struct{ Key string }
-	b.succeed("workspace", "create", "--id", "acme", "--name", "Acme")
-	if err := json.Unmarshal([]byte(b.succeed("key", "create", "--workspace", "acme", "--name", "test", "--scopes", "clients:read", "--json")), &made); err != nil {
-		t.Fatal(err)
-	}
-	// rounds appends, and waits at the API for what was appended; it returns for how long.
-	position := 0
-	rounds := func(n int) (waited time.Duration) {
-		t.Helper()
-		for range n {
-			position++
-			c := b.command(wake, "append")
-			c.Stdin = strings.NewReader(fmt.Sprintf(`{"workspace_id":"acme","type":"client.recorded","data":{"client_id":"c%d","name":"N"}}`+"\n", position))
-			if r := runCommand(t, c); r.code != cli.ExitDone {
-				t.Fatalf("%+v", r)
-			}
-			req := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, api+"/v1/clients", http.NoBody))(t)
-			req.Header.Set("Authorization", "Bearer "+made.Key)
-			req.Header.Set("Log-Position-At-Least", fmt.Sprint(position))
-			began := time.Now()
-			resp := testkit.Must((&http.Client{Timeout: 20 * time.Second}).Do(req))(t)
-			waited += time.Since(began)
-			if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK {
-				t.Fatalf("position %d: %d", position, resp.StatusCode)
-			}
-		}
-		return waited
-	}
-	const n = 10
-	// By sweeps it would be about a second and a half each.
-	if waited := rounds(n); waited > n*time.Second/2 {
-		t.Errorf("%d entries took %v until they could be read: they are found by sweeps", n, waited)
-	} else {
-		t.Logf("%d entries took %v until they could be read", n, waited)
-	}
-	servers.Kill(0)
-	projecting.await("cannot receive notifications of other processes")
-	rounds(2)
-	servers.Run(0)
-	projecting.await("notifications of other processes are received")
-	reading.await("notifications of other processes are received")
-	if waited := rounds(n); waited > n*time.Second/2 {
-		t.Errorf("after NATS was away, %d entries took %v until they could be read", n, waited)
-	}
-}
-
 // TestPoolerAndTemporaryTables: what is too large for the memory goes past the pooler, or
 // is refused in words.
 func TestPoolerAndTemporaryTables(t *testing.T) {

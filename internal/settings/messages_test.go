@@ -18,7 +18,6 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_LISTEN_DATABASE_URL":       nil,
 	"LEDGERFEED_READ_DATABASE_URL":         {"replica1:5432", "postgres://a:hunter2@r1,r2/x", "postgres://a:hunter2@r1/x postgres://b@r1/x"},
 	"LEDGERFEED_READ_MAX_LAG":              {"2", "499ms", "2h"},
-	"LEDGERFEED_WAKE_URL":                  {"hunter2.example:4222", "redis://u:hunter2@n1:6379", "nats://u:hunter2@n1:4222/?stream=WAKE", "nats://"},
 	"LEDGERFEED_DATA_DIR":                  nil,
 	"LEDGERFEED_LISTEN":                    {"8080", "localhost", "http://127.0.0.1:99"},
 	"LEDGERFEED_CONSOLE_LISTEN":            {"8081", "127.0.0.1:99999", "::1:8081"},

@@ -19,7 +19,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/eventlog/natsnotify"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
@@ -128,7 +127,6 @@ func (s *Settings) check() (wrong []string) {
 	mailURL, mailFrom := s.Mail().Check()
 	_, replicas := replica.ParseAddresses(s.ReadURLs)
 	_, relayURL := jetstream.ParseTarget(s.RelayURL)
-	_, wakeURL := natsnotify.ParseTarget(s.WakeURL)
 	for _, c := range []struct {
 		variable string
 		ok       bool
@@ -136,7 +134,6 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_POOLER", s.Pooler == "" || s.DatabaseURL != ""},
 		{"LEDGERFEED_READ_DATABASE_URL", s.ReadURLs == "" || s.DatabaseURL != "" && replicas == nil},
 		{"LEDGERFEED_READ_MAX_LAG", s.ReadMaxLag >= replica.LeastMaxLag && s.ReadMaxLag <= time.Minute},
-		{"LEDGERFEED_WAKE_URL", s.WakeURL == "" || wakeURL == nil},
 		{"LEDGERFEED_LISTEN", isListenAddress(s.Listen)},
 		{"LEDGERFEED_CONSOLE_LISTEN", isListenAddress(s.ConsoleListen)},
 		{"LEDGERFEED_ADMIN_LISTEN", isListenAddress(s.AdminListen)},

@@ -35,8 +35,6 @@ type Settings struct {
 	// ReadMaxLag is the most by which a replica that is read from may be behind.
 	ReadMaxLag time.Duration `env:"LEDGERFEED_READ_MAX_LAG" envDefault:"2s" want:"a time from 500ms to 1m, such as 2s"`
 
-	WakeURL string `env:"LEDGERFEED_WAKE_URL" secret:"true" want:"an address such as nats://n1.example.com:4222,n2.example.com:4222"` // empty: NOTIFY alone
-
 	DataDir string `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"` // of the program's own PostgreSQL
 
 	Listen        string `env:"LEDGERFEED_LISTEN" envDefault:"127.0.0.1:8080" want:"host:port, such as 127.0.0.1:8080"`

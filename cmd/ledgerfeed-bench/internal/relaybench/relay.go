@@ -27,7 +27,6 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 			{Name: "relay", Measure: func(ctx context.Context) error { return benchRelay(ctx, o, 100, o.Size(2000, 50), 20_000) }},
 			{Name: "one", Measure: func(ctx context.Context) error { return benchRelay(ctx, o, 1, o.Size(50_000, 500), 0) }},
 			{Name: "lag", Measure: func(ctx context.Context) error { return benchLag(ctx, o) }},
-			{Name: "wake", Measure: func(ctx context.Context) error { return benchWake(ctx, o) }},
 			{Name: "outbox", Measure: func(ctx context.Context) error { return benchOutbox(ctx, o) }},
 		},
 	}

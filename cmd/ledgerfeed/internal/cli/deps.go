@@ -68,7 +68,6 @@ func (d *Deps) Notify(ctx context.Context) {
 
 // Close closes the connections.
 func (d *Deps) Close() {
-	d.Notifier.Close()
 	d.nodes.Close()
 	d.Pool.Close()
 }

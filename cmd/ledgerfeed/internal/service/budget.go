@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/projections"
@@ -135,11 +134,8 @@ func prepareNotifier(ctx context.Context, s *Service) (err error) {
 		}
 		s.notifier.ListenAtNodes(nodes)
 	}
-	switch ways := s.notifier.Ways(); {
-	case len(ways) == 0:
-		s.env.Logger.WarnContext(ctx, "a pooler passes no notifications on, and neither LEDGERFEED_LISTEN_DATABASE_URL nor LEDGERFEED_WAKE_URL is set: changes made by other processes are found by sweeps, after about a second")
-	case ways[len(ways)-1].By != eventlog.WayListen:
-		s.env.Logger.InfoContext(ctx, "notifications come over NATS alone: those of producers that know only PostgreSQL's NOTIFY come if another process with LEDGERFEED_WAKE_URL listens to it, and by sweeps otherwise")
+	if len(s.notifier.Ways()) == 0 {
+		s.env.Logger.WarnContext(ctx, "a pooler passes no notifications on, and LEDGERFEED_LISTEN_DATABASE_URL is not set: changes made by other processes are found by sweeps, after about a second")
 	}
 	return nil
 }

@@ -131,9 +131,6 @@ func (s *Service) close() {
 	if s.admin != nil {
 		_ = s.admin.stop() // what it failed with is not what ends the process
 	}
-	if s.notifier != nil {
-		s.notifier.Close()
-	}
 	s.pools.Close()
 }
 
