@@ -13,7 +13,7 @@ import (
 )
 
 const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.name, w.description, w.standard_headers, w.events, CASE WHEN w.state = 'off' THEN 'off' ELSE 'on' END, w.paused_at, w.created_at, w.failing_since,
-	w.turned_off_at, w.turned_off_for, CASE WHEN w.state = 'off' THEN coalesce(w.turned_off_since, w.failing_since) END, CASE WHEN w.state = 'off' THEN coalesce(w.turned_off_reason, 'failing') END, w.old_secret_until, w.older_secrets_until, c.replay_until IS NOT NULL, c.expired,
+	w.turned_off_at, w.turned_off_for, CASE WHEN w.state = 'off' THEN coalesce(w.turned_off_since, w.failing_since) END, CASE WHEN w.state = 'off' THEN w.turned_off_reason END, w.old_secret_until, w.older_secrets_until, c.replay_until IS NOT NULL, c.expired,
 	EXISTS (SELECT FROM secret_key k WHERE k.state = 'lost' AND k.fingerprint = substring(w.secret FOR 8)),
 	(SELECT json_object_agg(t.outcome, t.n) FROM (
 	        SELECT n.outcome, sum(n.attempts) AS n FROM webhook_hour n

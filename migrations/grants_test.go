@@ -1,15 +1,12 @@
 package migrations_test
 
 import (
-	"database/sql"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/pressly/goose/v3"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -225,26 +222,5 @@ func TestApplyTakesRightsAway(t *testing.T) {
 		if _, err := as(t, url, c[0]).Exec(t.Context(), c[1]); !pg.Forbidden(err) {
 			t.Errorf("%s: %s: %v", c[0], c[1], err)
 		}
-	}
-}
-
-// TestProducersOfBeforeGoOn: an account that was given the right to insert into the log
-// appends after the migration, too.
-func TestProducersOfBeforeGoOn(t *testing.T) {
-	t.Parallel()
-	url := testkit.NewDatabase(t)
-	db := testkit.Must(sql.Open("pgx", url))(t)
-	t.Cleanup(func() { _ = db.Close() })
-	provider := testkit.Must(goose.NewProvider(goose.DialectPostgres, db, os.DirFS("."), goose.WithExcludeNames([]string{dumpFile})))(t)
-	testkit.Must(provider.DownTo(t.Context(), 26))(t)
-	testkit.Must(db.ExecContext(t.Context(), `
-		CREATE ROLE producer_of_before;
-		GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO producer_of_before`))(t)
-	testkit.Must(migrations.Up(t.Context(), url))(t)
-	if _, err := as(t, url, "producer_of_before").Exec(t.Context(), fmt.Sprintf(appendOne, 1)); err != nil {
-		t.Error(err)
-	}
-	if _, err := as(t, url, "pg_monitor").Exec(t.Context(), fmt.Sprintf(appendOne, 2)); !pg.Forbidden(err) {
-		t.Errorf("somebody else: %v", err)
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 //go:embed 0*.sql
-var files embed.FS
+var embedded embed.FS
 
 // A statement of a migration that waits for a table makes everybody wait who comes
 // after it. So it waits for lockTimeout only; its file is then tried again after
@@ -41,8 +41,13 @@ const (
 // another transaction keeps a table locked; *distribute.WorkerError on a worker of a cluster;
 // *distribute.SettingsError; *pg.EncodingError where the database is not UTF8.
 func Up(ctx context.Context, url string) (applied []string, err error) {
+	return upTo(ctx, url, embedded)
+}
+
+// upTo is Up with other files.
+func upTo(ctx context.Context, url string, files fs.FS) (applied []string, err error) {
 	for attempt := 1; ; attempt++ {
-		names, err := up(ctx, url)
+		names, err := up(ctx, url, files)
 		applied = append(applied, names...)
 		switch {
 		case err == nil:
@@ -71,7 +76,7 @@ func (e *LockedError) Error() string {
 // Unwrap returns the database's error.
 func (e *LockedError) Unwrap() error { return e.err }
 
-func up(ctx context.Context, url string) (applied []string, err error) {
+func up(ctx context.Context, url string, files fs.FS) (applied []string, err error) {
 	if err := checkServer(ctx, url); err != nil {
 		return nil, err
 	}
@@ -80,12 +85,12 @@ func up(ctx context.Context, url string) (applied []string, err error) {
 		return nil, err
 	}
 	// An account that may not change tables can serve a schema that is up to date.
-	missing, err := Missing(ctx, url)
+	missing, err := missingOf(ctx, url, files)
 	if err != nil {
 		return nil, err
 	}
 	if len(missing) > 0 {
-		if applied, err = apply(ctx, url, cluster); err != nil {
+		if applied, err = apply(ctx, url, files, cluster); err != nil {
 			return applied, err
 		}
 	}
@@ -96,13 +101,13 @@ func up(ctx context.Context, url string) (applied []string, err error) {
 }
 
 // apply applies the files that are missing.
-func apply(ctx context.Context, url string, cluster distribute.Cluster) (applied []string, err error) {
+func apply(ctx context.Context, url string, files fs.FS, cluster distribute.Cluster) (applied []string, err error) {
 	// The address may have a timeout for everything else.
 	settings := map[string]string{"lock_timeout": pg.Milliseconds(lockTimeout), "statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 	if cluster.Version != "" {
 		maps.Copy(settings, distribute.Parameters())
 	}
-	err = with(url, settings, func(provider *goose.Provider) error {
+	err = with(url, files, settings, func(provider *goose.Provider) error {
 		results, err := provider.Up(ctx)
 		var partial *goose.PartialError
 		if errors.As(err, &partial) {
@@ -144,7 +149,9 @@ type File struct {
 // Missing returns the migrations of this program that the database at url does not
 // have yet, in order, and changes nothing. The error is a *pg.EncodingError where it has none and
 // is not UTF8.
-func Missing(ctx context.Context, url string) ([]File, error) {
+func Missing(ctx context.Context, url string) ([]File, error) { return missingOf(ctx, url, embedded) }
+
+func missingOf(ctx context.Context, url string, files fs.FS) ([]File, error) {
 	current, err := version(ctx, url)
 	if err != nil {
 		return nil, err
@@ -162,7 +169,7 @@ func Missing(ctx context.Context, url string) ([]File, error) {
 		if n <= current {
 			continue
 		}
-		text, err := files.ReadFile(name)
+		text, err := fs.ReadFile(files, name)
 		if err != nil {
 			return nil, fmt.Errorf("read migration %s: %w", name, err)
 		}
@@ -232,7 +239,7 @@ func version(ctx context.Context, url string) (current int64, err error) {
 
 // newest is the number of the last migration of this program.
 func newest() (int64, error) {
-	names, err := fs.Glob(files, "0*.sql")
+	names, err := fs.Glob(embedded, "0*.sql")
 	if err != nil {
 		return 0, fmt.Errorf("read the migrations: %w", err)
 	}
@@ -252,7 +259,7 @@ func number(name string) (int64, error) {
 }
 
 // with opens the database for goose.
-func with(url string, settings map[string]string, do func(*goose.Provider) error) (err error) {
+func with(url string, files fs.FS, settings map[string]string, do func(*goose.Provider) error) (err error) {
 	cfg, err := pg.ConnConfig(url, settings)
 	if err != nil {
 		return err

@@ -333,12 +333,12 @@ CREATE TABLE event_log (
     appended_at timestamp with time zone DEFAULT now(),
     CONSTRAINT event_log_pkey PRIMARY KEY (workspace_id, "position"),
     CONSTRAINT event_log_workspace_id_id_key UNIQUE (workspace_id, id),
-    CONSTRAINT event_log_created_at CHECK (((created_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (created_at < '10000-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID,
-    CONSTRAINT event_log_data CHECK (((pg_column_size(data) <= 131072) AND (json_typeof(data) = 'object'::text))) NOT VALID,
-    CONSTRAINT event_log_id CHECK ((((octet_length(id) >= 1) AND (octet_length(id) <= 64)) AND (id !~ '[^A-Za-z0-9_-]'::text))) NOT VALID,
+    CONSTRAINT event_log_created_at CHECK (((created_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (created_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT event_log_data CHECK (((pg_column_size(data) <= 131072) AND (json_typeof(data) = 'object'::text))),
+    CONSTRAINT event_log_id CHECK (((octet_length(id) >= 1) AND (octet_length(id) <= 64) AND (id !~ '[^A-Za-z0-9_-]'::text))),
     CONSTRAINT event_log_position_check CHECK (("position" > 0)),
-    CONSTRAINT event_log_public_event CHECK (((octet_length(public_event) <= 65535) AND (public_event !~ '[\x01-\x1f\x7f-\x9f]|(^|[^\\])(\\\\)*\\u0000'::text))) NOT VALID,
-    CONSTRAINT event_log_type CHECK ((((octet_length(type) >= 1) AND (octet_length(type) <= 64)) AND (type !~ '[^a-z_.]|^[_.]|[_.]$|[_.][_.]'::text))) NOT VALID
+    CONSTRAINT event_log_public_event CHECK (((octet_length(public_event) <= 65535) AND (public_event !~ '[\x01-\x1f\x7f-\x9f]|(^|[^\\])(\\\\)*\\u0000'::text))),
+    CONSTRAINT event_log_type CHECK (((octet_length(type) >= 1) AND (octet_length(type) <= 64) AND (type !~ '[^a-z_.]|^[_.]|[_.]$|[_.][_.]'::text)))
 );
 COMMENT ON TABLE event_log IS 'The append-only log. UPDATE, DELETE and TRUNCATE are refused.';
 COMMENT ON COLUMN event_log.position IS '1, 2, 3, … in its workspace, without a gap, in commit order.';
@@ -346,7 +346,7 @@ COMMENT ON COLUMN event_log.created_at IS 'Publish time, in whole milliseconds, 
 COMMENT ON COLUMN event_log.data IS 'The fields in canonical form; json, not jsonb, because the chain covers the exact bytes.';
 COMMENT ON COLUMN event_log.public_event IS 'The public form, byte for byte as the feed and the webhooks carry it: ids only. Null for internal types. Stored, so that the feed and the webhooks never read data.';
 COMMENT ON COLUMN event_log.chain IS 'SHA-256 of the previous chain value and this entry.';
-COMMENT ON COLUMN event_log.appended_at IS 'When the transaction that appended it began, by the database''s clock; null: before version 25 of the schema. Not part of the entry: neither the chain nor an export has it.';
+COMMENT ON COLUMN event_log.appended_at IS 'When the transaction that appended it began, by the database''s clock. Not part of the entry: neither the chain nor an export has it.';
 CREATE INDEX event_log_feed ON public.event_log USING btree (workspace_id, "position") WHERE (public_event IS NOT NULL);
 CREATE INDEX event_log_feed_type ON public.event_log USING btree (workspace_id, type, "position") WHERE (public_event IS NOT NULL);
 CREATE TRIGGER event_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.event_log FOR EACH STATEMENT EXECUTE FUNCTION event_log_refuse();
@@ -382,7 +382,7 @@ CREATE TABLE event_tile (
     through bigint,
     CONSTRAINT event_tile_pkey PRIMARY KEY (workspace_id, sight, level, tile),
     CONSTRAINT event_tile_check CHECK (((through IS NOT NULL) = (level = 0))),
-    CONSTRAINT event_tile_hashes_check CHECK ((((octet_length(hashes) >= 32) AND (octet_length(hashes) <= 8192)) AND ((octet_length(hashes) % 32) = 0))),
+    CONSTRAINT event_tile_hashes_check CHECK (((octet_length(hashes) >= 32) AND (octet_length(hashes) <= 8192) AND ((octet_length(hashes) % 32) = 0))),
     CONSTRAINT event_tile_level_check CHECK (((level >= 0) AND (level <= 7))),
     CONSTRAINT event_tile_sight_check CHECK ((sight = ANY (ARRAY['events'::text, 'events-with-pay'::text]))),
     CONSTRAINT event_tile_tile_check CHECK ((tile >= 0))
@@ -928,7 +928,6 @@ CREATE TABLE webhook (
     version integer NOT NULL DEFAULT 1,
     epoch integer NOT NULL DEFAULT 1,
     failing_since timestamp with time zone,
-    failure_marks bigint[] NOT NULL DEFAULT '{}'::bigint[],
     warned integer NOT NULL DEFAULT 0,
     turned_off_at timestamp with time zone,
     turned_off_for text,
@@ -962,7 +961,6 @@ COMMENT ON COLUMN webhook.old_secret_until IS 'Until then messages are signed wi
 COMMENT ON COLUMN webhook.version IS 'Raised by every change that a user makes, so that the dispatcher reads the row again.';
 COMMENT ON COLUMN webhook.epoch IS 'Raised when it is turned off, on, or paused. What was decided or is pending under an epoch from before it was last turned off or on is cancelled.';
 COMMENT ON COLUMN webhook.failing_since IS 'The first failed attempt after the last success, or after it was turned on or resumed, or its address was changed; null: it is not failing.';
-COMMENT ON COLUMN webhook.failure_marks IS 'Of the version before, which turns a webhook off by another rule: Unix milliseconds of failed attempts.';
 COMMENT ON COLUMN webhook.warned IS 'Warnings that were due since failing_since.';
 COMMENT ON COLUMN webhook.turned_off_at IS 'When it was turned off because attempts failed; null while on.';
 COMMENT ON COLUMN webhook.turned_off_for IS 'The last failure before it was turned off, in words.';
@@ -976,7 +974,7 @@ COMMENT ON COLUMN webhook.older_secrets_until IS 'Until when each of older_secre
 COMMENT ON COLUMN webhook.url_version IS 'The version that it got when its address was last changed; 0: never. Failures of attempts that were started under an earlier one do not count.';
 COMMENT ON COLUMN webhook.turned_off_since IS 'Since when every attempt had failed when it was turned off; null while on.';
 COMMENT ON COLUMN webhook.failures IS 'What the rules for turning it off remember of the attempts since failing_since; see delivery/policy.';
-COMMENT ON COLUMN webhook.turned_off_reason IS 'failing: no attempt had succeeded for long. gone: the receiver answered 410. Null while on, and for one that the version before has turned off because it was failing.';
+COMMENT ON COLUMN webhook.turned_off_reason IS 'failing: no attempt had succeeded for long. gone: the receiver answered 410. Null while on.';
 CREATE INDEX webhook_by_id ON public.webhook USING btree (webhook_id);
 
 CREATE TABLE webhook_cursor (
@@ -987,9 +985,6 @@ CREATE TABLE webhook_cursor (
     replay_until bigint,
     holder text COLLATE "C",
     expired bigint NOT NULL DEFAULT 0,
-    sequence bigint NOT NULL DEFAULT 0,
-    numbered_positions bigint[] NOT NULL DEFAULT '{}'::bigint[],
-    numbered_sequences bigint[] NOT NULL DEFAULT '{}'::bigint[],
     CONSTRAINT webhook_cursor_pkey PRIMARY KEY (workspace_id, webhook_id),
     CONSTRAINT webhook_cursor_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE,
     CONSTRAINT webhook_cursor_check CHECK (((replay_position IS NULL) = (replay_until IS NULL))),
@@ -1001,9 +996,6 @@ COMMENT ON COLUMN webhook_cursor.replay_position IS 'While missed events are sen
 COMMENT ON COLUMN webhook_cursor.replay_until IS 'The last position of the missed events; null: none are being sent.';
 COMMENT ON COLUMN webhook_cursor.holder IS 'The webhook_instance that delivers to it, as long as the lease of that lasts; null: none does.';
 COMMENT ON COLUMN webhook_cursor.expired IS 'How many events up to position, and up to replay_position, were past the retention when their turn came, and were not sent.';
-COMMENT ON COLUMN webhook_cursor.sequence IS 'The last number that was given to an event for the webhook; 0: none was.';
-COMMENT ON COLUMN webhook_cursor.numbered_positions IS 'Positions of the events that have a number and may be on their way: those without a row in webhook_delivery that has it are sent by the next process.';
-COMMENT ON COLUMN webhook_cursor.numbered_sequences IS 'The numbers of the events at numbered_positions, in the same order.';
 CREATE INDEX webhook_cursor_held ON public.webhook_cursor USING btree (holder) WHERE (holder IS NOT NULL);
 
 CREATE TABLE webhook_delivery (
@@ -1016,7 +1008,6 @@ CREATE TABLE webhook_delivery (
     state text COLLATE "C" NOT NULL,
     next_attempt_at timestamp with time zone,
     attempts jsonb NOT NULL,
-    sequence bigint,
     CONSTRAINT webhook_delivery_pkey PRIMARY KEY (workspace_id, webhook_id, "position", created_at)
 ) PARTITION BY RANGE (created_at);
 COMMENT ON TABLE webhook_delivery IS 'Every delivery within the retention, partitioned by day; whole days are dropped.';
@@ -1025,7 +1016,6 @@ COMMENT ON COLUMN webhook_delivery.created_at IS 'Time of the first attempt.';
 COMMENT ON COLUMN webhook_delivery.state IS 'pending, succeeded, failed or cancelled.';
 COMMENT ON COLUMN webhook_delivery.next_attempt_at IS 'Time of the next attempt of a pending delivery.';
 COMMENT ON COLUMN webhook_delivery.attempts IS 'Array of {at, status, error, duration_ms, answer}, oldest first.';
-COMMENT ON COLUMN webhook_delivery.sequence IS 'The number that its messages carry; null: none, because it is a test ping or was first sent by a version without numbers.';
 CREATE INDEX webhook_delivery_newest ON ONLY public.webhook_delivery USING btree (workspace_id, webhook_id, created_at DESC, "position" DESC) INCLUDE (event_type);
 CREATE INDEX webhook_delivery_not_succeeded ON ONLY public.webhook_delivery USING btree (workspace_id, webhook_id, state, created_at DESC, "position" DESC) WHERE (state <> 'succeeded'::text);
 
@@ -1050,8 +1040,8 @@ CREATE TABLE webhook_instance (
     instance_id text COLLATE "C" NOT NULL,
     lease_until timestamp with time zone NOT NULL,
     server_start timestamp with time zone NOT NULL DEFAULT pg_postmaster_start_time(),
-    secret_keys bytea[],
-    of_table oid,
+    secret_keys bytea[] NOT NULL DEFAULT '{}'::bytea[],
+    of_table oid NOT NULL DEFAULT 'webhook_instance'::regclass,
     CONSTRAINT webhook_instance_pkey PRIMARY KEY (workspace_id, instance_id),
     CONSTRAINT webhook_instance_workspace_id_check CHECK ((workspace_id = '*'::text))
 ) WITH (fillfactor=30);
@@ -1060,8 +1050,8 @@ COMMENT ON COLUMN webhook_instance.workspace_id IS 'Always *, which stands for a
 COMMENT ON COLUMN webhook_instance.instance_id IS 'Made by the process when it starts.';
 COMMENT ON COLUMN webhook_instance.lease_until IS 'By the database''s clock. Afterwards other processes take over its webhooks.';
 COMMENT ON COLUMN webhook_instance.server_start IS 'When the database server was started that gave the lease. It is over under any other.';
-COMMENT ON COLUMN webhook_instance.secret_keys IS 'Fingerprints of the keys that the process has; null: a program before version 22 of the schema.';
-COMMENT ON COLUMN webhook_instance.of_table IS 'The oid of this table when the lease was given: the restore of a dump makes another one, under which the lease is over. Null: given to a program before version 24 of the schema.';
+COMMENT ON COLUMN webhook_instance.secret_keys IS 'Fingerprints of the keys that the process has.';
+COMMENT ON COLUMN webhook_instance.of_table IS 'The oid of this table when the lease was given: the restore of a dump makes another one, under which the lease is over.';
 
 CREATE TABLE webhook_mail (
     workspace_id text COLLATE "C" NOT NULL,
@@ -1095,7 +1085,6 @@ CREATE TABLE webhook_waiting (
     next_attempt_at timestamp with time zone NOT NULL,
     once boolean NOT NULL DEFAULT false,
     epoch integer NOT NULL,
-    sequence bigint,
     CONSTRAINT webhook_waiting_pkey PRIMARY KEY (workspace_id, webhook_id, "position"),
     CONSTRAINT webhook_waiting_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE
 ) WITH (autovacuum_vacuum_scale_factor=0.05, fillfactor=70);
@@ -1106,7 +1095,6 @@ COMMENT ON COLUMN webhook_waiting.before IS 'Attempts made before the retry sche
 COMMENT ON COLUMN webhook_waiting.next_attempt_at IS 'The next attempt is not made before this time.';
 COMMENT ON COLUMN webhook_waiting.once IS 'True for "Send again": there is no further attempt.';
 COMMENT ON COLUMN webhook_waiting.epoch IS 'The webhook''s epoch when the attempt failed. A delivery from before the webhook was last turned off or on is to be cancelled.';
-COMMENT ON COLUMN webhook_waiting.sequence IS 'That of the row in webhook_delivery.';
 CREATE INDEX webhook_waiting_due ON public.webhook_waiting USING btree (workspace_id, webhook_id, next_attempt_at);
 CREATE INDEX webhook_waiting_epoch ON public.webhook_waiting USING btree (workspace_id, webhook_id, epoch);
 CREATE INDEX webhook_waiting_next ON public.webhook_waiting USING btree (next_attempt_at);
@@ -1206,9 +1194,9 @@ CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zon
  RETURNS record
  LANGUAGE plpgsql
  SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
  SET plan_cache_mode TO 'auto'
  SET enable_sort TO 'off'
+ SET search_path TO 'public', 'pg_temp'
 AS $function$
 DECLARE
     h      log_head%ROWTYPE;
@@ -1545,9 +1533,9 @@ CREATE OR REPLACE FUNCTION public.log_trace(w text, ids text[], traces text[], o
  RETURNS void
  LANGUAGE plpgsql
  SECURITY DEFINER
- SET search_path TO 'public', 'pg_temp'
  SET enable_sort TO 'off'
  SET jit TO 'off'
+ SET search_path TO 'public', 'pg_temp'
 AS $function$
 BEGIN
     IF NOT EXISTS (SELECT FROM unnest(traces, outcomes) AS t (trace, outcome) WHERE t.outcome = 'appended' AND octet_length(t.trace) = 55) THEN
@@ -1647,80 +1635,12 @@ AS $function$
 BEGIN
     IF NOT EXISTS (SELECT FROM webhook_instance i
                     WHERE i.workspace_id = '*' AND i.instance_id = lease AND i.lease_until > clock_timestamp()
-                      AND i.server_start = pg_postmaster_start_time() AND coalesce(i.of_table, i.tableoid) = i.tableoid) THEN
+                      AND i.server_start = pg_postmaster_start_time() AND i.of_table = i.tableoid) THEN
         RAISE EXCEPTION 'the lease of % is over', lease USING ERRCODE = 'LF007';
     END IF;
 END
 $function$;
 COMMENT ON FUNCTION webhook_lease(text) IS 'Fails with SQLSTATE LF007 unless a process that delivers still has its lease.';
-
-CREATE OR REPLACE FUNCTION public.webhook_record(me text, a_w text[], a_h text[], a_pos bigint[], a_made timestamp with time zone[], a_event text[], a_type text[], a_n integer[], a_before integer[], a_state text[], a_next timestamp with time zone[], a_epoch integer[], a_attempt jsonb[], c_w text[], c_h text[], c_epoch integer[], c_version integer[], c_pos bigint[], c_replay bigint[], f_w text[], f_h text[], f_epoch integer[], f_since timestamp with time zone[], f_marks text[], f_warned integer[], n_w text[], n_h text[], n_hour timestamp with time zone[], n_outcome text[], n_count bigint[])
- RETURNS void
- LANGUAGE plpgsql
-AS $function$
-DECLARE
-    v_w text; v_h text; v_pos bigint; v_made timestamptz; v_n integer; v_epoch integer;
-    v_state text; v_next timestamptz; v_attempt jsonb; v_marks bigint[];
-BEGIN
-    PERFORM webhook_lease(me);
-    IF cardinality(a_w) > 0 THEN
-        INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts)
-        SELECT a.w, a.h, a.pos, a.made, a.event, a.type, a.state, a.next, jsonb_build_array(a.attempt)
-          FROM unnest(a_w, a_h, a_pos, a_made, a_event, a_type, a_n, a_state, a_next, a_attempt)
-               AS a (w, h, pos, made, event, type, n, state, next, attempt)
-         WHERE a.n = 1
-            ON CONFLICT DO NOTHING;
-        FOR i IN 1..cardinality(a_w) LOOP
-            CONTINUE WHEN a_n[i] = 1;
-            v_w := a_w[i]; v_h := a_h[i]; v_pos := a_pos[i]; v_made := a_made[i]; v_n := a_n[i];
-            v_state := a_state[i]; v_next := a_next[i]; v_attempt := a_attempt[i];
-            UPDATE webhook_delivery d
-               SET state = v_state, next_attempt_at = v_next, attempts = d.attempts || v_attempt
-             WHERE d.workspace_id = v_w AND d.webhook_id = v_h AND d.position = v_pos AND d.created_at = v_made
-               AND jsonb_array_length(d.attempts) = v_n - 1;
-            IF v_state <> 'pending' THEN
-                DELETE FROM webhook_waiting q
-                 WHERE q.workspace_id = v_w AND q.webhook_id = v_h AND q.position = v_pos AND q.attempts < v_n;
-            END IF;
-        END LOOP;
-    END IF;
-    IF 'pending' = ANY (a_state) THEN
-        INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, before, next_attempt_at, epoch)
-        SELECT a.w, a.h, a.pos, a.made, a.n, a.before, a.next, a.epoch
-          FROM unnest(a_w, a_h, a_pos, a_made, a_n, a_before, a_state, a_next, a_epoch) AS a (w, h, pos, made, n, before, state, next, epoch)
-          JOIN webhook w ON w.workspace_id = a.w AND w.webhook_id = a.h
-         WHERE a.state = 'pending'
-            ON CONFLICT (workspace_id, webhook_id, position) DO UPDATE
-               SET attempts = excluded.attempts, before = excluded.before, next_attempt_at = excluded.next_attempt_at, once = false, epoch = excluded.epoch
-             WHERE q.attempts < excluded.attempts;
-    END IF;
-    IF cardinality(c_w) > 0 THEN
-        UPDATE webhook_cursor c
-           SET position = greatest(c.position, m.pos),
-               replay_position = CASE WHEN m.replay IS NULL OR m.version <> w.version THEN c.replay_position
-                                      WHEN m.replay < c.replay_until THEN m.replay END,
-               replay_until = CASE WHEN m.version = w.version AND m.replay >= c.replay_until THEN NULL ELSE c.replay_until END
-          FROM unnest(c_w, c_h, c_epoch, c_version, c_pos, c_replay) AS m (w, h, epoch, version, pos, replay)
-          JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h AND w.epoch = m.epoch
-         WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder = me;
-    END IF;
-    IF cardinality(f_w) > 0 THEN
-        FOR i IN 1..cardinality(f_w) LOOP
-            v_w := f_w[i]; v_h := f_h[i]; v_epoch := f_epoch[i]; v_next := f_since[i]; v_marks := f_marks[i]; v_n := f_warned[i];
-            UPDATE webhook w SET failing_since = v_next, failure_marks = v_marks, warned = v_n
-             WHERE w.workspace_id = v_w AND w.webhook_id = v_h AND w.epoch = v_epoch;
-        END LOOP;
-    END IF;
-    IF cardinality(n_w) > 0 THEN
-        INSERT INTO webhook_hour AS t (workspace_id, webhook_id, hour, outcome, attempts)
-        SELECT n.w, n.h, n.hour, n.outcome, n.count
-          FROM unnest(n_w, n_h, n_hour, n_outcome, n_count) AS n (w, h, hour, outcome, count)
-          JOIN webhook w ON w.workspace_id = n.w AND w.webhook_id = n.h
-            ON CONFLICT (workspace_id, webhook_id, hour, outcome) DO UPDATE SET attempts = t.attempts + excluded.attempts;
-    END IF;
-END
-$function$;
-COMMENT ON FUNCTION webhook_record(text,text[],text[],bigint[],timestamp with time zone[],text[],text[],integer[],integer[],text[],timestamp with time zone[],integer[],jsonb[],text[],text[],integer[],integer[],bigint[],bigint[],text[],text[],integer[],timestamp with time zone[],text[],integer[],text[],text[],timestamp with time zone[],text[],bigint[]) IS 'Records what came of attempts, for programs of version 0.1.0. SQLSTATE LF007: the caller''s lease is over, and nothing was recorded.';
 
 CREATE OR REPLACE FUNCTION public.workspace_create(w text, n text, now timestamp with time zone)
  RETURNS boolean

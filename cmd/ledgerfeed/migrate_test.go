@@ -20,12 +20,12 @@ func TestMigrateTellsBefore(t *testing.T) {
 		code int
 		says string
 	}{
-		{"migrate --check", cli.ExitFailed, "missing 00001_log.sql"},
-		{"migrate --check --json", cli.ExitFailed, `{"missing":["00001_log.sql"`},
+		{"migrate --check", cli.ExitFailed, "missing 00001_baseline.sql"},
+		{"migrate --check --json", cli.ExitFailed, `{"missing":["00001_baseline.sql"`},
 		{"migrate --dry-run", cli.ExitDone, "CREATE TABLE event_log"},
 		{"migrate --check --dry-run", cli.ExitUsage, "check"},
 		{"migrate --check", cli.ExitFailed, "ledgerfeed migrate"},
-		{"migrate", cli.ExitDone, "applied 00001_log.sql"},
+		{"migrate", cli.ExitDone, "applied 00001_baseline.sql"},
 		{"migrate --check", cli.ExitDone, "up to date"},
 		{"migrate --dry-run --json", cli.ExitDone, `{"missing":[]}`},
 		{"migrate", cli.ExitDone, "up to date"},

@@ -94,7 +94,7 @@ func TestServeBeforeTheFirstMigration(t *testing.T) {
 	t.Parallel()
 	url := testkit.EmptyDatabase(t)
 	serving, admin := waiting(t, url, "--no-migrate")
-	says(t, admin, "the first is 00001_log.sql")
+	says(t, admin, "the first is 00001_baseline.sql")
 	succeed(t, url, "migrate")
 	says(t, admin, "")
 	if code := serving.stop(); code != cli.ExitDone {

@@ -54,7 +54,7 @@ const (
 // after a failover or the restore of a backup the log may be an older one than the one
 // whose positions the process remembers, so it has to load its webhooks again.
 const holds = `(i.workspace_id = '*' AND i.lease_until > clock_timestamp() AND i.server_start = pg_postmaster_start_time()
-	AND coalesce(i.of_table, i.tableoid) = i.tableoid)`
+	AND i.of_table = i.tableoid)`
 
 // split returns the two columns of keys, for unnest.
 func split(keys []scheduler.Key) (workspaces, webhooks []string) {

@@ -85,7 +85,7 @@ func rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now tim
 				return &HeldError{f}
 			}
 		}
-		n, err := countProcesses(ctx, tx, `secret_keys IS NULL OR NOT $1 = ANY (secret_keys)`, to)
+		n, err := countProcesses(ctx, tx, `NOT $1 = ANY (secret_keys)`, to)
 		if err != nil {
 			return err
 		}

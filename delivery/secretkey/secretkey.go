@@ -201,7 +201,7 @@ func Register(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time)
 	case check == nil || !s.Unused():
 		return check
 	}
-	n, err := countProcesses(ctx, tx, `secret_keys IS NULL OR $1 = ANY (secret_keys)`, *s.Sealing)
+	n, err := countProcesses(ctx, tx, `$1 = ANY (secret_keys)`, *s.Sealing)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,1736 @@
+-- The schema. Later migrations change it, and schema.sql has it as they leave it.
+--
+-- The log is the source of truth: what readers see can be made again from it. Every key begins
+-- with workspace_id, nothing draws from a sequence, and one transaction touches one workspace
+-- wherever it can. Identifiers compare bytewise (COLLATE "C"), because lists promise bytewise order
+-- whatever the database's own collation. What is looked up by a secret or an id alone has an index
+-- that is not unique, because a unique one would have to hold for all workspaces.
+
+-- +goose Up
+
+-- Workspaces and their log. log_append is the only way into it.
+
+-- +goose StatementBegin
+CREATE FUNCTION event_log_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' AND current_setting('ledgerfeed.removes', true) <> '' THEN
+        RETURN NULL;
+    END IF;
+    RAISE EXCEPTION 'the log is append-only: % on event_log is refused', TG_OP
+        USING ERRCODE = 'insufficient_privilege',
+              HINT = 'Entries are never changed or removed; append a new entry instead.';
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION event_log_refuse() IS 'Keeps the log append-only.';
+
+-- +goose StatementBegin
+-- The log stays append-only. What may be deleted is the log of one workspace, by the owner of the
+-- tables, in a transaction that names it: after another database has it.
+CREATE FUNCTION event_log_removed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('ledgerfeed.removes', true) <> '' AND EXISTS (SELECT FROM removed r WHERE r.workspace_id <> current_setting('ledgerfeed.removes', true)) THEN
+        RAISE EXCEPTION 'the log is append-only: DELETE on event_log is refused'
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = 'Only entries of the workspace that the transaction names may be removed.';
+    END IF;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION event_log_removed() IS 'Refuses to remove entries of another workspace than the one that the transaction names.';
+
+CREATE TABLE workspace (
+    workspace_id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    notify_email text,
+    created_at timestamptz NOT NULL,
+    move text,
+    moved_to text,
+    CONSTRAINT workspace_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT workspace_move_check CHECK (move IN ('receiving', 'holding', 'moved')),
+    CONSTRAINT workspace_workspace_id_check CHECK (workspace_id ~ '^[A-Za-z0-9_-]{1,64}$')
+);
+COMMENT ON TABLE workspace IS 'One customer of the billing product. Created by its first entry, or with a command.';
+COMMENT ON COLUMN workspace.name IS 'Shown on /v1/me and in the console; the id until set.';
+COMMENT ON COLUMN workspace.notify_email IS 'Mail addresses of the finance team, separated by a comma and a space, which get a mail when a webhook fails or is turned off. Null: nobody gets one.';
+COMMENT ON COLUMN workspace.move IS 'receiving: entries come from another database, and nobody else may append; holding: its webhooks are held for a move, and are not to be changed; moved: another database has it, and nothing here is to be changed. Null: it is here.';
+COMMENT ON COLUMN workspace.moved_to IS 'The address of the API that has it now, for readers who ask here; null: none was given.';
+
+CREATE TABLE log_head (
+    workspace_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    created_at timestamptz NOT NULL,
+    chain bytea NOT NULL,
+    closed_until timestamptz,
+    CONSTRAINT log_head_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT log_head_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT log_head_chain_check CHECK (octet_length(chain) = 32),
+    CONSTRAINT log_head_position_check CHECK (position >= 0)
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
+COMMENT ON TABLE log_head IS 'The newest entry of each workspace. Appends lock its row, which makes positions gapless and puts them in commit order.';
+COMMENT ON COLUMN log_head.position IS 'Position of the newest entry; 0 before the first.';
+COMMENT ON COLUMN log_head.created_at IS 'Publish time of the newest entry; -infinity before the first. The next one is never before it.';
+COMMENT ON COLUMN log_head.chain IS 'Chain value of the newest entry; SHA-256 of the workspace id before the first.';
+COMMENT ON COLUMN log_head.closed_until IS 'Appends are refused until then, by the database''s clock: for seconds while the workspace is fenced for a move, and infinity where it is being received, or has moved away. Null: they are not.';
+
+-- The checks are for what a later stage could not carry. Regular expressions with counts, such as
+-- {1,64}, would take ten times as long.
+CREATE TABLE event_log (
+    workspace_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    created_at timestamptz NOT NULL,
+    data json NOT NULL,
+    public_event text,
+    chain bytea NOT NULL,
+    appended_at timestamptz DEFAULT now(),
+    CONSTRAINT event_log_pkey PRIMARY KEY (workspace_id, position),
+    CONSTRAINT event_log_workspace_id_id_key UNIQUE (workspace_id, id),
+    CONSTRAINT event_log_created_at CHECK ((created_at >= '1970-01-01 00:00:00+00'::timestamptz) AND (created_at < '10000-01-01 00:00:00+00'::timestamptz)),
+    CONSTRAINT event_log_data CHECK ((pg_column_size(data) <= 131072) AND (json_typeof(data) = 'object')),
+    CONSTRAINT event_log_id CHECK (((octet_length(id) >= 1) AND (octet_length(id) <= 64)) AND (id !~ '[^A-Za-z0-9_-]')),
+    CONSTRAINT event_log_position_check CHECK (position > 0),
+    CONSTRAINT event_log_public_event CHECK ((octet_length(public_event) <= 65535) AND (public_event !~ '[\x01-\x1f\x7f-\x9f]|(^|[^\\])(\\\\)*\\u0000')),
+    CONSTRAINT event_log_type CHECK (((octet_length(type) >= 1) AND (octet_length(type) <= 64)) AND (type !~ '[^a-z_.]|^[_.]|[_.]$|[_.][_.]'))
+);
+COMMENT ON TABLE event_log IS 'The append-only log. UPDATE, DELETE and TRUNCATE are refused.';
+COMMENT ON COLUMN event_log.position IS '1, 2, 3, … in its workspace, without a gap, in commit order.';
+COMMENT ON COLUMN event_log.created_at IS 'Publish time, in whole milliseconds, never before that of the previous position.';
+COMMENT ON COLUMN event_log.data IS 'The fields in canonical form; json, not jsonb, because the chain covers the exact bytes.';
+COMMENT ON COLUMN event_log.public_event IS 'The public form, byte for byte as the feed and the webhooks carry it: ids only. Null for internal types. Stored, so that the feed and the webhooks never read data.';
+COMMENT ON COLUMN event_log.chain IS 'SHA-256 of the previous chain value and this entry.';
+COMMENT ON COLUMN event_log.appended_at IS 'When the transaction that appended it began, by the database''s clock. Not part of the entry: neither the chain nor an export has it.';
+-- Without these a long import of internal entries would have to be stepped over by every poll.
+CREATE INDEX event_log_feed ON event_log (workspace_id, position) WHERE (public_event IS NOT NULL);
+CREATE INDEX event_log_feed_type ON event_log (workspace_id, type, position) WHERE (public_event IS NOT NULL);
+CREATE TRIGGER event_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON event_log FOR EACH STATEMENT EXECUTE FUNCTION event_log_refuse();
+CREATE TRIGGER event_log_removes_one AFTER DELETE ON event_log REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION event_log_removed();
+
+-- It is beside the log, because it says nothing about what was appended: only appends of traces
+-- that are recorded have a row.
+CREATE TABLE append_trace (
+    workspace_id text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    traceparent text COLLATE "C" NOT NULL,
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT append_trace_pkey PRIMARY KEY (workspace_id, event_id, traceparent),
+    CONSTRAINT append_trace_traceparent_check CHECK (octet_length(traceparent) = 55)
+);
+COMMENT ON TABLE append_trace IS 'The traces that entries were appended in, for a few days; nothing but traces of deliveries needs it.';
+COMMENT ON COLUMN append_trace.event_id IS 'The id of the entry.';
+COMMENT ON COLUMN append_trace.traceparent IS 'The span of the append, in the form of the header traceparent (W3C Trace Context, version 00).';
+COMMENT ON COLUMN append_trace.recorded_at IS 'When that was, by the clock of the database.';
+CREATE INDEX append_trace_recorded ON append_trace (recorded_at);
+
+CREATE FUNCTION log_clock() RETURNS timestamptz LANGUAGE sql VOLATILE RETURN clock_timestamp();
+COMMENT ON FUNCTION log_clock() IS 'The time that callers'' clocks are compared with; null: they are not.';
+
+-- What an entry is in the chain, and in the feed. Stable, as what they call is: only so they become
+-- part of what uses them.
+CREATE FUNCTION log_stamp(at timestamptz) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+COMMENT ON FUNCTION log_stamp(timestamptz) IS 'A publish time in its public form.';
+
+CREATE FUNCTION log_chain(before bytea, pos bigint, id text, type text, stamp text, data text) RETURNS bytea
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN sha256(before || convert_to(pos::text || E'\n' || id || E'\n' || type || E'\n' || stamp || E'\n' || data, 'UTF8'));
+COMMENT ON FUNCTION log_chain(bytea, bigint, text, text, text, text) IS 'The chain value of an entry, from the one before it.';
+
+CREATE FUNCTION log_public(id text, type text, stamp text, data text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN '{"id":"' || id || '","type":"' || type || '","created_at":"' || stamp || '","data":' || data || '}';
+COMMENT ON FUNCTION log_public(text, text, text, text) IS 'The public form of an entry; null for internal types, whose data is null.';
+
+CREATE FUNCTION log_waited() RETURNS integer LANGUAGE sql STABLE RETURN nullif(current_setting('ledgerfeed.waited', true), '')::integer;
+COMMENT ON FUNCTION log_waited() IS 'How long this transaction has waited for heads while it held another, in ms; null: it holds none.';
+
+-- A lower limit of the session stays.
+CREATE FUNCTION log_patience(wait integer) RETURNS integer LANGUAGE sql STABLE RETURN greatest(1, least(
+    wait, 200 - log_waited(), nullif(extract(epoch FROM current_setting('lock_timeout')::interval) * 1000, 0)))::integer;
+COMMENT ON FUNCTION log_patience(integer) IS 'How long this transaction waits for one more head, in ms: 200 in all once it holds another.';
+
+-- +goose StatementBegin
+CREATE FUNCTION log_closed(w text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    m text;
+    t text;
+BEGIN
+    SELECT k.move, k.moved_to INTO m, t FROM workspace k WHERE k.workspace_id = w;
+    RAISE EXCEPTION '%', CASE m
+        WHEN 'moved' THEN format('the workspace %s has moved%s', w, coalesce(' to ' || t, ' to another place'))
+        WHEN 'receiving' THEN format('the workspace %s is being moved here, and is not open yet', w)
+        ELSE format('the workspace %s is being moved', w) END
+        USING ERRCODE = 'LF009',
+              DETAIL = json_build_object('workspace', w, 'move', coalesce(m, ''), 'to', coalesce(t, ''))::text,
+              HINT = CASE m WHEN 'moved' THEN 'Nothing of this call was appended. Append it there.'
+                            ELSE 'Nothing of this call was appended. Append it again in some seconds.' END;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION log_closed(text) IS 'Refuses an append to a workspace whose head is closed, with SQLSTATE LF009 and a detail that is JSON.';
+
+-- +goose StatementBegin
+-- Every append, from whichever program, is this one statement: the chain and the positions are
+-- made where the lock is, in one round trip.
+--
+-- Arrays hold one element per entry, in order. created gives the publish time of imported history,
+-- null for now. public is the data object of the public form, null for internal types. The caller
+-- has checked forms (domain) and that no id occurs twice among the entries. A now more than 5
+-- minutes from the database's clock is an exception of SQLSTATE LF003: later entries could not have
+-- an earlier time.
+--
+-- outcomes: appended, skipped (the workspace holds the same entry already), other_content (it holds
+-- the id with other type or data), before_newest, ahead (more than 5 minutes after now; taken with
+-- restore). With whole, nothing is appended unless every entry can be; without, each entry stands
+-- for itself. When expected is given and is not the newest position, nothing is appended and
+-- outcomes is null.
+--
+-- wait says how long, in ms, the call waits for the workspace while another transaction holds its
+-- head. Null: as long as the session lets it. 0: not at all; nothing is appended and outcomes is null
+-- where the head is held, and empty where the workspace does not exist yet, because creating it may
+-- mean to wait for another transaction that does. Otherwise the call fails with SQLSTATE 55P03 when
+-- the time is over. A transaction that holds a head already waits for others for 200 ms in all,
+-- whatever wait says, so that a workspace that is held does not hold up the rest.
+--
+-- While statistics do not know a workspace, PostgreSQL expects one row there, and takes the lowest
+-- index that begins with the workspace also for "workspace_id = w AND id = x". A range of one value in
+-- the order of its column can be read without a sort along the right index alone.
+CREATE FUNCTION log_append(
+    w text, now timestamptz, expected bigint, whole boolean, ids text[], types text[], created timestamptz[], data text[],
+    public text[], wait integer DEFAULT NULL, restore boolean DEFAULT false, OUT head bigint, OUT outcomes text[],
+    OUT positions bigint[], OUT times timestamptz[]
+) LANGUAGE plpgsql SET plan_cache_mode = auto SET enable_sort = off AS $$
+DECLARE
+    h      log_head%ROWTYPE;
+    made   boolean := false;
+    known  boolean;
+    old    record;
+    stamp  text;
+    at     timestamptz;
+    clock  timestamptz;
+    n      integer := coalesce(array_length(ids, 1), 0);
+    last   timestamptz;
+    refuse boolean := false;
+    a_pos  bigint[] := '{}';
+    a_id   text[] := '{}';
+    a_type text[] := '{}';
+    a_at   timestamptz[] := '{}';
+    a_data text[] := '{}';
+    a_pub  text[] := '{}';
+    a_ch   bytea[] := '{}';
+    k      integer := 0;
+    began  timestamptz;
+    was    text;
+    linked bytea;
+    shown  text;
+    next   bigint;
+    single boolean;
+    fits   boolean;
+    is_new boolean;
+BEGIN
+    -- Citus after 13.2.0 keeps one more plan at each execution, some 25 kB of a session that it
+    -- never gives back, where plans are kept; ledgerfeed.citus_keeps_plans says that one does not.
+    IF current_setting('citus.version', true) <> '13.2.0' AND current_setting('ledgerfeed.citus_keeps_plans', true) IS DISTINCT FROM 'on' THEN
+        PERFORM set_config('plan_cache_mode', 'force_custom_plan', true);
+    END IF;
+    -- Neither is meant to be NULL, and every condition below takes them for one or the other.
+    whole := coalesce(whole, false);
+    restore := coalesce(restore, false);
+    IF now IS NULL OR now NOT BETWEEN log_clock() - interval '5 minutes' AND log_clock() + interval '5 minutes' THEN
+        RAISE EXCEPTION 'the caller''s clock says % and the database''s %, which is more than 5 minutes apart', log_stamp(now), log_stamp(log_clock())
+            USING ERRCODE = 'LF003',
+                  DETAIL = json_build_object('now', log_stamp(now), 'database', log_stamp(log_clock()))::text,
+                  HINT = 'Nothing of this call was appended. Set the clocks right.';
+    END IF;
+    -- Times ahead of now date all later entries of the workspace.
+    IF restore AND NOT pg_has_role(session_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = 'event_log'::regclass), 'MEMBER')
+       AND NOT coalesce(pg_has_role(session_user, to_regrole('ledgerfeed_service'), 'MEMBER'), false) THEN
+        RAISE EXCEPTION 'this account may append, but not restore' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF wait IS NULL THEN
+        SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+    ELSE
+        SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND AND wait = 0 THEN
+            IF NOT EXISTS (SELECT FROM log_head l WHERE l.workspace_id = w) THEN
+                outcomes := '{}';
+            END IF;
+            RETURN;
+        END IF;
+    END IF;
+    IF NOT FOUND THEN
+        IF wait > 0 THEN
+            began := clock_timestamp();
+            was := current_setting('lock_timeout');
+            IF current_setting('citus.propagate_set_commands', true) IS NULL THEN
+                EXECUTE format('SET LOCAL lock_timeout = %L', log_patience(wait)::text || 'ms');
+                SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+            ELSE -- a Citus cluster, where the node with the head is told of lock_timeout in some transactions only
+                WHILE h.position IS NULL AND EXISTS (SELECT FROM log_head l WHERE l.workspace_id = w) LOOP
+                    IF clock_timestamp() > began + log_patience(wait) * interval '1 ms' THEN
+                        RAISE EXCEPTION 'the workspace % is locked', w USING ERRCODE = 'lock_not_available';
+                    END IF;
+                    PERFORM pg_sleep(0.005);
+                    SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE SKIP LOCKED;
+                END LOOP;
+            END IF;
+        END IF;
+        IF h.position IS NULL THEN
+            made := workspace_create(w, w, now);
+            SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
+        END IF;
+        IF wait > 0 THEN
+            EXECUTE format('SET LOCAL lock_timeout = %L', was);
+            PERFORM set_config('ledgerfeed.waited', (log_waited() + 1000 * extract(epoch FROM clock_timestamp() - began))::integer::text, true);
+        END IF;
+    END IF;
+    IF wait > 0 AND log_waited() IS NULL THEN
+        PERFORM set_config('ledgerfeed.waited', '0', true);
+    END IF;
+    IF h.closed_until > clock_timestamp() THEN
+        IF wait = 0 THEN
+            RETURN;
+        END IF;
+        PERFORM log_closed(w);
+    END IF;
+    head := h.position;
+    IF expected IS NOT NULL AND expected <> h.position THEN
+        IF made THEN
+            PERFORM workspace_unmake(w);
+        END IF;
+        RETURN;
+    END IF;
+    -- The caller's clock may be ahead of the database's.
+    clock := date_trunc('milliseconds', coalesce(log_clock(), now));
+    now := least(date_trunc('milliseconds', now), clock);
+    last := h.created_at;
+    outcomes := '{}';
+    positions := array_fill(NULL::bigint, ARRAY[n]);
+    times := '{}';
+    -- Few entries are inserted one by one, and each finds out by its INSERT whether the log
+    -- holds its id: statements whose plans a Citus cluster can keep, which those for all
+    -- entries are not. Many are inserted together after one look-up, and so are those of
+    -- which none may be appended when one is refused.
+    single := n = 1 OR (n <= 8 AND NOT whole);
+    known := true;
+    IF NOT single THEN
+        -- One look-up for each id, in the order of ids: this function is planned without
+        -- sorts, so that only the unique index can be read, whatever the statistics say.
+        known := EXISTS (SELECT FROM unnest(ids) AS u (id) CROSS JOIN LATERAL (
+            SELECT FROM event_log e WHERE e.workspace_id = w AND e.id BETWEEN u.id AND u.id ORDER BY e.id LIMIT 1) AS held);
+    END IF;
+    FOR i IN 1..n LOOP
+        at := date_trunc('milliseconds', created[i]);
+        fits := at IS NULL OR (at >= last AND (restore OR at <= clock + interval '5 minutes'));
+        IF fits THEN
+            at := coalesce(at, greatest(now, last));
+            stamp := log_stamp(at);
+            next := h.position + 1;
+            linked := log_chain(h.chain, next, ids[i], types[i], stamp, data[i]);
+            IF json_typeof(public[i]::json) <> 'object' THEN
+                RAISE EXCEPTION 'the public data of the entry % is no object', ids[i] USING ERRCODE = 'check_violation';
+            END IF;
+            shown := log_public(ids[i], types[i], stamp, public[i]);
+        END IF;
+        IF fits AND single THEN
+            INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+            VALUES (w, next, ids[i], types[i], at, data[i]::json, shown, linked)
+                ON CONFLICT (workspace_id, id) DO NOTHING;
+            is_new := FOUND;
+        ELSE
+            is_new := false;
+        END IF;
+        IF known AND NOT is_new THEN
+            SELECT e.type, e.data::text AS data, e.position, e.created_at INTO old
+              FROM event_log e WHERE e.workspace_id = w AND e.id BETWEEN ids[i] AND ids[i] ORDER BY e.id;
+            IF FOUND THEN
+                positions[i] := old.position;
+                times[i] := old.created_at;
+                IF old.type = types[i] AND old.data = data[i] THEN
+                    outcomes[i] := 'skipped';
+                ELSE
+                    outcomes[i] := 'other_content';
+                    refuse := true;
+                END IF;
+                CONTINUE;
+            END IF;
+        END IF;
+        IF at < last THEN
+            outcomes[i] := 'before_newest';
+            times[i] := last;
+            refuse := true;
+            CONTINUE;
+        ELSIF NOT fits THEN
+            outcomes[i] := 'ahead';
+            times[i] := clock;
+            refuse := true;
+            CONTINUE;
+        END IF;
+        last := at;
+        h.position := next;
+        h.chain := linked;
+        outcomes[i] := 'appended';
+        positions[i] := next;
+        times[i] := at;
+        k := k + 1;
+        IF NOT single THEN
+            a_pos[k] := next;
+            a_id[k] := ids[i];
+            a_type[k] := types[i];
+            a_at[k] := at;
+            a_data[k] := data[i];
+            a_pub[k] := shown;
+            a_ch[k] := linked;
+        END IF;
+    END LOOP;
+    IF k = 0 OR (whole AND refuse) THEN
+        IF made THEN
+            PERFORM workspace_unmake(w);
+        END IF;
+        RETURN;
+    END IF;
+    IF NOT single THEN
+        INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
+        SELECT w, t.position, t.id, t.type, t.at, t.data::json, t.pub, t.chain
+          FROM unnest(a_pos, a_id, a_type, a_at, a_data, a_pub, a_ch) AS t (position, id, type, at, data, pub, chain);
+    END IF;
+    head := h.position;
+    linked := h.chain;
+    UPDATE log_head SET position = head, created_at = last, chain = linked WHERE workspace_id = w;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION log_append(text,timestamptz,bigint,boolean,text[],text[],timestamptz[],text[],text[],integer,boolean) IS 'The one way into the log.';
+
+-- +goose StatementBegin
+-- What the Watermill publisher runs inside a producer's transaction. Entries are a JSON array of
+-- objects: index (of the message), id, type, created_at (absent: now), data (a string: the canonical
+-- form, which the caller has checked) and public (a string, absent for internal types). It waits for
+-- the workspace for 10 seconds. A refusal is an exception, because only that keeps a producer from
+-- committing its own rows without the entries they belong to. Whoever reads the log is notified when
+-- the transaction commits.
+CREATE FUNCTION log_publish(w text, now timestamptz, entries json) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    ids     text[];
+    types   text[];
+    created timestamptz[];
+    data    text[];
+    public  text[];
+    indexes integer[];
+    done    record;
+    reason  text;
+    against text;
+BEGIN
+    SELECT array_agg(t.e->>'id' ORDER BY t.n), array_agg(t.e->>'type' ORDER BY t.n),
+           array_agg((t.e->>'created_at')::timestamptz ORDER BY t.n), array_agg(t.e->>'data' ORDER BY t.n),
+           array_agg(t.e->>'public' ORDER BY t.n), array_agg((t.e->>'index')::integer ORDER BY t.n)
+      INTO ids, types, created, data, public, indexes
+      FROM json_array_elements(entries) WITH ORDINALITY AS t (e, n);
+    IF ids IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT * INTO done FROM log_append(w, now, NULL, true, ids, types, created, data, public, 10000);
+    FOR i IN 1..array_length(ids, 1) LOOP
+        IF done.outcomes[i] IN ('appended', 'skipped') THEN
+            CONTINUE;
+        END IF;
+        against := to_char(done.times[i] AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+        reason := CASE done.outcomes[i]
+            WHEN 'other_content' THEN 'the workspace holds this id with other content'
+            WHEN 'before_newest' THEN 'created_at is before the workspace''s newest entry, of ' || against
+            WHEN 'ahead' THEN 'created_at is more than 5 minutes ahead of now, ' || against
+            ELSE done.outcomes[i]
+        END;
+        RAISE EXCEPTION 'entry % refused: %', ids[i], reason
+            USING ERRCODE = 'LF001',
+                  DETAIL = json_build_object('index', indexes[i], 'id', ids[i],
+                                             'outcome', done.outcomes[i], 'against', against)::text,
+                  HINT = 'Nothing of this call was appended.';
+    END LOOP;
+    PERFORM pg_notify('ledgerfeed_appended', '- ' || w);
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION log_publish(text,timestamptz,json) IS 'log_append as one statement of a producer''s transaction: a refused entry is an exception of SQLSTATE LF001, whose detail is JSON.';
+
+-- +goose StatementBegin
+-- It takes the outcomes of log_append, so that it runs after it, and records nothing of what was
+-- not appended. An append does not wait for a table that somebody has locked.
+CREATE FUNCTION log_trace(w text, ids text[], traces text[], outcomes text[]) RETURNS void LANGUAGE plpgsql SET enable_sort = off SET jit = off AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM unnest(traces, outcomes) AS t (trace, outcome) WHERE t.outcome = 'appended' AND octet_length(t.trace) = 55) THEN
+        RETURN;
+    END IF;
+    LOCK TABLE append_trace IN ROW EXCLUSIVE MODE NOWAIT;
+    INSERT INTO append_trace (workspace_id, event_id, traceparent)
+    SELECT DISTINCT ON (t.id) w, t.id, t.trace
+      FROM unnest(ids, traces, outcomes) AS t (id, trace, outcome)
+     WHERE t.outcome = 'appended' AND octet_length(t.trace) = 55
+       AND (SELECT e.appended_at FROM event_log e WHERE e.workspace_id = w AND e.id BETWEEN t.id AND t.id ORDER BY e.id) = now()
+       AND (SELECT a.event_id FROM append_trace a WHERE a.workspace_id = w AND a.event_id BETWEEN t.id AND t.id ORDER BY a.event_id LIMIT 1) IS NULL
+        ON CONFLICT DO NOTHING;
+EXCEPTION WHEN lock_not_available THEN
+    NULL; -- the append goes on without its trace
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION log_trace(text,text[],text[],text[]) IS 'Records the traces of entries that a call of log_append has appended; an empty trace is none.';
+
+-- +goose StatementBegin
+-- The publish times of a workspace rise with the positions, so the first position at or after a
+-- time is found by halving, without an index that every append would pay for.
+CREATE FUNCTION log_position_since(w text, since timestamptz) RETURNS bigint LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT SET enable_sort = off AS $$
+DECLARE
+    found bigint;
+BEGIN
+    -- The order keeps each half one look-up by the position, whatever the statistics say.
+    WITH RECURSIVE half (lo, hi) AS (
+        SELECT 1::bigint, h.position + 1 FROM log_head h WHERE h.workspace_id = w
+        UNION ALL
+        SELECT CASE WHEN middle.hit THEN lo ELSE (lo + hi) / 2 + 1 END, CASE WHEN middle.hit THEN (lo + hi) / 2 ELSE hi END
+          FROM half LEFT JOIN LATERAL (
+               SELECT e.created_at >= since AS hit FROM event_log e WHERE e.workspace_id = w AND e.position BETWEEN (lo + hi) / 2 AND (lo + hi) / 2 ORDER BY e.position LIMIT 1) middle ON true
+         WHERE lo < hi)
+    SELECT lo INTO found FROM half WHERE lo = hi;
+    RETURN coalesce(found, 1);
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION log_position_since(text,timestamptz) IS 'The first position whose entry was published at or after the time; one past the newest when there is none.';
+
+-- How far consumers of the log have come, and what stops them.
+
+CREATE TABLE log_checkpoint (
+    workspace_id text COLLATE "C" NOT NULL,
+    consumer text COLLATE "C" NOT NULL,
+    position bigint NOT NULL DEFAULT 0,
+    moved_at timestamptz,
+    failures integer NOT NULL DEFAULT 0,
+    failed_to bigint,
+    segment_max integer,
+    error text,
+    retry_at timestamptz,
+    quarantined boolean NOT NULL DEFAULT false,
+    rules integer NOT NULL DEFAULT 0,
+    chain bytea,
+    CONSTRAINT log_checkpoint_pkey PRIMARY KEY (workspace_id, consumer),
+    CONSTRAINT log_checkpoint_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT log_checkpoint_chain_check CHECK (octet_length(chain) = 8)
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
+COMMENT ON TABLE log_checkpoint IS 'The last position that each consumer has handled in each workspace. The position of consumer ''read_models'' is the workspace''s visible position.';
+COMMENT ON COLUMN log_checkpoint.consumer IS 'Name of the consumer; read_models is the projector.';
+COMMENT ON COLUMN log_checkpoint.position IS 'The last entry whose effect is committed; never moves back.';
+COMMENT ON COLUMN log_checkpoint.moved_at IS 'When rows last changed: the position moved, or a rebuild repaired rows. Position and moved_at together are a version of everything that the workspace shows.';
+COMMENT ON COLUMN log_checkpoint.failures IS 'Failed attempts since position last moved without a failure.';
+COMMENT ON COLUMN log_checkpoint.failed_to IS 'The last position of the segment that failed first. The failure is over when position has reached it.';
+COMMENT ON COLUMN log_checkpoint.segment_max IS 'While the consumer narrows down which entry fails: the most entries that the next attempt takes. Null: the usual size.';
+COMMENT ON COLUMN log_checkpoint.error IS 'Error of the last attempt; null after a success.';
+COMMENT ON COLUMN log_checkpoint.retry_at IS 'The next attempt is not made before this time.';
+COMMENT ON COLUMN log_checkpoint.quarantined IS 'True: the entry after position failed repeatedly, alone. The workspace stops before it until it is retried or skipped.';
+COMMENT ON COLUMN log_checkpoint.rules IS 'The oldest version of the rules that any of the consumer''s rows in this workspace may have been made by; 0: unknown. A rebuild raises it to the program''s version.';
+COMMENT ON COLUMN log_checkpoint.chain IS 'The first 8 bytes of the chain value at position; null: not kept. Consumer groups of other programs keep it.';
+CREATE INDEX log_checkpoint_troubled ON log_checkpoint (workspace_id, consumer) WHERE (failures > 0);
+
+-- Unlogged: what was under way when the server crashed says nothing about the entries, and a mark
+-- must cost less than the handling.
+CREATE UNLOGGED TABLE log_under_way (
+    workspace_id text COLLATE "C" NOT NULL,
+    consumer text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    through bigint NOT NULL,
+    process text NOT NULL,
+    server_started timestamptz NOT NULL,
+    under_way boolean NOT NULL,
+    deaths integer NOT NULL,
+    suspect_to bigint NOT NULL,
+    CONSTRAINT log_under_way_pkey PRIMARY KEY (workspace_id, consumer)
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
+COMMENT ON TABLE log_under_way IS 'The segment of each workspace that a consumer began to handle last. While position is that of the checkpoint and no transaction holds that, a segment under way is one whose process ended.';
+COMMENT ON COLUMN log_under_way.consumer IS 'As in log_checkpoint.';
+COMMENT ON COLUMN log_under_way.position IS 'The checkpoint before the segment.';
+COMMENT ON COLUMN log_under_way.through IS 'Last position of the segment.';
+COMMENT ON COLUMN log_under_way.process IS 'Who handles it: a name that no other process has.';
+COMMENT ON COLUMN log_under_way.server_started IS 'When the database server had started then. Its end also ends what is under way, and that says nothing about the entries.';
+COMMENT ON COLUMN log_under_way.under_way IS 'False when the handling failed or was stopped in an orderly way.';
+COMMENT ON COLUMN log_under_way.deaths IS 'How many processes in a row ended while they handled a segment after this position.';
+COMMENT ON COLUMN log_under_way.suspect_to IS 'Up to this position entries are handled one by one, because a process ended while it handled them.';
+
+CREATE TABLE log_failure (
+    workspace_id text COLLATE "C" NOT NULL,
+    consumer text COLLATE "C" NOT NULL,
+    from_position bigint NOT NULL,
+    through_position bigint NOT NULL,
+    error_digest text COLLATE "C" NOT NULL,
+    error text NOT NULL,
+    times bigint NOT NULL,
+    first_at timestamptz NOT NULL,
+    last_at timestamptz NOT NULL,
+    CONSTRAINT log_failure_pkey PRIMARY KEY (workspace_id, consumer, from_position, through_position, error_digest),
+    CONSTRAINT log_failure_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
+);
+COMMENT ON TABLE log_failure IS 'The history of segments that a consumer failed to handle: one row for each segment and error.';
+COMMENT ON COLUMN log_failure.consumer IS 'As in log_checkpoint.';
+COMMENT ON COLUMN log_failure.from_position IS 'First position of the segment.';
+COMMENT ON COLUMN log_failure.through_position IS 'Last position of the segment.';
+COMMENT ON COLUMN log_failure.error_digest IS 'MD5 of error, which can be too long for a key.';
+COMMENT ON COLUMN log_failure.error IS 'The consumer''s error.';
+COMMENT ON COLUMN log_failure.times IS 'How often it happened.';
+COMMENT ON COLUMN log_failure.first_at IS 'When it first happened.';
+COMMENT ON COLUMN log_failure.last_at IS 'When it last happened.';
+
+CREATE TABLE log_skip (
+    workspace_id text COLLATE "C" NOT NULL,
+    consumer text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    error text NOT NULL,
+    reason text NOT NULL,
+    skipped_at timestamptz NOT NULL,
+    CONSTRAINT log_skip_pkey PRIMARY KEY (workspace_id, consumer, position),
+    CONSTRAINT log_skip_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT log_skip_reason_given CHECK (reason <> '')
+);
+COMMENT ON TABLE log_skip IS 'Entries that an operator made a consumer skip. They have no effect, in a rebuild either.';
+COMMENT ON COLUMN log_skip.consumer IS 'As in log_checkpoint.';
+COMMENT ON COLUMN log_skip.error IS 'Why the consumer could not handle the entry.';
+COMMENT ON COLUMN log_skip.reason IS 'The operator''s reason for skipping it.';
+COMMENT ON COLUMN log_skip.skipped_at IS 'When it was skipped.';
+
+-- +goose StatementBegin
+CREATE FUNCTION workspace_create(w text, n text, now timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO workspace (workspace_id, name, created_at) VALUES (w, n, now) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO log_head (workspace_id, position, created_at, chain)
+    VALUES (w, 0, '-infinity', sha256(convert_to(w, 'UTF8')));
+    INSERT INTO log_checkpoint (workspace_id, consumer) VALUES (w, 'read_models');
+    RETURN true;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION workspace_create(text,text,timestamptz) IS 'Creates a workspace with an empty log; false when it exists.';
+
+-- +goose StatementBegin
+CREATE FUNCTION workspace_unmake(w text) RETURNS void LANGUAGE sql AS $$
+    DELETE FROM log_checkpoint WHERE workspace_id = w;
+    DELETE FROM log_head WHERE workspace_id = w;
+    DELETE FROM workspace WHERE workspace_id = w;
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION workspace_unmake(text) IS 'Deletes the workspace that the same transaction created for entries which were then refused.';
+
+-- What readers see. Every row can be made again from the log.
+
+-- A row holds, as columns, what lists filter and order by, and its answer as text in parts by
+-- permission. base opens the JSON object and does not close it, pay and margin begin with a comma,
+-- so that an answer is the parts a key may see, one after the other, and a brace. What a key may
+-- not see is never selected. position is the row's place in lists: the log position of the entry
+-- that last changed it. Several rows may share one (a rename), then id decides.
+--
+-- The usual pairs of filters have an index of both columns. Without it a page reads every row of
+-- the first filter until it has enough that meet the second. Each index costs every change of a row
+-- about a microsecond, so the rare pairs, and three filters at once, have none; a bound on the time
+-- of a statement is for those.
+CREATE TABLE client (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT client_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE client IS 'Clients with their contacts (/v1/clients).';
+CREATE INDEX client_list ON client (workspace_id, position, id);
+
+CREATE TABLE contractor (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT contractor_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE contractor IS 'Contractors (/v1/contractors).';
+CREATE INDEX contractor_list ON contractor (workspace_id, position, id);
+
+CREATE TABLE invoice (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    shown boolean NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C",
+    period text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    pay text NOT NULL,
+    margin text NOT NULL,
+    CONSTRAINT invoice_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE invoice IS 'Invoices, packages and credit notes (/v1/invoices).';
+COMMENT ON COLUMN invoice.shown IS 'False for a draft: the projector keeps it, readers do not see it.';
+COMMENT ON COLUMN invoice.status IS 'The field client_billing_status.';
+COMMENT ON COLUMN invoice.base IS 'Fields for invoices:read.';
+COMMENT ON COLUMN invoice.pay IS 'Fields that need pay:read.';
+COMMENT ON COLUMN invoice.margin IS 'Fields that need margin:read.';
+CREATE INDEX invoice_client ON invoice (workspace_id, client_id, position, id);
+CREATE INDEX invoice_client_period ON invoice (workspace_id, client_id, period, position, id);
+CREATE INDEX invoice_client_status ON invoice (workspace_id, client_id, status, position, id);
+CREATE INDEX invoice_contractor ON invoice (workspace_id, contractor_id, position, id);
+CREATE INDEX invoice_list ON invoice (workspace_id, position, id);
+CREATE INDEX invoice_period ON invoice (workspace_id, period, position, id);
+CREATE INDEX invoice_period_status ON invoice (workspace_id, period, status, position, id);
+CREATE INDEX invoice_status ON invoice (workspace_id, status, position, id);
+CREATE INDEX invoice_type ON invoice (workspace_id, type, position, id);
+
+CREATE TABLE time_entry (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C" NOT NULL,
+    invoice_id text COLLATE "C",
+    period text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    pay text NOT NULL,
+    CONSTRAINT time_entry_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE time_entry IS 'Time entries (/v1/time-entries).';
+CREATE INDEX time_entry_client ON time_entry (workspace_id, client_id, position, id);
+CREATE INDEX time_entry_client_period ON time_entry (workspace_id, client_id, period, position, id);
+CREATE INDEX time_entry_client_status ON time_entry (workspace_id, client_id, status, position, id);
+CREATE INDEX time_entry_contractor ON time_entry (workspace_id, contractor_id, position, id);
+CREATE INDEX time_entry_contractor_period ON time_entry (workspace_id, contractor_id, period, position, id);
+CREATE INDEX time_entry_invoice ON time_entry (workspace_id, invoice_id) WHERE (invoice_id IS NOT NULL);
+CREATE INDEX time_entry_list ON time_entry (workspace_id, position, id);
+CREATE INDEX time_entry_period ON time_entry (workspace_id, period, position, id);
+CREATE INDEX time_entry_status ON time_entry (workspace_id, status, position, id);
+
+CREATE TABLE charge (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    billed boolean NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C",
+    invoice_id text COLLATE "C",
+    period text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    pay text NOT NULL,
+    CONSTRAINT charge_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE charge IS 'Charges (/v1/charges).';
+COMMENT ON COLUMN charge.billed IS 'billed_to_client. Charges that are not billed are shown only with pay:read.';
+CREATE INDEX charge_billed ON charge (workspace_id, position, id) WHERE billed;
+CREATE INDEX charge_client ON charge (workspace_id, client_id, position, id);
+CREATE INDEX charge_client_period ON charge (workspace_id, client_id, period, position, id);
+CREATE INDEX charge_contractor ON charge (workspace_id, contractor_id, position, id);
+CREATE INDEX charge_invoice ON charge (workspace_id, invoice_id) WHERE (invoice_id IS NOT NULL);
+CREATE INDEX charge_list ON charge (workspace_id, position, id);
+CREATE INDEX charge_period ON charge (workspace_id, period, position, id);
+
+CREATE TABLE payment (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    direction text COLLATE "C" NOT NULL,
+    client_id text COLLATE "C",
+    contractor_id text COLLATE "C",
+    base text NOT NULL,
+    CONSTRAINT payment_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE payment IS 'Confirmed payments, both directions (/v1/payments).';
+COMMENT ON COLUMN payment.direction IS 'received_from_client, or paid_to_contractor, which is shown only with pay:read.';
+CREATE INDEX payment_client ON payment (workspace_id, client_id, position, id) WHERE (client_id IS NOT NULL);
+CREATE INDEX payment_client_direction ON payment (workspace_id, client_id, direction, position, id) WHERE (client_id IS NOT NULL);
+CREATE INDEX payment_contractor ON payment (workspace_id, contractor_id) WHERE (contractor_id IS NOT NULL);
+CREATE INDEX payment_direction ON payment (workspace_id, direction, position, id);
+CREATE INDEX payment_list ON payment (workspace_id, position, id);
+
+CREATE TABLE client_credit (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT client_credit_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE client_credit IS 'Credit of a client (/v1/clients/{id}/credit), without its history.';
+COMMENT ON COLUMN client_credit.id IS 'The client''s id. A credit can exist before its client is recorded.';
+
+CREATE TABLE credit_move (
+    workspace_id text COLLATE "C" NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT credit_move_pkey PRIMARY KEY (workspace_id, client_id, id)
+);
+COMMENT ON TABLE credit_move IS 'The history of a client''s credit: one row for each entry, never changed.';
+CREATE INDEX credit_move_list ON credit_move (workspace_id, client_id, position);
+
+CREATE TABLE closed_period (
+    workspace_id text COLLATE "C" NOT NULL,
+    period text COLLATE "C" NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    CONSTRAINT closed_period_pkey PRIMARY KEY (workspace_id, period, client_id)
+);
+COMMENT ON TABLE closed_period IS 'Closed periods, of the whole workspace (client_id is empty) or of one client.';
+
+-- Rows that have left the lists, which include=removed shows. A key without pay:read stops seeing
+-- a charge earlier than one with it, when the charge is no longer billed to the client, so charges
+-- have two tables.
+CREATE TABLE removed_time_entry (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C" NOT NULL,
+    period text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT removed_time_entry_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE removed_time_entry IS 'Time entries that were deleted (/v1/time-entries?include=removed).';
+COMMENT ON COLUMN removed_time_entry.position IS 'Of the entry that deleted it.';
+COMMENT ON COLUMN removed_time_entry.status IS 'Like the other columns that filters ask for: as it was when it left.';
+CREATE INDEX removed_time_entry_client ON removed_time_entry (workspace_id, client_id, position, id);
+CREATE INDEX removed_time_entry_contractor ON removed_time_entry (workspace_id, contractor_id, position, id);
+CREATE INDEX removed_time_entry_list ON removed_time_entry (workspace_id, position, id);
+CREATE INDEX removed_time_entry_period ON removed_time_entry (workspace_id, period, position, id);
+CREATE INDEX removed_time_entry_status ON removed_time_entry (workspace_id, status, position, id);
+
+CREATE TABLE removed_charge (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C",
+    period text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT removed_charge_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE removed_charge IS 'Charges that were deleted, for keys with pay:read (/v1/charges?include=removed).';
+CREATE INDEX removed_charge_client ON removed_charge (workspace_id, client_id, position, id);
+CREATE INDEX removed_charge_contractor ON removed_charge (workspace_id, contractor_id, position, id);
+CREATE INDEX removed_charge_list ON removed_charge (workspace_id, position, id);
+CREATE INDEX removed_charge_period ON removed_charge (workspace_id, period, position, id);
+
+CREATE TABLE removed_billed_charge (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    contractor_id text COLLATE "C",
+    period text COLLATE "C" NOT NULL,
+    base text NOT NULL,
+    CONSTRAINT removed_billed_charge_pkey PRIMARY KEY (workspace_id, id)
+);
+COMMENT ON TABLE removed_billed_charge IS 'Charges that were billed to the client and then deleted or no longer billed, for keys without pay:read (/v1/charges?include=removed).';
+CREATE INDEX removed_billed_charge_client ON removed_billed_charge (workspace_id, client_id, position, id);
+CREATE INDEX removed_billed_charge_contractor ON removed_billed_charge (workspace_id, contractor_id, position, id);
+CREATE INDEX removed_billed_charge_list ON removed_billed_charge (workspace_id, position, id);
+CREATE INDEX removed_billed_charge_period ON removed_billed_charge (workspace_id, period, position, id);
+
+CREATE TABLE anomaly (
+    workspace_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    reason text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    CONSTRAINT anomaly_pkey PRIMARY KEY (workspace_id, position, reason)
+);
+COMMENT ON TABLE anomaly IS 'Entries that had no effect, or only a part of their effect, with the reason. They do not stop the projector.';
+
+-- It is beside the anomalies because those are a fold of the log, which a rebuild makes again.
+CREATE TABLE anomaly_acknowledged (
+    workspace_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    reason text COLLATE "C" NOT NULL,
+    acknowledged_at timestamptz NOT NULL,
+    note text NOT NULL,
+    CONSTRAINT anomaly_acknowledged_pkey PRIMARY KEY (workspace_id, position, reason)
+);
+COMMENT ON TABLE anomaly_acknowledged IS 'Anomalies that a person has looked at; who it was stands in console_audit.';
+COMMENT ON COLUMN anomaly_acknowledged.acknowledged_at IS 'When that was.';
+COMMENT ON COLUMN anomaly_acknowledged.note IS 'What came of it, in words.';
+
+CREATE TABLE replay_audit (
+    workspace_id text COLLATE "C" NOT NULL,
+    audited_at timestamptz,
+    position bigint,
+    differences bigint,
+    error text,
+    claimed_until timestamptz,
+    CONSTRAINT replay_audit_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT replay_audit_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
+);
+COMMENT ON TABLE replay_audit IS 'When each workspace''s rows were last compared with a fold of its log in the background, and the result.';
+COMMENT ON COLUMN replay_audit.audited_at IS 'When the last audit ended; null before the first.';
+COMMENT ON COLUMN replay_audit.position IS 'The checkpoint at which the rows were compared.';
+COMMENT ON COLUMN replay_audit.differences IS 'Number of differences that the last audit found; null when it did not finish.';
+COMMENT ON COLUMN replay_audit.error IS 'Why the last audit did not finish.';
+COMMENT ON COLUMN replay_audit.claimed_until IS 'Until this time an instance is auditing the workspace; it extends the time while it works.';
+
+-- The events of each workspace as Merkle trees.
+
+-- One tree of what every reader of events sees, and one of all events. Both follow from the log, so
+-- that they can be made again from it with the same bytes; cosignatures do not.
+CREATE TABLE event_tree (
+    workspace_id text COLLATE "C" NOT NULL,
+    sight text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    chain bytea NOT NULL,
+    size bigint NOT NULL,
+    root bytea NOT NULL,
+    rules smallint NOT NULL,
+    CONSTRAINT event_tree_pkey PRIMARY KEY (workspace_id, sight),
+    CONSTRAINT event_tree_chain_check CHECK (octet_length(chain) = 32),
+    CONSTRAINT event_tree_check CHECK ((size >= 0) AND (size <= position)),
+    CONSTRAINT event_tree_position_check CHECK (position > 0),
+    CONSTRAINT event_tree_root_check CHECK (octet_length(root) = 32),
+    CONSTRAINT event_tree_sight_check CHECK (sight IN ('events', 'events-with-pay'))
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
+COMMENT ON TABLE event_tree IS 'The Merkle trees over the events of each workspace, as far as they are built. A workspace without a row has none yet.';
+COMMENT ON COLUMN event_tree.sight IS 'Which events are its leaves: events is those that need no pay:read, so none of payouts and of charges that are not billed to the client; events-with-pay is all.';
+COMMENT ON COLUMN event_tree.position IS 'It has the events up to this position of the log.';
+COMMENT ON COLUMN event_tree.chain IS 'The chain value of the entry at position.';
+COMMENT ON COLUMN event_tree.size IS 'How many leaves it has.';
+COMMENT ON COLUMN event_tree.root IS 'Its root (RFC 6962, 2.1).';
+COMMENT ON COLUMN event_tree.rules IS 'By which rules events are its leaves. Who writes a tree has to say it, so that versions of other rules cannot.';
+
+CREATE TABLE event_tile (
+    workspace_id text COLLATE "C" NOT NULL,
+    sight text COLLATE "C" NOT NULL,
+    level smallint NOT NULL,
+    tile bigint NOT NULL,
+    hashes bytea NOT NULL,
+    through bigint,
+    CONSTRAINT event_tile_pkey PRIMARY KEY (workspace_id, sight, level, tile),
+    CONSTRAINT event_tile_check CHECK ((through IS NOT NULL) = (level = 0)),
+    CONSTRAINT event_tile_hashes_check CHECK (((octet_length(hashes) >= 32) AND (octet_length(hashes) <= 8192)) AND ((octet_length(hashes) % 32) = 0)),
+    CONSTRAINT event_tile_level_check CHECK ((level >= 0) AND (level <= 7)),
+    CONSTRAINT event_tile_sight_check CHECK (sight IN ('events', 'events-with-pay')),
+    CONSTRAINT event_tile_tile_check CHECK (tile >= 0)
+);
+COMMENT ON TABLE event_tile IS 'Tiles of the trees in event_tree: the full ones, which do not change, and at each level the one at the edge, which grows.';
+COMMENT ON COLUMN event_tile.sight IS 'Of which tree it is: event_tree.sight.';
+COMMENT ON COLUMN event_tile.level IS 'A hash is the root of the subtree of 256^level leaves; at level 0 it is that of a leaf.';
+COMMENT ON COLUMN event_tile.tile IS 'Its number at its level: it begins with hash 256 * tile.';
+COMMENT ON COLUMN event_tile.hashes IS '1 to 256 hashes of 32 bytes.';
+COMMENT ON COLUMN event_tile.through IS 'At level 0, the position in the log of its last leaf; null at others.';
+CREATE INDEX event_tile_through ON event_tile (workspace_id, sight, through) WHERE (level = 0);
+
+CREATE TABLE event_cosignature (
+    workspace_id text COLLATE "C" NOT NULL,
+    sight text COLLATE "C" NOT NULL,
+    witness text COLLATE "C" NOT NULL,
+    origin text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    chain bytea NOT NULL,
+    size bigint NOT NULL,
+    root bytea NOT NULL,
+    line text NOT NULL,
+    CONSTRAINT event_cosignature_pkey PRIMARY KEY (workspace_id, sight, witness),
+    CONSTRAINT event_cosignature_chain_check CHECK (octet_length(chain) = 32),
+    CONSTRAINT event_cosignature_check CHECK ((size >= 0) AND (size <= position)),
+    CONSTRAINT event_cosignature_line_check CHECK ((octet_length(line) >= 1) AND (octet_length(line) <= 1000)),
+    CONSTRAINT event_cosignature_position_check CHECK (position > 0),
+    CONSTRAINT event_cosignature_root_check CHECK (octet_length(root) = 32),
+    CONSTRAINT event_cosignature_sight_check CHECK (sight IN ('events', 'events-with-pay')),
+    CONSTRAINT event_cosignature_witness_check CHECK ((octet_length(witness) >= 1) AND (octet_length(witness) <= 300))
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
+COMMENT ON TABLE event_cosignature IS 'The newest cosignature of each witness of each tree. It is served with the checkpoint that it is of, and with no other.';
+COMMENT ON COLUMN event_cosignature.sight IS 'Of which tree it is: event_tree.sight.';
+COMMENT ON COLUMN event_cosignature.witness IS 'The name of the witness''s key, a plus and the hash of the key, in hex.';
+COMMENT ON COLUMN event_cosignature.origin IS 'The first line of the checkpoint that was cosigned.';
+COMMENT ON COLUMN event_cosignature.position IS 'event_tree.position of that checkpoint.';
+COMMENT ON COLUMN event_cosignature.chain IS 'event_tree.chain of that checkpoint.';
+COMMENT ON COLUMN event_cosignature.size IS 'event_tree.size of that checkpoint: the next proof for this witness begins here.';
+COMMENT ON COLUMN event_cosignature.root IS 'event_tree.root of that checkpoint.';
+COMMENT ON COLUMN event_cosignature.line IS 'The line of the signed note with the cosignature, with its line feed.';
+
+-- Keys of the API, their limits, and what the service keeps for itself.
+
+-- A key and its secrets are two tables because a rotation leaves the key (its id, permissions,
+-- name, counters) as it is and gives it another secret, beside which the old one may live on. The
+-- permissions are not repeated as a constraint: a program that knows one more must be able to run
+-- beside one that does not.
+CREATE TABLE api_key (
+    workspace_id text COLLATE "C" NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    permissions text[] NOT NULL,
+    rate_limit_per_minute integer NOT NULL DEFAULT 120,
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    revision bigint NOT NULL DEFAULT 0,
+    CONSTRAINT api_key_pkey PRIMARY KEY (workspace_id, key_id),
+    CONSTRAINT api_key_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT api_key_margin_needs_pay CHECK ((permissions @> '{pay:read}'::text[]) OR (NOT (permissions @> '{margin:read}'::text[]))),
+    CONSTRAINT api_key_name_given CHECK (name <> ''),
+    CONSTRAINT api_key_rate_limit_positive CHECK (rate_limit_per_minute > 0)
+);
+COMMENT ON TABLE api_key IS 'API keys of the workspaces. Rows are never deleted: a revoked key stays listed.';
+COMMENT ON COLUMN api_key.workspace_id IS 'The one workspace that the key reads.';
+COMMENT ON COLUMN api_key.key_id IS 'key_ and a UUIDv7. It stays the same through rotations; the rate limit counts by it.';
+COMMENT ON COLUMN api_key.name IS 'Name given by the user, 1 to 100 characters, not unique.';
+COMMENT ON COLUMN api_key.permissions IS 'Permissions (scopes) such as invoices:read, fixed for the life of the key. A program ignores permissions that it does not know.';
+COMMENT ON COLUMN api_key.rate_limit_per_minute IS 'Requests allowed in a clock minute.';
+COMMENT ON COLUMN api_key.created_at IS 'When the key was created.';
+COMMENT ON COLUMN api_key.expires_at IS 'From this time on the key is refused; null: it does not expire.';
+COMMENT ON COLUMN api_key.revoked_at IS 'When the key was revoked; null: it was not. A revoked key is refused, whatever the time says.';
+COMMENT ON COLUMN api_key.revision IS 'Value of access_revision at the last change of the key, its secrets or its workspace''s name; 0: unchanged since it was created.';
+CREATE INDEX api_key_by_id ON api_key (key_id);
+-- Every instance asks what changed after a revision. Keys that never changed stay out.
+CREATE INDEX api_key_changed ON api_key (revision) WHERE (revision > 0);
+
+CREATE TABLE api_key_secret (
+    workspace_id text COLLATE "C" NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    prefix text COLLATE "C" NOT NULL,
+    created_at timestamptz NOT NULL,
+    ends_at timestamptz,
+    ended boolean NOT NULL DEFAULT false,
+    CONSTRAINT api_key_secret_pkey PRIMARY KEY (workspace_id, key_id, hash),
+    CONSTRAINT api_key_secret_workspace_id_key_id_fkey FOREIGN KEY (workspace_id, key_id) REFERENCES api_key(workspace_id, key_id),
+    CONSTRAINT api_key_secret_end_known CHECK ((ends_at IS NOT NULL) OR (NOT ended)),
+    CONSTRAINT api_key_secret_hash_length CHECK (octet_length(hash) = 32)
+);
+COMMENT ON TABLE api_key_secret IS 'Secrets of the keys. Rows are never deleted: instances read from them which cached keys to drop.';
+COMMENT ON COLUMN api_key_secret.workspace_id IS 'Workspace of the key.';
+COMMENT ON COLUMN api_key_secret.key_id IS 'Key that the secret opens.';
+COMMENT ON COLUMN api_key_secret.hash IS 'SHA-256 of the full text of the key, the only form in which the secret is kept.';
+COMMENT ON COLUMN api_key_secret.prefix IS 'Public beginning of the key: brand, underscore, 8 characters.';
+COMMENT ON COLUMN api_key_secret.created_at IS 'When the secret was created: with the key, or by a rotation.';
+COMMENT ON COLUMN api_key_secret.ends_at IS 'From this time on the secret is refused, because a rotation replaced it; null: it is the key''s newest.';
+COMMENT ON COLUMN api_key_secret.ended IS 'True: a rotation without an overlap replaced the secret. It is refused at once, whatever the clocks of the instances say.';
+CREATE INDEX api_key_secret_by_hash ON api_key_secret (hash);
+
+-- api_key changes rarely and every change of it is told to all instances, which a use must not be.
+CREATE TABLE api_key_use (
+    workspace_id text COLLATE "C" NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    last_used_at timestamptz NOT NULL,
+    CONSTRAINT api_key_use_pkey PRIMARY KEY (workspace_id, key_id),
+    CONSTRAINT api_key_use_workspace_id_key_id_fkey FOREIGN KEY (workspace_id, key_id) REFERENCES api_key(workspace_id, key_id)
+) WITH (fillfactor=50);
+COMMENT ON TABLE api_key_use IS 'Uses of API keys.';
+COMMENT ON COLUMN api_key_use.key_id IS 'The key.';
+COMMENT ON COLUMN api_key_use.last_used_at IS 'When a request with the key was last accepted; written once a minute at most.';
+
+-- Every change of a key takes the next revision and keeps the row locked until it commits, so
+-- revisions become visible in order, and what is newer than one that was seen is never missed.
+CREATE TABLE access_revision (
+    workspace_id text COLLATE "C" NOT NULL,
+    revision bigint NOT NULL,
+    CONSTRAINT access_revision_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT access_revision_one_row CHECK (workspace_id = '*')
+);
+COMMENT ON TABLE access_revision IS 'Counter of changes of keys, one row; every instance polls it several times a second.';
+COMMENT ON COLUMN access_revision.workspace_id IS 'Always *, which stands for all workspaces.';
+COMMENT ON COLUMN access_revision.revision IS 'Number of changes so far.';
+
+INSERT INTO access_revision (workspace_id, revision) VALUES ('*', 0);
+
+-- Unlogged: after a crash of the server a minute's counts begin anew, which costs less than
+-- writing them to disk all the time.
+CREATE UNLOGGED TABLE rate_count (
+    workspace_id text COLLATE "C" NOT NULL,
+    subject text COLLATE "C" NOT NULL,
+    minute bigint NOT NULL,
+    taken bigint NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT rate_count_pkey PRIMARY KEY (workspace_id, subject)
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=50);
+COMMENT ON TABLE rate_count IS 'Requests of each key, and refused keys of each address, in the current clock minute. Every instance adds to it and reads it a few times a second.';
+COMMENT ON COLUMN rate_count.workspace_id IS 'Workspace of the key; * for addresses.';
+COMMENT ON COLUMN rate_count.subject IS 'Key id, or address (of IPv6 the network of 64 bits).';
+COMMENT ON COLUMN rate_count.minute IS 'The clock minute that is counted: minutes since 1970.';
+COMMENT ON COLUMN rate_count.taken IS 'Total of all instances.';
+COMMENT ON COLUMN rate_count.changed_at IS 'By the database''s clock; instances read what changed since their last read.';
+
+CREATE TABLE cursor_key (
+    workspace_id text COLLATE "C" NOT NULL,
+    value bytea NOT NULL,
+    since timestamptz NOT NULL,
+    CONSTRAINT cursor_key_pkey PRIMARY KEY (workspace_id, value),
+    CONSTRAINT cursor_key_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT cursor_key_value_check CHECK (octet_length(value) = 32)
+);
+COMMENT ON TABLE cursor_key IS 'Keys under which other databases sealed cursors of a workspace that has come from there. They open cursors of this workspace only.';
+COMMENT ON COLUMN cursor_key.value IS 'The key, derived there from that service''s key and the workspace.';
+COMMENT ON COLUMN cursor_key.since IS 'When the workspace came with it.';
+
+CREATE TABLE service_key (
+    workspace_id text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    value bytea NOT NULL,
+    CONSTRAINT service_key_pkey PRIMARY KEY (workspace_id, name),
+    CONSTRAINT service_key_value_check CHECK (octet_length(value) = 32),
+    CONSTRAINT service_key_workspace_id_check CHECK (workspace_id = '*')
+);
+COMMENT ON TABLE service_key IS 'Random keys that all instances of the service share. None decrypts customers'' secrets: the keys for those are not in the database.';
+COMMENT ON COLUMN service_key.workspace_id IS 'Always *, which stands for all workspaces.';
+COMMENT ON COLUMN service_key.name IS 'Purpose of the key: cursor (encrypts cursors and keys ETags of the API).';
+COMMENT ON COLUMN service_key.value IS '32 random bytes.';
+
+CREATE TABLE service_setting (
+    workspace_id text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    value text NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT service_setting_pkey PRIMARY KEY (workspace_id, name),
+    CONSTRAINT service_setting_workspace_id_check CHECK (workspace_id = '*')
+);
+COMMENT ON TABLE service_setting IS 'Settings with which serving processes were last started, where a change decides what is kept; a change is in the audit.';
+COMMENT ON COLUMN service_setting.name IS 'Which: retention.';
+COMMENT ON COLUMN service_setting.value IS 'The value, as Go writes it; retention: a duration such as 720h0m0s.';
+COMMENT ON COLUMN service_setting.changed_at IS 'When it got this value.';
+
+-- Requests, and what happened in each interval, for the console.
+
+-- A ring of 32 partitions, one for each day. 31 days can be read, and the slot that comes next is
+-- emptied before its day begins. So old requests leave without DELETE, and no table is made or
+-- dropped while the service runs.
+CREATE TABLE request_log (
+    slot smallint NOT NULL,
+    workspace_id text COLLATE "C" NOT NULL,
+    at timestamptz NOT NULL,
+    request_id text COLLATE "C" NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    key_prefix text COLLATE "C" NOT NULL,
+    method text COLLATE "C" NOT NULL,
+    route text COLLATE "C" NOT NULL,
+    status smallint NOT NULL,
+    duration_us bigint NOT NULL,
+    bytes bigint NOT NULL,
+    row_count integer NOT NULL,
+    record_id uuid NOT NULL,
+    path text COLLATE "C",
+    address inet,
+    user_agent text COLLATE "C",
+    problem jsonb,
+    CONSTRAINT request_log_pkey PRIMARY KEY (workspace_id, at, record_id, slot)
+) PARTITION BY LIST (slot);
+COMMENT ON TABLE request_log IS 'Requests that passed the checks of the key and its rate limit, written in batches after they were answered.';
+COMMENT ON COLUMN request_log.slot IS 'Days since 1970 (UTC) modulo 32: the partition.';
+COMMENT ON COLUMN request_log.at IS 'When the request arrived.';
+COMMENT ON COLUMN request_log.request_id IS 'As in X-Request-Id: can be the caller''s own, so it is not unique.';
+COMMENT ON COLUMN request_log.key_id IS 'The key that was used.';
+COMMENT ON COLUMN request_log.key_prefix IS 'Public beginning of the key''s secret that was used.';
+COMMENT ON COLUMN request_log.method IS 'GET, HEAD or OPTIONS.';
+COMMENT ON COLUMN request_log.route IS 'Pattern of the path, such as /v1/invoices/{id}; empty for unknown paths.';
+COMMENT ON COLUMN request_log.duration_us IS 'Microseconds from the first check to the end of the answer.';
+COMMENT ON COLUMN request_log.bytes IS 'Size of the body as sent.';
+COMMENT ON COLUMN request_log.row_count IS 'Rows in the answer.';
+COMMENT ON COLUMN request_log.record_id IS 'Made by the instance; distinguishes requests that arrived at the same time.';
+COMMENT ON COLUMN request_log.path IS 'The path as it was sent, percent-encoded, at most 256 bytes (a longer one ends with …); NULL where it is the route. Never a query, never anything in the form of a key.';
+COMMENT ON COLUMN request_log.address IS 'Address of the caller, behind trusted proxies the one that they name.';
+COMMENT ON COLUMN request_log.user_agent IS 'The header User-Agent, at most 200 bytes; NULL where there is none. Never anything in the form of a key.';
+COMMENT ON COLUMN request_log.problem IS 'What an error said: title, detail, errors (field, message) and permission, as far as it has them; NULL for other answers. Never a value of a parameter.';
+-- Errors are searched most and are few.
+CREATE INDEX request_log_error ON request_log (workspace_id, at, record_id) WHERE (status >= 400);
+CREATE INDEX request_log_key ON request_log (workspace_id, key_id, at);
+-- One object's requests, and unknown paths. Lists have no path.
+CREATE INDEX request_log_path ON request_log (workspace_id, path, at) WHERE (path IS NOT NULL);
+-- With the time, so that those of one id come in the order in which they are listed.
+CREATE INDEX request_log_request ON request_log (workspace_id, request_id, at);
+
+-- +goose StatementBegin
+DO $$
+BEGIN
+    FOR slot IN 0..31 LOOP
+        EXECUTE format('CREATE TABLE request_log_%s PARTITION OF request_log FOR VALUES IN (%s)', to_char(slot, 'FM00'), slot);
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TABLE request_refused (
+    workspace_id text COLLATE "C" NOT NULL,
+    minute timestamptz NOT NULL,
+    reason text COLLATE "C" NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    refused bigint NOT NULL,
+    CONSTRAINT request_refused_pkey PRIMARY KEY (workspace_id, minute, reason, key_id)
+);
+COMMENT ON TABLE request_refused IS 'How many requests were refused in each minute, by reason; kept as long as request_log.';
+COMMENT ON COLUMN request_refused.workspace_id IS 'Workspace of the key; * when the request had no key of a workspace.';
+COMMENT ON COLUMN request_refused.minute IS 'Start of the clock minute.';
+COMMENT ON COLUMN request_refused.reason IS 'method, headers, not_http, key_in_url, slow_down, rate_limit, or why a key was refused: missing, malformed, unknown, revoked, rotated, expired.';
+COMMENT ON COLUMN request_refused.key_id IS 'The key in the request; empty when there was none.';
+COMMENT ON COLUMN request_refused.refused IS 'Number of refused requests, of all instances.';
+
+-- The console draws its charts from counts by interval, so that no page counts rows. They are
+-- written beside what they count, some seconds later and in transactions of their own: a row that
+-- somebody has locked delays the charts and nothing else.
+CREATE TABLE request_rollup (
+    workspace_id text COLLATE "C" NOT NULL,
+    step smallint NOT NULL,
+    at timestamptz NOT NULL,
+    route_class text COLLATE "C" NOT NULL,
+    status_class smallint NOT NULL,
+    requests bigint NOT NULL,
+    latency integer[] NOT NULL,
+    CONSTRAINT request_rollup_pkey PRIMARY KEY (workspace_id, step, at, route_class, status_class),
+    CONSTRAINT request_rollup_step_check CHECK (step IN (1, 60))
+) WITH (fillfactor=80);
+COMMENT ON TABLE request_rollup IS 'Requests of the API by minute, kept for some hours, and by hour, kept for 31 days.';
+COMMENT ON COLUMN request_rollup.step IS 'Length of the interval in minutes.';
+COMMENT ON COLUMN request_rollup.at IS 'Start of the interval.';
+COMMENT ON COLUMN request_rollup.route_class IS 'list, object, events or other.';
+COMMENT ON COLUMN request_rollup.status_class IS 'First digit of the status; 0: refused before it was looked at more closely.';
+COMMENT ON COLUMN request_rollup.requests IS 'Number of requests.';
+COMMENT ON COLUMN request_rollup.latency IS 'How many took how long, by the bounds in internal/rollup; empty for refused ones.';
+CREATE INDEX request_rollup_age ON request_rollup (step, at);
+
+CREATE TABLE key_rollup (
+    workspace_id text COLLATE "C" NOT NULL,
+    step smallint NOT NULL,
+    at timestamptz NOT NULL,
+    key_id text COLLATE "C" NOT NULL,
+    requests bigint NOT NULL,
+    client_errors bigint NOT NULL,
+    server_errors bigint NOT NULL,
+    rate_limited bigint NOT NULL,
+    peak bigint NOT NULL,
+    refused bigint NOT NULL DEFAULT 0,
+    CONSTRAINT key_rollup_pkey PRIMARY KEY (workspace_id, step, at, key_id),
+    CONSTRAINT key_rollup_step_check CHECK (step IN (1, 60))
+) WITH (fillfactor=80);
+COMMENT ON TABLE key_rollup IS 'Requests of each key, in the intervals of request_rollup.';
+COMMENT ON COLUMN key_rollup.step IS 'Length of the interval in minutes.';
+COMMENT ON COLUMN key_rollup.at IS 'Start of the interval.';
+COMMENT ON COLUMN key_rollup.key_id IS 'The key that was used.';
+COMMENT ON COLUMN key_rollup.requests IS 'Requests within the key''s limit.';
+COMMENT ON COLUMN key_rollup.client_errors IS 'Those that were answered with a status of 400 to 499.';
+COMMENT ON COLUMN key_rollup.server_errors IS 'Those that were answered with a status of 500 or above.';
+COMMENT ON COLUMN key_rollup.rate_limited IS 'Requests that were refused because they were over the key''s limit.';
+COMMENT ON COLUMN key_rollup.peak IS 'The most requests within the limit in one minute of the interval.';
+COMMENT ON COLUMN key_rollup.refused IS 'Requests that were refused for another reason, such as a revoked key.';
+CREATE INDEX key_rollup_age ON key_rollup (step, at);
+
+CREATE TABLE attempt_rollup (
+    workspace_id text COLLATE "C" NOT NULL,
+    step smallint NOT NULL,
+    at timestamptz NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    outcome text COLLATE "C" NOT NULL,
+    attempts bigint NOT NULL,
+    latency integer[] NOT NULL,
+    CONSTRAINT attempt_rollup_pkey PRIMARY KEY (workspace_id, step, at, webhook_id, outcome),
+    CONSTRAINT attempt_rollup_step_check CHECK (step IN (1, 60))
+) WITH (fillfactor=80);
+COMMENT ON TABLE attempt_rollup IS 'Attempts to deliver, in the intervals of request_rollup. What webhook_hour counts is exact, this is for charts.';
+COMMENT ON COLUMN attempt_rollup.step IS 'Length of the interval in minutes.';
+COMMENT ON COLUMN attempt_rollup.at IS 'Start of the interval, in which the attempt began.';
+COMMENT ON COLUMN attempt_rollup.outcome IS 'Outcome of the attempts: success, or the cause of the failure.';
+COMMENT ON COLUMN attempt_rollup.attempts IS 'Number of attempts.';
+COMMENT ON COLUMN attempt_rollup.latency IS 'How many took how long, by the bounds in internal/rollup.';
+CREATE INDEX attempt_rollup_age ON attempt_rollup (step, at);
+
+CREATE TABLE event_rollup (
+    workspace_id text COLLATE "C" NOT NULL,
+    step smallint NOT NULL,
+    at timestamptz NOT NULL,
+    events bigint NOT NULL,
+    CONSTRAINT event_rollup_pkey PRIMARY KEY (workspace_id, step, at),
+    CONSTRAINT event_rollup_step_check CHECK (step IN (1, 60))
+) WITH (fillfactor=80);
+COMMENT ON TABLE event_rollup IS 'Events by their publish time, in the intervals of request_rollup.';
+COMMENT ON COLUMN event_rollup.step IS 'Length of the interval in minutes.';
+COMMENT ON COLUMN event_rollup.at IS 'Start of the interval.';
+COMMENT ON COLUMN event_rollup.events IS 'Number of public entries that the read models show.';
+CREATE INDEX event_rollup_age ON event_rollup (step, at);
+
+CREATE TABLE event_rollup_cursor (
+    workspace_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    CONSTRAINT event_rollup_cursor_pkey PRIMARY KEY (workspace_id)
+) WITH (fillfactor=50);
+COMMENT ON TABLE event_rollup_cursor IS 'How far event_rollup has counted each workspace''s log.';
+
+-- Webhooks.
+
+CREATE TABLE webhook (
+    workspace_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    url text NOT NULL,
+    events text[],
+    state text COLLATE "C" NOT NULL DEFAULT 'on',
+    created_at timestamptz NOT NULL,
+    secret bytea NOT NULL,
+    old_secret bytea,
+    old_secret_until timestamptz,
+    version integer NOT NULL DEFAULT 1,
+    epoch integer NOT NULL DEFAULT 1,
+    failing_since timestamptz,
+    warned integer NOT NULL DEFAULT 0,
+    turned_off_at timestamptz,
+    turned_off_for text,
+    name text NOT NULL DEFAULT '',
+    description text NOT NULL DEFAULT '',
+    standard_headers boolean NOT NULL DEFAULT false,
+    paused_at timestamptz,
+    pause_epoch integer,
+    kept_epoch integer,
+    older_secrets bytea[] NOT NULL DEFAULT '{}'::bytea[],
+    older_secrets_until timestamptz[] NOT NULL DEFAULT '{}'::timestamptz[],
+    url_version integer NOT NULL DEFAULT 0,
+    turned_off_since timestamptz,
+    failures jsonb NOT NULL DEFAULT '{}'::jsonb,
+    turned_off_reason text COLLATE "C",
+    CONSTRAINT webhook_pkey PRIMARY KEY (workspace_id, webhook_id),
+    CONSTRAINT webhook_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT webhook_description_check CHECK (char_length(description) <= 500),
+    CONSTRAINT webhook_name_check CHECK (char_length(name) <= 100),
+    CONSTRAINT webhook_older_secrets_check CHECK (cardinality(older_secrets) = cardinality(older_secrets_until)),
+    CONSTRAINT webhook_state_check CHECK (state IN ('on', 'off', 'paused')),
+    CONSTRAINT webhook_turned_off_reason_check CHECK (turned_off_reason IN ('failing', 'gone'))
+) WITH (fillfactor=60);
+COMMENT ON TABLE webhook IS 'Addresses that events are sent to, at most five for a workspace.';
+COMMENT ON COLUMN webhook.webhook_id IS 'wh_ and a UUIDv7.';
+COMMENT ON COLUMN webhook.events IS 'The chosen event types; null: all, including those of later versions.';
+COMMENT ON COLUMN webhook.state IS 'on, off or paused.';
+COMMENT ON COLUMN webhook.secret IS 'The signing secret, sealed with AES-256-GCM: key id (8 bytes), nonce (12), ciphertext and tag. Bound to workspace and webhook.';
+COMMENT ON COLUMN webhook.old_secret IS 'The secret before the last rotation, sealed in the same way; it signs too until old_secret_until.';
+COMMENT ON COLUMN webhook.old_secret_until IS 'Until then messages are signed with the old secret as well; null: there was no rotation.';
+COMMENT ON COLUMN webhook.version IS 'Raised by every change that a user makes, so that the dispatcher reads the row again.';
+COMMENT ON COLUMN webhook.epoch IS 'Raised when it is turned off, on, or paused. What was decided or is pending under an epoch from before it was last turned off or on is cancelled.';
+COMMENT ON COLUMN webhook.failing_since IS 'The first failed attempt after the last success, or after it was turned on or resumed, or its address was changed; null: it is not failing.';
+COMMENT ON COLUMN webhook.warned IS 'Warnings that were due since failing_since.';
+COMMENT ON COLUMN webhook.turned_off_at IS 'When it was turned off because attempts failed; null while on.';
+COMMENT ON COLUMN webhook.turned_off_for IS 'The last failure before it was turned off, in words.';
+COMMENT ON COLUMN webhook.description IS 'What it is for, in the words of its owner; empty: nothing was said.';
+COMMENT ON COLUMN webhook.standard_headers IS 'Its messages have webhook-id, webhook-timestamp and webhook-signature (standardwebhooks.com), too.';
+COMMENT ON COLUMN webhook.paused_at IS 'When it was paused; null while it is not.';
+COMMENT ON COLUMN webhook.pause_epoch IS 'The epoch that it got when it was last paused; null: never.';
+COMMENT ON COLUMN webhook.kept_epoch IS 'As long as its epoch is pause_epoch: what is pending under this epoch or a later one is not cancelled.';
+COMMENT ON COLUMN webhook.older_secrets IS 'The secrets before old_secret that still signed at the last rotation, newest first, sealed in the same way.';
+COMMENT ON COLUMN webhook.older_secrets_until IS 'Until when each of older_secrets signs, in the same order.';
+COMMENT ON COLUMN webhook.url_version IS 'The version that it got when its address was last changed; 0: never. Failures of attempts that were started under an earlier one do not count.';
+COMMENT ON COLUMN webhook.turned_off_since IS 'Since when every attempt had failed when it was turned off; null while on.';
+COMMENT ON COLUMN webhook.failures IS 'What the rules for turning it off remember of the attempts since failing_since; see delivery/policy.';
+COMMENT ON COLUMN webhook.turned_off_reason IS 'failing: no attempt had succeeded for long. gone: the receiver answered 410. Null while on.';
+CREATE INDEX webhook_by_id ON webhook (webhook_id);
+
+-- The history of deliveries is the journal of the cursors. An attempt is one inserted row; the
+-- cursor's own row moves once a second, and whoever takes a webhook over reads behind it in the
+-- history what was sent already. A cursor that is written with every batch would leave a version
+-- of itself behind each time, and a report that is open for an hour keeps all of them.
+CREATE TABLE webhook_cursor (
+    workspace_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    replay_position bigint,
+    replay_until bigint,
+    holder text COLLATE "C",
+    expired bigint NOT NULL DEFAULT 0,
+    CONSTRAINT webhook_cursor_pkey PRIMARY KEY (workspace_id, webhook_id),
+    CONSTRAINT webhook_cursor_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE,
+    CONSTRAINT webhook_cursor_check CHECK ((replay_position IS NULL) = (replay_until IS NULL)),
+    CONSTRAINT webhook_cursor_position_check CHECK (position >= 0)
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=200, fillfactor=30);
+COMMENT ON TABLE webhook_cursor IS 'How far each webhook has come in its workspace''s log, and which process delivers to it.';
+COMMENT ON COLUMN webhook_cursor.position IS 'Every entry up to here was sent to the webhook once, or is not for it. Later ones that have a row in webhook_delivery were sent, too.';
+COMMENT ON COLUMN webhook_cursor.replay_position IS 'While missed events are sent: all of them up to here are done.';
+COMMENT ON COLUMN webhook_cursor.replay_until IS 'The last position of the missed events; null: none are being sent.';
+COMMENT ON COLUMN webhook_cursor.holder IS 'The webhook_instance that delivers to it, as long as the lease of that lasts; null: none does.';
+COMMENT ON COLUMN webhook_cursor.expired IS 'How many events up to position, and up to replay_position, were past the retention when their turn came, and were not sent.';
+CREATE INDEX webhook_cursor_held ON webhook_cursor (holder) WHERE (holder IS NOT NULL);
+
+CREATE TABLE webhook_delivery (
+    workspace_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    created_at timestamptz NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    event_type text COLLATE "C" NOT NULL,
+    state text COLLATE "C" NOT NULL,
+    next_attempt_at timestamptz,
+    attempts jsonb NOT NULL,
+    CONSTRAINT webhook_delivery_pkey PRIMARY KEY (workspace_id, webhook_id, position, created_at)
+) PARTITION BY RANGE (created_at);
+COMMENT ON TABLE webhook_delivery IS 'Every delivery within the retention, partitioned by day; whole days are dropped.';
+COMMENT ON COLUMN webhook_delivery.position IS 'Position of the event in the log, which has the body.';
+COMMENT ON COLUMN webhook_delivery.created_at IS 'Time of the first attempt.';
+COMMENT ON COLUMN webhook_delivery.state IS 'pending, succeeded, failed or cancelled.';
+COMMENT ON COLUMN webhook_delivery.next_attempt_at IS 'Time of the next attempt of a pending delivery.';
+COMMENT ON COLUMN webhook_delivery.attempts IS 'Array of {at, status, error, duration_ms, answer}, oldest first.';
+CREATE INDEX webhook_delivery_newest ON webhook_delivery (workspace_id, webhook_id, created_at DESC, position DESC) INCLUDE (event_type);
+CREATE INDEX webhook_delivery_not_succeeded ON webhook_delivery (workspace_id, webhook_id, state, created_at DESC, position DESC) WHERE (state <> 'succeeded');
+
+-- Rows of days for which there is no partition yet, so that an insert never fails for want of one.
+CREATE TABLE webhook_delivery_other PARTITION OF webhook_delivery DEFAULT;
+
+CREATE TABLE webhook_waiting (
+    workspace_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    created_at timestamptz NOT NULL,
+    attempts integer NOT NULL,
+    before integer NOT NULL DEFAULT 0,
+    next_attempt_at timestamptz NOT NULL,
+    once boolean NOT NULL DEFAULT false,
+    epoch integer NOT NULL,
+    CONSTRAINT webhook_waiting_pkey PRIMARY KEY (workspace_id, webhook_id, position),
+    CONSTRAINT webhook_waiting_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE
+) WITH (autovacuum_vacuum_scale_factor=0.05, fillfactor=70);
+COMMENT ON TABLE webhook_waiting IS 'Pending deliveries: after a failed attempt or "Send again".';
+COMMENT ON COLUMN webhook_waiting.created_at IS 'created_at of the row in webhook_delivery, by which that is found.';
+COMMENT ON COLUMN webhook_waiting.attempts IS 'Attempts made so far.';
+COMMENT ON COLUMN webhook_waiting.before IS 'Attempts made before the retry schedule began again: those of a failed delivery that is sent as missed.';
+COMMENT ON COLUMN webhook_waiting.next_attempt_at IS 'The next attempt is not made before this time.';
+COMMENT ON COLUMN webhook_waiting.once IS 'True for "Send again": there is no further attempt.';
+COMMENT ON COLUMN webhook_waiting.epoch IS 'The webhook''s epoch when the attempt failed. A delivery from before the webhook was last turned off or on is to be cancelled.';
+CREATE INDEX webhook_waiting_due ON webhook_waiting (workspace_id, webhook_id, next_attempt_at);
+-- Of what is pending for a paused webhook, which may be much, only what a person sends has the
+-- present epoch.
+CREATE INDEX webhook_waiting_epoch ON webhook_waiting (workspace_id, webhook_id, epoch);
+CREATE INDEX webhook_waiting_next ON webhook_waiting (next_attempt_at);
+
+CREATE TABLE webhook_hour (
+    workspace_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    hour timestamptz NOT NULL,
+    outcome text COLLATE "C" NOT NULL,
+    attempts bigint NOT NULL,
+    CONSTRAINT webhook_hour_pkey PRIMARY KEY (workspace_id, webhook_id, hour, outcome),
+    CONSTRAINT webhook_hour_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE
+) WITH (fillfactor=50);
+COMMENT ON TABLE webhook_hour IS 'Attempts of each webhook by hour and outcome, for the counts of the last 24 hours. Written once a second at most.';
+COMMENT ON COLUMN webhook_hour.hour IS 'Start of the hour.';
+COMMENT ON COLUMN webhook_hour.outcome IS 'Outcome of the attempts.';
+COMMENT ON COLUMN webhook_hour.attempts IS 'Number of attempts.';
+
+-- A lease is of one run of the database server and of one table. What a process remembers of its
+-- webhooks are positions in the log, and after a failover, or the restore of a backup or a dump, the
+-- log may be an older one.
+CREATE TABLE webhook_instance (
+    workspace_id text COLLATE "C" NOT NULL DEFAULT '*',
+    instance_id text COLLATE "C" NOT NULL,
+    lease_until timestamptz NOT NULL,
+    server_start timestamptz NOT NULL DEFAULT pg_postmaster_start_time(),
+    secret_keys bytea[] NOT NULL DEFAULT '{}',
+    of_table oid NOT NULL,
+    CONSTRAINT webhook_instance_pkey PRIMARY KEY (workspace_id, instance_id),
+    CONSTRAINT webhook_instance_workspace_id_check CHECK (workspace_id = '*')
+) WITH (fillfactor=30);
+ALTER TABLE webhook_instance ALTER of_table SET DEFAULT 'webhook_instance'::regclass;
+COMMENT ON TABLE webhook_instance IS 'The processes that deliver. Each has one lease for all webhooks that it holds, so that renewing it writes one row.';
+COMMENT ON COLUMN webhook_instance.workspace_id IS 'Always *, which stands for all workspaces.';
+COMMENT ON COLUMN webhook_instance.instance_id IS 'Made by the process when it starts.';
+COMMENT ON COLUMN webhook_instance.lease_until IS 'By the database''s clock. Afterwards other processes take over its webhooks.';
+COMMENT ON COLUMN webhook_instance.server_start IS 'When the database server was started that gave the lease. It is over under any other.';
+COMMENT ON COLUMN webhook_instance.secret_keys IS 'Fingerprints of the keys that the process has.';
+COMMENT ON COLUMN webhook_instance.of_table IS 'The oid of this table when the lease was given: the restore of a dump makes another one, under which the lease is over.';
+
+CREATE TABLE webhook_mail (
+    workspace_id text COLLATE "C" NOT NULL,
+    mail_id text COLLATE "C" NOT NULL,
+    webhook_id text COLLATE "C" NOT NULL,
+    subject text NOT NULL,
+    body text NOT NULL,
+    created_at timestamptz NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    next_attempt_at timestamptz NOT NULL,
+    error text,
+    recipient text,
+    CONSTRAINT webhook_mail_pkey PRIMARY KEY (workspace_id, mail_id),
+    CONSTRAINT webhook_mail_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id)
+);
+COMMENT ON TABLE webhook_mail IS 'Mails to finance teams that are not sent yet. A sent one is deleted.';
+COMMENT ON COLUMN webhook_mail.mail_id IS 'Derived from what the mail is about, so that it is stored once.';
+COMMENT ON COLUMN webhook_mail.attempts IS 'How often sending was tried.';
+COMMENT ON COLUMN webhook_mail.next_attempt_at IS 'It is not sent before this time; moved ahead while a process sends it.';
+COMMENT ON COLUMN webhook_mail.error IS 'Error of the last attempt.';
+COMMENT ON COLUMN webhook_mail.recipient IS 'Who it is for; it is dropped when workspace.notify_email no longer has the address. Null: all of them.';
+CREATE INDEX webhook_mail_next ON webhook_mail (next_attempt_at);
+
+-- The keys themselves are never in the database. A process with other keys is refused before it
+-- seals anything that the others could not open.
+CREATE TABLE secret_key (
+    workspace_id text COLLATE "C" NOT NULL,
+    fingerprint bytea NOT NULL,
+    state text NOT NULL,
+    since timestamptz NOT NULL,
+    CONSTRAINT secret_key_pkey PRIMARY KEY (workspace_id, fingerprint),
+    CONSTRAINT secret_key_fingerprint_check CHECK (octet_length(fingerprint) = 8),
+    CONSTRAINT secret_key_state_check CHECK (state IN ('sealing', 'former', 'lost')),
+    CONSTRAINT secret_key_workspace_id_check CHECK (workspace_id = '*')
+);
+COMMENT ON TABLE secret_key IS 'Fingerprints of the keys of webhooks'' secrets, which are outside of the database.';
+COMMENT ON COLUMN secret_key.fingerprint IS 'The first 8 bytes of every secret sealed under the key.';
+COMMENT ON COLUMN secret_key.state IS 'sealing: every process seals under this one; former: replaced by a rotation; lost: given up, and what is sealed under it cannot be opened any more.';
+COMMENT ON COLUMN secret_key.since IS 'When it got into this state.';
+CREATE UNIQUE INDEX secret_key_sealing ON secret_key (workspace_id) WHERE (state = 'sealing');
+
+-- +goose StatementBegin
+CREATE FUNCTION webhook_lease(lease text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM webhook_instance i
+                    WHERE i.workspace_id = '*' AND i.instance_id = lease AND i.lease_until > clock_timestamp()
+                      AND i.server_start = pg_postmaster_start_time() AND i.of_table = i.tableoid) THEN
+        RAISE EXCEPTION 'the lease of % is over', lease USING ERRCODE = 'LF007';
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION webhook_lease(text) IS 'Fails with SQLSTATE LF007 unless a process that delivers still has its lease.';
+
+-- +goose StatementBegin
+-- Cancels up to n deliveries that wait under an older epoch than counts, and says how many.
+CREATE FUNCTION webhook_cancel(w text, h text, n integer) RETURNS integer LANGUAGE plpgsql SET enable_sort = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    done  integer;
+    since integer;
+BEGIN
+    SELECT CASE WHEN k.epoch = k.pause_epoch THEN k.kept_epoch ELSE k.epoch END INTO since FROM webhook k
+     WHERE k.workspace_id = w AND k.webhook_id = h;
+    -- Without sorts, a range of one webhook in the order of epochs is read along their index. A
+    -- DELETE has no order, so it takes the rows by their places, which the locks keep.
+    WITH gone AS (
+        DELETE FROM webhook_waiting WHERE ctid = ANY (ARRAY(
+               SELECT q.ctid FROM webhook_waiting q
+                WHERE q.workspace_id = w AND q.webhook_id BETWEEN h AND h AND q.epoch < since
+                ORDER BY q.webhook_id, q.epoch LIMIT n FOR UPDATE))
+        RETURNING workspace_id, webhook_id, position, created_at
+    ), shown AS (
+        UPDATE webhook_delivery d SET state = 'cancelled', next_attempt_at = NULL FROM gone g
+         WHERE d.workspace_id = g.workspace_id AND d.webhook_id = g.webhook_id AND d.position = g.position AND d.created_at = g.created_at
+           AND d.state = 'pending'
+    )
+    SELECT count(*) INTO done FROM gone;
+    RETURN done;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION webhook_cancel(text,text,integer) IS 'Cancels up to n deliveries that are pending from before the webhook was last turned off or on; returns how many.';
+
+-- +goose StatementBegin
+-- Makes the days from yesterday to a week ahead and drops those before the given one. A day whose
+-- rows had to go to the default partition takes them over. It gives up after a moment when somebody
+-- reads the history in a long transaction: waiting for that lock would make every insert wait behind
+-- it.
+CREATE FUNCTION webhook_delivery_days(today date, oldest date) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    day  date;
+    name text;
+    p    record;
+BEGIN
+    PERFORM set_config('lock_timeout', '200ms', true);
+    -- One process at a time. Anybody could hold an advisory lock.
+    LOCK TABLE webhook_delivery_other IN SHARE UPDATE EXCLUSIVE MODE;
+    FOR day IN SELECT generate_series(today - 1, today + 7, interval '1 day')::date LOOP
+        name := 'webhook_delivery_' || to_char(day, 'YYYYMMDD');
+        CONTINUE WHEN to_regclass(name) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I (LIKE webhook_delivery INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', name);
+        EXECUTE format('WITH moved AS (DELETE FROM webhook_delivery_other WHERE created_at >= %L AND created_at < %L RETURNING *)
+                        INSERT INTO %I SELECT * FROM moved', day || ' 00:00Z', (day + 1) || ' 00:00Z', name);
+        EXECUTE format('ALTER TABLE webhook_delivery ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+                       name, day || ' 00:00Z', (day + 1) || ' 00:00Z');
+    END LOOP;
+    DELETE FROM webhook_delivery_other WHERE created_at < oldest::timestamp AT TIME ZONE 'UTC';
+    FOR p IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+              WHERE i.inhparent = 'webhook_delivery'::regclass
+                AND c.relname ~ '^webhook_delivery_[0-9]{8}$' AND right(c.relname, 8) < to_char(oldest, 'YYYYMMDD') LOOP
+        EXECUTE format('DROP TABLE %I', p.relname);
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION webhook_delivery_days(date,date) IS 'Makes and drops the daily partitions of webhook_delivery. Fails with lock_not_available while a long transaction reads the history; call it again later.';
+
+-- The console.
+
+-- +goose StatementBegin
+CREATE FUNCTION console_audit_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit is append-only: % on console_audit is refused', TG_OP
+        USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION console_audit_refuse() IS 'Keeps the audit append-only.';
+
+CREATE TABLE console_session (
+    workspace_id text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    person text NOT NULL,
+    role text NOT NULL,
+    grants jsonb NOT NULL,
+    created_at timestamptz NOT NULL,
+    seen_at timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL,
+    issuer text NOT NULL DEFAULT '',
+    subject text NOT NULL DEFAULT '',
+    CONSTRAINT console_session_pkey PRIMARY KEY (workspace_id, hash),
+    CONSTRAINT console_session_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT console_session_hash_check CHECK (octet_length(hash) = 32),
+    CONSTRAINT console_session_person_check CHECK (person <> ''),
+    CONSTRAINT console_session_role_check CHECK (role IN ('viewer', 'admin'))
+) WITH (fillfactor=70);
+COMMENT ON TABLE console_session IS 'Sessions of the console. A row is deleted when the person signs out, and some time after the session ended.';
+COMMENT ON COLUMN console_session.workspace_id IS 'The workspace that the session shows.';
+COMMENT ON COLUMN console_session.hash IS 'SHA-256 of the token in the browser''s cookie, the only form in which it is kept.';
+COMMENT ON COLUMN console_session.person IS 'Name of the person: a mail address or a name from the identity provider, or the name in a sign-in link.';
+COMMENT ON COLUMN console_session.role IS 'viewer (may look) or admin (may change), in this workspace.';
+COMMENT ON COLUMN console_session.grants IS 'Array of {workspace, role}: the workspaces that the person may switch to.';
+COMMENT ON COLUMN console_session.seen_at IS 'When it was last used, at most a minute late; the idle limit counts from here.';
+COMMENT ON COLUMN console_session.expires_at IS 'When the session ends, even if it is in use.';
+COMMENT ON COLUMN console_session.issuer IS 'Address of the identity provider that signed the person in; empty for a sign-in link.';
+COMMENT ON COLUMN console_session.subject IS 'The identity provider''s id of the person, which never changes; for a sign-in link, the id of the link.';
+CREATE INDEX console_session_by_hash ON console_session (hash);
+CREATE INDEX console_session_expiry ON console_session (expires_at);
+
+CREATE TABLE console_link (
+    workspace_id text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    person text NOT NULL,
+    role text NOT NULL,
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL,
+    CONSTRAINT console_link_pkey PRIMARY KEY (workspace_id, hash),
+    CONSTRAINT console_link_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT console_link_hash_check CHECK (octet_length(hash) = 32),
+    CONSTRAINT console_link_person_check CHECK (person <> ''),
+    CONSTRAINT console_link_role_check CHECK (role IN ('viewer', 'admin'))
+);
+COMMENT ON TABLE console_link IS 'Sign-in links that have not been used. Using a link deletes it, so that it works once.';
+COMMENT ON COLUMN console_link.hash IS 'SHA-256 of the token in the link, the only form in which it is kept.';
+COMMENT ON COLUMN console_link.person IS 'Name of the person who signs in with the link.';
+COMMENT ON COLUMN console_link.role IS 'viewer or admin.';
+COMMENT ON COLUMN console_link.expires_at IS 'The link does not work from this time on.';
+CREATE INDEX console_link_by_hash ON console_link (hash);
+CREATE INDEX console_link_expiry ON console_link (expires_at);
+
+CREATE TABLE console_audit (
+    workspace_id text COLLATE "C" NOT NULL,
+    at timestamptz NOT NULL,
+    audit_id uuid NOT NULL,
+    person text NOT NULL,
+    via text NOT NULL,
+    action text NOT NULL,
+    object_id text NOT NULL,
+    object_name text NOT NULL,
+    detail text NOT NULL,
+    issuer text NOT NULL DEFAULT '',
+    subject text NOT NULL DEFAULT '',
+    CONSTRAINT console_audit_pkey PRIMARY KEY (workspace_id, at, audit_id),
+    CONSTRAINT console_audit_via_check CHECK (via IN ('console', 'command', 'service'))
+);
+COMMENT ON TABLE console_audit IS 'Every change of workspaces, keys, webhooks, read models and settings, and every sign-in: who, when, what. Written in the transaction of the change. UPDATE, DELETE and TRUNCATE are refused.';
+COMMENT ON COLUMN console_audit.at IS 'When it was done.';
+COMMENT ON COLUMN console_audit.audit_id IS 'Distinguishes changes that were made at the same time.';
+COMMENT ON COLUMN console_audit.person IS 'The name of who did it, as in console_session.person; for commands and the service the account and machine that ran them.';
+COMMENT ON COLUMN console_audit.via IS 'console, command, or service (a serving process by itself).';
+COMMENT ON COLUMN console_audit.action IS 'What was done, such as key.create or webhook.rotate_secret.';
+COMMENT ON COLUMN console_audit.object_id IS 'Id of the key, webhook, delivery or entry; empty where the action has none.';
+COMMENT ON COLUMN console_audit.object_name IS 'Name or address of the object at that time, readable when the object no longer exists.';
+COMMENT ON COLUMN console_audit.detail IS 'The new value, in words; never a secret.';
+COMMENT ON COLUMN console_audit.issuer IS 'As in console_session; empty for commands and the service.';
+COMMENT ON COLUMN console_audit.subject IS 'As in console_session; empty for commands and the service.';
+CREATE TRIGGER console_audit_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON console_audit FOR EACH STATEMENT EXECUTE FUNCTION console_audit_refuse();
+
+-- Entries that come from elsewhere, and workspaces that move.
+
+-- The broker itself could keep that, but gives messages out of order after a process has died with
+-- some of them.
+CREATE TABLE ingest_position (
+    workspace_id text COLLATE "C" NOT NULL,
+    source text COLLATE "C" NOT NULL,
+    sequence bigint NOT NULL,
+    stream_created timestamptz,
+    moved_at timestamptz,
+    holder text,
+    held_until timestamptz,
+    CONSTRAINT ingest_position_pkey PRIMARY KEY (workspace_id, source),
+    CONSTRAINT ingest_position_sequence_check CHECK (sequence >= 0),
+    CONSTRAINT ingest_position_workspace_id_check CHECK (workspace_id = '*')
+);
+COMMENT ON TABLE ingest_position IS 'How far streams of message brokers are ingested. Whatever is after the sequence is read again; entries that the log has are skipped by their ids.';
+COMMENT ON COLUMN ingest_position.source IS 'LEDGERFEED_INGEST_NAME.';
+COMMENT ON COLUMN ingest_position.sequence IS 'The stream''s sequence of the last message that is in the log or among the dead letters; 0: none.';
+COMMENT ON COLUMN ingest_position.stream_created IS 'When the stream was made: another one begins again at sequence 1.';
+COMMENT ON COLUMN ingest_position.moved_at IS 'When sequence last moved; null: never.';
+COMMENT ON COLUMN ingest_position.holder IS 'The process that reads the stream; the others wait.';
+COMMENT ON COLUMN ingest_position.held_until IS 'When another process may take over.';
+
+-- Each side keeps in its own database how far a move has come, so that it can be run again or
+-- undone (docs/operations/moving.md).
+CREATE TABLE workspace_move (
+    workspace_id text COLLATE "C" NOT NULL,
+    move_id uuid NOT NULL,
+    receiver uuid,
+    state text NOT NULL,
+    other text NOT NULL,
+    public_address text,
+    changed_at timestamptz NOT NULL,
+    fenced_at timestamptz,
+    opened_after interval,
+    position bigint,
+    chain bytea,
+    held jsonb NOT NULL DEFAULT '{}'::jsonb,
+    progress jsonb NOT NULL DEFAULT '{}'::jsonb,
+    CONSTRAINT workspace_move_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT workspace_move_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT workspace_move_chain_check CHECK (octet_length(chain) = 32),
+    CONSTRAINT workspace_move_state_check CHECK (state IN ('copying', 'holding', 'fenced', 'moved', 'removing', 'removed', 'receiving', 'ready', 'open', 'complete', 'abandoned'))
+);
+COMMENT ON TABLE workspace_move IS 'The last move of each workspace from or to this database, and how far it has come.';
+COMMENT ON COLUMN workspace_move.move_id IS 'The same on both sides.';
+COMMENT ON COLUMN workspace_move.receiver IS 'Made by the side that receives, and noted by the other, which moves to no second one; null: not noted yet.';
+COMMENT ON COLUMN workspace_move.state IS 'Of the side that gives: copying, holding, fenced, moved, removing, removed; of the one that receives: receiving, ready, open, complete, or abandoned.';
+COMMENT ON COLUMN workspace_move.other IS 'Server and database of the other side, without an account.';
+COMMENT ON COLUMN workspace_move.public_address IS 'As in workspace.moved_to, from when it has moved.';
+COMMENT ON COLUMN workspace_move.changed_at IS 'When it got into this state.';
+COMMENT ON COLUMN workspace_move.fenced_at IS 'When appends were last closed for the move.';
+COMMENT ON COLUMN workspace_move.opened_after IS 'How long appends were refused, as the side that receives knows it; null: it is not open.';
+COMMENT ON COLUMN workspace_move.position IS 'The newest entry when it moved; null: it has not.';
+COMMENT ON COLUMN workspace_move.chain IS 'The chain value of that entry.';
+COMMENT ON COLUMN workspace_move.held IS 'The states that webhooks had before they were held, by id.';
+COMMENT ON COLUMN workspace_move.progress IS 'How far each table of the history is copied: the key of the last row, by table.';
+
+-- What changes the log, and what makes and drops partitions, runs with the rights of the tables'
+-- owner, so that the roles of processes and producers need no right to change those tables
+-- (ledgerfeed migrate --grants). Nobody else may call it. Names are found in this schema alone,
+-- not in one of the caller's.
+-- +goose StatementBegin
+DO $$
+DECLARE
+    f text;
+BEGIN
+    FOREACH f IN ARRAY ARRAY[
+        'log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean)',
+        'log_publish(text, timestamptz, json)',
+        'log_trace(text, text[], text[], text[])',
+        'workspace_create(text, text, timestamptz)',
+        'webhook_delivery_days(date, date)'
+    ] LOOP
+        EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', f, current_schema());
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
+    END LOOP;
+    REVOKE EXECUTE ON FUNCTION workspace_unmake(text) FROM PUBLIC; -- log_append calls it
+END
+$$;
+-- +goose StatementEnd
+
+-- +goose Down
+DROP FUNCTION log_clock, log_stamp, log_chain, log_public, log_waited, log_patience, log_closed, log_append,
+    log_publish, log_trace, log_position_since, workspace_create, workspace_unmake, webhook_lease,
+    webhook_cancel, webhook_delivery_days;
+DROP TABLE workspace_move, ingest_position, console_audit, console_link, console_session, secret_key,
+    webhook_mail, webhook_instance, webhook_hour, webhook_waiting, webhook_delivery, webhook_cursor, webhook,
+    event_rollup_cursor, event_rollup, attempt_rollup, key_rollup, request_rollup, request_refused,
+    request_log, service_setting, service_key, cursor_key, rate_count, access_revision, api_key_use,
+    api_key_secret, api_key, event_cosignature, event_tile, event_tree, replay_audit, anomaly_acknowledged,
+    anomaly, removed_billed_charge, removed_charge, removed_time_entry, closed_period, credit_move,
+    client_credit, payment, charge, time_entry, invoice, contractor, client, log_skip, log_failure,
+    log_under_way, log_checkpoint, append_trace, event_log, log_head, workspace;
+DROP FUNCTION event_log_refuse, event_log_removed, console_audit_refuse;

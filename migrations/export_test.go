@@ -1,0 +1,4 @@
+package migrations
+
+// UpTo is Up with other files.
+var UpTo = upTo
