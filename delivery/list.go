@@ -16,8 +16,8 @@ const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.name, w.descripti
 	w.turned_off_at, w.turned_off_for, CASE WHEN w.state = 'off' THEN coalesce(w.turned_off_since, w.failing_since) END, CASE WHEN w.state = 'off' THEN w.turned_off_reason END, w.old_secret_until, w.older_secrets_until, c.replay_until IS NOT NULL, c.expired,
 	EXISTS (SELECT FROM secret_key k WHERE k.state = 'lost' AND k.fingerprint = substring(w.secret FOR 8)),
 	(SELECT json_object_agg(t.outcome, t.n) FROM (
-	        SELECT n.outcome, sum(n.attempts) AS n FROM webhook_hour n
-	         WHERE n.workspace_id = w.workspace_id AND n.webhook_id = w.webhook_id AND n.hour > $2
+	        SELECT n.outcome, sum(n.attempts) AS n FROM attempt_rollup n
+	         WHERE n.workspace_id = w.workspace_id AND n.step = 60 AND n.at > $2 AND n.webhook_id = w.webhook_id
 	         GROUP BY n.outcome) t)`
 
 // List returns a workspace's webhooks, the oldest first. Errors:

@@ -25,7 +25,6 @@ func TestLockedWebhookDelaysNobody(t *testing.T) {
 	for name, lock := range map[string]string{
 		"webhook":  `SELECT FROM webhook WHERE workspace_id = 'locked' FOR UPDATE`,
 		"cursor":   `SELECT FROM webhook_cursor WHERE workspace_id = 'locked' FOR UPDATE`,
-		"counts":   `SELECT FROM webhook_hour WHERE workspace_id = 'locked' FOR UPDATE`,
 		"all rows": `SELECT FROM webhook w JOIN webhook_cursor c USING (workspace_id, webhook_id) WHERE w.workspace_id = 'locked' FOR UPDATE`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +46,6 @@ func TestLockedWebhookDelaysNobody(t *testing.T) {
 			}
 			rc.Wait(t, sent)
 			b.recorded(spaces, sent)
-			testkit.Eventually(t, func() error { return b.counted("locked") })
 
 			conn := testkit.Must(pgx.Connect(t.Context(), testkit.Direct(b.pool.Config().ConnString())))(t)
 			tx := testkit.Must(conn.Begin(t.Context()))(t)
@@ -206,16 +204,6 @@ func (b *bench) recorded(workspaces []string, n int) {
 	})
 }
 
-// counted reports whether the attempts of a workspace are counted.
-func (b *bench) counted(workspaceID string) error {
-	var n int
-	err := b.pool.QueryRow(b.t.Context(), `SELECT count(*) FROM webhook_hour WHERE workspace_id = $1`, workspaceID).Scan(&n)
-	if err == nil && n == 0 {
-		err = fmt.Errorf("the attempts of %s are not counted", workspaceID)
-	}
-	return err
-}
-
 // TestLockedWebhookIsReleased: a dispatcher that stops while a webhook's rows are
 // locked ends in time, and another one takes over what it held.
 func TestLockedWebhookIsReleased(t *testing.T) {
@@ -317,26 +305,4 @@ func TestLockedTracesDelayNobody(t *testing.T) {
 	if n := len(spans.Ended()); n != 4 || links != 1 {
 		t.Errorf("%d attempts have %d links, want 4 and 1", n, links)
 	}
-}
-
-// TestALockedTableOfCounts: a dispatcher that starts while somebody has locked the table of
-// hourly counts, from which it deletes old ones, delivers all the same. What waits for
-// the table is recorded when the lock is gone.
-func TestALockedTableOfCounts(t *testing.T) {
-	t.Parallel()
-	b := setup(t, policy.Settings{})
-	rc := testkit.NewReceiver(t, nil)
-	spaces := []string{"acme", "beta", "gamma"}
-	for _, ws := range spaces {
-		b.webhookIn(ws, rc.URL)
-		b.appendTo(ws, "invoice.reversed", 2)
-	}
-	tx := testkit.Must(testkit.OwnerConn(t, b.pool).Begin(t.Context()))(t)
-	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE webhook_hour IN ACCESS EXCLUSIVE MODE`))(t)
-	b.dispatcher()
-	rc.Wait(t, 6)
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.recorded(spaces, 6)
 }

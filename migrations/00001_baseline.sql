@@ -1227,7 +1227,7 @@ CREATE TABLE attempt_rollup (
     CONSTRAINT attempt_rollup_pkey PRIMARY KEY (workspace_id, step, at, webhook_id, outcome),
     CONSTRAINT attempt_rollup_step_check CHECK (step IN (1, 60))
 ) WITH (fillfactor=80);
-COMMENT ON TABLE attempt_rollup IS 'Attempts to deliver, in the intervals of request_rollup. What webhook_hour counts is exact, this is for charts.';
+COMMENT ON TABLE attempt_rollup IS 'Attempts to deliver, in the intervals of request_rollup.';
 COMMENT ON COLUMN attempt_rollup.step IS 'Length of the interval in minutes.';
 COMMENT ON COLUMN attempt_rollup.at IS 'Start of the interval, in which the attempt began.';
 COMMENT ON COLUMN attempt_rollup.outcome IS 'Outcome of the attempts: success, or the cause of the failure.';
@@ -1394,20 +1394,6 @@ CREATE INDEX webhook_waiting_due ON webhook_waiting (workspace_id, webhook_id, n
 -- present epoch.
 CREATE INDEX webhook_waiting_epoch ON webhook_waiting (workspace_id, webhook_id, epoch);
 CREATE INDEX webhook_waiting_next ON webhook_waiting (next_attempt_at);
-
-CREATE TABLE webhook_hour (
-    workspace_id text COLLATE "C" NOT NULL,
-    webhook_id text COLLATE "C" NOT NULL,
-    hour timestamptz NOT NULL,
-    outcome text COLLATE "C" NOT NULL,
-    attempts bigint NOT NULL,
-    CONSTRAINT webhook_hour_pkey PRIMARY KEY (workspace_id, webhook_id, hour, outcome),
-    CONSTRAINT webhook_hour_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE
-) WITH (fillfactor=50);
-COMMENT ON TABLE webhook_hour IS 'Attempts of each webhook by hour and outcome, for the counts of the last 24 hours. Written once a second at most.';
-COMMENT ON COLUMN webhook_hour.hour IS 'Start of the hour.';
-COMMENT ON COLUMN webhook_hour.outcome IS 'Outcome of the attempts.';
-COMMENT ON COLUMN webhook_hour.attempts IS 'Number of attempts.';
 
 -- A lease is of one run of the database server and of one table. What a process remembers of its
 -- webhooks are positions in the log, and after a failover, or the restore of a backup or a dump, the
@@ -1726,7 +1712,7 @@ DROP FUNCTION log_clock, log_stamp, log_chain, log_public, log_waited, log_patie
     log_publish, log_trace, log_position_since, workspace_create, workspace_unmake, webhook_lease,
     webhook_cancel, webhook_delivery_days;
 DROP TABLE workspace_move, ingest_position, console_audit, console_link, console_session, secret_key,
-    webhook_mail, webhook_instance, webhook_hour, webhook_waiting, webhook_delivery, webhook_cursor, webhook,
+    webhook_mail, webhook_instance, webhook_waiting, webhook_delivery, webhook_cursor, webhook,
     event_rollup_cursor, event_rollup, attempt_rollup, key_rollup, request_rollup, request_refused,
     request_log, service_setting, service_key, cursor_key, rate_count, access_revision, api_key_use,
     api_key_secret, api_key, event_cosignature, event_tile, event_tree, replay_audit, anomaly_acknowledged,

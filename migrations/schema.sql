@@ -120,7 +120,7 @@ CREATE TABLE attempt_rollup (
     CONSTRAINT attempt_rollup_pkey PRIMARY KEY (workspace_id, step, at, webhook_id, outcome),
     CONSTRAINT attempt_rollup_step_check CHECK ((step = ANY (ARRAY[1, 60])))
 ) WITH (fillfactor=80);
-COMMENT ON TABLE attempt_rollup IS 'Attempts to deliver, in the intervals of request_rollup. What webhook_hour counts is exact, this is for charts.';
+COMMENT ON TABLE attempt_rollup IS 'Attempts to deliver, in the intervals of request_rollup.';
 COMMENT ON COLUMN attempt_rollup.step IS 'Length of the interval in minutes.';
 COMMENT ON COLUMN attempt_rollup.at IS 'Start of the interval, in which the attempt began.';
 COMMENT ON COLUMN attempt_rollup.outcome IS 'Outcome of the attempts: success, or the cause of the failure.';
@@ -1020,20 +1020,6 @@ CREATE INDEX webhook_delivery_newest ON ONLY public.webhook_delivery USING btree
 CREATE INDEX webhook_delivery_not_succeeded ON ONLY public.webhook_delivery USING btree (workspace_id, webhook_id, state, created_at DESC, "position" DESC) WHERE (state <> 'succeeded'::text);
 
 CREATE TABLE webhook_delivery_other PARTITION OF webhook_delivery DEFAULT;
-
-CREATE TABLE webhook_hour (
-    workspace_id text COLLATE "C" NOT NULL,
-    webhook_id text COLLATE "C" NOT NULL,
-    hour timestamp with time zone NOT NULL,
-    outcome text COLLATE "C" NOT NULL,
-    attempts bigint NOT NULL,
-    CONSTRAINT webhook_hour_pkey PRIMARY KEY (workspace_id, webhook_id, hour, outcome),
-    CONSTRAINT webhook_hour_workspace_id_webhook_id_fkey FOREIGN KEY (workspace_id, webhook_id) REFERENCES webhook(workspace_id, webhook_id) ON DELETE CASCADE
-) WITH (fillfactor=50);
-COMMENT ON TABLE webhook_hour IS 'Attempts of each webhook by hour and outcome, for the counts of the last 24 hours. Written once a second at most.';
-COMMENT ON COLUMN webhook_hour.hour IS 'Start of the hour.';
-COMMENT ON COLUMN webhook_hour.outcome IS 'Outcome of the attempts.';
-COMMENT ON COLUMN webhook_hour.attempts IS 'Number of attempts.';
 
 CREATE TABLE webhook_instance (
     workspace_id text COLLATE "C" NOT NULL DEFAULT '*'::text,

@@ -2,11 +2,8 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
@@ -17,8 +14,6 @@ import (
 const (
 	maintenanceInterval = time.Hour
 	maintenanceRetry    = time.Minute
-	// countRetention is how long hourly counts are kept; the console shows 24 hours.
-	countRetention = 26 * time.Hour
 )
 
 // maintainAlways does the maintenance until ctx ends.
@@ -28,9 +23,8 @@ func (d *Dispatcher) maintainAlways(ctx context.Context) {
 	}
 }
 
-// maintain makes and drops partitions of the history, deletes old counts (also those
-// by interval, of requests and events) and
-// traces of appends, and re-seals secrets that are under another key than the database's. It returns the
+// maintain makes and drops partitions of the history, deletes old counts by interval and traces
+// of appends, and re-seals secrets that are under another key than the database's. It returns the
 // time until it is due again.
 func (d *Dispatcher) maintain(ctx context.Context) time.Duration {
 	err := d.store.maintain(ctx, d.clock(), d.cfg.Settings.Retention)
@@ -53,10 +47,6 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 		return fmt.Errorf("make and drop partitions of the delivery history: %w", err)
 	}
 	locked := err
-	deleted := s.deleteCounts(ctx, now)
-	if deleted != nil && !pg.Locked(deleted) {
-		return deleted
-	}
 	removed := rollup.RemoveOld(ctx, s.pool, s.nodes, now)
 	if removed != nil && !pg.Locked(removed) {
 		return removed
@@ -70,22 +60,5 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 	if locked != nil {
 		return fmt.Errorf("a long transaction reads the delivery history: %w", locked)
 	}
-	return errors.Join(deleted, removed)
-}
-
-// deleteCounts deletes old hourly counts. Those that another transaction has locked are
-// left for the next time; pg.Locked reports that one has locked the whole table.
-func (s *store) deleteCounts(ctx context.Context, now time.Time) error {
-	if s.nodes != nil {
-		return s.nodes.Delete(ctx, lockTimeout, "webhook_hour", "hour < $2", now.Add(-countRetention))
-	}
-	return pg.InLimitedTx(ctx, s.pool, lockTimeout, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
-			DELETE FROM webhook_hour WHERE (workspace_id, webhook_id, hour, outcome) IN (
-			       SELECT workspace_id, webhook_id, hour, outcome FROM webhook_hour WHERE hour < $1 FOR UPDATE SKIP LOCKED)`, now.Add(-countRetention))
-		if err != nil {
-			return fmt.Errorf("delete old counts: %w", err)
-		}
-		return nil
-	})
+	return removed
 }

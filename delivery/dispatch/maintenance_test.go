@@ -155,38 +155,8 @@ func TestALeaseNeedsTheKeyThatSeals(t *testing.T) {
 	testkit.Must(s.takeLease(t.Context(), time.Now()))(t)
 }
 
-// TestLockedCountsAreDeletedLater: a count that another transaction has locked does not
-// hold up the maintenance, which makes the days of the history.
-func TestLockedCountsAreDeletedLater(t *testing.T) {
-	t.Parallel()
-	pool := testkit.Pool(t)
-	testkit.AnyClock(t, pool)
-	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
-	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
-	testkit.Must(pool.Exec(t.Context(), `
-		INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme', now());
-		INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret) VALUES ('acme', 'wh', 'https://hooks.example.com/', now(), '\x00');
-		INSERT INTO webhook_hour VALUES ('acme', 'wh', '2030-04-01 09:00Z', 'success', 1), ('acme', 'wh', '2030-04-01 10:00Z', 'success', 1)`))(t)
-	tx := testkit.Must(pool.Begin(t.Context()))(t)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_hour WHERE workspace_id = 'acme' AND hour = '2030-04-01 09:00Z' FOR UPDATE`))(t)
-	for _, want := range []int{1, 0} {
-		limited, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		err := s.maintain(limited, now, 30*day)
-		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var left int
-		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_hour`).Scan(&left); err != nil || left != want {
-			t.Errorf("%d counts are left, want %d: %v", left, want, err)
-		}
-		_ = tx.Rollback(t.Context())
-	}
-}
-
 // TestALockedTableOfCountsDelaysOnlyItself: while somebody has locked the whole table of
-// hourly counts, the other maintenance is done, and the old counts are deleted later.
+// counts of attempts, the other maintenance is done, and the old counts are deleted later.
 func TestALockedTableOfCountsDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
@@ -196,7 +166,7 @@ func TestALockedTableOfCountsDelaysOnlyItself(t *testing.T) {
 	testkit.AsOwner(t, pool, `
 		INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme', now());
 		INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret) VALUES ('acme', 'wh', 'https://hooks.example.com/', now(), '\x00');
-		INSERT INTO webhook_hour VALUES ('acme', 'wh', '2030-04-01 09:00Z', 'success', 1);
+		INSERT INTO attempt_rollup VALUES ('acme', 60, '2030-03-01 09:00Z', 'wh', 'success', 1, '{1}');
 		INSERT INTO request_rollup VALUES ('acme', 60, '2030-03-01 09:00Z', 'list', 2, 1, '{1}');
 		INSERT INTO append_trace SELECT 'acme', 'old', lpad('1', 55, '0'), '2030-04-01 09:00Z'`)
 	left := func(want string) {
@@ -209,7 +179,7 @@ func TestALockedTableOfCountsDelaysOnlyItself(t *testing.T) {
 	left("1 1")
 	tx := testkit.Must(testkit.OwnerConn(t, pool).Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE webhook_hour IN ACCESS EXCLUSIVE MODE`))(t)
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE attempt_rollup IN ACCESS EXCLUSIVE MODE`))(t)
 	limited, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if err := s.maintain(limited, now, 30*day); !pg.Locked(err) {
@@ -223,7 +193,7 @@ func TestALockedTableOfCountsDelaysOnlyItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	var n int
-	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_hour`).Scan(&n); err != nil || n != 0 {
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM attempt_rollup`).Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d counts are left: %v", n, err)
 	}
 }

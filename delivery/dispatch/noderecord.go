@@ -92,14 +92,6 @@ func recordByOne(ctx context.Context, s *store, parts []*scheduler.Record, now t
 			b.Queue(`UPDATE webhook SET failing_since = $4, failures = $5::text::jsonb, warned = $6 WHERE workspace_id = $1 AND webhook_id = $2 AND epoch = $3 AND url_version = $7`,
 				h.Key.WorkspaceID, h.Key.WebhookID, h.Epoch, since, memoryJSON(&h.Health.Memory), h.Health.Warned, h.AddressVersion)
 		}
-		for i := range r.Counts {
-			c := &r.Counts[i]
-			b.Queue(`
-				INSERT INTO webhook_hour AS t (workspace_id, webhook_id, hour, outcome, attempts)
-				SELECT w.workspace_id, w.webhook_id, $3::timestamptz, $4::text, $5::bigint FROM webhook w WHERE w.workspace_id = $1 AND w.webhook_id = $2
-				    ON CONFLICT (workspace_id, webhook_id, hour, outcome) DO UPDATE SET attempts = t.attempts + excluded.attempts`,
-				c.Key.WorkspaceID, c.Key.WebhookID, c.Hour, string(c.Outcome), c.N)
-		}
 	}
 	if b.Len() == 1 {
 		return nil // only releases

@@ -146,8 +146,7 @@ func (d *Dispatcher) release(ctx context.Context, lease string, releases []sched
 
 // record writes all parts of a record in one round trip and one transaction.
 // Repeating it after an error is safe: the first attempt of a delivery is there
-// already, and a later one knows how many came before it. Only the counts may be
-// added twice. The error satisfies leaseIsOver when nothing was written because
+// already, and a later one knows how many came before it. The error satisfies leaseIsOver when nothing was written because
 // the lease is over or the clock is wrong, and pg.Locked when a row was locked.
 func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
@@ -160,7 +159,6 @@ func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) 
 	queueAttempts(b, r.Attempts, now)
 	queueCursors(b, r.Lease, r.Cursors)
 	queueHealth(b, r.Health)
-	queueCounts(b, r.Counts)
 	if b.Len() == 1 {
 		return nil // only releases
 	}
@@ -353,28 +351,4 @@ func memoryJSON(m *policy.Memory) string {
 		return "{}" // cannot happen: every Memory has a JSON form
 	}
 	return string(text)
-}
-
-func queueCounts(b *pgx.Batch, list []scheduler.CountRecord) {
-	if len(list) == 0 {
-		return
-	}
-	var (
-		n        = len(list)
-		ws, hs   = make([]string, n), make([]string, n)
-		hours    = make([]time.Time, n)
-		outcomes = make([]string, n)
-		counts   = make([]int64, n)
-	)
-	for i := range list {
-		c := &list[i]
-		ws[i], hs[i], hours[i], outcomes[i], counts[i] = c.Key.WorkspaceID, c.Key.WebhookID, c.Hour, string(c.Outcome), c.N
-	}
-	b.Queue(`
-		INSERT INTO webhook_hour AS t (workspace_id, webhook_id, hour, outcome, attempts)
-		SELECT n.w, n.h, n.hour, n.outcome, n.count
-		  FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::bigint[]) AS n (w, h, hour, outcome, count)
-		  JOIN webhook w ON w.workspace_id = n.w AND w.webhook_id = n.h
-		    ON CONFLICT (workspace_id, webhook_id, hour, outcome) DO UPDATE SET attempts = t.attempts + excluded.attempts`,
-		ws, hs, hours, outcomes, counts)
 }

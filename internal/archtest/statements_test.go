@@ -102,7 +102,6 @@ func withoutWorkspace() map[string]string {
 		"delivery/dispatch/claim.go: release":                            many,
 		"delivery/dispatch/lease.go: renewLease":                         instance,
 		"delivery/dispatch/lease.go: takeLease":                          instance,
-		"delivery/dispatch/maintenance.go: deleteCounts":                 byAge,
 		"delivery/dispatch/record.go: queueCursors":                      many,
 		"delivery/dispatch/record.go: queueHealth":                       many,
 		"delivery/dispatch/trace.go: forgetTraces":                       byAge,

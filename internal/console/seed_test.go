@@ -140,12 +140,12 @@ func (s *bundle) seed(workspace string) (well, failing, off string) {
 		                                jsonb_build_object('at', $3::text, 'status', null, 'error', 'no answer within 10 s', 'duration_ms', 10000, 'answer', null))
 		         ELSE jsonb_build_array(jsonb_build_object('at', $3::text, 'status', 200, 'error', null, 'duration_ms', 38 + e.position, 'answer', 'ok')) END AS attempts) d
 		 WHERE e.workspace_id = $1`, workspace, well, now.Add(-2*time.Hour).Format("2006-01-02T15:04:05.000Z"), now)
-	s.exec(`INSERT INTO webhook_hour (workspace_id, webhook_id, hour, outcome, attempts)
-		SELECT $1, $2, date_trunc('hour', $3::timestamptz, 'UTC') - g * interval '1 hour', 'success', 20 + (g * 13) % 45 FROM generate_series(0, 22) g
+	s.exec(`INSERT INTO attempt_rollup (workspace_id, step, webhook_id, at, outcome, attempts, latency)
+		SELECT $1, 60, $2, date_trunc('hour', $3::timestamptz, 'UTC') - g * interval '1 hour', 'success', 20 + (g * 13) % 45, '{}'::integer[] FROM generate_series(0, 22) g
 		UNION ALL
-		SELECT $1, $2, date_trunc('hour', $3::timestamptz, 'UTC') - g * interval '1 hour', 'answered', 3 + g FROM generate_series(1, 6) g
+		SELECT $1, 60, $2, date_trunc('hour', $3::timestamptz, 'UTC') - g * interval '1 hour', 'answered', 3 + g, '{}' FROM generate_series(1, 6) g
 		UNION ALL
-		SELECT $1, $2, date_trunc('hour', $3::timestamptz, 'UTC') - g * interval '1 hour', 'timeout', 2 FROM generate_series(4, 7) g`, workspace, well, now)
+		SELECT $1, 60, $2, date_trunc('hour', $3::timestamptz, 'UTC') - g * interval '1 hour', 'timeout', 2, '{}' FROM generate_series(4, 7) g`, workspace, well, now)
 	s.exec(`UPDATE webhook SET failing_since = $2 WHERE webhook_id = $1`, failing, now.Add(-30*time.Hour))
 	s.turnOff(off, now)
 	dana := audit.Actor{Via: audit.ViaConsole, Name: "dana@northwind.example", Issuer: "https://id.northwind.example", Subject: "00u7k2m9"}

@@ -152,8 +152,8 @@ func TestWebhooksInTheList(t *testing.T) {
 	s := setup(t)
 	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: "https://x.example/", Events: []string{"all"}}))(t)
 	count := func(outcome string, n int) {
-		s.exec(`INSERT INTO webhook_hour (workspace_id, webhook_id, hour, outcome, attempts)
-			VALUES ($1, $2, date_trunc('hour', $3::timestamptz, 'UTC'), $4, $5)`, acme, hook.ID, s.clock.Now(), outcome, n)
+		s.exec(`INSERT INTO attempt_rollup (workspace_id, step, webhook_id, at, outcome, attempts, latency)
+			VALUES ($1, 60, $2, date_trunc('hour', $3::timestamptz, 'UTC'), $4, $5, '{}')`, acme, hook.ID, s.clock.Now(), outcome, n)
 	}
 	p := s.signIn(acme, session.Viewer)
 	p.get("/webhooks").has("nothing sent in 24 hours").hasNot("too old", " %)", `class="spark"`)
@@ -161,11 +161,11 @@ func TestWebhooksInTheList(t *testing.T) {
 	p.get("/webhooks").has("4,999 attempts succeeded (100 %) in 24 hours")
 	count("timeout", 1)
 	s.exec(`UPDATE webhook_cursor SET expired = 1203 WHERE webhook_id = $1`, hook.ID)
-	s.exec(`INSERT INTO webhook_hour (workspace_id, webhook_id, hour, outcome, attempts)
-		VALUES ($1, $2, date_trunc('hour', $3::timestamptz, 'UTC') - interval '5 hours', 'answered', 2500)`, acme, hook.ID, s.clock.Now())
+	s.exec(`INSERT INTO attempt_rollup (workspace_id, step, webhook_id, at, outcome, attempts, latency)
+		VALUES ($1, 60, $2, date_trunc('hour', $3::timestamptz, 'UTC') - interval '5 hours', 'answered', 2500, '{}')`, acme, hook.ID, s.clock.Now())
 	p.get("/webhooks").has(`<svg class="spark" role="img"`, "Attempts by hour in the last 24 hours: 4,999 succeeded, 2,501 failed.",
 		`x="75%" width="3.33%" y="15.5" height="12.5" fill="url(#spark-`, `class="box good"`)
-	s.exec(`DELETE FROM webhook_hour WHERE attempts = 2500`)
+	s.exec(`DELETE FROM attempt_rollup WHERE attempts = 2500`)
 	p.get("/webhooks").has("<strong>1 failed</strong> (99.9 %) in 24 hours", "1,203 events too old to send when their turn came")
 }
 

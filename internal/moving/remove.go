@@ -80,7 +80,7 @@ func kept() []string {
 
 // first are cleared before the others, which they refer to.
 func first() []string {
-	return []string{"webhook_waiting", "webhook_cursor", "webhook_hour", "api_key_use"}
+	return []string{"webhook_waiting", "webhook_cursor", "api_key_use"}
 }
 
 // clearPage is how many entries are removed in one transaction.

@@ -29,7 +29,6 @@ func opening() []table {
 		{name: "webhook_delivery", rows: waitingDeliveries}, {name: "webhook_delivery", rows: laterDeliveries},
 		{name: "log_checkpoint", rows: `log_checkpoint t WHERE t.workspace_id = $1 AND t.consumer NOT IN ('read_models', 'event_trees')`},
 		{name: "anomaly_acknowledged"}, {name: "console_session"}, {name: "console_link"}, {name: "cursor_key"},
-		{name: "webhook_hour", rows: `webhook_hour t WHERE t.workspace_id = $1 AND t.hour > now() - interval '3 days'`},
 		{name: "request_rollup", rows: `request_rollup` + recent}, {name: "key_rollup", rows: `key_rollup` + recent},
 		{name: "attempt_rollup", rows: `attempt_rollup` + recent}, {name: "request_refused", rows: `request_refused t WHERE t.workspace_id = $1 AND t.minute > now() - interval '3 hours'`},
 	}
@@ -56,7 +55,6 @@ func history() []table {
 	return []table{
 		{name: "webhook_delivery", key: []string{"webhook_id text", "position bigint", "created_at timestamptz"}},
 		{name: "console_audit", key: []string{"at timestamptz", "audit_id uuid"}},
-		{name: "webhook_hour", key: []string{"webhook_id text", "hour timestamptz", "outcome text"}},
 		{name: "request_rollup", key: []string{"step smallint", "at timestamptz", "route_class text", "status_class smallint"}},
 		{name: "key_rollup", key: []string{"step smallint", "at timestamptz", "key_id text"}},
 		{name: "attempt_rollup", key: []string{"step smallint", "at timestamptz", "webhook_id text", "outcome text"}},

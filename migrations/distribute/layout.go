@@ -45,7 +45,7 @@ func byWorkspace() []string {
 		"removed_charge", "removed_billed_charge", "removed_time_entry", "anomaly", "anomaly_acknowledged",
 		"api_key_use", "rate_count", "request_log", "request_refused",
 		"request_rollup", "key_rollup", "attempt_rollup", "event_rollup", "event_rollup_cursor",
-		"webhook", "webhook_cursor", "webhook_waiting", "webhook_delivery", "webhook_hour", "webhook_mail",
+		"webhook", "webhook_cursor", "webhook_waiting", "webhook_delivery", "webhook_mail",
 		"console_session", "console_link", "console_audit",
 	}
 }

@@ -40,10 +40,6 @@ func (r *Record) Split() []*Record {
 		p := byKey[h.Key]
 		p.Health = append(p.Health, h)
 	}
-	for _, c := range r.Counts {
-		p := byKey[c.Key]
-		p.Counts = append(p.Counts, c)
-	}
 	return parts
 }
 

@@ -48,7 +48,6 @@ func (s *Scheduler) attempted(now time.Time, e Attempted) {
 	if a.CreatedAt.IsZero() {
 		a.CreatedAt = a.result.At
 	}
-	q.unsaved.counts[hourlyCount{a.result.At.Truncate(time.Hour), a.result.Outcome}]++
 	s.results.judge(a, s.cfg.Policy)
 	s.results.add(a, now)
 	if s.starts.throttle.attempted(q, a.result.Costly()) {

@@ -197,7 +197,7 @@ type (
 	Notify struct{ WorkspaceIDs []string }
 )
 
-// Record writes results, cursors, health and counts, and then releases webhooks.
+// Record writes results, cursors and health, and then releases webhooks.
 // Repeating it after an error is safe.
 type Record struct {
 	Lease    string
@@ -205,7 +205,6 @@ type Record struct {
 	Attempts []AttemptRecord
 	Cursors  []CursorRecord
 	Health   []HealthRecord
-	Counts   []CountRecord
 	Releases []CursorRecord // webhooks to release, with their cursors
 
 	attempts []*Attempt
@@ -289,12 +288,4 @@ type HealthRecord struct {
 	Health policy.Health
 
 	AddressVersion int // of the address that it is about
-}
-
-// CountRecord adds attempts to the count of an hour.
-type CountRecord struct {
-	Key     Key
-	Hour    time.Time
-	Outcome attempt.Outcome
-	N       int64
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 )
 
@@ -55,7 +54,6 @@ type unsaved struct {
 	// expired counts events that were past their retention, by source. All of them are
 	// before the cursor of the source.
 	expired [sources]int64
-	counts  map[hourlyCount]int64
 }
 
 // liveRange is the part of the log from which new events are sent.
@@ -104,19 +102,12 @@ type evictState struct {
 	paused     bool // it was paused since it was loaded: its cursor stays where the row has it
 }
 
-// hourlyCount is what attempts are counted by.
-type hourlyCount struct {
-	hour    time.Time
-	outcome attempt.Outcome
-}
-
 func newQueue(w *Loaded, now time.Time) *queue {
 	q := &queue{
 		key: w.Key, endpoint: w.Endpoint, health: healthState{Health: w.Health},
-		live:    liveRange{scanned: w.Position, visible: w.Position, saved: w.Position, sent: w.Sent},
-		evict:   evictState{lastUsed: now},
-		poll:    pollState{recorded: map[int64]struct{}{}},
-		unsaved: unsaved{counts: map[hourlyCount]int64{}},
+		live:  liveRange{scanned: w.Position, visible: w.Position, saved: w.Position, sent: w.Sent},
+		evict: evictState{lastUsed: now},
+		poll:  pollState{recorded: map[int64]struct{}{}},
 	}
 	if q.live.sent == nil {
 		q.live.sent = map[int64]struct{}{}

@@ -29,7 +29,7 @@ type results struct {
 	urgent   bool
 	apart    []*Attempt // of webhooks that are written apart; to be recorded after that
 
-	save         []*queue // cursors and counts to be stored
+	save         []*queue // cursors to be stored
 	evicted      []*queue // to be released
 	evictedApart []*queue // of which something is written apart; to be released after that
 	changes      []*HealthChange
@@ -80,10 +80,8 @@ func (r *results) take(lease string, now time.Time) *Record {
 	r.first, r.urgent = now, false
 	for _, q := range r.save {
 		record.addCursor(q)
-		record.addCounts(q)
 	}
 	for _, q := range r.evicted {
-		record.addCounts(q)
 		record.Releases = append(record.Releases, q.takeCursor())
 		record.queues = append(record.queues, q)
 	}
@@ -128,13 +126,6 @@ func (r *Record) addCursor(q *queue) {
 		}
 	}
 	q.unsaved.cursor = false
-}
-
-func (r *Record) addCounts(q *queue) {
-	for c, n := range q.unsaved.counts {
-		r.Counts, r.queues = append(r.Counts, CountRecord{Key: q.key, Hour: c.hour, Outcome: c.outcome, N: n}), append(r.queues, q)
-	}
-	clear(q.unsaved.counts)
 }
 
 // judge decides what follows an attempt to a webhook that is held.

@@ -196,16 +196,15 @@ func (s *Scheduler) tick(now time.Time) {
 	}
 }
 
-// saveCursors adds cursors that moved, and counts, to the next record, and
-// releases idle webhooks.
+// saveCursors adds cursors that moved to the next record, and releases idle webhooks.
 func (s *Scheduler) saveCursors(now time.Time) {
 	s.saved++
 	for _, q := range s.queues {
 		switch {
 		case q.evict.evicting || q.apart:
-		case q.idle() && (now.Sub(q.evict.lastUsed) >= s.cfg.Idle || !q.endpoint.On) && len(q.unsaved.counts) == 0:
+		case q.idle() && (now.Sub(q.evict.lastUsed) >= s.cfg.Idle || !q.endpoint.On):
 			s.evict(q)
-		case q.unsaved.cursor || len(q.unsaved.counts) > 0 || s.saved%skipSaves == 0 && q.done() > q.live.saved:
+		case q.unsaved.cursor || s.saved%skipSaves == 0 && q.done() > q.live.saved:
 			s.results.save = append(s.results.save, q)
 		}
 	}

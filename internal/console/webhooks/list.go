@@ -165,8 +165,8 @@ func attempts(ctx context.Context, pool *pgxpool.Pool, workspaceID, webhookID st
 	const succeeded, failed = 0, 1
 	bars := chart.Empty(now.Truncate(time.Hour).Add(-23*time.Hour), time.Hour, 24, 2)
 	rows, err := pool.Query(ctx, `
-		SELECT hour, outcome = 'success', sum(attempts)::bigint FROM webhook_hour
-		 WHERE workspace_id = $1 AND ($2 = '' OR webhook_id = $2) AND hour >= $3
+		SELECT at, outcome = 'success', sum(attempts)::bigint FROM attempt_rollup
+		 WHERE workspace_id = $1 AND step = 60 AND at >= $3 AND ($2 = '' OR webhook_id = $2)
 		 GROUP BY 1, 2`, workspaceID, webhookID, bars[0].At)
 	if err != nil {
 		return nil, fmt.Errorf("cannot count attempts: %w", err)

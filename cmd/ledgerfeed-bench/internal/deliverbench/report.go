@@ -12,12 +12,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// anHour updates what the dispatcher updates in place within an hour: cursors and
-// counts, saved every second, and its lease, every 3.75 s. PostgreSQL keeps every
+// anHour updates what the dispatcher updates in place within an hour: cursors, saved every second,
+// and its lease, every 3.75 s. PostgreSQL keeps every
 // version of those rows for as long as an open snapshot may need it.
 const anHour = `DO $$ BEGIN FOR i IN 1..3600 LOOP
 	UPDATE webhook_cursor SET position = position;
-	UPDATE webhook_hour SET attempts = attempts;
 	IF i % 4 = 0 THEN UPDATE webhook_instance SET lease_until = lease_until; END IF;
 	COMMIT; END LOOP; END $$`
 

@@ -148,7 +148,6 @@ func (m *Maker) deliver(ctx context.Context, tx pgx.Tx, w *webhook, rollups *rol
 	if err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
-	hours := map[hour]int64{}
 	var sent, waiting [][]any
 	var first time.Time
 	for i := range events {
@@ -164,7 +163,6 @@ func (m *Maker) deliver(ctx context.Context, tx pgx.Tx, w *webhook, rollups *rol
 				list = append(list, ',')
 			}
 			list = t.AppendJSON(list)
-			hours[hour{t.At.Truncate(time.Hour), string(t.Outcome)}]++
 			rollups.AddAttempt(&rollup.Attempt{At: t.At, WorkspaceID: m.WorkspaceID, WebhookID: w.id, Outcome: string(t.Outcome), Duration: t.Duration})
 		}
 		list = append(list, ']')
@@ -184,7 +182,6 @@ func (m *Maker) deliver(ctx context.Context, tx pgx.Tx, w *webhook, rollups *rol
 	}{
 		{"webhook_delivery", []string{"workspace_id", "webhook_id", "position", "created_at", "event_id", "event_type", "state", "next_attempt_at", "attempts"}, sent},
 		{"webhook_waiting", []string{"workspace_id", "webhook_id", "position", "created_at", "attempts", "next_attempt_at", "epoch"}, waiting},
-		{"webhook_hour", []string{"workspace_id", "webhook_id", "hour", "outcome", "attempts"}, m.hourRows(w, hours)},
 	} {
 		if _, err := tx.CopyFrom(ctx, pgx.Identifier{into.table}, into.columns, pgx.CopyFromRows(into.rows)); err != nil {
 			return fmt.Errorf("write %s: %w", into.table, err)
@@ -198,17 +195,4 @@ func (m *Maker) deliver(ctx context.Context, tx pgx.Tx, w *webhook, rollups *rol
 		return fmt.Errorf("say since when it fails: %w", err)
 	}
 	return nil
-}
-
-// hour is an hour and an outcome of attempts in it.
-type hour struct {
-	start   time.Time
-	outcome string
-}
-
-func (m *Maker) hourRows(w *webhook, hours map[hour]int64) (rows [][]any) {
-	for h, n := range hours {
-		rows = append(rows, []any{m.WorkspaceID, w.id, h.start, h.outcome, n})
-	}
-	return rows
 }

@@ -83,7 +83,7 @@ func TestMake(t *testing.T) {
 			t.Errorf("webhook %d: %d wait, %d are pending", i, waiting["pending"], states["pending"])
 		}
 		attempts := ask(`SELECT 'all', sum(jsonb_array_length(attempts)) FROM webhook_delivery WHERE webhook_id = $1`, ids[i])
-		counted := ask(`SELECT 'all', sum(attempts) FROM webhook_hour WHERE webhook_id = $1`, ids[i])
+		counted := ask(`SELECT 'all', sum(attempts) FROM attempt_rollup WHERE step = 60 AND webhook_id = $1`, ids[i])
 		if attempts["all"] != counted["all"] {
 			t.Errorf("webhook %d: %d attempts, %d counted", i, attempts["all"], counted["all"])
 		}
